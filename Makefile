@@ -1,0 +1,70 @@
+# Everything a person does with this checkout. Works with GNU make 3.81 (macOS) and newer.
+PYTHON ?= python3
+ARGS ?=
+# two processes halve the time on two cores; PARALLEL= runs one after the other
+PARALLEL ?= -n 2 --dist loadfile --no-loadscope-reorder
+VENV := .venv
+BIN := $(VENV)/bin
+COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
+	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet $(if $(UPGRADE),--upgrade,)
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help up test bench lint fmt openapi lock clean
+
+help: ## show this list
+	@echo "Usage: make <target> [ARGS=\"...\"] [PYTHON=python3.12]"
+	@echo
+	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sed -e 's/:.*## /|/' | awk -F'|' '{printf "  %-9s %s\n", $$1, $$2}'
+
+up: $(VENV)/.local ## run everything on this machine until Ctrl-C: make up ARGS="--profile fast"
+	@exec $(BIN)/python -m app.local $(ARGS)
+
+test: $(VENV)/.dev ## run all checks and tests: make test ARGS="tests/local -k redis"
+	@exec $(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+
+bench: $(VENV)/.dev ## measure in three minutes: one JSON line per figure (see docs/performance.md for more)
+	@$(BIN)/python -m bench.api --requests 2000
+	@$(BIN)/python -m bench.burst --profile fast --leases 200 --workers 2
+	@$(BIN)/python -m bench.inventory --leases 2000
+
+lint: $(VENV)/.dev ## style, types and import rules
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fmt: $(VENV)/.dev ## format the code and fix what can be fixed by itself
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+openapi: $(VENV)/.dev ## write openapi.json, docs/errors.md and docs/settings.md from the code
+	$(BIN)/python -m app.api.openapi
+
+lock: $(VENV)/.dev ## pin all dependencies with hashes (UPGRADE=1: take the newest versions)
+	$(COMPILE) --all-extras -o requirements-dev.lock
+	$(COMPILE) --extra build --extra local -c requirements-dev.lock -o requirements-local.lock
+	$(COMPILE) --extra build -c requirements-dev.lock -o requirements.lock
+
+clean: ## remove the virtual environment and caches (the stack's data in .gpulease stay)
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	find app workers cloudsim migrations tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The environment is made once; each stamp is younger than the lock file it was installed from.
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "gpulease needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1 || echo missing)." >&2; \
+		echo "Name another one: make PYTHON=python3.12 ..." >&2; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.local: $(BIN)/python requirements-local.lock pyproject.toml
+	@echo "installing what the lock file names (a minute, once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-local.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/.dev: $(BIN)/python requirements-dev.lock pyproject.toml
+	@echo "installing what the lock file names (two minutes, once)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@ $(VENV)/.local

@@ -1,0 +1,71 @@
+"""The application: routers, error handlers, middleware. Built by the composition root."""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+
+from fastapi import APIRouter, FastAPI
+
+from app.api import (
+    audit,
+    events,
+    health,
+    host_keys,
+    keys,
+    lease_access,
+    leases,
+    me,
+    offerings,
+    ops,
+    quotas,
+    spec,
+    tenants,
+)
+from app.api.auth import Gate
+from app.api.errors import add_handlers
+from app.api.middleware import Edge
+from app.metrics import Metrics
+from app.services.container import Services
+
+ROUTERS: tuple[APIRouter, ...] = (
+    me.router,
+    tenants.router,
+    keys.router,
+    quotas.router,
+    offerings.router,
+    offerings.plan_router,
+    leases.router,
+    lease_access.router,
+    events.router,
+    ops.router,
+    audit.router,
+    host_keys.router,
+    health.router,
+    spec.router,
+)
+"""In the order of the documentation. Their paths are full, so they are merged and not nested: one list to search."""
+
+_HOTTEST = "/v1/leases"
+"""The list of routes is searched from its beginning: these come first."""
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+
+def create_app(services: Services, *, gate: Gate, metrics: Metrics, lifespan: Lifespan) -> FastAPI:
+    """`lifespan` opens and closes what the services use."""
+    app = routed()
+    app.router.lifespan_context = lifespan
+    app.router.routes.sort(key=lambda route: not getattr(route, "path", "").startswith(_HOTTEST))
+    app.state.services = services
+    app.state.metrics = metrics
+    app.state.gate = gate
+    add_handlers(app)
+    app.add_middleware(Edge, body_limit=services.context.settings.body_limit_bytes, metrics=metrics)
+    return app
+
+
+def routed() -> FastAPI:
+    """The routes alone: enough to describe the API."""
+    app = FastAPI(title="gpulease", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+    for router in ROUTERS:
+        app.router.routes.extend(router.routes)
+    return app

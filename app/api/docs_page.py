@@ -1,0 +1,130 @@
+"""The reference as one page: made from the OpenAPI document, without scripts and without anything from elsewhere."""
+
+import base64
+import hashlib
+from collections.abc import Iterator
+from html import escape
+from typing import Any
+
+_STYLE = """
+:root { color-scheme: light dark; --line: #8884; --soft: #8882; }
+body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 62rem; padding: 1rem; }
+code { font: 0.9em ui-monospace, monospace; background: var(--soft); border-radius: 4px; padding: 0.1em 0.3em; }
+h2 { border-bottom: 1px solid var(--line); margin-top: 2.5rem; }
+details { border: 1px solid var(--line); border-radius: 6px; margin: 0.5rem 0; padding: 0.5rem 0.75rem; }
+summary { cursor: pointer; }
+b.method { display: inline-block; min-width: 4.5rem; }
+table { border-collapse: collapse; width: 100%; }
+td, th { border-top: 1px solid var(--line); padding: 0.3rem 0.5rem; text-align: left; vertical-align: top; }
+a:focus-visible, summary:focus-visible { outline: 2px solid; outline-offset: 2px; }
+"""
+
+_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+POLICY = f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+"""The Content-Security-Policy under which the page works."""
+
+
+def page(spec: dict[str, Any]) -> str:
+    """A whole HTML document."""
+    body = "".join(_body(spec))
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>gpulease API</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<style>{_STYLE}</style></head><body><main>{body}</main></body></html>"
+    )
+
+
+def _body(spec: dict[str, Any]) -> Iterator[str]:
+    yield "<h1>gpulease API</h1>"
+    for paragraph in spec["info"]["description"].split("\n\n"):
+        yield f"<p>{_prose(paragraph)}</p>"
+    yield '<p>For machines: <a href="/openapi.json">openapi.json</a>.</p>'
+    for tag in dict.fromkeys(operation["tags"][0] for _, _, operation in _operations(spec)):
+        yield f'<h2 id="{escape(tag)}">{escape(tag)}</h2>'
+        for method, path, operation in _operations(spec):
+            if operation["tags"][0] == tag:
+                yield _operation(method, path, operation)
+    yield '<h2 id="schemas">Schemas</h2>'
+    for name, schema in spec["components"]["schemas"].items():
+        yield _schema(name, schema)
+
+
+def _operations(spec: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, methods in spec["paths"].items():
+        for method, operation in methods.items():
+            yield method.upper(), path, operation
+
+
+def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
+    name = escape(operation["operationId"])
+    rows = "".join(
+        _row(one["name"], one["in"], one["schema"], one.get("description")) for one in _parameters(operation)
+    )
+    answers = "".join(
+        f"<tr><td><code>{status}</code></td><td>{_answer(one)}</td></tr>"
+        for status, one in sorted(operation["responses"].items())
+    )
+    return (
+        f'<details id="{name}"><summary><b class="method">{method}</b> <code>{escape(path)}</code> '
+        f"{escape(operation['summary'])}</summary><p>{_prose(operation.get('description', ''))}</p>"
+        f"{_table('Parameters', rows)}{_request(operation)}{_table('Answers', answers)}</details>"
+    )
+
+
+def _parameters(operation: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = operation.get("parameters", [])
+    return found
+
+
+def _request(operation: dict[str, Any]) -> str:
+    content = operation.get("requestBody", {}).get("content", {})
+    return "".join(f"<p>Body: {_type(one['schema'])}</p>" for one in content.values())
+
+
+def _answer(answer: dict[str, Any]) -> str:
+    if "$ref" in answer:
+        return _type({"$ref": "#/components/schemas/Problem"})
+    schemas = [one["schema"] for one in answer.get("content", {}).values() if "schema" in one]
+    return " ".join(_type(schema) for schema in schemas) or _prose(answer["description"])
+
+
+def _schema(name: str, schema: dict[str, Any]) -> str:
+    required = set(schema.get("required", ()))
+    rows = "".join(
+        _row(field, "" if field in required else "optional", one, one.get("description"))
+        for field, one in schema.get("properties", {}).items()
+    )
+    about = _prose(schema.get("description", ""))
+    values = "" if rows else f"<p>{_type(schema)}</p>"
+    return (
+        f'<details id="{escape(name)}"><summary><code>{escape(name)}</code></summary>'
+        f"<p>{about}</p>{values}{_table('Fields', rows)}</details>"
+    )
+
+
+def _row(name: str, note: str, schema: dict[str, Any], about: str | None) -> str:
+    cells = (f"<code>{escape(name)}</code>", escape(note), _type(schema), _prose(about or ""))
+    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+
+
+def _type(schema: dict[str, Any]) -> str:
+    if "$ref" in schema:
+        name = escape(schema["$ref"].rpartition("/")[2])
+        return f'<a href="#{name}">{name}</a>'
+    if "anyOf" in schema:
+        return " or ".join(_type(one) for one in schema["anyOf"])
+    if "enum" in schema:
+        return " ".join(f"<code>{escape(str(value))}</code>" for value in schema["enum"])
+    if schema.get("type") == "array":
+        return f"list of {_type(schema.get('items', {}))}"
+    return escape(" ".join(str(schema[key]) for key in ("type", "format") if key in schema)) or "any"
+
+
+def _table(title: str, rows: str) -> str:
+    return f"<h4>{title}</h4><table>{rows}</table>" if rows else ""
+
+
+def _prose(text: str) -> str:
+    """Text with `code` in it."""
+    parts = escape(text).split("`")
+    return "".join(f"<code>{part}</code>" if number % 2 else part for number, part in enumerate(parts))

@@ -1,0 +1,47 @@
+"""For load balancers and Prometheus: no key is needed, and nothing about tenants is told."""
+
+from fastapi import APIRouter, Request, Response
+
+from app.api.responses import answer
+from app.api.routing import UseServices
+from app.api.schemas import View
+from app.metrics import Metrics
+
+router = APIRouter(tags=["health"], generate_unique_id_function=lambda route: route.name)
+
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Liveness(View):
+    """The process answers."""
+
+    status: str
+
+
+class ReadinessView(View):
+    """`ready` is false, and the status 503, when requests cannot be served. `warnings` tell what else is missing."""
+
+    ready: bool
+    checks: dict[str, str]
+    warnings: list[str]
+
+
+@router.get("/livez", response_model=Liveness)
+async def get_liveness() -> Response:
+    """Whether the process answers. Touches nothing else."""
+    return answer(Liveness(status="ok"))
+
+
+@router.get("/readyz", response_model=ReadinessView, responses={503: {"model": ReadinessView}})
+async def get_readiness(services: UseServices) -> Response:
+    """Whether the database answers and has the schema this program expects; warns of missing workers."""
+    found = await services.health.readiness()
+    view = ReadinessView(ready=found.ready, checks=found.checks, warnings=found.warnings)
+    return answer(view, 200 if found.ready else 503, {"Cache-Control": "no-store"})
+
+
+@router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+async def get_metrics(request: Request) -> Response:
+    """This process' metrics in Prometheus' text format. Keep the path inside: it names routes and counts."""
+    metrics: Metrics = request.app.state.metrics
+    return Response(metrics.text(), headers={"Content-Type": METRICS_TYPE})

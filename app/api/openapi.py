@@ -1,0 +1,84 @@
+"""`python -m app.api.openapi [--check]` writes openapi.json, docs/errors.md and docs/settings.md, or says that they differ."""
+
+import sys
+from pathlib import Path
+
+from app.api import spec
+from app.api.app import routed
+from app.services.errors import every_error
+from app.settings.settings import describe
+
+ROOT = Path(__file__).resolve().parents[2]
+
+_INTRODUCTION = """# Errors
+
+Made from `app/services/errors.py` by `make openapi`; a test fails when the two differ.
+
+Every refusal is `application/problem+json` (RFC 9457): `type`, `title`, `status`, `detail`, `instance`, `code`,
+`retryable`, `errors` (`pointer` and `detail` of each wrong field) and `request_id`. Decide by `code`, show `detail`.
+`retryable` means that the very same request may succeed later. The list may grow.
+
+| code | status | retryable | meaning | what to do |
+|---|---|---|---|---|
+"""
+
+
+def error_table() -> str:
+    """docs/errors.md."""
+    rows = (
+        f"| `{error.code}` | {error.status} | {'yes' if error.retryable else 'no'} | {error.title()} | {error.advice} |"
+        for error in every_error()
+    )
+    return _INTRODUCTION + "\n".join(rows) + "\n"
+
+
+_SETTINGS = """# Settings
+
+Made from `app/settings/settings.py` by `make openapi`; a test fails when the two differ.
+
+Every process reads them once, at its start, from the environment. Durations are seconds. A value that is wrong stops the
+process with one line that names the variable.
+
+| variable | default | meaning |
+|---|---|---|
+"""
+
+
+def settings_table() -> str:
+    """docs/settings.md."""
+    rows = (f"| `{name}` | {default} | {meaning} |" for name, (default, meaning) in describe().items())
+    return _SETTINGS + "\n".join(rows) + "\n"
+
+
+def generated() -> dict[Path, str]:
+    """Each generated file and what it must hold."""
+    return {
+        ROOT / "openapi.json": spec.text(routed()),
+        ROOT / "docs" / "errors.md": error_table(),
+        ROOT / "docs" / "settings.md": settings_table(),
+    }
+
+
+def outdated() -> list[str]:
+    """Names of the generated files that differ from the code."""
+    return [
+        str(path.relative_to(ROOT))
+        for path, content in generated().items()
+        if not path.exists() or path.read_text(encoding="utf-8") != content
+    ]
+
+
+def main(arguments: list[str]) -> int:
+    """0 when all is written or up to date."""
+    if arguments == ["--check"]:
+        for name in outdated():
+            sys.stderr.write(f"{name} differs from the code: run make openapi\n")
+        return 1 if outdated() else 0
+    for path, content in generated().items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,17 @@
+"""`limit` and `cursor` of every list."""
+
+from typing import Annotated
+
+from fastapi import Depends, Query
+
+from app.services.cursors import DEFAULT_LIMIT, LARGEST_LIMIT, PageRequest
+
+
+async def _page(
+    limit: Annotated[int, Query(description=f"Items in one page; brought into 1..{LARGEST_LIMIT}.")] = DEFAULT_LIMIT,
+    cursor: Annotated[str | None, Query(description="`next_cursor` of the page before.", max_length=1000)] = None,
+) -> PageRequest:
+    return PageRequest(limit=min(max(limit, 1), LARGEST_LIMIT), cursor=cursor)
+
+
+UsePage = Annotated[PageRequest, Depends(_page)]

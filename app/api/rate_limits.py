@@ -1,0 +1,122 @@
+"""Rate limits that no request waits for.
+
+Each process counts for itself; four times a second the counts go to Redis in one round trip and the sums come back. While
+Redis is away each process keeps to the limit on its own. Windows are fixed and start at multiples of their length, so
+that processes agree on them.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import redis.asyncio
+import structlog
+from limits import RateLimitItem, parse
+from redis.exceptions import RedisError
+
+SYNC_SECONDS = 0.25
+_PAUSE_SECONDS = 5.0
+_SOCKET_SECONDS = 1.0
+_REMEMBERED = 10_000
+
+_log = structlog.get_logger("gpulease.rate_limits")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Whether a request may pass, and what to tell its caller: requests left and seconds until there are more."""
+
+    allowed: bool
+    remaining: int
+    reset: int
+
+
+@dataclass(slots=True)
+class _Window:
+    """`total`: what Redis knows of all processes. `pending`: what it has not been told yet."""
+
+    number: int
+    total: int = 0
+    pending: int = 0
+
+
+class RateLimiter:
+    """`rule` such as `600/minute`. `name` keeps the counters of several limiters apart."""
+
+    def __init__(self, rule: str, broker_url: str, *, name: str, clock: Callable[[], float] = time.time) -> None:
+        self._item: RateLimitItem = parse(rule)
+        self._seconds = self._item.get_expiry()
+        self._name = name
+        self._clock = clock
+        self._windows: dict[str, _Window] = {}
+        self._silent_until = 0.0
+        self._redis = redis.asyncio.Redis.from_url(
+            broker_url, socket_timeout=_SOCKET_SECONDS, socket_connect_timeout=_SOCKET_SECONDS
+        )
+        self.policy = f'"{name}";q={self._item.amount};w={self._seconds}'
+
+    def hit(self, identity: str) -> Decision:
+        """Counts one request of `identity`. A refused one counts too."""
+        window = self._window(identity)
+        window.pending += 1
+        return self._decide(window)
+
+    def peek(self, identity: str) -> Decision:
+        """What the next `hit` would answer at best; counts nothing."""
+        window = self._window(identity)
+        used = window.total + window.pending
+        return Decision(used < self._item.amount, max(self._item.amount - used, 0), self._reset())
+
+    def header(self, decision: Decision) -> str:
+        """The RateLimit header's value."""
+        return f'"{self._name}";r={decision.remaining};t={decision.reset}'
+
+    async def keep_in_step(self) -> None:
+        """Call it every SYNC_SECONDS. While Redis is away it tries only now and then, and never raises."""
+        if self._clock() < self._silent_until:
+            return
+        try:
+            await self.sync()
+        except (RedisError, OSError) as error:
+            self._silent_until = self._clock() + _PAUSE_SECONDS
+            _log.warning("rate limits are counted by this process alone", error=type(error).__name__)
+
+    async def sync(self) -> None:
+        """Tells Redis what is pending and learns the sums. Raises RedisError or OSError and then has told nothing."""
+        number = self._number()
+        self._windows = {identity: window for identity, window in self._windows.items() if window.number == number}
+        told = [(identity, window, window.pending) for identity, window in self._windows.items() if window.pending]
+        if not told:
+            return
+        async with self._redis.pipeline(transaction=False) as pipeline:
+            key = f"gpulease:rate:{self._name}:{number}"
+            for identity, _, amount in told:
+                pipeline.hincrby(key, identity, amount)
+            pipeline.expire(key, 2 * self._seconds)
+            sums = (await pipeline.execute())[:-1]
+        for (_, window, amount), total in zip(told, sums, strict=True):
+            window.total = int(total)
+            window.pending -= amount
+
+    async def close(self) -> None:
+        """Closes the connections."""
+        await self._redis.aclose()
+
+    def _decide(self, window: _Window) -> Decision:
+        used = window.total + window.pending
+        return Decision(used <= self._item.amount, max(self._item.amount - used, 0), self._reset())
+
+    def _window(self, identity: str) -> _Window:
+        number = self._number()
+        window = self._windows.get(identity)
+        if window is None or window.number != number:
+            if len(self._windows) >= _REMEMBERED:
+                self._windows.clear()
+            window = self._windows[identity] = _Window(number)
+        return window
+
+    def _number(self) -> int:
+        return int(self._clock() // self._seconds)
+
+    def _reset(self) -> int:
+        return max(int(self._seconds - self._clock() % self._seconds), 1)

@@ -1,0 +1,120 @@
+"""Routes that check the key before anything else is read, and say in one place which role they need."""
+
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.routing import APIRoute
+
+from app.api.auth import Gate
+from app.api.shortcut import Shortcut, Sources
+from app.services.container import Services
+from app.services.errors import InvalidToken
+from app.services.principal import Principal, Role
+
+PRINCIPAL = "gpulease.principal"
+"""Scope key of the checked principal."""
+
+
+class RoleRule:
+    """The dependency behind `Viewer`, `Member` …: hands out the principal that the route has checked already."""
+
+    def __init__(self, role: Role) -> None:
+        self.role = role
+
+    async def __call__(self, request: Request) -> Principal:
+        """What FastAPI calls."""
+        return _scope_principal(request)
+
+
+OPERATORS_ONLY = Depends(RoleRule(Role.OPERATOR))
+"""For `dependencies=[…]` of a route that needs the role and not the principal."""
+
+Viewer = Annotated[Principal, Depends(RoleRule(Role.VIEWER))]
+Member = Annotated[Principal, Depends(RoleRule(Role.MEMBER))]
+Admin = Annotated[Principal, Depends(RoleRule(Role.ADMIN))]
+Operator = Annotated[Principal, Depends(RoleRule(Role.OPERATOR))]
+
+
+class SecuredRoute(APIRoute):
+    """Key, role and rate limit first, so that nobody unknown makes us read a body. Needs one RoleRule."""
+
+    @property
+    def required_role(self) -> Role:
+        """The least role that may call this. Raises TypeError when the endpoint declares none."""
+        for dependency in self.dependant.dependencies:
+            if isinstance(dependency.call, RoleRule):
+                return dependency.call.role
+        raise TypeError(
+            f"{self.endpoint.__name__} asks for no principal: annotate one as Viewer, Member, Admin or Operator"
+        )
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """FastAPI's handler behind the checks."""
+        shortcut = self._shortcut()
+        handler = super().get_route_handler()
+        role = self.required_role
+
+        async def secured(request: Request) -> Response:
+            gate: Gate = request.app.state.gate
+            principal = await gate.admit(request)
+            principal.require(role)
+            request.scope[PRINCIPAL] = principal
+            if shortcut is not None and (arguments := shortcut.arguments(request)) is not None:
+                return await shortcut.call(arguments)
+            return await handler(request)
+
+        return secured
+
+    def _shortcut(self) -> Shortcut | None:
+        """Takes the endpoint's place where the endpoint asks for nothing unusual and answers whole responses."""
+        if inspect.signature(self.endpoint).return_annotation is not Response:
+            return None
+        rules = [one.call for one in self.dependant.dependencies if isinstance(one.call, RoleRule)]
+        sources: Sources = {_services: _state_services, **dict.fromkeys(rules, _scope_principal)}
+        shortcut = Shortcut.of(self.dependant, sources)
+        if shortcut is not None:
+            self.dependant.call = shortcut.solved
+        return shortcut
+
+
+class OneTimeRoute(APIRoute):
+    """For callers with a one-time token and no key: an address whose tokens fail too often is not listened to."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """FastAPI's handler behind the count."""
+        handler = super().get_route_handler()
+
+        async def counted(request: Request) -> Response:
+            gate: Gate = request.app.state.gate
+            gate.let_stranger_in(request)
+            try:
+                return await handler(request)
+            except InvalidToken:
+                gate.note_refused_stranger(request)
+                raise
+
+        return counted
+
+
+def router(tag: str) -> APIRouter:
+    """A router whose routes all need a key. Paths are written in full; operation ids are the functions' names."""
+    return APIRouter(route_class=SecuredRoute, tags=[tag], generate_unique_id_function=lambda route: route.name)
+
+
+def _state_services(request: Request) -> Services:
+    services: Services = request.app.state.services
+    return services
+
+
+def _scope_principal(request: Request) -> Principal:
+    principal: Principal = request.scope[PRINCIPAL]
+    return principal
+
+
+async def _services(request: Request) -> Services:
+    return _state_services(request)
+
+
+UseServices = Annotated[Services, Depends(_services)]

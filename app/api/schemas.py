@@ -1,0 +1,79 @@
+"""What all request and response models share.
+
+Bodies are strict: an unknown field, a number as text or a boolean as number is refused. Views are plain: every field is
+present in every answer, null where there is nothing to say.
+"""
+
+from decimal import Decimal
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    WithJsonSchema,
+)
+
+_DECIMAL_SCHEMA = {"type": "string", "pattern": r"^[0-9]{1,8}(\.[0-9]{1,6})?$", "examples": ["32.50"]}
+_DECIMAL_OUT_SCHEMA = {"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]+)?$", "examples": ["32.50"]}
+
+
+class Body(BaseModel):
+    """A request body."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class View(BaseModel):
+    """A response or a part of one."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+def _text(value: Any) -> Any:
+    if not isinstance(value, str):
+        raise ValueError("must be a string")  # noqa: TRY004 - pydantic turns only ValueError into a field error
+    return value
+
+
+def _storable(value: str) -> str:
+    if "\x00" in value:
+        raise ValueError("must not contain U+0000")
+    return value
+
+
+def format_money(value: Decimal) -> str:
+    """USD with two decimals at least and six at most: 21.96, 0.526, 100.00."""
+    digits = f"{value:.6f}".rstrip("0")
+    whole, _, fraction = digits.partition(".")
+    return f"{whole}.{fraction.ljust(2, '0')}"
+
+
+Text = Annotated[str, AfterValidator(_storable)]
+"""Text that PostgreSQL can store. Give it `Field(max_length=…)`."""
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9](?:[A-Za-z0-9 ._-]{0,61}[A-Za-z0-9])?$", examples=["vision-lab"])]
+"""1 to 63 letters, digits, spaces, dots, underscores and hyphens, a letter or digit at both ends."""
+
+DecimalText = Annotated[
+    Decimal,
+    BeforeValidator(_text),
+    Field(strict=False, ge=0, max_digits=14, decimal_places=6, allow_inf_nan=False),
+    WithJsonSchema(_DECIMAL_SCHEMA),
+]
+"""An amount in a body: decimal, not negative, as a string so that no client rounds it."""
+
+Money = Annotated[
+    Decimal, PlainSerializer(format_money, return_type=str), WithJsonSchema(_DECIMAL_OUT_SCHEMA, mode="serialization")
+]
+"""USD in an answer."""
+
+Moment = AwareDatetime
+"""A time in an answer: RFC 3339, UTC."""
+
+Timestamp = Annotated[AwareDatetime, BeforeValidator(_text), Field(strict=False)]
+"""A time in a body: RFC 3339 with an offset."""

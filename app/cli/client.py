@@ -1,0 +1,198 @@
+"""The HTTP side: one httpx client, errors as exceptions, repeats where they are safe, pages."""
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import httpx
+
+from app.cli import times
+from app.cli.config import Endpoint
+from app.cli.errors import ApiError, CliError, Json, NotConfiguredError, ProblemError, UnexpectedAnswerError
+from app.cli.errors import UnreachableError as Unreachable
+
+Params = Mapping[str, str | int | bool | Sequence[str] | None]
+
+_REPEATS = 4
+_PAGE = 200
+_TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+_NOT_MODIFIED, _CONFLICT, _TOO_MANY = 304, 409, 429
+_COME_BACK = frozenset({_TOO_MANY, 503})
+_SAFE = frozenset({"GET", "HEAD"})
+
+
+@dataclass(frozen=True)
+class Call:
+    """One request, complete: sending it twice is the same request."""
+
+    method: str
+    path: str
+    params: Params | None = None
+    body: Json | None = None
+    headers: Mapping[str, str] | None = None
+
+    @property
+    def repeatable(self) -> bool:
+        """True when a second send can do no second thing: reads, and creations under an idempotency key."""
+        return self.method in _SAFE or "Idempotency-Key" in (self.headers or {})
+
+
+class Api:
+    """An open connection to one API with one key. Every method raises CliError when it cannot do its work."""
+
+    def __init__(
+        self, endpoint: Endpoint, *, note: Callable[[str], None], pause: Callable[[float], None] = times.pause
+    ) -> None:
+        self._note = note
+        self._pause = pause
+        self._url = endpoint.url
+        self._http = _open(endpoint)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+
+    def get(self, path: str, params: Params | None = None) -> Json:
+        """One document."""
+        return self._document(Call("GET", path, params))
+
+    def get_if_changed(self, path: str, etag: str | None) -> tuple[Json | None, str | None]:
+        """The document and its ETag; no document when it still carries `etag`. Sent once: the caller asks again anyway."""
+        response = _response(self._exchange(Call("GET", path, headers={"If-None-Match": etag} if etag else None)))
+        if response.status_code == _NOT_MODIFIED:
+            return None, etag
+        return self._parsed(response), response.headers.get("ETag")
+
+    def create(self, path: str, body: Json, *, idempotency_key: str | None = None) -> Json:
+        """POST under an idempotency key (a fresh one unless given): sent again as often as needed, done once."""
+        key = idempotency_key or str(uuid.uuid4())
+        return self._document(Call("POST", path, body=body, headers={"Idempotency-Key": key}))
+
+    def post(self, path: str, body: Json | None = None) -> Json:
+        """POST of an action."""
+        return self._document(Call("POST", path, body=body))
+
+    def put(self, path: str, body: Json) -> Json:
+        """PUT of a whole setting."""
+        return self._document(Call("PUT", path, body=body))
+
+    def patch(self, path: str, body: Json) -> Json:
+        """PATCH of the given fields."""
+        return self._document(Call("PATCH", path, body=body))
+
+    def delete(self, path: str) -> Json:
+        """DELETE; an empty document where the API answers without one."""
+        return self._document(Call("DELETE", path))
+
+    def page(self, path: str, params: Params | None = None, *, limit: int | None = None) -> Json:
+        """`{"items", "next_cursor"}` with up to `limit` items, from as many pages as that takes; None: all of them."""
+        items: list[Json] = []
+        cursor = (params or {}).get("cursor")
+        while True:
+            room = _PAGE if limit is None else min(_PAGE, limit - len(items))
+            page = self.get(path, {**(params or {}), "limit": room, "cursor": cursor})
+            items += page.get("items") or []
+            before, cursor = cursor, page.get("next_cursor")
+            if cursor is not None and cursor == before:
+                msg = f"{path} gives the same page again and again"
+                raise CliError(msg)
+            if cursor is None or (limit is not None and len(items) >= limit):
+                return {**page, "items": items}
+
+    def _document(self, call: Call) -> Json:
+        return self._parsed(self._send(call))
+
+    def _send(self, call: Call) -> httpx.Response:
+        repeats = _REPEATS if call.repeatable else 0
+        while True:
+            outcome = self._exchange(call)
+            wait = _wait(outcome) if repeats else None
+            if wait is None:
+                return _response(outcome)
+            repeats -= 1
+            self._note(f"{_why(outcome)}; trying again in {wait:g} s")
+            self._pause(wait)
+
+    def _exchange(self, call: Call) -> httpx.Response | Unreachable:
+        try:
+            return self._http.request(
+                call.method, call.path, params=_query(call.params), json=call.body, headers=call.headers
+            )
+        except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
+            msg = f"{self._url!r} cannot be used as an address: {error}"
+            raise NotConfiguredError(msg) from None
+        except httpx.TimeoutException as error:
+            return Unreachable(self._url, "no answer in time", connected=not isinstance(error, httpx.ConnectTimeout))
+        except httpx.TransportError as error:
+            connected = not isinstance(error, httpx.ConnectError)
+            return Unreachable(self._url, _reason(error), connected=connected)
+
+    def _parsed(self, response: httpx.Response) -> Json:
+        document = _json(response)
+        if response.is_success and document is not None:
+            return document
+        raise _error(self._url, response, document)
+
+
+def _open(endpoint: Endpoint) -> httpx.Client:
+    headers = {"Authorization": f"Bearer {endpoint.key}", "Accept": "application/json", "User-Agent": "gpulease-cli"}
+    return httpx.Client(base_url=endpoint.url, headers=headers, timeout=_TIMEOUT, trust_env=not endpoint.is_loopback)
+
+
+def _query(params: Params | None) -> dict[str, str | int | bool | Sequence[str]]:
+    return {name: value for name, value in (params or {}).items() if value is not None}
+
+
+def _response(outcome: httpx.Response | Unreachable) -> httpx.Response:
+    if isinstance(outcome, Unreachable):
+        raise outcome
+    return outcome
+
+
+def _wait(outcome: httpx.Response | Unreachable) -> float | None:
+    """Seconds before a repeatable call is worth sending again; None when it is not."""
+    if isinstance(outcome, Unreachable):
+        return 1.0 if outcome.connected else None
+    if outcome.status_code in _COME_BACK and "Retry-After" in outcome.headers:
+        return _retry_after(outcome)
+    in_flight = outcome.status_code == _CONFLICT and (_json(outcome) or {}).get("code") == "idempotency_in_flight"
+    return 1.0 if in_flight or outcome.status_code == _TOO_MANY else None
+
+
+def _retry_after(response: httpx.Response) -> float:
+    """Seconds that the API asks for, a minute at most; 0 when it asks for nothing."""
+    text = response.headers.get("Retry-After", "")
+    return float(min(int(text), 60)) if text.isascii() and text.isdigit() else 0.0
+
+
+def _why(outcome: httpx.Response | Unreachable) -> str:
+    if isinstance(outcome, Unreachable):
+        return str(outcome)
+    title = (_json(outcome) or {}).get("title")
+    return f"the API says: {title or outcome.reason_phrase}"
+
+
+def _reason(error: httpx.TransportError) -> str:
+    refused = "refused" in str(error).lower()
+    return "connection refused" if refused else str(error) or type(error).__name__
+
+
+def _json(response: httpx.Response) -> Json | None:
+    if not response.content:
+        return {} if response.is_success else None
+    try:
+        document = response.json()
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None
+
+
+def _error(url: str, response: httpx.Response, document: Json | None) -> ApiError | CliError:
+    if document is None or "json" not in response.headers.get("Content-Type", ""):
+        return UnexpectedAnswerError(url, response.status_code)
+    return ProblemError(
+        document, response.status_code, response.headers.get("X-Request-Id"), retry_after=_retry_after(response)
+    )

@@ -1,0 +1,112 @@
+"""Plain functions as Typer commands: groups of options, a session, errors as exit codes.
+
+A command's function takes a `Session`, the fields of any dataclass of options, and its own parameters. Typer sees one
+flat list; so a group of options that several commands share is written once.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
+from typing import Any, get_type_hints
+
+import typer
+
+from app.cli.errors import INTERRUPTED, CliError
+from app.cli.session import Connection, Session
+
+Body = Callable[..., None]
+
+_CONTEXT = "context"
+
+
+@dataclass(frozen=True)
+class _Group:
+    """A parameter of the function that stands for several options: `kind` has one field for each."""
+
+    name: str
+    kind: type[Any]
+
+    def take(self, values: dict[str, Any]) -> Any:
+        """The group's value, its options removed from `values`."""
+        return self.kind(**{field.name: values.pop(field.name) for field in fields(self.kind)})
+
+    def parameters(self) -> Iterator[inspect.Parameter]:
+        hints = get_type_hints(self.kind, include_extras=True)
+        for field in fields(self.kind):
+            yield _keyword(field.name, hints[field.name], _default(field))
+
+
+def command(group: typer.Typer, name: str) -> Callable[[Body], Body]:
+    """Add the decorated function to `group` as the command `name`."""
+
+    def register(body: Body) -> Body:
+        group.command(name, help=inspect.getdoc(body))(_flat(body))
+        return body
+
+    return register
+
+
+def connect(context: typer.Context) -> Connection:
+    """The connection options that stood before the command's name."""
+    found = context.find_object(Connection)
+    return found if found is not None else Connection()
+
+
+def _flat(body: Body) -> Callable[..., None]:
+    own = list(inspect.signature(body, eval_str=True).parameters.values())
+    groups = [_Group(p.name, p.annotation) for p in own if _is_options(p.annotation)]
+    takes_session = next((p.name for p in own if p.annotation is Session), None)
+
+    def run(**values: Any) -> None:
+        before = connect(values.pop(_CONTEXT))
+        connection = _Group("", Connection).take(values).over(before)
+        chosen = {group.name: group.take(values) for group in groups}
+        with Session(connection) as session:
+            if takes_session:
+                chosen[takes_session] = session
+            _guarded(session, lambda: body(**values, **chosen))
+
+    run.__name__ = body.__name__
+    _declare(run, _parameters(own, groups))
+    return run
+
+
+def _guarded(session: Session, work: Callable[[], None]) -> None:
+    """Run it; what a person can understand becomes a message and an exit code, what is a bug stays a traceback."""
+    try:
+        work()
+    except CliError as error:
+        session.report(error)
+        raise typer.Exit(error.exit_code) from None
+    except KeyboardInterrupt:
+        session.note("interrupted")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _parameters(own: Iterable[inspect.Parameter], groups: Iterable[_Group]) -> Iterator[inspect.Parameter]:
+    yield _keyword(_CONTEXT, typer.Context, inspect.Parameter.empty)
+    grouped = {group.name: group for group in groups}
+    for parameter in own:
+        if parameter.name in grouped:
+            yield from grouped[parameter.name].parameters()
+        elif parameter.annotation is not Session:
+            yield _keyword(parameter.name, parameter.annotation, parameter.default)
+    yield from _Group("", Connection).parameters()
+
+
+def _declare(function: Callable[..., None], parameters: Iterable[inspect.Parameter]) -> None:
+    signature = inspect.Signature(list(parameters))
+    function.__annotations__ = {p.name: p.annotation for p in signature.parameters.values()}
+    function.__signature__ = signature  # type: ignore[attr-defined]  # the documented way to tell inspect
+
+
+def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
+
+
+def _default(field: "Field[Any]") -> Any:
+    return inspect.Parameter.empty if field.default is MISSING else field.default
+
+
+def _is_options(annotation: Any) -> bool:
+    return isinstance(annotation, type) and is_dataclass(annotation)

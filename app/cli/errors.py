@@ -1,0 +1,126 @@
+"""What ends a command early: each error knows its exit code and the lines that tell a person about it.
+
+This is the one module every other part of the command line may import: it needs nothing but the standard library.
+"""
+
+from typing import Any
+
+Json = dict[str, Any]
+"""One document of the API, as parsed."""
+
+FAILED = 1
+USAGE = 2
+UNREACHABLE = 3
+INTERRUPTED = 130
+"""Exit codes: the API refused or the lease failed, wrong usage or no credentials, no API there, Ctrl-C."""
+
+
+_TOO_MANY, _SERVER_SIDE = 429, 500
+
+
+class CliError(Exception):
+    """Anything that a person should read as a message and not as a traceback."""
+
+    exit_code = FAILED
+    passing = False
+    """True when the same request may work in a moment: what a restart or a busy API looks like from outside."""
+    retry_after = 0.0
+    """Seconds that the API asks to wait before the next try."""
+
+    def lines(self) -> list[str]:
+        """The message, most important line first."""
+        return [str(self)]
+
+
+class NotConfiguredError(CliError):
+    """No API address or no key, or one that cannot be used: the message says what to set."""
+
+    exit_code = USAGE
+
+
+class AmbiguousError(CliError):
+    """A name that means several things: the message lists their ids."""
+
+
+class UnreachableError(CliError):
+    """No answer came: nothing listens there, the connection broke, or time ran out."""
+
+    exit_code = UNREACHABLE
+    passing = True
+
+    def __init__(self, url: str, why: str, *, connected: bool = False) -> None:
+        super().__init__(f"cannot reach the API at {url}: {why}")
+        self.connected = connected
+        """The request may have arrived: only a repeatable call may be sent again."""
+
+    def lines(self) -> list[str]:
+        """One line: which address, and what to start."""
+        return [f"{self}. Start a local stack with `gpulease up`, or set --url or GPULEASE_URL to a running API."]
+
+
+class ApiError(CliError):
+    """The API, or something in front of it, answered and did not do what was asked."""
+
+    def __init__(self, message: str, status: int, retry_after: float = 0.0) -> None:
+        super().__init__(message)
+        self.status = status
+        self.retry_after = retry_after
+        self.passing = status == _TOO_MANY or status >= _SERVER_SIDE
+
+
+class UnexpectedAnswerError(ApiError):
+    """An answer that is not the API's own, such as the error page of a proxy."""
+
+    def __init__(self, url: str, status: int) -> None:
+        super().__init__(f"{url} answered {status} with something that is not gpulease's JSON", status)
+
+
+class ProblemError(ApiError):
+    """An `application/problem+json` answer (RFC 9457)."""
+
+    def __init__(self, document: Json, status: int, request_id: str | None, retry_after: float = 0.0) -> None:
+        super().__init__(str(document.get("title") or "the API refused"), status, retry_after)
+        self.document = document
+        self.request_id = request_id
+
+    @property
+    def code(self) -> str:
+        """The contract's name for what went wrong, such as `quota_exceeded`; empty when there is none."""
+        return str(self.document.get("code") or "")
+
+    def lines(self) -> list[str]:
+        """Title and code, detail, one line for each pointer, what else is short or in the way, request id."""
+        detail = self.document.get("detail")
+        head = [f"{self} ({self.status} {self.code})".replace(" )", ")")]
+        body = [str(detail)] if detail and detail != str(self) else []
+        faults = [_fault(fault) for fault in self.document.get("errors") or []]
+        more = [line for name, value in self.document.items() if name not in _STANDARD for line in _more(name, value)]
+        foot = [f"request id: {self.request_id}"] if self.request_id else []
+        return head + ["  " + line for line in body + faults + more + foot]
+
+
+_STANDARD = frozenset(
+    {"type", "title", "status", "detail", "instance", "code", "retryable", "errors", "request_id"},
+)
+_LONGEST_LIST = 8
+
+
+def _fault(fault: Json) -> str:
+    pointer, detail = fault.get("pointer"), fault.get("detail") or ""
+    return f"{pointer}: {detail}" if pointer else str(detail)
+
+
+def _more(name: str, value: object) -> list[str]:
+    """A further member of the problem, such as the `limit` of a quota or the `excluded` offerings."""
+    title = name.replace("_", " ")
+    if not isinstance(value, list):
+        return [f"{title}: {_inline(value)}"] if value is not None else []
+    rest = len(value) - _LONGEST_LIST
+    shown = [f"{title}: {_inline(entry)}" for entry in value[:_LONGEST_LIST]]
+    return shown + ([f"{title}: {rest} more, see --json"] if rest > 0 else [])
+
+
+def _inline(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={_inline(inner)}" for name, inner in value.items() if inner is not None)
+    return str(value)

@@ -1,0 +1,94 @@
+"""`gpulease key`: API keys. A secret is shown once, by the command that makes it."""
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from app.cli import lookup, output, values
+from app.cli.command import command
+from app.cli.session import Session
+
+if TYPE_CHECKING:
+    from app.cli.client import Api
+    from app.cli.errors import Json
+
+group = typer.Typer(no_args_is_help=True, help="API keys.")
+
+KeyId = Annotated[str, typer.Argument(metavar="KEY", help="Id of the key.")]
+Tenant = Annotated[
+    str | None, typer.Option(help="Of this tenant, by id or name (operators); default: the key's own tenant.")
+]
+
+COLUMNS: output.Columns = (
+    ("ID", "id"),
+    ("NAME", "name"),
+    ("ROLE", "role"),
+    ("PREFIX", "prefix"),
+    ("LAST USED", output.when("last_used_at")),
+    ("EXPIRES", output.when("expires_at")),
+    ("REVOKED", output.when("revoked_at")),
+)
+
+
+@command(group, "create")
+def create(
+    session: Session,
+    name: Annotated[str, typer.Argument()],
+    *,
+    role: Annotated[Literal["admin", "member", "viewer"], typer.Option()] = "member",
+    expires: Annotated[
+        str | None, typer.Option(metavar="TIME", parser=values.future, help="30d (from now) or an RFC 3339 time.")
+    ] = None,
+    tenant: Tenant = None,
+) -> None:
+    """Make a key and show its secret, this once."""
+    api = session.api(operator=tenant is not None)
+    body = {"name": name, "role": role} | ({"expires_at": expires} if expires else {})
+    made = api.create(_path(api, tenant), body)
+    session.answer(made, output.fields)
+    _remind(session, made)
+
+
+@command(group, "list")
+def list_keys(
+    session: Session,
+    *,
+    tenant: Tenant = None,
+    limit: Annotated[int, typer.Option(min=0, help="At most this many; 0: all.")] = 50,
+) -> None:
+    """Show the keys, never their secrets."""
+    api = session.api(operator=tenant is not None)
+    session.items(api.page(_path(api, tenant), limit=limit or None), COLUMNS, none="no keys")
+
+
+@command(group, "revoke")
+def revoke(session: Session, key_id: KeyId) -> None:
+    """End a key: refused everywhere within 5 seconds."""
+    document = session.api().delete(f"/v1/keys/{key_id}")
+    session.answer(document, output.fields)
+    session.note(f"revoked {key_id}")
+
+
+@command(group, "rotate")
+def rotate(
+    session: Session,
+    key_id: KeyId,
+    *,
+    overlap: Annotated[
+        int, typer.Option(metavar="DURATION", parser=values.seconds, help="How long the old secret stays valid.")
+    ] = 0,
+) -> None:
+    """Give a key a new secret and show it, this once."""
+    made = session.api().create(f"/v1/keys/{key_id}/rotate", {"overlap_seconds": overlap})
+    session.answer(made, output.fields)
+    _remind(session, made)
+
+
+def _path(api: "Api", tenant: str | None) -> str:
+    tenant_id = lookup.tenant_id(api, tenant) if tenant else lookup.own_tenant_id(api)
+    return f"/v1/tenants/{tenant_id}/keys"
+
+
+def _remind(session: Session, made: "Json") -> None:
+    if made.get("secret"):
+        session.note("keep the secret now: it is never shown again")

@@ -1,0 +1,170 @@
+"""How leases, attempts, events and plans read in a terminal."""
+
+from collections.abc import Iterable
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from app.cli.errors import Json
+from app.cli.output import Columns, at, details, fields, printable, since, table, when, words
+
+STATE_STYLES = {
+    "queued": "yellow",
+    "provisioning": "cyan",
+    "booting": "cyan",
+    "active": "green",
+    "releasing": "magenta",
+    "released": "dim",
+    "failed": "red",
+}
+
+
+def state(item: Json) -> Text:
+    """The state in its colour."""
+    name = str(item.get("state"))
+    return Text(printable(name), style=STATE_STYLES.get(name, ""))
+
+
+def gpus(place: object) -> str | None:
+    """`8 x A100 40 GiB` of an offering or placement; None without one."""
+    model = at(place, "gpu.model")
+    if not model:
+        return None
+    memory = at(place, "gpu.memory_gib")
+    return f"{at(place, 'gpu.count')} x {model}" + (f" {memory} GiB" if memory else "")
+
+
+def offering(place: object) -> str | None:
+    """`aws us-east-1a p4d.24xlarge spot`; None without one."""
+    parts = [
+        at(place, "provider"),
+        at(place, "zone") or at(place, "region"),
+        at(place, "instance_type"),
+        at(place, "market"),
+    ]
+    return " ".join(str(part) for part in parts if part) or None
+
+
+def wanted(request: object) -> str | None:
+    """The hardware a request asks for."""
+    return gpus(request) or words(at(request, "instance_types"))
+
+
+def reason(item: Json) -> str | None:
+    """`code: message` of why it is where it is."""
+    code, message = at(item, "reason.code"), at(item, "reason.message")
+    return ": ".join(str(part) for part in (code, message) if part) or None
+
+
+def interruption(item: Json) -> str | None:
+    """What the provider announced and when; None when it announced nothing."""
+    notice = item.get("interruption")
+    return f"the provider takes the VM back {since(at(notice, 'deadline_at')) or 'soon'}" if notice else None
+
+
+def money(amount: object, unit: str) -> str | None:
+    """A decimal string with its unit; None stays None."""
+    return None if amount is None else f"{amount} {unit}"
+
+
+def refusal(attempt: Json) -> str | None:
+    """What the provider said against it: the raw code and its message."""
+    parts = [at(attempt, "error.code") or at(attempt, "error.class"), at(attempt, "error.message")]
+    return ": ".join(str(part) for part in parts if part) or None
+
+
+LEASES: Columns = (
+    ("ID", "id"),
+    ("NAME", "name"),
+    ("STATE", state),
+    ("GPUS", lambda item: gpus(item.get("placement")) or wanted(item.get("request"))),
+    ("WHERE", lambda item: offering(item.get("placement"))),
+    ("USD/H", "placement.price_per_hour"),
+    ("COST", "cost.accrued"),
+    ("EXPIRES", lambda item: None if item.get("terminal") else since(item.get("expires_at"))),
+    ("CREATED", when("created_at")),
+)
+
+ATTEMPTS: Columns = (
+    ("N", "n"),
+    ("WHERE", lambda item: offering(item.get("offering"))),
+    ("OUTCOME", "outcome"),
+    ("STARTED", when("started_at")),
+    ("ENDED", when("ended_at")),
+    ("ERROR", refusal),
+)
+
+CONSOLE: Columns = (("N", "n"), ("WHEN", when("at")), ("TEXT", "text"))
+
+_EVENT_HEAD = frozenset({"id", "sequence", "tenant_id", "lease_id", "type", "at"})
+EVENTS: Columns = (
+    ("SEQUENCE", "sequence"),
+    ("WHEN", when("at")),
+    ("TYPE", "type"),
+    (
+        "WHAT",
+        lambda item: {name: value for name, value in item.items() if name not in _EVENT_HEAD and value is not None},
+    ),
+)
+
+
+def lease(item: Json) -> Table:
+    """Everything a person asks about one lease."""
+    return details([*_identity(item), *_machine(item), *_money(item), *_times(item), *_rest(item)])
+
+
+def _identity(item: Json) -> Iterable[tuple[str, object]]:
+    yield "id", item.get("id")
+    yield "name", item.get("name")
+    yield "tenant", item.get("tenant_id")
+    yield "state", state(item)
+    yield "reason", reason(item)
+    yield "wanted", wanted(item.get("request"))
+
+
+def _machine(item: Json) -> Iterable[tuple[str, object]]:
+    place = item.get("placement")
+    yield "where", offering(place)
+    yield "account", at(place, "account")
+    yield "gpus", gpus(place)
+    yield "vcpus", at(place, "vcpus")
+    yield "memory", money(at(place, "memory_gib"), "GiB")
+    yield "image", at(place, "image.name") or at(place, "image.id")
+    yield "instance", at(place, "instance_id")
+    yield "connect", at(item, "connection.ssh_command")
+    yield "public ip", at(item, "connection.public_ip")
+    yield "private ip", at(item, "connection.private_ip")
+
+
+def _money(item: Json) -> Iterable[tuple[str, object]]:
+    currency = at(item, "cost.currency") or "USD"
+    yield "cost so far", money(at(item, "cost.accrued"), currency)
+    yield "rate", money(at(item, "cost.rate_per_hour") or at(item, "placement.price_per_hour"), f"{currency} per hour")
+
+
+def _times(item: Json) -> Iterable[tuple[str, object]]:
+    for name in ("created_at", "ready_at", "expires_at", "release_requested_at", "ended_at"):
+        yield name.removesuffix("_at").replace("_", " "), since(item.get(name))
+
+
+def _rest(item: Json) -> Iterable[tuple[str, object]]:
+    yield "interruption", interruption(item)
+    yield "attempts", item.get("attempts_count")
+    yield "labels", item.get("labels")
+
+
+CANDIDATES: Columns = (
+    ("#", "rank"),
+    ("WHERE", lambda item: offering(item.get("offering") or item)),
+    ("GPUS", lambda item: gpus(item.get("offering") or item)),
+    ("USD/H", lambda item: at(item.get("offering") or item, "price_per_hour")),
+    ("EXCLUDED", lambda item: item.get("excluded") or item.get("reason") or item.get("reason_code")),
+)
+
+
+def plan(document: Json) -> RenderableType:
+    """The ranked candidates, then what else the plan says."""
+    candidates = [{"rank": number, **item} for number, item in enumerate(document.get("candidates") or [], 1)]
+    rest = fields({name: value for name, value in document.items() if name != "candidates"})
+    return Group(table(CANDIDATES, candidates), Text(), rest)

@@ -1,0 +1,198 @@
+"""`gpulease lease`: ask for GPUs, follow them, extend them, give them back."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from app.cli import lease_views, lookup, output, values, watch
+from app.cli.command import command
+from app.cli.lease_request import LeaseOptions, for_tenant, request_body
+from app.cli.session import Session
+
+if TYPE_CHECKING:
+    from app.cli.client import Api
+    from app.cli.errors import Json
+
+group = typer.Typer(no_args_is_help=True, help="Lease GPUs: create, watch, extend, release.")
+
+_PATH = "/v1/leases"
+
+Reference = Annotated[str, typer.Argument(metavar="LEASE", help="Id, or name where it means one lease.")]
+Until = Annotated[watch.Goal, typer.Option(help="What to wait for.")]
+Timeout = Annotated[
+    int | None,
+    typer.Option(metavar="DURATION", parser=values.seconds, help="Stop watching after this long, with exit code 1."),
+]
+Limit = Annotated[int, typer.Option(min=0, help="At most this many; 0: all.")]
+
+
+@command(group, "create")
+def create(
+    session: Session,
+    options: LeaseOptions,
+    *,
+    follow: Annotated[bool, typer.Option("--watch", "--follow", help="Watch it at once.")] = False,
+    until: Until = "active",
+    timeout: Timeout = None,
+    idempotency_key: Annotated[
+        str | None, typer.Option(help="The same key gives the same lease; default: a fresh one.")
+    ] = None,
+) -> None:
+    """Ask for a VM with GPUs. With --watch it ends when the lease is usable (exit code 0) or failed (1)."""
+    body = request_body(options)
+    api = session.api(operator=options.tenant is not None)
+    lease = api.create(_PATH, for_tenant(api, body, options.tenant), idempotency_key=idempotency_key)
+    if follow:
+        raise typer.Exit(watch.follow(session, api, str(lease["id"]), until=until, timeout=timeout))
+    session.answer(lease, lease_views.lease)
+
+
+@command(group, "plan")
+def plan(session: Session, options: LeaseOptions) -> None:
+    """Show which offerings a lease would try, in order, and what it would cost. Changes nothing."""
+    body = request_body(options)
+    api = session.api(operator=options.tenant is not None)
+    session.answer(api.post(f"{_PATH}/plan", for_tenant(api, body, options.tenant)), lease_views.plan)
+
+
+@dataclass(frozen=True)
+class LeaseFilters:
+    """What `lease list` shows."""
+
+    all: Annotated[bool, typer.Option("--all", "-a", help="Ended leases too.")] = False
+    state: Annotated[list[str] | None, typer.Option(metavar="STATE", help="Only this state; repeatable.")] = None
+    provider: Annotated[str | None, typer.Option()] = None
+    region: Annotated[str | None, typer.Option()] = None
+    gpu_model: Annotated[str | None, typer.Option()] = None
+    label: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Repeatable.")] = None
+    created_after: Annotated[
+        str | None, typer.Option(metavar="TIME", parser=values.past, help="2h (ago) or an RFC 3339 time.")
+    ] = None
+    created_before: Annotated[
+        str | None, typer.Option(metavar="TIME", parser=values.past, help="2h (ago) or an RFC 3339 time.")
+    ] = None
+    sort: Annotated[str | None, typer.Option(help="A field name, as the API takes it.")] = None
+    cursor: Annotated[str | None, typer.Option(help="Go on from the next_cursor of a --json answer.")] = None
+
+    def params(self) -> "Json":
+        """As query parameters."""
+        labels = values.pairs(self.label or (), what="KEY=VALUE")
+        live = ["!terminal"] if not self.all else None
+        return {
+            "state": self.state or live,
+            "provider": self.provider,
+            "region": self.region,
+            "gpu_model": self.gpu_model,
+            "label": [f"{key}:{value}" for key, value in labels.items()] or None,
+            "created_after": self.created_after,
+            "created_before": self.created_before,
+            "sort": self.sort,
+            "cursor": self.cursor,
+        }
+
+
+@command(group, "list")
+def list_leases(
+    session: Session,
+    filters: LeaseFilters,
+    *,
+    tenant: Annotated[str | None, typer.Option(help="Of this tenant, by id or name (operators).")] = None,
+    limit: Limit = 50,
+) -> None:
+    """Show leases that have not ended; --all for every one."""
+    params, api = filters.params(), session.api(operator=tenant is not None)
+    if tenant:
+        params["tenant_id"] = lookup.tenant_id(api, tenant)
+    page = api.page(_PATH, params, limit=limit or None)
+    session.items(page, lease_views.LEASES, none="no leases" if filters.all else "no leases (--all shows ended ones)")
+
+
+@command(group, "show")
+def show(session: Session, lease: Reference) -> None:
+    """Show one lease."""
+    api = session.api()
+    session.answer(api.get(_path(api, lease)), lease_views.lease)
+
+
+@command(group, "watch")
+def watch_lease(session: Session, lease: Reference, *, until: Until = "terminal", timeout: Timeout = None) -> None:
+    """Follow a lease until it has ended, or with --until active until it is usable.
+
+    Exit code 0 when it got there, 1 when it failed. Goes on through restarts of the API.
+    """
+    api = session.api()
+    lease_id = lookup.lease_id(api, lease)
+    raise typer.Exit(watch.follow(session, api, lease_id, until=until, timeout=timeout))
+
+
+@command(group, "extend")
+def extend(
+    session: Session,
+    lease: Reference,
+    ttl: Annotated[
+        int, typer.Argument(metavar="DURATION", parser=values.seconds, help="From now, such as 4h; never shortens.")
+    ],
+) -> None:
+    """Let a lease live longer."""
+    api = session.api()
+    session.answer(api.post(f"{_path(api, lease)}/extend", {"ttl_seconds": ttl}), lease_views.lease)
+
+
+@command(group, "release")
+def release(
+    session: Session,
+    lease: Reference,
+    *,
+    follow: Annotated[bool, typer.Option("--watch", "--follow", help="Watch until nothing is left.")] = False,
+    timeout: Timeout = None,
+) -> None:
+    """Give a lease back. Legal in every state; doing it twice does no harm."""
+    api = session.api()
+    path = _path(api, lease)
+    document = api.delete(path)
+    if follow:
+        lease_id = str(document.get("id") or path.rsplit("/", 1)[-1])
+        raise typer.Exit(watch.follow(session, api, lease_id, until="terminal", timeout=timeout))
+    session.answer(document, lease_views.lease)
+
+
+@command(group, "reboot")
+def reboot(session: Session, lease: Reference) -> None:
+    """Reboot the VM of an active lease."""
+    api = session.api()
+    session.answer(api.post(f"{_path(api, lease)}/reboot"), lease_views.lease)
+
+
+@command(group, "console")
+def console(session: Session, lease: Reference, *, limit: Limit = 50) -> None:
+    """Show what the VM of a failed boot printed on its console."""
+    _sub_list(session, lease, "console", lease_views.CONSOLE, {}, limit)
+
+
+@command(group, "attempts")
+def attempts(session: Session, lease: Reference, *, limit: Limit = 50) -> None:
+    """Show every try of a lease at an offering and what the provider said."""
+    _sub_list(session, lease, "attempts", lease_views.ATTEMPTS, {}, limit)
+
+
+@command(group, "events")
+def events(
+    session: Session,
+    lease: Reference,
+    *,
+    after: Annotated[int | None, typer.Option(help="Only events above this sequence number.")] = None,
+    limit: Limit = 50,
+) -> None:
+    """Show what happened to a lease, in order."""
+    _sub_list(session, lease, "events", lease_views.EVENTS, {"after": after}, limit)
+
+
+def _sub_list(session: Session, lease: str, noun: str, columns: output.Columns, params: "Json", limit: int) -> None:
+    api = session.api()
+    page = api.page(f"{_path(api, lease)}/{noun}", params, limit=limit or None)
+    session.items(page, columns, none=f"no {noun}")
+
+
+def _path(api: "Api", reference: str) -> str:
+    return f"{_PATH}/{lookup.lease_id(api, reference)}"

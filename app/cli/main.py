@@ -1,0 +1,70 @@
+"""The `gpulease` command, put together."""
+
+from typing import Annotated
+
+import typer
+
+from app.cli import keys, leases, offerings, ops, output, quotas, tenants
+from app.cli.command import command
+from app.cli.session import Connection, Session
+from app.cli.up import deadman, up
+
+_PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
+def main() -> None:
+    """Run the command line; ends the process with its exit code."""
+    app(prog_name="gpulease")
+
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Lease GPUs at AWS, GCP and Azure.",
+    pretty_exceptions_enable=False,  # a bug shows Python's own traceback: never local variables, which hold keys
+)
+
+
+def _version(wanted: bool) -> None:  # noqa: FBT001 - Typer's way to call it
+    if wanted:
+        from importlib.metadata import version  # noqa: PLC0415 - slow to import and asked for once
+
+        typer.echo(f"gpulease {version('gpulease')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    context: typer.Context,
+    *,
+    url: Annotated[str | None, typer.Option("--url", help="Address of the API.")] = None,
+    key: Annotated[str | None, typer.Option("--key", help="API key.")] = None,
+    as_operator: Annotated[bool, typer.Option("--as-operator", help="Use the operator key.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the API's own JSON.")] = False,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+) -> None:
+    """Lease GPUs at AWS, GCP and Azure.
+
+    Address and key come from the options, GPULEASE_URL and GPULEASE_KEY, or .gpulease/credentials.json.
+    Exit codes: 1 refused or failed, 2 wrong usage, 3 no API there, 130 interrupted.
+    """
+    del version
+    context.obj = Connection(url, key, as_operator, as_json)
+
+
+@command(app, "me")
+def me(session: Session) -> None:
+    """Show whose key this is."""
+    session.answer(session.api().get("/v1/me"), output.fields)
+
+
+app.command("up", context_settings=_PASS_ON, add_help_option=False)(up)
+app.command("deadman", context_settings=_PASS_ON, add_help_option=False)(deadman)
+command(app, "offerings")(offerings.offerings)
+app.add_typer(leases.group, name="lease")
+app.add_typer(tenants.group, name="tenant")
+app.add_typer(keys.group, name="key")
+app.add_typer(quotas.group, name="quota")
+app.add_typer(ops.group, name="ops")
+
+if __name__ == "__main__":
+    main()

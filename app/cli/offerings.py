@@ -1,0 +1,74 @@
+"""`gpulease offerings`: what can be leased, where and for how much."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import typer
+
+from app.cli import lease_views, values
+from app.cli.errors import Json
+from app.cli.output import Columns, at, when
+from app.cli.session import Session
+
+
+@dataclass(frozen=True)
+class OfferingFilters:
+    """The filters of GET /v1/offerings."""
+
+    gpu: Annotated[str | None, typer.Option(metavar="MODEL[:COUNT]", help="Model, and how many per VM at least.")] = (
+        None
+    )
+    min_gpus: Annotated[int | None, typer.Option(min=1, help="GPUs per VM at least.")] = None
+    gpu_memory: Annotated[int | None, typer.Option(metavar="GIB", help="Memory per GPU at least.")] = None
+    market: Annotated[Literal["on_demand", "spot"] | None, typer.Option()] = None
+    provider: Annotated[str | None, typer.Option()] = None
+    region: Annotated[str | None, typer.Option()] = None
+    max_price: Annotated[str | None, typer.Option(metavar="USD", help="Highest price per hour.")] = None
+    sort: Annotated[Literal["price", "price_per_gpu"] | None, typer.Option()] = None
+    cursor: Annotated[str | None, typer.Option(help="Go on from the next_cursor of a --json answer.")] = None
+
+    def params(self) -> Json:
+        """As query parameters."""
+        model, count = values.gpu(self.gpu) if self.gpu else (None, None)
+        return {
+            "gpu_model": model,
+            "min_gpus": self.min_gpus or count,
+            "min_gpu_memory_gib": self.gpu_memory,
+            "market": self.market,
+            "provider": self.provider,
+            "region": self.region,
+            "max_price_per_hour": self.max_price,
+            "sort": self.sort,
+            "cursor": self.cursor,
+        }
+
+
+def _availability(item: Json) -> str:
+    parts = [at(item, "availability.status"), at(item, "availability.reason")]
+    return " ".join(str(part) for part in parts if part)
+
+
+COLUMNS: Columns = (
+    ("TYPE", "instance_type"),
+    ("GPUS", lease_views.gpus),
+    ("MARKET", "market"),
+    ("USD/H", "price_per_hour"),
+    ("PROVIDER", "provider"),
+    ("ACCOUNT", "account"),
+    ("ZONE", lambda item: item.get("zone") or item.get("region")),
+    ("VCPUS", "vcpus"),
+    ("MEMORY GIB", "memory_gib"),
+    ("AVAILABILITY", _availability),
+    ("PRICE AS OF", when("price_as_of")),
+)
+
+
+def offerings(
+    session: Session,
+    filters: OfferingFilters,
+    *,
+    limit: Annotated[int, typer.Option(min=0, help="At most this many; 0: all.")] = 50,
+) -> None:
+    """Show what can be leased, where and for how much."""
+    page = session.api().page("/v1/offerings", filters.params(), limit=limit or None)
+    session.items(page, COLUMNS, none="no offering fits")

@@ -1,0 +1,126 @@
+"""How answers look: one JSON document for programs, Rich tables for people."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from app.cli import times
+from app.cli.errors import Json
+
+Look = str | Callable[[Json], object]
+"""Where a value comes from: a dotted path into the document, or a function of it."""
+Columns = Sequence[tuple[str, Look]]
+
+_PIPE_WIDTH = 1000
+_NOTHING = "-"
+
+
+def console() -> Console:
+    """Standard output: as wide as the terminal, never wrapped in a pipe or file."""
+    narrow = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(highlight=False, markup=False, emoji=False, width=None if narrow else _PIPE_WIDTH)
+
+
+def write_json(document: Json) -> None:
+    """One document, indented."""
+    sys.stdout.write(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_json_line(document: Json) -> None:
+    """One document on one line, out at once."""
+    sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+def at(document: object, path: str) -> Any:
+    """The value at a dotted path; None where any part of the way is null or missing."""
+    for part in path.split("."):
+        document = document.get(part) if isinstance(document, dict) else None
+    return document
+
+
+def printable(text: str) -> str:
+    """What a terminal may be shown: names come from other people and must not move its cursor."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}" for letter in text)
+
+
+def words(value: object) -> str:
+    """Any JSON value as a person reads it; times relative, lists joined."""
+    if value is None or value in ("", [], {}):
+        return _NOTHING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ", ".join(f"{name}={words(inner)}" for name, inner in value.items())
+    if isinstance(value, list):
+        return ", ".join(words(inner) for inner in value)
+    return str(value)
+
+
+def when(path: str) -> Look:
+    """A column's look: the time at `path`, seen from now."""
+    return lambda document: since(at(document, path))
+
+
+def since(text: object) -> str | None:
+    """An API time seen from now, such as `in 3 h 58 min`; None when there is none."""
+    moment = times.parse_time(text) if isinstance(text, str) else None
+    return times.relative(moment, times.now()) if moment else None
+
+
+def table(columns: Columns, items: Iterable[Json]) -> Table:
+    """One row for each item."""
+    result = Table(box=None, pad_edge=False, header_style="bold")
+    for number, (title, _) in enumerate(columns):
+        result.add_column(title, no_wrap=number == 0, overflow="fold")
+    for item in items:
+        result.add_row(*(cell(_value(look, item)) for _, look in columns))
+    return result
+
+
+def details(rows: Iterable[tuple[str, object]]) -> Table:
+    """Names and values of one thing; rows without a value are left out."""
+    result = Table.grid(padding=(0, 2))
+    result.add_column(style="dim", no_wrap=True)
+    result.add_column(overflow="fold")
+    for name, value in rows:
+        if value not in (None, "", [], {}):
+            result.add_row(Text(name), cell(value))
+    return result
+
+
+def fields(document: Json) -> Table:
+    """Any document, for answers that may grow: nested ones indented, lists of documents as lines."""
+    return details(_flat(document))
+
+
+def cell(value: object) -> Text:
+    """A value as text that Rich takes literally."""
+    return value if isinstance(value, Text) else Text(printable(words(value)))
+
+
+def _value(look: Look, item: Json) -> object:
+    return at(item, look) if isinstance(look, str) else look(item)
+
+
+def _flat(document: Mapping[str, object], indent: str = "") -> Iterable[tuple[str, object]]:
+    for name, value in document.items():
+        title = indent + name.replace("_", " ")
+        if isinstance(value, dict) and value:
+            yield title, " "
+            yield from _flat(value, indent + "  ")
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            yield title, "\n".join(words(entry) for entry in value)
+        else:
+            yield title, _timed(name, value)
+
+
+def _timed(name: str, value: object) -> object:
+    relative = since(value) if name.endswith("_at") else None
+    return f"{value} ({relative})" if relative else words(value)

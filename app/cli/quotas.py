@@ -1,0 +1,48 @@
+"""`gpulease quota`: what a tenant may use at a time."""
+
+from typing import Annotated
+
+import typer
+
+from app.cli import lookup, output, values
+from app.cli.command import command
+from app.cli.session import Session
+
+group = typer.Typer(no_args_is_help=True, help="Quotas.")
+
+COLUMNS: output.Columns = (
+    ("RESOURCE", "resource"),
+    ("LIMIT", "limit"),
+    ("USED", "used"),
+    ("AVAILABLE", "available"),
+)
+
+
+@command(group, "set")
+def set_quotas(
+    session: Session,
+    tenant: Annotated[str, typer.Argument(metavar="TENANT", help="Id or name.")],
+    limits: Annotated[
+        list[str],
+        typer.Argument(metavar="RESOURCE=LIMIT...", help="Such as gpus=16 gpus:A100=8 spend_per_hour=100.00."),
+    ],
+) -> None:
+    """Set a tenant's limits (operators)."""
+    rows = [{"resource": name, "limit": limit} for name, limit in values.pairs(limits, what="RESOURCE=LIMIT").items()]
+    api = session.api(operator=True)
+    answer = api.put(f"/v1/tenants/{lookup.tenant_id(api, tenant)}/quotas", {"limits": rows})
+    session.items(answer, COLUMNS, none="no limits")
+
+
+@command(group, "show")
+def show(
+    session: Session,
+    *,
+    tenant: Annotated[
+        str | None, typer.Option(help="Of this tenant, by id or name (operators); default: the key's own tenant.")
+    ] = None,
+) -> None:
+    """Show limits and what is used of them."""
+    api = session.api(operator=tenant is not None)
+    path = f"/v1/tenants/{lookup.tenant_id(api, tenant)}/quotas" if tenant else "/v1/quotas"
+    session.items(api.get(path), COLUMNS, none="no limits: nothing may be leased")

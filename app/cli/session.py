@@ -1,0 +1,119 @@
+"""What every command gets: the way to the API, and where its answer goes."""
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Self
+
+import typer
+
+from app.cli import output
+from app.cli.config import find_endpoint
+from app.cli.errors import CliError, Json, ProblemError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from app.cli.client import Api
+
+_PANEL = "Connection and output"
+
+
+@dataclass(frozen=True)
+class Connection:
+    """The options that every command understands, before or after the command's name."""
+
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url", help="Address of the API; else GPULEASE_URL, else credentials.json.", rich_help_panel=_PANEL
+        ),
+    ] = None
+    key: Annotated[
+        str | None,
+        typer.Option("--key", help="API key; else GPULEASE_KEY, else credentials.json.", rich_help_panel=_PANEL),
+    ] = None
+    as_operator: Annotated[
+        bool, typer.Option("--as-operator", help="Use the operator key of credentials.json.", rich_help_panel=_PANEL)
+    ] = False
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the API's own JSON on standard output.", rich_help_panel=_PANEL)
+    ] = False
+
+    def over(self, other: "Connection") -> "Connection":
+        """This one where it says something, `other` where it does not."""
+        return Connection(
+            self.url or other.url,
+            self.key or other.key,
+            self.as_operator or other.as_operator,
+            self.as_json or other.as_json,
+        )
+
+
+class Session:
+    """One run of one command. Close it to close its connections."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._open = ExitStack()
+        self._apis: dict[bool, Api] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    @property
+    def as_json(self) -> bool:
+        """True when standard output belongs to a program: JSON only."""
+        return self._connection.as_json
+
+    def api(self, *, operator: bool = False) -> "Api":
+        """The API with the tenant's key, or the operator's for what only operators may do."""
+        from app.cli.client import Api  # noqa: PLC0415 - httpx takes half of the start-up: only for commands that call
+
+        operator = operator or self._connection.as_operator
+        if operator not in self._apis:
+            endpoint = find_endpoint(
+                url=self._connection.url,
+                key=self._connection.key,
+                operator=operator,
+                environ=os.environ,
+                directory=Path.cwd(),
+            )
+            self._apis[operator] = self._open.enter_context(Api(endpoint, note=self.note))
+        return self._apis[operator]
+
+    def answer(self, document: Json, render: Callable[[Json], "RenderableType"]) -> None:
+        """The command's result on standard output: the document itself, or what `render` makes of it."""
+        if self.as_json:
+            output.write_json(document)
+        else:
+            output.console().print(render(document))
+
+    def items(self, page: Json, columns: output.Columns, *, none: str) -> None:
+        """A list as a table; the sentence `none` on standard error when it is empty."""
+        if self.as_json:
+            output.write_json(page)
+        elif page["items"]:
+            output.console().print(output.table(columns, page["items"]))
+        else:
+            self.note(none)
+        if not self.as_json and page.get("next_cursor"):
+            self.note(f"only the first {len(page['items'])}: --limit 0 shows all")
+
+    def note(self, message: str) -> None:
+        """A remark for the person at the terminal, on standard error."""
+        sys.stderr.write(output.printable(message) + "\n")
+
+    def report(self, error: CliError) -> None:
+        """Tell why the command ends: on standard error, and as the problem document for programs."""
+        first, *rest = error.lines()
+        for line in (f"error: {first}", *rest):
+            self.note(line)
+        if self.as_json and isinstance(error, ProblemError):
+            output.write_json(error.document)

@@ -1,0 +1,95 @@
+"""`gpulease tenant`: who may lease (operators)."""
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from app.cli import lookup, output, values
+from app.cli.command import command
+from app.cli.session import Session
+
+if TYPE_CHECKING:
+    from app.cli.errors import Json
+
+group = typer.Typer(no_args_is_help=True, help="Tenants (operators).")
+
+_PATH = "/v1/tenants"
+
+Reference = Annotated[str, typer.Argument(metavar="TENANT", help="Id, or name where it means one tenant.")]
+MaxTtl = Annotated[
+    int | None, typer.Option(metavar="DURATION", parser=values.seconds, help="Longest term a lease may ask for.")
+]
+MaxTotal = Annotated[
+    int | None,
+    typer.Option(metavar="DURATION", parser=values.seconds, help="Longest life of a lease, extensions included."),
+]
+
+COLUMNS: output.Columns = (
+    ("ID", "id"),
+    ("NAME", "name"),
+    ("STATUS", "status"),
+    ("MAX TTL S", "max_ttl_seconds"),
+    ("MAX TOTAL S", "max_total_seconds"),
+    ("CREATED", output.when("created_at")),
+)
+
+
+@command(group, "create")
+def create(
+    session: Session,
+    name: Annotated[str, typer.Argument()],
+    *,
+    max_ttl: MaxTtl = None,
+    max_total: MaxTotal = None,
+) -> None:
+    """Create a tenant. Nothing can be leased before `gpulease quota set` allows GPUs."""
+    body = _body(name=name, max_ttl_seconds=max_ttl, max_total_seconds=max_total)
+    session.answer(session.api(operator=True).create(_PATH, body), output.fields)
+
+
+@command(group, "list")
+def list_tenants(
+    session: Session, *, limit: Annotated[int, typer.Option(min=0, help="At most this many; 0: all.")] = 50
+) -> None:
+    """Show the tenants."""
+    page = session.api(operator=True).page(_PATH, limit=limit or None)
+    session.items(page, COLUMNS, none="no tenants")
+
+
+@command(group, "show")
+def show(session: Session, tenant: Reference) -> None:
+    """Show one tenant."""
+    api = session.api(operator=True)
+    session.answer(api.get(f"{_PATH}/{lookup.tenant_id(api, tenant)}"), output.fields)
+
+
+@command(group, "update")
+def update(
+    session: Session,
+    tenant: Reference,
+    *,
+    name: Annotated[str | None, typer.Option(help="A new name.")] = None,
+    max_ttl: MaxTtl = None,
+    max_total: MaxTotal = None,
+    status: Annotated[
+        Literal["active", "suspended"] | None, typer.Option(help="A suspended tenant starts and extends nothing.")
+    ] = None,
+    end_leases: Annotated[bool, typer.Option("--end-leases", help="With suspended: end running leases too.")] = False,
+) -> None:
+    """Change a tenant: only what is given."""
+    body = _body(
+        name=name,
+        max_ttl_seconds=max_ttl,
+        max_total_seconds=max_total,
+        status=status,
+        end_leases=end_leases or None,
+    )
+    if not body:
+        msg = "nothing to change: give an option"
+        raise typer.BadParameter(msg)
+    api = session.api(operator=True)
+    session.answer(api.patch(f"{_PATH}/{lookup.tenant_id(api, tenant)}", body), output.fields)
+
+
+def _body(**fields: object) -> "Json":
+    return {name: value for name, value in fields.items() if value is not None}

@@ -1,0 +1,58 @@
+"""What a lease went through and how long each state took, out of its own timestamps."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from app.cli.errors import Json
+from app.cli.times import parse_time
+
+_ENTERED = (
+    ("queued", "created_at"),
+    ("booting", "running_at"),
+    ("active", "ready_at"),
+    ("releasing", "release_requested_at"),
+)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One state of a lease; `ended` is None for the one it is in."""
+
+    state: str
+    began: datetime
+    ended: datetime | None
+
+    def took(self, now: datetime) -> timedelta:
+        """Time spent in it, until `now` for the current one."""
+        return (self.ended or now) - self.began
+
+
+def stages(lease: Json, attempts: Sequence[Json]) -> tuple[Stage, ...]:
+    """The states in the order they were entered, the last one being the lease's own.
+
+    A state too short to leave a timestamp is left out, never invented.
+    """
+    marks = sorted(_marks(lease, attempts), key=lambda mark: mark[0])
+    if marks and marks[-1][1] != lease["state"]:
+        marks.append((_last_change(lease, marks[-1][0]), lease["state"]))
+    ends: list[datetime | None] = [when for when, _ in marks[1:]]
+    return tuple(Stage(state, when, end) for (when, state), end in zip(marks, [*ends, None], strict=True))
+
+
+def _marks(lease: Json, attempts: Sequence[Json]) -> list[tuple[datetime, str]]:
+    found = [(parse_time(lease.get(field)), state) for state, field in _ENTERED]
+    found += [(min(_starts(attempts), default=None), "provisioning")]
+    if lease.get("terminal"):
+        found += [(parse_time(lease.get("ended_at")), lease["state"])]
+    return [(when, state) for when, state in found if when is not None]
+
+
+def _starts(attempts: Sequence[Json]) -> list[datetime]:
+    times = [parse_time(attempt.get("started_at")) for attempt in attempts]
+    return [when for when in times if when is not None]
+
+
+def _last_change(lease: Json, after: datetime) -> datetime:
+    changed = parse_time(lease.get("updated_at"))
+    return max(changed, after) if changed else after

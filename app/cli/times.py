@@ -1,0 +1,63 @@
+"""Clock, durations and how times read: the only place of the command line that looks at the clock or waits."""
+
+import re
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+
+_UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+
+
+def now() -> datetime:
+    """The current time, UTC."""
+    return datetime.fromtimestamp(time.time(), UTC)
+
+
+def pause(seconds: float) -> None:
+    """Wait between two looks at the API; Ctrl-C ends it."""
+    threading.Event().wait(seconds)
+
+
+def parse_duration(text: str) -> int:
+    """`3600`, `90m`, `4h`, `1h30m` or `2d` as whole seconds; ValueError for anything else."""
+    if text.isascii() and text.isdigit():
+        return int(text)
+    match = _DURATION.fullmatch(text.strip().lower())
+    if not text or match is None or not any(match.groups()):
+        msg = f"{text!r} is not a duration: write 3600, 90m, 4h, 1h30m or 2d"
+        raise ValueError(msg)
+    return sum(int(count or 0) * unit for count, unit in zip(match.groups(), _UNITS.values(), strict=True))
+
+
+def parse_time(text: str | None) -> datetime | None:
+    """An RFC 3339 time of the API; None for null or for something that is not a time."""
+    try:
+        return datetime.fromisoformat(text) if text else None
+    except ValueError:
+        return None
+
+
+def rfc3339(when: datetime) -> str:
+    """The way the API writes times: UTC, seconds, `Z`."""
+    return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def duration(seconds: float) -> str:
+    """`12 s`, `4 min 10 s`, `3 h 58 min`, `2 d 4 h`: the two largest units; negative counts as zero."""
+    rest = max(0, int(seconds))
+    parts = []
+    for count, word in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
+        amount, rest = divmod(rest, count)
+        parts.append((amount, word))
+    while len(parts) > 1 and parts[0][0] == 0:
+        parts.pop(0)
+    return " ".join(f"{amount} {word}" for amount, word in parts[:2] if amount or len(parts) == 1)
+
+
+def relative(when: datetime, at: datetime) -> str:
+    """`in 3 h 58 min`, `5 min 2 s ago` or `now`, seen from `at`."""
+    gap = (when - at).total_seconds()
+    if abs(gap) < timedelta(seconds=1).total_seconds():
+        return "now"
+    return f"in {duration(gap)}" if gap > 0 else f"{duration(-gap)} ago"

@@ -1,0 +1,86 @@
+"""Values on the command line: each parser refuses with what to write instead."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+from pathlib import Path
+
+import typer
+
+from app.cli import times
+
+
+def seconds(text: str) -> int:
+    """A duration option in whole seconds."""
+    try:
+        return times.parse_duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def past(text: str) -> str:
+    """`2h` (ago) or an RFC 3339 time, as the API takes it."""
+    return _moment(text, direction=-1)
+
+
+def future(text: str) -> str:
+    """`30d` (from now) or an RFC 3339 time, as the API takes it."""
+    return _moment(text, direction=1)
+
+
+def _moment(text: str, *, direction: int) -> str:
+    given = times.parse_time(text) if "-" in text else None
+    if given is not None and given.tzinfo is None:
+        msg = f"{text!r} has no time zone: add Z for UTC"
+        raise typer.BadParameter(msg)
+    return times.rfc3339(given or times.now() + direction * timedelta(seconds=seconds(text)))
+
+
+def gpu(text: str) -> tuple[str, int]:
+    """`A100:8` as model and count per VM; `A100` means one."""
+    model, colon, count = text.partition(":")
+    if not model or (colon and not (count.isascii() and count.isdigit() and int(count) > 0)):
+        msg = f"{text!r}: write MODEL or MODEL:COUNT, such as A100:8"
+        raise typer.BadParameter(msg)
+    return model, int(count or 1)
+
+
+def pairs(texts: Iterable[str], *, what: str) -> dict[str, str]:
+    """Repeated `key=value` texts; the same key twice is refused."""
+    result: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not name or not equals:
+            msg = f"{text!r}: write {what}"
+            raise typer.BadParameter(msg)
+        if name in result:
+            msg = f"{name} is given twice"
+            raise typer.BadParameter(msg)
+        result[name] = value
+    return result
+
+
+def ssh_keys(paths: Iterable[Path]) -> list[str]:
+    """The public keys in these files, one a line; a private key is refused before it leaves this machine."""
+    return [key for path in paths for key in _public_keys(path)]
+
+
+def _public_keys(path: Path) -> list[str]:
+    content = text_file(path)
+    if "PRIVATE KEY" in content:
+        msg = f"{path} is a private key: give the public one, usually {path}.pub"
+        raise typer.BadParameter(msg)
+    lines = [line.strip() for line in content.splitlines()]
+    keys = [line for line in lines if line and not line.startswith("#")]
+    if not keys:
+        msg = f"{path} holds no key"
+        raise typer.BadParameter(msg)
+    return keys
+
+
+def text_file(path: Path) -> str:
+    """The file's text, UTF-8."""
+    try:
+        return path.expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        msg = f"cannot read {path}: {error}"
+        raise typer.BadParameter(msg) from None

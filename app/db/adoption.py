@@ -1,0 +1,80 @@
+"""Statements that rebuild a lease from the tags of its VM, after the database lost the row."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Executable, Select, Update, func, select, text, tuple_, update
+from sqlalchemy.dialects.postgresql import Insert, insert
+
+from app.db.tables import attempt, lease, offering, orphan, tenant
+from app.domain.ids import TenantId
+
+
+def requested(account: str, region: str) -> Select[Any]:
+    """Open orphans that an operator wants adopted, with the facts of their offering as far as they are known."""
+    key = (offering.c.account, offering.c.region, offering.c.zone, offering.c.instance_type, offering.c.market)
+    here = (orphan.c.account, orphan.c.region, orphan.c.zone, orphan.c.instance_type, orphan.c.market)
+    return (
+        select(
+            orphan,
+            offering.c.gpu_model,
+            offering.c.gpu_count,
+            offering.c.gpu_memory_gib,
+            offering.c.gpu_interconnect,
+            offering.c.vcpus,
+            offering.c.memory_gib,
+            offering.c.price_per_hour.label("offering_price"),
+        )
+        .select_from(orphan.outerjoin(offering, tuple_(*key) == tuple_(*here)))
+        .where(
+            orphan.c.account == account,
+            orphan.c.region == region,
+            orphan.c.state.in_(["seen", "ending"]),
+            orphan.c.adopt_requested_at.is_not(None),
+            orphan.c.adopt_error.is_(None),
+        )
+    )
+
+
+def tenant_exists(tenant_id: TenantId) -> Select[Any]:
+    """A row when there is such a tenant."""
+    return select(tenant.c.id).where(tenant.c.id == tenant_id)
+
+
+def rebuild_lease(values: Mapping[str, Any]) -> Executable:
+    """The lease, booting: it becomes active when the VM shows that it is ready. No row when it exists."""
+    return insert(lease).values(**values).on_conflict_do_nothing().returning(lease.c.id)
+
+
+def rebuild_attempts(rows: list[dict[str, Any]]) -> Insert:
+    """The adopted attempt, and the earlier ones that the database lost, as dead."""
+    return insert(attempt).values(rows)
+
+
+_FORCE = text(
+    """
+    INSERT INTO quota AS q (tenant_id, resource, used)
+    SELECT CAST(:tenant_id AS text), r.resource, r.amount
+    FROM unnest(CAST(:resources AS text[]), CAST(:amounts AS numeric[])) AS r (resource, amount) ORDER BY r.resource
+    ON CONFLICT (tenant_id, resource) DO UPDATE SET used = q.used + excluded.used
+    """
+)
+
+
+def force_quota(tenant_id: TenantId, amounts: Mapping[str, Any]) -> Executable:
+    """Counts what runs, whatever the limit: the VM is there. Follow it with `quotas.remember`."""
+    return _FORCE.bindparams(tenant_id=tenant_id, resources=list(amounts), amounts=list(amounts.values()))
+
+
+def _one(account: str, region: str, instance_id: str) -> Any:
+    return tuple_(orphan.c.account, orphan.c.region, orphan.c.instance_id) == tuple_(account, region, instance_id)
+
+
+def adopted(account: str, region: str, instance_id: str) -> Update:
+    """The VM has its lease again."""
+    return update(orphan).where(_one(account, region, instance_id)).values(state="adopted", gone_at=func.now())
+
+
+def not_adopted(account: str, region: str, instance_id: str, why: str) -> Update:
+    """It stays an orphan, and says why."""
+    return update(orphan).where(_one(account, region, instance_id)).values(adopt_error=why)

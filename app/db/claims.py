@@ -1,0 +1,224 @@
+"""Claims: one worker owns a lease at a time. Only the database's clock decides what is due, held or expired."""
+
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Select, Update, and_, case, exists, func, literal, or_, select, update
+
+from app.db.tables import attempt, installation, lease
+from app.db.types import Time
+from app.domain.ids import AttemptId, LeaseId, TenantId
+from app.domain.leases import (
+    TERMINAL,
+    Attempt,
+    AttemptState,
+    Desired,
+    Lease,
+    LeaseState,
+    OnInterruption,
+    VmState,
+)
+from app.domain.reasons import Reason
+
+
+def _free() -> ColumnElement[bool]:
+    return or_(lease.c.held_until.is_(None), lease.c.held_until < func.now())
+
+
+def claim(lease_id: LeaseId, claim_id: UUID, hold_seconds: float) -> Update:
+    """Takes a due lease that nobody holds; one row (id), or none."""
+    return (
+        update(lease)
+        .where(lease.c.id == lease_id, lease.c.next_due <= func.now(), _free())
+        .values(claim_id=claim_id, held_until=func.now() + timedelta(seconds=hold_seconds))
+        .returning(lease.c.id)
+    )
+
+
+def claim_due(limit: int, hold_seconds: float) -> Update:
+    """Takes up to `limit` due leases, the longest due first, without waiting for rows that others hold.
+
+    Answers (id, claim_id) rows; each lease gets a claim id of its own.
+    """
+    due = (
+        select(lease.c.id)
+        .where(lease.c.next_due <= func.now(), _free())
+        .order_by(lease.c.next_due)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+        .cte("due")
+    )
+    return (
+        update(lease)
+        .where(lease.c.id == due.c.id)
+        .values(claim_id=func.gen_random_uuid(), held_until=func.now() + timedelta(seconds=hold_seconds))
+        .returning(lease.c.id, lease.c.claim_id)
+    )
+
+
+def extend_claim(lease_id: LeaseId, claim_id: UUID, hold_seconds: float) -> Update:
+    """Keeps a claim that is still ours; no row when it is not."""
+    return (
+        update(lease)
+        .where(lease.c.id == lease_id, lease.c.claim_id == claim_id)
+        .values(held_until=func.now() + timedelta(seconds=hold_seconds))
+        .returning(lease.c.id)
+    )
+
+
+def unclaim(lease_id: LeaseId, claim_id: UUID, *, next_due: datetime | None, wake_count: int) -> Update:
+    """Lets a lease rest until `next_due`, or at once due again when somebody woke it since it was loaded."""
+    rest = literal(next_due, Time)
+    return (
+        update(lease)
+        .where(lease.c.id == lease_id, lease.c.claim_id == claim_id)
+        .values(
+            claim_id=None,
+            held_until=None,
+            next_due=case(
+                (lease.c.state.in_([str(s) for s in TERMINAL]), None),
+                (lease.c.wake_count != wake_count, func.now()),
+                else_=rest,
+            ),
+        )
+    )
+
+
+_LEASE = [
+    "id",
+    "tenant_id",
+    "name",
+    "state",
+    "desired",
+    "reason",
+    "request",
+    "labels",
+    "on_interruption",
+    "minimum_claim",
+    "created_at",
+    "expires_at",
+    "wait_until",
+    "pass_started_at",
+    "running_at",
+    "ready_at",
+    "release_requested_at",
+    "attempts_count",
+    "wake_count",
+    "slot_bucket",
+    "slot_at",
+    "launched_at",
+    "cost_closed",
+    "placement",
+    "rate_per_hour",
+    "connection",
+    "reboot_requested_at",
+    "deadline_applied",
+]
+_ATTEMPT = [
+    "id",
+    "n",
+    "state",
+    "provider",
+    "account",
+    "region",
+    "zone",
+    "instance_type",
+    "market",
+    "token",
+    "clean",
+    "price_per_hour",
+    "instance_id",
+    "vm_state",
+    "vm_reason",
+    "ready",
+    "last_sent_at",
+    "unknown_since",
+    "unreachable_since",
+    "known_at",
+    "terminate_sent_at",
+    "terminate_tries",
+    "empty_listings",
+    "last_empty_listing_at",
+    "retry_at",
+]
+
+
+def _load() -> Select[Any]:
+    newest = and_(attempt.c.lease_id == lease.c.id, attempt.c.n == lease.c.attempts_count)
+    other = attempt.alias("other")
+    unclean = (
+        select(func.count())
+        .where(other.c.lease_id == lease.c.id, other.c.clean.is_(False), other.c.ended_at.is_not(None))
+        .scalar_subquery()
+    )
+    return select(
+        func.now().label("now"),
+        select(installation.c.hold).scalar_subquery().label("hold"),
+        select(installation.c.launches_stopped).scalar_subquery().label("launches_stopped"),
+        *(lease.c[name].label(f"lease_{name}") for name in _LEASE),
+        *(attempt.c[name].label(f"attempt_{name}") for name in _ATTEMPT),
+        unclean.label("unclean"),
+        attempt.c.params_hash,
+        attempt.c.public_ip.label("attempt_public_ip"),
+        attempt.c.private_ip.label("attempt_private_ip"),
+        attempt.c.vm_state_at.label("attempt_vm_state_at"),
+    ).select_from(lease.outerjoin(attempt, newest))
+
+
+_LOAD = _load()
+"""Put together once: with sixty columns that takes longer than running it."""
+
+
+def load(lease_id: LeaseId, claim_id: UUID) -> Select[Any]:
+    """The facts for the next decision, with the database's `now`; no row when the claim is no longer ours."""
+    return _LOAD.where(lease.c.id == lease_id, lease.c.claim_id == claim_id)
+
+
+def lease_from_row(row: Any) -> Lease:
+    """The domain's view of a row of `load`."""
+    reason = row.lease_reason
+    return Lease(
+        id=LeaseId(row.lease_id),
+        tenant_id=TenantId(row.lease_tenant_id),
+        state=LeaseState(row.lease_state),
+        desired=Desired(row.lease_desired),
+        reason=Reason.from_json(reason) if reason else None,
+        request=row.lease_request,
+        on_interruption=OnInterruption(row.lease_on_interruption),
+        created_at=row.lease_created_at,
+        expires_at=row.lease_expires_at,
+        wait_until=row.lease_wait_until,
+        pass_started_at=row.lease_pass_started_at,
+        running_at=row.lease_running_at,
+        ready_at=row.lease_ready_at,
+        release_requested_at=row.lease_release_requested_at,
+        attempts_count=row.lease_attempts_count,
+        wake_count=row.lease_wake_count,
+        attempt=_attempt_from_row(row) if row.attempt_id is not None else None,
+        unclean_attempts=row.unclean,
+        reboot_requested_at=row.lease_reboot_requested_at,
+        deadline_applied=row.lease_deadline_applied,
+    )
+
+
+def _attempt_from_row(row: Any) -> Attempt:
+    facts = {name: getattr(row, f"attempt_{name}") for name in _ATTEMPT}
+    facts["id"] = AttemptId(facts["id"])
+    facts["state"] = AttemptState(facts["state"])
+    facts["vm_state"] = VmState(facts["vm_state"]) if facts["vm_state"] is not None else None
+    return Attempt(**facts)
+
+
+def held_by(claim_id: UUID) -> ColumnElement[bool]:
+    """Guard for statements on attempts: their lease is still held under this claim."""
+    return exists().where(lease.c.id == attempt.c.lease_id, lease.c.claim_id == claim_id)
+
+
+def postpone(lease_id: LeaseId, claim_id: UUID, pause: timedelta) -> Update:
+    """Gives up a claim without a decision; the lease is due again after `pause`."""
+    return (
+        update(lease)
+        .where(lease.c.id == lease_id, lease.c.claim_id == claim_id, lease.c.ended_at.is_(None))
+        .values(claim_id=None, held_until=None, next_due=func.now() + pause)
+    )

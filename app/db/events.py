@@ -1,0 +1,73 @@
+"""Events: appended with the change they tell of, numbered after commit."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import CTE, Executable, Select, Text, Update, literal, select, text, update
+from sqlalchemy.dialects.postgresql import Insert, insert
+
+from app.db.ids import new_id
+from app.db.tables import event, installation
+from app.db.types import Json
+from app.domain.ids import TenantId
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewEvent:
+    """`type` such as lease.active or attempt.refused; `data` is public to the tenant's viewers."""
+
+    type: str
+    data: dict[str, Any] = field(default_factory=dict)
+    request_id: str | None = None
+
+
+def append_to_leases(changed: CTE, new: NewEvent) -> Insert:
+    """One event for the row of `changed` (columns id, tenant_id, events_count), in the same statement as the change."""
+    values = select(
+        literal(new_id("event")),
+        changed.c.tenant_id,
+        changed.c.id,
+        changed.c.events_count,
+        literal(new.type),
+        literal(new.data, Json),
+        literal(new.request_id, Text),
+    )
+    columns = ["id", "tenant_id", "lease_id", "lease_sequence", "type", "data", "request_id"]
+    return insert(event).from_select(columns, values).add_cte(changed)
+
+
+def append(tenant_id: TenantId, new: NewEvent) -> Insert:
+    """An event that belongs to no lease."""
+    return insert(event).values(
+        id=new_id("event"), tenant_id=tenant_id, type=new.type, data=new.data, request_id=new.request_id
+    )
+
+
+def lock_counter() -> Select[Any]:
+    """First statement of the sequencer: no row when another one is at work."""
+    return select(installation.c.event_sequence).with_for_update(skip_locked=True)
+
+
+_NUMBER = text(
+    """
+    WITH fresh AS (
+        SELECT row_id, row_number() OVER (ORDER BY row_id) AS k
+        FROM event WHERE sequence IS NULL ORDER BY row_id LIMIT :batch)
+    UPDATE event SET sequence = :base + fresh.k FROM fresh WHERE event.row_id = fresh.row_id
+    """
+)
+
+
+def number_new(base: int, batch: int) -> Executable:
+    """Second statement: numbers up to `batch` committed events after `base`. Its row count moves the counter."""
+    return _NUMBER.bindparams(base=base, batch=batch)
+
+
+def move_counter(by: int) -> Update:
+    """Third statement, same transaction: readers see the numbers only with the counter, in order."""
+    return update(installation).values(event_sequence=installation.c.event_sequence + by)
+
+
+def any_unnumbered() -> Select[Any]:
+    """A row when there is work: the cheap question that saves an idle sequencer its transaction."""
+    return select(event.c.row_id).where(event.c.sequence.is_(None)).limit(1)

@@ -1,0 +1,194 @@
+"""Statements on the installation, the cloud accounts and the catalogue of offerings."""
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import Delete, Select, Update, case, delete, func, or_, select, text, tuple_, update
+from sqlalchemy.dialects.postgresql import Insert, insert
+
+from app.db.tables import account, account_region, attempt, installation, lease, offering
+from app.domain.leases import LIVE_ATTEMPT
+from app.domain.offerings import OfferingKey
+
+_COOL_OFF_DOUBLINGS = 5
+_FORGET_UNOFFERED = timedelta(days=2)
+
+
+def installation_row() -> Select[Any]:
+    """The one row: id, token_key, hold, launches_stopped."""
+    return select(installation.c.id, installation.c.token_key, installation.c.hold, installation.c.launches_stopped)
+
+
+def brakes() -> Select[Any]:
+    """What stops launches everywhere: (hold, launches_stopped)."""
+    return select(installation.c.hold, installation.c.launches_stopped)
+
+
+def save_account(name: str, provider: str, config: Mapping[str, Any]) -> Insert:
+    """Stores the settings of a configured account. One that was draining is in use again."""
+    statement = insert(account).values(name=name, provider=provider, config=dict(config))
+    return statement.on_conflict_do_update(
+        index_elements=[account.c.name],
+        set_={
+            "config": statement.excluded.config,
+            "provider": statement.excluded.provider,
+            "state": case((account.c.state == "draining", "unchecked"), else_=account.c.state),
+        },
+    )
+
+
+def drain_accounts(configured: Iterable[str]) -> Update:
+    """Accounts that left the configuration: served from their stored settings, used for nothing new."""
+    return update(account).where(account.c.name.not_in(list(configured))).values(state="draining")
+
+
+def accounts_in_use(configured: Iterable[str]) -> Select[Any]:
+    """Configured accounts, and others while an attempt of theirs lives: (name, provider, config, state, identity)."""
+    live = (
+        select(attempt.c.id)
+        .where(attempt.c.account == account.c.name, attempt.c.state.in_([str(s) for s in LIVE_ATTEMPT]))
+        .exists()
+    )
+    return select(account.c.name, account.c.provider, account.c.config, account.c.state, account.c.identity).where(
+        or_(account.c.name.in_(list(configured)), live)
+    )
+
+
+def ensure_regions(places: Iterable[tuple[str, str]]) -> Insert:
+    """Rows for (account, region) pairs that are new."""
+    rows = [{"account": name, "region": region} for name, region in places]
+    return insert(account_region).values(rows).on_conflict_do_nothing()
+
+
+def account_ok(name: str, identity: str) -> Update:
+    """The account answered. Its identity is pinned at first use; another one never counts as ok."""
+    return (
+        update(account)
+        .where(account.c.name == name, or_(account.c.identity.is_(None), account.c.identity == identity))
+        .values(
+            identity=identity,
+            state=case((account.c.state == "draining", account.c.state), else_="ok"),
+            last_error=None,
+            checked_at=func.now(),
+        )
+        .returning(account.c.name)
+    )
+
+
+def wake_queued() -> Update:
+    """Leases that wait in the queue look again at once: there is something new to try."""
+    return (
+        update(lease)
+        .where(lease.c.state == "queued", lease.c.desired == "run")
+        .values(next_due=func.now(), wake_count=lease.c.wake_count + 1)
+    )
+
+
+def account_state(name: str) -> Select[Any]:
+    """(state), locked until the transaction ends."""
+    return select(account.c.state).where(account.c.name == name).with_for_update()
+
+
+def account_failed(name: str, state: str, error: Mapping[str, Any]) -> Update:
+    """Sets an account aside (`failing`, `disabled`) with the reason; a draining one stays draining."""
+    return (
+        update(account)
+        .where(account.c.name == name)
+        .values(
+            state=case((account.c.state == "draining", account.c.state), else_=state),
+            last_error=dict(error),
+            checked_at=func.now(),
+        )
+    )
+
+
+def region_failed(name: str, region: str, error: Mapping[str, Any]) -> Update:
+    """The last thing that went wrong in a region."""
+    return (
+        update(account_region)
+        .where(account_region.c.account == name, account_region.c.region == region)
+        .values(last_error=dict(error))
+    )
+
+
+def service_quotas(name: str, region: str, quotas: list[dict[str, Any]]) -> Update:
+    """The provider's own limits, for operators to read."""
+    return (
+        update(account_region)
+        .where(account_region.c.account == name, account_region.c.region == region)
+        .values(service_quotas=quotas)
+    )
+
+
+# --- offerings --------------------------------------------------------------------------------------------
+
+_FACTS = [
+    "provider",
+    "gpu_model",
+    "gpu_count",
+    "gpu_memory_gib",
+    "gpu_interconnect",
+    "vcpus",
+    "memory_gib",
+    "price_per_hour",
+    "price_as_of",
+    "price_source",
+]
+_KEY = (offering.c.account, offering.c.region, offering.c.zone, offering.c.instance_type, offering.c.market)
+
+
+def save_offerings(rows: list[dict[str, Any]]) -> Insert:
+    """Adds or refreshes offerings; what placement has learnt of them (cool-offs, counts) stays."""
+    statement = insert(offering).values(rows)
+    changes = {name: statement.excluded[name] for name in _FACTS}
+    return statement.on_conflict_do_update(index_elements=list(_KEY), set_={**changes, "refreshed_at": func.now()})
+
+
+def forget_unoffered(name: str, region: str) -> Delete:
+    """Drops offerings of a region that its refreshes have not shown for days."""
+    return delete(offering).where(
+        offering.c.account == name,
+        offering.c.region == region,
+        offering.c.refreshed_at < func.now() - _FORGET_UNOFFERED,
+    )
+
+
+def candidates() -> Select[Any]:
+    """Every offering with its account's state, for placement. Read by app.db.offering_rows."""
+    return select(
+        offering,
+        account.c.state.label("account_state"),
+        account.c.cordoned.label("account_cordoned"),
+        account.c.last_error.label("account_error"),
+    ).join(account, account.c.name == offering.c.account)
+
+
+def _is(key: OfferingKey) -> Any:
+    return tuple_(*_KEY) == tuple_(key.account, key.region, key.zone, key.instance_type, str(key.market))
+
+
+def cool_off(key: OfferingKey, *, seconds: float, longest: float, reason: str, code: str | None) -> Update:
+    """The offering refused: set it aside for `seconds`, twice as long each time in a row, at most `longest`."""
+    doubling = func.power(2, func.least(offering.c.cool_count, _COOL_OFF_DOUBLINGS))
+    pause = func.least(seconds * doubling, longest)
+    return (
+        update(offering)
+        .where(_is(key))
+        .values(
+            cool_until=func.now() + pause * text("interval '1 second'"),
+            cool_reason=reason,
+            cool_code=code,
+            cool_count=offering.c.cool_count + 1,
+            refusals=offering.c.refusals + 1,
+        )
+    )
+
+
+def launched(key: OfferingKey) -> Update:
+    """The offering gave a VM: its cool-off is over."""
+    return (
+        update(offering)
+        .where(_is(key))
+        .values(cool_until=None, cool_reason=None, cool_code=None, cool_count=0, launches=offering.c.launches + 1)
+    )

@@ -1,0 +1,28 @@
+"""Host keys that a VM tells: the API's narrow path from a one-time token to the lease that shows them."""
+
+from typing import Any
+
+from sqlalchemy import Executable, Select, select
+
+from app.db.events import NewEvent
+from app.db.tables import attempt, lease
+from app.db.transitions import write
+from app.domain.ids import LeaseId
+
+
+def owner(host_key_hash: bytes) -> Select[Any]:
+    """(lease_id, n, host_key_hash) of the live attempt whose VM was given this token."""
+    return select(attempt.c.lease_id, attempt.c.n, attempt.c.host_key_hash).where(
+        attempt.c.host_key_hash == host_key_hash, attempt.c.ended_at.is_(None)
+    )
+
+
+def accept(lease_id: LeaseId, n: int, keys: list[str], request_id: str) -> Executable:
+    """Shows the keys on the lease while attempt `n` is its newest and none are known: the first writer wins, others get no row."""
+    told = NewEvent(type="lease.host_keys", data={"n": n, "keys": keys}, request_id=request_id)
+    first = [
+        lease.c.ssh_host_keys.is_(None),
+        lease.c.attempts_count == n,
+        lease.c.desired == "run",
+    ]
+    return write(lease_id, told, where=first, values={"ssh_host_keys": keys})

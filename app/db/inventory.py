@@ -1,0 +1,299 @@
+"""Bulk statements of observation: a cycle costs a constant number of them, whatever the number of leases."""
+
+from collections.abc import Collection, Iterable, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import Executable, Select, Table, Update, and_, exists, func, literal, select, text, update
+
+from app.db.tables import account_region, attempt, installation, lease, orphan
+from app.domain.ids import AttemptId, LeaseId
+from app.domain.inventory import Row
+from app.domain.leases import AttemptState, VmState
+
+_ROW = """
+    SELECT a.id, a.lease_id, a.n, a.state, a.zone, l.state IN ('released', 'failed') AS lease_ended,
+           a.terminate_sent_at IS NOT NULL AS ending, a.instance_id,
+           a.vm_state, a.public_ip, a.private_ip, a.known_at, a.last_sent_at, a.empty_listings,
+           a.last_empty_listing_at
+    FROM attempt a JOIN lease l ON l.id = a.lease_id
+"""
+
+LIVE_ROWS = text(
+    _ROW + "WHERE a.account = :account AND a.region = :region AND a.state IN ('planned', 'sent', 'known', 'settling')"
+)
+"""Every attempt that may have a VM in the account and region."""
+
+_NAMED_ROWS = text(
+    _ROW
+    + """
+    JOIN unnest(CAST(:leases AS text[]), CAST(:ns AS int[])) AS k (lease_id, n) USING (lease_id, n)
+    WHERE a.account = :account AND a.region = :region
+    """
+)
+
+
+def named_rows(account: str, region: str, keys: Iterable[tuple[str, int]]) -> Executable:
+    """The attempts of this place that listed VMs name, ended ones included. Tags copied elsewhere name nothing here."""
+    keys = list(keys)
+    return _NAMED_ROWS.bindparams(
+        account=account, region=region, leases=[key[0] for key in keys], ns=[key[1] for key in keys]
+    )
+
+
+def row_from(row: Any) -> Row:
+    """The domain's view of a row of LIVE_ROWS or `named_rows`."""
+    return Row(
+        attempt_id=AttemptId(row.id),
+        lease_id=LeaseId(row.lease_id),
+        n=row.n,
+        state=AttemptState(row.state),
+        zone=row.zone,
+        lease_ended=row.lease_ended,
+        ending=row.ending,
+        instance_id=row.instance_id,
+        vm_state=VmState(row.vm_state) if row.vm_state is not None else None,
+        public_ip=row.public_ip,
+        private_ip=row.private_ip,
+        known_at=row.known_at,
+        last_sent_at=row.last_sent_at,
+        empty_listings=row.empty_listings,
+        last_empty_listing_at=row.last_empty_listing_at,
+    )
+
+
+# Rows are locked in the order of their ids, so that bulk statements of watch, inventory and other hosts that touch the
+# same rows never wait for each other in a circle.
+_LOCKED = """
+    WITH locked AS MATERIALIZED (
+        SELECT id FROM attempt WHERE id = ANY (CAST(:ids AS text[])) ORDER BY id FOR NO KEY UPDATE)
+"""
+
+_OBSERVED = text(
+    _LOCKED
+    + """
+    UPDATE attempt a SET
+        vm_state = o.vm_state,
+        vm_state_at = CASE WHEN a.vm_state IS DISTINCT FROM o.vm_state THEN coalesce(o.at, now()) ELSE a.vm_state_at END,
+        vm_reason = coalesce(o.reason, a.vm_reason),
+        public_ip = o.public_ip, private_ip = o.private_ip,
+        ready = a.ready OR o.ready, clean = a.clean OR o.clean
+    FROM unnest(CAST(:ids AS text[]), CAST(:states AS text[]), CAST(:ats AS timestamptz[]), CAST(:reasons AS jsonb[]),
+                CAST(:publics AS text[]), CAST(:privates AS text[]), CAST(:readies AS bool[]), CAST(:cleans AS bool[]))
+         AS o (id, vm_state, at, reason, public_ip, private_ip, ready, clean)
+    WHERE a.id = o.id AND a.id IN (SELECT id FROM locked) AND NOT (a.vm_state = 'gone' AND o.vm_state <> 'gone')
+    RETURNING a.lease_id
+    """
+)
+
+
+class Observed:
+    """Columns of one bulk write of observations, filled row by row."""
+
+    def __init__(self) -> None:
+        self._columns: dict[str, list[Any]] = {
+            name: [] for name in ("ids", "states", "ats", "reasons", "publics", "privates", "readies", "cleans")
+        }
+
+    def add(
+        self,
+        attempt_id: str,
+        state: VmState,
+        *,
+        at: datetime | None = None,
+        reason: str | None = None,
+        addresses: tuple[str | None, str | None] = (None, None),
+        ready: bool = False,
+        clean: bool = False,
+    ) -> None:
+        """`at`: the provider's transition time, else now. `reason`: JSON {code, message, interrupted}.
+
+        `addresses`: public and private.
+        """
+        values = (attempt_id, str(state), at, reason, *addresses, ready, clean)
+        for column, value in zip(self._columns.values(), values, strict=True):
+            column.append(value)
+
+    def __len__(self) -> int:
+        return len(self._columns["ids"])
+
+    def statement(self) -> Executable:
+        """Writes all; answers the lease ids touched. A VM once gone never comes back."""
+        return _OBSERVED.bindparams(**self._columns)
+
+
+_FOUND = text(
+    _LOCKED
+    + """
+    UPDATE attempt a SET state = 'known', instance_id = f.instance_id, vm_state = f.vm_state, vm_state_at = now(),
+        public_ip = f.public_ip, private_ip = f.private_ip, known_at = coalesce(a.known_at, now()), retry_at = NULL
+    FROM unnest(CAST(:ids AS text[]), CAST(:instances AS text[]), CAST(:states AS text[]),
+                CAST(:publics AS text[]), CAST(:privates AS text[])) AS f (id, instance_id, vm_state, public_ip, private_ip)
+    WHERE a.id = f.id AND a.id IN (SELECT id FROM locked) AND a.state IN ('sent', 'settling')
+    RETURNING a.lease_id
+    """
+)
+
+
+def _in_order(table: Table, ids: Iterable[str]) -> Select[Any]:
+    """These ids, locked one after the other in their order: see _LOCKED."""
+    locked = select(table.c.id).where(table.c.id.in_(list(ids))).order_by(table.c.id).with_for_update(key_share=True)
+    return select(locked.cte("locked").c.id)
+
+
+def found(rows: Sequence[tuple[str, str, VmState, str | None, str | None]]) -> Executable:
+    """VMs of sends whose answer never came: (attempt id, instance id, state, public ip, private ip)."""
+    ids, instances, states, publics, privates = (list(column) for column in zip(*rows, strict=True))
+    return _FOUND.bindparams(
+        ids=ids, instances=instances, states=[str(s) for s in states], publics=publics, privates=privates
+    )
+
+
+def absent(attempt_ids: Sequence[str], last_seen_at: datetime | None) -> Update:
+    """Missing from a complete listing. Last observed alive: the listing before (`last_seen_at`)."""
+    return (
+        update(attempt)
+        .where(
+            attempt.c.id.in_(_in_order(attempt, attempt_ids)),
+            attempt.c.state == "known",
+            attempt.c.vm_state.not_in(["gone", "absent"]),
+        )
+        .values(
+            vm_state="absent",
+            vm_state_at=func.greatest(func.coalesce(last_seen_at, attempt.c.known_at), attempt.c.known_at),
+            retry_at=None,
+        )
+        .returning(attempt.c.lease_id)
+    )
+
+
+def seen_nothing(attempt_ids: Sequence[str], listing_started_at: datetime) -> Update:
+    """One more complete listing that does not show what a settling attempt may have created."""
+    return (
+        update(attempt)
+        .where(attempt.c.id.in_(_in_order(attempt, attempt_ids)), attempt.c.state == "settling")
+        .values(empty_listings=attempt.c.empty_listings + 1, last_empty_listing_at=listing_started_at, retry_at=None)
+        .returning(attempt.c.lease_id)
+    )
+
+
+NO_NOTICE_YET = and_(lease.c.interruption.is_(None), lease.c.ended_at.is_(None))
+"""Guard: an interruption is told once, and only while the lease lives."""
+
+
+def wake(lease_ids: Iterable[str]) -> Update:
+    """Makes leases due now, even when a worker is just about to put them to rest."""
+    return (
+        update(lease)
+        .where(lease.c.id.in_(_in_order(lease, lease_ids)), lease.c.ended_at.is_(None))
+        .values(next_due=func.now(), wake_count=lease.c.wake_count + 1)
+    )
+
+
+def region_row(account: str, region: str) -> Select[Any]:
+    """(last_complete_listing_at, cycles, last_error, now) of an account and region."""
+    return select(
+        account_region.c.last_complete_listing_at,
+        account_region.c.cycles,
+        account_region.c.last_error,
+        func.now().label("now"),
+    ).where(account_region.c.account == account, account_region.c.region == region)
+
+
+def listed(
+    account: str, region: str, *, started_at: datetime, count: int, calls: int, seconds: Decimal, all_well: bool
+) -> Update:
+    """A complete listing is done: every unchanged lease of the region counts as observed by it."""
+    values: dict[str, Any] = {
+        "last_listing_started_at": started_at,
+        "last_complete_listing_at": func.now(),
+        "listed": count,
+        "listing_calls": calls,
+        "listing_seconds": seconds,
+        "cycles": account_region.c.cycles + 1,
+    }
+    if all_well:
+        values["last_error"] = None
+    return (
+        update(account_region)
+        .where(account_region.c.account == account, account_region.c.region == region)
+        .values(values)
+    )
+
+
+_SIGHT = text(
+    """
+    INSERT INTO orphan AS o (account, region, instance_id, provider, zone, instance_type, market, cause, lease_id, attempt_n,
+                             tags, price_per_hour, launched_at, deadline_at, end_after)
+    VALUES (:account, :region, :instance_id, (SELECT provider FROM account WHERE name = :account), :zone, :instance_type, :market, :cause, :lease_id, :attempt_n,
+            CAST(:tags AS jsonb), :price_per_hour, :launched_at, :deadline_at,
+            now() + CAST(:grace AS interval))
+    ON CONFLICT (account, region, instance_id) DO UPDATE SET
+        last_seen_at = now(), sightings = o.sightings + 1, cause = excluded.cause,
+        end_after = CASE WHEN o.state IN ('gone', 'adopted') OR excluded.end_after < o.end_after THEN excluded.end_after
+                         ELSE o.end_after END,
+        state = CASE WHEN o.state IN ('gone', 'adopted') THEN 'seen' ELSE o.state END, gone_at = NULL
+    RETURNING sightings
+    """
+)
+
+
+def sight(values: dict[str, Any], *, grace_seconds: float) -> Executable:
+    """An orphan is seen (again). It is due to be ended `grace_seconds` after the first sight. Answers (sightings)."""
+    return _SIGHT.bindparams(**values, grace=timedelta(seconds=grace_seconds))
+
+
+def shown_orphans(account: str, region: str, instance_ids: Sequence[str]) -> Select[Any]:
+    """(instance_id) of those that have been shown as orphans before."""
+    return select(orphan.c.instance_id).where(
+        orphan.c.account == account, orphan.c.region == region, orphan.c.instance_id.in_(instance_ids)
+    )
+
+
+def orphans_due(account: str, region: str, *, again_after: float, limit: int, rowless_too: bool) -> Update:
+    """Takes the orphans to end now: grace over or deadline passed, and seen at least twice when no row proves them.
+
+    Asked again after `again_after` seconds when they are still there. Answers (instance_id, cause, sightings).
+    """
+    proven = orphan.c.cause != "no_row"
+    due = (
+        select(orphan.c.instance_id)
+        .where(
+            orphan.c.account == account,
+            orphan.c.region == region,
+            orphan.c.state.in_(["seen", "ending"]),
+            exists().where(installation.c.hold.is_(None)),
+            proven | and_(literal(rowless_too), orphan.c.sightings >= 2),
+            (orphan.c.end_after <= func.now()) | (orphan.c.deadline_at <= func.now()),
+            orphan.c.end_requested_at.is_(None)
+            | (orphan.c.end_requested_at < func.now() - timedelta(seconds=again_after)),
+        )
+        .order_by(orphan.c.first_seen_at)
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+        .scalar_subquery()
+    )
+    return (
+        update(orphan)
+        .where(orphan.c.account == account, orphan.c.region == region, orphan.c.instance_id.in_(due))
+        .values(state="ending", end_requested_at=func.now())
+        .returning(orphan.c.instance_id, orphan.c.cause, orphan.c.sightings)
+    )
+
+
+def orphans_gone(account: str, region: str, still_alive: Sequence[str], unreachable: Collection[str]) -> Update:
+    """Orphans that a complete listing no longer shows alive; it says nothing about `unreachable` zones."""
+    return (
+        update(orphan)
+        .where(
+            orphan.c.account == account,
+            orphan.c.region == region,
+            orphan.c.state.in_(["seen", "ending"]),
+            orphan.c.cause != "leftover",
+            orphan.c.instance_id.not_in(still_alive),
+            orphan.c.zone.not_in(list(unreachable)),
+        )
+        .values(state="gone", gone_at=func.now())
+        .returning(orphan.c.instance_id)
+    )

@@ -1,0 +1,101 @@
+"""Periodic jobs: scheduling is a row's `next_due`, so that no process is the only one who remembers."""
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Delete, Update, case, delete, func, or_, select, tuple_, update
+from sqlalchemy.dialects.postgresql import Insert, insert
+
+from app.db.tables import periodic_job, worker_heartbeat
+
+_HEARTBEAT_KEPT = timedelta(hours=1)
+
+
+def ensure(rows: Iterable[Mapping[str, Any]]) -> Insert:
+    """Makes the rows (name, kind, account, region) that are missing."""
+    return insert(periodic_job).values(list(rows)).on_conflict_do_nothing()
+
+
+def keep_only(kinds: Iterable[str], names: Iterable[str]) -> Delete:
+    """Forgets jobs of these kinds that nobody needs any more."""
+    return delete(periodic_job).where(periodic_job.c.kind.in_(list(kinds)), periodic_job.c.name.not_in(list(names)))
+
+
+def claim_due(kinds: Iterable[str], claim_id: UUID, hold_seconds: float) -> Update:
+    """Takes the job of these kinds that is due longest; answers (name, kind, account, region, runs) or no row."""
+    due = (
+        select(periodic_job.c.name)
+        .where(
+            periodic_job.c.kind.in_(list(kinds)),
+            periodic_job.c.next_due <= func.now(),
+            or_(periodic_job.c.held_until.is_(None), periodic_job.c.held_until < func.now()),
+        )
+        .order_by(periodic_job.c.next_due)
+        .limit(1)
+        .with_for_update(skip_locked=True)
+        .scalar_subquery()
+    )
+    return (
+        update(periodic_job)
+        .where(periodic_job.c.name == due)
+        .values(
+            claim_id=claim_id,
+            held_until=func.now() + timedelta(seconds=hold_seconds),
+            last_started_at=func.now(),
+            runs=periodic_job.c.runs + 1,
+        )
+        .returning(
+            periodic_job.c.name, periodic_job.c.kind, periodic_job.c.account, periodic_job.c.region, periodic_job.c.runs
+        )
+    )
+
+
+def extend(name: str, claim_id: UUID, hold_seconds: float) -> Update:
+    """Keeps a long job ours; no row when it is not any more."""
+    return (
+        update(periodic_job)
+        .where(periodic_job.c.name == name, periodic_job.c.claim_id == claim_id)
+        .values(held_until=func.now() + timedelta(seconds=hold_seconds))
+        .returning(periodic_job.c.name)
+    )
+
+
+def done(name: str, claim_id: UUID, *, again_in: float, error: str | None) -> Update:
+    """Lets the job rest. `again_in` counts from its start, so that the period is the interval.
+
+    One that was hurried while it ran is due again at once: it may have looked before what it was hurried for.
+    """
+    values: dict[str, Any] = {
+        "claim_id": None,
+        "held_until": None,
+        "next_due": case(
+            (periodic_job.c.next_due > periodic_job.c.last_started_at, func.now()),
+            else_=func.greatest(func.now(), periodic_job.c.last_started_at + timedelta(seconds=again_in)),
+        ),
+        "last_error": error,
+    }
+    if error is None:
+        values["last_ok_at"] = func.now()
+    return update(periodic_job).where(periodic_job.c.name == name, periodic_job.c.claim_id == claim_id).values(**values)
+
+
+def hurry(kind: str, places: Iterable[tuple[str, str]]) -> Update:
+    """Makes the jobs of a kind due now for these (account, region) pairs."""
+    return (
+        update(periodic_job)
+        .where(periodic_job.c.kind == kind, tuple_(periodic_job.c.account, periodic_job.c.region).in_(list(places)))
+        .values(next_due=func.now())
+    )
+
+
+def beat(name: str, kind: str) -> Insert:
+    """A process says that it lives."""
+    statement = insert(worker_heartbeat).values(name=name, kind=kind)
+    return statement.on_conflict_do_update(index_elements=[worker_heartbeat.c.name], set_={"seen_at": func.now()})
+
+
+def forget_dead_workers() -> Delete:
+    """Drops heartbeats of processes that ended long ago."""
+    return delete(worker_heartbeat).where(worker_heartbeat.c.seen_at < func.now() - _HEARTBEAT_KEPT)

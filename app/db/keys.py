@@ -1,0 +1,104 @@
+"""Statements about API keys."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, Update, and_, bindparam, func, or_, select, text, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.sql.dml import ReturningInsert
+
+from app.db.reads import Query
+from app.db.tables import api_key
+
+_LIVE: ColumnElement[bool] = and_(
+    api_key.c.revoked_at.is_(None), or_(api_key.c.expires_at.is_(None), api_key.c.expires_at > func.now())
+)
+_PUBLIC = (
+    api_key.c.id,
+    api_key.c.tenant_id,
+    api_key.c.role,
+    api_key.c.name,
+    api_key.c.created_at,
+    api_key.c.expires_at,
+    api_key.c.revoked_at,
+    api_key.c.last_used_at,
+    api_key.c.previous_valid_until,
+)
+
+
+def _seconds_until(column: ColumnElement[Any]) -> ColumnElement[Any]:
+    return func.extract("epoch", column - func.now())
+
+
+_CHECK = select(
+    api_key.c.id,
+    api_key.c.tenant_id,
+    api_key.c.role,
+    api_key.c.name,
+    api_key.c.secret_hash,
+    api_key.c.previous_secret_hash,
+    _seconds_until(api_key.c.expires_at).label("seconds_left"),
+    _seconds_until(api_key.c.previous_valid_until).label("previous_seconds_left"),
+).where(api_key.c.id == bindparam("key_id"), _LIVE)
+
+CHECK = Query(_CHECK)
+"""The live key `key_id`, with its hashes: for the key check alone."""
+
+
+def check(key_id: str) -> Select[Any]:
+    """The same as a statement."""
+    return _CHECK.params(key_id=key_id)
+
+
+def touch(key_ids: Iterable[str]) -> Update:
+    """Notes that these keys were used, at most once a minute each."""
+    stale = or_(api_key.c.last_used_at.is_(None), api_key.c.last_used_at < func.now() - text("interval '1 minute'"))
+    return update(api_key).where(api_key.c.id.in_(sorted(key_ids)), stale).values(last_used_at=func.now())
+
+
+def add(values: dict[str, Any]) -> ReturningInsert[Any]:
+    """A new key; answers its public columns."""
+    return insert(api_key).values(values).returning(*_PUBLIC)
+
+
+def get(key_id: str, *, lock: bool = False) -> Select[Any]:
+    """Public columns of one key. `lock`: until the transaction ends."""
+    found = select(*_PUBLIC).where(api_key.c.id == key_id)
+    return found.with_for_update() if lock else found
+
+
+def page(tenant_id: str, *, after: str | None, limit: int) -> Select[Any]:
+    """Keys of a tenant, newest first, revoked ones included."""
+    found = select(*_PUBLIC).where(api_key.c.tenant_id == tenant_id)
+    if after is not None:
+        found = found.where(api_key.c.id < after)
+    return found.order_by(api_key.c.id.desc()).limit(limit)
+
+
+def revoke(key_id: str) -> Update:
+    """Ends a key; a second time changes nothing. Answers its public columns."""
+    return (
+        update(api_key)
+        .where(api_key.c.id == key_id)
+        .values(
+            revoked_at=func.coalesce(api_key.c.revoked_at, func.now()),
+            previous_secret_hash=None,
+            previous_valid_until=None,
+        )
+        .returning(*_PUBLIC)
+    )
+
+
+def rotate(key_id: str, secret_hash: bytes, overlap_seconds: int) -> Update:
+    """A new secret; the old one stays valid for a while. No row when the key is no longer live."""
+    until = func.now() + func.make_interval(0, 0, 0, 0, 0, 0, overlap_seconds)
+    return (
+        update(api_key)
+        .where(api_key.c.id == key_id, _LIVE)
+        .values(
+            secret_hash=secret_hash,
+            previous_secret_hash=api_key.c.secret_hash if overlap_seconds else None,
+            previous_valid_until=until if overlap_seconds else None,
+        )
+        .returning(*_PUBLIC)
+    )

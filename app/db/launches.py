@@ -1,0 +1,85 @@
+"""What workers write on and around a lease while they launch and end its VM."""
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import Delete, Select, Update, delete, func, select, update
+
+from app.db.attempts import fact
+from app.db.tables import attempt, lease, lease_secret, offering
+from app.domain.ids import AttemptId, LeaseId
+from app.domain.offerings import OfferingKey
+
+WANTED = lease.c.desired == "run"
+"""Guard: nobody asked for the end meanwhile."""
+
+EXPIRED = lease.c.expires_at <= func.now()
+"""Guard: nobody extended the lease meanwhile."""
+
+FIRST_ATTEMPT_AT = lease.c.first_attempt_at
+LAUNCHED_AT = lease.c.launched_at
+BILLING_STARTED_AT = lease.c.billing_started_at
+
+
+def startup_script(lease_id: LeaseId) -> Select[Any]:
+    """The tenant's script, for the launch parameters."""
+    return select(lease_secret.c.startup_script).where(lease_secret.c.lease_id == lease_id)
+
+
+def forget_script(lease_id: LeaseId) -> Delete:
+    """The lease is over: nobody needs its script."""
+    return delete(lease_secret).where(lease_secret.c.lease_id == lease_id)
+
+
+def forget_params(lease_id: LeaseId) -> Update:
+    """What was sent may hold the script too; the hash stays."""
+    return update(attempt).where(attempt.c.lease_id == lease_id).values(params=None)
+
+
+def reserve_slot(lease_id: LeaseId, claim_id: UUID, bucket: str, slot: datetime) -> Update:
+    """Remembers the launch slot reserved in a provider's rate bucket."""
+    return (
+        update(lease)
+        .where(lease.c.id == lease_id, lease.c.claim_id == claim_id)
+        .values(slot_bucket=bucket, slot_at=slot)
+    )
+
+
+def deadline_written(lease_id: LeaseId, claim_id: UUID, deadline: datetime) -> Update:
+    """The provider's tag says this deadline now."""
+    return update(lease).where(lease.c.id == lease_id, lease.c.claim_id == claim_id).values(deadline_applied=deadline)
+
+
+def start_billing(attempt_id: AttemptId) -> Update:
+    """The provider's VM runs: what it costs counts from now on."""
+    return (
+        update(attempt)
+        .where(attempt.c.id == attempt_id, attempt.c.billing_started_at.is_(None))
+        .values(billing_started_at=func.now())
+    )
+
+
+def became_ready(key: OfferingKey, seconds: float) -> Update:
+    """Learns an offering's launch-to-ready time: a moving average, the newest counting a fifth."""
+    average = func.coalesce(offering.c.ready_seconds * 0.8 + seconds * 0.2, seconds)
+    return (
+        update(offering)
+        .where(
+            offering.c.account == key.account,
+            offering.c.region == key.region,
+            offering.c.zone == key.zone,
+            offering.c.instance_type == key.instance_type,
+            offering.c.market == str(key.market),
+        )
+        .values(ready_seconds=average)
+    )
+
+
+def terminate_sent(attempt_id: AttemptId, token: str) -> Update:
+    """The provider accepted to end the VM."""
+    return fact(
+        attempt_id,
+        token,
+        {"terminate_sent_at": func.now(), "terminate_tries": attempt.c.terminate_tries + 1, "retry_at": None},
+    )

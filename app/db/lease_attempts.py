@@ -1,0 +1,42 @@
+"""The API's view of attempts. What is sent to the provider (params, token) is not readable to it."""
+
+from typing import Any
+
+from sqlalchemy import Select, func, select
+
+from app.db.tables import attempt
+
+_SHOWN = (
+    "id",
+    "n",
+    "provider",
+    "account",
+    "region",
+    "zone",
+    "instance_type",
+    "market",
+    "offering",
+    "price_per_hour",
+    "state",
+    "clean",
+    "error",
+    "instance_id",
+    "vm_state",
+    "first_sent_at",
+    "settling_since",
+    "known_at",
+    "billing_started_at",
+    "billing_ended_at",
+    "created_at",
+    "ended_at",
+)
+
+
+def of_lease(lease_id: str, *, after: int, limit: int) -> Select[Any]:
+    """Tries of a lease numbered above `after`, in order, with the time (`as_of`)."""
+    return (
+        select(*(attempt.c[name] for name in _SHOWN), func.now().label("as_of"))
+        .where(attempt.c.lease_id == lease_id, attempt.c.n > after)
+        .order_by(attempt.c.n)
+        .limit(limit)
+    )

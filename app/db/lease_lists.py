@@ -1,0 +1,138 @@
+"""Lists of leases: filters, orders, keyset pages."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any
+
+from sqlalchemy import ColumnExpressionArgument, Integer, Text, any_, bindparam, text, tuple_
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from app.db.lease_reads import compiled
+from app.db.leases import view_rows
+from app.db.reads import Query
+from app.db.tables import lease
+from app.db.types import Id, Json
+from app.domain.leases import TERMINAL, LeaseState
+
+_LIVE_STATES = frozenset(LeaseState) - TERMINAL
+
+_PLAIN = (
+    "tenant_id",
+    "name",
+    "provider",
+    "region",
+    "gpu_model",
+    "created_after",
+    "created_before",
+    "updated_since",
+)
+"""Filters whose parameter is the field itself."""
+
+
+class LeaseSort(StrEnum):
+    """Order of a list: a field of the lease, with a minus for the greatest first. Ties are broken by id."""
+
+    CREATED_AT = "created_at"
+    CREATED_AT_DESC = "-created_at"
+    UPDATED_AT = "updated_at"
+    UPDATED_AT_DESC = "-updated_at"
+    EXPIRES_AT = "expires_at"
+    EXPIRES_AT_DESC = "-expires_at"
+    NAME = "name"
+    NAME_DESC = "-name"
+
+    @property
+    def column(self) -> str:
+        """The field."""
+        return self.value.removeprefix("-")
+
+    @property
+    def descending(self) -> bool:
+        """Whether the greatest comes first."""
+        return self.value.startswith("-")
+
+    @property
+    def by_time(self) -> bool:
+        """Whether the field is a time."""
+        return self.column.endswith("_at")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseFilter:
+    """All that is given must hold. None or empty means any; `tenant_id` None means every tenant one may see."""
+
+    tenant_id: str | None = None
+    states: frozenset[LeaseState] = frozenset()
+    ids: tuple[str, ...] = ()
+    name: str | None = None
+    provider: str | None = None
+    region: str | None = None
+    gpu_model: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+    updated_since: datetime | None = None
+
+
+def page(
+    wanted: LeaseFilter, sort: LeaseSort, after: tuple[Any, str] | None, limit: int
+) -> tuple[Query, dict[str, Any]]:
+    """A query for rows as lease_reads.ONE gives them, and its parameters. `after`: sort value and id of the last row seen."""
+    parameters = dict(_parameters(wanted))
+    statement = _query(sort, frozenset(parameters), following=after is not None)
+    if after is not None:
+        parameters["after_value"], parameters["after_id"] = after
+    return statement, {**parameters, "limit": limit}
+
+
+_CONDITIONS: Mapping[str, ColumnExpressionArgument[bool]] = MappingProxyType(
+    {
+        **{name: lease.c[name] == bindparam(name) for name in ("tenant_id", "name", "provider", "region", "gpu_model")},
+        # Written exactly as in the partial indexes: a parameter would hide from the planner that they serve.
+        "live": text("NOT lease.state IN ({})".format(", ".join(repr(str(state)) for state in sorted(TERMINAL)))),
+        "states": lease.c.state == any_(bindparam("states", type_=ARRAY(Text))),
+        "ids": lease.c.id == any_(bindparam("ids", type_=ARRAY(Id))),
+        "labels": lease.c.labels.contains(bindparam("labels", type_=Json)),
+        "created_after": lease.c.created_at > bindparam("created_after"),
+        "created_before": lease.c.created_at < bindparam("created_before"),
+        "updated_since": lease.c.updated_at >= bindparam("updated_since"),
+    }
+)
+"""What a filter that is given adds to the statement, by the name of its parameter."""
+
+
+@lru_cache(maxsize=512)
+def _query(sort: LeaseSort, given: frozenset[str], *, following: bool) -> Query:
+    """Compiled once for each combination of filters: that takes ten times as long as running it."""
+    statement = view_rows().where(*(_CONDITIONS[name] for name in sorted(given)))
+    column = lease.c[sort.column]
+    if following:
+        last = tuple_(bindparam("after_value", type_=column.type), bindparam("after_id", type_=Id))
+        here = tuple_(column, lease.c.id)
+        statement = statement.where(here < last if sort.descending else here > last)
+    order = (column.desc(), lease.c.id.desc()) if sort.descending else (column.asc(), lease.c.id.asc())
+    return compiled(statement.order_by(*order).limit(bindparam("limit", type_=Integer)))
+
+
+def _parameters(wanted: LeaseFilter) -> Iterable[tuple[str, Any]]:
+    for name in _PLAIN:
+        value = getattr(wanted, name)
+        if value is not None:
+            yield name, value
+    if wanted.ids:
+        yield "ids", list(wanted.ids)
+    if wanted.labels:
+        yield "labels", json.dumps(dict(wanted.labels))
+    yield from _states(wanted.states)
+
+
+def _states(states: frozenset[LeaseState]) -> Iterable[tuple[str, Any]]:
+    if states and states <= _LIVE_STATES:
+        yield "live", True
+    if states and states != _LIVE_STATES:
+        yield "states", sorted(str(state) for state in states)

@@ -1,0 +1,162 @@
+"""Statements of the API on leases: the one that creates, those that read, and the lock before a change."""
+
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Interval,
+    Select,
+    Text,
+    and_,
+    bindparam,
+    func,
+    insert,
+    literal_column,
+    select,
+    true,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from app.db.tables import account_region, event, lease, lease_secret, quota_claim, tenant
+from app.db.types import Amount, Id, Json, Time
+
+VIEW = (
+    "id",
+    "tenant_id",
+    "name",
+    "labels",
+    "request",
+    "state",
+    "desired",
+    "reason",
+    "placement",
+    "connection",
+    "interruption",
+    "ssh_host_keys",
+    "health",
+    "attempts_count",
+    "version",
+    "cost_closed",
+    "rate_per_hour",
+    "rate_since",
+    "created_at",
+    "first_attempt_at",
+    "launched_at",
+    "running_at",
+    "ready_at",
+    "billing_started_at",
+    "billing_ended_at",
+    "expires_at",
+    "wait_until",
+    "release_requested_at",
+    "provider_gone_at",
+    "ended_at",
+    "updated_at",
+)
+"""Columns that a lease is shown from."""
+
+_AS_OF = func.now().label("as_of")
+_TERMS = (tenant.c.status.label("tenant_status"), tenant.c.max_total_seconds.label("max_total_seconds"))
+
+
+def view_rows() -> Select[Any]:
+    """Everything a lease is shown from: its columns, the tenant's terms, its region's last listing, the time."""
+    region = and_(account_region.c.account == lease.c.account, account_region.c.region == lease.c.region)
+    return select(
+        *(lease.c[name] for name in VIEW),
+        *_TERMS,
+        account_region.c.last_complete_listing_at.label("listed_at"),
+        _AS_OF,
+    ).select_from(lease.join(tenant, tenant.c.id == lease.c.tenant_id).outerjoin(account_region, region))
+
+
+READ = view_rows().where(lease.c.id == bindparam("lease_id"))
+"""One lease. Parameter: lease_id."""
+
+READ_WITH_SCRIPT = READ.add_columns(lease_secret.c.startup_script).outerjoin(
+    lease_secret, lease_secret.c.lease_id == lease.c.id
+)
+"""As READ, with its startup script (None when there is none, or none any more)."""
+
+LOCK = READ.with_for_update(of=lease)
+"""As READ; the lease's row stays as it is until the transaction ends."""
+
+VERSION = select(lease.c.version).where(lease.c.id == bindparam("lease_id"))
+"""Enough for an ETag. Parameter: lease_id."""
+
+TERMS = select(tenant.c.status, tenant.c.max_ttl_seconds).where(tenant.c.id == bindparam("tenant_id"))
+"""What a tenant may do. Parameter: tenant_id."""
+
+
+def _create() -> Select[Any]:
+    terms = (
+        select(*_TERMS)
+        .where(
+            tenant.c.id == bindparam("tenant_id"),
+            tenant.c.status == literal_column("'active'"),
+            tenant.c.max_ttl_seconds >= bindparam("ttl_seconds"),
+        )
+        # a suspension waits for this lease, or this lease sees the suspension
+        .with_for_update(read=True)
+        .cte("terms")
+    )
+    new = _new_lease(terms).returning(*(lease.c[name] for name in VIEW)).cte("new")
+    return (
+        select(*(new.c[name] for name in VIEW), *terms.c, literal_column("NULL", Time).label("listed_at"), _AS_OF)
+        .select_from(new.join(terms, true()))
+        .add_cte(_secret(new), _claims(new), _first_event(new))
+    )
+
+
+def _new_lease(terms: Any) -> Any:
+    values: dict[str, ColumnElement[Any]] = {
+        "id": bindparam("lease_id", type_=Id),
+        "tenant_id": bindparam("tenant_id", type_=Id),
+        "name": bindparam("name", type_=Text),
+        "labels": bindparam("labels", type_=Json),
+        "request": bindparam("request", type_=Json),
+        "on_interruption": bindparam("on_interruption", type_=Text),
+        "minimum_claim": bindparam("minimum_claim", type_=Json),
+        "expires_at": func.now() + bindparam("ttl", type_=Interval),
+        "wait_until": func.now() + bindparam("wait", type_=Interval),
+        "events_count": literal_column("1"),
+    }
+    return insert(lease).from_select(list(values), select(*values.values()).select_from(terms))
+
+
+def _secret(new: Any) -> Any:
+    script = bindparam("startup_script", type_=Text)
+    chosen = select(new.c.id, new.c.tenant_id, script).where(script.is_not(None))
+    return insert(lease_secret).from_select(["lease_id", "tenant_id", "startup_script"], chosen).cte("secret")
+
+
+def _claims(new: Any) -> Any:
+    arrays = func.unnest(bindparam("resources", type_=ARRAY(Text)), bindparam("amounts", type_=ARRAY(Amount)))
+    amounts = arrays.table_valued("resource", "amount", name="claim").render_derived()
+    chosen = select(new.c.id, new.c.tenant_id, amounts.c.resource, amounts.c.amount).select_from(
+        new.join(amounts, true())
+    )
+    return insert(quota_claim).from_select(["lease_id", "tenant_id", "resource", "amount"], chosen).cte("claims")
+
+
+def _first_event(new: Any) -> Any:
+    values = select(
+        bindparam("event_id", type_=Id),
+        new.c.tenant_id,
+        new.c.id,
+        literal_column("1"),
+        literal_column("'lease.queued'"),
+        bindparam("event_data", type_=Json),
+        bindparam("request_id", type_=Text),
+    )
+    columns = ["id", "tenant_id", "lease_id", "lease_sequence", "type", "data", "request_id"]
+    return insert(event).from_select(columns, values).cte("told")
+
+
+CREATE = _create()
+"""Lease, secret, claims and first event at once, while the tenant is active and its terms allow `ttl_seconds`.
+
+The quota must have been taken by `quotas.admit` in the same transaction. Answers the row that READ would give, or none
+when the terms forbid it: ask TERMS why, and roll back. Parameters: lease_id, tenant_id, name, labels, request,
+on_interruption, minimum_claim, ttl_seconds, ttl, wait, startup_script, resources, amounts, event_id, event_data, request_id.
+"""

@@ -1,0 +1,212 @@
+"""Statements behind the operators' view. They run in transactions that see every tenant."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import (
+    Interval,
+    Select,
+    Update,
+    bindparam,
+    func,
+    literal,
+    literal_column,
+    select,
+    true,
+    tuple_,
+    union_all,
+    update,
+)
+
+from app.db.tables import account, account_region, attempt, installation, lease, orphan, worker_heartbeat
+from app.db.types import Time
+from app.domain.leases import LIVE_ATTEMPT, TERMINAL, AttemptState, LeaseState
+
+_DAY = timedelta(days=1)
+_LIVE = lease.c.state.not_in([str(state) for state in TERMINAL])
+_OPEN = orphan.c.state.in_(["seen", "ending"])
+
+COUNTS = select(lease.c.state, func.count().label("leases")).group_by(lease.c.state)
+"""Leases by state, ended ones included."""
+
+PLACED = (
+    select(
+        lease.c.provider,
+        lease.c.region,
+        lease.c.gpu_model,
+        func.count().label("leases"),
+        func.coalesce(func.sum(lease.c.gpu_count), 0).label("gpus"),
+        func.coalesce(func.sum(lease.c.rate_per_hour), 0).label("spend_per_hour"),
+    )
+    .where(_LIVE, lease.c.placement.is_not(None))
+    .group_by(lease.c.provider, lease.c.region, lease.c.gpu_model)
+)
+"""Leases that have not ended and have an offering, by where and what."""
+
+SPEND_NOW = select(func.coalesce(func.sum(lease.c.rate_per_hour), 0))
+"""USD an hour of everything that is billed now."""
+
+_MONTH = func.date_trunc("month", func.now())
+_UNTIL = func.coalesce(attempt.c.billing_ended_at, func.now())
+_SECONDS = func.extract("epoch", _UNTIL - func.greatest(attempt.c.billing_started_at, _MONTH))
+SPEND_OF_MONTH = select(
+    func.coalesce(func.sum(attempt.c.price_per_hour * func.greatest(_SECONDS, 0) / literal_column("3600")), 0)
+).where(attempt.c.billing_started_at.is_not(None), _UNTIL > _MONTH)
+"""USD since the month began (UTC), for the attempts that were billed in it."""
+
+CAPACITY_FAILURES = (
+    select(
+        attempt.c.provider, attempt.c.region, attempt.c.instance_type, attempt.c.market, func.count().label("failures")
+    )
+    .where(
+        attempt.c.state == str(AttemptState.REFUSED),
+        attempt.c.ended_at > func.now() - literal(_DAY, Interval),
+        attempt.c.error["class"].astext == "InsufficientCapacity",
+    )
+    .group_by(attempt.c.provider, attempt.c.region, attempt.c.instance_type, attempt.c.market)
+    .order_by(func.count().desc(), attempt.c.instance_type, attempt.c.region)
+)
+"""Refusals for want of capacity in the last 24 hours, the most frequent first."""
+
+_TO_READY = func.extract("epoch", lease.c.ready_at - lease.c.created_at)
+TIME_TO_READY = select(
+    func.count().label("leases"),
+    func.percentile_cont(0.5).within_group(_TO_READY).label("p50"),
+    func.percentile_cont(0.95).within_group(_TO_READY).label("p95"),
+).where(lease.c.ready_at > func.now() - literal(_DAY, Interval))
+"""Seconds from creation to ready, of leases that became ready in the last 24 hours."""
+
+ORPHAN_COUNTS = select(orphan.c.cause, func.count().label("orphans")).where(_OPEN).group_by(orphan.c.cause)
+"""Open orphans by cause."""
+
+HEARTBEATS = select(
+    worker_heartbeat.c.kind,
+    func.count().label("processes"),
+    func.extract("epoch", func.now() - func.max(worker_heartbeat.c.seen_at)).label("age"),
+).group_by(worker_heartbeat.c.kind)
+"""Processes by kind, with the seconds since the latest sign of life."""
+
+BRAKES = select(installation.c.id, installation.c.hold, installation.c.launches_stopped, func.now().label("as_of"))
+"""What stops launches everywhere."""
+
+
+_DEADLINE_LAG = 60
+_DEADLINE_BEHIND = (lease.c.state == str(LeaseState.ACTIVE), lease.c.deadline_applied < lease.c.expires_at)
+"""Extended, and the tag that the dead-man switch goes by would still end the VM before the new expiry."""
+
+
+def stuck(*, release: float, launch: float, boot: float, limit: int) -> Select[Any]:
+    """Leases that stay where they are for longer than these seconds, and those with an attempt that settles."""
+    newest = (attempt.c.lease_id == lease.c.id) & attempt.c.state.in_([str(state) for state in LIVE_ATTEMPT])
+    shown = (lease.c.id.label("lease_id"), lease.c.tenant_id, lease.c.state, lease.c.account, lease.c.region)
+
+    def older(kind: str, since: Any, seconds: float, *where: Any) -> Select[Any]:
+        cut = func.now() - literal(timedelta(seconds=seconds), Interval)
+        found = select(literal(kind).label("kind"), *shown, since.label("since"))
+        return found.select_from(lease.outerjoin(attempt, newest)).where(_LIVE, since < cut, *where)
+
+    each = union_all(
+        older("releasing", lease.c.release_requested_at, release, lease.c.state == str(LeaseState.RELEASING)),
+        older("settling", attempt.c.settling_since, 0, attempt.c.state == str(AttemptState.SETTLING)),
+        older("provisioning", attempt.c.created_at, launch, lease.c.state == str(LeaseState.PROVISIONING)),
+        older("booting", lease.c.running_at, boot, lease.c.state == str(LeaseState.BOOTING)),
+        older("deadline", lease.c.updated_at, _DEADLINE_LAG, *_DEADLINE_BEHIND),
+    ).subquery("stuck")
+    return select(each).order_by(each.c.since).limit(limit)
+
+
+# --- orphans ----------------------------------------------------------------------------------------------
+
+OrphanKey = tuple[datetime, str, str, str]
+"""(first_seen_at, account, region, instance_id)"""
+
+_ORPHAN = (
+    "provider",
+    "account",
+    "region",
+    "zone",
+    "instance_id",
+    "instance_type",
+    "cause",
+    "lease_id",
+    "attempt_n",
+    "tags",
+    "state",
+    "price_per_hour",
+    "launched_at",
+    "deadline_at",
+    "first_seen_at",
+    "last_seen_at",
+    "sightings",
+    "end_after",
+    "end_requested_at",
+    "gone_at",
+    "adopt_requested_at",
+    "adopt_error",
+)
+
+
+def orphans(*, gone: bool, after: OrphanKey | None, limit: int) -> Select[Any]:
+    """The latest first seen first. `gone`: those that are no more, too. With the time (`as_of`)."""
+    place = (orphan.c.first_seen_at, orphan.c.account, orphan.c.region, orphan.c.instance_id)
+    found = select(*(orphan.c[name] for name in _ORPHAN), func.now().label("as_of"))
+    found = found.where(true() if gone else _OPEN).order_by(*(column.desc() for column in place)).limit(limit)
+    if after is None:
+        return found
+    last = (literal(after[0], Time), *(literal(part) for part in after[1:]))
+    return found.where(tuple_(*place) < tuple_(*last))
+
+
+def end_orphan(account_name: str, region: str, instance_id: str) -> Update:
+    """Its grace is over now. Answers (instance_id), or no row when there is none open."""
+    return (
+        update(orphan)
+        .where(orphan.c.account == account_name, orphan.c.region == region, orphan.c.instance_id == instance_id, _OPEN)
+        .values(end_after=func.now())
+        .returning(orphan.c.instance_id)
+    )
+
+
+def adopt_orphans() -> Update:
+    """An operator wants every VM without a row adopted, at the next inventory of its region. Answers (instance_id)."""
+    return (
+        update(orphan)
+        .where(_OPEN, orphan.c.cause == "no_row")
+        .values(adopt_requested_at=func.now(), adopt_error=None)
+        .returning(orphan.c.instance_id)
+    )
+
+
+# --- accounts ---------------------------------------------------------------------------------------------
+
+ACCOUNTS = select(
+    account.c.name,
+    account.c.provider,
+    account.c.identity,
+    account.c.state,
+    account.c.cordoned,
+    account.c.last_error,
+    account.c.checked_at,
+    account.c.created_at,
+).order_by(account.c.name)
+"""Every account, by name."""
+
+ACCOUNT = ACCOUNTS.where(account.c.name == bindparam("name")).with_for_update()
+"""One account, locked. Parameter: name."""
+
+REGIONS = select(account_region).order_by(account_region.c.account, account_region.c.region)
+"""What observation knows of each account's regions."""
+
+
+def cordon(name: str, value: dict[str, Any] | None) -> Update:
+    """`value`: {by, since, note}, or None to lift it."""
+    return update(account).where(account.c.name == name).values(cordoned=value)
+
+
+def stop_launches(value: dict[str, Any] | None) -> Update:
+    """`value`: {by, since, note}, or None to allow them again."""
+    return update(installation).values(launches_stopped=value)
+
+
+LIFT_HOLD = update(installation).values(hold=None, system_identifier=None, timeline=None)
+"""An operator has looked: launches, expiry and garbage collection go on, and the present cluster is the right one."""

@@ -1,0 +1,31 @@
+"""Statements that read and set limits. Those that take and give back quota are in `app.db.quotas`."""
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import Select, select
+from sqlalchemy.dialects.postgresql import Insert, insert
+
+from app.db.tables import quota
+
+
+def of_tenant(tenant_id: str) -> Select[Any]:
+    """Limit and use of each resource, by name."""
+    return (
+        select(quota.c.resource, quota.c.limit, quota.c.used)
+        .where(quota.c.tenant_id == tenant_id)
+        .order_by(quota.c.resource)
+    )
+
+
+def set_limits(tenant_id: str, limits: Mapping[str, Decimal | None]) -> Insert:
+    """Writes these limits and leaves the others and what is used alone. `limits` must not be empty.
+
+    Sorted, so that two of them lock rows in the same order as admissions do.
+    """
+    rows = [{"tenant_id": tenant_id, "resource": name, "limit": limit} for name, limit in sorted(limits.items())]
+    statement = insert(quota).values(rows)
+    return statement.on_conflict_do_update(
+        index_elements=[quota.c.tenant_id, quota.c.resource], set_={"limit": statement.excluded.limit}
+    )

@@ -1,0 +1,38 @@
+"""Every table, by subject. Constraints make the forbidden impossible; see migrations for row-level security."""
+
+from app.db.metadata import metadata
+from app.db.tables_fleet import (
+    account,
+    account_region,
+    installation,
+    offering,
+    orphan,
+    periodic_job,
+    provider_bucket,
+    worker_heartbeat,
+)
+from app.db.tables_leases import attempt, event, lease, lease_console, lease_secret
+from app.db.tables_tenants import api_key, audit, idempotency, quota, quota_claim, tenant
+
+__all__ = [
+    "account",
+    "account_region",
+    "api_key",
+    "attempt",
+    "audit",
+    "event",
+    "idempotency",
+    "installation",
+    "lease",
+    "lease_console",
+    "lease_secret",
+    "metadata",
+    "offering",
+    "orphan",
+    "periodic_job",
+    "provider_bucket",
+    "quota",
+    "quota_claim",
+    "tenant",
+    "worker_heartbeat",
+]

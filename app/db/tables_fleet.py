@@ -1,0 +1,168 @@
+"""The installation, its cloud accounts, the catalogue, what observation found, and the workers' own rows."""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    Numeric,
+    Table,
+    Text,
+    text,
+)
+from sqlalchemy.dialects.postgresql import UUID
+
+from app.db.metadata import metadata
+from app.db.types import Id, Json, Money, Time
+
+_NOW = text("now()")
+_FALSE = text("false")
+
+installation = Table(
+    "installation",
+    metadata,
+    Column("one", Boolean, primary_key=True, server_default=text("true")),
+    Column("id", Text, nullable=False, comment="stands in every tag at the clouds"),
+    Column("token_key", LargeBinary, nullable=False, comment="key of the launch tokens; only workers may read it"),
+    Column("system_identifier", Text, comment="of the Postgres cluster, to notice a restore"),
+    Column("timeline", Integer),
+    Column("hold", Json, comment="{reason, since}: no launch, expiry, kill or close until an operator resumes"),
+    Column("launches_stopped", Json, comment="{by, since, note}: the operators' emergency stop"),
+    Column("event_sequence", BigInteger, nullable=False, server_default="0"),
+    Column("created_at", Time, nullable=False, server_default=_NOW),
+    CheckConstraint("one", name="one"),
+)
+
+account = Table(
+    "account",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("provider", Text, nullable=False),
+    Column("config", Json, nullable=False, comment="settings of gpulease.toml, no secret"),
+    Column("identity", Text, comment="pinned at first use"),
+    Column("state", Text, nullable=False, server_default="unchecked"),
+    Column("cordoned", Json, comment="{by, since, note}"),
+    Column("last_error", Json, comment="{class, code, message, at}"),
+    Column("checked_at", Time),
+    Column("created_at", Time, nullable=False, server_default=_NOW),
+    CheckConstraint("state IN ('unchecked', 'ok', 'failing', 'disabled', 'draining')", name="state"),
+)
+
+account_region = Table(
+    "account_region",
+    metadata,
+    Column("account", Text, ForeignKey("account.name"), primary_key=True),
+    Column("region", Text, primary_key=True),
+    Column("last_listing_started_at", Time, comment="start of the last complete listing"),
+    Column("last_complete_listing_at", Time, comment="its end"),
+    Column("listed", Integer, comment="VMs in it"),
+    Column("listing_calls", Integer),
+    Column("listing_seconds", Numeric(10, 3)),
+    Column("cycles", Integer, nullable=False, server_default="0"),
+    Column("vanish_cycles", Integer, nullable=False, server_default="0"),
+    Column("rowless_cycles", Integer, nullable=False, server_default="0"),
+    Column("last_error", Json),
+    Column("service_quotas", Json),
+)
+
+offering = Table(
+    "offering",
+    metadata,
+    Column("account", Text, ForeignKey("account.name"), primary_key=True),
+    Column("region", Text, primary_key=True),
+    Column("zone", Text, primary_key=True),
+    Column("instance_type", Text, primary_key=True),
+    Column("market", Text, primary_key=True),
+    Column("provider", Text, nullable=False),
+    Column("gpu_model", Text, nullable=False),
+    Column("gpu_count", Integer, nullable=False),
+    Column("gpu_memory_gib", Integer, nullable=False),
+    Column("gpu_interconnect", Text, nullable=False),
+    Column("vcpus", Integer, nullable=False),
+    Column("memory_gib", Numeric(10, 2), nullable=False),
+    Column("price_per_hour", Money),
+    Column("price_as_of", Time),
+    Column("price_source", Text),
+    Column("cool_until", Time),
+    Column("cool_reason", Text),
+    Column("cool_code", Text),
+    Column("cool_count", Integer, nullable=False, server_default="0"),
+    Column("launches", Integer, nullable=False, server_default="0"),
+    Column("refusals", Integer, nullable=False, server_default="0"),
+    Column("ready_seconds", Numeric(10, 3), comment="moving average of launch to ready"),
+    Column("cordoned", Boolean, nullable=False, server_default=_FALSE),
+    Column("refreshed_at", Time, nullable=False, server_default=_NOW),
+    CheckConstraint("market IN ('on_demand', 'spot')", name="market"),
+)
+
+orphan = Table(
+    "orphan",
+    metadata,
+    Column("account", Text, primary_key=True),
+    Column("region", Text, primary_key=True),
+    Column("instance_id", Text, primary_key=True),
+    Column("provider", Text, nullable=False),
+    Column("zone", Text, nullable=False),
+    Column("instance_type", Text, nullable=False),
+    Column("market", Text, nullable=False),
+    Column("cause", Text, nullable=False),
+    Column("lease_id", Id),
+    Column("attempt_n", Integer),
+    Column("tags", Json, nullable=False),
+    Column("state", Text, nullable=False, server_default="seen"),
+    Column("price_per_hour", Money),
+    Column("launched_at", Time),
+    Column("deadline_at", Time),
+    Column("first_seen_at", Time, nullable=False, server_default=_NOW),
+    Column("last_seen_at", Time, nullable=False, server_default=_NOW),
+    Column("sightings", Integer, nullable=False, server_default="1"),
+    Column("end_after", Time, comment="NULL: ended only by an operator"),
+    Column("end_requested_at", Time),
+    Column("gone_at", Time),
+    Column("adopt_requested_at", Time, comment="an operator wants its lease rebuilt from its tags"),
+    Column("adopt_error", Text, comment="why that could not be done"),
+    CheckConstraint("cause IN ('ended_lease', 'other_attempt', 'no_row', 'leftover')", name="cause"),
+    CheckConstraint("state IN ('seen', 'ending', 'gone', 'adopted')", name="state"),
+    Index("ix_orphan_open", "account", "region", postgresql_where=text("state IN ('seen', 'ending')")),
+)
+
+provider_bucket = Table(
+    "provider_bucket",
+    metadata,
+    Column("name", Text, primary_key=True, comment="account/region/operation"),
+    Column(
+        "next_free", Time, nullable=False, comment="when the bucket is full again (GCRA's theoretical arrival time)"
+    ),
+    Column("slow_factor", Numeric(6, 2), nullable=False, server_default="1"),
+    Column("throttled_at", Time),
+)
+
+periodic_job = Table(
+    "periodic_job",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("account", Text),
+    Column("region", Text),
+    Column("next_due", Time, nullable=False, server_default=_NOW),
+    Column("claim_id", UUID(as_uuid=True)),
+    Column("held_until", Time),
+    Column("runs", Integer, nullable=False, server_default="0"),
+    Column("last_started_at", Time),
+    Column("last_ok_at", Time),
+    Column("last_error", Text),
+    Index("ix_periodic_job_kind_next_due", "kind", "next_due"),
+)
+
+worker_heartbeat = Table(
+    "worker_heartbeat",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("started_at", Time, nullable=False, server_default=_NOW),
+    Column("seen_at", Time, nullable=False, server_default=_NOW),
+)

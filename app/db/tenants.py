@@ -1,0 +1,36 @@
+"""Statements about tenants."""
+
+from typing import Any
+
+from sqlalchemy import Select, Update, bindparam, func, select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.sql.dml import ReturningInsert
+
+from app.db.reads import Query
+from app.db.tables import tenant
+
+GET = Query(select(tenant).where(tenant.c.id == bindparam("tenant_id")))
+"""One tenant, `tenant_id`."""
+
+
+def add(values: dict[str, Any]) -> ReturningInsert[Any]:
+    """A new tenant; answers its row, or none when the name is taken."""
+    return insert(tenant).values(values).on_conflict_do_nothing(index_elements=[tenant.c.name]).returning(tenant)
+
+
+def get(tenant_id: str, *, lock: bool = False) -> Select[Any]:
+    """One tenant. `lock`: until the transaction ends."""
+    found = select(tenant).where(tenant.c.id == tenant_id)
+    return found.with_for_update() if lock else found
+
+
+def page(*, after: str | None, limit: int) -> Select[Any]:
+    """Tenants, newest first."""
+    found = select(tenant).order_by(tenant.c.id.desc()).limit(limit)
+    return found if after is None else found.where(tenant.c.id < after)
+
+
+def change(tenant_id: str, values: dict[str, Any]) -> Update:
+    """Writes `values` and counts the version up; answers the row."""
+    stamp = {"version": tenant.c.version + 1, "updated_at": func.now()}
+    return update(tenant).where(tenant.c.id == tenant_id).values({**values, **stamp}).returning(tenant)

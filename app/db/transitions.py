@@ -1,0 +1,63 @@
+"""The only statements that change a lease's state: guarded UPDATEs that append the event in the same breath."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Executable, func, update
+
+from app.db.events import NewEvent, append_to_leases
+from app.db.tables import event, lease
+from app.domain.ids import LeaseId
+from app.domain.leases import LeaseState, sources
+
+
+def write(
+    lease_id: LeaseId,
+    new: NewEvent,
+    *,
+    to: LeaseState | None = None,
+    claim_id: UUID | None = None,
+    where: Iterable[ColumnElement[bool]] = (),
+    values: Mapping[str, Any] | None = None,
+) -> Executable:
+    """Changes a lease and tells it. Answers one row (lease_id, lease_sequence), or none when the guard held it off.
+
+    `to` is written only from the states that the transition table allows. `claim_id`: only while this claim
+    holds the lease; decisions of workers always give it, the API never does.
+    """
+    guards = [lease.c.id == lease_id, *where]
+    changes: dict[str, Any] = {
+        "version": lease.c.version + 1,
+        "events_count": lease.c.events_count + 1,
+        "updated_at": func.now(),
+        **(values or {}),
+    }
+    if to is not None:
+        guards.append(lease.c.state.in_([str(state) for state in sources(to)]))
+        changes["state"] = str(to)
+    if claim_id is not None:
+        guards.append(lease.c.claim_id == claim_id)
+    changed = (
+        update(lease)
+        .where(*guards)
+        .values(changes)
+        .returning(lease.c.id, lease.c.tenant_id, lease.c.events_count)
+        .cte("changed")
+    )
+    return append_to_leases(changed, new).returning(event.c.lease_id, event.c.lease_sequence)
+
+
+def wake() -> dict[str, Any]:
+    """Values that make a lease due at once, even when a worker is just about to put it to rest."""
+    return {"next_due": func.now(), "wake_count": lease.c.wake_count + 1}
+
+
+def request_end(lease_id: LeaseId, reason: dict[str, Any], request_id: str | None) -> Executable:
+    """Somebody wants the lease ended: `releasing` from any earlier state, once; no row when it ends or has ended."""
+    return write(
+        lease_id,
+        NewEvent(type="lease.releasing", data={"reason": reason}, request_id=request_id),
+        to=LeaseState.RELEASING,
+        values={"desired": "end", "reason": reason, "release_requested_at": func.now(), **wake()},
+    )

@@ -1,0 +1,75 @@
+"""Quota: what a lease at an offering counts for, and the minimum that admission claims."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+from app.domain.offerings import Offering
+
+GPUS = "gpus"
+LEASES = "leases"
+SPEND_PER_HOUR = "spend_per_hour"
+MODEL_PREFIX = "gpus:"
+
+Amounts = dict[str, Decimal]
+"""Resource name -> amount. GPUs and leases are whole numbers, `spend_per_hour` is USD."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortage:
+    """A resource whose limit does not leave room: `limit` None means no limit row where one is required."""
+
+    resource: str
+    limit: Decimal | None
+    used: Decimal
+    asked: Decimal
+
+
+def amounts(offering: Offering) -> Amounts:
+    """What one lease at `offering` counts for; zero (a free offering's spend) is left out. It must have a price."""
+    if offering.price_per_hour is None:
+        msg = "an offering without a price cannot be counted"
+        raise ValueError(msg)
+    gpus = Decimal(offering.type.gpu.count)
+    counted = {
+        GPUS: gpus,
+        MODEL_PREFIX + offering.type.gpu.model: gpus,
+        LEASES: Decimal(1),
+        SPEND_PER_HOUR: offering.price_per_hour,
+    }
+    return {resource: amount for resource, amount in counted.items() if amount}
+
+
+def minimum(candidates: Iterable[Offering]) -> Amounts:
+    """What admission claims: for each resource that all candidates need, the least that any does."""
+    each = [amounts(candidate) for candidate in candidates]
+    if not each:
+        return {}
+    shared = set(each[0]).intersection(*each[1:])
+    return {resource: min(one[resource] for one in each) for resource in sorted(shared)}
+
+
+def is_valid_resource(resource: str) -> bool:
+    """Whether a quota may be set for `resource`: `gpus`, `gpus:MODEL`, `leases` or `spend_per_hour`."""
+    return resource in (GPUS, LEASES, SPEND_PER_HOUR) or (
+        resource.startswith(MODEL_PREFIX) and len(resource) > len(MODEL_PREFIX)
+    )
+
+
+def allowed(resource: str, *, limit: Decimal | None, used: Decimal, delta: Decimal) -> bool:
+    """The rule that the admitting UPDATE states in SQL: `gpus` needs a limit, the rest is unlimited without one."""
+    if delta <= 0:
+        return True
+    if limit is None:
+        return resource != GPUS
+    return used + delta <= limit
+
+
+def shortages(limits: Mapping[str, Decimal | None], used: Mapping[str, Decimal], wanted: Amounts) -> list[Shortage]:
+    """Every resource of `wanted` that does not fit, in sorted order."""
+    none = Decimal(0)
+    return [
+        Shortage(resource=name, limit=limits.get(name), used=used.get(name, none), asked=asked)
+        for name, asked in sorted(wanted.items())
+        if not allowed(name, limit=limits.get(name), used=used.get(name, none), delta=asked)
+    ]

@@ -1,0 +1,354 @@
+"""The protocol's decisions: from what is known of a lease and its newest attempt to the one next step.
+
+`decide` is total and pure. A worker executes the step, loads the lease again and asks anew, until it may rest.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from app.domain.inventory import EMPTY_LISTINGS
+from app.domain.leases import Attempt, AttemptState, Desired, Lease, LeaseState, OnInterruption, VmState
+from app.domain.reasons import Origin, Reason, ReasonCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """The protocol's durations, in seconds. Meaning and defaults: app.settings."""
+
+    unknown_retry: float
+    settle: float
+    settle_gap: float
+    launch_timeout: float
+    boot_timeout: float
+    max_backoff: float
+    not_found_grace: float
+    deadline_grace: float
+
+
+# --- steps ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Nothing to do before `until`; None: before somebody wakes the lease."""
+
+    until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Choose the next offering and store the intent (T2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Check that it is still wanted, and send the create call from the stored parameters (T3 to T5)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settle:
+    """The outcome stays unknown or is no longer wanted: from here only look, never create."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Look by token for what the attempt may have created; adopt it, or write down that nothing was seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseAttempt:
+    """The attempt is over: never sent, or its VM confirmed gone. Its billing ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terminate:
+    """Ask the provider to end the VM (again)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reboot:
+    """Ask the provider for the reboot that somebody wants."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verify:
+    """The VM is missing from a complete listing: ask for it directly before believing it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Enter:
+    """Go on to `state`: booting or active."""
+
+    state: LeaseState
+
+
+@dataclass(frozen=True, slots=True)
+class RenewDeadline:
+    """Write the deadline tag that the dead-man switch goes by: the expiry was moved since it was written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Requeue:
+    """Back to the queue to be replaced; the old VM is confirmed dead."""
+
+
+@dataclass(frozen=True, slots=True)
+class BeginRelease:
+    """End the lease for `reason`: `desired` becomes end."""
+
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Nothing is left that costs money: terminal."""
+
+
+Step = (
+    Rest
+    | Place
+    | Send
+    | Settle
+    | Look
+    | CloseAttempt
+    | Terminate
+    | Verify
+    | Enter
+    | RenewDeadline
+    | Requeue
+    | BeginRelease
+    | Finish
+    | Reboot
+)
+
+
+# --- decisions --------------------------------------------------------------------------------------------
+
+
+def decide(lease: Lease, now: datetime, timing: Timing) -> Step:
+    """The next step of a lease. The executor of a step makes progress or sets a time to come back."""
+    if lease.terminal:
+        return Rest(None)
+    if lease.desired is Desired.RUN:
+        cause = cause_to_end(lease, now, timing)
+        if cause is not None:
+            return BeginRelease(cause)
+    return _DECIDERS[lease.state](lease, now, timing)
+
+
+def cause_to_end(lease: Lease, now: datetime, timing: Timing) -> Reason | None:
+    """Why a lease that is wanted must end all the same, or None."""
+    if lease.is_expired(now):
+        return Reason(ReasonCode.EXPIRED, "the lease's time is over")
+    attempt = lease.attempt
+    if attempt is None or attempt.state is not AttemptState.KNOWN:
+        return None
+    if lease.state in (LeaseState.BOOTING, LeaseState.ACTIVE):
+        lost = _cause_of_loss(attempt)
+        if lost is not None and not _replaceable(lease, attempt):
+            return lost
+    return _stage_timeout(lease, attempt, now, timing)
+
+
+def _cause_of_loss(attempt: Attempt) -> Reason | None:
+    if attempt.vm_state not in (VmState.GONE, VmState.ENDING, VmState.STOPPED):
+        return None
+    why = attempt.vm_reason or {}
+    said = why.get("message") or why.get("code") or "no reason given"
+    if why.get("interrupted"):
+        return Reason(ReasonCode.INTERRUPTED, f"the provider took the spot VM back: {said}", Origin.PROVIDER)
+    return Reason(ReasonCode.INSTANCE_LOST, f"the VM was ended outside gpulease: {said}", Origin.PROVIDER)
+
+
+def _replaceable(lease: Lease, attempt: Attempt) -> bool:
+    interrupted = bool((attempt.vm_reason or {}).get("interrupted"))
+    return interrupted and lease.on_interruption is OnInterruption.REPLACE
+
+
+def _stage_timeout(lease: Lease, attempt: Attempt, now: datetime, timing: Timing) -> Reason | None:
+    if lease.state is LeaseState.PROVISIONING and _after(attempt.known_at, timing.launch_timeout, now):
+        return Reason(ReasonCode.LAUNCH_TIMEOUT, f"the VM did not start within {timing.launch_timeout:.0f} s")
+    if lease.state is LeaseState.BOOTING and _after(lease.running_at, timing.boot_timeout, now):
+        return Reason(ReasonCode.BOOT_TIMEOUT, f"the VM was not ready within {timing.boot_timeout:.0f} s")
+    return None
+
+
+def _queued(lease: Lease, now: datetime, timing: Timing) -> Step:
+    return _with_attempt(lease, now, timing)
+
+
+def _provisioning(lease: Lease, now: datetime, timing: Timing) -> Step:
+    attempt = lease.attempt
+    if attempt is None or attempt.state is not AttemptState.KNOWN:
+        return _with_attempt(lease, now, timing)
+    match attempt.vm_state:
+        case VmState.GONE | VmState.ENDING | VmState.STOPPED:
+            return _until_gone(lease, attempt, now, timing)
+        case VmState.RUNNING:
+            return Enter(LeaseState.BOOTING)
+        case VmState.ABSENT:
+            return _verify(lease, attempt, now)
+        case _:
+            return _deadline_or_rest(lease, now, timing, _plus(attempt.known_at, timing.launch_timeout))
+
+
+def _with_attempt(lease: Lease, now: datetime, timing: Timing) -> Step:
+    attempt = lease.attempt
+    if attempt is None or not attempt.live:
+        return Place()
+    if attempt.state is AttemptState.SETTLING:
+        return _settling(lease, attempt, now)
+    if attempt.retry_at is not None and attempt.retry_at > now:
+        return _rest(lease, attempt.retry_at)
+    if _after(attempt.unknown_since, timing.unknown_retry, now):
+        return Settle()
+    return Send()
+
+
+def _booting(lease: Lease, now: datetime, timing: Timing) -> Step:
+    attempt = _known(lease)
+    if _taken_back(attempt):
+        return _until_gone(lease, attempt, now, timing)
+    if attempt.vm_state is VmState.ABSENT:
+        return _verify(lease, attempt, now)
+    if attempt.ready and attempt.vm_state is VmState.RUNNING:
+        return Enter(LeaseState.ACTIVE)
+    return _deadline_or_rest(lease, now, timing, _plus(lease.running_at, timing.boot_timeout))
+
+
+def _active(lease: Lease, now: datetime, timing: Timing) -> Step:
+    attempt = _known(lease)
+    if _taken_back(attempt):
+        return _until_gone(lease, attempt, now, timing)
+    if attempt.vm_state is VmState.ABSENT:
+        return _verify(lease, attempt, now)
+    if lease.reboot_requested_at is None:
+        return _deadline_or_rest(lease, now, timing, None)
+    if attempt.retry_at is None or attempt.retry_at <= now:
+        return Reboot()
+    return _deadline_or_rest(lease, now, timing, attempt.retry_at)
+
+
+def deadline(lease: Lease, timing: Timing) -> datetime:
+    """When the dead-man switch may end the lease's VM: the expiry and a grace."""
+    return lease.expires_at + timedelta(seconds=timing.deadline_grace)
+
+
+def _deadline_or_rest(lease: Lease, now: datetime, timing: Timing, until: datetime | None) -> Step:
+    """Renews a deadline tag that is behind, else rests until `until` or the expiry."""
+    if lease.deadline_applied == deadline(lease, timing):
+        return _rest(lease, until)
+    retry_at = _known(lease).retry_at
+    if retry_at is None or retry_at <= now:
+        return RenewDeadline()
+    return _rest(lease, retry_at if until is None else min(retry_at, until))
+
+
+def _taken_back(attempt: Attempt) -> bool:
+    return attempt.state is not AttemptState.KNOWN or attempt.vm_state in (
+        VmState.GONE,
+        VmState.ENDING,
+        VmState.STOPPED,
+    )
+
+
+def _releasing(lease: Lease, now: datetime, timing: Timing) -> Step:
+    attempt = lease.attempt
+    if attempt is None or not attempt.live:
+        return Finish() if lease.unclean_attempts == 0 else Rest(None)
+    match attempt.state:
+        case AttemptState.PLANNED:
+            return CloseAttempt()
+        case AttemptState.SENT:
+            return Settle()
+        case AttemptState.SETTLING:
+            return _settling(lease, attempt, now)
+        case _:
+            return _until_gone(lease, attempt, now, timing)
+
+
+def _until_gone(lease: Lease, attempt: Attempt, now: datetime, timing: Timing) -> Step:
+    """Ends a VM and closes the attempt once the provider confirms; then the lease may be replaced.
+
+    Billing ends with the VM. What is left over (`clean`) is the watch's business, and only a terminal lease waits for it.
+    """
+    if not attempt.live:
+        return Requeue()
+    if attempt.vm_state is VmState.GONE:
+        return CloseAttempt()
+    if attempt.vm_state is VmState.ABSENT and attempt.terminate_sent_at is not None:
+        return _verify(lease, attempt, now)
+    due = _terminate_due(attempt, timing)
+    if due is None or due <= now:
+        return Terminate()
+    return _rest(lease, due)
+
+
+def _terminate_due(attempt: Attempt, timing: Timing) -> datetime | None:
+    """When to ask again: 5 s after the first time, doubling up to the longest back-off."""
+    if attempt.retry_at is not None:
+        return attempt.retry_at
+    if attempt.terminate_sent_at is None:
+        return None
+    return attempt.terminate_sent_at + timedelta(seconds=backoff(attempt.terminate_tries, timing.max_backoff))
+
+
+def backoff(tries: int, longest: float, *, first: float = 5.0) -> float:
+    """Seconds before the next try after `tries` tries (1 or more): doubling from `first`."""
+    return float(min(longest, first * 2 ** min(max(tries - 1, 0), 16)))
+
+
+def _settling(lease: Lease, attempt: Attempt, now: datetime) -> Step:
+    """Dead only when enough time passed since the last send, and two complete listings and one direct get saw nothing."""
+    if attempt.retry_at is not None and attempt.retry_at > now:
+        return _rest(lease, attempt.retry_at)
+    return Look()
+
+
+def settled(attempt: Attempt, now: datetime, timing: Timing) -> bool:
+    """Whether a direct get that shows nothing at `now` completes the proof that an attempt created nothing."""
+    if attempt.last_sent_at is None or attempt.last_empty_listing_at is None:
+        return False
+    return (
+        _after(attempt.last_sent_at, timing.settle, now)
+        and attempt.empty_listings >= EMPTY_LISTINGS
+        and _after(attempt.last_empty_listing_at, timing.settle_gap, now)
+    )
+
+
+def _verify(lease: Lease, attempt: Attempt, now: datetime) -> Step:
+    if attempt.retry_at is not None and attempt.retry_at > now:
+        return _rest(lease, attempt.retry_at)
+    return Verify()
+
+
+def _rest(lease: Lease, until: datetime | None) -> Rest:
+    """A lease that is wanted never sleeps past its own expiry, whatever else it waits for."""
+    if lease.desired is Desired.END:
+        return Rest(until)
+    return Rest(lease.expires_at if until is None else min(until, lease.expires_at))
+
+
+def _known(lease: Lease) -> Attempt:
+    if lease.attempt is None:
+        msg = f"lease {lease.id} is {lease.state} without an attempt"
+        raise ValueError(msg)
+    return lease.attempt
+
+
+def _after(since: datetime | None, seconds: float, now: datetime) -> bool:
+    return since is not None and since + timedelta(seconds=seconds) <= now
+
+
+def _plus(since: datetime | None, seconds: float) -> datetime | None:
+    return None if since is None else since + timedelta(seconds=seconds)
+
+
+_DECIDERS: dict[LeaseState, Callable[[Lease, datetime, Timing], Step]] = {
+    LeaseState.QUEUED: _queued,
+    LeaseState.PROVISIONING: _provisioning,
+    LeaseState.BOOTING: _booting,
+    LeaseState.ACTIVE: _active,
+    LeaseState.RELEASING: _releasing,
+}

@@ -1,0 +1,22 @@
+"""Which database schemas a program can serve: its own, and newer ones, so that a roll-out migrates first."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaRevisions:
+    """The migrations that this program knows; `head` is the newest of them."""
+
+    head: str
+    known: frozenset[str]
+
+    def problem(self, found: str | None) -> str | None:
+        """Why a database at revision `found` cannot be served, or None.
+
+        A revision that this program does not know is newer: migrations keep the version before them working.
+        """
+        if found is None:
+            return f"has no schema, expected {self.head}"
+        if found != self.head and found in self.known:
+            return f"is at revision {found}, expected {self.head}"
+        return None

@@ -1,0 +1,81 @@
+"""Tells a worker early that a lease has something to do. Losing a hint costs one sweep interval, nothing else.
+
+A request only puts the id into a bounded queue. One daemon thread sends, and while Redis is away it drops.
+"""
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+
+import structlog
+from celery import Celery
+
+from app.domain.ids import LeaseId
+from app.metrics import Metrics
+from app.settings.broker import HINT_SECONDS, STEP_TASK, celery_broker_options
+
+_LONGEST_QUEUE = 2_000
+_PAUSE_SECONDS = 1.0
+
+_log = structlog.get_logger("gpulease.hints")
+
+Send = Callable[[LeaseId], None]
+
+
+def celery_sender(broker_url: str) -> Send:
+    """Sends one hint; raises when Redis is away, within the socket time-outs."""
+    celery = Celery("gpulease-api", set_as_current=False)
+    celery.conf.update(celery_broker_options(broker_url))
+
+    def send(lease_id: LeaseId) -> None:
+        celery.send_task(STEP_TASK, args=[lease_id], expires=HINT_SECONDS, ignore_result=True, retry=False)
+
+    return send
+
+
+class QueuedHints:
+    """`wake` never blocks and never fails. `send` runs on the thread of this object, between `start` and `stop`."""
+
+    def __init__(self, send: Send, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
+        self._send = send
+        self._metrics = metrics
+        self._clock = clock
+        self._queue: queue.Queue[LeaseId | None] = queue.Queue(_LONGEST_QUEUE)
+        self._silent_until = 0.0
+        self._thread = threading.Thread(target=self._run, name="hints", daemon=True)
+
+    def wake(self, lease_id: LeaseId) -> None:
+        """See `app.services.context.Hints`."""
+        try:
+            self._queue.put_nowait(lease_id)
+        except queue.Full:
+            self._metrics.hint("dropped")
+
+    def start(self) -> None:
+        """Begin to send."""
+        self._thread.start()
+
+    def stop(self, seconds: float = 3.0) -> None:
+        """Sends what is queued, for `seconds` at most."""
+        try:
+            self._queue.put(None, timeout=seconds)
+        except queue.Full:
+            return
+        self._thread.join(seconds)
+
+    def _run(self) -> None:
+        while (lease_id := self._queue.get()) is not None:
+            self._metrics.hint("sent" if self._try(lease_id) else "dropped")
+
+    def _try(self, lease_id: LeaseId) -> bool:
+        """After a failure everything is dropped for a second: a time-out per hint would only fill the queue."""
+        if self._clock() < self._silent_until:
+            return False
+        try:
+            self._send(lease_id)
+        except Exception as error:  # noqa: BLE001 - the outermost loop of this thread: a hint is never worth a crash
+            _log.warning("hints dropped", error=type(error).__name__)
+            self._silent_until = self._clock() + _PAUSE_SECONDS
+            return False
+        return True

@@ -1,0 +1,96 @@
+"""`python -m app.local`: run the stack in the foreground until Ctrl-C or SIGTERM.
+
+Exit codes: 0 ended as asked, 1 the supervisor was killed, 2 could not start (one clear message on stderr).
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+from app.local.demo import Credentials
+from app.local.embedded_postgres import PostgresError
+from app.local.embedded_redis import RedisError
+from app.local.home import Home, claimed, find_home, start_over
+from app.local.leftovers import end_leftovers
+from app.local.memory import recall
+from app.local.options import Options, parse
+from app.local.progress import Progress
+from app.local.stack import Stack, check_ports, make_plan
+from app.settings import StartupError, load_accounts
+
+ASKED, KILLED, REFUSED = 0, 1, 2
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Asked(BaseException):
+    """Ctrl-C, SIGTERM or a closed terminal: no error, and no `except Exception` may swallow it."""
+
+
+def _ask(_number: int, _frame: FrameType | None) -> None:
+    _ignore_signals()
+    raise Asked
+
+
+def _ignore_signals() -> None:
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run until asked to end."""
+    for number in SIGNALS:
+        signal.signal(number, _ask)
+    try:
+        options = parse(sys.argv[1:] if argv is None else argv, os.environ)
+        home = find_home(os.environ)
+        with claimed(home):
+            return _run(home, options, Progress())
+    except (StartupError, PostgresError, RedisError) as error:
+        sys.stderr.write(f"gpulease: {error}\n")
+        return REFUSED
+    except Asked:
+        return ASKED
+
+
+def _run(home: Home, options: Options, progress: Progress) -> int:
+    progress.say(f"gpulease, profile {options.profile}, state in {home.path}")
+    if options.config is not None:
+        load_accounts(Path(options.config))
+    ended = end_leftovers(home)
+    if ended:
+        progress.say(f"  ended {ended} processes that an earlier run left behind")
+    check_ports(options)
+    if options.fresh:
+        start_over(home)
+    stack = Stack(make_plan(home, options, recall(home.state_file), os.environ), progress)
+    try:
+        credentials = stack.bring_up()
+        _hint(progress, home, credentials)
+        stack.wait()
+    finally:
+        _ignore_signals()
+        stack.take_down()
+        end_leftovers(home)
+    sys.stderr.write(f"gpulease: supervisord was killed, see {home.logs}\n")
+    return KILLED
+
+
+def _hint(progress: Progress, home: Home, credentials: Credentials) -> None:
+    progress.say(
+        f"""
+API          {credentials.api_url}   (its docs: {credentials.api_url}/docs)
+cloudsim     {credentials.cloudsim_url}
+credentials  {home.credentials_file}
+
+A first lease, in another terminal:
+  .venv/bin/gpulease lease create --gpu A10G:1 --ttl 1h --watch
+
+Ctrl-C ends everything; data stay in {home.path}."""
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+"""The demo tenant, made through the HTTP API like any other, and the credentials file."""
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from app.local.private_files import write_private
+
+TENANT_NAME = "demo"
+LIMITS = {"gpus": "64", "leases": "200", "spend_per_hour": "2000.00"}
+PAGE = 200
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """The content of credentials.json."""
+
+    api_url: str
+    cloudsim_url: str
+    database_url: str = field(repr=False)
+    broker_url: str = field(repr=False)
+    operator_key: str = field(repr=False)
+    tenant_id: str
+    tenant_key: str = field(repr=False)
+
+    def write(self, path: Path) -> None:
+        """Mode 0600."""
+        write_private(path, json.dumps(asdict(self), indent=2) + "\n")
+
+
+def known_keys(path: Path) -> dict[str, str]:
+    """What an earlier run wrote; empty when there is nothing usable. Whether the keys still count, the API says."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {name: value for name, value in content.items() if isinstance(value, str)}
+
+
+@dataclass(frozen=True)
+class DemoTenant:
+    """Who rents in the demo."""
+
+    tenant_id: str
+    key: str = field(repr=False)
+
+
+def ensure_tenant(api_url: str, operator_key: str, known_key: str | None) -> DemoTenant:
+    """The demo tenant with its quotas and an admin key. Safe to repeat; a key that still works is kept."""
+    with httpx.Client(base_url=api_url, timeout=30, headers={"Authorization": f"Bearer {operator_key}"}) as api:
+        tenant_id = _find_tenant(api)
+        if tenant_id is None:
+            tenant_id = _post(api, "/v1/tenants", {"name": TENANT_NAME})["id"]
+            limits = [{"resource": resource, "limit": limit} for resource, limit in LIMITS.items()]
+            api.put(f"/v1/tenants/{tenant_id}/quotas", json={"limits": limits}).raise_for_status()
+        if known_key is None or not _opens(api, known_key, tenant_id):
+            known_key = _post(api, f"/v1/tenants/{tenant_id}/keys", {"name": "local", "role": "admin"})["secret"]
+        return DemoTenant(tenant_id, known_key)
+
+
+def has_offerings(credentials: Credentials) -> bool:
+    """Whether the tenant is shown anything that can be leased."""
+    headers = {"Authorization": f"Bearer {credentials.tenant_key}"}
+    with httpx.Client(base_url=credentials.api_url, timeout=30, headers=headers) as api:
+        page = api.get("/v1/offerings", params={"limit": 1})
+        return page.is_success and bool(page.json()["items"])
+
+
+def _find_tenant(api: httpx.Client) -> str | None:
+    cursor: str | None = None
+    while True:
+        page = api.get("/v1/tenants", params={"limit": PAGE} | ({"cursor": cursor} if cursor else {}))
+        page.raise_for_status()
+        for tenant in page.json()["items"]:
+            if tenant["name"] == TENANT_NAME:
+                return str(tenant["id"])
+        cursor = page.json()["next_cursor"]
+        if cursor is None:
+            return None
+
+
+def _opens(api: httpx.Client, key: str, tenant_id: str) -> bool:
+    me = api.get("/v1/me", headers={"Authorization": f"Bearer {key}"})
+    return me.status_code == httpx.codes.OK and tenant_id in me.text
+
+
+def _post(api: httpx.Client, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    answer = api.post(path, json=body)
+    answer.raise_for_status()
+    created: dict[str, Any] = answer.json()
+    return created

@@ -1,0 +1,88 @@
+"""What the user asks of the local stack: the command line and the environment, checked."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from app.local.profiles import PROFILES
+from app.settings import StartupError
+
+API_PORT = 8000
+CLOUDSIM_PORT = 8010
+HIGHEST_PORT = 65535
+
+
+@dataclass(frozen=True)
+class Options:
+    """`api` and `workers` are numbers of processes; the URLs are None where the stack brings its own server."""
+
+    profile: str
+    fresh: bool
+    api: int
+    workers: int
+    host: str
+    port: int
+    cloudsim_port: int
+    database_url: str | None
+    broker_url: str | None
+    config: str | None
+
+    @property
+    def api_url(self) -> str:
+        """Where clients find the API."""
+        host = "127.0.0.1" if self.host == "0.0.0.0" else self.host  # noqa: S104 - only compared
+        return f"http://{host}:{self.port}"
+
+    @property
+    def cloudsim_url(self) -> str:
+        """Where the simulated cloud and its controls are."""
+        return f"http://127.0.0.1:{self.cloudsim_port}"
+
+
+def parse(argv: Sequence[str], environment: Mapping[str, str]) -> Options:
+    """Raises StartupError for a wrong variable; argparse itself exits with 2 for a wrong argument."""
+    arguments = _parser().parse_args(argv)
+    return Options(
+        profile=arguments.profile,
+        fresh=arguments.fresh,
+        api=arguments.api,
+        workers=arguments.workers,
+        host=environment.get("GPULEASE_HOST") or "127.0.0.1",
+        port=_port(environment, "GPULEASE_PORT", API_PORT),
+        cloudsim_port=_port(environment, "GPULEASE_CLOUDSIM_PORT", CLOUDSIM_PORT),
+        database_url=environment.get("GPULEASE_DATABASE_URL") or None,
+        broker_url=environment.get("GPULEASE_BROKER_URL") or None,
+        config=environment.get("GPULEASE_CONFIG") or None,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="gpulease up",
+        description="Run the whole service on this machine: PostgreSQL, Redis, a simulated cloud, API and workers.",
+        epilog="Environment: GPULEASE_HOME (state, default .gpulease), GPULEASE_PORT (8000), GPULEASE_CLOUDSIM_PORT (8010); "
+        "GPULEASE_DATABASE_URL and GPULEASE_BROKER_URL use your own servers, GPULEASE_CONFIG your own cloud accounts.",
+    )
+    parser.add_argument(
+        "--profile",
+        choices=sorted(PROFILES),
+        default="realistic",
+        help="fast: 1 s boots, short intervals, no rate limits; realistic: 20 s boots, documented limits (default)",
+    )
+    parser.add_argument("--fresh", action="store_true", help="forget everything of earlier runs first")
+    parser.add_argument("--api", type=_count, default=1, metavar="N", help="API processes (default 1)")
+    parser.add_argument("--workers", type=_count, default=1, metavar="N", help="worker processes (default 1)")
+    return parser
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 64:
+        raise argparse.ArgumentTypeError("expected a number from 1 to 64")
+    return int(text)
+
+
+def _port(environment: Mapping[str, str], name: str, default: int) -> int:
+    text = environment.get(name) or str(default)
+    if not text.isdecimal() or not 1 <= int(text) <= HIGHEST_PORT:
+        raise StartupError(f"{name} must be a port number, not {text!r}")
+    return int(text)

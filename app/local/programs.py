@@ -1,0 +1,142 @@
+"""The processes of a stack, as values, and the supervisor configuration that runs them."""
+
+import shlex
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from app.local.embedded_postgres import Cluster
+from app.local.embedded_redis import Server
+from app.local.home import Home
+from app.local.system_user import postgres_user
+from app.settings import StartupError
+
+DATABASE = "postgres"
+BROKER = "redis"
+CLOUD = "cloudsim"
+API = "api"
+WORKER = "worker"
+INVENTORY = "inventory"
+
+Section = tuple[str, Mapping[str, str]]
+
+# Ended in this order, each group at once: nobody shall lose what it still needs.
+SERVICES = (API, WORKER, INVENTORY)
+SERVERS = (CLOUD, BROKER, DATABASE)
+
+
+@dataclass(frozen=True)
+class Program:
+    """One supervised program. With `socket` its processes share one listening socket as file descriptor 0."""
+
+    name: str
+    argv: tuple[str, ...]
+    processes: int = 1
+    socket: str | None = None
+    user: str | None = None
+    stop_signal: str = "TERM"
+    stop_seconds: int = 20
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def python(*argv: str) -> tuple[str, ...]:
+    """This interpreter, with a module to run."""
+    return (sys.executable, "-m", *argv)
+
+
+def database(cluster: Cluster) -> Program:
+    """PostgreSQL; SIGINT is its fast and clean shutdown."""
+    user = postgres_user()
+    return Program(
+        DATABASE, tuple(cluster.argv()), user=user.name if user else None, stop_signal="INT", stop_seconds=30
+    )
+
+
+def broker(server: Server) -> Program:
+    """Redis."""
+    return Program(BROKER, tuple(server.argv()))
+
+
+def cloud(home: Home, port: int, profile: str) -> Program:
+    """The simulated cloud, which remembers its VMs over a restart."""
+    argv = python("cloudsim", "--port", str(port), "--profile", profile, "--state", str(home.cloudsim_file))
+    return Program(CLOUD, argv)
+
+
+def services(*, host: str, port: int, api: int, workers: int) -> list[Program]:
+    """The program itself: `api` processes behind one port, `workers`, and one inventory.
+
+    A single API process opens its port by itself: supervisord closes a shared socket with the last process that has
+    it, and dies when it cannot bind it again at once (another child may hold it between fork and exec).
+    """
+    shared = Program(API, python("app.server", "api"), api)
+    if api > 1:
+        shared = replace(shared, socket=f"tcp://{host}:{port}", environment={"GPULEASE_LISTEN_FD": "0"})
+    return [
+        shared,
+        Program(WORKER, python("app.server", "worker"), workers),
+        Program(INVENTORY, python("app.server", "inventory")),
+    ]
+
+
+def render(home: Home, programs: Iterable[Program], user: str | None) -> str:
+    """supervisor.conf, for a supervisord that runs in the home. Nothing starts by itself: the stack starts each program when what it needs is there."""
+    sections = [*_supervisor(home, user), *(_program(program) for program in programs)]
+    return "\n".join(_section(title, options) for title, options in sections)
+
+
+def _supervisor(home: Home, user: str | None) -> list[Section]:
+    main = {
+        "nodaemon": "true",
+        "logfile": "logs/supervisord.log",
+        "pidfile": "supervisord.pid",
+    }
+    if user is not None:
+        main["user"] = user
+    return [
+        ("unix_http_server", {"file": _literal(str(home.supervisor_socket)), "chmod": "0700"}),
+        ("supervisord", main),
+        (
+            "rpcinterface:supervisor",
+            {"supervisor.rpcinterface_factory": "supervisor.rpcinterface:make_main_rpcinterface"},
+        ),
+    ]
+
+
+def _program(program: Program) -> Section:
+    options = {
+        "command": _literal(shlex.join(program.argv)),
+        "process_name": "%(program_name)s",
+        "stdout_logfile": f"logs/{program.name}.log",
+        "stdout_logfile_maxbytes": "10MB",
+        "stdout_logfile_backups": "3",
+        "redirect_stderr": "true",
+        "autostart": "false",
+        "autorestart": "true",
+        "startsecs": "2",
+        "startretries": "1000000",
+        "stopsignal": program.stop_signal,
+        "stopwaitsecs": str(program.stop_seconds),
+        "killasgroup": "true",
+        "environment": ",".join(f'{name}="{value}"' for name, value in program.environment.items()),
+    }
+    if program.processes > 1:
+        options["numprocs"] = str(program.processes)
+        options["process_name"] = "%(program_name)s_%(process_num)d"
+        options["stdout_logfile"] = f"logs/{program.name}-%(process_num)d.log"
+    if program.user is not None:
+        options["user"] = program.user
+    if program.socket is None:
+        return f"program:{program.name}", options
+    return f"fcgi-program:{program.name}", {**options, "socket": program.socket, "socket_backlog": "2048"}
+
+
+def _literal(text: str) -> str:
+    """Supervisor expands %(…)s in values, and knows no way to write what it takes for the start of a comment."""
+    if any(odd in text for odd in (" ;", " #", "\n")):
+        raise StartupError(f"a path with ' ;', ' #' or a line break in it cannot be used: {text}")
+    return text.replace("%", "%%")
+
+
+def _section(title: str, options: Mapping[str, str]) -> str:
+    return "\n".join([f"[{title}]", *(f"{name} = {value}" for name, value in options.items()), ""])

@@ -1,0 +1,242 @@
+"""Starting everything in order, and ending it in the reverse order."""
+
+import subprocess
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+import httpx
+import psutil
+
+from app.bootstrap import ensure_operator_key
+from app.local import embedded_postgres, embedded_redis, programs
+from app.local.demo import Credentials, ensure_tenant, has_offerings, known_keys
+from app.local.embedded_postgres import Cluster
+from app.local.embedded_redis import Server
+from app.local.environment import process_environment, write_accounts
+from app.local.home import CHECKOUT, Home
+from app.local.memory import Memory
+from app.local.options import Options
+from app.local.ports import is_free
+from app.local.programs import Program
+from app.local.progress import Progress
+from app.local.supervision import Supervisor, last_lines, launch
+from app.local.system_user import postgres_user
+from app.local.waiting import wait_until
+from app.settings import StartupError
+
+READY_SECONDS = 90.0
+OFFERINGS_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that is decided before the first process starts."""
+
+    home: Home
+    options: Options
+    cluster: Cluster | None
+    broker: Server | None
+    environment: Mapping[str, str]
+
+    @property
+    def database_url(self) -> str:
+        """The program's database."""
+        return self.environment["GPULEASE_DATABASE_URL"]
+
+    @property
+    def broker_url(self) -> str:
+        """The program's Redis."""
+        return self.environment["GPULEASE_BROKER_URL"]
+
+
+def make_plan(home: Home, options: Options, memory: Memory, outside: Mapping[str, str]) -> Plan:
+    """Own servers where the user named none."""
+    cluster = None
+    if options.database_url is None:
+        cluster = Cluster(home.postgres, memory.postgres_port, memory.postgres_password)
+    broker = None
+    if options.broker_url is None:
+        broker = Server(home.redis, memory.redis_port, memory.redis_password)
+    environment = process_environment(
+        home,
+        options,
+        database_url=cluster.url() if cluster else str(options.database_url),
+        broker_url=broker.url if broker else str(options.broker_url),
+        outside=outside,
+    )
+    return Plan(home, options, cluster, broker, environment)
+
+
+def check_ports(options: Options) -> None:
+    """Raises StartupError naming the port that somebody else has, and what to set."""
+    wanted = (("GPULEASE_PORT", options.port), ("GPULEASE_CLOUDSIM_PORT", options.cloudsim_port))
+    if options.port == options.cloudsim_port:
+        raise StartupError("GPULEASE_PORT and GPULEASE_CLOUDSIM_PORT must differ")
+    for variable, port in wanted:
+        if not is_free(port):
+            raise StartupError(
+                f"port {port} is taken{_by_whom(port)}; stop that program or set {variable} to another port"
+            )
+
+
+def _by_whom(port: int) -> str:
+    """Names the program where the system tells (macOS tells root alone)."""
+    try:
+        listening = [c for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
+        pid = next((c.pid for c in listening if c.laddr and c.laddr.port == port and c.pid), None)
+        return f" by {psutil.Process(pid).name()} (process {pid})" if pid else ""
+    except psutil.Error:
+        return ""
+
+
+class Stack:
+    """A running stack. `bring_up` may be interrupted anywhere; `take_down` ends whatever there is by then."""
+
+    def __init__(self, plan: Plan, progress: Progress) -> None:
+        self._plan = plan
+        self._progress = progress
+        self._supervisor: Supervisor | None = None
+        self._http = httpx.Client(timeout=5, trust_env=False)
+
+    def bring_up(self) -> Credentials:
+        """Start everything and wait until it answers. Raises StartupError with the end of the log of what failed."""
+        plan = self._plan
+        self._prepare()
+        supervisor = launch(plan.home, self._config(), plan.environment)
+        self._supervisor = supervisor
+        self._start_servers(supervisor)
+        with self._progress.step("database schema"):
+            self._migrate()
+        with self._progress.step("simulated cloud"):
+            self._start(
+                supervisor, programs.CLOUD, lambda: self._answer(f"{plan.options.cloudsim_url}/_sim/health") is not None
+            )
+        known = known_keys(plan.home.credentials_file)
+        operator_key = ensure_operator_key(plan.database_url, known.get("operator_key"))
+        with self._progress.step("API and workers"):
+            self._start_services(supervisor)
+        with self._progress.step("demo tenant"):
+            credentials = self._credentials(operator_key, known)
+        with self._progress.step("offerings"):
+            self._await_offerings(credentials)
+        return credentials
+
+    def wait(self) -> None:
+        """Returns only when supervisord was killed."""
+        if self._supervisor is not None:
+            self._supervisor.wait()
+
+    def take_down(self) -> None:
+        """End everything that was started: the services first, PostgreSQL last."""
+        supervisor = self._supervisor
+        if supervisor is None:
+            return
+        with ExitStack() as finally_:
+            finally_.callback(self._http.close)
+            finally_.callback(supervisor.shut_down)
+            if supervisor.alive and supervisor.answers():
+                with self._progress.step("API and workers end"):
+                    supervisor.stop(programs.SERVICES)
+                with self._progress.step("the rest ends"):
+                    supervisor.stop(programs.SERVERS)
+        self._progress.say("  everything has ended")
+
+    def _prepare(self) -> None:
+        plan = self._plan
+        write_accounts(plan.home, plan.options)
+        if plan.broker is not None:
+            embedded_redis.prepare(plan.broker)
+        if plan.cluster is not None:
+            embedded_postgres.prepare(plan.cluster)
+
+    def _config(self) -> str:
+        plan, options = self._plan, self._plan.options
+        wanted: list[Program] = []
+        if plan.cluster is not None:
+            wanted.append(programs.database(plan.cluster))
+        if plan.broker is not None:
+            wanted.append(programs.broker(plan.broker))
+        wanted.append(programs.cloud(plan.home, options.cloudsim_port, options.profile))
+        wanted += programs.services(host=options.host, port=options.port, api=options.api, workers=options.workers)
+        return programs.render(plan.home, wanted, "root" if postgres_user() else None)
+
+    def _start_servers(self, supervisor: Supervisor) -> None:
+        cluster, broker = self._plan.cluster, self._plan.broker
+        if cluster is not None:
+            with self._progress.step("PostgreSQL"):
+                self._start(supervisor, programs.DATABASE, lambda: embedded_postgres.answers(cluster.admin_url))
+                embedded_postgres.ensure_database(cluster)
+        elif not embedded_postgres.answers(self._plan.database_url):
+            raise StartupError("the database named in GPULEASE_DATABASE_URL does not answer")
+        if broker is not None:
+            with self._progress.step("Redis"):
+                self._start(supervisor, programs.BROKER, lambda: embedded_redis.answers(broker.url))
+
+    def _start_services(self, supervisor: Supervisor) -> None:
+        for group in programs.SERVICES:
+            supervisor.start(group)
+        ready_url = f"{self._plan.options.api_url}/readyz"
+        self._await(supervisor, programs.SERVICES, lambda: self._services_ready(ready_url))
+
+    def _services_ready(self, url: str) -> bool:
+        """The API answers, and a worker and an inventory have reported to it."""
+        answer = self._answer(url)
+        return answer is not None and set(answer.json()["checks"].values()) == {"ok"}
+
+    def _answer(self, url: str) -> httpx.Response | None:
+        try:
+            answer = self._http.get(url)
+        except httpx.HTTPError:
+            return None
+        return answer if answer.status_code == httpx.codes.OK else None
+
+    def _start(self, supervisor: Supervisor, group: str, ready: Callable[[], bool]) -> None:
+        supervisor.start(group)
+        self._await(supervisor, (group,), ready)
+
+    def _await(self, supervisor: Supervisor, groups: tuple[str, ...], ready: Callable[[], bool]) -> None:
+        def settled() -> bool:
+            return ready() or not supervisor.alive or any(supervisor.broken(group) for group in groups)
+
+        wait_until(settled, timeout=READY_SECONDS, poll=0.1)
+        for group in groups:
+            broken = supervisor.broken(group)
+            if broken is not None:
+                raise StartupError(f"{broken.name} ended at its start ({broken.log}):\n{last_lines(broken.log)}")
+        if not ready():
+            raise StartupError(
+                f"{', '.join(groups)}: not ready after {READY_SECONDS:.0f} s, see {self._plan.home.logs}"
+            )
+
+    @staticmethod
+    def _await_offerings(credentials: Credentials) -> None:
+        """So that a first lease finds something. An account of the user's own may have nothing to tell: no error."""
+        wait_until(lambda: has_offerings(credentials), timeout=OFFERINGS_SECONDS, poll=0.1)
+
+    def _migrate(self) -> None:
+        done = subprocess.run(
+            programs.python("app.server", "migrate"),
+            env=dict(self._plan.environment),
+            cwd=CHECKOUT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise StartupError(f"the database schema could not be brought up to date:\n{done.stderr.strip()}")
+
+    def _credentials(self, operator_key: str, known: Mapping[str, str]) -> Credentials:
+        plan = self._plan
+        tenant = ensure_tenant(plan.options.api_url, operator_key, known.get("tenant_key"))
+        credentials = Credentials(
+            api_url=plan.options.api_url,
+            cloudsim_url=plan.options.cloudsim_url,
+            database_url=plan.database_url,
+            broker_url=plan.broker_url,
+            operator_key=operator_key,
+            tenant_id=tenant.tenant_id,
+            tenant_key=tenant.key,
+        )
+        credentials.write(plan.home.credentials_file)
+        return credentials

@@ -1,0 +1,136 @@
+"""One supervisord as a child of the stack, spoken to over a unix socket."""
+
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xmlrpc.client import Fault, ServerProxy
+
+from supervisor.xmlrpc import SupervisorTransport
+
+from app.local.home import Home
+from app.local.waiting import wait_until
+from app.settings import StartupError
+
+SOCKET_SECONDS = 20.0
+SHUTDOWN_SECONDS = 90.0
+LOG_LINES = 12
+
+ENDED = frozenset({"STOPPED", "EXITED", "FATAL"})
+
+
+@dataclass(frozen=True)
+class Process:
+    """One supervised process as supervisord sees it. `has_ended`: at least once since supervisord started."""
+
+    group: str
+    name: str
+    state: str
+    has_ended: bool
+    log: Path
+
+
+class Supervisor:
+    """The running supervisord of one stack."""
+
+    def __init__(self, home: Home, child: subprocess.Popen[bytes]) -> None:
+        self._home = home
+        self._child = child
+
+    def start(self, group: str) -> None:
+        """Start the processes of a program; does not wait for them."""
+        self._call("startProcessGroup", group, False)  # noqa: FBT003 - the library's positional `wait`
+
+    def processes(self, group: str) -> list[Process]:
+        """The processes of a program."""
+        rows: list[dict[str, Any]] = self._call("getAllProcessInfo")
+        return [
+            Process(
+                row["group"], row["name"], row["statename"], bool(row["stop"]), self._home.path / row["stdout_logfile"]
+            )
+            for row in rows
+            if row["group"] == group
+        ]
+
+    def broken(self, group: str) -> Process | None:
+        """A process of the program that has ended, if there is one, even when it runs again."""
+        return next((process for process in self.processes(group) if process.has_ended), None)
+
+    def stop(self, groups: Iterable[str]) -> None:
+        """Stop several programs at once, those of them that there are, and wait until all have ended."""
+        present = {row["group"] for row in self._call("getAllProcessInfo")}
+        names = [group for group in groups if group in present]
+        for group in names:
+            self._call("stopProcessGroup", group, False)  # noqa: FBT003 - the library's positional `wait`
+        wait_until(lambda: all(self._ended(group) for group in names), timeout=SHUTDOWN_SECONDS, poll=0.1)
+
+    def wait(self) -> int:
+        """Wait until supervisord itself ends, which it does only when it is killed."""
+        return self._child.wait()
+
+    def shut_down(self) -> None:
+        """End supervisord and with it every program that still runs."""
+        self._child.terminate()
+        try:
+            self._child.wait(SHUTDOWN_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
+
+    @property
+    def alive(self) -> bool:
+        """Whether supervisord runs."""
+        return self._child.poll() is None
+
+    def answers(self) -> bool:
+        """Whether supervisord takes calls."""
+        try:
+            return bool(self._call("getState")["statename"] == "RUNNING")
+        except (OSError, Fault):
+            return False
+
+    def _ended(self, group: str) -> bool:
+        return all(process.state in ENDED for process in self.processes(group))
+
+    def _call(self, method: str, *arguments: object) -> Any:
+        transport = SupervisorTransport(None, None, f"unix://{self._home.supervisor_socket}")
+        try:
+            with ServerProxy("http://localhost", transport=transport) as proxy:
+                return getattr(proxy.supervisor, method)(*arguments)
+        finally:
+            transport.close()
+
+
+def launch(home: Home, config: str, environment: Mapping[str, str]) -> Supervisor:
+    """Start supervisord with this configuration, in the home. In a session of its own: Ctrl-C reaches the stack alone."""
+    home.logs.mkdir(mode=0o700, exist_ok=True)
+    home.supervisor_socket.unlink(missing_ok=True)
+    home.supervisor_config.write_text(config, encoding="utf-8")
+    output = home.logs / "supervisord.out"
+    with output.open("wb") as log:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "supervisor.supervisord", "-c", str(home.supervisor_config)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=log,
+            env=dict(environment),
+            cwd=home.path,
+            start_new_session=True,
+        )
+    supervisor = Supervisor(home, child)
+    wait_until(lambda: supervisor.answers() or not supervisor.alive, timeout=SOCKET_SECONDS)
+    if not supervisor.answers():
+        if supervisor.alive:
+            supervisor.shut_down()
+        raise StartupError(f"supervisord did not start:\n{last_lines(output)}")
+    return supervisor
+
+
+def last_lines(log: Path, count: int = LOG_LINES) -> str:
+    """The end of a log file."""
+    try:
+        return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-count:])
+    except OSError:
+        return ""

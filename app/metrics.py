@@ -1,0 +1,58 @@
+"""What one API process counts, in a registry of its own."""
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    PlatformCollector,
+    ProcessCollector,
+    generate_latest,
+)
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0)
+
+
+class Metrics:
+    """Families are created once; children are kept, since looking them up by label costs more than counting."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        self._requests = Counter(
+            "gpulease_http_requests_total",
+            "Requests by method, route template and status.",
+            ["method", "route", "status"],
+            registry=self.registry,
+        )
+        self._seconds = Histogram(
+            "gpulease_http_request_seconds",
+            "Time to answer, by method and route template.",
+            ["method", "route"],
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+        self._hints = Counter(
+            "gpulease_hints_total", "Hints to workers by outcome: sent or dropped.", ["outcome"], registry=self.registry
+        )
+        self._counters: dict[tuple[str, str, int], Counter] = {}
+        self._timers: dict[tuple[str, str], Histogram] = {}
+
+    def request(self, method: str, route: str, status: int, seconds: float) -> None:
+        """One answered request. `route` is a template or `unmatched`, so that labels stay few."""
+        counter = self._counters.get((method, route, status))
+        if counter is None:
+            counter = self._counters[method, route, status] = self._requests.labels(method, route, str(status))
+        timer = self._timers.get((method, route))
+        if timer is None:
+            timer = self._timers[method, route] = self._seconds.labels(method, route)
+        counter.inc()
+        timer.observe(seconds)
+
+    def hint(self, outcome: str, amount: int = 1) -> None:
+        """`outcome` is sent or dropped."""
+        self._hints.labels(outcome).inc(amount)
+
+    def text(self) -> bytes:
+        """The Prometheus exposition format."""
+        return generate_latest(self.registry)

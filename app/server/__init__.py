@@ -1,0 +1,5 @@
+"""The server's processes: `gpulease-server api|worker|inventory|migrate|operator-key|deadman`."""
+
+from app.server.main import main
+
+__all__ = ["main"]

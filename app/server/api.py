@@ -1,0 +1,53 @@
+"""The API process: uvicorn around the application."""
+
+import os
+import socket
+
+import uvicorn
+
+from app.bootstrap import create_api
+from app.server.limits import BoundedProtocol
+from app.settings import Settings, StartupError, load_settings
+
+KEEP_ALIVE_SECONDS = 60
+SHUTDOWN_SECONDS = 10
+BACKLOG = 2048
+
+
+def serve() -> None:
+    """Serve until SIGTERM or SIGINT. Raises StartupError for settings or a port that cannot be used.
+
+    `GPULEASE_LISTEN_FD` names an inherited listening socket (several processes behind one port); else the
+    address comes from the settings.
+    """
+    settings = load_settings()
+    listener = _listener(settings)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            create_api(),
+            loop="uvloop",
+            http=BoundedProtocol,
+            ws="none",
+            lifespan="on",
+            backlog=BACKLOG,
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        )
+    )
+    server.run(sockets=[listener])
+
+
+def _listener(settings: Settings) -> socket.socket:
+    inherited = os.environ.get("GPULEASE_LISTEN_FD")
+    if inherited is not None:
+        return socket.socket(fileno=os.dup(int(inherited)))
+    try:
+        return socket.create_server((settings.host, settings.port), backlog=BACKLOG)
+    except OSError as error:
+        raise StartupError(
+            f"cannot listen on {settings.host}:{settings.port} (GPULEASE_HOST, GPULEASE_PORT): {error.strerror}"
+        ) from None

@@ -1,0 +1,89 @@
+"""Chooses the process. A start that fails says why in one line on stderr and exits with 2."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import NoReturn
+
+from app.settings import StartupError, load_settings
+
+MISUSE = 2
+ALEMBIC_INI = Path(__file__).resolve().parents[2] / "migrations" / "alembic.ini"
+
+
+def main() -> NoReturn:
+    """Entry point of the console script."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(argv: Sequence[str]) -> int:
+    """Become the process that `argv` names; the exit code where it ends by itself."""
+    process, rest = _parse(argv)
+    try:
+        PROCESSES[process](rest)
+    except StartupError as error:
+        sys.stderr.write(f"gpulease-server {process}: {error}\n")
+        return MISUSE
+    return 0
+
+
+def _parse(argv: Sequence[str]) -> tuple[str, list[str]]:
+    parser = argparse.ArgumentParser(
+        prog="gpulease-server",
+        description="One process of the service. All settings are environment variables GPULEASE_*.",
+        epilog="api: the HTTP API. worker: handles leases. inventory: compares the clouds with the database. "
+        "migrate: brings the database schema up to date (further arguments go to Alembic, instead of `upgrade head`). "
+        "operator-key: makes an operator's key and prints it, this once. "
+        "deadman: ends VMs past their tagged deadline, without a database (takes arguments of its own).",
+    )
+    parser.add_argument("process", choices=list(PROCESSES))
+    arguments = parser.parse_args(argv[:1])
+    rest = list(argv[1:])
+    if rest and arguments.process not in TAKE_ARGUMENTS:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    return arguments.process, rest
+
+
+def _api(_rest: Sequence[str]) -> None:
+    from app.server.api import serve  # noqa: PLC0415 - a migration or a worker needs no web server
+
+    serve()
+
+
+def _workers(process: str) -> Callable[[Sequence[str]], None]:
+    """Replaces this process: the program's HTTP side never imports the Celery side."""
+
+    def become(rest: Sequence[str]) -> None:
+        os.execv(sys.executable, [sys.executable, "-m", "workers", process, *rest])  # noqa: S606 - no shell wanted
+
+    return become
+
+
+def _migrate(rest: Sequence[str]) -> None:
+    from app.server.migrate import migrate  # noqa: PLC0415 - only this process needs Alembic
+
+    migrate(ALEMBIC_INI, rest)
+
+
+def _operator_key(_rest: Sequence[str]) -> None:
+    from app.bootstrap import check_database, ensure_operator_key  # noqa: PLC0415 - only this process needs it
+
+    url = load_settings().database_url
+    check_database(url)
+    sys.stdout.write(ensure_operator_key(url, None) + "\n")
+
+
+PROCESSES: Mapping[str, Callable[[Sequence[str]], None]] = MappingProxyType(
+    {
+        "api": _api,
+        "worker": _workers("worker"),
+        "inventory": _workers("inventory"),
+        "migrate": _migrate,
+        "operator-key": _operator_key,
+        "deadman": _workers("deadman"),
+    }
+)
+TAKE_ARGUMENTS = frozenset({"migrate", "deadman"})

@@ -1,0 +1,53 @@
+"""Who did what: written in the transaction of the change itself, and read by operators and admins."""
+
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.db import audit as statements
+from app.db.ids import new_id
+from app.services.context import Context
+from app.services.cursors import PageRequest, cut, last_id
+from app.services.principal import Principal
+
+_KIND = "audit"
+
+
+async def record(
+    connection: AsyncConnection,
+    principal: Principal,
+    action: str,
+    *,
+    target: str | None,
+    tenant_id: str | None,
+    before: Any = None,
+    after: Any = None,
+) -> None:
+    """One entry. `action` such as `tenant.create`; `before` and `after` hold what changed and never a secret."""
+    values = {
+        "id": new_id("audit"),
+        "tenant_id": tenant_id,
+        "principal": principal.key_id,
+        "role": str(principal.role),
+        "action": action,
+        "target": target,
+        "before": to_jsonable_python(before),
+        "after": to_jsonable_python(after),
+        "address": principal.address,
+        "request_id": principal.request_id,
+    }
+    await connection.execute(statements.append(values))
+
+
+class AuditService:
+    """Reads the trail."""
+
+    def __init__(self, context: Context) -> None:
+        self._database = context.database
+
+    async def entries(self, principal: Principal, page: PageRequest) -> tuple[list[dict[str, Any]], str | None]:
+        """Newest first: operators see all, the others their tenant's. And the cursor of the next page."""
+        after = last_id(page, _KIND, "audit")
+        statement = statements.page(tenant_id=principal.tenant_id, after=after, limit=page.limit + 1)
+        return cut(await self._database.rows(principal.tenant_id, statement), page, _KIND)

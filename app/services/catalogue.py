@@ -1,0 +1,89 @@
+"""What can be leased, as this process last read it: at most `catalogue_cache_seconds` old."""
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import func, select
+
+from app.db import fleet
+from app.db.engine import Database
+from app.db.offering_rows import offering_from_row
+from app.domain import placement, quotas
+from app.domain.offerings import Offering
+from app.domain.placement import Ranking, Wish
+
+_MOST_RANKINGS = 256
+"""Wishes whose ranking is kept per snapshot; tenants mostly ask for the same few."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """An offering and what placement does not look at. `ready_seconds`: average from launch to ready."""
+
+    offering: Offering
+    ready_seconds: Decimal | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ranked:
+    """A ranking and the quota that admission claims for it."""
+
+    ranking: Ranking
+    minimum: quotas.Amounts
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The whole catalogue at `as_of`, by the database's clock."""
+
+    as_of: datetime
+    lines: tuple[Line, ...]
+    _ranked: dict[Wish, Ranked] = field(default_factory=dict, repr=False, compare=False)
+
+    def rank(self, wish: Wish) -> Ranked:
+        """As placement.rank; computed once per wish."""
+        known = self._ranked.get(wish)
+        if known is None:
+            ranking = placement.rank(wish, (line.offering for line in self.lines), self.as_of)
+            known = Ranked(ranking=ranking, minimum=quotas.minimum(ranking.candidates))
+            if len(self._ranked) < _MOST_RANKINGS:
+                self._ranked[wish] = known
+        return known
+
+
+class Catalogue:
+    """Read when asked for and too old; concurrent askers wait for one reading."""
+
+    def __init__(self, database: Database, *, cache_seconds: float) -> None:
+        self._database = database
+        self._cache_seconds = cache_seconds
+        self._reading = asyncio.Lock()
+        self._snapshot: Snapshot | None = None
+        self._read_at = float("-inf")
+
+    async def snapshot(self) -> Snapshot:
+        """Raises DatabaseUnavailable."""
+        fresh = self._fresh()
+        if fresh is not None:
+            return fresh
+        async with self._reading:
+            return self._fresh() or await self._read()
+
+    def _fresh(self) -> Snapshot | None:
+        return self._snapshot if time.monotonic() - self._read_at < self._cache_seconds else None
+
+    async def _read(self) -> Snapshot:
+        began = time.monotonic()
+        async with self._database.transaction(None, read_only=True) as connection:
+            as_of = (await connection.execute(select(func.now()))).scalar_one()
+            rows = (await connection.execute(fleet.candidates())).all()
+        self._snapshot, self._read_at = Snapshot(as_of, tuple(_line(row) for row in rows)), began
+        return self._snapshot
+
+
+def _line(row: Any) -> Line:
+    return Line(offering=offering_from_row(row), ready_seconds=row.ready_seconds)

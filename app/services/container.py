@@ -1,0 +1,68 @@
+"""All use cases of the API, built from one context."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from app.services.audit import AuditService
+from app.services.authentication import Authenticator
+from app.services.catalogue import Catalogue
+from app.services.context import Context
+from app.services.events import EventService
+from app.services.health import HealthService
+from app.services.host_keys import HostKeyService
+from app.services.keys import KeyService
+from app.services.lease_access import LeaseAccess
+from app.services.lease_changes import LeaseChanges
+from app.services.lease_creation import LeaseCreation
+from app.services.leases import LeaseService
+from app.services.offerings import OfferingService
+from app.services.ops import OpsService
+from app.services.plan import PlanService
+from app.services.quotas import QuotaService
+from app.services.tenants import TenantService
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """What the routers call."""
+
+    context: Context
+    authenticator: Authenticator
+    tenants: TenantService
+    keys: KeyService
+    quotas: QuotaService
+    audit: AuditService
+    health: HealthService
+    leases: LeaseService
+    lease_creation: LeaseCreation
+    lease_changes: LeaseChanges
+    lease_access: LeaseAccess
+    host_keys: HostKeyService
+    offerings: OfferingService
+    plan: PlanService
+    events: EventService
+    ops: OpsService
+
+    @classmethod
+    def build(cls, context: Context) -> Self:
+        """`context` is opened and closed by whoever built it."""
+        settings = context.settings
+        catalogue = Catalogue(context.database, cache_seconds=settings.catalogue_cache_seconds)
+        return cls(
+            context=context,
+            authenticator=Authenticator(context.database, cache_seconds=settings.key_cache_seconds),
+            tenants=TenantService(context),
+            keys=KeyService(context),
+            quotas=QuotaService(context),
+            audit=AuditService(context),
+            health=HealthService(context),
+            leases=LeaseService(context),
+            lease_creation=LeaseCreation(context, catalogue),
+            lease_changes=LeaseChanges(context),
+            lease_access=LeaseAccess(context),
+            host_keys=HostKeyService(context),
+            offerings=OfferingService(catalogue),
+            plan=PlanService(context, catalogue),
+            events=EventService(context),
+            ops=OpsService(context),
+        )

@@ -1,0 +1,26 @@
+"""What every use case works with, built once by the composition root."""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from app.db.engine import Database
+from app.domain.ids import LeaseId
+from app.domain.schema import SchemaRevisions
+from app.settings import Settings
+
+
+class Hints(Protocol):
+    """Wakes a worker up early."""
+
+    def wake(self, lease_id: LeaseId) -> None:
+        """Never blocks and never fails: a lost hint costs one sweep interval."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """Passed to each service when it is built. `schema`: the migrations this program knows."""
+
+    database: Database
+    settings: Settings
+    hints: Hints
+    schema: SchemaRevisions

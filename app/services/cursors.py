@@ -1,0 +1,76 @@
+"""Opaque keyset cursors: where the next page of a list starts."""
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.domain.ids import is_typeid
+from app.services.errors import FieldError, InvalidRequest
+
+DEFAULT_LIMIT = 50
+LARGEST_LIMIT = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageRequest:
+    """`limit` is within 1..200 already; `cursor` is as the caller sent it."""
+
+    limit: int = DEFAULT_LIMIT
+    cursor: str | None = None
+
+    def after(self, kind: str, parts: int = 1) -> tuple[str, ...] | None:
+        """The last row's sort values, or None for the first page. Raises InvalidRequest.
+
+        `kind` names list and order, so that a cursor of another list is refused.
+        """
+        if self.cursor is None:
+            return None
+        found = _decode(self.cursor)
+        if len(found) != parts + 1 or found[0] != kind:
+            raise _wrong_cursor()
+        return found[1:]
+
+
+def cursor(kind: str, *parts: str) -> str:
+    """The cursor after a row with these sort values."""
+    text = json.dumps([kind, *parts], separators=(",", ":"))
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def last_id(page: PageRequest, kind: str, prefix: str) -> str | None:
+    """The id after which the page starts, for lists ordered by id. Raises InvalidRequest for any other cursor."""
+    after = page.after(kind)
+    if after is None:
+        return None
+    if not is_typeid(prefix, after[0]):
+        raise _wrong_cursor()
+    return after[0]
+
+
+def cut(rows: Sequence[Mapping[Any, Any]], page: PageRequest, kind: str) -> tuple[list[dict[str, Any]], str | None]:
+    """The page out of `limit + 1` rows, and the cursor of the next one when there is more."""
+    items = [dict(row) for row in rows[: page.limit]]
+    return items, cursor(kind, items[-1]["id"]) if len(rows) > page.limit else None
+
+
+def _decode(text: str) -> tuple[str, ...]:
+    try:
+        raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+        found = json.loads(raw)
+    except (binascii.Error, ValueError, RecursionError):
+        raise _wrong_cursor() from None
+    if not isinstance(found, list) or not all(isinstance(part, str) and _storable(part) for part in found):
+        raise _wrong_cursor()
+    return tuple(found)
+
+
+def _storable(part: str) -> bool:
+    """PostgreSQL's text holds neither U+0000 nor lone surrogates."""
+    return "\x00" not in part and part.isprintable()
+
+
+def _wrong_cursor() -> InvalidRequest:
+    return InvalidRequest(errors=[FieldError("#/query/cursor", "not a cursor of this list; start without one")])

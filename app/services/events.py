@@ -1,0 +1,62 @@
+"""What happened, in the order of the events' numbers."""
+
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.db import events_read
+from app.db import leases as lease_statements
+from app.services.context import Context
+from app.services.cursors import cursor
+from app.services.errors import CursorExpired, NotFound
+from app.services.leases import Page, lease_key
+from app.services.principal import Principal
+
+KIND = "events"
+"""Of cursors."""
+
+
+class EventService:
+    """Numbered events only: nothing ever appears below a number that was shown."""
+
+    def __init__(self, context: Context) -> None:
+        self._database = context.database
+
+    async def of_tenant(self, principal: Principal, *, after: int | None, limit: int, tenant_id: str | None) -> Page:
+        """Of the caller's tenant; of all tenants, or `tenant_id`, for operators. Raises CursorExpired."""
+        if after is not None and await self._purged_since(after):
+            raise CursorExpired
+        mine = principal.tenant_id or tenant_id
+        statement = events_read.numbered(after=after or 0, limit=limit + 1, tenant_id=mine)
+        async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
+            return await _page(connection, statement, limit)
+
+    async def of_lease(self, principal: Principal, lease_id: str, *, after: int | None, limit: int) -> Page:
+        """Of one lease. Raises NotFound, CursorExpired."""
+        expired = after is not None and await self._purged_since(after)
+        statement = events_read.numbered(after=after or 0, limit=limit + 1, lease_id=lease_key(lease_id))
+        async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
+            if (await connection.execute(lease_statements.VERSION, {"lease_id": lease_id})).first() is None:
+                raise NotFound
+            if expired and await _lost_its_beginning(connection, lease_id):
+                raise CursorExpired
+            return await _page(connection, statement, limit)
+
+    async def _purged_since(self, after: int) -> bool:
+        """Whether numbers above `after` are gone. Looks over all tenants, for only there numbers have no gaps."""
+        async with self._database.transaction(None, read_only=True) as connection:
+            oldest: int = (await connection.execute(events_read.oldest_kept())).scalar_one()
+        return after < oldest - 1
+
+
+async def _lost_its_beginning(connection: AsyncConnection, lease_id: str) -> bool:
+    """A young lease has lost nothing, however old the cursor."""
+    first: int | None = (await connection.execute(events_read.first_of_lease(lease_id))).scalar_one()
+    return first != 1
+
+
+async def _page(connection: AsyncConnection, statement: Any, limit: int) -> Page:
+    rows = (await connection.execute(statement)).all()
+    more = len(rows) > limit
+    rows = rows[:limit]
+    return Page(rows, cursor(KIND, str(rows[-1].sequence)) if more else None)

@@ -1,0 +1,60 @@
+"""Host keys of leased VMs, told by the VMs themselves with a token that works once."""
+
+import hmac
+import re
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.serialization import load_ssh_public_key
+
+from app.db import host_keys as statements
+from app.domain.ids import LeaseId
+from app.domain.tokens import host_key_hash
+from app.services.context import Context
+from app.services.errors import InvalidToken
+
+LONGEST_KEY = 4096
+LEAST_RSA_BITS = 2048
+
+_TOKEN = re.compile(r"[0-9a-f]{64}")
+_KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(?:256|384|521)) [A-Za-z0-9+/]+={0,2}")
+
+
+def host_public_key(text: str) -> str:
+    """`<type> <base64>` on one line, without a comment. Raises ValueError."""
+    if len(text) > LONGEST_KEY or _KEY.fullmatch(text) is None:
+        raise ValueError("must be the type and the base64 text of one SSH public key, without a comment")
+    try:
+        key = load_ssh_public_key(text.encode())
+    except (ValueError, UnsupportedAlgorithm):
+        raise ValueError("is not a valid SSH public key") from None
+    if isinstance(key, RSAPublicKey) and key.key_size < LEAST_RSA_BITS:
+        raise ValueError(f"is an RSA key of {key.key_size} bits; {LEAST_RSA_BITS} are the least")
+    return text
+
+
+def one_of_each_type(keys: list[str]) -> list[str]:
+    """Raises ValueError: a host has one key of a type."""
+    if len({key.partition(" ")[0] for key in keys}) < len(keys):
+        raise ValueError("must hold one key of each type")
+    return keys
+
+
+class HostKeyService:
+    """Takes what VMs tell. The one use case without an API key."""
+
+    def __init__(self, context: Context) -> None:
+        self._database = context.database
+
+    async def accept(self, token: str | None, keys: list[str], request_id: str) -> None:
+        """Shows the keys on the token's lease. Raises InvalidToken, whatever is wrong: unknown, used, or its VM is over."""
+        if token is None or _TOKEN.fullmatch(token) is None:
+            raise InvalidToken
+        presented = host_key_hash(token)
+        async with self._database.transaction(None) as connection:
+            row = (await connection.execute(statements.owner(presented))).one_or_none()
+            if row is None or not hmac.compare_digest(row.host_key_hash, presented):
+                raise InvalidToken
+            told = await connection.execute(statements.accept(LeaseId(row.lease_id), row.n, keys, request_id))
+            if told.first() is None:
+                raise InvalidToken

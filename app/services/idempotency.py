@@ -1,0 +1,80 @@
+"""Idempotency-Key: a repeated request gets the first answer, and the work is done once."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.db import idempotency as statements
+from app.db.engine import fetch
+from app.services.errors import IdempotencyInFlight, IdempotencyMismatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdempotencyKey:
+    """`scope` is the tenant (or an operator's key), `route` method and template, `body_hash` SHA-256 of the parsed body."""
+
+    scope: str
+    key: str
+    route: str
+    body_hash: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """The first answer. `response`: JSON, as bytes or as values."""
+
+    status: int
+    response: Any
+    location: str | None = None
+
+
+async def replay(connection: AsyncConnection, key: IdempotencyKey | None) -> Stored | None:
+    """First statement of the transaction that does the work: the stored answer, or None: do it.
+
+    Raises IdempotencyMismatch or IdempotencyInFlight.
+    """
+    if key is None:
+        return None
+    names = {"scope": key.scope, "key": key.key, "route": key.route}
+    [row] = await fetch(connection, statements.FIND, {**names, "lock": statements.lock_number(**names)})
+    if row["status"] is not None:
+        if row["body_hash"] != key.body_hash:
+            raise IdempotencyMismatch
+        return Stored(status=row["status"], response=row["response"], location=row["location"])
+    if not row["mine"]:
+        raise IdempotencyInFlight
+    return None
+
+
+async def store(connection: AsyncConnection, key: IdempotencyKey | None, answer: Stored) -> None:
+    """Last statement of the same transaction. `answer.response` is JSON and must not hold a secret.
+
+    Raises IdempotencyInFlight when a twin committed between our look and our lock: the caller's work rolls back.
+    """
+    if key is None:
+        return
+    if not await fetch(connection, statements.STORE, _record(key, answer)):
+        raise IdempotencyInFlight
+
+
+def _record(key: IdempotencyKey, answer: Stored) -> dict[str, Any]:
+    response = answer.response
+    return {
+        "scope": key.scope,
+        "key": key.key,
+        "route": key.route,
+        "body_hash": key.body_hash,
+        "status": answer.status,
+        "response": (response if isinstance(response, bytes) else orjson.dumps(response)).decode(),
+        "location": answer.location,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Created:
+    """What a creating call made, as a row; when `replayed`, as it was stored (times and decimals as JSON strings)."""
+
+    values: dict[str, Any]
+    replayed: bool

@@ -1,0 +1,138 @@
+"""API keys: made, listed, rotated and revoked by operators and by the admins of a tenant."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+from sqlalchemy import RowMapping, func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.db import keys as statements
+from app.db import tenants as tenant_statements
+from app.db.ids import new_id
+from app.domain.ids import KeyId, is_typeid
+from app.services import audit, key_format
+from app.services.context import Context
+from app.services.cursors import PageRequest, cut, last_id
+from app.services.errors import Conflict, FieldError, InvalidRequest, NotFound
+from app.services.idempotency import Created, IdempotencyKey, Stored, replay, store
+from app.services.principal import Principal, Role
+
+_KIND = "keys"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewKey:
+    """`role` is any but operator. `expires_at` None: never."""
+
+    name: str
+    role: Role
+    expires_at: datetime | None
+
+
+class KeyService:
+    """Everything happens within the principal's tenant; an operator may name any."""
+
+    def __init__(self, context: Context) -> None:
+        self._database = context.database
+
+    async def create(self, principal: Principal, tenant_id: str, new: NewKey, key: IdempotencyKey | None) -> Created:
+        """The row and its `secret`, which is None in a repeated answer. Raises NotFound, InvalidRequest."""
+        _check_id("tenant", tenant_id)
+        text = key_format.generate(KeyId(new_id("key")))
+        values = {
+            "id": text.key_id,
+            "tenant_id": tenant_id,
+            "role": str(new.role),
+            "name": new.name,
+            "secret_hash": text.secret_hash,
+            "expires_at": new.expires_at,
+        }
+        async with self._database.transaction(principal.tenant_id) as connection:
+            await _check_tenant(connection, tenant_id)
+            stored = await replay(connection, key)
+            if stored is not None:
+                return Created(stored.response, replayed=True)
+            await _check_expiry(connection, new.expires_at)
+            row = (await connection.execute(statements.add(values))).mappings().one()
+            await _finish(connection, principal, "key.create", row, key)
+        return Created({**row, "secret": text.text}, replayed=False)
+
+    async def page(
+        self, principal: Principal, tenant_id: str, page: PageRequest
+    ) -> tuple[list[dict[str, Any]], str | None]:
+        """Newest first, revoked ones included, and the cursor of the next page. Raises NotFound."""
+        _check_id("tenant", tenant_id)
+        statement = statements.page(tenant_id, after=last_id(page, _KIND, "key"), limit=page.limit + 1)
+        async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
+            await _check_tenant(connection, tenant_id)
+            rows = (await connection.execute(statement)).mappings().all()
+        return cut(rows, page, _KIND)
+
+    async def revoke(self, principal: Principal, key_id: str) -> dict[str, Any]:
+        """Repeating it changes nothing. Raises NotFound."""
+        _check_id("key", key_id)
+        async with self._database.transaction(principal.tenant_id) as connection:
+            before = await _locked(connection, key_id)
+            if before["revoked_at"] is not None:
+                return dict(before)
+            row = (await connection.execute(statements.revoke(key_id))).mappings().one()
+            await _record(connection, principal, "key.revoke", row)
+        return dict(row)
+
+    async def rotate(
+        self, principal: Principal, key_id: str, overlap_seconds: int, key: IdempotencyKey | None
+    ) -> Created:
+        """A new secret. Raises NotFound, Conflict for a key that is revoked or expired."""
+        _check_id("key", key_id)
+        text = key_format.generate(KeyId(key_id))
+        async with self._database.transaction(principal.tenant_id) as connection:
+            await _locked(connection, key_id)
+            stored = await replay(connection, key)
+            if stored is not None:
+                return Created(stored.response, replayed=True)
+            statement = statements.rotate(key_id, text.secret_hash, overlap_seconds)
+            row = (await connection.execute(statement)).mappings().first()
+            if row is None:
+                raise Conflict("The key is revoked or expired: create another one.")
+            await _finish(connection, principal, "key.rotate", row, key)
+        return Created({**row, "secret": text.text}, replayed=False)
+
+
+async def _check_tenant(connection: AsyncConnection, tenant_id: str) -> None:
+    if (await connection.execute(tenant_statements.get(tenant_id))).first() is None:
+        raise NotFound
+
+
+async def _check_expiry(connection: AsyncConnection, expires_at: datetime | None) -> None:
+    if expires_at is None:
+        return
+    now = (await connection.execute(select(func.now()))).scalar_one()
+    if expires_at <= now:
+        raise InvalidRequest(errors=[FieldError("/expires_at", "must be in the future")])
+
+
+async def _locked(connection: AsyncConnection, key_id: str) -> RowMapping:
+    row: RowMapping | None = (await connection.execute(statements.get(key_id, lock=True))).mappings().first()
+    if row is None:
+        raise NotFound
+    return row
+
+
+async def _finish(
+    connection: AsyncConnection, principal: Principal, action: str, row: RowMapping, key: IdempotencyKey | None
+) -> None:
+    await _record(connection, principal, action, row)
+    shown = to_jsonable_python({**row, "secret": None})
+    await store(connection, key, Stored(status=201, response=shown))
+
+
+async def _record(connection: AsyncConnection, principal: Principal, action: str, row: RowMapping) -> None:
+    after = {name: row[name] for name in ("name", "role", "expires_at", "revoked_at", "previous_valid_until")}
+    await audit.record(connection, principal, action, target=row["id"], tenant_id=row["tenant_id"], after=after)
+
+
+def _check_id(kind: str, text: str) -> None:
+    if not is_typeid(kind, text):
+        raise NotFound

@@ -1,0 +1,77 @@
+"""Getting at a lease's VM: rebooting it, and reading what it printed when it did not boot."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.db import consoles, reboots
+from app.db import leases as statements
+from app.domain.ids import LeaseId
+from app.domain.leases import Desired, LeaseState
+from app.services.audit import record
+from app.services.context import Context
+from app.services.errors import LeaseEnding, LeaseNotActive, NotFound
+from app.services.idempotency import IdempotencyKey, Stored, replay, store
+from app.services.lease_creation import Render
+from app.services.leases import lease_key
+from app.services.preconditions import IfMatch
+from app.services.principal import Principal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """The answer, first or repeated."""
+
+    content: bytes
+    replayed: bool
+
+
+class LeaseAccess:
+    """What a member may do with the VM beside using it."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def reboot(
+        self, principal: Principal, lease_id: str, *, if_match: IfMatch, key: IdempotencyKey | None, render: Render
+    ) -> Accepted:
+        """Stores the wish; a worker sends it. Raises NotFound, VersionConflict, LeaseEnding, LeaseNotActive, what `replay` raises."""
+        async with self._context.database.transaction(principal.tenant_id) as connection:
+            first = await replay(connection, key)
+            if first is not None:
+                return Accepted(content=json.dumps(first.response).encode(), replayed=True)
+            content = render(await _requested(connection, principal, lease_key(lease_id), if_match))
+            await store(connection, key, Stored(202, content, None))
+        self._context.hints.wake(LeaseId(lease_id))
+        return Accepted(content=content, replayed=False)
+
+    async def console(self, principal: Principal, lease_id: str) -> Sequence[Any]:
+        """Rows of consoles.of_lease. Raises NotFound."""
+        async with self._context.database.transaction(principal.tenant_id, read_only=True) as connection:
+            known = await connection.execute(statements.VERSION, {"lease_id": lease_key(lease_id)})
+            if known.first() is None:
+                raise NotFound
+            rows: Sequence[Any] = (await connection.execute(consoles.of_lease(lease_id))).all()
+        return rows
+
+
+async def _requested(connection: AsyncConnection, principal: Principal, lease_id: str, if_match: IfMatch) -> Any:
+    row = (await connection.execute(statements.LOCK, {"lease_id": lease_id})).one_or_none()
+    if row is None:
+        raise NotFound
+    if_match.check(row.id, row.version)
+    check_reboot(row)
+    await connection.execute(reboots.request(LeaseId(lease_id), principal.request_id))
+    await record(connection, principal, "lease.reboot", target=row.id, tenant_id=row.tenant_id)
+    return (await connection.execute(statements.READ, {"lease_id": lease_id})).one()
+
+
+def check_reboot(row: Any) -> None:
+    """The same rule that `actions.reboot` of a lease shows in advance."""
+    if row.desired != Desired.RUN:
+        raise LeaseEnding
+    if row.state != LeaseState.ACTIVE:
+        raise LeaseNotActive(f"The lease is {row.state}; only the VM of an active lease can be rebooted.")

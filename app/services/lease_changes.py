@@ -1,0 +1,149 @@
+"""Changing a lease: name and labels, extending, releasing."""
+
+import json
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.db import leases as statements
+from app.db import transitions
+from app.db.events import NewEvent
+from app.domain.ids import LeaseId
+from app.domain.leases import Desired
+from app.domain.reasons import Origin, Reason, ReasonCode
+from app.services.audit import record
+from app.services.context import Context
+from app.services.errors import LeaseEnding, NotFound, TenantSuspended, TermExceeded
+from app.services.idempotency import IdempotencyKey, Stored, replay, store
+from app.services.lease_creation import Render
+from app.services.leases import lease_key
+from app.services.preconditions import IfMatch
+from app.services.principal import Principal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extended:
+    """The answer, first or repeated."""
+
+    content: bytes
+    replayed: bool
+
+
+class LeaseChanges:
+    """Each call answers the lease as it is after the change."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    async def update(self, principal: Principal, lease_id: str, changes: dict[str, Any], if_match: IfMatch) -> Any:
+        """`changes`: name, labels, or both; a row of leases.READ. Legal in every state. Raises NotFound, VersionConflict."""
+        async with self._context.database.transaction(principal.tenant_id) as connection:
+            row = await _locked(connection, lease_id, if_match)
+            changed = {name: value for name, value in changes.items() if getattr(row, name) != value}
+            if changed:
+                told = NewEvent(type="lease.updated", data=changed, request_id=principal.request_id)
+                row = await _written(connection, row.id, told, changed)
+        return row
+
+    async def extend(
+        self,
+        principal: Principal,
+        lease_id: str,
+        ttl_seconds: int,
+        *,
+        if_match: IfMatch,
+        key: IdempotencyKey | None,
+        render: Render,
+    ) -> Extended:
+        """The lease ends `ttl_seconds` from now at the earliest; an earlier end than it has leaves it as it is.
+
+        Raises NotFound, VersionConflict, LeaseEnding, TermExceeded, TenantSuspended and what `replay` raises.
+        """
+        async with self._context.database.transaction(principal.tenant_id) as connection:
+            first = await replay(connection, key)
+            if first is not None:
+                return Extended(content=json.dumps(first.response).encode(), replayed=True)
+            row = await _locked(connection, lease_id, if_match)
+            until = row.as_of + timedelta(seconds=ttl_seconds)
+            _check_extension(row, until)
+            longer = until > row.expires_at
+            if longer:
+                row = await _extended(connection, row.id, until, principal.request_id)
+            content = render(row)
+            await store(connection, key, Stored(200, content, None))
+        if longer:
+            self._context.hints.wake(LeaseId(lease_id))
+        return Extended(content=content, replayed=False)
+
+    async def release(self, principal: Principal, lease_id: str, if_match: IfMatch) -> Any:
+        """A row of leases.READ, `releasing`; a lease that ends or has ended is answered as it is. Once, with an audit row.
+
+        Raises NotFound, VersionConflict.
+        """
+        async with self._context.database.transaction(principal.tenant_id) as connection:
+            row = await _locked(connection, lease_id, if_match)
+            wanted = row.desired == Desired.RUN
+            if wanted:
+                reason = _released_by(principal).as_json()
+                await connection.execute(transitions.request_end(row.id, reason, principal.request_id))
+                await record(
+                    connection,
+                    principal,
+                    "lease.release",
+                    target=row.id,
+                    tenant_id=row.tenant_id,
+                    before={"state": row.state},
+                    after={"state": "releasing", "reason": reason},
+                )
+                row = await _read(connection, row.id)
+        if wanted:
+            self._context.hints.wake(LeaseId(lease_id))
+        return row
+
+
+async def _locked(connection: AsyncConnection, lease_id: str, if_match: IfMatch) -> Any:
+    row = (await connection.execute(statements.LOCK, {"lease_id": lease_key(lease_id)})).one_or_none()
+    if row is None:
+        raise NotFound
+    if_match.check(row.id, row.version)
+    return row
+
+
+async def _read(connection: AsyncConnection, lease_id: str) -> Any:
+    return (await connection.execute(statements.READ, {"lease_id": lease_id})).one()
+
+
+async def _written(connection: AsyncConnection, lease_id: str, told: NewEvent, values: dict[str, Any]) -> Any:
+    await connection.execute(transitions.write(LeaseId(lease_id), told, values=values))
+    return await _read(connection, lease_id)
+
+
+async def _extended(connection: AsyncConnection, lease_id: str, until: datetime, request_id: str) -> Any:
+    """Due at once, so that a worker writes the new deadline to the provider's tags."""
+    told = NewEvent(type="lease.extended", data={"expires_at": _rfc3339(until)}, request_id=request_id)
+    return await _written(connection, lease_id, told, {"expires_at": until, **transitions.wake()})
+
+
+def _check_extension(row: Any, until: datetime) -> None:
+    """The same rule that `actions.extend` of a lease shows in advance."""
+    if row.desired != Desired.RUN or row.expires_at <= row.as_of:
+        raise LeaseEnding
+    if row.tenant_status != "active":
+        raise TenantSuspended
+    latest = row.created_at + timedelta(seconds=row.max_total_seconds)
+    if until > latest and until > row.expires_at:
+        raise TermExceeded(
+            f"The lease may last until {_rfc3339(latest)} at the latest.", extra={"latest_expires_at": _rfc3339(latest)}
+        )
+
+
+def _released_by(principal: Principal) -> Reason:
+    if principal.is_operator:
+        return Reason(ReasonCode.RELEASED_BY_OPERATOR, "an operator asked for the release", Origin.OPERATOR)
+    return Reason(ReasonCode.RELEASED_BY_USER, "a user of the tenant asked for the release", Origin.USER)
+
+
+def _rfc3339(when: datetime) -> str:
+    return when.isoformat().replace("+00:00", "Z")

@@ -1,0 +1,236 @@
+"""POST /v1/leases: quota, lease, secret, claims, first event and idempotency record in one transaction."""
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
+
+import orjson
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.db import lease_reads, quotas_read
+from app.db import leases as statements
+from app.db import quotas as quota_statements
+from app.db.engine import fetch
+from app.db.ids import new_id
+from app.domain.ids import LeaseId, TenantId, is_typeid
+from app.domain.placement import Excluded, Exclusion, Ranking
+from app.domain.quotas import Amounts, Shortage, shortages
+from app.services.catalogue import Catalogue, Ranked
+from app.services.context import Context
+from app.services.errors import FieldError, InvalidRequest, NoOffering, QuotaExceeded, TenantSuspended
+from app.services.idempotency import IdempotencyKey, Stored, replay, store
+from app.services.lease_requests import NewLease
+from app.services.principal import Principal
+
+_TRIES = 3
+_EXAMPLES = 3
+_PASSING = (Exclusion.ACCOUNT, Exclusion.NO_PRICE, Exclusion.CORDONED)
+"""Exclusions that end by themselves or by an operator: the same request may fit later."""
+
+Render = Callable[[Any], bytes]
+"""From a row of leases.READ to the JSON that a caller sees."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Created:
+    """The answer, first or repeated."""
+
+    content: bytes
+    location: str
+    replayed: bool
+
+
+class _NoRoom(Exception):
+    """The quota could not be taken in whole: roll back, then look why."""
+
+
+class LeaseCreation:
+    """Admits leases."""
+
+    def __init__(self, context: Context, catalogue: Catalogue) -> None:
+        self._context = context
+        self._catalogue = catalogue
+
+    async def create(self, principal: Principal, new: NewLease, key: IdempotencyKey | None, render: Render) -> Created:
+        """The lease in `queued`, or the answer to this key's first request.
+
+        Raises TenantSuspended, InvalidRequest, NoOffering, QuotaExceeded and what `replay` raises.
+        """
+        tenant_id = whose(principal, new.tenant_id)
+        ranked = (await self._catalogue.snapshot()).rank(new.wish)
+        for _ in range(_TRIES):
+            lease_id = LeaseId(new_id("lease"))
+            try:
+                async with self._context.database.transaction(principal.tenant_id) as connection:
+                    first = await replay(connection, key)
+                    if first is not None:
+                        return _replayed(first)
+                    work = _Work(connection, principal, tenant_id, lease_id)
+                    made = await work.create(new, ranked, key, render)
+            except _NoRoom:
+                await self._make_room_or_refuse(principal, tenant_id, new, ranked.minimum)
+            else:
+                self._context.hints.wake(lease_id)
+                return made
+        raise QuotaExceeded
+
+    async def _make_room_or_refuse(
+        self, principal: Principal, tenant_id: TenantId, new: NewLease, asked: Amounts
+    ) -> None:
+        """Returns when another try may succeed: a row that counts was missing, or room came back meanwhile."""
+        async with self._context.database.transaction(principal.tenant_id) as connection:
+            await check_terms(connection, tenant_id, new.ttl_seconds)
+            short = await find_shortages(connection, tenant_id, asked)
+            if short:
+                raise quota_exceeded(short)
+            await connection.execute(quota_statements.ensure_rows(tenant_id, asked))
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """One try, within its transaction."""
+
+    connection: AsyncConnection
+    principal: Principal
+    tenant_id: TenantId
+    lease_id: LeaseId
+
+    async def create(self, new: NewLease, ranked: Ranked, key: IdempotencyKey | None, render: Render) -> Created:
+        if not ranked.ranking.candidates:
+            await check_terms(self.connection, self.tenant_id, new.ttl_seconds)
+            raise no_offering(ranked.ranking, operator=self.principal.is_operator)
+        [room] = await fetch(self.connection, quota_statements.ADMIT, self._quota(ranked.minimum))
+        if not room["fits"]:
+            raise _NoRoom
+        rows = await fetch(self.connection, lease_reads.CREATE, self._values(new, ranked.minimum))
+        if not rows:
+            await check_terms(self.connection, self.tenant_id, new.ttl_seconds)
+            raise _NoRoom
+        row = SimpleNamespace(**rows[0])
+        made = Created(content=render(row), location=f"/v1/leases/{self.lease_id}", replayed=False)
+        if key is not None:
+            await store(self.connection, key, Stored(201, made.content, made.location))
+        return made
+
+    def _quota(self, minimum: Amounts) -> dict[str, Any]:
+        return {"tenant_id": self.tenant_id, "resources": list(minimum), "amounts": list(minimum.values())}
+
+    def _values(self, new: NewLease, minimum: Amounts) -> dict[str, Any]:
+        name = new.name or f"lease-{self.lease_id[-8:]}"
+        return {
+            "lease_id": self.lease_id,
+            **self._quota(minimum),
+            "name": name,
+            "labels": _text(new.labels),
+            "request": _text({**new.request, "name": name}),
+            "on_interruption": new.request["on_interruption"],
+            "minimum_claim": _text({resource: str(amount) for resource, amount in minimum.items()}),
+            "ttl_seconds": new.ttl_seconds,
+            "ttl": timedelta(seconds=new.ttl_seconds),
+            "wait": timedelta(seconds=new.wait_seconds),
+            "startup_script": new.startup_script,
+            "event_id": new_id("event"),
+            "event_data": _text({"name": name}),
+            "request_id": self.principal.request_id,
+        }
+
+
+def _text(value: Any) -> str:
+    return orjson.dumps(value).decode()
+
+
+def whose(principal: Principal, named: str | None) -> TenantId:
+    """The tenant to act for. Only operators name one, and they must. Raises InvalidRequest."""
+    if principal.tenant_id is not None:
+        if named in (None, principal.tenant_id):
+            return principal.tenant_id
+        raise _wrong_tenant("only operators may name a tenant")
+    if named is None:
+        raise _wrong_tenant("is required of operators: the tenant to act for")
+    if not is_typeid("tenant", named):
+        raise _wrong_tenant("is not the id of a tenant")
+    return TenantId(named)
+
+
+async def check_terms(connection: AsyncConnection, tenant_id: TenantId, ttl_seconds: int) -> None:
+    """Raises TenantSuspended or InvalidRequest when the tenant may not start this."""
+    row = (await connection.execute(statements.TERMS, {"tenant_id": tenant_id})).one_or_none()
+    if row is None:
+        raise _wrong_tenant("is not the id of a tenant")
+    if row.status != "active":
+        raise TenantSuspended
+    if ttl_seconds > row.max_ttl_seconds:
+        raise InvalidRequest(
+            errors=[FieldError("/ttl_seconds", f"must be at most {row.max_ttl_seconds} for this tenant")]
+        )
+
+
+async def find_shortages(connection: AsyncConnection, tenant_id: TenantId, asked: Amounts) -> list[Shortage]:
+    """Which of the resources asked for leave no room now."""
+    rows = (await connection.execute(quotas_read.of_tenant(tenant_id))).all()
+    limits: Mapping[str, Decimal | None] = {row.resource: row.limit for row in rows}
+    return shortages(limits, {row.resource: row.used for row in rows}, asked)
+
+
+def quota_exceeded(short: list[Shortage]) -> QuotaExceeded:
+    """Names every shortage; the first one's members stand at the top as well."""
+    each = [
+        {"resource": s.resource, "limit": _amount(s.limit), "used": _amount(s.used), "asked": _amount(s.asked)}
+        for s in short
+    ]
+    said = "; ".join(_shortage(s) for s in short)
+    return QuotaExceeded(f"The quota leaves no room: {said}.", extra={**each[0], "shortages": each})
+
+
+def no_offering(ranking: Ranking, *, operator: bool) -> NoOffering:
+    """Why nothing fits, one entry for each reason, the most frequent first, with a few examples."""
+    if not ranking.excluded:
+        said = "The catalogue is empty: no account has told its offerings yet."
+        return NoOffering(said, extra={"excluded": []}, retryable=True)
+    counts = Counter(str(one.code) for one in ranking.excluded)
+    examples = _examples(ranking.excluded, operator=operator)
+    excluded = [{"code": code, "count": n, "examples": examples[code]} for code, n in counts.most_common()]
+    said = ", ".join(f"{code} ({n})" for code, n in counts.most_common())
+    passing = any(code in counts for code in _PASSING)
+    said = f"None of {len(ranking.excluded)} offerings fits: {said}."
+    return NoOffering(said, extra={"excluded": excluded}, retryable=passing)
+
+
+def exclusion_detail(one: Excluded, *, operator: bool) -> str:
+    """The sentence for a person; what goes on in a provider account is the operators' business."""
+    if one.code == "account" and not operator:
+        return "its provider account is set aside at present"
+    return one.detail
+
+
+def _examples(excluded: Iterable[Excluded], *, operator: bool) -> dict[str, list[str]]:
+    """A few per reason, each a different sentence."""
+    found: dict[str, dict[str, None]] = defaultdict(dict)
+    for one in excluded:
+        some = found[str(one.code)]
+        if len(some) < _EXAMPLES:
+            key = one.offering.key
+            some.setdefault(f"{key.instance_type} in {key.zone}: {exclusion_detail(one, operator=operator)}")
+    return {code: list(some) for code, some in found.items()}
+
+
+def _replayed(first: Stored) -> Created:
+    return Created(content=json.dumps(first.response).encode(), location=first.location or "", replayed=True)
+
+
+def _shortage(short: Shortage) -> str:
+    limit = "none is allowed" if short.limit is None else f"limit {_amount(short.limit)}"
+    return f"{short.resource} ({limit}, used {_amount(short.used)}, asked {_amount(short.asked)})"
+
+
+def _amount(value: Decimal | None) -> str | None:
+    return None if value is None else f"{value.normalize():f}"
+
+
+def _wrong_tenant(detail: str) -> InvalidRequest:
+    return InvalidRequest(errors=[FieldError("/tenant_id", detail)])

@@ -1,0 +1,105 @@
+"""What a tenant asks for, checked: the rules that need more than a field's type."""
+
+from dataclasses import dataclass, field
+from ipaddress import ip_network
+from typing import Any
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+from cryptography.hazmat.primitives.serialization import load_ssh_public_key
+
+from app.domain.placement import Wish
+
+LEAST_RSA_BITS = 2048
+LONGEST_SSH_KEY = 8192
+LARGEST_STARTUP_SCRIPT = 12 * 1024
+"""Bytes of UTF-8. EC2 takes 16 KiB of user data in all, and our own part has to fit beside it."""
+
+SSH_KEY_TYPES = frozenset(
+    {
+        "ssh-ed25519",
+        "ssh-rsa",
+        "ecdsa-sha2-nistp256",
+        "ecdsa-sha2-nistp384",
+        "ecdsa-sha2-nistp521",
+        "sk-ssh-ed25519@openssh.com",
+        "sk-ecdsa-sha2-nistp256@openssh.com",
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewLease:
+    """A checked request. `request` is what is stored and shown: as given, defaults filled in, no startup script."""
+
+    tenant_id: str | None
+    name: str | None
+    labels: dict[str, str]
+    request: dict[str, Any]
+    startup_script: str | None = field(repr=False)
+
+    @property
+    def wish(self) -> Wish:
+        """What placement looks at."""
+        return Wish.from_request(self.request)
+
+    @property
+    def ttl_seconds(self) -> int:
+        """From creation to expiry."""
+        return int(self.request["ttl_seconds"])
+
+    @property
+    def wait_seconds(self) -> int:
+        """How long to wait for capacity."""
+        return int(self.request["wait_seconds"])
+
+
+def ssh_public_key(text: str) -> str:
+    """One line of an authorized_keys file without options, blanks around it removed. Raises ValueError."""
+    line = text.strip()
+    if len(line) > LONGEST_SSH_KEY:
+        raise ValueError(f"is longer than {LONGEST_SSH_KEY} characters")
+    if not line.isprintable():
+        raise ValueError("must be one line of printable characters")
+    kind = line.partition(" ")[0]
+    if kind not in SSH_KEY_TYPES:
+        raise ValueError(
+            f"must begin with its type, one of {', '.join(sorted(SSH_KEY_TYPES))}; options are not accepted"
+        )
+    _check_key(line)
+    return line
+
+
+def _check_key(line: str) -> None:
+    try:
+        key = load_ssh_public_key(" ".join(line.split(" ")[:2]).encode())
+    except (ValueError, UnsupportedAlgorithm):
+        raise ValueError("is not a valid OpenSSH public key") from None
+    if isinstance(key, RSAPublicKey) and key.key_size < LEAST_RSA_BITS:
+        raise ValueError(f"is an RSA key of {key.key_size} bits; {LEAST_RSA_BITS} are the least")
+
+
+def network(text: str) -> str:
+    """An IPv4 or IPv6 network with its prefix length, in its usual form. Raises ValueError."""
+    address, slash, _ = text.partition("/")
+    if not slash or "%" in address:
+        raise ValueError("must be a network with a prefix length, such as 203.0.113.0/24 or 203.0.113.7/32")
+    try:
+        return str(ip_network(text))
+    except ValueError:
+        raise ValueError(_instead(text)) from None
+
+
+def _instead(text: str) -> str:
+    try:
+        return f"has bits set beyond its prefix; {ip_network(text, strict=False)} is the network"
+    except ValueError:
+        return "is not a network such as 203.0.113.0/24 or 2001:db8::/32"
+
+
+def checked_script(text: str) -> str:
+    """Checks the size. Raises ValueError."""
+    size = len(text.encode())
+    if size > LARGEST_STARTUP_SCRIPT:
+        raise ValueError(f"has {size} bytes; {LARGEST_STARTUP_SCRIPT} are the most")
+    return text

@@ -1,0 +1,118 @@
+"""Reading leases and their attempts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from types import SimpleNamespace
+from typing import Any
+
+from app.db import lease_attempts, lease_lists, lease_reads
+from app.db import leases as statements
+from app.db.lease_lists import LeaseFilter, LeaseSort
+from app.domain.ids import is_typeid
+from app.services.context import Context
+from app.services.cursors import PageRequest, cursor
+from app.services.errors import FieldError, InvalidRequest, NotFound
+from app.services.preconditions import version_tag
+from app.services.principal import Principal, Role
+
+_WITHOUT_SCRIPT = frozenset({Role.VIEWER})
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Rows and where to go on."""
+
+    rows: Sequence[Any]
+    next_cursor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One lease; `row` is None when the caller knows this version already."""
+
+    etag: str
+    row: Any | None
+
+
+class LeaseService:
+    """What a caller may see."""
+
+    def __init__(self, context: Context) -> None:
+        self._database = context.database
+
+    async def get(self, principal: Principal, lease_id: str, known: frozenset[str] | None) -> Found:
+        """A row of lease_reads.ONE_WITH_SCRIPT, for viewers of ONE. Raises NotFound."""
+        shown = lease_reads.ONE if principal.role in _WITHOUT_SCRIPT else lease_reads.ONE_WITH_SCRIPT
+        key = lease_key(lease_id)
+        if known:
+            versions = await self._database.fetch(principal.tenant_id, lease_reads.VERSION, lease_id=key)
+            tag = version_tag(key, versions[0]["version"]) if versions else None
+            if tag is not None and ("*" in known or tag in known):
+                return Found(tag, None)
+        rows = await self._database.fetch(principal.tenant_id, shown, lease_id=key)
+        if not rows:
+            raise NotFound
+        row = SimpleNamespace(**rows[0])
+        return Found(version_tag(key, row.version), row)
+
+    async def list(self, principal: Principal, wanted: LeaseFilter, sort: LeaseSort, page: PageRequest) -> Page:
+        """Rows as of lease_reads.ONE. Raises InvalidRequest for a cursor of another list."""
+        query, parameters = lease_lists.page(wanted, sort, _after(page, sort), page.limit + 1)
+        rows = [SimpleNamespace(**row) for row in await self._database.fetch(principal.tenant_id, query, **parameters)]
+        more = len(rows) > page.limit
+        rows = rows[: page.limit]
+        return Page(rows, _cursor(rows[-1], sort) if more else None)
+
+    async def attempts(self, principal: Principal, lease_id: str, page: PageRequest) -> Page:
+        """Every try of a lease, in order. Raises NotFound."""
+        after = page.after("attempts")
+        first = 0 if after is None else _number(after[0])
+        statement = lease_attempts.of_lease(lease_key(lease_id), after=first, limit=page.limit + 1)
+        async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
+            if (await connection.execute(statements.VERSION, {"lease_id": lease_id})).first() is None:
+                raise NotFound
+            rows = (await connection.execute(statement)).all()
+        more = len(rows) > page.limit
+        rows = rows[: page.limit]
+        return Page(rows, cursor("attempts", str(rows[-1].n)) if more else None)
+
+
+def lease_key(lease_id: str) -> str:
+    """Refuses what cannot be an id before a statement sees it. Raises NotFound."""
+    if not is_typeid("lease", lease_id):
+        raise NotFound
+    return lease_id
+
+
+def _after(page: PageRequest, sort: LeaseSort) -> tuple[Any, str] | None:
+    parts = page.after(f"leases{sort}", 2)
+    if parts is None:
+        return None
+    value, lease_id = parts
+    return (_time(value) if sort.by_time else value), lease_id
+
+
+def _cursor(row: Any, sort: LeaseSort) -> str:
+    value = getattr(row, sort.column)
+    return cursor(f"leases{sort}", value.isoformat() if sort.by_time else value, row.id)
+
+
+def _time(text: str) -> datetime:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise _wrong_cursor() from None
+    if found.tzinfo is None:
+        raise _wrong_cursor()
+    return found
+
+
+def _number(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 9):
+        raise _wrong_cursor()
+    return int(text)
+
+
+def _wrong_cursor() -> InvalidRequest:
+    return InvalidRequest(errors=[FieldError("#/query/cursor", "not a cursor of this list; start without one")])

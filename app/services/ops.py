@@ -1,0 +1,193 @@
+"""The operators' view of the whole installation, and its brakes. Every call needs the role operator: the routes see to it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.db import ops as statements
+from app.services.audit import record
+from app.services.context import Context
+from app.services.cursors import PageRequest, cursor
+from app.services.errors import FieldError, InvalidRequest, NotFound
+from app.services.leases import Page
+from app.services.principal import Principal
+
+_KIND = "orphans"
+_MOST_STUCK = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """Rows of the statements of app.db.ops, by their names."""
+
+    brakes: Any
+    counts: Sequence[Any]
+    placed: Sequence[Any]
+    spend_now: Any
+    spend_of_month: Any
+    capacity_failures: Sequence[Any]
+    time_to_ready: Any
+    orphan_counts: Sequence[Any]
+    stuck: Sequence[Any]
+    heartbeats: Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountState:
+    """An account's row and those of its regions."""
+
+    account: Any
+    regions: Sequence[Any]
+
+
+class OpsService:
+    """Reads and changes what concerns all tenants. Changes leave an audit row."""
+
+    def __init__(self, context: Context) -> None:
+        self._database = context.database
+        self._settings = context.settings
+
+    async def summary(self) -> Summary:
+        """What goes on now, from one transaction."""
+        settings = self._settings
+        stuck = statements.stuck(
+            release=settings.release_alarm_seconds,
+            launch=settings.launch_timeout,
+            boot=settings.boot_timeout,
+            limit=_MOST_STUCK,
+        )
+        async with self._database.transaction(None, read_only=True) as connection:
+            return Summary(
+                brakes=(await connection.execute(statements.BRAKES)).one(),
+                counts=(await connection.execute(statements.COUNTS)).all(),
+                placed=(await connection.execute(statements.PLACED)).all(),
+                spend_now=(await connection.execute(statements.SPEND_NOW)).scalar_one(),
+                spend_of_month=(await connection.execute(statements.SPEND_OF_MONTH)).scalar_one(),
+                capacity_failures=(await connection.execute(statements.CAPACITY_FAILURES)).all(),
+                time_to_ready=(await connection.execute(statements.TIME_TO_READY)).one(),
+                orphan_counts=(await connection.execute(statements.ORPHAN_COUNTS)).all(),
+                stuck=(await connection.execute(stuck)).all(),
+                heartbeats=(await connection.execute(statements.HEARTBEATS)).all(),
+            )
+
+    async def orphans(self, *, gone: bool, page: PageRequest) -> Page:
+        """The latest first seen first. `gone`: those that are no more, too."""
+        statement = statements.orphans(gone=gone, after=_orphan_key(page), limit=page.limit + 1)
+        async with self._database.transaction(None, read_only=True) as connection:
+            rows = (await connection.execute(statement)).all()
+        more = len(rows) > page.limit
+        rows = rows[: page.limit]
+        return Page(rows, _orphan_cursor(rows[-1]) if more else None)
+
+    async def end_orphan(self, principal: Principal, account: str, region: str, instance_id: str) -> None:
+        """Garbage collection ends it at its next cycle. Raises NotFound when no such orphan is open."""
+        async with self._database.transaction(None) as connection:
+            found = await connection.execute(statements.end_orphan(account, region, instance_id))
+            if found.first() is None:
+                raise NotFound
+            target = f"{account}/{region}/{instance_id}"
+            await record(connection, principal, "orphan.end", target=target, tenant_id=None)
+
+    async def adopt(self, principal: Principal) -> int:
+        """Workers rebuild the leases of all VMs without a row from their tags. Answers how many VMs that concerns."""
+        async with self._database.transaction(None) as connection:
+            rows = (await connection.execute(statements.adopt_orphans())).all()
+            ids = [row.instance_id for row in rows]
+            await record(connection, principal, "orphans.adopt", target=None, tenant_id=None, after={"instances": ids})
+        return len(rows)
+
+    async def accounts(self) -> list[AccountState]:
+        """Every account, by name."""
+        async with self._database.transaction(None, read_only=True) as connection:
+            accounts = (await connection.execute(statements.ACCOUNTS)).all()
+            regions = (await connection.execute(statements.REGIONS)).all()
+        return [_with_regions(account, regions) for account in accounts]
+
+    async def cordon(self, principal: Principal, name: str, *, cordoned: bool, note: str | None) -> AccountState:
+        """Launches nothing more at an account, or allows it again. Raises NotFound."""
+        async with self._database.transaction(None) as connection:
+            before = await _account(connection, name)
+            since = (await connection.execute(statements.BRAKES)).one().as_of
+            value = _brake(principal, since, note) if cordoned else None
+            await connection.execute(statements.cordon(name, value))
+            await record(
+                connection,
+                principal,
+                "account.cordon" if cordoned else "account.uncordon",
+                target=name,
+                tenant_id=None,
+                before={"cordoned": before.cordoned},
+                after={"cordoned": value},
+            )
+            regions = (await connection.execute(statements.REGIONS)).all()
+            return _with_regions(await _account(connection, name), regions)
+
+    async def stop_launches(self, principal: Principal, *, stopped: bool, note: str | None) -> Any:
+        """The emergency stop of all launches, or its end. A row of ops.BRAKES."""
+        async with self._database.transaction(None) as connection:
+            before = (await connection.execute(statements.BRAKES)).one()
+            value = _brake(principal, before.as_of, note) if stopped else None
+            await connection.execute(statements.stop_launches(value))
+            await record(
+                connection,
+                principal,
+                "launches.stop" if stopped else "launches.allow",
+                target=None,
+                tenant_id=None,
+                before={"launches_stopped": before.launches_stopped},
+                after={"launches_stopped": value},
+            )
+            return (await connection.execute(statements.BRAKES)).one()
+
+    async def resume(self, principal: Principal) -> Any:
+        """Lifts the hold that a changed database has set. A row of ops.BRAKES."""
+        async with self._database.transaction(None) as connection:
+            before = (await connection.execute(statements.BRAKES)).one()
+            if before.hold is None:
+                return before
+            await connection.execute(statements.LIFT_HOLD)
+            await record(
+                connection,
+                principal,
+                "hold.lift",
+                target=None,
+                tenant_id=None,
+                before={"hold": before.hold},
+                after={"hold": None},
+            )
+            return (await connection.execute(statements.BRAKES)).one()
+
+
+async def _account(connection: AsyncConnection, name: str) -> Any:
+    row = (await connection.execute(statements.ACCOUNT, {"name": name})).one_or_none()
+    if row is None:
+        raise NotFound
+    return row
+
+
+def _with_regions(account: Any, regions: Sequence[Any]) -> AccountState:
+    return AccountState(account=account, regions=[row for row in regions if row.account == account.name])
+
+
+def _brake(principal: Principal, since: datetime, note: str | None) -> dict[str, Any]:
+    return {"by": principal.key_id, "since": since.isoformat().replace("+00:00", "Z"), "note": note}
+
+
+def _orphan_key(page: PageRequest) -> statements.OrphanKey | None:
+    parts = page.after(_KIND, 4)
+    if parts is None:
+        return None
+    try:
+        seen = datetime.fromisoformat(parts[0])
+    except ValueError:
+        seen = None
+    if seen is None or seen.tzinfo is None:
+        raise InvalidRequest(errors=[FieldError("#/query/cursor", "not a cursor of this list; start without one")])
+    return seen, parts[1], parts[2], parts[3]
+
+
+def _orphan_cursor(row: Any) -> str:
+    return cursor(_KIND, row.first_seen_at.isoformat(), row.account, row.region, row.instance_id)

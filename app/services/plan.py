@@ -1,0 +1,115 @@
+"""POST /v1/leases/plan: what a request would lead to, without doing it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+
+from app.db import fleet, quotas_read
+from app.domain import quotas
+from app.domain.ids import TenantId
+from app.domain.offerings import Offering
+from app.domain.placement import Excluded
+from app.services.catalogue import Catalogue, Ranked
+from app.services.context import Context
+from app.services.lease_creation import check_terms, whose
+from app.services.lease_requests import NewLease
+from app.services.principal import Principal
+
+_SECONDS_PER_HOUR = 3600
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """A resource that admission would claim. `limit` None: none is set, which `gpus` needs and the rest does not."""
+
+    resource: str
+    limit: Decimal | None
+    used: Decimal
+    asked: Decimal
+    fits: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """`rank` counts from 1. `quota_fits`: the tenant's quota has room for this offering in whole."""
+
+    rank: int
+    offering: Offering
+    price_for_term: Decimal
+    quota_fits: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """`admissible`: a create would answer 201 now. `launches_stopped`: what is admitted waits for the operators."""
+
+    as_of: datetime
+    admissible: bool
+    launches_stopped: bool
+    candidates: tuple[Candidate, ...]
+    excluded: tuple[Excluded, ...]
+    needs: tuple[Need, ...]
+
+
+class PlanService:
+    """Answers what `LeaseCreation.create` would do."""
+
+    def __init__(self, context: Context, catalogue: Catalogue) -> None:
+        self._database = context.database
+        self._catalogue = catalogue
+
+    async def plan(self, principal: Principal, new: NewLease) -> Plan:
+        """Raises TenantSuspended and InvalidRequest as a create would; short quota and no offering are shown."""
+        tenant_id = whose(principal, new.tenant_id)
+        snapshot = await self._catalogue.snapshot()
+        ranked = snapshot.rank(new.wish)
+        state = await self._state(principal, tenant_id, new.ttl_seconds)
+        needs = state.needs(ranked)
+        candidates = tuple(
+            Candidate(
+                rank=number,
+                offering=offering,
+                price_for_term=(offering.price_per_hour or Decimal(0)) * new.ttl_seconds / _SECONDS_PER_HOUR,
+                quota_fits=not quotas.shortages(state.limits, state.used, quotas.amounts(offering)),
+            )
+            for number, offering in enumerate(ranked.ranking.candidates, start=1)
+        )
+        return Plan(
+            as_of=snapshot.as_of,
+            admissible=bool(candidates) and all(need.fits for need in needs),
+            launches_stopped=state.launches_stopped,
+            candidates=candidates,
+            excluded=ranked.ranking.excluded,
+            needs=needs,
+        )
+
+    async def _state(self, principal: Principal, tenant_id: TenantId, ttl_seconds: int) -> "_State":
+        async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
+            await check_terms(connection, tenant_id, ttl_seconds)
+            rows = (await connection.execute(quotas_read.of_tenant(tenant_id))).all()
+            brakes = (await connection.execute(fleet.brakes())).one()
+        return _State(
+            limits={row.resource: row.limit for row in rows},
+            used={row.resource: row.used for row in rows},
+            launches_stopped=brakes.hold is not None or brakes.launches_stopped is not None,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _State:
+    limits: Mapping[str, Decimal | None]
+    used: Mapping[str, Decimal]
+    launches_stopped: bool
+
+    def needs(self, ranked: Ranked) -> tuple[Need, ...]:
+        return tuple(
+            Need(
+                resource=resource,
+                limit=self.limits.get(resource),
+                used=self.used.get(resource, Decimal(0)),
+                asked=asked,
+                fits=not quotas.shortages(self.limits, self.used, {resource: asked}),
+            )
+            for resource, asked in ranked.minimum.items()
+        )

@@ -1,0 +1,96 @@
+"""Limits: set by operators, read by their tenant."""
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.db import quotas_read as statements
+from app.db import tenants as tenant_statements
+from app.domain.ids import is_typeid
+from app.domain.quotas import GPUS
+from app.services import audit
+from app.services.context import Context
+from app.services.errors import InvalidRequest, NotFound
+from app.services.preconditions import IfMatch, list_tag
+from app.services.principal import Principal
+
+Limits = Mapping[str, Decimal | None]
+
+
+class QuotaService:
+    """Rows are `resource, limit, used, available`."""
+
+    def __init__(self, context: Context) -> None:
+        self._database = context.database
+
+    async def own(self, principal: Principal) -> list[dict[str, Any]]:
+        """Raises InvalidRequest for operators, who have no tenant."""
+        if principal.tenant_id is None:
+            raise InvalidRequest("An operator's key has no tenant: ask /v1/tenants/{id}/quotas.")
+        return await self.of_tenant(principal, principal.tenant_id)
+
+    async def of_tenant(self, principal: Principal, tenant_id: str) -> list[dict[str, Any]]:
+        """Raises NotFound."""
+        _check_id(tenant_id)
+        async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
+            await _check_tenant(connection, tenant_id, lock=False)
+            return await _rows(connection, tenant_id)
+
+    async def set_limits(
+        self, principal: Principal, tenant_id: str, limits: Limits, if_match: IfMatch
+    ) -> list[dict[str, Any]]:
+        """Writes the limits given and keeps the others. A limit below what is used ends nothing.
+
+        Raises NotFound, VersionConflict.
+        """
+        _check_id(tenant_id)
+        async with self._database.transaction(principal.tenant_id) as connection:
+            await _check_tenant(connection, tenant_id, lock=True)
+            before = await _rows(connection, tenant_id)
+            if_match.check_tag(tag(before))
+            if limits:
+                await connection.execute(statements.set_limits(tenant_id, limits))
+            after = await _rows(connection, tenant_id)
+            await audit.record(
+                connection,
+                principal,
+                "quota.set",
+                target=tenant_id,
+                tenant_id=tenant_id,
+                before=_limits(before),
+                after=_limits(after),
+            )
+        return after
+
+
+async def _rows(connection: AsyncConnection, tenant_id: str) -> list[dict[str, Any]]:
+    found = await connection.execute(statements.of_tenant(tenant_id))
+    return [{**row, "available": available(**row)} for row in found.mappings()]
+
+
+def tag(rows: list[dict[str, Any]]) -> str:
+    """The ETag of a tenant's quotas: changes with limits and with what is used."""
+    return list_tag((), also=repr([(row["resource"], row["limit"], row["used"]) for row in rows]))
+
+
+def available(resource: str, limit: Decimal | None, used: Decimal) -> Decimal | None:
+    """What may still be taken; None: any amount."""
+    if limit is None:
+        return Decimal(0) if resource == GPUS else None
+    return max(limit - used, Decimal(0))
+
+
+def _limits(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    return {row["resource"]: row["limit"] for row in rows}
+
+
+async def _check_tenant(connection: AsyncConnection, tenant_id: str, *, lock: bool) -> None:
+    if (await connection.execute(tenant_statements.get(tenant_id, lock=lock))).first() is None:
+        raise NotFound
+
+
+def _check_id(tenant_id: str) -> None:
+    if not is_typeid("tenant", tenant_id):
+        raise NotFound

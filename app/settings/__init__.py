@@ -1,0 +1,7 @@
+"""Settings of every process: environment variables `GPULEASE_*` and the accounts file, read once, frozen."""
+
+from app.settings.accounts import AccountConfig, load_accounts
+from app.settings.errors import StartupError
+from app.settings.settings import Settings, load_settings
+
+__all__ = ["AccountConfig", "Settings", "StartupError", "load_accounts", "load_settings"]

@@ -1,0 +1,80 @@
+"""The accounts file `gpulease.toml`: which cloud accounts are used, never any secret."""
+
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from app.settings.errors import StartupError
+
+
+class _Account(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")
+    regions: tuple[str, ...] = Field(min_length=1)
+    endpoint_url: str | None = None
+
+
+class AwsAccount(_Account):
+    """One AWS account. Credentials come from boto3's own chain, `profile` and `role_arn` narrow it."""
+
+    provider: Literal["aws"]
+    role_arn: str | None = None
+    profile: str | None = None
+    subnet_ids: tuple[str, ...] = ()
+    security_group_ids: tuple[str, ...] = ()
+    image: str | None = Field(default=None, description="Pin: an AMI id or an SSM parameter name.")
+
+
+AccountConfig = Annotated[AwsAccount, Field(discriminator="provider")]
+_ADAPTER: TypeAdapter[AwsAccount] = TypeAdapter(AccountConfig)
+
+
+def load_accounts(path: Path | None) -> dict[str, AwsAccount]:
+    """Accounts by name. No path means none. Raises StartupError naming file, account and field."""
+    if path is None:
+        return {}
+    try:
+        document = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        msg = f"cannot read {path} (GPULEASE_CONFIG): {error.strerror}"
+        raise StartupError(msg) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        msg = f"{path} is not valid TOML: {error}"
+        raise StartupError(msg) from None
+    unknown = sorted(set(document) - {"accounts"})
+    if unknown:
+        msg = f"{path}: unknown section {unknown[0]!r}, expected [[accounts]]"
+        raise StartupError(msg)
+    return _by_name(path, document.get("accounts", []))
+
+
+def account_from_json(value: dict[str, Any]) -> AwsAccount:
+    """The settings of an account as the database stores them."""
+    return _ADAPTER.validate_python(value)
+
+
+def _by_name(path: Path, entries: Any) -> dict[str, AwsAccount]:
+    if not isinstance(entries, list):
+        msg = f"{path}: accounts must be written as [[accounts]]"
+        raise StartupError(msg)
+    accounts: dict[str, AwsAccount] = {}
+    for number, entry in enumerate(entries, start=1):
+        account = _parse(path, number, entry)
+        if account.name in accounts:
+            msg = f"{path}: two accounts are named {account.name!r}"
+            raise StartupError(msg)
+        accounts[account.name] = account
+    return accounts
+
+
+def _parse(path: Path, number: int, entry: Any) -> AwsAccount:
+    try:
+        return _ADAPTER.validate_python(entry)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"] if part != "aws") or "accounts"
+        msg = f"{path}: account {number}: {where}: {first['msg']}"
+        raise StartupError(msg) from None

@@ -1,0 +1,130 @@
+"""Settings from the environment. Durations are seconds."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from app.settings.errors import StartupError
+
+PREFIX = "GPULEASE_"
+
+
+class Settings(BaseSettings):
+    """One frozen model; every field is the environment variable `GPULEASE_<NAME>`."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")
+
+    database_url: str = Field(
+        default="postgresql://gpulease@127.0.0.1:5432/gpulease",
+        description="PostgreSQL 15 or newer, as postgresql://user:password@host:port/database.",
+    )
+    broker_url: str = Field(default="redis://127.0.0.1:6379/0", description="Redis 6.2 or newer. Holds only hints.")
+    installation_id: str | None = Field(
+        default=None,
+        pattern=r"^[a-z0-9-]{4,40}$",
+        description="Must equal the id stored in the database; workers refuse to start on a mismatch.",
+    )
+    config: Path | None = Field(default=None, description="Path of gpulease.toml with the provider accounts.")
+    log_level: str = Field(default="INFO", description="DEBUG, INFO, WARNING or ERROR.")
+
+    # API
+    host: str = Field(default="127.0.0.1", description="Address the API listens on.")
+    port: int = Field(default=8000, ge=1, le=65535, description="Port the API listens on.")
+    api_pool_size: int = Field(default=16, ge=1, description="Database connections of one API process.")
+    key_cache_seconds: float = Field(
+        default=3.0, ge=0, le=4.5, description="How long a checked key is believed. A revocation counts within 5 s."
+    )
+    catalogue_cache_seconds: float = Field(default=1.0, ge=0, description="How old the API's view of offerings may be.")
+    body_limit_bytes: int = Field(default=1_048_576, ge=1024, description="Larger request bodies are refused (413).")
+    rate_limit: str = Field(
+        default="12000/minute", description="Requests per tenant, as 'count/period'. Shared through Redis."
+    )
+    login_rate_limit: str = Field(
+        default="60/minute", description="Failed logins per address before 429, as 'count/period'."
+    )
+    default_max_ttl_seconds: int = Field(default=86_400, description="A new tenant's longest ttl_seconds.")
+    default_max_total_seconds: int = Field(default=604_800, description="A new tenant's longest total term.")
+
+    public_url: str | None = Field(
+        default=None,
+        pattern=r"^https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~-]+)*$",
+        description="Where VMs reach this API, such as https://gpu.example.org, to tell their SSH host keys. None: they do not.",
+    )
+
+    # workers
+    worker_threads: int = Field(default=32, ge=1, description="Leases one worker process handles at the same time.")
+    sweep_interval: float = Field(default=1.0, gt=0, description="How often each worker looks for due leases.")
+    claim_seconds: float = Field(
+        default=90.0, gt=0, description="A worker's claim on a lease. Must exceed twice the call time-out."
+    )
+    call_timeout: float = Field(default=30.0, gt=0, description="Longest wait for one answer of a provider.")
+    connect_timeout: float = Field(default=5.0, gt=0, description="Longest wait for a connection to a provider.")
+    provider_rate_limits: bool = Field(
+        default=True, description="Keep below the providers' documented request rates. Off only for simulated clouds."
+    )
+
+    # protocol
+    unknown_retry_seconds: float = Field(
+        default=300.0, ge=0, description="How long a create of unknown outcome is repeated with the same token."
+    )
+    unreachable_seconds: float = Field(
+        default=30.0, ge=0, description="How long a launch waits for a cloud to which no connection can be made."
+    )
+    settle_seconds: float = Field(
+        default=600.0, ge=0, description="How long after the last send an unseen VM may still appear."
+    )
+    settle_gap_seconds: float = Field(
+        default=120.0, ge=0, description="Least time between the looks that declare an attempt dead."
+    )
+    not_found_grace_seconds: float = Field(
+        default=300.0, ge=0, description="How long after a launch 'not found' means unknown, never gone."
+    )
+    launch_timeout: float = Field(default=300.0, gt=0, description="From accepted launch to running.")
+    boot_timeout: float = Field(default=900.0, gt=0, description="From running to ready.")
+    release_alarm_seconds: float = Field(default=900.0, gt=0, description="A release older than this is stuck.")
+    max_backoff_seconds: float = Field(default=300.0, gt=0, description="Longest pause between two tries of a call.")
+    cool_off_capacity_seconds: float = Field(
+        default=180.0, gt=0, description="First pause of an offering without capacity; doubles while it repeats."
+    )
+    cool_off_quota_seconds: float = Field(
+        default=600.0, gt=0, description="Pause when our quota at the provider is used up."
+    )
+    cool_off_unoffered_seconds: float = Field(
+        default=3600.0, gt=0, description="Pause of an offering that is not offered."
+    )
+    deadline_grace_seconds: int = Field(
+        default=1800, ge=0, description="How long after the expiry the tagged deadline lies."
+    )
+
+    # observation
+    inventory_interval: float = Field(default=60.0, gt=0, description="One full listing per account and region.")
+    inventory_first_interval: float = Field(default=10.0, gt=0, description="The same for the first 20 cycles.")
+    watch_interval: float = Field(default=5.0, gt=0, description="Bulk look at VMs that boot or end.")
+    rowless_grace_seconds: float = Field(
+        default=900.0, ge=0, description="How long a VM of ours without any row is shown before it is ended."
+    )
+    offerings_interval: float = Field(
+        default=3600.0, gt=0, description="Refresh of offered types, prices and service quotas."
+    )
+    recount_interval: float = Field(default=300.0, gt=0, description="Recount of quota use and the other invariants.")
+    sequencer_interval: float = Field(default=0.2, gt=0, description="Pause between two numberings of new events.")
+
+
+def load_settings(**overrides: Any) -> Settings:
+    """Reads the environment. Raises StartupError naming each variable that is wrong."""
+    try:
+        return Settings(**overrides)
+    except ValidationError as error:
+        problems = "; ".join(f"{PREFIX}{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors())
+        raise StartupError(problems) from None
+
+
+def describe() -> Mapping[str, tuple[str, str]]:
+    """Environment variable -> (default, meaning), for the documentation."""
+    return {
+        PREFIX + name.upper(): ("–" if field.default is None else f"`{field.default}`", field.description or "")
+        for name, field in Settings.model_fields.items()
+    }

@@ -1,0 +1,88 @@
+"""`python -m cloudsim`: simulated clouds on a loopback port."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import errno
+import gc
+import signal
+import sys
+from collections.abc import Generator, Sequence
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from cloudsim.server import SimServer, Simulation, bind
+from cloudsim.settings import PROFILES, Settings
+from cloudsim.store import StateUnreadable
+
+USAGE_ERROR = 2
+GC_THRESHOLD = (50_000, 20, 20)
+"""A world of 100,000 VMs has millions of objects and hardly a cycle among them."""
+
+
+class _Server(SimServer):
+    """Ends with status 0 on SIGTERM and SIGINT."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._end)
+        yield
+
+    def _end(self) -> None:
+        self.should_exit = True
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m cloudsim", description=__doc__)
+    parser.add_argument("--port", type=int, default=8010)
+    parser.add_argument("--host", default="127.0.0.1", help="a loopback address")
+    parser.add_argument("--profile", choices=list(PROFILES), default="realistic")
+    parser.add_argument("--state", type=Path, help="file that keeps the world over restarts")
+    parser.add_argument("--seed", type=int, help="makes ids and chances repeat")
+    group = parser.add_argument_group("settings over the profile's")
+    for name in Settings.model_fields:
+        group.add_argument(f"--{name.replace('_', '-')}", dest=name)
+    return parser
+
+
+def _settings(arguments: argparse.Namespace) -> Settings:
+    given = {name: getattr(arguments, name) for name in Settings.model_fields}
+    return PROFILES[arguments.profile].changed(**{name: value for name, value in given.items() if value is not None})
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve until told to end. Returns 2 when host, port or a setting cannot be used."""
+    arguments = _parser().parse_args(argv)
+    try:
+        settings = _settings(arguments)
+        listener = bind(arguments.host, arguments.port)
+    except ValidationError as error:
+        return _refuse("; ".join(f"{part['loc'][0]}: {part['msg']}" for part in error.errors()))
+    except ValueError as error:
+        return _refuse(str(error))
+    except OSError as error:
+        taken = error.errno == errno.EADDRINUSE
+        return _refuse(f"port {arguments.port} on {arguments.host} is taken" if taken else str(error))
+    try:
+        simulation = Simulation(settings, seed=arguments.seed, state=arguments.state)
+    except StateUnreadable as error:
+        listener.close()
+        return _refuse(str(error))
+    gc.freeze()
+    gc.set_threshold(*GC_THRESHOLD)
+    _Server(simulation).run(sockets=[listener])
+    return 0
+
+
+def _refuse(why: str) -> int:
+    sys.stderr.write(f"cloudsim: {why}\n")
+    return USAGE_ERROR
+
+
+if __name__ == "__main__":
+    sys.exit(main())

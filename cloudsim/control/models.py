@@ -1,0 +1,100 @@
+"""Bodies of the control API; unknown fields are refused."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from cloudsim.world import FaultMode, Market
+
+MAX_PLANTED = 100_000
+Seconds = Annotated[float, Field(ge=0, le=86_400 * 366)]
+
+
+class Body(BaseModel):
+    """Strict about what it is given."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class CapacityBody(Body):
+    """`available` more VMs in every place that matches (None as a place: any; None available: no limit)."""
+
+    provider: str
+    region: str | None = None
+    zone: str | None = None
+    instance_type: str | None = None
+    market: Market | None = None
+    available: Annotated[int, Field(ge=0)] | None
+
+
+class FaultBody(Body):
+    """`operation` is the API's own name, `*` for all, or `boot` (error, hang and delay only)."""
+
+    provider: str
+    operation: str
+    mode: FaultMode
+    code: str | None = None
+    times: Annotated[int, Field(ge=1)] | None = 1
+    delay_seconds: Seconds | None = None
+    region: str | None = None
+    probability: Annotated[float, Field(gt=0, le=1)] = 1.0
+
+
+class InterruptBody(Body):
+    """Spot reclaim after a notice."""
+
+    provider: str
+    instance_id: str
+    notice_seconds: Seconds = 120.0
+    cause: Literal["no-capacity", "price"] = "no-capacity"
+
+
+class StopBody(Body):
+    """Somebody ends the VM: from the console, or from inside (`instance`)."""
+
+    provider: str
+    instance_id: str
+    initiator: Literal["user", "instance"] = "user"
+
+
+class PlantBody(Body):
+    """`count` running VMs of somebody."""
+
+    provider: str
+    region: str
+    instance_type: str
+    zone: str | None = None
+    account: str = "000000000001"
+    market: Market = Market.ON_DEMAND
+    tags: dict[str, str] = {}
+    token: str | None = None
+    age_seconds: Seconds = 0.0
+    count: Annotated[int, Field(ge=1, le=MAX_PLANTED)] = 1
+
+
+class QuotaBody(Body):
+    """vCPUs of one quota; None: back to the default."""
+
+    provider: str
+    code: str
+    value: Annotated[int, Field(ge=0)] | None
+    account: str = "000000000001"
+    region: str | None = None
+
+
+class CredentialsBody(Body):
+    """Each list or map given replaces the one in force. `accounts`: access key prefix to account."""
+
+    bad: list[str] | None = None
+    accounts: dict[str, Annotated[str, Field(pattern=r"^\d{12}$")]] | None = None
+
+
+class OfferedBody(Body):
+    """Is a type sold in a zone?"""
+
+    provider: str
+    zone: str
+    instance_type: str
+    offered: bool

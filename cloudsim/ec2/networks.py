@@ -1,0 +1,228 @@
+"""Default VPCs and subnets, and security groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from cloudsim.ec2 import network
+from cloudsim.ec2.call import Call, Result
+from cloudsim.ec2.errors import AwsError, bad_value
+from cloudsim.ec2.facts import PROVIDER
+from cloudsim.ec2.filters import compiled
+from cloudsim.ec2.instances import refuse_dry_run
+from cloudsim.ec2.interfaces import group_ids
+from cloudsim.ec2.lookup import missing
+from cloudsim.ec2.offerings import zone_id
+from cloudsim.ec2.paging import page
+from cloudsim.ec2.tag_rules import read_tags
+from cloudsim.ec2.views import tag_list
+from cloudsim.world import Resource, ResourceKind
+
+Item = dict[str, Any]
+Field = Callable[[Item], str | Iterable[str] | None]
+_VPC_FIELDS: dict[str, Field] = {
+    "is-default": lambda item: str(item["IsDefault"]).lower(),
+    "isDefault": lambda item: str(item["IsDefault"]).lower(),
+    "state": lambda item: item["State"],
+    "vpc-id": lambda item: item["VpcId"],
+}
+
+
+def _no_tags(_: Item) -> dict[str, str]:
+    return {}
+
+
+def describe_vpcs(call: Call) -> Result:
+    """The region's default VPC."""
+    vpc = network.vpc_id(call.account, call.region)
+    item = {
+        "VpcId": vpc,
+        "CidrBlock": "172.31.0.0/16",
+        "InstanceTenancy": "default",
+        "IsDefault": True,
+        "OwnerId": call.account,
+        "State": "available",
+        "Tags": [],
+    }
+    unknown = [wanted for wanted in call.params.get("VpcIds", []) if wanted != vpc]
+    if unknown:
+        raise AwsError("InvalidVpcID.NotFound", f"The vpc ID '{unknown[0]}' does not exist")
+    matches = compiled(call.params.get("Filters", []), _VPC_FIELDS, _no_tags)
+    return {"Vpcs": [item] if matches(item) else []}
+
+
+_SUBNET_FIELDS: dict[str, Field] = {
+    "availability-zone": lambda item: item["AvailabilityZone"],
+    "availabilityZone": lambda item: item["AvailabilityZone"],
+    "default-for-az": lambda item: str(item["DefaultForAz"]).lower(),
+    "defaultForAz": lambda item: str(item["DefaultForAz"]).lower(),
+    "state": lambda item: item["State"],
+    "subnet-id": lambda item: item["SubnetId"],
+    "vpc-id": lambda item: item["VpcId"],
+}
+
+
+def describe_subnets(call: Call) -> Result:
+    """The default subnet of every zone."""
+    subnets = {network.subnet_id(call.account, zone): zone for zone in call.zones}
+    wanted = call.params.get("SubnetIds") or list(subnets)
+    unknown = [subnet for subnet in wanted if subnet not in subnets]
+    if unknown:
+        raise AwsError("InvalidSubnetID.NotFound", f"The subnet ID '{unknown[0]}' does not exist")
+    matches = compiled(call.params.get("Filters", []), _SUBNET_FIELDS, _no_tags)
+    items = [_subnet(call, subnet, subnets[subnet]) for subnet in wanted]
+    found, token = page(filter(matches, items), lambda item: item["AvailabilityZone"], call.params)
+    return {"Subnets": found, "NextToken": token}
+
+
+def _subnet(call: Call, subnet: str, zone: str) -> Item:
+    return {
+        "SubnetId": subnet,
+        "SubnetArn": f"arn:aws:ec2:{call.region}:{call.account}:subnet/{subnet}",
+        "AvailabilityZone": zone,
+        "AvailabilityZoneId": zone_id(zone),
+        "AvailableIpAddressCount": 4_091,
+        "CidrBlock": network.cidr(zone),
+        "DefaultForAz": True,
+        "MapPublicIpOnLaunch": True,
+        "OwnerId": call.account,
+        "State": "available",
+        "VpcId": network.vpc_id(call.account, call.region),
+        "Tags": [],
+    }
+
+
+_GROUP_FIELDS: dict[str, Field] = {
+    "group-id": lambda item: item["GroupId"],
+    "group-name": lambda item: item["GroupName"],
+    "vpc-id": lambda item: item["VpcId"],
+}
+
+
+def _tags_of(item: Item) -> dict[str, str]:
+    return {tag["Key"]: tag["Value"] for tag in item["Tags"]}
+
+
+def describe_security_groups(call: Call) -> Result:
+    """The default group and those that were made."""
+    made = [_made_group(call, group) for group in call.resources(ResourceKind.SECURITY_GROUP)]
+    default = _group(call, network.default_group_id(call.account, call.region), "default", "default VPC security group")
+    items = _chosen(call, {item["GroupId"]: item for item in (default, *made)})
+    matches = compiled(call.params.get("Filters", []), _GROUP_FIELDS, _tags_of)
+    found, token = page(filter(matches, items), lambda item: item["GroupId"], call.params)
+    return {"SecurityGroups": found, "NextToken": token}
+
+
+def _chosen(call: Call, by_id: dict[str, Item]) -> list[Item]:
+    wanted, names = call.params.get("GroupIds"), call.params.get("GroupNames")
+    for group_id in wanted or []:
+        if group_id not in by_id:
+            raise missing(ResourceKind.SECURITY_GROUP, group_id)
+    chosen = [by_id[group_id] for group_id in wanted] if wanted else list(by_id.values())
+    return [item for item in chosen if not names or item["GroupName"] in names]
+
+
+def _group(call: Call, group_id: str, name: str, description: str) -> Item:
+    return {
+        "GroupId": group_id,
+        "GroupName": name,
+        "Description": description,
+        "OwnerId": call.account,
+        "VpcId": network.vpc_id(call.account, call.region),
+        "IpPermissions": [],
+        "IpPermissionsEgress": [
+            {"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}], "Ipv6Ranges": [], "UserIdGroupPairs": []}
+        ],
+        "Tags": [],
+    }
+
+
+def _made_group(call: Call, group: Resource) -> Item:
+    item = _group(call, group.id, group.spec["name"], group.spec["description"])
+    return {**item, "IpPermissions": group.spec["permissions"], "Tags": tag_list(group.tags)}
+
+
+def create_security_group(call: Call) -> Result:
+    """A group in the default VPC; names are unique there."""
+    params = call.params
+    vpc = network.vpc_id(call.account, call.region)
+    if params.get("VpcId", vpc) != vpc:
+        raise AwsError("InvalidVpcID.NotFound", f"The vpc ID '{params['VpcId']}' does not exist")
+    name = params["GroupName"]
+    if name == "default" or any(group.spec["name"] == name for group in call.resources(ResourceKind.SECURITY_GROUP)):
+        raise AwsError("InvalidGroup.Duplicate", f"The security group '{name}' already exists for VPC '{vpc}'")
+    tags: dict[str, str] = {}
+    for specification in params.get("TagSpecifications", []):
+        tags.update(read_tags(specification.get("Tags", [])))
+    refuse_dry_run(call)
+    group = Resource(
+        kind=ResourceKind.SECURITY_GROUP,
+        provider=PROVIDER,
+        account=call.account,
+        region=call.region,
+        zone="",
+        id=f"sg-{call.world.hex(17)}",
+        tags=tags,
+        created_at=call.now,
+        spec={"name": name, "description": params["Description"], "permissions": []},
+    )
+    call.world.add_resource(group)
+    return {
+        "GroupId": group.id,
+        "SecurityGroupArn": f"arn:aws:ec2:{call.region}:{call.account}:security-group/{group.id}",
+        "Tags": tag_list(tags),
+    }
+
+
+def _own_group(call: Call) -> Resource:
+    group_id = call.params.get("GroupId")
+    if group_id is None:
+        raise AwsError("MissingParameter", "The request must contain the parameter GroupId")
+    group = call.resource(ResourceKind.SECURITY_GROUP, group_id)
+    if group is None:
+        raise missing(ResourceKind.SECURITY_GROUP, group_id)
+    return group
+
+
+def authorize_security_group_ingress(call: Call) -> Result:
+    """Let traffic in. Raises AwsError InvalidPermission.Duplicate for a rule that stands already."""
+    group = _own_group(call)
+    wanted = call.params.get("IpPermissions")
+    if not wanted:
+        raise bad_value("", "ipPermissions", "Rules are given as IpPermissions here.")
+    permissions = [_permission(raw) for raw in wanted]
+    if any(permission in group.spec["permissions"] for permission in permissions):
+        raise AwsError("InvalidPermission.Duplicate", "the specified rule already exists")
+    refuse_dry_run(call)
+    group.spec["permissions"] = [*group.spec["permissions"], *permissions]
+    call.world.touch_resource(group.id)
+    return {"Return": True, "SecurityGroupRules": [_rule(call, group, raw) for raw in permissions]}
+
+
+def _permission(raw: Item) -> Item:
+    return {"IpRanges": [], "Ipv6Ranges": [], "UserIdGroupPairs": [], **raw}
+
+
+def _rule(call: Call, group: Resource, permission: Item) -> Item:
+    ranges = permission["IpRanges"]
+    return {
+        "SecurityGroupRuleId": f"sgr-{call.world.hex(17)}",
+        "GroupId": group.id,
+        "GroupOwnerId": group.account,
+        "IsEgress": False,
+        "IpProtocol": permission.get("IpProtocol"),
+        "FromPort": permission.get("FromPort"),
+        "ToPort": permission.get("ToPort"),
+        "CidrIpv4": ranges[0].get("CidrIp") if ranges else None,
+    }
+
+
+def delete_security_group(call: Call) -> Result:
+    """Delete a group that no interface is in."""
+    group = _own_group(call)
+    if any(group.id in group_ids(nic) for nic in call.resources(ResourceKind.NETWORK_INTERFACE)):
+        raise AwsError("DependencyViolation", f"resource {group.id} has a dependent object")
+    refuse_dry_run(call)
+    call.world.remove_resource(group.id)
+    return {"Return": True, "GroupId": group.id}

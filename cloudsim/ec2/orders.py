@@ -1,0 +1,271 @@
+"""From RunInstances parameters to an order for the world, checked the way EC2 checks them."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from cloudsim.ec2 import network
+from cloudsim.ec2.call import Call
+from cloudsim.ec2.errors import AwsError, bad_value
+from cloudsim.ec2.facts import PROVIDER
+from cloudsim.ec2.images import ROOT_DEVICE, ROOT_GIB, Image, images
+from cloudsim.ec2.tag_rules import check_metadata_keys, specified_tags
+from cloudsim.world import DiskOrder, Market, NicOrder, Order, ResourceKind
+
+USER_DATA_BYTES = 16_384
+TOKEN_CHARACTERS = 64
+_AMI = re.compile(r"ami-([0-9a-f]{8}|[0-9a-f]{17})")
+METADATA_DEFAULTS = {
+    "HttpTokens": "optional",
+    "HttpPutResponseHopLimit": 1,
+    "HttpEndpoint": "enabled",
+    "HttpProtocolIpv6": "disabled",
+    "InstanceMetadataTags": "disabled",
+}
+
+
+def read_order(call: Call) -> Order:
+    """The order that a RunInstances call places. Raises AwsError as EC2 would refuse it."""
+    params = call.params
+    _check_counts(params)
+    image = _image(call)
+    machine = _machine(call)
+    market, spot = _market(call)
+    nic = _network_interface(params)
+    zones, scope = _zones(call, nic.get("SubnetId") or params.get("SubnetId"))
+    _check_sold(call, machine, zones)
+    groups = _groups(call, nic.get("Groups") or params.get("SecurityGroupIds") or [])
+    tags = specified_tags(params.get("TagSpecifications", []), spot=market is Market.SPOT)
+    metadata = {**METADATA_DEFAULTS, **params.get("MetadataOptions", {})}
+    check_metadata_keys(metadata, tags["instance"])
+    _check_small_print(params)
+    return Order(
+        provider=PROVIDER,
+        account=call.account,
+        region=call.region,
+        zones=_sold_zones(call, machine, zones),
+        id=f"i-{call.world.hex(17)}",
+        name=tags["instance"].get("Name", ""),
+        instance_type=machine,
+        market=market,
+        image=image.id,
+        tags=tags["instance"],
+        token=_token(params),
+        token_scope=scope,
+        params_hash=_params_hash(params),
+        public_ip=nic.get("AssociatePublicIpAddress", True),
+        disks=_disks(call, image, tags["volume"]),
+        nics=(_nic_order(call, nic, groups, tags["network-interface"]),),
+        spec={
+            "reservation": f"r-{call.world.hex(17)}",
+            "groups": groups,
+            "metadata": metadata,
+            "ebs_optimized": params.get("EbsOptimized", False),
+            "protected": params.get("DisableApiTermination", False),
+            "shutdown": params.get("InstanceInitiatedShutdownBehavior", "stop"),
+            "user_data": params.get("UserData", ""),
+            "spot": {**spot, "id": f"sir-{call.world.hex(8)}", "tags": tags["spot-instances-request"]},
+        },
+        spec_by_zone={zone: {"subnet": network.subnet_id(call.account, zone)} for zone in call.zones},
+    )
+
+
+def _check_counts(params: Mapping[str, Any]) -> None:
+    if (params["MinCount"], params["MaxCount"]) != (1, 1):
+        raise bad_value(params["MaxCount"], "maxCount", "One instance per call is simulated.")
+
+
+def _image(call: Call) -> Image:
+    image_id = call.params.get("ImageId")
+    if image_id is None:
+        raise AwsError("MissingParameter", "The request must contain the parameter ImageId")
+    if not _AMI.fullmatch(image_id):
+        raise AwsError("InvalidAMIID.Malformed", f'Invalid id: "{image_id}" (expecting "ami-...")')
+    if image_id not in images(call.region):
+        raise AwsError("InvalidAMIID.NotFound", f"The image id '[{image_id}]' does not exist")
+    return images(call.region)[image_id]
+
+
+def _machine(call: Call) -> str:
+    name = call.params.get("InstanceType", "m1.small")
+    if name not in call.world.catalogs[PROVIDER].machines:
+        raise AwsError("InvalidParameterValue", f"Invalid value '{name}' for InstanceType.")
+    return str(name)
+
+
+def _market(call: Call) -> tuple[Market, dict[str, Any]]:
+    options = call.params.get("InstanceMarketOptions", {})
+    if options.get("MarketType") is None:
+        return Market.ON_DEMAND, {}
+    if options["MarketType"] != "spot":
+        raise bad_value(options["MarketType"], "InstanceMarketOptions.MarketType", "Only spot is simulated.")
+    spot = options.get("SpotOptions", {})
+    kind, behaviour = spot.get("SpotInstanceType", "one-time"), spot.get("InstanceInterruptionBehavior", "terminate")
+    if (kind, behaviour) != ("one-time", "terminate"):
+        raise AwsError(
+            "InvalidParameterCombination", f"{kind} requests that {behaviour} on interruption are not simulated"
+        )
+    return Market.SPOT, {"max_price": _max_price(spot.get("MaxPrice"))}
+
+
+def _max_price(text: str | None) -> str | None:
+    try:
+        if text is not None and Decimal(text) <= 0:
+            raise bad_value(text, "MaxPrice", "It must be positive.")
+    except InvalidOperation:
+        raise bad_value(text, "MaxPrice", "Not a price.") from None
+    return text
+
+
+def _network_interface(params: Mapping[str, Any]) -> Mapping[str, Any]:
+    interfaces = params.get("NetworkInterfaces", [])
+    if not interfaces:
+        return {}
+    if len(interfaces) > 1:
+        raise bad_value(len(interfaces), "NetworkInterfaces", "One network interface is simulated.")
+    for clash, what in (
+        ("SubnetId", "subnet ID"),
+        ("SecurityGroupIds", "security groups"),
+        ("SecurityGroups", "security groups"),
+    ):
+        if params.get(clash):
+            raise AwsError(
+                "InvalidParameterCombination",
+                f"Network interfaces and an instance-level {what} may not be specified on the same request",
+            )
+    nic: Mapping[str, Any] = interfaces[0]
+    if nic.get("DeviceIndex", 0) != 0:
+        raise bad_value(nic["DeviceIndex"], "NetworkInterfaces.DeviceIndex", "The first one has index 0.")
+    return nic
+
+
+def _zones(call: Call, subnet: str | None) -> tuple[tuple[str, ...], str]:
+    """Candidate zones, and the scope of the client token: zonal when a zone or subnet is given."""
+    wanted = call.params.get("Placement", {}).get("AvailabilityZone")
+    if wanted is not None and wanted not in call.zones:
+        raise AwsError("InvalidParameterValue", f"Invalid availability zone: [{wanted}]")
+    if subnet is not None:
+        zone = network.zone_of_subnet(call.account, call.region, subnet)
+        if zone is None:
+            raise AwsError("InvalidSubnetID.NotFound", f"The subnet ID '{subnet}' does not exist")
+        if wanted not in (None, zone):
+            raise bad_value(wanted, "availabilityZone", f"The subnet is in {zone}.")
+        wanted = zone
+    return ((wanted,), wanted) if wanted else (call.zones, call.region)
+
+
+def _sold_zones(call: Call, machine: str, zones: Iterable[str]) -> tuple[str, ...]:
+    offered = call.world.offered[PROVIDER]
+    return tuple(zone for zone in zones if (zone, machine) in offered)
+
+
+def _check_sold(call: Call, machine: str, zones: tuple[str, ...]) -> None:
+    if _sold_zones(call, machine, zones):
+        return
+    others = _sold_zones(call, machine, call.zones)
+    if not others:
+        raise AwsError(
+            "Unsupported", f"The requested configuration is currently not supported: {machine} in {call.region}."
+        )
+    raise AwsError(
+        "Unsupported",
+        f"Your requested instance type ({machine}) is not supported in your requested Availability Zone "
+        f"({zones[0]}). Please retry your request by not specifying an Availability Zone or choosing "
+        f"{', '.join(others)}.",
+    )
+
+
+def _groups(call: Call, group_ids: list[str]) -> list[dict[str, str]]:
+    default = network.default_group_id(call.account, call.region)
+    return [_group(call, group_id, default) for group_id in group_ids or [default]]
+
+
+def _group(call: Call, group_id: str, default: str) -> dict[str, str]:
+    if group_id == default:
+        return {"GroupId": default, "GroupName": "default"}
+    group = call.resource(ResourceKind.SECURITY_GROUP, group_id)
+    if group is None:
+        raise AwsError("InvalidGroup.NotFound", f"The security group '{group_id}' does not exist")
+    return {"GroupId": group.id, "GroupName": group.spec["name"]}
+
+
+def _token(params: Mapping[str, Any]) -> str | None:
+    token = params.get("ClientToken") or None
+    if token is not None and (len(token) > TOKEN_CHARACTERS or not token.isascii()):
+        raise bad_value(token, "clientToken", f"At most {TOKEN_CHARACTERS} ASCII characters are allowed.")
+    return token
+
+
+def _params_hash(params: Mapping[str, Any]) -> str:
+    compared = {name: value for name, value in params.items() if name not in ("ClientToken", "DryRun")}
+    return hashlib.sha256(json.dumps(compared, sort_keys=True, default=repr).encode()).hexdigest()
+
+
+def _check_small_print(params: Mapping[str, Any]) -> None:
+    _check_user_data(params.get("UserData", ""))
+    if params.get("KeyName"):
+        raise AwsError("InvalidKeyPair.NotFound", f"The key pair '{params['KeyName']}' does not exist")
+    if params.get("IamInstanceProfile"):
+        raise bad_value(params["IamInstanceProfile"], "iamInstanceProfile", "No such instance profile.")
+    if params.get("LaunchTemplate"):
+        raise AwsError("InvalidLaunchTemplateId.NotFound", "The specified launch template does not exist")
+
+
+def _check_user_data(encoded: str) -> None:
+    try:
+        user_data = base64.b64decode(encoded, validate=True)
+    except ValueError:
+        raise AwsError("InvalidParameterValue", "Invalid BASE64 encoding of user data") from None
+    if len(user_data) > USER_DATA_BYTES:
+        raise AwsError("InvalidParameterValue", f"User data is limited to {USER_DATA_BYTES} bytes")
+
+
+def _disks(call: Call, image: Image, tags: Mapping[str, str]) -> tuple[DiskOrder, ...]:
+    by_device: dict[str, dict[str, Any]] = {ROOT_DEVICE: {}}
+    for mapping in call.params.get("BlockDeviceMappings", []):
+        by_device[mapping.get("DeviceName", ROOT_DEVICE)] = mapping.get("Ebs", {})
+    return tuple(_disk(call, image, device, ebs, tags) for device, ebs in by_device.items())
+
+
+def _disk(call: Call, image: Image, device: str, ebs: Mapping[str, Any], tags: Mapping[str, str]) -> DiskOrder:
+    root = device == ROOT_DEVICE
+    size = ebs.get("VolumeSize", ROOT_GIB if root else None)
+    if size is None:
+        raise AwsError("MissingParameter", f"The request must contain the size of the volume for {device}")
+    if root and size < ROOT_GIB:
+        raise AwsError(
+            "InvalidBlockDeviceMapping",
+            f"Volume of size {size}GB is smaller than snapshot '{image.snapshot_id}', expect size >= {ROOT_GIB}GB",
+        )
+    return DiskOrder(
+        id=f"vol-{call.world.hex(17)}",
+        tags=tags,
+        delete_with_vm=ebs.get("DeleteOnTermination", True),
+        spec={
+            "device": device,
+            "size": size,
+            "type": ebs.get("VolumeType", "gp3"),
+            "iops": ebs.get("Iops", 3_000),
+            "encrypted": ebs.get("Encrypted", False),
+            "snapshot": image.snapshot_id if root else "",
+        },
+    )
+
+
+def _nic_order(call: Call, nic: Mapping[str, Any], groups: list[dict[str, str]], tags: Mapping[str, str]) -> NicOrder:
+    return NicOrder(
+        id=f"eni-{call.world.hex(17)}",
+        tags=tags,
+        delete_with_vm=nic.get("DeleteOnTermination", True),
+        spec={
+            "attachment": f"eni-attach-{call.world.hex(17)}",
+            "device_index": nic.get("DeviceIndex", 0),
+            "groups": groups,
+        },
+    )

@@ -1,0 +1,134 @@
+"""The process around the world: ASGI app, uvicorn, loopback only."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import random
+import socket
+import threading
+import time
+from pathlib import Path
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Route
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from cloudsim.control.api import ControlApi
+from cloudsim.ec2.cloud import AWS
+from cloudsim.ec2.credentials import Credentials
+from cloudsim.ec2.facts import PROVIDER
+from cloudsim.ec2.facts import catalog as aws_catalog
+from cloudsim.ec2.front import AwsFront
+from cloudsim.gate import Gate
+from cloudsim.settings import Settings
+from cloudsim.store import Store
+from cloudsim.world import World
+from cloudsim.world.core import Clock
+
+GRACE_SECONDS = 1
+
+
+def system_clock() -> float:
+    """Seconds since the epoch."""
+    return time.time()
+
+
+class DroppableProtocol(HttpToolsProtocol):
+    """HTTP whose connection the application can cut without an answer."""
+
+    def on_message_begin(self) -> None:
+        """A request begins: give it the means."""
+        super().on_message_begin()
+        self.scope["cloudsim.abort"] = self.transport.abort  # type: ignore[typeddict-unknown-key]
+
+
+class Simulation:
+    """One world with everything that stands around it. Raises StateUnreadable for a bad state file."""
+
+    def __init__(
+        self, settings: Settings, *, seed: int | None = None, state: Path | None = None, clock: Clock = system_clock
+    ) -> None:
+        rng = random.Random(seed)  # noqa: S311  ids and chances, no secrets
+        self.world = World([aws_catalog()], settings, clock=clock, rng=rng)
+        self.credentials = Credentials()
+        self.closing = asyncio.Event()
+        front = AwsFront(self.world, Gate(self.world, self.closing), self.credentials)
+        control = ControlApi(self.world, {PROVIDER: AWS}, self.credentials)
+        self.app = Starlette(routes=[Route("/", front.endpoint, methods=["POST"]), *control.routes()])
+        self._store = Store(state, self.world, self.credentials) if state else None
+        self._keeping: asyncio.Task[None] | None = None
+
+        if self._store is not None:
+            self._store.load()
+
+    async def start(self) -> None:
+        """Begin to keep the state file, if there is one."""
+        if self._store is not None:
+            self._keeping = asyncio.create_task(self._store.keep())
+
+    async def finish(self) -> None:
+        """Write what is left."""
+        if self._keeping is not None:
+            self._keeping.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._keeping
+        if self._store is not None:
+            self._store.close()
+
+
+class SimServer(uvicorn.Server):
+    """Ends hanging requests first when it is told to end."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__(
+            uvicorn.Config(
+                simulation.app,
+                http=DroppableProtocol,
+                ws="none",
+                lifespan="off",
+                proxy_headers=False,
+                log_level="warning",
+                access_log=False,
+                timeout_graceful_shutdown=GRACE_SECONDS,
+            )
+        )
+        self._simulation = simulation
+        self.ready = threading.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Load the world before anybody can ask about it."""
+        await self._simulation.start()
+        await super().startup(sockets=sockets)
+        self.ready.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """End what waits, then answer what is left, then store."""
+        self._simulation.closing.set()
+        await super().shutdown(sockets=sockets)
+        await self._simulation.finish()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises ValueError for a host that is not loopback, OSError for a taken port."""
+    if not _is_loopback(host):
+        raise ValueError(f"{host} is not a loopback address")
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(2_048)
+    except OSError:
+        listener.close()
+        raise
+    return listener

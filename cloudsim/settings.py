@@ -1,0 +1,53 @@
+"""What the simulated clouds take for granted: times, limits and two ready-made profiles."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat
+
+ProfileName = Literal["fast", "realistic"]
+YEAR_SECONDS = 366 * 86_400
+
+
+class Settings(BaseModel):
+    """Durations in seconds. Defaults are the `fast` profile."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    boot_seconds: NonNegativeFloat = Field(1.0, le=YEAR_SECONDS)
+    """From launch to passed status checks; the VM shows `running` after a quarter of it."""
+    list_lag_seconds: NonNegativeFloat = Field(0.0, le=YEAR_SECONDS)
+    """How long a fresh VM is invisible to every call but the launch itself."""
+    shutdown_seconds: NonNegativeFloat = Field(0.2, le=YEAR_SECONDS)
+    """From `shutting-down` to `terminated`."""
+    cleanup_seconds: NonNegativeFloat = Field(0.2, le=YEAR_SECONDS)
+    """From `terminated` until the VM's own disks and network interfaces are gone."""
+    terminated_visible_seconds: NonNegativeFloat = Field(60.0, le=YEAR_SECONDS)
+    """How long listings still show a terminated VM (EC2: about an hour)."""
+    history_seconds: NonNegativeFloat = Field(86_400.0, le=YEAR_SECONDS)
+    """How long `/_sim/instances` and launch tokens remember a terminated VM."""
+    rate_limits: bool = False
+    default_quota_vcpus: int = Field(10_000_000, ge=0)
+    """vCPUs of every GPU quota that was not set by `PUT /_sim/quota`."""
+    relaunch_of_terminated: Literal["instance", "error"] = "instance"
+    """A launch token whose VM is terminated answers that VM again, or IdempotentInstanceTerminated
+    (a code of EC2's published list)."""
+
+    def changed(self, **changes: object) -> Settings:
+        """These settings with `changes`, validated (pydantic.ValidationError)."""
+        return Settings.model_validate({**self.model_dump(), **changes})
+
+
+PROFILES: dict[ProfileName, Settings] = {
+    "fast": Settings(),
+    "realistic": Settings(
+        boot_seconds=20.0,
+        list_lag_seconds=1.0,
+        shutdown_seconds=5.0,
+        cleanup_seconds=2.0,
+        terminated_visible_seconds=3600.0,
+        rate_limits=True,
+        default_quota_vcpus=3_072,
+    ),
+}

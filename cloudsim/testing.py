@@ -1,0 +1,169 @@
+"""cloudsim for tests, in a thread: `with running(boot_seconds=0.1) as sim: boto3.client(..., endpoint_url=sim.url)`."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from cloudsim.server import SimServer, Simulation, bind, system_clock
+from cloudsim.settings import PROFILES, ProfileName
+from cloudsim.world.core import Clock
+
+START_SECONDS = 20.0
+POLL_SECONDS = 0.05
+CALL_SECONDS = 60.0
+
+
+class Control:
+    """A client of the control API. Every method raises httpx.HTTPStatusError when it is refused."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._http = httpx.Client(base_url=url, timeout=CALL_SECONDS, trust_env=False)
+
+    def close(self) -> None:
+        """Let go of the connections."""
+        self._http.close()
+
+    def call(self, method: str, path: str, body: Any = None, params: Any = None) -> Any:
+        """Any control call; the answer's JSON, None when there is none."""
+        response = self._http.request(method, f"/_sim/{path}", json=body, params=params)
+        if response.is_error:
+            raise httpx.HTTPStatusError(response.text, request=response.request, response=response)
+        return response.json() if response.content else None
+
+    def instances(self, **filters: str) -> list[dict[str, Any]]:
+        """Ground truth; filters: provider, account, region, alive, id, tag."""
+        return list(self.call("GET", "instances", params=filters)["items"])
+
+    def resources(self, **filters: str) -> list[dict[str, Any]]:
+        """Disks, network interfaces, addresses and firewall groups that exist."""
+        return list(self.call("GET", "resources", params=filters)["items"])
+
+    def plant(self, *, provider: str = "aws", **fields: Any) -> list[str]:
+        """VMs that no API call made; their ids."""
+        return list(self.call("POST", "instances", {"provider": provider, **fields})["ids"])
+
+    def capacity(self, available: int | None, *, provider: str = "aws", **place: str) -> None:
+        """How many VMs can still start in a place."""
+        self.call("PUT", "capacity", {"provider": provider, "available": available, **place})
+
+    def offered(self, zone: str, instance_type: str, offered: bool, *, provider: str = "aws") -> None:  # noqa: FBT001
+        """Begin or cease to sell a type in a zone."""
+        body = {"provider": provider, "zone": zone, "instance_type": instance_type, "offered": offered}
+        self.call("PUT", "offered", body)
+
+    def quota(self, code: str, value: int | None, *, provider: str = "aws", **place: str) -> None:
+        """Set a vCPU quota."""
+        self.call("PUT", "quota", {"provider": provider, "code": code, "value": value, **place})
+
+    def credentials(self, **fields: Any) -> None:
+        """Which access keys are bad, whose the others are."""
+        self.call("PUT", "credentials", fields)
+
+    def settings(self, **changes: Any) -> dict[str, Any]:
+        """Change settings; all settings in force."""
+        return dict(self.call("PUT", "settings", changes))
+
+    def fault(self, operation: str, mode: str, *, provider: str = "aws", **fields: Any) -> int:
+        """Put a fault upon an operation; its id."""
+        return int(
+            self.call("POST", "faults", {"provider": provider, "operation": operation, "mode": mode, **fields})["id"]
+        )
+
+    def faults(self) -> list[dict[str, Any]]:
+        """Faults that still stand."""
+        return list(self.call("GET", "faults")["items"])
+
+    def clear_faults(self) -> None:
+        """No faults any more."""
+        self.call("DELETE", "faults")
+
+    def interrupt(self, instance_id: str, notice_seconds: float, *, provider: str = "aws", **fields: str) -> None:
+        """Spot reclaim."""
+        body = {"provider": provider, "instance_id": instance_id, "notice_seconds": notice_seconds, **fields}
+        self.call("POST", "interrupt", body)
+
+    def stop(self, instance_id: str, *, provider: str = "aws", **fields: str) -> None:
+        """Somebody ends the VM."""
+        self.call("POST", "stop", {"provider": provider, "instance_id": instance_id, **fields})
+
+    def calls(self, provider: str = "aws") -> dict[str, int]:
+        """API calls by operation."""
+        return dict(self.call("GET", "calls")[provider])
+
+    def reset(self) -> None:
+        """Start over."""
+        self.call("POST", "reset")
+
+
+@contextmanager
+def running(
+    profile: ProfileName = "fast", *, clock: Clock = system_clock, state: Path | None = None, **settings: Any
+) -> Iterator[Control]:
+    """A simulation on a free port of its own, with `settings` over the profile's; ends with the block.
+
+    `clock` lets a test own the time of the clouds; waits of faults (`delay`, `hang`) always take real time.
+    """
+    simulation = Simulation(PROFILES[profile].changed(**settings), state=state, clock=clock)
+    server = SimServer(simulation)
+    listener = bind("127.0.0.1", 0)
+    port = listener.getsockname()[1]
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    if not server.ready.wait(START_SECONDS):
+        raise RuntimeError("cloudsim did not start")
+    control = Control(f"http://127.0.0.1:{port}")
+    try:
+        yield control
+    finally:
+        control.close()
+        server.should_exit = True
+        thread.join(START_SECONDS)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _wait_until_healthy(control: Control) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while True:
+        try:
+            control.call("GET", "health")
+        except httpx.TransportError:
+            if time.monotonic() > deadline:
+                raise
+            threading.Event().wait(POLL_SECONDS)
+        else:
+            return
+
+
+@contextmanager
+def own_process(*arguments: str, port: int | None = None) -> Iterator[tuple[subprocess.Popen[bytes], Control]]:
+    """`python -m cloudsim --profile fast` with `arguments` on a free port; killed with the block.
+
+    For what a thread cannot show: signals, state files after kill -9, speed without the caller's GIL.
+    """
+    port = port or _free_port()
+    command = [sys.executable, "-m", "cloudsim", "--port", str(port), "--profile", "fast", *arguments]
+    started = subprocess.Popen(command)
+    control = Control(f"http://127.0.0.1:{port}")
+    try:
+        _wait_until_healthy(control)
+        yield started, control
+    finally:
+        control.close()
+        started.kill()
+        started.wait()

@@ -1,0 +1,32 @@
+"""The cloud-neutral world: VMs, what hangs on them, capacity, quotas, faults; no protocol, no I/O, no clock."""
+
+from cloudsim.world.catalog import Catalog, Gpu, MachineType, Offer
+from cloudsim.world.core import World
+from cloudsim.world.entities import Market, Resource, ResourceKind, Vm, VmState
+from cloudsim.world.errors import CapacityExhausted, QuotaExceeded, TokenMismatch, TokenTerminated, WorldError
+from cloudsim.world.faults import Fault, FaultMode
+from cloudsim.world.orders import DiskOrder, NicOrder, Order, PlantOrder
+
+__all__ = [
+    "CapacityExhausted",
+    "Catalog",
+    "DiskOrder",
+    "Fault",
+    "FaultMode",
+    "Gpu",
+    "MachineType",
+    "Market",
+    "NicOrder",
+    "Offer",
+    "Order",
+    "PlantOrder",
+    "QuotaExceeded",
+    "Resource",
+    "ResourceKind",
+    "TokenMismatch",
+    "TokenTerminated",
+    "Vm",
+    "VmState",
+    "World",
+    "WorldError",
+]

@@ -1,0 +1,328 @@
+"""The world itself: launch, end, reclaim, tag, and the passing of time."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+
+from cloudsim.settings import Settings
+from cloudsim.world import birth
+from cloudsim.world.capacity import Capacity, Cell
+from cloudsim.world.catalog import Catalog, MachineType
+from cloudsim.world.entities import Market, Resource, ResourceKind, Vm, VmState
+from cloudsim.world.errors import CapacityExhausted, TokenMismatch, TokenTerminated, WorldError
+from cloudsim.world.faults import BOOT, FaultBook, FaultMode
+from cloudsim.world.lifecycle import Step, due
+from cloudsim.world.limits import Buckets
+from cloudsim.world.orders import Order, PlantOrder
+from cloudsim.world.quota import QuotaKey, Quotas
+from cloudsim.world.shelf import Shelf
+
+Clock = Callable[[], float]
+"""Seconds since the epoch."""
+
+DEFAULT_BOOT_FAILURE = "Server.InternalError"
+
+
+class World:
+    """All simulated clouds of one process. Not thread-safe: one event loop owns it.
+
+    `clock` is read by `advance`, which every front calls before it looks. `on_change` is told what a store
+    has to write: kind ("vm", "resource" or "facts") and id.
+    """
+
+    def __init__(self, catalogs: Iterable[Catalog], settings: Settings, *, clock: Clock, rng: random.Random) -> None:
+        self.catalogs = {catalog.provider: catalog for catalog in catalogs}
+        self.initial_settings = settings
+        self.settings = settings
+        self.clock = clock
+        self.rng = rng
+        self.on_change: Callable[[str, str], None] = lambda _kind, _id: None
+        self._clear()
+
+    def _clear(self) -> None:
+        self.now = self.clock()
+        self.vms: dict[str, Vm] = {}
+        self.resources: dict[str, Resource] = {}
+        self.capacity = Capacity()
+        self.quotas = Quotas()
+        self.buckets = Buckets()
+        self.faults = FaultBook(self.rng)
+        self.calls: Counter[tuple[str, str]] = Counter()
+        self.offered = {name: set(catalog.offered) for name, catalog in self.catalogs.items()}
+        self._shelves: dict[tuple[str, str, str], Shelf] = {}
+        self._tokens: dict[str, str] = {}
+        self._agenda: list[tuple[float, int, str]] = []
+        self._last_seq = 0
+
+    def reset(self) -> None:
+        """Start over: nothing exists, settings and offers as at the start."""
+        gone = [*(("vm", vm_id) for vm_id in self.vms), *(("resource", thing) for thing in self.resources)]
+        self.settings = self.initial_settings
+        self._clear()
+        self.touch_facts()
+        for kind, thing_id in gone:
+            self.on_change(kind, thing_id)
+
+    # -- time ---------------------------------------------------------------------------------------------
+
+    def advance(self) -> float:
+        """Let everything happen that is due; returns the time."""
+        self.now = max(self.now, self.clock())
+        while self._agenda and self._agenda[0][0] <= self.now:
+            _, _, vm_id = heapq.heappop(self._agenda)
+            vm = self.vms.get(vm_id)
+            if vm is not None:
+                self._catch_up(vm)
+        return self.now
+
+    def _catch_up(self, vm: Vm) -> None:
+        while (next_change := due(vm, self.settings, listed=self._is_listed(vm))) is not None:
+            at, step = next_change
+            if at > self.now:
+                heapq.heappush(self._agenda, (at, vm.seq, vm.id))
+                return
+            self._take_step(vm, step, at)
+            if step is Step.FORGET:
+                return
+
+    def _take_step(self, vm: Vm, step: Step, at: float) -> None:
+        match step:
+            case Step.RUN:
+                vm.state = VmState.RUNNING
+            case Step.FAIL_BOOT:
+                self._begin_end(vm, vm.boot_failure or DEFAULT_BOOT_FAILURE, at)
+                self._terminate(vm, at)
+            case Step.RECLAIM:
+                self._begin_end(vm, "reclaimed", at)
+            case Step.TERMINATE:
+                self._terminate(vm, at)
+            case Step.CLEAN:
+                self._clean(vm)
+            case Step.UNLIST:
+                self.shelf(vm.provider, vm.account, vm.region).remove(vm)
+            case Step.FORGET:
+                self._forget(vm)
+        self.touch(vm)
+
+    # -- looking ------------------------------------------------------------------------------------------
+
+    def shelf(self, provider: str, account: str, region: str) -> Shelf:
+        """What one account has in one region."""
+        return self._shelves.setdefault((provider, account, region), Shelf())
+
+    def visible(self, provider: str, account: str, region: str, vm_id: str) -> Vm | None:
+        """The VM as its cloud's API shows it now: None when too fresh, too long dead or another account's."""
+        vm = self.vms.get(vm_id)
+        if vm is None or (vm.provider, vm.account, vm.region) != (provider, account, region):
+            return None
+        return vm if self._is_listed(vm) and vm.visible_at <= self.now else None
+
+    def by_token(self, token_key: str) -> Vm | None:
+        """The VM that a launch token made."""
+        vm_id = self._tokens.get(token_key)
+        return self.vms.get(vm_id) if vm_id else None
+
+    def resources_of(self, provider: str, account: str, region: str, kind: ResourceKind) -> Iterator[Resource]:
+        """Resources of one kind that one account has in one region, oldest first."""
+        where = (provider, account, region, kind)
+        return (r for r in self.resources.values() if (r.provider, r.account, r.region, r.kind) == where)
+
+    def machine(self, provider: str, name: str) -> MachineType:
+        """The type's facts. Raises WorldError."""
+        machine = self.catalogs[provider].machines.get(name)
+        if machine is None:
+            raise WorldError(f"{provider} has no instance type {name}")
+        return machine
+
+    def quota_key(self, vm: Vm | Order) -> QuotaKey:
+        """The quota that a VM counts against."""
+        code = self.machine(vm.provider, vm.instance_type).quota_codes[vm.market]
+        return (vm.provider, vm.account, vm.region, code)
+
+    def hex(self, digits: int) -> str:
+        """Random hexadecimal digits for an id."""
+        return f"{self.rng.getrandbits(4 * digits):0{digits}x}"
+
+    # -- changing -----------------------------------------------------------------------------------------
+
+    def replay(self, order: Order) -> Vm | None:
+        """The VM that an earlier launch with the same token made; None for a new token.
+
+        Raises TokenMismatch, TokenTerminated.
+        """
+        vm = self.by_token(order.token_key) if order.token_key else None
+        if vm is None:
+            return None
+        if vm.params_hash != order.params_hash:
+            raise TokenMismatch(order.token or "")
+        if not vm.alive and self.settings.relaunch_of_terminated == "error":
+            raise TokenTerminated(order.token or "")
+        return vm
+
+    def launch(self, order: Order) -> Vm:
+        """Start a VM, or answer the one that the same token started.
+
+        Raises QuotaExceeded, CapacityExhausted, TokenMismatch, TokenTerminated.
+        """
+        replayed = self.replay(order)
+        if replayed is not None:
+            return replayed
+        machine = self.machine(order.provider, order.instance_type)
+        self.quotas.check(self.quota_key(order), machine.vcpus, self.settings.default_quota_vcpus)
+        vm = self._new_vm(order, self._find_zone(order), self.now)
+        vm.pool_epoch = self.capacity.take(self._cell(vm))
+        if vm.pool_epoch is not None:
+            self.touch_facts()
+        self._meet_boot_fault(vm)
+        self._admit(vm, order)
+        return vm
+
+    def plant(self, plant: PlantOrder) -> Vm:
+        """Put a running VM there that no API call made."""
+        vm = self._new_vm(plant.order, plant.order.zones[0], plant.launched_at)
+        vm.state = VmState.RUNNING
+        vm.visible_at = vm.running_at = vm.ready_at = plant.launched_at
+        self._admit(vm, plant.order)
+        return vm
+
+    def end(self, vm: Vm, code: str = "user") -> None:
+        """Begin to terminate; a VM that is ending already stays as it is."""
+        if vm.state in (VmState.PENDING, VmState.RUNNING):
+            self._begin_end(vm, code, self.now)
+            self.touch(vm)
+            self._catch_up(vm)
+
+    def interrupt(self, vm: Vm, notice_seconds: float, cause: str) -> None:
+        """The cloud takes a spot VM back after a notice. Raises WorldError when it cannot."""
+        if vm.market is not Market.SPOT:
+            raise WorldError(f"{vm.id} is not a spot VM: only those are reclaimed")
+        if vm.state not in (VmState.PENDING, VmState.RUNNING):
+            raise WorldError(f"{vm.id} is {vm.state}: nothing left to reclaim")
+        vm.notice_at, vm.reclaim_at, vm.reclaim_cause = self.now, self.now + notice_seconds, cause
+        self.touch(vm)
+        self._catch_up(vm)
+
+    def retag(self, vm: Vm, tags: dict[str, str | None]) -> None:
+        """Set tags, None takes one away."""
+        shelf = self.shelf(vm.provider, vm.account, vm.region)
+        for key, value in tags.items():
+            shelf.retag(vm, key, value)
+        self.touch(vm)
+
+    def add_resource(self, resource: Resource) -> None:
+        """From now on it exists."""
+        self.resources[resource.id] = resource
+        self.touch_resource(resource.id)
+
+    def remove_resource(self, resource_id: str) -> None:
+        """It is gone; silent when it was."""
+        self.resources.pop(resource_id, None)
+        self.touch_resource(resource_id)
+
+    def apply_settings(self, settings: Settings) -> None:
+        """Go on under other settings; VMs on their way keep the boot times they started with."""
+        self.settings = settings
+        self._agenda.clear()
+        self.touch_facts()
+        for vm in list(self.vms.values()):
+            self._catch_up(vm)
+
+    def restore(self, vms: Iterable[Vm], resources: Iterable[Resource]) -> None:
+        """Take over stored VMs and resources into an empty world."""
+        oldest_first = sorted(resources, key=lambda stored: stored.created_at)
+        self.resources = {resource.id: resource for resource in oldest_first}
+        for vm in sorted(vms, key=lambda stored: stored.seq):
+            self._last_seq = vm.seq
+            self._index(vm)
+            self._catch_up(vm)
+
+    def touch(self, vm: Vm) -> None:
+        """Its picture in caches and store is old."""
+        vm.revision += 1
+        self.on_change("vm", vm.id)
+
+    def touch_resource(self, resource_id: str) -> None:
+        """The store has to write it."""
+        self.on_change("resource", resource_id)
+
+    def touch_facts(self) -> None:
+        """The store has to write settings, capacity, quotas and the like."""
+        self.on_change("facts", "")
+
+    # -- inside -------------------------------------------------------------------------------------------
+
+    def _is_listed(self, vm: Vm) -> bool:
+        return vm.seq in self.shelf(vm.provider, vm.account, vm.region).vms
+
+    def _cell(self, vm: Vm) -> Cell:
+        return Cell(vm.provider, vm.zone, vm.instance_type, vm.market)
+
+    def _find_zone(self, order: Order) -> str:
+        for zone in order.zones:
+            if self.capacity.has(Cell(order.provider, zone, order.instance_type, order.market)):
+                return zone
+        raise CapacityExhausted(order.instance_type, order.zones)
+
+    def _new_vm(self, order: Order, zone: str, launched_at: float) -> Vm:
+        self._last_seq += 1
+        return birth.vm(order, zone, seq=self._last_seq, launched_at=launched_at, settings=self.settings)
+
+    def _meet_boot_fault(self, vm: Vm) -> None:
+        fault = self.faults.take(vm.provider, BOOT, vm.region)
+        if fault is None:
+            return
+        if fault.mode is FaultMode.ERROR:
+            vm.boot_failure = fault.code or DEFAULT_BOOT_FAILURE
+        elif fault.mode is FaultMode.HANG:
+            vm.ready_at = None
+        elif fault.mode is FaultMode.DELAY and vm.ready_at is not None:
+            vm.ready_at += fault.delay_seconds or 0.0
+
+    def _admit(self, vm: Vm, order: Order) -> None:
+        for resource in birth.resources(order, vm):
+            vm.resources.append(resource.id)
+            self.add_resource(resource)
+        self._index(vm)
+        self.touch(vm)
+        self._catch_up(vm)
+
+    def _index(self, vm: Vm) -> None:
+        self.vms[vm.id] = vm
+        self.shelf(vm.provider, vm.account, vm.region).add(vm)
+        if vm.token_key:
+            self._tokens[vm.token_key] = vm.id
+        if vm.alive:
+            self.quotas.used[self.quota_key(vm)] += self.machine(vm.provider, vm.instance_type).vcpus
+
+    def _begin_end(self, vm: Vm, code: str, at: float) -> None:
+        vm.state = VmState.SHUTTING_DOWN
+        vm.ending_at = at
+        vm.end_code = code
+
+    def _terminate(self, vm: Vm, at: float) -> None:
+        vm.state = VmState.TERMINATED
+        vm.ended_at = at
+        self.quotas.used[self.quota_key(vm)] -= self.machine(vm.provider, vm.instance_type).vcpus
+        self.capacity.give_back(self._cell(vm), vm.pool_epoch)
+        if vm.pool_epoch is not None:
+            self.touch_facts()
+
+    def _clean(self, vm: Vm) -> None:
+        vm.cleaned = True
+        for resource_id in vm.resources:
+            resource = self.resources.get(resource_id)
+            if resource is None or resource.vm_id != vm.id:
+                continue
+            if resource.delete_with_vm:
+                self.remove_resource(resource_id)
+            else:
+                resource.vm_id = None
+                self.touch_resource(resource_id)
+
+    def _forget(self, vm: Vm) -> None:
+        del self.vms[vm.id]
+        if vm.token_key:
+            self._tokens.pop(vm.token_key, None)

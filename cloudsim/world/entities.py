@@ -1,0 +1,104 @@
+"""Things that exist in the simulated clouds and can change. Times are seconds since the epoch, UTC."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Market(StrEnum):
+    """How a VM is bought."""
+
+    ON_DEMAND = "on_demand"
+    SPOT = "spot"
+
+
+class VmState(StrEnum):
+    """Life of a VM; fronts translate into their cloud's words."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    SHUTTING_DOWN = "shutting-down"
+    TERMINATED = "terminated"
+
+
+class ResourceKind(StrEnum):
+    """What costs money or gets in the way beside VMs."""
+
+    VOLUME = "volume"
+    NETWORK_INTERFACE = "network_interface"
+    ADDRESS = "address"
+    SECURITY_GROUP = "security_group"
+
+
+@dataclass(slots=True, kw_only=True)
+class Vm:
+    """One virtual machine, from launch until forgotten. `seq` orders all VMs of a world by launch."""
+
+    seq: int
+    provider: str
+    account: str
+    region: str
+    zone: str
+    id: str
+    name: str
+    instance_type: str
+    market: Market
+    image: str
+    state: VmState
+    tags: dict[str, str]
+    token: str | None
+    token_key: str | None
+    """Token with its scope; the world's idempotency key."""
+    params_hash: str
+    launched_at: float
+    visible_at: float
+    running_at: float
+    ready_at: float | None
+    """When status checks pass; None: never."""
+    boot_failure: str | None = None
+    """Reason code with which the VM dies instead of running."""
+    notice_at: float | None = None
+    reclaim_at: float | None = None
+    reclaim_cause: str = ""
+    ending_at: float | None = None
+    ended_at: float | None = None
+    end_code: str = ""
+    """Why it ended: `user`, `instance`, `reclaimed`, or a boot failure's code."""
+    cleaned: bool = False
+    pool_epoch: int | None = None
+    """Capacity setting the VM took its place from; None: none taken."""
+    resources: list[str] = field(default_factory=list)
+    private_ip: str = ""
+    public_ip: str | None = None
+    spec: dict[str, Any] = field(default_factory=dict)
+    """What only the VM's own front understands; JSON values."""
+    revision: int = 0
+    """Grows with every change: caches of rendered VMs compare it."""
+
+    @property
+    def alive(self) -> bool:
+        """It exists and bills, whatever it shows."""
+        return self.state is not VmState.TERMINATED
+
+    def is_ready(self, now: float) -> bool:
+        """Running and through its status checks."""
+        return self.state is VmState.RUNNING and self.ready_at is not None and now >= self.ready_at
+
+
+@dataclass(slots=True, kw_only=True)
+class Resource:
+    """A disk, network interface, address or firewall group."""
+
+    kind: ResourceKind
+    provider: str
+    account: str
+    region: str
+    zone: str
+    id: str
+    tags: dict[str, str]
+    created_at: float
+    vm_id: str | None = None
+    delete_with_vm: bool = False
+    spec: dict[str, Any] = field(default_factory=dict)

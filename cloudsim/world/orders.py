@@ -1,0 +1,70 @@
+"""What a front asks the world to make. Ids come from the front because their shape is the cloud's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cloudsim.world.entities import Market
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskOrder:
+    """A disk made with a VM."""
+
+    id: str
+    tags: Mapping[str, str]
+    delete_with_vm: bool
+    spec: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NicOrder:
+    """A network interface made with a VM."""
+
+    id: str
+    tags: Mapping[str, str]
+    delete_with_vm: bool
+    spec: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """One VM wanted in the first of `zones` that has capacity."""
+
+    provider: str
+    account: str
+    region: str
+    zones: tuple[str, ...]
+    id: str
+    name: str
+    instance_type: str
+    market: Market
+    image: str
+    tags: Mapping[str, str]
+    token: str | None
+    token_scope: str
+    """Region or zone within which the token is unique."""
+    params_hash: str
+    public_ip: bool
+    disks: tuple[DiskOrder, ...]
+    nics: tuple[NicOrder, ...]
+    spec: Mapping[str, Any]
+    spec_by_zone: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Added to `spec` once the zone is known (a subnet, for example)."""
+
+    @property
+    def token_key(self) -> str | None:
+        """The token within its scope."""
+        if self.token is None:
+            return None
+        return f"{self.provider}/{self.account}/{self.token_scope}/{self.token}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlantOrder:
+    """A running, ready VM put there by somebody else: no quota, no capacity, no lag."""
+
+    order: Order
+    launched_at: float

@@ -1,0 +1,1 @@
+"""The tests; below this folder the tree mirrors the program's."""

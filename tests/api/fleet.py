@@ -1,0 +1,191 @@
+"""A small catalogue and what workers would write, put straight into the database."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg.types.json import Jsonb
+from sqlalchemy import create_engine
+
+from app.db import events
+from app.db.ids import new_id
+from app.db.urls import sync_url
+
+SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl me@example"
+
+TYPES = {
+    # name: model, GPUs, GiB each, vCPUs, GiB
+    "g5.xlarge": ("A10G", 1, 24, 4, 16),
+    "g5.12xlarge": ("A10G", 4, 24, 48, 192),
+    "p4d.24xlarge": ("A100", 8, 40, 96, 1152),
+}
+PRICES = {"g5.xlarge": "1.006", "g5.12xlarge": "5.672", "p4d.24xlarge": "21.96"}
+
+
+class Fleet:
+    """Writes as the database's owner, past row-level security."""
+
+    def __init__(self, database_url: str) -> None:
+        self.url = database_url
+
+    @contextmanager
+    def connection(self) -> Iterator[psycopg.Connection[dict[str, Any]]]:
+        with psycopg.connect(self.url, autocommit=True, row_factory=psycopg.rows.dict_row) as connection:
+            connection.execute("SET ROLE gpulease_worker")
+            yield connection
+
+    def run(self, statement: str, *parameters: Any) -> list[dict[str, Any]]:
+        with self.connection() as connection:
+            cursor = connection.execute(statement, parameters)
+            return cursor.fetchall() if cursor.description else []
+
+    def account(self, name: str = "main", *regions: str) -> None:
+        self.run("INSERT INTO account (name, provider, config, state) VALUES (%s, 'aws', '{}', 'ok')", name)
+        for region in regions or ("us-east-1",):
+            self.run("INSERT INTO account_region (account, region) VALUES (%s, %s)", name, region)
+
+    def offering(self, instance_type: str, **changes: Any) -> None:
+        model, count, memory, vcpus, ram = TYPES[instance_type]
+        row = {
+            "account": "main",
+            "region": "us-east-1",
+            "zone": "us-east-1a",
+            "instance_type": instance_type,
+            "market": "on_demand",
+            "provider": "aws",
+            "gpu_model": model,
+            "gpu_count": count,
+            "gpu_memory_gib": memory,
+            "gpu_interconnect": "PCIe",
+            "vcpus": vcpus,
+            "memory_gib": ram,
+            "price_per_hour": PRICES[instance_type],
+            "price_source": "list",
+            **changes,
+        }
+        self._insert("offering", row)
+
+    def catalogue(self) -> None:
+        """g5.xlarge in two zones and on spot, g5.12xlarge, p4d.24xlarge."""
+        self.account()
+        self.offering("g5.xlarge")
+        self.offering("g5.xlarge", zone="us-east-1b")
+        self.offering("g5.xlarge", market="spot", price_per_hour="0.4")
+        self.offering("g5.12xlarge")
+        self.offering("p4d.24xlarge")
+
+    def set_lease(self, lease_id: str, **values: Any) -> None:
+        """Writes columns of a lease, as a transition would: version and time with it."""
+        columns = ", ".join(f"{name} = %s" for name in values)
+        self.run(
+            f"UPDATE lease SET {columns}, version = version + 1, updated_at = now() WHERE id = %s",
+            *(Jsonb(value) if isinstance(value, dict) else value for value in values.values()),
+            lease_id,
+        )
+
+    def attempt(self, lease_id: str, n: int, **changes: Any) -> str:
+        """An attempt of a lease; a known one of a running VM unless `changes` says otherwise."""
+        tenant_id = self.run("SELECT tenant_id FROM lease WHERE id = %s", lease_id)[0]["tenant_id"]
+        row = {
+            "id": new_id("attempt"),
+            "lease_id": lease_id,
+            "tenant_id": tenant_id,
+            "n": n,
+            "provider": "aws",
+            "account": "main",
+            "region": "us-east-1",
+            "zone": "us-east-1a",
+            "instance_type": "g5.xlarge",
+            "market": "on_demand",
+            "offering": Jsonb(PLACE_FACTS),
+            "price_per_hour": "1.006",
+            "token": new_id("token"),
+            "params_hash": "0" * 16,
+            "state": "known",
+            "instance_id": new_id("i"),
+            "vm_state": "running",
+            **changes,
+        }
+        self._insert("attempt", row)
+        self.run("UPDATE lease SET attempts_count = greatest(attempts_count, %s) WHERE id = %s", n, lease_id)
+        return str(row["id"])
+
+    def activate(self, lease_id: str) -> str:
+        """As if workers had launched it an hour ago. Answers the instance id."""
+        self.attempt(lease_id, 1, instance_id=f"i-{lease_id[-8:]}")
+        instance_id = f"i-{lease_id[-8:]}"
+        self.run("UPDATE attempt SET billing_started_at = now() - interval '1 hour' WHERE lease_id = %s", lease_id)
+        self.run(
+            """
+            UPDATE lease SET state = 'active', provider = 'aws', account = 'main', region = 'us-east-1', gpu_model = 'A10G',
+                gpu_count = 1, placement = %s, connection = %s, launched_at = now() - interval '62 minutes',
+                running_at = now() - interval '1 hour', ready_at = now() - interval '58 minutes', rate_per_hour = 1.006,
+                rate_since = now() - interval '1 hour', billing_started_at = now() - interval '1 hour',
+                first_attempt_at = now() - interval '63 minutes', version = version + 1, updated_at = now()
+            WHERE id = %s
+            """,
+            Jsonb({**PLACE, "instance_id": instance_id}),
+            Jsonb({"public_ip": "198.51.100.7", "ssh_user": "ubuntu", "ssh_port": 22}),
+            lease_id,
+        )
+        return instance_id
+
+    def finish(self, lease_id: str, state: str = "released") -> None:
+        """As if workers had ended it."""
+        self.run(
+            "UPDATE attempt SET state = 'dead', clean = true, ended_at = now(), billing_ended_at = now() "
+            "WHERE lease_id = %s AND ended_at IS NULL",
+            lease_id,
+        )
+        self.run(
+            """
+            UPDATE quota q SET used = q.used - c.amount FROM quota_claim c
+            WHERE c.lease_id = %s AND q.tenant_id = c.tenant_id AND q.resource = c.resource
+            """,
+            lease_id,
+        )
+        self.run("DELETE FROM quota_claim WHERE lease_id = %s", lease_id)
+        self.run("DELETE FROM lease_secret WHERE lease_id = %s", lease_id)
+        self.run(
+            """
+            UPDATE lease SET state = %s, desired = 'end', ended_at = now(), next_due = NULL, rate_per_hour = NULL,
+                rate_since = NULL, version = version + 1, updated_at = now(),
+                cost_closed = (SELECT coalesce(sum(price_per_hour * extract(epoch FROM billing_ended_at - billing_started_at)
+                                                   / 3600), 0) FROM attempt WHERE lease_id = lease.id)
+            WHERE id = %s
+            """,
+            state,
+            lease_id,
+        )
+
+    def number_events(self) -> None:
+        """What the sequencer of the workers does."""
+        engine = create_engine(sync_url(self.url), connect_args={"options": "-c role=gpulease_worker"})
+        with engine.begin() as connection:
+            base = connection.execute(events.lock_counter()).scalar_one()
+            count = connection.execute(events.number_new(base, 1000)).rowcount
+            connection.execute(events.move_counter(count))
+        engine.dispose()
+
+    def _insert(self, table: str, row: dict[str, Any]) -> None:
+        marks = ", ".join("%s" for _ in row)
+        self.run(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", *row.values())
+
+
+PLACE_FACTS = {
+    "gpu": {"model": "A10G", "count": 1, "memory_gib": 24, "interconnect": "PCIe"},
+    "vcpus": 4,
+    "memory_gib": "16.00",
+    "image": {"id": "ami-1", "name": "Deep Learning Base"},
+}
+PLACE = {
+    **PLACE_FACTS,
+    "provider": "aws",
+    "account": "main",
+    "region": "us-east-1",
+    "zone": "us-east-1a",
+    "instance_type": "g5.xlarge",
+    "market": "on_demand",
+    "price_per_hour": "1.006000",
+}

@@ -1,0 +1,66 @@
+"""Who did what."""
+
+from typing import Any
+
+from tests.api.conftest import Caller
+
+
+async def trail(caller: Caller) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = (await caller.get("/v1/audit")).json()["items"]
+    return items
+
+
+async def test_every_change_leaves_an_entry_with_before_and_after(operator: Caller, alice: Caller) -> None:
+    path = f"/v1/tenants/{alice.tenant_id}"
+    await operator.patch(path, json={"max_ttl_seconds": 600}, headers={"X-Request-Id": "trace-0003"})
+    await operator.put(f"{path}/quotas", json={"limits": [{"resource": "gpus", "limit": "2"}]})
+    made = (await alice.post(f"{path}/keys", json={"name": "ci", "role": "viewer"})).json()
+    await alice.post(f"/v1/keys/{made['id']}/rotate", json={})
+    await alice.delete(f"/v1/keys/{made['id']}")
+    entries = await trail(operator)
+    assert [entry["action"] for entry in entries[:5]] == [
+        "key.revoke",
+        "key.rotate",
+        "key.create",
+        "quota.set",
+        "tenant.change",
+    ]
+    changed = entries[4]
+    assert (changed["before"]["max_ttl_seconds"], changed["after"]["max_ttl_seconds"]) == (86_400, 600)
+    assert (changed["target"], changed["address"], changed["request_id"]) == (
+        alice.tenant_id,
+        "192.0.2.7",
+        "trace-0003",
+    )
+    assert entries[3]["before"]["gpus"] == "8.000000"
+    assert entries[0]["principal"] == (await alice.get("/v1/me")).json()["key_id"]
+
+
+async def test_no_entry_holds_a_secret(operator: Caller, alice: Caller) -> None:
+    made = (await alice.post(f"/v1/tenants/{alice.tenant_id}/keys", json={"name": "ci", "role": "viewer"})).json()
+    assert made["secret"].rpartition("_")[2] not in (await operator.get("/v1/audit")).text
+
+
+async def test_an_admin_sees_the_own_tenant_alone(operator: Caller, alice: Caller, bob: Caller) -> None:
+    assert {entry["tenant_id"] for entry in await trail(alice)} == {alice.tenant_id}
+    assert {entry["tenant_id"] for entry in await trail(bob)} == {bob.tenant_id}
+    assert {entry["tenant_id"] for entry in await trail(operator)} == {None, alice.tenant_id, bob.tenant_id}
+
+
+async def test_what_fails_leaves_none(operator: Caller, alice: Caller) -> None:
+    before = len(await trail(operator))
+    await operator.patch(f"/v1/tenants/{alice.tenant_id}", json={"max_ttl_seconds": 600, "max_total_seconds": 60})
+    assert len(await trail(operator)) == before
+
+
+async def test_pages_go_through_the_whole_trail(operator: Caller, alice: Caller) -> None:
+    everything = [entry["id"] for entry in await trail(operator)]
+    seen: list[str] = []
+    params: dict[str, str | int] = {"limit": 2}
+    while True:
+        page = (await operator.get("/v1/audit", params=params)).json()
+        seen += [entry["id"] for entry in page["items"]]
+        if page["next_cursor"] is None:
+            break
+        params["cursor"] = page["next_cursor"]
+    assert seen == everything

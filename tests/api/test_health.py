@@ -1,0 +1,47 @@
+"""Health, as load balancers see it."""
+
+import psycopg
+from fastapi import FastAPI
+
+from app.bootstrap import schema_revisions
+from tests.api.conftest import Caller
+
+
+async def test_a_process_that_answers_is_alive(anonymous: Caller) -> None:
+    assert (await anonymous.get("/livez")).json() == {"status": "ok"}
+
+
+async def test_missing_workers_are_a_warning_and_not_a_failure(anonymous: Caller, database_url: str) -> None:
+    found = await anonymous.get("/readyz")
+    assert found.status_code == 200
+    assert found.json()["checks"] == {"database": "ok", "schema": "ok", "worker": "missing", "inventory": "missing"}
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("INSERT INTO worker_heartbeat (name, kind) VALUES ('w1', 'worker'), ('i1', 'inventory')")
+    assert (await anonymous.get("/readyz")).json() == {
+        "ready": True,
+        "checks": {"database": "ok", "schema": "ok", "worker": "ok", "inventory": "ok"},
+        "warnings": [],
+    }
+
+
+async def test_another_schema_is_not_ready(anonymous: Caller, database_url: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '0001'")
+        try:
+            found = await anonymous.get("/readyz")
+        finally:
+            connection.execute("UPDATE alembic_version SET version_num = %s", [schema_revisions().head])
+    assert found.status_code == 503
+    assert "0001" in found.json()["checks"]["schema"]
+
+
+async def test_without_a_database_the_process_is_alive_and_not_ready(
+    app: FastAPI, anonymous: Caller, database_url: str
+) -> None:
+    name = database_url.rpartition("/")[2]
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(f'ALTER DATABASE "{name}" CONNECTION LIMIT 0')
+        found = await anonymous.get("/readyz")
+        connection.execute(f'ALTER DATABASE "{name}" CONNECTION LIMIT -1')
+    assert (found.status_code, found.json()["checks"]["database"]) == (503, "unavailable")
+    assert (await anonymous.get("/livez")).status_code == 200

@@ -1,0 +1,158 @@
+"""PATCH, extend and DELETE of a lease."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.api.conftest import Caller
+from tests.api.fleet import Fleet
+
+
+@pytest.fixture(autouse=True)
+def fleet(database_url: str) -> Fleet:
+    made = Fleet(database_url)
+    made.catalogue()
+    return made
+
+
+async def make(caller: Caller, **changes: Any) -> str:
+    answer = await caller.post("/v1/leases", json={"gpu": {"model": "A10G"}, "ttl_seconds": 3600, **changes})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
+
+
+async def test_name_and_labels_change_alone_and_the_same_again_is_no_change(alice: Caller, fleet: Fleet) -> None:
+    path = f"/v1/leases/{await make(alice, name='old', labels={'a': '1'})}"
+    named = (await alice.patch(path, json={"name": "new"})).json()
+    assert (named["name"], named["labels"], named["version"]) == ("new", {"a": "1"}, 2)
+    assert named["request"]["name"] == "old"
+    labelled = (await alice.patch(path, json={"labels": {"b": "2"}})).json()
+    assert (labelled["name"], labelled["labels"], labelled["version"]) == ("new", {"b": "2"}, 3)
+    again = await alice.patch(path, json={"name": "new", "labels": {"b": "2"}})
+    assert (again.status_code, again.json()["version"]) == (200, 3)
+    assert (await alice.patch(path, json={})).json()["version"] == 3
+    told = fleet.run("SELECT type, data FROM event ORDER BY row_id OFFSET 1")
+    assert [(one["type"], one["data"]) for one in told] == [
+        ("lease.updated", {"name": "new"}),
+        ("lease.updated", {"labels": {"b": "2"}}),
+    ]
+
+
+async def test_a_patch_of_anything_else_or_to_null_is_refused(alice: Caller) -> None:
+    path = f"/v1/leases/{await make(alice)}"
+    for content, pointer in (({"state": "active"}, "/state"), ({"name": None}, "/name"), ({"labels": None}, "/labels")):
+        answer = await alice.patch(path, json=content)
+        assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, pointer)
+
+
+async def test_a_change_of_an_old_version_is_refused(alice: Caller) -> None:
+    path = f"/v1/leases/{await make(alice)}"
+    old = (await alice.get(path)).headers["etag"]
+    new = (await alice.patch(path, json={"name": "new"}, headers={"If-Match": old})).headers["etag"]
+    assert new == (await alice.get(path)).headers["etag"]
+    calls: list[tuple[str, str, Any]] = [
+        ("PATCH", path, {"name": "newer"}),
+        ("POST", f"{path}/extend", {"ttl_seconds": 7200}),
+        ("DELETE", path, None),
+    ]
+    for method, target, content in calls:
+        answer = await alice.request(method, target, json=content, headers={"If-Match": old})
+        assert (answer.status_code, answer.json()["code"]) == (412, "version_conflict")
+    assert (await alice.get(path)).json()["state"] == "queued"
+    assert (await alice.delete(path, headers={"If-Match": new})).status_code == 202
+
+
+async def test_extending_counts_from_now_and_wakes_a_worker_to_write_the_deadline(alice: Caller, fleet: Fleet) -> None:
+    lease_id = await make(alice)
+    fleet.run("UPDATE lease SET next_due = NULL, expires_at = now() + interval '10 minutes'")
+    answer = await alice.post(f"/v1/leases/{lease_id}/extend", json={"ttl_seconds": 7200})
+    assert answer.status_code == 200, answer.text
+    row = fleet.run("SELECT expires_at - updated_at AS ttl, next_due, wake_count FROM lease")[0]
+    assert row["ttl"].total_seconds() == 7200
+    assert row["next_due"] is not None
+    assert row["wake_count"] == 1
+    assert fleet.run("SELECT type FROM event ORDER BY row_id DESC LIMIT 1") == [{"type": "lease.extended"}]
+
+
+async def test_extending_never_shortens(alice: Caller) -> None:
+    lease_id = await make(alice, ttl_seconds=7200)
+    before = (await alice.get(f"/v1/leases/{lease_id}")).json()
+    answer = await alice.post(f"/v1/leases/{lease_id}/extend", json={"ttl_seconds": 60})
+    assert answer.status_code == 200
+    assert (answer.json()["expires_at"], answer.json()["version"]) == (before["expires_at"], before["version"])
+
+
+async def test_an_extension_stays_within_the_total_term(alice: Caller, operator: Caller) -> None:
+    terms = {"max_ttl_seconds": 3600, "max_total_seconds": 7200}
+    assert (await operator.patch(f"/v1/tenants/{alice.tenant_id}", json=terms)).status_code == 200
+    lease_id = await make(alice)
+    answer = await alice.post(f"/v1/leases/{lease_id}/extend", json={"ttl_seconds": 7300})
+    assert (answer.status_code, answer.json()["code"]) == (409, "term_exceeded")
+    assert answer.json()["latest_expires_at"].endswith("Z")
+    assert (await alice.post(f"/v1/leases/{lease_id}/extend", json={"ttl_seconds": 7100})).status_code == 200
+
+
+async def test_what_ends_is_not_extended_and_says_so_in_advance(alice: Caller, fleet: Fleet) -> None:
+    released, expired = await make(alice), await make(alice)
+    await alice.delete(f"/v1/leases/{released}")
+    fleet.run("UPDATE lease SET expires_at = now() - interval '1 second' WHERE id = %s", expired)
+    for lease_id in (released, expired):
+        answer = await alice.post(f"/v1/leases/{lease_id}/extend", json={"ttl_seconds": 3600})
+        assert (answer.status_code, answer.json()["code"]) == (409, "lease_ending")
+        lease = (await alice.get(f"/v1/leases/{lease_id}")).json()
+        assert lease["actions"]["extend"] == {"available": False, "reason_code": "lease_ending"}
+
+
+async def test_a_suspended_tenant_extends_nothing_and_may_release(
+    alice: Caller, operator: Caller, fleet: Fleet
+) -> None:
+    lease_id = await make(alice)
+    fleet.activate(lease_id)
+    await operator.patch(f"/v1/tenants/{alice.tenant_id}", json={"status": "suspended"})
+    answer = await alice.post(f"/v1/leases/{lease_id}/extend", json={"ttl_seconds": 7200})
+    assert (answer.status_code, answer.json()["code"]) == (403, "tenant_suspended")
+    shown = (await alice.get(f"/v1/leases/{lease_id}")).json()["actions"]
+    assert shown["extend"] == {"available": False, "reason_code": "tenant_suspended"}
+    assert (await alice.delete(f"/v1/leases/{lease_id}")).status_code == 202
+
+
+async def test_a_repeated_extension_counts_once(alice: Caller) -> None:
+    lease_id = await make(alice)
+    headers = {"Idempotency-Key": "longer"}
+    first = await alice.post(f"/v1/leases/{lease_id}/extend", json={"ttl_seconds": 7200}, headers=headers)
+    again = await alice.post(f"/v1/leases/{lease_id}/extend", json={"ttl_seconds": 7200}, headers=headers)
+    assert again.headers["idempotency-replayed"] == "true"
+    assert again.json() == first.json()
+
+
+async def test_a_release_is_asked_for_once_whoever_asks(alice: Caller, fleet: Fleet) -> None:
+    lease_id = await make(alice)
+    fleet.run("UPDATE lease SET next_due = NULL")
+    answers = await asyncio.gather(*(alice.delete(f"/v1/leases/{lease_id}") for _ in range(8)))
+    assert {answer.status_code for answer in answers} == {202}
+    lease = answers[0].json()
+    assert (lease["state"], lease["desired"], lease["version"]) == ("releasing", "end", 2)
+    assert lease["reason"] == {
+        "code": "released_by_user",
+        "message": "a user of the tenant asked for the release",
+        "origin": "user",
+        "retryable": False,
+    }
+    assert lease["release_requested_at"] is not None
+    assert lease["actions"]["release"] == {"available": False, "reason_code": "lease_ending"}
+    row = fleet.run("SELECT next_due <= now() AS due, wake_count FROM lease")[0]
+    assert row == {"due": True, "wake_count": 1}
+    assert fleet.run("SELECT count(*) AS n FROM event WHERE type = 'lease.releasing'") == [{"n": 1}]
+    assert fleet.run("SELECT count(*) AS n FROM audit WHERE action = 'lease.release'") == [{"n": 1}]
+
+
+async def test_releasing_is_legal_in_every_state(alice: Caller, operator: Caller, fleet: Fleet) -> None:
+    active, ended = await make(alice), await make(alice)
+    fleet.activate(active)
+    by_operator = (await operator.delete(f"/v1/leases/{active}")).json()
+    assert (by_operator["state"], by_operator["reason"]["code"]) == ("releasing", "released_by_operator")
+    assert by_operator["billable"]
+    fleet.finish(ended, "failed")
+    answer = await alice.delete(f"/v1/leases/{ended}")
+    assert (answer.status_code, answer.json()["state"], answer.json()["terminal"]) == (202, "failed", True)

@@ -1,0 +1,236 @@
+"""GET /v1/leases and GET /v1/leases/{id}."""
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from app.api.lease_views import AttemptPage, Lease, LeasePage
+from tests.api.conftest import Caller
+from tests.api.fleet import Fleet
+
+
+@pytest.fixture(autouse=True)
+def fleet(database_url: str) -> Fleet:
+    made = Fleet(database_url)
+    made.catalogue()
+    return made
+
+
+async def make(caller: Caller, **changes: Any) -> str:
+    answer = await caller.post("/v1/leases", json={"gpu": {"model": "A10G"}, "ttl_seconds": 3600, **changes})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
+
+
+async def ids(caller: Caller, query: str = "") -> list[str]:
+    answer = await caller.get(f"/v1/leases{query}")
+    assert answer.status_code == 200, answer.text
+    return [item["id"] for item in answer.json()["items"]]
+
+
+def keeps_to(model: type[BaseModel], content: bytes) -> None:
+    """`content` validates strictly, and the model shows every field of it and no other."""
+    parsed = model.model_validate_json(content, strict=True)
+    assert json.loads(parsed.model_dump_json(by_alias=True)) == json.loads(content)
+
+
+async def test_real_answers_keep_to_the_declared_schema(alice: Caller, fleet: Fleet) -> None:
+    queued, active = await make(alice), await make(alice, max_price_per_hour="3.00", regions=["us-east-1"])
+    fleet.activate(active)
+    fleet.set_lease(
+        active, interruption={"notice_at": "2026-01-01T00:00:00Z", "deadline_at": None, "action": "terminate"}
+    )
+    for lease_id in (queued, active):
+        keeps_to(Lease, (await alice.get(f"/v1/leases/{lease_id}")).content)
+    keeps_to(AttemptPage, (await alice.get(f"/v1/leases/{active}/attempts")).content)
+    assert (await alice.delete(f"/v1/leases/{active}")).status_code == 202
+    fleet.finish(active)
+    keeps_to(LeasePage, (await alice.get("/v1/leases")).content)
+
+
+async def test_an_active_lease_shows_place_cost_and_observation(alice: Caller, fleet: Fleet) -> None:
+    lease_id = await make(alice)
+    instance_id = fleet.activate(lease_id)
+    fleet.run("UPDATE account_region SET last_complete_listing_at = now() - interval '5 seconds'")
+    lease = (await alice.get(f"/v1/leases/{lease_id}")).json()
+    assert (lease["state"], lease["billable"], lease["terminal"]) == ("active", True, False)
+    assert lease["placement"]["instance_id"] == instance_id
+    assert lease["placement"]["price_per_hour"] == "1.006"
+    assert lease["connection"]["public_ip"] == "198.51.100.7"
+    assert lease["cost"]["rate_per_hour"] == "1.006"
+    assert 1.006 <= float(lease["cost"]["accrued"]) < 1.02
+    listed = fleet.run("SELECT last_complete_listing_at AS at FROM account_region")[0]["at"]
+    assert lease["last_observed_at"] == listed.isoformat().replace("+00:00", "Z")
+
+
+async def test_what_changes_by_itself_changes_no_etag(alice: Caller, fleet: Fleet) -> None:
+    lease_id = await make(alice)
+    fleet.activate(lease_id)
+    for path in (f"/v1/leases/{lease_id}", "/v1/leases"):
+        tag = (await alice.get(path)).headers["etag"]
+        fleet.run("UPDATE account_region SET last_complete_listing_at = now()")
+        same = await alice.get(path, headers={"If-None-Match": tag})
+        assert (same.status_code, same.content, same.headers["etag"]) == (304, b"", tag)
+        fleet.set_lease(lease_id, health="impaired")
+        changed = await alice.get(path, headers={"If-None-Match": tag})
+        assert changed.status_code == 200
+        assert changed.headers["etag"] != tag
+
+
+async def test_what_is_anothers_answers_like_what_does_not_exist(alice: Caller, bob: Caller) -> None:
+    lease_id = await make(alice)
+    unknown = "lease_01h455vb4pex5vsknk084sn02q"
+    calls: list[tuple[str, str, Any]] = [
+        ("GET", "", None),
+        ("GET", "/attempts", None),
+        ("GET", "/events", None),
+        ("PATCH", "", {"name": "mine"}),
+        ("POST", "/extend", {"ttl_seconds": 3600}),
+        ("DELETE", "", None),
+    ]
+    for method, tail, content in calls:
+        answers = []
+        for target in (lease_id, unknown, "lease_x", "%00"):
+            answer = await bob.request(method, f"/v1/leases/{target}{tail}", json=content)
+            assert answer.status_code == 404, (method, tail, answer.text)
+            problem = answer.json()
+            assert problem.pop("instance").startswith("/v1/leases/")
+            assert problem.pop("request_id") == answer.headers["x-request-id"]
+            answers.append(problem)
+        assert all(answer == answers[0] for answer in answers)
+    assert await ids(bob) == []
+    assert await ids(bob, f"?ids={lease_id}") == []
+    assert (await alice.get(f"/v1/leases/{lease_id}")).json()["name"] != "mine"
+
+
+async def test_the_role_comes_before_the_id(alice: Caller) -> None:
+    viewer = await alice.member("viewer")
+    for target in (await make(alice), "lease_01h455vb4pex5vsknk084sn02q"):
+        for method, tail in (("PATCH", ""), ("POST", "/extend"), ("DELETE", "")):
+            answer = await viewer.request(method, f"/v1/leases/{target}{tail}", json={})
+            assert (answer.status_code, answer.json()["code"]) == (403, "forbidden")
+        assert (await viewer.get("/v1/ops/summary")).status_code == 403
+
+
+async def test_every_filter_keeps_what_it_says(alice: Caller, operator: Caller, bob: Caller, fleet: Fleet) -> None:
+    first = await make(alice, name="one", labels={"team": "vision", "run": "1"})
+    second = await make(alice, name="two", labels={"team": "vision"})
+    third = await make(alice, name="three")
+    fleet.activate(first)
+    await alice.delete(f"/v1/leases/{third}")
+    fleet.finish(third)
+    fleet.run("UPDATE lease SET created_at = '2026-01-02Z', updated_at = '2026-01-02Z' WHERE id = %s", second)
+    other = await make(bob)
+    cases = {
+        "?state=queued": {second},
+        "?state=active&state=released": {first, third},
+        "?state=!terminal": {first, second},
+        "?state=!terminal&state=released": {first, second, third},
+        "?state=failed": set(),
+        "?name=two": {second},
+        "?provider=aws": {first},
+        "?provider=gcp": set(),
+        "?region=us-east-1": {first},
+        "?gpu_model=A10G": {first},
+        "?label=team:vision": {first, second},
+        "?label=team:vision&label=run:1": {first},
+        "?label=team:": set(),
+        f"?ids={first}&ids={third}": {first, third},
+        f"?ids={first},{other}": {first},
+        "?created_before=2026-01-03T00:00:00Z": {second},
+        "?created_after=2026-01-03T00:00:00Z": {first, third},
+        "?updated_since=2026-01-03T00:00:00%2B02:00": {first, third},
+        f"?tenant_id={alice.tenant_id}": {first, second, third},
+        "?state=!terminal&provider=aws&label=run:1&sort=name": {first},
+    }
+    for query, expected in cases.items():
+        assert set(await ids(alice, query)) == expected, query
+    assert set(await ids(operator)) == {first, second, third, other}
+    assert set(await ids(operator, f"?tenant_id={bob.tenant_id}")) == {other}
+
+
+async def test_wrong_filters_are_refused_with_their_name(alice: Caller, bob: Caller) -> None:
+    many = ",".join(f"lease_01h455vb4pex5vsknk0{n:07d}" for n in range(101))
+    cases = {
+        "state=dead": "#/query/state/0",
+        "sort=price": "#/query/sort",
+        "label=team": "#/query/label/0",
+        "ids=x": "#/query/ids",
+        f"ids={many}": "#/query/ids",
+        "created_after=yesterday": "#/query/created_after",
+        "created_after=2026-01-01T00:00:00": "#/query/created_after",
+        "created_after=9999-12-31T23:59:59-12:00": "#/query/created_after",
+        "name=%00": "#/query/name",
+        "label=a:%00": "#/query/label/0",
+        "cursor=nonsense": "#/query/cursor",
+        f"tenant_id={bob.tenant_id}": "#/query/tenant_id",
+        "limit=many": "#/query/limit",
+    }
+    for query, pointer in cases.items():
+        answer = await alice.get(f"/v1/leases?{query}")
+        assert answer.status_code == 422, (query, answer.text)
+        assert [error["pointer"] for error in answer.json()["errors"]] == [pointer], query
+
+
+SORTS = ("created_at", "-created_at", "updated_at", "-updated_at", "expires_at", "-expires_at", "name", "-name")
+
+
+async def test_pages_of_every_order_show_each_lease_once(alice: Caller, fleet: Fleet) -> None:
+    made = [await make(alice, name=name) for name in ("b", "a", "b", "c", "a")]
+    for number, lease_id in enumerate(made):
+        # the same times twice, so that the id has to break the tie
+        fleet.run(
+            "UPDATE lease SET created_at = now() + %s * interval '1 s', expires_at = now() + %s * interval '1 h' WHERE id = %s",
+            number // 2,
+            3 - number // 2,
+            lease_id,
+        )
+    for sort in SORTS:
+        field = sort.removeprefix("-")
+        page = (await alice.get(f"/v1/leases?sort={sort}&limit=2")).json()
+        seen = list(page["items"])
+        for _ in range(2):
+            page = (await alice.get(f"/v1/leases?sort={sort}&limit=2&cursor={page['next_cursor']}")).json()
+            seen += page["items"]
+        assert page["next_cursor"] is None, sort
+        keys = [(item[field], item["id"]) for item in seen]
+        assert sorted(item["id"] for item in seen) == sorted(made), sort
+        assert keys == sorted(keys, reverse=sort.startswith("-")), sort
+
+
+async def test_a_cursor_of_another_order_is_refused(alice: Caller) -> None:
+    for _ in range(2):
+        await make(alice)
+    cursor = (await alice.get("/v1/leases?limit=1")).json()["next_cursor"]
+    answer = await alice.get(f"/v1/leases?sort=name&cursor={cursor}")
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, "#/query/cursor")
+
+
+async def test_a_limit_is_brought_into_range(alice: Caller) -> None:
+    for _ in range(2):
+        await make(alice)
+    assert len(await ids(alice, "?limit=0")) == 1
+    assert len(await ids(alice, "?limit=100000")) == 2
+
+
+async def test_attempts_tell_every_try_in_order(alice: Caller, fleet: Fleet) -> None:
+    lease_id = await make(alice)
+    error = '{"class": "InsufficientCapacity", "code": "InsufficientInstanceCapacity", "message": "none left"}'
+    fleet.attempt(
+        lease_id, 1, state="refused", instance_id=None, vm_state=None, error=error, ended_at="now()", clean=True
+    )
+    fleet.attempt(lease_id, 2, state="settling", instance_id=None, vm_state=None)
+    first = (await alice.get(f"/v1/leases/{lease_id}/attempts?limit=1")).json()
+    tried = first["items"][0]
+    assert (tried["n"], tried["outcome"]) == (1, "refused")
+    assert tried["error"] == {
+        "class": "InsufficientCapacity",
+        "code": "InsufficientInstanceCapacity",
+        "message": "none left",
+    }
+    assert tried["offering"]["instance_type"] == "g5.xlarge"
+    rest = (await alice.get(f"/v1/leases/{lease_id}/attempts?cursor={first['next_cursor']}")).json()
+    assert [(one["n"], one["outcome"]) for one in rest["items"]] == [(2, "unknown")]
+    assert rest["next_cursor"] is None

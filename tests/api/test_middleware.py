@@ -1,0 +1,42 @@
+"""What all answers have in common."""
+
+import pytest
+
+from tests.api.conftest import Caller
+
+
+async def test_a_sane_request_id_is_taken_over_and_any_other_replaced(anonymous: Caller) -> None:
+    kept = await anonymous.get("/livez", headers={"X-Request-Id": "trace-0001"})
+    assert kept.headers["x-request-id"] == "trace-0001"
+    for bad in ("short", "x" * 129, "new line?", "<script>"):
+        made = await anonymous.get("/livez", headers={"X-Request-Id": bad})
+        assert made.headers["x-request-id"].startswith("req_")
+
+
+@pytest.mark.parametrize("path", ["/livez", "/v1/me", "/nothing", "/v1/tenants"])
+async def test_every_answer_carries_the_protective_headers(operator: Caller, path: str) -> None:
+    answer = await operator.get(path)
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["content-security-policy"].startswith("default-src 'none'")
+    assert answer.headers["cache-control"] in {"no-store", "private, no-cache"}
+    assert len(answer.headers.get_list("cache-control")) == 1
+
+
+async def test_requests_are_counted_by_template_and_status(operator: Caller) -> None:
+    await operator.get("/v1/tenants/nonsense")
+    await operator.get("/nothing")
+    text = (await operator.get("/metrics")).text
+    assert 'gpulease_http_requests_total{method="GET",route="/v1/tenants/{tenant_id}",status="404"} 1.0' in text
+    assert 'gpulease_http_requests_total{method="GET",route="unmatched",status="404"} 1.0' in text
+    assert "nonsense" not in text
+
+
+async def test_a_log_line_names_the_caller_and_holds_no_secret(
+    alice: Caller, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await alice.get("/v1/me?token=hunter2", headers={"X-Request-Id": "trace-0002"})
+    line = next(line for line in capsys.readouterr().out.splitlines() if "trace-0002" in line)
+    assert alice.tenant_id in line
+    assert "192.0.2.7" in line
+    assert "hunter2" not in line
+    assert alice.key not in line

@@ -1,0 +1,84 @@
+"""The description and the thing described."""
+
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]  # ships no types
+import pytest
+from openapi_spec_validator import validate
+
+from app.api.app import routed
+from app.api.openapi import outdated
+from app.api.spec import document
+from tests.api.conftest import Caller
+
+
+@pytest.fixture(scope="module")
+def spec() -> dict[str, Any]:
+    return document(routed())
+
+
+def operations(spec: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
+    return [(path, method, one) for path, methods in spec["paths"].items() for method, one in methods.items()]
+
+
+def test_the_committed_files_are_what_the_code_says() -> None:
+    assert outdated() == []
+
+
+def test_the_description_is_valid_openapi(spec: dict[str, Any]) -> None:
+    validate(spec)
+
+
+def test_operation_ids_are_function_names(spec: dict[str, Any]) -> None:
+    ids = [one["operationId"] for _, _, one in operations(spec)]
+    assert len(ids) == len(set(ids))
+    assert all(name.isidentifier() and name == name.lower() and "v1" not in name for name in ids)
+
+
+def test_every_operation_has_one_tag_and_documents_its_refusals(spec: dict[str, Any]) -> None:
+    for path, _, one in operations(spec):
+        assert len(one["tags"]) == 1
+        refused = {status: answer for status, answer in one["responses"].items() if status >= "400"}
+        assert "500" in refused
+        if path.startswith("/v1/"):
+            assert {"401", "422", "429"} <= set(refused)
+            assert ("403" in refused) == ({"apiKey": []} in one["security"])
+            assert all(answer["$ref"].endswith(f"/Problem{status}") for status, answer in refused.items())
+
+
+def test_every_field_of_an_answer_is_required(spec: dict[str, Any]) -> None:
+    answered = {
+        answer["content"]["application/json"]["schema"].get("$ref", "").rpartition("/")[2]
+        for _, _, one in operations(spec)
+        for status, answer in one["responses"].items()
+        if status.startswith("2") and "application/json" in answer.get("content", {})
+    }
+    for name in answered:
+        schema = spec["components"]["schemas"][name]
+        assert sorted(schema["required"]) == sorted(schema["properties"]), name
+
+
+async def test_real_answers_are_as_declared(operator: Caller, alice: Caller, spec: dict[str, Any]) -> None:
+    me = (await alice.get("/v1/me")).json()["key_id"]
+    tenant = f"/v1/tenants/{alice.tenant_id}"
+    for name, answer in {
+        "Me": await alice.get("/v1/me"),
+        "TenantPage": await operator.get("/v1/tenants"),
+        "Tenant": await operator.patch(tenant, json={"status": "suspended"}),
+        "ApiKeyPage": await alice.get(f"{tenant}/keys"),
+        "ApiKeyWithSecret": await alice.post(f"/v1/keys/{me}/rotate", json={"overlap_seconds": 60}),
+        "QuotaList": await alice.get("/v1/quotas"),
+        "AuditPage": await alice.get("/v1/audit"),
+        "ReadinessView": await alice.get("/readyz"),
+        "Problem": await alice.get("/nothing"),
+    }.items():
+        jsonschema.validate(answer.json(), closed(spec, name))
+
+
+def closed(spec: dict[str, Any], name: str) -> dict[str, Any]:
+    """The schema with no field allowed beyond those declared."""
+    schemas = {
+        key: schema if key == "Problem" or "properties" not in schema else {**schema, "additionalProperties": False}
+        for key, schema in spec["components"]["schemas"].items()
+    }
+    return {"$ref": f"#/components/schemas/{name}", "components": {"schemas": schemas}}

@@ -1,0 +1,192 @@
+"""The operators' view and brakes."""
+
+import json
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from app.api.ops_views import Account, AccountPage, Brakes, OpsSummary, OrphanPage
+from tests.api.conftest import Caller
+from tests.api.fleet import Fleet
+
+
+@pytest.fixture(autouse=True)
+def fleet(database_url: str) -> Fleet:
+    made = Fleet(database_url)
+    made.catalogue()
+    return made
+
+
+def keeps_to(model: type[BaseModel], content: bytes) -> None:
+    parsed = model.model_validate_json(content, strict=True)
+    assert json.loads(parsed.model_dump_json()) == json.loads(content)
+
+
+async def make(caller: Caller) -> str:
+    return str((await caller.post("/v1/leases", json={"gpu": {"model": "A10G"}, "ttl_seconds": 3600})).json()["id"])
+
+
+def orphan(fleet: Fleet, instance_id: str, **changes: Any) -> None:
+    row = {
+        "account": "main",
+        "region": "us-east-1",
+        "instance_id": instance_id,
+        "provider": "aws",
+        "zone": "us-east-1a",
+        "instance_type": "g5.xlarge",
+        "market": "on_demand",
+        "cause": "no_row",
+        "tags": '{"gpulease-lease": "lease_x"}',
+        "price_per_hour": "1.006",
+        **changes,
+    }
+    fleet.run(f"INSERT INTO orphan ({', '.join(row)}) VALUES ({', '.join('%s' for _ in row)})", *row.values())
+
+
+async def test_the_summary_counts_what_there_is(alice: Caller, operator: Caller, fleet: Fleet) -> None:
+    active, _queued = await make(alice), await make(alice)
+    fleet.activate(active)
+    error = '{"class": "InsufficientCapacity", "code": "ICE", "message": "none"}'
+    fleet.attempt(
+        _queued, 1, state="refused", instance_id=None, vm_state=None, error=error, ended_at="now()", clean=True
+    )
+    orphan(fleet, "i-1")
+    orphan(fleet, "i-2", state="gone", gone_at="now()")
+    answer = await operator.get("/v1/ops/summary")
+    assert answer.status_code == 200, answer.text
+    keeps_to(OpsSummary, answer.content)
+    found = answer.json()
+    assert {one["state"]: one["leases"] for one in found["by_state"]} == {"active": 1, "queued": 1}
+    expected = {"leases": 1, "gpus": 1, "spend_per_hour": "1.006"}
+    assert found["by_provider"] == [{"name": "aws", **expected}]
+    assert found["by_region"] == [{"name": "us-east-1", **expected}]
+    assert found["by_gpu_model"] == [{"name": "A10G", **expected}]
+    assert (found["gpus"], found["spend_per_hour"]) == (1, "1.006")
+    assert float(found["spend_month_to_date"]) <= 1.02
+    assert found["capacity_failures"]["total"] == 1
+    assert found["capacity_failures"]["worst"][0]["instance_type"] == "g5.xlarge"
+    assert found["orphans"] == [{"cause": "no_row", "orphans": 1}]
+    assert found["time_to_ready"]["leases"] == 1
+    assert found["stuck"] == []
+    assert found["brakes"]["launches_stopped"] is None
+
+
+async def test_the_spend_of_the_month_leaves_out_what_was_before(alice: Caller, operator: Caller, fleet: Fleet) -> None:
+    lease_id = await make(alice)
+    fleet.activate(lease_id)
+    fleet.run(
+        "UPDATE attempt SET billing_started_at = date_trunc('month', now()) - interval '40 days', "
+        "billing_ended_at = date_trunc('month', now()) + interval '2 microseconds'"
+    )
+    assert (await operator.get("/v1/ops/summary")).json()["spend_month_to_date"] == "0.00"
+
+
+async def test_what_takes_too_long_is_named_the_longest_first(alice: Caller, operator: Caller, fleet: Fleet) -> None:
+    releasing, settling, booting = await make(alice), await make(alice), await make(alice)
+    await alice.delete(f"/v1/leases/{releasing}")
+    fleet.run("UPDATE lease SET release_requested_at = now() - interval '20 minutes' WHERE id = %s", releasing)
+    fleet.attempt(settling, 1, state="settling", instance_id=None, vm_state=None, settling_since="now()")
+    fleet.activate(booting)
+    fleet.run("UPDATE lease SET state = 'booting' WHERE id = %s", booting)
+    stuck = (await operator.get("/v1/ops/summary")).json()["stuck"]
+    assert [(one["kind"], one["lease_id"]) for one in stuck] == [
+        ("booting", booting),
+        ("releasing", releasing),
+        ("settling", settling),
+    ]
+
+
+async def test_orphans_are_shown_in_pages_and_ended_on_demand(operator: Caller, fleet: Fleet) -> None:
+    for number in range(3):
+        orphan(fleet, f"i-{number}", end_after=None)
+    orphan(fleet, "i-gone", state="gone", gone_at="now()")
+    first = await operator.get("/v1/ops/orphans?limit=2")
+    keeps_to(OrphanPage, first.content)
+    rest = (await operator.get(f"/v1/ops/orphans?limit=2&cursor={first.json()['next_cursor']}")).json()
+    shown = [*first.json()["items"], *rest["items"]]
+    assert [one["instance_id"] for one in shown] == ["i-2", "i-1", "i-0"]
+    assert shown[0]["age_seconds"] >= 0
+    assert len((await operator.get("/v1/ops/orphans?gone=true")).json()["items"]) == 4
+    assert (await operator.post("/v1/ops/orphans/main/us-east-1/i-1/end")).status_code == 204
+    due = fleet.run("SELECT instance_id FROM orphan WHERE end_after <= now()")
+    assert due == [{"instance_id": "i-1"}]
+    for instance_id in ("i-gone", "i-none", "%00"):
+        assert (await operator.post(f"/v1/ops/orphans/main/us-east-1/{instance_id}/end")).status_code == 404
+    assert fleet.run("SELECT target FROM audit WHERE action = 'orphan.end'") == [{"target": "main/us-east-1/i-1"}]
+
+
+async def test_accounts_show_what_observation_knows(operator: Caller, fleet: Fleet) -> None:
+    fleet.run(
+        "UPDATE account SET identity = '123456789012', last_error = '{\"code\": \"AuthFailure\"}', checked_at = now()"
+    )
+    fleet.run(
+        "UPDATE account_region SET last_complete_listing_at = now(), listed = 7, listing_calls = 1, listing_seconds = 0.25, "
+        "cycles = 3"
+    )
+    answer = await operator.get("/v1/ops/accounts")
+    keeps_to(AccountPage, answer.content)
+    account = answer.json()["items"][0]
+    assert (account["name"], account["identity"], account["draining"]) == ("main", "123456789012", False)
+    assert account["last_error"] == {"code": "AuthFailure"}
+    region = account["regions"][0]
+    assert (region["region"], region["listed"], region["listing_seconds"], region["cycles"]) == (
+        "us-east-1",
+        7,
+        0.25,
+        3,
+    )
+
+
+async def test_a_cordon_keeps_launches_away_and_is_audited(alice: Caller, operator: Caller, fleet: Fleet) -> None:
+    answer = await operator.put("/v1/ops/accounts/main/cordon", json={"cordoned": True, "note": "budget"})
+    keeps_to(Account, answer.content)
+    assert answer.json()["cordoned"]["note"] == "budget"
+    refused = await alice.post("/v1/leases", json={"gpu": {"model": "A10G"}, "ttl_seconds": 3600})
+    assert (refused.status_code, refused.json()["excluded"][0]["code"]) == (409, "account")
+    lifted = await operator.put("/v1/ops/accounts/main/cordon", json={"cordoned": False})
+    assert lifted.json()["cordoned"] is None
+    for name in ("other", "%00"):
+        assert (await operator.put(f"/v1/ops/accounts/{name}/cordon", json={"cordoned": True})).status_code == 404
+    actions = fleet.run("SELECT action, target FROM audit WHERE action LIKE 'account.%%' ORDER BY id")
+    assert actions == [
+        {"action": "account.cordon", "target": "main"},
+        {"action": "account.uncordon", "target": "main"},
+    ]
+
+
+async def test_the_emergency_stop_says_who_when_and_why(operator: Caller, fleet: Fleet) -> None:
+    stopped = await operator.put("/v1/ops/launches", json={"stopped": True, "note": "runaway spend"})
+    keeps_to(Brakes, stopped.content)
+    key_id = (await operator.get("/v1/me")).json()["key_id"]
+    assert (stopped.json()["launches_stopped"]["by"], stopped.json()["launches_stopped"]["note"]) == (
+        key_id,
+        "runaway spend",
+    )
+    allowed = await operator.put("/v1/ops/launches", json={"stopped": False})
+    assert allowed.json()["launches_stopped"] is None
+    assert fleet.run("SELECT count(*) AS n FROM audit WHERE action LIKE 'launches.%%'") == [{"n": 2}]
+
+
+async def test_resuming_lifts_the_hold_once(operator: Caller, fleet: Fleet) -> None:
+    fleet.run("""UPDATE installation SET hold = '{"reason": "another timeline", "since": "2026-01-01T00:00:00Z"}'""")
+    assert (await operator.get("/v1/ops/summary")).json()["brakes"]["hold"]["reason"] == "another timeline"
+    for _ in range(2):
+        answer = await operator.post("/v1/ops/resume")
+        assert (answer.status_code, answer.json()["hold"]) == (200, None)
+    assert fleet.run("SELECT count(*) AS n FROM audit WHERE action = 'hold.lift'") == [{"n": 1}]
+
+
+async def test_only_operators_see_or_brake_the_whole(alice: Caller) -> None:
+    calls = [
+        ("GET", "/v1/ops/summary"),
+        ("GET", "/v1/ops/orphans"),
+        ("GET", "/v1/ops/accounts"),
+        ("PUT", "/v1/ops/launches"),
+        ("PUT", "/v1/ops/accounts/main/cordon"),
+        ("POST", "/v1/ops/resume"),
+        ("POST", "/v1/ops/orphans/main/us-east-1/i-1/end"),
+    ]
+    for method, path in calls:
+        answer = await alice.request(method, path)
+        assert (answer.status_code, answer.json()["code"]) == (403, "forbidden"), path

@@ -1,0 +1,87 @@
+"""How often a tenant may ask."""
+
+from collections.abc import Callable
+
+import pytest
+from redis.exceptions import RedisError
+
+from app.api.rate_limits import RateLimiter
+from app.bootstrap import ensure_operator_key
+from app.local.ports import free_port
+from app.settings import Settings
+from tests.api.conftest import Caller, new_tenant, serving
+
+
+class Clock:
+    """Seconds that pass when told."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000_020.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def limiter(broker_url: str, clock: Clock, rule: str = "3/minute") -> RateLimiter:
+    return RateLimiter(rule, broker_url, name="test", clock=clock)
+
+
+async def test_requests_over_the_limit_are_refused_until_the_window_ends(clock: Clock) -> None:
+    limits = limiter("redis://127.0.0.1:1", clock)
+    assert [limits.hit("a").allowed for _ in range(4)] == [True, True, True, False]
+    assert limits.hit("b").allowed
+    clock.now += limits.hit("a").reset
+    assert limits.hit("a").allowed
+
+
+async def test_two_processes_share_one_limit(broker_url: str, clock: Clock) -> None:
+    one, two = limiter(broker_url, clock), limiter(broker_url, clock)
+    one.hit("a")
+    two.hit("a")
+    for each in (one, two, one):
+        await each.sync()
+        each.hit("a")
+    assert not one.hit("a").allowed
+    await one.close()
+    await two.close()
+
+
+async def test_without_redis_each_process_counts_alone_and_forgets_nothing(broker_url: str, clock: Clock) -> None:
+    limits = limiter(f"redis://127.0.0.1:{free_port()}", clock)
+    limits.hit("a")
+    with pytest.raises((RedisError, OSError)):
+        await limits.sync()
+    assert limits.hit("a").remaining == 1
+    await limits.close()
+
+
+async def test_answers_tell_what_is_left_and_a_refusal_when_to_come_back(
+    make_settings: Callable[..., Settings], database_url: str
+) -> None:
+    async with serving(make_settings(rate_limit="2/hour")) as app:
+        operator = Caller(app, ensure_operator_key(database_url, None))
+        first = await operator.get("/v1/me")
+        assert first.headers["ratelimit-policy"] == '"requests";q=2;w=3600'
+        assert first.headers["ratelimit"].startswith('"requests";r=1;t=')
+        await operator.get("/v1/me")
+        refused = await operator.get("/v1/me")
+        assert (refused.status_code, refused.json()["code"]) == (429, "rate_limited")
+        assert int(refused.headers["retry-after"]) > 0
+        assert refused.headers["ratelimit"].startswith('"requests";r=0;t=')
+
+
+async def test_one_tenants_requests_do_not_count_for_another(
+    make_settings: Callable[..., Settings], database_url: str
+) -> None:
+    async with serving(make_settings(rate_limit="5/hour")) as app:
+        operator = Caller(app, ensure_operator_key(database_url, None))
+        alice = await new_tenant(operator, "alice", gpus="1")
+        for _ in range(5):
+            await alice.get("/v1/me")
+        assert (await alice.get("/v1/me")).status_code == 429
+        assert (await operator.get("/v1/me")).status_code == 200

@@ -1,0 +1,60 @@
+"""Which role may call what."""
+
+import pytest
+from fastapi.routing import APIRoute
+
+from app.api.app import routed
+from app.api.routing import OneTimeRoute, SecuredRoute
+from app.services.principal import Role
+from tests.api.conftest import Caller
+
+OPEN = {"/livez", "/readyz", "/metrics", "/openapi.json", "/docs"}
+
+LEAST_ROLE = {
+    "get_me": "viewer",
+    "create_tenant": "operator",
+    "list_tenants": "operator",
+    "get_tenant": "operator",
+    "update_tenant": "operator",
+    "create_key": "admin",
+    "list_keys": "admin",
+    "revoke_key": "admin",
+    "rotate_key": "admin",
+    "reboot_lease": "member",
+    "list_lease_console_output": "member",
+    "get_own_quotas": "viewer",
+    "get_quotas": "viewer",
+    "set_quotas": "operator",
+    "list_audit": "admin",
+}
+
+ROUTES = [route for route in routed().routes if isinstance(route, APIRoute)]
+SECURED = [route for route in ROUTES if isinstance(route, SecuredRoute)]
+RANK = [Role.VIEWER, Role.MEMBER, Role.ADMIN, Role.OPERATOR]
+
+
+def test_only_the_health_routes_and_the_description_need_no_key() -> None:
+    assert {route.path for route in ROUTES if not isinstance(route, SecuredRoute | OneTimeRoute)} <= OPEN
+
+
+def test_only_a_vm_telling_its_host_keys_comes_with_a_token_that_works_once() -> None:
+    assert {route.path for route in ROUTES if isinstance(route, OneTimeRoute)} == {"/v1/host-keys"}
+
+
+def test_the_roles_are_those_of_the_contract() -> None:
+    declared = {route.name: str(route.required_role) for route in SECURED}
+    assert declared | LEAST_ROLE == declared
+
+
+@pytest.mark.parametrize("role", ["viewer", "member", "admin"])
+async def test_a_lesser_role_is_refused_whatever_the_id(alice: Caller, role: str) -> None:
+    caller = await alice.member(role)
+    for route in SECURED:
+        if RANK.index(Role(role)) >= RANK.index(route.required_role):
+            continue
+        path = route.path
+        for name in route.param_convertors:
+            path = path.replace("{" + name + "}", "nonsense")
+        for method in route.methods or ():
+            refused = await caller.request(method, path, json={})
+            assert (refused.status_code, refused.json()["code"]) == (403, "forbidden"), (method, path)

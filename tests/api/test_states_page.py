@@ -1,0 +1,50 @@
+"""docs/states.md and the code say the same."""
+
+import re
+from pathlib import Path
+
+from app.api.lease_present import outcome
+from app.domain.leases import TRANSITIONS, AttemptState, LeaseState
+from app.domain.reasons import RETRYABLE, Origin, ReasonCode
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "states.md").read_text(encoding="utf-8")
+
+
+def table(title: str) -> list[list[str]]:
+    """The cells of the first table under a heading, without its head."""
+    section = PAGE.partition(f"## {title}\n")[2].partition("\n## ")[0]
+    rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in row] for row in rows[2:]]
+
+
+def words(cell: str) -> set[str]:
+    return set(re.findall(r"`([a-z_.]+)`", cell))
+
+
+def test_the_states_and_their_transitions_are_told() -> None:
+    told = {row[0].strip("`"): words(row[2]) for row in table("States of a lease")}
+    assert told == {str(state): {str(one) for one in TRANSITIONS[state]} for state in LeaseState}
+
+
+def test_every_reason_is_told() -> None:
+    told = {row[0].strip("`"): row[1] for row in table("Reasons")}
+    assert told == {str(code): "yes" if code in RETRYABLE else "no" for code in ReasonCode}
+    assert words(PAGE.partition("`origin` is who caused it: ")[2].partition("\n")[0]) == {str(one) for one in Origin}
+
+
+def test_every_attempt_state_is_told_with_its_outcome() -> None:
+    told = [(row[0].split("`")[1], "without" in row[0], row[1].strip("`")) for row in table("Attempts")]
+    assert {state for state, _, _ in told} == {str(state) for state in AttemptState}
+    for state, without_instance, word in told:
+        assert outcome(state, None if without_instance else "i-1") == word
+
+
+def test_every_event_type_in_the_code_is_told() -> None:
+    sources = [
+        path.read_text(encoding="utf-8") for folder in ("app", "workers") for path in (ROOT / folder).rglob("*.py")
+    ]
+    found = {name for text in sources for name in re.findall(r"type=f?\"((?:lease|attempt)\.[a-z_]+)\"", text)}
+    assert found
+    told = {row[0].strip("`") for row in table("Events")}
+    assert found - told == set()

@@ -1,0 +1,262 @@
+"""A gpulease API that keeps everything in memory and behaves by the HTTP contract: the other end of the command line.
+
+It is a real HTTP server on a loopback port. What it must do next (move a lease on, break down) is scripted by the test;
+what it was asked is recorded.
+"""
+
+import json
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
+from urllib.parse import parse_qs, urlsplit
+
+Json = dict[str, Any]
+
+TENANT_KEY = "gpl_tenant_secret"
+OPERATOR_KEY = "gpl_operator_secret"
+TENANT_ID = "tenant_01"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request as it came in."""
+
+    method: str
+    path: str
+    query: dict[str, list[str]]
+    headers: dict[str, str]
+    body: Json | None
+
+    @property
+    def key(self) -> str:
+        return self.headers.get("authorization", "").removeprefix("Bearer ")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One response; `drop` closes the connection instead, after the work is done."""
+
+    status: int = 200
+    body: Json | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    raw: bytes | None = None
+    drop: bool = False
+
+
+def problem(status: int, code: str, detail: str, **more: Any) -> Answer:
+    body = {"type": f"about:{code}", "title": code.replace("_", " "), "status": status, "detail": detail, "code": code}
+    headers = {"Content-Type": "application/problem+json", "X-Request-Id": "req-7"}
+    return Answer(status, {**body, "retryable": False, "errors": [], **more}, headers)
+
+
+def a_lease(number: int = 1, **changes: Any) -> Json:
+    """A lease as the contract has it, just queued."""
+    return {
+        "id": f"lease_{number:02}",
+        "tenant_id": TENANT_ID,
+        "name": f"train-{number}",
+        "state": "queued",
+        "desired": "run",
+        "terminal": False,
+        "reason": None,
+        "request": {"gpu": {"model": "A100", "count": 8, "memory_gib": None}, "instance_types": None},
+        "placement": None,
+        "connection": None,
+        "interruption": None,
+        "labels": {},
+        "attempts_count": 0,
+        "cost": {"accrued": "0.00", "rate_per_hour": None, "as_of": "2026-06-01T10:00:00Z", "currency": "USD"},
+        "version": 1,
+        "created_at": "2026-06-01T10:00:00Z",
+        "running_at": None,
+        "ready_at": None,
+        "expires_at": None,
+        "release_requested_at": None,
+        "ended_at": None,
+        "updated_at": "2026-06-01T10:00:00Z",
+        **changes,
+    }
+
+
+PLACE: Json = {
+    "provider": "aws",
+    "account": "sim",
+    "region": "us-east-1",
+    "zone": "us-east-1a",
+    "instance_type": "p4d.24xlarge",
+    "market": "spot",
+    "gpu": {"model": "A100", "count": 8, "memory_gib": 40},
+    "price_per_hour": "21.96",
+}
+
+PROVISIONING: Json = {"state": "provisioning", "attempts_count": 1, "updated_at": "2026-06-01T10:00:02Z"}
+BOOTING: Json = {"state": "booting", "placement": PLACE, "running_at": "2026-06-01T10:00:30Z"}
+ACTIVE: Json = {
+    "state": "active",
+    "ready_at": "2026-06-01T10:01:40Z",
+    "connection": {"public_ip": "203.0.113.9", "ssh_command": "ssh ubuntu@203.0.113.9"},
+    "cost": {"accrued": "1.25", "rate_per_hour": "21.96", "as_of": "2026-06-01T10:02:00Z", "currency": "USD"},
+}
+RELEASING: Json = {"state": "releasing", "release_requested_at": "2026-06-01T11:00:00Z", "connection": None}
+RELEASED: Json = {"state": "released", "terminal": True, "ended_at": "2026-06-01T11:00:09Z"}
+NO_CAPACITY: Json = {
+    "state": "failed",
+    "terminal": True,
+    "ended_at": "2026-06-01T10:00:20Z",
+    "reason": {"code": "capacity_exhausted", "message": "every offering refused", "origin": "provider"},
+}
+REFUSED_ATTEMPT: Json = {
+    "n": 1,
+    "offering": PLACE,
+    "outcome": "refused",
+    "error": {"class": "no_capacity", "code": "InsufficientInstanceCapacity", "message": "no p4d in us-east-1a"},
+    "started_at": "2026-06-01T10:00:02Z",
+    "ended_at": "2026-06-01T10:00:04Z",
+}
+
+
+class FakeApi:
+    """The server's state and script. Change it between calls; read `asked` afterwards."""
+
+    def __init__(self) -> None:
+        self.asked: list[Asked] = []
+        self.next_answers: deque[Answer] = deque()
+        self.leases: dict[str, Json] = {}
+        self.attempts: dict[str, list[Json]] = {}
+        self.documents: dict[tuple[str, str], Json] = {}
+        self.page_size = 200
+        self.new_course: tuple[Json, ...] = ()
+        self._course: dict[str, deque[Json]] = {}
+        self._created: dict[str, Json] = {}
+        self._port = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    def add(self, lease: Json, *course: Json, attempts: Iterable[Json] = ()) -> Json:
+        """A lease that makes one of these changes each time somebody has looked at it."""
+        self.leases[lease["id"]] = lease
+        self._course[lease["id"]] = deque(course)
+        self.attempts[lease["id"]] = list(attempts)
+        return lease
+
+    def calls(self, method: str, path: str) -> list[Asked]:
+        return [asked for asked in self.asked if (asked.method, asked.path) == (method, path)]
+
+    @contextmanager
+    def serving(self) -> Iterator[str]:
+        """Answer requests at the same port as the last time, if there was one."""
+        handler = type("Handler", (_Handler,), {"api": self})
+        with ThreadingHTTPServer(("127.0.0.1", self._port), handler) as server:
+            self._port = server.server_address[1]
+            thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+            thread.start()
+            try:
+                yield self.url
+            finally:
+                server.shutdown()
+                thread.join()
+
+    def answer(self, asked: Asked) -> Answer:
+        self.asked.append(asked)
+        scripted = self.next_answers.popleft() if self.next_answers else None
+        if scripted is not None and not scripted.drop:
+            return scripted
+        done = self._work(asked)
+        return scripted if scripted is not None else done
+
+    def _work(self, asked: Asked) -> Answer:
+        if asked.key not in {TENANT_KEY, OPERATOR_KEY}:
+            return problem(401, "unauthenticated", "no such key")
+        fixed = self.documents.get((asked.method, asked.path))
+        if fixed is not None:
+            return Answer(200, fixed)
+        parts = asked.path.strip("/").split("/")
+        if parts[:2] == ["v1", "leases"]:
+            return self._lease_call(asked, parts[2:])
+        return problem(404, "not_found", f"nothing at {asked.path}")
+
+    def _lease_call(self, asked: Asked, rest: list[str]) -> Answer:
+        if not rest:
+            return self._create(asked) if asked.method == "POST" else self._list(asked)
+        if rest[0] not in self.leases:
+            return problem(404, "not_found", "no such lease")
+        return self._one(asked, self.leases[rest[0]], rest[1:])
+
+    def _one(self, asked: Asked, lease: Json, rest: list[str]) -> Answer:
+        match asked.method, rest:
+            case "GET", []:
+                return self._look(lease["id"], asked)
+            case "GET", ["attempts"]:
+                return _conditional({"items": self.attempts[lease["id"]], "next_cursor": None}, asked)
+            case "POST", ["extend"]:
+                return Answer(200, lease)
+            case "POST", ["reboot"]:
+                return Answer(202, lease)
+            case "DELETE", []:
+                lease |= RELEASING
+                return Answer(202, lease)
+        return problem(404, "not_found", f"nothing at {asked.path}")
+
+    def _create(self, asked: Asked) -> Answer:
+        key = asked.headers["idempotency-key"]
+        if key in self._created:
+            return Answer(201, self._created[key], {"Idempotency-Replayed": "true"})
+        body = asked.body or {}
+        lease = a_lease(len(self.leases) + 1, name=body.get("name"), request=body)
+        self._created[key] = self.add(lease, *self.new_course)
+        return Answer(201, lease)
+
+    def _look(self, lease_id: str, asked: Asked) -> Answer:
+        answer = _conditional(self.leases[lease_id], asked)
+        if self._course[lease_id]:
+            changed = {**self.leases[lease_id], **self._course[lease_id].popleft()}
+            self.leases[lease_id] = {**changed, "version": changed["version"] + 1}
+        return answer
+
+    def _list(self, asked: Asked) -> Answer:
+        live_only = asked.query.get("state") == ["!terminal"]
+        found = [lease for lease in self.leases.values() if not (live_only and lease["terminal"])]
+        start = int(asked.query.get("cursor", ["0"])[0])
+        end = start + min(self.page_size, int(asked.query.get("limit", ["50"])[0]))
+        return Answer(200, {"items": found[start:end], "next_cursor": str(end) if end < len(found) else None})
+
+
+def _conditional(document: Json, asked: Asked) -> Answer:
+    essence = {name: value for name, value in document.items() if name != "cost"}
+    etag = f'"{hash(json.dumps(essence, sort_keys=True))}"'
+    if asked.headers.get("if-none-match") == etag:
+        return Answer(304, None, {"ETag": etag})
+    return Answer(200, document, {"ETag": etag})
+
+
+class _Handler(BaseHTTPRequestHandler):
+    api: ClassVar[FakeApi]
+
+    def _serve(self) -> None:
+        url = urlsplit(self.path)
+        length = int(self.headers.get("Content-Length") or 0)
+        body = json.loads(self.rfile.read(length)) if length else None
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        answer = self.api.answer(Asked(self.command, url.path, parse_qs(url.query), headers, body))
+        if not answer.drop:
+            self._write(answer)
+
+    def _write(self, answer: Answer) -> None:
+        content = answer.raw or (json.dumps(answer.body).encode() if answer.body is not None else b"")
+        self.send_response(answer.status)
+        for name, value in {"Content-Type": "application/json", **answer.headers}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = _serve  # noqa: N815 - the names that http.server calls
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - http.server's own name
+        """Requests are recorded, not printed."""

@@ -1,0 +1,173 @@
+import json
+from datetime import timedelta
+
+import pytest
+
+from app.cli import times
+from tests.cli.conftest import Cli
+from tests.cli.fake_api import OPERATOR_KEY, PLACE, TENANT_ID, TENANT_KEY, Asked, FakeApi
+
+TENANT = {"id": TENANT_ID, "name": "lab", "status": "active", "max_ttl_seconds": 86400}
+KEYS = f"/v1/tenants/{TENANT_ID}/keys"
+
+
+def _one(items: object) -> dict[str, object]:
+    return {"items": [items], "next_cursor": None}
+
+
+def _last(api: FakeApi, method: str, path: str) -> Asked:
+    return api.calls(method, path)[-1]
+
+
+def test_me_tells_whose_key_it_is(api: FakeApi, cli: Cli) -> None:
+    api.documents["GET", "/v1/me"] = {"key_name": "lab", "role": "member", "tenant_id": TENANT_ID}
+    shown = cli("me").stdout
+    assert "member" in shown
+    assert "lab" in shown
+
+
+def test_offerings_are_filtered_by_the_api(api: FakeApi, cli: Cli) -> None:
+    offering = {**PLACE, "vcpus": 96, "availability": {"status": "cooling_off", "until": None, "reason": "no_capacity"}}
+    api.documents["GET", "/v1/offerings"] = _one(offering)
+    result = cli("offerings", "--gpu", "A100:8", "--market", "spot", "--max-price", "30", "--sort", "price_per_gpu")
+    assert "cooling_off no_capacity" in result.stdout
+    assert "p4d.24xlarge" in result.stdout
+    query = _last(api, "GET", "/v1/offerings").query
+    assert query == {
+        "gpu_model": ["A100"],
+        "min_gpus": ["8"],
+        "market": ["spot"],
+        "max_price_per_hour": ["30"],
+        "sort": ["price_per_gpu"],
+        "limit": ["50"],
+    }
+
+
+def test_tenants_are_the_operators_business(api: FakeApi, cli: Cli) -> None:
+    api.documents["POST", "/v1/tenants"] = TENANT
+    assert cli("tenant", "create", "lab", "--max-ttl", "1d").exit_code == 0
+    asked = _last(api, "POST", "/v1/tenants")
+    assert asked.body == {"name": "lab", "max_ttl_seconds": 86400}
+    assert asked.key == OPERATOR_KEY
+    assert asked.headers["idempotency-key"]
+
+
+def test_a_tenant_is_changed_by_name_and_only_where_told(api: FakeApi, cli: Cli) -> None:
+    api.documents["GET", "/v1/tenants"] = _one(TENANT)
+    api.documents["PATCH", f"/v1/tenants/{TENANT_ID}"] = TENANT
+    result = cli("tenant", "update", "lab", "--status", "suspended", "--end-leases", "--json")
+    assert json.loads(result.stdout) == TENANT
+    assert _last(api, "PATCH", f"/v1/tenants/{TENANT_ID}").body == {"status": "suspended", "end_leases": True}
+    assert cli("tenant", "update", "lab").exit_code == 2
+
+
+def test_a_secret_is_shown_when_its_key_is_made(api: FakeApi, cli: Cli) -> None:
+    api.documents["GET", "/v1/me"] = {"tenant_id": TENANT_ID}
+    api.documents["POST", KEYS] = {"id": "key_1", "secret": "gpl_new"}
+    result = cli("key", "create", "ci", "--expires", "30d")
+    assert "gpl_new" in result.stdout
+    assert "never shown again" in result.stderr
+    asked = _last(api, "POST", KEYS)
+    body = asked.body or {}
+    assert (asked.key, body["name"], body["role"]) == (TENANT_KEY, "ci", "member")
+    expires = times.parse_time(body["expires_at"])
+    assert expires is not None
+    assert abs(expires - times.now() - timedelta(days=30)) < timedelta(minutes=2)
+
+
+def test_keys_of_another_tenant_need_the_operator_key(api: FakeApi, cli: Cli) -> None:
+    api.documents["GET", KEYS] = _one({"id": "key_1", "name": "ci", "role": "member", "prefix": "gpl_key_1"})
+    assert "gpl_key_1" in cli("key", "list", "--tenant", TENANT_ID).stdout
+    assert _last(api, "GET", KEYS).key == OPERATOR_KEY
+
+
+def test_a_key_without_tenant_is_told_to_name_one(api: FakeApi, cli: Cli) -> None:
+    api.documents["GET", "/v1/me"] = {"role": "operator", "tenant_id": None}
+    result = cli("key", "list", "--as-operator")
+    assert result.exit_code == 1
+    assert "--tenant" in result.stderr
+
+
+def test_keys_are_revoked_and_rotated(api: FakeApi, cli: Cli) -> None:
+    api.documents["DELETE", "/v1/keys/key_1"] = {"id": "key_1", "revoked_at": "2026-06-01T10:00:00Z"}
+    api.documents["POST", "/v1/keys/key_1/rotate"] = {"id": "key_1", "secret": "gpl_second"}
+    assert "revoked key_1" in cli("key", "revoke", "key_1").stderr
+    assert "gpl_second" in cli("key", "rotate", "key_1", "--overlap", "1h").stdout
+    assert _last(api, "POST", "/v1/keys/key_1/rotate").body == {"overlap_seconds": 3600}
+
+
+def test_quotas_are_set_by_operators_as_strings(api: FakeApi, cli: Cli) -> None:
+    path = f"/v1/tenants/{TENANT_ID}/quotas"
+    api.documents["PUT", path] = _one({"resource": "gpus", "limit": "16", "used": "8", "available": "8"})
+    result = cli("quota", "set", TENANT_ID, "gpus=16", "gpus:A100=8", "spend_per_hour=100.00")
+    assert "16" in result.stdout
+    asked = _last(api, "PUT", path)
+    assert asked.key == OPERATOR_KEY
+    assert asked.body == {
+        "limits": [
+            {"resource": "gpus", "limit": "16"},
+            {"resource": "gpus:A100", "limit": "8"},
+            {"resource": "spend_per_hour", "limit": "100.00"},
+        ]
+    }
+
+
+def test_a_tenant_sees_its_own_quotas(api: FakeApi, cli: Cli) -> None:
+    api.documents["GET", "/v1/quotas"] = _one({"resource": "gpus", "limit": "16", "used": "8", "available": "8"})
+    assert "gpus" in cli("quota", "show").stdout
+    assert _last(api, "GET", "/v1/quotas").key == TENANT_KEY
+
+
+def test_the_summary_shows_whatever_the_api_counts(api: FakeApi, cli: Cli) -> None:
+    counts = {
+        "by_state": {"active": 3, "queued": 0},
+        "spend_per_hour": "65.88",
+        "stuck": [{"id": "lease_9", "for": "20 m"}],
+    }
+    api.documents["GET", "/v1/ops/summary"] = counts
+    shown = cli("ops", "summary").stdout
+    for fact in ("active", "3", "queued", "0", "65.88", "lease_9"):
+        assert fact in shown
+    assert json.loads(cli("ops", "summary", "--json").stdout) == counts
+
+
+@pytest.mark.parametrize("noun", ["orphans", "accounts"])
+def test_operators_see_every_field_of_a_list(api: FakeApi, cli: Cli, noun: str) -> None:
+    api.documents["GET", f"/v1/ops/{noun}"] = _one({"name": "main", "last_error": "AuthFailure", "cordoned": True})
+    shown = cli("ops", noun).stdout
+    for fact in ("LAST ERROR", "AuthFailure", "CORDONED", "yes"):
+        assert fact in shown
+    assert _last(api, "GET", f"/v1/ops/{noun}").key == OPERATOR_KEY
+
+
+@pytest.mark.parametrize(
+    ("arguments", "method", "path", "body"),
+    [
+        (["launches", "stop", "--note", "x"], "PUT", "/v1/ops/launches", {"stopped": True, "note": "x"}),
+        (["launches", "allow"], "PUT", "/v1/ops/launches", {"stopped": False}),
+        (["cordon", "main"], "PUT", "/v1/ops/accounts/main/cordon", {"cordoned": True}),
+        (["cordon", "main", "--off"], "PUT", "/v1/ops/accounts/main/cordon", {"cordoned": False}),
+        (["resume"], "POST", "/v1/ops/resume", None),
+    ],
+)
+def test_brakes_are_pulled_and_let_go(
+    api: FakeApi, cli: Cli, arguments: list[str], method: str, path: str, body: dict[str, object] | None
+) -> None:
+    api.documents[method, path] = {"done": True}
+    assert cli("ops", *arguments).exit_code == 0
+    asked = _last(api, method, path)
+    assert (asked.body, asked.key) == (body, OPERATOR_KEY)
+
+
+def test_connection_options_stand_before_or_after_the_command(api: FakeApi, cli: Cli) -> None:
+    api.documents["GET", "/v1/me"] = {"role": "operator"}
+    for arguments in (["--json", "--as-operator", "me"], ["me", "--json", "--as-operator"]):
+        assert json.loads(cli(*arguments).stdout) == {"role": "operator"}
+    assert [asked.key for asked in api.asked] == [OPERATOR_KEY, OPERATOR_KEY]
+
+
+def test_a_wrong_key_is_refused_by_the_api_and_not_repeated_on_screen(cli: Cli) -> None:
+    result = cli("me", "--key", "gpl_wrong_secretpart")
+    assert result.exit_code == 1
+    assert "401" in result.stderr
+    assert "secretpart" not in result.output

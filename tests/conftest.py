@@ -1,0 +1,104 @@
+"""What every test may use: a real PostgreSQL and a real Redis, fresh for each test.
+
+pytest-socket (see pyproject.toml) refuses connections to anything but loopback.
+
+Both servers start at first use, one each per pytest process. `GPULEASE_DATABASE_URL` and `GPULEASE_BROKER_URL`
+name other servers to use instead; of a PostgreSQL server only databases named `gpulease_test_…` are touched.
+"""
+
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
+
+from app.local import embedded_postgres, embedded_redis
+from app.local.leftovers import MARKER
+from app.local.ports import free_port
+from tests import sessions
+from tests.databases import Databases
+
+EXTERNAL_DATABASE_URL = os.environ.pop("GPULEASE_DATABASE_URL", None)
+EXTERNAL_BROKER_URL = os.environ.pop("GPULEASE_BROKER_URL", None)
+
+
+WITH_STACKS = ("tests/e2e/", "tests/local/")
+"""Tests that start whole stacks: one after the other in one process, and first, since they take longest."""
+
+
+class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # its base ships no types
+    """Files share out the processes; all that start stacks count as one file."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "stacks" if nodeid.startswith(WITH_STACKS) else nodeid.partition("::")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
+    """Asked by pytest-xdist when there are several processes."""
+    return ByFile(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begins with the longest."""
+    items.sort(key=lambda item: not item.nodeid.startswith(WITH_STACKS))
+
+
+@pytest.fixture(scope="session")
+def server_directory() -> Iterator[Path]:
+    """A short-named folder of this pytest process for what servers keep."""
+    sessions.end_dead()
+    with sessions.folder() as folder:
+        os.environ[MARKER] = str(folder)
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def postgres_server(server_directory: Path) -> Iterator[str]:
+    """The superuser's URL of a running server."""
+    if EXTERNAL_DATABASE_URL is not None:
+        yield EXTERNAL_DATABASE_URL
+        return
+    settings = {**embedded_postgres.SETTINGS, **embedded_postgres.FORGETFUL}
+    cluster = embedded_postgres.Cluster(server_directory / "postgres", free_port(), secrets.token_hex(16), settings)
+    with embedded_postgres.running(cluster):
+        yield cluster.admin_url
+
+
+@pytest.fixture(scope="session")
+def databases(postgres_server: str) -> Iterator[Databases]:
+    """The migrated database of this pytest process."""
+    made = Databases(postgres_server)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def database_url(databases: Databases) -> Iterator[str]:
+    """`postgresql://…` of a migrated database as new. The program's invariants are checked after the test."""
+    with databases.fresh() as url:
+        yield url
+        found = databases.violations()
+    assert not found, "the test left data that breaks an invariant:\n" + "\n".join(found)
+
+
+@pytest.fixture(scope="session")
+def redis_server(server_directory: Path) -> Iterator[str]:
+    """The URL of a running Redis."""
+    if EXTERNAL_BROKER_URL is not None:
+        yield EXTERNAL_BROKER_URL
+        return
+    server = embedded_redis.Server(server_directory / "redis", free_port(), secrets.token_hex(16))
+    with embedded_redis.running(server):
+        yield server.url
+
+
+@pytest.fixture
+def broker_url(redis_server: str) -> str:
+    """`redis://…` of an empty Redis."""
+    with redis.Redis.from_url(redis_server) as client:
+        client.flushall()
+    return redis_server

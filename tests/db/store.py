@@ -1,0 +1,143 @@
+"""Rows for tests of statements, made as the program makes them, and short ways to look at them."""
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from threading import Barrier
+from typing import Any, TypeVar
+from uuid import UUID, uuid4
+
+from sqlalchemy import Executable, Table, TextClause, func, insert, select, text, update
+
+from app.db import claims, quotas
+from app.db.ids import new_id
+from app.db.tables import attempt, lease, quota, tenant
+from app.domain.ids import AttemptId, LeaseId, TenantId
+from workers.database import Database
+
+T = TypeVar("T")
+LEASE: dict[str, Any] = {"name": "t", "request": {}, "minimum_claim": {}}
+ATTEMPT: dict[str, Any] = {
+    "provider": "aws",
+    "account": "main",
+    "region": "us-east-1",
+    "zone": "us-east-1a",
+    "instance_type": "g5.xlarge",
+    "market": "spot",
+    "offering": {},
+    "price_per_hour": Decimal("1.5"),
+    "params": {"secret": "script"},
+    "params_hash": "h",
+}
+ENDED: dict[str, Any] = {"state": "released", "desired": "end", "next_due": None, "ended_at": func.now()}
+
+
+def ago(interval: str) -> TextClause:
+    """`now() - interval`, by the database's clock."""
+    return text(f"now() - interval '{interval}'")
+
+
+def ahead(interval: str) -> TextClause:
+    return text(f"now() + interval '{interval}'")
+
+
+def together(count: int, work: Callable[[int], T]) -> list[T]:
+    """Runs `work(0)` … at the same time, each in a thread; raises what any of them raises."""
+    barrier = Barrier(count)
+
+    def one(number: int) -> T:
+        barrier.wait(timeout=30)
+        return work(number)
+
+    with ThreadPoolExecutor(count) as threads:
+        return list(threads.map(one, range(count)))
+
+
+class Store:
+    """A tenant, and ways to make and read rows."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.run = database.run
+        self.first = database.first
+        self.all = database.all
+        self.tenant_id = self.tenant()
+
+    def tenant(self, **limits: int | None) -> TenantId:
+        """A new tenant with these limits; `model_X` is `gpus:X`."""
+        tenant_id = TenantId(new_id("tenant"))
+        self.run(insert(tenant).values(id=tenant_id, name=tenant_id, max_ttl_seconds=3600, max_total_seconds=7200))
+        for name, limit in limits.items():
+            self.run(insert(quota).values(tenant_id=tenant_id, resource=name.replace("model_", "gpus:"), limit=limit))
+        return tenant_id
+
+    def lease(self, **values: Any) -> LeaseId:
+        """A queued lease that is due, with an hour to go, unless `values` say otherwise."""
+        lease_id = LeaseId(new_id("lease"))
+        times = {"expires_at": ahead("1 hour"), "wait_until": ahead("10 minutes")}
+        facts = {"id": lease_id, "tenant_id": self.tenant_id, **LEASE, **times, **values}
+        self.run(insert(lease).values(**facts))
+        return lease_id
+
+    def claimed(self, lease_id: LeaseId, hold_seconds: float = 60) -> UUID:
+        claim_id = uuid4()
+        assert self.first(claims.claim(lease_id, claim_id, hold_seconds)) is not None
+        return claim_id
+
+    def attempt(self, lease_id: LeaseId, state: str = "planned", **values: Any) -> AttemptId:
+        """The next attempt of a lease. Its token is its id."""
+        attempt_id = AttemptId(new_id("attempt"))
+        count = self.row(lease, lease_id).attempts_count + 1
+        if state == "known":
+            values = {"instance_id": f"i-{attempt_id}", "vm_state": "running", "known_at": ago("1 hour"), **values}
+        facts = {"id": attempt_id, "lease_id": lease_id, "tenant_id": self.row(lease, lease_id).tenant_id, "n": count}
+        with self.database.begin() as connection:
+            connection.execute(
+                insert(attempt).values(**{**facts, **ATTEMPT, "token": attempt_id, "state": state, **values})
+            )
+            connection.execute(update(lease).where(lease.c.id == lease_id).values(attempts_count=count))
+        return attempt_id
+
+    def row(self, table: Table, row_id: str) -> Any:
+        return self.first(select(table).where(table.c.id == row_id))
+
+    def write(self, table: Table, row_id: str, **values: Any) -> None:
+        self.run(update(table).where(table.c.id == row_id).values(**values))
+
+    def rows(self, table: Table) -> list[Any]:
+        return self.all(select(table))
+
+    def changed(self, statement: Executable) -> int:
+        """How many rows a statement wrote."""
+        return self.run(statement).rowcount
+
+    # --- quota -----------------------------------------------------------------------------------------------
+
+    def admit(self, tenant_id: TenantId, amounts: Mapping[str, Decimal]) -> LeaseId | None:
+        """A new lease that holds `amounts`, as the API makes it; None when they do not fit."""
+        lease_id = LeaseId(new_id("lease"))
+        with self.database.begin() as connection:
+            if not connection.execute(quotas.admit(tenant_id, amounts)).scalar_one():
+                connection.rollback()
+                return None
+            times = {"expires_at": ahead("1 hour"), "wait_until": ahead("10 minutes")}
+            connection.execute(insert(lease).values(id=lease_id, tenant_id=tenant_id, **LEASE, **times))
+            connection.execute(quotas.remember(tenant_id, lease_id, amounts))
+        return lease_id
+
+    def hold(self, tenant_id: TenantId, lease_id: LeaseId, amounts: Mapping[str, Decimal]) -> bool:
+        """Changes what a lease holds, as placing does: under the lease's row lock."""
+        with self.database.begin() as connection:
+            connection.execute(select(lease.c.id).where(lease.c.id == lease_id).with_for_update())
+            connection.execute(quotas.ensure_rows(tenant_id, amounts))
+            if not connection.execute(quotas.change(tenant_id, lease_id, amounts)).scalar_one():
+                connection.rollback()
+                return False
+            connection.execute(quotas.forget(lease_id, amounts))
+            connection.execute(quotas.remember(tenant_id, lease_id, amounts))
+        return True
+
+    def used(self, tenant_id: TenantId) -> dict[str, Decimal]:
+        """What counts as used, where it is not zero."""
+        rows = self.all(select(quota.c.resource, quota.c.used).where(quota.c.tenant_id == tenant_id))
+        return {row.resource: row.used for row in rows if row.used}

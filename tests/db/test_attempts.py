@@ -1,0 +1,251 @@
+"""Attempts: what guards a send, and that no fact about a VM is ever dropped."""
+
+from datetime import UTC, datetime
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import text, update
+from sqlalchemy.exc import IntegrityError
+
+from app.db import attempts, inventory, launches
+from app.db.tables import attempt, installation, lease
+from app.domain.ids import AttemptId, LeaseId
+from app.domain.leases import AttemptState
+from tests.db.store import Store, ago, ahead, together
+
+
+def planned(store: Store, **lease_values: Any) -> tuple[LeaseId, AttemptId]:
+    lease_id = store.lease(**{"state": "provisioning", **lease_values})
+    return lease_id, store.attempt(lease_id)
+
+
+def send(store: Store, attempt_id: AttemptId, claim_id: Any, *, call: float = 30) -> Any:
+    return store.first(attempts.send(attempt_id, claim_id, call_seconds=call, hold_seconds=90))
+
+
+def state(store: Store, attempt_id: AttemptId) -> str:
+    return str(store.row(attempt, attempt_id).state)
+
+
+# --- send ---------------------------------------------------------------------------------------------------
+
+
+def test_what_is_sent_is_what_was_stored(store: Store) -> None:
+    lease_id, attempt_id = planned(store)
+    assert send(store, attempt_id, store.claimed(lease_id)).params == {"secret": "script"}
+    row = store.row(attempt, attempt_id)
+    assert row.state == "sent"
+    assert row.first_sent_at == row.last_sent_at == row.unknown_since
+
+
+def test_the_claim_is_kept_over_the_call(store: Store) -> None:
+    lease_id, attempt_id = planned(store)
+    claim_id = store.claimed(lease_id, hold_seconds=1)
+    before = store.row(lease, lease_id).held_until
+    send(store, attempt_id, claim_id)
+    assert (store.row(lease, lease_id).held_until - before).total_seconds() > 80
+
+
+def test_without_the_claim_nothing_is_sent(store: Store) -> None:
+    lease_id, attempt_id = planned(store)
+    store.claimed(lease_id)
+    assert send(store, attempt_id, uuid4()) is None
+    assert state(store, attempt_id) == "planned"
+
+
+def test_a_claim_that_ran_out_sends_nothing_even_when_nobody_took_over(store: Store) -> None:
+    lease_id, attempt_id = planned(store)
+    assert send(store, attempt_id, store.claimed(lease_id, hold_seconds=-1)) is None
+
+
+def test_a_lease_whose_end_is_wanted_sends_nothing(store: Store) -> None:
+    lease_id, attempt_id = planned(store)
+    claim_id = store.claimed(lease_id)
+    store.write(lease, lease_id, desired="end", state="releasing")
+    assert send(store, attempt_id, claim_id) is None
+
+
+@pytest.mark.parametrize(("left", "sent"), [("29 seconds", False), ("60 seconds", True)])
+def test_the_call_must_fit_before_the_expiry(store: Store, left: str, *, sent: bool) -> None:
+    lease_id, attempt_id = planned(store, expires_at=ahead(left))
+    assert (send(store, attempt_id, store.claimed(lease_id), call=30) is not None) is sent
+
+
+@pytest.mark.parametrize("brake", ["hold", "launches_stopped"])
+def test_no_launch_passes_a_brake(store: Store, brake: str) -> None:
+    lease_id, attempt_id = planned(store)
+    store.run(update(installation).values(**{brake: {"reason": "test"}}))
+    assert send(store, attempt_id, store.claimed(lease_id)) is None
+    assert state(store, attempt_id) == "planned"
+
+
+def test_a_send_and_an_observation_of_the_same_vm_never_block_each_other(store: Store) -> None:
+    lease_id, attempt_id = planned(store)
+    claim_id = store.claimed(lease_id)
+
+    def work(number: int) -> None:
+        for _ in range(30):
+            if number % 2:
+                send(store, attempt_id, claim_id)
+            else:
+                with store.database.begin() as connection:
+                    connection.execute(attempts.fact(attempt_id, attempt_id, {"ready": False}))
+                    connection.execute(inventory.wake([lease_id]))
+
+    together(6, work)
+
+
+@pytest.mark.parametrize("other", ["known", "settling"])
+def test_what_is_known_or_settling_is_never_sent_again(store: Store, other: str) -> None:
+    lease_id = store.lease(state="provisioning")
+    attempt_id = store.attempt(lease_id, other)
+    assert send(store, attempt_id, store.claimed(lease_id)) is None
+    assert state(store, attempt_id) == other
+
+
+def test_a_send_after_a_crash_in_the_call_counts_as_unknown_since_the_first(store: Store) -> None:
+    lease_id, attempt_id = planned(store)
+    send(store, attempt_id, store.claimed(lease_id, hold_seconds=60))
+    first = store.row(attempt, attempt_id).first_sent_at
+    store.write(lease, lease_id, held_until=ago("1 second"))
+    send(store, attempt_id, store.claimed(lease_id))
+    row = store.row(attempt, attempt_id)
+    assert row.unknown_since == row.first_sent_at == first
+    assert row.last_sent_at > first
+
+
+def test_a_throttled_send_is_as_unknown_as_before_it(store: Store) -> None:
+    lease_id, attempt_id = planned(store)
+    send(store, attempt_id, store.claimed(lease_id))
+    store.run(attempts.not_done(attempt_id, attempt_id, 5, {"class": "Throttled"}, unknown_since=None))
+    row = store.row(attempt, attempt_id)
+    assert row.unknown_since is None
+    assert row.retry_at > row.last_sent_at
+    assert row.error == {"class": "Throttled"}
+
+
+# --- facts --------------------------------------------------------------------------------------------------
+
+
+def test_a_providers_id_is_recorded_without_any_claim(store: Store) -> None:
+    _, attempt_id = planned(store)
+    row = store.first(attempts.known(attempt_id, attempt_id, {"instance_id": "i-1", "vm_state": "pending"}))
+    assert row is not None
+    assert row.state == "known"
+
+
+@pytest.mark.parametrize("over", ["dead", "refused"])
+def test_a_late_id_is_kept_on_what_is_over_and_does_not_revive_it(store: Store, over: str) -> None:
+    lease_id = store.lease()
+    attempt_id = store.attempt(lease_id, over, ended_at=text("now()"), clean=True)
+    store.run(attempts.known(attempt_id, attempt_id, {"instance_id": "i-late", "vm_state": "running"}))
+    row = store.row(attempt, attempt_id)
+    assert (row.state, row.instance_id) == (over, "i-late")
+
+
+def test_a_fact_needs_the_token_and_a_live_attempt(store: Store) -> None:
+    lease_id = store.lease()
+    over = store.attempt(lease_id, "dead", ended_at=text("now()"))
+    live = store.attempt(lease_id)
+    assert store.first(attempts.fact(over, over, {"ready": True})) is None
+    assert store.first(attempts.fact(live, "another token", {"ready": True})) is None
+    assert store.first(attempts.known(live, "another token", {"instance_id": "i-1"})) is None
+    assert store.first(attempts.fact(live, live, {"ready": True})) is not None
+
+
+def test_settling_starts_the_proof_anew(store: Store) -> None:
+    lease_id = store.lease()
+    attempt_id = store.attempt(lease_id, "sent", empty_listings=2, last_empty_listing_at=ago("1 minute"))
+    store.run(attempts.settle(attempt_id, attempt_id))
+    row = store.row(attempt, attempt_id)
+    assert (row.state, row.empty_listings, row.last_empty_listing_at) == ("settling", 0, None)
+
+
+def test_what_inventory_found_meanwhile_does_not_settle(store: Store) -> None:
+    attempt_id = store.attempt(store.lease(), "known")
+    assert store.first(attempts.settle(attempt_id, attempt_id)) is None
+    assert state(store, attempt_id) == "known"
+
+
+# --- the end ------------------------------------------------------------------------------------------------
+
+
+def end(store: Store, attempt_id: AttemptId, claim_id: Any) -> Any:
+    return store.first(attempts.end(attempt_id, claim_id, AttemptState.DEAD, clean=True))
+
+
+def test_an_attempt_ends_once_and_only_under_the_claim(store: Store) -> None:
+    lease_id, attempt_id = planned(store)
+    claim_id = store.claimed(lease_id)
+    assert end(store, attempt_id, uuid4()) is None
+    ends = together(8, lambda _: end(store, attempt_id, claim_id))
+    assert sum(row is not None for row in ends) == 1
+
+
+STARTED, GONE = datetime(2026, 1, 1, 10, tzinfo=UTC), datetime(2026, 1, 1, 11, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("started", "gone", "ended"),
+    [(STARTED, GONE, GONE), (GONE, STARTED, GONE), (None, GONE, None)],
+    ids=["at the provider's time", "never before its start", "never started"],
+)
+def test_billing_ends(store: Store, started: Any, gone: Any, ended: Any) -> None:
+    lease_id = store.lease()
+    attempt_id = store.attempt(lease_id, "known", billing_started_at=started, vm_state="gone", vm_state_at=gone)
+    assert end(store, attempt_id, store.claimed(lease_id)).billing_ended_at == ended
+
+
+def test_billing_never_ends_later_than_now(store: Store) -> None:
+    lease_id = store.lease()
+    attempt_id = store.attempt(lease_id, "known", billing_started_at=STARTED, vm_state_at=ahead("1 hour"))
+    end(store, attempt_id, store.claimed(lease_id))
+    row = store.row(attempt, attempt_id)
+    assert row.billing_ended_at == row.ended_at
+
+
+# --- what cannot be -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", ["planned", "sent", "known", "settling"])
+def test_a_second_live_attempt_is_refused(store: Store, first: str) -> None:
+    lease_id = store.lease()
+    store.attempt(lease_id, first)
+    with pytest.raises(IntegrityError, match="ix_attempt_live_lease"):
+        store.attempt(lease_id)
+
+
+def test_after_the_end_of_one_another_may_live(store: Store) -> None:
+    lease_id = store.lease()
+    store.attempt(lease_id, "refused", ended_at=text("now()"), clean=True)
+    assert store.attempt(lease_id)
+
+
+def test_a_token_is_used_once(store: Store) -> None:
+    token = store.attempt(store.lease())
+    with pytest.raises(IntegrityError, match="uq_attempt_token"):
+        store.attempt(store.lease(), token=token)
+
+
+def test_what_was_sent_is_forgotten_with_the_lease_and_its_hash_stays(store: Store) -> None:
+    lease_id, attempt_id = planned(store)
+    store.run(launches.forget_params(lease_id))
+    row = store.row(attempt, attempt_id)
+    assert (row.params, row.params_hash) == (None, "h")
+
+
+def test_billing_starts_once(store: Store) -> None:
+    attempt_id = store.attempt(store.lease(), "known")
+    store.run(launches.start_billing(attempt_id))
+    first = store.row(attempt, attempt_id).billing_started_at
+    store.run(launches.start_billing(attempt_id))
+    assert store.row(attempt, attempt_id).billing_started_at == first
+
+
+def test_every_terminate_is_counted(store: Store) -> None:
+    attempt_id = store.attempt(store.lease(), "known", retry_at=ago("1 second"))
+    for _ in range(3):
+        store.run(launches.terminate_sent(attempt_id, attempt_id))
+    row = store.row(attempt, attempt_id)
+    assert (row.terminate_tries, row.retry_at) == (3, None)

@@ -1,0 +1,203 @@
+"""The API's connections."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import psycopg
+import pytest
+from sqlalchemy import func, insert, select, text
+from sqlalchemy.exc import DBAPIError, IntegrityError
+
+from app.db.engine import Database, DatabaseUnavailable
+from app.db.reads import TENANT, Query, within_tenant
+from app.db.tables import quota, tenant
+from app.local.ports import free_port
+
+Read = Callable[[str | None], Awaitable[list[str]]]
+
+ONE = "tenant_01jz0000000000000000000001"
+TWO = "tenant_01jz0000000000000000000002"
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    opened = Database(database_url, pool_size=3)
+    async with opened.transaction(None) as connection:
+        for tenant_id in (ONE, TWO):
+            await connection.execute(insert(tenant).values(row(tenant_id)))
+    yield opened
+    await opened.close()
+
+
+def row(tenant_id: str) -> dict[str, object]:
+    return {"id": tenant_id, "name": tenant_id, "max_ttl_seconds": 60, "max_total_seconds": 60}
+
+
+async def seen(database: Database, tenant_id: str | None) -> list[str]:
+    async with database.transaction(tenant_id, read_only=True) as connection:
+        return list((await connection.execute(select(tenant.c.id).order_by(tenant.c.id))).scalars())
+
+
+def hang_up(database_url: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+
+async def test_a_transaction_sees_its_tenant_alone(database: Database) -> None:
+    assert await seen(database, ONE) == [ONE]
+    assert await seen(database, TWO) == [TWO]
+    assert await seen(database, None) == [ONE, TWO]
+
+
+async def test_tenants_at_the_same_time_do_not_mix(database: Database) -> None:
+    answers = await asyncio.gather(*(seen(database, tenant_id) for tenant_id in [ONE, TWO] * 50))
+    assert answers == [[ONE], [TWO]] * 50
+
+
+async def test_it_runs_as_the_role_that_row_level_security_binds(database: Database) -> None:
+    async with database.transaction(None) as connection:
+        assert (await connection.execute(text("SELECT current_user"))).scalar_one() == "gpulease_api"
+
+    async def write_anothers() -> None:
+        async with database.transaction(ONE) as connection:
+            await connection.execute(insert(tenant).values(row("tenant_01jz0000000000000000000003")))
+
+    with pytest.raises(DBAPIError, match="row-level security"):
+        await write_anothers()
+
+
+@pytest.mark.parametrize("tenant_id", ["*", "", "x'; RESET ROLE; --", "tenant_01jz0000000000000000000001'"])
+async def test_what_is_no_tenant_id_reaches_no_statement(database: Database, tenant_id: str) -> None:
+    with pytest.raises(ValueError, match="not a tenant id"):
+        await seen(database, tenant_id)
+
+
+async def test_an_exception_undoes_everything(database: Database) -> None:
+    async def fail() -> None:
+        async with database.transaction(None) as connection:
+            await connection.execute(insert(tenant).values(row("tenant_01jz0000000000000000000003")))
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        await fail()
+    assert await seen(database, None) == [ONE, TWO]
+
+
+async def test_a_failed_statement_cannot_be_swallowed_into_a_false_commit(database: Database) -> None:
+    async def swallow() -> None:
+        async with database.transaction(None) as connection:
+            with pytest.raises(IntegrityError):
+                await connection.execute(insert(tenant).values(row(ONE)))
+
+    with pytest.raises(RuntimeError, match="rolled back"):
+        await swallow()
+    assert await seen(database, None) == [ONE, TWO]
+
+
+async def test_dead_pooled_connections_are_replaced_unnoticed(database: Database, database_url: str) -> None:
+    await asyncio.gather(*(seen(database, None) for _ in range(6)))
+    hang_up(database_url)
+    answers = await asyncio.gather(*(seen(database, ONE) for _ in range(6)))
+    assert answers == [[ONE]] * 6
+
+
+async def test_a_connection_lost_in_the_middle_is_said_so(database: Database, database_url: str) -> None:
+    async def interrupted() -> None:
+        async with database.transaction(None) as connection:
+            await connection.execute(insert(tenant).values(row("tenant_01jz0000000000000000000003")))
+            hang_up(database_url)
+            await connection.execute(select(func.now()))
+
+    with pytest.raises(DatabaseUnavailable):
+        await interrupted()
+    assert await seen(database, None) == [ONE, TWO]
+
+
+async def test_a_statement_that_takes_too_long_is_ended(database: Database) -> None:
+    async def long() -> None:
+        async with database.transaction(None) as connection:
+            await connection.execute(text("SET LOCAL statement_timeout = 50"))
+            await connection.execute(text("SELECT pg_sleep(30)"))
+
+    with pytest.raises(DatabaseUnavailable):
+        await long()
+    assert await seen(database, ONE) == [ONE]
+
+
+async def test_a_cancelled_request_leaves_a_usable_pool(database: Database) -> None:
+    async def long() -> None:
+        async with database.transaction(None) as connection:
+            started.set()
+            await connection.execute(text("SELECT pg_sleep(30)"))
+
+    for _ in range(5):
+        started = asyncio.Event()
+        task = asyncio.create_task(long())
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert await asyncio.gather(*(seen(database, ONE) for _ in range(6))) == [[ONE]] * 6
+
+
+async def test_a_server_that_is_not_there_is_unavailable() -> None:
+    nowhere = Database(f"postgresql://gpulease@127.0.0.1:{free_port()}/gpulease")
+    with pytest.raises(DatabaseUnavailable):
+        await seen(nowhere, None)
+    await nowhere.close()
+
+
+@pytest.fixture(params=["compiled", "put together"])
+def read(request: pytest.FixtureRequest, database: Database) -> Read:
+    """The two ways of reading in one round trip."""
+    every = select(tenant.c.id).order_by(tenant.c.id)
+    query = Query(every)
+
+    async def ids(tenant_id: str | None) -> list[str]:
+        compiled = request.param == "compiled"
+        rows = await (database.fetch(tenant_id, query) if compiled else database.rows(tenant_id, every))
+        return [row["id"] for row in rows]
+
+    return ids
+
+
+async def test_a_read_in_one_round_trip_sees_its_tenant_alone(read: Read) -> None:
+    answers = await asyncio.gather(*(read(tenant_id) for tenant_id in [ONE, TWO, None] * 20))
+    assert answers == [[ONE], [TWO], [ONE, TWO]] * 20
+
+
+async def test_the_tenant_of_a_read_does_not_stay_on_the_connection(read: Read, database: Database) -> None:
+    await asyncio.gather(*(read(None) for _ in range(6)))
+    bare = "SELECT current_setting('gpulease.tenant', true)"
+    async with database._engine.connect() as connection:
+        assert (await connection.execute(text(bare))).scalar_one() in {None, ""}
+        assert (await connection.execute(select(func.count()).select_from(tenant))).scalar_one() == 0
+
+
+async def test_a_read_survives_dead_pooled_connections(read: Read, database_url: str) -> None:
+    await asyncio.gather(*(read(None) for _ in range(6)))
+    hang_up(database_url)
+    assert await asyncio.gather(*(read(ONE) for _ in range(6))) == [[ONE]] * 6
+
+
+async def test_a_read_takes_no_false_tenant_either(read: Read) -> None:
+    with pytest.raises(ValueError, match="not a tenant id"):
+        await read("*")
+
+
+async def test_the_tenant_is_set_before_any_row_is_looked_at_whatever_the_plan(database: Database) -> None:
+    joined = (
+        select(tenant.c.id, func.count(quota.c.resource).label("n"))
+        .join_from(tenant, quota, tenant.c.id == quota.c.tenant_id, isouter=True)
+        .group_by(tenant.c.id)
+        .order_by(tenant.c.id)
+    )
+    for method in ("nestloop", "hashjoin", "mergejoin", "seqscan", "indexscan", "bitmapscan"):
+        async with database._engine.connect() as connection:
+            await connection.execute(text(f"SET enable_{method} = off"))
+            found = await connection.execute(within_tenant(joined), {TENANT: ONE})
+            assert [row.id for row in found] == [ONE], method
+            await connection.execute(text("RESET ALL"))

@@ -1,0 +1,253 @@
+"""Bulk statements of observation: many rows at once, and nothing written that others have overtaken."""
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from sqlalchemy import func, insert, select, update
+
+from app.db import inventory
+from app.db.tables import account, account_region, attempt, installation, lease, orphan
+from app.domain.leases import VmState
+from tests.db.store import ENDED, Store, ago, together
+
+PLACE = {"account": "main", "region": "us-east-1"}
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def observe(store: Store, attempt_id: str, state: VmState, **facts: Any) -> bool:
+    observed = inventory.Observed()
+    observed.add(attempt_id, state, **facts)
+    return store.first(observed.statement()) is not None
+
+
+def test_many_observations_are_one_statement(store: Store) -> None:
+    made = {store.attempt(lease_id, "known"): lease_id for lease_id in (store.lease() for _ in range(20))}
+    observed = inventory.Observed()
+    for number, attempt_id in enumerate(made):
+        observed.add(attempt_id, VmState.RUNNING, addresses=(f"192.0.2.{number}", None), ready=number % 2 == 0)
+    assert len(observed) == 20
+    assert sorted(row.lease_id for row in store.all(observed.statement())) == sorted(made.values())
+    for number, attempt_id in enumerate(made):
+        row = store.row(attempt, attempt_id)
+        assert (row.public_ip, row.ready) == (f"192.0.2.{number}", number % 2 == 0)
+
+
+def test_observations_of_the_same_vms_in_any_order_do_not_block_each_other(store: Store) -> None:
+    ids = [store.attempt(store.lease(), "known") for _ in range(30)]
+
+    def work(number: int) -> None:
+        for _ in range(5):
+            observed = inventory.Observed()
+            for attempt_id in ids if number % 2 else ids[::-1]:
+                observed.add(attempt_id, VmState.RUNNING)
+            store.run(observed.statement())
+
+    together(8, work)
+
+
+@pytest.mark.parametrize("state", [state for state in VmState if state is not VmState.GONE])
+def test_a_vm_once_gone_never_comes_back(store: Store, state: VmState) -> None:
+    attempt_id = store.attempt(store.lease(), "known", vm_state="gone", vm_state_at=AT)
+    assert not observe(store, attempt_id, state, ready=True)
+    row = store.row(attempt, attempt_id)
+    assert (row.vm_state, row.vm_state_at, row.ready) == ("gone", AT, False)
+
+
+def test_the_providers_time_of_a_change_is_kept_and_its_reason_with_it(store: Store) -> None:
+    attempt_id = store.attempt(store.lease(), "known")
+    observe(store, attempt_id, VmState.GONE, at=AT, reason='{"code": "x", "interrupted": true}')
+    observe(store, attempt_id, VmState.GONE, at=None, clean=True)
+    row = store.row(attempt, attempt_id)
+    assert (row.vm_state_at, row.vm_reason, row.clean) == (AT, {"code": "x", "interrupted": True}, True)
+
+
+def test_ready_and_clean_are_never_taken_back(store: Store) -> None:
+    attempt_id = store.attempt(store.lease(), "known")
+    observe(store, attempt_id, VmState.RUNNING, ready=True, clean=True)
+    observe(store, attempt_id, VmState.RUNNING)
+    row = store.row(attempt, attempt_id)
+    assert (row.ready, row.clean) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("state", "taken"), [("sent", True), ("settling", True), ("planned", False), ("known", False), ("dead", False)]
+)
+def test_a_vm_is_found_only_for_an_unknown_outcome(store: Store, state: str, *, taken: bool) -> None:
+    values = {"ended_at": func.now()} if state == "dead" else {}
+    attempt_id = store.attempt(store.lease(), state, retry_at=ago("1 second"), **values)
+    rows = store.all(inventory.found([(attempt_id, "i-found", VmState.RUNNING, "192.0.2.1", None)]))
+    row = store.row(attempt, attempt_id)
+    assert bool(rows) is taken
+    assert (row.state == "known" and row.instance_id == "i-found") is taken
+    if taken:
+        assert row.known_at is not None
+        assert row.retry_at is None
+
+
+def test_absence_dates_from_when_the_vm_was_last_seen(store: Store) -> None:
+    attempt_id = store.attempt(store.lease(), "known", known_at=AT)
+    later = AT.replace(day=2)
+    assert store.first(inventory.absent([attempt_id], later)) is not None
+    row = store.row(attempt, attempt_id)
+    assert (row.vm_state, row.vm_state_at) == ("absent", later)
+    assert store.first(inventory.absent([attempt_id], later)) is None
+
+
+@pytest.mark.parametrize("last_seen", [None, AT])
+def test_absence_never_dates_from_before_the_launch(store: Store, last_seen: Any) -> None:
+    known_at = AT.replace(day=2)
+    attempt_id = store.attempt(store.lease(), "known", known_at=known_at)
+    store.run(inventory.absent([attempt_id], last_seen))
+    assert store.row(attempt, attempt_id).vm_state_at == known_at
+
+
+@pytest.mark.parametrize("state", ["gone", "absent"])
+def test_what_is_gone_is_not_made_absent(store: Store, state: str) -> None:
+    attempt_id = store.attempt(store.lease(), "known", vm_state=state)
+    assert store.first(inventory.absent([attempt_id], None)) is None
+
+
+def test_empty_listings_count_for_settling_attempts_alone(store: Store) -> None:
+    settling, sent = store.attempt(store.lease(), "settling"), store.attempt(store.lease(), "sent")
+    assert len(store.all(inventory.seen_nothing([settling, sent], AT))) == 1
+    row = store.row(attempt, settling)
+    assert (row.empty_listings, row.last_empty_listing_at) == (1, AT)
+    assert store.row(attempt, sent).empty_listings == 0
+
+
+def test_waking_counts_and_makes_due_but_never_what_has_ended(store: Store) -> None:
+    asleep, ended = store.lease(next_due=None), store.lease(**ENDED)
+    store.run(inventory.wake([asleep, ended]))
+    woken, over = store.row(lease, asleep), store.row(lease, ended)
+    assert woken.next_due is not None
+    assert (woken.wake_count, over.wake_count, over.next_due) == (1, 0, None)
+
+
+def test_live_rows_are_those_that_may_have_a_vm_in_this_place(store: Store) -> None:
+    here = [store.attempt(store.lease(), state) for state in ("planned", "sent", "known", "settling")]
+    for state in ("refused", "dead"):
+        store.attempt(store.lease(), state, ended_at=func.now())
+    store.attempt(store.lease(), "known", region="eu-west-1")
+    store.attempt(store.lease(), "known", account="other")
+    rows = [inventory.row_from(row) for row in store.all(inventory.LIVE_ROWS, PLACE)]
+    assert sorted(row.attempt_id for row in rows) == sorted(here)
+
+
+def test_rows_are_found_by_the_tags_of_vms_ended_ones_included(store: Store) -> None:
+    lease_id = store.lease()
+    ended = store.attempt(lease_id, "dead", ended_at=func.now(), clean=True)
+    store.attempt(lease_id)
+    unknown = ("lease_01jz0000000000000000000009", 1)
+    rows = store.all(inventory.named_rows(**PLACE, keys=[(lease_id, 1), (lease_id, 7), unknown]))
+    assert [inventory.row_from(row).attempt_id for row in rows] == [ended]
+    assert store.all(inventory.named_rows(**PLACE, keys=[])) == []
+
+
+def test_a_complete_listing_is_remembered_with_its_cost(store: Store) -> None:
+    store.run(insert(account).values(name="main", provider="aws", config={}))
+    store.run(insert(account_region).values(**PLACE, last_error={"class": "x"}))
+    for _ in range(2):
+        store.run(inventory.listed(**PLACE, started_at=AT, count=3, calls=1, seconds=Decimal(1), all_well=True))
+    row = store.first(inventory.region_row(**PLACE))
+    assert row is not None
+    assert (row.cycles, row.last_error) == (2, None)
+    assert row.last_complete_listing_at > AT
+
+
+# --- orphans --------------------------------------------------------------------------------------------------
+
+
+def sight(store: Store, instance_id: str = "i-1", cause: str = "no_row", grace: float = 0, **changes: Any) -> None:
+    values = {
+        **PLACE,
+        "instance_id": instance_id,
+        "zone": "us-east-1a",
+        "instance_type": "g5.xlarge",
+        "cause": cause,
+        "market": "spot",
+        "lease_id": None,
+        "attempt_n": None,
+        "tags": "{}",
+        "price_per_hour": None,
+        "launched_at": None,
+        "deadline_at": None,
+        **changes,
+    }
+    store.run(inventory.sight(values, grace_seconds=grace))
+
+
+def due(store: Store, *, rowless_too: bool = True, limit: int = 50) -> list[str]:
+    statement = inventory.orphans_due(**PLACE, again_after=30, limit=limit, rowless_too=rowless_too)
+    return sorted(row.instance_id for row in store.all(statement))
+
+
+@pytest.fixture
+def place(store: Store) -> Store:
+    store.run(insert(account).values(name="main", provider="aws", config={}))
+    return store
+
+
+def test_what_a_row_proves_dead_is_due_at_once_and_asked_again_only_after_a_while(place: Store) -> None:
+    sight(place, cause="ended_lease")
+    assert due(place) == ["i-1"]
+    assert due(place) == []
+    place.run(update(orphan).values(end_requested_at=ago("31 seconds")))
+    assert due(place) == ["i-1"]
+
+
+def test_what_has_no_row_is_due_after_two_listings_and_its_grace(place: Store) -> None:
+    sight(place)
+    assert due(place) == []
+    sight(place)
+    assert due(place) == ["i-1"]
+    sight(place, "i-2", grace=900)
+    sight(place, "i-2", grace=900)
+    assert due(place) == []
+
+
+def test_a_later_sight_does_not_prolong_the_grace(place: Store) -> None:
+    sight(place, grace=900)
+    place.run(update(orphan).values(end_after=ago("1 second")))
+    sight(place, grace=900)
+    assert due(place) == ["i-1"]
+
+
+def test_a_tagged_deadline_ends_the_grace(place: Store) -> None:
+    sight(place, grace=900, deadline_at=AT)
+    sight(place, grace=900, deadline_at=AT)
+    assert due(place) == ["i-1"]
+
+
+def test_the_brake_on_rowless_kills_lets_proven_ones_pass(place: Store) -> None:
+    for _ in range(2):
+        sight(place, "i-rowless")
+        sight(place, "i-proven", cause="other_attempt")
+    assert due(place, rowless_too=False) == ["i-proven"]
+
+
+def test_the_hold_ends_nothing(place: Store) -> None:
+    sight(place, cause="ended_lease")
+    place.run(update(installation).values(hold={"reason": "test"}))
+    assert due(place) == []
+
+
+def test_kills_are_limited_and_shared_among_many_without_overlap(place: Store) -> None:
+    for number in range(30):
+        sight(place, f"i-{number}", cause="ended_lease")
+    taken = [instance_id for many in together(8, lambda _: due(place, limit=4)) for instance_id in many]
+    assert len(taken) == len(set(taken))
+    assert len(taken) <= 30
+
+
+def test_what_a_complete_listing_no_longer_shows_is_gone_and_may_be_seen_again(place: Store) -> None:
+    sight(place, "i-1", cause="ended_lease")
+    sight(place, "i-2")
+    gone = place.all(inventory.orphans_gone(**PLACE, still_alive=["i-1"], unreachable=[]))
+    assert [row.instance_id for row in gone] == ["i-2"]
+    assert due(place) == ["i-1"]
+    sight(place, "i-2", grace=900)
+    row = place.first(select(orphan).where(orphan.c.instance_id == "i-2"))
+    assert row is not None
+    assert (row.state, row.gone_at) == ("seen", None)

@@ -1,0 +1,109 @@
+"""Periodic jobs: each run by one process at a time, however many there are."""
+
+from typing import Any
+from uuid import UUID, uuid4
+
+from sqlalchemy import select, update
+
+from app.db import jobs
+from app.db.tables import periodic_job, worker_heartbeat
+from tests.db.store import Store, ago, ahead, together
+
+
+def ensure(store: Store, *names: str, kind: str = "watch") -> None:
+    store.run(jobs.ensure([{"name": name, "kind": kind, "account": "main", "region": name} for name in names]))
+
+
+def claim(store: Store, claim_id: UUID | None = None, hold: float = 60, kind: str = "watch") -> Any:
+    return store.first(jobs.claim_due([kind], claim_id or uuid4(), hold))
+
+
+def job(store: Store, name: str) -> Any:
+    return store.first(select(periodic_job).where(periodic_job.c.name == name))
+
+
+def test_of_many_who_look_each_job_goes_to_one(store: Store) -> None:
+    ensure(store, *"abcde")
+    claimed = [row.name for row in together(16, lambda _: claim(store)) if row is not None]
+    assert len(claimed) == len(set(claimed))
+    while (row := claim(store)) is not None:
+        claimed.append(row.name)
+    assert sorted(claimed) == list("abcde")
+
+
+def test_the_longest_due_of_the_asked_kinds_goes_first(store: Store) -> None:
+    ensure(store, "new", "old")
+    ensure(store, "oldest", kind="other")
+    store.run(update(periodic_job).where(periodic_job.c.name == "old").values(next_due=ago("1 hour")))
+    store.run(update(periodic_job).where(periodic_job.c.name == "oldest").values(next_due=ago("2 hours")))
+    assert [claim(store).name, claim(store).name, claim(store)] == ["old", "new", None]
+
+
+def test_making_a_job_again_changes_nothing(store: Store) -> None:
+    ensure(store, "a")
+    assert claim(store).runs == 1
+    ensure(store, "a")
+    assert job(store, "a").runs == 1
+
+
+def test_a_job_whose_process_died_is_taken_over_and_its_late_end_does_not_count(store: Store) -> None:
+    ensure(store, "a")
+    lost, won = uuid4(), uuid4()
+    claim(store, lost, hold=-1)
+    assert claim(store, won).name == "a"
+    assert store.first(jobs.extend("a", lost, 60)) is None
+    assert store.changed(jobs.done("a", lost, again_in=0, error=None)) == 0
+    assert store.first(jobs.extend("a", won, 60)) is not None
+
+
+def test_the_period_counts_from_the_start(store: Store) -> None:
+    ensure(store, "a")
+    claim_id = uuid4()
+    claim(store, claim_id)
+    store.run(update(periodic_job).values(last_started_at=ago("20 seconds"), next_due=ago("21 seconds")))
+    store.run(jobs.done("a", claim_id, again_in=60, error=None))
+    row = job(store, "a")
+    assert (row.next_due - row.last_started_at).total_seconds() == 60
+    assert row.last_ok_at is not None
+
+
+def test_a_job_hurried_while_it_ran_is_due_again_at_once(store: Store) -> None:
+    ensure(store, "a")
+    claim_id = uuid4()
+    claim(store, claim_id)
+    store.run(jobs.hurry("watch", [("main", "a")]))
+    store.run(jobs.done("a", claim_id, again_in=60, error=None))
+    assert claim(store, uuid4()) is not None
+
+
+def test_a_run_longer_than_its_period_is_due_again_at_once(store: Store) -> None:
+    ensure(store, "a")
+    claim_id = uuid4()
+    claim(store, claim_id)
+    store.run(update(periodic_job).values(last_started_at=ago("2 minutes")))
+    store.run(jobs.done("a", claim_id, again_in=60, error="it took too long"))
+    row = claim(store)
+    assert row.runs == 2
+    assert (job(store, "a").last_error, job(store, "a").last_ok_at) == ("it took too long", None)
+
+
+def test_a_job_can_be_hurried(store: Store) -> None:
+    ensure(store, "a", "b")
+    store.run(update(periodic_job).values(next_due=ahead("1 hour")))
+    store.run(jobs.hurry("watch", [("main", "b"), ("main", "nowhere")]))
+    assert [claim(store).name, claim(store)] == ["b", None]
+
+
+def test_jobs_that_nobody_needs_are_forgotten_within_their_kinds(store: Store) -> None:
+    ensure(store, "a", "b")
+    ensure(store, "c", kind="other")
+    store.run(jobs.keep_only(["watch"], ["a"]))
+    assert sorted(row.name for row in store.rows(periodic_job)) == ["a", "c"]
+
+
+def test_a_heartbeat_is_renewed_and_forgotten_after_an_hour(store: Store) -> None:
+    for name in ("alive", "dead", "alive"):
+        store.run(jobs.beat(name, "worker"))
+    store.run(update(worker_heartbeat).where(worker_heartbeat.c.name == "dead").values(seen_at=ago("61 minutes")))
+    store.run(jobs.forget_dead_workers())
+    assert [row.name for row in store.rows(worker_heartbeat)] == ["alive"]

@@ -1,0 +1,239 @@
+"""The second wall between tenants: row-level security, seen through the role of the API."""
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import sql
+from sqlalchemy import Select, func, insert, select, text
+
+from app.db import audit, events_read, keys, lease_lists, quotas_read
+from app.db.engine import Database
+from app.db.ids import new_id
+from app.db.tables import (
+    api_key,
+    attempt,
+    event,
+    idempotency,
+    lease,
+    lease_console,
+    lease_secret,
+    metadata,
+    quota,
+    quota_claim,
+)
+from app.db.tables import audit as audit_table
+from app.domain.ids import TenantId
+from tests.db.store import Store
+
+TENANT_COLUMN = {"tenant": "id", "idempotency": "scope"}
+TABLES = {
+    name: TENANT_COLUMN.get(name, "tenant_id")
+    for name, table in metadata.tables.items()
+    if "tenant_id" in table.columns or name in TENANT_COLUMN
+}
+"""Every table with rows of tenants, and the column that says whose."""
+
+Connection = psycopg.Connection[Any]
+
+
+def fill(store: Store, tenant: TenantId) -> None:
+    """A row of `tenant` in every table of tenants."""
+    store.tenant_id = tenant
+    lease_id = store.lease()
+    store.attempt(lease_id, params={"secret": tenant})
+    owned = {"tenant_id": tenant}
+    rows: list[tuple[Any, dict[str, Any]]] = [
+        (api_key, {"id": new_id("key"), "role": "admin", "name": "k", "secret_hash": b"x"}),
+        (audit_table, {"id": new_id("audit"), "principal": "p", "role": "admin", "action": "a"}),
+        (event, {"id": new_id("event"), "type": "t", "data": {}, "sequence": next_number(store)}),
+        (lease_secret, {"lease_id": lease_id, "startup_script": "secret"}),
+        (lease_console, {"lease_id": lease_id, "n": 1, "text": "secret"}),
+        (quota, {"resource": "gpus", "used": 1}),
+        (quota_claim, {"lease_id": lease_id, "resource": "gpus", "amount": 1}),
+    ]
+    for table, values in rows:
+        store.run(insert(table).values(**owned, **values))
+    body: dict[str, Any] = {"key": "k", "route": "r", "body_hash": b"", "status": 201, "response": {}}
+    store.run(insert(idempotency).values(scope=tenant, **body))
+
+
+def next_number(store: Store) -> int:
+    """The next free number of an event."""
+    return 1 + len(store.rows(event))
+
+
+@pytest.fixture
+def tenants(store: Store) -> tuple[TenantId, TenantId]:
+    one, two = store.tenant(), store.tenant()
+    for tenant in (one, two):
+        fill(store, tenant)
+    return one, two
+
+
+@pytest.fixture
+def api(database_url: str, tenants: object) -> Iterator[Connection]:
+    """A transaction as the API's role, tenant not set. Nothing is committed."""
+    with psycopg.connect(database_url) as connection:
+        connection.execute("SET ROLE gpulease_api")
+        yield connection
+        connection.rollback()
+
+
+def act_for(api: Connection, tenant: str) -> None:
+    api.execute("SELECT set_config('gpulease.tenant', %s, true)", [tenant])
+
+
+def owners(api: Connection, table: str) -> set[str]:
+    """Whose rows an unfiltered SELECT shows."""
+    statement = sql.SQL("SELECT {} FROM {}").format(sql.Identifier(TABLES[table]), sql.Identifier(table))
+    return {owner for (owner,) in api.execute(statement)}
+
+
+def refused(api: Connection, statement: str) -> str:
+    """The message with which a statement is refused; what came before it in the transaction stays."""
+    try:
+        with api.transaction():
+            api.execute(statement.encode())
+    except psycopg.errors.InsufficientPrivilege as error:
+        return str(error)
+    return ""
+
+
+def test_every_table_of_tenants_is_behind_the_wall(store: Store) -> None:
+    rows = store.all(
+        text("SELECT relname, relrowsecurity AND relforcerowsecurity AS walled FROM pg_class WHERE relkind = 'r'")
+    )
+    walled = {row.relname for row in rows if row.walled}
+    assert walled == set(TABLES)
+
+
+def test_a_tenant_sees_its_own_rows_alone(api: Connection, tenants: tuple[TenantId, TenantId]) -> None:
+    for tenant, table in product(tenants, TABLES):
+        act_for(api, tenant)
+        assert owners(api, table) == {tenant}, table
+
+
+def test_without_a_tenant_nothing_is_seen(api: Connection) -> None:
+    assert {table for table in TABLES if owners(api, table)} == set()
+    for nobody in ("", " ", "%", "tenant_"):
+        act_for(api, nobody)
+        assert {table for table in TABLES if owners(api, table)} == set()
+
+
+def test_operators_see_every_tenant(api: Connection, tenants: tuple[TenantId, TenantId]) -> None:
+    act_for(api, "*")
+    for table in TABLES:
+        assert owners(api, table) >= set(tenants), table
+
+
+def test_what_belongs_to_another_is_neither_changed_nor_deleted(
+    api: Connection, store: Store, tenants: tuple[TenantId, TenantId]
+) -> None:
+    one, two = tenants
+    act_for(api, one)
+    for table, column in TABLES.items():
+        for change in (f"UPDATE {table} SET {column} = {column}", f"DELETE FROM {table}"):
+            statement = f"{change} WHERE {column} = '{two}'"
+            assert refused(api, statement) or api.execute(statement.encode()).rowcount == 0, statement
+        model = metadata.tables[table]
+        assert store.first(select(func.count()).select_from(model).where(model.c[column] == two)) == (1,)
+
+
+def test_no_row_is_given_to_another(api: Connection, tenants: tuple[TenantId, TenantId]) -> None:
+    one, two = tenants
+    act_for(api, one)
+    for table, column in TABLES.items():
+        assert refused(api, f"UPDATE {table} SET {column} = '{two}' WHERE {column} = '{one}'"), table
+
+
+def test_no_row_is_made_for_another(api: Connection, tenants: tuple[TenantId, TenantId]) -> None:
+    one, two = tenants
+    act_for(api, one)
+    made = "INSERT INTO audit (id, tenant_id, principal, role, action) VALUES ('audit_x', '{}', 'p', 'admin', 'a')"
+    assert "row-level security" in refused(api, made.format(two))
+    assert refused(api, made.format(one)) == ""
+    lease_row = "INSERT INTO lease (id, tenant_id, name, request, minimum_claim, expires_at, wait_until) VALUES "
+    assert "row-level security" in refused(api, f"{lease_row}('lease_x', '{two}', 'n', '{{}}', '{{}}', now(), now())")
+
+
+@pytest.mark.parametrize(
+    ("table", "column"),
+    [
+        ("attempt", "params"),
+        ("attempt", "token"),
+        ("installation", "token_key"),
+        ("attempt", "*"),
+        ("installation", "*"),
+    ],
+)
+def test_what_only_workers_may_know_is_not_readable(api: Connection, table: str, column: str) -> None:
+    act_for(api, "*")
+    assert "permission denied" in refused(api, f"SELECT {column} FROM {table}")
+
+
+FORBIDDEN = (
+    "UPDATE attempt SET state = 'dead'",
+    "DELETE FROM lease",
+    "DELETE FROM event",
+    "UPDATE event SET type = 'x'",
+    "UPDATE audit SET action = 'x'",
+    "DELETE FROM audit",
+    "UPDATE quota_claim SET amount = 1",
+    "DELETE FROM quota_claim",
+    "UPDATE lease_secret SET startup_script = 'x'",
+    "UPDATE installation SET id = 'x'",
+    "UPDATE installation SET event_sequence = 0",
+    "TRUNCATE lease CASCADE",
+    "ALTER TABLE lease DISABLE ROW LEVEL SECURITY",
+    "DROP POLICY tenant ON lease",
+)
+
+
+def test_the_api_may_not_rewrite_history_or_pull_the_wall_down(api: Connection) -> None:
+    act_for(api, "*")
+    assert [statement for statement in FORBIDDEN if not refused(api, statement)] == []
+
+
+def test_the_setting_of_one_transaction_does_not_reach_the_next(
+    database_url: str, tenants: tuple[TenantId, TenantId]
+) -> None:
+    with psycopg.connect(database_url) as connection:
+        connection.execute("SET ROLE gpulease_api")
+        connection.commit()
+        act_for(connection, tenants[0])
+        assert owners(connection, "lease") == {tenants[0]}
+        connection.commit()
+        assert owners(connection, "lease") == set()
+
+
+def test_the_applications_own_filters_hold_without_the_wall(store: Store, tenants: tuple[TenantId, TenantId]) -> None:
+    """Run as a worker, who sees every tenant."""
+    one, _ = tenants
+    pages: list[Select[Any]] = [
+        events_read.numbered(after=0, limit=10, tenant_id=one),
+        audit.page(tenant_id=one, after=None, limit=10),
+        keys.page(one, after=None, limit=10),
+        quotas_read.of_tenant(one),
+    ]
+    for statement in pages:
+        (row,) = store.all(statement)
+        assert getattr(row, "tenant_id", one) == one
+
+
+async def test_the_list_of_leases_is_filtered_without_the_wall_too(
+    database_url: str, tenants: tuple[TenantId, TenantId]
+) -> None:
+    wanted = lease_lists.LeaseFilter(tenant_id=tenants[0])
+    query, parameters = lease_lists.page(wanted, next(iter(lease_lists.LeaseSort)), None, 10)
+    all_seeing = Database(database_url, pool_size=1, role="gpulease_worker")
+    rows = await all_seeing.fetch(None, query, **parameters)
+    await all_seeing.close()
+    assert [row["tenant_id"] for row in rows] == [tenants[0]]
+
+
+def test_workers_see_every_tenant(store: Store, tenants: tuple[TenantId, TenantId]) -> None:
+    for table in (lease, attempt, event):
+        assert {row.tenant_id for row in store.rows(table)} >= set(tenants)

@@ -1,0 +1,85 @@
+"""The reason that is shown when no candidate is left."""
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from app.domain.exhaustion import why_exhausted
+from app.domain.offerings import Offering
+from app.domain.placement import Ranking, Wish, rank
+from app.domain.reasons import Origin, Reason, ReasonCode
+from tests.domain.samples import NOW, ahead, cool_off, offering
+
+
+def ranking(wish: Wish, *offerings: Offering) -> Ranking:
+    return rank(wish, offerings, NOW)
+
+
+EMPTY = ranking(Wish())
+ERROR = {"class": "InsufficientCapacity", "code": "InsufficientInstanceCapacity", "message": "none in us-east-1a"}
+
+
+def why(*errors: dict[str, Any], over_quota: int = 0, of: Ranking = EMPTY) -> Reason:
+    return why_exhausted(of, errors, over_quota)
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        ("InsufficientCapacity", ReasonCode.CAPACITY_EXHAUSTED),
+        ("NotOffered", ReasonCode.CAPACITY_EXHAUSTED),
+        ("ProviderQuotaExceeded", ReasonCode.PROVIDER_QUOTA),
+        ("ImageMissing", ReasonCode.IMAGE_MISSING),
+        ("InvalidSpec", ReasonCode.PROVIDER_ERROR),
+    ],
+)
+def test_refusals_of_one_kind_name_that_kind(kind: str, code: ReasonCode) -> None:
+    reason = why({**ERROR, "class": kind}, {**ERROR, "class": kind})
+    assert (reason.code, reason.origin) == (code, Origin.PROVIDER)
+    assert "InsufficientInstanceCapacity: none in us-east-1a" in reason.message
+
+
+def test_refusals_of_several_kinds_are_a_lack_of_capacity() -> None:
+    other = {**ERROR, "class": "ProviderQuotaExceeded"}
+    assert why(ERROR, other).code is why(other, ERROR).code is ReasonCode.CAPACITY_EXHAUSTED
+
+
+def test_a_refusal_without_a_code_is_named_by_its_class() -> None:
+    assert "InsufficientCapacity: none" in why({**ERROR, "code": None}).message
+
+
+def test_first_hand_refusals_go_before_everything_else() -> None:
+    assert why(ERROR, over_quota=3, of=ranking(Wish(max_price_per_hour=Decimal(0)), offering())).code is (
+        ReasonCode.CAPACITY_EXHAUSTED
+    )
+
+
+def test_offerings_over_the_quota_are_said_so() -> None:
+    reason = why(over_quota=3, of=ranking(Wish(), offering()))
+    assert (reason.code, reason.origin, reason.retryable) == (ReasonCode.QUOTA_EXCEEDED, Origin.SYSTEM, False)
+
+
+def test_offerings_all_in_cool_off_are_a_lack_of_capacity() -> None:
+    reason = why(of=ranking(Wish(), offering(cool_off=cool_off(ahead(60)))))
+    assert (reason.code, reason.retryable) == (ReasonCode.CAPACITY_EXHAUSTED, True)
+
+
+def test_a_cap_below_every_price_is_said_so() -> None:
+    assert why(of=ranking(Wish(max_price_per_hour=Decimal("0.5")), offering())).code is ReasonCode.PRICE_CAP
+
+
+def test_accounts_set_aside_are_said_so() -> None:
+    reason = why(of=ranking(Wish(), offering(account_problem="keys expired")))
+    assert reason.code is ReasonCode.PROVIDER_AUTH
+    assert "keys expired" not in reason.message, "what goes on in an account is the operators' business"
+
+
+def test_rejected_credentials_are_said_without_the_providers_words() -> None:
+    reason = why({**ERROR, "class": "CredentialsRejected"})
+    assert (reason.code, reason.origin) == (ReasonCode.PROVIDER_AUTH, Origin.PROVIDER)
+    assert "none in us-east-1a" not in reason.message
+
+
+def test_an_empty_catalogue_is_a_lack_of_capacity() -> None:
+    assert why().code is ReasonCode.CAPACITY_EXHAUSTED

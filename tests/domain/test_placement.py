@@ -1,0 +1,169 @@
+"""Which offerings fit, in which order, and why the others do not."""
+
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain.offerings import Market, MarketWish, Offering
+from app.domain.placement import Exclusion, Wish, exclusion, rank
+from tests.domain.samples import NOW, ago, ahead, cool_off, offering
+
+SPOT, ON_DEMAND = Market.SPOT, Market.ON_DEMAND
+
+
+def order(wish: Wish, *offerings: Offering) -> list[str]:
+    return [one.key.instance_type for one in rank(wish, offerings, NOW).candidates]
+
+
+@pytest.mark.parametrize(
+    ("wish", "code"),
+    [
+        ({"gpu_model": "H100"}, Exclusion.GPU_MODEL),
+        ({"gpu_count": 2}, Exclusion.GPU_COUNT),
+        ({"gpu_memory_gib": 25}, Exclusion.GPU_MEMORY),
+        ({"instance_types": ("p5.48xlarge",)}, Exclusion.INSTANCE_TYPE),
+        ({"market": MarketWish.SPOT}, Exclusion.MARKET),
+        ({"providers": ("gcp", "azure")}, Exclusion.PROVIDER),
+        ({"providers": ()}, Exclusion.PROVIDER),
+        ({"regions": ("eu-west-1",)}, Exclusion.REGION),
+        ({"max_price_per_hour": Decimal("1.005")}, Exclusion.PRICE_CAP),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_is_excluded_with_its_reason(wish: dict[str, Any], code: Exclusion) -> None:
+    found = exclusion(Wish(**wish), offering())
+    assert found is not None
+    assert found.code is code
+    assert found.detail
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"price": None}, Exclusion.NO_PRICE),
+        ({"cordoned": True}, Exclusion.CORDONED),
+        ({"account_problem": "keys expired"}, Exclusion.ACCOUNT),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_used_is_excluded_whoever_asks(change: dict[str, Any], code: Exclusion) -> None:
+    found = exclusion(Wish(), offering(**change))
+    assert found is not None
+    assert found.code is code
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        {},
+        {"gpu_model": "A10G", "gpu_count": 1, "gpu_memory_gib": 24},
+        {"instance_types": ("g4dn.xlarge", "g5.xlarge")},
+        {"market": MarketWish.ON_DEMAND},
+        {"market": MarketWish.SPOT_FIRST},
+        {"providers": ("aws",), "regions": ("us-east-1",)},
+        {"max_price_per_hour": Decimal("1.006")},
+    ],
+    ids=str,
+)
+def test_what_fits_exactly_is_a_candidate(wish: dict[str, Any]) -> None:
+    assert exclusion(Wish(**wish), offering()) is None
+
+
+def test_more_gpus_and_more_memory_than_asked_for_are_welcome() -> None:
+    assert exclusion(Wish(gpu_count=2, gpu_memory_gib=40), offering(count=8, memory_gib=80)) is None
+
+
+def test_the_cheapest_is_tried_first() -> None:
+    assert order(Wish(), offering("b", price="2"), offering("a", price="10"), offering("c", price="1.5")) == [
+        "c",
+        "b",
+        "a",
+    ]
+
+
+def test_spot_first_tries_every_spot_offering_before_any_other() -> None:
+    dear_spot, cheap = offering("spot", market=SPOT, price="9"), offering("cheap", price="1")
+    assert order(Wish(market=MarketWish.SPOT_FIRST), cheap, dear_spot) == ["spot", "cheap"]
+    assert order(Wish(), cheap, dear_spot) == ["cheap", "spot"]
+
+
+@pytest.mark.parametrize(("wish", "left"), [(MarketWish.SPOT, ["s"]), (MarketWish.ON_DEMAND, ["d"])])
+def test_a_market_asked_for_is_the_only_one(wish: MarketWish, left: list[str]) -> None:
+    assert order(Wish(market=wish), offering("s", market=SPOT), offering("d")) == left
+
+
+def test_an_offering_in_cool_off_goes_last_even_before_spot_first() -> None:
+    cooling = offering("spot", market=SPOT, price="0.1", cool_off=cool_off(ahead(1)))
+    assert order(Wish(market=MarketWish.SPOT_FIRST), cooling, offering("dear", price="99")) == ["dear", "spot"]
+
+
+def test_a_cool_off_that_is_over_counts_no_more() -> None:
+    over = offering("over", price="1", cool_off=cool_off(NOW))
+    assert order(Wish(), offering("dear", price="2"), over) == ["over", "dear"]
+    assert not over.cooling(NOW)
+    assert over.cooling(ago(1))
+
+
+def test_at_one_price_the_one_that_refused_less_often_is_first() -> None:
+    assert order(
+        Wish(),
+        offering("never", launches=0, refusals=4),
+        offering("often", launches=1, refusals=1),
+        offering("fine", launches=9, refusals=1),
+        offering("new"),
+    ) == ["new", "fine", "often", "never"]
+
+
+CATALOGUE = [
+    offering(name, market=market, zone=zone, price=price, cool_off=cool_off(until))
+    for name in ("a", "b")
+    for market in Market
+    for zone in ("z1", "z2")
+    for price in ("1", "2")[: 1 if name == "a" else 2]
+    for until in (ago(1), ahead(1))[: 1 if zone == "z1" else 2]
+]
+
+
+@given(st.permutations(CATALOGUE), st.sampled_from([None, *MarketWish]))
+def test_the_order_of_the_catalogue_does_not_matter(mixed: list[Offering], market: MarketWish | None) -> None:
+    def told(offerings: list[Offering]) -> list[tuple[Any, ...]]:
+        ranking = rank(Wish(market=market), offerings, NOW)
+        return [(o.key, o.price_per_hour) for o in ranking.candidates]
+
+    keys = {(o.key, o.price_per_hour): o for o in CATALOGUE}
+    unique = [o for o in mixed if keys[o.key, o.price_per_hour] is o]
+    assert told(unique) == told([o for o in CATALOGUE if keys[o.key, o.price_per_hour] is o])
+
+
+@given(st.permutations(CATALOGUE), st.sampled_from([None, *MarketWish]))
+def test_every_offering_is_either_a_candidate_or_excluded(mixed: list[Offering], market: MarketWish | None) -> None:
+    ranking = rank(Wish(market=market), mixed, NOW)
+    assert len(ranking.candidates) + len(ranking.excluded) == len(mixed)
+    assert [e.offering for e in ranking.excluded] == [o for o in mixed if exclusion(Wish(market=market), o)]
+
+
+def test_a_wish_is_read_from_the_stored_request() -> None:
+    request = {
+        "gpu": {"model": "A100", "count": 8, "memory_gib": 40},
+        "instance_types": None,
+        "market": "spot_first",
+        "providers": ["aws", "gcp"],
+        "regions": None,
+        "max_price_per_hour": "40.00",
+    }
+    assert Wish.from_request(request) == Wish(
+        gpu_model="A100",
+        gpu_count=8,
+        gpu_memory_gib=40,
+        market=MarketWish.SPOT_FIRST,
+        providers=("aws", "gcp"),
+        max_price_per_hour=Decimal("40.00"),
+    )
+    assert Wish.from_request({"gpu": None, "instance_types": ["g5.xlarge"]}) == Wish(instance_types=("g5.xlarge",))
+
+
+def test_a_price_cap_of_zero_is_a_cap() -> None:
+    assert Wish.from_request({"max_price_per_hour": "0"}).max_price_per_hour == 0

@@ -1,0 +1,167 @@
+"""The proof that nothing was created, the back-off, and the causes that end a lease by themselves."""
+
+from datetime import datetime, timedelta
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain.inventory import EMPTY_LISTINGS
+from app.domain.leases import AttemptState, LeaseState, OnInterruption, VmState
+from app.domain.reasons import Origin, ReasonCode
+from app.domain.reconcile import (
+    BeginRelease,
+    CloseAttempt,
+    Requeue,
+    Rest,
+    Send,
+    Settle,
+    Step,
+    Terminate,
+    backoff,
+    decide,
+    settled,
+)
+from tests.domain.samples import NOW, TIMING, ago, ahead, attempt, lease
+
+A, S = AttemptState, LeaseState
+
+
+def settling(**changes: Any) -> Any:
+    proof = {"last_sent_at": ago(600), "empty_listings": EMPTY_LISTINGS, "last_empty_listing_at": ago(120)}
+    return attempt(A.SETTLING, **{**proof, **changes})
+
+
+# --- the proof ------------------------------------------------------------------------------------------
+
+
+def test_two_listings_a_get_and_time_prove_that_nothing_was_created() -> None:
+    assert settled(settling(), NOW, TIMING)
+
+
+@pytest.mark.parametrize(
+    "missing",
+    [
+        {"last_sent_at": ago(599)},
+        {"last_sent_at": None},
+        {"empty_listings": 0, "last_empty_listing_at": None},
+        {"empty_listings": 1},
+        {"last_empty_listing_at": ago(119)},
+        {"last_empty_listing_at": None},
+    ],
+    ids=str,
+)
+def test_without_any_one_part_it_is_no_proof(missing: dict[str, Any]) -> None:
+    assert not settled(settling(**missing), NOW, TIMING)
+
+
+@given(since_send=st.floats(0, 5000), since_listing=st.floats(0, 5000), listings=st.integers(0, 5))
+def test_a_proof_stays_a_proof(since_send: float, since_listing: float, listings: int) -> None:
+    one = settling(last_sent_at=ago(since_send), last_empty_listing_at=ago(since_listing), empty_listings=listings)
+    if settled(one, NOW, TIMING):
+        assert settled(one, NOW + timedelta(days=1), TIMING)
+
+
+# --- pauses ---------------------------------------------------------------------------------------------
+
+
+def test_back_off_doubles_from_five_seconds_to_the_longest() -> None:
+    assert [backoff(tries, 300) for tries in range(1, 9)] == [5, 10, 20, 40, 80, 160, 300, 300]
+
+
+@given(tries=st.integers(-5, 10**9), longest=st.floats(1, 10_000), first=st.floats(0.1, 100))
+def test_back_off_is_bounded_and_never_shrinks(tries: int, longest: float, first: float) -> None:
+    pause = backoff(tries, longest, first=first)
+    assert 0 < pause <= longest
+    assert pause <= backoff(tries + 1, longest, first=first)
+
+
+@pytest.mark.parametrize("tries", range(1, 12))
+def test_terminate_is_repeated_for_ever_with_growing_pauses(tries: int) -> None:
+    due = ago(0) + timedelta(seconds=backoff(tries, TIMING.max_backoff))
+    one = lease(S.RELEASING, attempt=known(VmState.RUNNING, terminate_sent_at=NOW, terminate_tries=tries))
+    assert decide(one, NOW, TIMING) == Rest(due)
+    assert decide(one, due, TIMING) == Terminate()
+
+
+# --- unknown outcomes -------------------------------------------------------------------------------------
+
+
+def test_an_unknown_outcome_is_repeated_for_five_minutes_and_then_only_looked_for() -> None:
+    one = lease(S.PROVISIONING, attempt=attempt(A.SENT, unknown_since=NOW, last_sent_at=NOW))
+    assert decide(one, ahead(299), TIMING) == Send()
+    assert decide(one, ahead(300), TIMING) == Settle()
+
+
+def test_a_cancelled_send_is_looked_for_at_once() -> None:
+    assert decide(lease(S.RELEASING, attempt=attempt(A.SENT, last_sent_at=NOW)), NOW, TIMING) == Settle()
+
+
+# --- ends by themselves -----------------------------------------------------------------------------------
+
+
+def known(vm_state: VmState, **changes: Any) -> Any:
+    facts: dict[str, Any] = {"instance_id": "i-1", "known_at": ago(60), "last_sent_at": ago(61)}
+    return attempt(A.KNOWN, vm_state=vm_state, **{**facts, **changes})
+
+
+def cause(one: Any, now: datetime = NOW) -> tuple[ReasonCode, Origin] | None:
+    step = decide(one, now, TIMING)
+    return (step.reason.code, step.reason.origin) if isinstance(step, BeginRelease) else None
+
+
+@pytest.mark.parametrize(
+    ("state", "vm_state"),
+    list(product([S.BOOTING, S.ACTIVE], [VmState.GONE, VmState.ENDING, VmState.STOPPED])),
+)
+def test_a_vm_ended_behind_our_back_ends_its_lease(state: LeaseState, vm_state: VmState) -> None:
+    assert cause(lease(state, attempt=known(vm_state))) == (ReasonCode.INSTANCE_LOST, Origin.PROVIDER)
+
+
+@pytest.mark.parametrize("state", [S.BOOTING, S.ACTIVE])
+def test_an_interruption_ends_a_lease_that_wants_no_replacement(state: LeaseState) -> None:
+    one = lease(state, attempt=known(VmState.GONE, vm_reason={"interrupted": True, "message": "taken"}))
+    assert cause(one) == (ReasonCode.INTERRUPTED, Origin.PROVIDER)
+
+
+@pytest.mark.parametrize(
+    ("vm_state", "clean", "step"),
+    [(VmState.ENDING, False, Terminate()), (VmState.GONE, True, CloseAttempt())],
+)
+def test_an_interruption_of_a_lease_that_wants_a_replacement_does_not_end_it(
+    vm_state: VmState, *, clean: bool, step: Step
+) -> None:
+    taken = known(vm_state, vm_reason={"interrupted": True}, clean=clean)
+    one = lease(S.ACTIVE, attempt=taken, on_interruption=OnInterruption.REPLACE)
+    assert decide(one, NOW, TIMING) == step
+
+
+def test_the_providers_words_reach_the_reason() -> None:
+    one = lease(S.ACTIVE, attempt=known(VmState.GONE, vm_reason={"code": "Client.UserInitiatedShutdown"}))
+    step = decide(one, NOW, TIMING)
+    assert isinstance(step, BeginRelease)
+    assert "Client.UserInitiatedShutdown" in step.reason.message
+
+
+def test_an_interrupted_lease_that_wants_one_is_queued_again_once_its_attempt_is_dead() -> None:
+    one = lease(S.ACTIVE, attempt=attempt(A.DEAD, clean=True), on_interruption=OnInterruption.REPLACE)
+    assert decide(one, NOW, TIMING) == Requeue()
+
+
+def test_a_vm_that_does_not_start_ends_its_lease() -> None:
+    one = lease(S.PROVISIONING, attempt=known(VmState.PENDING, known_at=ago(299)))
+    assert cause(one) is None
+    assert cause(one, ahead(1)) == (ReasonCode.LAUNCH_TIMEOUT, Origin.SYSTEM)
+
+
+def test_a_vm_that_never_gets_ready_ends_its_lease() -> None:
+    one = lease(S.BOOTING, attempt=known(VmState.RUNNING), running_at=ago(899))
+    assert cause(one) is None
+    assert cause(one, ahead(1)) == (ReasonCode.BOOT_TIMEOUT, Origin.SYSTEM)
+
+
+def test_an_active_lease_has_no_boot_time_out() -> None:
+    one = lease(S.ACTIVE, attempt=known(VmState.RUNNING, ready=True), running_at=ago(100_000))
+    assert decide(one, NOW, TIMING) == Rest(one.expires_at)

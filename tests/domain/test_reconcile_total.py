@@ -1,0 +1,200 @@
+"""`decide` over every combination of facts: what it may answer, and what it never may."""
+
+from datetime import datetime
+from functools import cache
+from typing import get_args
+
+from app.domain.leases import TRANSITIONS, AttemptState, Desired, Lease, LeaseState, OnInterruption, VmState
+from app.domain.reasons import ReasonCode
+from app.domain.reconcile import (
+    BeginRelease,
+    CloseAttempt,
+    Enter,
+    Finish,
+    Look,
+    Place,
+    RenewDeadline,
+    Requeue,
+    Rest,
+    Send,
+    Settle,
+    Step,
+    Terminate,
+    Verify,
+    deadline,
+    decide,
+)
+from tests.domain.cases import NOW, TIMING, leases
+
+ALIVE = (AttemptState.PLANNED, AttemptState.SENT, AttemptState.KNOWN, AttemptState.SETTLING)
+
+
+@cache
+def decided() -> tuple[tuple[Lease, Step], ...]:
+    """Every case with its step. That this returns at all shows that `decide` raises for none."""
+    return tuple((one, decide(one, NOW, TIMING)) for one in leases())
+
+
+def steps_of(kind: type[Step]) -> list[tuple[Lease, Step]]:
+    found = [(one, step) for one, step in decided() if isinstance(step, kind)]
+    assert found, f"no case asks for {kind.__name__}: the cases do not cover the rules"
+    return found
+
+
+def test_every_case_has_a_step() -> None:
+    assert len(decided()) > 30_000
+    assert all(isinstance(step, Step) for _, step in decided())
+
+
+def test_every_kind_of_step_is_asked_for_somewhere() -> None:
+    kinds = {type(step) for _, step in decided()}
+    assert kinds == set(get_args(Step))
+
+
+def test_what_has_ended_rests_for_ever() -> None:
+    ended = [step for one, step in decided() if one.terminal]
+    assert ended
+    assert set(ended) == {Rest(None)}
+
+
+def test_a_lease_being_ended_is_never_placed_sent_or_advanced() -> None:
+    allowed = (Rest, Settle, Look, CloseAttempt, Terminate, Verify, Finish)
+    assert all(isinstance(step, allowed) for one, step in decided() if one.state is LeaseState.RELEASING)
+
+
+def test_what_is_settling_is_only_looked_for() -> None:
+    for one, step in decided():
+        if one.attempt is not None and one.attempt.state is AttemptState.SETTLING:
+            assert isinstance(step, Look | Rest | BeginRelease), (one, step)
+
+
+def test_only_a_wanted_lease_with_an_open_attempt_sends() -> None:
+    for one, _ in steps_of(Send):
+        assert one.attempt is not None
+        assert one.attempt.state in (AttemptState.PLANNED, AttemptState.SENT)
+        assert one.desired is Desired.RUN
+        assert one.expires_at > NOW
+
+
+def test_nothing_is_sent_again_after_its_time_of_repeating() -> None:
+    for one, _ in steps_of(Send):
+        assert one.attempt is not None
+        since = one.attempt.unknown_since
+        assert since is None or (NOW - since).total_seconds() < TIMING.unknown_retry
+
+
+def test_a_new_attempt_is_placed_only_where_none_lives() -> None:
+    for one, _ in steps_of(Place):
+        assert one.attempt is None or not one.attempt.live
+        assert one.state in (LeaseState.QUEUED, LeaseState.PROVISIONING)
+
+
+def test_an_expired_lease_that_is_wanted_always_ends() -> None:
+    for one, step in decided():
+        if one.desired is Desired.RUN and one.expires_at <= NOW:
+            assert isinstance(step, BeginRelease)
+            assert step.reason.code is ReasonCode.EXPIRED
+
+
+def test_a_wanted_lease_never_sleeps_past_its_expiry() -> None:
+    for one, step in steps_of(Rest):
+        assert isinstance(step, Rest)
+        if one.desired is Desired.RUN:
+            assert step.until is not None
+            assert step.until <= one.expires_at
+
+
+def test_a_rest_always_ends_later_than_now() -> None:
+    for _, step in steps_of(Rest):
+        assert isinstance(step, Rest)
+        assert step.until is None or step.until > NOW
+
+
+def test_no_call_is_made_before_its_retry_time() -> None:
+    for one, step in decided():
+        waits = one.attempt is not None and one.attempt.retry_at is not None and one.attempt.retry_at > NOW
+        if waits and not one.terminal:
+            assert not isinstance(step, Send | Look | Verify | Terminate), (one, step)
+
+
+def test_the_end_is_reached_only_when_nothing_is_left() -> None:
+    for one, _ in steps_of(Finish):
+        assert one.state is LeaseState.RELEASING
+        assert one.unclean_attempts == 0
+        assert one.attempt is None or not one.attempt.live
+
+
+def test_an_attempt_is_closed_only_when_never_sent_or_gone() -> None:
+    for one, _ in steps_of(CloseAttempt):
+        assert one.attempt is not None
+        assert one.attempt.state is AttemptState.PLANNED or one.attempt.vm_state is VmState.GONE
+
+
+def test_no_lease_shows_active_once_its_vm_is_gone() -> None:
+    for one, step in decided():
+        gone = one.attempt is not None and one.attempt.live and one.attempt.vm_state is VmState.GONE
+        if gone and one.state is LeaseState.ACTIVE:
+            assert isinstance(step, BeginRelease | CloseAttempt), (one, step)
+
+
+def test_active_is_entered_only_by_what_runs_and_is_ready() -> None:
+    for one, step in steps_of(Enter):
+        assert one.attempt is not None
+        assert one.attempt.vm_state is VmState.RUNNING
+        assert step == Enter(LeaseState.BOOTING) or one.attempt.ready
+
+
+def test_a_deadline_tag_is_renewed_only_where_a_vm_runs_that_is_wanted() -> None:
+    for one, _ in steps_of(RenewDeadline):
+        assert one.attempt is not None
+        assert one.attempt.state is AttemptState.KNOWN
+        assert one.attempt.vm_state in (VmState.PENDING, VmState.RUNNING)
+        assert one.deadline_applied != deadline(one, TIMING)
+
+
+def test_every_step_that_changes_the_state_is_in_the_table() -> None:
+    for one, step in decided():
+        match step:
+            case Enter(state):
+                assert state in TRANSITIONS[one.state]
+            case Requeue():
+                assert LeaseState.QUEUED in TRANSITIONS[one.state]
+            case BeginRelease():
+                assert LeaseState.RELEASING in TRANSITIONS[one.state]
+            case _:
+                pass
+
+
+def test_a_lease_is_replaced_only_after_its_old_attempt_is_dead() -> None:
+    for one, _ in steps_of(Requeue):
+        assert one.attempt is not None
+        assert one.attempt.state is AttemptState.DEAD
+
+
+def test_only_a_lease_that_is_to_be_replaced_outlives_the_loss_of_its_vm() -> None:
+    lost = (VmState.GONE, VmState.ENDING, VmState.STOPPED)
+    for one, step in decided():
+        if one.state not in (LeaseState.BOOTING, LeaseState.ACTIVE) or one.attempt is None:
+            continue
+        if one.attempt.state is AttemptState.KNOWN and one.attempt.vm_state in lost:
+            replaced = one.on_interruption is OnInterruption.REPLACE and one.attempt.vm_reason is not None
+            assert replaced or isinstance(step, BeginRelease), (one, step)
+
+
+def test_a_vm_missing_from_a_listing_is_asked_for_before_anything_is_believed() -> None:
+    for one, step in decided():
+        if one.attempt is None or one.attempt.vm_state is not VmState.ABSENT:
+            continue
+        if one.attempt.state is AttemptState.KNOWN:
+            assert isinstance(step, Verify | Terminate | Rest | BeginRelease), (one, step)
+
+
+def test_the_same_facts_give_the_same_step() -> None:
+    assert all(decide(one, NOW, TIMING) == step for one, step in decided()[::97])
+
+
+def test_time_alone_never_takes_a_step_back_from_an_expired_lease() -> None:
+    later = datetime.max.replace(tzinfo=NOW.tzinfo)
+    for one, step in decided()[::31]:
+        if isinstance(step, BeginRelease) and step.reason.code is ReasonCode.EXPIRED:
+            assert decide(one, later, TIMING) == step

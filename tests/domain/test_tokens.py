@@ -1,0 +1,69 @@
+"""Launch tokens and parameter hashes: derived, so that a repeat is the same request, on any host, in any year."""
+
+import hashlib
+from string import hexdigits
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.domain.ids import LeaseId
+from app.domain.tokens import host_key_hash, host_key_token, launch_token, params_hash
+from tests.domain.samples import LEASE
+
+KEY = bytes(range(32))
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def test_the_token_is_what_it_has_always_been() -> None:
+    """Computed once with `openssl dgst -sha256 -mac hmac`: a change would launch second VMs after an upgrade."""
+    expected = "1ae5328cbfe4af3e06a87eae453cd7fcdf045aed282b0799104c6568941bc82a"
+    assert launch_token(KEY, "gpl-0123456789ab", LEASE, 1) == expected
+
+
+def test_the_hash_is_what_it_has_always_been() -> None:
+    """SHA-256 of `{"a":[1,"\\u00e9"],"b":null}`, its first 16 digits."""
+    assert params_hash({"b": None, "a": [1, "é"]}) == "e6ad993c7a569e94"
+
+
+@given(st.text(max_size=40), st.text(max_size=40), st.integers(1, 10**6))
+def test_a_token_is_64_hexadecimal_characters(installation: str, lease_id: str, n: int) -> None:
+    token = launch_token(KEY, installation, LeaseId(lease_id), n)
+    assert len(token) == 64
+    assert set(token) <= set(hexdigits.lower())
+
+
+def test_another_key_installation_lease_or_attempt_gives_another_token() -> None:
+    other = LeaseId(LEASE[:-1] + "2")
+    tokens = [
+        launch_token(KEY, "one", LEASE, 1),
+        launch_token(KEY, "one", LEASE, 2),
+        launch_token(KEY, "one", other, 1),
+        launch_token(KEY, "two", LEASE, 1),
+        launch_token(KEY[::-1], "one", LEASE, 1),
+    ]
+    assert len(set(tokens)) == len(tokens)
+
+
+@given(st.dictionaries(st.text(), values, max_size=5), st.randoms(use_true_random=False))
+def test_the_order_of_parameters_does_not_change_their_hash(params: dict[str, Any], random: Any) -> None:
+    items = list(params.items())
+    random.shuffle(items)
+    assert params_hash(dict(items)) == params_hash(params)
+
+
+@given(st.dictionaries(st.text(), values, min_size=1, max_size=5))
+def test_another_value_gives_another_hash(params: dict[str, Any]) -> None:
+    name = next(iter(params))
+    assert params_hash({**params, name: [params[name]]}) != params_hash(params)
+
+
+def test_the_token_for_host_keys_is_another_one_and_only_its_hash_is_kept() -> None:
+    token = host_key_token(KEY, "gpl-0123456789ab", LEASE, 1)
+    assert token == "de2495150f415dfd8802eba18da563fcda229732dfb390cd2ab93b49fa86f367"
+    assert token != launch_token(KEY, "gpl-0123456789ab", LEASE, 1)
+    assert host_key_hash(token) == hashlib.sha256(token.encode()).digest()

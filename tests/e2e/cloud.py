@@ -1,0 +1,105 @@
+"""The simulated cloud from outside: ground truth, and what a real cloud would do by itself."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Self
+
+import httpx
+
+from app.domain.tags import LEASE, TENANT
+
+Json = dict[str, Any]
+
+AWS = "aws"
+ACCESS_KEY = "AKIALOCALSTACKSIM001"
+
+
+class Cloud:
+    """The controls below `/_sim`."""
+
+    def __init__(self, url: str) -> None:
+        self._http = httpx.Client(base_url=url, timeout=30)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._http.close()
+
+    def vms(self, tag: str | None = None, value: str = "", *, alive: bool | None = None) -> list[Json]:
+        """VMs, ended ones included unless `alive` says otherwise; with `tag` only those that carry it with `value`."""
+        params = {} if tag is None else {"tag": f"{tag}:{value}"}
+        if alive is not None:
+            params["alive"] = str(alive).lower()
+        return self._items("/_sim/instances", params)
+
+    def vms_of(self, lease_id: str) -> list[Json]:
+        """Every VM that a lease ever had."""
+        return self.vms(LEASE, lease_id)
+
+    def vm(self, instance_id: str) -> Json:
+        (vm,) = self._items("/_sim/instances", {"id": instance_id})
+        return vm
+
+    def resources_of(self, lease_id: str) -> list[Json]:
+        """Volumes, network interfaces and addresses of a lease."""
+        return self._items("/_sim/resources", {"tag": f"{LEASE}:{lease_id}"})
+
+    def resources_of_tenant(self, tenant_id: str) -> list[Json]:
+        return self._items("/_sim/resources", {"tag": f"{TENANT}:{tenant_id}"})
+
+    def calls(self, operation: str) -> int:
+        """How often an operation was called so far."""
+        counts: dict[str, dict[str, int]] = self._http.get("/_sim/calls").raise_for_status().json()
+        return counts[AWS].get(operation, 0)
+
+    @contextmanager
+    def capacity(self, available: int, **place: str) -> Iterator[None]:
+        """Only `available` more VMs at a place; no limit afterwards."""
+        self._put("/_sim/capacity", {"provider": AWS, **place, "available": available})
+        try:
+            yield
+        finally:
+            self._put("/_sim/capacity", {"provider": AWS, **place, "available": None})
+
+    @contextmanager
+    def fault(self, operation: str, mode: str, **details: Any) -> Iterator[None]:
+        """The next call meets a fault; none afterwards."""
+        self._post("/_sim/faults", {"provider": AWS, "operation": operation, "mode": mode, **details})
+        try:
+            yield
+        finally:
+            self._http.delete("/_sim/faults").raise_for_status()
+
+    @contextmanager
+    def refusing_our_credentials(self) -> Iterator[None]:
+        self._put("/_sim/credentials", {"bad": [ACCESS_KEY]})
+        try:
+            yield
+        finally:
+            self._put("/_sim/credentials", {"bad": []})
+
+    def plant(self, tags: dict[str, str], **details: Any) -> str:
+        """The id of a VM that somebody else started."""
+        body = {"provider": AWS, "region": "us-east-1", "instance_type": "g5.xlarge", "tags": tags, **details}
+        (planted,) = self._post("/_sim/instances", body)["ids"]
+        return str(planted)
+
+    def stop(self, instance_id: str) -> None:
+        """Somebody ends a VM behind our back."""
+        self._post("/_sim/stop", {"provider": AWS, "instance_id": instance_id})
+
+    def interrupt(self, instance_id: str, notice_seconds: float) -> None:
+        """The cloud wants a spot VM back."""
+        self._post("/_sim/interrupt", {"provider": AWS, "instance_id": instance_id, "notice_seconds": notice_seconds})
+
+    def _items(self, path: str, params: dict[str, str]) -> list[Json]:
+        items: list[Json] = self._http.get(path, params=params).raise_for_status().json()["items"]
+        return items
+
+    def _put(self, path: str, body: Json) -> None:
+        self._http.put(path, json=body).raise_for_status()
+
+    def _post(self, path: str, body: Json) -> Json:
+        document: Json = self._http.post(path, json=body).raise_for_status().json()
+        return document

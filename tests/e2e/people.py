@@ -1,0 +1,163 @@
+"""Those who use the stack over HTTP: a tenant and the operator. Documents are JSON as the API answers it."""
+
+import uuid
+from collections.abc import Iterable
+from typing import Any, Self
+
+import httpx
+
+from app.local.waiting import wait_until
+
+Json = dict[str, Any]
+
+ONE_A10G: Json = {"gpu": {"model": "A10G", "count": 1}, "market": "on_demand", "ttl_seconds": 3600}
+TURNED_AWAY = (409, 429, 503)
+
+
+class Person:
+    """Somebody with a key and connections. Every method raises httpx.HTTPStatusError for an answer that is no success."""
+
+    def __init__(self, api_url: str, key: str) -> None:
+        self.key = key
+        self.http = httpx.Client(base_url=api_url, headers={"Authorization": f"Bearer {key}"}, timeout=30)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.http.close()
+
+    def get(self, path: str, **params: str | int | list[str]) -> Json:
+        return _document(self.http.get(path, params=params))
+
+    def put(self, path: str, body: Json) -> Json:
+        return _document(self.http.put(path, json=body))
+
+    def items(self, path: str, **params: str | int | list[str]) -> list[Json]:
+        """All pages of a list."""
+        found: list[Json] = []
+        page = self.get(path, limit=200, **params)
+        while True:
+            found += page["items"]
+            if page["next_cursor"] is None:
+                return found
+            page = self.get(path, limit=200, cursor=page["next_cursor"], **params)
+
+
+class Tenant(Person):
+    """Rents. `id` is the tenant's."""
+
+    def __init__(self, api_url: str, key: str, tenant_id: str) -> None:
+        super().__init__(api_url, key)
+        self.id = tenant_id
+
+    def ask(self, wish: Json, key: str | None = None) -> httpx.Response:
+        """The bare answer to one create."""
+        return self.http.post("/v1/leases", json=wish, headers={"Idempotency-Key": key or uuid.uuid4().hex})
+
+    def create(self, wish: Json) -> str:
+        """The new lease's id."""
+        return str(_document(self.ask(wish))["id"])
+
+    def create_at_any_rate(self, wish: Json, key: str) -> str:
+        """The same, asked again under the same key while the API is away or busy."""
+        made: list[str] = []
+
+        def asked() -> bool:
+            try:
+                answer = self.ask(wish, key)
+            except httpx.TransportError:
+                return False
+            if answer.status_code not in TURNED_AWAY:
+                made.append(str(_document(answer)["id"]))
+            return bool(made)
+
+        assert wait_until(asked, timeout=60, poll=0.2), "the API did not come back"
+        return made[0]
+
+    def plan(self, wish: Json) -> Json:
+        return _document(self.http.post("/v1/leases/plan", json=wish))
+
+    def lease(self, lease_id: str) -> Json:
+        return self.get(f"/v1/leases/{lease_id}")
+
+    def leases(self, *states: str) -> list[Json]:
+        return self.items("/v1/leases", state=list(states))
+
+    def attempts(self, lease_id: str) -> list[Json]:
+        return self.items(f"/v1/leases/{lease_id}/attempts")
+
+    def release(self, lease_id: str) -> Json:
+        return _document(self.http.delete(f"/v1/leases/{lease_id}"))
+
+    def wait(self, lease_id: str, *states: str, seconds: float = 30) -> Json:
+        """The lease as soon as it is in one of `states`."""
+        wait_until(lambda: self.lease(lease_id)["state"] in states, timeout=seconds, poll=0.1)
+        lease = self.lease(lease_id)
+        assert lease["state"] in states, (lease["state"], lease["reason"], self.attempts(lease_id))
+        return lease
+
+    def wait_for_all(self, state: str, count: int, *, seconds: float = 60) -> list[Json]:
+        """All leases in `state`, as soon as there are `count`."""
+        wait_until(lambda: len(self.leases(state)) >= count, timeout=seconds, poll=0.3)
+        found = self.leases(state)
+        assert len(found) == count, {lease["id"]: (lease["state"], lease["reason"]) for lease in self.leases()}
+        return found
+
+    def release_all(self, *, seconds: float = 30) -> None:
+        """Ask for the end of every lease, and wait for it."""
+        for lease in self.leases("!terminal"):
+            self.release(lease["id"])
+        wait_until(lambda: not self.leases("!terminal"), timeout=seconds, poll=0.2)
+        assert self.leases("!terminal") == []
+
+    def used(self) -> dict[str, float]:
+        """Resource -> what is used of it, without those of which nothing is."""
+        quotas = {item["resource"]: float(item["used"]) for item in self.items("/v1/quotas")}
+        return {resource: used for resource, used in quotas.items() if used}
+
+
+class Operator(Person):
+    """Runs the installation."""
+
+    def tenant(self, name: str, gpus: int) -> Tenant:
+        """A new tenant with room for `gpus` GPUs."""
+        tenant_id = str(self._post("/v1/tenants", {"name": name})["id"])
+        self.limit_gpus(tenant_id, gpus)
+        key = self._post(f"/v1/tenants/{tenant_id}/keys", {"name": "e2e", "role": "admin"})
+        return Tenant(str(self.http.base_url), key["secret"], tenant_id)
+
+    def limit_gpus(self, tenant_id: str, gpus: int) -> None:
+        self.put(f"/v1/tenants/{tenant_id}/quotas", {"limits": [{"resource": "gpus", "limit": str(gpus)}]})
+
+    def stop_launches(self, *, stopped: bool) -> None:
+        self.put("/v1/ops/launches", {"stopped": stopped, "note": "a test"})
+
+    def account(self) -> Json:
+        """The one account of the simulated cloud."""
+        account: Json
+        (account,) = self.get("/v1/ops/accounts")["items"]
+        return account
+
+    def orphan(self, instance_id: str) -> Json | None:
+        """What the garbage collection knows of a VM."""
+        found = (one for one in self.items("/v1/ops/orphans", gone="true") if one["instance_id"] == instance_id)
+        return next(found, None)
+
+    def installation_id(self) -> str:
+        return str(self.get("/v1/ops/summary")["brakes"]["installation_id"])
+
+    def _post(self, path: str, body: Json) -> Json:
+        return _document(self.http.post(path, json=body))
+
+
+def _document(answer: httpx.Response) -> Json:
+    if not answer.is_success:
+        message = f"{answer.request.method} {answer.request.url}: {answer.status_code} {answer.text}"
+        raise httpx.HTTPStatusError(message, request=answer.request, response=answer)
+    document: Json = answer.json()
+    return document
+
+
+def ids(leases: Iterable[Json]) -> set[str]:
+    return {str(lease["id"]) for lease in leases}

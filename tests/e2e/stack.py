@@ -1,0 +1,129 @@
+"""The whole stack as a user starts it, in a home and on ports of its own, and the means to kill its processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import psutil
+
+from app.local.home import Home
+from app.local.leftovers import end_leftovers, processes_of
+from app.local.ports import free_port
+from app.local.waiting import wait_until
+from tests.databases import ROOT
+
+UP_SECONDS = 120.0
+BACK_SECONDS = 60.0
+
+# Short where a test would only wait; the protocol's own times stay as the profile has them.
+INTERVALS: Mapping[str, str] = {
+    "GPULEASE_INVENTORY_INTERVAL": "1",
+    "GPULEASE_INVENTORY_FIRST_INTERVAL": "1",
+    "GPULEASE_WATCH_INTERVAL": "0.3",
+    "GPULEASE_SWEEP_INTERVAL": "0.2",
+    "GPULEASE_RECOUNT_INTERVAL": "5",
+    "GPULEASE_CALL_TIMEOUT": "3",
+    "GPULEASE_CONNECT_TIMEOUT": "1",
+    "GPULEASE_CLAIM_SECONDS": "8",
+}
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """What the stack wrote for its user."""
+
+    api_url: str
+    cloudsim_url: str
+    database_url: str = field(repr=False)
+    broker_url: str = field(repr=False)
+    operator_key: str = field(repr=False)
+    tenant_id: str
+    tenant_key: str = field(repr=False)
+
+
+class Stack:
+    """A running stack."""
+
+    def __init__(self, home: Home, child: subprocess.Popen[bytes]) -> None:
+        self.credentials = Credentials(**json.loads(home.credentials_file.read_text(encoding="utf-8")))
+        self._home = home
+        self._child = child
+
+    def kill(self, *programs: str) -> int:
+        """SIGKILL to every process of these programs, and how many there were. The supervisor starts them again."""
+        found = (process for process in processes_of(self._home) if _is_supervised(process))
+        doomed = [process for process in found if _program(process) in programs]
+        for process in doomed:
+            process.kill()
+        psutil.wait_procs(doomed, timeout=BACK_SECONDS)
+        return len(doomed)
+
+    def kill_one(self, program: str) -> None:
+        """SIGKILL to one process of this program, the longest running; another one takes over."""
+        found = [process for process in processes_of(self._home) if _is_supervised(process)]
+        doomed = min((p for p in found if _program(p) == program), key=psutil.Process.create_time)
+        doomed.kill()
+        doomed.wait(BACK_SECONDS)
+
+    def count(self, program: str) -> int:
+        """How many processes of this program run."""
+        return sum(_is_supervised(p) and _program(p) == program for p in processes_of(self._home))
+
+    def wait_until_ready(self) -> None:
+        """Until the API, its database, its broker, a worker and an inventory all say that they are well."""
+        assert wait_until(self._ready, timeout=BACK_SECONDS, poll=0.1), "the stack did not come back"
+
+    def _ready(self) -> bool:
+        try:
+            answer = httpx.get(f"{self.credentials.api_url}/readyz", timeout=5)
+        except httpx.TransportError:
+            return False
+        return answer.status_code == httpx.codes.OK and set(answer.json()["checks"].values()) == {"ok"}
+
+
+def _program(process: psutil.Process) -> str | None:
+    """`api`, `worker`, `inventory`, `redis` or `postgres` (its postmaster alone)."""
+    try:
+        argv = process.cmdline()
+    except psutil.Error:
+        return None
+    name = Path(argv[0]).name if argv else ""
+    if name in ("redis-server", "postgres"):
+        return name.removesuffix("-server")
+    return argv[3] if argv[1:2] == ["-m"] and argv[2] in ("app.server", "workers") else None
+
+
+def _is_supervised(process: psutil.Process) -> bool:
+    """Not the children of a supervised process, which for a moment look like it."""
+    try:
+        parent = process.parent()
+        return parent is not None and "supervisor.supervisord" in parent.cmdline()
+    except psutil.Error:
+        return False
+
+
+@contextmanager
+def running(folder: Path, *arguments: str) -> Iterator[Stack]:
+    """Start a stack with these arguments of `gpulease up`, hand it out when it is ready, end it."""
+    home = Home(folder / "home")
+    ports = {"GPULEASE_PORT": str(free_port()), "GPULEASE_CLOUDSIM_PORT": str(free_port())}
+    environment = {**os.environ, **INTERVALS, **ports, "GPULEASE_HOME": str(home.path)}
+    said = folder / "said"
+    argv = [sys.executable, "-m", "app.local", "--profile", "fast", *arguments]
+    with said.open("w") as output:
+        child = subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=output, stderr=output, start_new_session=True)
+    try:
+        wait_until(lambda: "Ctrl-C ends" in said.read_text() or child.poll() is not None, timeout=UP_SECONDS, poll=0.1)
+        assert child.poll() is None, said.read_text()
+        yield Stack(home, child)
+    finally:
+        child.send_signal(signal.SIGTERM)
+        child.wait(UP_SECONDS)
+        end_leftovers(home)

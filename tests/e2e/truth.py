@@ -1,0 +1,48 @@
+"""What the cloud has and what the database says must be the same."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from sqlalchemy import NullPool, create_engine, text
+
+from app.db.invariants import violations
+from app.db.urls import sync_url
+from app.domain.tags import ATTEMPT, LEASE
+from tests.e2e.cloud import Cloud, Json
+from tests.e2e.people import Operator
+
+
+def differences(operator: Operator, cloud: Cloud, database_url: str) -> list[str]:
+    """One line for each orphan, ghost, twin and broken invariant; empty when all is well.
+
+    Both sides are read one after the other: a stack at rest is asked, or one whose leases do not change.
+    """
+    ours = [vm for vm in cloud.vms() if LEASE in vm["tags"]]
+    leases = operator.items("/v1/leases", state=["!terminal"])
+    return [*_orphans(ours, leases), *_ghosts(ours, leases), *_twins(ours), *_broken(database_url)]
+
+
+def _orphans(vms: Iterable[Json], leases: Iterable[Json]) -> list[str]:
+    living = {lease["id"] for lease in leases}
+    return [f"orphan: {vm}" for vm in vms if vm["alive"] and vm["tags"][LEASE] not in living]
+
+
+def _ghosts(vms: Iterable[Json], leases: Iterable[Json]) -> list[str]:
+    alive = {(vm["id"], vm["tags"][LEASE]) for vm in vms if vm["alive"]}
+    active = [lease for lease in leases if lease["state"] == "active"]
+    return [
+        f"ghost: {lease['id']}" for lease in active if (lease["placement"]["instance_id"], lease["id"]) not in alive
+    ]
+
+
+def _twins(vms: list[Json]) -> list[str]:
+    attempts = Counter((vm["tags"][LEASE], vm["tags"][ATTEMPT]) for vm in vms if vm["token"])
+    tokens = Counter(vm["token"] for vm in vms if vm["token"])
+    return [f"twin: {what} has {count} VMs" for what, count in (attempts + tokens).items() if count > 1]
+
+
+def _broken(database_url: str) -> list[str]:
+    engine = create_engine(sync_url(database_url), poolclass=NullPool)
+    with engine.begin() as connection:
+        connection.execute(text("SET LOCAL ROLE gpulease_worker"))
+        return violations(connection)

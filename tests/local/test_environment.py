@@ -1,0 +1,61 @@
+"""What the processes of a stack get to see."""
+
+from pathlib import Path
+
+import pytest
+
+from app.local.environment import process_environment, write_accounts
+from app.local.home import Home
+from app.local.options import parse
+from app.local.profiles import PROFILES
+from app.settings import Settings, load_accounts
+
+
+def environment(home: Home, *argv: str, **outside: str) -> dict[str, str]:
+    return process_environment(
+        home, parse(argv, outside), database_url="postgresql://db", broker_url="redis://broker", outside=outside
+    )
+
+
+def test_the_users_cloud_credentials_never_reach_the_simulated_cloud(tmp_path: Path) -> None:
+    outside = {"AWS_ACCESS_KEY_ID": "AKIAREAL", "AWS_PROFILE": "work", "AWS_SESSION_TOKEN": "t"}
+    seen = environment(Home(tmp_path), **outside)
+    assert seen["AWS_ACCESS_KEY_ID"] != "AKIAREAL"
+    assert not {"AWS_PROFILE", "AWS_SESSION_TOKEN"} & seen.keys()
+    assert seen["AWS_EC2_METADATA_DISABLED"] == "true"
+
+
+def test_with_accounts_of_ones_own_the_users_environment_stays(tmp_path: Path) -> None:
+    outside = {"AWS_PROFILE": "work", "GPULEASE_CONFIG": "mine.toml"}
+    seen = environment(Home(tmp_path), **outside)
+    assert seen["AWS_PROFILE"] == "work"
+    assert seen["GPULEASE_CONFIG"] == "mine.toml"
+    assert "AWS_EC2_METADATA_DISABLED" not in seen
+
+
+def test_what_the_user_sets_wins_over_the_profile(tmp_path: Path) -> None:
+    name = "GPULEASE_INVENTORY_INTERVAL"
+    assert environment(Home(tmp_path), "--profile", "fast")[name] == PROFILES["fast"][name]
+    assert environment(Home(tmp_path), "--profile", "fast", **{name: "7"})[name] == "7"
+
+
+def test_the_accounts_file_is_one_the_program_reads(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    write_accounts(home, parse([], {"GPULEASE_CLOUDSIM_PORT": "9010"}))
+    account = load_accounts(home.accounts_file)["sim"]
+    assert account.endpoint_url == "http://127.0.0.1:9010"
+    assert account.regions == ("us-east-1", "eu-west-1")
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_profile_sets_nothing_that_the_program_does_not_know(profile: str) -> None:
+    known = {f"GPULEASE_{field.upper()}" for field in Settings.model_fields}
+    assert PROFILES[profile].keys() <= known
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+def test_a_profile_is_valid(profile: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in PROFILES[profile].items():
+        monkeypatch.setenv(name, value)
+    settings = Settings()
+    assert settings.claim_seconds > 2 * settings.call_timeout

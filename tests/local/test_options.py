@@ -1,0 +1,33 @@
+"""The command line and the environment of the stack."""
+
+import pytest
+
+from app.local.options import parse
+from app.settings import StartupError
+
+
+def test_the_defaults_are_the_documented_ones() -> None:
+    options = parse([], {})
+    assert (options.profile, options.fresh, options.api, options.workers) == ("realistic", False, 1, 1)
+    assert (options.api_url, options.cloudsim_url) == ("http://127.0.0.1:8000", "http://127.0.0.1:8010")
+
+
+def test_everything_can_be_set() -> None:
+    environment = {"GPULEASE_PORT": "9000", "GPULEASE_CLOUDSIM_PORT": "9010", "GPULEASE_DATABASE_URL": "postgresql://x"}
+    options = parse(["--profile", "fast", "--fresh", "--api", "3", "--workers", "2"], environment)
+    assert (options.profile, options.fresh, options.api, options.workers) == ("fast", True, 3, 2)
+    assert (options.port, options.cloudsim_port, options.database_url) == (9000, 9010, "postgresql://x")
+
+
+@pytest.mark.parametrize("port", ["http", "0", "70000", "-1"])
+def test_a_port_that_is_none_names_its_variable(port: str) -> None:
+    with pytest.raises(StartupError, match="GPULEASE_CLOUDSIM_PORT"):
+        parse([], {"GPULEASE_CLOUDSIM_PORT": port})
+
+
+@pytest.mark.parametrize("argv", [["--api", "0"], ["--workers", "many"], ["--profile", "slow"]])
+def test_a_wrong_argument_exits_with_2(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        parse(argv, {})
+    assert ended.value.code == 2
+    assert argv[0] in capsys.readouterr().err

@@ -1,0 +1,160 @@
+"""The whole stack, started as a user starts it."""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from app.local.home import Home
+from app.local.leftovers import end_leftovers, processes_of
+from app.local.ports import LOOPBACK, free_port
+from app.local.waiting import wait_until
+from tests.databases import ROOT
+
+pytestmark = pytest.mark.timeout(300)
+
+UP_SECONDS = 120.0
+
+
+class Up:
+    """One `python -m app.local` with ports of its own."""
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self.environment = {
+            **os.environ,
+            "GPULEASE_HOME": str(home.path),
+            "GPULEASE_PORT": str(free_port()),
+            "GPULEASE_CLOUDSIM_PORT": str(free_port()),
+        }
+
+    def start(self, *arguments: str) -> "Running":
+        argv = [sys.executable, "-m", "app.local", "--profile", "fast", *arguments]
+        said = self.home.path.parent / f"{self.home.path.name}.out"
+        with said.open("w") as output:
+            child = subprocess.Popen(
+                argv, cwd=ROOT, env=self.environment, stdout=output, stderr=output, start_new_session=True
+            )
+        return Running(self, child, said)
+
+    def refuse(self, *arguments: str, **environment: str) -> str:
+        argv = [sys.executable, "-m", "app.local", "--profile", "fast", *arguments]
+        env = {**self.environment, **environment}
+        done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode == 2, done.stdout + done.stderr
+        assert "Traceback" not in done.stderr
+        return done.stderr
+
+
+class Running:
+    def __init__(self, up: Up, child: subprocess.Popen[bytes], output: Path) -> None:
+        self.home = up.home
+        self.child = child
+        self._output = output
+
+    def said(self) -> str:
+        return self._output.read_text()
+
+    def wait_until_up(self) -> dict[str, str]:
+        wait_until(lambda: "Ctrl-C ends" in self.said() or self.child.poll() is not None, timeout=UP_SECONDS, poll=0.2)
+        assert self.child.poll() is None, self.said()
+        credentials: dict[str, str] = json.loads(self.home.credentials_file.read_text())
+        return credentials
+
+    def end(self, number: signal.Signals) -> int:
+        self.child.send_signal(number)
+        return self.child.wait(60)
+
+
+def me(credentials: dict[str, str], key: str) -> httpx.Response:
+    return httpx.get(f"{credentials['api_url']}/v1/me", headers={"Authorization": f"Bearer {credentials[key]}"})
+
+
+@pytest.fixture
+def new_home() -> Iterator[Callable[[str], Up]]:
+    with ExitStack() as finally_, tempfile.TemporaryDirectory(prefix="gpulease-up-") as folder:
+
+        def make(name: str) -> Up:
+            home = Home(Path(folder) / name)
+            finally_.callback(end_leftovers, home)
+            return Up(home)
+
+        yield make
+
+
+def test_a_stack_lives_through_everything(new_home: Callable[[str], Up]) -> None:
+    """One story, because each start costs seconds of CPU: two side by side, kill -9, the same data again, a new start."""
+    up = new_home("home with blanks")
+    first, other = up.start("--api", "2"), new_home("other").start()
+    credentials = first.wait_until_up()
+    assert stat.S_IMODE(up.home.credentials_file.stat().st_mode) == 0o600
+    assert me(credentials, "tenant_key").json()["tenant_id"] == credentials["tenant_id"]
+    assert me(credentials, "operator_key").json()["role"] == "operator"
+    assert "already running" in up.refuse()
+
+    assert me(other.wait_until_up(), "tenant_key").is_success
+    assert me(credentials, "tenant_key").is_success
+    assert other.end(signal.SIGTERM) == 0
+    assert processes_of(other.home) == []
+
+    assert first.end(signal.SIGKILL) == -signal.SIGKILL
+    assert {"postgres", "redis-server"} <= {process.name() for process in processes_of(up.home)}
+    second = up.start()
+    assert second.wait_until_up() == credentials
+    assert "an earlier run left behind" in second.said()
+    assert me(credentials, "tenant_key").is_success
+
+    for process in processes_of(up.home):
+        process.kill()
+    assert second.child.wait(60) == 1
+    third = up.start("--fresh")
+    fresh = third.wait_until_up()
+    assert not {"tenant_id", "tenant_key", "operator_key"} & {
+        name for name in fresh if fresh[name] == credentials[name]
+    }
+    assert third.end(signal.SIGINT) == 0
+    assert processes_of(up.home) == []
+
+
+def test_an_interrupted_start_leaves_nothing(new_home: Callable[[str], Up]) -> None:
+    up = new_home("home")
+    starting = up.start()
+    assert wait_until(lambda: "Redis" in starting.said(), timeout=UP_SECONDS)
+    assert starting.end(signal.SIGINT) == 0
+    assert processes_of(up.home) == []
+
+
+def test_a_taken_port_is_named_with_what_to_set(new_home: Callable[[str], Up]) -> None:
+    up = new_home("home")
+    with psutil.Popen(
+        [sys.executable, "-m", "http.server", "--bind", LOOPBACK, up.environment["GPULEASE_PORT"]],
+        stderr=subprocess.DEVNULL,
+    ) as other:
+        port = int(up.environment["GPULEASE_PORT"])
+        assert wait_until(lambda: any(c.laddr.port == port for c in other.net_connections()), timeout=20)
+        message = up.refuse()
+        other.terminate()
+    assert f"port {port} is taken" in message
+    assert "GPULEASE_PORT" in message
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("GPULEASE_PORT", "http"),
+        ("GPULEASE_CONFIG", "no-such-file.toml"),
+        ("GPULEASE_DATABASE_URL", "postgresql://nobody@127.0.0.1:1/nothing"),
+    ],
+)
+def test_a_wrong_setting_is_named(new_home: Callable[[str], Up], variable: str, value: str) -> None:
+    assert variable in new_home("home").refuse(**{variable: value})

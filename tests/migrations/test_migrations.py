@@ -1,0 +1,132 @@
+"""Migrations: up, down, up with data, agreement with the models, and two at once."""
+
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import LiteralString
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from app.db.tables import metadata
+from tests.databases import ROOT
+
+LEASE = "lease_01jz0000000000000000000001"
+DATA: LiteralString = """
+    INSERT INTO tenant (id, name, max_ttl_seconds, max_total_seconds) VALUES ('tenant_1', 'one', 3600, 7200);
+    INSERT INTO lease (id, tenant_id, name, request, minimum_claim, expires_at, wait_until, attempts_count)
+        VALUES ('lease_01jz0000000000000000000001', 'tenant_1', 'n', '{}', '{}', now(), now(), 1);
+    INSERT INTO attempt (id, lease_id, tenant_id, n, provider, account, region, zone, instance_type, market, offering,
+                         price_per_hour, token, params_hash)
+        VALUES ('attempt_1', 'lease_01jz0000000000000000000001', 'tenant_1', 1, 'aws', 'a', 'r', 'z', 't', 'spot', '{}',
+                1, 'token', 'h')
+"""
+LEASES: LiteralString = "SELECT l.id, a.token FROM lease l JOIN attempt a ON a.lease_id = l.id"
+SHARED_ROLES: LiteralString = r"SELECT rolname FROM pg_roles WHERE rolname LIKE 'gpulease\_%' AND NOT rolcanlogin"
+"""Roles belong to the server: another migration there made them before."""
+
+
+def start(url: str, *arguments: str) -> "subprocess.Popen[str]":
+    argv = [sys.executable, "-m", "alembic", "-c", "migrations/alembic.ini", *arguments]
+    environment = {**os.environ, "GPULEASE_DATABASE_URL": url}
+    return subprocess.Popen(
+        argv, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+
+
+def alembic(url: str, *arguments: str) -> str:
+    process = start(url, *arguments)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, output
+    return output
+
+
+@pytest.fixture
+def url(postgres_server: str) -> Iterator[str]:
+    """An empty database, owned by a role that may make roles and is no superuser, as in production."""
+    name = f"gpulease_test_{os.getpid()}_{secrets.token_hex(3)}"
+    password = secrets.token_hex(16)
+    role = sql.Identifier(name)
+    with psycopg.connect(postgres_server, autocommit=True) as admin:
+        make = "CREATE ROLE {} LOGIN CREATEROLE PASSWORD {}"
+        admin.execute(sql.SQL(make).format(role, sql.Literal(password)))
+        admin.execute(sql.SQL("CREATE DATABASE {} OWNER {}").format(role, role))
+        for (shared,) in admin.execute(SHARED_ROLES).fetchall():
+            admin.execute(sql.SQL("GRANT {} TO {} WITH ADMIN OPTION").format(sql.Identifier(shared), role))
+    parts = urlsplit(postgres_server)
+    place = parts.netloc.rpartition("@")[2]
+    yield urlunsplit(parts._replace(netloc=f"{name}:{password}@{place}", path=f"/{name}"))
+    with psycopg.connect(postgres_server, autocommit=True) as admin:
+        admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(role))
+        admin.execute(sql.SQL("DROP ROLE {}").format(role))
+
+
+def rows(url: str, statement: str) -> list[tuple[object, ...]]:
+    with psycopg.connect(url) as connection:
+        return connection.execute(statement.encode()).fetchall()
+
+
+def tables(url: str) -> set[object]:
+    return {name for (name,) in rows(url, "SELECT tablename FROM pg_tables WHERE schemaname = 'public'")}
+
+
+def identity(url: str) -> tuple[object, ...]:
+    (row,) = rows(url, "SELECT id, token_key FROM installation")
+    return row
+
+
+def test_up_on_an_empty_database_agrees_with_the_models(url: str) -> None:
+    alembic(url, "upgrade", "head")
+    assert "No new upgrade operations detected" in alembic(url, "check")
+    assert tables(url) == set(metadata.tables) | {"alembic_version"}
+
+
+def test_up_again_changes_nothing(url: str) -> None:
+    alembic(url, "upgrade", "head")
+    before = identity(url)
+    alembic(url, "upgrade", "head")
+    assert identity(url) == before
+
+
+def test_down_to_the_base_leaves_no_table_and_up_works_again(url: str) -> None:
+    alembic(url, "upgrade", "head")
+    alembic(url, "downgrade", "base")
+    assert tables(url) == {"alembic_version"}
+    assert rows(url, "SELECT 1 FROM pg_policies") == []
+    alembic(url, "upgrade", "head")
+    assert tables(url) == set(metadata.tables) | {"alembic_version"}
+
+
+def test_a_way_back_and_forth_keeps_leases_and_who_we_are(url: str) -> None:
+    alembic(url, "upgrade", "head")
+    before = identity(url)
+    with psycopg.connect(url) as connection:
+        connection.execute("SET ROLE gpulease_worker")
+        connection.execute(DATA)
+    alembic(url, "downgrade", "0001")
+    alembic(url, "upgrade", "head")
+    assert identity(url) == before
+    with psycopg.connect(url) as connection:
+        connection.execute("SET ROLE gpulease_worker")
+        assert connection.execute(LEASES).fetchall() == [(LEASE, "token")]
+    assert (
+        len(rows(url, "SELECT 1 FROM pg_class WHERE relforcerowsecurity"))
+        == len(rows(url, "SELECT 1 FROM pg_policies")) / 2
+    )
+
+
+def test_two_hosts_that_migrate_at_once_both_succeed(url: str) -> None:
+    both = [start(url, "upgrade", "head") for _ in range(2)]
+    outputs = [process.communicate(timeout=60)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0], outputs
+    assert len(rows(url, "SELECT id FROM installation")) == 1
+    assert tables(url) == set(metadata.tables) | {"alembic_version"}
+
+
+def test_two_installations_are_never_the_same(url: str, database_url: str) -> None:
+    alembic(url, "upgrade", "head")
+    assert set(identity(url)).isdisjoint(identity(database_url))

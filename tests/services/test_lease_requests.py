@@ -1,0 +1,66 @@
+"""The rules of a request that need more than a field's type."""
+
+import base64
+import struct
+from itertools import count
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+from app.services.lease_requests import LARGEST_STARTUP_SCRIPT, checked_script, ssh_public_key
+
+
+def line(key: rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey) -> str:
+    return key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+
+
+def security_key() -> str:
+    def text(part: bytes) -> bytes:
+        return struct.pack(">I", len(part)) + part
+
+    kind = b"sk-ssh-ed25519@openssh.com"
+    raw = ed25519.Ed25519PrivateKey.generate().public_key().public_bytes(Encoding.Raw, PublicFormat.Raw)
+    return f"{kind.decode()} {base64.b64encode(text(kind) + text(raw) + text(b'ssh:')).decode()}"
+
+
+ED25519 = line(ed25519.Ed25519PrivateKey.generate())
+
+
+def test_the_usual_kinds_of_keys_are_taken_as_they_are() -> None:
+    keys = [
+        ED25519,
+        f"{ED25519} somebody@somewhere",
+        line(rsa.generate_private_key(65537, 2048)),
+        line(ec.generate_private_key(ec.SECP256R1())),
+        line(ec.generate_private_key(ec.SECP521R1())),
+        security_key(),
+    ]
+    assert [ssh_public_key(f" {key}\n") for key in keys] == keys
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "ssh-ed25519",
+        "ssh-ed25519 AAAA",
+        f'from="10.0.0.1" {ED25519}',
+        f"{ED25519}\n{ED25519}",
+        f"{ED25519} a\x00b",
+        ED25519.replace("ssh-ed25519", "ssh-rsa"),
+        ED25519.replace("ssh-ed25519", "ssh-dss"),
+        line(rsa.generate_private_key(65537, 1024)),  # noqa: S505 - it must be refused
+        f"{ED25519} {'x' * 8192}",
+    ],
+    ids=map(str, count()),  # the keys are made anew in each process
+)
+def test_all_else_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"\w"):
+        ssh_public_key(text)
+
+
+def test_a_script_counts_in_bytes() -> None:
+    assert checked_script("x" * LARGEST_STARTUP_SCRIPT)
+    with pytest.raises(ValueError, match=f"{LARGEST_STARTUP_SCRIPT}"):
+        checked_script("é" * (LARGEST_STARTUP_SCRIPT // 2 + 1))

@@ -1,0 +1,70 @@
+"""A worker over real Postgres and a simulated AWS account."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.settings import load_settings
+from cloudsim.testing import Control, running
+from tests.workers.fleet import ACCOUNT, REGION, Fleet
+from workers.accounts import Connect
+from workers.bootstrap import build_runtime
+from workers.providers.registry import connect
+from workers.runtime import Runtime
+
+FAST = {
+    "claim_seconds": 5.0,
+    "call_timeout": 1.5,
+    "connect_timeout": 0.5,
+    "unknown_retry_seconds": 1.0,
+    "settle_seconds": 1.0,
+    "settle_gap_seconds": 0.1,
+    "not_found_grace_seconds": 0.5,
+    "rowless_grace_seconds": 0.3,
+    "boot_timeout": 5.0,
+    "launch_timeout": 5.0,
+    "worker_threads": 4,
+    "provider_rate_limits": False,
+}
+
+
+@pytest.fixture
+def sim(monkeypatch: pytest.MonkeyPatch) -> Iterator[Control]:
+    """A cloud whose VMs start in a tenth of a second."""
+    for name, value in {
+        "AWS_ACCESS_KEY_ID": "AKIASIMULATED0000001",
+        "AWS_SECRET_ACCESS_KEY": "simulated",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": "/dev/null",
+        "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+    }.items():
+        monkeypatch.setenv(name, value)
+    with running(boot_seconds=0.1) as control:
+        yield control
+
+
+@pytest.fixture
+def make_fleet(database_url: str, broker_url: str, sim: Control, tmp_path: Path) -> Iterator[Callable[..., Fleet]]:
+    """Makes worker processes over the same database and cloud."""
+    config = tmp_path / "gpulease.toml"
+    config.write_text(
+        f'[[accounts]]\nprovider = "aws"\nname = "{ACCOUNT}"\nregions = ["{REGION}"]\nendpoint_url = "{sim.url}"\n'
+    )
+    runtimes: list[Runtime] = []
+
+    def make(*, observe: bool = True, connect_account: Connect = connect, **changes: Any) -> Fleet:
+        given = {**FAST, "config": config, "database_url": database_url, "broker_url": broker_url, **changes}
+        runtimes.append(build_runtime(load_settings(**given), connect_account=connect_account))
+        return Fleet(runtimes[-1], sim, observe=observe)
+
+    yield make
+    for runtime in runtimes:
+        runtime.database.close()
+
+
+@pytest.fixture
+def fleet(make_fleet: Callable[..., Fleet]) -> Fleet:
+    """One worker with fast settings."""
+    return make_fleet()

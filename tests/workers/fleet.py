@@ -1,0 +1,245 @@
+"""A worker process in one thread, for tests: real Postgres, the real AWS adapter, cloudsim behind it.
+
+Nothing runs by itself. `drive` takes the place of sweeper, watch and inventory until a condition holds.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import boto3
+from sqlalchemy import delete, insert, select, text, update
+
+from app.db import claims, quotas
+from app.db.ids import new_id
+from app.db.ops import adopt_orphans
+from app.db.tables import (
+    account,
+    account_region,
+    attempt,
+    event,
+    installation,
+    lease,
+    lease_secret,
+    offering,
+    orphan,
+    quota,
+    tenant,
+)
+from app.db.transitions import request_end
+from app.domain.ids import LeaseId, TenantId
+from app.domain.reasons import Origin, Reason, ReasonCode
+from cloudsim.testing import Control
+from workers.inventory import take_inventory
+from workers.providers.base import ProviderError
+from workers.reconciler import Reconciler
+from workers.refresh import refresh
+from workers.runtime import Runtime
+from workers.watch import watch
+
+ACCOUNT = "sim"
+REGION = "us-east-1"
+REQUEST: dict[str, Any] = {
+    "name": "t",
+    "gpu": {"model": "A10G", "count": 1, "memory_gib": None},
+    "instance_types": ["g5.xlarge"],
+    "market": "on_demand",
+    "providers": None,
+    "regions": None,
+    "max_price_per_hour": None,
+    "wait_seconds": 0,
+    "ssh_public_keys": [],
+    "disk_gib": 100,
+    "public_ip": True,
+    "labels": {},
+}
+
+
+class Fleet:
+    """One worker, one tenant with ample quota, one simulated account."""
+
+    def __init__(self, runtime: Runtime, sim: Control, *, observe: bool) -> None:
+        self.runtime = runtime
+        self.sim = sim
+        self.reconciler = Reconciler(runtime)
+        self.tenant_id = TenantId(new_id("tenant"))
+        self._make_tenant()
+        if observe:
+            refresh(runtime, ACCOUNT, REGION)
+            take_inventory(runtime, ACCOUNT, REGION)
+
+    def _make_tenant(self) -> None:
+        with self.runtime.database.begin() as connection:
+            connection.execute(
+                insert(tenant).values(
+                    id=self.tenant_id, name=self.tenant_id, max_ttl_seconds=86400, max_total_seconds=864000
+                )
+            )
+            rows = [{"tenant_id": self.tenant_id, "resource": r, "limit": 1000} for r in ("gpus", "leases")]
+            connection.execute(insert(quota).values(rows))
+
+    def create(self, *, ttl: float = 3600, script: str | None = None, **changes: Any) -> LeaseId:
+        """A lease as the API stores it: admitted, queued, due."""
+        lease_id = LeaseId(new_id("lease"))
+        request = {**REQUEST, **changes}
+        minimum = {"gpus": 1, "leases": 1}
+        with self.runtime.database.begin() as connection:
+            assert connection.execute(quotas.admit(self.tenant_id, minimum)).scalar_one()  # type: ignore[arg-type]
+            connection.execute(
+                insert(lease).values(
+                    id=lease_id,
+                    tenant_id=self.tenant_id,
+                    name=request["name"],
+                    labels=request["labels"],
+                    request=request,
+                    on_interruption=request.get("on_interruption", "end"),
+                    minimum_claim={name: str(amount) for name, amount in minimum.items()},
+                    expires_at=text(f"now() + interval '{ttl} seconds'"),
+                    wait_until=text(f"now() + interval '{request['wait_seconds']} seconds'"),
+                )
+            )
+            connection.execute(quotas.remember(self.tenant_id, lease_id, minimum))  # type: ignore[arg-type]
+            if script is not None:
+                values = {"lease_id": lease_id, "tenant_id": self.tenant_id, "startup_script": script}
+                connection.execute(insert(lease_secret).values(**values))
+        return lease_id
+
+    def end(self, lease_id: LeaseId) -> None:
+        """What DELETE does."""
+        reason = Reason(ReasonCode.RELEASED_BY_USER, "released", Origin.USER)
+        self.runtime.database.run(request_end(lease_id, reason.as_json(), None))
+
+    def extend(self, lease_id: LeaseId, seconds: float) -> None:
+        """What `extend` does."""
+        later = text(f"now() + interval '{seconds} seconds'")
+        self.runtime.database.run(update(lease).where(lease.c.id == lease_id).values(expires_at=later))
+
+    # --- driving ---------------------------------------------------------------------------------------
+
+    def step(self) -> int:
+        """Moves every lease that is due, once."""
+        rows = self.runtime.database.all(claims.claim_due(100, self.runtime.settings.claim_seconds))
+        for row in rows:
+            self.reconciler.run(LeaseId(row.id), row.claim_id)
+        return len(rows)
+
+    def observe(self) -> None:
+        """One watch and one inventory; a provider's failure changes nothing."""
+        for job in (watch, take_inventory):
+            with suppress(ProviderError):
+                job(self.runtime, ACCOUNT, REGION)
+
+    def drive(self, until: Callable[[], bool], *, seconds: float = 15.0) -> None:
+        """Steps and observes until the condition holds; fails after `seconds`."""
+        deadline = time.monotonic() + seconds
+        while not until():
+            assert time.monotonic() < deadline, f"not reached; leases: {self.states()}, VMs: {self.sim.instances()}"
+            self.step()
+            self.observe()
+            self.runtime.stopping.wait(0.02)
+
+    def wait_for(self, condition: Callable[[], bool], *, seconds: float = 5.0) -> None:
+        """Lets time pass, doing nothing, until the cloud has come so far."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            assert time.monotonic() < deadline, "not reached"
+            self.runtime.stopping.wait(0.02)
+
+    def drive_to(self, lease_id: LeaseId, *states: str, seconds: float = 15.0) -> Any:
+        """Drives a lease into one of the states; its row."""
+        self.drive(lambda: self.lease(lease_id).state in states, seconds=seconds)
+        return self.lease(lease_id)
+
+    # --- looking ---------------------------------------------------------------------------------------
+
+    def lease(self, lease_id: LeaseId) -> Any:
+        return self.runtime.database.first(select(lease).where(lease.c.id == lease_id))
+
+    def attempts(self, lease_id: LeaseId) -> list[Any]:
+        return self.runtime.database.all(select(attempt).where(attempt.c.lease_id == lease_id).order_by(attempt.c.n))
+
+    def events(self, lease_id: LeaseId) -> list[str]:
+        rows = self.runtime.database.all(
+            select(event.c.type).where(event.c.lease_id == lease_id).order_by(event.c.lease_sequence)
+        )
+        return [row.type for row in rows]
+
+    def states(self) -> list[Any]:
+        return [tuple(row) for row in self.runtime.database.all(select(lease.c.id, lease.c.state, lease.c.reason))]
+
+    def used(self) -> dict[str, int]:
+        rows = self.runtime.database.all(select(quota.c.resource, quota.c.used))
+        return {row.resource: row.used for row in rows if row.used}
+
+    def vms(self) -> list[dict[str, Any]]:
+        """The VMs that run, as the cloud itself knows it."""
+        return self.sim.instances(alive="true")
+
+    def runs(self) -> int:
+        """RunInstances calls that the cloud has seen."""
+        return self.sim.calls().get("RunInstances", 0)
+
+    def is_alive(self, instance_id: str) -> bool:
+        return any(vm["id"] == instance_id for vm in self.sim.instances(alive="true"))
+
+    def orphans(self) -> list[Any]:
+        return self.runtime.database.all(select(orphan))
+
+    def account(self) -> Any:
+        return self.runtime.database.first(select(account).where(account.c.name == ACCOUNT))
+
+    def region(self) -> Any:
+        return self.runtime.database.first(select(account_region).where(account_region.c.account == ACCOUNT))
+
+    def row_versions(self, lease_id: LeaseId) -> list[Any]:
+        """Which versions of the rows are current: another one after any write."""
+        rows = text("SELECT l.xmin, a.xmin FROM lease l JOIN attempt a ON a.lease_id = l.id WHERE l.id = :id")
+        return [tuple(row) for row in self.runtime.database.all(rows, {"id": lease_id})]
+
+    def hold(self) -> Any:
+        return self.runtime.database.all(select(installation.c.hold))[0].hold
+
+    def resume(self) -> None:
+        """What an operator does."""
+        self.runtime.database.run(update(installation).values(hold=None, system_identifier=None, timeline=None))
+
+    def adopt(self) -> None:
+        """What `gpulease ops adopt` does."""
+        self.runtime.database.run(adopt_orphans())
+
+    def lose(self, lease_id: LeaseId) -> None:
+        """The database was restored from a time before this lease."""
+        with self.runtime.database.begin() as connection:
+            connection.execute(quotas.release(lease_id))
+            for table in (event, attempt, lease_secret):
+                connection.execute(delete(table).where(table.c.lease_id == lease_id))
+            connection.execute(delete(lease).where(lease.c.id == lease_id))
+
+    # --- the world -------------------------------------------------------------------------------------
+
+    def plant(self, *, tags: dict[str, str]) -> list[str]:
+        """A VM that no lease of ours made."""
+        return self.sim.plant(region=REGION, zone=f"{REGION}a", instance_type="g5.xlarge", tags=tags)
+
+    def make_address(self, tags: dict[str, str]) -> str:
+        """An elastic address that costs money and belongs to no VM."""
+        wanted: Any = [{"ResourceType": "elastic-ip", "Tags": [{"Key": k, "Value": v} for k, v in tags.items()]}]
+        ec2 = boto3.client("ec2", region_name=REGION, endpoint_url=self.sim.url)
+        return ec2.allocate_address(Domain="vpc", TagSpecifications=wanted)["AllocationId"]
+
+    def refresh(self) -> None:
+        refresh(self.runtime, ACCOUNT, REGION)
+
+    def limit(self, resource: str, amount: int) -> None:
+        self.runtime.database.run(update(quota).where(quota.c.resource == resource).values(limit=amount))
+
+    def stop_launches(self) -> None:
+        self.runtime.database.run(update(installation).values(launches_stopped={"by": "test"}))
+
+    def end_cool_offs(self) -> None:
+        self.runtime.database.run(update(offering).values(cool_until=None))
+        self.runtime.catalogue.forget()
+
+    def make_due(self, lease_id: LeaseId) -> None:
+        self.runtime.database.run(update(lease).where(lease.c.id == lease_id).values(next_due=text("now()")))

@@ -1,0 +1,207 @@
+"""Every row of the error table, through real boto3 and a real socket."""
+
+import socket
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from app.settings import Settings
+from app.settings.accounts import AwsAccount
+from tests.workers.providers.aws.answering import Answer, answering
+from tests.workers.providers.samples import owner, spec
+from workers.providers import base
+from workers.providers.aws.adapter import AwsProvider
+from workers.providers.aws.errors import CODES
+
+REGION = "us-east-1"
+
+# The rows that were found in documentation and practice, written down apart from the table under test.
+KNOWN = {
+    base.InsufficientCapacity: (
+        "InsufficientInstanceCapacity UnfulfillableCapacity ReservationCapacityExceeded InsufficientHostCapacity "
+        "InsufficientFreeAddressesInSubnet Server.InsufficientInstanceCapacity"
+    ),
+    base.NotOffered: "Unsupported",
+    base.ProviderQuotaExceeded: "VcpuLimitExceeded MaxSpotInstanceCountExceeded InstanceLimitExceeded",
+    base.Throttled: "RequestLimitExceeded Throttling",
+    base.OutcomeUnknown: "InternalError ServiceUnavailable Unavailable ServerInternal",
+    base.CredentialsRejected: (
+        "AuthFailure UnauthorizedOperation ExpiredToken RequestExpired InvalidClientTokenId OptInRequired "
+        "PendingVerification"
+    ),
+    base.InvalidSpec: (
+        "InvalidParameterCombination InvalidParameterValue InvalidAMIID.NotFound InvalidUserData.Malformed "
+        "InvalidInstanceID.NotFound"
+    ),
+    base.PriceTooLow: "SpotMaxPriceTooLow",
+    base.TokenConflict: "IdempotentParameterMismatch",
+}
+ROWS = [(kind, code) for kind, codes in KNOWN.items() for code in codes.split()]
+
+
+def provider(url: str, call_timeout: float = 60.0) -> AwsProvider:
+    account = AwsAccount(provider="aws", name="stub", regions=(REGION,), endpoint_url=url)
+    return AwsProvider(account, Settings(call_timeout=call_timeout))
+
+
+@pytest.fixture(scope="module")
+def stub() -> Iterator[tuple[Answer, AwsProvider]]:
+    with answering() as answer:
+        yield answer, provider(answer.url)
+
+
+@pytest.fixture
+def answer(stub: tuple[Answer, AwsProvider]) -> Answer:
+    stub[0].bodies.clear()
+    return stub[0]
+
+
+@pytest.fixture
+def aws(stub: tuple[Answer, AwsProvider]) -> AwsProvider:
+    return stub[1]
+
+
+def launch(aws: AwsProvider) -> base.ProviderError:
+    with pytest.raises(base.ProviderError) as caught:
+        aws.launch(REGION, aws.plan(spec()))
+    return caught.value
+
+
+@pytest.mark.parametrize(("kind", "code"), ROWS)
+@pytest.mark.parametrize("status", [400, 500, 503])
+def test_a_refused_launch_says_what_to_do(
+    answer: Answer, aws: AwsProvider, kind: type[base.ProviderError], code: str, status: int
+) -> None:
+    answer.ec2(code, status)
+    error = launch(aws)
+    assert type(error) is kind
+    assert error.code == code
+    assert len(answer.bodies) == 1, "nothing is repeated inside the SDK"
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_each_code_of_the_table_arrives_as_its_error(answer: Answer, aws: AwsProvider, code: str) -> None:
+    answer.ec2(code)
+    with pytest.raises(CODES[code]) as caught:
+        aws.get(REGION, ["i-0123456789abcdef0"])
+    assert type(caught.value) is CODES[code]
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize("code", ["SomethingNew", "DryRunOperation", "OperationNotPermitted", ""])
+@pytest.mark.parametrize("status", [400, 409, 500])
+def test_what_is_not_in_the_table_is_an_unknown_outcome(
+    answer: Answer, aws: AwsProvider, code: str, status: int
+) -> None:
+    answer.ec2(code, status)
+    assert type(launch(aws)) is base.OutcomeUnknown
+
+
+@pytest.mark.parametrize("body", ["", "<html>Bad Gateway</html>", "<Response>", "\0"])
+@pytest.mark.parametrize("status", [200, 502])
+def test_an_answer_that_cannot_be_read_is_an_unknown_outcome(
+    answer: Answer, aws: AwsProvider, body: str, status: int
+) -> None:
+    answer.say(status, body)
+    assert type(launch(aws)) is base.OutcomeUnknown
+
+
+def test_an_answer_of_something_else_is_never_an_empty_listing(answer: Answer, aws: AwsProvider) -> None:
+    answer.say(200, "<html><body>Please log in to the network</body></html>")
+    questions: dict[str, Callable[[], object]] = {
+        "identity": aws.identity,
+        "list": lambda: list(aws.list(REGION, "x")),
+        "get": lambda: aws.get(REGION, ["i-0123456789abcdef0"]),
+        "find": lambda: aws.find(REGION, "f" * 64, owner()),
+        "ready": lambda: aws.ready(REGION, ["i-0123456789abcdef0"]),
+        "interruptions": lambda: aws.interruptions(REGION, "x"),
+        "leftovers": lambda: aws.leftovers(REGION, "x", None),
+        "offered": lambda: aws.offered(REGION),
+        "service_quotas": lambda: aws.service_quotas(REGION),
+        "image": lambda: aws.image(REGION),
+    }
+    for ask in questions.values():
+        with pytest.raises(base.OutcomeUnknown):
+            ask()
+
+
+def test_throttling_tells_how_long_to_wait_when_aws_does(answer: Answer, aws: AwsProvider) -> None:
+    answer.ec2("RequestLimitExceeded", 503, Retry_After="7")
+    error = launch(aws)
+    assert isinstance(error, base.Throttled)
+    assert error.retry_after == 7.0
+    answer.ec2("RequestLimitExceeded", 503)
+    error = launch(aws)
+    assert isinstance(error, base.Throttled)
+    assert error.retry_after is None
+
+
+def test_an_unknown_vm_is_not_found_when_it_is_looked_at(answer: Answer, aws: AwsProvider) -> None:
+    answer.ec2("InvalidInstanceID.NotFound")
+    with pytest.raises(base.NotFound):
+        aws.get(REGION, ["i-0123456789abcdef0"])
+
+
+def test_missing_rights_name_the_action_and_what_to_grant(answer: Answer, aws: AwsProvider) -> None:
+    answer.ec2(
+        "UnauthorizedOperation", 403, "You are not authorized. Encoded authorization failure message: " + "x" * 5000
+    )
+    error = launch(aws)
+    assert "RunInstances" in error.message
+    assert "grant" in error.message
+    assert len(error.message) < 600
+
+
+@pytest.mark.parametrize("code", ["InvalidClientTokenId", "ExpiredToken", "SignatureDoesNotMatch", "AccessDenied"])
+def test_identity_names_what_to_do_about_credentials(answer: Answer, aws: AwsProvider, code: str) -> None:
+    answer.sts(code)
+    with pytest.raises(base.CredentialsRejected, match=r"renew the credentials|grant the actions"):
+        aws.identity()
+
+
+@pytest.mark.parametrize("code", ["UnrecognizedClientException", "AccessDeniedException", "ExpiredTokenException"])
+def test_json_services_say_the_same(answer: Answer, aws: AwsProvider, code: str) -> None:
+    answer.json(code)
+    with pytest.raises(base.CredentialsRejected):
+        aws.service_quotas(REGION)
+    with pytest.raises(base.CredentialsRejected):
+        aws.image(REGION)
+
+
+def test_quotas_that_aws_does_not_tell_are_left_out(answer: Answer, aws: AwsProvider) -> None:
+    answer.json("NoSuchResourceException")
+    assert aws.service_quotas(REGION) == []
+
+
+def test_a_refused_connection_is_told_apart_because_nothing_was_sent() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        closed = listener.getsockname()[1]
+    error = launch(provider(f"http://127.0.0.1:{closed}"))
+    assert type(error) is base.Unreachable
+    assert isinstance(error, base.Throttled)
+
+
+def test_a_connection_closed_without_answer_is_an_unknown_outcome() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        aws = provider(f"http://127.0.0.1:{listener.getsockname()[1]}", call_timeout=0.5)
+        assert type(launch(aws)) is base.OutcomeUnknown
+
+
+def test_parameters_that_boto3_refuses_are_invalid_and_not_quoted(answer: Answer, aws: AwsProvider) -> None:
+    params = aws.plan(spec()) | {"KeyName": {"secret-script": "hunter2"}}
+    with pytest.raises(base.InvalidSpec) as caught:
+        aws.launch(REGION, params)
+    assert "hunter2" not in str(caught.value)
+    assert not answer.bodies
+
+
+def test_a_token_used_with_other_parameters_is_a_conflict(answer: Answer, aws: AwsProvider) -> None:
+    answer.ec2("IdempotentParameterMismatch")
+    assert type(launch(aws)) is base.TokenConflict
+
+
+def test_errors_inside_a_listing_are_translated_too(answer: Answer, aws: AwsProvider) -> None:
+    answer.ec2("RequestLimitExceeded", 503)
+    with pytest.raises(base.Throttled):
+        next(iter(aws.list(REGION, owner().installation)))

@@ -1,0 +1,72 @@
+"""The rights that the documentation asks for are those that the adapter uses."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.domain.offerings import Market
+from app.settings import Settings
+from app.settings.accounts import AwsAccount
+from cloudsim.testing import running
+from tests.workers.providers.samples import INSTALLATION, owner, spec, token_of
+from workers.providers.aws.adapter import AwsProvider
+from workers.providers.aws.leftovers import ADDRESS, GROUP, INTERFACE, VOLUME
+from workers.providers.base import Leftover
+
+PAGE = Path(__file__).parents[4] / "docs" / "providers" / "aws.md"
+REGION = "us-east-1"
+NOT_SEEN_HERE = {
+    "CreateServiceLinkedRole": "EC2 itself makes the role at the first spot launch of an account",
+    "DescribeSubnets": "only where an account lists subnets",
+    "GetAWSDefaultServiceQuota": "only where a quota was never changed",
+}
+GONE = {
+    VOLUME: "vol-0123456789abcdef0",
+    INTERFACE: "eni-0123456789abcdef0",
+    ADDRESS: "eipalloc-0123456789abcdef0",
+    GROUP: "sg-0123456789abcdef0",
+}
+
+
+@pytest.fixture
+def policy() -> Any:
+    (text,) = re.findall(r"```json\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    return json.loads(text)
+
+
+def ask_everything(aws: AwsProvider) -> None:
+    """Each method once, a spot VM and its end included."""
+    image = aws.image(REGION)
+    vm = aws.launch(REGION, aws.plan(spec(image=image, market=Market.SPOT, allowed_cidrs=("203.0.113.0/24",))))
+    aws.identity()
+    aws.offered(REGION)
+    aws.service_quotas(REGION)
+    aws.find(REGION, token_of(owner()), owner())
+    aws.get(REGION, [vm.id])
+    list(aws.list(REGION, INSTALLATION))
+    aws.ready(REGION, [vm.id])
+    aws.interruptions(REGION, INSTALLATION)
+    aws.set_deadline(REGION, [vm.id], owner().deadline_at)
+    aws.console_output(REGION, vm.id)
+    aws.reboot(REGION, [vm.id])
+    aws.terminate(REGION, [vm.id])
+    aws.leftovers(REGION, INSTALLATION, None)
+    for kind, one in GONE.items():
+        aws.remove_leftover(Leftover(kind=kind, id=one, region=REGION, tags={}, in_use=False))
+
+
+def test_the_documented_policy_allows_what_is_called_and_nothing_else(policy: Any) -> None:
+    granted = {
+        action.split(":")[1]
+        for statement in policy["Statement"]
+        for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])
+    }
+    with running() as sim:
+        account = AwsAccount(provider="aws", name="sim", regions=(REGION,), endpoint_url=sim.url)
+        ask_everything(AwsProvider(account, Settings(call_timeout=60.0)))
+        called = set(sim.calls())
+    assert called <= granted
+    assert granted - called == set(NOT_SEEN_HERE)

@@ -1,0 +1,149 @@
+"""The contract, for AWS against the simulated cloud: everything."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import pytest
+
+from app.settings import Settings
+from app.settings.accounts import AwsAccount
+from cloudsim.testing import Control, running
+from tests.workers.providers import contract
+from tests.workers.providers.aws.rules import firewalls
+from tests.workers.providers.conftest import ACCESS_KEY
+from tests.workers.providers.samples import owner
+from workers.providers import base
+from workers.providers.aws.adapter import AwsProvider
+from workers.providers.base import Image, Params, Provider
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+
+KINDS = {"volume": "volume", "disk": "volume", "network_interface": "network_interface", "nic": "network_interface"}
+
+REFUSALS = {
+    base.InsufficientCapacity: "InsufficientInstanceCapacity",
+    base.ProviderQuotaExceeded: "VcpuLimitExceeded",
+    base.NotOffered: "Unsupported",
+    base.InvalidSpec: "InvalidParameterCombination",
+    base.PriceTooLow: "SpotMaxPriceTooLow",
+    base.CredentialsRejected: "UnauthorizedOperation",
+    base.Throttled: "RequestLimitExceeded",
+    base.OutcomeUnknown: "InternalError",
+}
+
+
+class OnCloudsim:
+    """`Backend` over the control API."""
+
+    region = "us-east-1"
+    zone = "us-east-1a"
+    other_zone = "us-east-1b"
+    instance_type = "g5.xlarge"
+    short_timeout = 1.0
+
+    def __init__(self, sim: Control) -> None:
+        account = AwsAccount(provider="aws", name="sim", regions=(self.region,), endpoint_url=sim.url)
+        self.provider: Provider = AwsProvider(account, Settings(call_timeout=60.0))
+        self.impatient: Provider = AwsProvider(account, Settings(call_timeout=self.short_timeout))
+        self.sim = sim
+        self._image: Image | None = None
+
+    def image(self) -> Image:
+        self._image = self._image or self.provider.image(self.region)
+        return self._image
+
+    def alive(self) -> Mapping[str, Mapping[str, str]]:
+        return {one["id"]: one["tags"] for one in self.sim.instances(alive="true")}
+
+    def belongings(self, vm_id: str) -> Mapping[str, Mapping[str, str]]:
+        found = [one for one in self.sim.resources() if one.get("instance_id") == vm_id]
+        return {KINDS[one["kind"]]: one["tags"] for one in found if one["kind"] in KINDS}
+
+    def refuse(self, kind: type[base.ProviderError]) -> None:
+        self.sim.fault("RunInstances", "error", code=REFUSALS[kind])
+
+    def lose_next_launch_reply(self) -> None:
+        self.sim.fault("RunInstances", "lose_reply")
+
+    def hang_next_launch(self) -> None:
+        self.sim.fault("RunInstances", "hang")
+
+    def exhaust(self, zone: str) -> None:
+        self.sim.capacity(0, region=self.region, zone=zone)
+
+    def interrupt(self, vm_id: str, notice_seconds: float) -> None:
+        self.sim.interrupt(vm_id, notice_seconds)
+
+    def end_from_outside(self, vm_id: str) -> None:
+        self.sim.stop(vm_id)
+
+    def plant(self, count: int, tags: Mapping[str, str]) -> None:
+        place = {"region": self.region, "zone": self.zone, "instance_type": self.instance_type}
+        self.sim.plant(**place, tags=dict(tags), count=count)
+
+    def firewalls(self, vm_id: str) -> Mapping[str, Sequence[contract.Inbound]]:
+        return firewalls(self._ec2, vm_id)
+
+    def break_firewall(self, stage: str) -> None:
+        calls = {"made": "CreateSecurityGroup", "opened": "AuthorizeSecurityGroupIngress"}
+        self.sim.fault(calls[stage], "lose_reply")
+
+    def reboots(self) -> int:
+        return self.sim.calls().get("RebootInstances", 0)
+
+    @cached_property
+    def _ec2(self) -> "EC2Client":
+        return boto3.client("ec2", region_name=self.region, endpoint_url=self.sim.url)
+
+    def keeping_the_disk(self, params: Params) -> Params:
+        device = params["BlockDeviceMappings"][0]
+        kept = device | {"Ebs": device["Ebs"] | {"DeleteOnTermination": False}}
+        return params | {"BlockDeviceMappings": [kept]}
+
+
+@pytest.fixture(scope="module")
+def cloud() -> Iterator[OnCloudsim]:
+    with running(boot_seconds=2.0, shutdown_seconds=0.05, cleanup_seconds=0.05) as sim:
+        yield OnCloudsim(sim)
+
+
+@pytest.fixture
+def backend(cloud: OnCloudsim) -> OnCloudsim:
+    cloud.sim.reset()
+    return cloud
+
+
+@pytest.mark.parametrize("case", contract.cases(lacks={}))
+def test_contract(case: contract.Case, backend: OnCloudsim) -> None:
+    case(backend)
+
+
+def test_a_rejected_key_is_credentials_rejected_for_every_question(backend: OnCloudsim) -> None:
+    params = backend.provider.plan(contract.wish(backend))
+    backend.sim.credentials(bad=[ACCESS_KEY])
+    questions: dict[str, Any] = {
+        "identity": lambda p: p.identity(),
+        "offered": lambda p: p.offered(backend.region),
+        "service_quotas": lambda p: p.service_quotas(backend.region),
+        "image": lambda p: p.image(backend.region),
+        "launch": lambda p: p.launch(backend.region, params),
+        "find": lambda p: p.find(backend.region, "f" * 64, owner()),
+        "get": lambda p: p.get(backend.region, ["i-0123456789abcdef0"]),
+        "list": lambda p: list(p.list(backend.region, "x")),
+        "ready": lambda p: p.ready(backend.region, ["i-0123456789abcdef0"]),
+        "interruptions": lambda p: p.interruptions(backend.region, "x"),
+        "reboot": lambda p: p.reboot(backend.region, ["i-0123456789abcdef0"]),
+        "console_output": lambda p: p.console_output(backend.region, "i-0123456789abcdef0"),
+        "terminate": lambda p: p.terminate(backend.region, ["i-0123456789abcdef0"]),
+        "leftovers": lambda p: p.leftovers(backend.region, "x", None),
+        "set_deadline": lambda p: p.set_deadline(backend.region, ["i-0123456789abcdef0"], owner().deadline_at),
+    }
+    try:
+        for ask in questions.values():
+            with pytest.raises(base.CredentialsRejected, match="renew the credentials"):
+                ask(backend.provider)
+    finally:
+        backend.sim.credentials(bad=[])

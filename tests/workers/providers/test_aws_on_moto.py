@@ -1,0 +1,150 @@
+"""The contract, for AWS against moto: an independent reading of EC2's request and answer shapes."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import httpx
+import pytest
+from moto.server import ThreadedMotoServer
+
+from app.settings import Settings
+from app.settings.accounts import AwsAccount
+from tests.workers.providers import contract
+from tests.workers.providers.aws.rules import firewalls
+from tests.workers.providers.contract import Power
+from workers.providers import base
+from workers.providers.aws import resource_tags
+from workers.providers.aws.adapter import AwsProvider
+from workers.providers.base import Image, Params, Provider
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+
+LACKS: Mapping[Power, str] = {
+    Power.TOKENS: "ignores ClientToken and has no filter on it",
+    Power.BOOT: "a VM is running and its checks are ok in the answer of the launch",
+    Power.REFUSALS: "has no capacity, quota or throttling errors",
+    Power.LOST_ANSWERS: "always answers",
+    Power.CAPACITY: "has no capacity",
+    Power.INTERRUPTIONS: "never takes a spot VM back",
+    Power.MANY: "needs 3.5 s for a page of 1,000",
+    Power.QUOTAS: "knows no EC2 quotas",
+    Power.INTERFACE_TAGS: "leaves network interfaces untagged",
+    Power.IMAGE_CHECK: "launches any image id",
+    Power.HELD: "removes a security group from under a VM",
+    Power.REBOOTS: "takes a reboot without a trace",
+    Power.CONSOLE: "prints nothing that a boot prints",
+    Power.IMAGE: "has neither the public parameter nor the driver-ready images",
+}
+
+
+class OnMoto:
+    """`Backend` over moto's server, asked through a client of its own."""
+
+    region = "us-east-1"
+    zone = "us-east-1a"
+    other_zone = "us-east-1b"
+    instance_type = "g5.xlarge"
+    short_timeout = 60.0
+
+    def __init__(self, url: str) -> None:
+        account = AwsAccount(provider="aws", name="moto", regions=(self.region,), endpoint_url=url)
+        self.provider: Provider = AwsProvider(account, Settings(call_timeout=self.short_timeout))
+        self.impatient: Provider = self.provider
+        self._url = url
+        self._image: Image | None = None
+
+    @cached_property
+    def _ec2(self) -> "EC2Client":
+        return boto3.client("ec2", region_name=self.region, endpoint_url=self._url)
+
+    def reset(self) -> None:
+        httpx.post(f"{self._url}/moto-api/reset").raise_for_status()
+
+    def image(self) -> Image:
+        if self._image is None:
+            found = self._ec2.describe_images(Owners=["amazon"])["Images"][0]
+            self._image = Image(id=found["ImageId"], name=found["Name"], root_device=found["RootDeviceName"])
+        return self._image
+
+    def alive(self) -> Mapping[str, Mapping[str, str]]:
+        answer = self._ec2.describe_instances(
+            Filters=[{"Name": "instance-state-name", "Values": ["running", "pending"]}]
+        )
+        found = [one for reservation in answer["Reservations"] for one in reservation["Instances"]]
+        return {one["InstanceId"]: {tag["Key"]: tag["Value"] for tag in one.get("Tags", [])} for one in found}
+
+    def belongings(self, vm_id: str) -> Mapping[str, Mapping[str, str]]:
+        wanted = [vm_id]
+        volumes = self._ec2.describe_volumes(Filters=[{"Name": "attachment.instance-id", "Values": wanted}])["Volumes"]
+        cards = self._ec2.describe_network_interfaces(Filters=[{"Name": "attachment.instance-id", "Values": wanted}])
+        found = {"volume": {tag["Key"]: tag["Value"] for one in volumes for tag in one.get("Tags", [])}}
+        for card in cards["NetworkInterfaces"]:
+            found["network_interface"] = {tag["Key"]: tag["Value"] for tag in card.get("TagSet", [])}
+        return found
+
+    def end_from_outside(self, vm_id: str) -> None:
+        self._ec2.terminate_instances(InstanceIds=[vm_id])
+
+    def plant(self, count: int, tags: Mapping[str, str]) -> None:
+        named: Any = resource_tags.to_list(tags)
+        self._ec2.run_instances(
+            ImageId=self.image().id,
+            InstanceType="g5.xlarge",
+            MinCount=count,
+            MaxCount=count,
+            TagSpecifications=[{"ResourceType": "instance", "Tags": named}],
+        )
+
+    def firewalls(self, vm_id: str) -> Mapping[str, Sequence[contract.Inbound]]:
+        return firewalls(self._ec2, vm_id)
+
+    def reboots(self) -> int:
+        raise NotImplementedError(LACKS[Power.REBOOTS])
+
+    def keeping_the_disk(self, params: Params) -> Params:
+        device = params["BlockDeviceMappings"][0]
+        kept = device | {"Ebs": device["Ebs"] | {"DeleteOnTermination": False}}
+        return params | {"BlockDeviceMappings": [kept]}
+
+    def refuse(self, kind: type[base.ProviderError]) -> None:
+        raise NotImplementedError(LACKS[Power.REFUSALS])
+
+    def lose_next_launch_reply(self) -> None:
+        raise NotImplementedError(LACKS[Power.LOST_ANSWERS])
+
+    def break_firewall(self, stage: str) -> None:
+        raise NotImplementedError(LACKS[Power.LOST_ANSWERS])
+
+    def hang_next_launch(self) -> None:
+        raise NotImplementedError(LACKS[Power.LOST_ANSWERS])
+
+    def exhaust(self, zone: str) -> None:
+        raise NotImplementedError(LACKS[Power.CAPACITY])
+
+    def interrupt(self, vm_id: str, notice_seconds: float) -> None:
+        raise NotImplementedError(LACKS[Power.INTERRUPTIONS])
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[OnMoto]:
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield OnMoto(f"http://{host}:{port}")
+    server.stop()
+
+
+@pytest.fixture
+def moto(server: OnMoto) -> OnMoto:
+    server.reset()
+    return server
+
+
+@pytest.mark.parametrize("case", contract.cases(lacks=LACKS))
+def test_contract(case: contract.Case, moto: OnMoto) -> None:
+    case(moto)

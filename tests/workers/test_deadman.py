@@ -1,0 +1,100 @@
+"""The dead-man switch as a program: nothing of ours runs but the cloud."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cloudsim.testing import Control, running
+
+INSTALLATION = "gpl-0123456789ab"
+REGION = "us-east-1"
+SECONDS = 60
+
+
+@pytest.fixture
+def sim() -> Any:
+    with running(boot_seconds=0.1) as control:
+        yield control
+
+
+@pytest.fixture
+def config(tmp_path: Path, sim: Control) -> Path:
+    path = tmp_path / "gpulease.toml"
+    path.write_text(
+        f'[[accounts]]\nprovider = "aws"\nname = "sim"\nregions = ["{REGION}"]\nendpoint_url = "{sim.url}"\n'
+    )
+    return path
+
+
+def plant(sim: Control, *, deadline: str | None, installation: str = INSTALLATION) -> str:
+    tags = {"gpulease-installation": installation}
+    if deadline is not None:
+        tags["gpulease-deadline"] = deadline
+    (vm_id,) = sim.plant(region=REGION, zone=f"{REGION}a", instance_type="g5.xlarge", tags=tags)
+    return vm_id
+
+
+def deadman(config: Path, *more: str) -> tuple[int, list[dict[str, Any]], str]:
+    """Runs the command with no database and no broker to be had; exit code, facts, stderr."""
+    env = {
+        "PATH": os.environ["PATH"],
+        "AWS_ACCESS_KEY_ID": "AKIASIMULATED0000001",
+        "AWS_SECRET_ACCESS_KEY": "simulated",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "GPULEASE_DATABASE_URL": "postgresql://nobody@127.0.0.1:1/none",
+        "GPULEASE_BROKER_URL": "redis://127.0.0.1:1/0",
+        "GPULEASE_LOG_LEVEL": "WARNING",
+    }
+    command = [sys.executable, "-m", "app.cli", "deadman", "--installation", INSTALLATION, "--config", str(config)]
+    done = subprocess.run([*command, *more], env=env, capture_output=True, text=True, timeout=SECONDS, check=False)
+    return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
+
+
+def alive(sim: Control) -> set[str]:
+    return {vm["id"] for vm in sim.instances(alive="true") if vm["state"] in ("pending", "running")}
+
+
+def test_an_expired_vm_is_ended_and_everything_else_left_alone(sim: Control, config: Path) -> None:
+    now = int(time.time())
+    expired = plant(sim, deadline=str(now - 1))
+    kept = {
+        plant(sim, deadline=str(now + 3600)),
+        plant(sim, deadline=None),
+        plant(sim, deadline="soon"),
+        plant(sim, deadline=str(now - 1), installation="gpl-another"),
+    }
+    code, facts, _ = deadman(config)
+    assert code == 0
+    assert [fact["instance_id"] for fact in facts if fact["event"] == "ended"] == [expired]
+    assert alive(sim) == kept
+    assert len([fact for fact in facts if fact["event"] == "no deadline"]) == 2
+
+
+def test_a_dry_run_says_what_it_would_end(sim: Control, config: Path) -> None:
+    expired = plant(sim, deadline="1")
+    code, facts, _ = deadman(config, "--dry-run")
+    assert code == 0
+    assert [fact["instance_id"] for fact in facts if fact["event"] == "would end"] == [expired]
+    assert alive(sim) == {expired}
+
+
+def test_a_cloud_that_does_not_answer_is_told_by_the_exit_code(sim: Control, config: Path) -> None:
+    sim.credentials(bad=["AKIASIMULATED0000001"])
+    code, facts, _ = deadman(config)
+    assert code == 1
+    assert facts[0]["event"] == "failed"
+    assert facts[0]["code"] == "AuthFailure"
+
+
+def test_without_accounts_it_says_what_to_name(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.toml"
+    empty.write_text("")
+    code, _, said = deadman(empty)
+    assert code == 2
+    assert said == "gpulease deadman: no accounts: name the accounts file with --config or GPULEASE_CONFIG\n"

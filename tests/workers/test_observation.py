@@ -1,0 +1,101 @@
+"""What inventory and garbage collection see: lost VMs, interruptions, orphans, strangers."""
+
+from collections.abc import Callable
+
+from tests.workers.fleet import Fleet
+
+
+def test_a_vm_ended_behind_our_back_closes_the_lease_its_billing_and_its_quota(fleet: Fleet) -> None:
+    lease_id = fleet.create()
+    active = fleet.drive_to(lease_id, "active")
+    fleet.sim.stop(active.placement["instance_id"])
+    ended = fleet.drive_to(lease_id, "released", "failed")
+    assert ended.state == "released"
+    assert ended.reason["code"] == "instance_lost"
+    assert ended.rate_per_hour is None
+    assert ended.billing_ended_at is not None
+    assert fleet.used() == {}
+
+
+def test_an_announced_interruption_is_shown_before_it_ends_the_lease(fleet: Fleet) -> None:
+    lease_id = fleet.create(market="spot")
+    active = fleet.drive_to(lease_id, "active")
+    fleet.sim.interrupt(active.placement["instance_id"], 1.0)
+    fleet.drive(lambda: fleet.lease(lease_id).interruption is not None)
+    shown = fleet.lease(lease_id)
+    assert shown.state == "active"
+    assert shown.interruption["action"] == "terminate"
+    ended = fleet.drive_to(lease_id, "released", "failed")
+    assert ended.reason["code"] == "interrupted"
+    assert ended.reason["origin"] == "provider"
+    assert "lease.interruption_notice" in fleet.events(lease_id)
+
+
+def test_an_interrupted_lease_that_wants_replacement_gets_another_vm(fleet: Fleet) -> None:
+    lease_id = fleet.create(market="spot", on_interruption="replace")
+    active = fleet.drive_to(lease_id, "active")
+    fleet.sim.interrupt(active.placement["instance_id"], 0)
+    fleet.drive(lambda: len(fleet.attempts(lease_id)) == 2)
+    again = fleet.drive_to(lease_id, "active", "failed")
+    assert again.state == "active"
+    old, new = fleet.attempts(lease_id)
+    assert (old.state, new.state) == ("dead", "known")
+    assert old.zone != new.zone
+    assert len(fleet.vms()) == 1
+
+
+def test_a_lease_expires_by_itself(fleet: Fleet) -> None:
+    lease_id = fleet.create(ttl=6.0)
+    fleet.drive_to(lease_id, "active")
+    ended = fleet.drive_to(lease_id, "released", "failed", seconds=20)
+    assert ended.reason["code"] == "expired"
+    assert fleet.vms() == []
+
+
+def test_a_vm_that_never_gets_ready_ends_with_boot_timeout(make_fleet: Callable[..., Fleet]) -> None:
+    fleet = make_fleet(boot_timeout=0.5)
+    fleet.sim.fault("DescribeInstanceStatus", "lose_reply", times=None)
+    lease_id = fleet.create()
+    ended = fleet.drive_to(lease_id, "released", "failed", seconds=20)
+    assert ended.state == "failed"
+    assert ended.reason["code"] == "boot_timeout"
+    assert fleet.vms() == []
+
+
+def test_a_vm_of_ours_without_any_row_is_listed_and_ended_after_the_grace(fleet: Fleet) -> None:
+    tags = {"gpulease-installation": fleet.runtime.installation.id}
+    (planted,) = fleet.plant(tags=tags)
+    fleet.observe()
+    (orphan,) = fleet.orphans()
+    assert (orphan.instance_id, orphan.cause, orphan.state) == (planted, "no_row", "seen")
+    assert fleet.is_alive(planted)
+    fleet.drive(lambda: not fleet.is_alive(planted))
+    fleet.drive(lambda: fleet.orphans()[0].state == "gone")
+
+
+def test_a_strangers_vm_is_never_touched_nor_shown(fleet: Fleet) -> None:
+    strange = {"gpulease-installation": "gpl-another", "gpulease-deadline": "1"}
+    planted = [*fleet.plant(tags={"Name": "theirs"}), *fleet.plant(tags=strange)]
+    for _ in range(3):
+        fleet.observe()
+    assert fleet.orphans() == []
+    assert all(fleet.is_alive(one) for one in planted)
+
+
+def test_a_live_lease_is_not_written_by_an_inventory_that_changes_nothing(fleet: Fleet) -> None:
+    lease_id = fleet.create()
+    fleet.drive_to(lease_id, "active")
+    fleet.drive(lambda: fleet.step() == 0)
+    before = fleet.row_versions(lease_id)
+    fleet.observe()
+    assert fleet.row_versions(lease_id) == before
+
+
+def test_a_listing_that_breaks_off_changes_nothing(fleet: Fleet) -> None:
+    lease_id = fleet.create()
+    fleet.drive_to(lease_id, "active")
+    fleet.sim.fault("DescribeInstances", "error", code="InternalError", times=None)
+    listed_at = fleet.region().last_complete_listing_at
+    fleet.observe()
+    assert fleet.lease(lease_id).state == "active"
+    assert fleet.region().last_complete_listing_at == listed_at

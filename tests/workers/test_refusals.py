@@ -1,0 +1,123 @@
+"""What happens when a provider says no: the next candidate, cool-offs, waiting, giving up with the true reason."""
+
+from tests.workers.fleet import ACCOUNT, Fleet
+
+ZONE_A, ZONE_B = "us-east-1a", "us-east-1b"
+
+
+def zones(fleet: Fleet) -> list[str]:
+    return sorted({o.key.zone for o in fleet.runtime.catalogue.offerings() if o.key.instance_type == "g5.xlarge"})
+
+
+def test_without_capacity_in_two_zones_the_third_is_taken(fleet: Fleet) -> None:
+    first, second, *rest = zones(fleet)
+    for zone in (first, second):
+        fleet.sim.capacity(0, zone=zone)
+    lease_id = fleet.create()
+    fleet.drive_to(lease_id, "active")
+    states = [(a.state, a.zone, (a.error or {}).get("code")) for a in fleet.attempts(lease_id)]
+    assert states[:2] == [
+        ("refused", first, "InsufficientInstanceCapacity"),
+        ("refused", second, "InsufficientInstanceCapacity"),
+    ]
+    assert states[2][0] == "known"
+    assert states[2][1] in rest
+    assert fleet.runs() == 3
+    cooling = {o.key.zone: o.cool_off for o in fleet.runtime.catalogue.offerings() if o.cool_off is not None}
+    assert set(cooling) == {first, second}
+    assert {c.code for c in cooling.values()} == {"InsufficientInstanceCapacity"}
+
+
+def test_no_capacity_anywhere_fails_with_the_reason_and_returns_the_quota(fleet: Fleet) -> None:
+    fleet.sim.capacity(0)
+    lease_id = fleet.create()
+    failed = fleet.drive_to(lease_id, "failed", "released")
+    assert failed.state == "failed"
+    assert failed.reason["code"] == "capacity_exhausted"
+    assert failed.reason["retryable"]
+    assert "InsufficientInstanceCapacity" in failed.reason["message"]
+    assert len(fleet.attempts(lease_id)) == len(zones(fleet))
+    assert fleet.used() == {}
+
+
+def test_a_waiting_lease_goes_back_to_the_queue_and_starts_when_capacity_returns(fleet: Fleet) -> None:
+    fleet.sim.capacity(0)
+    lease_id = fleet.create(wait_seconds=600)
+    fleet.drive(lambda: "lease.queued" in fleet.events(lease_id))
+    waiting = fleet.lease(lease_id)
+    assert waiting.state == "queued"
+    assert waiting.reason["code"] == "capacity_exhausted"
+    assert fleet.used() == {"gpus": 1, "leases": 1}
+    fleet.sim.capacity(None)
+    fleet.end_cool_offs()
+    fleet.make_due(lease_id)
+    assert fleet.drive_to(lease_id, "active", "failed").state == "active"
+
+
+def test_our_quota_at_the_provider_is_told_as_such(fleet: Fleet) -> None:
+    fleet.sim.quota("L-DB2E81BA", 0)
+    failed = fleet.drive_to(fleet.create(), "failed")
+    assert failed.reason["code"] == "provider_quota"
+
+
+def test_a_missing_image_is_told_as_such(fleet: Fleet) -> None:
+    fleet.sim.fault("GetParameter", "error", code="ParameterNotFound", times=None)
+    fleet.sim.fault("DescribeImages", "error", code="InvalidAMIID.NotFound", times=None)
+    failed = fleet.drive_to(fleet.create(), "failed")
+    assert failed.reason["code"] == "image_missing"
+    assert fleet.runs() == 0
+
+
+def test_throttling_never_fails_a_lease(fleet: Fleet) -> None:
+    fleet.sim.fault("RunInstances", "throttle", times=3)
+    lease_id = fleet.create()
+    assert fleet.drive_to(lease_id, "active", "failed").state == "active"
+    assert [a.n for a in fleet.attempts(lease_id)] == [1]
+    assert len(fleet.vms()) == 1
+
+
+def test_wrong_credentials_set_the_account_aside_with_the_reason(fleet: Fleet) -> None:
+    fleet.sim.credentials(bad=["AKIASIMULATED0000001"])
+    lease_id = fleet.create()
+    failed = fleet.drive_to(lease_id, "failed")
+    assert failed.reason["code"] == "provider_auth"
+    account = fleet.account()
+    assert account.name == ACCOUNT
+    assert account.state == "failing"
+    assert account.last_error["code"] == "AuthFailure"
+    assert all(o.account_problem for o in fleet.runtime.catalogue.offerings())
+    fleet.sim.credentials(bad=[])
+    fleet.refresh()
+    assert fleet.account().state == "ok"
+    assert fleet.drive_to(fleet.create(), "active", "failed").state == "active"
+
+
+def test_an_offering_that_does_not_fit_the_quota_is_skipped(fleet: Fleet) -> None:
+    fleet.limit("gpus", 3)
+    lease_id = fleet.create(gpu={"model": "A10G", "count": 1, "memory_gib": None}, instance_types=["g5.12xlarge"])
+    failed = fleet.drive_to(lease_id, "failed")
+    assert failed.reason["code"] == "quota_exceeded"
+    assert fleet.runs() == 0
+    assert fleet.used() == {}
+
+
+def test_a_price_cap_below_every_offering_is_told(fleet: Fleet) -> None:
+    failed = fleet.drive_to(fleet.create(max_price_per_hour="0.01"), "failed")
+    assert failed.reason["code"] == "price_cap"
+
+
+def test_the_chosen_offering_is_what_the_quota_holds(fleet: Fleet) -> None:
+    lease_id = fleet.create(instance_types=["g5.12xlarge"])
+    fleet.drive_to(lease_id, "active")
+    used = fleet.used()
+    assert used["gpus"] == used["gpus:A10G"] == 4
+    assert used["spend_per_hour"] == fleet.attempts(lease_id)[0].price_per_hour
+
+
+def test_an_emergency_stop_keeps_leases_in_the_queue(fleet: Fleet) -> None:
+    fleet.stop_launches()
+    lease_id = fleet.create()
+    for _ in range(3):
+        fleet.step()
+    assert fleet.lease(lease_id).state == "queued"
+    assert fleet.runs() == 0

@@ -1,0 +1,1 @@
+"""The Celery side of gpulease: launches, follows and ends VMs at the clouds."""

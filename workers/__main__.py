@@ -1,0 +1,73 @@
+"""`python -m workers worker|inventory|deadman`: the two kinds of worker process, and the dead-man switch."""
+
+import signal
+import sys
+
+import structlog
+
+from app.settings import StartupError, load_settings
+from workers import deadman
+from workers.bootstrap import build_runtime
+from workers.celery_app import create_celery
+from workers.processes import WorkerThreads, start_inventory
+from workers.runtime import Runtime
+
+log = structlog.get_logger("workers")
+
+_USAGE = "usage: python -m workers worker|inventory|deadman"
+
+
+def main(arguments: list[str]) -> int:
+    """Runs until a signal; 0 after SIGTERM or SIGINT, 2 with one line on stderr when it cannot start."""
+    if arguments[:1] == ["deadman"]:
+        return deadman.main(arguments[1:])
+    if arguments not in (["worker"], ["inventory"]):
+        sys.stderr.write(_USAGE + "\n")
+        return 2
+    try:
+        runtime = build_runtime(load_settings())
+    except StartupError as error:
+        sys.stderr.write(f"gpulease {arguments[0]}: {error}\n")
+        return 2
+    run = _worker if arguments == ["worker"] else _inventory
+    run(runtime)
+    return 0
+
+
+def _worker(runtime: Runtime) -> None:
+    threads = WorkerThreads(runtime)
+    celery = create_celery(runtime.settings, threads.reconciler)
+    threads.start()
+    log.info("worker started", installation=runtime.installation.id)
+    try:
+        celery.worker_main(
+            [
+                "worker",
+                "--pool=threads",
+                f"--concurrency={runtime.settings.worker_threads}",
+                "--without-gossip",
+                "--without-mingle",
+                "--without-heartbeat",
+                "--loglevel=WARNING",
+            ]
+        )
+    except SystemExit as end:
+        log.info("worker stopping", code=end.code)
+    finally:
+        threads.stop()
+        runtime.database.close()
+
+
+def _inventory(runtime: Runtime) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: runtime.stopping.set())
+    threads = start_inventory(runtime)
+    log.info("inventory started", installation=runtime.installation.id)
+    runtime.stopping.wait()
+    for thread in threads:
+        thread.join(runtime.settings.call_timeout)
+    runtime.database.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

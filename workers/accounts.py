@@ -1,0 +1,160 @@
+"""The cloud accounts of this installation: configured ones, and those that still have VMs to serve."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import structlog
+
+from app.db import fleet
+from app.settings import AccountConfig, Settings
+from app.settings.accounts import account_from_json
+from workers.database import Database
+from workers.providers.base import CredentialsRejected, Image, Provider, ProviderError, Unreachable
+
+log = structlog.get_logger(__name__)
+
+_IMAGE_SECONDS = 600.0
+_TRUST_SECONDS = 60.0
+_SET_ASIDE = ("failing", "disabled")
+Connect = Callable[[AccountConfig, Settings], Provider]
+
+
+class IdentityChanged(CredentialsRejected):
+    """The credentials are somebody else's: the account is disabled until the right ones are back."""
+
+
+class Accounts:
+    """Adapters by account name, connected on first use."""
+
+    def __init__(
+        self, database: Database, settings: Settings, configured: Mapping[str, AccountConfig], connect: Connect
+    ) -> None:
+        self._database = database
+        self._settings = settings
+        self._configured = dict(configured)
+        self._connect = connect
+        self._providers: dict[str, Provider] = {}
+        self._trusted_until: dict[str, float] = {}
+        self._unreachable_since: dict[str, float] = {}
+        self._images: dict[tuple[str, str], tuple[float, Image]] = {}
+        self._lock = threading.Lock()
+
+    def save(self) -> None:
+        """Writes the configuration to the database: new accounts, changed settings, those that left are draining."""
+        names = list(self._configured)
+        with self._database.begin() as connection:
+            for account in self._configured.values():
+                connection.execute(fleet.save_account(account.name, account.provider, account.model_dump(mode="json")))
+            connection.execute(fleet.drain_accounts(names))
+            if self._configured:
+                connection.execute(fleet.ensure_regions(self._places(self._configured)))
+
+    def places(self) -> list[tuple[str, str]]:
+        """Every (account, region) to observe: configured ones, and accounts left with live attempts."""
+        rows = self._database.all(fleet.accounts_in_use(self._configured))
+        stored = {row.name: account_from_json(row.config) for row in rows}
+        return self._places({**stored, **self._configured})
+
+    @staticmethod
+    def _places(accounts: Mapping[str, AccountConfig]) -> list[tuple[str, str]]:
+        return [(account.name, region) for account in accounts.values() for region in account.regions]
+
+    def provider(self, name: str) -> Provider:
+        """The adapter of an account; one that left the configuration is served from its stored settings."""
+        with self._lock:
+            if name not in self._providers:
+                self._providers[name] = self._connect(self._config(name), self._settings)
+            return self._providers[name]
+
+    def _config(self, name: str) -> AccountConfig:
+        if name in self._configured:
+            return self._configured[name]
+        for row in self._database.all(fleet.accounts_in_use([name])):
+            if row.name == name:
+                return account_from_json(row.config)
+        msg = f"no account is named {name!r}"
+        raise LookupError(msg)
+
+    def provider_name(self, name: str) -> str:
+        """aws, gcp or azure."""
+        return self._config(name).provider
+
+    def image(self, name: str, region: str) -> Image:
+        """The account's image in a region, looked up at most every ten minutes. Raises ProviderError."""
+        now = time.monotonic()
+        known = self._images.get((name, region))
+        if known is not None and known[0] > now:
+            return known[1]
+        with self._reaching(name):
+            image = self.provider(name).image(region)
+        self._images[(name, region)] = (now + _IMAGE_SECONDS, image)
+        return image
+
+    def check_identity(self, name: str) -> None:
+        """Asks the account who it is and pins that at first use.
+
+        Wrong credentials give complete, empty listings: nothing an account says is believed before this. Raises
+        CredentialsRejected, with the account set aside (`failing`, or `disabled` when it is another one), or another
+        ProviderError when it could not be asked.
+        """
+        try:
+            with self._reaching(name):
+                identity = self.provider(name).identity()
+        except CredentialsRejected as error:
+            self.set_aside(name, error)
+            raise
+        self._pin(name, identity)
+        self._trusted_until[name] = time.monotonic() + _TRUST_SECONDS
+
+    def out_of_reach(self, name: str) -> float:
+        """Seconds for which this process could not connect to the account's cloud; 0 when it could last time."""
+        since = self._unreachable_since.get(name)
+        return 0.0 if since is None else time.monotonic() - since
+
+    @contextmanager
+    def _reaching(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except Unreachable:
+            self._unreachable_since.setdefault(name, time.monotonic())
+            raise
+        self._unreachable_since.pop(name, None)
+
+    def require_identity(self, name: str) -> None:
+        """The same, at most once a minute in this process."""
+        if self._trusted_until.get(name, 0.0) < time.monotonic():
+            self.check_identity(name)
+
+    def _pin(self, name: str, identity: str) -> None:
+        if self._is_ours(name, identity):
+            return
+        self._trusted_until.pop(name, None)
+        error = IdentityChanged(f"the credentials belong to {identity}, not to the account first seen as {name!r}")
+        self._database.run(fleet.account_failed(name, "disabled", error_json(error)))
+        log.error("account disabled", account=name, identity=identity)
+        raise error
+
+    def _is_ours(self, name: str, identity: str) -> bool:
+        """Pins the identity, or compares it; an account that is back wakes the leases that wait for an offering."""
+        with self._database.begin() as connection:
+            before = connection.execute(fleet.account_state(name)).scalar()
+            if connection.execute(fleet.account_ok(name, identity)).first() is None:
+                return False
+            if before in _SET_ASIDE:
+                connection.execute(fleet.wake_queued())
+        return True
+
+    def set_aside(self, name: str, error: ProviderError) -> None:
+        """The account's credentials or rights fail: nothing is placed there until a check succeeds."""
+        if isinstance(error, IdentityChanged):
+            return
+        log.error("account set aside", account=name, code=error.code, error=error.message)
+        self._trusted_until.pop(name, None)
+        self._database.run(fleet.account_failed(name, "failing", error_json(error)))
+
+
+def error_json(error: ProviderError) -> dict[str, str | None]:
+    """How a provider's error is kept: our class, its raw code, a sentence."""
+    return {"class": error.kind, "code": error.code, "message": error.message}

@@ -1,0 +1,196 @@
+"""`gpulease ops adopt`: leases rebuilt from the tags of VMs whose rows a restored database has lost."""
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import structlog
+from sqlalchemy import Connection, Row, func
+
+from app.db import adoption as statements
+from app.db import quotas
+from app.db.events import NewEvent
+from app.db.ids import new_id
+from app.db.transitions import write
+from app.domain.quotas import GPUS, LEASES, MODEL_PREFIX, SPEND_PER_HOUR, Amounts
+from app.domain.tags import LABEL_PREFIX, OwnerTags
+from app.domain.tokens import launch_token
+from workers.runtime import Runtime
+
+log = structlog.get_logger(__name__)
+
+
+class _CannotAdoptError(Exception):
+    """One sentence that tells the operator why."""
+
+
+def adopt_requested(runtime: Runtime, account: str, region: str) -> None:
+    """Rebuilds the leases of the orphans that an operator wants adopted. Each stands or falls alone."""
+    for row in runtime.database.all(statements.requested(account, region)):
+        try:
+            with runtime.database.begin() as connection:
+                _adopt(connection, runtime, row)
+        except _CannotAdoptError as why:
+            log.warning("orphan not adopted", instance_id=row.instance_id, why=str(why))
+            runtime.database.run(statements.not_adopted(account, region, row.instance_id, str(why)))
+        else:
+            log.warning("orphan adopted", instance_id=row.instance_id, lease_id=row.lease_id)
+
+
+def _adopt(connection: Connection, runtime: Runtime, row: Row[Any]) -> None:
+    owner = OwnerTags.parse(row.tags)
+    if owner is None or owner.n < 1:
+        raise _CannotAdoptError("its tags do not name tenant, lease, attempt and deadline")
+    if row.gpu_model is None or _price(row) is None:
+        raise _CannotAdoptError(f"{row.instance_type} in {row.zone} is not in the catalogue with a price")
+    if connection.execute(statements.tenant_exists(owner.tenant_id)).first() is None:
+        raise _CannotAdoptError(f"its tenant {owner.tenant_id} does not exist: create the tenants first")
+    expires_at = owner.deadline_at - timedelta(seconds=runtime.timing.deadline_grace)
+    if connection.execute(statements.rebuild_lease(_lease(row, owner, expires_at))).first() is None:
+        raise _CannotAdoptError(f"lease {owner.lease_id} exists, with fewer attempts: end this VM or that lease first")
+    connection.execute(statements.rebuild_attempts(_attempts(runtime, row, owner)))
+    amounts = _amounts(row)
+    connection.execute(statements.force_quota(owner.tenant_id, amounts))
+    connection.execute(quotas.remember(owner.tenant_id, owner.lease_id, amounts))
+    event = NewEvent(type="lease.adopted", data={"n": owner.n, "instance_id": row.instance_id})
+    connection.execute(write(owner.lease_id, event))
+    connection.execute(statements.adopted(row.account, row.region, row.instance_id))
+
+
+def _price(row: Row[Any]) -> Decimal | None:
+    price: Decimal | None = row.price_per_hour if row.price_per_hour is not None else row.offering_price
+    return price
+
+
+def _amounts(row: Row[Any]) -> Amounts:
+    gpus = Decimal(row.gpu_count)
+    return {
+        GPUS: gpus,
+        MODEL_PREFIX + row.gpu_model: gpus,
+        LEASES: Decimal(1),
+        SPEND_PER_HOUR: _price(row) or Decimal(0),
+    }
+
+
+def _facts(row: Row[Any]) -> dict[str, Any]:
+    return {
+        "gpu": {
+            "model": row.gpu_model,
+            "count": row.gpu_count,
+            "memory_gib": row.gpu_memory_gib,
+            "interconnect": row.gpu_interconnect,
+        },
+        "vcpus": row.vcpus,
+        "memory_gib": str(row.memory_gib),
+        "image": {"id": None, "name": None},
+    }
+
+
+def _where(row: Row[Any]) -> dict[str, Any]:
+    return {
+        "provider": row.provider,
+        "account": row.account,
+        "region": row.region,
+        "zone": row.zone,
+        "instance_type": row.instance_type,
+        "market": row.market,
+    }
+
+
+def _lease(row: Row[Any], owner: OwnerTags, expires_at: datetime) -> dict[str, Any]:
+    started = row.launched_at or func.now()
+    labels = {key.removeprefix(LABEL_PREFIX): value for key, value in row.tags.items() if key.startswith(LABEL_PREFIX)}
+    name = row.tags.get("Name") or owner.lease_id
+    return {
+        "id": owner.lease_id,
+        "tenant_id": owner.tenant_id,
+        "name": name,
+        "labels": labels,
+        "request": _request(row, name, labels),
+        "minimum_claim": {resource: str(amount) for resource, amount in _amounts(row).items()},
+        "state": "booting",
+        "placement": {
+            **_facts(row),
+            **_where(row),
+            "price_per_hour": str(_price(row)),
+            "instance_id": row.instance_id,
+        },
+        "provider": row.provider,
+        "account": row.account,
+        "region": row.region,
+        "gpu_model": row.gpu_model,
+        "gpu_count": row.gpu_count,
+        "attempts_count": owner.n,
+        "rate_per_hour": _price(row),
+        "rate_since": started,
+        "created_at": started,
+        "launched_at": started,
+        "running_at": func.now(),
+        "billing_started_at": started,
+        "expires_at": expires_at,
+        "wait_until": expires_at,
+        "deadline_applied": owner.deadline_at,
+    }
+
+
+def _request(row: Row[Any], name: str, labels: dict[str, str]) -> dict[str, Any]:
+    """The request in the form that the API stores, as far as the VM tells it."""
+    return {
+        "name": name,
+        "gpu": None,
+        "instance_types": [row.instance_type],
+        "market": row.market,
+        "providers": [row.provider],
+        "regions": [row.region],
+        "max_price_per_hour": None,
+        "ttl_seconds": 60,
+        "wait_seconds": 0,
+        "ssh_public_keys": [],
+        "disk_gib": 100,
+        "public_ip": True,
+        "allowed_cidrs": None,
+        "on_interruption": "end",
+        "labels": labels,
+    }
+
+
+def _attempts(runtime: Runtime, row: Row[Any], owner: OwnerTags) -> list[dict[str, Any]]:
+    lost = [_attempt(runtime, row, owner, n) | _LOST for n in range(1, owner.n)]
+    mine = _attempt(runtime, row, owner, owner.n) | {
+        "state": "known",
+        "clean": False,
+        "error": None,
+        "instance_id": row.instance_id,
+        "vm_state": "pending",
+        "known_at": func.now(),
+        "ended_at": None,
+        "billing_started_at": row.launched_at or func.now(),
+    }
+    return [*lost, mine]
+
+
+_LOST: dict[str, Any] = {
+    "state": "dead",
+    "clean": True,
+    "error": {"class": "Lost", "code": None, "message": "the database lost this attempt; a later one was adopted"},
+    "instance_id": None,
+    "vm_state": None,
+    "known_at": None,
+    "ended_at": func.now(),
+    "billing_started_at": None,
+}
+
+
+def _attempt(runtime: Runtime, row: Row[Any], owner: OwnerTags, n: int) -> dict[str, Any]:
+    installation = runtime.installation
+    return {
+        "id": new_id("attempt"),
+        "lease_id": owner.lease_id,
+        "tenant_id": owner.tenant_id,
+        "n": n,
+        **_where(row),
+        "offering": _facts(row),
+        "price_per_hour": _price(row),
+        "token": launch_token(installation.token_key, installation.id, owner.lease_id, n),
+        "params_hash": owner.params_hash,
+    }

@@ -1,0 +1,87 @@
+"""Composition root of the worker processes: builds a Runtime from the settings, or says in one line why not."""
+
+from collections.abc import Callable
+
+import structlog
+from sqlalchemy.exc import DBAPIError, ProgrammingError
+
+from app.db import jobs
+from app.settings import AccountConfig, Settings, StartupError, load_accounts
+from app.settings.logs import configure_logs
+from workers.accounts import Accounts
+from workers.brakes import FirstListings, check_cluster
+from workers.catalogue import Catalogue
+from workers.database import Database
+from workers.kinds import kinds
+from workers.pacing import Pacer
+from workers.periodic import ensure_jobs
+from workers.providers.base import Provider
+from workers.providers.registry import connect
+from workers.renewals import Renewals
+from workers.runtime import Runtime, read_installation, timing_from
+
+log = structlog.get_logger(__name__)
+
+_EXTRA_CONNECTIONS = 8
+_CATALOGUE_SECONDS = 0.5
+
+
+def build_runtime(
+    settings: Settings, *, connect_account: Callable[[AccountConfig, Settings], Provider] = connect
+) -> Runtime:
+    """Raises StartupError: broken accounts file, unreachable or foreign database, contradicting settings."""
+    configure_logs(settings.log_level)
+    _check(settings)
+    configured = load_accounts(settings.config)
+    database = Database(settings.database_url, pool_size=settings.worker_threads // 2 + _EXTRA_CONNECTIONS)
+    try:
+        return _assemble(database, settings, configured, connect_account)
+    except ProgrammingError as error:
+        msg = f"the database's schema does not fit this version ({_first_line(error)}): run `gpulease-server migrate`"
+        failure = StartupError(msg)
+    except DBAPIError as error:
+        failure = StartupError(f"cannot use the database of GPULEASE_DATABASE_URL: {_first_line(error)}")
+    except StartupError as error:
+        failure = error
+    database.close()
+    raise failure from None
+
+
+def _assemble(
+    database: Database,
+    settings: Settings,
+    configured: dict[str, AccountConfig],
+    connect_account: Callable[[AccountConfig, Settings], Provider],
+) -> Runtime:
+    installation = read_installation(database, settings)
+    check_cluster(database)
+    accounts = Accounts(database, settings, configured, connect_account)
+    accounts.save()
+    runtime = Runtime(
+        settings=settings,
+        database=database,
+        accounts=accounts,
+        catalogue=Catalogue(database, seconds=_CATALOGUE_SECONDS),
+        pacer=Pacer(database, enabled=settings.provider_rate_limits),
+        installation=installation,
+        timing=timing_from(settings),
+        first_listings=FirstListings(database),
+        renewals=Renewals(database),
+    )
+    ensure_jobs(runtime, kinds(settings).all)
+    database.run(jobs.hurry("inventory", accounts.places()))
+    return runtime
+
+
+def _check(settings: Settings) -> None:
+    call = settings.call_timeout + settings.connect_timeout
+    if settings.claim_seconds < 2 * call:
+        msg = (
+            f"GPULEASE_CLAIM_SECONDS is {settings.claim_seconds:g}, but must be at least twice one provider call "
+            f"(GPULEASE_CALL_TIMEOUT + GPULEASE_CONNECT_TIMEOUT = {call:g})"
+        )
+        raise StartupError(msg)
+
+
+def _first_line(error: DBAPIError) -> str:
+    return (str(error.orig).strip() or type(error).__name__).splitlines()[0]

@@ -1,0 +1,76 @@
+"""The periodic jobs of this installation: what, how often, and in which process."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from app.settings import Settings
+from workers import housekeeping
+from workers.inventory import take_inventory
+from workers.leftovers import sweep_leftovers
+from workers.periodic import Kind, ensure_jobs, first_often
+from workers.refresh import refresh
+from workers.runtime import Runtime
+from workers.watch import watch
+
+_HOURLY = 3600.0
+_RARELY = 10
+"""Inventory intervals between two looks for what earlier attempts left."""
+_PLACES_INTERVAL = 30.0
+_WATCH_REST = 2.0
+"""Parsing what a cloud says of hundreds of VMs in change took more than half of a worker without it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kinds:
+    """`inventory` costs CPU and has its own process; the others run in threads of every worker process."""
+
+    inventory: Mapping[str, Kind]
+    watch: Mapping[str, Kind]
+    refresh: Mapping[str, Kind]
+    housekeeping: Mapping[str, Kind]
+
+    @property
+    def all(self) -> dict[str, Kind]:
+        return {**self.inventory, **self.watch, **self.refresh, **self.housekeeping}
+
+
+def kinds(settings: Settings) -> Kinds:
+    """Every kind with its interval from the settings."""
+    s = settings
+    inventory_interval = first_often(s.inventory_first_interval, s.inventory_interval)
+    inventory = Kind(name="inventory", run=take_inventory, interval=inventory_interval)
+    watching = Kind(name="watch", run=watch, interval=lambda _: s.watch_interval, rest=_WATCH_REST)
+    refreshing = Kind(name="offerings", run=refresh, interval=lambda _: s.offerings_interval)
+    sweeping = Kind(
+        name="leftovers",
+        run=sweep_leftovers,
+        interval=lambda _: _RARELY * s.inventory_interval,
+    )
+    return Kinds(
+        inventory={"inventory": inventory},
+        watch={"watch": watching},
+        refresh={"offerings": refreshing, "leftovers": sweeping},
+        housekeeping={kind.name: kind for kind in _housekeeping(settings)},
+    )
+
+
+def _housekeeping(settings: Settings) -> list[Kind]:
+    def places(runtime: Runtime, _account: str, _region: str) -> None:
+        ensure_jobs(runtime, kinds(settings).all)
+
+    def recount(runtime: Runtime, _account: str, _region: str) -> int:
+        return housekeeping.recount(runtime)
+
+    def purge(runtime: Runtime, _account: str, _region: str) -> int:
+        return housekeeping.forget_old(runtime)
+
+    intervals = {"places": _PLACES_INTERVAL, "recount": settings.recount_interval, "purge": _HOURLY}
+    return [
+        Kind(
+            name=run.__name__,
+            run=run,
+            interval=lambda _, seconds=intervals[run.__name__]: seconds,  # type: ignore[misc]
+            per_region=False,
+        )
+        for run in (places, recount, purge)
+    ]

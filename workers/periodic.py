@@ -1,0 +1,134 @@
+"""Runs periodic jobs: any process may run any job, the database remembers when each is due."""
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from uuid import uuid4
+
+import structlog
+from sqlalchemy import Row
+from sqlalchemy.exc import DBAPIError
+
+from app.db import fleet, jobs
+from workers.accounts import error_json
+from workers.providers.base import CredentialsRejected, ProviderError, Throttled
+from workers.runtime import Runtime
+
+log = structlog.get_logger(__name__)
+
+HOLD_SECONDS = 15.0
+"""A job whose process died is taken over after so long; a running one is renewed."""
+
+_IDLE_LOOKS_AN_INTERVAL = 4
+_IDLE_LOOK = (0.1, 1.0)
+_FAILED_AGAIN = 5.0
+_OUTAGE_PAUSE = 0.5
+_FIRST_CYCLES = 20
+
+Run = Callable[[Runtime, str, str], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kind:
+    """A kind of job: what it does for an (account, region), and how often.
+
+    `rest` times as long as it ran is the least pause after it: what shares a process with the work must leave room.
+    """
+
+    name: str
+    run: Run
+    interval: Callable[[int], float]
+    per_region: bool = True
+    rest: float = 0.0
+
+
+class PeriodicRunner:
+    """A thread that takes due jobs of some kinds, one at a time, until the process stops."""
+
+    def __init__(self, runtime: Runtime, kinds: Mapping[str, Kind]) -> None:
+        self._runtime = runtime
+        self._kinds = dict(kinds)
+        shortest, longest = _IDLE_LOOK
+        interval = min(kind.interval(0) for kind in kinds.values())
+        self._idle = min(longest, max(shortest, interval / _IDLE_LOOKS_AN_INTERVAL))
+
+    def start(self, name: str) -> threading.Thread:
+        """Starts the thread; it ends soon after `runtime.stopping` is set."""
+        thread = threading.Thread(target=self.loop, name=name, daemon=True)
+        thread.start()
+        return thread
+
+    def loop(self) -> None:
+        """Outermost: nothing that a job raises ends the loop."""
+        while not self._runtime.stopping.is_set():
+            try:
+                busy = self.run_one()
+            except DBAPIError as error:
+                log.warning("database away", error=str(error.orig))
+                self._runtime.stopping.wait(_OUTAGE_PAUSE)
+                continue
+            if not busy:
+                self._runtime.stopping.wait(self._idle)
+
+    def run_one(self) -> bool:
+        """Takes and runs the job that is due longest. False: none is due."""
+        claim_id = uuid4()
+        job = self._runtime.database.first(jobs.claim_due(self._kinds, claim_id, HOLD_SECONDS))
+        if job is None:
+            return False
+        kind = self._kinds[job.kind]
+        started = time.monotonic()
+        with self._runtime.renewals.renewing(lambda: jobs.extend(job.name, claim_id, HOLD_SECONDS)):
+            error = self._run(kind, job)
+        again = kind.interval(job.runs) if error is None else min(kind.interval(job.runs), _FAILED_AGAIN)
+        again = max(again, (1 + kind.rest) * (time.monotonic() - started))
+        self._runtime.database.run(jobs.done(job.name, claim_id, again_in=again, error=error))
+        return True
+
+    def _run(self, kind: Kind, job: Row[tuple[str, str, str, str, int]]) -> str | None:
+        started = time.monotonic()
+        try:
+            result = kind.run(self._runtime, job.account, job.region)
+        except ProviderError as error:
+            return self._provider_failed(job, error)
+        except DBAPIError:
+            raise
+        except Exception:
+            log.exception("job failed", job=job.name)
+            return "internal error, see the log"
+        log.debug("job done", job=job.name, result=result, seconds=round(time.monotonic() - started, 3))
+        return None
+
+    def _provider_failed(self, job: Row[tuple[str, str, str, str, int]], error: ProviderError) -> str:
+        log.warning("job failed", job=job.name, code=error.code, error=error.message)
+        runtime = self._runtime
+        if isinstance(error, Throttled):
+            provider = runtime.accounts.provider(job.account)
+            runtime.pacer.throttled(provider, runtime.pacer.bucket(job.account, job.region, "read"), error)
+        if isinstance(error, CredentialsRejected):
+            runtime.accounts.set_aside(job.account, error)
+        runtime.database.run(fleet.region_failed(job.account, job.region, error_json(error)))
+        return f"{error.kind}: {error.code or ''} {error.message}"
+
+
+def ensure_jobs(runtime: Runtime, kinds: Mapping[str, Kind]) -> None:
+    """Makes the rows of these kinds for every account and region in use, and drops those of places that left."""
+    rows: list[dict[str, str | None]] = []
+    for kind in kinds.values():
+        if kind.per_region:
+            rows += [
+                {"name": f"{kind.name}/{account}/{region}", "kind": kind.name, "account": account, "region": region}
+                for account, region in runtime.accounts.places()
+            ]
+        else:
+            rows.append({"name": kind.name, "kind": kind.name, "account": None, "region": None})
+    with runtime.database.begin() as connection:
+        if rows:
+            connection.execute(jobs.ensure(rows))
+        connection.execute(jobs.keep_only(kinds, [str(row["name"]) for row in rows]))
+
+
+def first_often(first: float, then: float) -> Callable[[int], float]:
+    """The interval of observation: short for the first twenty cycles after a start, then the normal one."""
+    return lambda runs: min(first, then) if runs <= _FIRST_CYCLES else then

@@ -1,0 +1,102 @@
+"""What runs in each kind of worker process besides Celery."""
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from uuid import uuid4
+
+import structlog
+from sqlalchemy.exc import DBAPIError
+
+from app.db import jobs
+from workers import housekeeping
+from workers.kinds import kinds
+from workers.periodic import Kind, PeriodicRunner
+from workers.reconciler import Reconciler
+from workers.runtime import Runtime
+from workers.sweeper import Sweeper
+
+log = structlog.get_logger(__name__)
+
+_WATCHERS = 4
+_REFRESHERS = 2
+_INVENTORY_THREADS = 4
+_BEAT_SECONDS = 2.0
+
+
+class WorkerThreads:
+    """The threads of a worker process: sweeper, watchers, refreshers, housekeeping, sequencer, heartbeat."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.reconciler = Reconciler(runtime)
+        self._runtime = runtime
+        self._sweeper = Sweeper(runtime, self.reconciler)
+        self._threads: list[threading.Thread] = []
+
+    def start(self) -> None:
+        """Starts them all."""
+        every = kinds(self._runtime.settings)
+        self._threads = [
+            self._sweeper.start(),
+            *_runners(self._runtime, every.watch, _WATCHERS),
+            *_runners(self._runtime, every.refresh, _REFRESHERS),
+            *_runners(self._runtime, every.housekeeping, 1),
+            _thread("sequencer", lambda: _sequence(self._runtime)),
+            *_company(self._runtime, "worker"),
+        ]
+
+    def stop(self) -> None:
+        """Lets what is under way come to its end; every provider call has a time-out."""
+        self._runtime.stopping.set()
+        self._runtime.nudge.set()
+        self._sweeper.drain()
+
+
+def start_inventory(runtime: Runtime) -> list[threading.Thread]:
+    """The threads of an inventory process: several, so that a cloud that hangs does not hold up the others."""
+    inventory = kinds(runtime.settings).inventory
+    return [
+        *_runners(runtime, inventory, _INVENTORY_THREADS),
+        *_company(runtime, "inventory"),
+    ]
+
+
+def _runners(runtime: Runtime, some: Mapping[str, Kind], most: int) -> list[threading.Thread]:
+    """As many threads as there are places to look at, at most `most`."""
+    runner = PeriodicRunner(runtime, some)
+    count = min(most, max(1, len(runtime.accounts.places())))
+    return [runner.start(f"periodic-{number}") for number in range(count)]
+
+
+def _company(runtime: Runtime, kind: str) -> list[threading.Thread]:
+    """What every process has beside its work: a sign of life, and the renewal of its claims on jobs."""
+    return [
+        _thread("heartbeat", lambda: beat(runtime, kind)),
+        _thread("renewals", lambda: runtime.renewals.loop(runtime.stopping)),
+    ]
+
+
+def _thread(name: str, loop: Callable[[], None]) -> threading.Thread:
+    thread = threading.Thread(target=loop, name=name, daemon=True)
+    thread.start()
+    return thread
+
+
+def _sequence(runtime: Runtime) -> None:
+    while not runtime.stopping.wait(runtime.settings.sequencer_interval):
+        try:
+            housekeeping.number_events(runtime)
+        except DBAPIError as error:
+            log.warning("database away", error=str(error.orig))
+
+
+def beat(runtime: Runtime, kind: str) -> None:
+    """Says every two seconds that this process lives."""
+    name = f"{kind}-{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:6]}"
+    while not runtime.stopping.is_set():
+        try:
+            runtime.database.run(jobs.beat(name, kind))
+        except DBAPIError as error:
+            log.warning("database away", error=str(error.orig))
+        runtime.stopping.wait(_BEAT_SECONDS)

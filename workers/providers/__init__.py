@@ -1,0 +1,1 @@
+"""Provider adapters: one per cloud beside one error table per cloud, imported on use."""

@@ -1,0 +1,167 @@
+"""One AWS account as a provider: each method is one question to EC2, answered in the interface's words."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+from app.domain.tags import OwnerTags
+from app.settings import Settings
+from app.settings.accounts import AwsAccount
+from workers.providers.aws import (
+    catalogue,
+    console,
+    deadlines,
+    firewall,
+    images,
+    instances,
+    launch,
+    leftovers,
+    offered,
+    quotas,
+    spot,
+    vms,
+)
+from workers.providers.aws.calls import part
+from workers.providers.aws.clients import Clients
+from workers.providers.aws.errors import translated
+from workers.providers.aws.subnets import Subnets
+from workers.providers.base import (
+    Image,
+    Interruption,
+    InvalidSpec,
+    LaunchSpec,
+    Leftover,
+    Limits,
+    NotFound,
+    Offered,
+    Page,
+    Params,
+    Rate,
+    ServiceQuota,
+    Vm,
+)
+
+LIMITS = Limits(
+    rates={
+        # two of the five stay in reserve: a call that is a second late would find the next one's token not there yet
+        "launch": Rate(burst=3, per_second=2),
+        "terminate": Rate(burst=100, per_second=5),
+        "write": Rate(burst=50, per_second=5),
+        "read": Rate(burst=100, per_second=20),
+    }
+)
+"""EC2 API reference, "Request throttling": RunInstances, TerminateInstances, mutating actions, filtered non-mutating ones."""
+
+
+class AwsProvider:
+    """See `Provider` for the contract. Construction makes no call; all methods may be called from any thread."""
+
+    limits = LIMITS
+    ssh_user = "ubuntu"
+
+    def __init__(self, account: AwsAccount, settings: Settings, *, clock: Callable[[], float] = time.time) -> None:
+        self._account = account
+        self._clients = Clients(account, settings)
+        self._subnets = Subnets(account.subnet_ids, self._clients.ec2)
+        self._clock = clock
+
+    def identity(self) -> str:
+        """The account number that STS tells."""
+        with translated():
+            answer = self._clients.sts().get_caller_identity()
+        return str(part(answer, "Account"))
+
+    def offered(self, region: str) -> Sequence[Offered]:
+        """Types of the catalogue by zone; only zones with a subnet when the account lists subnets."""
+        usable = self._subnets.zones(region)
+        now = datetime.fromtimestamp(self._clock(), tz=UTC)
+        every = offered.by_zone(self._clients.ec2(region), catalogue.load(), region, now)
+        return [one for one in every if (one.zone in usable if usable is not None else _regular(one))]
+
+    def service_quotas(self, region: str) -> Sequence[ServiceQuota]:
+        """Limits on vCPUs of P and of G and VT types, on demand and spot."""
+        return quotas.read(self._clients.quotas(region), region)
+
+    def image(self, region: str) -> Image:
+        """From SSM or by name; see `images`. Also learns the subnets, so that `plan` needs no call."""
+        self._subnets.zones(region)
+        return images.resolve(self._clients.ec2(region), self._clients.ssm(region), self._account.image)
+
+    def plan(self, spec: LaunchSpec) -> Params:
+        """Parameters of RunInstances and of the group before it. NotOffered for a zone without a subnet of the account."""
+        subnet = self._subnets.of_zone(spec.region, spec.zone)
+        return launch.plan(spec, subnet=subnet, security_groups=self._account.security_group_ids)
+
+    def launch(self, region: str, params: Params) -> Vm:
+        """RunInstances, its group before it. A repeat within its token's zone returns the same VM, also an ended one."""
+        ec2 = self._clients.ec2(region)
+        with firewall.standing(ec2, params) as run:
+            try:
+                with translated():
+                    answer = ec2.run_instances(**launch.arguments(run))
+            except NotFound as error:
+                raise InvalidSpec(error.message, code=error.code) from None
+        return vms.from_instance(part(answer, "Instances")[0], region)
+
+    def find(self, region: str, token: str, owner: OwnerTags) -> Vm | None:
+        """By client token; owner tags are compared. A VM that has ended is found too."""
+        found = instances.with_token(self._clients.ec2(region), region, token)
+        return next((vm for vm in found if _belongs(vm, owner)), None)
+
+    def get(self, region: str, vm_ids: Sequence[str]) -> Mapping[str, Vm | None]:
+        """By id, 200 at a time."""
+        seen = (vms.from_instance(one, region) for one in instances.with_ids(self._clients.ec2(region), vm_ids))
+        return dict.fromkeys(vm_ids) | {vm.id: vm for vm in seen}
+
+    def list(self, region: str, installation: str) -> Iterator[Page]:
+        """Pages of 1,000; ended VMs show for about an hour."""
+        for page in instances.listed(self._clients.ec2(region), region, installation):
+            yield Page(vms=page)
+
+    def ready(self, region: str, vm_ids: Sequence[str]) -> frozenset[str]:
+        """Instance and system status checks both ok."""
+        return frozenset(instances.passing_checks(self._clients.ec2(region), vm_ids))
+
+    def interruptions(self, region: str, installation: str) -> Sequence[Interruption]:
+        """Spot requests marked for termination or stop; two minutes' notice."""
+        return spot.interruptions(self._clients.ec2(region), installation)
+
+    def terminate(self, region: str, vm_ids: Sequence[str]) -> None:
+        """TerminateInstances, 100 at a time, leaving out ids that EC2 does not know."""
+        instances.terminate(self._clients.ec2(region), vm_ids)
+
+    def leftovers(self, region: str, installation: str, lease_ids: Sequence[str] | None) -> Sequence[Leftover]:
+        """Volumes, network interfaces, elastic addresses and security groups with our tags."""
+        return list(leftovers.of_leases(self._clients.ec2(region), region, installation, lease_ids))
+
+    def remove_leftover(self, leftover: Leftover) -> None:
+        """OutcomeUnknown while a VM still holds it."""
+        leftovers.remove(self._clients.ec2(leftover.region), leftover)
+
+    def reboot(self, region: str, vm_ids: Sequence[str]) -> None:
+        """RebootInstances: EC2 presses the button, and turns the VM off and on when it has not obeyed for minutes."""
+        with translated():
+            self._clients.ec2(region).reboot_instances(InstanceIds=list(vm_ids))
+
+    def console_output(self, region: str, vm_id: str) -> str:
+        """GetConsoleOutput, the latest that there is; all types of the catalogue are Nitro VMs, which have it."""
+        return console.read(self._clients.ec2(region), vm_id)
+
+    def set_deadline(self, region: str, vm_ids: Sequence[str], deadline: datetime) -> None:
+        """Tags VMs, their volumes and interfaces. Raises NotFound naming unseen VMs after tagging the others."""
+        deadlines.renew(self._clients.ec2(region), vm_ids, deadline)
+
+
+def _regular(one: Offered) -> bool:
+    """Not a Local or Wavelength Zone: those have no default subnet (`us-east-1a`, not `us-east-1-atl-2a`)."""
+    letter = one.zone.removeprefix(one.region)
+    return len(letter) == 1 and letter.isalpha()
+
+
+def _belongs(vm: Vm, owner: OwnerTags) -> bool:
+    theirs = OwnerTags.parse(vm.tags)
+    return theirs is not None and (theirs.installation, theirs.lease_id, theirs.n) == (
+        owner.installation,
+        owner.lease_id,
+        owner.n,
+    )

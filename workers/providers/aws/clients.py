@@ -1,0 +1,131 @@
+"""boto3 clients of one account: credentials, time-outs, and one client per service and region.
+
+Credentials come from boto3's own chain, narrowed by the account's `profile`; `role_arn` is assumed through
+STS and renewed before it expires. Nothing is loaded or called before the first client is asked for.
+"""
+
+import logging
+from functools import partial
+from threading import Lock
+from typing import TYPE_CHECKING, Any, cast
+
+import boto3
+import botocore.session
+from botocore.config import Config
+from botocore.credentials import (
+    AssumeRoleCredentialFetcher,
+    CredentialProvider,
+    CredentialResolver,
+    Credentials,
+    DeferredRefreshableCredentials,
+)
+from botocore.exceptions import NoCredentialsError
+
+from app.settings import Settings
+from app.settings.accounts import AwsAccount
+from workers.providers.aws.errors import translated
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_service_quotas import ServiceQuotasClient
+    from mypy_boto3_ssm import SSMClient
+    from mypy_boto3_sts import STSClient
+
+# At DEBUG botocore writes request and answer bodies: start-up scripts and session credentials.
+logging.getLogger("botocore").setLevel(logging.INFO)
+
+
+class Clients:
+    """Clients are made once under a lock (boto3 sessions are not thread-safe) and shared (clients are)."""
+
+    def __init__(self, account: AwsAccount, settings: Settings) -> None:
+        self._account = account
+        self._config = _config(settings)
+        self._lock = Lock()
+        self._session: boto3.Session | None = None
+        self._clients: dict[tuple[str, str], Any] = {}
+
+    def ec2(self, region: str) -> "EC2Client":
+        """EC2 of a region."""
+        return cast("EC2Client", self._client("ec2", region))
+
+    def ssm(self, region: str) -> "SSMClient":
+        """Systems Manager of a region: public parameters."""
+        return cast("SSMClient", self._client("ssm", region))
+
+    def quotas(self, region: str) -> "ServiceQuotasClient":
+        """Service Quotas of a region."""
+        return cast("ServiceQuotasClient", self._client("service-quotas", region))
+
+    def sts(self) -> "STSClient":
+        """STS of the account's first region: every account has STS enabled where it works."""
+        return cast("STSClient", self._client("sts", self._account.regions[0]))
+
+    def _client(self, service: str, region: str) -> Any:
+        client = self._clients.get((service, region))
+        return client if client is not None else self._make(service, region)
+
+    def _make(self, service: str, region: str) -> Any:
+        with self._lock, translated():
+            if self._session is None:
+                self._session = _session(self._account, self._config)
+            if (service, region) not in self._clients:
+                create: Any = self._session.client  # typed per literal service name only
+                self._clients[service, region] = create(
+                    service, region_name=region, endpoint_url=self._account.endpoint_url, config=self._config
+                )
+            return self._clients[service, region]
+
+
+def _config(settings: Settings) -> Config:
+    """No retries: a repeat is the reconciler's decision, and EC2 says "no capacity" with a 5xx."""
+    return Config(
+        retries={"mode": "standard", "total_max_attempts": 1},
+        connect_timeout=settings.connect_timeout,
+        read_timeout=settings.call_timeout,
+        max_pool_connections=settings.worker_threads + 4,
+        user_agent_extra="gpulease",
+        tcp_keepalive=True,
+    )
+
+
+def _session(account: AwsAccount, config: Config) -> boto3.Session:
+    base = botocore.session.Session(profile=account.profile)
+    if account.role_arn is None:
+        return boto3.Session(botocore_session=base)
+    assumed = botocore.session.Session(profile=account.profile)
+    resolver = CredentialResolver(providers=[_AssumedRole(account, base, config)])
+    assumed.register_component("credential_provider", resolver)
+    return boto3.Session(botocore_session=assumed)
+
+
+class _AssumedRole(CredentialProvider):
+    """Credentials of `role_arn`, fetched at first use and again before they expire."""
+
+    METHOD = "assume-role"
+
+    def __init__(self, account: AwsAccount, base: botocore.session.Session, config: Config) -> None:
+        super().__init__()
+        self._account = account
+        self._base = base
+        self._config = config
+
+    def load(self) -> Credentials:
+        source = self._base.get_credentials()
+        if source is None:
+            raise NoCredentialsError
+        fetcher = AssumeRoleCredentialFetcher(
+            client_creator=self._creator(),
+            source_credentials=source,
+            role_arn=str(self._account.role_arn),
+            extra_args={"RoleSessionName": f"gpulease-{self._account.name}"},
+        )
+        return DeferredRefreshableCredentials(refresh_using=fetcher.fetch_credentials, method=self.METHOD)
+
+    def _creator(self) -> Any:
+        return partial(
+            self._base.create_client,
+            region_name=self._account.regions[0],
+            endpoint_url=self._account.endpoint_url,
+            config=self._config,
+        )

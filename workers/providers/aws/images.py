@@ -1,0 +1,77 @@
+"""The driver-ready image of a region: AWS's Deep Learning Base AMI, or the one that the account pins.
+
+The newest is asked for at run time (SSM public parameter, then by name), so no image id is written down here.
+"""
+
+from typing import TYPE_CHECKING
+
+from workers.providers.aws.calls import part
+from workers.providers.aws.errors import translated
+from workers.providers.base import Image, InvalidSpec, NotFound
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_ec2.type_defs import ImageTypeDef
+    from mypy_boto3_ssm import SSMClient
+
+PARAMETER = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-24.04/latest/ami-id"
+NAMES = (
+    "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04) *",
+    "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) *",
+)
+_AMI = "ami-"
+
+
+def resolve(ec2: "EC2Client", ssm: "SSMClient", pin: str | None) -> Image:
+    """`pin` is an AMI id or an SSM parameter's name. Raises InvalidSpec when there is no such image."""
+    if pin is not None and pin.startswith(_AMI):
+        return _described(ec2, pin)
+    image_id = _parameter(ssm, pin or PARAMETER)
+    if image_id is not None:
+        return _described(ec2, image_id)
+    if pin is not None:
+        msg = f"SSM parameter {pin} does not exist: check `image` of this account"
+        raise InvalidSpec(msg, code="ParameterNotFound")
+    return _newest(ec2)
+
+
+def _parameter(ssm: "SSMClient", name: str) -> str | None:
+    try:
+        with translated():
+            answer = ssm.get_parameter(Name=name)
+    except NotFound:
+        return None
+    return str(part(answer, "Parameter")["Value"])
+
+
+def _described(ec2: "EC2Client", image_id: str) -> Image:
+    with translated():
+        answer = ec2.describe_images(ImageIds=[image_id])
+    images = part(answer, "Images")
+    if not images:
+        msg = f"image {image_id} does not exist here or is not shared with this account"
+        raise InvalidSpec(msg, code="InvalidAMIID.NotFound")
+    return _image(images[0])
+
+
+def _newest(ec2: "EC2Client") -> Image:
+    """Image names end in their date: the newest of the first name that has any."""
+    for name in NAMES:
+        wanted = [{"Name": "name", "Values": [name]}, {"Name": "state", "Values": ["available"]}]
+        with translated():
+            answer = ec2.describe_images(Owners=["amazon"], Filters=wanted)  # type: ignore[arg-type]
+        images = part(answer, "Images")
+        if images:
+            return _image(max(images, key=lambda image: image["CreationDate"]))
+    msg = f"no image is named {NAMES[0]!r} here: pin one with `image` of this account"
+    raise InvalidSpec(msg, code="InvalidAMIID.NotFound")
+
+
+def _image(image: "ImageTypeDef") -> Image:
+    sizes = [mapping.get("Ebs", {}).get("VolumeSize", 0) for mapping in image.get("BlockDeviceMappings", [])]
+    return Image(
+        id=image["ImageId"],
+        name=image.get("Name", image["ImageId"]),
+        root_device=image.get("RootDeviceName"),
+        disk_gib=max(sizes, default=0),
+    )

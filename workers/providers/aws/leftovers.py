@@ -1,0 +1,97 @@
+"""What a VM may leave behind, found by our tags: what AWS bills, and security groups, which are free."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from app.domain import tags
+from workers.providers.aws import firewall, resource_tags
+from workers.providers.aws.calls import FILTER_VALUES, chunks, pages, part
+from workers.providers.aws.errors import translated
+from workers.providers.base import Leftover, NotFound
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_ec2.type_defs import FilterTypeDef
+
+VOLUME = "volume"
+INTERFACE = "network_interface"
+ADDRESS = "address"
+GROUP = "security_group"
+
+_GOING = frozenset({"deleting", "deleted"})
+
+
+def of_leases(ec2: "EC2Client", region: str, installation: str, lease_ids: Sequence[str] | None) -> Iterator[Leftover]:
+    """Those of these leases, or of the whole installation when None; `in_use` while a VM holds them."""
+    for wanted in _filters(installation, lease_ids):
+        for page in pages(ec2, "describe_volumes", Filters=wanted):
+            yield from (_volume(one, region) for one in part(page, "Volumes") if one["State"] not in _GOING)
+        for page in pages(ec2, "describe_network_interfaces", Filters=wanted):
+            yield from (_interface(one, region) for one in part(page, "NetworkInterfaces"))
+        with translated():
+            answer = ec2.describe_addresses(Filters=wanted)
+        yield from (_address(one, region) for one in part(answer, "Addresses"))
+        for page in pages(ec2, "describe_security_groups", Filters=wanted):
+            yield from _groups(ec2, part(page, "SecurityGroups"), region)
+
+
+def remove(ec2: "EC2Client", leftover: Leftover) -> None:
+    """Removes one; one that is gone already is success. Raises KeyError for a kind that is not AWS's."""
+    call = _REMOVALS[leftover.kind]
+    try:
+        with translated():
+            call(ec2, leftover.id)
+    except NotFound:
+        return
+
+
+_REMOVALS: Mapping[str, Callable[["EC2Client", str], object]] = {
+    VOLUME: lambda ec2, one: ec2.delete_volume(VolumeId=one),
+    INTERFACE: lambda ec2, one: ec2.delete_network_interface(NetworkInterfaceId=one),
+    ADDRESS: lambda ec2, one: ec2.release_address(AllocationId=one),
+    GROUP: firewall.remove,
+}
+
+
+def _filters(installation: str, lease_ids: Sequence[str] | None) -> "Iterator[list[FilterTypeDef]]":
+    ours = resource_tags.tagged(tags.INSTALLATION, installation)
+    if lease_ids is None:
+        yield [ours]
+        return
+    for chunk in chunks(lease_ids, FILTER_VALUES):
+        yield [ours, resource_tags.tagged(tags.LEASE, *chunk)]
+
+
+def _volume(volume: Any, region: str) -> Leftover:
+    return _leftover(VOLUME, volume["VolumeId"], region, volume.get("Tags"), in_use=volume["State"] == "in-use")
+
+
+def _interface(interface: Any, region: str) -> Leftover:
+    used = interface["Status"] in {"in-use", "associated", "attaching"}
+    return _leftover(INTERFACE, interface["NetworkInterfaceId"], region, interface.get("TagSet"), in_use=used)
+
+
+def _address(address: Any, region: str) -> Leftover:
+    return _leftover(
+        ADDRESS, address["AllocationId"], region, address.get("Tags"), in_use=bool(address.get("AssociationId"))
+    )
+
+
+def _groups(ec2: "EC2Client", groups: Sequence[Any], region: str) -> Iterator[Leftover]:
+    """A group does not say whether anything uses it; interfaces do, whoever made them."""
+    used = set(_used(ec2, [group["GroupId"] for group in groups]))
+    for group in groups:
+        found = resource_tags.to_dict(group.get("Tags"))
+        one = group["GroupId"]
+        yield Leftover(kind=GROUP, id=one, region=region, tags=found, in_use=one in used, free=True)
+
+
+def _used(ec2: "EC2Client", ids: Sequence[str]) -> Iterator[str]:
+    for chunk in chunks(ids, FILTER_VALUES):
+        for page in pages(ec2, "describe_network_interfaces", Filters=[{"Name": "group-id", "Values": chunk}]):
+            for interface in part(page, "NetworkInterfaces"):
+                yield from (group["GroupId"] for group in interface["Groups"])
+
+
+def _leftover(kind: str, one: str, region: str, found: list[dict[str, str]] | None, *, in_use: bool) -> Leftover:
+    return Leftover(kind=kind, id=one, region=region, tags=resource_tags.to_dict(found), in_use=in_use)

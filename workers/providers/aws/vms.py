@@ -1,0 +1,73 @@
+"""EC2 instances as the interface's VMs."""
+
+import re
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, cast
+
+from app.domain.leases import VmState
+from app.domain.offerings import Market
+from workers.providers.aws import resource_tags
+from workers.providers.aws.calls import part
+from workers.providers.base import Vm
+
+if TYPE_CHECKING:
+    from mypy_boto3_ec2.type_defs import DescribeInstancesResultTypeDef, InstanceTypeDef
+
+STATES: Mapping[str, VmState] = {
+    "pending": VmState.PENDING,
+    "running": VmState.RUNNING,
+    "shutting-down": VmState.ENDING,
+    "stopping": VmState.ENDING,
+    "stopped": VmState.STOPPED,
+    "terminated": VmState.GONE,
+}
+INTERRUPTED = frozenset({"Server.SpotInstanceTermination", "Server.SpotInstanceShutdown"})
+"""StateReason codes of a VM that EC2 took back."""
+
+_LIVE = frozenset({VmState.PENDING, VmState.RUNNING})
+_TRANSITION_TIME = re.compile(r"\((\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}) (?:GMT|UTC)\)")
+
+
+def from_page(page: "DescribeInstancesResultTypeDef", region: str) -> list[Vm]:
+    """The VMs of one page of DescribeInstances."""
+    return [from_instance(instance, region) for instance in instances(page)]
+
+
+def instances(page: "DescribeInstancesResultTypeDef") -> "Iterator[InstanceTypeDef]":
+    """EC2's own records of one page."""
+    for reservation in part(page, "Reservations"):
+        yield from reservation["Instances"]
+
+
+def from_instance(instance: "InstanceTypeDef", region: str) -> Vm:
+    """One record of DescribeInstances or RunInstances. `ended_at` and reason only once it is ending."""
+    state = STATES[instance["State"]["Name"]]
+    ended = state not in _LIVE
+    reason = instance.get("StateReason") if ended else None
+    return Vm(
+        id=instance["InstanceId"],
+        region=region,
+        zone=instance["Placement"]["AvailabilityZone"],
+        instance_type=instance["InstanceType"],
+        market=Market.SPOT if instance.get("InstanceLifecycle") == "spot" else Market.ON_DEMAND,
+        state=state,
+        tags=resource_tags.to_dict(cast("Any", instance.get("Tags"))),
+        token=instance.get("ClientToken") or None,
+        launched_at=_utc(instance.get("LaunchTime")),
+        ended_at=transition_time(instance.get("StateTransitionReason")) if ended else None,
+        public_ip=instance.get("PublicIpAddress"),
+        private_ip=instance.get("PrivateIpAddress"),
+        state_reason={"code": reason.get("Code"), "message": reason.get("Message")} if reason else None,
+        interrupted=reason is not None and reason.get("Code") in INTERRUPTED,
+    )
+
+
+def transition_time(text: str | None) -> datetime | None:
+    """The time inside "User initiated (2026-11-20 12:34:56 GMT)", UTC; EC2 keeps it nowhere else."""
+    match = _TRANSITION_TIME.search(text or "")
+    return datetime.strptime(match[1], "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC) if match else None
+
+
+def _utc(time: datetime | None) -> datetime | None:
+    return time.astimezone(UTC) if time is not None else None

@@ -1,0 +1,318 @@
+"""The provider interface and its errors: what an adapter must do, and what its caller does on each failure.
+
+An adapter is bound to one account and holds the SDK's clients. It keeps no state of leases, opens no
+transaction, makes no decision. Every call is bounded by the account's time-outs, does not retry inside the
+SDK, and raises only `ProviderError`s. Errors are named for what the caller must do.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Protocol
+
+from app.domain.leases import VmState
+from app.domain.offerings import InstanceType, Market
+from app.domain.tags import OwnerTags
+
+Params = dict[str, Any]
+"""The exact, JSON-able parameters of a create call: stored before the call, sent as stored."""
+
+
+# --- errors -----------------------------------------------------------------------------------------------
+
+
+class ProviderError(Exception):
+    """Base. `code` is the provider's own word, kept raw; `message` is for a person and holds no secret."""
+
+    def __init__(self, message: str, *, code: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.code = code
+
+    @property
+    def kind(self) -> str:
+        """The name of the error's class: what an attempt's `error.class` shows."""
+        return type(self).__name__
+
+
+class Refused(ProviderError):
+    """Definitely not created. The attempt ends; the next candidate is tried."""
+
+
+class InsufficientCapacity(Refused):
+    """No capacity at this offering now: cool it off for minutes."""
+
+
+class ProviderQuotaExceeded(Refused):
+    """Our own quota at the provider is used up: cool off this account's region and family."""
+
+
+class NotOffered(Refused):
+    """This type is not offered there (wrong zone, unsupported market): cool off for an hour."""
+
+
+class InvalidSpec(Refused):
+    """The provider does not accept the parameters: trying the same again elsewhere may help, here it cannot."""
+
+
+class ImageMissing(InvalidSpec):
+    """No driver-ready image is found, or the pinned one does not exist: nothing can be launched there."""
+
+
+class PriceTooLow(Refused):
+    """The offered price is below the present spot price."""
+
+
+class CredentialsRejected(Refused):
+    """Credentials or rights fail: the whole account is set aside with this reason; nothing was done."""
+
+
+class Throttled(ProviderError):
+    """Not done, ask later: slows the account down, never fails a lease. `retry_after` in seconds, if told."""
+
+    def __init__(self, message: str, *, code: str | None = None, retry_after: float | None = None) -> None:
+        super().__init__(message, code=code)
+        self.retry_after = retry_after
+
+
+class Unreachable(Throttled):
+    """No connection could be made, so nothing was sent: not done, ask later. A Throttled with another name."""
+
+
+class OutcomeUnknown(ProviderError):
+    """May have been done or not (time-out, lost connection, 5xx, unknown code): only the same call may follow."""
+
+
+class NotFound(ProviderError):
+    """The provider does not know this id. For a create's parameters it is `InvalidSpec` instead."""
+
+
+class TokenConflict(ProviderError):
+    """Something exists already under this token or name: read it back, compare the tags, adopt it."""
+
+
+# --- values -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Image:
+    """A driver-ready image, resolved. `disk_gib` is the least disk that holds it; `root_device` its device name."""
+
+    id: str
+    name: str
+    root_device: str | None = None
+    disk_gib: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostKeyReport:
+    """Where a VM tells its public SSH host keys, once, and the one-time token that lets it."""
+
+    url: str
+    token: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchSpec:
+    """What one attempt asks for. `plan` turns it into the provider's parameters.
+
+    `allowed_cidrs`: the networks that may reach port 22; empty: the account's own firewall decides alone.
+    """
+
+    token: str
+    owner: OwnerTags
+    name: str
+    region: str
+    zone: str
+    instance_type: str
+    market: Market
+    image: Image
+    disk_gib: int
+    public_ip: bool
+    ssh_public_keys: tuple[str, ...]
+    startup_script: str | None
+    labels: Mapping[str, str]
+    allowed_cidrs: tuple[str, ...] = ()
+    host_keys: HostKeyReport | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vm:
+    """One VM as a provider shows it. `id` is the provider's immutable id; times are the provider's, UTC.
+
+    `state_reason`: {"code", "message"} in the provider's words when the VM ends. `interrupted`: the provider
+    took it back (spot). `ended_at`: the provider's own transition time when it says one.
+    """
+
+    id: str
+    region: str
+    zone: str
+    instance_type: str
+    market: Market
+    state: VmState
+    tags: Mapping[str, str]
+    token: str | None = None
+    launched_at: datetime | None = None
+    ended_at: datetime | None = None
+    public_ip: str | None = None
+    private_ip: str | None = None
+    state_reason: Mapping[str, str | None] | None = None
+    interrupted: bool = False
+    price_per_hour: Decimal | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """One page of a listing. `unreachable`: zones that this page says nothing about."""
+
+    vms: Sequence[Vm]
+    unreachable: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Interruption:
+    """A notice that the provider will take a VM back. Times UTC; `action` is terminate, stop or hibernate."""
+
+    vm_id: str
+    notice_at: datetime
+    deadline_at: datetime | None
+    action: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftover:
+    """Something besides the VM: kind is volume, network_interface, address, security_group, ...
+
+    `free`: it costs nothing, so that no lease waits for its removal; it must not pile up all the same.
+    """
+
+    kind: str
+    id: str
+    region: str
+    tags: Mapping[str, str]
+    in_use: bool
+    free: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offered:
+    """A type offered in a zone, with the price in USD per hour of each market it can be bought in (None: unknown)."""
+
+    type: InstanceType
+    region: str
+    zone: str
+    market: Market
+    price_per_hour: Decimal | None
+    price_as_of: datetime | None
+    price_source: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceQuota:
+    """A limit that the provider sets on this account: `limit` in the provider's `unit`."""
+
+    region: str
+    code: str
+    name: str
+    limit: Decimal
+    unit: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """A request rate to stay below: `burst` requests at once, `per_second` sustained."""
+
+    burst: float
+    per_second: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Documented request rates of a provider, by our operation: launch, terminate, write, read."""
+
+    rates: Mapping[str, Rate] = field(default_factory=dict)
+
+
+# --- interface --------------------------------------------------------------------------------------------
+
+
+class Provider(Protocol):
+    """What gpulease asks of a cloud account. All methods block; all raise ProviderError."""
+
+    limits: Limits
+    ssh_user: str
+
+    def identity(self) -> str:
+        """The account's own identity at the provider (STS account, project number, subscription id)."""
+        ...
+
+    def offered(self, region: str) -> Sequence[Offered]:
+        """Every GPU type offered in a region, by zone and market, priced where a price is known."""
+        ...
+
+    def service_quotas(self, region: str) -> Sequence[ServiceQuota]:
+        """The provider's limits that bound GPU launches in a region."""
+        ...
+
+    def image(self, region: str) -> Image:
+        """The newest driver-ready image, or the pinned one. `InvalidSpec` when there is none."""
+        ...
+
+    def plan(self, spec: LaunchSpec) -> Params:
+        """The parameters of the create call. Pure: no network, same spec same parameters."""
+        ...
+
+    def launch(self, region: str, params: Params) -> Vm:
+        """Creates the VM, with its firewall rules before it, and returns at once.
+
+        Repeating with the same parameters returns the same VM. A refusal leaves nothing that costs money.
+        """
+        ...
+
+    def find(self, region: str, token: str, owner: OwnerTags) -> Vm | None:
+        """Direct look for what an attempt may have created; None says only that nothing is seen now.
+
+        Returns a VM only when its installation, lease and attempt tags are the owner's.
+        """
+        ...
+
+    def get(self, region: str, vm_ids: Sequence[str]) -> Mapping[str, Vm | None]:
+        """Direct get of VMs; None for an id that the provider does not know. Costs O(pages)."""
+        ...
+
+    def list(self, region: str, installation: str) -> Iterator[Page]:
+        """Every VM tagged with this installation, ended ones that still show included, page by page."""
+        ...
+
+    def ready(self, region: str, vm_ids: Sequence[str]) -> frozenset[str]:
+        """Those of the running VMs that have passed the provider's readiness checks. Costs O(pages)."""
+        ...
+
+    def interruptions(self, region: str, installation: str) -> Sequence[Interruption]:
+        """VMs of this installation that the provider has announced to take back."""
+        ...
+
+    def terminate(self, region: str, vm_ids: Sequence[str]) -> None:
+        """Asks for the end of VMs; silently succeeds for those already gone. Confirmed by `get`, not by this."""
+        ...
+
+    def leftovers(self, region: str, installation: str, lease_ids: Sequence[str] | None) -> Sequence[Leftover]:
+        """What else exists of these leases (all when None): what costs money, and what must not pile up."""
+        ...
+
+    def remove_leftover(self, leftover: Leftover) -> None:
+        """Removes one; silently succeeds when it is gone already. `OutcomeUnknown` while something holds it."""
+        ...
+
+    def reboot(self, region: str, vm_ids: Sequence[str]) -> None:
+        """Asks for a reboot and returns at once. `NotFound` or `InvalidSpec` when a VM cannot be rebooted."""
+        ...
+
+    def console_output(self, region: str, vm_id: str) -> str:
+        """The last lines of a VM's serial console as the provider has them, at most 64 KiB; "" for none."""
+        ...
+
+    def set_deadline(self, region: str, vm_ids: Sequence[str], deadline: datetime) -> None:
+        """Writes the deadline tag of VMs and of what belongs to them."""
+        ...

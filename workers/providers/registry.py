@@ -1,0 +1,16 @@
+"""Adapters by provider name, imported on use: the SDKs are slow to import and large in memory."""
+
+from importlib import import_module
+from typing import cast
+
+from app.settings import AccountConfig, Settings
+from workers.providers.base import Provider
+
+_FACTORIES = {"aws": "workers.providers.aws.adapter:AwsProvider"}
+
+
+def connect(account: AccountConfig, settings: Settings) -> Provider:
+    """The adapter of an account. Makes no call. Raises KeyError for an unknown provider name."""
+    module, _, name = _FACTORIES[account.provider].partition(":")
+    factory = getattr(import_module(module), name)
+    return cast(Provider, factory(account, settings))

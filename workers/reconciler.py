@@ -1,0 +1,145 @@
+"""Claim, load, decide, execute, until the lease may rest: the one loop that moves a lease."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from uuid import UUID, uuid4
+
+import structlog
+from sqlalchemy.exc import DBAPIError
+
+from app.db import claims
+from app.domain.ids import LeaseId
+from app.domain.leases import Desired, LeaseState
+from app.domain.reconcile import (
+    BeginRelease,
+    CloseAttempt,
+    Enter,
+    Finish,
+    Look,
+    Place,
+    Reboot,
+    RenewDeadline,
+    Requeue,
+    Rest,
+    Send,
+    Settle,
+    Step,
+    Terminate,
+    Verify,
+    decide,
+)
+from workers.database import is_outage
+from workers.runtime import Runtime
+from workers.steps.context import ClaimLostError, Context
+from workers.steps.deadline import renew_deadline
+from workers.steps.end import begin_release, close_attempt, finish, requeue, terminate
+from workers.steps.enter import enter_active, enter_booting
+from workers.steps.look import look, settle, verify
+from workers.steps.place import place
+from workers.steps.reboot import reboot
+from workers.steps.send import send
+
+log = structlog.get_logger(__name__)
+
+_MOST_STEPS = 64
+"""A bound against a step that makes no progress; more than any real path takes (a pass over many refusals goes on
+in the next claim)."""
+_AGAIN_SOON = timedelta(seconds=0.2)
+_HELD_PAUSE = timedelta(seconds=2)
+"""While the installation is on hold no lease moves; observation goes on."""
+_AFTER_A_BUG = timedelta(seconds=30)
+
+_STEPS: dict[type[Step], Callable[[Context], Rest | None]] = {
+    Place: place,
+    Send: send,
+    Look: look,
+    Verify: verify,
+    Terminate: terminate,
+    Reboot: reboot,
+}
+_PLAIN_STEPS: dict[type[Step], Callable[[Context], None]] = {
+    Settle: settle,
+    CloseAttempt: close_attempt,
+    RenewDeadline: renew_deadline,
+    Requeue: requeue,
+    Finish: finish,
+}
+
+
+class Reconciler:
+    """Moves leases. Safe to call for any lease at any time from any number of threads and hosts."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def run_hinted(self, lease_id: LeaseId) -> bool:
+        """Claims a lease that a hint names and moves it. False: not due, held by another, or unknown."""
+        claim_id = uuid4()
+        statement = claims.claim(lease_id, claim_id, self._runtime.settings.claim_seconds)
+        if self._runtime.database.first(statement) is None:
+            return False
+        self.run(lease_id, claim_id)
+        return True
+
+    def run(self, lease_id: LeaseId, claim_id: UUID) -> None:
+        """Moves a claimed lease until it rests. Outermost: a failure is logged and the lease is tried again later."""
+        with structlog.contextvars.bound_contextvars(lease_id=lease_id):
+            try:
+                self._move(lease_id, claim_id)
+            except ClaimLostError:
+                log.info("claim lost")
+                self._let_go(lease_id, claim_id, _AGAIN_SOON)
+            except DBAPIError as error:
+                log.warning("database away" if is_outage(error) else "statement failed", error=str(error.orig))
+                self._let_go(lease_id, claim_id, timedelta(seconds=1))
+            except Exception:
+                log.exception("step failed")
+                self._let_go(lease_id, claim_id, _AFTER_A_BUG)
+
+    def _move(self, lease_id: LeaseId, claim_id: UUID) -> None:
+        for _ in range(_MOST_STEPS):
+            ctx = self._load(lease_id, claim_id)
+            if ctx.row.hold is not None:
+                self._rest(ctx, ctx.now + _HELD_PAUSE)
+                return
+            step = decide(ctx.lease, ctx.now, self._runtime.timing)
+            rest = step if isinstance(step, Rest) else self._execute(step, ctx)
+            if rest is not None:
+                self._rest(ctx, rest.until)
+                return
+        self._let_go(lease_id, claim_id, _AGAIN_SOON)
+
+    def _load(self, lease_id: LeaseId, claim_id: UUID) -> Context:
+        row = self._runtime.database.first(claims.load(lease_id, claim_id))
+        if row is None:
+            raise ClaimLostError
+        lease = claims.lease_from_row(row)
+        return Context(runtime=self._runtime, lease=lease, claim_id=claim_id, now=row.now, row=row)
+
+    def _execute(self, step: Step, ctx: Context) -> Rest | None:
+        log.debug("step", step=type(step).__name__, state=str(ctx.lease.state))
+        match step:
+            case BeginRelease(reason):
+                begin_release(ctx, reason)
+            case Enter(LeaseState.BOOTING):
+                enter_booting(ctx)
+            case Enter():
+                enter_active(ctx)
+            case _ if type(step) in _PLAIN_STEPS:
+                _PLAIN_STEPS[type(step)](ctx)
+            case _:
+                return _STEPS[type(step)](ctx)
+        return None
+
+    def _rest(self, ctx: Context, until: datetime | None) -> None:
+        if ctx.lease.desired is Desired.RUN and until is not None:
+            until = min(until, ctx.lease.expires_at)
+        statement = claims.unclaim(ctx.lease.id, ctx.claim_id, next_due=until, wake_count=ctx.lease.wake_count)
+        self._runtime.database.run(statement)
+
+    def _let_go(self, lease_id: LeaseId, claim_id: UUID, pause: timedelta) -> None:
+        """Gives the claim back for `pause`; when even that fails the claim runs out by itself."""
+        try:
+            self._runtime.database.run(claims.postpone(lease_id, claim_id, pause))
+        except DBAPIError:
+            log.warning("claim left to run out")

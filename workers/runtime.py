@@ -1,0 +1,68 @@
+"""What the code of a worker process is given: built once in the composition root, passed on, never looked up."""
+
+import threading
+from dataclasses import dataclass, field
+
+from app.db import fleet
+from app.domain.reconcile import Timing
+from app.settings import Settings, StartupError
+from workers.accounts import Accounts
+from workers.brakes import FirstListings
+from workers.catalogue import Catalogue
+from workers.database import Database
+from workers.pacing import Pacer
+from workers.renewals import Renewals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """Whose VMs ours are, and the key of the launch tokens."""
+
+    id: str
+    token_key: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """One per process. `nudge` wakes the sweeper of this process before its interval is over."""
+
+    settings: Settings
+    database: Database
+    accounts: Accounts
+    catalogue: Catalogue
+    pacer: Pacer
+    installation: Installation
+    timing: Timing
+    first_listings: FirstListings
+    renewals: Renewals
+    nudge: threading.Event = field(default_factory=threading.Event)
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+
+def timing_from(settings: Settings) -> Timing:
+    """The protocol's durations."""
+    return Timing(
+        unknown_retry=settings.unknown_retry_seconds,
+        settle=settings.settle_seconds,
+        settle_gap=settings.settle_gap_seconds,
+        launch_timeout=settings.launch_timeout,
+        boot_timeout=settings.boot_timeout,
+        max_backoff=settings.max_backoff_seconds,
+        not_found_grace=settings.not_found_grace_seconds,
+        deadline_grace=settings.deadline_grace_seconds,
+    )
+
+
+def read_installation(database: Database, settings: Settings) -> Installation:
+    """Raises StartupError when the database is not migrated or belongs to another installation."""
+    row = database.first(fleet.installation_row())
+    if row is None:
+        msg = "the database has no installation yet: run `gpulease-server migrate`"
+        raise StartupError(msg)
+    if settings.installation_id not in (None, row.id):
+        msg = (
+            f"GPULEASE_INSTALLATION_ID is {settings.installation_id}, but the database belongs to {row.id}: "
+            "workers do not start, since they would take this installation's VMs for strangers"
+        )
+        raise StartupError(msg)
+    return Installation(id=row.id, token_key=bytes(row.token_key))

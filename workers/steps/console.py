@@ -1,0 +1,29 @@
+"""Keeps what a VM printed that did not boot: the one thing that tells its owner why."""
+
+import structlog
+
+from app.db import consoles
+from app.domain.reasons import ReasonCode
+from workers.providers.base import ProviderError
+from workers.steps.context import Context
+
+log = structlog.get_logger(__name__)
+
+_FAILED_BOOTS = frozenset({ReasonCode.BOOT_TIMEOUT, ReasonCode.LAUNCH_TIMEOUT})
+
+
+def keep_console(ctx: Context) -> None:
+    """For a VM that is ended because it did not boot: one try, and a failure holds nothing up."""
+    attempt, reason = ctx.attempt, ctx.lease.reason
+    if reason is None or reason.code not in _FAILED_BOOTS:
+        return
+    database = ctx.runtime.database
+    if database.first(consoles.ask_once(attempt.id)) is None:
+        return
+    try:
+        output = ctx.provider.console_output(attempt.region, str(attempt.instance_id))
+    except ProviderError as error:
+        log.warning("no console output", instance_id=attempt.instance_id, code=error.code, error=error.message)
+        return
+    if output:
+        database.run(consoles.keep(ctx.lease.tenant_id, ctx.lease.id, attempt.n, output))

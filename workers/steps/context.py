@@ -1,0 +1,131 @@
+"""What a step is given, and how the steps share their writes."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Connection
+
+from app.db import launches, quotas
+from app.db.events import NewEvent
+from app.db.transitions import write
+from app.domain.leases import Attempt, Lease, LeaseState
+from app.domain.offerings import Market, OfferingKey
+from app.domain.quotas import Amounts
+from app.domain.reconcile import deadline
+from app.domain.tags import OwnerTags
+from workers.providers.base import Provider
+from workers.runtime import Runtime
+
+
+class ClaimLostError(Exception):
+    """Another worker owns the lease now: stop, decide nothing. Raised inside a transaction to roll it back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """One claimed lease as loaded at `now` (the database's clock). `row` has the columns that only some steps need."""
+
+    runtime: Runtime
+    lease: Lease
+    claim_id: UUID
+    now: datetime
+    row: Any
+
+    @property
+    def attempt(self) -> Attempt:
+        """The newest attempt; only for steps that are decided when there is one."""
+        if self.lease.attempt is None:
+            msg = f"lease {self.lease.id} has no attempt"
+            raise ValueError(msg)
+        return self.lease.attempt
+
+    @property
+    def provider(self) -> Provider:
+        """The adapter of the attempt's account."""
+        return self.runtime.accounts.provider(self.attempt.account)
+
+    @property
+    def owner(self) -> OwnerTags:
+        """The tags that the attempt's VM carries."""
+        return OwnerTags(
+            installation=self.runtime.installation.id,
+            lease_id=self.lease.id,
+            n=self.attempt.n,
+            tenant_id=self.lease.tenant_id,
+            params_hash=self.row.params_hash,
+            deadline_at=deadline(self.lease, self.runtime.timing),
+        )
+
+    def bucket(self, operation: str) -> str:
+        """The rate bucket of the attempt's account and region."""
+        return self.runtime.pacer.bucket(self.attempt.account, self.attempt.region, operation)
+
+
+def offering_key(attempt: Attempt) -> OfferingKey:
+    """Where an attempt was tried."""
+    return OfferingKey(
+        account=attempt.account,
+        region=attempt.region,
+        zone=attempt.zone,
+        instance_type=attempt.instance_type,
+        market=Market(attempt.market),
+    )
+
+
+def offering_json(attempt: Attempt) -> dict[str, Any]:
+    """The same, for events."""
+    return {
+        "provider": attempt.provider,
+        "account": attempt.account,
+        "region": attempt.region,
+        "zone": attempt.zone,
+        "instance_type": attempt.instance_type,
+        "market": attempt.market,
+    }
+
+
+def must_hold(result: Any) -> Any:
+    """The first row of a guarded write. Raises ClaimLostError when the guard held it off."""
+    row = result.first()
+    if row is None:
+        raise ClaimLostError
+    return row
+
+
+def change(
+    connection: Connection,
+    ctx: Context,
+    event: NewEvent,
+    *,
+    to: LeaseState | None = None,
+    wanted: bool = False,
+    where: Iterable[ColumnElement[bool]] = (),
+    values: Mapping[str, Any] | None = None,
+) -> None:
+    """A decision about the lease, told in the same statement; only while the claim is ours.
+
+    `wanted`: and only while nobody asked for the end. Raises ClaimLostError, which rolls all back, when it is held off.
+    """
+    guards = [*where, launches.WANTED] if wanted else list(where)
+    statement = write(ctx.lease.id, event, to=to, claim_id=ctx.claim_id, where=guards, values=values)
+    must_hold(connection.execute(statement))
+
+
+def hold_quota(connection: Connection, lease: Lease, amounts: Amounts) -> bool:
+    """Changes what the lease holds to `amounts`. False: it does not fit; the caller rolls back."""
+    connection.execute(quotas.ensure_rows(lease.tenant_id, amounts))
+    if not connection.execute(quotas.change(lease.tenant_id, lease.id, amounts)).scalar_one():
+        return False
+    connection.execute(quotas.forget(lease.id, amounts))
+    connection.execute(quotas.remember(lease.tenant_id, lease.id, amounts))
+    return True
+
+
+def hold_minimum(connection: Connection, ctx: Context) -> None:
+    """Returns the difference of a refused or ended attempt: back to what admission claimed."""
+    minimum = {name: Decimal(amount) for name, amount in ctx.row.lease_minimum_claim.items()}
+    hold_quota(connection, ctx.lease, minimum)

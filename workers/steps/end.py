@@ -1,0 +1,153 @@
+"""The way out: begin to end, terminate, close the attempt once its death is confirmed, finish or replace."""
+
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import Connection, Row, func
+
+from app.db import attempts, fleet, launches, quotas
+from app.db.events import NewEvent
+from app.domain.leases import AttemptState, Desired, LeaseState, final_state
+from app.domain.reasons import Reason, ReasonCode
+from app.domain.reconcile import Rest
+from workers.accounts import error_json
+from workers.providers.base import CredentialsRejected, ProviderError, Throttled
+from workers.steps.console import keep_console
+from workers.steps.context import Context, change, hold_minimum, must_hold, offering_json, offering_key
+
+_NO_TOKEN_PAUSE = timedelta(seconds=1)
+_FAILED_PAUSE = 5.0
+_HOUR = Decimal(3600)
+_CENT_PARTS = Decimal("0.000001")
+_COOLING_REASONS = {
+    ReasonCode.INTERRUPTED: "interrupted",
+    ReasonCode.BOOT_TIMEOUT: "boot_timeout",
+    ReasonCode.LAUNCH_TIMEOUT: "launch_timeout",
+}
+
+
+def begin_release(ctx: Context, reason: Reason) -> None:
+    """The lease ends for `reason`. An offering that took its VM back or never got it ready is set aside."""
+    event = NewEvent(type="lease.releasing", data={"reason": reason.as_json()})
+    values = {
+        "desired": str(Desired.END),
+        "reason": reason.as_json(),
+        "release_requested_at": func.now(),
+    }
+    with ctx.runtime.database.begin() as connection:
+        expired = [launches.EXPIRED] if reason.code is ReasonCode.EXPIRED else []
+        change(connection, ctx, event, to=LeaseState.RELEASING, wanted=True, where=expired, values=values)
+        if ctx.lease.attempt is not None and reason.code in _COOLING_REASONS:
+            connection.execute(_cool_off(ctx, _COOLING_REASONS[reason.code]))
+
+
+def _cool_off(ctx: Context, reason: str, code: str | None = None) -> Any:
+    settings = ctx.runtime.settings
+    return fleet.cool_off(
+        offering_key(ctx.attempt),
+        seconds=settings.cool_off_capacity_seconds,
+        longest=settings.cool_off_unoffered_seconds,
+        reason=reason,
+        code=code,
+    )
+
+
+def terminate(ctx: Context) -> Rest | None:
+    """Asks the provider to end the VM. Never gives up: the next try comes after a growing pause."""
+    attempt, runtime = ctx.attempt, ctx.runtime
+    if not runtime.pacer.take(ctx.provider, ctx.bucket("terminate")):
+        return Rest(ctx.now + _NO_TOKEN_PAUSE)
+    keep_console(ctx)
+    try:
+        ctx.provider.terminate(attempt.region, [str(attempt.instance_id)])
+    except Throttled as error:
+        pause = runtime.pacer.throttled(ctx.provider, ctx.bucket("terminate"), error)
+        runtime.database.run(attempts.retry_later(attempt.id, attempt.token, pause, error_json(error)))
+    except ProviderError as error:
+        if isinstance(error, CredentialsRejected):
+            runtime.accounts.set_aside(attempt.account, error)
+        runtime.database.run(attempts.retry_later(attempt.id, attempt.token, _FAILED_PAUSE, error_json(error)))
+    else:
+        runtime.database.run(launches.terminate_sent(attempt.id, attempt.token))
+    return None
+
+
+def close_attempt(ctx: Context) -> None:
+    """The attempt is dead: its billing ends at the provider's own time, whatever is still to be cleaned up after it."""
+    attempt = ctx.attempt
+    clean = attempt.clean or attempt.state is AttemptState.PLANNED
+    error = ctx.row.attempt_vm_reason if ctx.lease.desired is Desired.RUN else None
+    with ctx.runtime.database.begin() as connection:
+        ended = must_hold(
+            connection.execute(
+                attempts.end(attempt.id, ctx.claim_id, AttemptState.DEAD, clean=clean, error=_shown(error))
+            )
+        )
+        values = {
+            "provider_gone_at": func.now(),
+            "rate_per_hour": None,
+            "rate_since": None,
+            "cost_closed": ctx.row.lease_cost_closed + cost(ended),
+            "billing_ended_at": ended.billing_ended_at,
+        }
+        event = NewEvent(
+            type="attempt.dead",
+            data={"n": attempt.n, "instance_id": attempt.instance_id, "offering": offering_json(attempt)},
+        )
+        change(connection, ctx, event, values=values)
+        if ctx.lease.desired is Desired.RUN:
+            hold_minimum(connection, ctx)
+            connection.execute(_cool_off(ctx, "interrupted", (error or {}).get("code")))
+    ctx.runtime.catalogue.forget()
+
+
+def _shown(reason: dict[str, Any] | None) -> dict[str, Any] | None:
+    if reason is None:
+        return None
+    return {"class": "VmEnded", "code": reason.get("code"), "message": reason.get("message")}
+
+
+def cost(ended: Row[Any]) -> Decimal:
+    """USD of a closed attempt: its price for the time from billing start to billing end, to a millionth."""
+    if ended.billing_started_at is None:
+        return Decimal(0)
+    seconds = Decimal(str((ended.billing_ended_at - ended.billing_started_at).total_seconds()))
+    price: Decimal = ended.price_per_hour
+    return (price * seconds / _HOUR).quantize(_CENT_PARTS)
+
+
+def requeue(ctx: Context) -> None:
+    """The old VM is confirmed dead: the lease queues again for another one, its quota kept."""
+    wait = timedelta(seconds=ctx.lease.request.get("wait_seconds") or 0)
+    reason = Reason(ReasonCode.INTERRUPTED, "the provider took the spot VM back; a replacement is being looked for")
+    event = NewEvent(type="lease.queued", data={"reason": reason.as_json()})
+    values = {
+        "reason": reason.as_json(),
+        "pass_started_at": None,
+        "wait_until": func.now() + wait,
+        "placement": None,
+        "connection": None,
+        "interruption": None,
+        "running_at": None,
+        "launched_at": None,
+    }
+    with ctx.runtime.database.begin() as connection:
+        change(connection, ctx, event, to=LeaseState.QUEUED, wanted=True, values=values)
+
+
+def finish(ctx: Context) -> None:
+    """Terminal means free: the quota goes back, once, and what was secret is forgotten."""
+    state = final_state(ctx.lease)
+    reason = ctx.lease.reason.as_json() if ctx.lease.reason else None
+    event = NewEvent(type=f"lease.{state}", data={"reason": reason})
+    values = {"ended_at": func.now(), "next_due": None, "rate_per_hour": None, "rate_since": None}
+    with ctx.runtime.database.begin() as connection:
+        change(connection, ctx, event, to=state, values=values)
+        _forget(connection, ctx)
+
+
+def _forget(connection: Connection, ctx: Context) -> None:
+    connection.execute(quotas.release(ctx.lease.id))
+    connection.execute(launches.forget_script(ctx.lease.id))
+    connection.execute(launches.forget_params(ctx.lease.id))

@@ -1,0 +1,54 @@
+"""Going on: `booting` when the provider says running (billing starts), `active` when the VM has shown that it is ready."""
+
+from typing import Any
+
+from sqlalchemy import func
+
+from app.db import launches
+from app.db.events import NewEvent
+from app.domain.leases import LeaseState
+from workers.steps.context import Context, change, offering_key
+
+
+def enter_booting(ctx: Context) -> None:
+    """The provider bills from here on: so does gpulease, at the price the attempt was planned with."""
+    attempt = ctx.attempt
+    event = NewEvent(type="lease.booting", data={"n": attempt.n, "instance_id": attempt.instance_id})
+    values = {
+        "running_at": func.now(),
+        "billing_started_at": func.coalesce(launches.BILLING_STARTED_AT, func.now()),
+        "billing_ended_at": None,
+        "rate_per_hour": attempt.price_per_hour,
+        "rate_since": func.now(),
+        "connection": _connection(ctx),
+        "launched_at": func.coalesce(launches.LAUNCHED_AT, func.now()),
+        "placement": {**(ctx.row.lease_placement or {}), "instance_id": attempt.instance_id},
+    }
+    with ctx.runtime.database.begin() as connection:
+        change(connection, ctx, event, to=LeaseState.BOOTING, wanted=True, values=values)
+        connection.execute(launches.start_billing(attempt.id))
+
+
+def enter_active(ctx: Context) -> None:
+    """Usable: the connection is shown, and the offering's time to ready is learnt from it."""
+    attempt = ctx.attempt
+    event = NewEvent(type="lease.active", data={"n": attempt.n, "instance_id": attempt.instance_id})
+    values = {"ready_at": func.now(), "connection": _connection(ctx), "reason": None, "reboot_requested_at": None}
+    with ctx.runtime.database.begin() as connection:
+        change(connection, ctx, event, to=LeaseState.ACTIVE, wanted=True, values=values)
+        if ctx.row.lease_launched_at is not None:
+            seconds = (ctx.now - ctx.row.lease_launched_at).total_seconds()
+            connection.execute(launches.became_ready(offering_key(attempt), seconds))
+
+
+def _connection(ctx: Context) -> dict[str, Any]:
+    user = ctx.provider.ssh_user
+    public, private = ctx.row.attempt_public_ip, ctx.row.attempt_private_ip
+    address = public or private
+    return {
+        "public_ip": public,
+        "private_ip": private,
+        "ssh_user": user,
+        "ssh_port": 22,
+        "ssh_command": f"ssh {user}@{address}" if address else None,
+    }

@@ -1,0 +1,96 @@
+"""Looking: for what an attempt of unknown outcome created, and for a VM that a listing did not show."""
+
+from datetime import timedelta
+
+from app.db import attempts
+from app.db.events import NewEvent
+from app.db.inventory import Observed
+from app.db.transitions import write
+from app.domain.leases import AttemptState, Desired, VmState
+from app.domain.reconcile import Rest, settled
+from workers.accounts import error_json
+from workers.observing import reason_json
+from workers.providers.base import ProviderError, Throttled
+from workers.steps.context import Context, must_hold
+from workers.steps.send import end_attempt, record
+
+_LOOKS_A_GAP = 4
+_SHORTEST = 0.5
+
+
+def settle(ctx: Context) -> None:
+    """From here on the attempt is only looked for."""
+    event = NewEvent(type="attempt.settling", data={"n": ctx.attempt.n})
+    with ctx.runtime.database.begin() as connection:
+        if connection.execute(attempts.settle(ctx.attempt.id, ctx.attempt.token)).first() is not None:
+            must_hold(connection.execute(write(ctx.lease.id, event, claim_id=ctx.claim_id)))
+
+
+def look(ctx: Context) -> Rest | None:
+    """One direct get by token. Found: adopt. Not found, and the proof is complete: the attempt is dead."""
+    attempt = ctx.attempt
+    try:
+        ctx.runtime.accounts.check_identity(attempt.account)
+        vm = ctx.provider.find(attempt.region, attempt.token, ctx.owner)
+        if vm is None and settled(attempt, ctx.now, ctx.runtime.timing) and not _anything_left(ctx):
+            _declare_dead(ctx)
+            return None
+    except ProviderError as error:
+        return _later(ctx, error)
+    if vm is not None:
+        record(ctx, vm)
+        return None
+    return Rest(ctx.now + timedelta(seconds=max(ctx.runtime.timing.settle_gap / _LOOKS_A_GAP, _SHORTEST)))
+
+
+def _anything_left(ctx: Context) -> bool:
+    left = ctx.provider.leftovers(ctx.attempt.region, ctx.runtime.installation.id, [ctx.lease.id])
+    return any(one.tags.get("gpulease-attempt") == str(ctx.attempt.n) for one in left if not one.free)
+
+
+def _declare_dead(ctx: Context) -> None:
+    error = {"class": "NeverSeen", "code": None, "message": "the create call was never answered and created nothing"}
+    with ctx.runtime.database.begin() as connection:
+        end_attempt(connection, ctx, AttemptState.DEAD, error)
+
+
+def verify(ctx: Context) -> Rest | None:
+    """A complete listing did not show the VM: a direct get decides, and only after the provider's time of unknowing."""
+    attempt = ctx.attempt
+    vm_id = str(ctx.row.attempt_instance_id)
+    try:
+        ctx.runtime.accounts.check_identity(attempt.account)
+        vm = ctx.provider.get(attempt.region, [vm_id])[vm_id]
+    except ProviderError as error:
+        return _later(ctx, error)
+    observed = Observed()
+    if vm is not None:
+        observed.add(
+            attempt.id,
+            vm.state,
+            at=vm.ended_at,
+            reason=reason_json(vm),
+            addresses=(vm.public_ip, vm.private_ip),
+        )
+    elif _may_still_appear(ctx):
+        return Rest(ctx.now + timedelta(seconds=ctx.runtime.timing.settle_gap or 1.0))
+    else:
+        observed.add(attempt.id, VmState.GONE, at=ctx.row.attempt_vm_state_at)
+    ctx.runtime.database.run(observed.statement())
+    return None
+
+
+def _may_still_appear(ctx: Context) -> bool:
+    grace = timedelta(seconds=ctx.runtime.timing.not_found_grace)
+    known_at = ctx.attempt.known_at
+    return known_at is not None and known_at + grace > ctx.now
+
+
+def _later(ctx: Context, error: ProviderError) -> Rest:
+    pause = (
+        ctx.runtime.pacer.throttled(ctx.provider, ctx.bucket("read"), error) if isinstance(error, Throttled) else 5.0
+    )
+    ctx.runtime.database.run(attempts.retry_later(ctx.attempt.id, ctx.attempt.token, pause, error_json(error)))
+    if ctx.lease.desired is Desired.RUN:
+        return Rest(min(ctx.now + timedelta(seconds=pause), ctx.lease.expires_at))
+    return Rest(ctx.now + timedelta(seconds=pause))

@@ -1,0 +1,212 @@
+"""Choosing the next offering: each candidate once a pass, until one can be planned or none is left."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, NoReturn
+
+from sqlalchemy import Row
+
+from app.db import attempts, fleet, launches
+from app.db.events import NewEvent
+from app.domain.exhaustion import why_exhausted
+from app.domain.leases import LeaseState
+from app.domain.offerings import Offering, OfferingKey
+from app.domain.placement import Wish, rank
+from app.domain.reasons import Reason
+from app.domain.reconcile import Rest
+from workers.accounts import error_json
+from workers.providers.base import (
+    CredentialsRejected,
+    Image,
+    ImageMissing,
+    InvalidSpec,
+    NotOffered,
+    ProviderError,
+    Throttled,
+    Unreachable,
+)
+from workers.steps.context import Context, change
+from workers.steps.end import begin_release
+from workers.steps.plan import DoesNotFitError, store_attempt
+
+_STOPPED_PAUSE = timedelta(seconds=5)
+_RETRY_PAUSE = timedelta(seconds=2)
+_UNLISTED_PAUSE = timedelta(seconds=0.5)
+_LOOK_AGAIN = timedelta(seconds=30)
+_PROBLEM_COOL_OFF = 60.0
+_PATIENCE = timedelta(seconds=60)
+"""So long even a lease that waits for no capacity waits for its accounts to be listed and in reach."""
+
+
+class _NotReadyError(Exception):
+    """The account may not be used just now: others are tried, and this one again after `pause`."""
+
+    def __init__(self, pause: timedelta) -> None:
+        super().__init__()
+        self.pause = pause
+
+
+@dataclass(slots=True)
+class _Pass:
+    """One pass over the candidates: which were tried in it, why others were not, and whether it is the lease's first."""
+
+    tried: dict[OfferingKey, dict[str, Any] | None]
+    first: bool
+    over_quota: int = 0
+    errors: list[dict[str, Any]] = field(default_factory=list)
+    not_ready: list[timedelta] = field(default_factory=list)
+
+
+def place(ctx: Context) -> Rest | None:
+    """Plans the next attempt. Without any candidate left the lease waits in the queue or begins to end."""
+    if ctx.row.launches_stopped is not None:
+        return Rest(_earliest(ctx, ctx.now + _STOPPED_PAUSE))
+    this_pass = _read_pass(ctx)
+    offerings = ctx.runtime.catalogue.offerings()
+    ranking = rank(Wish.from_request(ctx.lease.request), offerings, ctx.now)
+    for offering in _untried(ctx, this_pass, ranking.candidates):
+        outcome = _plan_at(ctx, offering, this_pass)
+        if outcome is not _NEXT:
+            return outcome
+    if this_pass.not_ready and ctx.now < max(ctx.lease.wait_until, ctx.lease.created_at + _PATIENCE):
+        return Rest(_earliest(ctx, ctx.now + min(this_pass.not_ready)))
+    errors = [*this_pass.errors, *(error for error in this_pass.tried.values() if error is not None)]
+    reason = why_exhausted(ranking, errors, this_pass.over_quota)
+    return _wait_or_give_up(ctx, ranking.candidates, reason)
+
+
+_NEXT = Rest(None)
+"""Outcome of an offering that could not be planned: go on with the next one."""
+
+
+def _read_pass(ctx: Context) -> _Pass:
+    lease = ctx.lease
+    if lease.pass_started_at is None:
+        return _Pass(tried={}, first=lease.attempts_count == 0)
+    rows = ctx.runtime.database.all(attempts.tried_since(lease.id, lease.pass_started_at))
+    tried = {_key(row): row.error for row in rows}
+    return _Pass(tried=tried, first=lease.attempts_count == len(rows))
+
+
+def _key(row: Row[Any]) -> OfferingKey:
+    return OfferingKey(
+        account=row.account, region=row.region, zone=row.zone, instance_type=row.instance_type, market=row.market
+    )
+
+
+def _untried(ctx: Context, this_pass: _Pass, candidates: tuple[Offering, ...]) -> Iterator[Offering]:
+    """Each candidate once a pass. Offerings in cool-off are tried last, and only in the first pass."""
+    for offering in candidates:
+        if offering.key in this_pass.tried or (offering.cooling(ctx.now) and not this_pass.first):
+            continue
+        yield offering
+
+
+def _plan_at(ctx: Context, offering: Offering, this_pass: _Pass) -> Rest | None:
+    try:
+        return _plan(ctx, offering)
+    except DoesNotFitError:
+        this_pass.over_quota += 1
+    except _NotReadyError as error:
+        this_pass.not_ready.append(error.pause)
+    except (InvalidSpec, NotOffered, Unreachable) as error:
+        this_pass.errors.append(dict(error_json(error)))
+    return _NEXT
+
+
+def _plan(ctx: Context, offering: Offering) -> Rest | None:
+    _require_trust(ctx, offering)
+    wait = _launch_slot(ctx, offering)
+    if wait is not None:
+        return wait
+    image = _image(ctx, offering)
+    if not isinstance(image, Image):
+        return image
+    store_attempt(ctx, offering, image)
+    return None
+
+
+def _require_trust(ctx: Context, offering: Offering) -> None:
+    """Nothing is launched where this process has not seen, since its start, who it is and what runs there already."""
+    runtime, key = ctx.runtime, offering.key
+    try:
+        runtime.accounts.require_identity(key.account)
+    except CredentialsRejected as error:
+        runtime.catalogue.forget()
+        raise _NotReadyError(_RETRY_PAUSE) from error
+    except Unreachable as error:
+        _out_of_reach(ctx, key, error)
+    except ProviderError as error:
+        raise _NotReadyError(_RETRY_PAUSE) from error
+    if not runtime.first_listings.done(key.account, key.region):
+        raise _NotReadyError(_UNLISTED_PAUSE)
+
+
+def _out_of_reach(ctx: Context, key: OfferingKey, error: Unreachable) -> NoReturn:
+    """The cloud may be back soon; after a while it is set aside, and the error told."""
+    runtime = ctx.runtime
+    if runtime.accounts.out_of_reach(key.account) < runtime.settings.unreachable_seconds:
+        raise _NotReadyError(_RETRY_PAUSE) from error
+    _set_aside(ctx, key, "provider_error", error)
+    raise error
+
+
+def _set_aside(ctx: Context, key: OfferingKey, reason: str, error: ProviderError) -> None:
+    pause = _PROBLEM_COOL_OFF
+    ctx.runtime.database.run(fleet.cool_off(key, seconds=pause, longest=pause, reason=reason, code=error.code))
+    ctx.runtime.catalogue.forget()
+
+
+def _launch_slot(ctx: Context, offering: Offering) -> Rest | None:
+    """Waits for the provider's request rate before anything is planned: None when the launch may go ahead."""
+    runtime = ctx.runtime
+    bucket = runtime.pacer.bucket(offering.key.account, offering.key.region, "launch")
+    slot: datetime | None = ctx.row.lease_slot_at
+    if ctx.row.lease_slot_bucket != bucket:
+        slot = runtime.pacer.slot(runtime.accounts.provider(offering.key.account), bucket)
+        if slot is not None and slot > ctx.now:
+            runtime.database.run(launches.reserve_slot(ctx.lease.id, ctx.claim_id, bucket, slot))
+    return Rest(_earliest(ctx, slot)) if slot is not None and slot > ctx.now else None
+
+
+def _image(ctx: Context, offering: Offering) -> Image | Rest | None:
+    runtime, key = ctx.runtime, offering.key
+    try:
+        return runtime.accounts.image(key.account, key.region)
+    except Unreachable as error:
+        _out_of_reach(ctx, key, error)
+    except Throttled:
+        return Rest(_earliest(ctx, ctx.now + _RETRY_PAUSE))
+    except CredentialsRejected as error:
+        runtime.accounts.set_aside(key.account, error)
+        runtime.catalogue.forget()
+        return None
+    except InvalidSpec as error:
+        _set_aside(ctx, key, "image_missing", error)
+        raise ImageMissing(error.message, code=error.code) from error
+    except ProviderError as error:
+        _set_aside(ctx, key, "provider_error", error)
+    return _NEXT
+
+
+def _wait_or_give_up(ctx: Context, candidates: tuple[Offering, ...], reason: Reason) -> Rest | None:
+    if ctx.now >= ctx.lease.wait_until:
+        begin_release(ctx, reason)
+        return None
+    if ctx.lease.state is LeaseState.PROVISIONING or ctx.lease.reason is None:
+        _back_to_queue(ctx, reason)
+    ends = [o.cool_off.until for o in candidates if o.cool_off is not None and o.cooling(ctx.now)]
+    return Rest(min(_earliest(ctx, *ends), ctx.lease.wait_until, ctx.now + _LOOK_AGAIN))
+
+
+def _back_to_queue(ctx: Context, reason: Reason) -> None:
+    to = LeaseState.QUEUED if ctx.lease.state is LeaseState.PROVISIONING else None
+    event = NewEvent(type="lease.queued", data={"reason": reason.as_json()})
+    values = {"reason": reason.as_json(), "pass_started_at": None, "placement": None}
+    with ctx.runtime.database.begin() as connection:
+        change(connection, ctx, event, to=to, wanted=True, values=values)
+
+
+def _earliest(ctx: Context, *times: datetime | None) -> datetime:
+    return min([ctx.lease.expires_at, *(time for time in times if time is not None)])

@@ -1,0 +1,148 @@
+"""T2: the intent, stored before any side effect: the attempt with token and exact parameters, its quota held."""
+
+from typing import Any
+
+from sqlalchemy import Connection, func
+
+from app.db import attempts, launches
+from app.db.events import NewEvent
+from app.db.ids import new_id
+from app.domain import quotas as quota_rules
+from app.domain.ids import AttemptId
+from app.domain.leases import LeaseState
+from app.domain.offerings import Offering
+from app.domain.reconcile import deadline
+from app.domain.tags import OwnerTags
+from app.domain.tokens import host_key_hash, host_key_token, launch_token, params_hash
+from workers.providers.base import HostKeyReport, Image, LaunchSpec, Params
+from workers.steps.context import Context, change, hold_quota
+
+
+class DoesNotFitError(Exception):
+    """The tenant's quota does not cover the offering: nothing is stored, try the next."""
+
+
+def store_attempt(ctx: Context, offering: Offering, image: Image) -> None:
+    """One transaction. Raises DoesNotFitError, or ClaimLostError when the lease is no longer ours or wanted."""
+    with ctx.runtime.database.begin() as connection:
+        script = connection.execute(launches.startup_script(ctx.lease.id)).scalar()
+        n = ctx.lease.attempts_count + 1
+        spec, params = _spec(ctx, offering, image, n, script)
+        attempt_id = AttemptId(new_id("attempt"))
+        _enter_provisioning(connection, ctx, offering, image)
+        if not hold_quota(connection, ctx.lease, quota_rules.amounts(offering)):
+            raise DoesNotFitError
+        connection.execute(
+            attempts.plan(
+                {
+                    "id": attempt_id,
+                    "lease_id": ctx.lease.id,
+                    "tenant_id": ctx.lease.tenant_id,
+                    "n": n,
+                    **_place_columns(offering),
+                    "zone": offering.key.zone,
+                    "instance_type": offering.key.instance_type,
+                    "market": str(offering.key.market),
+                    "offering": _facts(offering, image),
+                    "price_per_hour": offering.price_per_hour,
+                    "token": spec.token,
+                    "params": params,
+                    "params_hash": spec.owner.params_hash,
+                    "host_key_hash": host_key_hash(spec.host_keys.token) if spec.host_keys else None,
+                }
+            )
+        )
+
+
+def _spec(ctx: Context, offering: Offering, image: Image, n: int, script: str | None) -> tuple[LaunchSpec, Params]:
+    """The spec and its parameters; the tagged hash is over what the tenant chose and where, without the tags."""
+    lease, runtime, request = ctx.lease, ctx.runtime, ctx.lease.request
+    basis = {"request": request, "offering": _facts(offering, image), "zone": offering.key.zone, "script": script}
+    owner = OwnerTags(
+        installation=runtime.installation.id,
+        lease_id=lease.id,
+        n=n,
+        tenant_id=lease.tenant_id,
+        params_hash=params_hash(basis),
+        deadline_at=deadline(lease, runtime.timing),
+    )
+    spec = LaunchSpec(
+        token=launch_token(runtime.installation.token_key, runtime.installation.id, lease.id, n),
+        owner=owner,
+        name=ctx.row.lease_name,
+        region=offering.key.region,
+        zone=offering.key.zone,
+        instance_type=offering.key.instance_type,
+        market=offering.key.market,
+        image=image,
+        disk_gib=request["disk_gib"],
+        public_ip=request["public_ip"],
+        ssh_public_keys=tuple(request["ssh_public_keys"]),
+        startup_script=script,
+        labels=ctx.row.lease_labels,
+        allowed_cidrs=tuple(request.get("allowed_cidrs") or ()),
+        host_keys=_host_keys(ctx, n),
+    )
+    return spec, runtime.accounts.provider(offering.key.account).plan(spec)
+
+
+def _host_keys(ctx: Context, n: int) -> HostKeyReport | None:
+    url, installation = ctx.runtime.settings.public_url, ctx.runtime.installation
+    if url is None:
+        return None
+    token = host_key_token(installation.token_key, installation.id, ctx.lease.id, n)
+    return HostKeyReport(url=f"{url}/v1/host-keys", token=token)
+
+
+def _enter_provisioning(connection: Connection, ctx: Context, offering: Offering, image: Image) -> None:
+    queued = ctx.lease.state is LeaseState.QUEUED
+    placement = {**_facts(offering, image), **_where(offering), "instance_id": None}
+    event = NewEvent(
+        type="lease.provisioning" if queued else "attempt.planned",
+        data={"n": ctx.lease.attempts_count + 1, "offering": _where(offering)},
+    )
+    values = {
+        "attempts_count": ctx.lease.attempts_count + 1,
+        "first_attempt_at": func.coalesce(launches.FIRST_ATTEMPT_AT, func.now()),
+        "pass_started_at": ctx.lease.pass_started_at or func.now(),
+        "reason": None,
+        "placement": placement,
+        **_place_columns(offering),
+        "gpu_model": offering.type.gpu.model,
+        "gpu_count": offering.type.gpu.count,
+        "slot_bucket": None,
+        "slot_at": None,
+        "ssh_host_keys": None,
+        "deadline_applied": deadline(ctx.lease, ctx.runtime.timing),
+    }
+    to = LeaseState.PROVISIONING if queued else None
+    change(connection, ctx, event, to=to, wanted=True, values=values)
+
+
+def _place_columns(offering: Offering) -> dict[str, Any]:
+    return {"provider": offering.provider, "account": offering.key.account, "region": offering.key.region}
+
+
+def _where(offering: Offering) -> dict[str, Any]:
+    return {
+        **_place_columns(offering),
+        "zone": offering.key.zone,
+        "instance_type": offering.key.instance_type,
+        "market": str(offering.key.market),
+        "price_per_hour": str(offering.price_per_hour),
+    }
+
+
+def _facts(offering: Offering, image: Image) -> dict[str, Any]:
+    gpu = offering.type.gpu
+    return {
+        "gpu": {
+            "model": gpu.model,
+            "count": gpu.count,
+            "memory_gib": gpu.memory_gib,
+            "interconnect": gpu.interconnect,
+        },
+        "vcpus": offering.type.vcpus,
+        "memory_gib": str(offering.type.memory_gib),
+        "image": {"id": image.id, "name": image.name},
+    }

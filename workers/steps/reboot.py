@@ -1,0 +1,53 @@
+"""Sends a reboot that somebody asked for. A lost answer is asked again: rebooting twice in a row does no harm."""
+
+from datetime import timedelta
+
+from app.db import attempts, reboots
+from app.db.events import NewEvent
+from app.domain.reconcile import Rest
+from workers.accounts import error_json
+from workers.providers.base import CredentialsRejected, NotFound, ProviderError, Refused, Throttled
+from workers.steps.context import Context
+
+_NO_TOKEN_PAUSE = timedelta(seconds=1)
+_FAILED_PAUSE = 5.0
+_PATIENCE = timedelta(minutes=5)
+"""A reboot that comes later than this would surprise its owner."""
+
+
+def reboot(ctx: Context) -> Rest | None:
+    """Sent, or given up when the provider refuses or cannot be asked for five minutes; either is told by an event."""
+    attempt, runtime = ctx.attempt, ctx.runtime
+    if not runtime.pacer.take(ctx.provider, ctx.bucket("write")):
+        return Rest(min(ctx.now + _NO_TOKEN_PAUSE, ctx.lease.expires_at))
+    try:
+        ctx.provider.reboot(attempt.region, [str(attempt.instance_id)])
+    except ProviderError as error:
+        _failed(ctx, error)
+    else:
+        _over(ctx, NewEvent(type="lease.rebooted", data={"n": attempt.n}))
+    return None
+
+
+def _failed(ctx: Context, error: ProviderError) -> None:
+    attempt, runtime = ctx.attempt, ctx.runtime
+    if isinstance(error, CredentialsRejected):
+        runtime.accounts.set_aside(attempt.account, error)
+    pause = _FAILED_PAUSE
+    if isinstance(error, Throttled):
+        pause = runtime.pacer.throttled(ctx.provider, ctx.bucket("write"), error)
+    if isinstance(error, Refused | NotFound) or _too_late(ctx):
+        _over(ctx, NewEvent(type="lease.reboot_failed", data={"n": attempt.n, "error": error_json(error)}))
+    else:
+        runtime.database.run(attempts.retry_later(attempt.id, attempt.token, pause, error_json(error)))
+
+
+def _too_late(ctx: Context) -> bool:
+    asked_at = ctx.lease.reboot_requested_at
+    return asked_at is not None and asked_at + _PATIENCE <= ctx.now
+
+
+def _over(ctx: Context, told: NewEvent) -> None:
+    if ctx.lease.reboot_requested_at is not None:
+        statement = reboots.over(ctx.lease.id, ctx.claim_id, ctx.lease.reboot_requested_at, told)
+        ctx.runtime.database.run(statement)

@@ -1,0 +1,79 @@
+"""The sweeper of a worker process: finds due leases by itself, so that no lost hint loses a lease."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import UUID
+
+import structlog
+from sqlalchemy import Row
+from sqlalchemy.exc import DBAPIError
+
+from app.db import claims
+from app.domain.ids import LeaseId
+from workers.reconciler import Reconciler
+from workers.runtime import Runtime
+
+log = structlog.get_logger(__name__)
+
+
+class Sweeper:
+    """Claims due leases, as many as threads are free, and moves each in a thread of its own."""
+
+    def __init__(self, runtime: Runtime, reconciler: Reconciler) -> None:
+        self._runtime = runtime
+        self._reconciler = reconciler
+        self._threads = runtime.settings.worker_threads
+        self._free = threading.Semaphore(self._threads)
+        self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="lease")
+
+    def start(self) -> threading.Thread:
+        """Starts the thread; it ends soon after `runtime.stopping` is set."""
+        thread = threading.Thread(target=self.loop, name="sweeper", daemon=True)
+        thread.start()
+        return thread
+
+    def loop(self) -> None:
+        """Sweeps at each interval, or as soon as something in this process nudges."""
+        while not self._runtime.stopping.is_set():
+            self._runtime.nudge.wait(self._runtime.settings.sweep_interval)
+            self._runtime.nudge.clear()
+            try:
+                while self.sweep() and not self._runtime.stopping.is_set():
+                    pass
+            except DBAPIError as error:
+                log.warning("database away", error=str(error.orig))
+
+    def sweep(self) -> bool:
+        """Takes due leases once. True: there may be more."""
+        room = self._take_room()
+        if room == 0:
+            return False
+        rows: list[Row[Any]] = []
+        try:
+            rows = self._runtime.database.all(claims.claim_due(room, self._runtime.settings.claim_seconds))
+        finally:
+            if room > len(rows):
+                self._free.release(room - len(rows))
+        for row in rows:
+            self._pool.submit(self._move, LeaseId(row.id), row.claim_id)
+        return len(rows) == room
+
+    def _take_room(self) -> int:
+        """Takes every free place, waiting for the first one."""
+        if not self._free.acquire(timeout=self._runtime.settings.sweep_interval):
+            return 0
+        room = 1
+        while room < self._threads and self._free.acquire(blocking=False):
+            room += 1
+        return room
+
+    def _move(self, lease_id: LeaseId, claim_id: UUID) -> None:
+        try:
+            self._reconciler.run(lease_id, claim_id)
+        finally:
+            self._free.release()
+
+    def drain(self) -> None:
+        """Waits for the leases under way; each is bounded by the provider call's time-out."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
