@@ -8,6 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from app.settings.errors import StartupError
 
+PROVIDERS = ("aws", "gcp", "azure")
+
 
 class _Account(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -28,11 +30,39 @@ class AwsAccount(_Account):
     image: str | None = Field(default=None, description="Pin: an AMI id or an SSM parameter name.")
 
 
-AccountConfig = Annotated[AwsAccount, Field(discriminator="provider")]
-_ADAPTER: TypeAdapter[AwsAccount] = TypeAdapter(AccountConfig)
+class GcpAccount(_Account):
+    """One GCP project. Credentials are Google's application default ones, or those of `credentials_file`."""
+
+    provider: Literal["gcp"]
+    project: str = Field(pattern=r"^[a-z][a-z0-9:.-]{4,60}[a-z0-9]$")
+    credentials_file: str | None = None
+    impersonate: str | None = Field(default=None, description="A service account to act as.")
+    network: str = Field(
+        default="default", description="The VPC network of the firewall rules and, by default, of the VMs."
+    )
+    subnetworks: dict[str, str] = Field(
+        default_factory=dict, description="Region to subnetwork; none: the network's own."
+    )
+    image: str | None = Field(default=None, description="Pin: projects/P/global/images/NAME or .../images/family/NAME.")
 
 
-def load_accounts(path: Path | None) -> dict[str, AwsAccount]:
+class AzureAccount(_Account):
+    """One Azure subscription and the resource group in which VMs are made. Credentials: azure-identity's default chain."""
+
+    provider: Literal["azure"]
+    subscription_id: str = Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+    resource_group: str = Field(pattern=r"^[A-Za-z0-9_().-]{1,90}$")
+    tenant_id: str | None = Field(default=None, description="The directory to sign in to, where there are several.")
+    subnet_ids: dict[str, str] = Field(min_length=1, description="Region to the resource id of the VMs' subnet.")
+    image: str | None = Field(default=None, description="Pin: publisher:offer:sku:version, or an image's resource id.")
+
+
+Account = AwsAccount | GcpAccount | AzureAccount
+AccountConfig = Annotated[Account, Field(discriminator="provider")]
+_ADAPTER: TypeAdapter[Account] = TypeAdapter(AccountConfig)
+
+
+def load_accounts(path: Path | None) -> dict[str, Account]:
     """Accounts by name. No path means none. Raises StartupError naming file, account and field."""
     if path is None:
         return {}
@@ -51,16 +81,16 @@ def load_accounts(path: Path | None) -> dict[str, AwsAccount]:
     return _by_name(path, document.get("accounts", []))
 
 
-def account_from_json(value: dict[str, Any]) -> AwsAccount:
+def account_from_json(value: dict[str, Any]) -> Account:
     """The settings of an account as the database stores them."""
     return _ADAPTER.validate_python(value)
 
 
-def _by_name(path: Path, entries: Any) -> dict[str, AwsAccount]:
+def _by_name(path: Path, entries: Any) -> dict[str, Account]:
     if not isinstance(entries, list):
         msg = f"{path}: accounts must be written as [[accounts]]"
         raise StartupError(msg)
-    accounts: dict[str, AwsAccount] = {}
+    accounts: dict[str, Account] = {}
     for number, entry in enumerate(entries, start=1):
         account = _parse(path, number, entry)
         if account.name in accounts:
@@ -70,11 +100,11 @@ def _by_name(path: Path, entries: Any) -> dict[str, AwsAccount]:
     return accounts
 
 
-def _parse(path: Path, number: int, entry: Any) -> AwsAccount:
+def _parse(path: Path, number: int, entry: Any) -> Account:
     try:
         return _ADAPTER.validate_python(entry)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"] if part != "aws") or "accounts"
+        where = ".".join(str(part) for part in first["loc"] if part not in PROVIDERS) or "accounts"
         msg = f"{path}: account {number}: {where}: {first['msg']}"
         raise StartupError(msg) from None

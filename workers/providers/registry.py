@@ -6,7 +6,11 @@ from typing import cast
 from app.settings import AccountConfig, Settings
 from workers.providers.base import Provider
 
-_FACTORIES = {"aws": "workers.providers.aws.adapter:AwsProvider"}
+_FACTORIES = {
+    "aws": "workers.providers.aws.adapter:AwsProvider",
+    "gcp": "workers.providers.gcp.adapter:GcpProvider",
+    "azure": "workers.providers.azure.adapter:AzureProvider",
+}
 
 
 def connect(account: AccountConfig, settings: Settings) -> Provider:
