@@ -186,7 +186,7 @@ def cool_off(key: OfferingKey, *, seconds: float, longest: float, reason: str, c
 
 
 def launched(key: OfferingKey) -> Update:
-    """The offering gave a VM: its cool-off is over."""
+    """The offering gave a VM that runs: its cool-off is over."""
     return (
         update(offering)
         .where(_is(key))

@@ -28,6 +28,22 @@ def test_without_capacity_in_two_zones_the_third_is_taken(fleet: Fleet) -> None:
     assert {c.code for c in cooling.values()} == {"InsufficientInstanceCapacity"}
 
 
+def test_capacity_that_is_found_missing_after_the_launch_is_a_refusal_too(fleet: Fleet) -> None:
+    first, second, *_ = zones(fleet)
+    code = "Server.InsufficientInstanceCapacity"
+    fleet.sim.fault("boot", "error", code=code)
+    lease_id = fleet.create()
+    fleet.drive_to(lease_id, "active")
+    refused, launched = fleet.attempts(lease_id)
+    assert (refused.state, refused.zone) == ("refused", first)
+    assert (refused.error["class"], refused.error["code"]) == ("InsufficientCapacity", code)
+    assert (launched.state, launched.zone) == ("known", second)
+    assert refused.billing_started_at is None
+    cooling = [o for o in fleet.runtime.catalogue.offerings() if o.cool_off is not None]
+    assert [(o.key.zone, o.cool_off.reason, o.cool_off.code) for o in cooling] == [(first, "no_capacity", code)]  # type: ignore[union-attr]
+    assert "attempt.refused" in fleet.events(lease_id)
+
+
 def test_no_capacity_anywhere_fails_with_the_reason_and_returns_the_quota(fleet: Fleet) -> None:
     fleet.sim.capacity(0)
     lease_id = fleet.create()

@@ -12,9 +12,11 @@ from app.domain.leases import AttemptState, Desired, LeaseState, final_state
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.reconcile import Rest
 from workers.accounts import error_json
+from workers.observing import refusal
 from workers.providers.base import CredentialsRejected, ProviderError, Throttled
 from workers.steps.console import keep_console
 from workers.steps.context import Context, change, hold_minimum, must_hold, offering_json, offering_key
+from workers.steps.send import cool_off
 
 _NO_TOKEN_PAUSE = timedelta(seconds=1)
 _FAILED_PAUSE = 5.0
@@ -74,16 +76,19 @@ def terminate(ctx: Context) -> Rest | None:
 
 
 def close_attempt(ctx: Context) -> None:
-    """The attempt is dead: its billing ends at the provider's own time, whatever is still to be cleaned up after it."""
+    """The attempt is over: its billing ends at the provider's own time, whatever is still to be cleaned up after it.
+
+    A VM that was accepted and then not made for want of capacity is a refusal like any other.
+    """
     attempt = ctx.attempt
     clean = attempt.clean or attempt.state is AttemptState.PLANNED
-    error = ctx.row.attempt_vm_reason if ctx.lease.desired is Desired.RUN else None
+    wanted = ctx.lease.desired is Desired.RUN
+    reason = ctx.row.attempt_vm_reason if wanted else None
+    refused = refusal(reason) if reason is not None and ctx.lease.state is LeaseState.PROVISIONING else None
+    state = AttemptState.DEAD if refused is None else AttemptState.REFUSED
+    error = _shown(reason) if refused is None else error_json(refused)
     with ctx.runtime.database.begin() as connection:
-        ended = must_hold(
-            connection.execute(
-                attempts.end(attempt.id, ctx.claim_id, AttemptState.DEAD, clean=clean, error=_shown(error))
-            )
-        )
+        ended = must_hold(connection.execute(attempts.end(attempt.id, ctx.claim_id, state, clean=clean, error=error)))
         values = {
             "provider_gone_at": func.now(),
             "rate_per_hour": None,
@@ -92,13 +97,19 @@ def close_attempt(ctx: Context) -> None:
             "billing_ended_at": ended.billing_ended_at,
         }
         event = NewEvent(
-            type="attempt.dead",
-            data={"n": attempt.n, "instance_id": attempt.instance_id, "offering": offering_json(attempt)},
+            type=f"attempt.{state}",
+            data={
+                "n": attempt.n,
+                "instance_id": attempt.instance_id,
+                "offering": offering_json(attempt),
+                "error": error,
+            },
         )
         change(connection, ctx, event, values=values)
-        if ctx.lease.desired is Desired.RUN:
+        if wanted:
             hold_minimum(connection, ctx)
-            connection.execute(_cool_off(ctx, "interrupted", (error or {}).get("code")))
+            code = (reason or {}).get("code")
+            connection.execute(_cool_off(ctx, "interrupted", code) if refused is None else cool_off(ctx, refused))
     ctx.runtime.catalogue.forget()
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import func
 
-from app.db import launches
+from app.db import fleet, launches
 from app.db.events import NewEvent
 from app.domain.leases import LeaseState
 from workers.steps.context import Context, change, offering_key
@@ -27,6 +27,7 @@ def enter_booting(ctx: Context) -> None:
     with ctx.runtime.database.begin() as connection:
         change(connection, ctx, event, to=LeaseState.BOOTING, wanted=True, values=values)
         connection.execute(launches.start_billing(attempt.id))
+        connection.execute(fleet.launched(offering_key(attempt)))
 
 
 def enter_active(ctx: Context) -> None:

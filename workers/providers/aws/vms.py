@@ -9,7 +9,8 @@ from app.domain.leases import VmState
 from app.domain.offerings import Market
 from workers.providers.aws import resource_tags
 from workers.providers.aws.calls import part
-from workers.providers.base import Vm
+from workers.providers.aws.errors import CODES
+from workers.providers.base import Refused, Vm
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import DescribeInstancesResultTypeDef, InstanceTypeDef
@@ -45,6 +46,7 @@ def from_instance(instance: "InstanceTypeDef", region: str) -> Vm:
     state = STATES[instance["State"]["Name"]]
     ended = state not in _LIVE
     reason = instance.get("StateReason") if ended else None
+    code = reason.get("Code") if reason else None
     return Vm(
         id=instance["InstanceId"],
         region=region,
@@ -58,9 +60,15 @@ def from_instance(instance: "InstanceTypeDef", region: str) -> Vm:
         ended_at=transition_time(instance.get("StateTransitionReason")) if ended else None,
         public_ip=instance.get("PublicIpAddress"),
         private_ip=instance.get("PrivateIpAddress"),
-        state_reason={"code": reason.get("Code"), "message": reason.get("Message")} if reason else None,
-        interrupted=reason is not None and reason.get("Code") in INTERRUPTED,
+        state_reason={"code": code, "message": reason.get("Message")} if reason else None,
+        interrupted=code in INTERRUPTED,
+        refusal=_refusal(code),
     )
+
+
+def _refusal(code: str | None) -> type[Refused] | None:
+    kind = CODES.get(code or "")
+    return kind if kind is not None and issubclass(kind, Refused) else None
 
 
 def transition_time(text: str | None) -> datetime | None:

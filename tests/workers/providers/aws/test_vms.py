@@ -9,6 +9,7 @@ import pytest
 from app.domain.leases import VmState
 from app.domain.offerings import Market
 from workers.providers.aws import vms
+from workers.providers.base import InsufficientCapacity
 
 LAUNCHED = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 
@@ -80,6 +81,7 @@ def test_capacity_missing_after_the_launch_is_told_as_the_reason() -> None:
     assert vm.state is VmState.GONE
     assert vm.state_reason is not None
     assert vm.state_reason["code"] == "Server.InsufficientInstanceCapacity"
+    assert vm.refusal is InsufficientCapacity
     assert not vm.interrupted
 
 
