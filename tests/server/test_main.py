@@ -8,8 +8,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from app.bootstrap import ensure_operator_key
 from app.local.ports import LOOPBACK, free_port
+from app.prerequisites import ensure_operator_key
 from tests.databases import ROOT
 
 
