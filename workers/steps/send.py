@@ -86,6 +86,7 @@ def record(ctx: Context, vm: Vm) -> None:
         values = {"launched_at": func.now(), "placement": placement}
         connection.execute(write(ctx.lease.id, event, claim_id=ctx.claim_id, values=values))
         connection.execute(fleet.launched(offering_key(attempt)))
+    ctx.hurry_watch()
 
 
 def _not_done(ctx: Context, error: Throttled) -> None:
