@@ -20,11 +20,11 @@ from botocore.credentials import (
     DeferredRefreshableCredentials,
 )
 from botocore.exceptions import NoCredentialsError
-from botocore.loaders import create_loader
 
 from app.settings import Settings
 from app.settings.accounts import AwsAccount
 from workers.providers.aws.errors import translated
+from workers.providers.aws.model import ReadingLoader
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 logging.getLogger("botocore").setLevel(logging.INFO)
 
 # Service models are parsed once in a process, not once an account: EC2's takes a third of a second.
-_LOADER = create_loader()
+_LOADER = ReadingLoader()
 
 
 class Clients:
