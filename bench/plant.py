@@ -49,7 +49,7 @@ LEASE_REQUEST = {
 HARDWARE = {
     "gpu": {"model": "A10G", "count": 1, "memory_gib": 24, "interconnect": "PCIe"},
     "vcpus": 4,
-    "memory_gib": "16.00",
+    "memory_gib": 16.0,
     "image": {"id": "ami-0123456789abcdef0", "name": "Deep Learning Base OSS Nvidia Driver GPU AMI"},
 }
 _PLACEMENT = {
@@ -60,7 +60,7 @@ _PLACEMENT = {
     "zone": "us-east-1a",
     "instance_type": "g5.xlarge",
     "market": "on_demand",
-    "price_per_hour": "1.006000",
+    "price_per_hour": "1.006",
     "instance_id": "i-0123456789abcdef0",
 }
 _CONNECTION = {
@@ -69,7 +69,6 @@ _CONNECTION = {
     "ssh_user": "ubuntu",
     "ssh_port": 22,
     "ssh_command": "ssh ubuntu@198.51.100.7",
-    "ssh_host_keys": None,
 }
 
 _LEASES = """

@@ -3,8 +3,9 @@
 import psycopg
 import pytest
 
-from app.bootstrap import check_database, create_api, ensure_operator_key, schema_revisions
+from app.bootstrap import create_api
 from app.local.ports import free_port
+from app.prerequisites import check_database, ensure_operator_key, schema_revisions
 from app.settings import StartupError
 
 

@@ -12,6 +12,8 @@ from app.db import quotas
 from app.db.events import NewEvent
 from app.db.ids import new_id
 from app.db.transitions import write
+from app.domain import placed
+from app.domain.offerings import Gpu
 from app.domain.quotas import GPUS, LEASES, MODEL_PREFIX, SPEND_PER_HOUR, Amounts
 from app.domain.tags import LABEL_PREFIX, OwnerTags
 from app.domain.tokens import launch_token
@@ -73,17 +75,10 @@ def _amounts(row: Row[Any]) -> Amounts:
 
 
 def _facts(row: Row[Any]) -> dict[str, Any]:
-    return {
-        "gpu": {
-            "model": row.gpu_model,
-            "count": row.gpu_count,
-            "memory_gib": row.gpu_memory_gib,
-            "interconnect": row.gpu_interconnect,
-        },
-        "vcpus": row.vcpus,
-        "memory_gib": str(row.memory_gib),
-        "image": {"id": None, "name": None},
-    }
+    gpu = Gpu(
+        model=row.gpu_model, count=row.gpu_count, memory_gib=row.gpu_memory_gib, interconnect=row.gpu_interconnect
+    )
+    return placed.hardware(gpu, row.vcpus, row.memory_gib, {"id": None, "name": None})
 
 
 def _where(row: Row[Any]) -> dict[str, Any]:
@@ -109,12 +104,7 @@ def _lease(row: Row[Any], owner: OwnerTags, expires_at: datetime) -> dict[str, A
         "request": _request(row, name, labels),
         "minimum_claim": {resource: str(amount) for resource, amount in _amounts(row).items()},
         "state": "booting",
-        "placement": {
-            **_facts(row),
-            **_where(row),
-            "price_per_hour": str(_price(row)),
-            "instance_id": row.instance_id,
-        },
+        "placement": placed.placement(_where(row), _facts(row), _price(row) or Decimal(0), row.instance_id),
         "provider": row.provider,
         "account": row.account,
         "region": row.region,

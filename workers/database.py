@@ -1,18 +1,21 @@
 """The workers' side of the database: sync, psycopg, as the role that sees every tenant."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Executable, Row, create_engine
 from sqlalchemy.engine import CursorResult
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.util import LRUCache
 
 from app.db.urls import sync_url
 
 ROLE = "gpulease_worker"
 _CONNECT_SECONDS = 5
 _STATEMENT_MS = 60_000
+_COMPILED: MutableMapping[Any, Any] = LRUCache(1000)
+"""Statements are compiled once in a process, however many pools it opens."""
 
 
 class Database:
@@ -25,6 +28,7 @@ class Database:
             max_overflow=pool_size,
             pool_timeout=30,
             pool_pre_ping=True,
+            execution_options={"compiled_cache": _COMPILED},
             connect_args={
                 "connect_timeout": _CONNECT_SECONDS,
                 "options": f"-c role={ROLE} -c statement_timeout={_STATEMENT_MS} -c timezone=UTC",

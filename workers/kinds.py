@@ -16,6 +16,8 @@ _HOURLY = 3600.0
 _RARELY = 10
 """Inventory intervals between two looks for what earlier attempts left."""
 _PLACES_INTERVAL = 30.0
+_WATCH_IDLE = 5.0
+"""Watch intervals between two looks at a place where nothing is in change; a launch or a release ends the pause."""
 _WATCH_REST = 2.0
 """Parsing what a cloud says of hundreds of VMs in change took more than half of a worker without it."""
 
@@ -39,7 +41,13 @@ def kinds(settings: Settings) -> Kinds:
     s = settings
     inventory_interval = first_often(s.inventory_first_interval, s.inventory_interval)
     inventory = Kind(name="inventory", run=take_inventory, interval=inventory_interval)
-    watching = Kind(name="watch", run=watch, interval=lambda _: s.watch_interval, rest=_WATCH_REST)
+    watching = Kind(
+        name="watch",
+        run=watch,
+        interval=lambda _: s.watch_interval,
+        rest=_WATCH_REST,
+        idle=_WATCH_IDLE * s.watch_interval,
+    )
     refreshing = Kind(name="offerings", run=refresh, interval=lambda _: s.offerings_interval)
     sweeping = Kind(
         name="leftovers",

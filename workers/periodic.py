@@ -34,6 +34,7 @@ class Kind:
     """A kind of job: what it does for an (account, region), and how often.
 
     `rest` times as long as it ran is the least pause after it: what shares a process with the work must leave room.
+    `idle`: the interval (seconds) after a run that answered 0, nothing to do; who makes work for it hurries it.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Kind:
     interval: Callable[[int], float]
     per_region: bool = True
     rest: float = 0.0
+    idle: float | None = None
 
 
 class PeriodicRunner:
@@ -80,25 +82,28 @@ class PeriodicRunner:
         kind = self._kinds[job.kind]
         started = time.monotonic()
         with self._runtime.renewals.renewing(lambda: jobs.extend(job.name, claim_id, HOLD_SECONDS)):
-            error = self._run(kind, job)
+            result, error = self._run(kind, job)
         again = kind.interval(job.runs) if error is None else min(kind.interval(job.runs), _FAILED_AGAIN)
+        if result == 0 and kind.idle is not None:
+            again = kind.idle
         again = max(again, (1 + kind.rest) * (time.monotonic() - started))
         self._runtime.database.run(jobs.done(job.name, claim_id, again_in=again, error=error))
         return True
 
-    def _run(self, kind: Kind, job: Row[tuple[str, str, str, str, int]]) -> str | None:
+    def _run(self, kind: Kind, job: Row[tuple[str, str, str, str, int]]) -> tuple[object, str | None]:
+        """What the job answered, and what went wrong."""
         started = time.monotonic()
         try:
             result = kind.run(self._runtime, job.account, job.region)
         except ProviderError as error:
-            return self._provider_failed(job, error)
+            return None, self._provider_failed(job, error)
         except DBAPIError:
             raise
         except Exception:
             log.exception("job failed", job=job.name)
-            return "internal error, see the log"
+            return None, "internal error, see the log"
         log.debug("job done", job=job.name, result=result, seconds=round(time.monotonic() - started, 3))
-        return None
+        return result, None
 
     def _provider_failed(self, job: Row[tuple[str, str, str, str, int]], error: ProviderError) -> str:
         log.warning("job failed", job=job.name, code=error.code, error=error.message)

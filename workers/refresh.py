@@ -23,7 +23,7 @@ def refresh(runtime: Runtime, account: str, region: str) -> int:
     name = runtime.accounts.provider_name(account)
     with runtime.database.begin() as connection:
         if offered:
-            connection.execute(fleet.save_offerings([_row(account, name, one) for one in offered]))
+            connection.execute(fleet.save_offerings(), [_row(account, name, one) for one in offered])
         connection.execute(fleet.forget_unoffered(account, region))
         connection.execute(fleet.service_quotas(account, region, [_quota(one) for one in limits]))
     runtime.catalogue.forget()

@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 
 from app.api.lease_views import AttemptOutcome
-from app.api.schemas import format_money
 from app.domain.leases import TERMINAL, AttemptState
+from app.domain.money import format_money
 from app.services.principal import Role
 
 _TERMINAL = frozenset(str(state) for state in TERMINAL)
@@ -27,10 +27,6 @@ _NO = {
 
 _ACTIONS = ("release", "extend", "reboot")
 _PLACE = ("provider", "account", "region", "zone", "instance_type", "market")
-_CONNECTION = ("public_ip", "private_ip", "ssh_user", "ssh_port", "ssh_command")
-_INTERRUPTION = ("notice_at", "deadline_at", "action")
-_GPU = ("model", "count", "memory_gib", "interconnect")
-_IMAGE = ("id", "name")
 _ERROR = ("class", "code", "message")
 
 
@@ -47,7 +43,6 @@ def lease_page_json(rows: Iterable[Any], role: Role, next_cursor: str | None) ->
 def lease_view(row: Any, role: Role, *, startup_script: str | None = None) -> dict[str, Any]:
     """`row` is one of app.db.leases.READ or of app.db.lease_reads, which leaves some JSON as text."""
     state = row.state
-    placement = row.placement
     return {
         "id": row.id,
         "tenant_id": row.tenant_id,
@@ -58,9 +53,9 @@ def lease_view(row: Any, role: Role, *, startup_script: str | None = None) -> di
         "billable": row.rate_per_hour is not None,
         "reason": _ready(row.reason),
         "request": _request(row.request, startup_script),
-        "placement": None if placement is None else _placement(placement),
+        "placement": _ready(row.placement),
         "connection": _connection(row),
-        "interruption": _pick(row.interruption, _INTERRUPTION),
+        "interruption": _ready(row.interruption),
         "health": row.health,
         "labels": _ready(row.labels),
         "attempts_count": row.attempts_count,
@@ -139,7 +134,7 @@ def _extend(row: Any) -> dict[str, Any]:
 def _last_observed(row: Any) -> datetime | None:
     """The last complete listing of its account and region, or what was heard of the VM itself since."""
     launched = row.launched_at
-    if launched is None or row.state in _TERMINAL or not (row.placement or {}).get("instance_id"):
+    if launched is None or row.state in _TERMINAL:
         return None
     if row.provider_gone_at is not None and row.provider_gone_at >= launched:
         return None
@@ -151,28 +146,12 @@ def _pick(value: dict[str, Any] | None, names: tuple[str, ...]) -> dict[str, Any
     return None if value is None else {name: value.get(name) for name in names}
 
 
-def _connection(row: Any) -> dict[str, Any] | None:
-    shown = _pick(row.connection, _CONNECTION)
-    return None if shown is None else {**shown, "ssh_host_keys": row.ssh_host_keys}
-
-
-def _placement(value: dict[str, Any]) -> dict[str, Any]:
-    shown = {name: value.get(name) for name in _PLACE}
-    return {
-        **shown,
-        **_hardware(value),
-        "price_per_hour": format_money(Decimal(value["price_per_hour"])),
-        "instance_id": value.get("instance_id"),
-    }
-
-
-def _hardware(value: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "gpu": _pick(value["gpu"], _GPU),
-        "vcpus": value["vcpus"],
-        "memory_gib": float(value["memory_gib"]),
-        "image": _pick(value.get("image") or {}, _IMAGE),
-    }
+def _connection(row: Any) -> Any:
+    """With the host keys, which stand in a column of their own."""
+    connection, keys = row.connection, row.ssh_host_keys
+    if not isinstance(connection, str):
+        return None if connection is None else {**connection, "ssh_host_keys": keys}
+    return orjson.Fragment(f'{connection[:-1]},"ssh_host_keys":{keys or "null"}}}')
 
 
 def attempt_page_json(rows: Iterable[Any], next_cursor: str | None) -> bytes:
@@ -189,7 +168,7 @@ def _attempt(row: Any) -> dict[str, Any]:
         "state": row.state,
         "offering": {
             **{name: getattr(row, name) for name in _PLACE},
-            **_hardware(row.offering),
+            **row.offering,
             "price_per_hour": price,
         },
         "instance_id": row.instance_id,

@@ -15,8 +15,9 @@ from app.api.pagination import UsePage
 from app.api.responses import answer, tagged
 from app.api.routing import Member, UseServices, Viewer
 from app.api.routing import router as make_router
-from app.api.schemas import DecimalText, Moment, Money, View, format_money
+from app.api.schemas import DecimalText, Moment, Money, View
 from app.domain import offerings as domain
+from app.domain.money import format_money
 from app.domain.offerings import Market
 from app.domain.placement import Exclusion
 from app.services.catalogue import Line

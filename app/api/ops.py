@@ -24,7 +24,7 @@ from app.api.pagination import UsePage
 from app.api.responses import answer, tagged
 from app.api.routing import OPERATORS_ONLY, Operator, UseServices
 from app.api.routing import router as make_router
-from app.api.schemas import format_money
+from app.domain.money import format_money
 from app.services import ops
 from app.services.errors import NotFound
 from app.services.preconditions import list_tag

@@ -10,7 +10,8 @@ from app.api.etag import UseIfMatch
 from app.api.responses import answer, tagged
 from app.api.routing import Operator, UseServices, Viewer
 from app.api.routing import router as make_router
-from app.api.schemas import Body, DecimalText, View, format_money
+from app.api.schemas import Body, DecimalText, View
+from app.domain.money import format_money
 from app.domain.quotas import SPEND_PER_HOUR, is_valid_resource
 from app.services.quotas import tag
 

@@ -18,6 +18,8 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from app.domain.money import format_money
+
 _DECIMAL_SCHEMA = {"type": "string", "pattern": r"^[0-9]{1,8}(\.[0-9]{1,6})?$", "examples": ["32.50"]}
 _DECIMAL_OUT_SCHEMA = {"type": "string", "pattern": r"^-?[0-9]+(\.[0-9]+)?$", "examples": ["32.50"]}
 
@@ -44,13 +46,6 @@ def _storable(value: str) -> str:
     if "\x00" in value:
         raise ValueError("must not contain U+0000")
     return value
-
-
-def format_money(value: Decimal) -> str:
-    """USD with two decimals at least and six at most: 21.96, 0.526, 100.00."""
-    digits = f"{value:.6f}".rstrip("0")
-    whole, _, fraction = digits.partition(".")
-    return f"{whole}.{fraction.ljust(2, '0')}"
 
 
 Text = Annotated[str, AfterValidator(_storable)]

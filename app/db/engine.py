@@ -31,7 +31,9 @@ _GONE_CLASSES = ("08", "53", "57")
 """SQLSTATE classes of a server that is away, out of resources or ending us (statement time-outs included)."""
 _REPEATABLE = frozenset({"40001", "40P01"})
 _SHUTDOWN = frozenset({"57P01", "57P02", "57P03"})
-_BREAKS = (exc.TimeoutError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
+_LOST = (asyncpg.InterfaceError, asyncpg.InternalClientError)
+"""The driver's own words: the second when a dying server spoke unasked, and its goodbye was read before the end."""
+_BREAKS = (*_LOST, exc.TimeoutError, OSError)
 
 
 class DatabaseUnavailable(Exception):
@@ -212,7 +214,7 @@ def _is_lost(error: BaseException) -> bool:
     if state is not None:
         return state.startswith("08") or state in _SHUTDOWN
     invalidated = isinstance(error, exc.DBAPIError) and error.connection_invalidated
-    lost = isinstance(error, (asyncpg.InterfaceError, exc.EmulatedDBAPIException, OSError))
+    lost = isinstance(error, (*_LOST, exc.EmulatedDBAPIException, OSError))
     return invalidated or (lost and not isinstance(error, TimeoutError))
 
 

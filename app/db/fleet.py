@@ -138,9 +138,9 @@ _FACTS = [
 _KEY = (offering.c.account, offering.c.region, offering.c.zone, offering.c.instance_type, offering.c.market)
 
 
-def save_offerings(rows: list[dict[str, Any]]) -> Insert:
-    """Adds or refreshes offerings; what placement has learnt of them (cool-offs, counts) stays."""
-    statement = insert(offering).values(rows)
+def save_offerings() -> Insert:
+    """Adds or refreshes offerings, a set of parameters each; what placement has learnt of them (cool-offs, counts) stays."""
+    statement = insert(offering)
     changes = {name: statement.excluded[name] for name in _FACTS}
     return statement.on_conflict_do_update(index_elements=list(_KEY), set_={**changes, "refreshed_at": func.now()})
 

@@ -82,10 +82,14 @@ def done(name: str, claim_id: UUID, *, again_in: float, error: str | None) -> Up
 
 
 def hurry(kind: str, places: Iterable[tuple[str, str]]) -> Update:
-    """Makes the jobs of a kind due now for these (account, region) pairs."""
+    """Makes the jobs of a kind due now for these (account, region) pairs; what waits for its turn already is not touched."""
     return (
         update(periodic_job)
-        .where(periodic_job.c.kind == kind, tuple_(periodic_job.c.account, periodic_job.c.region).in_(list(places)))
+        .where(
+            periodic_job.c.kind == kind,
+            tuple_(periodic_job.c.account, periodic_job.c.region).in_(list(places)),
+            or_(periodic_job.c.next_due > func.now(), periodic_job.c.next_due <= periodic_job.c.last_started_at),
+        )
         .values(next_due=func.now())
     )
 

@@ -8,12 +8,12 @@ from app.db import leases
 from app.db.compiled import Compiled
 from app.db.reads import Query
 
-_AS_TEXT = frozenset({"labels", "reason", "request"})
+_AS_TEXT = frozenset({"connection", "interruption", "labels", "placement", "reason", "request", "ssh_host_keys"})
 """Shown as they are stored: parsing them to write them again would cost more than all else about a row."""
 
 
 def compiled(statement: Select[Any]) -> Query:
-    """A query for the rows of `statement`, with `labels`, `reason` and `request` (an object, never empty) as JSON text."""
+    """A query for the rows of `statement`, its JSON as text: objects, `request` and `connection` never empty."""
     columns = [cast(one, Text).label(one.name) if one.name in _AS_TEXT else one for one in statement.selected_columns]
     return Query(statement.with_only_columns(*columns, maintain_column_froms=True))
 

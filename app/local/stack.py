@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import httpx
 import psutil
 
-from app.bootstrap import ensure_operator_key
 from app.local import embedded_postgres, embedded_redis, programs
 from app.local.demo import Credentials, ensure_tenant, has_offerings, known_keys
 from app.local.embedded_postgres import Cluster
@@ -23,6 +22,7 @@ from app.local.progress import Progress
 from app.local.supervision import Supervisor, last_lines, launch
 from app.local.system_user import postgres_user
 from app.local.waiting import wait_until
+from app.prerequisites import ensure_operator_key
 from app.settings import StartupError
 
 READY_SECONDS = 90.0

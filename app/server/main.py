@@ -69,7 +69,7 @@ def _migrate(rest: Sequence[str]) -> None:
 
 
 def _operator_key(_rest: Sequence[str]) -> None:
-    from app.bootstrap import check_database, ensure_operator_key  # noqa: PLC0415 - only this process needs it
+    from app.prerequisites import check_database, ensure_operator_key  # noqa: PLC0415 - only this process needs it
 
     url = load_settings().database_url
     check_database(url)

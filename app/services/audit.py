@@ -40,6 +40,13 @@ async def record(
     await connection.execute(statements.append(values))
 
 
+async def record_lease(
+    connection: AsyncConnection, principal: Principal, action: str, row: Any, *, before: Any = None, after: Any = None
+) -> None:
+    """One entry about a lease, of which `row` has at least id and tenant_id."""
+    await record(connection, principal, action, target=row.id, tenant_id=row.tenant_id, before=before, after=after)
+
+
 class AuditService:
     """Reads the trail."""
 

@@ -11,7 +11,7 @@ from app.db import consoles, reboots
 from app.db import leases as statements
 from app.domain.ids import LeaseId
 from app.domain.leases import Desired, LeaseState
-from app.services.audit import record
+from app.services.audit import record_lease
 from app.services.context import Context
 from app.services.errors import LeaseEnding, LeaseNotActive, NotFound
 from app.services.idempotency import IdempotencyKey, Stored, replay, store
@@ -65,7 +65,8 @@ async def _requested(connection: AsyncConnection, principal: Principal, lease_id
     if_match.check(row.id, row.version)
     check_reboot(row)
     await connection.execute(reboots.request(LeaseId(lease_id), principal.request_id))
-    await record(connection, principal, "lease.reboot", target=row.id, tenant_id=row.tenant_id)
+    wish = {"before": {"reboot_requested": False}, "after": {"reboot_requested": True}}
+    await record_lease(connection, principal, "lease.reboot", row, **wish)
     return (await connection.execute(statements.READ, {"lease_id": lease_id})).one()
 
 

@@ -13,7 +13,7 @@ from app.db.events import NewEvent
 from app.domain.ids import LeaseId
 from app.domain.leases import Desired
 from app.domain.reasons import Origin, Reason, ReasonCode
-from app.services.audit import record
+from app.services.audit import record_lease
 from app.services.context import Context
 from app.services.errors import LeaseEnding, NotFound, TenantSuspended, TermExceeded
 from app.services.idempotency import IdempotencyKey, Stored, replay, store
@@ -44,6 +44,8 @@ class LeaseChanges:
             changed = {name: value for name, value in changes.items() if getattr(row, name) != value}
             if changed:
                 told = NewEvent(type="lease.updated", data=changed, request_id=principal.request_id)
+                before = {name: getattr(row, name) for name in changed}
+                await record_lease(connection, principal, "lease.update", row, before=before, after=changed)
                 row = await _written(connection, row.id, told, changed)
         return row
 
@@ -70,6 +72,8 @@ class LeaseChanges:
             _check_extension(row, until)
             longer = until > row.expires_at
             if longer:
+                times = {"before": {"expires_at": row.expires_at}, "after": {"expires_at": until}}
+                await record_lease(connection, principal, "lease.extend", row, **times)
                 row = await _extended(connection, row.id, until, principal.request_id)
             content = render(row)
             await store(connection, key, Stored(200, content, None))
@@ -88,14 +92,9 @@ class LeaseChanges:
             if wanted:
                 reason = _released_by(principal).as_json()
                 await connection.execute(transitions.request_end(row.id, reason, principal.request_id))
-                await record(
-                    connection,
-                    principal,
-                    "lease.release",
-                    target=row.id,
-                    tenant_id=row.tenant_id,
-                    before={"state": row.state},
-                    after={"state": "releasing", "reason": reason},
+                after = {"state": "releasing", "reason": reason}
+                await record_lease(
+                    connection, principal, "lease.release", row, before={"state": row.state}, after=after
                 )
                 row = await _read(connection, row.id)
         if wanted:

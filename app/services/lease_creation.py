@@ -20,14 +20,17 @@ from app.db.ids import new_id
 from app.domain.ids import LeaseId, TenantId, is_typeid
 from app.domain.placement import Excluded, Exclusion, Ranking
 from app.domain.quotas import Amounts, Shortage, shortages
+from app.services.audit import record_lease
 from app.services.catalogue import Catalogue, Ranked
 from app.services.context import Context
 from app.services.errors import FieldError, InvalidRequest, NoOffering, QuotaExceeded, TenantSuspended
 from app.services.idempotency import IdempotencyKey, Stored, replay, store
 from app.services.lease_requests import NewLease
-from app.services.principal import Principal
+from app.services.principal import Principal, Role
 
 _TRIES = 3
+_ACCOUNTABLE = frozenset({Role.ADMIN, Role.OPERATOR})
+"""Whose creations stand in the audit trail; of members', most of them by programs, the lease's events tell."""
 _EXAMPLES = 3
 _PASSING = (Exclusion.ACCOUNT, Exclusion.NO_PRICE, Exclusion.CORDONED)
 """Exclusions that end by themselves or by an operator: the same request may fit later."""
@@ -112,6 +115,9 @@ class _Work:
             await check_terms(self.connection, self.tenant_id, new.ttl_seconds)
             raise _NoRoom
         row = SimpleNamespace(**rows[0])
+        if self.principal.role in _ACCOUNTABLE:
+            after = {"name": row.name, "request": new.request, "expires_at": row.expires_at}
+            await record_lease(self.connection, self.principal, "lease.create", row, after=after)
         made = Created(content=render(row), location=f"/v1/leases/{self.lease_id}", replayed=False)
         if key is not None:
             await store(self.connection, key, Stored(201, made.content, made.location))

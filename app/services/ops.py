@@ -17,6 +17,8 @@ from app.services.principal import Principal
 
 _KIND = "orphans"
 _MOST_STUCK = 100
+_EVERYTHING = "installation"
+"""Target of what concerns no single thing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,14 +91,16 @@ class OpsService:
             if found.first() is None:
                 raise NotFound
             target = f"{account}/{region}/{instance_id}"
-            await record(connection, principal, "orphan.end", target=target, tenant_id=None)
+            await record(connection, principal, "orphan.end", target=target, tenant_id=None, after={"end": "asked for"})
 
     async def adopt(self, principal: Principal) -> int:
         """Workers rebuild the leases of all VMs without a row from their tags. Answers how many VMs that concerns."""
         async with self._database.transaction(None) as connection:
             rows = (await connection.execute(statements.adopt_orphans())).all()
             ids = [row.instance_id for row in rows]
-            await record(connection, principal, "orphans.adopt", target=None, tenant_id=None, after={"instances": ids})
+            await record(
+                connection, principal, "orphans.adopt", target=_EVERYTHING, tenant_id=None, after={"instances": ids}
+            )
         return len(rows)
 
     async def accounts(self) -> list[AccountState]:
@@ -135,7 +139,7 @@ class OpsService:
                 connection,
                 principal,
                 "launches.stop" if stopped else "launches.allow",
-                target=None,
+                target=_EVERYTHING,
                 tenant_id=None,
                 before={"launches_stopped": before.launches_stopped},
                 after={"launches_stopped": value},
@@ -153,7 +157,7 @@ class OpsService:
                 connection,
                 principal,
                 "hold.lift",
-                target=None,
+                target=_EVERYTHING,
                 tenant_id=None,
                 before={"hold": before.hold},
                 after={"hold": None},

@@ -7,7 +7,8 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from app.bootstrap import build_api, ensure_operator_key
+from app.bootstrap import build_api
+from app.prerequisites import ensure_operator_key
 from app.settings import Settings, load_settings
 
 MakeSettings = Callable[..., Settings]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from decimal import Decimal
 from typing import Any
 
 import psycopg
@@ -11,6 +12,8 @@ from sqlalchemy import create_engine
 from app.db import events
 from app.db.ids import new_id
 from app.db.urls import sync_url
+from app.domain import placed
+from app.domain.offerings import Gpu
 
 SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl me@example"
 
@@ -125,8 +128,8 @@ class Fleet:
                 first_attempt_at = now() - interval '63 minutes', version = version + 1, updated_at = now()
             WHERE id = %s
             """,
-            Jsonb({**PLACE, "instance_id": instance_id}),
-            Jsonb({"public_ip": "198.51.100.7", "ssh_user": "ubuntu", "ssh_port": 22}),
+            Jsonb(placed.placement(WHERE, PLACE_FACTS, Decimal("1.006000"), instance_id)),
+            Jsonb(CONNECTION),
             lease_id,
         )
         return instance_id
@@ -173,19 +176,24 @@ class Fleet:
         self.run(f"INSERT INTO {table} ({', '.join(row)}) VALUES ({marks})", *row.values())
 
 
-PLACE_FACTS = {
-    "gpu": {"model": "A10G", "count": 1, "memory_gib": 24, "interconnect": "PCIe"},
-    "vcpus": 4,
-    "memory_gib": "16.00",
-    "image": {"id": "ami-1", "name": "Deep Learning Base"},
-}
-PLACE = {
-    **PLACE_FACTS,
+PLACE_FACTS = placed.hardware(
+    Gpu(model="A10G", count=1, memory_gib=24, interconnect="PCIe"),
+    4,
+    Decimal("16.00"),
+    {"id": "ami-1", "name": "Deep Learning Base"},
+)
+WHERE = {
     "provider": "aws",
     "account": "main",
     "region": "us-east-1",
     "zone": "us-east-1a",
     "instance_type": "g5.xlarge",
     "market": "on_demand",
-    "price_per_hour": "1.006000",
+}
+CONNECTION = {
+    "public_ip": "198.51.100.7",
+    "private_ip": None,
+    "ssh_user": "ubuntu",
+    "ssh_port": 22,
+    "ssh_command": "ssh ubuntu@198.51.100.7",
 }

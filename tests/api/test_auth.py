@@ -7,8 +7,8 @@ import psycopg
 import pytest
 from fastapi import FastAPI
 
-from app.bootstrap import ensure_operator_key
 from app.domain.ids import KeyId
+from app.prerequisites import ensure_operator_key
 from app.services import key_format
 from app.settings import Settings
 from tests.api.conftest import Caller, new_tenant, serving

@@ -7,7 +7,7 @@ import pytest
 from fastapi import FastAPI
 
 from app.api.problems import Problem
-from app.bootstrap import ensure_operator_key
+from app.prerequisites import ensure_operator_key
 from app.services.errors import every_error
 from app.settings import Settings
 from tests.api.conftest import Caller, serving

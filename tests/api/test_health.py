@@ -3,7 +3,7 @@
 import psycopg
 from fastapi import FastAPI
 
-from app.bootstrap import schema_revisions
+from app.prerequisites import schema_revisions
 from tests.api.conftest import Caller
 
 

@@ -6,8 +6,8 @@ import pytest
 from redis.exceptions import RedisError
 
 from app.api.rate_limits import RateLimiter
-from app.bootstrap import ensure_operator_key
 from app.local.ports import free_port
+from app.prerequisites import ensure_operator_key
 from app.settings import Settings
 from tests.api.conftest import Caller, new_tenant, serving
 

@@ -1,7 +1,9 @@
 """The API's connections."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -114,6 +116,50 @@ async def test_a_connection_lost_in_the_middle_is_said_so(database: Database, da
     with pytest.raises(DatabaseUnavailable):
         await interrupted()
     assert await seen(database, None) == [ONE, TWO]
+
+
+async def test_the_last_words_of_a_dying_server_are_no_error_of_ours(database_url: str) -> None:
+    """The goodbye comes unasked and is read before the connection ends."""
+    async with dying_server(database_url) as (url, say_goodbye):
+        opened = Database(url, pool_size=1)
+
+        async def interrupted() -> None:
+            async with opened.transaction(None) as connection:
+                await connection.execute(select(func.now()))
+                await say_goodbye()
+
+        with pytest.raises(DatabaseUnavailable):
+            await interrupted()
+        assert await seen(opened, None) == []
+        await opened.close()
+
+
+@contextlib.asynccontextmanager
+async def dying_server(database_url: str) -> AsyncIterator[tuple[str, Callable[[], Awaitable[None]]]]:
+    """A way to the server (its URL) on which it can be made to say "57P02, crash shutdown" and not hang up yet."""
+    to = urlsplit(database_url)
+    clients: list[asyncio.StreamWriter] = []
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(data)
+        writer.close()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        clients.append(writer)
+        server_reader, server_writer = await asyncio.open_connection(to.hostname, to.port)
+        await asyncio.gather(relay(reader, server_writer), relay(server_reader, writer))
+
+    async def say_goodbye() -> None:
+        fields = b"SFATAL\0VFATAL\0C57P02\0Mterminating connection because of crash\0\0"
+        clients[-1].write(b"E" + (len(fields) + 4).to_bytes(4) + fields)
+        await asyncio.sleep(0.05)
+
+    async with await asyncio.start_server(accept, "127.0.0.1", 0) as proxy:
+        port = proxy.sockets[0].getsockname()[1]
+        yield to._replace(netloc=f"{to.username}:{to.password}@127.0.0.1:{port}").geturl(), say_goodbye
+        for client in clients:
+            client.close()
 
 
 async def test_a_statement_that_takes_too_long_is_ended(database: Database) -> None:

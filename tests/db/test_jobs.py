@@ -94,6 +94,13 @@ def test_a_job_can_be_hurried(store: Store) -> None:
     assert [claim(store).name, claim(store)] == ["b", None]
 
 
+def test_a_job_that_waits_for_its_turn_is_not_written_again_by_whoever_hurries_it(store: Store) -> None:
+    ensure(store, "a")
+    store.run(update(periodic_job).values(next_due=ahead("1 hour")))
+    hurried = [store.run(jobs.hurry("watch", [("main", "a")])).rowcount for _ in range(3)]
+    assert hurried == [1, 0, 0]
+
+
 def test_jobs_that_nobody_needs_are_forgotten_within_their_kinds(store: Store) -> None:
     ensure(store, "a", "b")
     ensure(store, "c", kind="other")

@@ -1,10 +1,12 @@
 """A lease from the wish to the end, over HTTP and with the command line."""
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+from app.api.lease_views import Connection, Lease, Placement
 from app.domain.tags import OwnerTags
 from app.local.waiting import wait_until
 from tests.databases import ROOT
@@ -17,6 +19,9 @@ def test_a_lease_becomes_active_on_one_tagged_vm_and_leaves_nothing(tenant: Tena
     lease_id = tenant.create({**ONE_A10G, "name": "first"})
     lease = tenant.wait(lease_id, "active")
     (vm,) = cloud.vms_of(lease_id)
+    assert Lease.model_validate_json(json.dumps(lease), strict=True).model_dump(mode="json").keys() == lease.keys()
+    assert set(lease["placement"]) == set(Placement.model_fields)
+    assert set(lease["connection"]) == set(Connection.model_fields)
     assert vm["id"] == lease["placement"]["instance_id"]
     assert lease["connection"]["ssh_command"]
     parts = [vm, *cloud.resources_of(lease_id)]

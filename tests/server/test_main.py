@@ -5,93 +5,111 @@ import subprocess
 import sys
 from pathlib import Path
 
-import psycopg
 import pytest
 
-from app.bootstrap import ensure_operator_key
 from app.local.ports import LOOPBACK, free_port
+from app.prerequisites import ensure_operator_key
+from app.server.main import run
 from tests.databases import ROOT
 
+DATABASE = "GPULEASE_DATABASE_URL"
 
-def server(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+
+def server(*arguments: str, **environment: str) -> tuple[int, str]:
+    """Exit code and stderr of a process of its own."""
     argv = [sys.executable, "-m", "app.server", *arguments]
     env = {**os.environ, **environment}
-    return subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
 
 
-def test_an_unknown_process_is_refused_with_the_choices() -> None:
-    done = server("beat")
-    assert done.returncode == 2
-    assert "inventory" in done.stderr
+@pytest.mark.parametrize("arguments", [["beat"], ["api", "--reload"]])
+def test_what_cannot_be_run_is_refused_with_the_choices(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run(arguments)
+    assert ended.value.code == 2
+    assert "inventory" in capsys.readouterr().err
 
 
-def test_arguments_nobody_reads_are_refused() -> None:
-    assert server("api", "--reload").returncode == 2
-
-
-@pytest.mark.parametrize("process", ["api", "worker", "migrate"])
+@pytest.mark.parametrize("process", ["api", "worker"])
 def test_a_wrong_setting_is_one_line_and_exit_code_2(process: str) -> None:
-    done = server(process, GPULEASE_PORT="many")
-    assert done.returncode == 2
-    assert "GPULEASE_PORT" in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+    code, said = server(process, GPULEASE_PORT="many")
+    assert code == 2
+    assert "GPULEASE_PORT" in said
+    assert len(said.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize("process", ["api", "worker", "migrate"])
+@pytest.mark.parametrize("process", ["api", "worker"])
 def test_a_database_that_does_not_answer_is_one_line_and_exit_code_2(process: str) -> None:
     url = f"postgresql://gpulease:a-secret@{LOOPBACK}:{free_port()}/gpulease"
-    done = server(process, GPULEASE_DATABASE_URL=url)
-    assert done.returncode == 2, done.stderr
-    assert "GPULEASE_DATABASE_URL" in done.stderr
-    assert "a-secret" not in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+    code, said = server(process, **{DATABASE: url})
+    assert code == 2, said
+    assert DATABASE in said
+    assert "a-secret" not in said
+    assert len(said.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize("process", ["worker", "inventory"])
-def test_a_broken_accounts_file_is_one_line_and_exit_code_2(process: str, database_url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("process", ["migrate", "operator-key"])
+def test_without_a_database_nothing_is_prepared(
+    process: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(DATABASE, f"postgresql://gpulease:a-secret@{LOOPBACK}:{free_port()}/gpulease")
+    assert run([process]) == 2
+    said = capsys.readouterr().err
+    assert DATABASE in said
+    assert "a-secret" not in said
+    assert len(said.strip().splitlines()) == 1
+
+
+def test_a_broken_accounts_file_is_one_line_and_exit_code_2(database_url: str, tmp_path: Path) -> None:
     broken = tmp_path / "gpulease.toml"
     broken.write_text("[[accounts]\n")
-    done = server(process, GPULEASE_DATABASE_URL=database_url, GPULEASE_CONFIG=str(broken))
-    assert done.returncode == 2, done.stderr
-    assert str(broken) in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+    code, said = server("inventory", **{DATABASE: database_url, "GPULEASE_CONFIG": str(broken)})
+    assert code == 2, said
+    assert str(broken) in said
+    assert len(said.strip().splitlines()) == 1
 
 
 def test_a_taken_port_is_one_line_and_exit_code_2(database_url: str, taken_port: int) -> None:
-    done = server("api", GPULEASE_DATABASE_URL=database_url, GPULEASE_PORT=str(taken_port))
-    assert done.returncode == 2, done.stderr
-    assert str(taken_port) in done.stderr
-    assert "Traceback" not in done.stderr
+    code, said = server("api", **{DATABASE: database_url, "GPULEASE_PORT": str(taken_port)})
+    assert code == 2, said
+    assert str(taken_port) in said
+    assert "Traceback" not in said
 
 
-def test_migrate_passes_further_arguments_to_alembic(database_url: str) -> None:
-    done = server("migrate", "current", GPULEASE_DATABASE_URL=database_url)
-    assert done.returncode == 0, done.stderr
-    with psycopg.connect(database_url) as connection:
-        row = connection.execute("SELECT version_num FROM alembic_version").fetchone()
-    assert row is not None
-    assert row[0] in done.stdout
+def test_migrating_twice_changes_nothing(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(DATABASE, database_url)
+    assert run(["migrate"]) == 0
 
 
-def test_migrating_twice_changes_nothing(database_url: str) -> None:
-    assert server("migrate", GPULEASE_DATABASE_URL=database_url).returncode == 0
+def test_further_arguments_of_migrate_are_alembics(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        run(["migrate", "sideways"])
+    assert ended.value.code == 2
+    assert "downgrade" in capsys.readouterr().err
 
 
-def test_the_first_operator_key_is_printed_alone_and_works(database_url: str) -> None:
-    done = server("operator-key", GPULEASE_DATABASE_URL=database_url)
-    assert done.returncode == 0, done.stderr
-    key = done.stdout.strip()
+def test_the_first_operator_key_is_printed_alone_and_works(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(DATABASE, database_url)
+    assert run(["operator-key"]) == 0
+    key = capsys.readouterr().out.strip()
     assert key.startswith("gpl_")
     assert ensure_operator_key(database_url, key) == key
 
 
-def test_a_database_that_cannot_be_used_yet_is_one_line(postgres_server: str) -> None:
-    done = server("operator-key", GPULEASE_DATABASE_URL=postgres_server)
-    assert done.returncode == 2
-    assert len(done.stderr.strip().splitlines()) == 1
+def test_a_database_that_cannot_be_used_yet_is_one_line(
+    postgres_server: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(DATABASE, postgres_server)
+    assert run(["operator-key"]) == 2
+    assert len(capsys.readouterr().err.strip().splitlines()) == 1
 
 
 def test_the_dead_man_switch_takes_arguments_of_its_own() -> None:
-    done = server("deadman", "--help")
-    assert done.returncode == 0, done.stderr
+    argv = [sys.executable, "-m", "app.server", "deadman", "--help"]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=True)
     assert "--installation" in done.stdout

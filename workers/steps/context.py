@@ -9,7 +9,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Connection
 
-from app.db import launches, quotas
+from app.db import jobs, launches, quotas
 from app.db.events import NewEvent
 from app.db.transitions import write
 from app.domain.leases import Attempt, Lease, LeaseState
@@ -63,6 +63,10 @@ class Context:
     def bucket(self, operation: str) -> str:
         """The rate bucket of the attempt's account and region."""
         return self.runtime.pacer.bucket(self.attempt.account, self.attempt.region, operation)
+
+    def hurry_watch(self) -> None:
+        """The attempt's VM is in change: look at its place now. Losing this costs an idle watch's pause."""
+        self.runtime.database.run(jobs.hurry("watch", [(self.attempt.account, self.attempt.region)]))
 
 
 def offering_key(attempt: Attempt) -> OfferingKey:

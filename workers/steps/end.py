@@ -72,6 +72,7 @@ def terminate(ctx: Context) -> Rest | None:
         runtime.database.run(attempts.retry_later(attempt.id, attempt.token, _FAILED_PAUSE, error_json(error)))
     else:
         runtime.database.run(launches.terminate_sent(attempt.id, attempt.token))
+        ctx.hurry_watch()
     return None
 
 

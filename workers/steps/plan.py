@@ -7,9 +7,11 @@ from sqlalchemy import Connection, func
 from app.db import attempts, launches
 from app.db.events import NewEvent
 from app.db.ids import new_id
+from app.domain import placed
 from app.domain import quotas as quota_rules
 from app.domain.ids import AttemptId
 from app.domain.leases import LeaseState
+from app.domain.money import format_money
 from app.domain.offerings import Offering
 from app.domain.reconcile import deadline
 from app.domain.tags import OwnerTags
@@ -96,17 +98,19 @@ def _host_keys(ctx: Context, n: int) -> HostKeyReport | None:
 
 def _enter_provisioning(connection: Connection, ctx: Context, offering: Offering, image: Image) -> None:
     queued = ctx.lease.state is LeaseState.QUEUED
-    placement = {**_facts(offering, image), **_where(offering), "instance_id": None}
+    where, price = _where(offering), offering.price_per_hour
+    assert price is not None  # placement leaves out what has no price
     event = NewEvent(
         type="lease.provisioning" if queued else "attempt.planned",
-        data={"n": ctx.lease.attempts_count + 1, "offering": _where(offering)},
+        data={"n": ctx.lease.attempts_count + 1, "offering": {**where, "price_per_hour": format_money(price)}},
     )
     values = {
         "attempts_count": ctx.lease.attempts_count + 1,
         "first_attempt_at": func.coalesce(launches.FIRST_ATTEMPT_AT, func.now()),
         "pass_started_at": ctx.lease.pass_started_at or func.now(),
         "reason": None,
-        "placement": placement,
+        "placement": placed.placement(where, _facts(offering, image), price, None),
+        "launched_at": None,
         **_place_columns(offering),
         "gpu_model": offering.type.gpu.model,
         "gpu_count": offering.type.gpu.count,
@@ -129,20 +133,9 @@ def _where(offering: Offering) -> dict[str, Any]:
         "zone": offering.key.zone,
         "instance_type": offering.key.instance_type,
         "market": str(offering.key.market),
-        "price_per_hour": str(offering.price_per_hour),
     }
 
 
 def _facts(offering: Offering, image: Image) -> dict[str, Any]:
-    gpu = offering.type.gpu
-    return {
-        "gpu": {
-            "model": gpu.model,
-            "count": gpu.count,
-            "memory_gib": gpu.memory_gib,
-            "interconnect": gpu.interconnect,
-        },
-        "vcpus": offering.type.vcpus,
-        "memory_gib": str(offering.type.memory_gib),
-        "image": {"id": image.id, "name": image.name},
-    }
+    kind = offering.type
+    return placed.hardware(kind.gpu, kind.vcpus, kind.memory_gib, {"id": image.id, "name": image.name})

@@ -85,6 +85,7 @@ def record(ctx: Context, vm: Vm) -> None:
         connection.execute(attempts.known(attempt.id, attempt.token, facts))
         values = {"launched_at": func.now(), "placement": placement}
         connection.execute(write(ctx.lease.id, event, claim_id=ctx.claim_id, values=values))
+    ctx.hurry_watch()
 
 
 def _not_done(ctx: Context, error: Throttled) -> None:

@@ -1,0 +1,30 @@
+"""Where a lease is placed, as JSON: stored exactly as the API shows it, so that showing a page of leases shapes nothing."""
+
+from collections.abc import Mapping
+from decimal import Decimal
+from typing import Any
+
+from app.domain.money import format_money
+from app.domain.offerings import Gpu
+
+
+def hardware(gpu: Gpu, vcpus: int, memory_gib: Decimal, image: Mapping[str, str | None]) -> dict[str, Any]:
+    """What stands there: also what an attempt remembers of its offering. `image`: {id, name}."""
+    return {
+        "gpu": {
+            "model": gpu.model,
+            "count": gpu.count,
+            "memory_gib": gpu.memory_gib,
+            "interconnect": gpu.interconnect,
+        },
+        "vcpus": vcpus,
+        "memory_gib": float(memory_gib),
+        "image": dict(image),
+    }
+
+
+def placement(
+    where: Mapping[str, Any], facts: Mapping[str, Any], price_per_hour: Decimal, instance_id: str | None
+) -> dict[str, Any]:
+    """`where`: provider, account, region, zone, instance_type, market. `facts`: see `hardware`. Price in USD."""
+    return {**facts, **where, "price_per_hour": format_money(price_per_hour), "instance_id": instance_id}

@@ -1,0 +1,90 @@
+"""What must be there before a process starts: a database with a fitting schema, and an operator's key. Imports no web server."""
+
+import contextlib
+import hmac
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, NullPool, create_engine, exc, func, literal, make_url, select
+
+import migrations
+from app.db import audit as audit_statements
+from app.db import health as health_statements
+from app.db import keys as key_statements
+from app.db.engine import API_ROLE, EVERY_TENANT
+from app.db.ids import new_id
+from app.db.urls import sync_url
+from app.domain.ids import KeyId
+from app.domain.schema import SchemaRevisions
+from app.services import key_format
+from app.services.principal import Role
+from app.settings import StartupError
+
+
+@cache
+def schema_revisions() -> SchemaRevisions:
+    """The migrations in this program."""
+    scripts = ScriptDirectory(str(Path(migrations.__file__).parent))
+    head = scripts.get_current_head()
+    assert head is not None
+    return SchemaRevisions(head, frozenset(script.revision for script in scripts.walk_revisions()))
+
+
+def check_database(url: str) -> None:
+    """Raises StartupError when the database cannot be reached or has an older schema than this program needs."""
+    where = make_url(url).render_as_string(hide_password=True)
+    try:
+        with _connected(url) as connection:
+            found = connection.execute(health_statements.SCHEMA_REVISION).scalar_one_or_none()
+    except exc.ProgrammingError:
+        found = None
+    except exc.OperationalError as error:
+        reason = str(error.orig).strip().partition("\n")[0]
+        raise StartupError(f"cannot use the database {where} (GPULEASE_DATABASE_URL): {reason}") from None
+    problem = schema_revisions().problem(found)
+    if problem is not None:
+        raise StartupError(f"the database {where} {problem}: run gpulease-server migrate")
+
+
+def ensure_operator_key(database_url: str, secret: str | None) -> str:
+    """An operator key that works: `secret` (a whole key) when it is valid, else a new one. Answers the whole key."""
+    with _connected(database_url) as connection:
+        connection.execute(select(func.set_config("gpulease.tenant", EVERY_TENANT, literal(value=True))))
+        if secret is not None and _opens(connection, secret):
+            return secret
+        return _new_operator_key(connection)
+
+
+@contextlib.contextmanager
+def _connected(url: str) -> Iterator[Connection]:
+    """One transaction as the API's role, on a connection of its own."""
+    engine = create_engine(
+        sync_url(url), poolclass=NullPool, connect_args={"connect_timeout": 5, "options": f"-c role={API_ROLE}"}
+    )
+    try:
+        with engine.begin() as connection:
+            yield connection
+    finally:
+        engine.dispose()
+
+
+def _opens(connection: Connection, secret: str) -> bool:
+    parsed = key_format.parse(secret)
+    if parsed is None:
+        return False
+    row = connection.execute(key_statements.check(parsed.key_id)).first()
+    return row is not None and row.role == Role.OPERATOR and hmac.compare_digest(row.secret_hash, parsed.secret_hash)
+
+
+def _new_operator_key(connection: Connection) -> str:
+    key = key_format.generate(KeyId(new_id("key")))
+    connection.execute(
+        key_statements.add(
+            {"id": key.key_id, "role": str(Role.OPERATOR), "name": "operator", "secret_hash": key.secret_hash}
+        )
+    )
+    entry = {"id": new_id("audit"), "principal": "system", "role": "system", "action": "key.create"}
+    connection.execute(audit_statements.append({**entry, "target": key.key_id}))
+    return key.text

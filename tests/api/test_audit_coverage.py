@@ -1,0 +1,132 @@
+"""Whatever an operator changes stands in the audit trail: every route that changes anything is tried."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from fastapi.routing import APIRoute
+
+from app.api.app import routed
+from app.api.routing import SecuredRoute
+from tests.api.conftest import Caller
+from tests.api.fleet import Fleet
+
+READS = {"plan_lease"}
+"""Asks with a body and changes nothing."""
+
+CHANGES = {
+    route.name: route
+    for route in routed().routes
+    if isinstance(route, APIRoute) and isinstance(route, SecuredRoute) and (route.methods or set()) - {"GET"}
+}
+ORPHAN = """
+    INSERT INTO orphan (account, region, instance_id, provider, zone, instance_type, market, cause, tags)
+    VALUES ('main', 'us-east-1', 'i-1', 'aws', 'us-east-1a', 'g5.xlarge', 'on_demand', 'no_row', '{}')
+"""
+HOLD = """UPDATE installation SET hold = '{"reason": "another timeline", "since": "2026-01-01T00:00:00Z"}'"""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What the changes are made to."""
+
+    operator: Caller
+    tenant: Caller
+    fleet: Fleet
+
+    @property
+    def path(self) -> str:
+        return f"/v1/tenants/{self.tenant.tenant_id}"
+
+    async def key(self) -> str:
+        made = await self.tenant.post(f"{self.path}/keys", json={"name": "ci", "role": "viewer"})
+        return f"/v1/keys/{made.json()['id']}"
+
+    async def lease(self) -> str:
+        made = await self.tenant.post("/v1/leases", json={"gpu": {"model": "A10G"}, "ttl_seconds": 3600})
+        self.fleet.activate(made.json()["id"])
+        return f"/v1/leases/{made.json()['id']}"
+
+    def prepared(self, statement: str, path: str) -> str:
+        self.fleet.run(statement)
+        return path
+
+
+Prepare = Callable[[Scene], Awaitable[tuple[str, Any]]]
+
+
+def at(path: Callable[[Scene], str], body: Any = None) -> Prepare:
+    async def prepare(scene: Scene) -> tuple[str, Any]:
+        return path(scene), body
+
+    return prepare
+
+
+def of(make: Callable[[Scene], Awaitable[str]], rest: str = "", body: Any = None) -> Prepare:
+    async def prepare(scene: Scene) -> tuple[str, Any]:
+        return await make(scene) + rest, body
+
+    return prepare
+
+
+async def lease_for_tenant(scene: Scene) -> tuple[str, Any]:
+    return "/v1/leases", {"tenant_id": scene.tenant.tenant_id, "gpu": {"model": "A10G"}, "ttl_seconds": 3600}
+
+
+REQUESTS: Mapping[str, Prepare] = {
+    "create_tenant": at(lambda _: "/v1/tenants", {"name": "new"}),
+    "update_tenant": at(lambda scene: scene.path, {"max_ttl_seconds": 600}),
+    "create_key": at(lambda scene: f"{scene.path}/keys", {"name": "ci", "role": "viewer"}),
+    "revoke_key": of(Scene.key),
+    "rotate_key": of(Scene.key, "/rotate", {}),
+    "set_quotas": at(lambda scene: f"{scene.path}/quotas", {"limits": [{"resource": "gpus", "limit": "2"}]}),
+    "create_lease": lease_for_tenant,
+    "update_lease": of(Scene.lease, "", {"labels": {"team": "vision"}}),
+    "extend_lease": of(Scene.lease, "/extend", {"ttl_seconds": 7200}),
+    "release_lease": of(Scene.lease),
+    "reboot_lease": of(Scene.lease, "/reboot"),
+    "end_orphan": at(lambda scene: scene.prepared(ORPHAN, "/v1/ops/orphans/main/us-east-1/i-1/end")),
+    "adopt_orphans": at(lambda scene: scene.prepared(ORPHAN, scene.prepared(HOLD, "/v1/ops/adopt"))),
+    "cordon_account": at(lambda _: "/v1/ops/accounts/main/cordon", {"cordoned": True}),
+    "stop_launches": at(lambda _: "/v1/ops/launches", {"stopped": True}),
+    "lift_hold": at(lambda scene: scene.prepared(HOLD, "/v1/ops/resume")),
+}
+
+
+@pytest.fixture
+def fleet(database_url: str) -> Fleet:
+    made = Fleet(database_url)
+    made.catalogue()
+    return made
+
+
+async def test_nothing_that_changes_anything_is_left_out() -> None:
+    assert set(REQUESTS) == set(CHANGES) - READS
+
+
+@pytest.mark.parametrize("name", REQUESTS)
+async def test_a_change_tells_who_did_what_from_where(name: str, operator: Caller, alice: Caller, fleet: Fleet) -> None:
+    path, body = await REQUESTS[name](Scene(operator, alice, fleet))
+    known = {entry["id"] for entry in (await operator.get("/v1/audit?limit=200")).json()["items"]}
+    (method,) = CHANGES[name].methods or set()
+    answer = await operator.request(method, path, json=body, headers={"X-Request-Id": f"trace-{name}"})
+    assert answer.is_success, answer.text
+    items = (await operator.get("/v1/audit?limit=200")).json()["items"]
+    (entry,) = [entry for entry in items if entry["id"] not in known]
+    me = (await operator.get("/v1/me")).json()["key_id"]
+    assert (entry["principal"], entry["role"], entry["address"]) == (me, "operator", "192.0.2.7")
+    assert entry["request_id"] == f"trace-{name}"
+    assert entry["action"]
+    assert entry["at"]
+    assert entry["target"] is not None
+    assert entry["before"] != entry["after"]
+
+
+async def test_a_members_lease_is_told_by_its_events_alone(operator: Caller, alice: Caller, fleet: Fleet) -> None:
+    member = await alice.member("member")
+    made = await member.post("/v1/leases", json={"gpu": {"model": "A10G"}, "ttl_seconds": 3600})
+    assert made.status_code == 201
+    actions = [entry["action"] for entry in (await operator.get("/v1/audit")).json()["items"]]
+    assert "lease.create" not in actions
+    assert fleet.run("SELECT type FROM event WHERE lease_id = %s", made.json()["id"]) == [{"type": "lease.queued"}]

@@ -1,0 +1,49 @@
+"""EC2's model as the adapter reads it: smaller, and the same for everything that is sent."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+from botocore.loaders import Loader
+
+from workers.providers.aws.model import READ, ReadingLoader
+
+WHOLE: Mapping[str, Any] = Loader().load_service_model("ec2", "service-2")
+TRIMMED: Mapping[str, Any] = ReadingLoader().load_service_model("ec2", "service-2")
+
+
+def reached(shape: str, seen: set[str]) -> Iterator[str]:
+    """Every shape inside a shape, itself included."""
+    if shape in seen:
+        return
+    seen.add(shape)
+    yield shape
+    told = WHOLE["shapes"][shape]
+    inside = [*told.get("members", {}).values(), *(told[part] for part in ("member", "key", "value") if part in told)]
+    for one in inside:
+        yield from reached(one["shape"], seen)
+
+
+def test_nothing_that_can_be_sent_is_trimmed() -> None:
+    seen: set[str] = set()
+    for operation in WHOLE["operations"].values():
+        if "input" in operation:
+            list(reached(operation["input"]["shape"], seen))
+    assert not seen & set(READ)
+
+
+@pytest.mark.parametrize("shape", READ)
+def test_what_is_read_exists_and_stays_as_it_is(shape: str) -> None:
+    members = WHOLE["shapes"][shape]["members"]
+    assert set(members) >= READ[shape]
+    assert TRIMMED["shapes"][shape] == WHOLE["shapes"][shape] | {
+        "members": {name: members[name] for name in members if name in READ[shape]}
+    }
+
+
+def test_every_other_shape_is_whole() -> None:
+    assert {name for name in WHOLE["shapes"] if TRIMMED["shapes"][name] != WHOLE["shapes"][name]} == set(READ)
+
+
+def test_another_services_model_is_left_alone() -> None:
+    assert ReadingLoader().load_service_model("sts", "service-2") == Loader().load_service_model("sts", "service-2")
