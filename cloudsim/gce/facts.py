@@ -66,6 +66,8 @@ _SOLD_IN = {
 
 SPOT_PREFIX = "PREEMPTIBLE_"
 METRICS = tuple(dict.fromkeys(metric for _, _, metric in _GPUS.values()))
+UNTOLD = frozenset(("NVIDIA_H100_GPUS", "NVIDIA_H100_MEGA_GPUS", f"{SPOT_PREFIX}NVIDIA_H100_MEGA_GPUS"))
+"""Limits that hold and that regions.get has no words for: Cloud Quotas tells them."""
 QUOTAS = frozenset((*METRICS, *(SPOT_PREFIX + metric for metric in METRICS)))
 
 

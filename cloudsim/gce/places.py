@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from cloudsim.gce import links, views
 from cloudsim.gce.call import API, Call, Result
 from cloudsim.gce.errors import not_found
-from cloudsim.gce.facts import METRICS, PROVIDER, SPOT_PREFIX
+from cloudsim.gce.facts import METRICS, PROVIDER, SPOT_PREFIX, UNTOLD
 from cloudsim.gce.listing import Kind, Listed, after, aggregated, flat
 
 MACHINE_TYPES = Kind("machineType", "machineTypes")
@@ -36,6 +36,7 @@ def region(call: Call) -> Result:
     zones = call.world.catalogs[PROVIDER].regions.get(name)
     if zones is None:
         raise not_found(f"projects/{call.project}/regions/{name}")
+    told = [prefix + metric for metric in METRICS for prefix in ("", SPOT_PREFIX) if prefix + metric not in UNTOLD]
     return {
         "kind": "compute#region",
         "id": links.number("region", name),
@@ -44,7 +45,7 @@ def region(call: Call) -> Result:
         "description": name,
         "status": "UP",
         "zones": [links.zonal(call.project, zone) for zone in zones],
-        "quotas": [_quota(call, name, prefix + metric) for metric in METRICS for prefix in ("", SPOT_PREFIX)],
+        "quotas": [_quota(call, name, metric) for metric in told],
         "selfLink": links.regional(call.project, name),
     }
 

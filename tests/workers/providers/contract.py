@@ -626,7 +626,7 @@ def a_firewall_is_the_owners_and_goes_after_its_vm(backend: Backend) -> None:
     assert wait_until(lambda: not any(one.in_use for one in groups_left(backend)), timeout=PATIENCE)
     for one in held * 2:
         backend.provider.remove_leftover(one)
-    assert leftovers(backend) == []
+    assert wait_until(lambda: leftovers(backend) == [], timeout=PATIENCE)
     assert len(backend.provider.leftovers(backend.region, "another-installation", None)) > 0
 
 

@@ -21,7 +21,7 @@ from workers.providers.gcp.vms import time_of
 PREEMPTED = "compute.instances.preempted"
 INSERT = "insert"
 DELETE = "delete"
-DONE = "DONE"
+DONE = Operation.Status.DONE
 
 _TARGETS_PER_CALL = 50
 
