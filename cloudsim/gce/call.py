@@ -71,9 +71,8 @@ class Call:
 
     def resource(self, kind: ResourceKind, wanted: str) -> Resource:
         """One of the project's resources, by name or number. Raises GceError notFound."""
-        for one in self.world.resources.values():
-            where = (one.provider, one.account, one.zone, one.kind)
-            if where == (PROVIDER, self.project, self.zone, kind) and wanted in (one.id, one.spec["name"]):
+        for one in self.world.resources_of(PROVIDER, self.project, self.region, kind):
+            if one.zone == self.zone and wanted in (one.id, one.spec["name"]):
                 return one
         raise not_found(f"projects/{self.project}/{kind}/{wanted}")
 

@@ -8,7 +8,7 @@ from cloudsim.gce import links, operations, views
 from cloudsim.gce.call import Call, Result
 from cloudsim.gce.errors import GceError
 from cloudsim.gce.labels import check as check_labels
-from cloudsim.gce.listing import Kind, Listed, after, aggregated
+from cloudsim.gce.listing import Kind, Listed, after, aggregated, asked
 from cloudsim.world import Resource, ResourceKind
 
 KIND = Kind("disk", "disks")
@@ -27,8 +27,9 @@ def aggregated_list(call: Call) -> Result:
 
 def _listed(call: Call) -> Iterator[Listed]:
     start = after(call)
+    label = asked(call).exact("labels.")
     for position, one in enumerate(views.disks_of(call.world, call.project), start=1):
-        if position > start:
+        if position > start and (label is None or one.tags.get(label[0]) in label[1]):
             yield Listed(position, one.zone, lambda one=one: views.disk(call.world, one))  # type: ignore[misc]  # as above
 
 

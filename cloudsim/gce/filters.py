@@ -53,7 +53,7 @@ class Filter:
         return any(found) if self.either else all(found)
 
     def exact(self, prefix: str) -> tuple[str, list[str]] | None:
-        """(field after `prefix`, values) when only items with one of these values can match."""
+        """(field without `prefix`, values) when only items with one of these values can match."""
         chosen = [term for term in self.terms if term.operator == "=" and term.field.startswith(prefix)]
         if not chosen or (self.either and (len(chosen) < len(self.terms) or len({term.field for term in chosen}) > 1)):
             return None

@@ -6,13 +6,14 @@ not remembered.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from cloudsim.gce import links
 from cloudsim.gce.call import Call, Result
 from cloudsim.gce.errors import not_found
 from cloudsim.gce.facts import PROVIDER
+from cloudsim.gce.filters import Filter
 from cloudsim.world import Vm, VmState
 
 SYSTEM = "system"
@@ -101,20 +102,31 @@ def at_once(call: Call, kind: str, link: str, target: str) -> Result:
     }
 
 
-def every(call: Call) -> Iterator[Result]:
-    """All operations of the project's VMs (of the call's zone, if it names one), oldest VM first."""
-    for vm in call.world.vms.values():
-        if (vm.provider, vm.account) == (PROVIDER, call.project) and call.zone in ("", vm.zone):
+def every(call: Call, chosen: Filter) -> Iterator[Result]:
+    """Operations of the project's VMs (of the call's zone, if it names one) that the filter may choose, oldest VM first."""
+    kinds = chosen.exact("operationType")
+    for vm in _vms(call, chosen):
+        if (vm.provider, vm.account) != (PROVIDER, call.project) or call.zone not in ("", vm.zone):
+            continue
+        if kinds is None or "insert" in kinds[1]:
             yield insertion(vm, call.now)
-            end = ending(vm)
-            if end is not None:
-                yield end
+        end = ending(vm) if kinds is None or _WAYS_OUT.get(vm.end_code) in kinds[1] else None
+        if end is not None:
+            yield end
+
+
+def _vms(call: Call, chosen: Filter) -> Iterable[Vm]:
+    """All, or those that the filter names by number."""
+    targets = chosen.exact("targetId")
+    if targets is None:
+        return call.world.vms.values()
+    return [call.world.vms[number] for number in targets[1] if number in call.world.vms]
 
 
 def get(call: Call) -> Result:
     """One operation by name or number. Raises GceError notFound."""
     wanted = call.path["operation"]
-    for one in every(call):
+    for one in every(call, Filter()):
         if wanted in (one["id"], one["name"]):
             return one
     raise not_found(f"projects/{call.project}/zones/{call.zone}/operations/{wanted}")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from cloudsim.gce import disks, firewalls, images, instances, operations, places
 from cloudsim.gce.call import Call, Handler, Result
-from cloudsim.gce.listing import Kind, Listed, after, aggregated, flat
+from cloudsim.gce.listing import Kind, Listed, after, aggregated, asked, flat
 from cloudsim.world.limits import Rate
 
 _A_MINUTE = Rate(1_500, 25)
@@ -37,7 +37,7 @@ class Operation:
 
 def _operations(call: Call) -> list[Listed]:
     start = after(call)
-    found = enumerate(operations.every(call), start=1)
+    found = enumerate(operations.every(call, asked(call)), start=1)
     return [
         Listed(position, one["zone"].rpartition("/")[2], lambda one=one: one)  # type: ignore[misc]  # bound at once
         for position, one in found

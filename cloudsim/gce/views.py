@@ -6,7 +6,7 @@ from typing import Any
 
 from cloudsim.gce import links
 from cloudsim.gce.facts import PROVIDER
-from cloudsim.world import Market, Resource, ResourceKind, Vm, VmState, World
+from cloudsim.world import Resource, ResourceKind, Vm, VmState, World
 
 _STATUS = {
     VmState.PENDING: "PROVISIONING",
@@ -130,11 +130,6 @@ def machine_type(world: World, project: str, zone: str, name: str) -> Json:
         "isSharedCpu": False,
         "accelerators": [{"guestAcceleratorType": facts.gpu.name, "guestAcceleratorCount": facts.gpu.count}],
     }
-
-
-def is_spot(vm: Vm) -> bool:
-    """The VM can be taken back."""
-    return vm.market is Market.SPOT
 
 
 def disks_of(world: World, project: str) -> list[Resource]:

@@ -92,12 +92,13 @@ class GcpProvider:
 
         A refusal that the operation has at once is raised; one that it gets later is told by `get` and `find`.
         """
-        instance, rules = launch.body(params), params[launch.RULES]
-        with firewall.standing(self._clients, rules, [launch.request_id(rule) for rule in rules]):
+        instance, zone = launch.body(params), params[launch.ZONE]
+        rules = {launch.request_id(rule): rule for rule in params[launch.RULES]}
+        with firewall.standing(self._clients, zone, rules):
             try:
                 operation = self._clients.ask(
                     self._clients.of(InstancesClient).insert_unary,
-                    zone=params[launch.ZONE],
+                    zone=zone,
                     instance_resource=instance,
                     request_id=launch.request_id(params),
                 )

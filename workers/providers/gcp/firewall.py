@@ -6,12 +6,12 @@ in its description. It costs nothing; it is removed as a leftover.
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from ipaddress import ip_network
 from typing import Any
 
-from google.cloud.compute_v1 import FirewallsClient
+from google.cloud.compute_v1 import FirewallsClient, InstancesClient
 from google.cloud.compute_v1.types import Firewall
 
 from workers.providers.base import (
@@ -51,19 +51,25 @@ def plan(spec: LaunchSpec, vm_name: str, network: str) -> list[Params]:
 
 
 @contextmanager
-def standing(clients: Clients, rules: Sequence[Mapping[str, Any]], request_ids: Sequence[str]) -> Iterator[None]:
-    """Makes the rules. When the block is refused they are withdrawn: a refusal leaves nothing behind."""
-    made: list[str] = []
+def standing(clients: Clients, zone: str, rules: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
+    """Makes the rules, given by request id. When the block is refused they are withdrawn: a refusal leaves nothing behind."""
     try:
-        for rule, request_id in zip(rules, request_ids, strict=True):
-            made.append(str(rule["name"]))
+        for request_id, rule in rules.items():
             _make(clients, rule, request_id)
         yield
     except Refused:
-        for name in made:
-            with suppress(ProviderError):
-                remove(clients, name)
+        with suppress(ProviderError):
+            _withdraw(clients, zone, rules.values())
         raise
+
+
+def _withdraw(clients: Clients, zone: str, rules: Iterable[Mapping[str, Any]]) -> None:
+    """Only while no VM shows: an earlier send may have made one, and Google would take the rules from under it."""
+    for rule in rules:
+        try:
+            clients.ask(clients.of(InstancesClient).get, zone=zone, instance=rule["targetTags"][0])
+        except NotFound:
+            remove(clients, str(rule["name"]))
 
 
 def _make(clients: Clients, rule: Mapping[str, Any], request_id: str) -> None:
