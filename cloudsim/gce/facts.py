@@ -56,11 +56,23 @@ _SIZES: dict[str, tuple[int, int, int, str, str]] = {
     "g2-standard-96": (96, 384, 8, "8.00333", "3.35472"),
 }
 _SOLD_IN = {
-    "us-central1": {"a2-highgpu": "abcf", "a2-megagpu": "abcf", "a2-ultragpu": "ac", "a3-highgpu": "ac",
-                    "a3-megagpu": "abc", "g2-standard": "abc"},
+    "us-central1": {
+        "a2-highgpu": "abcf",
+        "a2-megagpu": "abcf",
+        "a2-ultragpu": "ac",
+        "a3-highgpu": "ac",
+        "a3-megagpu": "abc",
+        "g2-standard": "abc",
+    },
     "us-east4": {"a2-ultragpu": "c", "a3-highgpu": "abc", "a3-megagpu": "abc", "g2-standard": "ac"},
-    "europe-west4": {"a2-highgpu": "ab", "a2-megagpu": "ab", "a2-ultragpu": "a", "a3-highgpu": "bc",
-                     "a3-megagpu": "bc", "g2-standard": "abc"},
+    "europe-west4": {
+        "a2-highgpu": "ab",
+        "a2-megagpu": "ab",
+        "a2-ultragpu": "a",
+        "a3-highgpu": "bc",
+        "a3-megagpu": "bc",
+        "g2-standard": "abc",
+    },
 }
 """Zone letters per region and family: never every type in every zone."""
 

@@ -100,5 +100,3 @@ def _value(item: Mapping[str, Any], field: str) -> str | None:
     if isinstance(found, bool):
         return str(found).lower()
     return None if found is None else str(found)
-
-

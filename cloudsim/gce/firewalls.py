@@ -21,7 +21,9 @@ def insert(call: Call) -> Result:
     body = call.body
     name = body.get("name", "")
     if any(one.spec["name"] == name for one in _rules(call)):
-        raise GceError("alreadyExists", f"The resource 'projects/{call.project}/global/firewalls/{name}' already exists")
+        raise GceError(
+            "alreadyExists", f"The resource 'projects/{call.project}/global/firewalls/{name}' already exists"
+        )
     if len(body.get("description", "")) > _LONGEST_DESCRIPTION:
         raise invalid("resource.description", f"must be no longer than {_LONGEST_DESCRIPTION} characters.")
     if len({ip_network(one).version for one in body.get("sourceRanges", [])}) > 1:

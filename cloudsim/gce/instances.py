@@ -40,7 +40,9 @@ def _new(call: Call, order: Order) -> Vm:
         return call.world.launch(order)
     except CapacityExhausted:
         place = f"projects/{call.project}/zones/{call.zone}"
-        text = f"The zone '{place}' does not have enough resources available to fulfill the request. Try a different zone."
+        text = (
+            f"The zone '{place}' does not have enough resources available to fulfill the request. Try a different zone."
+        )
         return _refuse(call, order, POOL_EXHAUSTED, text)
     except QuotaExceeded as exceeded:
         text = f"Quota '{exceeded.code}' exceeded. Limit: {exceeded.limit:.1f} in region {call.region}."

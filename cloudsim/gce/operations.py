@@ -17,11 +17,15 @@ from cloudsim.gce.filters import Filter
 from cloudsim.world import Vm, VmState
 
 SYSTEM = "system"
-_WAYS_OUT = {"user": "delete", "instance": "compute.instances.guestTerminate", "reclaimed": "compute.instances.preempted"}
+_WAYS_OUT = {
+    "user": "delete",
+    "instance": "compute.instances.guestTerminate",
+    "reclaimed": "compute.instances.preempted",
+}
 _DEFAULT_CODE = "INTERNAL_ERROR"
 
 
-def _operation(  # noqa: PLR0913  one argument per field
+def _operation(
     vm: Vm, kind: str, *, began: float, ended: float | None, user: str, error: Result | None = None
 ) -> Result:
     number = links.number(kind, vm.id)

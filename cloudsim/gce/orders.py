@@ -84,7 +84,9 @@ def _machine(call: Call, link: str) -> str:
 def _scheduling(body: Body) -> tuple[dict[str, Any], Market]:
     """As it is kept, and the market that it means."""
     if body.get("onHostMaintenance") != "TERMINATE":
-        raise invalid("scheduling.onHostMaintenance", "Instances with guest accelerators do not support live migration.")
+        raise invalid(
+            "scheduling.onHostMaintenance", "Instances with guest accelerators do not support live migration."
+        )
     model = body.get("provisioningModel", "STANDARD")
     spot = model == "SPOT"
     if spot and body.get("automaticRestart", True):

@@ -68,7 +68,9 @@ OPERATIONS = (
     Operation("instances.reset", "POST", _INSTANCE + "/reset", instances.reset, WRITES),
     Operation("instances.setLabels", "POST", _INSTANCE + "/setLabels", instances.set_labels, WRITES),
     Operation("instances.getSerialPortOutput", "GET", _INSTANCE + "/serialPort", instances.serial_port_output, READS),
-    Operation("instances.getGuestAttributes", "GET", _INSTANCE + "/getGuestAttributes", instances.guest_attributes, READS),
+    Operation(
+        "instances.getGuestAttributes", "GET", _INSTANCE + "/getGuestAttributes", instances.guest_attributes, READS
+    ),
     Operation("zoneOperations.list", "GET", _ZONE + "/operations", _list_operations, READS),
     Operation("zoneOperations.get", "GET", _ZONE + "/operations/{operation}", operations.get, READS),
     Operation("globalOperations.aggregatedList", "GET", "/aggregated/operations", _aggregate_operations, GLOBAL_READS),

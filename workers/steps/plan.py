@@ -65,7 +65,12 @@ class _Private(NamedTuple):
 def _spec(ctx: Context, offering: Offering, image: Image, n: int, private: _Private) -> tuple[LaunchSpec, Params]:
     """The spec and its parameters; the tagged hash is over what the tenant chose and where, without the tags."""
     lease, runtime, request = ctx.lease, ctx.runtime, ctx.lease.request
-    basis = {"request": request, "offering": _facts(offering, image), "zone": offering.key.zone, "script": private.script}
+    basis = {
+        "request": request,
+        "offering": _facts(offering, image),
+        "zone": offering.key.zone,
+        "script": private.script,
+    }
     owner = OwnerTags(
         installation=runtime.installation.id,
         lease_id=lease.id,

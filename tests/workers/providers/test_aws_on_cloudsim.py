@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 KINDS = {"volume": "volume", "disk": "volume", "network_interface": "network_interface", "nic": "network_interface"}
 
-REFUSALS = {
+REFUSALS: Mapping[type[base.ProviderError], str] = {
     base.InsufficientCapacity: "InsufficientInstanceCapacity",
     base.ProviderQuotaExceeded: "VcpuLimitExceeded",
     base.NotOffered: "Unsupported",
@@ -46,9 +46,9 @@ class OnCloudsim:
     other_zone = "us-east-1b"
     instance_type = "g5.xlarge"
     short_timeout = 1.0
-    refusals = tuple(kind for kind in REFUSALS if kind is not base.OutcomeUnknown)
+    refusals: Sequence[type[base.ProviderError]] = tuple(kind for kind in REFUSALS if kind is not base.OutcomeUnknown)
     belonging_kinds = frozenset({"volume", "network_interface"})
-    firewall_stages = ("made", "opened")
+    firewall_stages: Sequence[str] = ("made", "opened")
     page = 1_000
 
     def __init__(self, sim: Control) -> None:

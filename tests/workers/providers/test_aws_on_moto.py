@@ -51,9 +51,9 @@ class OnMoto:
     other_zone = "us-east-1b"
     instance_type = "g5.xlarge"
     short_timeout = 60.0
-    refusals = ()
+    refusals: Sequence[type[base.ProviderError]] = ()
     belonging_kinds = frozenset({"volume", "network_interface"})
-    firewall_stages = ()
+    firewall_stages: Sequence[str] = ()
     page = 1_000
 
     def __init__(self, url: str) -> None:

@@ -22,7 +22,7 @@ from workers.providers.base import Image, Params, Provider
 
 LACKS = {Power.NOTICES: "tells only the VM, half a minute before", Power.HELD: "removes a firewall rule in use"}
 
-FAULTS = {
+FAULTS: Mapping[type[base.ProviderError], str] = {
     base.InsufficientCapacity: "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS",
     base.ProviderQuotaExceeded: "QUOTA_EXCEEDED",
     base.InvalidSpec: "invalid",
@@ -41,9 +41,9 @@ class OnCloudsim:
     other_zone = "us-central1-b"
     instance_type = "g2-standard-4"
     short_timeout = 1.0
-    refusals = tuple(kind for kind in FAULTS if kind is not base.OutcomeUnknown)
+    refusals: Sequence[type[base.ProviderError]] = tuple(kind for kind in FAULTS if kind is not base.OutcomeUnknown)
     belonging_kinds = frozenset({"volume"})
-    firewall_stages = ("IPv4", "IPv6")
+    firewall_stages: Sequence[str] = ("IPv4", "IPv6")
     page = 500
 
     def __init__(self, sim: Control, folder: Path) -> None:
@@ -194,7 +194,7 @@ def test_a_new_vm_of_the_same_name_is_another_one(backend: OnCloudsim) -> None:
 
 def test_a_zone_out_of_reach_is_told_by_the_list_and_believed_by_nobody(backend: OnCloudsim) -> None:
     there = contract.launch(backend, owner(n=2), zone=backend.other_zone)
-    fault = {"region": backend.zone, "times": None, **GCP}
+    fault: dict[str, Any] = {"region": backend.zone, "times": None, **GCP}
     backend.sim.fault("instances.aggregatedList", "error", **fault)
     backend.sim.fault("disks.aggregatedList", "error", **fault)
     (page,) = backend.provider.list(backend.region, INSTALLATION)

@@ -14,8 +14,10 @@ from app.domain.offerings import Gpu, InstanceType, Market
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalogue:
-    """`types` by name; `boot_disks`: the disk type that each boots from; `prices` in USD per hour by (market, region, type
-    name), only where one is known."""
+    """`types` and the types of their `boot_disks` by name.
+
+    `prices`: USD per hour by (market, region, type name), only where one is known.
+    """
 
     types: Mapping[str, InstanceType]
     boot_disks: Mapping[str, str]

@@ -19,7 +19,7 @@ from requests.adapters import HTTPAdapter
 from app.settings import Settings
 from app.settings.accounts import GcpAccount
 from workers.providers.base import OutcomeUnknown
-from workers.providers.gcp.errors import translated
+from workers.providers.gcp.errors import signing_in, translated
 
 # At DEBUG Google's libraries write requests and answers: start-up scripts and access tokens.
 logging.getLogger("google").setLevel(logging.INFO)
@@ -79,9 +79,10 @@ class Clients:
             yield _recognised(page)
 
     def _make(self, kind: type[C]) -> C:
-        with self._lock, translated():
+        with self._lock:
             if self._credentials is None:
-                self._credentials = _credentials(self._account)
+                with signing_in():
+                    self._credentials = _credentials(self._account)
             if kind not in self._clients:
                 self._clients[kind] = self._connected(kind, self._credentials)
             made: C = self._clients[kind]
@@ -105,8 +106,14 @@ class _Connections(HTTPAdapter):
         super().__init__(pool_maxsize=settings.worker_threads + 4, max_retries=0)
         self._connect_timeout = settings.connect_timeout
 
-    def send(  # noqa: PLR0913  the signature of the base
-        self, request: Any, stream: Any = False, timeout: Any = None, verify: Any = True, cert: Any = None, proxies: Any = None
+    def send(
+        self,
+        request: Any,
+        stream: Any = False,  # noqa: FBT002  the signature is the base's
+        timeout: Any = None,
+        verify: Any = True,  # noqa: FBT002  as above
+        cert: Any = None,
+        proxies: Any = None,
     ) -> Any:
         """As the base's, with a time-out for the connection."""
         return super().send(request, stream, (self._connect_timeout, timeout), verify, cert, proxies)

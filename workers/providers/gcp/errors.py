@@ -81,10 +81,8 @@ _FOREIGN = (
     JsonError,
     TypeError,
     ValueError,
-    OSError,
 )
-"""All that the SDK raises. JsonError, TypeError and ValueError: an answer of another shape, or a request that does not fit;
-OSError: a credentials file that cannot be read."""
+"""All that the SDK raises. JsonError, TypeError and ValueError: an answer of another shape."""
 
 _NO_SUCH_TYPE = ("machine type with name", "/machinetypes/")
 _LONGEST_MESSAGE = 300
@@ -97,7 +95,6 @@ _ADVICE: Mapping[str, str] = {
     "accessNotConfigured": "enable the Compute Engine API in this project",
     "billingNotEnabled": "enable billing for this project",
 }
-
 
 
 def translate(error: Exception) -> ProviderError:
@@ -125,9 +122,7 @@ def _answered(error: google.GoogleAPICallError) -> ProviderError:
     reason = _reason(error)
     message = str(error.message)
     kind = REASONS.get(reason) or STATUSES.get(status, OutcomeUnknown)
-    if status >= 500:
-        kind = OutcomeUnknown
-    elif status == 429:
+    if status == 429:
         kind = Throttled
     if kind in {InvalidSpec, NotFound} and any(hint in message.lower() for hint in _NO_SUCH_TYPE):
         kind = NotOffered
@@ -157,10 +152,10 @@ def _retry_after(error: google.GoogleAPICallError) -> float | None:
     return float(text) if text.isdecimal() else None
 
 
-def _not_signed_in(error: auth.GoogleAuthError) -> ProviderError:
+def _not_signed_in(error: Exception) -> ProviderError:
     """Before the call itself: nothing was done. What may pass by itself does not set the account aside."""
     name = type(error).__name__
-    if error.retryable:
+    if getattr(error, "retryable", False):
         return Unreachable(f"no access token: {_short(str(error))}", code=name)
     return CredentialsRejected(f"{_short(str(error))}; {_RENEW}", code=name)
 
@@ -175,6 +170,24 @@ def _lost(error: requests.exceptions.RequestException) -> ProviderError:
 
 def _short(text: str) -> str:
     return text if len(text) <= _LONGEST_MESSAGE else text[:_LONGEST_MESSAGE] + "…"
+
+
+@contextmanager
+def fitting() -> Iterator[None]:
+    """InvalidSpec for stored parameters that Google's API does not know. Its own text quotes values, scripts among them."""
+    try:
+        yield
+    except (JsonError, TypeError, ValueError) as error:
+        raise InvalidSpec("the parameters do not fit the Compute Engine API", code=type(error).__name__) from None
+
+
+@contextmanager
+def signing_in() -> Iterator[None]:
+    """CredentialsRejected for credentials that cannot be read, or that are none."""
+    try:
+        yield
+    except (auth.GoogleAuthError, OSError, ValueError) as error:
+        raise _not_signed_in(error) from None
 
 
 @contextmanager

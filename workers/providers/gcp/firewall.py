@@ -25,6 +25,7 @@ from workers.providers.base import (
 )
 from workers.providers.gcp import operations
 from workers.providers.gcp.clients import Clients
+from workers.providers.gcp.errors import fitting
 
 PREFIX = "gpulease-"
 _SSH = "22"
@@ -53,29 +54,35 @@ def plan(spec: LaunchSpec, vm_name: str, network: str) -> list[Params]:
 @contextmanager
 def standing(clients: Clients, zone: str, rules: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
     """Makes the rules, given by request id. When the block is refused they are withdrawn: a refusal leaves nothing behind."""
+    bodies = {request_id: _body(rule) for request_id, rule in rules.items()}
     try:
-        for request_id, rule in rules.items():
+        for request_id, rule in bodies.items():
             _make(clients, rule, request_id)
         yield
     except Refused:
         with suppress(ProviderError):
-            _withdraw(clients, zone, rules.values())
+            _withdraw(clients, zone, bodies.values())
         raise
 
 
-def _withdraw(clients: Clients, zone: str, rules: Iterable[Mapping[str, Any]]) -> None:
+def _withdraw(clients: Clients, zone: str, rules: Iterable[Firewall]) -> None:
     """Only while no VM shows: an earlier send may have made one, and Google would take the rules from under it."""
     for rule in rules:
         try:
-            clients.ask(clients.of(InstancesClient).get, zone=zone, instance=rule["targetTags"][0])
+            clients.ask(clients.of(InstancesClient).get, zone=zone, instance=rule.target_tags[0])
         except NotFound:
-            remove(clients, str(rule["name"]))
+            remove(clients, rule.name)
 
 
-def _make(clients: Clients, rule: Mapping[str, Any], request_id: str) -> None:
-    body = Firewall.from_json(json.dumps(rule))
+def _body(rule: Mapping[str, Any]) -> Firewall:
+    with fitting():
+        body: Firewall = Firewall.from_json(json.dumps(rule))
+        return body
+
+
+def _make(clients: Clients, rule: Firewall, request_id: str) -> None:
     try:
-        made = clients.ask(clients.of(FirewallsClient).insert_unary, firewall_resource=body, request_id=request_id)
+        made = clients.ask(clients.of(FirewallsClient).insert_unary, firewall_resource=rule, request_id=request_id)
     except TokenConflict:
         _check(clients, rule)
         return
@@ -84,11 +91,11 @@ def _make(clients: Clients, rule: Mapping[str, Any], request_id: str) -> None:
         raise error
 
 
-def _check(clients: Clients, rule: Mapping[str, Any]) -> None:
+def _check(clients: Clients, rule: Firewall) -> None:
     """An earlier send made it. A rule of that name with another owner is not ours and never used."""
-    found = clients.ask(clients.of(FirewallsClient).get, firewall=rule["name"])
-    if found.description != rule["description"]:
-        raise OutcomeUnknown(f"firewall rule {rule['name']} exists and is not ours", code="alreadyExists")
+    found = clients.ask(clients.of(FirewallsClient).get, firewall=rule.name)
+    if found.description != rule.description:
+        raise OutcomeUnknown(f"firewall rule {rule.name} exists and is not ours", code="alreadyExists")
 
 
 def remove(clients: Clients, name: str) -> None:

@@ -13,6 +13,7 @@ from app.domain.offerings import Market
 from app.settings.accounts import GcpAccount
 from workers.providers.base import LaunchSpec, OutcomeUnknown, Params, Vm
 from workers.providers.gcp import firewall, labels, metadata
+from workers.providers.gcp.errors import fitting
 from workers.providers.gcp.ids import Id, last
 from workers.providers.gcp.vms import described, time_of, token_in
 
@@ -93,9 +94,10 @@ def request_id(part: Mapping[str, Any]) -> str:
 
 
 def body(params: Params) -> Instance:
-    """The instance of stored parameters. Raises ValueError for what Google's API does not know."""
-    parsed: Instance = Instance.from_json(json.dumps(params[INSTANCE]))
-    return parsed
+    """The instance of stored parameters. Raises InvalidSpec for what Google's API does not know."""
+    with fitting():
+        parsed: Instance = Instance.from_json(json.dumps(params[INSTANCE]))
+        return parsed
 
 
 def accepted(operation: Operation, params: Params, region: str) -> Vm:

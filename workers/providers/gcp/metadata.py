@@ -57,8 +57,10 @@ def script(spec: LaunchSpec) -> str:
     if spec.startup_script:
         parts.append(_put("0700", '"$state/startup-script"', spec.startup_script))
     if spec.host_keys is not None:
-        for file in host_keys.files(spec.host_keys):
-            parts.append(_put(file.get("permissions", "0644"), shlex.quote(file["path"]), file["content"]))
+        parts += [
+            _put(file.get("permissions", "0644"), shlex.quote(file["path"]), file["content"])
+            for file in host_keys.files(spec.host_keys)
+        ]
         parts.append("systemctl daemon-reload\n")
         parts += [shlex.join(command) + "\n" for command in host_keys.commands()]
     parts.append(_READY)

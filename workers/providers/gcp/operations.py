@@ -99,7 +99,7 @@ def _refused(vm_id: Id, region: str, insert: Operation, error: Refused) -> Vm:
     )
 
 
-def _vm(  # noqa: PLR0913  each is a member of the VM
+def _vm(
     vm_id: Id,
     region: str,
     operation: Operation,

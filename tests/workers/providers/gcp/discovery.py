@@ -68,6 +68,11 @@ def judge(verb: str, url: str, body: Any, answer: Any, status: int) -> str:
     return name
 
 
+def faults(value: Any, schema: str) -> Iterator[str]:
+    """What of a body does not fit one of Google's schemas."""
+    yield from _faults(value, {"$ref": schema}, schema)
+
+
 def _check(value: Any, schema: Mapping[str, Any], path: str) -> None:
     for found in _faults(value, schema, path):
         raise AssertionError(found)
