@@ -12,10 +12,10 @@ from app.domain.leases import VmState
 from app.domain.offerings import Market
 from cloudsim.gce.credentials import issue
 from cloudsim.testing import Control, running
+from tests.cloudsim.gce.discovery import checked
 from tests.workers.providers import contract
 from tests.workers.providers.contract import Power
 from tests.workers.providers.gcp.accounts import EMAIL, PROJECT, REGION, ZONE, provider
-from tests.workers.providers.gcp.discovery import checked
 from tests.workers.providers.samples import INSTALLATION, owner
 from workers.providers import base
 from workers.providers.base import Image, Params, Provider

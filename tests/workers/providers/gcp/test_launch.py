@@ -15,8 +15,8 @@ from app.domain import tags
 from app.domain.offerings import Market
 from app.domain.tags import OwnerTags
 from cloudsim.gce.labels import check as check_labels
+from tests.cloudsim.gce.discovery import faults
 from tests.workers.providers.gcp.accounts import PROJECT, REGION, account
-from tests.workers.providers.gcp.discovery import faults
 from tests.workers.providers.gcp.specs import IMAGE, spec
 from tests.workers.providers.samples import KEY, owner
 from workers.providers.base import LaunchSpec, Params

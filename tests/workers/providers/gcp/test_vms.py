@@ -8,7 +8,7 @@ from google.cloud.compute_v1.types import Instance
 
 from app.domain.leases import VmState
 from app.domain.offerings import Market
-from tests.workers.providers.gcp.discovery import document
+from tests.cloudsim.gce.discovery import document
 from workers.providers.gcp.vms import STATES, described, from_instance
 
 LINK = "https://www.googleapis.com/compute/v1/projects/p/zones/us-central1-a"
