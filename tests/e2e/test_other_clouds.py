@@ -14,9 +14,7 @@ WISHES: dict[str, Json] = {
 
 
 @pytest.mark.parametrize("provider", WISHES)
-def test_a_lease_becomes_active_on_one_tagged_vm_and_leaves_nothing(
-    tenant: Tenant, cloud: Cloud, provider: str
-) -> None:
+def test_a_lease_has_the_same_life(tenant: Tenant, cloud: Cloud, provider: str) -> None:
     lease_id = tenant.create(WISHES[provider])
     lease = tenant.wait(lease_id, "active")
     (vm,) = cloud.vms_of(lease_id)

@@ -76,7 +76,7 @@ def instance(name: str, zone: str = ZONE, **changes: Any) -> dict[str, Any]:
     return complete | changes
 
 
-SPOT = {
+SPOT: dict[str, Any] = {
     "scheduling": {
         "onHostMaintenance": "TERMINATE",
         "automaticRestart": False,

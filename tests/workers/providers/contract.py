@@ -74,6 +74,8 @@ class Backend(Protocol):
     """The calls that make a firewall for `NETWORKS`, in their order."""
     page: int
     """Most VMs of one page of a listing."""
+    portion: int
+    """Most VMs of one direct get."""
 
     def image(self) -> Image:
         """Some image that exists."""
@@ -392,7 +394,7 @@ def a_listing_shows_all_of_this_installation_and_nothing_else(backend: Backend) 
 
 @case(Power.MANY)
 def a_listing_of_several_pages_shows_each_vm_once(backend: Backend) -> None:
-    planted = 2 * backend.page + 300
+    planted = 2 * backend.page + 1
     backend.plant(planted, owner().as_tags())
     backend.plant(50, owner(installation="another-installation").as_tags())
     pages = list(backend.provider.list(backend.region, INSTALLATION))
@@ -403,7 +405,7 @@ def a_listing_of_several_pages_shows_each_vm_once(backend: Backend) -> None:
 
 @case(Power.MANY)
 def get_of_many_asks_in_portions(backend: Backend) -> None:
-    backend.plant(450, owner().as_tags())
+    backend.plant(2 * backend.portion + 1, owner().as_tags())
     ids = [vm.id for vm in listed(backend)]
     found = backend.provider.get(backend.region, ids)
     assert set(found) == set(ids)
@@ -472,10 +474,11 @@ def terminating_one_leaves_the_others(backend: Backend) -> None:
 
 @case(Power.MANY)
 def many_are_terminated_even_when_some_are_gone(backend: Backend) -> None:
-    backend.plant(250, owner().as_tags())
+    backend.plant(backend.portion + 1, owner().as_tags())
     ids = [vm.id for vm in listed(backend)]
+    half = len(ids) // 2
     unknown = [another(vm_id) for vm_id in ids[:3]]
-    backend.provider.terminate(backend.region, [*ids[:100], *unknown, *ids[100:]])
+    backend.provider.terminate(backend.region, [*ids[:half], *unknown, *ids[half:]])
     assert wait_until(lambda: not backend.alive(), timeout=PATIENCE)
 
 

@@ -50,6 +50,7 @@ class OnCloudsim:
     belonging_kinds = frozenset({"volume", "network_interface"})
     firewall_stages: Sequence[str] = ("made", "opened")
     page = 1_000
+    portion = 200
 
     def __init__(self, sim: Control) -> None:
         account = AwsAccount(provider="aws", name="sim", regions=(self.region,), endpoint_url=sim.url)

@@ -55,6 +55,7 @@ class OnMoto:
     belonging_kinds = frozenset({"volume", "network_interface"})
     firewall_stages: Sequence[str] = ()
     page = 1_000
+    portion = 200
 
     def __init__(self, url: str) -> None:
         account = AwsAccount(provider="aws", name="moto", regions=(self.region,), endpoint_url=url)

@@ -45,6 +45,7 @@ class OnCloudsim:
     belonging_kinds = frozenset({"volume"})
     firewall_stages: Sequence[str] = ("IPv4", "IPv6")
     page = 500
+    portion = 50
 
     def __init__(self, sim: Control, folder: Path) -> None:
         self.provider: Provider = checked(provider(sim.url, folder))

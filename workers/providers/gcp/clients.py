@@ -119,6 +119,23 @@ class _Connections(HTTPAdapter):
         return super().send(request, stream, (self._connect_timeout, timeout), verify, cert, proxies)
 
 
+class _TokenOf(Credentials):
+    """Only the access tokens of other credentials.
+
+    Google's own would, beside each first use, ask another endpoint for the locations allowed to them, in a thread that no time-out
+    of ours bounds.
+    """
+
+    def __init__(self, source: Credentials) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # ships none
+        self.source = source
+
+    def refresh(self, request: Any) -> None:
+        """A new token. Raises GoogleAuthError."""
+        self.source.refresh(request)  # type: ignore[no-untyped-call]  # as above
+        self.token, self.expiry = self.source.token, self.source.expiry
+
+
 def _credentials(account: GcpAccount) -> Credentials:
     if account.credentials_file is not None:
         found: Any = service_account.Credentials.from_service_account_file(  # type: ignore[no-untyped-call]  # ships none
@@ -130,8 +147,7 @@ def _credentials(account: GcpAccount) -> Credentials:
         found = impersonated_credentials.Credentials(  # type: ignore[no-untyped-call]  # as above
             source_credentials=found, target_principal=account.impersonate, target_scopes=[SCOPE]
         )
-    credentials: Credentials = found
-    return credentials
+    return _TokenOf(found)
 
 
 def _recognised(answer: T) -> T:

@@ -21,6 +21,7 @@ class Answer:
     calls: list[str] = field(default_factory=list)
     token_status: int = 200
     token_body: str = json.dumps({"access_token": TOKEN, "expires_in": 3600, "token_type": "Bearer"})
+    tokens: int = 0
     url: str = ""
 
     def error(self, status: int, reason: str, message: str = "No.", **headers: str) -> None:
@@ -54,6 +55,7 @@ def answering() -> Iterator[Answer]:
         def handle_one(self) -> None:
             self.rfile.read(int(self.headers.get("Content-Length", 0)))
             if self.path == "/gce/token":
+                answer.tokens += 1
                 self._say(answer.token_status, answer.token_body, {})
             else:
                 answer.calls.append(f"{self.command} {self.path}")

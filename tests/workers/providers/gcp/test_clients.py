@@ -2,6 +2,7 @@
 
 import json
 import logging
+import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -80,6 +81,24 @@ def test_a_key_that_google_no_longer_knows_is_credentials_rejected(stub: Answer,
     assert not stub.calls
 
 
+def test_one_token_serves_every_client_and_nobody_else_is_asked(
+    stub: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    real = socket.getaddrinfo
+
+    def resolve(host: Any, *args: Any, **kwargs: Any) -> Any:
+        asked.append(host)
+        return real(host, *args, **kwargs)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    gcp = provider(stub.url, tmp_path)
+    for _ in range(3):
+        gcp.identity()
+    assert set(asked) == {"127.0.0.1"}
+    assert stub.tokens == 1
+
+
 def test_a_token_endpoint_out_of_reach_means_that_nothing_was_sent(stub: Answer, tmp_path: Path) -> None:
     with answering() as gone:
         path = key_file(tmp_path, gone.url)
@@ -92,9 +111,9 @@ def test_impersonation_acts_through_the_accounts_credentials(stub: Answer, tmp_p
     wanted = account(stub.url, key_file(tmp_path, stub.url), impersonate="robot@p.example")
     clients = Clients(wanted, Settings())
     clients.of(ProjectsClient)
-    found = clients._credentials
-    assert isinstance(found, impersonated_credentials.Credentials)
-    assert found.service_account_email == "robot@p.example"
+    found: Any = clients._credentials
+    assert isinstance(found.source, impersonated_credentials.Credentials)
+    assert found.source.service_account_email == "robot@p.example"
 
 
 def test_no_secret_reaches_logs_or_errors_even_at_debug(
