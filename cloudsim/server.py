@@ -23,6 +23,10 @@ from cloudsim.ec2.facts import PROVIDER
 from cloudsim.ec2.facts import catalog as aws_catalog
 from cloudsim.ec2.front import AwsFront
 from cloudsim.gate import Gate
+from cloudsim.gce.cloud import GCP
+from cloudsim.gce.facts import PROVIDER as GCP_NAME
+from cloudsim.gce.facts import catalog as gcp_catalog
+from cloudsim.gce.front import GceFront
 from cloudsim.settings import Settings
 from cloudsim.store import Store
 from cloudsim.world import World
@@ -52,12 +56,14 @@ class Simulation:
         self, settings: Settings, *, seed: int | None = None, state: Path | None = None, clock: Clock = system_clock
     ) -> None:
         rng = random.Random(seed)  # noqa: S311  ids and chances, no secrets
-        self.world = World([aws_catalog()], settings, clock=clock, rng=rng)
+        self.world = World([aws_catalog(), gcp_catalog()], settings, clock=clock, rng=rng)
         self.credentials = Credentials()
         self.closing = asyncio.Event()
-        front = AwsFront(self.world, Gate(self.world, self.closing), self.credentials)
-        control = ControlApi(self.world, {PROVIDER: AWS}, self.credentials)
-        self.app = Starlette(routes=[Route("/", front.endpoint, methods=["POST"]), *control.routes()])
+        gate = Gate(self.world, self.closing)
+        front = AwsFront(self.world, gate, self.credentials)
+        gce = GceFront(self.world, gate, lambda: self.credentials.bad)
+        control = ControlApi(self.world, {PROVIDER: AWS, GCP_NAME: GCP}, self.credentials)
+        self.app = Starlette(routes=[Route("/", front.endpoint, methods=["POST"]), *gce.routes(), *control.routes()])
         self._store = Store(state, self.world, self.credentials) if state else None
         self._keeping: asyncio.Task[None] | None = None
 

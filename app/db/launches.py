@@ -7,8 +7,8 @@ from uuid import UUID
 from sqlalchemy import Delete, Select, Update, delete, func, select, update
 
 from app.db.attempts import fact
-from app.db.tables import attempt, lease, lease_secret, offering
-from app.domain.ids import AttemptId, LeaseId
+from app.db.tables import attempt, lease, lease_secret, offering, tenant
+from app.domain.ids import AttemptId, LeaseId, TenantId
 from app.domain.offerings import OfferingKey
 
 WANTED = lease.c.desired == "run"
@@ -25,6 +25,11 @@ BILLING_STARTED_AT = lease.c.billing_started_at
 def startup_script(lease_id: LeaseId) -> Select[Any]:
     """The tenant's script, for the launch parameters."""
     return select(lease_secret.c.startup_script).where(lease_secret.c.lease_id == lease_id)
+
+
+def longest_term(tenant_id: TenantId) -> Select[Any]:
+    """Seconds that a lease of the tenant may last at most, extensions included."""
+    return select(tenant.c.max_total_seconds).where(tenant.c.id == tenant_id)
 
 
 def forget_script(lease_id: LeaseId) -> Delete:

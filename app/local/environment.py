@@ -1,6 +1,10 @@
 """The environment that the stack gives to its processes."""
 
+import json
 from collections.abc import Mapping
+
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from app.local.home import Home
 from app.local.leftovers import MARKER
@@ -24,7 +28,18 @@ provider = "aws"
 name = "sim"
 regions = ["us-east-1", "eu-west-1"]
 endpoint_url = "{url}"
+
+[[accounts]]
+provider = "gcp"
+name = "sim-gcp"
+project = "sim-project"
+regions = ["us-central1", "europe-west4"]
+endpoint_url = "{url}"
+credentials_file = {gcp_key_file}
 """
+
+GCP_EMAIL = "gpulease@sim-project.iam.gserviceaccount.example"
+_OTHER_CREDENTIALS = ("AWS_", "GOOGLE_", "CLOUDSDK_")
 
 
 def process_environment(
@@ -43,14 +58,31 @@ def process_environment(
         "PYTHONSAFEPATH": "1",  # the processes run in the home, whose folders must not be taken for packages
         "NO_PROXY": ",".join(filter(None, [outside.get("NO_PROXY"), "127.0.0.1,localhost"])),
     }
-    theirs = outside if options.config else {**_without_aws(outside), **SIMULATED_AWS}
+    theirs = outside if options.config else {**_without_credentials(outside), **SIMULATED_AWS}
     return {**PROFILES[options.profile], **theirs, **fixed}
 
 
-def _without_aws(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if not name.startswith("AWS_")}
+def _without_credentials(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if not name.startswith(_OTHER_CREDENTIALS)}
 
 
 def write_accounts(home: Home, options: Options) -> None:
-    """The accounts file of the simulated cloud."""
-    write_private(home.accounts_file, ACCOUNTS.format(url=options.cloudsim_url))
+    """The accounts file of the simulated clouds, and the service account of the one that has no simpler credentials."""
+    write_private(home.gcp_key_file, _service_account(f"{options.cloudsim_url}/gce/token"))
+    quoted = json.dumps(str(home.gcp_key_file))
+    write_private(home.accounts_file, ACCOUNTS.format(url=options.cloudsim_url, gcp_key_file=quoted))
+
+
+def _service_account(token_uri: str) -> str:
+    """A key file as Google gives them, with a key that opens nothing but the simulated project."""
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    return json.dumps(
+        {
+            "type": "service_account",
+            "project_id": "sim-project",
+            "private_key_id": "simulated",
+            "private_key": key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode(),
+            "client_email": GCP_EMAIL,
+            "token_uri": token_uri,
+        }
+    )

@@ -54,6 +54,11 @@ class Home:
         return self.path / "gpulease.toml"
 
     @property
+    def gcp_key_file(self) -> Path:
+        """The service account of the simulated GCP project."""
+        return self.path / "gcp-service-account.json"
+
+    @property
     def cloudsim_file(self) -> Path:
         """The simulated cloud's memory."""
         return self.path / "cloudsim.json"
@@ -123,6 +128,6 @@ def start_over(home: Home) -> None:
     """Remove what a stack made there, and nothing else."""
     for folder in (home.postgres, home.postgres.with_name("postgres.new"), home.redis, home.logs):
         shutil.rmtree(folder, ignore_errors=True)
-    files = (home.state_file, home.credentials_file, home.accounts_file, home.supervisor_config)
+    files = (home.state_file, home.credentials_file, home.accounts_file, home.gcp_key_file, home.supervisor_config)
     for file in (*files, *home.path.glob(f"{home.cloudsim_file.name}*")):
         file.unlink(missing_ok=True)

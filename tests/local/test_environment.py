@@ -1,5 +1,6 @@
 """What the processes of a stack get to see."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from app.local.home import Home
 from app.local.options import parse
 from app.local.profiles import PROFILES
 from app.settings import Settings, load_accounts
+from app.settings.accounts import GcpAccount
 
 
 def environment(home: Home, *argv: str, **outside: str) -> dict[str, str]:
@@ -19,9 +21,11 @@ def environment(home: Home, *argv: str, **outside: str) -> dict[str, str]:
 
 def test_the_users_cloud_credentials_never_reach_the_simulated_cloud(tmp_path: Path) -> None:
     outside = {"AWS_ACCESS_KEY_ID": "AKIAREAL", "AWS_PROFILE": "work", "AWS_SESSION_TOKEN": "t"}
+    outside |= {"GOOGLE_APPLICATION_CREDENTIALS": "/home/me/key.json", "CLOUDSDK_CORE_PROJECT": "work"}
     seen = environment(Home(tmp_path), **outside)
     assert seen["AWS_ACCESS_KEY_ID"] != "AKIAREAL"
-    assert not {"AWS_PROFILE", "AWS_SESSION_TOKEN"} & seen.keys()
+    assert not {"AWS_PROFILE", "AWS_SESSION_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS"} & seen.keys()
+    assert "CLOUDSDK_CORE_PROJECT" not in seen
     assert seen["AWS_EC2_METADATA_DISABLED"] == "true"
 
 
@@ -42,9 +46,22 @@ def test_what_the_user_sets_wins_over_the_profile(tmp_path: Path) -> None:
 def test_the_accounts_file_is_one_the_program_reads(tmp_path: Path) -> None:
     home = Home(tmp_path)
     write_accounts(home, parse([], {"GPULEASE_CLOUDSIM_PORT": "9010"}))
-    account = load_accounts(home.accounts_file)["sim"]
-    assert account.endpoint_url == "http://127.0.0.1:9010"
-    assert account.regions == ("us-east-1", "eu-west-1")
+    accounts = load_accounts(home.accounts_file)
+    assert {account.endpoint_url for account in accounts.values()} == {"http://127.0.0.1:9010"}
+    assert {name: account.regions for name, account in accounts.items()} == {
+        "sim": ("us-east-1", "eu-west-1"),
+        "sim-gcp": ("us-central1", "europe-west4"),
+    }
+
+
+def test_the_simulated_projects_key_is_private_and_gets_its_tokens_from_the_simulated_cloud(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    write_accounts(home, parse([], {"GPULEASE_CLOUDSIM_PORT": "9010"}))
+    account = load_accounts(home.accounts_file)["sim-gcp"]
+    assert isinstance(account, GcpAccount)
+    assert account.credentials_file == str(home.gcp_key_file)
+    assert home.gcp_key_file.stat().st_mode & 0o077 == 0
+    assert json.loads(home.gcp_key_file.read_text())["token_uri"] == "http://127.0.0.1:9010/gce/token"
 
 
 @pytest.mark.parametrize("profile", PROFILES)

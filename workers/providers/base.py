@@ -118,6 +118,7 @@ class LaunchSpec:
     """What one attempt asks for. `plan` turns it into the provider's parameters.
 
     `allowed_cidrs`: the networks that may reach port 22; empty: the account's own firewall decides alone.
+    `max_seconds`: the longest that the VM may ever run, however often its lease is extended; None: unknown.
     """
 
     token: str
@@ -135,6 +136,7 @@ class LaunchSpec:
     labels: Mapping[str, str]
     allowed_cidrs: tuple[str, ...] = ()
     host_keys: HostKeyReport | None = None
+    max_seconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,6 @@
 """T2: the intent, stored before any side effect: the attempt with token and exact parameters, its quota held."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, func
 
@@ -28,8 +28,9 @@ def store_attempt(ctx: Context, offering: Offering, image: Image) -> None:
     """One transaction. Raises DoesNotFitError, or ClaimLostError when the lease is no longer ours or wanted."""
     with ctx.runtime.database.begin() as connection:
         script = connection.execute(launches.startup_script(ctx.lease.id)).scalar()
+        longest = connection.execute(launches.longest_term(ctx.lease.tenant_id)).scalar_one()
         n = ctx.lease.attempts_count + 1
-        spec, params = _spec(ctx, offering, image, n, script)
+        spec, params = _spec(ctx, offering, image, n, _Private(script, longest))
         attempt_id = AttemptId(new_id("attempt"))
         _enter_provisioning(connection, ctx, offering, image)
         if not hold_quota(connection, ctx.lease, quota_rules.amounts(offering)):
@@ -56,10 +57,22 @@ def store_attempt(ctx: Context, offering: Offering, image: Image) -> None:
         )
 
 
-def _spec(ctx: Context, offering: Offering, image: Image, n: int, script: str | None) -> tuple[LaunchSpec, Params]:
+class _Private(NamedTuple):
+    """What only a launch needs to know: the tenant's script, and the seconds that a lease may last at most."""
+
+    script: str | None
+    longest: int
+
+
+def _spec(ctx: Context, offering: Offering, image: Image, n: int, private: _Private) -> tuple[LaunchSpec, Params]:
     """The spec and its parameters; the tagged hash is over what the tenant chose and where, without the tags."""
     lease, runtime, request = ctx.lease, ctx.runtime, ctx.lease.request
-    basis = {"request": request, "offering": _facts(offering, image), "zone": offering.key.zone, "script": script}
+    basis = {
+        "request": request,
+        "offering": _facts(offering, image),
+        "zone": offering.key.zone,
+        "script": private.script,
+    }
     owner = OwnerTags(
         installation=runtime.installation.id,
         lease_id=lease.id,
@@ -80,10 +93,11 @@ def _spec(ctx: Context, offering: Offering, image: Image, n: int, script: str | 
         disk_gib=request["disk_gib"],
         public_ip=request["public_ip"],
         ssh_public_keys=tuple(request["ssh_public_keys"]),
-        startup_script=script,
+        startup_script=private.script,
         labels=ctx.row.lease_labels,
         allowed_cidrs=tuple(request.get("allowed_cidrs") or ()),
         host_keys=_host_keys(ctx, n),
+        max_seconds=private.longest + int(runtime.timing.deadline_grace),
     )
     return spec, runtime.accounts.provider(offering.key.account).plan(spec)
 

@@ -1,0 +1,63 @@
+"""Disks: lists, delete, labels. They are made with their VM alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cloudsim.gce import links, operations, views
+from cloudsim.gce.call import Call, Result
+from cloudsim.gce.errors import GceError
+from cloudsim.gce.labels import check as check_labels
+from cloudsim.gce.listing import Kind, Listed, after, aggregated, asked
+from cloudsim.world import Resource, ResourceKind
+
+KIND = Kind("disk", "disks")
+AGGREGATED = "disks.aggregatedList"
+
+
+def get(call: Call) -> Result:
+    """One disk by name or number."""
+    return views.disk(call.world, _disk(call, "disk"))
+
+
+def aggregated_list(call: Call) -> Result:
+    """One page of all zones' disks."""
+    return aggregated(call, KIND, _listed(call), AGGREGATED)
+
+
+def _listed(call: Call) -> Iterator[Listed]:
+    start = after(call)
+    label = asked(call).exact("labels.")
+    for position, one in enumerate(views.disks_of(call.world, call.project), start=1):
+        if position > start and (label is None or one.tags.get(label[0]) in label[1]):
+            yield Listed(position, one.zone, lambda one=one: views.disk(call.world, one))  # type: ignore[misc]  # as above
+
+
+def delete(call: Call) -> Result:
+    """Only a disk that no VM holds."""
+    disk = _disk(call, "disk")
+    if disk.vm_id is not None:
+        holder = call.world.vms[disk.vm_id].name
+        raise GceError(
+            "resourceInUseByAnotherResource",
+            f"The disk resource '{_link(disk)}' is already being used by '{links.zonal(call.project, call.zone, 'instances', holder)}'",
+        )
+    call.world.remove_resource(disk.id)
+    return operations.at_once(call, "delete", _link(disk), disk.id)
+
+
+def set_labels(call: Call) -> Result:
+    """Replaces all labels, if they are still those of the fingerprint."""
+    disk = _disk(call, "resource")
+    call.check_fingerprint(str(call.body.get("labelFingerprint")), links.fingerprint(sorted(disk.tags.items())))
+    disk.tags = check_labels(call.body.get("labels", {}))
+    call.world.touch_resource(disk.id)
+    return operations.at_once(call, "setLabels", _link(disk), disk.id)
+
+
+def _disk(call: Call, parameter: str) -> Resource:
+    return call.resource(ResourceKind.VOLUME, call.path[parameter])
+
+
+def _link(disk: Resource) -> str:
+    return links.zonal(disk.account, disk.zone, "disks", disk.spec["name"])

@@ -1,0 +1,60 @@
+"""Google's errors: what travels as an HTTP answer, and what is told inside an operation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+THROTTLED = "rateLimitExceeded"
+TROUBLE = "backendError"
+
+_STATUS = {
+    "invalid": 400,
+    "badRequest": 400,
+    "required": 400,
+    "invalidParameter": 400,
+    "resourceInUseByAnotherResource": 400,
+    "resourceNotReady": 400,
+    "authError": 401,
+    "forbidden": 403,
+    "accessNotConfigured": 403,
+    "insufficientPermissions": 403,
+    "billingNotEnabled": 403,
+    "quotaExceeded": 403,
+    THROTTLED: 403,
+    "notFound": 404,
+    "alreadyExists": 409,
+    "conditionNotMet": 412,
+    "internalError": 500,
+    TROUBLE: 503,
+}
+"""HTTP status by reason; a reason that is not here is a 400."""
+
+
+class GceError(Exception):
+    """An error answer: `reason` is Google's, `status` the HTTP status."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(f"{reason}: {message}")
+        self.reason = reason
+        self.message = message
+        self.status = _STATUS.get(reason, 400)
+
+    def body(self) -> dict[str, Any]:
+        """As it is sent."""
+        error = {"message": self.message, "domain": "global", "reason": self.reason}
+        return {"error": {"code": self.status, "message": self.message, "errors": [error]}}
+
+
+def is_operation_code(code: str) -> bool:
+    """Codes of operations are written in capitals, reasons of HTTP answers are not."""
+    return code == code.upper()
+
+
+def not_found(what: str) -> GceError:
+    """Google's wording for what does not exist."""
+    return GceError("notFound", f"The resource '{what}' was not found")
+
+
+def invalid(field: str, why: str) -> GceError:
+    """Google's wording for a field that it does not take."""
+    return GceError("invalid", f"Invalid value for field '{field}': {why}")

@@ -1,0 +1,76 @@
+"""VPC firewall rules. Google removes one whatever VM it applies to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import ip_network
+
+from cloudsim.gce import links, operations, views
+from cloudsim.gce.call import Call, Result
+from cloudsim.gce.errors import GceError, invalid
+from cloudsim.gce.facts import PROVIDER
+from cloudsim.gce.listing import Kind, Listed, after, flat
+from cloudsim.world import Resource, ResourceKind
+
+KIND = Kind("firewall", "items")
+_LONGEST_DESCRIPTION = 2_048
+
+
+def insert(call: Call) -> Result:
+    """Raises GceError alreadyExists for a name that is taken."""
+    body = call.body
+    name = body.get("name", "")
+    if any(one.spec["name"] == name for one in _rules(call)):
+        raise GceError(
+            "alreadyExists", f"The resource 'projects/{call.project}/global/firewalls/{name}' already exists"
+        )
+    if len(body.get("description", "")) > _LONGEST_DESCRIPTION:
+        raise invalid("resource.description", f"must be no longer than {_LONGEST_DESCRIPTION} characters.")
+    if len({ip_network(one).version for one in body.get("sourceRanges", [])}) > 1:
+        raise invalid("resource.sourceRanges", "IPv4 and IPv6 ranges cannot stand in one rule.")
+    number = str((1 << 60) | call.world.rng.getrandbits(60))
+    rule = Resource(
+        kind=ResourceKind.SECURITY_GROUP,
+        provider=PROVIDER,
+        account=call.project,
+        region="",
+        zone="",
+        id=number,
+        tags={},
+        created_at=call.now,
+        spec={"direction": "INGRESS", "priority": 1000, "disabled": False, **body},
+    )
+    call.world.add_resource(rule)
+    return operations.at_once(call, "insert", links.everywhere(call.project, "firewalls", name), number)
+
+
+def get(call: Call) -> Result:
+    """One rule by name or number."""
+    return views.firewall(_rule(call))
+
+
+def list_(call: Call) -> Result:
+    """One page of rules."""
+    return flat(call, KIND, _listed(call), "global/firewalls")
+
+
+def _listed(call: Call) -> Iterator[Listed]:
+    start = after(call)
+    for position, one in enumerate(_rules(call), start=1):
+        if position > start:
+            yield Listed(position, "", lambda one=one: views.firewall(one))  # type: ignore[misc]  # bound at once
+
+
+def delete(call: Call) -> Result:
+    """In use or not."""
+    rule = _rule(call)
+    call.world.remove_resource(rule.id)
+    return operations.at_once(call, "delete", links.everywhere(call.project, "firewalls", rule.spec["name"]), rule.id)
+
+
+def _rule(call: Call) -> Resource:
+    return call.resource(ResourceKind.SECURITY_GROUP, call.path["firewall"])
+
+
+def _rules(call: Call) -> Iterator[Resource]:
+    return call.world.resources_of(PROVIDER, call.project, "", ResourceKind.SECURITY_GROUP)

@@ -1,0 +1,92 @@
+"""Driver-ready images of Google's public image projects, by name and by family."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cloudsim.gce import links
+from cloudsim.gce.call import API, Call, Result
+from cloudsim.gce.errors import not_found
+
+_RELEASES = ("20260918", "20261016", "20261113")
+_FAMILIES = {
+    "ubuntu-os-accelerator-images": (
+        "ubuntu-accelerator-2204-amd64-with-nvidia-580",
+        "ubuntu-accelerator-2404-amd64-with-nvidia-580",
+    ),
+    "deeplearning-platform-release": ("common-cu129-ubuntu-2404-nvidia-580",),
+}
+_DISK_GIB = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """One release of a family."""
+
+    project: str
+    family: str
+    release: str
+    disk_gib: int = _DISK_GIB
+
+    @property
+    def name(self) -> str:
+        """Unique in its project."""
+        return f"{self.family.removesuffix('-580')}-v{self.release}"
+
+    @property
+    def link(self) -> str:
+        """As other resources refer to it."""
+        return f"{API}/projects/{self.project}/global/images/{self.name}"
+
+    def shown(self) -> Result:
+        """`compute#image`."""
+        day = f"{self.release[:4]}-{self.release[4:6]}-{self.release[6:]}"
+        return {
+            "kind": "compute#image",
+            "id": links.number("image", self.name),
+            "creationTimestamp": f"{day}T03:14:15.000-08:00",
+            "name": self.name,
+            "family": self.family,
+            "status": "READY",
+            "sourceType": "RAW",
+            "architecture": "X86_64",
+            "diskSizeGb": str(self.disk_gib),
+            "selfLink": self.link,
+        }
+
+
+IMAGES = tuple(
+    Image(project, family, release)
+    for project, families in _FAMILIES.items()
+    for family in families
+    for release in _RELEASES
+)
+
+
+def newest(project: str, family: str) -> Image | None:
+    """The family's latest release."""
+    return next((one for one in reversed(IMAGES) if (one.project, one.family) == (project, family)), None)
+
+
+def named(path: str) -> Image | None:
+    """The image of `P/global/images/NAME` or `P/global/images/family/FAMILY`."""
+    project, _, rest = path.partition("/global/images/")
+    if rest.startswith("family/"):
+        return newest(project, rest.removeprefix("family/"))
+    return next((one for one in IMAGES if (one.project, one.name) == (project, rest)), None)
+
+
+def get(call: Call) -> Result:
+    """images.get. Raises GceError notFound."""
+    return _shown(named(f"{call.project}/global/images/{call.path['image']}"), call.project, call.path["image"])
+
+
+def get_from_family(call: Call) -> Result:
+    """images.getFromFamily. Raises GceError notFound."""
+    return _shown(newest(call.project, call.path["family"]), call.project, call.path["family"])
+
+
+def _shown(image: Image | None, project: str, what: str) -> Result:
+    if image is None:
+        raise not_found(f"projects/{project}/global/images/{what}")
+    return image.shown()

@@ -1,0 +1,149 @@
+"""Instances: insert, delete, reset, labels, lists, and what looks at single VMs."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import replace
+
+from cloudsim.gce import links, operations, views
+from cloudsim.gce.call import Call, Result, is_shown
+from cloudsim.gce.errors import GceError, not_found
+from cloudsim.gce.facts import PROVIDER
+from cloudsim.gce.labels import check as check_labels
+from cloudsim.gce.listing import Kind, Listed, after, aggregated, asked, flat
+from cloudsim.gce.orders import read_order
+from cloudsim.world import CapacityExhausted, Order, QuotaExceeded, Vm, VmState
+
+KIND = Kind("instance", "instances")
+AGGREGATED = "instances.aggregatedList"
+POOL_EXHAUSTED, QUOTA_EXCEEDED = "ZONE_RESOURCE_POOL_EXHAUSTED", "QUOTA_EXCEEDED"
+_READY = "gpulease/ready"
+_UP = frozenset({VmState.PENDING, VmState.RUNNING})
+
+
+def insert(call: Call) -> Result:
+    """Accepts a VM and answers the operation; that there is no room for it is told inside the operation."""
+    order = read_order(call)
+    vm = call.world.replay(order) or _new(call, order)
+    return operations.insertion(vm, call.now)
+
+
+def _new(call: Call, order: Order) -> Vm:
+    taken = call.names.find(call.project, call.zone, order.name)
+    if taken is not None and taken.alive:
+        link = f"projects/{call.project}/zones/{call.zone}/instances/{order.name}"
+        raise GceError("alreadyExists", f"The resource '{link}' already exists")
+    if call.fault is not None:
+        return _refuse(call, order, call.fault, "A fault was put upon this call by the simulator.")
+    try:
+        return call.world.launch(order)
+    except CapacityExhausted:
+        place = f"projects/{call.project}/zones/{call.zone}"
+        text = (
+            f"The zone '{place}' does not have enough resources available to fulfill the request. Try a different zone."
+        )
+        return _refuse(call, order, POOL_EXHAUSTED, text)
+    except QuotaExceeded as exceeded:
+        text = f"Quota '{exceeded.code}' exceeded. Limit: {exceeded.limit:.1f} in region {call.region}."
+        return _refuse(call, order, QUOTA_EXCEEDED, text)
+
+
+def _refuse(call: Call, order: Order, code: str, message: str) -> Vm:
+    spec = {**order.spec, "refused": True, "refusal": message}
+    return call.world.refuse(replace(order, spec=spec, disks=(), nics=()), code)
+
+
+def delete(call: Call) -> Result:
+    """Begins to delete; answers the operation of a VM that is on its way already, too."""
+    vm = call.vm()
+    if vm.state in _UP:
+        vm.spec["ender"] = call.caller
+        call.world.end(vm)
+    ending = operations.ending(vm)
+    assert ending is not None
+    return ending
+
+
+def reset(call: Call) -> Result:
+    """Only a running VM can be reset; nothing of it shows."""
+    vm = call.vm()
+    if vm.state is not VmState.RUNNING:
+        raise GceError("resourceNotReady", f"The resource '{views.instance(call.world, vm)['selfLink']}' is not ready")
+    return operations.at_once(call, "reset", _link(call, vm), vm.id)
+
+
+def set_labels(call: Call) -> Result:
+    """Replaces all labels, if they are still those of the fingerprint."""
+    vm = call.vm()
+    call.check_fingerprint(str(call.body.get("labelFingerprint")), links.fingerprint(sorted(vm.tags.items())))
+    wanted = check_labels(call.body.get("labels", {}))
+    call.world.retag(vm, {**dict.fromkeys(vm.tags), **wanted})
+    return operations.at_once(call, "setLabels", _link(call, vm), vm.id)
+
+
+def _link(call: Call, vm: Vm) -> str:
+    return links.zonal(call.project, call.zone, "instances", vm.name)
+
+
+def get(call: Call) -> Result:
+    """One VM by name or number."""
+    return _render(call, call.vm())
+
+
+def list_(call: Call) -> Result:
+    """One page of a zone's VMs."""
+    found = (one for one in _listed(call, [call.region]) if one.zone == call.zone)
+    return flat(call, KIND, found, f"zones/{call.zone}/instances")
+
+
+def aggregated_list(call: Call) -> Result:
+    """One page of all zones' VMs."""
+    call.cache.prune(call.world)
+    return aggregated(call, KIND, _listed(call, call.world.catalogs[PROVIDER].regions), AGGREGATED)
+
+
+def _listed(call: Call, regions: object) -> Iterator[Listed]:
+    """Oldest first, beyond the last page; only those with a label when the filter names one exactly."""
+    assert isinstance(regions, list | dict)
+    label = asked(call).exact("labels.")
+    shelves = [call.world.shelf(PROVIDER, call.project, region) for region in regions]
+    found = [shelf.after(after(call), shelf.with_tag(*label) if label else None) for shelf in shelves]
+    for vm in heapq.merge(*found, key=lambda vm: vm.seq):
+        if is_shown(vm, call.now):
+            yield Listed(vm.seq, vm.zone, lambda vm=vm: _render(call, vm))  # type: ignore[misc]  # bound at once
+
+
+def _render(call: Call, vm: Vm) -> Result:
+    return call.cache.get(vm, lambda one: views.instance(call.world, one))
+
+
+def guest_attributes(call: Call) -> Result:
+    """What the VM has written: `gpulease/ready`, once it is."""
+    vm = call.vm()
+    path = call.query.get("queryPath", "")
+    enabled = vm.spec["metadata"].get("enable-guest-attributes", "").upper() == "TRUE"
+    if path != _READY or not enabled or not vm.is_ready(call.now):
+        raise not_found(f"projects/{call.project}/zones/{call.zone}/instances/{vm.name}/guestAttributes/{path}")
+    namespace, _, key = path.partition("/")
+    return {
+        "kind": "compute#guestAttributes",
+        "queryPath": path,
+        "queryValue": {"items": [{"namespace": namespace, "key": key, "value": "1"}]},
+        "selfLink": f"{_link(call, vm)}/guestAttributes/{path}",
+    }
+
+
+def serial_port_output(call: Call) -> Result:
+    """What the kernel prints; nothing before the VM runs."""
+    vm = call.vm()
+    text = ""
+    if vm.state is VmState.RUNNING:
+        text = "[    0.000000] Linux version 6.8.0-1020-gcp\r\n\x1b[0;32m[  OK  ]\x1b[0m Reached target multi-user.target\r\n"
+    return {
+        "kind": "compute#serialPortOutput",
+        "contents": text,
+        "start": "0",
+        "next": str(len(text)),
+        "selfLink": f"{_link(call, vm)}/serialPort",
+    }

@@ -1,0 +1,110 @@
+"""Lists: filtered, in pages, by zone or aggregated over all zones, some of which may be out of reach."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from cloudsim.gce import links
+from cloudsim.gce.call import Call, Result
+from cloudsim.gce.errors import invalid
+from cloudsim.gce.facts import PROVIDER
+from cloudsim.gce.filters import Filter, parse
+
+MOST = 500
+_UNREACHABLE = {"code": "UNREACHABLE", "message": "The scope is out of reach: what it holds is not in this answer."}
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One thing: where it stands in the order of all, its zone, and its JSON on demand."""
+
+    position: int
+    zone: str
+    render: Callable[[], Result]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a list is of: `compute#<one>List`, and the member of a scope that holds them."""
+
+    one: str
+    member: str
+
+
+def asked(call: Call) -> Filter:
+    """The call's filter. Raises GceError invalid."""
+    return parse(call.query.get("filter"))
+
+
+def after(call: Call) -> int:
+    """The position that the last page ended with. Raises GceError invalid."""
+    token = call.query.get("pageToken")
+    try:
+        return int(base64.urlsafe_b64decode(token)) if token else 0
+    except ValueError:
+        raise invalid("pageToken", "The page token is not valid.") from None
+
+
+def _page(call: Call, found: Iterable[Listed], chosen: Filter) -> tuple[list[tuple[str, Result]], dict[str, Any]]:
+    """(zone, JSON) of one page, and the members that lead to the next."""
+    most = min(int(call.query.get("maxResults", MOST)), MOST)
+    taken: list[tuple[str, Result]] = []
+    position = 0
+    for one in found:
+        shown = one.render()
+        if not chosen.matches(shown):
+            continue
+        if len(taken) == most:
+            return taken, {"nextPageToken": base64.urlsafe_b64encode(str(position).encode()).decode()}
+        taken.append((one.zone, shown))
+        position = one.position
+    return taken, {}
+
+
+def flat(call: Call, kind: Kind, found: Iterable[Listed], place: str) -> Result:
+    """`items` is a list."""
+    taken, onward = _page(call, found, asked(call))
+    items = {"items": [shown for _, shown in taken]} if taken else {}
+    return {"kind": f"compute#{kind.one}List", "id": f"projects/{call.project}/{place}", **items, **onward}
+
+
+def aggregated(call: Call, kind: Kind, found: Iterable[Listed], operation: str) -> Result:
+    """`items` has a member for each zone; one out of reach has a warning instead and stands in `unreachables`."""
+    lost = _out_of_reach(call, operation)
+    taken, onward = _page(call, (one for one in found if one.zone not in lost), asked(call))
+    scopes: dict[str, Any] = {}
+    for zone, shown in taken:
+        scopes.setdefault(f"zones/{zone}", {kind.member: []})[kind.member].append(shown)
+    for zone in call.world.catalogs[PROVIDER].zones:
+        scopes.setdefault(f"zones/{zone}", {"warning": _warning(zone, lost)})
+    unreachable = {"unreachables": [links.zonal(call.project, zone) for zone in sorted(lost)]} if lost else {}
+    return {
+        "kind": f"compute#{kind.one}AggregatedList",
+        "id": f"projects/{call.project}/aggregated/{kind.member}",
+        "items": scopes,
+        **unreachable,
+        **onward,
+    }
+
+
+def _warning(zone: str, lost: frozenset[str]) -> Result:
+    scope = {"key": "scope", "value": f"zones/{zone}"}
+    if zone in lost:
+        return {**_UNREACHABLE, "data": [scope]}
+    empty = f"There are no results for scope 'zones/{zone}' on this page."
+    return {"code": "NO_RESULTS_ON_PAGE", "message": empty, "data": [scope]}
+
+
+def _out_of_reach(call: Call, operation: str) -> frozenset[str]:
+    """Zones with a fault of their own, or of their region, on this operation: each list meets it once."""
+    lost: set[str] = set()
+    for region, zones in call.world.catalogs[PROVIDER].regions.items():
+        if call.world.faults.take(PROVIDER, operation, region) is not None:
+            lost.update(zones)
+        lost.update(zone for zone in zones if call.world.faults.take(PROVIDER, operation, zone) is not None)
+    if lost:
+        call.world.touch_facts()
+    return frozenset(lost)

@@ -1,0 +1,136 @@
+"""Operations: what Compute Engine answers to a change, and tells of a VM's life afterwards.
+
+Those of a VM are read off the VM itself, so they last as long as the world remembers it; all others are done at once and
+not remembered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from cloudsim.gce import links
+from cloudsim.gce.call import Call, Result
+from cloudsim.gce.errors import not_found
+from cloudsim.gce.facts import PROVIDER
+from cloudsim.gce.filters import Filter
+from cloudsim.world import Vm, VmState
+
+SYSTEM = "system"
+_WAYS_OUT = {
+    "user": "delete",
+    "instance": "compute.instances.guestTerminate",
+    "reclaimed": "compute.instances.preempted",
+}
+_DEFAULT_CODE = "INTERNAL_ERROR"
+
+
+def _operation(
+    vm: Vm, kind: str, *, began: float, ended: float | None, user: str, error: Result | None = None
+) -> Result:
+    number = links.number(kind, vm.id)
+    name = f"operation-{number}"
+    done: Result = {"status": "RUNNING", "progress": 0}
+    if ended is not None:
+        done = {"status": "DONE", "progress": 100, "endTime": links.rfc3339(ended)}
+    return {
+        "kind": "compute#operation",
+        "id": number,
+        "name": name,
+        "zone": links.zonal(vm.account, vm.zone),
+        "operationType": kind,
+        "targetLink": links.zonal(vm.account, vm.zone, "instances", vm.name),
+        "targetId": vm.id,
+        "user": user,
+        "insertTime": links.rfc3339(began),
+        "startTime": links.rfc3339(began),
+        "selfLink": links.zonal(vm.account, vm.zone, "operations", name),
+        **done,
+        **(error or {}),
+    }
+
+
+def insertion(vm: Vm, now: float) -> Result:
+    """The VM's creation: running until the VM runs, with an error when it was refused instead."""
+    user = vm.spec.get("caller", SYSTEM)
+    if _refused(vm):
+        code = vm.end_code or _DEFAULT_CODE
+        message = vm.spec.get("refusal", f"The zone does not make this instance: {code}.")
+        error = {
+            "error": {"errors": [{"code": code, "message": message}]},
+            "httpErrorStatusCode": 503,
+            "httpErrorMessage": "SERVICE UNAVAILABLE",
+        }
+        return _operation(vm, "insert", began=vm.launched_at, ended=vm.ended_at, user=user, error=error)
+    ended = min(vm.running_at, vm.ending_at or vm.running_at)
+    return _operation(vm, "insert", began=vm.launched_at, ended=ended if ended <= now else None, user=user)
+
+
+def _refused(vm: Vm) -> bool:
+    return vm.boot_failure is not None and vm.state is VmState.TERMINATED and vm.end_code == vm.boot_failure
+
+
+def ending(vm: Vm) -> Result | None:
+    """How the VM ended or is ending, None while it does not."""
+    if vm.ending_at is None or _refused(vm):
+        return None
+    kind = _WAYS_OUT.get(vm.end_code, "compute.instances.automaticRestart")
+    done = vm.ending_at if vm.end_code == "reclaimed" else vm.ended_at
+    user = SYSTEM if kind != "delete" else vm.spec.get("ender", SYSTEM)
+    return _operation(vm, kind, began=vm.ending_at, ended=done, user=user)
+
+
+def at_once(call: Call, kind: str, link: str, target: str) -> Result:
+    """A change that is done when it is answered."""
+    number = links.number(kind, target, str(call.now))
+    where: dict[str, Any] = {"zone": links.zonal(call.project, call.zone)} if call.zone else {}
+    moment = links.rfc3339(call.now)
+    name = f"operation-{number}"
+    return {
+        "kind": "compute#operation",
+        "id": number,
+        "name": name,
+        "operationType": kind,
+        "targetLink": link,
+        "targetId": target,
+        "status": "DONE",
+        "progress": 100,
+        "user": call.caller,
+        "insertTime": moment,
+        "startTime": moment,
+        "endTime": moment,
+        "selfLink": links.zonal(call.project, call.zone, "operations", name)
+        if call.zone
+        else links.everywhere(call.project, "operations", name),
+        **where,
+    }
+
+
+def every(call: Call, chosen: Filter) -> Iterator[Result]:
+    """Operations of the project's VMs (of the call's zone, if it names one) that the filter may choose, oldest VM first."""
+    kinds = chosen.exact("operationType")
+    for vm in _vms(call, chosen):
+        if (vm.provider, vm.account) != (PROVIDER, call.project) or call.zone not in ("", vm.zone):
+            continue
+        if kinds is None or "insert" in kinds[1]:
+            yield insertion(vm, call.now)
+        end = ending(vm) if kinds is None or _WAYS_OUT.get(vm.end_code) in kinds[1] else None
+        if end is not None:
+            yield end
+
+
+def _vms(call: Call, chosen: Filter) -> Iterable[Vm]:
+    """All, or those that the filter names by number."""
+    targets = chosen.exact("targetId")
+    if targets is None:
+        return call.world.vms.values()
+    return [call.world.vms[number] for number in targets[1] if number in call.world.vms]
+
+
+def get(call: Call) -> Result:
+    """One operation by name or number. Raises GceError notFound."""
+    wanted = call.path["operation"]
+    for one in every(call, Filter()):
+        if wanted in (one["id"], one["name"]):
+            return one
+    raise not_found(f"projects/{call.project}/zones/{call.zone}/operations/{wanted}")

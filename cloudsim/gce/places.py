@@ -1,0 +1,106 @@
+"""Projects, regions, zones and the machine types sold there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from cloudsim.gce import links, views
+from cloudsim.gce.call import API, Call, Result
+from cloudsim.gce.errors import not_found
+from cloudsim.gce.facts import METRICS, PROVIDER, SPOT_PREFIX, UNTOLD
+from cloudsim.gce.listing import Kind, Listed, after, aggregated, flat
+
+MACHINE_TYPES = Kind("machineType", "machineTypes")
+ZONES = Kind("zone", "items")
+MACHINE_TYPES_AGGREGATED = "machineTypes.aggregatedList"
+_EPOCH = "1969-12-31T16:00:00.000-08:00"
+
+
+def project(call: Call) -> Result:
+    """projects.get: its number and the limit over all regions."""
+    limit = call.world.settings.default_quota_vcpus
+    return {
+        "kind": "compute#project",
+        "id": links.number("project", call.project),
+        "creationTimestamp": _EPOCH,
+        "name": call.project,
+        "quotas": [{"metric": "GPUS_ALL_REGIONS", "limit": float(limit), "usage": float(_used(call))}],
+        "selfLink": f"{API}/projects/{call.project}",
+        "defaultNetworkTier": "PREMIUM",
+    }
+
+
+def region(call: Call) -> Result:
+    """regions.get: its zones and what may run there. Raises GceError notFound."""
+    name = call.path["region"]
+    zones = call.world.catalogs[PROVIDER].regions.get(name)
+    if zones is None:
+        raise not_found(f"projects/{call.project}/regions/{name}")
+    told = [prefix + metric for metric in METRICS for prefix in ("", SPOT_PREFIX) if prefix + metric not in UNTOLD]
+    return {
+        "kind": "compute#region",
+        "id": links.number("region", name),
+        "creationTimestamp": _EPOCH,
+        "name": name,
+        "description": name,
+        "status": "UP",
+        "zones": [links.zonal(call.project, zone) for zone in zones],
+        "quotas": [_quota(call, name, metric) for metric in told],
+        "selfLink": links.regional(call.project, name),
+    }
+
+
+def _quota(call: Call, region_name: str, metric: str) -> Result:
+    key = (PROVIDER, call.project, region_name, metric)
+    limit = call.world.quotas.limit(key, call.world.settings.default_quota_vcpus)
+    return {"metric": metric, "limit": float(limit), "usage": float(call.world.quotas.used[key])}
+
+
+def _used(call: Call) -> int:
+    return sum(
+        used
+        for (provider, account, _, _), used in call.world.quotas.used.items()
+        if (provider, account) == (PROVIDER, call.project)
+    )
+
+
+def zones(call: Call) -> Result:
+    """zones.list."""
+    facts = call.world.catalogs[PROVIDER]
+    start = after(call)
+
+    def listed() -> Iterator[Listed]:
+        for position, zone in enumerate(facts.zones, start=1):
+            if position > start:
+                yield Listed(position, zone, lambda zone=zone: _zone(call, zone))  # type: ignore[misc]  # bound at once
+
+    return flat(call, ZONES, listed(), "zones")
+
+
+def _zone(call: Call, name: str) -> Result:
+    return {
+        "kind": "compute#zone",
+        "id": links.number("zone", name),
+        "creationTimestamp": _EPOCH,
+        "name": name,
+        "description": name,
+        "status": "UP",
+        "region": links.regional(call.project, str(call.world.catalogs[PROVIDER].region_of(name))),
+        "selfLink": links.zonal(call.project, name),
+    }
+
+
+def machine_types(call: Call) -> Result:
+    """machineTypes.aggregatedList: what each zone sells."""
+    start = after(call)
+
+    def listed() -> Iterator[Listed]:
+        for position, (zone, name) in enumerate(sorted(call.world.offered[PROVIDER]), start=1):
+            if position > start:
+                yield Listed(
+                    position,
+                    zone,
+                    lambda zone=zone, name=name: views.machine_type(call.world, call.project, zone, name),  # type: ignore[misc]  # as above
+                )
+
+    return aggregated(call, MACHINE_TYPES, listed(), MACHINE_TYPES_AGGREGATED)

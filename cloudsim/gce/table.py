@@ -1,0 +1,86 @@
+"""Every operation of the front: its path, who does the work, and how often it may be called.
+
+Rates are per project and region. Google counts requests by the minute (Compute Engine guide, "Rate quotas": 1,500 a minute
+for each group); here a bucket of that size fills steadily.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cloudsim.gce import disks, firewalls, images, instances, operations, places
+from cloudsim.gce.call import Call, Handler, Result
+from cloudsim.gce.listing import Kind, Listed, after, aggregated, asked, flat
+from cloudsim.world.limits import Rate
+
+_A_MINUTE = Rate(1_500, 25)
+READS = ("reads", _A_MINUTE)
+WRITES = ("writes", _A_MINUTE)
+GLOBAL_READS = ("global-reads", _A_MINUTE)
+GLOBAL_WRITES = ("global-writes", _A_MINUTE)
+
+_ZONE = "/zones/{zone}"
+_INSTANCE = _ZONE + "/instances/{instance}"
+_OPERATION = Kind("operation", "operations")
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """`path` is what follows `/compute/v1/projects/{project}`."""
+
+    name: str
+    method: str
+    path: str
+    handler: Handler
+    bucket: tuple[str, Rate]
+
+
+def _operations(call: Call) -> list[Listed]:
+    start = after(call)
+    found = enumerate(operations.every(call, asked(call)), start=1)
+    return [
+        Listed(position, one["zone"].rpartition("/")[2], lambda one=one: one)  # type: ignore[misc]  # bound at once
+        for position, one in found
+        if position > start
+    ]
+
+
+def _list_operations(call: Call) -> Result:
+    return flat(call, Kind("operation", "items"), _operations(call), f"zones/{call.zone}/operations")
+
+
+def _aggregate_operations(call: Call) -> Result:
+    return aggregated(call, _OPERATION, _operations(call), "globalOperations.aggregatedList")
+
+
+OPERATIONS = (
+    Operation("projects.get", "GET", "", places.project, GLOBAL_READS),
+    Operation("regions.get", "GET", "/regions/{region}", places.region, READS),
+    Operation("zones.list", "GET", "/zones", places.zones, GLOBAL_READS),
+    Operation("machineTypes.aggregatedList", "GET", "/aggregated/machineTypes", places.machine_types, GLOBAL_READS),
+    Operation("images.getFromFamily", "GET", "/global/images/family/{family}", images.get_from_family, GLOBAL_READS),
+    Operation("images.get", "GET", "/global/images/{image}", images.get, GLOBAL_READS),
+    Operation("instances.aggregatedList", "GET", "/aggregated/instances", instances.aggregated_list, GLOBAL_READS),
+    Operation("instances.list", "GET", _ZONE + "/instances", instances.list_, READS),
+    Operation("instances.insert", "POST", _ZONE + "/instances", instances.insert, WRITES),
+    Operation("instances.get", "GET", _INSTANCE, instances.get, READS),
+    Operation("instances.delete", "DELETE", _INSTANCE, instances.delete, WRITES),
+    Operation("instances.reset", "POST", _INSTANCE + "/reset", instances.reset, WRITES),
+    Operation("instances.setLabels", "POST", _INSTANCE + "/setLabels", instances.set_labels, WRITES),
+    Operation("instances.getSerialPortOutput", "GET", _INSTANCE + "/serialPort", instances.serial_port_output, READS),
+    Operation(
+        "instances.getGuestAttributes", "GET", _INSTANCE + "/getGuestAttributes", instances.guest_attributes, READS
+    ),
+    Operation("zoneOperations.list", "GET", _ZONE + "/operations", _list_operations, READS),
+    Operation("zoneOperations.get", "GET", _ZONE + "/operations/{operation}", operations.get, READS),
+    Operation("globalOperations.aggregatedList", "GET", "/aggregated/operations", _aggregate_operations, GLOBAL_READS),
+    Operation("disks.aggregatedList", "GET", "/aggregated/disks", disks.aggregated_list, GLOBAL_READS),
+    Operation("disks.get", "GET", _ZONE + "/disks/{disk}", disks.get, READS),
+    Operation("disks.delete", "DELETE", _ZONE + "/disks/{disk}", disks.delete, WRITES),
+    Operation("disks.setLabels", "POST", _ZONE + "/disks/{resource}/setLabels", disks.set_labels, WRITES),
+    Operation("firewalls.list", "GET", "/global/firewalls", firewalls.list_, GLOBAL_READS),
+    Operation("firewalls.insert", "POST", "/global/firewalls", firewalls.insert, GLOBAL_WRITES),
+    Operation("firewalls.get", "GET", "/global/firewalls/{firewall}", firewalls.get, GLOBAL_READS),
+    Operation("firewalls.delete", "DELETE", "/global/firewalls/{firewall}", firewalls.delete, GLOBAL_WRITES),
+)
+EVERY_NAME = frozenset(operation.name for operation in OPERATIONS)

@@ -1,0 +1,138 @@
+"""Things of the world as Compute Engine's JSON. Output only: nothing here changes anything."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cloudsim.gce import links
+from cloudsim.gce.facts import PROVIDER
+from cloudsim.world import Resource, ResourceKind, Vm, VmState, World
+
+_STATUS = {
+    VmState.PENDING: "PROVISIONING",
+    VmState.RUNNING: "RUNNING",
+    VmState.SHUTTING_DOWN: "STOPPING",
+    VmState.TERMINATED: "TERMINATED",
+}
+Json = dict[str, Any]
+
+
+def instance(world: World, vm: Vm) -> Json:
+    """`compute#instance`."""
+    place = (vm.account, vm.zone)
+    started = {"lastStartTimestamp": links.rfc3339(vm.running_at)} if vm.state is not VmState.PENDING else {}
+    return {
+        "kind": "compute#instance",
+        "id": vm.id,
+        "creationTimestamp": links.rfc3339(vm.launched_at),
+        "name": vm.name,
+        "description": vm.spec["description"],
+        "tags": {"items": vm.spec["tags"], "fingerprint": links.fingerprint(vm.spec["tags"])},
+        "machineType": links.zonal(*place, "machineTypes", vm.instance_type),
+        "status": _STATUS[vm.state],
+        "zone": links.zonal(*place),
+        "canIpForward": False,
+        "networkInterfaces": [_interface(vm)],
+        "disks": [
+            _attached(world.resources[one], index) for index, one in enumerate(vm.resources) if one in world.resources
+        ],
+        "metadata": {
+            "kind": "compute#metadata",
+            "fingerprint": links.fingerprint(vm.spec["metadata"]),
+            "items": [{"key": key, "value": value} for key, value in vm.spec["metadata"].items()],
+        },
+        "selfLink": links.zonal(*place, "instances", vm.name),
+        "scheduling": vm.spec["scheduling"],
+        "labels": vm.tags,
+        "labelFingerprint": links.fingerprint(sorted(vm.tags.items())),
+        "startRestricted": False,
+        "deletionProtection": False,
+        "fingerprint": links.fingerprint(vm.id),
+        **started,
+    }
+
+
+def _interface(vm: Vm) -> Json:
+    shown: Json = {
+        "kind": "compute#networkInterface",
+        "name": "nic0",
+        "network": vm.spec["network"],
+        "networkIP": vm.private_ip,
+        "stackType": "IPV4_ONLY",
+    }
+    if vm.public_ip is not None:
+        access: Json = {"kind": "compute#accessConfig", "type": "ONE_TO_ONE_NAT", "name": "External NAT"}
+        address = {"natIP": vm.public_ip} if vm.state is not VmState.PENDING else {}
+        shown["accessConfigs"] = [{**access, "networkTier": "PREMIUM", **address}]
+    return shown
+
+
+def _attached(of: Resource, index: int) -> Json:
+    return {
+        "kind": "compute#attachedDisk",
+        "type": "PERSISTENT",
+        "mode": "READ_WRITE",
+        "source": links.zonal(of.account, of.zone, "disks", of.spec["name"]),
+        "deviceName": "persistent-disk-0",
+        "index": index,
+        "boot": True,
+        "autoDelete": of.delete_with_vm,
+        "diskSizeGb": str(of.spec["size"]),
+    }
+
+
+def disk(world: World, of: Resource) -> Json:
+    """`compute#disk`."""
+    place = (of.account, of.zone)
+    holder = world.vms.get(of.vm_id or "")
+    users = {"users": [links.zonal(*place, "instances", holder.name)]} if holder is not None else {}
+    return {
+        "kind": "compute#disk",
+        "id": of.id,
+        "creationTimestamp": links.rfc3339(of.created_at),
+        "name": of.spec["name"],
+        "sizeGb": str(of.spec["size"]),
+        "zone": links.zonal(*place),
+        "status": "READY",
+        "sourceImage": of.spec["image"],
+        "selfLink": links.zonal(*place, "disks", of.spec["name"]),
+        "type": links.zonal(*place, "diskTypes", of.spec["type"]),
+        "labels": of.tags,
+        "labelFingerprint": links.fingerprint(sorted(of.tags.items())),
+        **users,
+    }
+
+
+def firewall(of: Resource) -> Json:
+    """`compute#firewall`: what was asked for, and what the cloud adds."""
+    return {
+        "kind": "compute#firewall",
+        "id": of.id,
+        "creationTimestamp": links.rfc3339(of.created_at),
+        "selfLink": links.everywhere(of.account, "firewalls", of.spec["name"]),
+        **of.spec,
+    }
+
+
+def machine_type(world: World, project: str, zone: str, name: str) -> Json:
+    """`compute#machineType`."""
+    facts = world.machine(PROVIDER, name)
+    return {
+        "kind": "compute#machineType",
+        "id": links.number("machineType", name),
+        "creationTimestamp": "1969-12-31T16:00:00.000-08:00",
+        "name": name,
+        "description": f"{facts.vcpus} vCPUs, {facts.memory_mib // 1024} GB RAM, {facts.gpu.count} {facts.gpu.name}",
+        "guestCpus": facts.vcpus,
+        "memoryMb": facts.memory_mib,
+        "zone": zone,
+        "selfLink": links.zonal(project, zone, "machineTypes", name),
+        "isSharedCpu": False,
+        "accelerators": [{"guestAcceleratorType": facts.gpu.name, "guestAcceleratorCount": facts.gpu.count}],
+    }
+
+
+def disks_of(world: World, project: str) -> list[Resource]:
+    """The project's disks, oldest first."""
+    where = (PROVIDER, project, ResourceKind.VOLUME)
+    return [one for one in world.resources.values() if (one.provider, one.account, one.kind) == where]

@@ -1,0 +1,251 @@
+"""Every row of the error tables, through the real SDK and a real socket."""
+
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.workers.providers.gcp.accounts import REGION, provider
+from tests.workers.providers.gcp.answering import Answer, answering
+from tests.workers.providers.gcp.specs import VM_ID, spec
+from tests.workers.providers.samples import owner
+from workers.providers import base
+from workers.providers.gcp.adapter import GcpProvider
+from workers.providers.gcp.errors import CODES, REASONS, STATUSES
+
+# The rows that were found in documentation and practice, written down apart from the tables under test.
+KNOWN_CODES = {
+    base.InsufficientCapacity: (
+        "ZONE_RESOURCE_POOL_EXHAUSTED ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS RESOURCE_NOT_READY UNSUPPORTED_OPERATION"
+    ),
+    base.ProviderQuotaExceeded: "QUOTA_EXCEEDED",
+    base.CredentialsRejected: "PERMISSION_DENIED",
+    base.InvalidSpec: "INVALID_ARGUMENT",
+}
+KNOWN_ANSWERS = [
+    (base.InsufficientCapacity, 503, "insufficientCapacity"),
+    (base.InsufficientCapacity, 400, "insufficientCapacity"),
+    (base.ProviderQuotaExceeded, 403, "quotaExceeded"),
+    (base.Throttled, 403, "rateLimitExceeded"),
+    (base.Throttled, 429, "rateLimitExceeded"),
+    (base.Throttled, 429, "somethingNew"),
+    (base.OutcomeUnknown, 500, "internalError"),
+    (base.OutcomeUnknown, 502, ""),
+    (base.OutcomeUnknown, 503, "backendError"),
+    (base.CredentialsRejected, 401, "authError"),
+    (base.CredentialsRejected, 403, "forbidden"),
+    (base.CredentialsRejected, 403, "somethingNew"),
+    (base.InvalidSpec, 400, "invalid"),
+    (base.InvalidSpec, 400, "somethingNew"),
+    (base.InvalidSpec, 404, "notFound"),
+    (base.TokenConflict, 409, "alreadyExists"),
+    (base.OutcomeUnknown, 412, "conditionNotMet"),
+    (base.OutcomeUnknown, 418, "somethingNew"),
+]
+
+
+@pytest.fixture(scope="module")
+def stub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Answer, GcpProvider]]:
+    with answering() as answer:
+        yield answer, provider(answer.url, tmp_path_factory.mktemp("gcp"))
+
+
+@pytest.fixture
+def answer(stub: tuple[Answer, GcpProvider]) -> Answer:
+    stub[0].calls.clear()
+    return stub[0]
+
+
+@pytest.fixture
+def gcp(stub: tuple[Answer, GcpProvider]) -> GcpProvider:
+    return stub[1]
+
+
+def launch(gcp: GcpProvider) -> base.ProviderError:
+    with pytest.raises(base.ProviderError) as caught:
+        gcp.launch(REGION, gcp.plan(spec()))
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"), [(kind, code) for kind, all_ in KNOWN_CODES.items() for code in all_.split()]
+)
+def test_a_launch_refused_inside_its_operation_says_what_to_do(
+    answer: Answer, gcp: GcpProvider, kind: type[base.ProviderError], code: str
+) -> None:
+    answer.operation(code)
+    error = launch(gcp)
+    assert type(error) is kind
+    assert error.code == code
+    assert f"About {code}." in error.message
+    assert len(answer.calls) == 1
+
+
+@pytest.mark.parametrize(("kind", "status", "reason"), KNOWN_ANSWERS)
+def test_a_launch_refused_in_the_answer_says_what_to_do(
+    answer: Answer, gcp: GcpProvider, kind: type[base.ProviderError], status: int, reason: str
+) -> None:
+    answer.error(status, reason)
+    error = launch(gcp)
+    assert type(error) is kind
+    assert error.code == (reason or str(status))
+    assert len(answer.calls) == (1 if status != 401 else 3), "nothing but a refused token is repeated inside the SDK"
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_each_code_of_the_table_arrives_as_its_error(answer: Answer, gcp: GcpProvider, code: str) -> None:
+    answer.operation(code)
+    assert type(launch(gcp)) is CODES[code]
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_each_reason_of_the_table_arrives_as_its_error(answer: Answer, gcp: GcpProvider, reason: str) -> None:
+    answer.error(403, reason)
+    with pytest.raises(REASONS[reason]) as caught:
+        gcp.identity()
+    assert type(caught.value) is REASONS[reason]
+    assert caught.value.code == reason
+
+
+@pytest.mark.parametrize("status", STATUSES)
+def test_each_status_of_the_table_arrives_as_its_error(answer: Answer, gcp: GcpProvider, status: int) -> None:
+    answer.error(status, "")
+    with pytest.raises(STATUSES[status]) as caught:
+        gcp.identity()
+    assert type(caught.value) is STATUSES[status]
+
+
+@pytest.mark.parametrize("code", ["SOMETHING_NEW", "INTERNAL_ERROR", ""])
+def test_an_operation_that_ended_with_something_else_is_an_unknown_outcome(
+    answer: Answer, gcp: GcpProvider, code: str
+) -> None:
+    answer.operation(code)
+    assert type(launch(gcp)) is base.OutcomeUnknown
+
+
+def test_an_operation_that_failed_without_a_code_is_an_unknown_outcome(answer: Answer, gcp: GcpProvider) -> None:
+    answer.operation(httpErrorStatusCode=503, httpErrorMessage="SERVICE UNAVAILABLE")
+    assert type(launch(gcp)) is base.OutcomeUnknown
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (400, "Invalid value for field 'machineType': Machine type with name 'x' does not exist in zone 'z'."),
+        (404, "The resource 'projects/p/zones/z/machineTypes/x' was not found"),
+    ],
+)
+def test_a_type_that_the_zone_does_not_have_is_not_offered(
+    answer: Answer, gcp: GcpProvider, status: int, message: str
+) -> None:
+    answer.error(status, "invalid" if status == 400 else "notFound", message)
+    assert type(launch(gcp)) is base.NotOffered
+
+
+@pytest.mark.parametrize("body", ["", "<html>Bad Gateway</html>", "{", "[]", "{}", '{"kind": "something#else"}', "\0"])
+@pytest.mark.parametrize("status", [200, 502])
+def test_an_answer_that_cannot_be_read_is_an_unknown_outcome(
+    answer: Answer, gcp: GcpProvider, body: str, status: int
+) -> None:
+    answer.say(status, body)
+    assert type(launch(gcp)) is base.OutcomeUnknown
+
+
+def test_an_operation_that_names_no_vm_is_an_unknown_outcome(answer: Answer, gcp: GcpProvider) -> None:
+    answer.json({"kind": "compute#operation", "status": "RUNNING"})
+    assert type(launch(gcp)) is base.OutcomeUnknown
+
+
+def test_an_answer_of_something_else_is_never_an_empty_listing(answer: Answer, gcp: GcpProvider) -> None:
+    questions: dict[str, Callable[[], object]] = {
+        "identity": gcp.identity,
+        "list": lambda: list(gcp.list(REGION, "x")),
+        "get": lambda: gcp.get(REGION, [VM_ID]),
+        "find": lambda: gcp.find(REGION, "f" * 64, owner()),
+        "ready": lambda: gcp.ready(REGION, [VM_ID]),
+        "interruptions": lambda: gcp.interruptions(REGION, "x"),
+        "leftovers": lambda: gcp.leftovers(REGION, "x", None),
+        "offered": lambda: gcp.offered(REGION),
+        "service_quotas": lambda: gcp.service_quotas(REGION),
+        "image": lambda: gcp.image(REGION),
+    }
+    for body in ("<html><body>Please log in to the network</body></html>", "{}"):
+        answer.say(200, body)
+        for ask in questions.values():
+            with pytest.raises(base.OutcomeUnknown):
+                ask()
+
+
+def test_a_list_that_is_not_complete_as_a_whole_is_an_unknown_outcome(answer: Answer, gcp: GcpProvider) -> None:
+    warning = {"code": "UNREACHABLE", "message": "Some scopes."}
+    answer.json({"kind": "compute#instanceAggregatedList", "items": {}, "warning": warning})
+    with pytest.raises(base.OutcomeUnknown, match="Some scopes"):
+        list(gcp.list(REGION, "x"))
+    answer.json({"kind": "compute#instanceAggregatedList", "items": {}, "unreachables": [f"regions/{REGION}"]})
+    with pytest.raises(base.OutcomeUnknown, match="out of reach"):
+        list(gcp.list(REGION, "x"))
+
+
+def test_a_vm_in_a_state_that_nobody_knows_is_an_unknown_outcome(answer: Answer, gcp: GcpProvider) -> None:
+    vm = {"name": "x", "id": "1", "zone": f"zones/{REGION}-a", "status": "DREAMING"}
+    answer.json({"kind": "compute#instanceAggregatedList", "items": {f"zones/{REGION}-a": {"instances": [vm]}}})
+    with pytest.raises(base.OutcomeUnknown, match="DREAMING"):
+        list(gcp.list(REGION, "x"))
+
+
+def test_what_throttles_may_say_how_long(answer: Answer, gcp: GcpProvider) -> None:
+    answer.error(429, "rateLimitExceeded", Retry_After="17")
+    error = launch(gcp)
+    assert isinstance(error, base.Throttled)
+    assert error.retry_after == 17
+
+
+@pytest.mark.parametrize(
+    ("reason", "advice"),
+    [
+        ("authError", "renew the credentials"),
+        ("forbidden", "docs/providers/gcp.md"),
+        ("accessNotConfigured", "enable the Compute Engine API"),
+        ("billingNotEnabled", "enable billing"),
+    ],
+)
+def test_rejected_credentials_come_with_advice(answer: Answer, gcp: GcpProvider, reason: str, advice: str) -> None:
+    answer.error(403, reason)
+    assert advice in launch(gcp).message
+
+
+def test_a_long_message_is_cut(answer: Answer, gcp: GcpProvider) -> None:
+    answer.error(400, "invalid", "x" * 10_000)
+    assert len(launch(gcp).message) < 400
+
+
+def test_a_refused_connection_is_told_apart_because_nothing_was_sent(answer: Answer, tmp_path: Path) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        closed = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    for url in (closed, answer.url):
+        gcp = provider(url, tmp_path)
+        gcp._clients._account = gcp._account.model_copy(update={"endpoint_url": closed})
+        error = launch(gcp)
+        assert type(error) is base.Unreachable
+        assert isinstance(error, base.Throttled)
+
+
+def test_a_connection_closed_without_answer_is_an_unknown_outcome(answer: Answer, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        gcp = provider(answer.url, tmp_path, call_timeout=0.3)
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        gcp._clients._account = gcp._account.model_copy(update={"endpoint_url": url})
+        assert type(launch(gcp)) is base.OutcomeUnknown
+
+
+def test_parameters_that_the_sdk_refuses_are_invalid_and_not_quoted(answer: Answer, gcp: GcpProvider) -> None:
+    params = gcp.plan(spec())
+    with pytest.raises(base.InvalidSpec) as caught:
+        gcp.launch(REGION, params | {"instance": params["instance"] | {"machineTypo": {"secret-script": "hunter2"}}})
+    assert "hunter2" not in str(caught.value)
+    rules = gcp.plan(spec(allowed_cidrs=("203.0.113.0/24",)))
+    with pytest.raises(base.InvalidSpec):
+        gcp.launch(REGION, rules | {"firewalls": [{**rules["firewalls"][0], "typo": 1}]})
+    assert not answer.calls

@@ -1,0 +1,249 @@
+"""The contract, for Compute Engine against the simulated cloud."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from app.domain.leases import VmState
+from app.domain.offerings import Market
+from cloudsim.gce.credentials import issue
+from cloudsim.testing import Control, running
+from tests.cloudsim.gce.discovery import checked
+from tests.workers.providers import contract
+from tests.workers.providers.contract import Power
+from tests.workers.providers.gcp.accounts import EMAIL, PROJECT, REGION, ZONE, provider
+from tests.workers.providers.samples import INSTALLATION, owner
+from workers.providers import base
+from workers.providers.base import Image, Params, Provider
+
+LACKS = {Power.NOTICES: "tells only the VM, half a minute before", Power.HELD: "removes a firewall rule in use"}
+
+FAULTS: Mapping[type[base.ProviderError], str] = {
+    base.InsufficientCapacity: "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS",
+    base.ProviderQuotaExceeded: "QUOTA_EXCEEDED",
+    base.InvalidSpec: "invalid",
+    base.CredentialsRejected: "forbidden",
+    base.Throttled: "rateLimitExceeded",
+    base.OutcomeUnknown: "backendError",
+}
+GCP = {"provider": "gcp"}
+
+
+class OnCloudsim:
+    """`Backend` over the control API."""
+
+    region = REGION
+    zone = ZONE
+    other_zone = "us-central1-b"
+    instance_type = "g2-standard-4"
+    short_timeout = 1.0
+    refusals: Sequence[type[base.ProviderError]] = tuple(kind for kind in FAULTS if kind is not base.OutcomeUnknown)
+    belonging_kinds = frozenset({"volume"})
+    firewall_stages: Sequence[str] = ("IPv4", "IPv6")
+    page = 500
+    portion = 50
+
+    def __init__(self, sim: Control, folder: Path) -> None:
+        self.provider: Provider = checked(provider(sim.url, folder))
+        self.impatient: Provider = provider(sim.url, folder, call_timeout=self.short_timeout)
+        self.sim = sim
+        self._image: Image | None = None
+
+    def image(self) -> Image:
+        self._image = self._image or self.provider.image(self.region)
+        return self._image
+
+    def alive(self) -> Mapping[str, Mapping[str, str]]:
+        found = self.sim.instances(alive="true", **GCP)
+        return {f"{one['zone']}:{one['name']}:{one['id']}": one["tags"] for one in found}
+
+    def belongings(self, vm_id: str) -> Mapping[str, Mapping[str, str]]:
+        number = vm_id.rpartition(":")[2]
+        found = self.sim.resources(**GCP)
+        return {one["kind"]: one["tags"] for one in found if one["instance_id"] == number}
+
+    def refuse(self, kind: type[base.ProviderError]) -> None:
+        self.sim.fault("instances.insert", "error", code=FAULTS[kind], **GCP)
+
+    def refuse_late(self) -> None:
+        self.sim.settings(refusal_seconds=0.3)
+        self.sim.capacity(0, zone=self.zone, **GCP)
+
+    def lose_next_launch_reply(self) -> None:
+        self.sim.fault("instances.insert", "lose_reply", **GCP)
+
+    def hang_next_launch(self) -> None:
+        self.sim.fault("instances.insert", "hang", **GCP)
+
+    def exhaust(self, zone: str) -> None:
+        self.sim.capacity(0, zone=zone, **GCP)
+
+    def interrupt(self, vm_id: str, notice_seconds: float) -> None:
+        self.sim.interrupt(vm_id.rpartition(":")[2], notice_seconds, **GCP)
+
+    def end_from_outside(self, vm_id: str) -> None:
+        self.sim.stop(vm_id.rpartition(":")[2], **GCP)
+
+    def plant(self, count: int, tags: Mapping[str, str]) -> None:
+        labels = {key.lower(): value.lower().replace("'", "_") for key, value in tags.items()}
+        place = {"region": self.region, "zone": self.zone, "instance_type": self.instance_type}
+        self.sim.plant(**place, tags=labels, count=count, **GCP)
+
+    def firewalls(self, vm_id: str) -> Mapping[str, Sequence[contract.Inbound]]:
+        name = vm_id.split(":")[1]
+        url = f"{self.sim.url}/compute/v1/projects/{PROJECT}/global/firewalls"
+        rules = httpx.get(url, headers={"Authorization": f"Bearer {issue(EMAIL)}"}).json().get("items", [])
+        return {one["name"]: list(_inbound(one)) for one in rules if name in one["targetTags"]}
+
+    def break_firewall(self, stage: str) -> None:
+        if stage == "IPv6":
+            self.sim.fault("firewalls.insert", "delay", delay_seconds=0.0, **GCP)
+        self.sim.fault("firewalls.insert", "lose_reply", **GCP)
+
+    def reboots(self) -> int:
+        return self.sim.calls("gcp").get("instances.reset", 0)
+
+    def keeping_the_disk(self, params: Params) -> Params:
+        (disk,) = params["instance"]["disks"]
+        return params | {"instance": params["instance"] | {"disks": [disk | {"autoDelete": False}]}}
+
+
+def _inbound(rule: Mapping[str, Any]) -> Iterator[contract.Inbound]:
+    for allowed in rule["allowed"]:
+        for port in allowed["ports"]:
+            for network in rule["sourceRanges"]:
+                yield allowed["IPProtocol"], int(port), int(port), network
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnCloudsim]:
+    with running(boot_seconds=0.6, shutdown_seconds=0.05, cleanup_seconds=0.05) as sim:
+        yield OnCloudsim(sim, tmp_path_factory.mktemp("gcp"))
+
+
+@pytest.fixture
+def backend(cloud: OnCloudsim) -> OnCloudsim:
+    cloud.sim.reset()
+    return cloud
+
+
+@pytest.mark.parametrize("case", contract.cases(LACKS))
+def test_contract(case: contract.Case, backend: OnCloudsim) -> None:
+    case(backend)
+
+
+def test_refused_credentials_are_credentials_rejected_for_every_question(backend: OnCloudsim) -> None:
+    params = backend.provider.plan(contract.wish(backend, allowed_cidrs=contract.NETWORKS))
+    vm = contract.launch(backend)
+    backend.sim.credentials(bad=[EMAIL])
+    questions: dict[str, Any] = {
+        "identity": lambda p: p.identity(),
+        "offered": lambda p: p.offered(backend.region),
+        "service_quotas": lambda p: p.service_quotas(backend.region),
+        "image": lambda p: p.image(backend.region),
+        "launch": lambda p: p.launch(backend.region, params),
+        "find": lambda p: p.find(backend.region, "f" * 64, owner()),
+        "get": lambda p: p.get(backend.region, [vm.id]),
+        "list": lambda p: list(p.list(backend.region, "x")),
+        "ready": lambda p: p.ready(backend.region, [vm.id]),
+        "interruptions": lambda p: p.interruptions(backend.region, "x"),
+        "reboot": lambda p: p.reboot(backend.region, [vm.id]),
+        "console_output": lambda p: p.console_output(backend.region, vm.id),
+        "terminate": lambda p: p.terminate(backend.region, [vm.id]),
+        "leftovers": lambda p: p.leftovers(backend.region, "x", None),
+        "set_deadline": lambda p: p.set_deadline(backend.region, [vm.id], owner().deadline_at),
+    }
+    try:
+        for ask in questions.values():
+            with pytest.raises(base.CredentialsRejected, match="renew the credentials"):
+                ask(backend.provider)
+    finally:
+        backend.sim.credentials(bad=[])
+
+
+def test_a_preempted_vm_that_still_shows_is_a_notice(backend: OnCloudsim) -> None:
+    backend.sim.settings(shutdown_seconds=60.0)
+    vm = contract.launch(backend, market=Market.SPOT)
+    foreign = contract.launch(backend, owner(installation="another-installation"), market=Market.SPOT)
+    contract.await_state(backend, vm.id, VmState.RUNNING)
+    contract.await_state(backend, foreign.id, VmState.RUNNING)
+    for one in (vm, foreign):
+        backend.interrupt(one.id, 0)
+    (notice,) = backend.provider.interruptions(backend.region, INSTALLATION)
+    assert (notice.vm_id, notice.action) == (vm.id, "terminate")
+    assert notice.deadline_at == notice.notice_at + timedelta(seconds=30)
+
+
+def test_a_new_vm_of_the_same_name_is_another_one(backend: OnCloudsim) -> None:
+    params = backend.provider.plan(contract.wish(backend))
+    first = backend.provider.launch(backend.region, params)
+    backend.provider.terminate(backend.region, [first.id])
+    contract.await_state(backend, first.id, VmState.GONE)
+    second = backend.provider.launch(backend.region, params | {"again": 1})
+    assert first.id.split(":")[:2] == second.id.split(":")[:2]
+    assert first.id != second.id
+    assert contract.look(backend, first.id).state is VmState.GONE
+    backend.provider.terminate(backend.region, [first.id])
+    with pytest.raises(base.NotFound):
+        backend.provider.reboot(backend.region, [first.id])
+    assert list(backend.alive()) == [second.id]
+
+
+def test_a_zone_out_of_reach_is_told_by_the_list_and_believed_by_nobody(backend: OnCloudsim) -> None:
+    there = contract.launch(backend, owner(n=2), zone=backend.other_zone)
+    fault: dict[str, Any] = {"region": backend.zone, "times": None, **GCP}
+    backend.sim.fault("instances.aggregatedList", "error", **fault)
+    backend.sim.fault("disks.aggregatedList", "error", **fault)
+    (page,) = backend.provider.list(backend.region, INSTALLATION)
+    assert page.unreachable == {backend.zone}
+    assert [vm.id for vm in page.vms] == [there.id]
+    for ask in (
+        lambda: backend.provider.find(backend.region, "f" * 64, owner()),
+        lambda: backend.provider.leftovers(backend.region, INSTALLATION, None),
+    ):
+        with pytest.raises(base.OutcomeUnknown, match=backend.zone):
+            ask()
+
+
+def test_a_zone_of_another_region_out_of_reach_changes_nothing(backend: OnCloudsim) -> None:
+    vm = contract.launch(backend)
+    backend.sim.fault("instances.aggregatedList", "error", region="europe-west4", **GCP)
+    (page,) = backend.provider.list(backend.region, INSTALLATION)
+    assert not page.unreachable
+    assert [one.id for one in page.vms] == [vm.id]
+
+
+def test_a_refusal_after_a_lost_answer_leaves_the_rules_to_the_vm_that_was_made(backend: OnCloudsim) -> None:
+    params = backend.provider.plan(contract.wish(backend, allowed_cidrs=contract.NETWORKS))
+    backend.lose_next_launch_reply()
+    with pytest.raises(base.OutcomeUnknown):
+        backend.provider.launch(backend.region, params)
+    backend.sim.fault("instances.insert", "error", code="quotaExceeded", **GCP)
+    with pytest.raises(base.ProviderQuotaExceeded):
+        backend.provider.launch(backend.region, params)
+    (vm_id,) = backend.alive()
+    assert sorted(backend.firewalls(vm_id)) == [vm_id.split(":")[1] + suffix for suffix in ("", "-v6")]
+
+
+def test_a_rule_of_that_name_that_is_not_ours_is_never_used(backend: OnCloudsim) -> None:
+    other = backend.provider.plan(contract.wish(backend, owner(n=2), allowed_cidrs=contract.NETWORKS))
+    params = backend.provider.plan(contract.wish(backend, allowed_cidrs=contract.NETWORKS))
+    name = params["instance"]["name"]
+    backend.provider.launch(backend.region, other | {"firewalls": [other["firewalls"][0] | {"name": name}]})
+    with pytest.raises(base.OutcomeUnknown, match="not ours"):
+        backend.provider.launch(backend.region, params)
+    assert len(backend.alive()) == 1
+
+
+def test_an_operation_still_at_work_is_a_vm_to_come(backend: OnCloudsim) -> None:
+    backend.sim.settings(list_lag_seconds=60.0)
+    vm = contract.launch(backend)
+    assert contract.listed(backend) == []
+    assert contract.look(backend, vm.id).state is VmState.PENDING
+    found = backend.provider.find(backend.region, contract.wish(backend).token, owner())
+    assert found is not None
+    assert found.id == vm.id

@@ -1,0 +1,155 @@
+"""One Google project as a provider: each method is one question to Compute Engine, answered in the interface's words."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+
+from google.cloud.compute_v1 import InstancesClient, ProjectsClient
+
+from app.domain.tags import OwnerTags
+from app.settings import Settings
+from app.settings.accounts import GcpAccount
+from workers.providers.base import (
+    Image,
+    Interruption,
+    InvalidSpec,
+    LaunchSpec,
+    Leftover,
+    Limits,
+    NotFound,
+    NotOffered,
+    Offered,
+    Page,
+    Params,
+    Rate,
+    ServiceQuota,
+    Vm,
+)
+from workers.providers.gcp import (
+    catalogue,
+    deadlines,
+    firewall,
+    images,
+    instances,
+    launch,
+    leftovers,
+    metadata,
+    offered,
+    operations,
+    quotas,
+    spot,
+)
+from workers.providers.gcp.clients import Clients
+
+LIMITS = Limits(
+    rates={
+        "launch": Rate(burst=20, per_second=5),
+        "terminate": Rate(burst=50, per_second=5),
+        "write": Rate(burst=50, per_second=5),
+        "read": Rate(burst=100, per_second=10),
+    }
+)
+"""Compute Engine guide, "Rate quotas": 1,500 requests a minute and project for each group of methods. What is asked of a VM here
+takes up to four requests, and other programs share the project."""
+
+
+class GcpProvider:
+    """See `Provider` for the contract. Construction makes no call; all methods may be called from any thread."""
+
+    limits = LIMITS
+    ssh_user = metadata.SSH_USER
+
+    def __init__(self, account: GcpAccount, settings: Settings, *, clock: Callable[[], float] = time.time) -> None:
+        self._account = account
+        self._clients = Clients(account, settings)
+        self._clock = clock
+
+    def identity(self) -> str:
+        """The project's number: its name may be given away, its number never is."""
+        return str(self._clients.ask(self._clients.of(ProjectsClient).get).id)
+
+    def offered(self, region: str) -> Sequence[Offered]:
+        """Types of the catalogue by zone."""
+        return list(offered.by_zone(self._clients, catalogue.load(), region))
+
+    def service_quotas(self, region: str) -> Sequence[ServiceQuota]:
+        """Limits on GPUs by model, on demand and spot, and GPUS_ALL_REGIONS."""
+        return quotas.read(self._clients, region)
+
+    def image(self, region: str) -> Image:  # noqa: ARG002  images are the same in all regions
+        """The newest of a public family, or the pinned one; see `images`."""
+        return images.resolve(self._clients, self._account.image)
+
+    def plan(self, spec: LaunchSpec) -> Params:
+        """Parameters of instances.insert and of the firewall rules before it. NotOffered for a type not in the catalogue."""
+        boot_disk = catalogue.load().boot_disks.get(spec.instance_type)
+        if boot_disk is None:
+            raise NotOffered(f"{spec.instance_type} is not in the catalogue", code="UnknownType")
+        return launch.plan(spec, self._account, boot_disk)
+
+    def launch(self, region: str, params: Params) -> Vm:
+        """instances.insert, its firewall rules before it; the operation is not awaited.
+
+        A refusal that the operation has at once is raised; one that it gets later is told by `get` and `find`.
+        """
+        instance, zone = launch.body(params), params[launch.ZONE]
+        rules = {launch.request_id(rule): rule for rule in params[launch.RULES]}
+        with firewall.standing(self._clients, zone, rules):
+            try:
+                operation = self._clients.ask(
+                    self._clients.of(InstancesClient).insert_unary,
+                    zone=zone,
+                    instance_resource=instance,
+                    request_id=launch.request_id(params),
+                )
+            except NotFound as error:
+                raise InvalidSpec(error.message, code=error.code) from None
+            problem = operations.problem(operation)
+            if problem is not None:
+                raise problem
+        return launch.accepted(operation, params, region)
+
+    def find(self, region: str, token: str, owner: OwnerTags) -> Vm | None:
+        """By the name that the token gives; owner labels are compared. A VM that is gone is found by its operations."""
+        return instances.find(self._clients, region, launch.name_of(token), owner)
+
+    def get(self, region: str, vm_ids: Sequence[str]) -> Mapping[str, Vm | None]:
+        """By name and number, 50 at a time; operations tell what became of those that are gone."""
+        return instances.get(self._clients, region, vm_ids)
+
+    def list(self, region: str, installation: str) -> Iterator[Page]:
+        """Pages of 500 over all regions of the project; VMs that are gone do not show."""
+        return instances.listed(self._clients, region, installation)
+
+    def ready(self, region: str, vm_ids: Sequence[str]) -> frozenset[str]:
+        """The guest attribute that the VM's boot ends with. One call per VM."""
+        return frozenset(instances.ready(self._clients, region, vm_ids))
+
+    def interruptions(self, region: str, installation: str) -> Sequence[Interruption]:
+        """Preempted VMs that still show."""
+        now = datetime.fromtimestamp(self._clock(), tz=UTC)
+        return list(spot.interruptions(self._clients, region, installation, now))
+
+    def terminate(self, region: str, vm_ids: Sequence[str]) -> None:
+        """instances.delete by number, one call per VM."""
+        instances.terminate(self._clients, region, vm_ids)
+
+    def leftovers(self, region: str, installation: str, lease_ids: Sequence[str] | None) -> Sequence[Leftover]:
+        """Disks with our labels and firewall rules of ours."""
+        return list(leftovers.of_leases(self._clients, region, installation, lease_ids))
+
+    def remove_leftover(self, leftover: Leftover) -> None:
+        """OutcomeUnknown while a VM holds a disk."""
+        leftovers.remove(self._clients, leftover)
+
+    def reboot(self, region: str, vm_ids: Sequence[str]) -> None:
+        """instances.reset: at once, without a shutdown."""
+        instances.reboot(self._clients, region, vm_ids)
+
+    def console_output(self, region: str, vm_id: str) -> str:
+        """What the first serial port has printed."""
+        return instances.console_output(self._clients, region, vm_id)
+
+    def set_deadline(self, region: str, vm_ids: Sequence[str], deadline: datetime) -> None:
+        """Labels VMs and their disks. Raises NotFound naming unseen VMs after labelling the others."""
+        deadlines.renew(self._clients, region, vm_ids, deadline)

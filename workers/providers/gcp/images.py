@@ -1,0 +1,44 @@
+"""The driver-ready image: the newest of a public family, or what the account pins."""
+
+import re
+
+from google.cloud.compute_v1 import ImagesClient
+
+from workers.providers.base import Image, ImageMissing, NotFound
+from workers.providers.gcp.clients import Clients
+
+FAMILIES = (
+    "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2404-amd64-with-nvidia-580",
+    "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2204-amd64-with-nvidia-580",
+    "projects/deeplearning-platform-release/global/images/family/common-cu129-ubuntu-2404-nvidia-580",
+)
+"""Tried in this order."""
+
+_PATH = re.compile(r"projects/([^/]+)/global/images/(family/)?([^/]+)")
+
+
+def resolve(clients: Clients, pin: str | None) -> Image:
+    """`pin` is the path of an image or of a family. Raises ImageMissing when there is none."""
+    for path in (pin,) if pin is not None else FAMILIES:
+        try:
+            return _image(clients, path)
+        except NotFound:
+            continue
+    raise ImageMissing(f"no image at {pin or FAMILIES[0]}: check `image` of this account", code="notFound")
+
+
+def _image(clients: Clients, path: str) -> Image:
+    match = _PATH.fullmatch(path)
+    if match is None:
+        raise ImageMissing(f"{path} is not the path of an image: projects/P/global/images/NAME", code="invalid")
+    project, family, name = match.groups()
+    client = clients.of(ImagesClient)
+    if family:
+        found = clients.ask(client.get_from_family, project=project, family=name)
+    else:
+        found = clients.ask(client.get, project=project, image=name)
+    return Image(
+        id=f"projects/{project}/global/images/{found.name}",
+        name=found.name,
+        disk_gib=int(found.disk_size_gb),
+    )

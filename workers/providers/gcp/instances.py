@@ -1,0 +1,138 @@
+"""Looking at instances and ending them: lists, gets by id, names, guest attributes."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from google.cloud.compute_v1 import InstancesClient
+from google.cloud.compute_v1.types import Instance
+
+from app.domain import tags
+from app.domain.leases import VmState
+from app.domain.offerings import Market
+from app.domain.tags import OwnerTags
+from workers.providers.base import NotFound, Page, Vm
+from workers.providers.console import clean
+from workers.providers.gcp import labels, operations
+from workers.providers.gcp.calls import chunks, complete, either, scoped
+from workers.providers.gcp.clients import Clients
+from workers.providers.gcp.ids import Id, in_region
+from workers.providers.gcp.vms import from_instance
+
+READY = "gpulease/ready"
+"""The guest attribute that the VM writes at the end of its boot: namespace and key."""
+
+_NAMES_PER_CALL = 50
+
+
+def listed(clients: Clients, region: str, installation: str) -> Iterator[Page]:
+    """Pages of this installation's VMs in a region; Google's pages are those of all regions."""
+    wanted = labels.having(tags.INSTALLATION, installation)
+    for page in clients.pages(clients.of(InstancesClient).aggregated_list, filter=wanted):
+        found, unreachable = scoped(page, region)
+        yield Page(
+            vms=[from_instance(one, region) for _, scope in found for one in scope.instances],
+            unreachable=unreachable,
+        )
+
+
+def with_ids(clients: Clients, region: str, vm_ids: Iterable[str]) -> Mapping[Id, Instance]:
+    """Google's records of those that show, by one list per fifty VMs of a zone. A name with another number is left out."""
+    wanted = {one for one in map(Id.parse, vm_ids) if one is not None and in_region(one.zone, region)}
+    found: dict[Id, Instance] = {}
+    for zone in sorted({one.zone for one in wanted}):
+        names = sorted({one.name for one in wanted if one.zone == zone})
+        for chunk in chunks(names, _NAMES_PER_CALL):
+            for page in clients.pages(clients.of(InstancesClient).list, zone=zone, filter=either("name", chunk)):
+                shown = ((Id(zone, one.name, str(one.id)), one) for one in page.items)
+                found.update((key, one) for key, one in shown if key in wanted)
+    return found
+
+
+def get(clients: Clients, region: str, vm_ids: Sequence[str]) -> dict[str, Vm | None]:
+    """By id; operations tell of those that do not show, and why a spot VM has stopped."""
+    seen = {key: from_instance(one, region) for key, one in with_ids(clients, region, vm_ids).items()}
+    asked = {one for one in map(Id.parse, vm_ids) if one is not None and in_region(one.zone, region)}
+    unclear = [key for key in asked if key not in seen or _stopped_spot(seen[key])]
+    told = operations.of_vms(clients, unclear)
+    vms: dict[str, Vm | None] = dict.fromkeys(vm_ids)
+    for key in asked:
+        vms[str(key)] = _clear(seen.get(key), operations.fate(key, region, told.get(key, ())))
+    return vms
+
+
+def _stopped_spot(vm: Vm) -> bool:
+    return vm.state is VmState.STOPPED and vm.market is Market.SPOT
+
+
+def _clear(seen: Vm | None, told: Vm | None) -> Vm | None:
+    if seen is None:
+        return told
+    return replace(seen, interrupted=told is not None and told.interrupted)
+
+
+def named(clients: Clients, region: str, name: str) -> list[Vm]:
+    """VMs of this name that show. Raises OutcomeUnknown when a zone of the region is out of reach."""
+    wanted = f'name = "{name}"'
+    pages = clients.pages(clients.of(InstancesClient).aggregated_list, filter=wanted)
+    return [
+        from_instance(one, region) for page in pages for _, scope in complete(page, region) for one in scope.instances
+    ]
+
+
+def find(clients: Clients, region: str, name: str, owner: OwnerTags) -> Vm | None:
+    """The owner's VM of this name; else what the operations on this name tell, for the name is ours alone."""
+    shown = named(clients, region, name)
+    if shown:
+        return next((vm for vm in shown if labels.belongs(vm.tags, owner)), None)
+    told = operations.of_name(clients, region, name)
+    fates = (operations.fate(key, region, found) for key, found in told.items())
+    return next((vm for vm in fates if vm is not None), None)
+
+
+def ready(clients: Clients, region: str, vm_ids: Sequence[str]) -> Iterator[str]:
+    """Those that have written the guest attribute: one call each, because Google has none for several."""
+    for one in map(Id.parse, vm_ids):
+        if one is not None and in_region(one.zone, region) and _is_ready(clients, one):
+            yield str(one)
+
+
+def _is_ready(clients: Clients, vm: Id) -> bool:
+    method = clients.of(InstancesClient).get_guest_attributes
+    try:
+        answer = clients.ask(method, zone=vm.zone, instance=vm.number, query_path=READY)
+    except NotFound:
+        return False
+    return any(f"{item.namespace}/{item.key}" == READY for item in answer.query_value.items)
+
+
+def terminate(clients: Clients, region: str, vm_ids: Sequence[str]) -> None:
+    """Asks for the end of those that exist, by number, so that a later VM of the same name is never meant."""
+    for one in map(Id.parse, vm_ids):
+        if one is None or not in_region(one.zone, region):
+            continue
+        try:
+            clients.ask(clients.of(InstancesClient).delete_unary, zone=one.zone, instance=one.number)
+        except NotFound:
+            continue
+
+
+def reboot(clients: Clients, region: str, vm_ids: Sequence[str]) -> None:
+    """Resets each. Raises NotFound, or InvalidSpec for one that does not run."""
+    for text in vm_ids:
+        one = addressed(text, region)
+        clients.ask(clients.of(InstancesClient).reset_unary, zone=one.zone, instance=one.number)
+
+
+def addressed(vm_id: str, region: str) -> Id:
+    """The parts of an id. Raises NotFound for one that names no VM of this region."""
+    one = Id.parse(vm_id)
+    if one is None or not in_region(one.zone, region):
+        raise NotFound(f"{vm_id} names no VM of {region}", code="notFound")
+    return one
+
+
+def console_output(clients: Clients, region: str, vm_id: str) -> str:
+    """The end of what the first serial port printed, as clean text."""
+    one = addressed(vm_id, region)
+    method = clients.of(InstancesClient).get_serial_port_output
+    return clean(clients.ask(method, zone=one.zone, instance=one.number).contents)

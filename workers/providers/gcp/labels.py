@@ -1,0 +1,53 @@
+"""Our tags as labels of Google, kept inside what Google accepts.
+
+Limits (Compute Engine guide, "Label resources"): 64 labels a resource, keys and values of at most 63 lower-case letters,
+digits, `_` and `-`; a key begins with a letter.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+
+from app.domain import tags
+from app.domain.tags import LABEL_PREFIX, OwnerTags
+from workers.providers.base import LaunchSpec
+
+_NOT_ALLOWED = re.compile(r"[^a-z0-9_-]")
+_LONGEST = 63
+_DIGITS = 16
+_MOST = 64
+
+
+def of(spec: LaunchSpec) -> dict[str, str]:
+    """Name, owner and the tenant's labels under their prefix."""
+    theirs = {_squeezed(LABEL_PREFIX + key): _squeezed(value) for key, value in sorted(spec.labels.items())}
+    ours = {"name": _squeezed(spec.name), **of_owner(spec.owner)}
+    return dict(list(theirs.items())[: _MOST - len(ours)]) | ours
+
+
+def of_owner(owner: OwnerTags) -> dict[str, str]:
+    """The owner's tags as they are written."""
+    return {key: exact(text) for key, text in owner.as_tags().items()}
+
+
+def exact(text: str) -> str:
+    """The text itself when it fits, else a shortened form with a hash, the same for the same text."""
+    if len(text) <= _LONGEST and not _NOT_ALLOWED.search(text):
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+    return f"{_squeezed(text)[: _LONGEST - _DIGITS - 1]}-{digest}"
+
+
+def belongs(found: Mapping[str, str], owner: OwnerTags) -> bool:
+    """Whether labels name this installation, lease and attempt."""
+    ours = of_owner(owner)
+    return all(found.get(key) == ours[key] for key in (tags.INSTALLATION, tags.LEASE, tags.ATTEMPT))
+
+
+def having(key: str, value: str) -> str:
+    """A list filter on one label."""
+    return f'(labels.{key} = "{exact(value)}")'
+
+
+def _squeezed(text: str) -> str:
+    return _NOT_ALLOWED.sub("_", text.lower())[:_LONGEST]

@@ -1,0 +1,96 @@
+"""What a VM may leave behind: disks, found by their labels, and firewall rules, which are free.
+
+External addresses go with their VM: none is reserved.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from google.cloud.compute_v1 import DisksClient, InstancesClient
+from google.cloud.compute_v1.types import Disk
+
+from app.domain import tags
+from workers.providers.base import Leftover, NotFound
+from workers.providers.gcp import firewall, labels
+from workers.providers.gcp.calls import chunks, complete, either
+from workers.providers.gcp.clients import Clients
+from workers.providers.gcp.ids import Id
+
+VOLUME = "volume"
+RULE = "firewall_rule"
+
+_GOING = "DELETING"
+_LEASES_PER_CALL = 50
+
+
+def of_leases(clients: Clients, region: str, installation: str, lease_ids: Sequence[str] | None) -> Iterator[Leftover]:
+    """Those of these leases, or of the whole installation when None; `in_use` while a VM has them."""
+    filters = list(_filters(installation, lease_ids))
+    for wanted in filters:
+        yield from _disks(clients, region, installation, wanted)
+    yield from _rules(clients, region, installation, lease_ids, filters)
+
+
+def _filters(installation: str, lease_ids: Sequence[str] | None) -> Iterator[str]:
+    """Google takes no AND around several ORs; lease ids alone are unique enough to ask for."""
+    if lease_ids is None:
+        yield labels.having(tags.INSTALLATION, installation)
+        return
+    for chunk in chunks([labels.exact(one) for one in lease_ids], _LEASES_PER_CALL):
+        yield either(f"labels.{tags.LEASE}", chunk)
+
+
+def _disks(clients: Clients, region: str, installation: str, wanted: str) -> Iterator[Leftover]:
+    for page in clients.pages(clients.of(DisksClient).aggregated_list, filter=wanted):
+        for zone, scope in complete(page, region):
+            for disk in scope.disks:
+                ours = disk.labels.get(tags.INSTALLATION) == labels.exact(installation)
+                if ours and disk.status != _GOING:
+                    yield _disk(disk, zone, region)
+
+
+def _disk(disk: Disk, zone: str, region: str) -> Leftover:
+    one = str(Id(zone, disk.name, str(disk.id)))
+    return Leftover(kind=VOLUME, id=one, region=region, tags=dict(disk.labels), in_use=bool(disk.users))
+
+
+def _rules(
+    clients: Clients, region: str, installation: str, lease_ids: Sequence[str] | None, filters: Sequence[str]
+) -> Iterator[Leftover]:
+    """A rule does not say whether it applies to anything; the VMs that show do. Rules belong to no region."""
+    found = [(rule, firewall.owner_of(rule)) for rule in firewall.every(clients)]
+    ours = [
+        (rule, owner)
+        for rule, owner in found
+        if owner.get(tags.INSTALLATION) == installation and (lease_ids is None or owner.get(tags.LEASE) in lease_ids)
+    ]
+    if not ours:
+        return
+    used = {tag for wanted in filters for tag in _tags_in_use(clients, wanted)}
+    for rule, owner in ours:
+        in_use = not used.isdisjoint(rule.target_tags)
+        yield Leftover(kind=RULE, id=rule.name, region=region, tags=owner, in_use=in_use, free=True)
+
+
+def _tags_in_use(clients: Clients, wanted: str) -> Iterator[str]:
+    """Network tags of the VMs of all regions."""
+    for page in clients.pages(clients.of(InstancesClient).aggregated_list, filter=wanted):
+        for scope in page.items.values():
+            for instance in scope.instances:
+                yield from instance.tags.items
+
+
+def remove(clients: Clients, leftover: Leftover) -> None:
+    """Removes one; one that is gone is success. Raises OutcomeUnknown while a VM holds a disk."""
+    if leftover.kind == RULE:
+        firewall.remove(clients, leftover.id)
+        return
+    disk = Id.parse(leftover.id)
+    if disk is None:
+        raise NotFound(f"{leftover.id} names no disk", code="notFound")
+    client = clients.of(DisksClient)
+    try:
+        found = clients.ask(client.get, zone=disk.zone, disk=disk.name)
+        if str(found.id) == disk.number:
+            clients.ask(client.delete_unary, zone=disk.zone, disk=disk.name)
+    except NotFound:
+        return

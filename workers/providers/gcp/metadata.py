@@ -1,0 +1,74 @@
+"""What the VM reads in its metadata at every boot: SSH keys, and a script that does what must be done once.
+
+All that comes from outside stands in the script as base64, so that nothing can end its place in it.
+"""
+
+import base64
+import shlex
+
+from workers.providers import host_keys, ssh_keys
+from workers.providers.base import InvalidSpec, LaunchSpec
+
+LIMIT = 256 * 1024
+"""Bytes of one value (Compute Engine guide, "About VM metadata": limits)."""
+
+SSH_USER = "ubuntu"
+
+_HEAD = """#!/bin/bash
+# Made by gpulease; runs as root at every boot.
+umask 022
+put() { mkdir -p "$(dirname "$2")" && : >"$2" && chmod "$1" "$2" && base64 -d >"$2"; }
+state=/var/lib/gpulease
+if [ ! -e "$state/installed" ]; then
+mkdir -p "$state"
+"""
+_READY = """touch "$state/installed"
+fi
+curl -sf -m 10 --retry 30 --retry-delay 2 --retry-all-errors -o /dev/null -X PUT -H 'Metadata-Flavor: Google' -d 1 \\
+  http://metadata.google.internal/computeMetadata/v1/instance/guest-attributes/gpulease/ready
+"""
+_SCRIPT = """[ -e "$state/started" ] && exit 0
+touch "$state/started"
+exec "$state/startup-script"
+"""
+"""After the readiness, and once in the VM's life, as cloud-init does it: a script without end keeps nothing waiting."""
+
+
+def items(spec: LaunchSpec) -> list[dict[str, str]]:
+    """Keys and values. Raises InvalidSpec for a malformed key, or when a value is too long."""
+    ssh_keys.check(spec.ssh_public_keys)
+    values = {
+        "ssh-keys": "\n".join(f"{SSH_USER}:{key}" for key in spec.ssh_public_keys),
+        "block-project-ssh-keys": "TRUE",
+        "enable-oslogin": "FALSE",
+        "enable-guest-attributes": "TRUE",
+        "startup-script": script(spec),
+    }
+    for key, value in values.items():
+        size = len(value.encode())
+        if size > LIMIT:
+            raise InvalidSpec(f"metadata {key} has {size} bytes, at most {LIMIT} fit", code="metadata.TooLong")
+    return [{"key": key, "value": value} for key, value in values.items()]
+
+
+def script(spec: LaunchSpec) -> str:
+    """The same for the same spec."""
+    parts = [_HEAD]
+    if spec.startup_script:
+        parts.append(_put("0700", '"$state/startup-script"', spec.startup_script))
+    if spec.host_keys is not None:
+        parts += [
+            _put(file.get("permissions", "0644"), shlex.quote(file["path"]), file["content"])
+            for file in host_keys.files(spec.host_keys)
+        ]
+        parts.append("systemctl daemon-reload\n")
+        parts += [shlex.join(command) + "\n" for command in host_keys.commands()]
+    parts.append(_READY)
+    if spec.startup_script:
+        parts.append(_SCRIPT)
+    return "".join(parts)
+
+
+def _put(mode: str, path: str, content: str) -> str:
+    text = base64.encodebytes(content.encode()).decode("ascii")
+    return f"put {mode} {path} <<'END'\n{text}END\n"

@@ -1,0 +1,36 @@
+"""What can be launched in a region: the catalogue, narrowed to what each zone has. Prices are the catalogue's."""
+
+from collections.abc import Iterator
+
+from google.cloud.compute_v1 import MachineTypesClient
+
+from app.domain.offerings import InstanceType, Market
+from workers.providers.base import Offered
+from workers.providers.gcp.calls import complete
+from workers.providers.gcp.catalogue import Catalogue
+from workers.providers.gcp.clients import Clients
+
+
+def by_zone(clients: Clients, catalogue: Catalogue, region: str) -> Iterator[Offered]:
+    """Both markets of each catalogue type in each zone that has it. Raises OutcomeUnknown for a zone out of reach."""
+    names = "|".join(sorted(catalogue.types))
+    for page in clients.pages(clients.of(MachineTypesClient).aggregated_list, filter=f'name eq "{names}"'):
+        for zone, scope in complete(page, region):
+            for machine in scope.machine_types:
+                kind = catalogue.types.get(machine.name)
+                if kind is not None:
+                    for market in Market:
+                        yield _offered(catalogue, kind, region, zone, market)
+
+
+def _offered(catalogue: Catalogue, kind: InstanceType, region: str, zone: str, market: Market) -> Offered:
+    price = catalogue.prices.get((market, region, kind.name))
+    return Offered(
+        type=kind,
+        region=region,
+        zone=zone,
+        market=market,
+        price_per_hour=price,
+        price_as_of=catalogue.price_as_of if price is not None else None,
+        price_source=catalogue.price_source if price is not None else None,
+    )

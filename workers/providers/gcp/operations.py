@@ -1,0 +1,130 @@
+"""What became of VMs that no list shows: read from Google's operations, which outlive their VM by days.
+
+A VM known by its operations alone has neither labels nor addresses nor a type.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+
+from google.cloud.compute_v1 import GlobalOperationsClient, ZoneOperationsClient
+from google.cloud.compute_v1.types import Operation
+
+from app.domain.leases import VmState
+from app.domain.offerings import Market
+from workers.providers.base import ProviderError, Refused, Vm
+from workers.providers.gcp.calls import chunks, either, scoped
+from workers.providers.gcp.clients import Clients
+from workers.providers.gcp.errors import refusal
+from workers.providers.gcp.ids import Id, last
+from workers.providers.gcp.vms import time_of
+
+PREEMPTED = "compute.instances.preempted"
+INSERT = "insert"
+DELETE = "delete"
+DONE = Operation.Status.DONE
+
+_TARGETS_PER_CALL = 50
+
+
+def problem(operation: Operation) -> ProviderError | None:
+    """The error that an operation ended with."""
+    if operation.status != DONE:
+        return None
+    for first in operation.error.errors:
+        return refusal(first.code, first.message)
+    status = operation.http_error_status_code
+    return refusal(str(status), operation.http_error_message) if status else None
+
+
+def of_vms(clients: Clients, ids: Iterable[Id]) -> Mapping[Id, list[Operation]]:
+    """Operations of each VM, oldest first. One list per fifty VMs of a zone."""
+    found: dict[Id, list[Operation]] = {one: [] for one in ids}
+    for zone in sorted({one.zone for one in found}):
+        numbers = {one.number: one for one in found if one.zone == zone}
+        for chunk in chunks(list(numbers), _TARGETS_PER_CALL):
+            wanted = either("targetId", chunk)
+            for page in clients.pages(clients.of(ZoneOperationsClient).list, zone=zone, filter=wanted):
+                for operation in page.items:
+                    found[numbers[str(operation.target_id)]].append(operation)
+    for operations in found.values():
+        operations.sort(key=_began)
+    return found
+
+
+def of_name(clients: Clients, region: str, name: str) -> Mapping[Id, list[Operation]]:
+    """Operations of every VM that had this name in a region, oldest first."""
+    found: dict[Id, list[Operation]] = {}
+    for operation in _aggregated(clients, region, f'targetLink eq ".*/zones/{region}-[a-z0-9]+/instances/{name}"'):
+        found.setdefault(Id(last(operation.zone), name, str(operation.target_id)), []).append(operation)
+    for operations in found.values():
+        operations.sort(key=_began)
+    return found
+
+
+def preemptions(clients: Clients, region: str) -> Iterator[Operation]:
+    """All of which Google still knows: those of some days."""
+    return _aggregated(clients, region, f'operationType = "{PREEMPTED}"')
+
+
+def _aggregated(clients: Clients, region: str, wanted: str) -> Iterator[Operation]:
+    for page in clients.pages(clients.of(GlobalOperationsClient).aggregated_list, filter=wanted):
+        for _, scope in scoped(page, region).found:
+            yield from scope.operations
+
+
+def fate(vm_id: Id, region: str, operations: Sequence[Operation]) -> Vm | None:
+    """The VM as its operations tell it; None when they tell nothing."""
+    by_kind = {operation.operation_type: operation for operation in operations}
+    insert, taken, deleted = by_kind.get(INSERT), by_kind.get(PREEMPTED), by_kind.get(DELETE)
+    if insert is not None and insert.status != DONE:
+        return _vm(vm_id, region, insert, VmState.PENDING)
+    error = problem(insert) if insert is not None else None
+    if insert is not None and isinstance(error, Refused):
+        return _refused(vm_id, region, insert, error)
+    if taken is not None and (deleted is None or _began(taken) <= _began(deleted)):
+        return _vm(vm_id, region, taken, VmState.GONE, interrupted=True)
+    if deleted is not None and problem(deleted) is None:
+        return _vm(vm_id, region, deleted, VmState.GONE if deleted.status == DONE else VmState.ENDING)
+    return None
+
+
+def _refused(vm_id: Id, region: str, insert: Operation, error: Refused) -> Vm:
+    return _vm(
+        vm_id,
+        region,
+        insert,
+        VmState.GONE,
+        reason={"code": error.code, "message": error.message},
+        refusal=type(error),
+    )
+
+
+def _vm(
+    vm_id: Id,
+    region: str,
+    operation: Operation,
+    state: VmState,
+    *,
+    interrupted: bool = False,
+    reason: Mapping[str, str | None] | None = None,
+    refusal: type[Refused] | None = None,
+) -> Vm:
+    ended = state is not VmState.PENDING
+    told = {"code": operation.operation_type, "message": f"by {operation.user}" if operation.user else None}
+    return Vm(
+        id=str(vm_id),
+        region=region,
+        zone=vm_id.zone,
+        instance_type="",
+        market=Market.SPOT if interrupted else Market.ON_DEMAND,
+        state=state,
+        tags={},
+        ended_at=time_of(operation.end_time) if state is VmState.GONE else None,
+        state_reason=(reason or told) if ended else None,
+        interrupted=interrupted,
+        refusal=refusal,
+    )
+
+
+def _began(operation: Operation) -> tuple[datetime | None, str]:
+    return time_of(operation.insert_time), operation.operation_type
