@@ -92,11 +92,8 @@ class World:
         match step:
             case Step.RUN:
                 vm.state = VmState.RUNNING
-            case Step.FAIL_BOOT if vm.failure_stays:
-                vm.state = VmState.FAILED
             case Step.FAIL_BOOT:
-                self._begin_end(vm, vm.boot_failure or DEFAULT_BOOT_FAILURE, at)
-                self._terminate(vm, at)
+                self._fail_boot(vm, at)
             case Step.RECLAIM:
                 self._begin_end(vm, "reclaimed", at)
             case Step.TERMINATE:
@@ -108,6 +105,13 @@ class World:
             case Step.FORGET:
                 self._forget(vm)
         self.touch(vm)
+
+    def _fail_boot(self, vm: Vm, at: float) -> None:
+        if vm.failure_stays:
+            vm.state = VmState.FAILED
+        else:
+            self._begin_end(vm, vm.boot_failure or DEFAULT_BOOT_FAILURE, at)
+            self._terminate(vm, at)
 
     # -- looking ------------------------------------------------------------------------------------------
 
