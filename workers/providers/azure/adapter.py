@@ -63,11 +63,11 @@ class AzureProvider:
 
     def __init__(self, account: AzureAccount, settings: Settings) -> None:
         self._account = account
-        self._group = Group(Clients(account, settings), account.resource_group)
+        self._group = Group(Clients(account, settings), account.subscription_id, account.resource_group)
 
     def identity(self) -> str:
         """The subscription's id, as Azure tells it to these credentials."""
-        path = f"/subscriptions/{self._account.subscription_id}"
+        path = f"/subscriptions/{self._group.subscription}"
         with translated():
             answer = self._group.compute.send_request(
                 HttpRequest("GET", path, params={"api-version": _SUBSCRIPTION_API})
@@ -95,8 +95,7 @@ class AzureProvider:
         subnet = self._account.subnet_ids.get(spec.region)
         if subnet is None:
             raise NotOffered(f"the account names no subnet in {spec.region}", code="NoSubnet")
-        account = f"/subscriptions/{self._account.subscription_id}/resourceGroups/{self._account.resource_group}"
-        return launch.plan(spec, account=account, subnet=subnet)
+        return launch.plan(spec, group=self._group.id, subnet=subnet)
 
     def launch(self, region: str, params: Params) -> Vm:  # noqa: ARG002  the parameters name the region
         """One PUT that never changes a VM that exists. A repeat reads that one back.
@@ -124,7 +123,7 @@ class AzureProvider:
         """The VM's agent reports itself ready. One call for each VM: Azure has no other."""
         return frozenset(instances.ready(self._group, vm_ids))
 
-    def interruptions(self, region: str, installation: str) -> Sequence[Interruption]:  # noqa: ARG002, PLR6301  as below
+    def interruptions(self, region: str, installation: str) -> Sequence[Interruption]:  # noqa: ARG002  as below
         """None: Azure announces an eviction only inside the VM (Scheduled Events)."""
         return ()
 

@@ -1,34 +1,13 @@
-"""Ways to call Azure that every module here needs: page by page, one by one, and what an answer must have."""
+"""Ways to call Azure that every module here needs: one by one, and what an answer must have."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
-
-from azure.core.paging import ItemPaged
 
 from workers.providers.azure.errors import GONE, translated
 from workers.providers.base import CredentialsRejected, NotFound, OutcomeUnknown, ProviderError, Throttled
 
 Document = Mapping[str, Any]
 """A resource as Azure writes it: the SDK's models are mappings of the JSON, by its own names."""
-
-
-def pages(listing: Callable[..., ItemPaged[Any]], *arguments: Any, **options: Any) -> Iterator[list[Document]]:
-    """Every page of a listing, each fetched when it is asked for."""
-    with translated():
-        found = iter(listing(*arguments, **options).by_page())
-    while True:
-        with translated():
-            page = next(found, None)
-            items = None if page is None else list(page)
-        if items is None:
-            return
-        yield items
-
-
-def items(listing: Callable[..., ItemPaged[Any]], *arguments: Any, **options: Any) -> Iterator[Document]:
-    """All pages in one."""
-    for page in pages(listing, *arguments, **options):
-        yield from page
 
 
 def known(get: Callable[..., Any], *arguments: Any, **options: Any) -> Document | None:

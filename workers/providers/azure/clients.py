@@ -156,7 +156,13 @@ class Group:
     """The account's resource group, in which everything of ours is: who to ask, and for which group."""
 
     clients: Clients
+    subscription: str
     name: str
+
+    @property
+    def id(self) -> str:
+        """Azure's id of the group."""
+        return f"/subscriptions/{self.subscription}/resourceGroups/{self.name}"
 
     @property
     def compute(self) -> ComputeManagementClient:

@@ -171,7 +171,8 @@ def _kind(status: int, code: str, message: str, *, creating: bool) -> type[Provi
 
 def _retry_after(error: core.HttpResponseError) -> float | None:
     """Seconds; the header's other form, a date, is not used by Azure."""
-    text = error.response.headers.get("Retry-After", "") if error.response is not None else ""
+    headers: Mapping[str, str] = getattr(error.response, "headers", None) or {}
+    text = headers.get("Retry-After", "")
     return float(text) if text.isdecimal() else None
 
 

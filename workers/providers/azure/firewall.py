@@ -53,7 +53,7 @@ def _rules(cidrs: tuple[str, ...]) -> list[dict[str, Any]]:
     return [*rules, _rule("nothing-else", 4096, "Deny", "*", "*", {"sourceAddressPrefix": "*"})]
 
 
-def _rule(name: str, priority: int, access: str, protocol: str, ports: str, source: dict[str, Any]) -> dict[str, Any]:  # noqa: PLR0913, PLR0917  the members of a rule
+def _rule(name: str, priority: int, access: str, protocol: str, ports: str, source: dict[str, Any]) -> dict[str, Any]:
     properties = {
         "priority": priority,
         "access": access,

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from azure.core import MatchConditions
 
 from app.domain.tags import ATTEMPT, INSTALLATION, LEASE
-from workers.providers.azure import interfaces, names, resource_tags, vms
-from workers.providers.azure.calls import Document, each, items, known, pages, part
+from workers.providers.azure import interfaces, listings, names, resource_tags, vms
+from workers.providers.azure.calls import Document, each, known, part
 from workers.providers.azure.clients import Group
 from workers.providers.azure.errors import GONE, translated
 from workers.providers.azure.launch import REQUEST
@@ -55,12 +55,12 @@ def _read_back(group: Group, params: Params, conflict: TokenConflict) -> Vm:
 
 
 def listed(group: Group, region: str, installation: str | None = None) -> Iterator[list[Vm]]:
-    """Pages of the VMs of a region, or of one installation's. The listing of statuses comes after that of the VMs, so that
-    it lacks only VMs that have gone since.
+    """Pages of the VMs of a region, or of one installation's.
+
+    The listing of statuses comes after that of the VMs, so that it lacks only VMs that have gone since.
     """
     found = [
-        [vm for vm in page if _is_wanted(vm, region, installation)]
-        for page in pages(group.compute.virtual_machines.list, group.name)
+        [vm for vm in page if _is_wanted(vm, region, installation)] for page in listings.pages(group, listings.VMS)
     ]
     statuses, addresses = _details(group) if any(found) else ({}, {})
     for page in found:
@@ -75,7 +75,7 @@ def _is_wanted(vm: Document, region: str, installation: str | None) -> bool:
 
 def _details(group: Group) -> tuple[Mapping[str, Document], Mapping[str, Addresses]]:
     """Instance views by VM and addresses by interface, ids in lower case."""
-    every = items(group.compute.virtual_machines.list_all, status_only="true")
+    every = listings.items(group, listings.ALL_VMS, query={"statusOnly": "true"})
     statuses = {one["id"].lower(): part(one, "properties").get("instanceView") for one in every}
     return {one: view for one, view in statuses.items() if view is not None}, interfaces.by_id(group)
 
@@ -146,12 +146,19 @@ def ready(group: Group, ids: Sequence[str]) -> Iterator[str]:
 
 def terminate(group: Group, ids: Sequence[str]) -> None:
     """Asks for the end of those that exist: deletion frees the VM and, by their delete options, what was made with it."""
-    each(ids, lambda one: _terminate(group, one))
+    shown = frozenset(_shown(group)) if len(ids) > _MOST_DIRECT else frozenset()
+    each(ids, lambda one: _terminate(group, one, shown))
 
 
-def _terminate(group: Group, one: str) -> None:
+def _shown(group: Group) -> Iterator[str]:
+    every = (vm for page in listings.pages(group, listings.VMS) for vm in page)
+    return (names.join(part(vm, "name"), part(vm, "properties", "vmId")) for vm in every)
+
+
+def _terminate(group: Group, one: str, shown: frozenset[str]) -> None:
+    """Only the VM that is meant: a DELETE goes by the name alone."""
     name, vm_id = names.split(one)
-    if document_of(group, name, vm_id) is None:
+    if one not in shown and document_of(group, name, vm_id) is None:
         return
     try:
         with translated():

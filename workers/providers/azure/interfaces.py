@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from workers.providers.azure import names
-from workers.providers.azure.calls import Document, items, known, part
+from workers.providers.azure import listings, names
+from workers.providers.azure.calls import Document, known, part
 from workers.providers.azure.clients import Group
 from workers.providers.azure.vms import Addresses
 
@@ -30,8 +30,8 @@ def of_vm(group: Group, vm: Document) -> Addresses:
 
 def by_id(group: Group) -> Mapping[str, Addresses]:
     """Those of every interface of the group, by its id in lower case."""
-    public = {one["id"].lower(): one for one in items(group.network.public_ip_addresses.list, group.name)}
-    every = items(group.network.network_interfaces.list, group.name)
+    public = {one["id"].lower(): one for one in listings.items(group, listings.ADDRESSES)}
+    every = listings.items(group, listings.INTERFACES)
     return {one["id"].lower(): _addresses(one, public) for one in every}
 
 

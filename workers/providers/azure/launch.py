@@ -17,14 +17,14 @@ _NETWORK_API = "2022-11-01"
 _PREMIUM_DISK = "Premium_LRS"
 
 
-def plan(spec: LaunchSpec, *, account: str, subnet: str) -> Params:
+def plan(spec: LaunchSpec, *, group: str, subnet: str) -> Params:
     """JSON-able, the same for the same arguments: `name` and `vm`, and `firewall` where networks are named.
 
-    `account`: id of the resource group. `subnet`: id of the subnet. The VM gets no identity, so no rights at Azure.
+    `group`: id of the resource group. `subnet`: id of the subnet. The VM gets no identity, so no rights at Azure.
     """
     name = names.of_vm(spec.token)
     labels = resource_tags.of(spec)
-    body = {
+    body: dict[str, Any] = {
         "location": spec.region,
         "properties": {
             "hardwareProfile": {"vmSize": spec.instance_type},
@@ -42,7 +42,7 @@ def plan(spec: LaunchSpec, *, account: str, subnet: str) -> Params:
     interface = _interface(spec, name, labels, subnet)
     if made_before:
         interface["properties"]["networkSecurityGroup"] = {
-            "id": f"{account}/providers/Microsoft.Network/networkSecurityGroups/{made_before[firewall.PART]['name']}"
+            "id": f"{group}/providers/Microsoft.Network/networkSecurityGroups/{made_before[firewall.PART]['name']}"
         }
     body["properties"]["networkProfile"]["networkInterfaceConfigurations"] = [interface]
     return {"name": name, "vm": body | {"tags": labels}, **made_before}

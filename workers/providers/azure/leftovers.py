@@ -1,11 +1,10 @@
 """What a VM may leave behind, found by our tags: what Azure bills, and security groups, which are free."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 from app.domain.tags import INSTALLATION, LEASE
-from workers.providers.azure import firewall, names, resource_tags
-from workers.providers.azure.calls import Document, items, part
+from workers.providers.azure import firewall, listings, names, resource_tags
+from workers.providers.azure.calls import Document, part
 from workers.providers.azure.clients import Group
 from workers.providers.azure.errors import translated
 from workers.providers.base import InvalidSpec, Leftover, NotFound, OutcomeUnknown
@@ -16,11 +15,24 @@ ADDRESS = "address"
 GROUP = "security_group"
 
 
+def _holds(member: str) -> Callable[[Document], bool]:
+    return lambda one: bool(part(one, "properties").get(member))
+
+
+_KINDS: Mapping[str, tuple[listings.Listing, Callable[[Document], bool]]] = {
+    VOLUME: (listings.DISKS, lambda disk: bool(disk.get("managedBy"))),
+    INTERFACE: (listings.INTERFACES, _holds("virtualMachine")),
+    ADDRESS: (listings.ADDRESSES, _holds("ipConfiguration")),
+    GROUP: (listings.SECURITY_GROUPS, _holds("networkInterfaces")),
+}
+"""What is listed of each kind, and what shows that something holds it."""
+
+
 def of_leases(group: Group, region: str, installation: str, lease_ids: Sequence[str] | None) -> Iterator[Leftover]:
     """Those of these leases, or of the whole installation when None; `in_use` while something holds them."""
     wanted = None if lease_ids is None else frozenset(lease_ids)
-    for kind, listing, in_use in _listings(group):
-        for one in items(listing, group.name):
+    for kind, (listing, in_use) in _KINDS.items():
+        for one in listings.items(group, listing):
             found = resource_tags.read(one.get("tags"))
             here = part(one, "location").lower() == region and found.get(INSTALLATION) == installation
             if here and (wanted is None or found.get(LEASE) in wanted):
@@ -51,14 +63,3 @@ _REMOVALS: Mapping[str, Callable[[Group, str], object]] = {
     ADDRESS: lambda group, one: group.network.public_ip_addresses.begin_delete(group.name, one, polling=False),
     GROUP: lambda group, one: firewall.remove(group.network, group.name, one),
 }
-
-
-def _listings(group: Group) -> Iterator[tuple[str, Any, Callable[[Document], bool]]]:
-    yield VOLUME, group.compute.disks.list_by_resource_group, lambda disk: bool(disk.get("managedBy"))
-    yield INTERFACE, group.network.network_interfaces.list, _holds("virtualMachine")
-    yield ADDRESS, group.network.public_ip_addresses.list, _holds("ipConfiguration")
-    yield GROUP, group.network.network_security_groups.list, _holds("networkInterfaces")
-
-
-def _holds(member: str) -> Callable[[Document], bool]:
-    return lambda one: bool(part(one, "properties").get(member))

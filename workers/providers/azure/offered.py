@@ -7,8 +7,8 @@ catalogue's.
 from collections.abc import Iterator
 
 from app.domain.offerings import InstanceType, Market
-from workers.providers.azure import places
-from workers.providers.azure.calls import Document, items, part
+from workers.providers.azure import listings, places
+from workers.providers.azure.calls import Document, part
 from workers.providers.azure.catalogue import Catalogue
 from workers.providers.azure.clients import Group
 from workers.providers.base import Offered
@@ -19,7 +19,7 @@ _SPOT = "LowPriorityCapable"
 
 def by_zone(group: Group, catalogue: Catalogue, region: str) -> Iterator[Offered]:
     """Each market of each size of the catalogue in each open zone; a size without zones in the region as a whole."""
-    for sku in items(group.compute.resource_skus.list, filter=f"location eq '{region}'"):
+    for sku in listings.items(group, listings.SKUS, query={"$filter": f"location eq '{region}'"}):
         kind = catalogue.types.get(part(sku, "name"))
         if kind is not None and sku.get("resourceType") == _VMS and not _is_closed(sku):
             for zone in _zones(sku, region):

@@ -3,7 +3,8 @@
 import re
 from decimal import Decimal
 
-from workers.providers.azure.calls import items, part
+from workers.providers.azure import listings
+from workers.providers.azure.calls import part
 from workers.providers.azure.clients import Group
 from workers.providers.base import ServiceQuota
 
@@ -21,6 +22,6 @@ def read(group: Group, region: str) -> list[ServiceQuota]:
             limit=Decimal(str(part(one, "limit"))),
             unit="vCPU",
         )
-        for one in items(group.compute.usage.list, region)
+        for one in listings.items(group, listings.USAGES, region=region)
         if _SHOWN.fullmatch(part(one, "name", "value"))
     ]

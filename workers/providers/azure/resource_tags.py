@@ -1,7 +1,7 @@
-"""Tags in Azure's form, kept inside what Azure accepts.
+r"""Tags in Azure's form, kept inside what Azure accepts.
 
 Limits (Azure docs, "Use tags to organize your Azure resources"): 50 tags a resource, 256 characters a value, none of
-`<>%&\\?/` in a name; names that differ only in case are the same. 128 characters a name hold for every kind of resource.
+`<>%&\?/` in a name; names that differ only in case are the same. 128 characters a name hold for every kind of resource.
 """
 
 import re
