@@ -16,6 +16,7 @@ SIMULATED_AWS: Mapping[str, str] = {
     "AWS_CONFIG_FILE": "/dev/null",
     "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
 }
+SIMULATED_AZURE: Mapping[str, str] = {"AZURE_CLIENT_SECRET": "simulated"}
 
 ACCOUNTS = """\
 # Written by the local stack at every start. Set GPULEASE_CONFIG to use accounts of your own.
@@ -24,7 +25,23 @@ provider = "aws"
 name = "sim"
 regions = ["us-east-1", "eu-west-1"]
 endpoint_url = "{url}"
+
+[[accounts]]
+provider = "azure"
+name = "sim-azure"
+regions = ["eastus", "westeurope"]
+endpoint_url = "{url}"
+subscription_id = "00000000-0000-4000-8000-000000000001"
+resource_group = "gpulease"
+[accounts.subnet_ids]
+eastus = "{subnets}/eastus/subnets/gpus"
+westeurope = "{subnets}/westeurope/subnets/gpus"
 """
+SUBNETS = (
+    "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/gpulease"
+    "/providers/Microsoft.Network/virtualNetworks"
+)
+"""Where the simulated Azure's subnets are."""
 
 
 def process_environment(
@@ -43,14 +60,14 @@ def process_environment(
         "PYTHONSAFEPATH": "1",  # the processes run in the home, whose folders must not be taken for packages
         "NO_PROXY": ",".join(filter(None, [outside.get("NO_PROXY"), "127.0.0.1,localhost"])),
     }
-    theirs = outside if options.config else {**_without_aws(outside), **SIMULATED_AWS}
+    theirs = outside if options.config else {**_without_clouds(outside), **SIMULATED_AWS, **SIMULATED_AZURE}
     return {**PROFILES[options.profile], **theirs, **fixed}
 
 
-def _without_aws(environment: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if not name.startswith("AWS_")}
+def _without_clouds(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if not name.startswith(("AWS_", "AZURE_"))}
 
 
 def write_accounts(home: Home, options: Options) -> None:
-    """The accounts file of the simulated cloud."""
-    write_private(home.accounts_file, ACCOUNTS.format(url=options.cloudsim_url))
+    """The accounts file of the simulated clouds."""
+    write_private(home.accounts_file, ACCOUNTS.format(url=options.cloudsim_url, subnets=SUBNETS))

@@ -19,7 +19,9 @@ def environment(home: Home, *argv: str, **outside: str) -> dict[str, str]:
 
 def test_the_users_cloud_credentials_never_reach_the_simulated_cloud(tmp_path: Path) -> None:
     outside = {"AWS_ACCESS_KEY_ID": "AKIAREAL", "AWS_PROFILE": "work", "AWS_SESSION_TOKEN": "t"}
-    seen = environment(Home(tmp_path), **outside)
+    seen = environment(Home(tmp_path), **outside, AZURE_CLIENT_SECRET="real", AZURE_CLIENT_ID="me")
+    assert seen["AZURE_CLIENT_SECRET"] != "real"
+    assert "AZURE_CLIENT_ID" not in seen
     assert seen["AWS_ACCESS_KEY_ID"] != "AKIAREAL"
     assert not {"AWS_PROFILE", "AWS_SESSION_TOKEN"} & seen.keys()
     assert seen["AWS_EC2_METADATA_DISABLED"] == "true"
@@ -42,9 +44,10 @@ def test_what_the_user_sets_wins_over_the_profile(tmp_path: Path) -> None:
 def test_the_accounts_file_is_one_the_program_reads(tmp_path: Path) -> None:
     home = Home(tmp_path)
     write_accounts(home, parse([], {"GPULEASE_CLOUDSIM_PORT": "9010"}))
-    account = load_accounts(home.accounts_file)["sim"]
-    assert account.endpoint_url == "http://127.0.0.1:9010"
-    assert account.regions == ("us-east-1", "eu-west-1")
+    accounts = load_accounts(home.accounts_file)
+    assert {account.endpoint_url for account in accounts.values()} == {"http://127.0.0.1:9010"}
+    assert accounts["sim"].regions == ("us-east-1", "eu-west-1")
+    assert accounts["sim-azure"].regions == ("eastus", "westeurope")
 
 
 @pytest.mark.parametrize("profile", PROFILES)

@@ -90,7 +90,7 @@ class OnCloudsim:
         self.sim.plant(provider="azure", account=SUBSCRIPTION, **place, tags=dict(tags), count=count)
 
     def firewalls(self, vm_id: str) -> Mapping[str, Sequence[contract.Inbound]]:
-        return firewalls(Group(Clients(self.account, Settings()), GROUP), vm_id)
+        return firewalls(Group(Clients(self.account, Settings()), SUBSCRIPTION, GROUP), vm_id)
 
     def break_firewall(self, stage: str) -> None:
         assert stage in {"made", "opened"}, "one PUT makes a group and opens it"
