@@ -1,7 +1,10 @@
 """Custom data: what cloud-init reads. No watch over the deadline is in it: a VM shut down from inside still bills."""
 
+import base64
+import hashlib
+
 from workers.providers import cloud_init
-from workers.providers.base import InvalidSpec, LaunchSpec
+from workers.providers.base import LaunchSpec
 
 LIMIT = 65_535 // 4 * 3
 """Bytes whose base64 fits (Compute API, `osProfile.customData`: 65,535)."""
@@ -17,9 +20,13 @@ def packed(spec: LaunchSpec) -> str:
 def login_keys(spec: LaunchSpec) -> list[str]:
     """The keys that Azure itself puts into the VM; cloud-init adds the others.
 
-    Azure takes RSA and Ed25519 keys, and demands one where passwords are off. Raises InvalidSpec when there is none.
+    Azure takes RSA and Ed25519 keys, and demands one where passwords are off: without one it gets a key that nobody holds.
     """
-    keys = [key for key in spec.ssh_public_keys if key.startswith(_TAKEN)]
-    if not keys:
-        raise InvalidSpec("Azure needs one SSH key of type ssh-ed25519 or ssh-rsa", code="InvalidKey.Type")
-    return keys
+    return [key for key in spec.ssh_public_keys if key.startswith(_TAKEN)] or [_nobodys(spec.token)]
+
+
+def _nobodys(token: str) -> str:
+    """An Ed25519 public key that is a hash, so that its private key is known to nobody."""
+    parts = (b"ssh-ed25519", hashlib.sha256(f"nobody/{token}".encode()).digest())
+    blob = b"".join(len(one).to_bytes(4) + one for one in parts)
+    return f"ssh-ed25519 {base64.b64encode(blob).decode()} nobody"

@@ -59,7 +59,7 @@ def from_document(vm: Document, view: Document | None, addresses: Addresses | No
         ended_at=None if live else _time((power or failure or {}).get("time")),
         public_ip=shown.public,
         private_ip=shown.private,
-        state_reason=None if live else _reason(state, power, failure),
+        state_reason=_reason(power, failure) if state is VmState.STOPPED else None,
         refusal=_refusal(failure) if power is None and state is VmState.STOPPED else None,
     )
 
@@ -78,12 +78,11 @@ def _state(provisioning: str, power: Document | None) -> VmState:
     return VmState.STOPPED if provisioning == "Failed" else VmState.PENDING
 
 
-def _reason(state: VmState, power: Document | None, failure: Document | None) -> dict[str, str | None]:
-    if state is VmState.ENDING and power is None:
-        return {"code": "Deleting", "message": "the VM is being deleted"}
-    said = failure if failure is not None and power is None else power
+def _reason(power: Document | None, failure: Document | None) -> dict[str, str | None] | None:
+    """What Azure says of a VM that has stopped or never ran; nothing of one that is being deleted."""
+    said = power or failure
     if said is None:
-        return {"code": state.value, "message": None}
+        return None
     return {"code": _failure_code(said), "message": said.get("message") or said.get("displayStatus")}
 
 
