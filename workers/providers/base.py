@@ -139,8 +139,10 @@ class LaunchSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vm:
-    """One VM as a provider shows it. `id` contains the provider's immutable id, and whatever else its adapter needs to
-    address it (`:` between the parts), so that a later VM of the same name is another one; times are the provider's, UTC.
+    """One VM as a provider shows it; times are the provider's, UTC.
+
+    `id` contains the provider's immutable id, and whatever else its adapter needs to address it (`:` between the parts), so
+    that a later VM of the same name is another one.
 
     `state_reason`: {"code", "message"} in the provider's words when the VM ends. `interrupted`: the provider
     took it back (spot). `ended_at`: the provider's own transition time when it says one. `refusal`: the VM was
