@@ -17,6 +17,8 @@ class Settings(BaseModel):
 
     boot_seconds: NonNegativeFloat = Field(1.0, le=YEAR_SECONDS)
     """From launch to passed status checks; the VM shows `running` after a quarter of it."""
+    refusal_seconds: NonNegativeFloat = Field(0.0, le=YEAR_SECONDS)
+    """From an accepted launch to its refusal, at clouds that tell a want of capacity only afterwards."""
     list_lag_seconds: NonNegativeFloat = Field(0.0, le=YEAR_SECONDS)
     """How long a fresh VM is invisible to every call but the launch itself."""
     shutdown_seconds: NonNegativeFloat = Field(0.2, le=YEAR_SECONDS)
@@ -43,6 +45,7 @@ PROFILES: dict[ProfileName, Settings] = {
     "fast": Settings(),
     "realistic": Settings(
         boot_seconds=20.0,
+        refusal_seconds=2.0,
         list_lag_seconds=1.0,
         shutdown_seconds=5.0,
         cleanup_seconds=2.0,

@@ -103,8 +103,10 @@ class ControlApi:
         body = await _read(request, models.PlantBody)
         places.catalog(self._world, body.provider)
         self._world.advance()
+        cloud = self._clouds[body.provider]
+        account = body.account or cloud.default_account
         ids = []
-        for planted in self._clouds[body.provider].plant(self._world, body):
+        for planted in cloud.plant(self._world, body.model_copy(update={"account": account})):
             ids.append(planted)
             if len(ids) % PLANTED_AT_ONCE == 0:
                 await asyncio.sleep(0)
@@ -143,15 +145,17 @@ class ControlApi:
         body = await _read(request, models.QuotaBody)
         facts = places.catalog(self._world, body.provider)
         places.check("region", body.region, facts.regions)
-        places.check("quota", body.code, self._clouds[body.provider].quotas)
+        cloud = self._clouds[body.provider]
+        places.check("quota", body.code, cloud.quotas)
+        account = body.account or cloud.default_account
         for region in [body.region] if body.region else facts.regions:
-            key = (body.provider, body.account, region, body.code)
+            key = (body.provider, account, region, body.code)
             if body.value is None:
                 self._world.quotas.limits.pop(key, None)
             else:
                 self._world.quotas.limits[key] = body.value
         self._world.touch_facts()
-        return JSONResponse(body.model_dump())
+        return JSONResponse(body.model_dump() | {"account": account})
 
     async def credentials(self, request: Request) -> Response:
         """Which access keys are refused, and whose the others are."""
@@ -182,7 +186,7 @@ class ControlApi:
         """Put a fault upon an operation."""
         body = await _read(request, models.FaultBody)
         facts = places.catalog(self._world, body.provider)
-        places.check("region", body.region, facts.regions)
+        places.check("region or zone", body.region, {*facts.regions, *facts.zones})
         known = {*self._clouds[body.provider].operations, ANY_OPERATION, BOOT}
         places.check("operation", body.operation, known)
         if body.operation == BOOT and body.mode not in _BOOT_MODES:

@@ -66,7 +66,7 @@ class PlantBody(Body):
     region: str
     instance_type: str
     zone: str | None = None
-    account: str = "000000000001"
+    account: str | None = None
     market: Market = Market.ON_DEMAND
     tags: dict[str, str] = {}
     token: str | None = None
@@ -80,7 +80,7 @@ class QuotaBody(Body):
     provider: str
     code: str
     value: Annotated[int, Field(ge=0)] | None
-    account: str = "000000000001"
+    account: str | None = None
     region: str | None = None
 
 

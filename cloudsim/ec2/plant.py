@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from cloudsim.control.models import PlantBody
 from cloudsim.ec2 import network
+from cloudsim.ec2.credentials import DEFAULT_ACCOUNT
 from cloudsim.ec2.facts import PROVIDER
 from cloudsim.ec2.images import ROOT_DEVICE, ROOT_GIB, images, newest
 from cloudsim.ec2.orders import METADATA_DEFAULTS
@@ -36,7 +37,7 @@ def _order(world: World, body: PlantBody, zone: str) -> Order:
     image = newest(body.region)
     return Order(
         provider=PROVIDER,
-        account=body.account,
+        account=body.account or DEFAULT_ACCOUNT,
         region=body.region,
         zones=(zone,),
         id=f"i-{world.hex(17)}",
@@ -60,7 +61,7 @@ def _order(world: World, body: PlantBody, zone: str) -> Order:
             "shutdown": "stop",
             "user_data": "",
             "spot": {"id": f"sir-{world.hex(8)}", "tags": {}},
-            "subnet": network.subnet_id(body.account, zone),
+            "subnet": network.subnet_id(body.account or DEFAULT_ACCOUNT, zone),
         },
     )
 
@@ -71,7 +72,7 @@ def _disk(world: World, snapshot: str) -> DiskOrder:
 
 
 def _groups(body: PlantBody) -> list[dict[str, str]]:
-    return [{"GroupId": network.default_group_id(body.account, body.region), "GroupName": "default"}]
+    return [{"GroupId": network.default_group_id(body.account or DEFAULT_ACCOUNT, body.region), "GroupName": "default"}]
 
 
 def _nic(world: World, groups: list[dict[str, str]]) -> NicOrder:

@@ -21,13 +21,22 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class MachineType:
-    """One instance type. `quota_codes` names the vCPU quota that each market counts against."""
+    """One instance type. `quota_codes` names the quota that each market counts against.
+
+    `quota_amount`: how much of it one VM takes; None: its vCPUs.
+    """
 
     name: str
     vcpus: int
     memory_mib: int
     gpu: Gpu
     quota_codes: Mapping[Market, str]
+    quota_amount: int | None = None
+
+    @property
+    def counted(self) -> int:
+        """What one VM takes of its quota."""
+        return self.vcpus if self.quota_amount is None else self.quota_amount
 
 
 @dataclass(frozen=True, slots=True)

@@ -177,7 +177,7 @@ class World:
         if replayed is not None:
             return replayed
         machine = self.machine(order.provider, order.instance_type)
-        self.quotas.check(self.quota_key(order), machine.vcpus, self.settings.default_quota_vcpus)
+        self.quotas.check(self.quota_key(order), machine.counted, self.settings.default_quota_vcpus)
         vm = self._new_vm(order, self._find_zone(order), self.now)
         vm.pool_epoch = self.capacity.take(self._cell(vm))
         if vm.pool_epoch is not None:
@@ -186,10 +186,10 @@ class World:
         self._admit(vm, order)
         return vm
 
-    def accept_to_fail(self, order: Order, failure: str) -> Vm:
-        """Take a VM on for which no machine is left: pending first, then failed for the reason `failure`."""
+    def refuse(self, order: Order, code: str) -> Vm:
+        """A VM that is accepted and then not made, for the reason `code`: it never runs."""
         vm = self._new_vm(order, order.zones[0], self.now)
-        vm.boot_failure = failure
+        vm.boot_failure, vm.running_at = code, self.now + self.settings.refusal_seconds
         self._admit(vm, order)
         return vm
 
@@ -312,7 +312,7 @@ class World:
         if vm.token_key:
             self._tokens[vm.token_key] = vm.id
         if vm.alive:
-            self.quotas.used[self.quota_key(vm)] += self.machine(vm.provider, vm.instance_type).vcpus
+            self.quotas.used[self.quota_key(vm)] += self.machine(vm.provider, vm.instance_type).counted
 
     def _begin_end(self, vm: Vm, code: str, at: float) -> None:
         vm.state = VmState.SHUTTING_DOWN
@@ -322,7 +322,7 @@ class World:
     def _terminate(self, vm: Vm, at: float) -> None:
         vm.state = VmState.TERMINATED
         vm.ended_at = at
-        self.quotas.used[self.quota_key(vm)] -= self.machine(vm.provider, vm.instance_type).vcpus
+        self.quotas.used[self.quota_key(vm)] -= self.machine(vm.provider, vm.instance_type).counted
         self.capacity.give_back(self._cell(vm), vm.pool_epoch)
         if vm.pool_epoch is not None:
             self.touch_facts()
