@@ -31,7 +31,7 @@ def _launch(call: Call, order: Order) -> Vm:
         return call.world.launch(order)
     except CapacityExhausted:
         zonal = order.zones[0] != order.region
-        return call.world.accept_to_fail(order, "ZonalAllocationFailed" if zonal else "AllocationFailed")
+        return call.world.refuse(order, "ZonalAllocationFailed" if zonal else "AllocationFailed")
     except QuotaExceeded as exceeded:
         raise ArmError(
             "OperationNotAllowed",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from cloudsim.arm.attach import attach
 from cloudsim.arm.call import TYPES
-from cloudsim.arm.facts import GROUP, PROVIDER
+from cloudsim.arm.facts import GROUP, PROVIDER, SUBSCRIPTION
 from cloudsim.control.models import PlantBody
 from cloudsim.world import DiskOrder, Market, NicOrder, Order, PlantOrder, Resource, ResourceKind, Vm, World, WorldError
 
@@ -33,8 +33,9 @@ def plant(world: World, body: PlantBody) -> Iterator[str]:
 
 
 def _order(world: World, body: PlantBody, zone: str) -> Order:
+    account = body.account or SUBSCRIPTION
     name = body.token or f"planted-{world.hex(12)}"
-    group = f"/subscriptions/{body.account}/resourceGroups/{GROUP}/providers"
+    group = f"/subscriptions/{account}/resourceGroups/{GROUP}/providers"
     nic, disk = (
         f"{group}/{TYPES[ResourceKind.NETWORK_INTERFACE]}/{name}-nic",
         f"{group}/{TYPES[ResourceKind.VOLUME]}/{name}-os",
@@ -43,7 +44,7 @@ def _order(world: World, body: PlantBody, zone: str) -> Order:
     spot = {"priority": "Spot", "evictionPolicy": "Delete", "billingProfile": {"maxPrice": -1}}
     return Order(
         provider=PROVIDER,
-        account=body.account,
+        account=account,
         region=body.region,
         zones=(zone,),
         id=str(uuid.UUID(int=world.rng.getrandbits(128), version=4)),

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from app.settings import AccountConfig, Settings
+from app.settings.accounts import AwsAccount
 from tests.workers.fleet import Fleet
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.base import Image, Params, Unreachable, Vm
@@ -28,6 +29,7 @@ class OverLine(AwsProvider):
     """An account behind a line that may be cut; nothing is sent then."""
 
     def __init__(self, line: Line, account: AccountConfig, settings: Settings) -> None:
+        assert isinstance(account, AwsAccount)
         super().__init__(account, settings)
         self._line = line
 

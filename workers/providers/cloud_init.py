@@ -8,13 +8,12 @@ import base64
 import gzip
 import hashlib
 import json
-import re
 from collections.abc import Mapping
 from email.message import EmailMessage
 from email.policy import EmailPolicy
 from typing import Any, NamedTuple
 
-from workers.providers import host_keys
+from workers.providers import host_keys, ssh_keys
 from workers.providers.base import InvalidSpec, LaunchSpec
 
 _SCRIPT_NAME = "startup-script"
@@ -23,10 +22,6 @@ keeps nothing of ours waiting."""
 
 # long lines waste less of the limit; mail allows 998
 _POLICY = EmailPolicy(linesep="\n", max_line_length=900)
-_KEY = re.compile(
-    r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)|sk-(ssh-ed25519|ecdsa-sha2-nistp256)@openssh\.com)"
-    r" [A-Za-z0-9+/]{16,}={0,2}( [^\x00-\x1f]*)?"
-)
 
 
 def packed(spec: LaunchSpec, own: Mapping[str, Any], limit: int) -> str:
@@ -61,10 +56,7 @@ class _Part(NamedTuple):
 
 def _cloud_config(spec: LaunchSpec, own: Mapping[str, Any]) -> bytes:
     """JSON is YAML; printable characters only, so that cloud-init's YAML reader takes it."""
-    for key in spec.ssh_public_keys:
-        if not key.isprintable() or _KEY.fullmatch(key) is None:
-            msg = "an SSH public key is not of the form 'ssh-ed25519 AAAA… comment' on one line"
-            raise InvalidSpec(msg, code="InvalidKey.Format")
+    ssh_keys.check(spec.ssh_public_keys)
     config = {**own, "ssh_authorized_keys": list(spec.ssh_public_keys)}
     if spec.host_keys is not None:
         config["write_files"] = [*own.get("write_files", ()), *host_keys.files(spec.host_keys)]

@@ -34,22 +34,23 @@ class Power(StrEnum):
     TOKENS = "idempotent launch tokens, and finding by them"
     BOOT = "a boot that takes time, status checks included"
     REFUSALS = "any refusal of a launch on request"
+    LATE_REFUSALS = "a launch that is accepted and then refused"
     LOST_ANSWERS = "answers that are lost or never come"
     CAPACITY = "places without capacity"
-    INTERRUPTIONS = "spot VMs taken back with notice"
+    INTERRUPTIONS = "spot VMs taken back"
+    NOTICES = "a notice minutes before a spot VM is taken back"
     MANY = "thousands of VMs"
     OFFERS = "types, zones and prices"
     QUOTAS = "service quotas"
     IMAGE = "the driver-ready image"
     LEFTOVERS = "a disk that outlives its VM"
-    INTERFACE_TAGS = "tags on network interfaces from the launch call"
+    BELONGINGS = "tags on what is made with a VM, from the launch call"
     IMAGE_CHECK = "refusing an image that does not exist"
     CONSOLE = "what a VM prints while it boots"
     HELD = "refusing to remove what is in use"
     REBOOTS = "reboots that leave a trace"
-    MEMORY = "VMs that still show once they have ended"
     AT_ONCE = "no capacity in the answer to the launch itself"
-    PRICES = "a highest price that is too low"
+    MEMORY = "VMs that still show once they have ended"
 
 
 Inbound = tuple[str, int, int, str]
@@ -67,6 +68,14 @@ class Backend(Protocol):
     zone: str
     other_zone: str
     instance_type: str
+    refusals: Sequence[type[base.ProviderError]]
+    """What `refuse` can make of a launch."""
+    belonging_kinds: frozenset[str]
+    """Kinds of leftover that are made, and tagged, with each VM."""
+    firewall_stages: Sequence[str]
+    """The calls that make a firewall for `NETWORKS`, in their order."""
+    page: int
+    """Most VMs of one page of a listing."""
 
     def image(self) -> Image:
         """Some image that exists."""
@@ -79,6 +88,9 @@ class Backend(Protocol):
 
     def refuse(self, kind: type[base.ProviderError]) -> None:
         """Makes the next launch fail in a way that means `kind`."""
+
+    def refuse_late(self) -> None:
+        """The next launch is accepted, and refused a moment later because there is no capacity."""
 
     def lose_next_launch_reply(self) -> None:
         """The next launch is done and its answer lost."""
@@ -102,7 +114,7 @@ class Backend(Protocol):
         """Ground truth: inbound rules of each firewall object on a VM, by its id."""
 
     def break_firewall(self, stage: str) -> None:
-        """The next call of a stage of making a firewall ("made", "opened") is done and its answer lost."""
+        """The next call of a stage of making a firewall (`firewall_stages`) is done and its answer lost."""
 
     def reboots(self) -> int:
         """Ground truth: how many reboots were taken."""
@@ -155,6 +167,11 @@ def look(backend: Backend, vm_id: str) -> Vm:
     return vm
 
 
+def another(vm_id: str) -> str:
+    """An id of the same form that no VM has."""
+    return vm_id[:-4] + ("1111" if vm_id[-4:] != "1111" else "2222")
+
+
 def await_gone(backend: Backend, vm_id: str) -> Vm | None:
     """What is still shown of a VM that has ended: None where a cloud forgets it at once."""
 
@@ -167,19 +184,17 @@ def await_gone(backend: Backend, vm_id: str) -> Vm | None:
 
 
 def refused(backend: Backend, of: OwnerTags | None = None, **changes: Any) -> type[base.Refused]:
-    """What the refusal of a launch means, also where it comes after the VM was accepted; that one is ended then."""
+    """What the refusal of a launch means, also where it comes after the VM was accepted; one that stays is ended then."""
     try:
         vm = launch(backend, of, **changes)
     except base.Refused as error:
         return type(error)
     assert wait_until(lambda: look(backend, vm.id).refusal is not None, timeout=PATIENCE)
-    failed = look(backend, vm.id)
-    assert failed.state is VmState.STOPPED
-    assert failed.state_reason is not None
+    kind = look(backend, vm.id).refusal
+    assert kind is not None
     backend.provider.terminate(backend.region, [vm.id])
     await_gone(backend, vm.id)
-    assert failed.refusal is not None
-    return failed.refusal
+    return kind
 
 
 def await_state(backend: Backend, vm_id: str, state: VmState) -> Vm:
@@ -236,11 +251,11 @@ def the_vm_carries_owner_and_labels_from_its_first_moment(backend: Backend) -> N
     assert backend.alive()[vm.id].items() >= owner().as_tags().items()
 
 
-@case(Power.INTERFACE_TAGS)
-def disk_and_interface_carry_the_owner_too(backend: Backend) -> None:
+@case(Power.BELONGINGS)
+def what_is_made_with_a_vm_carries_the_owner_too(backend: Backend) -> None:
     vm = launch(backend)
     belongings = backend.belongings(vm.id)
-    assert set(belongings) >= {"volume", "network_interface"}
+    assert set(belongings) == backend.belonging_kinds
     for found in belongings.values():
         assert found.items() >= owner().as_tags().items()
 
@@ -296,19 +311,9 @@ def a_launch_without_answer_is_unknown_within_the_timeout(backend: Backend) -> N
     assert monotonic() - started < backend.short_timeout + 5
 
 
-REFUSALS = (
-    base.InsufficientCapacity,
-    base.ProviderQuotaExceeded,
-    base.NotOffered,
-    base.InvalidSpec,
-    base.CredentialsRejected,
-    base.Throttled,
-)
-
-
 @case(Power.REFUSALS)
 def each_refusal_says_what_to_do_and_starts_nothing(backend: Backend) -> None:
-    for n, kind in enumerate(REFUSALS):
+    for n, kind in enumerate(backend.refusals):
         backend.refuse(kind)
         with pytest.raises(base.ProviderError) as caught:
             launch(backend, owner(n=n))
@@ -318,19 +323,32 @@ def each_refusal_says_what_to_do_and_starts_nothing(backend: Backend) -> None:
     assert not backend.alive()
 
 
-@case(Power.REFUSALS, Power.PRICES)
-def a_price_that_is_too_low_is_told(backend: Backend) -> None:
-    backend.refuse(base.PriceTooLow)
-    with pytest.raises(base.PriceTooLow):
-        launch(backend)
-    assert not backend.alive()
-
-
 @case(Power.REFUSALS)
 def trouble_at_the_provider_is_an_unknown_outcome(backend: Backend) -> None:
     backend.refuse(base.OutcomeUnknown)
     with pytest.raises(base.OutcomeUnknown):
         launch(backend)
+
+
+@case(Power.LATE_REFUSALS)
+def a_refusal_after_the_answer_is_told_by_get_and_find(backend: Backend) -> None:
+    backend.refuse_late()
+    vm = launch(backend, allowed_cidrs=NETWORKS)
+    assert look(backend, vm.id).state is VmState.PENDING
+    assert wait_until(lambda: look(backend, vm.id).refusal is not None, timeout=PATIENCE)
+    seen = look(backend, vm.id)
+    assert seen.state in {VmState.GONE, VmState.STOPPED}, "it must not count as coming"
+    assert seen.refusal is base.InsufficientCapacity
+    assert seen.state_reason is not None
+    assert seen.state_reason["code"]
+    assert not seen.interrupted
+    found = backend.provider.find(backend.region, wish(backend).token, owner())
+    assert found is not None
+    assert (found.id, found.refusal) == (vm.id, base.InsufficientCapacity)
+    backend.provider.terminate(backend.region, [vm.id])
+    await_gone(backend, vm.id)
+    assert wait_until(lambda: all(one.free and not one.in_use for one in leftovers(backend)), timeout=PATIENCE)
+    assert not backend.alive()
 
 
 @case(Power.CAPACITY)
@@ -380,7 +398,7 @@ def a_token_still_finds_a_vm_that_has_ended(backend: Backend) -> None:
 @case()
 def get_tells_known_from_unknown(backend: Backend) -> None:
     vm = launch(backend)
-    unknown = vm.id[:-4] + ("aaaa" if vm.id[-4:] != "aaaa" else "bbbb")
+    unknown = another(vm.id)
     found = backend.provider.get(backend.region, [vm.id, unknown])
     assert set(found) == {vm.id, unknown}
     assert found[unknown] is None
@@ -404,12 +422,13 @@ def a_listing_shows_all_of_this_installation_and_nothing_else(backend: Backend) 
 
 @case(Power.MANY)
 def a_listing_of_several_pages_shows_each_vm_once(backend: Backend) -> None:
-    backend.plant(2_300, owner().as_tags())
+    planted = 2 * backend.page + 300
+    backend.plant(planted, owner().as_tags())
     backend.plant(50, owner(installation="another-installation").as_tags())
     pages = list(backend.provider.list(backend.region, INSTALLATION))
     assert len(pages) >= 3
     ids = [vm.id for page in pages for vm in page.vms]
-    assert len(ids) == len(set(ids)) == 2_300
+    assert len(ids) == len(set(ids)) == planted
 
 
 @case(Power.MANY)
@@ -431,7 +450,7 @@ def running_shows_addresses(backend: Backend) -> None:
 @case(Power.BOOT)
 def ready_comes_after_running_and_only_for_those_that_are(backend: Backend) -> None:
     vm = launch(backend)
-    unknown = vm.id[:-4] + ("aaaa" if vm.id[-4:] != "aaaa" else "bbbb")
+    unknown = another(vm.id)
     assert backend.provider.ready(backend.region, [vm.id]) == frozenset()
     assert wait_until(lambda: vm.id in backend.provider.ready(backend.region, [vm.id, unknown]), timeout=PATIENCE)
     assert backend.provider.ready(backend.region, [vm.id, unknown]) == {vm.id}
@@ -447,6 +466,15 @@ def nobody_is_ready_when_nobody_was_asked_about(backend: Backend) -> None:
 # --- ending -----------------------------------------------------------------------------------------------
 
 
+@case()
+def a_terminated_vm_is_gone(backend: Backend) -> None:
+    vm = launch(backend)
+    backend.provider.terminate(backend.region, [vm.id])
+    await_gone(backend, vm.id)
+    assert not backend.alive()
+    assert {seen.state for seen in listed(backend)} <= {VmState.GONE}
+
+
 @case(Power.MEMORY)
 def a_terminated_vm_is_gone_with_the_time_of_its_end(backend: Backend) -> None:
     vm = launch(backend)
@@ -456,14 +484,6 @@ def a_terminated_vm_is_gone_with_the_time_of_its_end(backend: Backend) -> None:
     assert gone.ended_at is not None
     assert timedelta(0) <= gone.ended_at - before < timedelta(seconds=PATIENCE)
     assert not gone.interrupted
-    assert [seen.state for seen in listed(backend)] == [VmState.GONE]
-
-
-@case()
-def a_terminated_vm_is_gone_and_listed_no_more_as_alive(backend: Backend) -> None:
-    vm = launch(backend)
-    backend.provider.terminate(backend.region, [vm.id])
-    await_gone(backend, vm.id)
     assert not backend.alive()
     assert {seen.state for seen in listed(backend)} <= {VmState.GONE}
 
@@ -471,7 +491,7 @@ def a_terminated_vm_is_gone_and_listed_no_more_as_alive(backend: Backend) -> Non
 @case()
 def terminating_nothing_or_the_unknown_or_twice_is_silent(backend: Backend) -> None:
     vm = launch(backend)
-    unknown = vm.id[:-4] + ("aaaa" if vm.id[-4:] != "aaaa" else "bbbb")
+    unknown = another(vm.id)
     backend.provider.terminate(backend.region, [])
     backend.provider.terminate(backend.region, [unknown])
     assert list(backend.alive()) == [vm.id]
@@ -493,9 +513,17 @@ def terminating_one_leaves_the_others(backend: Backend) -> None:
 def many_are_terminated_even_when_some_are_gone(backend: Backend) -> None:
     backend.plant(250, owner().as_tags())
     ids = [vm.id for vm in listed(backend)]
-    unknown = [f"{ids[0][:-12]}{n:012x}" for n in range(1, 4)]
+    unknown = [another(vm_id) for vm_id in ids[:3]]
     backend.provider.terminate(backend.region, [*ids[:100], *unknown, *ids[100:]])
     assert wait_until(lambda: not backend.alive(), timeout=PATIENCE)
+
+
+@case()
+def a_vm_ended_by_somebody_else_is_gone(backend: Backend) -> None:
+    vm = launch(backend)
+    backend.end_from_outside(vm.id)
+    await_gone(backend, vm.id)
+    assert not backend.alive()
 
 
 @case(Power.MEMORY)
@@ -507,15 +535,7 @@ def a_vm_ended_by_somebody_else_is_gone_and_not_interrupted(backend: Backend) ->
     assert gone.state_reason is not None
 
 
-@case()
-def a_vm_ended_by_somebody_else_is_gone(backend: Backend) -> None:
-    vm = launch(backend)
-    backend.end_from_outside(vm.id)
-    await_gone(backend, vm.id)
-    assert not backend.alive()
-
-
-@case(Power.INTERRUPTIONS)
+@case(Power.NOTICES)
 def a_notice_is_told_before_the_end(backend: Backend) -> None:
     vm, other = launch(backend, market=Market.SPOT), launch(backend, owner(n=2), market=Market.SPOT)
     foreign = launch(backend, owner(installation="another-installation"), market=Market.SPOT)
@@ -545,11 +565,11 @@ def an_interrupted_vm_says_that_the_provider_took_it(backend: Backend) -> None:
 # --- what stays behind ------------------------------------------------------------------------------------
 
 
-@case(Power.INTERFACE_TAGS)
+@case(Power.BELONGINGS)
 def what_a_living_vm_holds_is_in_use(backend: Backend) -> None:
     launch(backend)
     held = leftovers(backend)
-    assert {one.kind for one in held} >= {"volume", "network_interface"}
+    assert {one.kind for one in held} == backend.belonging_kinds
     assert all(one.in_use for one in held)
     assert all(OwnerTags.parse(one.tags) == owner() for one in held)
 
@@ -586,11 +606,14 @@ def groups_left(backend: Backend, lease_ids: Sequence[str] | None = None) -> lis
     return [one for one in leftovers(backend, lease_ids) if one.free]
 
 
+def inbound(backend: Backend, vm: Vm) -> list[Inbound]:
+    return sorted(rule for rules in backend.firewalls(vm.id).values() for rule in rules)
+
+
 @case()
 def allowed_networks_reach_port_22_and_nothing_else(backend: Backend) -> None:
     vm = launch(backend, allowed_cidrs=NETWORKS)
-    (rules,) = backend.firewalls(vm.id).values()
-    assert sorted(rules) == SSH_ONLY
+    assert inbound(backend, vm) == SSH_ONLY
 
 
 @case()
@@ -611,12 +634,13 @@ def a_repeat_with_networks_is_the_same_vm_behind_the_same_firewall(backend: Back
     params = backend.provider.plan(wish(backend, allowed_cidrs=NETWORKS))
     first, second = (backend.provider.launch(backend.region, params) for _ in range(2))
     assert first.id == second.id
-    assert len(groups_left(backend)) == 1
+    assert len(groups_left(backend)) == len(backend.firewalls(first.id))
+    assert inbound(backend, first) == SSH_ONLY
 
 
 @case(Power.TOKENS, Power.LOST_ANSWERS)
 def whatever_answer_is_lost_a_repeat_makes_one_vm_behind_one_firewall(backend: Backend) -> None:
-    for n, stage in enumerate(("made", "opened", "launched"), start=1):
+    for n, stage in enumerate((*backend.firewall_stages, "launched"), start=1):
         params = backend.provider.plan(wish(backend, owner(n=n), allowed_cidrs=NETWORKS))
         if stage == "launched":
             backend.lose_next_launch_reply()
@@ -625,19 +649,9 @@ def whatever_answer_is_lost_a_repeat_makes_one_vm_behind_one_firewall(backend: B
         with pytest.raises(base.OutcomeUnknown):
             backend.provider.launch(backend.region, params)
         vm = backend.provider.launch(backend.region, params)
-        assert len(backend.alive()) == len(groups_left(backend)) == n
-        (rules,) = backend.firewalls(vm.id).values()
-        assert sorted(rules) == SSH_ONLY
-
-
-@case(Power.CAPACITY)
-def a_refusal_leaves_nothing_that_cannot_be_removed(backend: Backend) -> None:
-    backend.exhaust(backend.zone)
-    assert refused(backend, allowed_cidrs=NETWORKS) is base.InsufficientCapacity
-    assert wait_until(lambda: not any(one.in_use for one in leftovers(backend)), timeout=PATIENCE)
-    for one in leftovers(backend):
-        backend.provider.remove_leftover(one)
-    assert leftovers(backend) == []
+        assert len(backend.alive()) == n
+        assert len(groups_left(backend)) == n * len(backend.firewalls(vm.id))
+        assert inbound(backend, vm) == SSH_ONLY
 
 
 @case(Power.CAPACITY, Power.AT_ONCE)
@@ -652,14 +666,14 @@ def a_refused_launch_leaves_no_firewall(backend: Backend) -> None:
 def a_firewall_is_the_owners_and_goes_after_its_vm(backend: Backend) -> None:
     vm = launch(backend, allowed_cidrs=NETWORKS)
     launch(backend, owner(installation="another-installation"), allowed_cidrs=NETWORKS)
-    (held,) = groups_left(backend, [owner().lease_id, "lease_without_any"])
-    assert held.in_use
-    assert OwnerTags.parse(held.tags) == owner()
+    held = groups_left(backend, [owner().lease_id, "lease_without_any"])
+    assert held
+    assert all(one.in_use and OwnerTags.parse(one.tags) == owner() for one in held)
     backend.provider.terminate(backend.region, [vm.id])
-    assert wait_until(lambda: not groups_left(backend)[0].in_use, timeout=PATIENCE)
-    for _ in range(2):
-        backend.provider.remove_leftover(held)
-    assert leftovers(backend) == []
+    assert wait_until(lambda: not any(one.in_use for one in groups_left(backend)), timeout=PATIENCE)
+    for one in held * 2:
+        backend.provider.remove_leftover(one)
+    assert wait_until(lambda: leftovers(backend) == [], timeout=PATIENCE)
     assert len(backend.provider.leftovers(backend.region, "another-installation", None)) > 0
 
 
@@ -694,7 +708,7 @@ def a_running_vm_can_be_rebooted_and_stays_the_same(backend: Backend) -> None:
 @case()
 def what_is_not_there_is_not_rebooted(backend: Backend) -> None:
     vm = launch(backend)
-    unknown = vm.id[:-4] + ("aaaa" if vm.id[-4:] != "aaaa" else "bbbb")
+    unknown = another(vm.id)
     with pytest.raises(base.NotFound):
         backend.provider.reboot(backend.region, [unknown])
 
@@ -733,7 +747,7 @@ def a_renewed_deadline_stands_on_the_vm_and_what_belongs_to_it(backend: Backend)
 @case()
 def a_deadline_that_could_not_be_written_is_told(backend: Backend) -> None:
     vm = launch(backend)
-    unknown = vm.id[:-4] + ("aaaa" if vm.id[-4:] != "aaaa" else "bbbb")
+    unknown = another(vm.id)
     later = owner().deadline_at + timedelta(hours=5)
     with pytest.raises(base.NotFound, match=unknown):
         backend.provider.set_deadline(backend.region, [unknown, vm.id], later)
@@ -790,7 +804,7 @@ def the_image_is_driver_ready_and_can_be_launched(backend: Backend) -> None:
 @case(Power.IMAGE_CHECK)
 def an_image_that_does_not_exist_is_a_bad_request(backend: Backend) -> None:
     with pytest.raises(base.InvalidSpec):
-        launch(backend, image=replace(backend.image(), id=f"{backend.image().id[:-4]}ffff"))
+        launch(backend, image=replace(backend.image(), id=another(backend.image().id)))
     assert not backend.alive()
 
 

@@ -30,9 +30,11 @@ LACKS: Mapping[Power, str] = {
     Power.LOST_ANSWERS: "always answers",
     Power.CAPACITY: "has no capacity",
     Power.INTERRUPTIONS: "never takes a spot VM back",
+    Power.NOTICES: "as above",
+    Power.LATE_REFUSALS: "has no capacity",
     Power.MANY: "needs 3.5 s for a page of 1,000",
     Power.QUOTAS: "knows no EC2 quotas",
-    Power.INTERFACE_TAGS: "leaves network interfaces untagged",
+    Power.BELONGINGS: "leaves network interfaces untagged",
     Power.IMAGE_CHECK: "launches any image id",
     Power.HELD: "removes a security group from under a VM",
     Power.REBOOTS: "takes a reboot without a trace",
@@ -49,6 +51,10 @@ class OnMoto:
     other_zone = "us-east-1b"
     instance_type = "g5.xlarge"
     short_timeout = 60.0
+    refusals: Sequence[type[base.ProviderError]] = ()
+    belonging_kinds = frozenset({"volume", "network_interface"})
+    firewall_stages: Sequence[str] = ()
+    page = 1_000
 
     def __init__(self, url: str) -> None:
         account = AwsAccount(provider="aws", name="moto", regions=(self.region,), endpoint_url=url)
@@ -112,6 +118,9 @@ class OnMoto:
 
     def refuse(self, kind: type[base.ProviderError]) -> None:
         raise NotImplementedError(LACKS[Power.REFUSALS])
+
+    def refuse_late(self) -> None:
+        raise NotImplementedError(LACKS[Power.LATE_REFUSALS])
 
     def lose_next_launch_reply(self) -> None:
         raise NotImplementedError(LACKS[Power.LOST_ANSWERS])

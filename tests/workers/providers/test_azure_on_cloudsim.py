@@ -22,7 +22,7 @@ from workers.providers.base import Image, Params, Provider
 KINDS = {"volume": "volume", "disk": "volume", "network_interface": "network_interface", "address": "address"}
 VM_ID = "gpulease-0:00000000-0000-4000-8000-000000000000"
 
-REFUSALS = {
+REFUSALS: Mapping[type[base.ProviderError], str] = {
     base.InsufficientCapacity: "AllocationFailed",
     base.ProviderQuotaExceeded: "QuotaExceeded",
     base.NotOffered: "SkuNotAvailable",
@@ -32,10 +32,10 @@ REFUSALS = {
     base.OutcomeUnknown: "InternalServerError",
 }
 LACKS = {
+    Power.AT_ONCE: "a VM is accepted before a place is looked for",
     Power.MEMORY: "a deleted VM is not found any more",
-    Power.AT_ONCE: "a VM is accepted before it is placed",
-    Power.PRICES: "the highest price is the on-demand price",
-    Power.INTERRUPTIONS: "an eviction is announced inside the VM alone, and leaves no trace outside",
+    Power.NOTICES: "an eviction is announced inside the VM alone",
+    Power.INTERRUPTIONS: "an eviction deletes the VM as anybody else would",
 }
 
 
@@ -47,6 +47,10 @@ class OnCloudsim:
     other_zone = "eastus-2"
     instance_type = "Standard_NC4as_T4_v3"
     short_timeout = 0.5
+    refusals: Sequence[type[base.ProviderError]] = tuple(kind for kind in REFUSALS if kind is not base.OutcomeUnknown)
+    belonging_kinds = frozenset({"volume", "network_interface", "address"})
+    firewall_stages: Sequence[str] = ("made",)
+    page = 200
 
     def __init__(self, sim: Control) -> None:
         self.account: AzureAccount = account(sim.url)
@@ -70,6 +74,10 @@ class OnCloudsim:
     def refuse(self, kind: type[base.ProviderError]) -> None:
         self._fault("VirtualMachines.CreateOrUpdate", "error", code=REFUSALS[kind])
 
+    def refuse_late(self) -> None:
+        self.sim.settings(refusal_seconds=0.3)
+        self.exhaust(self.zone)
+
     def lose_next_launch_reply(self) -> None:
         self._fault("VirtualMachines.CreateOrUpdate", "lose_reply")
 
@@ -87,13 +95,13 @@ class OnCloudsim:
 
     def plant(self, count: int, tags: Mapping[str, str]) -> None:
         place = {"region": self.region, "zone": self.zone, "instance_type": self.instance_type}
-        self.sim.plant(provider="azure", account=SUBSCRIPTION, **place, tags=dict(tags), count=count)
+        self.sim.plant(provider="azure", **place, tags=dict(tags), count=count)
 
     def firewalls(self, vm_id: str) -> Mapping[str, Sequence[contract.Inbound]]:
         return firewalls(Group(Clients(self.account, Settings()), SUBSCRIPTION, GROUP), vm_id)
 
     def break_firewall(self, stage: str) -> None:
-        assert stage in {"made", "opened"}, "one PUT makes a group and opens it"
+        assert stage == "made", "one PUT makes a group and opens it"
         self._fault("NetworkSecurityGroups.CreateOrUpdate", "lose_reply")
 
     def reboots(self) -> int:
