@@ -11,6 +11,7 @@ from cloudsim.testing import Control, running
 from tests.workers.providers import contract
 from tests.workers.providers.azure.accounts import GROUP, SUBSCRIPTION, account
 from tests.workers.providers.azure.rules import firewalls
+from tests.workers.providers.azure.strict import checked
 from tests.workers.providers.conftest import AZURE_TOKEN
 from tests.workers.providers.contract import Power
 from tests.workers.providers.samples import owner
@@ -54,7 +55,7 @@ class OnCloudsim:
 
     def __init__(self, sim: Control) -> None:
         self.account: AzureAccount = account(sim.url)
-        self.provider: Provider = AzureProvider(self.account, Settings(call_timeout=60.0))
+        self.provider: Provider = checked(AzureProvider(self.account, Settings(call_timeout=60.0)))
         self.impatient: Provider = AzureProvider(self.account, Settings(call_timeout=self.short_timeout))
         self.sim = sim
         self._image: Image | None = None
