@@ -125,7 +125,9 @@ def read(value: Any, kind: Any, path: str) -> None:
 
 
 def _read_plain(value: Any, kind: Any, path: str) -> None:
-    if kind is datetime:
+    if typing.get_origin(kind) is typing.Literal:
+        assert value in typing.get_args(kind), f"{path}: {value!r} is none of {kind}"
+    elif kind is datetime:
         datetime.fromisoformat(value)
     else:
         assert isinstance(value, (int, float) if kind is float else kind), f"{path}: {value!r} is no {kind}"
