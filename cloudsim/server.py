@@ -16,6 +16,10 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from cloudsim.arm.cloud import AZURE
+from cloudsim.arm.facts import PROVIDER as AZURE_NAME
+from cloudsim.arm.facts import catalog as azure_catalog
+from cloudsim.arm.front import ArmFront
 from cloudsim.control.api import ControlApi
 from cloudsim.ec2.cloud import AWS
 from cloudsim.ec2.credentials import Credentials
@@ -56,14 +60,16 @@ class Simulation:
         self, settings: Settings, *, seed: int | None = None, state: Path | None = None, clock: Clock = system_clock
     ) -> None:
         rng = random.Random(seed)  # noqa: S311  ids and chances, no secrets
-        self.world = World([aws_catalog(), gcp_catalog()], settings, clock=clock, rng=rng)
+        self.world = World([aws_catalog(), gcp_catalog(), azure_catalog()], settings, clock=clock, rng=rng)
         self.credentials = Credentials()
         self.closing = asyncio.Event()
         gate = Gate(self.world, self.closing)
         front = AwsFront(self.world, gate, self.credentials)
         gce = GceFront(self.world, gate, lambda: self.credentials.bad)
-        control = ControlApi(self.world, {PROVIDER: AWS, GCP_NAME: GCP}, self.credentials)
-        self.app = Starlette(routes=[Route("/", front.endpoint, methods=["POST"]), *gce.routes(), *control.routes()])
+        arm = ArmFront(self.world, gate, self.credentials)
+        control = ControlApi(self.world, {PROVIDER: AWS, GCP_NAME: GCP, AZURE_NAME: AZURE}, self.credentials)
+        aws = Route("/", front.endpoint, methods=["POST"])
+        self.app = Starlette(routes=[aws, *gce.routes(), *arm.routes(), *control.routes()])
         self._store = Store(state, self.world, self.credentials) if state else None
         self._keeping: asyncio.Task[None] | None = None
 

@@ -1,20 +1,23 @@
 """`gpulease deadman`: ends VMs of an installation past their tagged deadline.
 
 Stateless: cloud credentials and the installation's id are all it needs; no Postgres, no Redis, no API. Run it where a
-failure of those cannot reach. It ends a VM only by the VM's own tag: an extended lease's tag has been moved on, and a VM without a readable
+failure of those cannot reach. It may tell the API of its passes, and goes on when nobody listens. It ends a VM only by the VM's own tag: an extended lease's tag has been moved on, and a VM without a readable
 deadline is reported, never ended.
 """
 
 import argparse
 import json
+import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import httpx
 
 from app.domain import tags
 from app.domain.inventory import ALIVE
@@ -24,6 +27,8 @@ from workers.providers.base import Provider, ProviderError, Vm
 from workers.providers.registry import connect
 
 _SHORTEST_INTERVAL = 10.0
+_HEARTBEAT_KEY = "GPULEASE_HEARTBEAT_KEY"
+_HEARTBEAT_SECONDS = 10.0
 
 Connect = Callable[[AccountConfig, Settings], Provider]
 Report = Callable[[dict[str, Any]], None]
@@ -38,13 +43,25 @@ class Deadman:
     clock: Callable[[], datetime]
     report: Report
     dry_run: bool = False
+    heartbeat: Callable[[], None] = field(default=lambda: None)
 
     def run(self) -> bool:
-        """Ends what is past its deadline. False when any region could not be listed or any VM not ended."""
+        """Ends what is past its deadline. False when any region could not be listed or any VM not ended.
+
+        Tells a pass that did its whole work: `heartbeat` may raise httpx.HTTPError, which changes nothing.
+        """
         outcomes = [
             self._region(account, provider, region) for account, provider in self.accounts for region in account.regions
         ]
+        if all(outcomes) and not self.dry_run:
+            self._tell()
         return all(outcomes)
+
+    def _tell(self) -> None:
+        try:
+            self.heartbeat()
+        except httpx.HTTPError as error:
+            self.report({"event": "heartbeat not told", "error": str(error)})
 
     def _region(self, account: AccountConfig, provider: Provider, region: str) -> bool:
         place = {"account": account.name, "region": region}
@@ -103,6 +120,11 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     )
     parser.add_argument("--config", type=Path, help="gpulease.toml with the accounts (default: GPULEASE_CONFIG)")
     parser.add_argument("--every", type=float, metavar="SECONDS", help="go on, a pass at each interval (at least 10)")
+    parser.add_argument(
+        "--heartbeat-url",
+        metavar="URL",
+        help=f"POST there after each complete pass, with the key in {_HEARTBEAT_KEY} as bearer token: the API's /v1/ops/deadman",
+    )
     parser.add_argument("--dry-run", action="store_true", help="say what would be ended, end nothing")
     return parser.parse_args(arguments)
 
@@ -120,7 +142,24 @@ def _build(options: argparse.Namespace, connect_account: Connect) -> Deadman:
         clock=_now,
         report=_print,
         dry_run=options.dry_run,
+        heartbeat=_heartbeat(options.heartbeat_url),
     )
+
+
+def _heartbeat(url: str | None) -> Callable[[], None]:
+    """Tells one pass. Raises StartupError for an address that is none."""
+    if url is None:
+        return lambda: None
+    if not url.startswith(("https://", "http://")):
+        msg = f"--heartbeat-url {url!r} is not an http address"
+        raise StartupError(msg)
+    key = os.environ.get(_HEARTBEAT_KEY)
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+
+    def tell() -> None:
+        httpx.post(url, headers=headers, timeout=_HEARTBEAT_SECONDS).raise_for_status()
+
+    return tell
 
 
 def _now() -> datetime:

@@ -18,6 +18,9 @@ from workers.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 
+_SEEN = frozenset({VmState.RUNNING, VmState.ENDING, VmState.STOPPED})
+"""States that somebody has seen since the launch itself answered."""
+
 
 def watch(runtime: Runtime, account: str, region: str) -> int:
     """Looks at the VMs in change of one account and region. Answers how many there were. Raises ProviderError."""
@@ -99,6 +102,9 @@ def _store(
             _observe(observed, row, vm, ready=row.instance_id in ready, clean=row.id in clean)
         elif row.id in clean:
             observed.add(row.id, VmState.GONE, at=None, clean=True)
+        elif row.terminate_sent_at is not None and row.vm_state in _SEEN:
+            # a cloud that forgets at once: no listing need be waited for to ask a second time
+            observed.add(row.id, VmState.ABSENT, at=max(row.vm_state_at, row.terminate_sent_at))
     if len(observed):
         _write(runtime, observed)
 

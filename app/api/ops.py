@@ -96,6 +96,13 @@ async def stop_launches(body: LaunchStop, principal: Operator, services: UseServ
     return answer(to_json(_brakes(await services.ops.stop_launches(principal, stopped=body.stopped, note=body.note))))
 
 
+@router.post("/v1/ops/deadman", status_code=204, dependencies=[OPERATORS_ONLY])
+async def tell_deadman_pass(services: UseServices) -> Response:
+    """Tell that `gpulease deadman` has looked at every account: `/readyz` warns when it is not heard of."""
+    await services.ops.deadman_passed()
+    return Response(status_code=204)
+
+
 @router.post("/v1/ops/resume", response_model=Brakes)
 async def lift_hold(principal: Operator, services: UseServices) -> Response:
     """Lift the hold that a changed or restored database has set."""

@@ -20,6 +20,7 @@ SIMULATED_AWS: Mapping[str, str] = {
     "AWS_CONFIG_FILE": "/dev/null",
     "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
 }
+SIMULATED_AZURE: Mapping[str, str] = {"AZURE_CLIENT_SECRET": "simulated"}
 
 ACCOUNTS = """\
 # Written by the local stack at every start. Set GPULEASE_CONFIG to use accounts of your own.
@@ -36,10 +37,26 @@ project = "sim-project"
 regions = ["us-central1", "europe-west4"]
 endpoint_url = "{url}"
 credentials_file = {gcp_key_file}
+
+[[accounts]]
+provider = "azure"
+name = "sim-azure"
+regions = ["eastus", "westeurope"]
+endpoint_url = "{url}"
+subscription_id = "00000000-0000-4000-8000-000000000001"
+resource_group = "gpulease"
+[accounts.subnet_ids]
+eastus = "{subnets}/eastus/subnets/gpus"
+westeurope = "{subnets}/westeurope/subnets/gpus"
 """
+SUBNETS = (
+    "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/gpulease"
+    "/providers/Microsoft.Network/virtualNetworks"
+)
+"""Where the simulated Azure's subnets are."""
 
 GCP_EMAIL = "gpulease@sim-project.iam.gserviceaccount.example"
-_OTHER_CREDENTIALS = ("AWS_", "GOOGLE_", "CLOUDSDK_")
+_OTHER_CREDENTIALS = ("AWS_", "AZURE_", "GOOGLE_", "CLOUDSDK_")
 
 
 def process_environment(
@@ -58,7 +75,7 @@ def process_environment(
         "PYTHONSAFEPATH": "1",  # the processes run in the home, whose folders must not be taken for packages
         "NO_PROXY": ",".join(filter(None, [outside.get("NO_PROXY"), "127.0.0.1,localhost"])),
     }
-    theirs = outside if options.config else {**_without_credentials(outside), **SIMULATED_AWS}
+    theirs = outside if options.config else {**_without_credentials(outside), **SIMULATED_AWS, **SIMULATED_AZURE}
     return {**PROFILES[options.profile], **theirs, **fixed}
 
 
@@ -70,7 +87,8 @@ def write_accounts(home: Home, options: Options) -> None:
     """The accounts file of the simulated clouds, and the service account of the one that has no simpler credentials."""
     write_private(home.gcp_key_file, _service_account(f"{options.cloudsim_url}/gce/token"))
     quoted = json.dumps(str(home.gcp_key_file))
-    write_private(home.accounts_file, ACCOUNTS.format(url=options.cloudsim_url, gcp_key_file=quoted))
+    accounts = ACCOUNTS.format(url=options.cloudsim_url, gcp_key_file=quoted, subnets=SUBNETS)
+    write_private(home.accounts_file, accounts)
 
 
 def _service_account(token_uri: str) -> str:

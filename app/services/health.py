@@ -1,5 +1,6 @@
 """Whether the service can do its work."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,6 +10,9 @@ from app.services.context import Context
 
 _STALE_SECONDS = 60.0
 _KINDS = ("worker", "inventory")
+_DEADMAN = "deadman"
+_DEADMAN_STALE_SECONDS = 900.0
+"""A pass every five minutes may miss two."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,29 +37,26 @@ class HealthService:
             async with self._database.transaction(None, read_only=True) as connection:
                 revision = (await connection.execute(statements.SCHEMA_REVISION)).scalar_one_or_none()
                 beats = (await connection.execute(statements.HEARTBEATS)).mappings().all()
+                deadman = (await connection.execute(statements.NEEDS_DEADMAN)).scalar_one()
         except DatabaseUnavailable:
             return Readiness(ready=False, checks={"database": "unavailable", "schema": "unknown"})
         schema = self._schema.problem(revision) or "ok"
+        stale = dict.fromkeys(_KINDS, _STALE_SECONDS) | ({_DEADMAN: _DEADMAN_STALE_SECONDS} if deadman else {})
+        missing = _missing(beats, stale)
         return Readiness(
             ready=schema == "ok",
-            checks={"database": "ok", "schema": schema, **_checks(beats)},
-            warnings=_warnings(beats),
+            checks={"database": "ok", "schema": schema} | {one: "missing" if one in missing else "ok" for one in stale},
+            warnings=[_warning(kind, seconds) for kind, seconds in missing.items()],
         )
 
 
-def _checks(beats: Any) -> dict[str, str]:
-    fresh = _fresh(beats)
-    return {kind: "ok" if fresh.get(kind) else "missing" for kind in _KINDS}
+def _missing(beats: Any, stale: Mapping[str, float]) -> dict[str, float]:
+    """Of the kinds that must be heard of within so many seconds, those that were not."""
+    seen = {beat["kind"] for beat in beats if beat["seconds"] <= stale.get(beat["kind"], 0.0)}
+    return {kind: seconds for kind, seconds in stale.items() if kind not in seen}
 
 
-def _warnings(beats: Any) -> list[str]:
-    fresh = _fresh(beats)
-    return [f"no {kind} process reported within {_STALE_SECONDS:.0f} s" for kind in _KINDS if not fresh.get(kind)]
-
-
-def _fresh(beats: Any) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for beat in beats:
-        if beat["seconds"] <= _STALE_SECONDS:
-            found[beat["kind"]] = found.get(beat["kind"], 0) + 1
-    return found
+def _warning(kind: str, seconds: float) -> str:
+    if kind == _DEADMAN:
+        return f"no pass of the dead-man switch told within {seconds:.0f} s; at Azure it alone ends VMs when all else fails"
+    return f"no {kind} process reported within {seconds:.0f} s"

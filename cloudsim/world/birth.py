@@ -42,6 +42,7 @@ def vm(order: Order, zone: str, *, seq: int, launched_at: float, settings: Setti
         private_ip=_address(PRIVATE_NET, seq),
         public_ip=_address(PUBLIC_NET, seq) if order.public_ip else None,
         spec={**order.spec, **order.spec_by_zone.get(zone, {})},
+        failure_stays=order.failure_stays,
     )
 
 

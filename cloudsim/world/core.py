@@ -93,8 +93,7 @@ class World:
             case Step.RUN:
                 vm.state = VmState.RUNNING
             case Step.FAIL_BOOT:
-                self._begin_end(vm, vm.boot_failure or DEFAULT_BOOT_FAILURE, at)
-                self._terminate(vm, at)
+                self._fail_boot(vm, at)
             case Step.RECLAIM:
                 self._begin_end(vm, "reclaimed", at)
             case Step.TERMINATE:
@@ -106,6 +105,13 @@ class World:
             case Step.FORGET:
                 self._forget(vm)
         self.touch(vm)
+
+    def _fail_boot(self, vm: Vm, at: float) -> None:
+        if vm.failure_stays:
+            vm.state = VmState.FAILED
+        else:
+            self._begin_end(vm, vm.boot_failure or DEFAULT_BOOT_FAILURE, at)
+            self._terminate(vm, at)
 
     # -- looking ------------------------------------------------------------------------------------------
 
@@ -187,6 +193,10 @@ class World:
         self._admit(vm, order)
         return vm
 
+    def forget_token(self, token_key: str) -> None:
+        """A launch with this token makes a new VM again (clouds whose names are free once a VM has gone)."""
+        self._tokens.pop(token_key, None)
+
     def plant(self, plant: PlantOrder) -> Vm:
         """Put a running VM there that no API call made."""
         vm = self._new_vm(plant.order, plant.order.zones[0], plant.launched_at)
@@ -197,7 +207,7 @@ class World:
 
     def end(self, vm: Vm, code: str = "user") -> None:
         """Begin to terminate; a VM that is ending already stays as it is."""
-        if vm.state in (VmState.PENDING, VmState.RUNNING):
+        if vm.state in (VmState.PENDING, VmState.RUNNING, VmState.FAILED):
             self._begin_end(vm, code, self.now)
             self.touch(vm)
             self._catch_up(vm)
@@ -331,5 +341,5 @@ class World:
 
     def _forget(self, vm: Vm) -> None:
         del self.vms[vm.id]
-        if vm.token_key:
-            self._tokens.pop(vm.token_key, None)
+        if vm.token_key and self._tokens.get(vm.token_key) == vm.id:
+            del self._tokens[vm.token_key]

@@ -21,6 +21,8 @@ class VmState(StrEnum):
     RUNNING = "running"
     SHUTTING_DOWN = "shutting-down"
     TERMINATED = "terminated"
+    FAILED = "failed"
+    """Accepted and never started, but there until somebody ends it (clouds whose failed VMs stay)."""
 
 
 class ResourceKind(StrEnum):
@@ -59,6 +61,8 @@ class Vm:
     """When status checks pass; None: never."""
     boot_failure: str | None = None
     """Reason code with which the VM dies instead of running."""
+    failure_stays: bool = False
+    """It then stays as `failed`, with all that was made with it."""
     notice_at: float | None = None
     reclaim_at: float | None = None
     reclaim_cause: str = ""

@@ -53,6 +53,8 @@ class Order:
     spec: Mapping[str, Any]
     spec_by_zone: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Added to `spec` once the zone is known (a subnet, for example)."""
+    failure_stays: bool = False
+    """See `Vm.failure_stays`."""
 
     @property
     def token_key(self) -> str | None:

@@ -24,6 +24,30 @@ async def test_missing_workers_are_a_warning_and_not_a_failure(anonymous: Caller
     }
 
 
+async def test_an_account_at_azure_needs_the_dead_man_switch_heard_of(
+    anonymous: Caller, operator: Caller, database_url: str
+) -> None:
+    def account(config: str) -> None:
+        with psycopg.connect(database_url, autocommit=True) as connection:
+            connection.execute("DELETE FROM account")
+            connection.execute("INSERT INTO account (name, provider, config) VALUES ('a', 'azure', %s)", [config])
+
+    account('{"endpoint_url": "http://127.0.0.1:8010"}')
+    assert "deadman" not in (await anonymous.get("/readyz")).json()["checks"], "a simulated cloud costs nothing"
+    account("{}")
+    found = (await anonymous.get("/readyz")).json()
+    assert (found["ready"], found["checks"]["deadman"]) == (True, "missing")
+    assert any("dead-man switch" in warning for warning in found["warnings"])
+    for _ in range(2):
+        assert (await operator.post("/v1/ops/deadman")).status_code == 204
+    found = (await anonymous.get("/readyz")).json()
+    assert found["checks"]["deadman"] == "ok"
+    assert not any("dead-man switch" in warning for warning in found["warnings"])
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("UPDATE worker_heartbeat SET seen_at = now() - interval '16 minutes'")
+    assert (await anonymous.get("/readyz")).json()["checks"]["deadman"] == "missing"
+
+
 async def test_another_schema_is_not_ready(anonymous: Caller, database_url: str) -> None:
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute("UPDATE alembic_version SET version_num = '0001'")

@@ -134,9 +134,9 @@ class Operator(Person):
         self.put("/v1/ops/launches", {"stopped": stopped, "note": "a test"})
 
     def account(self) -> Json:
-        """The simulated AWS account, with which most of these tests deal."""
+        """The account at the simulated AWS, whose credentials and VMs these tests are about."""
         account: Json
-        (account,) = (one for one in self.get("/v1/ops/accounts")["items"] if one["name"] == "sim")
+        (account,) = (one for one in self.get("/v1/ops/accounts")["items"] if one["provider"] == "aws")
         return account
 
     def orphan(self, instance_id: str) -> Json | None:

@@ -22,7 +22,9 @@ def environment(home: Home, *argv: str, **outside: str) -> dict[str, str]:
 def test_the_users_cloud_credentials_never_reach_the_simulated_cloud(tmp_path: Path) -> None:
     outside = {"AWS_ACCESS_KEY_ID": "AKIAREAL", "AWS_PROFILE": "work", "AWS_SESSION_TOKEN": "t"}
     outside |= {"GOOGLE_APPLICATION_CREDENTIALS": "/home/me/key.json", "CLOUDSDK_CORE_PROJECT": "work"}
-    seen = environment(Home(tmp_path), **outside)
+    seen = environment(Home(tmp_path), **outside, AZURE_CLIENT_SECRET="real", AZURE_CLIENT_ID="me")
+    assert seen["AZURE_CLIENT_SECRET"] != "real"
+    assert "AZURE_CLIENT_ID" not in seen
     assert seen["AWS_ACCESS_KEY_ID"] != "AKIAREAL"
     assert not {"AWS_PROFILE", "AWS_SESSION_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS"} & seen.keys()
     assert "CLOUDSDK_CORE_PROJECT" not in seen
@@ -51,6 +53,7 @@ def test_the_accounts_file_is_one_the_program_reads(tmp_path: Path) -> None:
     assert {name: account.regions for name, account in accounts.items()} == {
         "sim": ("us-east-1", "eu-west-1"),
         "sim-gcp": ("us-central1", "europe-west4"),
+        "sim-azure": ("eastus", "westeurope"),
     }
 
 

@@ -59,15 +59,16 @@ REQUEST: dict[str, Any] = {
 class Fleet:
     """One worker, one tenant with ample quota, one simulated account."""
 
-    def __init__(self, runtime: Runtime, sim: Control, *, observe: bool) -> None:
+    def __init__(self, runtime: Runtime, sim: Control, *, observe: bool, region: str = REGION) -> None:
         self.runtime = runtime
+        self.listed_region = region
         self.sim = sim
         self.reconciler = Reconciler(runtime)
         self.tenant_id = TenantId(new_id("tenant"))
         self._make_tenant()
         if observe:
-            refresh(runtime, ACCOUNT, REGION)
-            take_inventory(runtime, ACCOUNT, REGION)
+            refresh(runtime, ACCOUNT, region)
+            take_inventory(runtime, ACCOUNT, region)
 
     def _make_tenant(self) -> None:
         with self.runtime.database.begin() as connection:
@@ -128,7 +129,7 @@ class Fleet:
         """One watch and one inventory; a provider's failure changes nothing."""
         for job in (watch, take_inventory):
             with suppress(ProviderError):
-                job(self.runtime, ACCOUNT, REGION)
+                job(self.runtime, ACCOUNT, self.listed_region)
 
     def drive(self, until: Callable[[], bool], *, seconds: float = 15.0) -> None:
         """Steps and observes until the condition holds; fails after `seconds`."""

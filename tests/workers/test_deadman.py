@@ -4,13 +4,16 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cloudsim.testing import Control, running
+from workers.deadman import main
 
 INSTALLATION = "gpl-0123456789ab"
 REGION = "us-east-1"
@@ -90,6 +93,39 @@ def test_a_cloud_that_does_not_answer_is_told_by_the_exit_code(sim: Control, con
     assert code == 1
     assert facts[0]["event"] == "failed"
     assert facts[0]["code"] == "AuthFailure"
+
+
+def test_a_whole_pass_is_told_where_somebody_listens(
+    sim: Control, config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    heard: list[tuple[str, str | None]] = []
+
+    class Listener(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            heard.append((self.path, self.headers.get("Authorization")))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Quiet."""
+
+    environment = {"AWS_ACCESS_KEY_ID": "AKIASIMULATED0000001", "AWS_SECRET_ACCESS_KEY": "x"}
+    for name, value in (environment | {"GPULEASE_HEARTBEAT_KEY": "gpl_key", "AWS_CONFIG_FILE": "/dev/null"}).items():
+        monkeypatch.setenv(name, value)
+    pass_over = ["--installation", INSTALLATION, "--config", str(config)]
+    with HTTPServer(("127.0.0.1", 0), Listener) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/v1/ops/deadman"
+        assert main([*pass_over, "--heartbeat-url", url]) == 0
+        assert main([*pass_over, "--heartbeat-url", url, "--dry-run"]) == 0
+        sim.credentials(bad=["AKIASIMULATED0000001"])
+        assert main([*pass_over, "--heartbeat-url", url]) == 1
+        sim.credentials(bad=[])
+        server.shutdown()
+    assert heard == [("/v1/ops/deadman", "Bearer gpl_key")], "only of the one pass that did its whole work"
+    assert main([*pass_over, "--heartbeat-url", url]) == 0, "the switch does not depend on being heard"
+    assert '"heartbeat not told"' in capsys.readouterr().out
+    assert main([*pass_over, "--heartbeat-url", "gpu.example.org"]) == 2
 
 
 def test_without_accounts_it_says_what_to_name(tmp_path: Path) -> None:

@@ -81,6 +81,10 @@ def verify(ctx: Context) -> Rest | None:
 
 
 def _may_still_appear(ctx: Context) -> bool:
+    """A fresh VM may not show yet; not so one that was seen since its launch, and whose end the provider has accepted."""
+    was_seen = ctx.lease.running_at is not None or ctx.row.attempt_vm_reason is not None
+    if was_seen and ctx.attempt.terminate_sent_at is not None:
+        return False
     grace = timedelta(seconds=ctx.runtime.timing.not_found_grace)
     known_at = ctx.attempt.known_at
     return known_at is not None and known_at + grace > ctx.now

@@ -1,10 +1,13 @@
 """Credentials that open nothing, and no other source of credentials than these."""
 
+import os
+
 import pytest
 
 pytest.register_assert_rewrite("tests.workers.providers.contract")
 
 ACCESS_KEY = "AKIATESTTESTTESTTEST"
+AZURE_TOKEN = "a-token-that-opens-nothing"
 SECRET_KEY = "a-secret-that-must-never-be-shown"
 
 
@@ -21,3 +24,11 @@ def aws_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     for name, value in values.items():
         monkeypatch.setenv(name, value)
+
+
+@pytest.fixture(autouse=True)
+def azure_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(("AZURE_", "IDENTITY_", "MSI_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("AZURE_CLIENT_SECRET", AZURE_TOKEN)

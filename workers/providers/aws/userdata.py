@@ -1,40 +1,18 @@
-"""What the VM reads at its first boot: cloud-init's multipart format, made by the standard library.
-
-Every part is base64 and the boundary is a hash, so that no script, key or name can end its part or add another. The whole
-is compressed: what base64 adds inside goes again, and cloud-init undoes it.
-"""
+"""User data: what cloud-init reads, with the VM's own watch over its deadline, as long as EC2 allows."""
 
 import base64
-import gzip
-import hashlib
-import json
-from email.message import EmailMessage
-from email.policy import EmailPolicy
-from typing import NamedTuple
 
-from workers.providers import host_keys, ssh_keys
+from workers.providers import cloud_init
 from workers.providers.aws import deadman
-from workers.providers.base import InvalidSpec, LaunchSpec
+from workers.providers.base import LaunchSpec
 
 LIMIT = 16 * 1024
 """Bytes before EC2's own base64 (EC2 user guide, "Run commands when you launch an EC2 instance")."""
 
-_SCRIPT_NAME = "startup-script"
-"""cloud-init runs scripts in the order of their names: this one after its own `runcmd`, so that a script without end
-keeps neither the watch over the deadline nor the host keys waiting."""
-
-# long lines waste less of the limit; mail allows 998
-_POLICY = EmailPolicy(linesep="\n", max_line_length=900)
-
 
 def packed(spec: LaunchSpec) -> str:
     """Compressed and in base64, to be stored as JSON. Raises InvalidSpec for a malformed key or when it is too long."""
-    data = gzip.compress(render(spec).encode("ascii"), mtime=0)
-    if len(data) > LIMIT:
-        script = len((spec.startup_script or "").encode())
-        msg = f"keys and start-up script make {len(data)} bytes of user data, at most {LIMIT} fit (script: {script})"
-        raise InvalidSpec(msg, code="InvalidUserData.TooLong")
-    return base64.b64encode(data).decode("ascii")
+    return cloud_init.packed(spec, deadman.cloud_config(), LIMIT)
 
 
 def unpacked(text: str) -> bytes:
@@ -44,40 +22,4 @@ def unpacked(text: str) -> bytes:
 
 def render(spec: LaunchSpec) -> str:
     """The multipart text, ASCII, the same for the same spec. Raises InvalidSpec for a malformed key."""
-    parts = [_Part("cloud-config", "config", _cloud_config(spec))]
-    if spec.startup_script:
-        parts.append(_Part("x-shellscript", _SCRIPT_NAME, spec.startup_script.encode()))
-    return _multipart(parts)
-
-
-class _Part(NamedTuple):
-    subtype: str
-    name: str
-    body: bytes
-
-
-def _cloud_config(spec: LaunchSpec) -> bytes:
-    """JSON is YAML; printable characters only, so that cloud-init's YAML reader takes it."""
-    ssh_keys.check(spec.ssh_public_keys)
-    config = deadman.cloud_config() | {"ssh_authorized_keys": list(spec.ssh_public_keys)}
-    if spec.host_keys is not None:
-        config["write_files"] += host_keys.files(spec.host_keys)
-        config["runcmd"] += host_keys.commands()
-    return b"#cloud-config\n" + json.dumps(config, ensure_ascii=False, sort_keys=True).encode() + b"\n"
-
-
-def _multipart(parts: list[_Part]) -> str:
-    message = EmailMessage(policy=_POLICY)
-    message["MIME-Version"] = "1.0"
-    message.make_mixed(boundary=_boundary(parts))
-    for one in parts:
-        part = EmailMessage(policy=_POLICY)
-        part.set_content(one.body, maintype="text", subtype=one.subtype, cte="base64", filename=one.name)
-        message.attach(part)
-    return message.as_string()
-
-
-def _boundary(parts: list[_Part]) -> str:
-    """Derived, not random: the same spec must give the same parameters. Base64 lines never contain `=_`."""
-    digest = hashlib.sha256(b"\0".join(part.body for part in parts)).hexdigest()
-    return f"=_gpulease_{digest[:32]}"
+    return cloud_init.render(spec, deadman.cloud_config())

@@ -1,0 +1,142 @@
+"""Virtual machines: create, look, tag, restart, delete, and the serial console."""
+
+from __future__ import annotations
+
+from cloudsim.arm import orders, views
+from cloudsim.arm.attach import attach
+from cloudsim.arm.call import VMS, Answer, Call
+from cloudsim.arm.errors import ArmError, not_found
+from cloudsim.arm.facts import PROVIDER, QUOTA_NAMES
+from cloudsim.arm.paging import paged
+from cloudsim.world import CapacityExhausted, Order, QuotaExceeded, Vm, VmState
+
+RETRY_SECONDS = "10"
+
+
+def create_or_update(call: Call) -> Answer:
+    """Accepts a VM. Whether there is room for it shows later: then it fails, and stays until it is deleted."""
+    if call.existing(call.name) is not None:
+        if call.headers.get("if-none-match") == "*":
+            raise ArmError("PreconditionFailed", f"The resource '{call.name}' exists: If-None-Match is not satisfied.")
+        raise ArmError("PropertyChangeNotAllowed", "Changing a virtual machine by PUT is not simulated.")
+    order = orders.read_order(call)
+    call.world.forget_token(call.token_key(call.name))
+    vm = _launch(call, order)
+    _attach(call, vm)
+    return Answer(views.virtual_machine(call.world, vm), 201, _operation(call, vm))
+
+
+def _launch(call: Call, order: Order) -> Vm:
+    try:
+        return call.world.launch(order)
+    except CapacityExhausted:
+        zonal = order.zones[0] != order.region
+        return call.world.refuse(order, "ZonalAllocationFailed" if zonal else "AllocationFailed")
+    except QuotaExceeded as exceeded:
+        raise ArmError(
+            "OperationNotAllowed",
+            f"Operation could not be completed as it results in exceeding approved {QUOTA_NAMES[exceeded.code]} "
+            f"({exceeded.code}) quota. Current Limit: {exceeded.limit}, Current Usage: {exceeded.used}, "
+            f"Additional Required: {exceeded.wanted}.",
+        ) from None
+
+
+def _attach(call: Call, vm: Vm) -> None:
+    """What the world's resources cannot know: the VM's id at Azure, addresses, which address belongs to which interface."""
+    address = orders.public_address(call, vm)
+    if address is not None:
+        vm.resources.append(address.id)
+        call.world.add_resource(address)
+    attach(call.world.resources, vm, address.id if address is not None else None)
+
+
+def _operation(call: Call, vm: Vm) -> dict[str, str]:
+    path = f"/subscriptions/{vm.account}/providers/Microsoft.Compute/locations/{vm.region}/operations/{vm.id}.create"
+    return {"Azure-AsyncOperation": f"{call.base}{path}?api-version=2026-04-01", "Retry-After": RETRY_SECONDS}
+
+
+def _named(call: Call) -> Vm:
+    vm = call.existing(call.name)
+    if vm is None or vm.visible_at > call.now:
+        raise not_found(VMS, call.name, call.group)
+    return vm
+
+
+def get(call: Call) -> Answer:
+    """One VM; `$expand=instanceView`."""
+    return Answer(views.virtual_machine(call.world, _named(call), view=call.query.get("$expand") == "instanceView"))
+
+
+def instance_view(call: Call) -> Answer:
+    """One VM's run-time state."""
+    return Answer(views.instance_view(_named(call), call.now))
+
+
+def update(call: Call) -> Answer:
+    """Tags, which replace those there are."""
+    vm = _named(call)
+    if set(call.body) != {"tags"}:
+        raise ArmError("InvalidParameter", "Only tags can be changed here.")
+    wanted = orders.check_tags(call.body["tags"])
+    call.world.retag(vm, {key: None for key in vm.tags if key not in wanted} | wanted)
+    return Answer(views.virtual_machine(call.world, vm), 200, _operation(call, vm))
+
+
+def delete(call: Call) -> Answer:
+    """Begins to delete; nothing to do for what does not exist."""
+    vm = call.existing(call.name)
+    if vm is None or vm.visible_at > call.now:
+        return Answer(status=204)
+    call.world.end(vm)
+    return Answer(status=202, headers=_operation(call, vm))
+
+
+def restart(call: Call) -> Answer:
+    """Only a running VM takes it; nothing shows of it."""
+    vm = _named(call)
+    if vm.state is not VmState.RUNNING:
+        raise ArmError(
+            "OperationNotAllowed", f"The virtual machine '{vm.name}' is not in a state that allows a restart."
+        )
+    return Answer(status=202, headers=_operation(call, vm))
+
+
+def in_group(call: Call) -> Answer:
+    """A page of the group's VMs."""
+    found = [vm for vm in call.vms() if vm.spec["group"].lower() == call.group.lower()]
+    return paged(call, found, lambda vm: views.virtual_machine(call.world, vm))
+
+
+def in_subscription(call: Call) -> Answer:
+    """A page of the subscription's VMs, or of their statuses."""
+    if call.query.get("statusonly") == "true":
+        return paged(call, call.vms(), lambda vm: views.status_only(vm, call.now))
+    return paged(call, call.vms(), lambda vm: views.virtual_machine(call.world, vm))
+
+
+def in_location(call: Call) -> Answer:
+    """A page of the subscription's VMs in a region."""
+    found = [vm for vm in call.vms() if vm.region == call.path["location"]]
+    return paged(call, found, lambda vm: views.virtual_machine(call.world, vm))
+
+
+def boot_diagnostics(call: Call) -> Answer:
+    """Where the console's blob is."""
+    vm = _named(call)
+    return Answer({"serialConsoleLogBlobUri": f"{call.base}/bootdiagnostics/{vm.id}/serialconsole.log?sig=simulated"})
+
+
+def operation(call: Call) -> Answer:
+    """The state of an accepted creation."""
+    vm = call.world.vms.get(call.path["id"].removesuffix(".create"))
+    if vm is None or vm.provider != PROVIDER or vm.account != call.subscription:
+        raise ArmError("NotFound", "The entity was not found.")
+    return Answer(views.operation(vm, call.now))
+
+
+def serial_console(vm: Vm, now: float) -> str:
+    """What the kernel prints, and the agent once it runs; nothing before."""
+    if vm.state is not VmState.RUNNING:
+        return ""
+    started = "[    0.000000] Linux version 6.8.0-1021-azure\r\n\x1b[0;32m[  OK  ]\x1b[0m Reached target network-online.target\r\n"
+    return started + ("walinuxagent: Provisioning complete\r\n" if vm.is_ready(now) else "")

@@ -1,0 +1,83 @@
+"""What a subscription may use: sizes, limits, the subscription itself."""
+
+from __future__ import annotations
+
+import re
+
+from cloudsim.arm.call import Answer, Call, Document
+from cloudsim.arm.errors import ArmError
+from cloudsim.arm.facts import GIB, PROVIDER, QUOTA_NAMES, REGIONS, family, zones_of
+from cloudsim.world import MachineType
+
+_FILTER = re.compile(r"location eq '([A-Za-z0-9 ]+)'")
+
+
+def subscription(call: Call) -> Answer:
+    """Who the caller pays as."""
+    shown = {"id": f"/subscriptions/{call.subscription}", "subscriptionId": call.subscription}
+    return Answer(shown | {"displayName": "cloudsim", "state": "Enabled"})
+
+
+def skus(call: Call) -> Answer:
+    """All sizes that Azure has in a region; those that are not sold there carry a restriction."""
+    match = _FILTER.fullmatch(call.query.get("$filter", ""))
+    if match is None:
+        raise ArmError("InvalidParameter", "Only the filter location eq '…' is simulated.")
+    region = match[1].lower()
+    machines = call.world.catalogs[PROVIDER].machines.values() if region in REGIONS else ()
+    return Answer({"value": [*(_sku(call, region, machine) for machine in machines), _disk_sku(region)]})
+
+
+def _sku(call: Call, region: str, machine: MachineType) -> Document:
+    sold = call.world.offered[PROVIDER]
+    zones = zones_of(region, sold, machine.name)
+    closed = not zones and (region, machine.name) not in sold
+    facts = {
+        "vCPUs": machine.vcpus,
+        "MemoryGB": machine.memory_mib // GIB,
+        "GPUs": machine.gpu.count,
+        "LowPriorityCapable": "True",
+    }
+    restriction = {
+        "type": "Location",
+        "values": [region],
+        "restrictionInfo": {"locations": [region]},
+        "reasonCode": "NotAvailableForSubscription",
+    }
+    return {
+        "resourceType": "virtualMachines",
+        "name": machine.name,
+        "tier": "Standard",
+        "size": machine.name.removeprefix("Standard_"),
+        "family": family(machine.name),
+        "locations": [region],
+        "locationInfo": [{"location": region, "zones": zones, "zoneDetails": []}],
+        "capabilities": [{"name": name, "value": str(value)} for name, value in facts.items()],
+        "restrictions": [restriction] if closed else [],
+    }
+
+
+def _disk_sku(region: str) -> Document:
+    place = [{"location": region, "zones": [], "zoneDetails": []}]
+    return {
+        "resourceType": "disks",
+        "name": "Premium_LRS",
+        "locations": [region],
+        "locationInfo": place,
+        "restrictions": [],
+    }
+
+
+def usages(call: Call) -> Answer:
+    """Limits and use of the families, and of things that are no GPU's."""
+    region = call.path["location"]
+    if region not in REGIONS:
+        raise ArmError("LocationNotAvailableForResourceType", f"The provided location '{region}' is not available.")
+    quotas, settings = call.world.quotas, call.world.settings
+    shown = [{"unit": "Count", "currentValue": 0, "limit": 2_500, "name": {"value": "availabilitySets"}}]
+    for code, name in QUOTA_NAMES.items():
+        key = (PROVIDER, call.subscription, region, code)
+        limit = quotas.limit(key, settings.default_quota_vcpus)
+        names = {"value": code, "localizedValue": name}
+        shown.append({"unit": "Count", "currentValue": quotas.used[key], "limit": limit, "name": names})
+    return Answer({"value": shown})

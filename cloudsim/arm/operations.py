@@ -1,0 +1,79 @@
+"""Every operation of the Azure front: its path, who does the work, and how often it may be called.
+
+Rates are per subscription. Resource Manager's are its published ones; Compute's own, for VMs, is of the published size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from cloudsim.arm import images, machines, offerings, things
+from cloudsim.arm.call import TYPES, VMS, Handler
+from cloudsim.world import ResourceKind
+from cloudsim.world.limits import Rate
+
+READS = ("reads", Rate(250, 25))
+WRITES = ("writes", Rate(200, 10))
+DELETES = ("deletes", Rate(200, 10))
+PUT_VMS = ("put-vms", Rate(500, 500 / 60))
+
+_SUBSCRIPTION = "/subscriptions/{subscription}"
+_GROUP = f"{_SUBSCRIPTION}/resourceGroups/{{group}}/providers"
+_COMPUTE = f"{_SUBSCRIPTION}/providers/Microsoft.Compute"
+_LOCATION = f"{_COMPUTE}/locations/{{location}}"
+_VM = f"{_GROUP}/{VMS}/{{name}}"
+_IMAGES = "{publisher}/artifacttypes/vmimage/offers/{offer}/skus/{sku}/versions"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """`name` as in Azure's specification; `buckets` are named: operations with the same name share one."""
+
+    method: str
+    path: str
+    name: str
+    handler: Handler
+    buckets: tuple[tuple[str, Rate], ...]
+
+
+def _of(kind: ResourceKind, name: str, listing: str, tagging: str) -> Iterator[Operation]:
+    """The four operations of every kind of thing."""
+    every = f"{_GROUP}/{TYPES[kind]}"
+    one = f"{every}/{{name}}"
+    yield Operation("GET", every, f"{name}.{listing}", things.listing(kind), (READS,))
+    yield Operation("GET", one, f"{name}.Get", things.get(kind), (READS,))
+    yield Operation("PATCH", one, f"{name}.{tagging}", things.update_tags(kind), (WRITES,))
+    yield Operation("DELETE", one, f"{name}.Delete", things.delete(kind), (DELETES,))
+
+
+_GROUPS = f"{_GROUP}/{TYPES[ResourceKind.SECURITY_GROUP]}/{{name}}"
+OPERATIONS = (
+    Operation("GET", _SUBSCRIPTION, "Subscriptions.Get", offerings.subscription, (READS,)),
+    Operation("PUT", _VM, "VirtualMachines.CreateOrUpdate", machines.create_or_update, (WRITES, PUT_VMS)),
+    Operation("GET", _VM, "VirtualMachines.Get", machines.get, (READS,)),
+    Operation("PATCH", _VM, "VirtualMachines.Update", machines.update, (WRITES,)),
+    Operation("DELETE", _VM, "VirtualMachines.Delete", machines.delete, (DELETES,)),
+    Operation("GET", f"{_VM}/instanceView", "VirtualMachines.InstanceView", machines.instance_view, (READS,)),
+    Operation("POST", f"{_VM}/restart", "VirtualMachines.Restart", machines.restart, (WRITES,)),
+    Operation(
+        "POST",
+        f"{_VM}/retrieveBootDiagnosticsData",
+        "VirtualMachines.RetrieveBootDiagnosticsData",
+        machines.boot_diagnostics,
+        (WRITES,),
+    ),
+    Operation("GET", f"{_GROUP}/{VMS}", "VirtualMachines.List", machines.in_group, (READS,)),
+    Operation("GET", f"{_COMPUTE}/virtualMachines", "VirtualMachines.ListAll", machines.in_subscription, (READS,)),
+    Operation("GET", f"{_LOCATION}/virtualMachines", "VirtualMachines.ListByLocation", machines.in_location, (READS,)),
+    Operation("GET", f"{_LOCATION}/operations/{{id}}", "Operations.Get", machines.operation, (READS,)),
+    Operation("GET", f"{_LOCATION}/usages", "Usage.List", offerings.usages, (READS,)),
+    Operation("GET", f"{_LOCATION}/publishers/{_IMAGES}", "VirtualMachineImages.List", images.versions, (READS,)),
+    Operation("GET", f"{_COMPUTE}/skus", "ResourceSkus.List", offerings.skus, (READS,)),
+    Operation("PUT", _GROUPS, "NetworkSecurityGroups.CreateOrUpdate", things.put_security_group, (WRITES,)),
+    *_of(ResourceKind.SECURITY_GROUP, "NetworkSecurityGroups", "List", "UpdateTags"),
+    *_of(ResourceKind.NETWORK_INTERFACE, "NetworkInterfaces", "List", "UpdateTags"),
+    *_of(ResourceKind.ADDRESS, "PublicIPAddresses", "List", "UpdateTags"),
+    *_of(ResourceKind.VOLUME, "Disks", "ListByResourceGroup", "Update"),
+)
+EVERY_NAME = frozenset(operation.name for operation in OPERATIONS)

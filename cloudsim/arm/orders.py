@@ -1,0 +1,210 @@
+"""From the body of a PUT to an order for the world, checked the way Azure checks it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import uuid
+from typing import Any
+
+from cloudsim.arm.call import NETWORK, TYPES, Call, Document
+from cloudsim.arm.errors import ArmError
+from cloudsim.arm.facts import PROVIDER, REGIONS
+from cloudsim.arm.images import exact_version
+from cloudsim.world import DiskOrder, Market, NicOrder, Order, Resource, ResourceKind, Vm
+
+CUSTOM_DATA_CHARACTERS = 87_380
+_SUBNET = re.compile(
+    r"/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Network/virtualNetworks/[^/]+/subnets/[^/]+"
+)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}[A-Za-z0-9_]|[A-Za-z0-9]")
+_MOST_TAGS = 50
+
+
+def read_order(call: Call) -> Order:
+    """The order that the PUT places. Raises ArmError as Azure would refuse it."""
+    body, properties = call.body, _member(call.body, "properties")
+    region = _region(body)
+    size = _member(properties, "hardwareProfile", "vmSize")
+    zone = _zone(call, region, size)
+    market = _market(properties)
+    interface = _interface(properties)
+    configuration = _ip_configuration(call, interface)
+    tags = check_tags(body.get("tags"))
+    disk = _disk(call, properties, tags)
+    vm_id = str(uuid.UUID(int=call.world.rng.getrandbits(128), version=4))
+    nic_id = call.id_of(TYPES[ResourceKind.NETWORK_INTERFACE], f"{interface['name']}-{call.world.hex(8)}")
+    return Order(
+        provider=PROVIDER,
+        account=call.subscription,
+        region=region,
+        zones=(zone,),
+        id=vm_id,
+        name=call.name,
+        instance_type=size,
+        market=market,
+        image=_image(properties, region),
+        tags=tags,
+        token=call.name.lower(),
+        token_scope=call.group.lower(),
+        params_hash=hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest(),
+        public_ip="publicIPAddressConfiguration" in configuration,
+        disks=(disk,),
+        nics=(_nic(interface, configuration, nic_id),),
+        spec={"group": call.group, "properties": _kept(properties), "nic": nic_id, "disk": disk.id},
+        failure_stays=True,
+    )
+
+
+def _member(document: Document, *path: str) -> Any:
+    found: Any = document
+    for name in path:
+        if not isinstance(found, dict) or name not in found:
+            raise ArmError("InvalidParameter", f"Required parameter '{'.'.join(path)}' is missing (null).")
+        found = found[name]
+    return found
+
+
+def _region(body: Document) -> str:
+    region = str(_member(body, "location")).lower().replace(" ", "")
+    if region not in REGIONS:
+        raise ArmError("LocationNotAvailableForResourceType", f"The provided location '{region}' is not available.")
+    return region
+
+
+def _zone(call: Call, region: str, size: str) -> str:
+    if _NAME.fullmatch(call.name) is None:
+        raise ArmError("InvalidResourceName", f"Resource name {call.name} is invalid.")
+    if size not in call.world.catalogs[PROVIDER].machines:
+        raise ArmError("InvalidParameter", f"The value {size} provided for the VM size is not valid.")
+    zones = call.body.get("zones") or []
+    if len(zones) > 1:
+        raise ArmError("InvalidParameter", "A virtual machine can be placed in one zone only.")
+    zone = f"{region}-{zones[0]}" if zones else region
+    sold = call.world.offered[PROVIDER]
+    somewhere = zone == region and any((other, size) in sold for other in REGIONS[region])
+    if (zone, size) not in sold and not somewhere:
+        raise ArmError(
+            "SkuNotAvailable",
+            f"The requested VM size for resource '{call.name}' is currently not available in location '{region}' "
+            f"zones '{','.join(zones)}' for subscription '{call.subscription}'.",
+        )
+    return zone
+
+
+def _market(properties: Document) -> Market:
+    if properties.get("priority", "Regular") == "Regular":
+        if "evictionPolicy" in properties or "billingProfile" in properties:
+            raise ArmError("InvalidParameter", "Eviction policy and max price can only be set on Azure Spot VMs.")
+        return Market.ON_DEMAND
+    if properties.get("evictionPolicy") != "Delete":
+        raise ArmError("BadRequest", "Only the eviction policy Delete is simulated.")
+    return Market.SPOT
+
+
+def _image(properties: Document, region: str) -> str:
+    reference = _member(properties, "storageProfile", "imageReference")
+    if "id" in reference:
+        return str(reference["id"])
+    parts = [_member(reference, name) for name in ("publisher", "offer", "sku", "version")]
+    return ":".join([*parts[:3], exact_version(region, *parts)])
+
+
+def _interface(properties: Document) -> Document:
+    profile = _member(properties, "networkProfile")
+    configurations = profile.get("networkInterfaceConfigurations") or []
+    if "networkApiVersion" not in profile or len(configurations) != 1:
+        raise ArmError("InvalidParameter", "One networkInterfaceConfiguration with its networkApiVersion is simulated.")
+    interface: Document = configurations[0]
+    _member(interface, "name")
+    return interface
+
+
+def _ip_configuration(call: Call, interface: Document) -> Document:
+    configurations = _member(interface, "properties", "ipConfigurations")
+    properties: Document = _member(configurations[0], "properties")
+    if _SUBNET.fullmatch(_member(properties, "subnet", "id")) is None:
+        raise ArmError("LinkedInvalidPropertyId", f"Property id '{properties['subnet']['id']}' is invalid.")
+    group = interface["properties"].get("networkSecurityGroup")
+    if group is not None and group["id"] not in call.world.resources:
+        raise ArmError("InvalidResourceReference", f"Resource {group['id']} referenced was not found.")
+    return properties
+
+
+def _disk(call: Call, properties: Document, tags: dict[str, str]) -> DiskOrder:
+    """Compute gives a disk that it makes the tags of its VM."""
+    disk = _member(properties, "storageProfile", "osDisk")
+    if _member(disk, "createOption") != "FromImage":
+        raise ArmError("InvalidParameter", "Only osDisk.createOption FromImage is simulated.")
+    system = _member(properties, "osProfile")
+    linux = system.get("linuxConfiguration") or {}
+    keys = (linux.get("ssh") or {}).get("publicKeys") or []
+    if linux.get("disablePasswordAuthentication") and not keys:
+        raise ArmError("InvalidParameter", "Parameter 'linuxConfiguration.ssh.publicKeys' is missing.")
+    if any(not key["keyData"].startswith(("ssh-rsa ", "ssh-ed25519 ")) for key in keys):
+        raise ArmError(
+            "InvalidParameter", "The value of parameter linuxConfiguration.ssh.publicKeys.keyData is invalid."
+        )
+    if len(system.get("customData", "")) > CUSTOM_DATA_CHARACTERS:
+        raise ArmError("InvalidParameter", "Custom data in OSProfile is too long.")
+    name = disk.get("name") or f"{call.name}_OsDisk_1_{call.world.hex(32)}"
+    return DiskOrder(
+        id=call.id_of(TYPES[ResourceKind.VOLUME], name),
+        tags=tags,
+        delete_with_vm=disk.get("deleteOption", "Detach") == "Delete",
+        spec={"size": disk.get("diskSizeGB", 64), "sku": (disk.get("managedDisk") or {}).get("storageAccountType", "")},
+    )
+
+
+def _nic(interface: Document, configuration: Document, nic_id: str) -> NicOrder:
+    return NicOrder(
+        id=nic_id,
+        tags=check_tags(interface.get("tags")),
+        delete_with_vm=interface["properties"].get("deleteOption", "Detach") == "Delete",
+        spec={
+            "subnet": configuration["subnet"]["id"],
+            "security_group": (interface["properties"].get("networkSecurityGroup") or {}).get("id"),
+        },
+    )
+
+
+def public_address(call: Call, vm: Vm) -> Resource | None:
+    """The public address that the PUT asks for, to be made with its VM."""
+    interface = _interface(call.body["properties"])
+    wanted = interface["properties"]["ipConfigurations"][0]["properties"].get("publicIPAddressConfiguration")
+    if wanted is None:
+        return None
+    return Resource(
+        kind=ResourceKind.ADDRESS,
+        provider=PROVIDER,
+        account=vm.account,
+        region=vm.region,
+        zone=vm.zone,
+        id=call.id_of(f"{NETWORK}/publicIPAddresses", f"{wanted['name']}-{call.world.hex(8)}"),
+        tags=check_tags(wanted.get("tags")),
+        created_at=vm.launched_at,
+        vm_id=vm.id,
+        delete_with_vm=(wanted.get("properties") or {}).get("deleteOption", "Detach") == "Delete",
+        spec={"ip": vm.public_ip, "nic": vm.spec["nic"]},
+    )
+
+
+def check_tags(tags: Document | None) -> dict[str, str]:
+    """Raises ArmError for tags that Azure does not take."""
+    found = {} if tags is None else dict(tags)
+    if len(found) > _MOST_TAGS:
+        raise ArmError("InvalidTags", f"At most {_MOST_TAGS} tags can be set.")
+    for key, value in found.items():
+        if not key or len(key) > 512 or set(key) & set("<>%&\\?/") or not isinstance(value, str) or len(value) > 256:
+            raise ArmError("InvalidTagNameCharacters", f"The tag '{key}' is invalid.")
+    if len({key.lower() for key in found}) < len(found):
+        raise ArmError("InvalidTags", "The tag names are not unique.")
+    return found
+
+
+def _kept(properties: Document) -> Document:
+    """What Azure shows again: never the custom data."""
+    system = {name: value for name, value in properties["osProfile"].items() if name != "customData"}
+    shown = ("hardwareProfile", "storageProfile", "diagnosticsProfile", "priority", "evictionPolicy", "billingProfile")
+    return {name: properties[name] for name in shown if name in properties} | {"osProfile": system}

@@ -1,0 +1,111 @@
+"""Disks, network interfaces, public addresses and network security groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cloudsim.arm import orders, views
+from cloudsim.arm.call import TYPES, Answer, Call, Handler
+from cloudsim.arm.errors import ArmError, not_found
+from cloudsim.arm.facts import PROVIDER, REGIONS
+from cloudsim.arm.paging import paged
+from cloudsim.world import Resource, ResourceKind, World
+
+_IN_USE = {
+    ResourceKind.VOLUME: "OperationNotAllowed",
+    ResourceKind.NETWORK_INTERFACE: "NicInUse",
+    ResourceKind.ADDRESS: "PublicIPAddressCannotBeDeleted",
+    ResourceKind.SECURITY_GROUP: "InUseNetworkSecurityGroupCannotBeDeleted",
+}
+
+
+def _named(call: Call, kind: ResourceKind) -> Resource:
+    found = call.resource(kind)
+    if found is None:
+        raise not_found(TYPES[kind], call.name, call.group)
+    return found
+
+
+def get(kind: ResourceKind) -> Handler:
+    """One of a kind."""
+
+    def handle(call: Call) -> Answer:
+        found = _named(call, kind)
+        document = views.resource(call.world, found)
+        if call.query.get("$expand", "").lower() == "ipconfigurations/publicipaddress":
+            document["properties"]["ipConfigurations"] = [views.ip_configuration(call.world, found, whole=True)]
+        return Answer(document)
+
+    return handle
+
+
+def listing(kind: ResourceKind) -> Handler:
+    """A page of those in the group."""
+    return lambda call: paged(call, call.resources(kind), lambda one: views.resource(call.world, one))
+
+
+def update_tags(kind: ResourceKind) -> Handler:
+    """Replaces the tags."""
+
+    def handle(call: Call) -> Answer:
+        found = _named(call, kind)
+        found.tags = orders.check_tags(call.body.get("tags"))
+        call.world.touch_resource(found.id)
+        return Answer(views.resource(call.world, found))
+
+    return handle
+
+
+def delete(kind: ResourceKind) -> Handler:
+    """Deletes what nothing holds; nothing to do for what does not exist."""
+
+    def handle(call: Call) -> Answer:
+        found = call.resource(kind)
+        if found is None:
+            return Answer(status=204)
+        if _is_held(call.world, found):
+            raise ArmError(_IN_USE[kind], f"{TYPES[kind]} {call.name} is in use and cannot be deleted.")
+        call.world.remove_resource(found.id)
+        return Answer(status=202)
+
+    return handle
+
+
+def _is_held(world: World, one: Resource) -> bool:
+    by: Callable[[Resource], bool] = lambda nic: nic.spec.get("security_group") == one.id  # noqa: E731  said once, below
+    return one.vm_id is not None or any(map(by, world.resources.values()))
+
+
+def put_security_group(call: Call) -> Answer:
+    """Makes a group or changes it to what is asked for."""
+    region = str(call.body.get("location", "")).lower()
+    if region not in REGIONS:
+        raise ArmError("LocationNotAvailableForResourceType", f"The provided location '{region}' is not available.")
+    rules = [_rule(call, one) for one in (call.body.get("properties") or {}).get("securityRules") or ()]
+    existing = call.resource(ResourceKind.SECURITY_GROUP)
+    group = Resource(
+        kind=ResourceKind.SECURITY_GROUP,
+        provider=PROVIDER,
+        account=call.subscription,
+        region=region,
+        zone="",
+        id=call.id_of(TYPES[ResourceKind.SECURITY_GROUP], call.name),
+        tags=orders.check_tags(call.body.get("tags")),
+        created_at=existing.created_at if existing is not None else call.now,
+        spec={"rules": rules},
+    )
+    call.world.add_resource(group)
+    return Answer(views.resource(call.world, group), 201 if existing is None else 200)
+
+
+def _rule(call: Call, rule: dict[str, object]) -> dict[str, object]:
+    properties = rule.get("properties")
+    needed = {"priority", "access", "direction", "protocol", "destinationPortRange"}
+    if not isinstance(properties, dict) or needed - set(properties):
+        raise ArmError("InvalidRequestFormat", f"Security rule {rule.get('name')} lacks a required property.")
+    group = call.id_of(TYPES[ResourceKind.SECURITY_GROUP], call.name)
+    return {
+        "name": rule["name"],
+        "id": f"{group}/securityRules/{rule['name']}",
+        "properties": {"provisioningState": "Succeeded", **properties},
+    }

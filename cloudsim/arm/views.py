@@ -1,0 +1,207 @@
+"""VMs and what belongs to them as Resource Manager shows them."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime
+
+from cloudsim.arm.call import TYPES, VMS, Document
+from cloudsim.world import Resource, ResourceKind, Vm, VmState, World
+
+FAILURES = {
+    "AllocationFailed": "Allocation failed. We do not have sufficient capacity for the requested VM size in this region.",
+    "ZonalAllocationFailed": "Allocation failed. We do not have sufficient capacity for the requested VM size in this zone.",
+}
+_POWER = {VmState.PENDING: "starting", VmState.RUNNING: "running", VmState.SHUTTING_DOWN: "stopping"}
+
+
+def time(moment: float) -> str:
+    """As Azure writes it."""
+    return datetime.fromtimestamp(moment, UTC).isoformat(timespec="microseconds")
+
+
+def vm_id(vm: Vm) -> str:
+    """The id of the VM's resource."""
+    return f"/subscriptions/{vm.account}/resourceGroups/{vm.spec['group']}/providers/{VMS}/{vm.name}"
+
+
+def provisioning_state(vm: Vm, now: float) -> str:
+    """A VM counts as being created until its agent has reported."""
+    match vm.state:
+        case VmState.FAILED:
+            return "Failed"
+        case VmState.SHUTTING_DOWN:
+            return "Deleting"
+        case _:
+            return "Succeeded" if vm.is_ready(now) else "Creating"
+
+
+def virtual_machine(world: World, vm: Vm, *, view: bool = False) -> Document:
+    """As get, list and create answer it; the instance view when it is asked for."""
+    kept = vm.spec["properties"]
+    profile = {"networkInterfaces": [_reference(world, vm)]}
+    properties = {
+        "vmId": vm.id,
+        "provisioningState": provisioning_state(vm, world.now),
+        "timeCreated": time(vm.launched_at),
+        **kept,
+        "hardwareProfile": {"vmSize": vm.instance_type},
+        "storageProfile": _storage(vm),
+        "networkProfile": profile,
+        **({"instanceView": instance_view(vm, world.now)} if view else {}),
+    }
+    number = vm.zone.removeprefix(f"{vm.region}-")
+    return {**_head(vm), "tags": vm.tags, "properties": properties} | (
+        {"zones": [number]} if vm.zone != vm.region else {}
+    )
+
+
+def status_only(vm: Vm, now: float) -> Document:
+    """As the listing with `statusOnly` answers it: no tags."""
+    view = {"statuses": instance_view(vm, now)["statuses"]}
+    return {**_head(vm), "properties": {"vmId": vm.id, "instanceView": view}}
+
+
+def _head(vm: Vm) -> Document:
+    return {"name": vm.name, "id": vm_id(vm), "type": VMS, "location": vm.region}
+
+
+def _reference(world: World, vm: Vm) -> Document:
+    nic = world.resources.get(vm.spec["nic"])
+    option = "Delete" if nic is None or nic.delete_with_vm else "Detach"
+    return {"id": vm.spec["nic"], "properties": {"primary": True, "deleteOption": option}}
+
+
+def _storage(vm: Vm) -> Document:
+    storage = vm.spec["properties"].get("storageProfile", {})
+    disk = storage.get("osDisk", {})
+    managed = {**disk.get("managedDisk", {}), "id": vm.spec["disk"]}
+    return {
+        **storage,
+        "osDisk": {"createOption": "FromImage", "osType": "Linux", **disk, "managedDisk": managed},
+        "dataDisks": [],
+    }
+
+
+def instance_view(vm: Vm, now: float) -> Document:
+    """The agent's report once the VM runs, and the statuses of provisioning and power."""
+    agent = {"vmAgent": _agent(vm, now)} if vm.state is VmState.RUNNING else {}
+    return {**agent, "hyperVGeneration": "V2", "statuses": list(_statuses(vm, now))}
+
+
+def _agent(vm: Vm, now: float) -> Document:
+    if vm.is_ready(now):
+        status = {"code": "ProvisioningState/succeeded", "level": "Info", "displayStatus": "Ready"}
+        return {"vmAgentVersion": "2.11.1.4", "statuses": [status | {"message": "Guest Agent is running"}]}
+    status = {"code": "ProvisioningState/Unavailable", "level": "Warning", "displayStatus": "Not Ready"}
+    return {
+        "vmAgentVersion": "Unknown",
+        "statuses": [status | {"message": "VM status blob is found but not yet populated."}],
+    }
+
+
+def _statuses(vm: Vm, now: float) -> list[Document]:
+    if vm.state is VmState.FAILED:
+        code, at = vm.boot_failure or "", time(vm.running_at)
+        failed = {"code": f"ProvisioningState/failed/{code}", "level": "Error", "displayStatus": "Provisioning failed"}
+        return [failed | {"message": FAILURES.get(code, "The VM could not be provisioned."), "time": at}]
+    state = provisioning_state(vm, now)
+    since = time(vm.ending_at or vm.launched_at)
+    provisioning = {
+        "code": f"ProvisioningState/{state.lower()}",
+        "level": "Info",
+        "displayStatus": state,
+        "time": since,
+    }
+    if vm.boot_failure is not None:
+        return [provisioning]
+    power = _POWER[vm.state]
+    return [provisioning, {"code": f"PowerState/{power}", "level": "Info", "displayStatus": f"VM {power}"}]
+
+
+def resource(world: World, one: Resource) -> Document:
+    """A disk, interface, address or security group."""
+    head = {
+        "name": one.id.rpartition("/")[2],
+        "id": one.id,
+        "type": TYPES[one.kind],
+        "location": one.region,
+        "tags": one.tags,
+    }
+    return head | {"properties": {"provisioningState": "Succeeded", **_PROPERTIES[one.kind](world, one)}} | _sku(one)
+
+
+def _sku(one: Resource) -> Document:
+    if one.kind is ResourceKind.VOLUME:
+        return {"sku": {"name": one.spec["sku"]}} | ({"managedBy": one.spec["vm"]} if one.vm_id else {})
+    return {"sku": {"name": "Standard", "tier": "Regional"}} if one.kind is ResourceKind.ADDRESS else {}
+
+
+def _disk(_world: World, one: Resource) -> Document:
+    state = "Attached" if one.vm_id else "Unattached"
+    return {
+        "creationData": {"createOption": "FromImage"},
+        "diskSizeGB": one.spec["size"],
+        "diskState": state,
+        "osType": "Linux",
+        "timeCreated": time(one.created_at),
+    }
+
+
+def _nic(world: World, one: Resource) -> Document:
+    return {
+        "primary": True,
+        "resourceGuid": str(uuid.uuid5(uuid.NAMESPACE_URL, one.id)),
+        "ipConfigurations": [ip_configuration(world, one)],
+        **({"networkSecurityGroup": {"id": one.spec["security_group"]}} if one.spec["security_group"] else {}),
+        **({"virtualMachine": {"id": one.spec["vm"]}} if one.vm_id else {}),
+    }
+
+
+def ip_configuration(world: World, nic: Resource, *, whole: bool = False) -> Document:
+    """The interface's one configuration; `whole` writes its public address out."""
+    address = world.resources.get(nic.spec.get("address") or "")
+    properties = {
+        "primary": True,
+        "privateIPAddress": nic.spec["ip"],
+        "privateIPAddressVersion": "IPv4",
+        "privateIPAllocationMethod": "Dynamic",
+        "provisioningState": "Succeeded",
+        "subnet": {"id": nic.spec["subnet"]},
+    }
+    if address is not None:
+        properties["publicIPAddress"] = resource(world, address) if whole else {"id": address.id}
+    return {"name": "primary", "id": f"{nic.id}/ipConfigurations/primary", "properties": properties}
+
+
+def _address(_world: World, one: Resource) -> Document:
+    held = {"ipConfiguration": {"id": f"{one.spec['nic']}/ipConfigurations/primary"}} if one.vm_id else {}
+    return {
+        "ipAddress": one.spec["ip"],
+        "publicIPAddressVersion": "IPv4",
+        "publicIPAllocationMethod": "Static",
+        **held,
+    }
+
+
+def _security_group(world: World, one: Resource) -> Document:
+    users = [{"id": nic.id} for nic in world.resources.values() if nic.spec.get("security_group") == one.id]
+    return {"securityRules": one.spec["rules"], **({"networkInterfaces": users} if users else {})}
+
+
+_PROPERTIES = {
+    ResourceKind.VOLUME: _disk,
+    ResourceKind.NETWORK_INTERFACE: _nic,
+    ResourceKind.ADDRESS: _address,
+    ResourceKind.SECURITY_GROUP: _security_group,
+}
+
+
+def operation(vm: Vm, now: float) -> Document:
+    """How the creation of a VM goes on, as `Azure-AsyncOperation` tells it."""
+    shown = {"name": f"{vm.id}.create", "startTime": time(vm.launched_at)}
+    if vm.state is VmState.FAILED:
+        code = vm.boot_failure or ""
+        error = {"code": code, "message": FAILURES.get(code, "The VM could not be provisioned.")}
+        return shown | {"status": "Failed", "endTime": time(vm.running_at), "error": error}
+    return shown | {"status": "InProgress" if provisioning_state(vm, now) == "Creating" else "Succeeded"}

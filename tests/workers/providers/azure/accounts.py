@@ -1,0 +1,24 @@
+"""An account at a stand-in for Azure."""
+
+from typing import Any
+
+from app.settings.accounts import AzureAccount
+
+SUBSCRIPTION = "00000000-0000-4000-8000-000000000001"
+GROUP = "gpulease"
+REGIONS = ("eastus", "westeurope")
+NETWORKS = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/networks/providers/Microsoft.Network/virtualNetworks"
+SUBNETS = {region: f"{NETWORKS}/{region}/subnets/gpus" for region in REGIONS}
+
+
+def account(url: str, **changes: Any) -> AzureAccount:
+    values = {
+        "provider": "azure",
+        "name": "sim",
+        "regions": REGIONS,
+        "subscription_id": SUBSCRIPTION,
+        "resource_group": GROUP,
+        "subnet_ids": SUBNETS,
+        "endpoint_url": url,
+    }
+    return AzureAccount(**(values | changes))

@@ -1,0 +1,215 @@
+"""Every row of the error table, through the real SDK and a real socket."""
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from app.settings import Settings
+from tests.workers.providers.azure.accounts import account
+from tests.workers.providers.azure.answering import Answer, answering
+from tests.workers.providers.azure.specs import REGION, spec
+from tests.workers.providers.samples import owner
+from workers.providers import base
+from workers.providers.azure.adapter import AzureProvider
+from workers.providers.azure.errors import CODES
+
+VM = "gpulease-0:00000000-0000-4000-8000-000000000000"
+
+# The rows that were found in documentation and practice, written down apart from the table under test.
+KNOWN = {
+    base.InsufficientCapacity: (
+        "AllocationFailed ZonalAllocationFailed OverconstrainedAllocationRequest OverconstrainedZonalAllocationRequest"
+    ),
+    base.NotOffered: "SkuNotAvailable VMSizeNotSupported",
+    base.ProviderQuotaExceeded: "QuotaExceeded",
+    base.OutcomeUnknown: "InternalServerError ServiceUnavailable",
+    base.CredentialsRejected: "AuthorizationFailed ReadOnlyDisabledSubscription InvalidAuthenticationToken",
+    base.InvalidSpec: "BadRequest InvalidParameter ResourceNotFound ResourceGroupNotFound",
+    base.TokenConflict: "PreconditionFailed",
+}
+ROWS = [(kind, code) for kind, codes in KNOWN.items() for code in codes.split()]
+
+
+def provider(url: str, call_timeout: float = 60.0) -> AzureProvider:
+    return AzureProvider(account(url), Settings(call_timeout=call_timeout))
+
+
+@pytest.fixture(scope="module")
+def stub() -> Iterator[tuple[Answer, AzureProvider]]:
+    with answering() as answer:
+        yield answer, provider(answer.url)
+
+
+@pytest.fixture
+def answer(stub: tuple[Answer, AzureProvider]) -> Answer:
+    stub[0].asked.clear()
+    stub[0].first.clear()
+    return stub[0]
+
+
+@pytest.fixture
+def azure(stub: tuple[Answer, AzureProvider]) -> AzureProvider:
+    return stub[1]
+
+
+def launch(azure: AzureProvider) -> base.ProviderError:
+    with pytest.raises(base.ProviderError) as caught:
+        azure.launch(REGION, azure.plan(spec()))
+    return caught.value
+
+
+@pytest.mark.parametrize(("kind", "code"), ROWS)
+@pytest.mark.parametrize("status", [400, 409, 500])
+def test_a_refused_launch_says_what_to_do(
+    answer: Answer, azure: AzureProvider, kind: type[base.ProviderError], code: str, status: int
+) -> None:
+    answer.error(code, status)
+    error = launch(azure)
+    assert type(error) is kind
+    assert error.code == code
+    creations = [one for one in answer.asked if one[0] == "PUT"]
+    assert len(creations) == 1, "nothing is repeated inside the SDK"
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_each_code_of_the_table_arrives_as_its_error(answer: Answer, azure: AzureProvider, code: str) -> None:
+    answer.error(code, 409)
+    with pytest.raises(CODES[code]) as caught:
+        list(azure.list(REGION, "x"))
+    assert type(caught.value) is CODES[code]
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("results in exceeding approved standardNDASv4_A100Family Cores quota", base.ProviderQuotaExceeded),
+        ("exceeding approved Total Regional Cores quota. Additional Required: 96", base.ProviderQuotaExceeded),
+        ("exceeding approved LowPriorityCores limit", base.ProviderQuotaExceeded),
+        ("The virtual machine is not in a state that allows a restart", base.InvalidSpec),
+    ],
+)
+def test_a_code_with_two_meanings_is_told_by_its_message(
+    answer: Answer, azure: AzureProvider, message: str, kind: type[base.ProviderError]
+) -> None:
+    answer.error("OperationNotAllowed", 409, message)
+    assert type(launch(azure)) is kind
+
+
+@pytest.mark.parametrize("code", ["SomethingNew", "Conflict", ""])
+def test_what_is_not_in_the_table_is_an_unknown_outcome(answer: Answer, azure: AzureProvider, code: str) -> None:
+    for status in (400, 403, 404, 500, 503):
+        answer.error(code, status)
+        assert type(launch(azure)) is base.OutcomeUnknown
+    answer.error(code, 409)
+    with pytest.raises(base.OutcomeUnknown):
+        list(azure.list(REGION, "x"))
+
+
+def test_a_conflict_without_a_known_code_means_that_something_has_the_name(
+    answer: Answer, azure: AzureProvider
+) -> None:
+    conflict = json.dumps({"error": {"code": "Conflict", "message": "exists"}}).encode()
+    for status in (409, 412):
+        answer.first.append((status, conflict))
+        answer.error("ResourceNotFound", 404)
+        error = launch(azure)
+        assert type(error) is base.OutcomeUnknown, "it exists and does not show: look again, create nothing else"
+        assert [one[0] for one in answer.asked[-2:]] == ["PUT", "GET"]
+
+
+def test_too_many_requests_is_told_by_the_status_whatever_the_code(answer: Answer, azure: AzureProvider) -> None:
+    for code in ("TooManyRequests", "OperationNotAllowed", "AllocationFailed", "SomethingNew"):
+        answer.error(code, 429, Retry_After="7")
+        error = launch(azure)
+        assert isinstance(error, base.Throttled)
+        assert error.retry_after == 7.0
+    answer.error("TooManyRequests", 429)
+    error = launch(azure)
+    assert isinstance(error, base.Throttled)
+    assert error.retry_after is None
+
+
+def test_an_unauthorized_call_is_a_matter_of_credentials_whatever_the_code(
+    answer: Answer, azure: AzureProvider
+) -> None:
+    answer.error("SomethingNew", 401)
+    assert isinstance(launch(azure), base.CredentialsRejected)
+
+
+@pytest.mark.parametrize("body", ["", "<html>Bad Gateway</html>", '{"value"', "[]", "{}", "null"])
+@pytest.mark.parametrize("status", [200, 502])
+def test_an_answer_that_cannot_be_read_is_an_unknown_outcome(
+    answer: Answer, azure: AzureProvider, body: str, status: int
+) -> None:
+    answer.say(status, body)
+    assert type(launch(azure)) is base.OutcomeUnknown
+
+
+@pytest.mark.parametrize("body", ["<html><body>Please log in to the network</body></html>", "{}"])
+def test_an_answer_of_something_else_is_never_an_empty_listing(answer: Answer, azure: AzureProvider, body: str) -> None:
+    answer.say(200, body)
+    questions: dict[str, Callable[[], object]] = {
+        "identity": azure.identity,
+        "list": lambda: list(azure.list(REGION, "x")),
+        "get": lambda: azure.get(REGION, [VM]),
+        "get of many": lambda: azure.get(REGION, [f"{VM[:-2]}{n}" for n in range(10, 40)]),
+        "find": lambda: azure.find(REGION, "f" * 64, owner()),
+        "ready": lambda: azure.ready(REGION, [VM]),
+        "leftovers": lambda: azure.leftovers(REGION, "x", None),
+        "offered": lambda: azure.offered(REGION),
+        "service_quotas": lambda: azure.service_quotas(REGION),
+    }
+    for ask in questions.values():
+        with pytest.raises(base.OutcomeUnknown):
+            ask()
+
+
+def test_a_vm_that_is_not_found_is_unknown_but_a_missing_group_is_an_error(
+    answer: Answer, azure: AzureProvider
+) -> None:
+    answer.error("ResourceNotFound", 404)
+    assert azure.get(REGION, [VM]) == {VM: None}
+    azure.terminate(REGION, [VM])
+    answer.error("ResourceGroupNotFound", 404)
+    for ask in (lambda: azure.get(REGION, [VM]), lambda: azure.terminate(REGION, [VM])):
+        with pytest.raises(base.NotFound):
+            ask()
+
+
+def test_a_message_is_short_and_says_what_to_do(answer: Answer, azure: AzureProvider) -> None:
+    answer.error("AuthorizationFailed", 403, "The client does not have authorization. " + "x" * 5000)
+    error = launch(azure)
+    assert "grant the actions" in error.message
+    assert len(error.message) < 600
+
+
+def test_a_refused_connection_is_told_apart_because_nothing_was_sent() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        closed = listener.getsockname()[1]
+    error = launch(provider(f"http://127.0.0.1:{closed}"))
+    assert type(error) is base.Unreachable
+
+
+def test_a_name_that_is_not_known_is_told_apart_because_nothing_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object, **__: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    azure = provider("http://localhost:1")
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    assert type(launch(azure)) is base.Unreachable
+
+
+def test_no_answer_in_time_is_an_unknown_outcome() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        azure = provider(f"http://127.0.0.1:{listener.getsockname()[1]}", call_timeout=0.2)
+        assert type(launch(azure)) is base.OutcomeUnknown
+
+
+def test_a_connection_cut_before_the_answer_is_an_unknown_outcome(answer: Answer, azure: AzureProvider) -> None:
+    answer.say(200, '{"id": "half of it', Content_Length="4000")
+    error = launch(provider(answer.url, call_timeout=0.2))
+    assert type(error) is base.OutcomeUnknown

@@ -1,0 +1,128 @@
+"""What Azure's records mean."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from app.domain.leases import VmState
+from app.domain.offerings import Market
+from tests.workers.providers.samples import owner
+from workers.providers import base
+from workers.providers.azure import vms
+from workers.providers.azure.vms import Addresses
+
+VM_ID = "0AAAAAAA-0000-4000-8000-000000000000"
+
+
+def vm(provisioning: str = "Succeeded", **properties: Any) -> dict[str, Any]:
+    return {
+        "id": "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachines/gpulease-0",
+        "name": "gpulease-0",
+        "location": "EastUS",
+        "zones": ["2"],
+        "tags": owner().as_tags() | {"gpulease-token": "t"},
+        "properties": {
+            "vmId": VM_ID,
+            "provisioningState": provisioning,
+            "timeCreated": "2026-11-20T12:34:56.1234567+00:00",
+            "hardwareProfile": {"vmSize": "Standard_NC4as_T4_v3"},
+            **properties,
+        },
+    }
+
+
+def view(*codes: str, message: str | None = None) -> dict[str, Any]:
+    time = "2026-11-20T13:00:00+00:00"
+    return {"statuses": [{"code": code, "displayStatus": code, "message": message, "time": time} for code in codes]}
+
+
+@pytest.mark.parametrize(
+    ("provisioning", "codes", "state"),
+    [
+        ("Creating", [], VmState.PENDING),
+        ("Creating", ["ProvisioningState/creating"], VmState.PENDING),
+        ("Creating", ["ProvisioningState/creating", "PowerState/starting"], VmState.PENDING),
+        ("Creating", ["PowerState/running"], VmState.RUNNING),
+        ("Succeeded", ["ProvisioningState/succeeded", "PowerState/running"], VmState.RUNNING),
+        ("Updating", ["ProvisioningState/updating", "PowerState/running"], VmState.RUNNING),
+        ("Updating", ["PowerState/stopping"], VmState.PENDING),
+        ("Succeeded", ["PowerState/stopped"], VmState.STOPPED),
+        ("Updating", ["PowerState/deallocating"], VmState.ENDING),
+        ("Succeeded", ["PowerState/deallocated"], VmState.STOPPED),
+        ("Succeeded", ["PowerState/unknown"], VmState.PENDING),
+        ("Deleting", ["PowerState/running"], VmState.ENDING),
+        ("Deleting", [], VmState.ENDING),
+        ("Failed", ["ProvisioningState/failed/AllocationFailed"], VmState.STOPPED),
+        ("Failed", ["ProvisioningState/failed/VMExtensionProvisioningError", "PowerState/running"], VmState.RUNNING),
+        ("Failed", ["ProvisioningState/failed/InternalExecutionError", "PowerState/stopped"], VmState.STOPPED),
+    ],
+)
+def test_provisioning_and_power_together_make_the_state(provisioning: str, codes: list[str], state: VmState) -> None:
+    assert vms.from_document(vm(provisioning), view(*codes)).state is state
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "refusal"),
+    [
+        ("AllocationFailed", "none left", base.InsufficientCapacity),
+        ("ZonalAllocationFailed", "none left", base.InsufficientCapacity),
+        ("OverconstrainedZonalAllocationRequest", "none left", base.InsufficientCapacity),
+        ("SkuNotAvailable", "not here", base.NotOffered),
+        ("OperationNotAllowed", "exceeding approved standardNCASv3_T4 Family Cores quota", base.ProviderQuotaExceeded),
+        ("InternalExecutionError", "try again", None),
+        ("SomethingNew", "?", None),
+    ],
+)
+def test_a_vm_that_was_never_made_says_why(code: str, message: str, refusal: type[base.Refused] | None) -> None:
+    failed = vms.from_document(vm("Failed"), view(f"ProvisioningState/failed/{code}", message=message))
+    assert failed.refusal is refusal
+    assert failed.state_reason == {"code": code, "message": message}
+    assert not failed.interrupted
+
+
+def test_a_vm_that_ran_before_it_failed_was_no_refusal() -> None:
+    stopped = vms.from_document(
+        vm("Failed"), view("ProvisioningState/failed/AllocationFailed", "PowerState/deallocated")
+    )
+    assert stopped.state is VmState.STOPPED
+    assert stopped.refusal is None
+
+
+def test_identity_place_and_times_are_azures_own() -> None:
+    seen = vms.from_document(vm(priority="Spot"), view("PowerState/running"), Addresses("198.51.100.1", "10.0.0.4"))
+    assert seen.id == f"gpulease-0:{VM_ID.lower()}"
+    assert (seen.region, seen.zone, seen.market, seen.token) == ("eastus", "eastus-2", Market.SPOT, "t")
+    assert seen.launched_at == datetime(2026, 11, 20, 12, 34, 56, 123456, tzinfo=UTC)
+    assert (seen.public_ip, seen.private_ip, seen.ended_at) == ("198.51.100.1", "10.0.0.4", None)
+    regional = {**vm(), "zones": None}
+    assert vms.from_document(regional, None).zone == "eastus"
+
+
+def test_a_stopped_vm_tells_since_when_and_shows_no_address() -> None:
+    seen = vms.from_document(vm(), view("PowerState/stopped"), Addresses("198.51.100.1", "10.0.0.4"))
+    assert seen.ended_at == datetime(2026, 11, 20, 13, 0, tzinfo=UTC)
+    assert (seen.public_ip, seen.private_ip) == (None, None)
+    assert seen.state_reason == {"code": "PowerState/stopped", "message": "PowerState/stopped"}
+
+
+def test_a_vm_being_deleted_gives_no_reason_so_that_an_earlier_one_stays() -> None:
+    assert vms.from_document(vm("Deleting"), view("PowerState/running")).state_reason is None
+
+
+@pytest.mark.parametrize(
+    ("status", "ready"),
+    [
+        ({"code": "ProvisioningState/succeeded", "displayStatus": "Ready"}, True),
+        ({"code": "ProvisioningState/Unavailable", "displayStatus": "Not Ready"}, False),
+    ],
+)
+def test_only_an_agent_that_says_so_is_ready(status: dict[str, str], ready: bool) -> None:
+    assert vms.agent_is_ready({"vmAgent": {"statuses": [status]}}) is ready
+    assert not vms.agent_is_ready({})
+
+
+@pytest.mark.parametrize("missing", ["name", "location", "properties"])
+def test_a_record_without_its_parts_is_not_azures(missing: str) -> None:
+    with pytest.raises(base.OutcomeUnknown, match="not one of Azure's"):
+        vms.from_document({key: value for key, value in vm().items() if key != missing}, None)

@@ -1,0 +1,89 @@
+"""A lease's life at Azure: clouds that forget ended VMs at once, and that say "no capacity" after they said yes."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.local.waiting import wait_until
+from app.settings import load_settings
+from cloudsim.testing import Control
+from tests.workers.conftest import FAST
+from tests.workers.fleet import ACCOUNT, Fleet
+from workers.bootstrap import build_runtime
+from workers.leftovers import sweep_leftovers
+
+REGION = "eastus"
+SIZE = "Standard_NC4as_T4_v3"
+WISH: dict[str, Any] = {"gpu": {"model": "T4", "count": 1, "memory_gib": None}, "instance_types": [SIZE]}
+CONFIG = """
+[[accounts]]
+provider = "azure"
+name = "{name}"
+regions = ["{region}"]
+endpoint_url = "{url}"
+subscription_id = "00000000-0000-4000-8000-000000000001"
+resource_group = "gpulease"
+subnet_ids = {{ {region} = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/n/subnets/gpus" }}
+"""
+
+
+@pytest.fixture
+def fleet(
+    database_url: str, broker_url: str, sim: Control, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Fleet]:
+    """One worker with an Azure account, where a VM that is not found may be found for a long time to come."""
+    monkeypatch.setenv("AZURE_CLIENT_SECRET", "simulated")
+    config = tmp_path / "azure.toml"
+    config.write_text(CONFIG.format(name=ACCOUNT, region=REGION, url=sim.url))
+    given: dict[str, Any] = {**FAST, "config": config, "not_found_grace_seconds": 300.0}
+    runtime = build_runtime(load_settings(**given, database_url=database_url, broker_url=broker_url))
+    yield Fleet(runtime, sim, observe=True, region=REGION)
+    runtime.database.close()
+
+
+def test_a_lease_becomes_active_and_then_released_without_the_grace_of_fresh_vms(fleet: Fleet) -> None:
+    lease_id = fleet.create(**WISH)
+    active = fleet.drive_to(lease_id, "active", "failed")
+    assert active.state == "active"
+    (vm,) = fleet.vms()
+    assert active.placement["instance_id"] == f"{vm['name']}:{vm['id']}"
+    fleet.end(lease_id)
+    ended = fleet.drive_to(lease_id, "released", "failed")
+    assert ended.state == "released"
+    assert ended.billing_started_at <= ended.billing_ended_at <= ended.provider_gone_at
+    assert fleet.vms() == []
+    assert fleet.sim.resources() == []
+    assert fleet.used() == {}
+
+
+def test_a_refusal_after_acceptance_is_cleaned_up_and_the_next_zone_tried(fleet: Fleet) -> None:
+    for zone in ("eastus-1", "eastus-2"):
+        fleet.sim.capacity(0, provider="azure", region=REGION, zone=zone)
+    lease_id = fleet.create(**WISH, wait_seconds=60, allowed_cidrs=["203.0.113.0/24"])
+    assert fleet.drive_to(lease_id, "active", "failed").state == "active"
+    *refused, launched = fleet.attempts(lease_id)
+    assert {attempt.zone for attempt in refused} <= {"eastus-1", "eastus-2"}
+    assert launched.zone == "eastus-3"
+    assert {attempt.error["code"] for attempt in refused} <= {"ZonalAllocationFailed"}
+    assert all(attempt.billing_started_at is None for attempt in refused)
+    fleet.end(lease_id)
+    assert fleet.drive_to(lease_id, "released", "failed").state == "released"
+    assert fleet.vms() == []
+
+    def nothing_left() -> bool:
+        sweep_leftovers(fleet.runtime, ACCOUNT, REGION)
+        return fleet.sim.resources() == []
+
+    assert wait_until(nothing_left, timeout=5)
+
+
+def test_a_vm_that_somebody_deletes_ends_its_lease(fleet: Fleet) -> None:
+    lease_id = fleet.create(**WISH)
+    fleet.drive_to(lease_id, "active")
+    (vm,) = fleet.vms()
+    fleet.sim.settings(shutdown_seconds=1.0)
+    fleet.sim.stop(vm["id"], provider="azure")
+    ended = fleet.drive_to(lease_id, "released", "failed")
+    assert ended.reason["code"] == "instance_lost"

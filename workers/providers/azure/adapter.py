@@ -1,0 +1,162 @@
+"""One Azure subscription as a provider: each method is one question to Resource Manager, answered in the interface's words."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from azure.core.rest import HttpRequest
+
+from app.domain.tags import OwnerTags
+from app.settings import Settings
+from app.settings.accounts import AzureAccount
+from workers.providers.azure import (
+    catalogue,
+    console,
+    deadlines,
+    firewall,
+    images,
+    instances,
+    launch,
+    leftovers,
+    names,
+    offered,
+    quotas,
+)
+from workers.providers.azure.calls import part
+from workers.providers.azure.clients import Clients, Group
+from workers.providers.azure.errors import translated
+from workers.providers.base import (
+    Image,
+    Interruption,
+    LaunchSpec,
+    Leftover,
+    Limits,
+    NotOffered,
+    Offered,
+    Page,
+    Params,
+    Rate,
+    ServiceQuota,
+    Vm,
+)
+
+LIMITS = Limits(
+    rates={
+        # a launch is up to three requests, an end or a write two and more
+        "launch": Rate(burst=50, per_second=3),
+        "terminate": Rate(burst=100, per_second=5),
+        "write": Rate(burst=20, per_second=1),
+        "read": Rate(burst=100, per_second=10),
+    }
+)
+"""Azure docs, "Understand how Azure Resource Manager throttles requests": per subscription and identity writes 200 and 10 a
+second, deletes the same, reads 250 and 25 a second."""
+
+_SUBSCRIPTION_API = "2022-12-01"
+
+
+class AzureProvider:
+    """See `Provider` for the contract. Construction makes no call; all methods may be called from any thread."""
+
+    limits = LIMITS
+    ssh_user = launch.USER
+
+    def __init__(self, account: AzureAccount, settings: Settings) -> None:
+        self._account = account
+        self._group = Group(Clients(account, settings), account.subscription_id, account.resource_group)
+
+    def identity(self) -> str:
+        """The subscription's id, as Azure tells it to these credentials."""
+        path = f"/subscriptions/{self._group.subscription}"
+        with translated():
+            answer = self._group.compute.send_request(
+                HttpRequest("GET", path, params={"api-version": _SUBSCRIPTION_API})
+            )
+            answer.raise_for_status()
+            document: Any = answer.json()
+        return str(part(document, "subscriptionId")).lower()
+
+    def offered(self, region: str) -> Sequence[Offered]:
+        """Sizes of the catalogue by zone; none in a region for which the account names no subnet."""
+        if region not in self._account.subnet_ids:
+            return []
+        return list(offered.by_zone(self._group, catalogue.load(), region))
+
+    def service_quotas(self, region: str) -> Sequence[ServiceQuota]:
+        """Limits on vCPUs of the region, of its spot VMs and of the GPU families."""
+        return quotas.read(self._group, region)
+
+    def image(self, region: str) -> Image:
+        """The newest version of Microsoft's image, or the pinned one."""
+        return images.resolve(self._group, region, self._account.image)
+
+    def plan(self, spec: LaunchSpec) -> Params:
+        """The body of the PUT, and of the group before it. NotOffered for a region without a subnet of the account."""
+        subnet = self._account.subnet_ids.get(spec.region)
+        if subnet is None:
+            raise NotOffered(f"the account names no subnet in {spec.region}", code="NoSubnet")
+        return launch.plan(spec, group=self._group.id, subnet=subnet)
+
+    def launch(self, region: str, params: Params) -> Vm:  # noqa: ARG002  the parameters name the region
+        """One PUT that never changes a VM that exists. A repeat reads that one back.
+
+        "No capacity" mostly comes later: `get` then shows the VM with its `refusal`.
+        """
+        with firewall.standing(self._group.network, self._group.name, params.get(firewall.PART)):
+            return instances.create(self._group, params)
+
+    def find(self, region: str, token: str, owner: OwnerTags) -> Vm | None:
+        """By the name that derives from the token; owner tags are compared."""
+        vm = instances.named(self._group, region, names.of_vm(token))
+        return vm if vm is not None and vm.token == token and _belongs(vm, owner) else None
+
+    def get(self, region: str, vm_ids: Sequence[str]) -> Mapping[str, Vm | None]:
+        """By name and vmId, or from the listings when they are many. A deleted VM is not known any more."""
+        return instances.with_ids(self._group, region, vm_ids)
+
+    def list(self, region: str, installation: str) -> Iterator[Page]:
+        """Deleted VMs do not show."""
+        for page in instances.listed(self._group, region, installation):
+            yield Page(vms=page)
+
+    def ready(self, region: str, vm_ids: Sequence[str]) -> frozenset[str]:  # noqa: ARG002  the group is asked by name
+        """The VM's agent reports itself ready. One call for each VM: Azure has no other."""
+        return frozenset(instances.ready(self._group, vm_ids))
+
+    def interruptions(self, region: str, installation: str) -> Sequence[Interruption]:  # noqa: ARG002  as below
+        """None: Azure announces an eviction only inside the VM (Scheduled Events)."""
+        return ()
+
+    def terminate(self, region: str, vm_ids: Sequence[str]) -> None:  # noqa: ARG002  the group is asked by name
+        """DELETE with force, for each VM whose vmId is still the same."""
+        instances.terminate(self._group, vm_ids)
+
+    def leftovers(self, region: str, installation: str, lease_ids: Sequence[str] | None) -> Sequence[Leftover]:
+        """Disks, network interfaces, public addresses and network security groups with our tags."""
+        return list(leftovers.of_leases(self._group, region, installation, lease_ids))
+
+    def remove_leftover(self, leftover: Leftover) -> None:
+        """OutcomeUnknown while something holds it."""
+        leftovers.remove(self._group, leftover)
+
+    def reboot(self, region: str, vm_ids: Sequence[str]) -> None:  # noqa: ARG002  the group is asked by name
+        """A restart, which also gets a VM going again that hangs."""
+        for one in vm_ids:
+            instances.restart(self._group, one)
+
+    def console_output(self, region: str, vm_id: str) -> str:  # noqa: ARG002  the group is asked by name
+        """From managed boot diagnostics."""
+        return console.read(self._group, vm_id)
+
+    def set_deadline(self, region: str, vm_ids: Sequence[str], deadline: datetime) -> None:  # noqa: ARG002  as above
+        """Tags VMs, disks, interfaces and addresses. Raises NotFound naming unseen VMs after tagging the others."""
+        deadlines.renew(self._group, vm_ids, deadline)
+
+
+def _belongs(vm: Vm, owner: OwnerTags) -> bool:
+    theirs = OwnerTags.parse(vm.tags)
+    return theirs is not None and (theirs.installation, theirs.lease_id, theirs.n) == (
+        owner.installation,
+        owner.lease_id,
+        owner.n,
+    )

@@ -1,0 +1,54 @@
+"""Ways to call Azure that every module here needs: one by one, and what an answer must have."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from workers.providers.azure.errors import GONE, translated
+from workers.providers.base import CredentialsRejected, NotFound, OutcomeUnknown, ProviderError, Throttled
+
+Document = Mapping[str, Any]
+"""A resource as Azure writes it: the SDK's models are mappings of the JSON, by its own names."""
+
+
+def known(get: Callable[..., Any], *arguments: Any, **options: Any) -> Document | None:
+    """The answer of a get, or None for a resource that does not exist. A missing group is an error all the same."""
+    try:
+        with translated():
+            found: Document = get(*arguments, **options)
+    except NotFound as error:
+        if error.code != GONE:
+            raise
+        return None
+    return found
+
+
+def part(answer: Document, *path: str) -> Any:
+    """A member that Azure always sends; OutcomeUnknown when it is missing.
+
+    Then something else has answered (a proxy's page, say), and an empty list would read as the end of every VM.
+    """
+    found: Any = answer
+    for name in path:
+        if not isinstance(found, Mapping) or name not in found:
+            raise OutcomeUnknown(
+                f"the answer has no {'.'.join(path)}: it is not one of Azure's", code="MalformedAnswer"
+            )
+        found = found[name]
+    return found
+
+
+def each(things: Iterable[str], act: Callable[[str], None]) -> None:
+    """Acts on all of them, so that one that fails keeps no other waiting; then raises the first failure.
+
+    Throttling and rejected credentials end it at once.
+    """
+    failed: ProviderError | None = None
+    for one in things:
+        try:
+            act(one)
+        except (Throttled, CredentialsRejected):
+            raise
+        except ProviderError as error:
+            failed = failed or error
+    if failed is not None:
+        raise failed

@@ -1,0 +1,175 @@
+"""Azure's clients of one account: credentials, time-outs, and one pool of connections for all of them.
+
+Credentials come from azure-identity's default chain. A stand-in on loopback that speaks plain http takes the text of
+AZURE_CLIENT_SECRET as the bearer token itself; no other server is ever sent that.
+"""
+
+import ipaddress
+import logging
+import os
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+from urllib.parse import urlsplit
+
+from azure.core import PipelineClient
+from azure.core.credentials import AccessToken
+from azure.core.pipeline import PipelineRequest
+from azure.core.pipeline.policies import (
+    ContentDecodePolicy,
+    HeadersPolicy,
+    ProxyPolicy,
+    RequestIdPolicy,
+    SansIOHTTPPolicy,
+    UserAgentPolicy,
+)
+from azure.core.pipeline.transport import RequestsTransport
+from azure.core.rest import HttpRequest, HttpResponse
+from azure.identity import DefaultAzureCredential
+from azure.mgmt.compute import ComputeManagementClient
+from azure.mgmt.core.policies import ARMChallengeAuthenticationPolicy
+from azure.mgmt.network import NetworkManagementClient
+
+from app.settings import Settings
+from app.settings.accounts import AzureAccount
+
+PUBLIC_CLOUD = "https://management.azure.com"
+
+# At INFO and DEBUG the SDK writes requests, custom data among them.
+logging.getLogger("azure").setLevel(logging.WARNING)
+
+
+class Clients:
+    """Made at first use under a lock, then shared by all threads. There is no retry policy: a repeat is the reconciler's decision."""
+
+    def __init__(self, account: AzureAccount, settings: Settings) -> None:
+        self._account = account
+        self._settings = settings
+        self._lock = Lock()
+        self._compute: ComputeManagementClient | None = None
+        self._network: NetworkManagementClient | None = None
+        self._options: dict[str, Any] | None = None
+
+    @property
+    def compute(self) -> ComputeManagementClient:
+        """Virtual machines, disks, sizes, images."""
+        with self._lock:
+            if self._compute is None:
+                self._compute = ComputeManagementClient(**self._arguments())
+            return self._compute
+
+    @property
+    def network(self) -> NetworkManagementClient:
+        """Network interfaces, public addresses, network security groups."""
+        with self._lock:
+            if self._network is None:
+                self._network = NetworkManagementClient(**self._arguments())
+            return self._network
+
+    @property
+    def anonymous(self) -> PipelineClient[HttpRequest, HttpResponse]:
+        """For addresses that carry their own signature. Not pooled: it is asked rarely."""
+        return PipelineClient("", policies=[ProxyPolicy()], transport=_transport(self._settings))
+
+    def _arguments(self) -> dict[str, Any]:
+        if self._options is None:
+            endpoint = self._account.endpoint_url or PUBLIC_CLOUD
+            credential = _StandInCredential() if is_stand_in(endpoint) else _Credential(self._account, self._settings)
+            self._options = {
+                "credential": credential,
+                "subscription_id": self._account.subscription_id,
+                "base_url": endpoint,
+                "transport": _transport(self._settings),
+                "policies": _policies(credential, endpoint),
+            }
+        return self._options
+
+
+def is_stand_in(endpoint: str) -> bool:
+    """Whether it is plain http on this host: never Azure."""
+    parts = urlsplit(endpoint)
+    if parts.scheme != "http" or parts.hostname is None:
+        return False
+    try:
+        return parts.hostname == "localhost" or ipaddress.ip_address(parts.hostname).is_loopback
+    except ValueError:
+        return False
+
+
+class _Credential:
+    """The default chain, asked for tokens of the account's directory where one is named."""
+
+    def __init__(self, account: AzureAccount, settings: Settings) -> None:
+        self._tenant = {"tenant_id": account.tenant_id} if account.tenant_id is not None else {}
+        self._chain = DefaultAzureCredential(
+            additionally_allowed_tenants=list(self._tenant.values()),
+            connection_timeout=settings.connect_timeout,
+            read_timeout=settings.call_timeout,
+        )
+
+    def get_token(self, *scopes: str, **options: Any) -> AccessToken:
+        """As azure.core asks for it."""
+        return self._chain.get_token(*scopes, **(options | self._tenant))
+
+
+class _StandInCredential:
+    """The text that a stand-in believes."""
+
+    def get_token(self, *_scopes: str, **_options: Any) -> AccessToken:
+        """Read anew each time, as a renewed secret would be."""
+        return AccessToken(os.environ.get("AZURE_CLIENT_SECRET", ""), 0)
+
+
+class _StandInPolicy(SansIOHTTPPolicy[Any, Any]):
+    """Sets the header that azure.core refuses to set without TLS."""
+
+    def __init__(self, credential: _StandInCredential) -> None:
+        super().__init__()
+        self._credential = credential
+
+    def on_request(self, request: PipelineRequest[Any]) -> None:
+        """Before it is sent."""
+        request.http_request.headers["Authorization"] = f"Bearer {self._credential.get_token().token}"
+
+
+def _policies(credential: "_Credential | _StandInCredential", endpoint: str) -> list[Any]:
+    """azure.core's, without retries, redirects and the registration of providers, all of which wait or ask more than once."""
+    authentication: Any
+    if isinstance(credential, _StandInCredential):
+        authentication = _StandInPolicy(credential)
+    else:
+        authentication = ARMChallengeAuthenticationPolicy(credential, f"{endpoint.rstrip('/')}/.default")
+    agent = UserAgentPolicy("gpulease")
+    return [RequestIdPolicy(), HeadersPolicy(), agent, ProxyPolicy(), ContentDecodePolicy(), authentication]
+
+
+def _transport(settings: Settings) -> RequestsTransport:
+    transport = RequestsTransport(connection_timeout=settings.connect_timeout, read_timeout=settings.call_timeout)
+    transport.open()
+    for scheme in ("http://", "https://"):
+        transport.session.get_adapter(scheme).init_poolmanager(2, settings.worker_threads + 4)
+    return transport
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The account's resource group, in which everything of ours is: who to ask, and for which group."""
+
+    clients: Clients
+    subscription: str
+    name: str
+
+    @property
+    def id(self) -> str:
+        """Azure's id of the group."""
+        return f"/subscriptions/{self.subscription}/resourceGroups/{self.name}"
+
+    @property
+    def compute(self) -> ComputeManagementClient:
+        """See `Clients`."""
+        return self.clients.compute
+
+    @property
+    def network(self) -> NetworkManagementClient:
+        """See `Clients`."""
+        return self.clients.network

@@ -1,0 +1,193 @@
+"""What Azure Resource Manager answers when it refuses, and what the caller must do then.
+
+`CODES` is the whole table, with the few rules on the HTTP status in `_kind`. A code that is not in it is an unknown
+outcome: never "no capacity", never "gone". Azure reports the same codes in answers and, once a VM was accepted, in its
+instance view. Codes: Azure docs, "Resolve common errors when deploying resources", "Troubleshoot allocation failures",
+"Understand common error messages when you manage virtual machines in Azure".
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from azure.core import exceptions as core
+from urllib3.exceptions import ConnectTimeoutError, MaxRetryError, NewConnectionError
+
+from workers.providers.base import (
+    CredentialsRejected,
+    InsufficientCapacity,
+    InvalidSpec,
+    NotFound,
+    NotOffered,
+    OutcomeUnknown,
+    ProviderError,
+    ProviderQuotaExceeded,
+    Throttled,
+    TokenConflict,
+    Unreachable,
+)
+
+GONE = "ResourceNotFound"
+"""The code that says that this one thing does not exist; other kinds of NotFound say so of its group."""
+
+_TABLE: Mapping[type[ProviderError], tuple[str, ...]] = {
+    InsufficientCapacity: (
+        "AllocationFailed",
+        "ZonalAllocationFailed",
+        "OverconstrainedAllocationRequest",
+        "OverconstrainedZonalAllocationRequest",
+        "SubnetIsFull",
+    ),
+    NotOffered: (
+        "SkuNotAvailable",
+        "VMSizeNotSupported",
+        "AvailabilityZoneNotSupported",
+        "LocationNotAvailableForResourceType",
+    ),
+    ProviderQuotaExceeded: ("QuotaExceeded", "ResourceQuotaExceeded", "PublicIPCountLimitReached"),
+    Throttled: ("TooManyRequests", "ReferencedResourceNotProvisioned"),
+    OutcomeUnknown: (
+        "AnotherOperationInProgress",
+        "GatewayTimeout",
+        "InUseNetworkSecurityGroupCannotBeDeleted",
+        "InternalExecutionError",
+        "InternalServerError",
+        "NetworkingInternalOperationError",
+        "NicInUse",
+        "NicReservedForAnotherVm",
+        "PublicIPAddressCannotBeDeleted",
+        "ServerTimeout",
+        "ServiceUnavailable",
+    ),
+    CredentialsRejected: (
+        "AuthenticationFailed",
+        "AuthorizationFailed",
+        "ExpiredAuthenticationToken",
+        "InvalidAuthenticationToken",
+        "InvalidAuthenticationTokenTenant",
+        "InvalidSubscriptionId",
+        "LinkedAuthorizationFailed",
+        "MissingSubscriptionRegistration",
+        "ReadOnlyDisabledSubscription",
+        "SubscriptionNotFound",
+    ),
+    TokenConflict: ("PreconditionFailed",),
+    NotFound: (GONE, "ResourceGroupNotFound", "NotFound"),
+    InvalidSpec: (
+        "BadRequest",
+        "ImageNotFound",
+        "InvalidParameter",
+        "InvalidRequestContent",
+        "InvalidRequestFormat",
+        "InvalidResourceName",
+        "InvalidResourceReference",
+        "LinkedInvalidPropertyId",
+        "MarketplacePurchaseEligibilityFailed",
+        "PlatformImageNotFound",
+        "PropertyChangeNotAllowed",
+        "RequestDisallowedByPolicy",
+        "ScopeLocked",
+    ),
+}
+
+CODES: Mapping[str, type[ProviderError]] = {code: error for error, codes in _TABLE.items() for code in codes}
+
+_NOT_ALLOWED = "OperationNotAllowed"
+"""Says both "over your quota" and "not in this state": the message tells which."""
+_QUOTA = re.compile(r"LowPriorityCores|Family\s?Cores|Total Regional (Spot )?(v?CPUs|Cores)|\bquota\b", re.IGNORECASE)
+
+_NEVER_SENT = (NewConnectionError, ConnectTimeoutError)
+"""Name resolution or the TCP connection failed: no byte of the request has left."""
+_FOREIGN = (core.AzureError, LookupError, TypeError, ValueError)
+"""All that the SDK raises. The last three: the answer has another shape than its models say."""
+
+_LONGEST_MESSAGE = 300
+
+_RENEW = "renew the credentials that azure-identity finds (environment, workload or managed identity, az login)"
+_GRANT = "grant the actions listed in docs/providers/azure.md to the identity that gpulease uses"
+_ADVICE: Mapping[str, str] = {
+    "AuthorizationFailed": _GRANT,
+    "LinkedAuthorizationFailed": _GRANT,
+    "InvalidAuthenticationTokenTenant": "set `tenant_id` of this account to the subscription's directory",
+    "InvalidSubscriptionId": "check `subscription_id` of this account",
+    "MissingSubscriptionRegistration": "register Microsoft.Compute and Microsoft.Network for this subscription",
+    "ReadOnlyDisabledSubscription": "the subscription is disabled: see its state in the Azure portal",
+    "SubscriptionNotFound": "check `subscription_id` and `tenant_id` of this account",
+}
+
+
+def kind_of(code: str, message: str) -> type[ProviderError]:
+    """What an error means wherever it is written, in an answer or in an instance view."""
+    if code == _NOT_ALLOWED:
+        return ProviderQuotaExceeded if _QUOTA.search(message) else InvalidSpec
+    return CODES.get(code, OutcomeUnknown)
+
+
+def translate(error: Exception, *, creating: bool = False) -> ProviderError:
+    """The error of ours that says what to do about one of the SDK's. `creating`: it answers a PUT that makes a VM."""
+    if isinstance(error, core.HttpResponseError) and error.status_code is not None:
+        return _answered(error, error.status_code, creating=creating)
+    if isinstance(error, core.ClientAuthenticationError):
+        return CredentialsRejected(f"{_short(_first_line(error))}; {_RENEW}", code=type(error).__name__)
+    if isinstance(error, core.ServiceRequestError) and _never_sent(error):
+        return Unreachable(_short(_first_line(error)), code=type(error).__name__)
+    return OutcomeUnknown(_short(_first_line(error)), code=type(error).__name__)
+
+
+def _never_sent(error: core.AzureError) -> bool:
+    """Whether the failure below is one of connecting: the SDK's class says the same of a broken TLS stream."""
+    cause = error.inner_exception
+    while cause is not None:
+        if isinstance(cause, _NEVER_SENT):
+            return True
+        inner = cause.args[0] if cause.args and isinstance(cause.args[0], BaseException) else None
+        cause = cause.reason if isinstance(cause, MaxRetryError) else inner
+    return False
+
+
+def _answered(error: core.HttpResponseError, status: int, *, creating: bool) -> ProviderError:
+    code = str(error.error.code) if error.error is not None and error.error.code else f"HTTP{status}"
+    said = str(error.error.message) if error.error is not None else str(error.reason)
+    kind = _kind(status, code, said, creating=creating)
+    message = f"{code}: {_short(said)}"
+    if kind is CredentialsRejected:
+        return CredentialsRejected(f"{message}; {_ADVICE.get(code, _RENEW)}", code=code)
+    if kind is Throttled:
+        return Throttled(message, code=code, retry_after=_retry_after(error))
+    return kind(message, code=code)
+
+
+def _kind(status: int, code: str, message: str, *, creating: bool) -> type[ProviderError]:
+    """The status decides where Azure's codes differ from service to service, or where there is none."""
+    if status == 429:
+        return Throttled
+    kind = kind_of(code, message)
+    if kind is not OutcomeUnknown or code in CODES:
+        return kind
+    if status == 401:
+        return CredentialsRejected
+    return TokenConflict if creating and status in {409, 412} else OutcomeUnknown
+
+
+def _retry_after(error: core.HttpResponseError) -> float | None:
+    """Seconds; the header's other form, a date, is not used by Azure."""
+    headers: Mapping[str, str] = getattr(error.response, "headers", None) or {}
+    text = headers.get("Retry-After", "")
+    return float(text) if text.isdecimal() else None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_MESSAGE else text[:_LONGEST_MESSAGE] + "…"
+
+
+@contextmanager
+def translated(*, creating: bool = False) -> Iterator[None]:
+    """Lets only `ProviderError`s out of what is called inside."""
+    try:
+        yield
+    except _FOREIGN as error:
+        raise translate(error, creating=creating) from None

@@ -1,0 +1,175 @@
+"""Looking at VMs and ending them.
+
+Azure has no listing with tags and power states in one: the group's listing tells existence and tags, the listing of
+statuses (`statusOnly`, of the whole subscription) the power states, and interfaces and public addresses have listings of
+their own. Four listings of pages show a region, whatever runs there.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from azure.core import MatchConditions
+
+from app.domain.tags import ATTEMPT, INSTALLATION, LEASE
+from workers.providers.azure import interfaces, listings, names, resource_tags, vms
+from workers.providers.azure.calls import Document, each, known, part
+from workers.providers.azure.clients import Group
+from workers.providers.azure.errors import GONE, translated
+from workers.providers.azure.launch import REQUEST
+from workers.providers.azure.vms import Addresses
+from workers.providers.base import InvalidSpec, NotFound, OutcomeUnknown, Params, TokenConflict, Vm
+
+_WITH_STATUS = "instanceView"
+_SAME = (INSTALLATION, LEASE, ATTEMPT, REQUEST)
+"""Tags that tell that a VM came from the same launch with the same parameters."""
+_MOST_DIRECT = 20
+"""So many VMs are asked for one by one; more of them by the listings, which cost less then."""
+
+
+def create(group: Group, params: Params) -> Vm:
+    """Makes the VM of these parameters, or reads it back when it is there already.
+
+    Raises TokenConflict when what is there has other owners or came from other parameters.
+    """
+    name, body = params["name"], params["vm"]
+    try:
+        with translated(creating=True):
+            poller = group.compute.virtual_machines.begin_create_or_update(
+                group.name, name, body, etag="*", match_condition=MatchConditions.IfMissing, polling=False
+            )
+            made: Document = poller.result()
+    except TokenConflict as conflict:
+        return _read_back(group, params, conflict)
+    except NotFound as error:
+        raise InvalidSpec(error.message, code=error.code) from None
+    return vms.from_document(made, part(made, "properties").get("instanceView"))
+
+
+def _read_back(group: Group, params: Params, conflict: TokenConflict) -> Vm:
+    found = document_of(group, params["name"])
+    if found is None:
+        raise OutcomeUnknown(f"{params['name']} exists and is not shown: {conflict.message}", code=conflict.code)
+    theirs, ours = resource_tags.read(found.get("tags")), params["vm"]["tags"]
+    if any(theirs.get(key) != ours[key] for key in _SAME):
+        raise conflict
+    return _of_document(group, found)
+
+
+def listed(group: Group, region: str, installation: str | None = None) -> Iterator[list[Vm]]:
+    """Pages of the VMs of a region, or of one installation's.
+
+    The listing of statuses comes after that of the VMs, so that it lacks only VMs that have gone since.
+    """
+    found = [
+        [vm for vm in page if _is_wanted(vm, region, installation)] for page in listings.pages(group, listings.VMS)
+    ]
+    statuses, addresses = _details(group) if any(found) else ({}, {})
+    for page in found:
+        seen = (_with_details(group, vm, statuses, addresses) for vm in page)
+        yield [vm for vm in seen if vm is not None]
+
+
+def _is_wanted(vm: Document, region: str, installation: str | None) -> bool:
+    here = part(vm, "location").lower() == region
+    return here and (installation is None or (vm.get("tags") or {}).get(INSTALLATION) == installation)
+
+
+def _details(group: Group) -> tuple[Mapping[str, Document], Mapping[str, Addresses]]:
+    """Instance views by VM and addresses by interface, ids in lower case."""
+    every = listings.items(group, listings.ALL_VMS, query={"statusOnly": "true"})
+    statuses = {one["id"].lower(): part(one, "properties").get("instanceView") for one in every}
+    return {one: view for one, view in statuses.items() if view is not None}, interfaces.by_id(group)
+
+
+def _with_details(
+    group: Group, vm: Document, statuses: Mapping[str, Document], addresses: Mapping[str, Addresses]
+) -> Vm | None:
+    """None for a VM that went while it was listed."""
+    view = statuses.get(vm["id"].lower())
+    if view is None:
+        view = known(group.compute.virtual_machines.instance_view, group.name, vm["name"])
+    if view is None:
+        return None
+    first = next(iter(interfaces.ids_of(vm)), "")
+    return vms.from_document(vm, view, addresses.get(first.lower()))
+
+
+def named(group: Group, region: str, name: str) -> Vm | None:
+    """One VM of a region by its name, or None."""
+    document = document_of(group, name)
+    if document is None or part(document, "location").lower() != region:
+        return None
+    return _of_document(group, document)
+
+
+def _of_document(group: Group, document: Document) -> Vm:
+    return vms.from_document(
+        document, part(document, "properties").get("instanceView"), interfaces.of_vm(group, document)
+    )
+
+
+def document_of(group: Group, name: str, vm_id: str | None = None) -> Document | None:
+    """Azure's own record with the instance view; None when there is none, or another VM has this name."""
+    found = known(group.compute.virtual_machines.get, group.name, name, expand=_WITH_STATUS)
+    if found is None or (vm_id is not None and part(found, "properties", "vmId").lower() != vm_id):
+        return None
+    return found
+
+
+def with_ids(group: Group, region: str, ids: Sequence[str]) -> dict[str, Vm | None]:
+    """One by one when they are few, else from the listings; what those do not show is asked for again."""
+    found: dict[str, Vm | None] = dict.fromkeys(ids)
+    if len(ids) > _MOST_DIRECT:
+        found |= {vm.id: vm for page in listed(group, region) for vm in page if vm.id in found}
+    return {one: vm or _direct(group, region, one) for one, vm in found.items()}
+
+
+def _direct(group: Group, region: str, one: str) -> Vm | None:
+    vm = named(group, region, names.split(one)[0])
+    return vm if vm is not None and vm.id == one else None
+
+
+def require(group: Group, one: str) -> Document:
+    """The record of a VM. Raises NotFound when Azure has none, or another of the same name."""
+    found = document_of(group, *names.split(one))
+    if found is None:
+        raise NotFound(f"Azure does not show {one}", code=GONE)
+    return found
+
+
+def ready(group: Group, ids: Sequence[str]) -> Iterator[str]:
+    """Those whose agent reports itself ready. No listing tells that of several VMs."""
+    for one in ids:
+        document = document_of(group, *names.split(one))
+        if document is not None and vms.agent_is_ready(part(document, "properties").get("instanceView") or {}):
+            yield one
+
+
+def terminate(group: Group, ids: Sequence[str]) -> None:
+    """Asks for the end of those that exist: deletion frees the VM and, by their delete options, what was made with it."""
+    shown = frozenset(_shown(group)) if len(ids) > _MOST_DIRECT else frozenset()
+    each(ids, lambda one: _terminate(group, one, shown))
+
+
+def _shown(group: Group) -> Iterator[str]:
+    every = (vm for page in listings.pages(group, listings.VMS) for vm in page)
+    return (names.join(part(vm, "name"), part(vm, "properties", "vmId")) for vm in every)
+
+
+def _terminate(group: Group, one: str, shown: frozenset[str]) -> None:
+    """Only the VM that is meant: a DELETE goes by the name alone."""
+    name, vm_id = names.split(one)
+    if one not in shown and document_of(group, name, vm_id) is None:
+        return
+    try:
+        with translated():
+            group.compute.virtual_machines.begin_delete(group.name, name, force_deletion=True, polling=False)
+    except NotFound as error:
+        if error.code != GONE:
+            raise
+
+
+def restart(group: Group, one: str) -> None:
+    """Asks for it and returns. Raises NotFound, or InvalidSpec for a VM that cannot restart."""
+    name = part(require(group, one), "name")
+    with translated():
+        group.compute.virtual_machines.begin_restart(group.name, name, polling=False)

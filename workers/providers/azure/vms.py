@@ -1,0 +1,120 @@
+"""Azure's virtual machines as the interface's VMs."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from app.domain.leases import VmState
+from app.domain.offerings import Market
+from workers.providers.azure import names, places, resource_tags
+from workers.providers.azure.calls import Document, part
+from workers.providers.azure.errors import kind_of
+from workers.providers.base import Refused, Vm
+
+POWER: Mapping[str, VmState] = {
+    "starting": VmState.PENDING,
+    # a restart passes through it: only what has stopped is lost
+    "stopping": VmState.PENDING,
+    "running": VmState.RUNNING,
+    "stopped": VmState.STOPPED,
+    "deallocating": VmState.ENDING,
+    "deallocated": VmState.STOPPED,
+}
+"""Codes `PowerState/…` of the instance view. "stopped" still bills the whole VM, "deallocated" its disk."""
+
+_LIVE = frozenset({VmState.PENDING, VmState.RUNNING})
+_POWER = "PowerState/"
+_FAILED = "ProvisioningState/failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Addresses:
+    """Of one network interface, where it has them."""
+
+    public: str | None = None
+    private: str | None = None
+
+
+def from_document(vm: Document, view: Document | None, addresses: Addresses | None = None) -> Vm:
+    """`vm`: as get, list and create answer it. `view`: its instance view; None right after its creation."""
+    properties = part(vm, "properties")
+    region = part(vm, "location").lower()
+    statuses = (view or {}).get("statuses") or ()
+    power, failure = _with_prefix(statuses, _POWER), _with_prefix(statuses, _FAILED)
+    state = _state(part(properties, "provisioningState"), power)
+    live = state in _LIVE
+    shown = addresses if addresses is not None and live else Addresses()
+    found = resource_tags.read(vm.get("tags"))
+    return Vm(
+        id=names.join(part(vm, "name"), part(properties, "vmId")),
+        region=region,
+        zone=places.zone(region, vm.get("zones")),
+        instance_type=part(properties, "hardwareProfile", "vmSize"),
+        market=Market.SPOT if properties.get("priority") == "Spot" else Market.ON_DEMAND,
+        state=state,
+        tags=found,
+        token=found.get(resource_tags.TOKEN),
+        launched_at=_time(properties.get("timeCreated")),
+        ended_at=None if live else _time((power or failure or {}).get("time")),
+        public_ip=shown.public,
+        private_ip=shown.private,
+        state_reason=_reason(power, failure) if state is VmState.STOPPED else None,
+        refusal=_refusal(failure) if power is None and state is VmState.STOPPED else None,
+    )
+
+
+def _state(provisioning: str, power: Document | None) -> VmState:
+    """Where Azure does not know the power state, a VM counts as neither running nor lost.
+
+    A VM whose allocation failed has none and stays until it is deleted, with its disk, interface and address: it counts
+    as stopped, which ends it. One that failed later may well run.
+    """
+    if provisioning == "Deleting":
+        return VmState.ENDING
+    known = POWER.get(power["code"].removeprefix(_POWER)) if power is not None else None
+    if known is not None:
+        return known
+    return VmState.STOPPED if provisioning == "Failed" else VmState.PENDING
+
+
+def _reason(power: Document | None, failure: Document | None) -> dict[str, str | None] | None:
+    """What Azure says of a VM that has stopped or never ran; nothing of one that is being deleted."""
+    said = power or failure
+    if said is None:
+        return None
+    return {"code": _failure_code(said), "message": said.get("message") or said.get("displayStatus")}
+
+
+def _refusal(failure: Document | None) -> type[Refused] | None:
+    """What the failure of an accepted launch means, when it is a definite no."""
+    if failure is None:
+        return None
+    kind = kind_of(_failure_code(failure), failure.get("message") or "")
+    return kind if issubclass(kind, Refused) else None
+
+
+def _failure_code(status: Document) -> str:
+    """`AllocationFailed` of `ProvisioningState/failed/AllocationFailed`; other codes as they are."""
+    code: str = status["code"]
+    return code.removeprefix(f"{_FAILED}/")
+
+
+def _with_prefix(statuses: Iterable[Document], prefix: str) -> Document | None:
+    return next((one for one in statuses if one.get("code", "").startswith(prefix)), None)
+
+
+def _time(text: Any) -> datetime | None:
+    """Azure writes up to seven digits of a second; Python reads six."""
+    if text is None:
+        return None
+    whole, _, fraction = str(text).rstrip("Z").partition("+")[0].partition(".")
+    return datetime.fromisoformat(f"{whole}.{fraction[:6]:0<6}").replace(tzinfo=UTC)
+
+
+def agent_is_ready(view: Document) -> bool:
+    """Whether the agent in the VM reports itself ready: cloud-init has then set the VM up."""
+    statuses = (view.get("vmAgent") or {}).get("statuses") or ()
+    return any(
+        one.get("code") == "ProvisioningState/succeeded" and one.get("displayStatus") == "Ready" for one in statuses
+    )
