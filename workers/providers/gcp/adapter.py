@@ -114,7 +114,7 @@ class GcpProvider:
         return instances.find(self._clients, region, launch.name_of(token), owner)
 
     def get(self, region: str, vm_ids: Sequence[str]) -> Mapping[str, Vm | None]:
-        """By name and number, 50 at a time; operations tell what became of those that are gone."""
+        """By name and number, 50 at a time; operations tell what became of those that do not show."""
         return instances.get(self._clients, region, vm_ids)
 
     def list(self, region: str, installation: str) -> Iterator[Page]:

@@ -49,14 +49,21 @@ def with_ids(clients: Clients, region: str, vm_ids: Iterable[str]) -> Mapping[Id
 
 
 def get(clients: Clients, region: str, vm_ids: Sequence[str]) -> dict[str, Vm | None]:
-    """By id; operations tell of those that do not show, and why a spot VM has stopped."""
-    seen = {key: from_instance(one, region) for key, one in with_ids(clients, region, vm_ids).items()}
+    """By id; operations tell of those that do not show, and why a spot VM has stopped.
+
+    What neither explains is asked for directly, one by one, before it counts as unknown to Google.
+    """
     asked = {one for one in map(Id.parse, vm_ids) if one is not None and in_region(one.zone, region)}
-    unclear = [key for key in asked if key not in seen or _stopped_spot(seen[key])]
-    told = operations.of_vms(clients, unclear)
+    seen = {key: from_instance(one, region) for key, one in with_ids(clients, region, vm_ids).items()}
+    told = operations.of_vms(clients, (key for key in asked if key not in seen or _stopped_spot(seen[key])))
+    fates = {key: operations.fate(key, region, found) for key, found in told.items()}
     vms: dict[str, Vm | None] = dict.fromkeys(vm_ids)
     for key in asked:
-        vms[str(key)] = _clear(seen.get(key), operations.fate(key, region, told.get(key, ())))
+        fate = fates.get(key)
+        if key in seen:
+            vms[str(key)] = replace(seen[key], interrupted=fate is not None and fate.interrupted)
+        else:
+            vms[str(key)] = fate or _directly(clients, region, key)
     return vms
 
 
@@ -64,10 +71,11 @@ def _stopped_spot(vm: Vm) -> bool:
     return vm.state is VmState.STOPPED and vm.market is Market.SPOT
 
 
-def _clear(seen: Vm | None, told: Vm | None) -> Vm | None:
-    if seen is None:
-        return told
-    return replace(seen, interrupted=told is not None and told.interrupted)
+def _directly(clients: Clients, region: str, vm: Id) -> Vm | None:
+    try:
+        return from_instance(clients.ask(clients.of(InstancesClient).get, zone=vm.zone, instance=vm.number), region)
+    except NotFound:
+        return None
 
 
 def named(clients: Clients, region: str, name: str) -> list[Vm]:
