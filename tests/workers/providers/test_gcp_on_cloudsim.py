@@ -176,6 +176,17 @@ def test_a_preempted_vm_that_still_shows_is_a_notice(backend: OnCloudsim) -> Non
     (notice,) = backend.provider.interruptions(backend.region, INSTALLATION)
     assert (notice.vm_id, notice.action) == (vm.id, "terminate")
     assert notice.deadline_at == notice.notice_at + timedelta(seconds=30)
+    (listed,) = contract.listed(backend)
+    for shown in (listed, contract.look(backend, vm.id)):
+        assert (shown.state, shown.interrupted) == (VmState.ENDING, True)
+
+
+def test_a_spot_vm_that_somebody_deletes_is_not_interrupted_while_it_ends(backend: OnCloudsim) -> None:
+    backend.sim.settings(shutdown_seconds=60.0)
+    vm = contract.launch(backend, market=Market.SPOT)
+    backend.provider.terminate(backend.region, [vm.id])
+    (listed,) = contract.listed(backend)
+    assert (listed.state, listed.interrupted) == (VmState.ENDING, False)
 
 
 def test_a_new_vm_of_the_same_name_is_another_one(backend: OnCloudsim) -> None:

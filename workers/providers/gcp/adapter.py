@@ -96,7 +96,7 @@ class GcpProvider:
         rules = {launch.request_id(rule): rule for rule in params[launch.RULES]}
         with firewall.standing(self._clients, zone, rules):
             try:
-                operation = self._clients.ask(
+                answer = self._clients.ask(
                     self._clients.of(InstancesClient).insert_unary,
                     zone=zone,
                     instance_resource=instance,
@@ -104,17 +104,15 @@ class GcpProvider:
                 )
             except NotFound as error:
                 raise InvalidSpec(error.message, code=error.code) from None
-            problem = operations.problem(operation)
-            if problem is not None:
-                raise problem
-        return launch.accepted(operation, params, region)
+            operation = operations.accepted(answer)
+        return launch.begun(operation, params, region)
 
     def find(self, region: str, token: str, owner: OwnerTags) -> Vm | None:
         """By the name that the token gives; owner labels are compared. A VM that is gone is found by its operations."""
         return instances.find(self._clients, region, launch.name_of(token), owner)
 
     def get(self, region: str, vm_ids: Sequence[str]) -> Mapping[str, Vm | None]:
-        """By name and number, 50 at a time; operations tell what became of those that are gone."""
+        """By name and number, 50 at a time; operations tell what became of those that do not show."""
         return instances.get(self._clients, region, vm_ids)
 
     def list(self, region: str, installation: str) -> Iterator[Page]:

@@ -14,13 +14,14 @@ from app.domain.offerings import Gpu, InstanceType, Market
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Catalogue:
-    """`types` and the types of their `boot_disks` by name.
+    """`types`, the types of their `boot_disks` and the `markets` that they are sold in, by name.
 
     `prices`: USD per hour by (market, region, type name), only where one is known.
     """
 
     types: Mapping[str, InstanceType]
     boot_disks: Mapping[str, str]
+    markets: Mapping[str, tuple[Market, ...]]
     prices: Mapping[tuple[Market, str, str], Decimal]
     price_source: str
     price_as_of: datetime
@@ -35,6 +36,7 @@ def load() -> Catalogue:
     return Catalogue(
         types={entry["name"]: _type(entry) for entry in entries},
         boot_disks={entry["name"]: entry.get("boot_disk", document["boot_disk"]) for entry in entries},
+        markets={entry["name"]: tuple(map(Market, entry.get("markets", Market))) for entry in entries},
         prices={
             (market, region, entry["name"]): Decimal(price)
             for entry in entries

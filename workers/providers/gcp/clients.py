@@ -135,6 +135,10 @@ class _TokenOf(Credentials):
         self.source.refresh(request)  # type: ignore[no-untyped-call]  # as above
         self.token, self.expiry = self.source.token, self.source.expiry
 
+    def apply(self, headers: Any, token: str | None = None) -> None:
+        """As the source does: it may also name the project that pays for the calls."""
+        self.source.apply(headers, token or self.token)  # type: ignore[no-untyped-call]  # as above
+
 
 def _credentials(account: GcpAccount) -> Credentials:
     if account.credentials_file is not None:

@@ -8,7 +8,7 @@ from google.cloud.compute_v1.types import Instance, InstancesSetLabelsRequest, Z
 
 from app.domain import tags
 from workers.providers.base import NotFound
-from workers.providers.gcp import instances
+from workers.providers.gcp import instances, operations
 from workers.providers.gcp.clients import Clients
 from workers.providers.gcp.ids import Id, last
 
@@ -33,11 +33,13 @@ def _label_vm(clients: Clients, vm: Id, instance: Instance, value: str) -> None:
     body = InstancesSetLabelsRequest(
         labels={**instance.labels, tags.DEADLINE: value}, label_fingerprint=instance.label_fingerprint
     )
-    clients.ask(
-        clients.of(InstancesClient).set_labels_unary,
-        zone=vm.zone,
-        instance=vm.number,
-        instances_set_labels_request_resource=body,
+    operations.accepted(
+        clients.ask(
+            clients.of(InstancesClient).set_labels_unary,
+            zone=vm.zone,
+            instance=vm.number,
+            instances_set_labels_request_resource=body,
+        )
     )
 
 
@@ -48,4 +50,6 @@ def _label_disks(clients: Clients, zone: str, sources: Iterable[str], value: str
         body = ZoneSetLabelsRequest(
             labels={**disk.labels, tags.DEADLINE: value}, label_fingerprint=disk.label_fingerprint
         )
-        clients.ask(client.set_labels_unary, zone=zone, resource=name, zone_set_labels_request_resource=body)
+        operations.accepted(
+            clients.ask(client.set_labels_unary, zone=zone, resource=name, zone_set_labels_request_resource=body)
+        )

@@ -82,13 +82,11 @@ def _body(rule: Mapping[str, Any]) -> Firewall:
 
 def _make(clients: Clients, rule: Firewall, request_id: str) -> None:
     try:
-        made = clients.ask(clients.of(FirewallsClient).insert_unary, firewall_resource=rule, request_id=request_id)
+        operations.accepted(
+            clients.ask(clients.of(FirewallsClient).insert_unary, firewall_resource=rule, request_id=request_id)
+        )
     except TokenConflict:
         _check(clients, rule)
-        return
-    error = operations.problem(made)
-    if error is not None:
-        raise error
 
 
 def _check(clients: Clients, rule: Firewall) -> None:

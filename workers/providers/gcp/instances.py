@@ -22,6 +22,7 @@ READY = "gpulease/ready"
 """The guest attribute that the VM writes at the end of its boot: namespace and key."""
 
 _NAMES_PER_CALL = 50
+_LEAVING = frozenset({VmState.ENDING, VmState.STOPPED})
 
 
 def listed(clients: Clients, region: str, installation: str) -> Iterator[Page]:
@@ -29,10 +30,17 @@ def listed(clients: Clients, region: str, installation: str) -> Iterator[Page]:
     wanted = labels.having(tags.INSTALLATION, installation)
     for page in clients.pages(clients.of(InstancesClient).aggregated_list, filter=wanted):
         found, unreachable = scoped(page, region)
-        yield Page(
-            vms=[from_instance(one, region) for _, scope in found for one in scope.instances],
-            unreachable=unreachable,
-        )
+        shown = [from_instance(one, region) for _, scope in found for one in scope.instances]
+        yield Page(vms=_explained(clients, region, shown), unreachable=unreachable)
+
+
+def _explained(clients: Clients, region: str, vms: Sequence[Vm]) -> list[Vm]:
+    """The VMs, those of them marked that Google takes back: operations tell it of spot VMs that are ending or have stopped."""
+    leaving = {vm.id for vm in vms if vm.market is Market.SPOT and vm.state in _LEAVING}
+    told = operations.of_vms(clients, filter(None, map(Id.parse, leaving)))
+    fates = {str(key): operations.fate(key, region, found) for key, found in told.items()}
+    taken = {vm_id for vm_id, fate in fates.items() if fate is not None and fate.interrupted}
+    return [replace(vm, interrupted=True) if vm.id in taken else vm for vm in vms]
 
 
 def with_ids(clients: Clients, region: str, vm_ids: Iterable[str]) -> Mapping[Id, Instance]:
@@ -49,25 +57,24 @@ def with_ids(clients: Clients, region: str, vm_ids: Iterable[str]) -> Mapping[Id
 
 
 def get(clients: Clients, region: str, vm_ids: Sequence[str]) -> dict[str, Vm | None]:
-    """By id; operations tell of those that do not show, and why a spot VM has stopped."""
-    seen = {key: from_instance(one, region) for key, one in with_ids(clients, region, vm_ids).items()}
+    """By id; operations tell of those that do not show.
+
+    What neither explains is asked for directly, one by one, before it counts as unknown to Google.
+    """
     asked = {one for one in map(Id.parse, vm_ids) if one is not None and in_region(one.zone, region)}
-    unclear = [key for key in asked if key not in seen or _stopped_spot(seen[key])]
-    told = operations.of_vms(clients, unclear)
+    shown = with_ids(clients, region, vm_ids)
     vms: dict[str, Vm | None] = dict.fromkeys(vm_ids)
-    for key in asked:
-        vms[str(key)] = _clear(seen.get(key), operations.fate(key, region, told.get(key, ())))
+    vms |= {vm.id: vm for vm in _explained(clients, region, [from_instance(one, region) for one in shown.values()])}
+    for key, told in operations.of_vms(clients, asked.difference(shown)).items():
+        vms[str(key)] = operations.fate(key, region, told) or _directly(clients, region, key)
     return vms
 
 
-def _stopped_spot(vm: Vm) -> bool:
-    return vm.state is VmState.STOPPED and vm.market is Market.SPOT
-
-
-def _clear(seen: Vm | None, told: Vm | None) -> Vm | None:
-    if seen is None:
-        return told
-    return replace(seen, interrupted=told is not None and told.interrupted)
+def _directly(clients: Clients, region: str, vm: Id) -> Vm | None:
+    try:
+        return from_instance(clients.ask(clients.of(InstancesClient).get, zone=vm.zone, instance=vm.number), region)
+    except NotFound:
+        return None
 
 
 def named(clients: Clients, region: str, name: str) -> list[Vm]:

@@ -100,7 +100,7 @@ def body(params: Params) -> Instance:
         return parsed
 
 
-def accepted(operation: Operation, params: Params, region: str) -> Vm:
+def begun(operation: Operation, params: Params, region: str) -> Vm:
     """The VM that an insert has begun to make, with the number that it will have."""
     if not operation.target_id:
         raise OutcomeUnknown("the operation names no VM", code="MalformedAnswer")

@@ -12,14 +12,14 @@ from workers.providers.gcp.clients import Clients
 
 
 def by_zone(clients: Clients, catalogue: Catalogue, region: str) -> Iterator[Offered]:
-    """Both markets of each catalogue type in each zone that has it. Raises OutcomeUnknown for a zone out of reach."""
+    """The markets of each catalogue type in each zone that has it. Raises OutcomeUnknown for a zone out of reach."""
     names = "|".join(sorted(catalogue.types))
     for page in clients.pages(clients.of(MachineTypesClient).aggregated_list, filter=f'name eq "{names}"'):
         for zone, scope in complete(page, region):
             for machine in scope.machine_types:
                 kind = catalogue.types.get(machine.name)
                 if kind is not None:
-                    for market in Market:
+                    for market in catalogue.markets[kind.name]:
                         yield _offered(catalogue, kind, region, zone, market)
 
 

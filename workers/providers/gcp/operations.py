@@ -36,6 +36,14 @@ def problem(operation: Operation) -> ProviderError | None:
     return refusal(str(status), operation.http_error_message) if status else None
 
 
+def accepted(operation: Operation) -> Operation:
+    """The operation, begun or done. Raises the error that it ended with already."""
+    error = problem(operation)
+    if error is not None:
+        raise error
+    return operation
+
+
 def of_vms(clients: Clients, ids: Iterable[Id]) -> Mapping[Id, list[Operation]]:
     """Operations of each VM, oldest first. One list per fifty VMs of a zone."""
     found: dict[Id, list[Operation]] = {one: [] for one in ids}

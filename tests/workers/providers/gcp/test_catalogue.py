@@ -63,6 +63,13 @@ def test_every_type_boots_from_a_named_disk() -> None:
     assert set(load().boot_disks.values()) <= {"pd-balanced", "pd-ssd", "hyperdisk-balanced"}
 
 
+def test_small_a3_types_are_sold_as_spot_alone() -> None:
+    spot_only = {name for name, markets in load().markets.items() if markets == (Market.SPOT,)}
+    assert spot_only == {"a3-highgpu-1g", "a3-highgpu-2g", "a3-highgpu-4g"}
+    assert {markets for name, markets in load().markets.items() if name not in spot_only} == {tuple(Market)}
+    assert not {name for market, _, name in PRICES if market is Market.ON_DEMAND} & spot_only
+
+
 def test_prices_carry_source_and_date() -> None:
     assert load().price_source
     assert load().price_as_of.tzinfo is not None

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import google.auth.transport.requests
 import pytest
 from google.auth import impersonated_credentials
 from google.auth.credentials import AnonymousCredentials
@@ -105,6 +106,16 @@ def test_a_token_endpoint_out_of_reach_means_that_nothing_was_sent(stub: Answer,
     with pytest.raises(base.Unreachable, match="no access token"):
         GcpProvider(account(stub.url, path), Settings()).identity()
     assert not stub.calls
+
+
+def test_the_project_that_pays_for_the_calls_is_still_named(stub: Answer, tmp_path: Path) -> None:
+    clients = Clients(account(stub.url, key_file(tmp_path, stub.url)), Settings())
+    clients.of(ProjectsClient)
+    found: Any = clients._credentials
+    found.source = found.source.with_quota_project("payer")
+    headers: dict[str, str] = {}
+    found.before_request(google.auth.transport.requests.Request(), "GET", stub.url, headers)
+    assert headers == {"authorization": f"Bearer {TOKEN}", "x-goog-user-project": "payer"}
 
 
 def test_impersonation_acts_through_the_accounts_credentials(stub: Answer, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from app.domain.leases import VmState
 from workers.providers import base
 from workers.providers.base import Vm
 from workers.providers.gcp.ids import Id, in_region
-from workers.providers.gcp.operations import fate
+from workers.providers.gcp.operations import accepted, fate
 
 VM = Id("us-central1-a", "gpulease-x", "1234")
 
@@ -97,3 +97,10 @@ def test_a_zone_lies_in_the_region_that_it_is_named_after() -> None:
     assert in_region("us-east1-b", "us-east1")
     assert not in_region("us-east1-b", "us-east")
     assert not in_region("us-east11-b", "us-east1")
+
+
+def test_a_change_that_has_failed_already_is_raised_and_one_at_work_is_not() -> None:
+    with pytest.raises(base.ProviderQuotaExceeded, match="Why"):
+        accepted(operation("setLabels", 0, "QUOTA_EXCEEDED"))
+    for fine in (operation("setLabels", 0, status="RUNNING"), operation("setLabels", 0)):
+        assert accepted(fine) is fine

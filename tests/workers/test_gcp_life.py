@@ -1,0 +1,77 @@
+"""Leases at Compute Engine, where a refusal comes late and a VM that is gone shows no more."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.settings import load_settings
+from cloudsim.testing import Control
+from tests.workers import fleet as aws
+from tests.workers.conftest import FAST
+from tests.workers.providers.gcp.accounts import EMAIL, PROJECT, REGION, key_file
+from workers.bootstrap import build_runtime
+from workers.inventory import take_inventory
+from workers.leftovers import sweep_leftovers
+from workers.providers.base import ProviderError
+from workers.refresh import refresh
+from workers.watch import watch
+
+ACCOUNT = "sim-gcp"
+GCP: dict[str, Any] = {"provider": "gcp"}
+WISH: dict[str, Any] = {"gpu": {"model": "L4", "count": 1, "memory_gib": None}, "instance_types": ["g2-standard-4"]}
+
+
+class Fleet(aws.Fleet):
+    """One worker over one simulated project."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args, observe=False)
+        refresh(self.runtime, ACCOUNT, REGION)
+        take_inventory(self.runtime, ACCOUNT, REGION)
+
+    def observe(self) -> None:
+        for job in (watch, take_inventory):
+            with suppress(ProviderError):
+                job(self.runtime, ACCOUNT, REGION)
+
+
+@pytest.fixture
+def fleet(database_url: str, broker_url: str, sim: Control, tmp_path: Path) -> Iterator[Fleet]:
+    config = tmp_path / "gpulease.toml"
+    config.write_text(
+        f'[[accounts]]\nprovider = "gcp"\nname = "{ACCOUNT}"\nproject = "{PROJECT}"\nregions = ["{REGION}"]\n'
+        f'endpoint_url = "{sim.url}"\ncredentials_file = "{key_file(tmp_path, sim.url, EMAIL)}"\n'
+    )
+    runtime = build_runtime(load_settings(**FAST, config=config, database_url=database_url, broker_url=broker_url))
+    yield Fleet(runtime, sim)
+    runtime.database.close()
+
+
+def test_late_refusals_replacement_and_the_end(fleet: Fleet) -> None:
+    """One story, because each database costs seconds."""
+    fleet.sim.settings(refusal_seconds=0.3)
+    fleet.sim.capacity(0, zone=f"{REGION}-a", **GCP)
+    fleet.sim.capacity(0, zone=f"{REGION}-b", **GCP)
+    lease_id = fleet.create(**WISH, market="spot", on_interruption="replace", allowed_cidrs=["203.0.113.0/24"])
+    fleet.drive_to(lease_id, "active")
+    first, second, third = fleet.attempts(lease_id)
+    assert {first.zone, second.zone} == {f"{REGION}-a", f"{REGION}-b"}
+    assert [first.error["code"], second.error["code"]] == ["ZONE_RESOURCE_POOL_EXHAUSTED"] * 2
+    assert [one.state for one in (first, second, third)] == ["dead", "dead", "known"]
+
+    fleet.sim.capacity(None, **GCP)
+    fleet.end_cool_offs()
+    fleet.sim.interrupt(third.instance_id.rpartition(":")[2], 0.0, **GCP)
+    fleet.drive(lambda: len(fleet.attempts(lease_id)) > 3 and fleet.lease(lease_id).state == "active")
+    fourth = fleet.attempts(lease_id)[-1]
+    (vm,) = fleet.vms()
+    assert fourth.instance_id.endswith(vm["id"])
+
+    fleet.end(lease_id)
+    assert fleet.drive_to(lease_id, "released", "failed").state == "released"
+    assert fleet.vms() == []
+    fleet.drive(lambda: sweep_leftovers(fleet.runtime, ACCOUNT, REGION) == 0 and not fleet.sim.resources())
+    assert fleet.used() == {}
