@@ -30,9 +30,12 @@ def _orphans(vms: Iterable[Json], leases: Iterable[Json]) -> list[str]:
 def _ghosts(vms: Iterable[Json], leases: Iterable[Json]) -> list[str]:
     alive = {(vm["id"], vm["tags"][LEASE]) for vm in vms if vm["alive"]}
     active = [lease for lease in leases if lease["state"] == "active"]
-    return [
-        f"ghost: {lease['id']}" for lease in active if (lease["placement"]["instance_id"], lease["id"]) not in alive
-    ]
+    return [f"ghost: {lease['id']}" for lease in active if (own_id(lease), lease["id"]) not in alive]
+
+
+def own_id(lease: Json) -> str:
+    """The cloud's own id of a lease's VM, without what an adapter needs besides to address it."""
+    return str(lease["placement"]["instance_id"]).rpartition(":")[2]
 
 
 def _twins(vms: list[Json]) -> list[str]:
