@@ -10,6 +10,7 @@ from tests.e2e.truth import own_id
 ON_DEMAND: Json = {"market": "on_demand", "ttl_seconds": 3600, "allowed_cidrs": ["203.0.113.0/24"]}
 WISHES: dict[str, Json] = {
     "gcp": {**ON_DEMAND, "providers": ["gcp"], "instance_types": ["g2-standard-4"]},
+    "azure": {**ON_DEMAND, "providers": ["azure"], "instance_types": ["Standard_NC4as_T4_v3"]},
 }
 
 

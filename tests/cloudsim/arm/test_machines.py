@@ -1,0 +1,235 @@
+"""Virtual machines from the PUT to the end, as Resource Manager shows them."""
+
+from typing import Any
+
+import pytest
+
+from cloudsim.testing import Control
+from tests.cloudsim.arm.conftest import CREATE, GROUP, SUBSCRIPTION, Arm, body
+from tests.cloudsim.clock import ManualClock
+
+VM = "Microsoft.Compute/virtualMachines/vm"
+VIEW = f"{VM}?$expand=instanceView&api-version=2026-04-01"
+AZURE = {"provider": "azure"}
+
+
+def codes(arm: Arm) -> list[str]:
+    return [one["code"] for one in arm.get(f"{VM}/instanceView")["statuses"]]
+
+
+def test_a_vm_comes_up_in_steps(arm: Arm, clock: ManualClock) -> None:
+    made = arm.launch()
+    assert made["properties"]["provisioningState"] == "Creating"
+    assert codes(arm) == ["ProvisioningState/creating", "PowerState/starting"]
+    clock.forward(0.5)
+    assert codes(arm) == ["ProvisioningState/creating", "PowerState/running"]
+    view = arm.get(VIEW)["properties"]["instanceView"]
+    assert view["vmAgent"]["statuses"][0]["displayStatus"] == "Not Ready"
+    clock.forward(1)
+    ready = arm.get(VIEW)["properties"]
+    assert ready["provisioningState"] == "Succeeded"
+    assert ready["instanceView"]["vmAgent"]["statuses"][0]["displayStatus"] == "Ready"
+    assert ready["vmId"] == made["properties"]["vmId"]
+
+
+def test_custom_data_is_never_shown_again(arm: Arm) -> None:
+    assert "customData" not in arm.launch()["properties"]["osProfile"]
+    assert "customData" not in str(arm.get(VIEW))
+
+
+def test_the_operation_tells_how_the_creation_goes_on(arm: Arm, clock: ManualClock) -> None:
+    answer = arm.call("PUT", VM, body(), **CREATE)
+    path = answer.headers["Azure-AsyncOperation"].partition("/subscriptions")[2]
+    assert arm.get(f"/subscriptions{path}")["status"] == "InProgress"
+    clock.forward(2)
+    assert arm.get(f"/subscriptions{path}")["status"] == "Succeeded"
+
+
+def test_a_name_in_use_is_a_failed_precondition_until_its_vm_has_gone(arm: Arm, clock: ManualClock) -> None:
+    first = arm.launch()
+    arm.refused("PreconditionFailed", 412, "PUT", VM, body(), **CREATE)
+    arm.refused("PropertyChangeNotAllowed", 409, "PUT", VM, body())
+    assert arm.call("DELETE", VM).status_code == 202
+    arm.refused("PreconditionFailed", 412, "PUT", VM, body(), **CREATE)
+    assert arm.get(VM)["properties"]["provisioningState"] == "Deleting"
+    clock.forward(1)
+    arm.refused("ResourceNotFound", 404, "GET", VM)
+    assert arm.call("DELETE", VM).status_code == 204
+    assert arm.launch()["properties"]["vmId"] != first["properties"]["vmId"]
+
+
+def test_no_capacity_shows_after_the_vm_was_accepted_and_everything_stays(
+    arm: Arm, sim: Control, clock: ManualClock
+) -> None:
+    sim.settings(refusal_seconds=2.0)
+    sim.capacity(0, provider="azure", zone="eastus-1")
+    answer = arm.call("PUT", VM, body(), **CREATE)
+    assert answer.status_code == 201
+    assert arm.get(VM)["properties"]["provisioningState"] == "Creating"
+    clock.forward(3)
+    assert arm.get(VM)["properties"]["provisioningState"] == "Failed"
+    assert codes(arm) == ["ProvisioningState/failed/ZonalAllocationFailed"]
+    operation = answer.headers["Azure-AsyncOperation"].partition("/subscriptions")[2]
+    assert arm.get(f"/subscriptions{operation}")["error"]["code"] == "ZonalAllocationFailed"
+    clock.forward(1_000)
+    assert {one["kind"] for one in sim.resources(**AZURE)} == {"volume", "network_interface", "address"}
+    assert arm.call("DELETE", VM).status_code == 202
+    clock.forward(1)
+    assert sim.resources(**AZURE) == []
+
+
+def test_a_region_without_zone_has_its_own_word_for_no_capacity(arm: Arm, sim: Control, clock: ManualClock) -> None:
+    sim.capacity(0, provider="azure", region="eastus")
+    arm.launch(size="Standard_ND96asr_v4", zones=[])
+    assert codes(arm) == ["ProvisioningState/failed/AllocationFailed"]
+
+
+def test_what_is_over_the_quota_is_refused_at_once_and_says_which(arm: Arm, sim: Control) -> None:
+    sim.quota("Standard NCASv3_T4 Family", 4, provider="azure")
+    arm.launch()
+    message = arm.refused("OperationNotAllowed", 409, "PUT", f"{VM}2", body(), **CREATE)
+    assert "Standard NCASv3_T4 Family" in message
+    assert "quota" in message
+    assert [one["name"] for one in sim.instances(**AZURE)] == ["vm"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "status"),
+    [
+        ({"size": "Standard_D4s_v5"}, "InvalidParameter", 400),
+        ({"size": "Standard_ND96isr_H200_v5"}, "SkuNotAvailable", 409),
+        ({"zones": ["1", "2"]}, "InvalidParameter", 400),
+        ({"zones": ["9"]}, "SkuNotAvailable", 409),
+        ({"location": "atlantis"}, "LocationNotAvailableForResourceType", 400),
+        ({"tags": {f"k{n}": "" for n in range(51)}}, "InvalidTags", 400),
+        ({"tags": {"a": "1", "A": "2"}}, "InvalidTags", 400),
+        ({"tags": {"a/b": "1"}}, "InvalidTagNameCharacters", 400),
+        ({"properties": {}}, "InvalidParameter", 400),
+    ],
+)
+def test_what_azure_would_not_take_is_refused(
+    arm: Arm, sim: Control, changes: dict[str, Any], code: str, status: int
+) -> None:
+    arm.refused(code, status, "PUT", VM, body(**changes), **CREATE)
+    assert sim.resources(**AZURE) == []
+
+
+def test_an_image_a_subnet_and_a_group_must_exist(arm: Arm) -> None:
+    for path, value, code, status in (
+        (("storageProfile", "imageReference", "version"), "1.2.3", "PlatformImageNotFound", 404),
+        (("networkProfile", "networkInterfaceConfigurations", 0, "properties", "networkSecurityGroup"), {"id": "/x"}, "InvalidResourceReference", 400),
+    ):  # fmt: skip
+        wanted = body()
+        inner: Any = wanted["properties"]
+        for step in path[:-1]:
+            inner = inner[step]
+        inner[path[-1]] = value
+        arm.refused(code, status, "PUT", VM, wanted, **CREATE)
+
+
+def test_what_shall_outlive_the_vm_does_and_can_be_deleted_then(arm: Arm, sim: Control, clock: ManualClock) -> None:
+    arm.launch(kept=True)
+    things = [one["id"] for one in sim.resources(**AZURE)]
+    assert len(things) == 3
+    held = {arm.call("DELETE", one).json()["error"]["code"] for one in things}
+    assert held == {"NicInUse", "PublicIPAddressCannotBeDeleted", "OperationNotAllowed"}
+    arm.call("DELETE", VM)
+    clock.forward(1)
+    assert {one["instance_id"] for one in sim.resources(**AZURE)} == {None}
+    for status in (202, 204):
+        assert {arm.call("DELETE", one).status_code for one in things} == {status}
+    assert sim.resources(**AZURE) == []
+
+
+def test_a_disk_gets_the_tags_of_its_vm_once_and_everything_else_its_own(arm: Arm, sim: Control) -> None:
+    arm.launch()
+    assert {one["kind"]: one["tags"]["a"] for one in sim.resources(**AZURE)} == {
+        "volume": "vm",
+        "network_interface": "nic",
+        "address": "ip",
+    }
+    assert arm.call("PATCH", VM, {"tags": {"b": "2"}}).json()["tags"] == {"b": "2"}
+    (disk,) = arm.items("Microsoft.Compute/disks")
+    assert disk["tags"] == {"a": "vm"}
+    arm.refused("InvalidParameter", 400, "PATCH", VM, {"properties": {}})
+
+
+def test_an_eviction_deletes_the_vm_and_leaves_no_word_of_it(arm: Arm, sim: Control, clock: ManualClock) -> None:
+    spot = body()
+    spot["properties"] |= {"priority": "Spot", "evictionPolicy": "Delete", "billingProfile": {"maxPrice": -1}}
+    made = arm.call("PUT", VM, spot, **CREATE).json()
+    clock.forward(2)
+    sim.interrupt(made["properties"]["vmId"], 30, provider="azure")
+    assert arm.get(VM)["properties"]["provisioningState"] == "Succeeded"
+    clock.forward(30)
+    assert arm.get(VM)["properties"]["provisioningState"] == "Deleting"
+    clock.forward(1)
+    arm.refused("ResourceNotFound", 404, "GET", VM)
+    assert sim.resources(**AZURE) == []
+
+
+def test_only_a_running_vm_restarts(arm: Arm, clock: ManualClock) -> None:
+    arm.launch()
+    arm.refused("OperationNotAllowed", 409, "POST", f"{VM}/restart")
+    clock.forward(2)
+    assert arm.call("POST", f"{VM}/restart").status_code == 202
+
+
+def test_addresses_are_found_from_the_vm_on(arm: Arm) -> None:
+    vm = arm.launch()
+    (reference,) = vm["properties"]["networkProfile"]["networkInterfaces"]
+    nic = arm.get(f"{reference['id']}?$expand=ipConfigurations/publicIPAddress&api-version=2026-03-01")
+    assert nic["properties"]["virtualMachine"]["id"] == vm["id"]
+    (configuration,) = nic["properties"]["ipConfigurations"]
+    assert configuration["properties"]["publicIPAddress"]["properties"]["ipAddress"].startswith("198.18.")
+    (address,) = arm.items("Microsoft.Network/publicIPAddresses")
+    assert address["properties"]["ipConfiguration"]["id"] == configuration["id"]
+
+
+def test_a_listing_of_statuses_has_no_tags_and_all_others_no_statuses(arm: Arm) -> None:
+    arm.launch()
+    root = f"/subscriptions/{SUBSCRIPTION}/providers/Microsoft.Compute"
+    (status,) = arm.items(f"{root}/virtualMachines?statusOnly=true&api-version=2026-04-01")
+    assert "tags" not in status
+    assert status["properties"]["instanceView"]["statuses"][1]["code"] == "PowerState/starting"
+    for path in (
+        "Microsoft.Compute/virtualMachines",
+        f"{root}/virtualMachines",
+        f"{root}/locations/eastus/virtualMachines",
+    ):
+        (vm,) = arm.items(path)
+        assert (vm["tags"], "instanceView" in vm["properties"]) == ({"a": "vm"}, False)
+    assert arm.items(f"{root}/locations/westeurope/virtualMachines") == []
+
+
+def test_pages_lead_to_one_another(arm: Arm, sim: Control) -> None:
+    sim.plant(provider="azure", region="eastus", instance_type="Standard_NC4as_T4_v3", count=450)
+    page = arm.get("Microsoft.Compute/virtualMachines")
+    sizes = [len(page["value"])]
+    names = {one["name"] for one in page["value"]}
+    while "nextLink" in page:
+        page = arm.get(page["nextLink"].partition(sim.url)[2])
+        sizes.append(len(page["value"]))
+        names |= {one["name"] for one in page["value"]}
+    assert sizes == [200, 200, 50]
+    assert len(names) == 450
+
+
+def test_a_group_is_seen_in_use_through_the_interface(arm: Arm, clock: ManualClock) -> None:
+    group = "Microsoft.Network/networkSecurityGroups/g"
+    rule = {"priority": 100, "access": "Allow", "direction": "Inbound", "protocol": "Tcp", "destinationPortRange": "22"}
+    wanted = {"location": "eastus", "properties": {"securityRules": [{"name": "ssh", "properties": rule}]}}
+    assert arm.call("PUT", group, wanted).status_code == 201
+    assert arm.call("PUT", group, wanted).status_code == 200
+    arm.refused(
+        "InvalidRequestFormat", 400, "PUT", group, {"location": "eastus", "properties": {"securityRules": [{}]}}
+    )
+    vm = body()
+    (nic,) = vm["properties"]["networkProfile"]["networkInterfaceConfigurations"]
+    nic["properties"]["networkSecurityGroup"] = {"id": f"{GROUP}/{group}"}
+    arm.call("PUT", VM, vm, **CREATE)
+    assert len(arm.get(group)["properties"]["networkInterfaces"]) == 1
+    arm.refused("InUseNetworkSecurityGroupCannotBeDeleted", 400, "DELETE", group)
+    arm.call("DELETE", VM)
+    clock.forward(1)
+    assert arm.call("DELETE", group).status_code == 202
