@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from cloudsim.gce import links, operations, views
 from cloudsim.gce.call import Call, Result
@@ -30,7 +31,7 @@ def _listed(call: Call) -> Iterator[Listed]:
     label = asked(call).exact("labels.")
     for position, one in enumerate(views.disks_of(call.world, call.project), start=1):
         if position > start and (label is None or one.tags.get(label[0]) in label[1]):
-            yield Listed(position, one.zone, lambda one=one: views.disk(call.world, one))  # type: ignore[misc]  # as above
+            yield Listed(position, one.zone, partial(views.disk, call.world, one))
 
 
 def delete(call: Call) -> Result:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from ipaddress import ip_network
 
 from cloudsim.gce import links, operations, views
@@ -58,7 +59,7 @@ def _listed(call: Call) -> Iterator[Listed]:
     start = after(call)
     for position, one in enumerate(_rules(call), start=1):
         if position > start:
-            yield Listed(position, "", lambda one=one: views.firewall(one))  # type: ignore[misc]  # bound at once
+            yield Listed(position, "", partial(views.firewall, one))
 
 
 def delete(call: Call) -> Result:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import partial
 
 from cloudsim.gce import links, operations, views
 from cloudsim.gce.call import Call, Result, is_shown
@@ -103,15 +104,14 @@ def aggregated_list(call: Call) -> Result:
     return aggregated(call, KIND, _listed(call, call.world.catalogs[PROVIDER].regions), AGGREGATED)
 
 
-def _listed(call: Call, regions: object) -> Iterator[Listed]:
+def _listed(call: Call, regions: Iterable[str]) -> Iterator[Listed]:
     """Oldest first, beyond the last page; only those with a label when the filter names one exactly."""
-    assert isinstance(regions, list | dict)
     label = asked(call).exact("labels.")
     shelves = [call.world.shelf(PROVIDER, call.project, region) for region in regions]
     found = [shelf.after(after(call), shelf.with_tag(*label) if label else None) for shelf in shelves]
     for vm in heapq.merge(*found, key=lambda vm: vm.seq):
         if is_shown(vm, call.now):
-            yield Listed(vm.seq, vm.zone, lambda vm=vm: _render(call, vm))  # type: ignore[misc]  # bound at once
+            yield Listed(vm.seq, vm.zone, partial(_render, call, vm))
 
 
 def _render(call: Call, vm: Vm) -> Result:

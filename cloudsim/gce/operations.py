@@ -7,6 +7,7 @@ not remembered.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 from cloudsim.gce import links
@@ -14,9 +15,12 @@ from cloudsim.gce.call import Call, Result
 from cloudsim.gce.errors import not_found
 from cloudsim.gce.facts import PROVIDER
 from cloudsim.gce.filters import Filter
+from cloudsim.gce.listing import Kind, Listed, after, aggregated, asked, flat
 from cloudsim.world import Vm, VmState
 
+AGGREGATED = "globalOperations.aggregatedList"
 SYSTEM = "system"
+_KIND = Kind("operation", "operations")
 _WAYS_OUT = {
     "user": "delete",
     "instance": "compute.instances.guestTerminate",
@@ -134,3 +138,20 @@ def get(call: Call) -> Result:
         if wanted in (one["id"], one["name"]):
             return one
     raise not_found(f"projects/{call.project}/zones/{call.zone}/operations/{wanted}")
+
+
+def list_(call: Call) -> Result:
+    """One page of a zone's operations."""
+    return flat(call, _KIND, _listed(call), f"zones/{call.zone}/operations")
+
+
+def aggregated_list(call: Call) -> Result:
+    """One page of all zones' operations."""
+    return aggregated(call, _KIND, _listed(call), AGGREGATED)
+
+
+def _listed(call: Call) -> Iterator[Listed]:
+    start = after(call)
+    for position, one in enumerate(every(call, asked(call)), start=1):
+        if position > start:
+            yield Listed(position, links.last(one["zone"]), partial(dict, one))

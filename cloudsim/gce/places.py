@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from cloudsim.gce import links, views
 from cloudsim.gce.call import API, Call, Result
@@ -72,7 +73,7 @@ def zones(call: Call) -> Result:
     def listed() -> Iterator[Listed]:
         for position, zone in enumerate(facts.zones, start=1):
             if position > start:
-                yield Listed(position, zone, lambda zone=zone: _zone(call, zone))  # type: ignore[misc]  # bound at once
+                yield Listed(position, zone, partial(_zone, call, zone))
 
     return flat(call, ZONES, listed(), "zones")
 
@@ -97,10 +98,6 @@ def machine_types(call: Call) -> Result:
     def listed() -> Iterator[Listed]:
         for position, (zone, name) in enumerate(sorted(call.world.offered[PROVIDER]), start=1):
             if position > start:
-                yield Listed(
-                    position,
-                    zone,
-                    lambda zone=zone, name=name: views.machine_type(call.world, call.project, zone, name),  # type: ignore[misc]  # as above
-                )
+                yield Listed(position, zone, partial(views.machine_type, call.world, call.project, zone, name))
 
     return aggregated(call, MACHINE_TYPES, listed(), MACHINE_TYPES_AGGREGATED)

@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cloudsim.gce import disks, firewalls, images, instances, operations, places
-from cloudsim.gce.call import Call, Handler, Result
-from cloudsim.gce.listing import Kind, Listed, after, aggregated, asked, flat
+from cloudsim.gce.call import Handler
 from cloudsim.world.limits import Rate
 
 _A_MINUTE = Rate(1_500, 25)
@@ -21,7 +20,6 @@ GLOBAL_WRITES = ("global-writes", _A_MINUTE)
 
 _ZONE = "/zones/{zone}"
 _INSTANCE = _ZONE + "/instances/{instance}"
-_OPERATION = Kind("operation", "operations")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,24 +31,6 @@ class Operation:
     path: str
     handler: Handler
     bucket: tuple[str, Rate]
-
-
-def _operations(call: Call) -> list[Listed]:
-    start = after(call)
-    found = enumerate(operations.every(call, asked(call)), start=1)
-    return [
-        Listed(position, one["zone"].rpartition("/")[2], lambda one=one: one)  # type: ignore[misc]  # bound at once
-        for position, one in found
-        if position > start
-    ]
-
-
-def _list_operations(call: Call) -> Result:
-    return flat(call, Kind("operation", "items"), _operations(call), f"zones/{call.zone}/operations")
-
-
-def _aggregate_operations(call: Call) -> Result:
-    return aggregated(call, _OPERATION, _operations(call), "globalOperations.aggregatedList")
 
 
 OPERATIONS = (
@@ -71,9 +51,11 @@ OPERATIONS = (
     Operation(
         "instances.getGuestAttributes", "GET", _INSTANCE + "/getGuestAttributes", instances.guest_attributes, READS
     ),
-    Operation("zoneOperations.list", "GET", _ZONE + "/operations", _list_operations, READS),
+    Operation("zoneOperations.list", "GET", _ZONE + "/operations", operations.list_, READS),
     Operation("zoneOperations.get", "GET", _ZONE + "/operations/{operation}", operations.get, READS),
-    Operation("globalOperations.aggregatedList", "GET", "/aggregated/operations", _aggregate_operations, GLOBAL_READS),
+    Operation(
+        "globalOperations.aggregatedList", "GET", "/aggregated/operations", operations.aggregated_list, GLOBAL_READS
+    ),
     Operation("disks.aggregatedList", "GET", "/aggregated/disks", disks.aggregated_list, GLOBAL_READS),
     Operation("disks.get", "GET", _ZONE + "/disks/{disk}", disks.get, READS),
     Operation("disks.delete", "DELETE", _ZONE + "/disks/{disk}", disks.delete, WRITES),

@@ -1,5 +1,6 @@
 """One stack for all of these tests; each test has a tenant of its own and leaves nothing behind."""
 
+import re
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -61,7 +62,7 @@ def tenant(
     request: pytest.FixtureRequest, stack: Stack, planted: Planted, operator: Operator, cloud: Cloud
 ) -> Iterator[Tenant]:
     """A new tenant with 200 GPUs. After the test its leases are ended, and cloud and database must agree."""
-    with operator.tenant(request.node.name[:60].strip("_"), 200) as made:
+    with operator.tenant(re.sub(r"\W", "_", request.node.name)[:60].strip("_"), 200) as made:
         yield made
         made.release_all()
         assert made.used() == {}
