@@ -68,7 +68,7 @@ class Clients:
 
     @property
     def anonymous(self) -> PipelineClient[HttpRequest, HttpResponse]:
-        """For addresses that carry their own signature. Not pooled: it is asked rarely."""
+        """A new one, to be closed, for addresses that carry their own signature."""
         return PipelineClient("", policies=[ProxyPolicy()], transport=_transport(self._settings))
 
     def _arguments(self) -> dict[str, Any]:

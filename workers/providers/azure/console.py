@@ -32,7 +32,8 @@ def _tail(group: Group, address: str) -> str:
     if urlsplit(address).scheme != "https" and not is_stand_in(address):
         raise OutcomeUnknown("the address of the console is not one of Azure's", code="MalformedAnswer")
     end = b""
-    with translated(), group.clients.anonymous.send_request(HttpRequest("GET", address), stream=True) as answer:
+    request = HttpRequest("GET", address)
+    with translated(), group.clients.anonymous as client, client.send_request(request, stream=True) as answer:
         if answer.status_code == _ABSENT:
             return ""
         answer.raise_for_status()
