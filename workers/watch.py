@@ -110,8 +110,9 @@ def _store(
 
 
 def _observe(observed: inventory.Observed, row: Row[Any], vm: Vm, *, ready: bool, clean: bool) -> None:
+    public, private = vm.public_ip or row.public_ip, vm.private_ip or row.private_ip
     before = (row.vm_state, row.public_ip, row.private_ip, row.ready, row.clean)
-    after = (vm.state, vm.public_ip, vm.private_ip, row.ready or ready, row.clean or clean)
+    after = (vm.state, public, private, row.ready or ready, row.clean or clean)
     if before == after:
         return
     observed.add(
@@ -119,7 +120,7 @@ def _observe(observed: inventory.Observed, row: Row[Any], vm: Vm, *, ready: bool
         vm.state,
         at=vm.ended_at,
         reason=reason_json(vm),
-        addresses=(vm.public_ip, vm.private_ip),
+        addresses=(public, private),
         ready=ready,
         clean=clean,
     )

@@ -77,7 +77,7 @@ _OBSERVED = text(
         vm_state = o.vm_state,
         vm_state_at = CASE WHEN a.vm_state IS DISTINCT FROM o.vm_state THEN coalesce(o.at, now()) ELSE a.vm_state_at END,
         vm_reason = coalesce(o.reason, a.vm_reason),
-        public_ip = o.public_ip, private_ip = o.private_ip,
+        public_ip = coalesce(o.public_ip, a.public_ip), private_ip = coalesce(o.private_ip, a.private_ip),
         ready = a.ready OR o.ready, clean = a.clean OR o.clean
     FROM unnest(CAST(:ids AS text[]), CAST(:states AS text[]), CAST(:ats AS timestamptz[]), CAST(:reasons AS jsonb[]),
                 CAST(:publics AS text[]), CAST(:privates AS text[]), CAST(:readies AS bool[]), CAST(:cleans AS bool[]))
@@ -109,7 +109,7 @@ class Observed:
     ) -> None:
         """`at`: the provider's transition time, else now. `reason`: JSON {code, message, interrupted}.
 
-        `addresses`: public and private.
+        `addresses`: public and private; None where this look did not tell.
         """
         values = (attempt_id, str(state), at, reason, *addresses, ready, clean)
         for column, value in zip(self._columns.values(), values, strict=True):

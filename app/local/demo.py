@@ -1,6 +1,7 @@
 """The demo tenant, made through the HTTP API like any other, and the credentials file."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -61,12 +62,12 @@ def ensure_tenant(api_url: str, operator_key: str, known_key: str | None) -> Dem
         return DemoTenant(tenant_id, known_key)
 
 
-def has_offerings(credentials: Credentials) -> bool:
-    """Whether the tenant is shown anything that can be leased."""
+def has_offerings(credentials: Credentials, accounts: Iterable[str]) -> bool:
+    """Whether the tenant is shown something that can be leased at each of these accounts."""
     headers = {"Authorization": f"Bearer {credentials.tenant_key}"}
     with httpx.Client(base_url=credentials.api_url, timeout=30, headers=headers) as api:
-        page = api.get("/v1/offerings", params={"limit": 1})
-        return page.is_success and bool(page.json()["items"])
+        pages = (api.get("/v1/offerings", params={"account": account, "limit": 1}) for account in accounts)
+        return all(page.is_success and page.json()["items"] for page in pages)
 
 
 def _find_tenant(api: httpx.Client) -> str | None:

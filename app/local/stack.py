@@ -4,6 +4,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 import httpx
 import psutil
@@ -23,10 +24,10 @@ from app.local.supervision import Supervisor, last_lines, launch
 from app.local.system_user import postgres_user
 from app.local.waiting import wait_until
 from app.prerequisites import ensure_operator_key
-from app.settings import StartupError
+from app.settings import StartupError, load_accounts
 
 READY_SECONDS = 90.0
-OFFERINGS_SECONDS = 20.0
+OFFERINGS_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -209,10 +210,10 @@ class Stack:
                 f"{', '.join(groups)}: not ready after {READY_SECONDS:.0f} s, see {self._plan.home.logs}"
             )
 
-    @staticmethod
-    def _await_offerings(credentials: Credentials) -> None:
-        """So that a first lease finds something. An account of the user's own may have nothing to tell: no error."""
-        wait_until(lambda: has_offerings(credentials), timeout=OFFERINGS_SECONDS, poll=0.1)
+    def _await_offerings(self, credentials: Credentials) -> None:
+        """So that a first lease finds something at each account. One of the user's own may have nothing to tell: no error."""
+        accounts = load_accounts(Path(self._plan.environment["GPULEASE_CONFIG"]))
+        wait_until(lambda: has_offerings(credentials, accounts), timeout=OFFERINGS_SECONDS, poll=0.1)
 
     def _migrate(self) -> None:
         done = subprocess.run(

@@ -2,6 +2,8 @@
 
 import secrets
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import asyncpg
@@ -13,6 +15,14 @@ from app.local.embedded_postgres import Cluster, PostgresError
 from app.local.ports import free_port
 
 FOR_TESTS = {**postgres.SETTINGS, **postgres.FORGETFUL}
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """Outside pytest's own folders: those may be closed, by another run of the same person's, to PostgreSQL's user."""
+    with tempfile.TemporaryDirectory(prefix="gpulease-pg-") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
 
 
 def cluster_in(folder: Path) -> Cluster:

@@ -60,7 +60,7 @@ def test_late_refusals_replacement_and_the_end(fleet: Fleet) -> None:
     first, second, third = fleet.attempts(lease_id)
     assert {first.zone, second.zone} == {f"{REGION}-a", f"{REGION}-b"}
     assert [first.error["code"], second.error["code"]] == ["ZONE_RESOURCE_POOL_EXHAUSTED"] * 2
-    assert [one.state for one in (first, second, third)] == ["dead", "dead", "known"]
+    assert [one.state for one in (first, second, third)] == ["refused", "refused", "known"]
 
     fleet.sim.capacity(None, **GCP)
     fleet.end_cool_offs()

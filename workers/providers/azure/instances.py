@@ -2,7 +2,7 @@
 
 Azure has no listing with tags and power states in one: the group's listing tells existence and tags, the listing of
 statuses (`statusOnly`, of the whole subscription) the power states, and interfaces and public addresses have listings of
-their own. Four listings of pages show a region, whatever runs there.
+their own. Two listings of pages show what runs in a region, whatever that is; addresses are read with the VMs in change alone.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,14 +61,15 @@ def _read_back(group: Group, params: Params, conflict: TokenConflict) -> Vm:
 
 
 def listed(group: Group, region: str, installation: str | None = None) -> Iterator[list[Vm]]:
-    """Pages of the VMs of a region, or of one installation's.
+    """Pages of the VMs of a region with their addresses, or of one installation's without them.
 
     The listing of statuses comes after that of the VMs, so that it lacks only VMs that have gone since.
     """
     found = [
         [vm for vm in page if _is_wanted(vm, region, installation)] for page in listings.pages(group, listings.VMS)
     ]
-    statuses, addresses = _details(group) if any(found) else ({}, {})
+    statuses = _statuses(group) if any(found) else {}
+    addresses = interfaces.by_id(group) if any(found) and installation is None else {}
     for page in found:
         seen = (_with_details(group, vm, statuses, addresses) for vm in page)
         yield [vm for vm in seen if vm is not None]
@@ -79,11 +80,11 @@ def _is_wanted(vm: Document, region: str, installation: str | None) -> bool:
     return here and (installation is None or (vm.get("tags") or {}).get(INSTALLATION) == installation)
 
 
-def _details(group: Group) -> tuple[Mapping[str, Document], Mapping[str, Addresses]]:
-    """Instance views by VM and addresses by interface, ids in lower case."""
+def _statuses(group: Group) -> Mapping[str, Document]:
+    """Instance views by VM, ids in lower case."""
     every = listings.items(group, listings.ALL_VMS, query={"statusOnly": "true"})
     statuses = {one["id"].lower(): part(one, "properties").get("instanceView") for one in every}
-    return {one: view for one, view in statuses.items() if view is not None}, interfaces.by_id(group)
+    return {one: view for one, view in statuses.items() if view is not None}
 
 
 def _with_details(
