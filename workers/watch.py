@@ -4,6 +4,7 @@ It writes facts and wakes leases; deciding is the reconciler's.
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import structlog
@@ -28,6 +29,7 @@ def watch(runtime: Runtime, account: str, region: str) -> int:
     rows = runtime.database.all(attempts.WATCHED, place)
     if not rows:
         return 0
+    started: datetime = rows[0].now
     provider = runtime.accounts.provider(account)
     known = [row for row in rows if row.state == AttemptState.KNOWN]
     vms = provider.get(region, [row.instance_id for row in known]) if known else {}
@@ -35,6 +37,7 @@ def watch(runtime: Runtime, account: str, region: str) -> int:
     clean = _clean(runtime, provider, region, rows, vms)
     _store(runtime, known, vms, ready, clean)
     _store_clean_ends(runtime, rows, clean)
+    runtime.database.run(inventory.watched(account, region, started))
     return len(rows)
 
 

@@ -197,7 +197,7 @@ def cleaned(attempt_ids: Sequence[str]) -> Update:
 WATCHED = text(
     """
     SELECT a.id, a.lease_id, a.n, a.state, a.token, a.instance_id, a.zone, a.vm_state, a.vm_state_at, a.ready, a.clean, a.known_at,
-           a.terminate_sent_at, a.public_ip, a.private_ip, l.state AS lease_state
+           a.terminate_sent_at, a.public_ip, a.private_ip, now() AS now, l.state AS lease_state
     FROM attempt a JOIN lease l ON l.id = a.lease_id
     WHERE a.account = :account AND a.region = :region
       AND (a.state = 'known' OR (a.state IN ('refused', 'dead') AND NOT a.clean))

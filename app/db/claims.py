@@ -6,7 +6,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Select, Update, and_, case, exists, func, literal, or_, select, update
 
-from app.db.tables import attempt, installation, lease
+from app.db.tables import account_region, attempt, installation, lease
 from app.db.types import Time
 from app.domain.ids import AttemptId, LeaseId, TenantId
 from app.domain.leases import (
@@ -146,6 +146,7 @@ _ATTEMPT = [
 
 def _load() -> Select[Any]:
     newest = and_(attempt.c.lease_id == lease.c.id, attempt.c.n == lease.c.attempts_count)
+    place = and_(account_region.c.account == attempt.c.account, account_region.c.region == attempt.c.region)
     other = attempt.alias("other")
     unclean = (
         select(func.count())
@@ -163,7 +164,8 @@ def _load() -> Select[Any]:
         attempt.c.public_ip.label("attempt_public_ip"),
         attempt.c.private_ip.label("attempt_private_ip"),
         attempt.c.vm_state_at.label("attempt_vm_state_at"),
-    ).select_from(lease.outerjoin(attempt, newest))
+        account_region.c.last_watched_at.label("attempt_watched_at"),
+    ).select_from(lease.outerjoin(attempt, newest).outerjoin(account_region, place))
 
 
 _LOAD = _load()
@@ -207,7 +209,7 @@ def _attempt_from_row(row: Any) -> Attempt:
     facts["id"] = AttemptId(facts["id"])
     facts["state"] = AttemptState(facts["state"])
     facts["vm_state"] = VmState(facts["vm_state"]) if facts["vm_state"] is not None else None
-    return Attempt(**facts)
+    return Attempt(**facts, watched_at=row.attempt_watched_at)
 
 
 def held_by(claim_id: UUID) -> ColumnElement[bool]:

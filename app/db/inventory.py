@@ -123,6 +123,15 @@ class Observed:
         return _OBSERVED.bindparams(**self._columns)
 
 
+def watched(account: str, region: str, at: datetime) -> Update:
+    """The VMs in change were looked at, from `at` on: their time-outs may be judged."""
+    return (
+        update(account_region)
+        .where(account_region.c.account == account, account_region.c.region == region)
+        .values(last_watched_at=at)
+    )
+
+
 _FOUND = text(
     _LOCKED
     + """

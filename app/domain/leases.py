@@ -116,6 +116,8 @@ class Attempt:
     empty_listings: int = 0
     last_empty_listing_at: datetime | None = None
     retry_at: datetime | None = None
+    watched_at: datetime | None = None
+    """Start of the last look at the VMs in change where it is."""
 
     @property
     def live(self) -> bool:

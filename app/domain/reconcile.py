@@ -105,6 +105,8 @@ class Finish:
     """Nothing is left that costs money: terminal."""
 
 
+_LOOK_AGAIN = timedelta(seconds=2)
+
 Step = (
     Rest
     | Place
@@ -167,9 +169,13 @@ def _replaceable(lease: Lease, attempt: Attempt) -> bool:
 
 
 def _stage_timeout(lease: Lease, attempt: Attempt, now: datetime, timing: Timing) -> Reason | None:
-    if lease.state is LeaseState.PROVISIONING and _after(attempt.known_at, timing.launch_timeout, now):
+    """Judged by what was seen after the time was over: nobody's VM ends because we were away and did not look."""
+    if attempt.watched_at is None:
+        return None
+    seen = min(now, attempt.watched_at)
+    if lease.state is LeaseState.PROVISIONING and _after(attempt.known_at, timing.launch_timeout, seen):
         return Reason(ReasonCode.LAUNCH_TIMEOUT, f"the VM did not start within {timing.launch_timeout:.0f} s")
-    if lease.state is LeaseState.BOOTING and _after(lease.running_at, timing.boot_timeout, now):
+    if lease.state is LeaseState.BOOTING and _after(lease.running_at, timing.boot_timeout, seen):
         return Reason(ReasonCode.BOOT_TIMEOUT, f"the VM was not ready within {timing.boot_timeout:.0f} s")
     return None
 
@@ -190,7 +196,7 @@ def _provisioning(lease: Lease, now: datetime, timing: Timing) -> Step:
         case VmState.ABSENT:
             return _verify(lease, attempt, now)
         case _:
-            return _deadline_or_rest(lease, now, timing, _plus(attempt.known_at, timing.launch_timeout))
+            return _deadline_or_rest(lease, now, timing, _judged(attempt.known_at, timing.launch_timeout, now))
 
 
 def _with_attempt(lease: Lease, now: datetime, timing: Timing) -> Step:
@@ -214,7 +220,7 @@ def _booting(lease: Lease, now: datetime, timing: Timing) -> Step:
         return _verify(lease, attempt, now)
     if attempt.ready and attempt.vm_state is VmState.RUNNING:
         return Enter(LeaseState.ACTIVE)
-    return _deadline_or_rest(lease, now, timing, _plus(lease.running_at, timing.boot_timeout))
+    return _deadline_or_rest(lease, now, timing, _judged(lease.running_at, timing.boot_timeout, now))
 
 
 def _active(lease: Lease, now: datetime, timing: Timing) -> Step:
@@ -341,8 +347,12 @@ def _after(since: datetime | None, seconds: float, now: datetime) -> bool:
     return since is not None and since + timedelta(seconds=seconds) <= now
 
 
-def _plus(since: datetime | None, seconds: float) -> datetime | None:
-    return None if since is None else since + timedelta(seconds=seconds)
+def _judged(since: datetime | None, seconds: float, now: datetime) -> datetime | None:
+    """When a stage's time-out is to be judged: when it is over, and then again until somebody has looked at the VM."""
+    if since is None:
+        return None
+    over = since + timedelta(seconds=seconds)
+    return over if over > now else now + _LOOK_AGAIN
 
 
 _DECIDERS: dict[LeaseState, Callable[[Lease, datetime, Timing], Step]] = {

@@ -151,15 +151,22 @@ def test_an_interrupted_lease_that_wants_one_is_queued_again_once_its_attempt_is
 
 
 def test_a_vm_that_does_not_start_ends_its_lease() -> None:
-    one = lease(S.PROVISIONING, attempt=known(VmState.PENDING, known_at=ago(299)))
+    one = lease(S.PROVISIONING, attempt=known(VmState.PENDING, known_at=ago(299), watched_at=ahead(60)))
     assert cause(one) is None
     assert cause(one, ahead(1)) == (ReasonCode.LAUNCH_TIMEOUT, Origin.SYSTEM)
 
 
 def test_a_vm_that_never_gets_ready_ends_its_lease() -> None:
-    one = lease(S.BOOTING, attempt=known(VmState.RUNNING), running_at=ago(899))
+    one = lease(S.BOOTING, attempt=known(VmState.RUNNING, watched_at=ahead(60)), running_at=ago(899))
     assert cause(one) is None
     assert cause(one, ahead(1)) == (ReasonCode.BOOT_TIMEOUT, Origin.SYSTEM)
+
+
+@pytest.mark.parametrize("watched_at", [None, ago(100)])
+def test_a_time_out_that_passed_while_nobody_looked_ends_nothing(watched_at: datetime | None) -> None:
+    starting = lease(S.PROVISIONING, attempt=known(VmState.PENDING, known_at=ago(350), watched_at=watched_at))
+    booting = lease(S.BOOTING, attempt=known(VmState.RUNNING, watched_at=watched_at), running_at=ago(950))
+    assert (cause(starting), cause(booting)) == (None, None)
 
 
 def test_an_active_lease_has_no_boot_time_out() -> None:
