@@ -59,6 +59,7 @@ COLUMNS: Columns = (
     ("VCPUS", "vcpus"),
     ("MEMORY GIB", "memory_gib"),
     ("AVAILABILITY", _availability),
+    ("PRICE IS", "price_status"),
     ("PRICE AS OF", when("price_as_of")),
 )
 

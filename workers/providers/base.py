@@ -202,8 +202,24 @@ class Leftover:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """USD per hour of the whole VM, as its `source` told it at `as_of` (UTC)."""
+
+    per_hour: Decimal
+    as_of: datetime
+    source: str
+
+
+Prices = Mapping[tuple[str, Market], Price]
+"""By type name and market; what is not known is not in it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Offered:
-    """A type offered in a zone, with the price in USD per hour of each market it can be bought in (None: unknown)."""
+    """A type offered in a zone, with the price in USD per hour of each market it can be bought in (None: unknown).
+
+    `price_live`: the provider told the price just now; else it is one of the adapter's own list.
+    """
 
     type: InstanceType
     region: str
@@ -212,6 +228,7 @@ class Offered:
     price_per_hour: Decimal | None
     price_as_of: datetime | None
     price_source: str | None
+    price_live: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,6 +272,13 @@ class Provider(Protocol):
 
     def offered(self, region: str) -> Sequence[Offered]:
         """Every GPU type offered in a region, by zone and market, priced where a price is known."""
+        ...
+
+    def prices(self, region: str) -> Prices:
+        """What the provider's price list says today of the catalogue's types, as far as `offered` does not tell it live.
+
+        Asked of another service than VMs are, with rights of its own: its failure says nothing of the account.
+        """
         ...
 
     def service_quotas(self, region: str) -> Sequence[ServiceQuota]:

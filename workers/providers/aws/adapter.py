@@ -17,6 +17,7 @@ from workers.providers.aws import (
     launch,
     leftovers,
     offered,
+    prices,
     quotas,
     spot,
     vms,
@@ -36,6 +37,7 @@ from workers.providers.base import (
     Offered,
     Page,
     Params,
+    Prices,
     Rate,
     ServiceQuota,
     Vm,
@@ -77,6 +79,11 @@ class AwsProvider:
         now = datetime.fromtimestamp(self._clock(), tz=UTC)
         every = offered.by_zone(self._clients.ec2(region), catalogue.load(), region, now)
         return [one for one in every if (one.zone in usable if usable is not None else _regular(one))]
+
+    def prices(self, region: str) -> Prices:
+        """On-demand prices; spot prices differ by zone and come with `offered`."""
+        now = datetime.fromtimestamp(self._clock(), tz=UTC)
+        return prices.on_demand(self._clients.pricing(), list(catalogue.load().types), region, now)
 
     def service_quotas(self, region: str) -> Sequence[ServiceQuota]:
         """Limits on vCPUs of P and of G and VT types, on demand and spot."""

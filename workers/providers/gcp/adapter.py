@@ -21,6 +21,7 @@ from workers.providers.base import (
     Offered,
     Page,
     Params,
+    Prices,
     Rate,
     ServiceQuota,
     Vm,
@@ -36,6 +37,7 @@ from workers.providers.gcp import (
     metadata,
     offered,
     operations,
+    prices,
     quotas,
     spot,
 )
@@ -71,6 +73,11 @@ class GcpProvider:
     def offered(self, region: str) -> Sequence[Offered]:
         """Types of the catalogue by zone."""
         return list(offered.by_zone(self._clients, catalogue.load(), region))
+
+    def prices(self, region: str) -> Prices:
+        """Sums of the parts of each type, on demand and spot."""
+        now = datetime.fromtimestamp(self._clock(), tz=UTC)
+        return prices.by_type(self._clients, self._account.endpoint_url, catalogue.load().types, region, now)
 
     def service_quotas(self, region: str) -> Sequence[ServiceQuota]:
         """Limits on GPUs by model, on demand and spot, and GPUS_ALL_REGIONS."""
