@@ -213,6 +213,7 @@ def candidates() -> Select[Any]:
         account.c.state.label("account_state"),
         account.c.cordoned.label("account_cordoned"),
         account.c.last_error.label("account_error"),
+        account.c.config["images"].label("account_images"),
     ).join(account, account.c.name == offering.c.account)
 
 

@@ -23,6 +23,7 @@ def offering_from_row(row: Any) -> Offering:
         price_as_of=row.price_as_of,
         price_source=row.price_source,
         price_live=row.price_live,
+        images=frozenset(row.account_images or ()),
         cool_off=_cool_off(row),
         launches=row.launches,
         refusals=row.refusals,

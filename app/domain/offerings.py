@@ -77,7 +77,10 @@ class CoolOff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offering:
-    """One line of the catalogue with what is known of it now. `price_per_hour` is USD for the whole VM."""
+    """One line of the catalogue with what is known of it now. `price_per_hour` is USD for the whole VM.
+
+    `images`: names of the images that its account has besides its default one.
+    """
 
     key: OfferingKey
     provider: str
@@ -86,6 +89,7 @@ class Offering:
     price_as_of: datetime | None
     price_source: str | None
     price_live: bool = False
+    images: frozenset[str] = frozenset()
     cool_off: CoolOff | None = None
     launches: int = 0
     refusals: int = 0

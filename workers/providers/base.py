@@ -97,12 +97,16 @@ class TokenConflict(ProviderError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """A driver-ready image, resolved. `disk_gib` is the least disk that holds it; `root_device` its device name."""
+    """A driver-ready image, resolved. `disk_gib` is the least disk that holds it; `root_device` its device name.
+
+    `driver_version`: of NVIDIA's driver in it, where the image's own description tells it.
+    """
 
     id: str
     name: str
     root_device: str | None = None
     disk_gib: int = 0
+    driver_version: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,8 +309,8 @@ class Provider(Protocol):
         """The provider's limits that bound GPU launches in a region."""
         ...
 
-    def image(self, region: str) -> Image:
-        """The newest driver-ready image, or the pinned one. `InvalidSpec` when there is none."""
+    def image(self, region: str, name: str | None = None) -> Image:
+        """The newest driver-ready image or the pinned one; by `name`, one of the account's `images`. `InvalidSpec`: none."""
         ...
 
     def plan(self, spec: LaunchSpec) -> Params:

@@ -42,6 +42,7 @@ from workers.providers.base import (
     ServiceQuota,
     Vm,
 )
+from workers.providers.images import wanted
 
 LIMITS = Limits(
     rates={
@@ -89,10 +90,11 @@ class AwsProvider:
         """Limits on vCPUs of P and of G and VT types, on demand and spot."""
         return quotas.read(self._clients.quotas(region), region)
 
-    def image(self, region: str) -> Image:
+    def image(self, region: str, name: str | None = None) -> Image:
         """From SSM or by name; see `images`. Also learns the subnets, so that `plan` needs no call."""
+        pin = wanted(self._account, name)
         self._subnets.zones(region)
-        return images.resolve(self._clients.ec2(region), self._clients.ssm(region), self._account.image)
+        return images.resolve(self._clients.ec2(region), self._clients.ssm(region), pin)
 
     def plan(self, spec: LaunchSpec) -> Params:
         """Parameters of RunInstances and of the group before it. NotOffered for a zone without a subnet of the account."""

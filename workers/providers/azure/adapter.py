@@ -42,6 +42,7 @@ from workers.providers.base import (
     ServiceQuota,
     Vm,
 )
+from workers.providers.images import wanted
 
 LIMITS = Limits(
     rates={
@@ -95,9 +96,9 @@ class AzureProvider:
         """Limits on vCPUs of the region, of its spot VMs and of the GPU families."""
         return quotas.read(self._group, region)
 
-    def image(self, region: str) -> Image:
+    def image(self, region: str, name: str | None = None) -> Image:
         """The newest version of Microsoft's image, or the pinned one."""
-        return images.resolve(self._group, region, self._account.image)
+        return images.resolve(self._group, region, wanted(self._account, name))
 
     def plan(self, spec: LaunchSpec) -> Params:
         """The body of the PUT, and of the group before it. NotOffered for a region without a subnet of the account."""

@@ -42,6 +42,7 @@ from workers.providers.gcp import (
     spot,
 )
 from workers.providers.gcp.clients import Clients
+from workers.providers.images import wanted
 
 LIMITS = Limits(
     rates={
@@ -83,9 +84,9 @@ class GcpProvider:
         """Limits on GPUs by model, on demand and spot, and GPUS_ALL_REGIONS."""
         return quotas.read(self._clients, region)
 
-    def image(self, region: str) -> Image:  # noqa: ARG002  images are the same in all regions
+    def image(self, region: str, name: str | None = None) -> Image:  # noqa: ARG002  images are the same in all regions
         """The newest of a public family, or the pinned one; see `images`."""
-        return images.resolve(self._clients, self._account.image)
+        return images.resolve(self._clients, wanted(self._account, name))
 
     def plan(self, spec: LaunchSpec) -> Params:
         """Parameters of instances.insert and of the firewall rules before it. NotOffered for a type not in the catalogue."""
