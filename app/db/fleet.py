@@ -207,14 +207,15 @@ def forget_unoffered(name: str, region: str) -> Delete:
 
 
 def candidates() -> Select[Any]:
-    """Every offering with its account's state, for placement. Read by app.db.offering_rows."""
-    return select(
+    """Every offering with its account's state, for placement, in the order of their keys. Read by app.db.offering_rows."""
+    found = select(
         offering,
         account.c.state.label("account_state"),
         account.c.cordoned.label("account_cordoned"),
         account.c.last_error.label("account_error"),
         account.c.config["images"].label("account_images"),
-    ).join(account, account.c.name == offering.c.account)
+    )
+    return found.join(account, account.c.name == offering.c.account).order_by(*_KEY)
 
 
 def _is(key: OfferingKey) -> Any:

@@ -143,7 +143,7 @@ attempt = Table(
     Column("operation", Text),
     Column("vm_state", Text),
     Column("vm_state_at", Time),
-    Column("vm_reason", Json, comment="{code, message, interrupted, refusal} in the provider's words"),
+    Column("vm_reason", Json, comment="{code, message, interrupted} in the provider's words"),
     Column("ready", Boolean, nullable=False, server_default=text("false")),
     Column("public_ip", Text),
     Column("private_ip", Text),

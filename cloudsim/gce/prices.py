@@ -55,11 +55,13 @@ def _all(catalog: Catalog) -> Iterator[Result]:
                     description = f"{_instance(name, market)} Instance {group} running in {region}"
                     yield _sku(description, group, _USAGE[market], region, Decimal(rate))
             for one in _FAMILIES:
-                gpu, rate = _FAMILIES[one][1], _gpu_rate(catalog, region, one, market)
-                yield _sku(f"{_gpu(gpu, market)} running in {region}", "GPU", _USAGE[market], region, rate)
+                gpu, whole = _FAMILIES[one][1], _gpu_rate(catalog, region, one, market)
+                yield _sku(f"{_gpu(gpu, market)} running in {region}", "GPU", _USAGE[market], region, whole)
                 flexible = f"{gpu} attached to DWS Defined Duration VMs running in {region}"
-                yield _sku(flexible, "GPU", "OnDemand", region, rate / 2)
-                yield _sku(f"Commitment v1: {gpu} running in {region} for 1 Year", "GPU", "Commit1Yr", region, rate / 4)
+                yield _sku(flexible, "GPU", "OnDemand", region, whole / 2)
+                yield _sku(
+                    f"Commitment v1: {gpu} running in {region} for 1 Year", "GPU", "Commit1Yr", region, whole / 4
+                )
 
 
 def _instance(name: str, market: Market) -> str:

@@ -13,12 +13,7 @@ branch_labels = None
 depends_on = None
 
 
-_OLD = "{code, message, interrupted} in the provider's words"
-_NEW = "{code, message, interrupted, refusal} in the provider's words"
-
-
 def upgrade() -> None:
-    op.alter_column("attempt", "vm_reason", comment=_NEW, existing_comment=_OLD)
     op.add_column(
         "offering",
         sa.Column(
@@ -33,4 +28,3 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     op.drop_column("offering", "price_live")
-    op.alter_column("attempt", "vm_reason", comment=_OLD, existing_comment=_NEW)

@@ -52,6 +52,7 @@ class OnCloudsim:
     belonging_kinds = frozenset({"volume", "network_interface", "address"})
     firewall_stages: Sequence[str] = ("made",)
     page = 200
+    portion = 20
 
     def __init__(self, sim: Control) -> None:
         self.account: AzureAccount = account(sim.url)
