@@ -1,4 +1,4 @@
-"""`python -m workers worker|inventory|deadman`: the two kinds of worker process, and the dead-man switch."""
+"""`python -m workers worker|inventory|deadman|prices`: the two kinds of worker process, and two commands."""
 
 import signal
 import sys
@@ -6,7 +6,7 @@ import sys
 import structlog
 
 from app.settings import StartupError, load_settings
-from workers import deadman
+from workers import deadman, prices
 from workers.bootstrap import build_runtime
 from workers.celery_app import create_celery
 from workers.processes import WorkerThreads, start_inventory
@@ -14,13 +14,14 @@ from workers.runtime import Runtime
 
 log = structlog.get_logger("workers")
 
-_USAGE = "usage: python -m workers worker|inventory|deadman"
+_USAGE = "usage: python -m workers worker|inventory|deadman|prices"
 
 
 def main(arguments: list[str]) -> int:
     """Runs until a signal; 0 after SIGTERM or SIGINT, 2 with one line on stderr when it cannot start."""
-    if arguments[:1] == ["deadman"]:
-        return deadman.main(arguments[1:])
+    commands = {"deadman": deadman.main, "prices": prices.main}
+    if arguments[:1] and arguments[0] in commands:
+        return commands[arguments[0]](arguments[1:])
     if arguments not in (["worker"], ["inventory"]):
         sys.stderr.write(_USAGE + "\n")
         return 2

@@ -11,11 +11,12 @@ from app.db import fleet
 from app.settings import AccountConfig, Settings
 from app.settings.accounts import account_from_json
 from workers.database import Database
-from workers.providers.base import CredentialsRejected, Image, Provider, ProviderError, Unreachable
+from workers.providers.base import CredentialsRejected, Image, InvalidSpec, Provider, ProviderError, Unreachable
 
 log = structlog.get_logger(__name__)
 
 _IMAGE_SECONDS = 600.0
+_NO_IMAGE_SECONDS = 30.0
 _TRUST_SECONDS = 60.0
 _SET_ASIDE = ("failing", "disabled")
 Connect = Callable[[AccountConfig, Settings], Provider]
@@ -38,7 +39,7 @@ class Accounts:
         self._providers: dict[str, Provider] = {}
         self._trusted_until: dict[str, float] = {}
         self._unreachable_since: dict[str, float] = {}
-        self._images: dict[tuple[str, str], tuple[float, Image]] = {}
+        self._images: dict[tuple[str, str, str | None], tuple[float, Image | InvalidSpec]] = {}
         self._lock = threading.Lock()
 
     def save(self) -> None:
@@ -81,16 +82,29 @@ class Accounts:
         """aws, gcp or azure."""
         return self._config(name).provider
 
-    def image(self, name: str, region: str) -> Image:
-        """The account's image in a region, looked up at most every ten minutes. Raises ProviderError."""
-        now = time.monotonic()
-        known = self._images.get((name, region))
-        if known is not None and known[0] > now:
-            return known[1]
-        with self._reaching(name):
-            image = self.provider(name).image(region)
-        self._images[(name, region)] = (now + _IMAGE_SECONDS, image)
-        return image
+    def image(self, name: str, region: str, wanted: str | None = None) -> Image:
+        """The account's image in a region, its default one or the one `wanted` by name. Raises ProviderError.
+
+        Looked up at most every ten minutes, and every half a minute while there is none of that name.
+        """
+        key, now = (name, region, wanted), time.monotonic()
+        until, known = self._images.get(key, (now, None))
+        if known is None or until <= now:
+            until, known = self._look_up(key, now)
+            self._images[key] = until, known
+        if isinstance(known, InvalidSpec):
+            raise known
+        return known
+
+    def _look_up(self, key: tuple[str, str, str | None], now: float) -> tuple[float, Image | InvalidSpec]:
+        name, region, wanted = key
+        try:
+            with self._reaching(name):
+                return now + _IMAGE_SECONDS, self.provider(name).image(region, wanted)
+        except InvalidSpec as error:
+            if wanted is None:
+                raise  # its offerings are set aside, which takes the place of remembering it here
+            return now + _NO_IMAGE_SECONDS, error
 
     def check_identity(self, name: str) -> None:
         """Asks the account who it is and pins that at first use.

@@ -136,6 +136,7 @@ def _request(row: Row[Any], name: str, labels: dict[str, str]) -> dict[str, Any]
         "ttl_seconds": 60,
         "wait_seconds": 0,
         "ssh_public_keys": [],
+        "image": None,
         "disk_gib": 100,
         "public_ip": True,
         "allowed_cidrs": None,

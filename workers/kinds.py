@@ -8,7 +8,7 @@ from workers import housekeeping
 from workers.inventory import take_inventory
 from workers.leftovers import sweep_leftovers
 from workers.periodic import Kind, ensure_jobs, first_often
-from workers.refresh import refresh
+from workers.refresh import PRICES, refresh, refresh_prices
 from workers.runtime import Runtime
 from workers.watch import watch
 
@@ -49,6 +49,9 @@ def kinds(settings: Settings) -> Kinds:
         idle=_WATCH_IDLE * s.watch_interval,
     )
     refreshing = Kind(name="offerings", run=refresh, interval=lambda _: s.offerings_interval)
+    pricing = Kind(
+        name=PRICES, run=refresh_prices, interval=lambda _: s.prices_interval, idle=min(_HOURLY, s.prices_interval)
+    )
     sweeping = Kind(
         name="leftovers",
         run=sweep_leftovers,
@@ -57,7 +60,7 @@ def kinds(settings: Settings) -> Kinds:
     return Kinds(
         inventory={"inventory": inventory},
         watch={"watch": watching},
-        refresh={"offerings": refreshing, "leftovers": sweeping},
+        refresh={"offerings": refreshing, "leftovers": sweeping, PRICES: pricing},
         housekeeping={kind.name: kind for kind in _housekeeping(settings)},
     )
 

@@ -1,14 +1,19 @@
 """Refreshing what is offered: types, zones, prices, service quotas, and whether the account's credentials still work."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import structlog
+from sqlalchemy import Connection
 
-from app.db import fleet
-from workers.providers.base import Offered, ServiceQuota
+from app.db import fleet, jobs
+from workers.providers.base import Offered, Prices, ProviderError, ServiceQuota
 from workers.runtime import Runtime
 
 log = structlog.get_logger(__name__)
+
+PRICES = "prices"
+"""The kind of job that asks for live prices; new offerings hurry it."""
 
 
 def refresh(runtime: Runtime, account: str, region: str) -> int:
@@ -22,12 +27,49 @@ def refresh(runtime: Runtime, account: str, region: str) -> int:
     limits = provider.service_quotas(region)
     name = runtime.accounts.provider_name(account)
     with runtime.database.begin() as connection:
+        connection.execute(fleet.lock_region(account, region))
+        before = _known(connection, account, region)
         if offered:
             connection.execute(fleet.save_offerings(), [_row(account, name, one) for one in offered])
+        if _known(connection, account, region) > before:
+            connection.execute(jobs.hurry(PRICES, [(account, region)]))
         connection.execute(fleet.forget_unoffered(account, region))
         connection.execute(fleet.service_quotas(account, region, [_quota(one) for one in limits]))
     runtime.catalogue.forget()
     return len(offered)
+
+
+def refresh_prices(runtime: Runtime, account: str, region: str) -> int:
+    """Writes the prices that the provider tells now. Answers how many; 0 as well when it could not be asked.
+
+    Price lists are services of their own: their failure sets no account aside, and known prices stay, with their age.
+    """
+    try:
+        told = runtime.accounts.provider(account).prices(region)
+    except ProviderError as error:
+        log.warning("no live prices", account=account, region=region, code=error.code, error=error.message)
+        return 0
+    if told:
+        with runtime.database.begin() as connection:
+            connection.execute(fleet.lock_region(account, region))
+            connection.execute(fleet.save_price(account, region), list(_prices(told)))
+        runtime.catalogue.forget()
+    return len(told)
+
+
+def _known(connection: Connection, account: str, region: str) -> int:
+    return int(connection.execute(fleet.count_offerings(account, region)).scalar_one())
+
+
+def _prices(told: Prices) -> Iterator[dict[str, Any]]:
+    for (name, market), price in told.items():
+        yield {
+            "type": name,
+            "in_market": str(market),
+            "per_hour": price.per_hour,
+            "as_of": price.as_of,
+            "source": price.source,
+        }
 
 
 def _row(account: str, provider: str, one: Offered) -> dict[str, Any]:
@@ -48,6 +90,7 @@ def _row(account: str, provider: str, one: Offered) -> dict[str, Any]:
         "price_per_hour": one.price_per_hour,
         "price_as_of": one.price_as_of,
         "price_source": one.price_source,
+        "price_live": one.price_live,
     }
 
 

@@ -33,6 +33,7 @@ def _not_null(value: object) -> object:
 GpuModel = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]{0,39}$", examples=["A100"])]
 TypeName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", examples=["p4d.24xlarge"])]
 RegionName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$", examples=["us-east-1"])]
+ImageName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,39}$", examples=["pytorch"])]
 Ttl = Annotated[int, Field(ge=60, le=_YEAR, description="Seconds from now; at most the tenant's `max_ttl_seconds`.")]
 Cidr = Annotated[str, Field(max_length=50, examples=["203.0.113.0/24"]), AfterValidator(network)]
 Labels = Annotated[
@@ -82,6 +83,10 @@ class NewLease(Body):
     startup_script: Annotated[
         Annotated[Text, AfterValidator(checked_script)] | None,
         Field(description="Run at the first boot; at most 12 KiB. Never shown to viewers, forgotten when it ended."),
+    ] = None
+    image: Annotated[
+        ImageName | None,
+        Field(description="One of `GET /v1/images`. Null: the newest driver-ready image, or the account's default."),
     ] = None
     disk_gib: Annotated[int, Field(ge=30, le=16_384)] = 100
     public_ip: bool = True

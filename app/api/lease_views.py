@@ -23,10 +23,11 @@ class Gpu(View):
 
 
 class Image(View):
-    """The driver-ready image a VM was started from."""
+    """The driver-ready image a VM was started from. `driver_version`: of NVIDIA's driver, where the image tells it."""
 
     id: str | None
     name: str | None
+    driver_version: str | None
 
 
 class Reason(View):
@@ -63,6 +64,7 @@ class LeaseRequest(View):
         str | None,
         Field(description="Only in the answer to GET of one lease, never to viewers; null once it has ended."),
     ]
+    image: str | None
     disk_gib: int
     public_ip: bool
     allowed_cidrs: list[str] | None

@@ -1,6 +1,7 @@
 """What can be leased, and what a request would lead to."""
 
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Annotated, Any
 
@@ -18,13 +19,15 @@ from app.api.routing import router as make_router
 from app.api.schemas import DecimalText, Moment, Money, View
 from app.domain import offerings as domain
 from app.domain.money import format_money
-from app.domain.offerings import Market
+from app.domain.offerings import Market, PriceStatus
 from app.domain.placement import Exclusion
 from app.services.catalogue import Line
+from app.services.container import Services
 from app.services.lease_creation import exclusion_detail
 from app.services.offerings import AvailabilityStatus, OfferingFilter, OfferingSort, availability
 from app.services.plan import Candidate, Need, Plan
 from app.services.preconditions import list_tag
+from app.services.principal import Principal
 
 router = make_router("offerings")
 plan_router = make_router("leases")
@@ -61,6 +64,7 @@ class PlannedOffering(View):
     price_per_hour: Annotated[Money | None, Field(description="USD for the whole VM; null while it is not known.")]
     price_as_of: Moment | None
     price_source: str | None
+    price_status: PriceStatus
     availability: OfferingAvailability
 
 
@@ -132,6 +136,20 @@ class LeasePlan(View):
     as_of: Moment
 
 
+@dataclass(frozen=True, slots=True)
+class _Sight:
+    """Who looks at the catalogue, and when; a price told longer than `stale_after` ago is stale."""
+
+    now: datetime
+    operator: bool
+    stale_after: timedelta
+
+
+def _sight(services: Services, principal: Principal, now: datetime) -> _Sight:
+    stale_after = timedelta(seconds=services.context.settings.price_stale_seconds)
+    return _Sight(now, principal.is_operator, stale_after)
+
+
 async def _filter(  # noqa: PLR0913, PLR0917 - one argument for each query parameter
     gpu_model: QueryText | None = None,
     min_gpus: Annotated[int | None, Query(ge=1, le=1000)] = None,
@@ -167,7 +185,8 @@ async def list_offerings(
 ) -> Response:
     """List what can be leased, where and for how much."""
     found = await services.offerings.list(wanted, sort, page)
-    items = [_line(line, found.as_of, operator=principal.is_operator) for line in found.lines]
+    sight = _sight(services, principal, found.as_of)
+    items = [_line(line, sight) for line in found.lines]
     content = to_json({"items": items, "next_cursor": found.next_cursor})
     return tagged(request, content, list_tag((), also=content.decode()))
 
@@ -176,19 +195,19 @@ async def list_offerings(
 async def plan_lease(body: NewLease, principal: Member, services: UseServices) -> Response:
     """Say what a create would do, in which order and at what cost, without doing it."""
     plan = await services.plan.plan(principal, new_lease(body))
-    return answer(to_json(_plan(plan, operator=principal.is_operator)))
+    return answer(to_json(_plan(plan, _sight(services, principal, plan.as_of))))
 
 
-def _plan(plan: Plan, *, operator: bool) -> dict[str, Any]:
+def _plan(plan: Plan, sight: _Sight) -> dict[str, Any]:
     return {
         "admissible": plan.admissible,
         "launches_stopped": plan.launches_stopped,
-        "candidates": [_candidate(one, plan.as_of, operator=operator) for one in plan.candidates],
+        "candidates": [_candidate(one, sight) for one in plan.candidates],
         "excluded": [
             {
-                "offering": _offering(one.offering, plan.as_of, operator=operator),
+                "offering": _offering(one.offering, sight),
                 "code": one.code,
-                "detail": exclusion_detail(one, operator=operator),
+                "detail": exclusion_detail(one, operator=sight.operator),
             }
             for one in plan.excluded
         ],
@@ -198,10 +217,10 @@ def _plan(plan: Plan, *, operator: bool) -> dict[str, Any]:
     }
 
 
-def _candidate(one: Candidate, now: datetime, *, operator: bool) -> dict[str, Any]:
+def _candidate(one: Candidate, sight: _Sight) -> dict[str, Any]:
     return {
         "rank": one.rank,
-        "offering": _offering(one.offering, now, operator=operator),
+        "offering": _offering(one.offering, sight),
         "price_for_term": format_money(one.price_for_term),
         "quota_fits": one.quota_fits,
     }
@@ -228,11 +247,11 @@ def _need(need: Need) -> dict[str, Any]:
     }
 
 
-def _line(line: Line, now: datetime, *, operator: bool) -> dict[str, Any]:
+def _line(line: Line, sight: _Sight) -> dict[str, Any]:
     offering = line.offering
     price = offering.price_per_hour
     return {
-        **_offering(offering, now, operator=operator),
+        **_offering(offering, sight),
         "price_per_gpu_hour": None if price is None else format_money(price / offering.type.gpu.count),
         "statistics": {
             "launches": offering.launches,
@@ -242,9 +261,9 @@ def _line(line: Line, now: datetime, *, operator: bool) -> dict[str, Any]:
     }
 
 
-def _offering(offering: domain.Offering, now: datetime, *, operator: bool) -> dict[str, Any]:
+def _offering(offering: domain.Offering, sight: _Sight) -> dict[str, Any]:
     key, gpu = offering.key, offering.type.gpu
-    known = availability(offering, now, operator=operator)
+    known = availability(offering, sight.now, operator=sight.operator)
     return {
         "provider": offering.provider,
         "account": key.account,
@@ -263,6 +282,7 @@ def _offering(offering: domain.Offering, now: datetime, *, operator: bool) -> di
         "price_per_hour": _money(offering.price_per_hour),
         "price_as_of": offering.price_as_of,
         "price_source": offering.price_source,
+        "price_status": offering.price_status(sight.now, sight.stale_after),
         "availability": {"status": known.status, "until": known.until, "reason": known.reason},
     }
 

@@ -75,6 +75,10 @@ class LeaseOptions:
     startup_script: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Run at the first boot.", rich_help_panel=_VM)
     ] = None
+    image: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="One of `gpulease images`. Default: driver-ready.", rich_help_panel=_VM),
+    ] = None
     disk: Annotated[int | None, typer.Option(metavar="GIB", help="Size of the disk.", rich_help_panel=_VM)] = None
     public_ip: Annotated[
         bool | None, typer.Option("--public-ip/--no-public-ip", help="Give it a public address.", rich_help_panel=_VM)
@@ -121,6 +125,7 @@ def _given(options: LeaseOptions) -> Json:
         "wait_seconds": options.wait,
         "ssh_public_keys": values.ssh_keys(options.ssh_key or ()) or None,
         "startup_script": values.text_file(options.startup_script) if options.startup_script else None,
+        "image": options.image,
         "disk_gib": options.disk,
         "public_ip": options.public_ip,
         "allowed_cidrs": options.cidr or None,

@@ -60,6 +60,7 @@ def me(session: Session) -> None:
 app.command("up", context_settings=_PASS_ON, add_help_option=False)(up)
 app.command("deadman", context_settings=_PASS_ON, add_help_option=False)(deadman)
 command(app, "offerings")(offerings.offerings)
+command(app, "images")(offerings.images)
 app.add_typer(leases.group, name="lease")
 app.add_typer(tenants.group, name="tenant")
 app.add_typer(keys.group, name="key")

@@ -59,7 +59,13 @@ COLUMNS: Columns = (
     ("VCPUS", "vcpus"),
     ("MEMORY GIB", "memory_gib"),
     ("AVAILABILITY", _availability),
+    ("PRICE IS", "price_status"),
     ("PRICE AS OF", when("price_as_of")),
+)
+
+IMAGE_COLUMNS: Columns = (
+    ("NAME", "name"),
+    ("ACCOUNTS", lambda item: ", ".join(f"{one['account']} ({one['provider']})" for one in item["accounts"])),
 )
 
 
@@ -72,3 +78,8 @@ def offerings(
     """Show what can be leased, where and for how much."""
     page = session.api().page("/v1/offerings", filters.params(), limit=limit or None)
     session.items(page, COLUMNS, none="no offering fits")
+
+
+def images(session: Session) -> None:
+    """Show the images that --image of a lease can name, and where each can be had."""
+    session.items(session.api().get("/v1/images"), IMAGE_COLUMNS, none="no account names an image")

@@ -4,7 +4,22 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Delete, Select, Update, case, delete, func, or_, select, text, tuple_, update
+from sqlalchemy import (
+    Delete,
+    Select,
+    Update,
+    and_,
+    bindparam,
+    case,
+    delete,
+    func,
+    not_,
+    or_,
+    select,
+    text,
+    tuple_,
+    update,
+)
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.tables import account, account_region, attempt, installation, lease, offering
@@ -131,18 +146,55 @@ _FACTS = [
     "gpu_interconnect",
     "vcpus",
     "memory_gib",
-    "price_per_hour",
-    "price_as_of",
-    "price_source",
 ]
+_PRICE = ["price_per_hour", "price_as_of", "price_source", "price_live"]
 _KEY = (offering.c.account, offering.c.region, offering.c.zone, offering.c.instance_type, offering.c.market)
 
 
 def save_offerings() -> Insert:
-    """Adds or refreshes offerings, a set of parameters each; what placement has learnt of them (cool-offs, counts) stays."""
+    """Adds or refreshes offerings, a set of parameters each; what placement has learnt of them (cool-offs, counts) stays.
+
+    So does a known price where none is told now, and a live one until a live one or a newer list replaces it.
+    """
     statement = insert(offering)
-    changes = {name: statement.excluded[name] for name in _FACTS}
-    return statement.on_conflict_do_update(index_elements=list(_KEY), set_={**changes, "refreshed_at": func.now()})
+    new = statement.excluded
+    outlived = and_(offering.c.price_live, not_(new.price_live), offering.c.price_as_of >= new.price_as_of)
+    kept = or_(new.price_per_hour.is_(None), outlived)
+    changes: dict[str, Any] = {name: new[name] for name in _FACTS}
+    prices = {name: case((kept, offering.c[name]), else_=new[name]) for name in _PRICE}
+    return statement.on_conflict_do_update(
+        index_elements=list(_KEY), set_={**changes, **prices, "refreshed_at": func.now()}
+    )
+
+
+def lock_region(name: str, region: str) -> Select[Any]:
+    """Whoever writes many offerings of a region holds this until the transaction ends: two would lock rows crosswise."""
+    here = (account_region.c.account == name, account_region.c.region == region)
+    return select(account_region.c.region).where(*here).with_for_update()
+
+
+def count_offerings(name: str, region: str) -> Select[Any]:
+    """How many offerings of a region are known."""
+    return select(func.count()).where(offering.c.account == name, offering.c.region == region)
+
+
+def save_price(name: str, region: str) -> Update:
+    """A live price of a type in all zones of a region: parameters `type`, `in_market`, `per_hour`, `as_of`, `source`."""
+    return (
+        update(offering)
+        .where(
+            offering.c.account == name,
+            offering.c.region == region,
+            offering.c.instance_type == bindparam("type"),
+            offering.c.market == bindparam("in_market"),
+        )
+        .values(
+            price_per_hour=bindparam("per_hour"),
+            price_as_of=bindparam("as_of"),
+            price_source=bindparam("source"),
+            price_live=True,
+        )
+    )
 
 
 def forget_unoffered(name: str, region: str) -> Delete:
@@ -155,13 +207,15 @@ def forget_unoffered(name: str, region: str) -> Delete:
 
 
 def candidates() -> Select[Any]:
-    """Every offering with its account's state, for placement. Read by app.db.offering_rows."""
-    return select(
+    """Every offering with its account's state, for placement, in the order of their keys. Read by app.db.offering_rows."""
+    found = select(
         offering,
         account.c.state.label("account_state"),
         account.c.cordoned.label("account_cordoned"),
         account.c.last_error.label("account_error"),
-    ).join(account, account.c.name == offering.c.account)
+        account.c.config["images"].label("account_images"),
+    )
+    return found.join(account, account.c.name == offering.c.account).order_by(*_KEY)
 
 
 def _is(key: OfferingKey) -> Any:

@@ -22,6 +22,8 @@ def offering_from_row(row: Any) -> Offering:
         price_per_hour=row.price_per_hour,
         price_as_of=row.price_as_of,
         price_source=row.price_source,
+        price_live=row.price_live,
+        images=frozenset(row.account_images or ()),
         cool_off=_cool_off(row),
         launches=row.launches,
         refusals=row.refusals,

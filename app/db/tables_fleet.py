@@ -88,6 +88,13 @@ offering = Table(
     Column("price_per_hour", Money),
     Column("price_as_of", Time),
     Column("price_source", Text),
+    Column(
+        "price_live",
+        Boolean,
+        nullable=False,
+        server_default=_FALSE,
+        comment="told by the provider; else from the adapter's own list",
+    ),
     Column("cool_until", Time),
     Column("cool_reason", Text),
     Column("cool_code", Text),

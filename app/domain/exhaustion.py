@@ -51,6 +51,8 @@ def _from_exclusions(ranking: Ranking) -> Reason:
     codes = Counter(excluded.code for excluded in ranking.excluded)
     if codes[Exclusion.PRICE_CAP]:
         return Reason(ReasonCode.PRICE_CAP, "every offering that fits costs more than max_price_per_hour")
+    if codes[Exclusion.IMAGE]:
+        return Reason(ReasonCode.IMAGE_MISSING, "no account of the offerings that fit has the image asked for any more")
     if codes[Exclusion.ACCOUNT]:
         return _AUTH
     return _no_capacity("no offering fits the request at present", Origin.SYSTEM)

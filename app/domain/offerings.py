@@ -1,7 +1,7 @@
 """What can be leased: an offering is one instance type, in one zone of one account, in one market."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 
@@ -19,6 +19,19 @@ class MarketWish(StrEnum):
     ON_DEMAND = "on_demand"
     SPOT = "spot"
     SPOT_FIRST = "spot_first"
+
+
+class PriceStatus(StrEnum):
+    """How far a price can be believed. The list may grow.
+
+    `live`: the provider told it lately. `stale`: it told it, and could not be asked since. `listed`: one of the list that
+    came with the program, as old as `price_as_of` says. `missing`: no price is known, so nothing is launched there.
+    """
+
+    LIVE = "live"
+    LISTED = "listed"
+    STALE = "stale"
+    MISSING = "missing"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +77,10 @@ class CoolOff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offering:
-    """One line of the catalogue with what is known of it now. `price_per_hour` is USD for the whole VM."""
+    """One line of the catalogue with what is known of it now. `price_per_hour` is USD for the whole VM.
+
+    `images`: names of the images that its account has besides its default one.
+    """
 
     key: OfferingKey
     provider: str
@@ -72,11 +88,22 @@ class Offering:
     price_per_hour: Decimal | None
     price_as_of: datetime | None
     price_source: str | None
+    price_live: bool = False
+    images: frozenset[str] = frozenset()
     cool_off: CoolOff | None = None
     launches: int = 0
     refusals: int = 0
     cordoned: bool = False
     account_problem: str | None = None
+
+    def price_status(self, now: datetime, stale_after: timedelta) -> PriceStatus:
+        """A live price goes stale at an age of `stale_after`; a listed one tells its date and no more."""
+        if self.price_per_hour is None:
+            return PriceStatus.MISSING
+        if not self.price_live:
+            return PriceStatus.LISTED
+        fresh = self.price_as_of is not None and now - self.price_as_of < stale_after
+        return PriceStatus.LIVE if fresh else PriceStatus.STALE
 
     def cooling(self, now: datetime) -> bool:
         """Whether it refused lately and is set aside at `now`."""

@@ -7,9 +7,11 @@ from typing import Any
 from app.domain.money import format_money
 from app.domain.offerings import Gpu
 
+_IMAGE = ("id", "name", "driver_version")
+
 
 def hardware(gpu: Gpu, vcpus: int, memory_gib: Decimal, image: Mapping[str, str | None]) -> dict[str, Any]:
-    """What stands there: also what an attempt remembers of its offering. `image`: {id, name}."""
+    """What stands there: also what an attempt remembers of its offering. `image`: id, name, driver_version, as far as known."""
     return {
         "gpu": {
             "model": gpu.model,
@@ -19,7 +21,7 @@ def hardware(gpu: Gpu, vcpus: int, memory_gib: Decimal, image: Mapping[str, str 
         },
         "vcpus": vcpus,
         "memory_gib": float(memory_gib),
-        "image": dict(image),
+        "image": {name: image.get(name) for name in _IMAGE},
     }
 
 

@@ -20,6 +20,7 @@ class Exclusion(StrEnum):
     MARKET = "market"
     PROVIDER = "provider"
     REGION = "region"
+    IMAGE = "image"
     NO_PRICE = "no_price"
     PRICE_CAP = "price_cap"
     CORDONED = "cordoned"
@@ -30,7 +31,7 @@ class Exclusion(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What a tenant asked for, reduced to what placement looks at. None means any."""
+    """What a tenant asked for, reduced to what placement looks at. None means any; of `image`, the account's default one."""
 
     gpu_model: str | None = None
     gpu_count: int = 1
@@ -40,6 +41,7 @@ class Wish:
     providers: tuple[str, ...] | None = None
     regions: tuple[str, ...] | None = None
     max_price_per_hour: Decimal | None = None
+    image: str | None = None
 
     @classmethod
     def from_request(cls, request: dict[str, Any]) -> Self:
@@ -56,6 +58,7 @@ class Wish:
             providers=_tuple(request.get("providers")),
             regions=_tuple(request.get("regions")),
             max_price_per_hour=Decimal(cap) if cap is not None else None,
+            image=request.get("image"),
         )
 
 
@@ -116,6 +119,8 @@ def _where_objections(wish: Wish, o: Offering) -> Iterable[tuple[Exclusion, str]
         yield Exclusion.REGION, f"in {o.key.region}, asked for {', '.join(wish.regions)}"
     if wish.market in (MarketWish.ON_DEMAND, MarketWish.SPOT) and o.key.market != wish.market.value:
         yield Exclusion.MARKET, f"is {o.key.market}, asked for {wish.market}"
+    if wish.image is not None and wish.image not in o.images:
+        yield Exclusion.IMAGE, f"account {o.key.account} has no image named {wish.image}"
 
 
 def _price_objections(wish: Wish, o: Offering) -> Iterable[tuple[Exclusion, str]]:

@@ -29,6 +29,7 @@ provider = "aws"
 name = "sim"
 regions = ["us-east-1", "eu-west-1"]
 endpoint_url = "{url}"
+images = {{ "ubuntu-22.04" = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id" }}
 
 [[accounts]]
 provider = "gcp"
@@ -37,6 +38,8 @@ project = "sim-project"
 regions = ["us-central1", "europe-west4"]
 endpoint_url = "{url}"
 credentials_file = {gcp_key_file}
+[accounts.images]
+"ubuntu-22.04" = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2204-amd64-with-nvidia-580"
 
 [[accounts]]
 provider = "azure"
@@ -48,6 +51,8 @@ resource_group = "gpulease"
 [accounts.subnet_ids]
 eastus = "{subnets}/eastus/subnets/gpus"
 westeurope = "{subnets}/westeurope/subnets/gpus"
+[accounts.images]
+"ubuntu-22.04" = "microsoft-dsvm:ubuntu-hpc:2204:latest"
 """
 SUBNETS = (
     "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/gpulease"

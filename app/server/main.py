@@ -37,7 +37,8 @@ def _parse(argv: Sequence[str]) -> tuple[str, list[str]]:
         epilog="api: the HTTP API. worker: handles leases. inventory: compares the clouds with the database. "
         "migrate: brings the database schema up to date (further arguments go to Alembic, instead of `upgrade head`). "
         "operator-key: makes an operator's key and prints it, this once. "
-        "deadman: ends VMs past their tagged deadline, without a database (takes arguments of its own).",
+        "deadman: ends VMs past their tagged deadline, without a database (takes arguments of its own). "
+        "prices: compares the prices held here with a table (takes arguments of its own).",
     )
     parser.add_argument("process", choices=list(PROCESSES))
     arguments = parser.parse_args(argv[:1])
@@ -84,6 +85,7 @@ PROCESSES: Mapping[str, Callable[[Sequence[str]], None]] = MappingProxyType(
         "migrate": _migrate,
         "operator-key": _operator_key,
         "deadman": _workers("deadman"),
+        "prices": _workers("prices"),
     }
 )
-TAKE_ARGUMENTS = frozenset({"migrate", "deadman"})
+TAKE_ARGUMENTS = frozenset({"migrate", "deadman", "prices"})

@@ -18,7 +18,7 @@ from app.db import quotas as quota_statements
 from app.db.engine import fetch
 from app.db.ids import new_id
 from app.domain.ids import LeaseId, TenantId, is_typeid
-from app.domain.placement import Excluded, Exclusion, Ranking
+from app.domain.placement import Excluded, Exclusion, Ranking, Wish
 from app.domain.quotas import Amounts, Shortage, shortages
 from app.services.audit import record_lease
 from app.services.catalogue import Catalogue, Ranked
@@ -106,6 +106,7 @@ class _Work:
     async def create(self, new: NewLease, ranked: Ranked, key: IdempotencyKey | None, render: Render) -> Created:
         if not ranked.ranking.candidates:
             await check_terms(self.connection, self.tenant_id, new.ttl_seconds)
+            check_image(new.wish, ranked.ranking)
             raise no_offering(ranked.ranking, operator=self.principal.is_operator)
         [room] = await fetch(self.connection, quota_statements.ADMIT, self._quota(ranked.minimum))
         if not room["fits"]:
@@ -173,6 +174,16 @@ async def check_terms(connection: AsyncConnection, tenant_id: TenantId, ttl_seco
     if ttl_seconds > row.max_ttl_seconds:
         raise InvalidRequest(
             errors=[FieldError("/ttl_seconds", f"must be at most {row.max_ttl_seconds} for this tenant")]
+        )
+
+
+def check_image(wish: Wish, ranking: Ranking) -> None:
+    """Raises InvalidRequest for an image that no account has. `ranking`: one without candidates."""
+    if wish.image is None or not ranking.excluded:
+        return
+    if not any(wish.image in one.offering.images for one in ranking.excluded):
+        raise InvalidRequest(
+            errors=[FieldError("/image", f"no account has an image named {wish.image}; GET /v1/images lists them")]
         )
 
 

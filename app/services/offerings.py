@@ -1,5 +1,6 @@
 """The catalogue as callers see it: filtered, ordered, in pages."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
@@ -90,6 +91,14 @@ class OfferingPage:
     next_cursor: str | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedImage:
+    """An image that leases may ask for. `places`: (provider, account) of each account that has it, in order."""
+
+    name: str
+    places: tuple[tuple[str, str], ...]
+
+
 class OfferingService:
     """Reads the catalogue."""
 
@@ -108,6 +117,14 @@ class OfferingService:
         shown = rest[: page.limit]
         more = _cursor(shown[-1][0], sort) if len(rest) > page.limit else None
         return OfferingPage(lines=tuple(line for _, line in shown), as_of=snapshot.as_of, next_cursor=more)
+
+    async def images(self) -> tuple[NamedImage, ...]:
+        """By name; of accounts with offerings."""
+        places: dict[str, set[tuple[str, str]]] = defaultdict(set)
+        for line in (await self._catalogue.snapshot()).lines:
+            for name in line.offering.images:
+                places[name].add((line.offering.provider, line.offering.key.account))
+        return tuple(NamedImage(name=name, places=tuple(sorted(places[name]))) for name in sorted(places))
 
 
 def availability(offering: Offering, now: datetime, *, operator: bool) -> Availability:

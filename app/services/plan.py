@@ -12,7 +12,7 @@ from app.domain.offerings import Offering
 from app.domain.placement import Excluded
 from app.services.catalogue import Catalogue, Ranked
 from app.services.context import Context
-from app.services.lease_creation import check_terms, whose
+from app.services.lease_creation import check_image, check_terms, whose
 from app.services.lease_requests import NewLease
 from app.services.principal import Principal
 
@@ -65,6 +65,8 @@ class PlanService:
         snapshot = await self._catalogue.snapshot()
         ranked = snapshot.rank(new.wish)
         state = await self._state(principal, tenant_id, new.ttl_seconds)
+        if not ranked.ranking.candidates:
+            check_image(new.wish, ranked.ranking)
         needs = state.needs(ranked)
         candidates = tuple(
             Candidate(

@@ -11,12 +11,20 @@ from app.settings.errors import StartupError
 PROVIDERS = ("aws", "gcp", "azure")
 
 
+ImageName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,39}$")]
+
+
 class _Account(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")
     regions: tuple[str, ...] = Field(min_length=1)
     endpoint_url: str | None = None
+    images: dict[ImageName, Annotated[str, Field(min_length=1, max_length=512)]] = Field(
+        default_factory=dict,
+        max_length=100,
+        description="Images that leases may ask for by name; each written as `image` is.",
+    )
 
 
 class AwsAccount(_Account):

@@ -107,7 +107,11 @@ class Settings(BaseSettings):
         default=900.0, ge=0, description="How long a VM of ours without any row is shown before it is ended."
     )
     offerings_interval: float = Field(
-        default=3600.0, gt=0, description="Refresh of offered types, prices and service quotas."
+        default=3600.0, gt=0, description="Refresh of offered types, service quotas and the spot prices of AWS."
+    )
+    prices_interval: float = Field(default=21_600.0, gt=0, description="Refresh of prices from the providers' lists.")
+    price_stale_seconds: float = Field(
+        default=604_800.0, gt=0, description="A price that the provider told longer ago is shown as `stale`."
     )
     recount_interval: float = Field(default=300.0, gt=0, description="Recount of quota use and the other invariants.")
     sequencer_interval: float = Field(default=0.2, gt=0, description="Pause between two numberings of new events.")

@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
+from cloudsim.arm import prices
 from cloudsim.arm.call import Answer, Call
 from cloudsim.arm.errors import THROTTLED, ArmError
 from cloudsim.arm.facts import PROVIDER
@@ -36,9 +37,10 @@ class ArmFront:
         self._credentials = credentials
 
     def routes(self) -> list[Route]:
-        """One for each operation, and the console's blobs."""
+        """One for each operation, the console's blobs, and the price list."""
         console = Route("/bootdiagnostics/{vm}/serialconsole.log", self._console, methods=["GET"])
-        return [*(Route(one.path, self._endpoint(one), methods=[one.method]) for one in OPERATIONS), console]
+        retail = Route(prices.PATH, self._retail, methods=["GET"])
+        return [*(Route(one.path, self._endpoint(one), methods=[one.method]) for one in OPERATIONS), console, retail]
 
     def _endpoint(self, operation: Operation) -> Endpoint:
         async def endpoint(request: Request) -> Response:
@@ -80,7 +82,7 @@ class ArmFront:
             Call(
                 world=self.world,
                 base=str(request.base_url).rstrip("/"),
-                url=str(request.url.replace(query="")).rstrip("?"),
+                url=str(request.url.replace(query="")).rstrip("?").rstrip("?"),
                 subscription=subscription,
                 path=request.path_params,
                 query={name.lower(): value for name, value in request.query_params.items()},
@@ -88,6 +90,16 @@ class ArmFront:
                 body=body,
             )
         )
+
+    async def _retail(self, request: Request) -> Response:
+        """Another service, which knows nobody."""
+        verdict = await self._gate.admit(request, PROVIDER, prices.NAME, "")
+        if verdict.drop_before:
+            return Dropped()
+        if verdict.fault is not None:
+            return _refusal(_fault_error(verdict.fault))
+        answer = Answer(prices.retail(self.world, request.query_params, str(request.url.replace(query="")).rstrip("?")))
+        return Dropped() if verdict.drop_after else _response(answer)
 
     async def _console(self, request: Request) -> Response:
         """The blob: its address is the permission."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cloudsim.arm import images, machines, offerings, things
+from cloudsim.arm import images, machines, offerings, prices, things
 from cloudsim.arm.call import TYPES, VMS, Handler
 from cloudsim.world import ResourceKind
 from cloudsim.world.limits import Rate
@@ -76,4 +76,4 @@ OPERATIONS = (
     *_of(ResourceKind.ADDRESS, "PublicIPAddresses", "List", "UpdateTags"),
     *_of(ResourceKind.VOLUME, "Disks", "ListByResourceGroup", "Update"),
 )
-EVERY_NAME = frozenset(operation.name for operation in OPERATIONS)
+EVERY_NAME = frozenset((*(operation.name for operation in OPERATIONS), prices.NAME))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cloudsim.ec2 import instances, interfaces, networks, offerings, quotas, spot, ssm, sts, tags, volumes
+from cloudsim.ec2 import instances, interfaces, networks, offerings, pricing, quotas, spot, ssm, sts, tags, volumes
 from cloudsim.ec2.call import Handler
 from cloudsim.world.limits import Rate
 
@@ -19,6 +19,7 @@ LAUNCHED_VMS = ("launched-vms", Rate(1_000, 2))
 ENDINGS = ("endings", Rate(100, 5))
 PARAMETERS = ("parameters", Rate(40, 40))
 QUOTA_READS = ("quotas", Rate(10, 10))
+PRICE_LISTS = ("price-lists", Rate(100, 10))
 IDENTITIES = ("identities", Rate(600, 600))
 
 
@@ -67,6 +68,7 @@ _ALL = (
     Operation("service-quotas", "ListServiceQuotas", quotas.list_service_quotas, (QUOTA_READS,)),
     Operation("service-quotas", "GetServiceQuota", quotas.get_service_quota, (QUOTA_READS,)),
     Operation("service-quotas", "GetAWSDefaultServiceQuota", quotas.get_default_service_quota, (QUOTA_READS,)),
+    Operation("pricing", "GetProducts", pricing.get_products, (PRICE_LISTS,)),
     Operation("sts", "GetCallerIdentity", sts.get_caller_identity, (IDENTITIES,)),
     Operation("sts", "AssumeRole", sts.assume_role, (IDENTITIES,)),
 )

@@ -24,7 +24,11 @@ JSON = "application/x-amz-json-1.1"
 _HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
 _ACTION, _VERSION = re.compile(rb"(?:^|&)Action=(\w+)"), re.compile(rb"(?:^|&)Version=([\w-]+)")
 _QUERY_SERVICES = {"2016-11-15": "ec2", "2011-06-15": "sts"}
-_JSON_SERVICES = {"AmazonSSM": "ssm", "ServiceQuotasV20190624": "service-quotas"}
+_JSON_SERVICES = {
+    "AmazonSSM": "ssm",
+    "ServiceQuotasV20190624": "service-quotas",
+    "AWSPriceListService": "pricing",
+}
 
 
 @cache

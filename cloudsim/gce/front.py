@@ -1,4 +1,4 @@
-"""`/compute/v1/projects/…`: reads one request, lets it through the gate, does the work, writes the answer."""
+"""`/compute/v1/projects/…` and the price list: reads one request, lets it through the gate, does the work, writes the answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cloudsim.gce.credentials import caller, token
 from cloudsim.gce.errors import THROTTLED, TROUBLE, GceError, is_operation_code, not_found
 from cloudsim.gce.facts import PROVIDER
 from cloudsim.gce.names import Names
-from cloudsim.gce.table import OPERATIONS, Operation
+from cloudsim.gce.table import BILLING, OPERATIONS, Operation
 from cloudsim.world import FaultMode, World
 
 ROOT = "/compute/v1/projects/{project}"
@@ -35,7 +35,8 @@ class GceFront:
     def routes(self) -> list[Route]:
         """One for each operation, and the token endpoint."""
         table = [Route(ROOT + one.path, self._endpoint(one), methods=[one.method]) for one in OPERATIONS]
-        return [Route("/gce/token", token, methods=["POST"]), *table]
+        billing = [Route(one.path, self._endpoint(one), methods=[one.method]) for one in BILLING]
+        return [Route("/gce/token", token, methods=["POST"]), *table, *billing]
 
     def _endpoint(self, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
@@ -61,7 +62,7 @@ class GceFront:
             names=self._names,
             cache=self._cache,
             caller=who,
-            project=request.path_params["project"],
+            project=request.path_params.get("project", ""),
             zone=zone,
             region=region,
             path=request.path_params,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cloudsim.gce import disks, firewalls, images, instances, operations, places
+from cloudsim.gce import disks, firewalls, images, instances, operations, places, prices
 from cloudsim.gce.call import Handler
 from cloudsim.world.limits import Rate
 
@@ -65,4 +65,6 @@ OPERATIONS = (
     Operation("firewalls.get", "GET", "/global/firewalls/{firewall}", firewalls.get, GLOBAL_READS),
     Operation("firewalls.delete", "DELETE", "/global/firewalls/{firewall}", firewalls.delete, GLOBAL_WRITES),
 )
-EVERY_NAME = frozenset(operation.name for operation in OPERATIONS)
+BILLING = (Operation("services.skus.list", "GET", "/v1/services/{service}/skus", prices.skus, GLOBAL_READS),)
+"""Of another API: `path` is the whole path."""
+EVERY_NAME = frozenset(operation.name for operation in (*OPERATIONS, *BILLING))

@@ -40,6 +40,7 @@ async def test_a_new_lease_is_queued_and_shows_the_request_with_its_defaults(ali
         "wait_seconds": 0,
         "ssh_public_keys": [],
         "startup_script": None,
+        "image": None,
         "disk_gib": 100,
         "public_ip": True,
         "allowed_cidrs": None,

@@ -54,6 +54,18 @@ async def test_the_cheapest_comes_first_and_unknown_prices_last(alice: Caller, f
     keeps_to(OfferingPage, (await alice.get("/v1/offerings")).content)
 
 
+async def test_a_price_says_how_far_it_can_be_believed(alice: Caller, fleet: Fleet) -> None:
+    fleet.run("DELETE FROM offering")
+    for zone, age, live in (("a", "6 days", True), ("b", "8 days", True), ("c", "400 days", False)):
+        fleet.offering("g5.xlarge", zone=f"us-east-1{zone}", price_live=live)
+        fleet.run("UPDATE offering SET price_as_of = now() - %s::interval WHERE zone = %s", age, f"us-east-1{zone}")
+    fleet.offering("p4d.24xlarge", price_per_hour=None)
+    items = (await alice.get("/v1/offerings")).json()["items"]
+    assert [one["price_status"] for one in items] == ["live", "stale", "listed", "missing"]
+    plan = (await alice.post("/v1/leases/plan", json=wish(gpu={"model": "A100"}))).json()
+    assert {one["code"] for one in plan["excluded"] if one["offering"]["price_status"] == "missing"} == {"no_price"}
+
+
 async def test_every_filter_keeps_what_it_says(alice: Caller) -> None:
     cases = {
         "?gpu_model=A100": ["p4d.24xlarge a on_demand"],

@@ -28,7 +28,17 @@ def test_create_sends_every_option_as_the_contract_names_it(api: FakeApi, cli: C
     what = ["--name", "t", "--gpu", "A100:8", "--gpu-memory", "40", "--market", "spot_first", "--provider", "aws"]
     terms = ["--provider", "gcp", "--region", "us-east-1", "--max-price", "40.00", "--ttl", "4h", "--wait", "10m"]
     access = ["--ssh-key", str(tmp_path / "id.pub"), "--startup-script", str(tmp_path / "start.sh")]
-    machine = ["--disk", "200", "--no-public-ip", "--cidr", "203.0.113.0/24", "--on-interruption", "end"]
+    machine = [
+        "--image",
+        "pytorch",
+        "--disk",
+        "200",
+        "--no-public-ip",
+        "--cidr",
+        "203.0.113.0/24",
+        "--on-interruption",
+        "end",
+    ]
     result = cli("lease", "create", *what, *terms, *access, *machine, "--label", "team=vision", "--json")
     assert result.exit_code == 0, result.output
     (asked,) = api.calls("POST", "/v1/leases")
@@ -44,6 +54,7 @@ def test_create_sends_every_option_as_the_contract_names_it(api: FakeApi, cli: C
         "wait_seconds": 600,
         "ssh_public_keys": ["ssh-ed25519 AAAA me"],
         "startup_script": "#!/bin/sh\n",
+        "image": "pytorch",
         "disk_gib": 200,
         "public_ip": False,
         "allowed_cidrs": ["203.0.113.0/24"],

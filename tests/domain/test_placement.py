@@ -76,6 +76,14 @@ def test_more_gpus_and_more_memory_than_asked_for_are_welcome() -> None:
     assert exclusion(Wish(gpu_count=2, gpu_memory_gib=40), offering(count=8, memory_gib=80)) is None
 
 
+def test_an_image_asked_for_must_be_one_of_the_accounts() -> None:
+    wish = Wish(image="pytorch")
+    assert exclusion(wish, offering(images=frozenset({"pytorch", "jax"}))) is None
+    excluded = exclusion(wish, offering(images=frozenset({"jax"})))
+    assert excluded is not None
+    assert (excluded.code, excluded.detail) == (Exclusion.IMAGE, "account main has no image named pytorch")
+
+
 def test_the_cheapest_is_tried_first() -> None:
     assert order(Wish(), offering("b", price="2"), offering("a", price="10"), offering("c", price="1.5")) == [
         "c",

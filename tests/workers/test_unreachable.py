@@ -41,9 +41,9 @@ class OverLine(AwsProvider):
         self._line.check("identity")
         return super().identity()
 
-    def image(self, region: str) -> Image:
+    def image(self, region: str, name: str | None = None) -> Image:
         self._line.check("image")
-        return super().image(region)
+        return super().image(region, name)
 
 
 @pytest.fixture

@@ -97,12 +97,16 @@ class TokenConflict(ProviderError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """A driver-ready image, resolved. `disk_gib` is the least disk that holds it; `root_device` its device name."""
+    """A driver-ready image, resolved. `disk_gib` is the least disk that holds it; `root_device` its device name.
+
+    `driver_version`: of NVIDIA's driver in it, where the image's own description tells it.
+    """
 
     id: str
     name: str
     root_device: str | None = None
     disk_gib: int = 0
+    driver_version: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,8 +206,44 @@ class Leftover:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """USD per hour of the whole VM, as its `source` told it at `as_of` (UTC)."""
+
+    per_hour: Decimal
+    as_of: datetime
+    source: str
+
+
+Prices = Mapping[tuple[str, Market], Price]
+"""By type name and market; what is not known is not in it."""
+
+
+ListedKey = tuple[str, str, Market]
+"""(region, type name, market)."""
+
+
+class Listing(Protocol):
+    """The list of types and prices that comes with an adapter. Prices in USD per hour."""
+
+    @property
+    def types(self) -> Mapping[str, InstanceType]: ...
+
+    @property
+    def listed(self) -> Mapping[ListedKey, Decimal]: ...
+
+    @property
+    def price_source(self) -> str: ...
+
+    @property
+    def price_as_of(self) -> datetime: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Offered:
-    """A type offered in a zone, with the price in USD per hour of each market it can be bought in (None: unknown)."""
+    """A type offered in a zone, with the price in USD per hour of each market it can be bought in (None: unknown).
+
+    `price_live`: the provider told the price just now; else it is one of the adapter's own list.
+    """
 
     type: InstanceType
     region: str
@@ -212,6 +252,7 @@ class Offered:
     price_per_hour: Decimal | None
     price_as_of: datetime | None
     price_source: str | None
+    price_live: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,12 +298,19 @@ class Provider(Protocol):
         """Every GPU type offered in a region, by zone and market, priced where a price is known."""
         ...
 
+    def prices(self, region: str) -> Prices:
+        """What the provider's price list says today of the catalogue's types, as far as `offered` does not tell it live.
+
+        Asked of another service than VMs are, with rights of its own: its failure says nothing of the account.
+        """
+        ...
+
     def service_quotas(self, region: str) -> Sequence[ServiceQuota]:
         """The provider's limits that bound GPU launches in a region."""
         ...
 
-    def image(self, region: str) -> Image:
-        """The newest driver-ready image, or the pinned one. `InvalidSpec` when there is none."""
+    def image(self, region: str, name: str | None = None) -> Image:
+        """The newest driver-ready image or the pinned one; by `name`, one of the account's `images`. `InvalidSpec`: none."""
         ...
 
     def plan(self, spec: LaunchSpec) -> Params:

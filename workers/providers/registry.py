@@ -4,13 +4,22 @@ from importlib import import_module
 from typing import cast
 
 from app.settings import AccountConfig, Settings
-from workers.providers.base import Provider
+from workers.providers.base import Listing, Provider
 
 _FACTORIES = {
     "aws": "workers.providers.aws.adapter:AwsProvider",
     "gcp": "workers.providers.gcp.adapter:GcpProvider",
     "azure": "workers.providers.azure.adapter:AzureProvider",
 }
+
+
+PROVIDERS = tuple(_FACTORIES)
+
+
+def listing(provider: str) -> Listing:
+    """The list of types and prices that comes with an adapter; imports no SDK. Raises KeyError for an unknown name."""
+    package = _FACTORIES[provider].rpartition(".")[0]
+    return cast(Listing, import_module(f"{package}.catalogue").load())
 
 
 def connect(account: AccountConfig, settings: Settings) -> Provider:

@@ -171,9 +171,10 @@ def _launch_slot(ctx: Context, offering: Offering) -> Rest | None:
 
 
 def _image(ctx: Context, offering: Offering) -> Image | Rest | None:
-    runtime, key = ctx.runtime, offering.key
+    """What is wrong with an image of a name sets nothing aside: leases that ask for another one go on there."""
+    runtime, key, wanted = ctx.runtime, offering.key, ctx.lease.request.get("image")
     try:
-        return runtime.accounts.image(key.account, key.region)
+        return runtime.accounts.image(key.account, key.region, wanted)
     except Unreachable as error:
         _out_of_reach(ctx, key, error)
     except Throttled:
@@ -183,7 +184,8 @@ def _image(ctx: Context, offering: Offering) -> Image | Rest | None:
         runtime.catalogue.forget()
         return None
     except InvalidSpec as error:
-        _set_aside(ctx, key, "image_missing", error)
+        if wanted is None:
+            _set_aside(ctx, key, "image_missing", error)
         raise ImageMissing(error.message, code=error.code) from error
     except ProviderError as error:
         _set_aside(ctx, key, "provider_error", error)

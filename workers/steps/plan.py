@@ -152,4 +152,9 @@ def _where(offering: Offering) -> dict[str, Any]:
 
 def _facts(offering: Offering, image: Image) -> dict[str, Any]:
     kind = offering.type
-    return placed.hardware(kind.gpu, kind.vcpus, kind.memory_gib, {"id": image.id, "name": image.name})
+    return placed.hardware(
+        kind.gpu,
+        kind.vcpus,
+        kind.memory_gib,
+        {"id": image.id, "name": image.name, "driver_version": image.driver_version},
+    )

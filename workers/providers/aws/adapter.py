@@ -17,6 +17,7 @@ from workers.providers.aws import (
     launch,
     leftovers,
     offered,
+    prices,
     quotas,
     spot,
     vms,
@@ -36,10 +37,12 @@ from workers.providers.base import (
     Offered,
     Page,
     Params,
+    Prices,
     Rate,
     ServiceQuota,
     Vm,
 )
+from workers.providers.images import wanted
 
 LIMITS = Limits(
     rates={
@@ -78,14 +81,20 @@ class AwsProvider:
         every = offered.by_zone(self._clients.ec2(region), catalogue.load(), region, now)
         return [one for one in every if (one.zone in usable if usable is not None else _regular(one))]
 
+    def prices(self, region: str) -> Prices:
+        """On-demand prices; spot prices differ by zone and come with `offered`."""
+        now = datetime.fromtimestamp(self._clock(), tz=UTC)
+        return prices.on_demand(self._clients.pricing(), list(catalogue.load().types), region, now)
+
     def service_quotas(self, region: str) -> Sequence[ServiceQuota]:
         """Limits on vCPUs of P and of G and VT types, on demand and spot."""
         return quotas.read(self._clients.quotas(region), region)
 
-    def image(self, region: str) -> Image:
+    def image(self, region: str, name: str | None = None) -> Image:
         """From SSM or by name; see `images`. Also learns the subnets, so that `plan` needs no call."""
+        pin = wanted(self._account, name)
         self._subnets.zones(region)
-        return images.resolve(self._clients.ec2(region), self._clients.ssm(region), self._account.image)
+        return images.resolve(self._clients.ec2(region), self._clients.ssm(region), pin)
 
     def plan(self, spec: LaunchSpec) -> Params:
         """Parameters of RunInstances and of the group before it. NotOffered for a zone without a subnet of the account."""

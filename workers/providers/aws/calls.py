@@ -18,10 +18,10 @@ PAGE = 1000
 _RESOURCE_ID = re.compile(r"\b[a-z]+-[0-9a-f]{8,17}\b")
 
 
-def pages(client: Any, operation: str, **arguments: Any) -> Iterator[Any]:
-    """Every page of a paged operation, each fetched when it is asked for."""
+def pages(client: Any, operation: str, *, size: int = PAGE, **arguments: Any) -> Iterator[Any]:
+    """Every page of a paged operation, of at most `size` items, each fetched when it is asked for."""
     with translated():
-        paginator = iter(client.get_paginator(operation).paginate(**arguments, PaginationConfig={"PageSize": PAGE}))
+        paginator = iter(client.get_paginator(operation).paginate(**arguments, PaginationConfig={"PageSize": size}))
     while True:
         with translated():
             page = next(paginator, None)

@@ -9,7 +9,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from app.domain.offerings import Gpu, InstanceType
+from app.domain.offerings import Gpu, InstanceType, Market
+from workers.providers.base import ListedKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +21,11 @@ class Catalogue:
     on_demand: Mapping[tuple[str, str], Decimal]
     price_source: str
     price_as_of: datetime
+
+    @property
+    def listed(self) -> Mapping[ListedKey, Decimal]:
+        """All prices, by (region, type name, market)."""
+        return {(region, name, Market.ON_DEMAND): price for (region, name), price in self.on_demand.items()}
 
 
 @cache

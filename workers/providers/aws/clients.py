@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 # At DEBUG botocore writes request and answer bodies: start-up scripts and session credentials.
 logging.getLogger("botocore").setLevel(logging.INFO)
 
+PRICING_REGION = "us-east-1"
+"""One of the few regions with an endpoint (AWS Price List user guide, "Using the AWS Price List Query API")."""
+
 # Service models are parsed once in a process, not once an account: EC2's takes a third of a second.
 _LOADER = ReadingLoader()
 
@@ -60,6 +63,10 @@ class Clients:
     def quotas(self, region: str) -> "ServiceQuotasClient":
         """Service Quotas of a region."""
         return cast("ServiceQuotasClient", self._client("service-quotas", region))
+
+    def pricing(self) -> Any:
+        """The Price List Query API, which tells the prices of all regions."""
+        return self._client("pricing", PRICING_REGION)
 
     def sts(self) -> "STSClient":
         """STS of the account's first region: every account has STS enabled where it works."""

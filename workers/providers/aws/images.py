@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from workers.providers.aws.calls import part
 from workers.providers.aws.errors import translated
 from workers.providers.base import Image, InvalidSpec, NotFound
+from workers.providers.images import driver_version
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -74,4 +75,5 @@ def _image(image: "ImageTypeDef") -> Image:
         name=image.get("Name", image["ImageId"]),
         root_device=image.get("RootDeviceName"),
         disk_gib=max(sizes, default=0),
+        driver_version=driver_version(image.get("Name"), image.get("Description")),
     )

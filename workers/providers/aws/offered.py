@@ -1,31 +1,22 @@
 """What can be launched in a region: the catalogue, narrowed to what EC2 offers in each zone, with prices.
 
-Spot prices are EC2's newest per zone and type; on-demand prices are the catalogue's.
+Spot prices are EC2's newest per zone and type; on-demand prices are the catalogue's, until `prices` tells today's.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from app.domain.offerings import InstanceType, Market
 from workers.providers.aws.calls import pages, part
 from workers.providers.aws.catalogue import Catalogue
-from workers.providers.base import Offered
+from workers.providers.base import Offered, Price
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
 SPOT_SOURCE = "EC2 DescribeSpotPriceHistory"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
-    """USD per hour; `as_of` is when it came into force."""
-
-    per_hour: Decimal
-    as_of: datetime
 
 
 def by_zone(ec2: "EC2Client", catalogue: Catalogue, region: str, now: datetime) -> Iterator[Offered]:
@@ -34,7 +25,7 @@ def by_zone(ec2: "EC2Client", catalogue: Catalogue, region: str, now: datetime) 
     for zone, name in _places(ec2, list(catalogue.types)):
         kind = catalogue.types[name]
         yield _on_demand(catalogue, kind, region, zone)
-        yield _spot(spot.get((zone, name)), kind, region, zone)
+        yield _spot(spot.get((zone, name)), kind, region, zone, now)
 
 
 def _places(ec2: "EC2Client", names: list[str]) -> list[tuple[str, str]]:
@@ -46,13 +37,14 @@ def _places(ec2: "EC2Client", names: list[str]) -> list[tuple[str, str]]:
 
 
 def spot_prices(ec2: "EC2Client", names: list[str], now: datetime) -> Mapping[tuple[str, str], Price]:
-    """By (zone, type). A start of `now` gives the prices in force; among several the newest counts."""
+    """By (zone, type), `as_of` when it came into force. A start of `now` gives the prices in force, the newest of each."""
     newest: dict[tuple[str, str], Price] = {}
-    arguments = {"InstanceTypes": names, "ProductDescriptions": ["Linux/UNIX"], "StartTime": now}
+    arguments: dict[str, Any] = {"InstanceTypes": names, "ProductDescriptions": ["Linux/UNIX"], "StartTime": now}
     for page in pages(ec2, "describe_spot_price_history", **arguments):
         for entry in part(page, "SpotPriceHistory"):
             where = (entry["AvailabilityZone"], entry["InstanceType"])
-            price = Price(per_hour=Decimal(entry["SpotPrice"]), as_of=entry["Timestamp"].astimezone(UTC))
+            began = entry["Timestamp"].astimezone(UTC)
+            price = Price(per_hour=Decimal(entry["SpotPrice"]), as_of=began, source=SPOT_SOURCE)
             if where not in newest or newest[where].as_of < price.as_of:
                 newest[where] = price
     return newest
@@ -71,13 +63,15 @@ def _on_demand(catalogue: Catalogue, kind: InstanceType, region: str, zone: str)
     )
 
 
-def _spot(price: Price | None, kind: InstanceType, region: str, zone: str) -> Offered:
+def _spot(price: Price | None, kind: InstanceType, region: str, zone: str, now: datetime) -> Offered:
+    """A price that came into force long ago is today's all the same: it is as of `now`."""
     return Offered(
         type=kind,
         region=region,
         zone=zone,
         market=Market.SPOT,
         price_per_hour=price.per_hour if price is not None else None,
-        price_as_of=price.as_of if price is not None else None,
-        price_source=SPOT_SOURCE if price is not None else None,
+        price_as_of=now if price is not None else None,
+        price_source=price.source if price is not None else None,
+        price_live=price is not None,
     )

@@ -1,7 +1,8 @@
 """One Azure subscription as a provider: each method is one question to Resource Manager, answered in the interface's words."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 from azure.core.rest import HttpRequest
@@ -20,6 +21,7 @@ from workers.providers.azure import (
     leftovers,
     names,
     offered,
+    prices,
     quotas,
 )
 from workers.providers.azure.calls import part
@@ -35,10 +37,12 @@ from workers.providers.base import (
     Offered,
     Page,
     Params,
+    Prices,
     Rate,
     ServiceQuota,
     Vm,
 )
+from workers.providers.images import wanted
 
 LIMITS = Limits(
     rates={
@@ -61,8 +65,9 @@ class AzureProvider:
     limits = LIMITS
     ssh_user = launch.USER
 
-    def __init__(self, account: AzureAccount, settings: Settings) -> None:
+    def __init__(self, account: AzureAccount, settings: Settings, *, clock: Callable[[], float] = time.time) -> None:
         self._account = account
+        self._clock = clock
         self._group = Group(Clients(account, settings), account.subscription_id, account.resource_group)
 
     def identity(self) -> str:
@@ -82,13 +87,18 @@ class AzureProvider:
             return []
         return list(offered.by_zone(self._group, catalogue.load(), region))
 
+    def prices(self, region: str) -> Prices:
+        """Pay as you go and spot, by region."""
+        now = datetime.fromtimestamp(self._clock(), tz=UTC)
+        return prices.by_size(self._group.clients, self._account.endpoint_url, catalogue.load().types, region, now)
+
     def service_quotas(self, region: str) -> Sequence[ServiceQuota]:
         """Limits on vCPUs of the region, of its spot VMs and of the GPU families."""
         return quotas.read(self._group, region)
 
-    def image(self, region: str) -> Image:
+    def image(self, region: str, name: str | None = None) -> Image:
         """The newest version of Microsoft's image, or the pinned one."""
-        return images.resolve(self._group, region, self._account.image)
+        return images.resolve(self._group, region, wanted(self._account, name))
 
     def plan(self, spec: LaunchSpec) -> Params:
         """The body of the PUT, and of the group before it. NotOffered for a region without a subnet of the account."""

@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from app.domain.offerings import Gpu, InstanceType, Market
+from workers.providers.base import ListedKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +21,11 @@ class Catalogue:
     prices: Mapping[tuple[str, str, Market], Decimal]
     price_source: str
     price_as_of: datetime
+
+    @property
+    def listed(self) -> Mapping[ListedKey, Decimal]:
+        """All prices, by (region, type name, market)."""
+        return self.prices
 
 
 @cache

@@ -9,6 +9,7 @@ from typing import Any
 from workers.providers.azure.clients import Group
 from workers.providers.azure.errors import translated
 from workers.providers.base import Image, ImageMissing, NotFound
+from workers.providers.images import driver_version
 
 DEFAULT = "microsoft-dsvm:ubuntu-hpc:2204:latest"
 DISK_GIB = 128
@@ -24,14 +25,18 @@ def resolve(group: Group, region: str, pin: str | None) -> Image:
     if _PIN.fullmatch(wanted) is None:
         raise ImageMissing(f"{wanted!r} is neither publisher:offer:sku:version nor an image's id", code="InvalidImage")
     if wanted.startswith("/"):
-        return Image(id=wanted, name=wanted.rpartition("/images/")[2], disk_gib=DISK_GIB)
+        return _image(wanted, wanted.rpartition("/images/")[2])
     publisher, offer, sku, version = wanted.split(":")
     versions = _versions(group, region, publisher, offer, sku)
     chosen = max(versions, key=_number, default=None) if version == _LATEST else version
     if chosen is None or chosen not in versions:
         raise ImageMissing(f"{wanted} does not exist in {region}: check `image` of this account", code="ImageNotFound")
     found = f"{publisher}:{offer}:{sku}:{chosen}"
-    return Image(id=found, name=found, disk_gib=DISK_GIB)
+    return _image(found, found)
+
+
+def _image(of: str, name: str) -> Image:
+    return Image(id=of, name=name, disk_gib=DISK_GIB, driver_version=driver_version(name))
 
 
 def _versions(group: Group, region: str, publisher: str, offer: str, sku: str) -> list[str]:

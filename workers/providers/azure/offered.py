@@ -1,7 +1,7 @@
 """What can be launched in a region: the catalogue, narrowed to the sizes that Azure offers this subscription there.
 
 Resource SKUs tell the zones of a size, what is closed to the subscription, and whether it is sold as spot. Prices are the
-catalogue's.
+catalogue's, until `prices` tells today's.
 """
 
 from collections.abc import Iterator

@@ -21,6 +21,7 @@ from workers.providers.base import (
     Offered,
     Page,
     Params,
+    Prices,
     Rate,
     ServiceQuota,
     Vm,
@@ -36,10 +37,12 @@ from workers.providers.gcp import (
     metadata,
     offered,
     operations,
+    prices,
     quotas,
     spot,
 )
 from workers.providers.gcp.clients import Clients
+from workers.providers.images import wanted
 
 LIMITS = Limits(
     rates={
@@ -72,13 +75,18 @@ class GcpProvider:
         """Types of the catalogue by zone."""
         return list(offered.by_zone(self._clients, catalogue.load(), region))
 
+    def prices(self, region: str) -> Prices:
+        """Sums of the parts of each type, on demand and spot."""
+        now = datetime.fromtimestamp(self._clock(), tz=UTC)
+        return prices.by_type(self._clients, self._account.endpoint_url, catalogue.load().types, region, now)
+
     def service_quotas(self, region: str) -> Sequence[ServiceQuota]:
         """Limits on GPUs by model, on demand and spot, and GPUS_ALL_REGIONS."""
         return quotas.read(self._clients, region)
 
-    def image(self, region: str) -> Image:  # noqa: ARG002  images are the same in all regions
+    def image(self, region: str, name: str | None = None) -> Image:  # noqa: ARG002  images are the same in all regions
         """The newest of a public family, or the pinned one; see `images`."""
-        return images.resolve(self._clients, self._account.image)
+        return images.resolve(self._clients, wanted(self._account, name))
 
     def plan(self, spec: LaunchSpec) -> Params:
         """Parameters of instances.insert and of the firewall rules before it. NotOffered for a type not in the catalogue."""

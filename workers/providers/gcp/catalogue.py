@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from app.domain.offerings import Gpu, InstanceType, Market
+from workers.providers.base import ListedKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +26,11 @@ class Catalogue:
     prices: Mapping[tuple[Market, str, str], Decimal]
     price_source: str
     price_as_of: datetime
+
+    @property
+    def listed(self) -> Mapping[ListedKey, Decimal]:
+        """All prices, by (region, type name, market)."""
+        return {(region, name, market): price for (market, region, name), price in self.prices.items()}
 
 
 @cache

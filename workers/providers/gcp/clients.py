@@ -5,14 +5,16 @@ service account. All kinds get access tokens from a token endpoint. Nothing is l
 """
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from threading import Lock
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import google.auth
+from google.api_core.exceptions import from_http_response
 from google.auth import impersonated_credentials
 from google.auth.credentials import Credentials
+from google.auth.transport.requests import AuthorizedSession
 from google.oauth2 import service_account
 from requests.adapters import HTTPAdapter
 
@@ -27,7 +29,12 @@ logging.getLogger("google").setLevel(logging.INFO)
 PAGE = 500
 """Most items of one page (Compute Engine API reference, `maxResults`)."""
 
-SCOPE = "https://www.googleapis.com/auth/compute"
+SCOPES = (
+    "https://www.googleapis.com/auth/compute",
+    "https://www.googleapis.com/auth/cloud-billing.readonly",
+)
+"""Virtual machines, and the public list of prices."""
+
 _CLOUD_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _PUBLIC = "https://compute.googleapis.com"
 
@@ -46,6 +53,7 @@ class Clients:
         self._lock = Lock()
         self._credentials: Credentials | None = None
         self._clients: dict[type, Any] = {}
+        self._session: AuthorizedSession | None = None
 
     def of(self, kind: type[C]) -> C:
         """The client of a service. Raises CredentialsRejected when there are no credentials."""
@@ -78,25 +86,47 @@ class Clients:
                 return
             yield _recognised(page)
 
+    def get(self, url: str, query: Mapping[str, str]) -> Any:
+        """The JSON at an address of Google's that the SDK has no client for: bounded, not repeated. Raises ProviderError."""
+        with translated():
+            answer = self._plain().get(url, params=query, timeout=self._timeout)
+            if not answer.ok:
+                raise from_http_response(answer)  # type: ignore[no-untyped-call]  # ships none
+            return answer.json()
+
+    def _plain(self) -> AuthorizedSession:
+        with self._lock:
+            if self._session is None:
+                session = AuthorizedSession(self._signed_in())  # type: ignore[no-untyped-call]  # ships none
+                self._mount(session)
+                self._session = session
+            return self._session
+
     def _make(self, kind: type[C]) -> C:
         with self._lock:
-            if self._credentials is None:
-                with signing_in():
-                    self._credentials = _credentials(self._account)
             if kind not in self._clients:
-                self._clients[kind] = self._connected(kind, self._credentials)
+                self._clients[kind] = self._connected(kind, self._signed_in())
             made: C = self._clients[kind]
             return made
+
+    def _signed_in(self) -> Credentials:
+        """Under the lock."""
+        if self._credentials is None:
+            with signing_in():
+                self._credentials = _credentials(self._account)
+        return self._credentials
 
     def _connected(self, kind: Any, credentials: Credentials) -> Any:
         endpoint = urlsplit(self._account.endpoint_url or _PUBLIC)
         transport = kind.get_transport_class("rest")(
             host=endpoint.netloc, url_scheme=endpoint.scheme, credentials=credentials
         )
-        session = transport._session  # noqa: SLF001  the only way to its connections: the SDK has no option for them
+        self._mount(transport._session)  # noqa: SLF001  the only way to its connections: the SDK has no option for them
+        return kind(transport=transport)
+
+    def _mount(self, session: Any) -> None:
         for scheme in ("https://", "http://"):
             session.mount(scheme, self._connections)
-        return kind(transport=transport)
 
 
 class _Connections(HTTPAdapter):
@@ -143,13 +173,13 @@ class _TokenOf(Credentials):
 def _credentials(account: GcpAccount) -> Credentials:
     if account.credentials_file is not None:
         found: Any = service_account.Credentials.from_service_account_file(  # type: ignore[no-untyped-call]  # ships none
-            account.credentials_file, scopes=[SCOPE]
+            account.credentials_file, scopes=SCOPES
         )
     else:
-        found, _ = google.auth.default(scopes=[_CLOUD_SCOPE if account.impersonate else SCOPE])
+        found, _ = google.auth.default(scopes=[_CLOUD_SCOPE] if account.impersonate else SCOPES)
     if account.impersonate is not None:
         found = impersonated_credentials.Credentials(  # type: ignore[no-untyped-call]  # as above
-            source_credentials=found, target_principal=account.impersonate, target_scopes=[SCOPE]
+            source_credentials=found, target_principal=account.impersonate, target_scopes=list(SCOPES)
         )
     return _TokenOf(found)
 

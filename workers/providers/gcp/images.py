@@ -6,6 +6,7 @@ from google.cloud.compute_v1 import ImagesClient
 
 from workers.providers.base import Image, ImageMissing, NotFound
 from workers.providers.gcp.clients import Clients
+from workers.providers.images import driver_version
 
 FAMILIES = (
     "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2404-amd64-with-nvidia-580",
@@ -41,4 +42,5 @@ def _image(clients: Clients, path: str) -> Image:
         id=f"projects/{project}/global/images/{found.name}",
         name=found.name,
         disk_gib=int(found.disk_size_gb),
+        driver_version=driver_version(found.name, found.family, found.description),
     )

@@ -1,4 +1,4 @@
-"""What can be launched in a region: the catalogue, narrowed to what each zone has. Prices are the catalogue's."""
+"""What can be launched in a region: the catalogue, narrowed to what each zone has. Prices are the catalogue's, until `prices` tells today's."""
 
 from collections.abc import Iterator
 

@@ -43,6 +43,7 @@ def ask_everything(aws: AwsProvider) -> None:
     vm = aws.launch(REGION, aws.plan(spec(image=image, market=Market.SPOT, allowed_cidrs=("203.0.113.0/24",))))
     aws.identity()
     aws.offered(REGION)
+    aws.prices(REGION)
     aws.service_quotas(REGION)
     aws.find(REGION, token_of(owner()), owner())
     aws.get(REGION, [vm.id])

@@ -1,0 +1,68 @@
+"""Azure Retail Prices: the meters of the sizes sold here, in pages, among meters of the same sizes that are something else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+from urllib.parse import urlencode
+
+from cloudsim.arm.facts import PROVIDER
+from cloudsim.world import Catalog, World
+
+NAME = "RetailPrices.List"
+PATH = "/api/retail/prices"
+_PAGE = 100
+_EQUALS = re.compile(r"(\w+) eq '([^']*)'")
+_SINCE = "2026-07-01T00:00:00Z"
+_FIELDS = {"priceType": "type"}
+"""Filters whose field has another name in the items."""
+
+
+def retail(world: World, query: Mapping[str, str], url: str) -> dict[str, Any]:
+    """One page. `url`: where this was asked, for the link to the next. What is not an equality is not filtered by."""
+    wanted = {_FIELDS.get(field, field): value for field, value in _EQUALS.findall(query.get("$filter", ""))}
+    found = [one for one in _items(world.catalogs[PROVIDER]) if all(one.get(k) == v for k, v in wanted.items())]
+    start = int(query.get("$skip") or 0)
+    following = urlencode({**query, "$skip": str(start + _PAGE)}) if start + _PAGE < len(found) else None
+    items = found[start : start + _PAGE]
+    link = f"{url}?{following}" if following else None
+    return {"BillingCurrency": "USD", "Items": items, "NextPageLink": link, "Count": len(items)}
+
+
+def _items(catalog: Catalog) -> Iterator[dict[str, Any]]:
+    for region, zones in catalog.regions.items():
+        for size in catalog.machines:
+            offer = catalog.offers[zones[0], size]
+            yield _item(region, size, "", offer.on_demand)
+            yield _item(region, size, "", offer.on_demand * 2, product=" Windows")
+            yield _item(region, size, " Spot", offer.spot)
+            yield _item(region, size, " Low Priority", offer.on_demand / 5)
+            yield {
+                **_item(region, size, "", offer.on_demand * 5_000),
+                "type": "Reservation",
+                "reservationTerm": "1 Year",
+            }
+
+
+def _item(region: str, size: str, kind: str, price: Decimal, product: str = "") -> dict[str, Any]:
+    short = size.removeprefix("Standard_").replace("_", " ")
+    return {
+        "currencyCode": "USD",
+        "tierMinimumUnits": 0.0,
+        "retailPrice": float(price),
+        "unitPrice": float(price),
+        "armRegionName": region,
+        "location": region,
+        "effectiveStartDate": _SINCE,
+        "meterName": short + kind,
+        "productName": f"Virtual Machines {short.partition(' ')[0]} Series{product}",
+        "skuName": short + kind,
+        "serviceName": "Virtual Machines",
+        "serviceFamily": "Compute",
+        "unitOfMeasure": "1 Hour",
+        "type": "Consumption",
+        "isPrimaryMeterRegion": True,
+        "armSkuName": size,
+    }

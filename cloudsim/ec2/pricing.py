@@ -1,0 +1,94 @@
+"""The Price List Query API: on-demand prices of the instance types sold here, with the terms nobody here buys."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from decimal import Decimal
+from typing import Any
+
+from cloudsim.ec2.call import Call, Result
+from cloudsim.ec2.errors import AwsError
+from cloudsim.ec2.facts import PROVIDER
+from cloudsim.ec2.paging import page
+
+_PAGE = 100
+_PUBLISHED = "2026-07-01T00:00:00Z"
+_SYSTEMS = {"Linux": Decimal(1), "Windows": Decimal("1.2")}
+"""Operating systems sold, and what each costs of the price of Linux."""
+_RESERVED = Decimal("0.6")
+
+
+def get_products(call: Call) -> Result:
+    """One page of products as JSON texts. Raises AwsError for another service, and for filters that are not simulated."""
+    if call.params.get("ServiceCode") != "AmazonEC2":
+        raise AwsError("InvalidParameterException", "Only the products of AmazonEC2 are simulated.")
+    wanted = {one["Field"]: one["Value"] for one in call.params.get("Filters", []) if one["Type"] == "TERM_MATCH"}
+    if len(wanted) != len(call.params.get("Filters", [])):
+        raise AwsError("InvalidParameterException", "Only filters of type TERM_MATCH are simulated.")
+    sold = [
+        one
+        for one in _products(call, wanted)
+        if all(one["product"]["attributes"].get(k) == v for k, v in wanted.items())
+    ]
+    found, token = page(sold, lambda one: str(one["product"]["sku"]), call.params, most=_PAGE)
+    result: Result = {"FormatVersion": "aws_v1", "PriceList": [json.dumps(one) for one in found]}
+    return {**result, "NextToken": token} if token else result
+
+
+def _products(call: Call, wanted: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    catalog = call.world.catalogs[PROVIDER]
+    for region, zones in catalog.regions.items():
+        if wanted.get("regionCode", region) != region:
+            continue
+        here = {name for zone, name in catalog.offered if zone in zones}
+        for name in here.intersection([wanted["instanceType"]] if "instanceType" in wanted else here):
+            for system, factor in _SYSTEMS.items():
+                yield _product(region, name, system, catalog.offers[zones[0], name].on_demand * factor)
+
+
+def _product(region: str, name: str, system: str, price: Decimal) -> dict[str, Any]:
+    sku = f"{name}.{system}.{region}".replace("-", "").replace(".", "").upper()
+    attributes = {
+        "servicecode": "AmazonEC2",
+        "instanceType": name,
+        "regionCode": region,
+        "operatingSystem": system,
+        "tenancy": "Shared",
+        "preInstalledSw": "NA",
+        "capacitystatus": "Used",
+        "marketoption": "OnDemand",
+        "operation": "RunInstances" if system == "Linux" else "RunInstances:0002",
+    }
+    return {
+        "product": {"productFamily": "Compute Instance", "attributes": attributes, "sku": sku},
+        "serviceCode": "AmazonEC2",
+        "terms": {
+            "OnDemand": _term(sku, "JRTCKXETXF", price),
+            "Reserved": _term(sku, "38NPMPTW36", price * _RESERVED),
+        },
+        "version": "20260701000000",
+        "publicationDate": _PUBLISHED,
+    }
+
+
+def _term(sku: str, offer: str, price: Decimal) -> dict[str, Any]:
+    code = f"{sku}.{offer}"
+    rate = f"{code}.6YS6EN2CT7"
+    dimension = {
+        "unit": "Hrs",
+        "endRange": "Inf",
+        "beginRange": "0",
+        "rateCode": rate,
+        "pricePerUnit": {"USD": f"{price:.10f}"},
+        "appliesTo": [],
+    }
+    return {
+        code: {
+            "priceDimensions": {rate: dimension},
+            "sku": sku,
+            "offerTermCode": offer,
+            "effectiveDate": _PUBLISHED,
+            "termAttributes": {},
+        }
+    }

@@ -1,0 +1,106 @@
+"""The Cloud Billing Catalog: what the parts of the machine types sold here cost, among SKUs that look like them.
+
+Compute Engine's own prices are per machine type in `facts`; cores and memory have rates of their own here, and the GPU is the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+from cloudsim.gce.call import Call, Result
+from cloudsim.gce.errors import GceError, not_found
+from cloudsim.gce.facts import GIB, PROVIDER, REGIONS, family
+from cloudsim.world import Catalog, Market
+
+SERVICE = "6F81-5844-456A"
+_MOST = 5_000
+_FAMILIES = {
+    # family: what its instances and its GPUs are called
+    "a2-highgpu": ("A2", "Nvidia Tesla A100 GPU"),
+    "a2-ultragpu": ("A2", "Nvidia Tesla A100 80GB GPU"),
+    "a3-highgpu": ("A3", "Nvidia H100 80GB GPU"),
+    "a3-megagpu": ("A3Plus", "Nvidia H100 80GB Mega GPU"),
+    "g2-standard": ("G2", "Nvidia L4 GPU"),
+}
+_RATES = {
+    # instances: USD per hour of a core and of a GiB, on demand and as spot
+    "A2": {Market.ON_DEMAND: ("0.031611", "0.004237"), Market.SPOT: ("0.01581", "0.002118")},
+    "A3": {Market.ON_DEMAND: ("0.029", "0.0025"), Market.SPOT: ("0.008", "0.0007")},
+    "A3Plus": {Market.ON_DEMAND: ("0.029", "0.0025"), Market.SPOT: ("0.008", "0.0007")},
+    "G2": {Market.ON_DEMAND: ("0.024988", "0.002927"), Market.SPOT: ("0.0105", "0.00123")},
+}
+_USAGE = {Market.ON_DEMAND: "OnDemand", Market.SPOT: "Preemptible"}
+
+
+def skus(call: Call) -> Result:
+    """`GET /v1/services/{service}/skus`: one page. Raises GceError for another service or a page token that is none."""
+    if call.path["service"] != SERVICE:
+        raise not_found(f"services/{call.path['service']}")
+    size = min(int(call.query.get("pageSize") or _MOST), _MOST)
+    token = call.query.get("pageToken") or "0"
+    if not token.isdecimal():
+        raise GceError("invalid", "The page token is invalid.")
+    start, every = int(token), list(_all(call.world.catalogs[PROVIDER]))
+    following = str(start + size) if start + size < len(every) else ""
+    return {"skus": every[start : start + size], "nextPageToken": following}
+
+
+def _all(catalog: Catalog) -> Iterator[Result]:
+    for region in REGIONS:
+        for market in Market:
+            for name, rates in _RATES.items():
+                for group, rate in zip(("Core", "Ram"), rates[market], strict=True):
+                    description = f"{_instance(name, market)} Instance {group} running in {region}"
+                    yield _sku(description, group, _USAGE[market], region, Decimal(rate))
+            for one in _FAMILIES:
+                gpu, whole = _FAMILIES[one][1], _gpu_rate(catalog, region, one, market)
+                yield _sku(f"{_gpu(gpu, market)} running in {region}", "GPU", _USAGE[market], region, whole)
+                flexible = f"{gpu} attached to DWS Defined Duration VMs running in {region}"
+                yield _sku(flexible, "GPU", "OnDemand", region, whole / 2)
+                yield _sku(
+                    f"Commitment v1: {gpu} running in {region} for 1 Year", "GPU", "Commit1Yr", region, whole / 4
+                )
+
+
+def _instance(name: str, market: Market) -> str:
+    return name if market is Market.ON_DEMAND else f"Spot Preemptible {name}"
+
+
+def _gpu(name: str, market: Market) -> str:
+    return name if market is Market.ON_DEMAND else f"{name} attached to Spot Preemptible VMs"
+
+
+def _gpu_rate(catalog: Catalog, region: str, of_family: str, market: Market) -> Decimal:
+    """What is left of the price of the family's smallest type."""
+    machine = next(one for name, one in catalog.machines.items() if family(name) == of_family)
+    offer = catalog.offers[catalog.regions[region][0], machine.name]
+    core, ram = (Decimal(rate) for rate in _RATES[_FAMILIES[of_family][0]][market])
+    whole = offer.on_demand if market is Market.ON_DEMAND else offer.spot
+    return (whole - core * machine.vcpus - ram * machine.memory_mib / GIB) / machine.gpu.count
+
+
+def _sku(description: str, group: str, usage: str, region: str, rate: Decimal) -> dict[str, Any]:
+    whole, _, fraction = f"{rate:.9f}".partition(".")
+    price = {"currencyCode": "USD", "units": whole, "nanos": int(fraction)}
+    expression = {
+        "usageUnit": "GiBy.h" if group == "Ram" else "h",
+        "displayQuantity": 1,
+        "tieredRates": [{"startUsageAmount": 0, "unitPrice": price}],
+    }
+    name = f"services/{SERVICE}/skus/{description.replace(' ', '-').upper()}"
+    return {
+        "name": name,
+        "skuId": name.rpartition("/")[2],
+        "description": description,
+        "category": {
+            "serviceDisplayName": "Compute Engine",
+            "resourceFamily": "Compute",
+            "resourceGroup": {"Core": "CPU", "Ram": "RAM"}.get(group, group),
+            "usageType": usage,
+        },
+        "serviceRegions": [region],
+        "pricingInfo": [{"summary": "", "pricingExpression": expression, "currencyConversionRate": 1}],
+        "serviceProviderName": "Google",
+    }

@@ -1,0 +1,108 @@
+"""Prices of today from the Cloud Billing Catalog: GPUs, cores and memory are SKUs of their own, added up for each machine type.
+
+Descriptions are compared word for word. What is sold otherwise (committed use, Dynamic Workload Scheduler, calendar mode, sole
+tenancy) has other ones, although some of it says OnDemand too. Disks and local SSDs are not in these prices.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from app.domain.offerings import InstanceType, Market
+from workers.providers.base import OutcomeUnknown, Price
+from workers.providers.gcp.clients import Clients
+
+PUBLIC = "https://cloudbilling.googleapis.com"
+PATH = "/v1/services/6F81-5844-456A/skus"
+"""Compute Engine's (Cloud Billing API reference, `services.skus.list`)."""
+
+SOURCE = "Cloud Billing Catalog"
+_PAGE = "5000"
+_MARKETS: Mapping[str, Market] = {"OnDemand": Market.ON_DEMAND, "Preemptible": Market.SPOT}
+_DESCRIPTION = re.compile(r"(?:Spot Preemptible )?(.+?)(?: attached to Spot Preemptible VMs)? running in .+")
+_NANO = Decimal("1e-9")
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """What the SKUs of a family are called before "running in"."""
+
+    instance: str
+    gpu: str
+
+    def amounts(self, kind: InstanceType) -> Mapping[str, Decimal]:
+        """How much of each SKU one VM takes."""
+        return {
+            f"{self.instance} Instance Core": Decimal(kind.vcpus),
+            f"{self.instance} Instance Ram": kind.memory_gib,
+            self.gpu: Decimal(kind.gpu.count),
+        }
+
+
+_FAMILIES: Mapping[str, _Parts] = {
+    "a2-highgpu": _Parts("A2", "Nvidia Tesla A100 GPU"),
+    "a2-megagpu": _Parts("A2", "Nvidia Tesla A100 GPU"),
+    "a2-ultragpu": _Parts("A2", "Nvidia Tesla A100 80GB GPU"),
+    "a3-highgpu": _Parts("A3", "Nvidia H100 80GB GPU"),
+    "a3-megagpu": _Parts("A3Plus", "Nvidia H100 80GB Mega GPU"),
+    "g2-standard": _Parts("G2", "Nvidia L4 GPU"),
+}
+_Rates = Mapping[tuple[str, Market], set[Decimal]]
+
+
+def by_type(
+    clients: Clients, endpoint: str | None, types: Mapping[str, InstanceType], region: str, now: datetime
+) -> Mapping[tuple[str, Market], Price]:
+    """Of the types whose parts all have exactly one price in the region."""
+    rates = _rates(clients, (endpoint or PUBLIC).rstrip("/") + PATH, region)
+    sums = {(name, market): _sum(kind, market, rates) for name, kind in types.items() for market in Market}
+    return {key: Price(per_hour=price, as_of=now, source=SOURCE) for key, price in sums.items() if price is not None}
+
+
+def _sum(kind: InstanceType, market: Market, rates: _Rates) -> Decimal | None:
+    parts = _FAMILIES.get(kind.name.rpartition("-")[0])
+    if parts is None:
+        return None
+    total = Decimal(0)
+    for name, amount in parts.amounts(kind).items():
+        known = rates.get((name, market), set())
+        if len(known) != 1:
+            return None
+        total += amount * next(iter(known))
+    return total
+
+
+def _rates(clients: Clients, url: str, region: str) -> _Rates:
+    """USD for an hour of one core, GiB or GPU. More than one price of a name: which one counts is not known."""
+    rates: dict[tuple[str, Market], set[Decimal]] = defaultdict(set)
+    for sku in _skus(clients, url):
+        match = _DESCRIPTION.fullmatch(sku.get("description", ""))
+        market = _MARKETS.get(sku.get("category", {}).get("usageType", ""))
+        if match is not None and market is not None and region in sku.get("serviceRegions", ()):
+            rates[match[1], market].update(_usd(sku))
+    return rates
+
+
+def _skus(clients: Clients, url: str) -> Iterator[Mapping[str, Any]]:
+    token = ""
+    while True:
+        page = clients.get(url, {"pageSize": _PAGE, "currencyCode": "USD", **({"pageToken": token} if token else {})})
+        if not isinstance(page, Mapping) or "skus" not in page:
+            raise OutcomeUnknown("the answer has no skus: it is not one of Google's", code="MalformedAnswer")
+        yield from page["skus"]
+        token = page.get("nextPageToken", "")
+        if not token:
+            return
+
+
+def _usd(sku: Mapping[str, Any]) -> Iterator[Decimal]:
+    """The newest price, of its last tier: earlier ones are free amounts."""
+    for pricing in sku.get("pricingInfo", ())[-1:]:
+        for tier in pricing.get("pricingExpression", {}).get("tieredRates", ())[-1:]:
+            money = tier.get("unitPrice", {})
+            if money.get("currencyCode") == "USD":
+                yield Decimal(money.get("units", 0)) + money.get("nanos", 0) * _NANO
