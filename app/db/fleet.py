@@ -4,15 +4,17 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Delete, Select, Update, case, delete, func, or_, select, text, tuple_, update
-from sqlalchemy.dialects.postgresql import Insert, insert
+from sqlalchemy import Delete, Select, Update, and_, case, cast, delete, false, func, or_, select, text, tuple_, update
+from sqlalchemy.dialects.postgresql import JSONB, Insert, insert
 
 from app.db.tables import account, account_region, attempt, installation, lease, offering
+from app.db.types import Time
 from app.domain.leases import LIVE_ATTEMPT
 from app.domain.offerings import OfferingKey
 
 _COOL_OFF_DOUBLINGS = 5
 _FORGET_UNOFFERED = timedelta(days=2)
+_SILENCE = timedelta(seconds=30)
 
 
 def installation_row() -> Select[Any]:
@@ -103,12 +105,16 @@ def account_failed(name: str, state: str, error: Mapping[str, Any]) -> Update:
     )
 
 
-def region_failed(name: str, region: str, error: Mapping[str, Any]) -> Update:
-    """The last thing that went wrong in a region."""
+def region_failed(name: str, region: str, error: Mapping[str, Any], *, silent: bool = False) -> Update:
+    """The last thing that went wrong in a region. `silent`: it gave no answer, `since` the first such time in a row."""
+    kept = cast(dict(error), JSONB)
+    if silent:
+        since = func.coalesce(account_region.c.last_error["since"], func.to_jsonb(func.now()))
+        kept = kept.op("||")(func.jsonb_build_object("since", since))
     return (
         update(account_region)
         .where(account_region.c.account == name, account_region.c.region == region)
-        .values(last_error=dict(error))
+        .values(last_error=kept)
     )
 
 
@@ -155,13 +161,24 @@ def forget_unoffered(name: str, region: str) -> Delete:
 
 
 def candidates() -> Select[Any]:
-    """Every offering with its account's state, for placement. Read by app.db.offering_rows."""
+    """Every offering with its account's state, for placement. Read by app.db.offering_rows.
+
+    `silent_until`: its region has given no answer for half a minute; asked again all the time, but by nobody in a hurry.
+    """
+    since = cast(account_region.c.last_error["since"].astext, Time)
     return select(
         offering,
+        case((since < func.now() - _SILENCE, func.now() + _SILENCE)).label("silent_until"),
+        account_region.c.last_error.label("region_error"),
         account.c.state.label("account_state"),
         account.c.cordoned.label("account_cordoned"),
         account.c.last_error.label("account_error"),
-    ).join(account, account.c.name == offering.c.account)
+    ).select_from(
+        offering.join(account, account.c.name == offering.c.account).outerjoin(
+            account_region,
+            and_(account_region.c.account == offering.c.account, account_region.c.region == offering.c.region),
+        )
+    )
 
 
 def _is(key: OfferingKey) -> Any:
@@ -169,8 +186,13 @@ def _is(key: OfferingKey) -> Any:
 
 
 def cool_off(key: OfferingKey, *, seconds: float, longest: float, reason: str, code: str | None) -> Update:
-    """The offering refused: set it aside for `seconds`, twice as long each time in a row, at most `longest`."""
-    doubling = func.power(2, func.least(offering.c.cool_count, _COOL_OFF_DOUBLINGS))
+    """The offering refused: set it aside for `seconds`, twice as long each time in a row, at most `longest`.
+
+    Refusals while it is set aside, of leases that asked at the same time, are one and the same time.
+    """
+    cooling = func.coalesce(offering.c.cool_until > func.now(), false())
+    times = offering.c.cool_count - case((cooling, 1), else_=0)
+    doubling = func.power(2, func.greatest(0, func.least(times, _COOL_OFF_DOUBLINGS)))
     pause = func.least(seconds * doubling, longest)
     return (
         update(offering)
@@ -179,7 +201,7 @@ def cool_off(key: OfferingKey, *, seconds: float, longest: float, reason: str, c
             cool_until=func.now() + pause * text("interval '1 second'"),
             cool_reason=reason,
             cool_code=code,
-            cool_count=offering.c.cool_count + 1,
+            cool_count=times + 1,
             refusals=offering.c.refusals + 1,
         )
     )

@@ -16,12 +16,14 @@ from app.domain.placement import Wish, rank
 from app.domain.reasons import Reason
 from app.domain.reconcile import Rest
 from workers.accounts import error_json
+from workers.bulkheads import CrowdedError
 from workers.providers.base import (
     CredentialsRejected,
     Image,
     ImageMissing,
     InvalidSpec,
     NotOffered,
+    OutcomeUnknown,
     ProviderError,
     Throttled,
     Unreachable,
@@ -110,7 +112,11 @@ def _plan_at(ctx: Context, offering: Offering, this_pass: _Pass) -> Rest | None:
         this_pass.over_quota += 1
     except _NotReadyError as error:
         this_pass.not_ready.append(error.pause)
-    except (InvalidSpec, NotOffered, Unreachable) as error:
+    except CrowdedError as error:
+        if not error.slow:
+            return Rest(_earliest(ctx, ctx.now + timedelta(seconds=error.pause)))
+        this_pass.not_ready.append(timedelta(seconds=error.pause))
+    except (InvalidSpec, NotOffered, OutcomeUnknown, Unreachable) as error:
         this_pass.errors.append(dict(error_json(error)))
     return _NEXT
 
@@ -135,7 +141,7 @@ def _require_trust(ctx: Context, offering: Offering) -> None:
     except CredentialsRejected as error:
         runtime.catalogue.forget()
         raise _NotReadyError(_RETRY_PAUSE) from error
-    except Unreachable as error:
+    except (OutcomeUnknown, Unreachable) as error:
         _out_of_reach(ctx, key, error)
     except ProviderError as error:
         raise _NotReadyError(_RETRY_PAUSE) from error
@@ -143,7 +149,7 @@ def _require_trust(ctx: Context, offering: Offering) -> None:
         raise _NotReadyError(_UNLISTED_PAUSE)
 
 
-def _out_of_reach(ctx: Context, key: OfferingKey, error: Unreachable) -> NoReturn:
+def _out_of_reach(ctx: Context, key: OfferingKey, error: ProviderError) -> NoReturn:
     """The cloud may be back soon; after a while it is set aside, and the error told."""
     runtime = ctx.runtime
     if runtime.accounts.out_of_reach(key.account) < runtime.settings.unreachable_seconds:
@@ -174,7 +180,7 @@ def _image(ctx: Context, offering: Offering) -> Image | Rest | None:
     runtime, key = ctx.runtime, offering.key
     try:
         return runtime.accounts.image(key.account, key.region)
-    except Unreachable as error:
+    except (OutcomeUnknown, Unreachable) as error:
         _out_of_reach(ctx, key, error)
     except Throttled:
         return Rest(_earliest(ctx, ctx.now + _RETRY_PAUSE))
