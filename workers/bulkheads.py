@@ -85,6 +85,6 @@ class Bulkheads:
 def bulkheads(*, threads: int, call_timeout: float) -> Bulkheads:
     """For a process with `threads` threads that move leases: half of them an account, an eighth while it is slow.
 
-    A call is slow from a quarter of its time-out on: several requests one after the other, as a launch may need, are not.
+    A call is slow from half of one request's time-out on.
     """
-    return Bulkheads(most=max(1, threads // 2), few=max(1, threads // 8), slow_after=call_timeout / 4)
+    return Bulkheads(most=max(1, threads // 2), few=max(1, threads // 8), slow_after=call_timeout / 2)

@@ -4,7 +4,23 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Delete, Select, Update, and_, case, cast, delete, false, func, or_, select, text, tuple_, update
+from sqlalchemy import (
+    ColumnElement,
+    Delete,
+    Select,
+    Update,
+    and_,
+    case,
+    cast,
+    delete,
+    false,
+    func,
+    or_,
+    select,
+    text,
+    tuple_,
+    update,
+)
 from sqlalchemy.dialects.postgresql import JSONB, Insert, insert
 
 from app.db.tables import account, account_region, attempt, installation, lease, offering
@@ -107,7 +123,7 @@ def account_failed(name: str, state: str, error: Mapping[str, Any]) -> Update:
 
 def region_failed(name: str, region: str, error: Mapping[str, Any], *, silent: bool = False) -> Update:
     """The last thing that went wrong in a region. `silent`: it gave no answer, `since` the first such time in a row."""
-    kept = cast(dict(error), JSONB)
+    kept: ColumnElement[Any] = cast(dict(error), JSONB)
     if silent:
         since = func.coalesce(account_region.c.last_error["since"], func.to_jsonb(func.now()))
         kept = kept.op("||")(func.jsonb_build_object("since", since))

@@ -122,11 +122,12 @@ def _plan_at(ctx: Context, offering: Offering, this_pass: _Pass) -> Rest | None:
 
 
 def _plan(ctx: Context, offering: Offering) -> Rest | None:
-    _require_trust(ctx, offering)
-    wait = _launch_slot(ctx, offering)
-    if wait is not None:
-        return wait
-    image = _image(ctx, offering)
+    with ctx.runtime.bulkheads.inside(offering.key.account):
+        _require_trust(ctx, offering)
+        wait = _launch_slot(ctx, offering)
+        if wait is not None:
+            return wait
+        image = _image(ctx, offering)
     if not isinstance(image, Image):
         return image
     store_attempt(ctx, offering, image)
