@@ -31,6 +31,8 @@ from app.domain.offerings import OfferingKey
 _COOL_OFF_DOUBLINGS = 5
 _FORGET_UNOFFERED = timedelta(days=2)
 _SILENCE = timedelta(seconds=30)
+_REMEMBERED = 32
+"""So many tries of an offering are remembered in full; then they count half, and new ones tell more than old ones."""
 
 
 def installation_row() -> Select[Any]:
@@ -201,6 +203,10 @@ def _is(key: OfferingKey) -> Any:
     return tuple_(*_KEY) == tuple_(key.account, key.region, key.zone, key.instance_type, str(key.market))
 
 
+def _remembered(count: ColumnElement[int]) -> ColumnElement[int]:
+    return case((offering.c.launches + offering.c.refusals >= _REMEMBERED, count // 2), else_=count)
+
+
 def cool_off(key: OfferingKey, *, seconds: float, longest: float, reason: str, code: str | None) -> Update:
     """The offering refused: set it aside for `seconds`, twice as long each time in a row, at most `longest`.
 
@@ -218,7 +224,8 @@ def cool_off(key: OfferingKey, *, seconds: float, longest: float, reason: str, c
             cool_reason=reason,
             cool_code=code,
             cool_count=times + 1,
-            refusals=offering.c.refusals + 1,
+            launches=_remembered(offering.c.launches),
+            refusals=_remembered(offering.c.refusals) + 1,
         )
     )
 
@@ -228,5 +235,12 @@ def launched(key: OfferingKey) -> Update:
     return (
         update(offering)
         .where(_is(key))
-        .values(cool_until=None, cool_reason=None, cool_code=None, cool_count=0, launches=offering.c.launches + 1)
+        .values(
+            cool_until=None,
+            cool_reason=None,
+            cool_code=None,
+            cool_count=0,
+            launches=_remembered(offering.c.launches) + 1,
+            refusals=_remembered(offering.c.refusals),
+        )
     )

@@ -25,6 +25,7 @@ def offering_from_row(row: Any) -> Offering:
         cool_off=_cool_off(row),
         launches=row.launches,
         refusals=row.refusals,
+        ready_seconds=None if row.ready_seconds is None else float(row.ready_seconds),
         cordoned=row.cordoned,
         account_problem=_account_problem(row),
     )

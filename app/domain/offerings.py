@@ -64,7 +64,10 @@ class CoolOff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offering:
-    """One line of the catalogue with what is known of it now. `price_per_hour` is USD for the whole VM."""
+    """One line of the catalogue with what is known of it now. `price_per_hour` is USD for the whole VM.
+
+    `launches` and `refusals` are counts of late: old ones are forgotten. `ready_seconds`: average from launch to ready.
+    """
 
     key: OfferingKey
     provider: str
@@ -75,8 +78,15 @@ class Offering:
     cool_off: CoolOff | None = None
     launches: int = 0
     refusals: int = 0
+    ready_seconds: float | None = None
     cordoned: bool = False
     account_problem: str | None = None
+
+    @property
+    def success_rate(self) -> float | None:
+        """The share of launches of late that gave a VM; None while nothing was tried."""
+        tries = self.launches + self.refusals
+        return self.launches / tries if tries else None
 
     def cooling(self, now: datetime) -> bool:
         """Whether it refused lately and is set aside at `now`."""

@@ -173,6 +173,8 @@ def _launch_slot(ctx: Context, offering: Offering) -> Rest | None:
     if ctx.row.lease_slot_bucket != bucket:
         slot = runtime.pacer.slot(runtime.accounts.provider(offering.key.account), bucket)
         if slot is not None and slot > ctx.now:
+            traded = runtime.database.first(launches.trade_slot(ctx.lease.tenant_id, bucket, slot))
+            slot = slot if traded is None else traded.slot_at
             runtime.database.run(launches.reserve_slot(ctx.lease.id, ctx.claim_id, bucket, slot))
     return Rest(_earliest(ctx, slot)) if slot is not None and slot > ctx.now else None
 
