@@ -13,6 +13,7 @@ from app.domain.leases import AttemptState
 from app.domain.reconcile import Rest, backoff
 from app.settings import Settings
 from workers.accounts import error_json
+from workers.observing import reason
 from workers.providers.base import (
     CredentialsRejected,
     InsufficientCapacity,
@@ -82,6 +83,7 @@ def record(ctx: Context, vm: Vm) -> None:
         "vm_state": str(vm.state),
         "public_ip": vm.public_ip,
         "private_ip": vm.private_ip,
+        "vm_reason": reason(vm),  # one read back after an unknown outcome may be over, or refused, already
         "error": None,
     }
     placement = {**(ctx.row.lease_placement or {}), "instance_id": vm.id}
