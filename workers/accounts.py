@@ -11,7 +11,15 @@ from app.db import fleet
 from app.settings import AccountConfig, Settings
 from app.settings.accounts import account_from_json
 from workers.database import Database
-from workers.providers.base import CredentialsRejected, Image, InvalidSpec, Provider, ProviderError, Unreachable
+from workers.providers.base import (
+    CredentialsRejected,
+    Image,
+    InvalidSpec,
+    OutcomeUnknown,
+    Provider,
+    ProviderError,
+    Unreachable,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -123,7 +131,7 @@ class Accounts:
         self._trusted_until[name] = time.monotonic() + _TRUST_SECONDS
 
     def out_of_reach(self, name: str) -> float:
-        """Seconds for which this process could not connect to the account's cloud; 0 when it could last time."""
+        """Seconds for which the account's cloud has given this process no answer; 0 when it did last time."""
         since = self._unreachable_since.get(name)
         return 0.0 if since is None else time.monotonic() - since
 
@@ -131,7 +139,7 @@ class Accounts:
     def _reaching(self, name: str) -> Iterator[None]:
         try:
             yield
-        except Unreachable:
+        except (OutcomeUnknown, Unreachable):
             self._unreachable_since.setdefault(name, time.monotonic())
             raise
         self._unreachable_since.pop(name, None)

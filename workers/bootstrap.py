@@ -10,6 +10,7 @@ from app.settings import AccountConfig, Settings, StartupError, load_accounts
 from app.settings.logs import configure_logs
 from workers.accounts import Accounts
 from workers.brakes import FirstListings, check_cluster
+from workers.bulkheads import bulkheads
 from workers.catalogue import Catalogue
 from workers.database import Database
 from workers.kinds import kinds
@@ -67,6 +68,7 @@ def _assemble(
         timing=timing_from(settings),
         first_listings=FirstListings(database),
         renewals=Renewals(database),
+        bulkheads=bulkheads(threads=settings.worker_threads, call_timeout=settings.call_timeout),
     )
     ensure_jobs(runtime, kinds(settings).all)
     database.run(jobs.hurry("inventory", accounts.places()))

@@ -155,7 +155,10 @@ def _store(runtime: Runtime, listed: _Listed, findings: Findings, last_seen_at: 
     if findings.found:
         writes.append(
             statements.found(
-                [(row.attempt_id, s.vm_id, s.state, s.public_ip, s.private_ip) for row, s in findings.found]
+                [
+                    (row.attempt_id, s.vm_id, s.state, reason_json(listed.vms[s.vm_id]), s.public_ip, s.private_ip)
+                    for row, s in findings.found
+                ]
             )
         )
     if findings.absent:

@@ -2,9 +2,12 @@
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from uuid import uuid4
+from typing import Any
+from uuid import UUID, uuid4
 
 import structlog
 from sqlalchemy import Row
@@ -12,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 
 from app.db import fleet, jobs
 from workers.accounts import error_json
-from workers.providers.base import CredentialsRejected, ProviderError, Throttled
+from workers.providers.base import CredentialsRejected, OutcomeUnknown, ProviderError, Throttled, Unreachable
 from workers.runtime import Runtime
 
 log = structlog.get_logger(__name__)
@@ -22,7 +25,11 @@ HOLD_SECONDS = 15.0
 
 _IDLE_LOOKS_AN_INTERVAL = 4
 _IDLE_LOOK = (0.1, 1.0)
-_FAILED_AGAIN = 5.0
+_FAILED_AGAIN = (5.0, 30.0)
+"""After a failure: soon, and later the longer it has failed, but never so late that a cloud that is back is not seen."""
+_FAILED_SHARE = 0.25
+LANES = 2
+"""Jobs of one account that a runner's threads do at a time: a cloud that hangs never holds up the others."""
 _OUTAGE_PAUSE = 0.5
 _FIRST_CYCLES = 20
 
@@ -46,11 +53,13 @@ class Kind:
 
 
 class PeriodicRunner:
-    """A thread that takes due jobs of some kinds, one at a time, until the process stops."""
+    """Threads that take due jobs of some kinds, each one at a time, until the process stops."""
 
     def __init__(self, runtime: Runtime, kinds: Mapping[str, Kind]) -> None:
         self._runtime = runtime
         self._kinds = dict(kinds)
+        self._claiming = threading.Lock()
+        self._under_way: Counter[str | None] = Counter()
         shortest, longest = _IDLE_LOOK
         interval = min(kind.interval(0) for kind in kinds.values())
         self._idle = min(longest, max(shortest, interval / _IDLE_LOOKS_AN_INTERVAL))
@@ -76,21 +85,40 @@ class PeriodicRunner:
     def run_one(self) -> bool:
         """Takes and runs the job that is due longest. False: none is due."""
         claim_id = uuid4()
-        job = self._runtime.database.first(jobs.claim_due(self._kinds, claim_id, HOLD_SECONDS))
-        if job is None:
-            return False
+        with self._claimed(claim_id) as job:
+            if job is None:
+                return False
+            self._do(job, claim_id)
+        return True
+
+    @contextmanager
+    def _claimed(self, claim_id: UUID) -> Iterator[Row[Any] | None]:
+        """A due job of an account that has a lane free, for the time of the block."""
+        with self._claiming:
+            full = [account for account, count in self._under_way.items() if account is not None and count >= LANES]
+            statement = jobs.claim_due(self._kinds, claim_id, HOLD_SECONDS, not_at=full)
+            job = self._runtime.database.first(statement)
+            if job is not None:
+                self._under_way[job.account] += 1
+        try:
+            yield job
+        finally:
+            if job is not None:
+                with self._claiming:
+                    self._under_way[job.account] -= 1
+
+    def _do(self, job: Row[Any], claim_id: UUID) -> None:
         kind = self._kinds[job.kind]
         started = time.monotonic()
         with self._runtime.renewals.renewing(lambda: jobs.extend(job.name, claim_id, HOLD_SECONDS)):
             result, error = self._run(kind, job)
-        again = kind.interval(job.runs) if error is None else min(kind.interval(job.runs), _FAILED_AGAIN)
+        again = kind.interval(job.runs) if error is None else _again_after_failure(kind.interval(job.runs), job)
         if result == 0 and kind.idle is not None:
             again = kind.idle
         again = max(again, (1 + kind.rest) * (time.monotonic() - started))
         self._runtime.database.run(jobs.done(job.name, claim_id, again_in=again, error=error))
-        return True
 
-    def _run(self, kind: Kind, job: Row[tuple[str, str, str, str, int]]) -> tuple[object, str | None]:
+    def _run(self, kind: Kind, job: Row[Any]) -> tuple[object, str | None]:
         """What the job answered, and what went wrong."""
         started = time.monotonic()
         try:
@@ -105,7 +133,7 @@ class PeriodicRunner:
         log.debug("job done", job=job.name, result=result, seconds=round(time.monotonic() - started, 3))
         return result, None
 
-    def _provider_failed(self, job: Row[tuple[str, str, str, str, int]], error: ProviderError) -> str:
+    def _provider_failed(self, job: Row[Any], error: ProviderError) -> str:
         log.warning("job failed", job=job.name, code=error.code, error=error.message)
         runtime = self._runtime
         if isinstance(error, Throttled):
@@ -113,8 +141,14 @@ class PeriodicRunner:
             runtime.pacer.throttled(provider, runtime.pacer.bucket(job.account, job.region, "read"), error)
         if isinstance(error, CredentialsRejected):
             runtime.accounts.set_aside(job.account, error)
-        runtime.database.run(fleet.region_failed(job.account, job.region, error_json(error)))
+        silent = isinstance(error, (OutcomeUnknown, Unreachable))
+        runtime.database.run(fleet.region_failed(job.account, job.region, error_json(error), silent=silent))
         return f"{error.kind}: {error.code or ''} {error.message}"
+
+
+def _again_after_failure(interval: float, job: Row[Any]) -> float:
+    soon, late = _FAILED_AGAIN
+    return max(min(interval, soon), min(late, float(job.failing_for or 0.0) * _FAILED_SHARE))
 
 
 def ensure_jobs(runtime: Runtime, kinds: Mapping[str, Kind]) -> None:

@@ -3,6 +3,7 @@
 import os
 import socket
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from uuid import uuid4
 
@@ -12,16 +13,14 @@ from sqlalchemy.exc import DBAPIError
 from app.db import jobs
 from workers import housekeeping
 from workers.kinds import kinds
-from workers.periodic import Kind, PeriodicRunner
+from workers.periodic import LANES, Kind, PeriodicRunner
 from workers.reconciler import Reconciler
 from workers.runtime import Runtime
 from workers.sweeper import Sweeper
 
 log = structlog.get_logger(__name__)
 
-_WATCHERS = 4
-_REFRESHERS = 2
-_INVENTORY_THREADS = 4
+_MOST_THREADS = 24
 _BEAT_SECONDS = 2.0
 
 
@@ -39,9 +38,9 @@ class WorkerThreads:
         every = kinds(self._runtime.settings)
         self._threads = [
             self._sweeper.start(),
-            *_runners(self._runtime, every.watch, _WATCHERS),
-            *_runners(self._runtime, every.refresh, _REFRESHERS),
-            *_runners(self._runtime, every.housekeeping, 1),
+            *_runners(self._runtime, every.watch),
+            *_runners(self._runtime, every.refresh),
+            PeriodicRunner(self._runtime, every.housekeeping).start("housekeeping"),
             _thread("sequencer", lambda: _sequence(self._runtime)),
             *_company(self._runtime, "worker"),
         ]
@@ -57,16 +56,17 @@ def start_inventory(runtime: Runtime) -> list[threading.Thread]:
     """The threads of an inventory process: several, so that a cloud that hangs does not hold up the others."""
     inventory = kinds(runtime.settings).inventory
     return [
-        *_runners(runtime, inventory, _INVENTORY_THREADS),
+        *_runners(runtime, inventory),
         *_company(runtime, "inventory"),
     ]
 
 
-def _runners(runtime: Runtime, some: Mapping[str, Kind], most: int) -> list[threading.Thread]:
-    """As many threads as there are places to look at, at most `most`."""
+def _runners(runtime: Runtime, some: Mapping[str, Kind]) -> list[threading.Thread]:
+    """As many threads as the accounts have lanes: each has its own, whatever the others' clouds do."""
     runner = PeriodicRunner(runtime, some)
-    count = min(most, max(1, len(runtime.accounts.places())))
-    return [runner.start(f"periodic-{number}") for number in range(count)]
+    regions = Counter(account for account, _ in runtime.accounts.places())
+    lanes = sum(min(LANES, count * len(some)) for count in regions.values())
+    return [runner.start(f"periodic-{number}") for number in range(min(_MOST_THREADS, max(1, lanes)))]
 
 
 def _company(runtime: Runtime, kind: str) -> list[threading.Thread]:

@@ -9,7 +9,7 @@ from sqlalchemy.exc import DBAPIError
 
 from app.db import claims
 from app.domain.ids import LeaseId
-from app.domain.leases import Desired, LeaseState
+from app.domain.leases import AttemptState, Desired, LeaseState
 from app.domain.reconcile import (
     BeginRelease,
     CloseAttempt,
@@ -28,6 +28,7 @@ from app.domain.reconcile import (
     Verify,
     decide,
 )
+from workers.bulkheads import CrowdedError
 from workers.database import is_outage
 from workers.runtime import Runtime
 from workers.steps.context import ClaimLostError, Context
@@ -37,7 +38,7 @@ from workers.steps.enter import enter_active, enter_booting
 from workers.steps.look import look, settle, verify
 from workers.steps.place import place
 from workers.steps.reboot import reboot
-from workers.steps.send import send
+from workers.steps.send import send, send_elsewhere
 
 log = structlog.get_logger(__name__)
 
@@ -64,6 +65,8 @@ _PLAIN_STEPS: dict[type[Step], Callable[[Context], None]] = {
     Requeue: requeue,
     Finish: finish,
 }
+_CALLS = (Send, Look, Verify, Terminate, Reboot, RenewDeadline)
+"""Steps that call the cloud of the lease's attempt."""
 
 
 class Reconciler:
@@ -103,7 +106,7 @@ class Reconciler:
                 self._rest(ctx, ctx.now + _HELD_PAUSE)
                 return
             step = decide(ctx.lease, ctx.now, self._runtime.timing)
-            rest = step if isinstance(step, Rest) else self._execute(step, ctx)
+            rest = step if isinstance(step, Rest) else self._take(step, ctx)
             if rest is not None:
                 self._rest(ctx, rest.until)
                 return
@@ -115,6 +118,24 @@ class Reconciler:
             raise ClaimLostError
         lease = claims.lease_from_row(row)
         return Context(runtime=self._runtime, lease=lease, claim_id=claim_id, now=row.now, row=row)
+
+    def _take(self, step: Step, ctx: Context) -> Rest | None:
+        if not isinstance(step, _CALLS):
+            return self._execute(step, ctx)
+        try:
+            with self._runtime.bulkheads.inside(ctx.attempt.account):
+                return self._execute(step, ctx)
+        except CrowdedError as error:
+            return self._crowded(step, ctx, error)
+
+    def _crowded(self, step: Step, ctx: Context, error: CrowdedError) -> Rest | None:
+        """What was never sent need not wait for a cloud that has not answered for a while."""
+        slow = self._runtime.bulkheads.slow_for(ctx.attempt.account)
+        never_sent = isinstance(step, Send) and ctx.attempt.state is AttemptState.PLANNED
+        if never_sent and slow > self._runtime.settings.unreachable_seconds:
+            send_elsewhere(ctx)
+            return None
+        return Rest(ctx.now + timedelta(seconds=error.pause))
 
     def _execute(self, step: Step, ctx: Context) -> Rest | None:
         log.debug("step", step=type(step).__name__, state=str(ctx.lease.state))

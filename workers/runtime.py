@@ -8,6 +8,7 @@ from app.domain.reconcile import Timing
 from app.settings import Settings, StartupError
 from workers.accounts import Accounts
 from workers.brakes import FirstListings
+from workers.bulkheads import Bulkheads
 from workers.catalogue import Catalogue
 from workers.database import Database
 from workers.pacing import Pacer
@@ -35,6 +36,7 @@ class Runtime:
     timing: Timing
     first_listings: FirstListings
     renewals: Renewals
+    bulkheads: Bulkheads
     nudge: threading.Event = field(default_factory=threading.Event)
     stopping: threading.Event = field(default_factory=threading.Event)
 

@@ -42,10 +42,14 @@ class OfferingAvailability(View):
 
 
 class LaunchStatistics(View):
-    """How launches there went so far. `ready_seconds`: average from launch to ready."""
+    """How launches there went of late: old ones are forgotten. `ready_seconds`: average from launch to ready.
+
+    `success_rate`: the share of launches that gave a VM, 0 to 1; null while nothing was tried.
+    """
 
     launches: int
     refusals: int
+    success_rate: float | None
     ready_seconds: float | None
 
 
@@ -256,6 +260,7 @@ def _line(line: Line, sight: _Sight) -> dict[str, Any]:
         "statistics": {
             "launches": offering.launches,
             "refusals": offering.refusals,
+            "success_rate": None if offering.success_rate is None else round(offering.success_rate, 3),
             "ready_seconds": None if line.ready_seconds is None else float(line.ready_seconds),
         },
     }

@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Select, Update, and_, case, exists, func, literal, or_, select, update
+from sqlalchemy import ColumnElement, Executable, Select, Update, and_, case, exists, func, literal, or_, select, update
 
 from app.db.tables import account_region, attempt, installation, lease
 from app.db.types import Time
@@ -36,25 +36,34 @@ def claim(lease_id: LeaseId, claim_id: UUID, hold_seconds: float) -> Update:
     )
 
 
-def claim_due(limit: int, hold_seconds: float) -> Update:
-    """Takes up to `limit` due leases, the longest due first, without waiting for rows that others hold.
+def claim_due(limit: int, hold_seconds: float) -> Executable:
+    """Takes up to `limit` due leases without waiting for rows that others hold: tenants in turn, each its longest due.
 
-    Answers (id, claim_id) rows; each lease gets a claim id of its own.
+    However many leases a tenant has waiting, one of another tenant is not behind them. Of leases due at the same moment,
+    as all are that wait for one offering's cool-off, none is always the first.
+
+    Answers (id, claim_id) rows in that order; each lease gets a claim id of its own.
     """
+    is_due = and_(lease.c.next_due <= func.now(), _free())
+    turn = func.row_number().over(partition_by=lease.c.tenant_id, order_by=lease.c.next_due)
+    lined_up = select(lease.c.id, turn.label("turn")).where(is_due).subquery("lined_up")
     due = (
-        select(lease.c.id)
-        .where(lease.c.next_due <= func.now(), _free())
-        .order_by(lease.c.next_due)
+        select(lease.c.id, lined_up.c.turn, lease.c.next_due)
+        .join(lined_up, lined_up.c.id == lease.c.id)
+        .where(is_due)
+        .order_by(lined_up.c.turn, lease.c.next_due, func.random())
         .limit(limit)
-        .with_for_update(skip_locked=True)
+        .with_for_update(of=lease, skip_locked=True)
         .cte("due")
     )
-    return (
+    taken = (
         update(lease)
         .where(lease.c.id == due.c.id)
         .values(claim_id=func.gen_random_uuid(), held_until=func.now() + timedelta(seconds=hold_seconds))
-        .returning(lease.c.id, lease.c.claim_id)
+        .returning(lease.c.id, lease.c.claim_id, due.c.turn, due.c.next_due)
+        .cte("taken")
     )
+    return select(taken.c.id, taken.c.claim_id).order_by(taken.c.turn, taken.c.next_due)
 
 
 def extend_claim(lease_id: LeaseId, claim_id: UUID, hold_seconds: float) -> Update:

@@ -5,13 +5,16 @@ from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import (
+    ColumnElement,
     Delete,
     Select,
     Update,
     and_,
     bindparam,
     case,
+    cast,
     delete,
+    false,
     func,
     not_,
     or_,
@@ -20,14 +23,18 @@ from sqlalchemy import (
     tuple_,
     update,
 )
-from sqlalchemy.dialects.postgresql import Insert, insert
+from sqlalchemy.dialects.postgresql import JSONB, Insert, insert
 
 from app.db.tables import account, account_region, attempt, installation, lease, offering
+from app.db.types import Time
 from app.domain.leases import LIVE_ATTEMPT
 from app.domain.offerings import OfferingKey
 
 _COOL_OFF_DOUBLINGS = 5
 _FORGET_UNOFFERED = timedelta(days=2)
+_SILENCE = timedelta(seconds=30)
+_REMEMBERED = 32
+"""So many tries of an offering are remembered in full; then they count half, and new ones tell more than old ones."""
 
 
 def installation_row() -> Select[Any]:
@@ -118,12 +125,16 @@ def account_failed(name: str, state: str, error: Mapping[str, Any]) -> Update:
     )
 
 
-def region_failed(name: str, region: str, error: Mapping[str, Any]) -> Update:
-    """The last thing that went wrong in a region."""
+def region_failed(name: str, region: str, error: Mapping[str, Any], *, silent: bool = False) -> Update:
+    """The last thing that went wrong in a region. `silent`: it gave no answer, `since` the first such time in a row."""
+    kept: ColumnElement[Any] = cast(dict(error), JSONB)
+    if silent:
+        since = func.coalesce(account_region.c.last_error["since"], func.to_jsonb(func.now()))
+        kept = kept.op("||")(func.jsonb_build_object("since", since))
     return (
         update(account_region)
         .where(account_region.c.account == name, account_region.c.region == region)
-        .values(last_error=dict(error))
+        .values(last_error=kept)
     )
 
 
@@ -207,24 +218,44 @@ def forget_unoffered(name: str, region: str) -> Delete:
 
 
 def candidates() -> Select[Any]:
-    """Every offering with its account's state, for placement, in the order of their keys. Read by app.db.offering_rows."""
+    """Every offering with its account's state, for placement, in the order of their keys. Read by app.db.offering_rows.
+
+    `silent_until`: its region has given no answer for half a minute; asked again all the time, but by nobody in a hurry.
+    """
+    since = cast(account_region.c.last_error["since"].astext, Time)
     found = select(
         offering,
+        case((since < func.now() - _SILENCE, func.now() + _SILENCE)).label("silent_until"),
+        account_region.c.last_error.label("region_error"),
         account.c.state.label("account_state"),
         account.c.cordoned.label("account_cordoned"),
         account.c.last_error.label("account_error"),
         account.c.config["images"].label("account_images"),
+    ).select_from(
+        offering.join(account, account.c.name == offering.c.account).outerjoin(
+            account_region,
+            and_(account_region.c.account == offering.c.account, account_region.c.region == offering.c.region),
+        )
     )
-    return found.join(account, account.c.name == offering.c.account).order_by(*_KEY)
+    return found.order_by(*_KEY)
 
 
 def _is(key: OfferingKey) -> Any:
     return tuple_(*_KEY) == tuple_(key.account, key.region, key.zone, key.instance_type, str(key.market))
 
 
+def _remembered(count: ColumnElement[int]) -> ColumnElement[int]:
+    return case((offering.c.launches + offering.c.refusals >= _REMEMBERED, count // 2), else_=count)
+
+
 def cool_off(key: OfferingKey, *, seconds: float, longest: float, reason: str, code: str | None) -> Update:
-    """The offering refused: set it aside for `seconds`, twice as long each time in a row, at most `longest`."""
-    doubling = func.power(2, func.least(offering.c.cool_count, _COOL_OFF_DOUBLINGS))
+    """The offering refused: set it aside for `seconds`, twice as long each time in a row, at most `longest`.
+
+    Refusals while it is set aside, of leases that asked at the same time, are one and the same time.
+    """
+    cooling = func.coalesce(offering.c.cool_until > func.now(), false())
+    times = offering.c.cool_count - case((cooling, 1), else_=0)
+    doubling = func.power(2, func.greatest(0, func.least(times, _COOL_OFF_DOUBLINGS)))
     pause = func.least(seconds * doubling, longest)
     return (
         update(offering)
@@ -233,8 +264,9 @@ def cool_off(key: OfferingKey, *, seconds: float, longest: float, reason: str, c
             cool_until=func.now() + pause * text("interval '1 second'"),
             cool_reason=reason,
             cool_code=code,
-            cool_count=offering.c.cool_count + 1,
-            refusals=offering.c.refusals + 1,
+            cool_count=times + 1,
+            launches=_remembered(offering.c.launches),
+            refusals=_remembered(offering.c.refusals) + 1,
         )
     )
 
@@ -244,5 +276,12 @@ def launched(key: OfferingKey) -> Update:
     return (
         update(offering)
         .where(_is(key))
-        .values(cool_until=None, cool_reason=None, cool_code=None, cool_count=0, launches=offering.c.launches + 1)
+        .values(
+            cool_until=None,
+            cool_reason=None,
+            cool_code=None,
+            cool_count=0,
+            launches=_remembered(offering.c.launches) + 1,
+            refusals=_remembered(offering.c.refusals),
+        )
     )

@@ -136,9 +136,11 @@ _FOUND = text(
     _LOCKED
     + """
     UPDATE attempt a SET state = 'known', instance_id = f.instance_id, vm_state = f.vm_state, vm_state_at = now(),
-        public_ip = f.public_ip, private_ip = f.private_ip, known_at = coalesce(a.known_at, now()), retry_at = NULL
-    FROM unnest(CAST(:ids AS text[]), CAST(:instances AS text[]), CAST(:states AS text[]),
-                CAST(:publics AS text[]), CAST(:privates AS text[])) AS f (id, instance_id, vm_state, public_ip, private_ip)
+        vm_reason = f.reason, public_ip = f.public_ip, private_ip = f.private_ip,
+        known_at = coalesce(a.known_at, now()), retry_at = NULL
+    FROM unnest(CAST(:ids AS text[]), CAST(:instances AS text[]), CAST(:states AS text[]), CAST(:reasons AS jsonb[]),
+                CAST(:publics AS text[]), CAST(:privates AS text[]))
+         AS f (id, instance_id, vm_state, reason, public_ip, private_ip)
     WHERE a.id = f.id AND a.id IN (SELECT id FROM locked) AND a.state IN ('sent', 'settling')
     RETURNING a.lease_id
     """
@@ -151,11 +153,16 @@ def _in_order(table: Table, ids: Iterable[str]) -> Select[Any]:
     return select(locked.cte("locked").c.id)
 
 
-def found(rows: Sequence[tuple[str, str, VmState, str | None, str | None]]) -> Executable:
-    """VMs of sends whose answer never came: (attempt id, instance id, state, public ip, private ip)."""
-    ids, instances, states, publics, privates = (list(column) for column in zip(*rows, strict=True))
+def found(rows: Sequence[tuple[str, str, VmState, str | None, str | None, str | None]]) -> Executable:
+    """VMs of sends whose answer never came: (attempt id, instance id, state, reason as `Observed.add`, public ip, private ip)."""
+    ids, instances, states, reasons, publics, privates = (list(column) for column in zip(*rows, strict=True))
     return _FOUND.bindparams(
-        ids=ids, instances=instances, states=[str(s) for s in states], publics=publics, privates=privates
+        ids=ids,
+        instances=instances,
+        states=[str(s) for s in states],
+        reasons=reasons,
+        publics=publics,
+        privates=privates,
     )
 
 

@@ -1,6 +1,6 @@
 """Periodic jobs: scheduling is a row's `next_due`, so that no process is the only one who remembers."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -23,14 +23,20 @@ def keep_only(kinds: Iterable[str], names: Iterable[str]) -> Delete:
     return delete(periodic_job).where(periodic_job.c.kind.in_(list(kinds)), periodic_job.c.name.not_in(list(names)))
 
 
-def claim_due(kinds: Iterable[str], claim_id: UUID, hold_seconds: float) -> Update:
-    """Takes the job of these kinds that is due longest; answers (name, kind, account, region, runs) or no row."""
+def claim_due(
+    kinds: Iterable[str], claim_id: UUID, hold_seconds: float, *, not_at: Collection[str | None] = ()
+) -> Update:
+    """Takes the job of these kinds that is due longest, none of the accounts `not_at`.
+
+    Answers (name, kind, account, region, runs, failing_for: seconds since it last went well, None: never did) or no row.
+    """
     due = (
         select(periodic_job.c.name)
         .where(
             periodic_job.c.kind.in_(list(kinds)),
             periodic_job.c.next_due <= func.now(),
             or_(periodic_job.c.held_until.is_(None), periodic_job.c.held_until < func.now()),
+            or_(periodic_job.c.account.is_(None), periodic_job.c.account.not_in([*not_at])),
         )
         .order_by(periodic_job.c.next_due)
         .limit(1)
@@ -47,7 +53,12 @@ def claim_due(kinds: Iterable[str], claim_id: UUID, hold_seconds: float) -> Upda
             runs=periodic_job.c.runs + 1,
         )
         .returning(
-            periodic_job.c.name, periodic_job.c.kind, periodic_job.c.account, periodic_job.c.region, periodic_job.c.runs
+            periodic_job.c.name,
+            periodic_job.c.kind,
+            periodic_job.c.account,
+            periodic_job.c.region,
+            periodic_job.c.runs,
+            func.extract("epoch", func.now() - periodic_job.c.last_ok_at).label("failing_for"),
         )
     )
 

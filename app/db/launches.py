@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Delete, Select, Update, delete, func, select, update
+from sqlalchemy import Delete, Executable, Select, Update, delete, func, select, text, update
 
 from app.db.attempts import fact
 from app.db.tables import attempt, lease, lease_secret, offering, tenant
@@ -49,6 +49,41 @@ def reserve_slot(lease_id: LeaseId, claim_id: UUID, bucket: str, slot: datetime)
         .where(lease.c.id == lease_id, lease.c.claim_id == claim_id)
         .values(slot_bucket=bucket, slot_at=slot)
     )
+
+
+_TRADE = text(
+    """
+    WITH waiting AS (
+        SELECT id, tenant_id, slot_at, row_number() OVER (PARTITION BY tenant_id ORDER BY slot_at) AS place,
+               count(*) OVER (PARTITION BY tenant_id) AS reserved
+        FROM lease
+        WHERE next_due IS NOT NULL AND desired = 'run' AND slot_bucket = :bucket AND slot_at > now() + interval '1 second'
+    ), mine AS (
+        SELECT count(*) AS reserved FROM waiting WHERE tenant_id = :tenant_id
+    ), other AS (
+        SELECT waiting.id, waiting.slot_at
+        FROM waiting, mine
+        WHERE waiting.tenant_id <> :tenant_id AND waiting.slot_at < :slot
+          AND waiting.place = mine.reserved + 1 AND waiting.reserved > mine.reserved + 1
+        ORDER BY waiting.reserved DESC, waiting.slot_at
+        LIMIT 1
+    )
+    UPDATE lease SET slot_at = :slot
+    FROM other
+    WHERE lease.id = other.id AND lease.slot_at = other.slot_at AND lease.slot_bucket = :bucket
+    RETURNING other.slot_at
+    """
+)
+# Whose own slot passed meanwhile has it no more. A lease that wakes at a time it gave away reads the later one, and rests.
+
+
+def trade_slot(tenant_id: TenantId, bucket: str, slot: datetime) -> Executable:
+    """Gives the late slot just reserved to a lease of the tenant that has most, for an earlier one of that tenant's.
+
+    So tenants take turns: the n-th waiting lease of one goes beside the n-th of another, whoever asked first. Answers one
+    row (slot_at), now the asking tenant's, or none: then it keeps `slot`.
+    """
+    return _TRADE.bindparams(tenant_id=tenant_id, bucket=bucket, slot=slot)
 
 
 def deadline_written(lease_id: LeaseId, claim_id: UUID, deadline: datetime) -> Update:

@@ -27,6 +27,7 @@ def offering_from_row(row: Any) -> Offering:
         cool_off=_cool_off(row),
         launches=row.launches,
         refusals=row.refusals,
+        ready_seconds=None if row.ready_seconds is None else float(row.ready_seconds),
         cordoned=row.cordoned,
         account_problem=_account_problem(row),
     )
@@ -43,6 +44,9 @@ def _type(row: Any) -> InstanceType:
 
 
 def _cool_off(row: Any) -> CoolOff | None:
+    if row.silent_until is not None and (row.cool_until is None or row.cool_until < row.silent_until):
+        error = row.region_error
+        return CoolOff(until=row.silent_until, reason="provider_error", code=error["code"], count=row.cool_count)
     if row.cool_until is None:
         return None
     return CoolOff(until=row.cool_until, reason=row.cool_reason, code=row.cool_code, count=row.cool_count)

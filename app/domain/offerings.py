@@ -80,6 +80,7 @@ class Offering:
     """One line of the catalogue with what is known of it now. `price_per_hour` is USD for the whole VM.
 
     `images`: names of the images that its account has besides its default one.
+    `launches` and `refusals` are counts of late: old ones are forgotten. `ready_seconds`: average from launch to ready.
     """
 
     key: OfferingKey
@@ -93,6 +94,7 @@ class Offering:
     cool_off: CoolOff | None = None
     launches: int = 0
     refusals: int = 0
+    ready_seconds: float | None = None
     cordoned: bool = False
     account_problem: str | None = None
 
@@ -104,6 +106,12 @@ class Offering:
             return PriceStatus.LISTED
         fresh = self.price_as_of is not None and now - self.price_as_of < stale_after
         return PriceStatus.LIVE if fresh else PriceStatus.STALE
+
+    @property
+    def success_rate(self) -> float | None:
+        """The share of launches of late that gave a VM; None while nothing was tried."""
+        tries = self.launches + self.refusals
+        return self.launches / tries if tries else None
 
     def cooling(self, now: datetime) -> bool:
         """Whether it refused lately and is set aside at `now`."""

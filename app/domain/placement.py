@@ -9,6 +9,9 @@ from typing import Any, Self
 
 from app.domain.offerings import Market, MarketWish, Offering
 
+_REFUSAL_STEPS = 10
+_READY_STEP = 15.0
+
 
 class Exclusion(StrEnum):
     """Why an offering is no candidate."""
@@ -131,7 +134,11 @@ def _price_objections(wish: Wish, o: Offering) -> Iterable[tuple[Exclusion, str]
 
 
 def rank(wish: Wish, offerings: Iterable[Offering], now: datetime) -> Ranking:
-    """Candidates out of cool-off first, then by market wish, price, availability history and name: never by input order."""
+    """Candidates out of cool-off first, then by market wish and price; equal ones by what was learnt, then by name.
+
+    Learnt are the share of refusals and the time to ready, each in steps, so that chance decides nothing. What was never
+    tried counts as good.
+    """
     candidates: list[Offering] = []
     excluded: list[Excluded] = []
     for offering in offerings:
@@ -146,8 +153,8 @@ def rank(wish: Wish, offerings: Iterable[Offering], now: datetime) -> Ranking:
 
 def _rank_key(wish: Wish, o: Offering, now: datetime) -> tuple[object, ...]:
     spot_later = wish.market is MarketWish.SPOT_FIRST and o.key.market is not Market.SPOT
-    tries = o.launches + o.refusals
-    refusal_rate = o.refusals / tries if tries else 0.0
+    refused = 0 if o.success_rate is None else round((1 - o.success_rate) * _REFUSAL_STEPS)
+    slowness = 0 if o.ready_seconds is None else round(o.ready_seconds / _READY_STEP)
     k = o.key
     name = (k.account, k.region, k.zone, k.instance_type, k.market)
-    return (o.cooling(now), spot_later, o.price_per_hour, refusal_rate, name)
+    return (o.cooling(now), spot_later, o.price_per_hour, refused, slowness, name)

@@ -22,15 +22,17 @@ SIMULATED_AWS: Mapping[str, str] = {
 }
 SIMULATED_AZURE: Mapping[str, str] = {"AZURE_CLIENT_SECRET": "simulated"}
 
-ACCOUNTS = """\
-# Written by the local stack at every start. Set GPULEASE_CONFIG to use accounts of your own.
+ACCOUNTS_HEADER = "# Written by the local stack at every start. Set GPULEASE_CONFIG to use accounts of your own.\n"
+ACCOUNTS: Mapping[str, str] = {
+    "aws": """
 [[accounts]]
 provider = "aws"
 name = "sim"
 regions = ["us-east-1", "eu-west-1"]
 endpoint_url = "{url}"
 images = {{ "ubuntu-22.04" = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id" }}
-
+""",
+    "gcp": """
 [[accounts]]
 provider = "gcp"
 name = "sim-gcp"
@@ -40,7 +42,8 @@ endpoint_url = "{url}"
 credentials_file = {gcp_key_file}
 [accounts.images]
 "ubuntu-22.04" = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2204-amd64-with-nvidia-580"
-
+""",
+    "azure": """
 [[accounts]]
 provider = "azure"
 name = "sim-azure"
@@ -53,7 +56,10 @@ eastus = "{subnets}/eastus/subnets/gpus"
 westeurope = "{subnets}/westeurope/subnets/gpus"
 [accounts.images]
 "ubuntu-22.04" = "microsoft-dsvm:ubuntu-hpc:2204:latest"
-"""
+""",
+}
+"""The accounts at the simulated clouds, by provider."""
+
 SUBNETS = (
     "/subscriptions/00000000-0000-4000-8000-000000000001/resourceGroups/gpulease"
     "/providers/Microsoft.Network/virtualNetworks"
@@ -92,8 +98,9 @@ def write_accounts(home: Home, options: Options) -> None:
     """The accounts file of the simulated clouds, and the service account of the one that has no simpler credentials."""
     write_private(home.gcp_key_file, _service_account(f"{options.cloudsim_url}/gce/token"))
     quoted = json.dumps(str(home.gcp_key_file))
-    accounts = ACCOUNTS.format(url=options.cloudsim_url, gcp_key_file=quoted, subnets=SUBNETS)
-    write_private(home.accounts_file, accounts)
+    accounts = "".join(ACCOUNTS[cloud] for cloud in options.clouds)
+    places = {"url": options.cloudsim_url, "gcp_key_file": quoted, "subnets": SUBNETS}
+    write_private(home.accounts_file, ACCOUNTS_HEADER + accounts.format(**places))
 
 
 def _service_account(token_uri: str) -> str:

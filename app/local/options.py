@@ -10,6 +10,7 @@ from app.settings import StartupError
 API_PORT = 8000
 CLOUDSIM_PORT = 8010
 HIGHEST_PORT = 65535
+CLOUDS = ("aws", "gcp", "azure")
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,7 @@ class Options:
     fresh: bool
     api: int
     workers: int
+    clouds: tuple[str, ...]
     host: str
     port: int
     cloudsim_port: int
@@ -47,6 +49,7 @@ def parse(argv: Sequence[str], environment: Mapping[str, str]) -> Options:
         fresh=arguments.fresh,
         api=arguments.api,
         workers=arguments.workers,
+        clouds=arguments.clouds,
         host=environment.get("GPULEASE_HOST") or "127.0.0.1",
         port=_port(environment, "GPULEASE_PORT", API_PORT),
         cloudsim_port=_port(environment, "GPULEASE_CLOUDSIM_PORT", CLOUDSIM_PORT),
@@ -72,7 +75,21 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--fresh", action="store_true", help="forget everything of earlier runs first")
     parser.add_argument("--api", type=_count, default=1, metavar="N", help="API processes (default 1)")
     parser.add_argument("--workers", type=_count, default=1, metavar="N", help="worker processes (default 1)")
+    parser.add_argument(
+        "--clouds",
+        type=_clouds,
+        default=CLOUDS,
+        metavar="A,B",
+        help=f"simulated clouds with an account ({','.join(CLOUDS)}; all by default)",
+    )
     return parser
+
+
+def _clouds(text: str) -> tuple[str, ...]:
+    named = tuple(text.split(","))
+    if not set(named) <= set(CLOUDS):
+        raise argparse.ArgumentTypeError(f"expected some of {','.join(CLOUDS)}")
+    return named
 
 
 def _count(text: str) -> int:

@@ -137,3 +137,19 @@ def test_a_lease_without_attempts_is_loaded_without_one(store: Store) -> None:
     loaded = claims.lease_from_row(store.first(claims.load(lease_id, store.claimed(lease_id))))
     assert loaded.attempt is None
     assert loaded.unclean_attempts == 0
+
+
+def test_tenants_take_turns_however_many_leases_each_has_waiting(store: Store) -> None:
+    many = [store.lease(next_due=ago(f"{100 - n} seconds")) for n in range(20)]
+    other = store.tenant()
+    few = [store.lease(tenant_id=other, next_due=ago(f"{2 - n} seconds")) for n in range(2)]
+    in_turns = [row.id for row in store.all(claims.claim_due(5, 60))]
+    assert in_turns == [many[0], few[0], many[1], few[1], many[2]]
+
+
+def test_turns_go_on_while_other_leases_of_a_tenant_are_held(store: Store) -> None:
+    for n in range(10):
+        store.lease(next_due=ago(f"{100 - n} seconds"))
+    store.all(claims.claim_due(4, 60))
+    late = store.lease(tenant_id=store.tenant(), next_due=ago("1 second"))
+    assert late in [row.id for row in store.all(claims.claim_due(2, 60))]

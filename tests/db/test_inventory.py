@@ -77,7 +77,7 @@ def test_ready_and_clean_are_never_taken_back(store: Store) -> None:
 def test_a_vm_is_found_only_for_an_unknown_outcome(store: Store, state: str, *, taken: bool) -> None:
     values = {"ended_at": func.now()} if state == "dead" else {}
     attempt_id = store.attempt(store.lease(), state, retry_at=ago("1 second"), **values)
-    rows = store.all(inventory.found([(attempt_id, "i-found", VmState.RUNNING, "192.0.2.1", None)]))
+    rows = store.all(inventory.found([(attempt_id, "i-found", VmState.RUNNING, None, "192.0.2.1", None)]))
     row = store.row(attempt, attempt_id)
     assert bool(rows) is taken
     assert (row.state == "known" and row.instance_id == "i-found") is taken

@@ -125,6 +125,23 @@ def test_at_one_price_the_one_that_refused_less_often_is_first() -> None:
     ) == ["new", "fine", "often", "never"]
 
 
+def test_at_one_price_and_success_the_one_that_is_ready_sooner_is_first() -> None:
+    assert order(
+        Wish(),
+        offering("a slow", launches=9, refusals=1, ready_seconds=300.0),
+        offering("quick", launches=9, refusals=1, ready_seconds=40.0),
+        offering("refusing", launches=5, refusals=5, ready_seconds=10.0),
+    ) == ["quick", "a slow", "refusing"]
+
+
+def test_small_differences_decide_nothing() -> None:
+    assert order(
+        Wish(),
+        offering("a", launches=97, refusals=3, ready_seconds=41.0),
+        offering("b", launches=98, refusals=2, ready_seconds=40.0),
+    ) == ["a", "b"]
+
+
 CATALOGUE = [
     offering(name, market=market, zone=zone, price=price, cool_off=cool_off(until))
     for name in ("a", "b")

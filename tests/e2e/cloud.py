@@ -56,15 +56,19 @@ class Cloud:
     @contextmanager
     def capacity(self, available: int, **place: str) -> Iterator[None]:
         """Only `available` more VMs at a place; no limit afterwards."""
-        self._put("/_sim/capacity", {"provider": AWS, **place, "available": available})
+        self.set_capacity(available, **place)
         try:
             yield
         finally:
-            self._put("/_sim/capacity", {"provider": AWS, **place, "available": None})
+            self.set_capacity(None, **place)
+
+    def set_capacity(self, available: int | None, **place: str) -> None:
+        """So many more VMs at a place from now on; None: without limit. At AWS, unless the place says `provider`."""
+        self._put("/_sim/capacity", {"provider": AWS, **place, "available": available})
 
     @contextmanager
     def fault(self, operation: str, mode: str, **details: Any) -> Iterator[None]:
-        """The next call meets a fault; none afterwards."""
+        """The next call meets a fault, of AWS unless `details` say `provider`; none at all afterwards."""
         self._post("/_sim/faults", {"provider": AWS, "operation": operation, "mode": mode, **details})
         try:
             yield

@@ -41,6 +41,7 @@ def cloud(stack: Stack) -> Iterator[Cloud]:
 @pytest.fixture(scope="package")
 def operator(stack: Stack) -> Iterator[Operator]:
     with Operator(stack.credentials.api_url, stack.credentials.operator_key) as person:
+        person.wait_for_offerings("aws", "gcp", "azure")
         yield person
 
 

@@ -139,6 +139,14 @@ class Operator(Person):
         (account,) = (one for one in self.get("/v1/ops/accounts")["items"] if one["provider"] == "aws")
         return account
 
+    def wait_for_offerings(self, *providers: str, seconds: float = 60) -> None:
+        """Until each of these clouds has told what it offers."""
+
+        def told() -> bool:
+            return all(self.get("/v1/offerings", limit=1, provider=provider)["items"] for provider in providers)
+
+        assert wait_until(told, timeout=seconds, poll=0.2), "no offerings"
+
     def orphan(self, instance_id: str) -> Json | None:
         """What the garbage collection knows of a VM."""
         found = (one for one in self.items("/v1/ops/orphans", gone="true") if one["instance_id"] == instance_id)

@@ -28,7 +28,7 @@ MIGRATION = """
 
 @pytest.fixture
 def hosts() -> Iterator[Stack]:
-    arguments = ("--api", str(APIS), "--workers", str(WORKERS))
+    arguments = ("--api", str(APIS), "--workers", str(WORKERS), "--clouds", "aws")
     with tempfile.TemporaryDirectory(prefix="gpulease-e2e-") as folder, running(Path(folder), *arguments) as up:
         yield up
 

@@ -79,3 +79,9 @@ def test_a_profile_is_valid(profile: str, monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setenv(name, value)
     settings = Settings()
     assert settings.claim_seconds > 2 * settings.call_timeout
+
+
+def test_only_the_clouds_that_are_wanted_have_an_account(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    write_accounts(home, parse(["--clouds", "azure,aws"], {}))
+    assert list(load_accounts(home.accounts_file)) == ["sim-azure", "sim"]

@@ -39,7 +39,7 @@ class Up:
         }
 
     def start(self, *arguments: str) -> "Running":
-        argv = [sys.executable, "-m", "app.local", "--profile", "fast", *arguments]
+        argv = [sys.executable, "-m", "app.local", "--profile", "fast", "--clouds", "aws", *arguments]
         said = self.home.path.parent / f"{self.home.path.name}.out"
         with said.open("w") as output:
             child = subprocess.Popen(
@@ -48,7 +48,7 @@ class Up:
         return Running(self, child, said)
 
     def refuse(self, *arguments: str, **environment: str) -> str:
-        argv = [sys.executable, "-m", "app.local", "--profile", "fast", *arguments]
+        argv = [sys.executable, "-m", "app.local", "--profile", "fast", "--clouds", "aws", *arguments]
         env = {**self.environment, **environment}
         done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
         assert done.returncode == 2, done.stdout + done.stderr

@@ -87,3 +87,15 @@ def test_a_vm_that_somebody_deletes_ends_its_lease(fleet: Fleet) -> None:
     fleet.sim.stop(vm["id"], provider="azure")
     ended = fleet.drive_to(lease_id, "released", "failed")
     assert ended.reason["code"] == "instance_lost"
+
+
+def test_a_refusal_that_is_found_after_a_lost_answer_is_one_all_the_same(fleet: Fleet) -> None:
+    """Read back, the VM has failed already; deleted, it is forgotten at once. Nothing waits for it to appear."""
+    fleet.sim.capacity(0, provider="azure", region=REGION, zone="eastus-1")
+    fleet.sim.fault("VirtualMachines.CreateOrUpdate", "lose_reply", provider="azure")
+    lease_id = fleet.create(**WISH, wait_seconds=60)
+    assert fleet.drive_to(lease_id, "active", "failed").state == "active"
+    first, second = fleet.attempts(lease_id)
+    assert (first.zone, first.state, first.error["code"]) == ("eastus-1", "refused", "ZonalAllocationFailed")
+    assert second.zone != "eastus-1"
+    assert len(fleet.vms()) == 1

@@ -16,12 +16,14 @@ from app.domain.placement import Wish, rank
 from app.domain.reasons import Reason
 from app.domain.reconcile import Rest
 from workers.accounts import error_json
+from workers.bulkheads import CrowdedError
 from workers.providers.base import (
     CredentialsRejected,
     Image,
     ImageMissing,
     InvalidSpec,
     NotOffered,
+    OutcomeUnknown,
     ProviderError,
     Throttled,
     Unreachable,
@@ -110,17 +112,22 @@ def _plan_at(ctx: Context, offering: Offering, this_pass: _Pass) -> Rest | None:
         this_pass.over_quota += 1
     except _NotReadyError as error:
         this_pass.not_ready.append(error.pause)
-    except (InvalidSpec, NotOffered, Unreachable) as error:
+    except CrowdedError as error:
+        if not error.slow:
+            return Rest(_earliest(ctx, ctx.now + timedelta(seconds=error.pause)))
+        this_pass.not_ready.append(timedelta(seconds=error.pause))
+    except (InvalidSpec, NotOffered, OutcomeUnknown, Unreachable) as error:
         this_pass.errors.append(dict(error_json(error)))
     return _NEXT
 
 
 def _plan(ctx: Context, offering: Offering) -> Rest | None:
-    _require_trust(ctx, offering)
-    wait = _launch_slot(ctx, offering)
-    if wait is not None:
-        return wait
-    image = _image(ctx, offering)
+    with ctx.runtime.bulkheads.inside(offering.key.account):
+        _require_trust(ctx, offering)
+        wait = _launch_slot(ctx, offering)
+        if wait is not None:
+            return wait
+        image = _image(ctx, offering)
     if not isinstance(image, Image):
         return image
     store_attempt(ctx, offering, image)
@@ -135,7 +142,7 @@ def _require_trust(ctx: Context, offering: Offering) -> None:
     except CredentialsRejected as error:
         runtime.catalogue.forget()
         raise _NotReadyError(_RETRY_PAUSE) from error
-    except Unreachable as error:
+    except (OutcomeUnknown, Unreachable) as error:
         _out_of_reach(ctx, key, error)
     except ProviderError as error:
         raise _NotReadyError(_RETRY_PAUSE) from error
@@ -143,7 +150,7 @@ def _require_trust(ctx: Context, offering: Offering) -> None:
         raise _NotReadyError(_UNLISTED_PAUSE)
 
 
-def _out_of_reach(ctx: Context, key: OfferingKey, error: Unreachable) -> NoReturn:
+def _out_of_reach(ctx: Context, key: OfferingKey, error: ProviderError) -> NoReturn:
     """The cloud may be back soon; after a while it is set aside, and the error told."""
     runtime = ctx.runtime
     if runtime.accounts.out_of_reach(key.account) < runtime.settings.unreachable_seconds:
@@ -166,6 +173,8 @@ def _launch_slot(ctx: Context, offering: Offering) -> Rest | None:
     if ctx.row.lease_slot_bucket != bucket:
         slot = runtime.pacer.slot(runtime.accounts.provider(offering.key.account), bucket)
         if slot is not None and slot > ctx.now:
+            traded = runtime.database.first(launches.trade_slot(ctx.lease.tenant_id, bucket, slot))
+            slot = slot if traded is None else traded.slot_at
             runtime.database.run(launches.reserve_slot(ctx.lease.id, ctx.claim_id, bucket, slot))
     return Rest(_earliest(ctx, slot)) if slot is not None and slot > ctx.now else None
 
@@ -175,7 +184,7 @@ def _image(ctx: Context, offering: Offering) -> Image | Rest | None:
     runtime, key, wanted = ctx.runtime, offering.key, ctx.lease.request.get("image")
     try:
         return runtime.accounts.image(key.account, key.region, wanted)
-    except Unreachable as error:
+    except (OutcomeUnknown, Unreachable) as error:
         _out_of_reach(ctx, key, error)
     except Throttled:
         return Rest(_earliest(ctx, ctx.now + _RETRY_PAUSE))

@@ -1,6 +1,5 @@
 """T3 to T5: check, call, record. The call is made from the stored parameters, outside any transaction."""
 
-import json
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -14,7 +13,7 @@ from app.domain.leases import AttemptState
 from app.domain.reconcile import Rest, backoff
 from app.settings import Settings
 from workers.accounts import error_json
-from workers.observing import reason_json
+from workers.observing import reason
 from workers.providers.base import (
     CredentialsRejected,
     InsufficientCapacity,
@@ -59,6 +58,11 @@ def send(ctx: Context) -> Rest | None:
     return None
 
 
+def send_elsewhere(ctx: Context) -> None:
+    """The cloud of a planned attempt does not answer others: nothing was sent, and the next candidate is tried."""
+    _refused(ctx, Unreachable("the cloud has not answered for a while", code="NoAnswer"))
+
+
 def _check(ctx: Context) -> Params | None:
     settings = ctx.runtime.settings
     statement = attempts.send(
@@ -82,11 +86,9 @@ def record(ctx: Context, vm: Vm) -> None:
         "vm_state": str(vm.state),
         "public_ip": vm.public_ip,
         "private_ip": vm.private_ip,
+        "vm_reason": reason(vm),  # one read back after an unknown outcome may be over, or refused, already
         "error": None,
     }
-    reason = reason_json(vm)
-    if reason is not None:
-        facts["vm_reason"] = json.loads(reason)
     placement = {**(ctx.row.lease_placement or {}), "instance_id": vm.id}
     event = NewEvent(type="attempt.launched", data={"n": attempt.n, "instance_id": vm.id, **offering_json(attempt)})
     with ctx.runtime.database.begin() as connection:
@@ -129,6 +131,10 @@ def _unknown(ctx: Context, error: ProviderError) -> None:
     since = ctx.attempt.unknown_since
     tries = 1 if since is None else 2 + int((ctx.now - since).total_seconds() / _RETRY_LONGEST)
     pause = backoff(tries, _RETRY_LONGEST, first=_RETRY_FIRST)
+    if since is not None:
+        # not for one lost answer, but a second one is a sign: leases that are free to choose go elsewhere first
+        _run(ctx, cool_off(ctx, error))
+        ctx.runtime.catalogue.forget()
     _run(ctx, attempts.unknown(ctx.attempt.id, ctx.attempt.token, pause, error_json(error)))
 
 
@@ -158,8 +164,10 @@ def end_attempt(connection: Connection, ctx: Context, state: AttemptState, error
 
 def cool_off(ctx: Context, error: ProviderError) -> Any:
     """Sets the offering aside for as long as this kind of refusal usually lasts."""
-    seconds, reason = _pause(ctx.runtime.settings, error)
-    longest = max(seconds, ctx.runtime.settings.cool_off_unoffered_seconds)
+    settings = ctx.runtime.settings
+    seconds, reason = _pause(settings, error)
+    most = settings.max_backoff_seconds if reason == "provider_error" else settings.cool_off_unoffered_seconds
+    longest = max(seconds, most)
     return fleet.cool_off(
         offering_key(ctx.attempt), seconds=seconds, longest=longest, reason=reason, code=error.code or error.kind
     )
@@ -174,7 +182,7 @@ def _pause(settings: Settings, error: ProviderError) -> tuple[float, str]:
         case NotOffered():
             return settings.cool_off_unoffered_seconds, "not_offered"
         case OutcomeUnknown() | Unreachable():
-            return settings.cool_off_capacity_seconds, "provider_error"
+            return settings.unreachable_seconds, "provider_error"
         case _:
             return settings.cool_off_quota_seconds, "refused"
 

@@ -1,0 +1,63 @@
+"""What offerings are remembered for: refusals and launches of late, and how long they are set aside."""
+
+from typing import Any
+
+from sqlalchemy import insert, select, update
+
+from app.db import fleet
+from app.db.tables import account, offering
+from app.domain.offerings import Market, OfferingKey
+from tests.db.store import Store, ago
+
+KEY = OfferingKey(
+    account="main", region="us-east-1", zone="us-east-1a", instance_type="g5.xlarge", market=Market.ON_DEMAND
+)
+
+
+def make(store: Store) -> None:
+    gpu = {"gpu_model": "A10G", "gpu_count": 1, "gpu_memory_gib": 24, "gpu_interconnect": "PCIe"}
+    store.run(insert(account).values(name=KEY.account, provider="aws", config={}))
+    place = {"account": KEY.account, "region": KEY.region, "zone": KEY.zone, "market": str(KEY.market)}
+    kind = {"instance_type": KEY.instance_type, "provider": "aws", "vcpus": 4, "memory_gib": 16, **gpu}
+    store.run(insert(offering).values(**place, **kind))
+
+
+def refuse(store: Store) -> Any:
+    store.run(fleet.cool_off(KEY, seconds=10, longest=100, reason="no_capacity", code=None))
+    return known(store)
+
+
+def known(store: Store) -> Any:
+    seconds = (offering.c.cool_until - offering.c.refreshed_at).label("pause")
+    return store.first(select(offering.c.launches, offering.c.refusals, offering.c.cool_count, seconds))
+
+
+def over(store: Store) -> None:
+    store.run(update(offering).values(cool_until=ago("1 second")))
+
+
+def test_a_refusal_after_the_pause_makes_the_next_one_twice_as_long(store: Store) -> None:
+    make(store)
+    pauses = []
+    for _ in range(6):
+        pauses.append(round(refuse(store).pause.total_seconds(), -1))
+        over(store)
+    assert pauses == [10, 20, 40, 80, 100, 100]
+
+
+def test_refusals_of_leases_that_asked_at_the_same_time_are_one(store: Store) -> None:
+    make(store)
+    last = [refuse(store) for _ in range(5)][-1]
+    assert (last.cool_count, round(last.pause.total_seconds(), -1)) == (1, 10)
+    assert last.refusals == 5
+
+
+def test_old_tries_are_forgotten(store: Store) -> None:
+    make(store)
+    for _ in range(200):
+        refuse(store)
+    for _ in range(60):
+        store.run(fleet.launched(KEY))
+    row = known(store)
+    assert row.launches + row.refusals < 40
+    assert row.launches > 0.8 * (row.launches + row.refusals)

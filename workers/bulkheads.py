@@ -1,0 +1,90 @@
+"""Bulkheads: a cloud that hangs holds a part of this process's threads, never all of them.
+
+Every thread that moves a lease passes here before it calls the lease's account, and never waits: where it may not
+enter, the lease rests and the thread is free for another one.
+"""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+_FULL_PAUSE = 0.25
+_SLOW_PAUSE = 2.0
+
+
+class CrowdedError(Exception):
+    """As many calls to the account as it may have are under way: nothing was sent. Come back after `pause` seconds.
+
+    `slow`: some of them have waited long for an answer, and others would do better elsewhere.
+    """
+
+    def __init__(self, *, slow: bool) -> None:
+        super().__init__()
+        self.slow = slow
+        self.pause = _SLOW_PAUSE if slow else _FULL_PAUSE
+
+
+@dataclass(slots=True)
+class _Compartment:
+    """When the calls under way began, and since when calls to this account have been slow (None: the last was not)."""
+
+    began: dict[int, float] = field(default_factory=dict)
+    slow_since: float | None = None
+
+
+class Bulkheads:
+    """How many calls of one process may be under way at an account.
+
+    `most` while it answers; `few` while a call has waited for more than `slow_after` seconds.
+    """
+
+    def __init__(self, *, most: int, few: int, slow_after: float) -> None:
+        self._most = most
+        self._few = few
+        self._slow_after = slow_after
+        self._lock = threading.Lock()
+        self._compartments: dict[str, _Compartment] = {}
+
+    @contextmanager
+    def inside(self, account: str) -> Iterator[None]:
+        """For the time of one call. Raises CrowdedError, at once, when there is no room."""
+        began = time.monotonic()
+        compartment = self._enter(account, began)
+        try:
+            yield
+        finally:
+            with self._lock:
+                del compartment.began[threading.get_ident()]
+                if time.monotonic() - began <= self._slow_after:
+                    compartment.slow_since = None
+
+    def slow_for(self, account: str) -> float:
+        """Seconds for which every call to the account has been slow; 0 when the last one that ended was not."""
+        with self._lock:
+            since = self._compartment(account).slow_since
+            return 0.0 if since is None else time.monotonic() - since
+
+    def _enter(self, account: str, now: float) -> _Compartment:
+        with self._lock:
+            compartment = self._compartment(account)
+            oldest = min(compartment.began.values(), default=now)
+            if compartment.slow_since is None and now - oldest > self._slow_after:
+                compartment.slow_since = oldest
+            slow = compartment.slow_since is not None
+            if len(compartment.began) >= (self._few if slow else self._most):
+                raise CrowdedError(slow=slow)
+            compartment.began[threading.get_ident()] = now
+            return compartment
+
+    def _compartment(self, account: str) -> _Compartment:
+        return self._compartments.setdefault(account, _Compartment())
+
+
+def bulkheads(*, threads: int, call_timeout: float) -> Bulkheads:
+    """For a process with `threads` threads that move leases: half of them an account, an eighth while it is slow.
+
+    A call is slow from half of one request's time-out on.
+    """
+    return Bulkheads(most=max(1, threads // 2), few=max(1, threads // 8), slow_after=call_timeout / 2)
