@@ -26,7 +26,7 @@ EXTERNAL_DATABASE_URL = os.environ.pop("GPULEASE_DATABASE_URL", None)
 EXTERNAL_BROKER_URL = os.environ.pop("GPULEASE_BROKER_URL", None)
 
 
-WITH_STACKS = ("tests/e2e/", "tests/local/")
+WITH_STACKS = ("tests/e2e/", "tests/three_clouds/", "tests/local/")
 """Tests that start whole stacks: one after the other in one process, and first, since they take longest."""
 
 

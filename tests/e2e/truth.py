@@ -9,7 +9,7 @@ from app.db.invariants import violations
 from app.db.urls import sync_url
 from app.domain.tags import ATTEMPT, LEASE
 from tests.e2e.cloud import Cloud, Json
-from tests.e2e.people import Operator
+from tests.e2e.people import Operator, Tenant
 
 
 def differences(operator: Operator, cloud: Cloud, database_url: str) -> list[str]:
@@ -20,6 +20,14 @@ def differences(operator: Operator, cloud: Cloud, database_url: str) -> list[str
     ours = [vm for vm in cloud.vms() if LEASE in vm["tags"]]
     leases = operator.items("/v1/leases", state=["!terminal"])
     return [*_orphans(ours, leases), *_ghosts(ours, leases), *_twins(ours), *_broken(database_url)]
+
+
+def left_nothing(tenant: Tenant, operator: Operator, cloud: Cloud, database_url: str) -> None:
+    """Ends the tenant's leases; then nothing of them may be left, and cloud and database must agree."""
+    tenant.release_all()
+    assert tenant.used() == {}
+    assert cloud.resources_of_tenant(tenant.id) == []
+    assert differences(operator, cloud, database_url) == []
 
 
 def _orphans(vms: Iterable[Json], leases: Iterable[Json]) -> list[str]:
