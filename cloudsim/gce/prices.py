@@ -31,6 +31,9 @@ _RATES = {
     "A3Plus": {Market.ON_DEMAND: ("0.029", "0.0025"), Market.SPOT: ("0.008", "0.0007")},
     "G2": {Market.ON_DEMAND: ("0.024988", "0.002927"), Market.SPOT: ("0.0105", "0.00123")},
 }
+_OTHER = Decimal("0.1")
+"""USD per hour of a GPU under terms that nobody here launches with."""
+
 _USAGE = {Market.ON_DEMAND: "OnDemand", Market.SPOT: "Preemptible"}
 
 
@@ -51,17 +54,17 @@ def _all(catalog: Catalog) -> Iterator[Result]:
     for region in REGIONS:
         for market in Market:
             for name, rates in _RATES.items():
-                for group, rate in zip(("Core", "Ram"), rates[market], strict=True):
+                for group, usd in zip(("Core", "Ram"), rates[market], strict=True):
                     description = f"{_instance(name, market)} Instance {group} running in {region}"
-                    yield _sku(description, group, _USAGE[market], region, Decimal(rate))
-            for one in _FAMILIES:
-                gpu, whole = _FAMILIES[one][1], _gpu_rate(catalog, region, one, market)
-                yield _sku(f"{_gpu(gpu, market)} running in {region}", "GPU", _USAGE[market], region, whole)
-                flexible = f"{gpu} attached to DWS Defined Duration VMs running in {region}"
-                yield _sku(flexible, "GPU", "OnDemand", region, whole / 2)
-                yield _sku(
-                    f"Commitment v1: {gpu} running in {region} for 1 Year", "GPU", "Commit1Yr", region, whole / 4
-                )
+                    yield _sku(description, group, _USAGE[market], region, Decimal(usd))
+            for one, (_, gpu) in _FAMILIES.items():
+                rate = _gpu_rate(catalog, region, one, market)
+                yield _sku(f"{_gpu(gpu, market)} running in {region}", "GPU", _USAGE[market], region, rate)
+        for _, gpu in _FAMILIES.values():
+            yield _sku(
+                f"{gpu} attached to DWS Defined Duration VMs running in {region}", "GPU", "OnDemand", region, _OTHER
+            )
+            yield _sku(f"Commitment v1: {gpu} running in {region} for 1 Year", "GPU", "Commit1Yr", region, _OTHER)
 
 
 def _instance(name: str, market: Market) -> str:

@@ -26,6 +26,14 @@ def test_me_tells_whose_key_it_is(api: FakeApi, cli: Cli) -> None:
     assert "lab" in shown
 
 
+def test_images_are_shown_with_their_accounts(api: FakeApi, cli: Cli) -> None:
+    places = [{"provider": "aws", "account": "main"}, {"provider": "gcp", "account": "research"}]
+    api.documents["GET", "/v1/images"] = _one({"name": "pytorch", "accounts": places})
+    result = cli("images")
+    assert result.exit_code == 0, result.output
+    assert "main (aws), research (gcp)" in result.stdout
+
+
 def test_offerings_are_filtered_by_the_api(api: FakeApi, cli: Cli) -> None:
     offering = {**PLACE, "vcpus": 96, "availability": {"status": "cooling_off", "until": None, "reason": "no_capacity"}}
     api.documents["GET", "/v1/offerings"] = _one(offering)

@@ -218,26 +218,6 @@ Prices = Mapping[tuple[str, Market], Price]
 """By type name and market; what is not known is not in it."""
 
 
-ListedKey = tuple[str, str, Market]
-"""(region, type name, market)."""
-
-
-class Listing(Protocol):
-    """The list of types and prices that comes with an adapter. Prices in USD per hour."""
-
-    @property
-    def types(self) -> Mapping[str, InstanceType]: ...
-
-    @property
-    def listed(self) -> Mapping[ListedKey, Decimal]: ...
-
-    @property
-    def price_source(self) -> str: ...
-
-    @property
-    def price_as_of(self) -> datetime: ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offered:
     """A type offered in a zone, with the price in USD per hour of each market it can be bought in (None: unknown).

@@ -4,7 +4,8 @@ from importlib import import_module
 from typing import cast
 
 from app.settings import AccountConfig, Settings
-from workers.providers.base import Listing, Provider
+from workers.providers.base import Provider
+from workers.providers.listing import Listing
 
 _FACTORIES = {
     "aws": "workers.providers.aws.adapter:AwsProvider",

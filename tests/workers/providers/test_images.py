@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from app.settings import Settings
 from app.settings.accounts import AwsAccount
@@ -67,3 +68,9 @@ def test_google_tells_the_drivers_version_in_the_family(sim: Control, tmp_path: 
 )
 def test_only_a_version_beside_the_makers_name_counts(text: str | None, version: str | None) -> None:
     assert driver_version(text) == version
+
+
+@pytest.mark.parametrize("images", [{"Py Torch": "ami-1"}, {"pytorch": ""}, {"-x": "ami-1"}])
+def test_a_name_that_no_request_can_have_is_refused_with_the_file(images: dict[str, str]) -> None:
+    with pytest.raises(ValidationError, match="images"):
+        AwsAccount(provider="aws", name="sim", regions=(REGIONS["aws"],), images=images)

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from app.domain.offerings import Gpu, InstanceType, Market
-from workers.providers.base import ListedKey
+from workers.providers.listing import ListedKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,11 +29,9 @@ logging.getLogger("google").setLevel(logging.INFO)
 PAGE = 500
 """Most items of one page (Compute Engine API reference, `maxResults`)."""
 
-SCOPES = (
-    "https://www.googleapis.com/auth/compute",
-    "https://www.googleapis.com/auth/cloud-billing.readonly",
-)
-"""Virtual machines, and the public list of prices."""
+SCOPE = "https://www.googleapis.com/auth/compute"
+PRICES_SCOPE = "https://www.googleapis.com/auth/cloud-billing.readonly"
+"""With tokens of its own: who may not have them can launch all the same."""
 
 _CLOUD_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _PUBLIC = "https://compute.googleapis.com"
@@ -97,24 +95,22 @@ class Clients:
     def _plain(self) -> AuthorizedSession:
         with self._lock:
             if self._session is None:
-                session = AuthorizedSession(self._signed_in())  # type: ignore[no-untyped-call]  # ships none
+                with signing_in():
+                    credentials = _credentials(self._account, PRICES_SCOPE)
+                session = AuthorizedSession(credentials)  # type: ignore[no-untyped-call]  # ships none
                 self._mount(session)
                 self._session = session
             return self._session
 
     def _make(self, kind: type[C]) -> C:
         with self._lock:
+            if self._credentials is None:
+                with signing_in():
+                    self._credentials = _credentials(self._account, SCOPE)
             if kind not in self._clients:
-                self._clients[kind] = self._connected(kind, self._signed_in())
+                self._clients[kind] = self._connected(kind, self._credentials)
             made: C = self._clients[kind]
             return made
-
-    def _signed_in(self) -> Credentials:
-        """Under the lock."""
-        if self._credentials is None:
-            with signing_in():
-                self._credentials = _credentials(self._account)
-        return self._credentials
 
     def _connected(self, kind: Any, credentials: Credentials) -> Any:
         endpoint = urlsplit(self._account.endpoint_url or _PUBLIC)
@@ -170,16 +166,16 @@ class _TokenOf(Credentials):
         self.source.apply(headers, token or self.token)  # type: ignore[no-untyped-call]  # as above
 
 
-def _credentials(account: GcpAccount) -> Credentials:
+def _credentials(account: GcpAccount, scope: str) -> Credentials:
     if account.credentials_file is not None:
         found: Any = service_account.Credentials.from_service_account_file(  # type: ignore[no-untyped-call]  # ships none
-            account.credentials_file, scopes=SCOPES
+            account.credentials_file, scopes=[scope]
         )
     else:
-        found, _ = google.auth.default(scopes=[_CLOUD_SCOPE] if account.impersonate else SCOPES)
+        found, _ = google.auth.default(scopes=[_CLOUD_SCOPE if account.impersonate else scope])
     if account.impersonate is not None:
         found = impersonated_credentials.Credentials(  # type: ignore[no-untyped-call]  # as above
-            source_credentials=found, target_principal=account.impersonate, target_scopes=list(SCOPES)
+            source_credentials=found, target_principal=account.impersonate, target_scopes=[scope]
         )
     return _TokenOf(found)
 

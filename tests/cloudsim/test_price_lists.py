@@ -1,0 +1,69 @@
+"""The simulated price lists: in pages, for anybody or for the right token, and refusing what they do not simulate."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import httpx
+import pytest
+from botocore.exceptions import ClientError
+
+from cloudsim.gce.credentials import issue
+from cloudsim.testing import Control, running
+
+SKUS = "/v1/services/6F81-5844-456A/skus"
+BEARER = {"Authorization": f"Bearer {issue('somebody@example')}"}
+
+
+@pytest.fixture(scope="module")
+def sim() -> Iterator[Control]:
+    with running() as sim:
+        yield sim
+
+
+def get(sim: Control, path: str, **arguments: Any) -> httpx.Response:
+    return httpx.get(sim.url + path, trust_env=False, **arguments)
+
+
+def test_skus_come_in_pages_that_leave_none_out(sim: Control) -> None:
+    every = get(sim, SKUS, headers=BEARER).json()
+    assert every["nextPageToken"] == ""
+    seen, token = [], ""
+    while True:
+        page = get(sim, SKUS, headers=BEARER, params={"pageSize": "40", "pageToken": token}).json()
+        seen += page["skus"]
+        token = page["nextPageToken"]
+        if not token:
+            break
+    assert seen == every["skus"]
+    assert len({one["skuId"] for one in seen}) == len(seen)
+
+
+def test_skus_need_a_token_and_a_service_that_exists(sim: Control) -> None:
+    assert get(sim, SKUS).status_code == 401
+    assert get(sim, SKUS.replace("6F81", "0000"), headers=BEARER).status_code == 404
+
+
+def test_retail_prices_are_linked_page_to_page_for_anybody(sim: Control) -> None:
+    url, seen = f"{sim.url}/api/retail/prices?$filter=armRegionName eq 'eastus2'", []
+    while url:
+        page = httpx.get(url, trust_env=False).json()
+        seen += page["Items"]
+        url = page["NextPageLink"]
+    assert len(seen) > 60
+    assert {one["armRegionName"] for one in seen} == {"eastus2"}
+
+
+@pytest.mark.parametrize(
+    "asked", [{"ServiceCode": "AmazonS3"}, {"Filters": [{"Type": "CONTAINS", "Field": "instanceType", "Value": "p4"}]}]
+)
+def test_products_that_are_not_simulated_are_refused(sim: Control, asked: dict[str, Any]) -> None:
+    pricing = boto3.client(
+        "pricing",
+        region_name="us-east-1",
+        endpoint_url=sim.url,
+        aws_access_key_id="AKIASIMULATED0000001",
+        aws_secret_access_key="simulated",
+    )
+    with pytest.raises(ClientError, match="simulated"):
+        pricing.get_products(**{"ServiceCode": "AmazonEC2", **asked})
