@@ -11,9 +11,12 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 import google.auth
+from google.api_core.exceptions import from_http_response
 from google.auth import impersonated_credentials
 from google.auth.credentials import Credentials
+from google.auth.transport.requests import AuthorizedSession
 from google.oauth2 import service_account
+from requests import ReadTimeout
 from requests.adapters import HTTPAdapter
 
 from app.settings import Settings
@@ -28,8 +31,11 @@ PAGE = 500
 """Most items of one page (Compute Engine API reference, `maxResults`)."""
 
 SCOPE = "https://www.googleapis.com/auth/compute"
+PUBSUB_SCOPE = "https://www.googleapis.com/auth/pubsub"
 _CLOUD_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _PUBLIC = "https://compute.googleapis.com"
+_PUBLIC_PUBSUB = "https://pubsub.googleapis.com"
+_LONGEST_WAIT = 5.0
 
 C = TypeVar("C")
 T = TypeVar("T")
@@ -46,6 +52,7 @@ class Clients:
         self._lock = Lock()
         self._credentials: Credentials | None = None
         self._clients: dict[type, Any] = {}
+        self._messages: AuthorizedSession | None = None
 
     def of(self, kind: type[C]) -> C:
         """The client of a service. Raises CredentialsRejected when there are no credentials."""
@@ -78,11 +85,39 @@ class Clients:
                 return
             yield _recognised(page)
 
+    def pubsub(self, path: str, body: dict[str, Any]) -> Any:
+        """One call of Pub/Sub's REST API, below /v1/: its answer, or {} when none came within a few seconds.
+
+        Raises ProviderError.
+        """
+        endpoint = (self._account.endpoint_url or _PUBLIC_PUBSUB).rstrip("/")
+        try:
+            with translated():
+                session = self._pubsub_session()
+                answer = session.post(f"{endpoint}/v1/{path}", json=body, timeout=min(self._timeout, _LONGEST_WAIT))
+                if not answer.ok:
+                    raise from_http_response(answer)  # type: ignore[no-untyped-call]  # ships none
+                return answer.json()
+        except OutcomeUnknown as error:
+            if error.code == ReadTimeout.__name__:
+                return {}
+            raise
+
+    def _pubsub_session(self) -> AuthorizedSession:
+        with self._lock:
+            if self._messages is None:
+                with signing_in():
+                    credentials = _credentials(self._account, PUBSUB_SCOPE)
+                self._messages = AuthorizedSession(credentials)  # type: ignore[no-untyped-call]  # ships none
+                for scheme in ("https://", "http://"):
+                    self._messages.mount(scheme, self._connections)
+            return self._messages
+
     def _make(self, kind: type[C]) -> C:
         with self._lock:
             if self._credentials is None:
                 with signing_in():
-                    self._credentials = _credentials(self._account)
+                    self._credentials = _credentials(self._account, SCOPE)
             if kind not in self._clients:
                 self._clients[kind] = self._connected(kind, self._credentials)
             made: C = self._clients[kind]
@@ -136,16 +171,16 @@ class _TokenOf(Credentials):
         self.token, self.expiry = self.source.token, self.source.expiry
 
 
-def _credentials(account: GcpAccount) -> Credentials:
+def _credentials(account: GcpAccount, scope: str) -> Credentials:
     if account.credentials_file is not None:
         found: Any = service_account.Credentials.from_service_account_file(  # type: ignore[no-untyped-call]  # ships none
-            account.credentials_file, scopes=[SCOPE]
+            account.credentials_file, scopes=[scope]
         )
     else:
-        found, _ = google.auth.default(scopes=[_CLOUD_SCOPE if account.impersonate else SCOPE])
+        found, _ = google.auth.default(scopes=[_CLOUD_SCOPE if account.impersonate else scope])
     if account.impersonate is not None:
         found = impersonated_credentials.Credentials(  # type: ignore[no-untyped-call]  # as above
-            source_credentials=found, target_principal=account.impersonate, target_scopes=[SCOPE]
+            source_credentials=found, target_principal=account.impersonate, target_scopes=[scope]
         )
     return _TokenOf(found)
 
