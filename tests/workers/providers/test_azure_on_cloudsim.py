@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from app.domain.leases import VmState
 from app.settings import Settings
 from app.settings.accounts import AzureAccount
 from cloudsim.testing import Control, running
@@ -52,6 +53,7 @@ class OnCloudsim:
     belonging_kinds = frozenset({"volume", "network_interface", "address"})
     firewall_stages: Sequence[str] = ("made",)
     page = 200
+    portion = 20
 
     def __init__(self, sim: Control) -> None:
         self.account: AzureAccount = account(sim.url)
@@ -164,3 +166,11 @@ def test_a_rejected_token_is_credentials_rejected_for_every_question(backend: On
                 ask(backend.provider)
     finally:
         backend.sim.credentials(bad=[])
+
+
+def test_a_launch_that_has_failed_when_it_is_answered_says_why(backend: OnCloudsim) -> None:
+    backend.exhaust(backend.zone)
+    vm = contract.launch(backend)
+    assert (vm.state, vm.refusal) == (VmState.STOPPED, base.InsufficientCapacity)
+    assert vm.state_reason is not None
+    assert vm.state_reason["code"] == "ZonalAllocationFailed"

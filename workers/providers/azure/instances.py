@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from azure.core import MatchConditions
 
+from app.domain.leases import VmState
 from app.domain.tags import ATTEMPT, INSTALLATION, LEASE
 from workers.providers.azure import interfaces, listings, names, resource_tags, vms
 from workers.providers.azure.calls import Document, each, known, part
@@ -41,7 +42,12 @@ def create(group: Group, params: Params) -> Vm:
         return _read_back(group, params, conflict)
     except NotFound as error:
         raise InvalidSpec(error.message, code=error.code) from None
-    return vms.from_document(made, part(made, "properties").get("instanceView"))
+    vm = vms.from_document(made, None)
+    if vm.state is VmState.STOPPED:
+        # it has failed by now; why is told by its instance view alone
+        failed = document_of(group, name)
+        return vm if failed is None else _of_document(group, failed)
+    return vm
 
 
 def _read_back(group: Group, params: Params, conflict: TokenConflict) -> Vm:

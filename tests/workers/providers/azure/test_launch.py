@@ -62,7 +62,7 @@ def test_only_keys_open_the_vm() -> None:
     assert "adminPassword" not in system
     assert system["linuxConfiguration"]["disablePasswordAuthentication"] is True
     (key,) = system["linuxConfiguration"]["ssh"]["publicKeys"]
-    assert key == {"path": "/home/ubuntu/.ssh/authorized_keys", "keyData": KEY}
+    assert key == {"path": f"/home/{launch.USER}/.ssh/authorized_keys", "keyData": KEY}
     assert "identity" not in plan()["vm"], "the VM has no rights at Azure"
 
 
