@@ -66,6 +66,10 @@ class Accounts:
         stored = {row.name: account_from_json(row.config) for row in rows}
         return self._places({**stored, **self._configured})
 
+    def with_events(self) -> list[str]:
+        """Names of the configured accounts that have a queue of events."""
+        return [account.name for account in self._configured.values() if account.tells_events]
+
     @staticmethod
     def _places(accounts: Mapping[str, AccountConfig]) -> list[tuple[str, str]]:
         return [(account.name, region) for account in accounts.values() for region in account.regions]

@@ -21,18 +21,12 @@ _REFUSALS = {
 }
 
 
-def reason(vm: Vm) -> dict[str, Any] | None:
-    """Why a VM ends: {code, message, interrupted, refusal}; None while it lives."""
+def reason_json(vm: Vm) -> str | None:
+    """Why a VM ends: JSON {code, message, interrupted, refusal}; None while it lives."""
     if vm.state_reason is None and not vm.interrupted:
         return None
     refusal = vm.refusal.__name__ if vm.refusal is not None else None
-    return {**(vm.state_reason or {}), "interrupted": vm.interrupted, "refusal": refusal}
-
-
-def reason_json(vm: Vm) -> str | None:
-    """The same as text."""
-    found = reason(vm)
-    return None if found is None else json.dumps(found)
+    return json.dumps({**(vm.state_reason or {}), "interrupted": vm.interrupted, "refusal": refusal})
 
 
 def refusal(reason: Mapping[str, Any]) -> Refused | None:

@@ -12,6 +12,7 @@ from sqlalchemy.exc import DBAPIError
 
 from app.db import jobs
 from workers import housekeeping
+from workers.events import EventListener
 from workers.kinds import kinds
 from workers.periodic import LANES, Kind, PeriodicRunner
 from workers.reconciler import Reconciler
@@ -42,6 +43,7 @@ class WorkerThreads:
             *_runners(self._runtime, every.refresh),
             PeriodicRunner(self._runtime, every.housekeeping).start("housekeeping"),
             _thread("sequencer", lambda: _sequence(self._runtime)),
+            *(EventListener(self._runtime, name).start() for name in self._runtime.accounts.with_events()),
             *_company(self._runtime, "worker"),
         ]
 

@@ -36,6 +36,12 @@ class AwsAccount(_Account):
     subnet_ids: tuple[str, ...] = ()
     security_group_ids: tuple[str, ...] = ()
     image: str | None = Field(default=None, description="Pin: an AMI id or an SSM parameter name.")
+    events_queue_url: str | None = Field(default=None, description="An SQS queue with EC2's events of EventBridge.")
+
+    @property
+    def tells_events(self) -> bool:
+        """Whether there is a queue to listen to."""
+        return self.events_queue_url is not None
 
 
 class GcpAccount(_Account):
@@ -52,6 +58,16 @@ class GcpAccount(_Account):
         default_factory=dict, description="Region to subnetwork; none: the network's own."
     )
     image: str | None = Field(default=None, description="Pin: projects/P/global/images/NAME or .../images/family/NAME.")
+    events_subscription: str | None = Field(
+        default=None,
+        pattern=r"^projects/[^/]+/subscriptions/[^/]+$",
+        description="A Pub/Sub pull subscription with the audit log of VMs.",
+    )
+
+    @property
+    def tells_events(self) -> bool:
+        """Whether there is a subscription to pull from."""
+        return self.events_subscription is not None
 
 
 class AzureAccount(_Account):
@@ -63,6 +79,14 @@ class AzureAccount(_Account):
     tenant_id: str | None = Field(default=None, description="The directory to sign in to, where there are several.")
     subnet_ids: dict[str, str] = Field(min_length=1, description="Region to the resource id of the VMs' subnet.")
     image: str | None = Field(default=None, description="Pin: publisher:offer:sku:version, or an image's resource id.")
+    events_queue_url: str | None = Field(
+        default=None, description="A storage queue with Event Grid's events of the group."
+    )
+
+    @property
+    def tells_events(self) -> bool:
+        """Whether there is a queue to listen to."""
+        return self.events_queue_url is not None
 
 
 Account = AwsAccount | GcpAccount | AzureAccount

@@ -14,7 +14,7 @@ def installation(stack: Stack, operator: Operator, cloud: Cloud) -> Installation
 
 
 def test_every_lease_ends_active_or_failed_for_a_true_reason_and_nothing_is_left(installation: Installation) -> None:
-    found = mixed(installation, leases=60, bad_seconds=12)
+    found = mixed(installation, leases=60, bad_seconds=8)
     assert set(found["states"]) <= {"active", "failed"}
     assert found["states"]["active"] >= 20
     assert set(found["active_at"]) == {"aws", "gcp", "azure"}

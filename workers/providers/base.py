@@ -191,6 +191,17 @@ class Interruption:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderEvent:
+    """A message of the account's queue. `regions`: where to look sooner; none for a message that tells nothing of use.
+
+    It is a hint and no more: it may be lost, late, doubled or forged. `receipt`: what `acknowledge` needs of it.
+    """
+
+    receipt: str = field(repr=False)
+    regions: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Leftover:
     """Something besides the VM: kind is volume, network_interface, address, security_group, ...
 
@@ -325,6 +336,14 @@ class Provider(Protocol):
 
     def interruptions(self, region: str, installation: str) -> Sequence[Interruption]:
         """VMs of this installation that the provider has announced to take back."""
+        ...
+
+    def events(self) -> Sequence[ProviderEvent]:
+        """Messages of the account's queue, waiting a few seconds at most for the first; they come again unless acknowledged."""
+        ...
+
+    def acknowledge(self, events: Sequence[ProviderEvent]) -> None:
+        """These messages were used."""
         ...
 
     def terminate(self, region: str, vm_ids: Sequence[str]) -> None:

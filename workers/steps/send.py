@@ -1,5 +1,6 @@
 """T3 to T5: check, call, record. The call is made from the stored parameters, outside any transaction."""
 
+import json
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -13,7 +14,7 @@ from app.domain.leases import AttemptState
 from app.domain.reconcile import Rest, backoff
 from app.settings import Settings
 from workers.accounts import error_json
-from workers.observing import reason
+from workers.observing import reason_json
 from workers.providers.base import (
     CredentialsRejected,
     InsufficientCapacity,
@@ -86,9 +87,11 @@ def record(ctx: Context, vm: Vm) -> None:
         "vm_state": str(vm.state),
         "public_ip": vm.public_ip,
         "private_ip": vm.private_ip,
-        "vm_reason": reason(vm),  # one read back after an unknown outcome may be over, or refused, already
         "error": None,
     }
+    reason = reason_json(vm)
+    if reason is not None:
+        facts["vm_reason"] = json.loads(reason)
     placement = {**(ctx.row.lease_placement or {}), "instance_id": vm.id}
     event = NewEvent(type="attempt.launched", data={"n": attempt.n, "instance_id": vm.id, **offering_json(attempt)})
     with ctx.runtime.database.begin() as connection:

@@ -11,6 +11,7 @@ from workers.providers.aws import (
     catalogue,
     console,
     deadlines,
+    events,
     firewall,
     images,
     instances,
@@ -38,6 +39,7 @@ from workers.providers.base import (
     Page,
     Params,
     Prices,
+    ProviderEvent,
     Rate,
     ServiceQuota,
     Vm,
@@ -134,6 +136,14 @@ class AwsProvider:
     def interruptions(self, region: str, installation: str) -> Sequence[Interruption]:
         """Spot requests marked for termination or stop; two minutes' notice."""
         return spot.interruptions(self._clients.ec2(region), installation)
+
+    def events(self) -> Sequence[ProviderEvent]:
+        """From the account's SQS queue; none where it names none."""
+        return events.receive(self._clients, self._account.events_queue_url)
+
+    def acknowledge(self, used: Sequence[ProviderEvent]) -> None:
+        """Deletes them from the queue."""
+        events.delete(self._clients, self._account.events_queue_url, used)
 
     def terminate(self, region: str, vm_ids: Sequence[str]) -> None:
         """TerminateInstances, 100 at a time, leaving out ids that EC2 does not know."""

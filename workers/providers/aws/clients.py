@@ -43,10 +43,14 @@ _LOADER = ReadingLoader()
 
 
 class Clients:
-    """Clients are made once under a lock (boto3 sessions are not thread-safe) and shared (clients are)."""
+    """`longest_wait`: seconds to wait for a message, well below a call's time-out.
+
+    Clients are made once under a lock (boto3 sessions are not thread-safe) and shared (clients are).
+    """
 
     def __init__(self, account: AwsAccount, settings: Settings) -> None:
         self._account = account
+        self.longest_wait = max(1, min(5, int(settings.call_timeout / 2)))
         self._config = _config(settings)
         self._lock = Lock()
         self._session: boto3.Session | None = None
@@ -71,6 +75,10 @@ class Clients:
     def sts(self) -> "STSClient":
         """STS of the account's first region: every account has STS enabled where it works."""
         return cast("STSClient", self._client("sts", self._account.regions[0]))
+
+    def sqs(self) -> Any:
+        """SQS, for the account's queue of events: wherever that is, calls go to the queue's own address."""
+        return self._client("sqs", self._account.regions[0])
 
     def _client(self, service: str, region: str) -> Any:
         client = self._clients.get((service, region))

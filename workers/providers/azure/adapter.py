@@ -14,6 +14,7 @@ from workers.providers.azure import (
     catalogue,
     console,
     deadlines,
+    events,
     firewall,
     images,
     instances,
@@ -38,6 +39,7 @@ from workers.providers.base import (
     Page,
     Params,
     Prices,
+    ProviderEvent,
     Rate,
     ServiceQuota,
     Vm,
@@ -136,6 +138,14 @@ class AzureProvider:
     def interruptions(self, region: str, installation: str) -> Sequence[Interruption]:  # noqa: ARG002  as below
         """None: Azure announces an eviction only inside the VM (Scheduled Events)."""
         return ()
+
+    def events(self) -> Sequence[ProviderEvent]:
+        """From the account's storage queue, without waiting; none where it names none."""
+        return events.receive(self._group, self._account.events_queue_url, self._account.regions)
+
+    def acknowledge(self, used: Sequence[ProviderEvent]) -> None:
+        """Deletes them from the queue."""
+        events.delete(self._group, self._account.events_queue_url, used)
 
     def terminate(self, region: str, vm_ids: Sequence[str]) -> None:  # noqa: ARG002  the group is asked by name
         """DELETE with force, for each VM whose vmId is still the same."""

@@ -16,6 +16,7 @@ from azure.core import PipelineClient
 from azure.core.credentials import AccessToken
 from azure.core.pipeline import PipelineRequest
 from azure.core.pipeline.policies import (
+    BearerTokenCredentialPolicy,
     ContentDecodePolicy,
     HeadersPolicy,
     ProxyPolicy,
@@ -34,6 +35,8 @@ from app.settings import Settings
 from app.settings.accounts import AzureAccount
 
 PUBLIC_CLOUD = "https://management.azure.com"
+_STORAGE_SCOPE = "https://storage.azure.com/.default"
+_STORAGE_VERSION = "2023-11-03"
 
 # At INFO and DEBUG the SDK writes requests, custom data among them.
 logging.getLogger("azure").setLevel(logging.WARNING)
@@ -49,6 +52,7 @@ class Clients:
         self._compute: ComputeManagementClient | None = None
         self._network: NetworkManagementClient | None = None
         self._options: dict[str, Any] | None = None
+        self._queue: PipelineClient[HttpRequest, HttpResponse] | None = None
 
     @property
     def compute(self) -> ComputeManagementClient:
@@ -70,6 +74,16 @@ class Clients:
     def anonymous(self) -> PipelineClient[HttpRequest, HttpResponse]:
         """A new one, to be closed, for addresses that carry their own signature."""
         return PipelineClient("", policies=[ProxyPolicy()], transport=_transport(self._settings))
+
+    @property
+    def queue(self) -> PipelineClient[HttpRequest, HttpResponse]:
+        """For the account's storage queue, with a token of its own: one for managing resources is not valid there."""
+        with self._lock:
+            if self._queue is None:
+                url = str(self._account.events_queue_url)
+                policies = _queue_policies(self._account, self._settings, url)
+                self._queue = PipelineClient(url, policies=policies, transport=_transport(self._settings))
+            return self._queue
 
     def _arguments(self) -> dict[str, Any]:
         if self._options is None:
@@ -141,6 +155,20 @@ def _policies(credential: "_Credential | _StandInCredential", endpoint: str) -> 
         authentication = ARMChallengeAuthenticationPolicy(credential, f"{endpoint.rstrip('/')}/.default")
     agent = UserAgentPolicy("gpulease")
     return [RequestIdPolicy(), HeadersPolicy(), agent, ProxyPolicy(), ContentDecodePolicy(), authentication]
+
+
+def _queue_policies(account: AzureAccount, settings: Settings, url: str) -> list[Any]:
+    authentication: Any
+    if is_stand_in(url):
+        authentication = _StandInPolicy(_StandInCredential())
+    else:
+        authentication = BearerTokenCredentialPolicy(_Credential(account, settings), _STORAGE_SCOPE)
+    return [
+        HeadersPolicy({"x-ms-version": _STORAGE_VERSION}),
+        UserAgentPolicy("gpulease"),
+        ProxyPolicy(),
+        authentication,
+    ]
 
 
 def _transport(settings: Settings) -> RequestsTransport:

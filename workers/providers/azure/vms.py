@@ -42,7 +42,7 @@ def from_document(vm: Document, view: Document | None, addresses: Addresses | No
     region = part(vm, "location").lower()
     statuses = (view or {}).get("statuses") or ()
     power, failure = _with_prefix(statuses, _POWER), _with_prefix(statuses, _FAILED)
-    state = _state(part(properties, "provisioningState"), power, told=view is not None)
+    state = _state(part(properties, "provisioningState"), power)
     live = state in _LIVE
     shown = addresses if addresses is not None and live else Addresses()
     found = resource_tags.read(vm.get("tags"))
@@ -64,10 +64,8 @@ def from_document(vm: Document, view: Document | None, addresses: Addresses | No
     )
 
 
-def _state(provisioning: str, power: Document | None, *, told: bool) -> VmState:
+def _state(provisioning: str, power: Document | None) -> VmState:
     """Where Azure does not know the power state, a VM counts as neither running nor lost.
-
-    Nor where its instance view was not `told`: a failure without the reason would pass for a VM that somebody has stopped.
 
     A VM whose allocation failed has none and stays until it is deleted, with its disk, interface and address: it counts
     as stopped, which ends it. One that failed later may well run.
@@ -77,7 +75,7 @@ def _state(provisioning: str, power: Document | None, *, told: bool) -> VmState:
     known = POWER.get(power["code"].removeprefix(_POWER)) if power is not None else None
     if known is not None:
         return known
-    return VmState.STOPPED if told and provisioning == "Failed" else VmState.PENDING
+    return VmState.STOPPED if provisioning == "Failed" else VmState.PENDING
 
 
 def _reason(power: Document | None, failure: Document | None) -> dict[str, str | None] | None:

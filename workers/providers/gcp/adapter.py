@@ -22,6 +22,7 @@ from workers.providers.base import (
     Page,
     Params,
     Prices,
+    ProviderEvent,
     Rate,
     ServiceQuota,
     Vm,
@@ -29,6 +30,7 @@ from workers.providers.base import (
 from workers.providers.gcp import (
     catalogue,
     deadlines,
+    events,
     firewall,
     images,
     instances,
@@ -135,6 +137,14 @@ class GcpProvider:
         """Preempted VMs that still show."""
         now = datetime.fromtimestamp(self._clock(), tz=UTC)
         return list(spot.interruptions(self._clients, region, installation, now))
+
+    def events(self) -> Sequence[ProviderEvent]:
+        """From the account's Pub/Sub subscription; none where it names none."""
+        return events.receive(self._clients, self._account.events_subscription)
+
+    def acknowledge(self, used: Sequence[ProviderEvent]) -> None:
+        """Pub/Sub's own acknowledgement."""
+        events.acknowledge(self._clients, self._account.events_subscription, used)
 
     def terminate(self, region: str, vm_ids: Sequence[str]) -> None:
         """instances.delete by number, one call per VM."""

@@ -16,6 +16,7 @@ from google.auth import impersonated_credentials
 from google.auth.credentials import Credentials
 from google.auth.transport.requests import AuthorizedSession
 from google.oauth2 import service_account
+from requests import ReadTimeout
 from requests.adapters import HTTPAdapter
 
 from app.settings import Settings
@@ -32,9 +33,11 @@ PAGE = 500
 SCOPE = "https://www.googleapis.com/auth/compute"
 PRICES_SCOPE = "https://www.googleapis.com/auth/cloud-billing.readonly"
 """With tokens of its own: who may not have them can launch all the same."""
-
+PUBSUB_SCOPE = "https://www.googleapis.com/auth/pubsub"
 _CLOUD_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _PUBLIC = "https://compute.googleapis.com"
+_PUBLIC_PUBSUB = "https://pubsub.googleapis.com"
+_LONGEST_WAIT = 5.0
 
 C = TypeVar("C")
 T = TypeVar("T")
@@ -52,6 +55,7 @@ class Clients:
         self._credentials: Credentials | None = None
         self._clients: dict[type, Any] = {}
         self._session: AuthorizedSession | None = None
+        self._messages: AuthorizedSession | None = None
 
     def of(self, kind: type[C]) -> C:
         """The client of a service. Raises CredentialsRejected when there are no credentials."""
@@ -101,6 +105,34 @@ class Clients:
                 self._mount(session)
                 self._session = session
             return self._session
+
+    def pubsub(self, path: str, body: dict[str, Any]) -> Any:
+        """One call of Pub/Sub's REST API, below /v1/: its answer, or {} when none came within a few seconds.
+
+        Raises ProviderError.
+        """
+        endpoint = (self._account.endpoint_url or _PUBLIC_PUBSUB).rstrip("/")
+        try:
+            with translated():
+                session = self._pubsub_session()
+                answer = session.post(f"{endpoint}/v1/{path}", json=body, timeout=min(self._timeout, _LONGEST_WAIT))
+                if not answer.ok:
+                    raise from_http_response(answer)  # type: ignore[no-untyped-call]  # ships none
+                return answer.json()
+        except OutcomeUnknown as error:
+            if error.code == ReadTimeout.__name__:
+                return {}
+            raise
+
+    def _pubsub_session(self) -> AuthorizedSession:
+        with self._lock:
+            if self._messages is None:
+                with signing_in():
+                    credentials = _credentials(self._account, PUBSUB_SCOPE)
+                self._messages = AuthorizedSession(credentials)  # type: ignore[no-untyped-call]  # ships none
+                for scheme in ("https://", "http://"):
+                    self._messages.mount(scheme, self._connections)
+            return self._messages
 
     def _make(self, kind: type[C]) -> C:
         with self._lock:
