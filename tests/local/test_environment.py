@@ -21,7 +21,7 @@ def environment(home: Home, *argv: str, **outside: str) -> dict[str, str]:
 
 def test_the_users_cloud_credentials_never_reach_the_simulated_cloud(tmp_path: Path) -> None:
     outside = {"AWS_ACCESS_KEY_ID": "AKIAREAL", "AWS_PROFILE": "work", "AWS_SESSION_TOKEN": "t"}
-    outside |= {"GOOGLE_APPLICATION_CREDENTIALS": "/home/me/key.json", "CLOUDSDK_CORE_PROJECT": "work"}
+    outside |= {"GOOGLE_APPLICATION_CREDENTIALS": "/nowhere/key.json", "CLOUDSDK_CORE_PROJECT": "work"}
     seen = environment(Home(tmp_path), **outside, AZURE_CLIENT_SECRET="real", AZURE_CLIENT_ID="me")
     assert seen["AZURE_CLIENT_SECRET"] != "real"
     assert "AZURE_CLIENT_ID" not in seen
