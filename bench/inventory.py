@@ -14,26 +14,27 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import boto3
 import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
 from app.db.ids import new_id
 from app.domain.tags import ATTEMPT, DEADLINE, INSTALLATION, LEASE, PARAMS_HASH, TENANT
-from app.local.environment import SIMULATED_AWS
+from app.local.environment import SIMULATED_AWS, SIMULATED_AZURE
+from app.local.home import Home
 from app.local.waiting import wait_until
+from app.settings import Settings, load_accounts
 from bench import load, report, stack
 from bench.burst import post_lease
 from bench.plant import HARDWARE, LEASE_REQUEST
 from bench.stack import Stack
+from workers.providers.base import Provider, Vm
+from workers.providers.registry import connect
 
-ACCOUNT, REGION, TYPE = "sim", "us-east-1", "g5.xlarge"
 CYCLES = 3
 INTERVAL = 5.0
 LAUNCHES, LAUNCH_RATE = 60, 4.0
 _CYCLE_SECONDS = 120.0
-_PLACE = {"provider": "aws", "account": ACCOUNT, "region": REGION, "zone": "us-east-1a", "instance_type": TYPE}
 
 Connection = psycopg.Connection[dict[str, Any]]
 
@@ -41,7 +42,7 @@ _LEASES = """
     INSERT INTO lease (id, tenant_id, name, request, minimum_claim, state, placement, provider, account, region, gpu_model,
         gpu_count, attempts_count, rate_per_hour, rate_since, first_attempt_at, launched_at, running_at, ready_at,
         billing_started_at, expires_at, wait_until, deadline_applied, next_due)
-    SELECT p.id, %(tenant)s, 'train', %(request)s, '{}', 'active', %(place)s, 'aws', %(account)s, %(region)s, 'A10G', 1, 1, 1.006,
+    SELECT p.id, %(tenant)s, 'train', %(request)s, '{}', 'active', %(place)s, %(provider)s, %(account)s, %(region)s, 'A10G', 1, 1, 1.006,
         now(), now(), now() - interval '1 hour', now(), now(), now(), now() + interval '1 day', now(), now() + interval '1 day', NULL
     FROM planted p
 """
@@ -49,7 +50,7 @@ _ATTEMPTS = """
     INSERT INTO attempt (id, lease_id, tenant_id, n, provider, account, region, zone, instance_type, market, offering,
         price_per_hour, token, params_hash, state, instance_id, vm_state, vm_state_at, ready, public_ip, private_ip,
         first_sent_at, last_sent_at, known_at, billing_started_at)
-    SELECT p.attempt_id, p.id, %(tenant)s, 1, 'aws', %(account)s, %(region)s, p.zone, %(type)s, 'on_demand', %(offering)s, 1.006,
+    SELECT p.attempt_id, p.id, %(tenant)s, 1, %(provider)s, %(account)s, %(region)s, p.zone, %(type)s, 'on_demand', %(offering)s, 1.006,
         'bench-' || p.id, 'bench', 'known', p.instance_id, 'running', now(), true, p.public_ip, p.private_ip,
         now() - interval '1 hour', now() - interval '1 hour', now() - interval '1 hour', now()
     FROM planted p
@@ -63,12 +64,38 @@ _CYCLE = """
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where the leases are, and how its cloud lists: operations that one listing needs, and VMs in a page of each."""
+
+    provider: str
+    account: str
+    region: str
+    type: str
+    lists: tuple[str, ...]
+    page: int
+
+
+PLACES = {
+    "aws": Place("aws", "sim", "us-east-1", "g5.xlarge", ("DescribeInstances",), 1000),
+    "gcp": Place("gcp", "sim-gcp", "us-central1", "g2-standard-4", ("instances.aggregatedList",), 500),
+    "azure": Place(
+        "azure",
+        "sim-azure",
+        "eastus",
+        "Standard_NC24ads_A100_v4",
+        ("VirtualMachines.List", "VirtualMachines.ListAll", "NetworkInterfaces.List"),
+        200,
+    ),
+}
+
+
+@dataclass(frozen=True)
 class Cycles:
-    """Some cycles in a row: seconds of the longest, CPU seconds and calls of one, memory afterwards."""
+    """Some cycles in a row: seconds of the longest, CPU seconds and list calls of one, memory afterwards."""
 
     longest: float
     cpu: float
-    calls: int
+    calls: float
     memory: float
 
 
@@ -76,11 +103,12 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="python -m bench.inventory", description=__doc__)
     parser.add_argument("--leases", type=int, default=20_000)
-    count = parser.parse_args().leases
+    parser.add_argument("--provider", choices=PLACES, default="aws")
+    arguments = parser.parse_args()
     settings = {"inventory_interval": str(INTERVAL), "inventory_first_interval": str(INTERVAL)}
     with stack.running("--profile", "fast", **settings) as running, _database(running) as connection:
         running.ample_quota()
-        measure(running, connection, count)
+        measure(running, connection, arguments.leases, PLACES[arguments.provider])
 
 
 @contextmanager
@@ -91,18 +119,18 @@ def _database(running: Stack) -> Iterator[Connection]:
         yield connection
 
 
-def measure(running: Stack, connection: Connection, count: int) -> None:
+def measure(running: Stack, connection: Connection, count: int, place: Place) -> None:
     """Print the figures."""
     idle = running.memory_mib()["inventory"]
     [inventory] = running.processes()["inventory"]
-    wait_until(lambda: _cycle(connection) is not None, timeout=_CYCLE_SECONDS)
+    wait_until(lambda: _cycle(connection, place) is not None, timeout=_CYCLE_SECONDS)
     inventory.suspend()
-    bare = plant(running, connection, count)
+    bare = plant(running, connection, count, place)
     alone = launch(running, connection)
     before = _written(connection)
     inventory.resume()
-    found = _cycles(running, connection, count)
-    _report(count, found, bare, idle)
+    found = _cycles(running, connection, count, place)
+    _report(count, found, bare, idle, place)
     written = len(before.items() - _written(connection).items())
     report.figure(
         f"unchanged rows written by {CYCLES} cycles over {count} leases", written, "rows", ("rows", len(before))
@@ -113,17 +141,20 @@ def measure(running: Stack, connection: Connection, count: int) -> None:
     )
 
 
-def _report(count: int, found: Cycles, bare: tuple[float, float], idle: float) -> None:
-    what = f"inventory cycle over {count} active leases"
+def _report(count: int, found: Cycles, bare: tuple[float, float], idle: float, place: Place) -> None:
+    what = f"inventory cycle over {count} active leases at {place.provider}"
+    pages = len(place.lists) * math.ceil(count / place.page)
     seconds, cpu = bare
-    report.figure(f"{what}, longest of {CYCLES}", found.longest, "s", ("the listing through boto3 alone", seconds))
-    report.figure(f"{what}, CPU", found.cpu, "s", ("the listing through boto3 alone", cpu))
-    report.figure(f"{what}, list calls", found.calls, "calls", ("pages of 1,000", math.ceil(count / 1000)))
+    report.figure(
+        f"{what}, longest of {CYCLES}", found.longest, "s", ("the listing through the adapter alone", seconds)
+    )
+    report.figure(f"{what}, CPU", found.cpu, "s", ("the listing through the adapter alone", cpu))
+    report.figure(f"{what}, list calls", found.calls, "calls", (f"pages of {place.page}", pages))
     report.figure("memory of the inventory process", found.memory, "MiB", ("with nothing to list", idle))
 
 
-def plant(running: Stack, connection: Connection, count: int) -> tuple[float, float]:
-    """VMs and their rows. Answers wall and CPU seconds of listing them through boto3, which is how their facts are read."""
+def plant(running: Stack, connection: Connection, count: int, place: Place) -> tuple[float, float]:
+    """VMs and their rows. Answers wall and CPU seconds of listing them through the adapter, which is how their facts are read."""
     installation = connection.execute("SELECT id FROM installation").fetchone()
     assert installation is not None
     ids = [new_id("lease") for _ in range(count)]
@@ -136,44 +167,33 @@ def plant(running: Stack, connection: Connection, count: int) -> tuple[float, fl
         DEADLINE: deadline,
     }
     port = int(running.cloudsim_url.rpartition(":")[2])
-    made = load.closed_loop(port, lambda n: _plant_one(tags | {LEASE: ids[n]}), count=count, connections=8)
+    made = load.closed_loop(port, lambda n: _plant_one(tags | {LEASE: ids[n]}, place), count=count, connections=8)
     made.must_all_be(201)
+    provider = _adapter(running, place)
     started, cpu = time.perf_counter(), time.process_time()
-    vms = _describe(running.cloudsim_url, installation["id"])
+    vms = [vm for page in provider.list(place.region, installation["id"]) for vm in page.vms]
     spent = time.perf_counter() - started, time.process_time() - cpu
-    _write_rows(running, connection, vms)
+    _write_rows(running, connection, vms, place)
     return spent
 
 
-def _plant_one(tags: dict[str, str]) -> bytes:
-    body = json.dumps({"provider": "aws", "region": REGION, "instance_type": TYPE, "tags": tags, "age_seconds": 3600})
+def _plant_one(tags: dict[str, str], place: Place) -> bytes:
+    where = {"provider": place.provider, "region": place.region, "instance_type": place.type}
+    body = json.dumps({**where, "tags": tags, "age_seconds": 3600})
     head = f"POST /_sim/instances HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     return (head + body).encode()
 
 
-def _describe(url: str, installation: str) -> list[Any]:
-    ec2 = boto3.client(
-        "ec2",
-        endpoint_url=url,
-        region_name=REGION,
-        aws_access_key_id=SIMULATED_AWS["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=SIMULATED_AWS["AWS_SECRET_ACCESS_KEY"],
-    )
-    pages = ec2.get_paginator("describe_instances").paginate(
-        Filters=[{"Name": f"tag:{INSTALLATION}", "Values": [installation]}], PaginationConfig={"PageSize": 1000}
-    )
-    return [vm for page in pages for one in page["Reservations"] for vm in one["Instances"]]
+def _adapter(running: Stack, place: Place) -> Provider:
+    """The account as the stack's own workers have it."""
+    return connect(load_accounts(Home(running.home).accounts_file)[place.account], Settings(call_timeout=60.0))
 
 
-def _write_rows(running: Stack, connection: Connection, vms: Sequence[Any]) -> None:
-    values = {
-        "tenant": running.tenant_id,
-        "account": ACCOUNT,
-        "region": REGION,
-        "type": TYPE,
-        "offering": Jsonb(HARDWARE),
-    }
-    place = {**HARDWARE, **_PLACE, "market": "on_demand", "price_per_hour": "1.006", "instance_id": None}
+def _write_rows(running: Stack, connection: Connection, vms: Sequence[Vm], place: Place) -> None:
+    where = {"provider": place.provider, "account": place.account, "region": place.region}
+    values = {**where, "tenant": running.tenant_id, "type": place.type, "offering": Jsonb(HARDWARE)}
+    shown: dict[str, Any] = {**HARDWARE, **where, "zone": vms[0].zone, "instance_type": place.type}
+    shown |= {"market": "on_demand", "price_per_hour": "1.006", "instance_id": None}
     with connection.transaction():
         connection.execute(
             "CREATE TEMPORARY TABLE planted (id text, attempt_id text, instance_id text, zone text, public_ip text, "
@@ -181,33 +201,38 @@ def _write_rows(running: Stack, connection: Connection, vms: Sequence[Any]) -> N
         )
         with connection.cursor().copy("COPY planted FROM STDIN") as copy:
             for vm in vms:
-                lease_id = next(tag["Value"] for tag in vm["Tags"] if tag["Key"] == LEASE)
-                ips = vm.get("PublicIpAddress"), vm.get("PrivateIpAddress")
-                copy.write_row(
-                    (lease_id, new_id("attempt"), vm["InstanceId"], vm["Placement"]["AvailabilityZone"], *ips)
-                )
-        connection.execute(_LEASES, {**values, "request": Jsonb(LEASE_REQUEST), "place": Jsonb(place)})
+                ips = vm.public_ip, vm.private_ip
+                copy.write_row((vm.tags[LEASE], new_id("attempt"), vm.id, vm.zone, *ips))
+        connection.execute(_LEASES, {**values, "request": Jsonb(LEASE_REQUEST), "place": Jsonb(shown)})
         connection.execute(_ATTEMPTS, values)
     connection.execute("RESET ROLE")
     connection.execute("VACUUM ANALYZE lease, attempt")
     connection.execute("SET ROLE gpulease_worker")
 
 
-def _cycles(running: Stack, connection: Connection, count: int) -> Cycles:
+def _cycles(running: Stack, connection: Connection, count: int, place: Place) -> Cycles:
     """The first cycle may have begun before the planting: it does not count."""
-    _await(lambda: _listed(connection) >= count, "a cycle that saw them all")
-    first, cpu = _number(connection), running.cpu_seconds()["inventory"]
-    longest, seen, calls = 0.0, first, 0
+    _await(lambda: _listed(connection, place) >= count, "a cycle that saw them all")
+    first, cpu, calls = _number(connection, place), running.cpu_seconds()["inventory"], _list_calls(running, place)
+    longest, seen = 0.0, first
     while seen < first + CYCLES:
-        _await(partial(_after, connection, seen), "the next cycle")
-        found = _cycle(connection) or {}
-        seen, calls, longest = found["cycles"], found["listing_calls"], max(longest, found["seconds"])
-    spent = (running.cpu_seconds()["inventory"] - cpu) / (seen - first)
-    return Cycles(longest, spent, calls, running.memory_mib()["inventory"])
+        _await(partial(_after, connection, seen, place), "the next cycle")
+        found = _cycle(connection, place) or {}
+        seen, longest = found["cycles"], max(longest, found["seconds"])
+    cycles = seen - first
+    spent = (running.cpu_seconds()["inventory"] - cpu) / cycles
+    made = (_list_calls(running, place) - calls) / cycles
+    return Cycles(longest, spent, made, running.memory_mib()["inventory"])
 
 
-def _after(connection: Connection, cycle: int) -> bool:
-    return _number(connection) > cycle
+def _list_calls(running: Stack, place: Place) -> int:
+    """As the cloud itself has counted them."""
+    made = running.simulate("GET", "calls")[place.provider]
+    return sum(made.get(operation, 0) for operation in place.lists)
+
+
+def _after(connection: Connection, cycle: int, place: Place) -> bool:
+    return _number(connection, place) > cycle
 
 
 def _await(done: Callable[[], bool], what: str) -> None:
@@ -215,17 +240,17 @@ def _await(done: Callable[[], bool], what: str) -> None:
         raise SystemExit(f"waited {_CYCLE_SECONDS:.0f} s in vain for {what}")
 
 
-def _cycle(connection: Connection) -> dict[str, Any] | None:
+def _cycle(connection: Connection, place: Place) -> dict[str, Any] | None:
     """The last cycle, when none is under way."""
-    return connection.execute(_CYCLE, [ACCOUNT, REGION]).fetchone()
+    return connection.execute(_CYCLE, [place.account, place.region]).fetchone()
 
 
-def _number(connection: Connection) -> int:
-    return int((_cycle(connection) or {"cycles": 0})["cycles"])
+def _number(connection: Connection, place: Place) -> int:
+    return int((_cycle(connection, place) or {"cycles": 0})["cycles"])
 
 
-def _listed(connection: Connection) -> int:
-    return int((_cycle(connection) or {"listed": 0})["listed"] or 0)
+def _listed(connection: Connection, place: Place) -> int:
+    return int((_cycle(connection, place) or {"listed": 0})["listed"] or 0)
 
 
 def _written(connection: Connection) -> dict[str, tuple[str, str]]:
@@ -258,5 +283,5 @@ def launch(running: Stack, connection: Connection) -> float:
 
 
 if __name__ == "__main__":
-    os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
+    os.environ.update({**SIMULATED_AWS, **SIMULATED_AZURE})
     main()
