@@ -4,7 +4,6 @@ It writes facts and wakes leases; deciding is the reconciler's.
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from typing import Any
 
 import structlog
@@ -29,7 +28,15 @@ def watch(runtime: Runtime, account: str, region: str) -> int:
     rows = runtime.database.all(attempts.WATCHED, place)
     if not rows:
         return 0
-    started: datetime = rows[0].now
+    try:
+        _look(runtime, account, region, rows)
+    finally:
+        # whatever the cloud answered: we were there and asked, so its VMs' time-outs may be judged
+        runtime.database.run(inventory.watched(account, region, rows[0].now))
+    return len(rows)
+
+
+def _look(runtime: Runtime, account: str, region: str, rows: Sequence[Row[Any]]) -> None:
     provider = runtime.accounts.provider(account)
     known = [row for row in rows if row.state == AttemptState.KNOWN]
     vms = provider.get(region, [row.instance_id for row in known]) if known else {}
@@ -37,8 +44,6 @@ def watch(runtime: Runtime, account: str, region: str) -> int:
     clean = _clean(runtime, provider, region, rows, vms)
     _store(runtime, known, vms, ready, clean)
     _store_clean_ends(runtime, rows, clean)
-    runtime.database.run(inventory.watched(account, region, started))
-    return len(rows)
 
 
 def _ready(provider: Provider, region: str, rows: Sequence[Row[Any]], vms: Mapping[str, Vm | None]) -> frozenset[str]:
