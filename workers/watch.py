@@ -28,22 +28,20 @@ def watch(runtime: Runtime, account: str, region: str) -> int:
     rows = runtime.database.all(attempts.WATCHED, place)
     if not rows:
         return 0
-    try:
-        _look(runtime, account, region, rows)
-    finally:
-        # whatever the cloud answered: we were there and asked, so its VMs' time-outs may be judged
-        runtime.database.run(inventory.watched(account, region, rows[0].now))
-    return len(rows)
-
-
-def _look(runtime: Runtime, account: str, region: str, rows: Sequence[Row[Any]]) -> None:
     provider = runtime.accounts.provider(account)
     known = [row for row in rows if row.state == AttemptState.KNOWN]
     vms = provider.get(region, [row.instance_id for row in known]) if known else {}
-    ready = _ready(provider, region, known, vms)
-    clean = _clean(runtime, provider, region, rows, vms)
-    _store(runtime, known, vms, ready, clean)
+    ready: frozenset[str] = frozenset()
+    clean: frozenset[str] = frozenset()
+    try:
+        ready = _ready(provider, region, known, vms)
+        clean = _clean(runtime, provider, region, rows, vms)
+    finally:
+        # what was seen counts, also where the questions that follow fail: from here on time-outs may be judged by it
+        _store(runtime, known, vms, ready, clean)
+        runtime.database.run(inventory.watched(account, region, rows[0].now))
     _store_clean_ends(runtime, rows, clean)
+    return len(rows)
 
 
 def _ready(provider: Provider, region: str, rows: Sequence[Row[Any]], vms: Mapping[str, Vm | None]) -> frozenset[str]:

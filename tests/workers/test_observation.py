@@ -1,8 +1,16 @@
 """What inventory and garbage collection see: lost VMs, interruptions, orphans, strangers."""
 
 from collections.abc import Callable
+from datetime import datetime
+from typing import Any
 
-from tests.workers.fleet import Fleet
+import pytest
+from sqlalchemy import select, update
+
+from app.db.tables import account_region, attempt
+from tests.workers.fleet import ACCOUNT, REGION, Fleet
+from workers.providers.base import ProviderError
+from workers.watch import watch
 
 
 def test_a_vm_ended_behind_our_back_closes_the_lease_its_billing_and_its_quota(fleet: Fleet) -> None:
@@ -99,3 +107,32 @@ def test_a_listing_that_breaks_off_changes_nothing(fleet: Fleet) -> None:
     fleet.observe()
     assert fleet.lease(lease_id).state == "active"
     assert fleet.region().last_complete_listing_at == listed_at
+
+
+def test_what_a_look_saw_counts_though_the_question_after_it_fails(fleet: Fleet) -> None:
+    fleet.sim.fault("DescribeInstanceStatus", "error", code="Unavailable", times=None)
+    lease_id = fleet.create()
+    fleet.drive(lambda: any(one.vm_state == "running" for one in fleet.attempts(lease_id)))
+    fleet.runtime.database.run(update(attempt).values(vm_state="pending"))
+    fleet.runtime.database.run(update(account_region).values(last_watched_at=None))
+    with pytest.raises(ProviderError):
+        watch(fleet.runtime, ACCOUNT, REGION)
+    (seen,) = fleet.attempts(lease_id)
+    assert seen.vm_state == "running"
+    assert watched_at(fleet) is not None
+
+
+def test_a_look_without_any_answer_was_none(fleet: Fleet) -> None:
+    lease_id = fleet.create()
+    fleet.drive(lambda: any(one.instance_id for one in fleet.attempts(lease_id)))
+    fleet.runtime.database.run(update(account_region).values(last_watched_at=None))
+    fleet.sim.fault("DescribeInstances", "error", code="Unavailable", times=None)
+    with pytest.raises(ProviderError):
+        watch(fleet.runtime, ACCOUNT, REGION)
+    assert watched_at(fleet) is None
+
+
+def watched_at(fleet: Fleet) -> datetime | None:
+    row: Any = fleet.runtime.database.first(select(account_region.c.last_watched_at))
+    found: datetime | None = row.last_watched_at
+    return found

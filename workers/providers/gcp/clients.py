@@ -54,8 +54,7 @@ class Clients:
         self._lock = Lock()
         self._credentials: Credentials | None = None
         self._clients: dict[type, Any] = {}
-        self._session: AuthorizedSession | None = None
-        self._messages: AuthorizedSession | None = None
+        self._sessions: dict[str, AuthorizedSession] = {}
 
     def of(self, kind: type[C]) -> C:
         """The client of a service. Raises CredentialsRejected when there are no credentials."""
@@ -91,20 +90,10 @@ class Clients:
     def get(self, url: str, query: Mapping[str, str]) -> Any:
         """The JSON at an address of Google's that the SDK has no client for: bounded, not repeated. Raises ProviderError."""
         with translated():
-            answer = self._plain().get(url, params=query, timeout=self._timeout)
+            answer = self._session(PRICES_SCOPE).get(url, params=query, timeout=self._timeout)
             if not answer.ok:
                 raise from_http_response(answer)  # type: ignore[no-untyped-call]  # ships none
             return answer.json()
-
-    def _plain(self) -> AuthorizedSession:
-        with self._lock:
-            if self._session is None:
-                with signing_in():
-                    credentials = _credentials(self._account, PRICES_SCOPE)
-                session = AuthorizedSession(credentials)  # type: ignore[no-untyped-call]  # ships none
-                self._mount(session)
-                self._session = session
-            return self._session
 
     def pubsub(self, path: str, body: dict[str, Any]) -> Any:
         """One call of Pub/Sub's REST API, below /v1/: its answer, or {} when none came within a few seconds.
@@ -114,7 +103,7 @@ class Clients:
         endpoint = (self._account.endpoint_url or _PUBLIC_PUBSUB).rstrip("/")
         try:
             with translated():
-                session = self._pubsub_session()
+                session = self._session(PUBSUB_SCOPE)
                 answer = session.post(f"{endpoint}/v1/{path}", json=body, timeout=min(self._timeout, _LONGEST_WAIT))
                 if not answer.ok:
                     raise from_http_response(answer)  # type: ignore[no-untyped-call]  # ships none
@@ -124,15 +113,16 @@ class Clients:
                 return {}
             raise
 
-    def _pubsub_session(self) -> AuthorizedSession:
+    def _session(self, scope: str) -> AuthorizedSession:
+        """For services that the SDK has no client for: a session with tokens of one scope."""
         with self._lock:
-            if self._messages is None:
+            if scope not in self._sessions:
                 with signing_in():
-                    credentials = _credentials(self._account, PUBSUB_SCOPE)
-                self._messages = AuthorizedSession(credentials)  # type: ignore[no-untyped-call]  # ships none
-                for scheme in ("https://", "http://"):
-                    self._messages.mount(scheme, self._connections)
-            return self._messages
+                    credentials = _credentials(self._account, scope)
+                session = AuthorizedSession(credentials)  # type: ignore[no-untyped-call]  # ships none
+                self._mount(session)
+                self._sessions[scope] = session
+            return self._sessions[scope]
 
     def _make(self, kind: type[C]) -> C:
         with self._lock:
