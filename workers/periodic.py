@@ -3,8 +3,7 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
@@ -34,6 +33,7 @@ _OUTAGE_PAUSE = 0.5
 _FIRST_CYCLES = 20
 
 Run = Callable[[Runtime, str, str], object]
+Claimed = tuple[Row[Any], UUID]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,11 +53,15 @@ class Kind:
 
 
 class PeriodicRunner:
-    """Threads that take due jobs of some kinds, each one at a time, until the process stops."""
+    """Threads that take due jobs of some kinds, each one at a time, until the process stops.
+
+    Only one of those without work looks for it: what looking costs does not grow with the threads.
+    """
 
     def __init__(self, runtime: Runtime, kinds: Mapping[str, Kind]) -> None:
         self._runtime = runtime
         self._kinds = dict(kinds)
+        self._looking = threading.Lock()
         self._claiming = threading.Lock()
         self._under_way: Counter[str | None] = Counter()
         shortest, longest = _IDLE_LOOK
@@ -74,40 +78,50 @@ class PeriodicRunner:
         """Outermost: nothing that a job raises ends the loop."""
         while not self._runtime.stopping.is_set():
             try:
-                busy = self.run_one()
+                claimed = self._wait()
+                if claimed is not None:
+                    self._do(*claimed)
             except DBAPIError as error:
                 log.warning("database away", error=str(error.orig))
                 self._runtime.stopping.wait(_OUTAGE_PAUSE)
-                continue
-            if not busy:
-                self._runtime.stopping.wait(self._idle)
 
     def run_one(self) -> bool:
         """Takes and runs the job that is due longest. False: none is due."""
-        claim_id = uuid4()
-        with self._claimed(claim_id) as job:
-            if job is None:
-                return False
-            self._do(job, claim_id)
-        return True
+        claimed = self._claim()
+        if claimed is not None:
+            self._do(*claimed)
+        return claimed is not None
 
-    @contextmanager
-    def _claimed(self, claim_id: UUID) -> Iterator[Row[Any] | None]:
-        """A due job of an account that has a lane free, for the time of the block."""
+    def _wait(self) -> Claimed | None:
+        """The next job that is due; None when the process stops."""
+        with self._looking:
+            while not self._runtime.stopping.is_set():
+                claimed = self._claim()
+                if claimed is not None:
+                    return claimed
+                self._runtime.stopping.wait(self._idle)
+        return None
+
+    def _claim(self) -> Claimed | None:
+        """A due job of an account that has a lane free, with the claim on it."""
+        claim_id = uuid4()
         with self._claiming:
             full = [account for account, count in self._under_way.items() if account is not None and count >= LANES]
             statement = jobs.claim_due(self._kinds, claim_id, HOLD_SECONDS, not_at=full)
             job = self._runtime.database.first(statement)
-            if job is not None:
-                self._under_way[job.account] += 1
-        try:
-            yield job
-        finally:
-            if job is not None:
-                with self._claiming:
-                    self._under_way[job.account] -= 1
+            if job is None:
+                return None
+            self._under_way[job.account] += 1
+        return job, claim_id
 
     def _do(self, job: Row[Any], claim_id: UUID) -> None:
+        try:
+            self._run_to_end(job, claim_id)
+        finally:
+            with self._claiming:
+                self._under_way[job.account] -= 1
+
+    def _run_to_end(self, job: Row[Any], claim_id: UUID) -> None:
         kind = self._kinds[job.kind]
         started = time.monotonic()
         with self._runtime.renewals.renewing(lambda: jobs.extend(job.name, claim_id, HOLD_SECONDS)):
