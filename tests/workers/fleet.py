@@ -38,6 +38,9 @@ from workers.refresh import refresh
 from workers.runtime import Runtime
 from workers.watch import watch
 
+_SHORTEST = 0.02
+_LONGEST = 0.2
+
 ACCOUNT = "sim"
 REGION = "us-east-1"
 REQUEST: dict[str, Any] = {
@@ -132,13 +135,14 @@ class Fleet:
                 job(self.runtime, ACCOUNT, self.listed_region)
 
     def drive(self, until: Callable[[], bool], *, seconds: float = 15.0) -> None:
-        """Steps and observes until the condition holds; fails after `seconds`."""
+        """Steps and observes until the condition holds, less often while nothing moves; fails after `seconds`."""
         deadline = time.monotonic() + seconds
+        pause = _SHORTEST
         while not until():
             assert time.monotonic() < deadline, f"not reached; leases: {self.states()}, VMs: {self.sim.instances()}"
-            self.step()
+            pause = _SHORTEST if self.step() else min(_LONGEST, 1.5 * pause)
             self.observe()
-            self.runtime.stopping.wait(0.02)
+            self.runtime.stopping.wait(pause)
 
     def wait_for(self, condition: Callable[[], bool], *, seconds: float = 5.0) -> None:
         """Lets time pass, doing nothing, until the cloud has come so far."""

@@ -4,8 +4,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
-from google.cloud.compute_v1 import InstancesClient, ProjectsClient
-
 from app.domain.tags import OwnerTags
 from app.settings import Settings
 from app.settings.accounts import GcpAccount
@@ -44,6 +42,7 @@ from workers.providers.gcp import (
     spot,
 )
 from workers.providers.gcp.clients import Clients
+from workers.providers.gcp.sdk import InstancesClient, ProjectsClient
 from workers.providers.images import wanted
 
 LIMITS = Limits(

@@ -3,14 +3,18 @@
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from google.cloud.compute_v1 import DisksClient, InstancesClient
-from google.cloud.compute_v1.types import Instance, InstancesSetLabelsRequest, ZoneSetLabelsRequest
-
 from app.domain import tags
 from workers.providers.base import NotFound
 from workers.providers.gcp import instances, operations
 from workers.providers.gcp.clients import Clients
 from workers.providers.gcp.ids import Id, last
+from workers.providers.gcp.sdk import (
+    DisksClient,
+    Instance,
+    InstancesClient,
+    InstancesSetLabelsRequest,
+    ZoneSetLabelsRequest,
+)
 
 
 def renew(clients: Clients, region: str, vm_ids: Sequence[str], deadline: datetime) -> None:

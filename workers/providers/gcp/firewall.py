@@ -11,9 +11,6 @@ from contextlib import contextmanager, suppress
 from ipaddress import ip_network
 from typing import Any
 
-from google.cloud.compute_v1 import FirewallsClient, InstancesClient
-from google.cloud.compute_v1.types import Firewall
-
 from workers.providers.base import (
     LaunchSpec,
     NotFound,
@@ -26,6 +23,7 @@ from workers.providers.base import (
 from workers.providers.gcp import operations
 from workers.providers.gcp.clients import Clients
 from workers.providers.gcp.errors import fitting
+from workers.providers.gcp.sdk import Firewall, FirewallsClient, InstancesClient
 
 PREFIX = "gpulease-"
 _SSH = "22"

@@ -2,10 +2,9 @@
 
 import re
 
-from google.cloud.compute_v1 import ImagesClient
-
 from workers.providers.base import Image, ImageMissing, NotFound
 from workers.providers.gcp.clients import Clients
+from workers.providers.gcp.sdk import ImagesClient
 from workers.providers.images import driver_version
 
 FAMILIES = (

@@ -3,9 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from google.cloud.compute_v1 import InstancesClient
-from google.cloud.compute_v1.types import Instance
-
 from app.domain import tags
 from app.domain.leases import VmState
 from app.domain.offerings import Market
@@ -16,6 +13,7 @@ from workers.providers.gcp import labels, operations
 from workers.providers.gcp.calls import chunks, complete, either, scoped
 from workers.providers.gcp.clients import Clients
 from workers.providers.gcp.ids import Id, in_region
+from workers.providers.gcp.sdk import Instance, InstancesClient
 from workers.providers.gcp.vms import from_instance
 
 READY = "gpulease/ready"

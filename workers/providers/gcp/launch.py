@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from google.cloud.compute_v1.types import Instance, Operation
-
 from app.domain.leases import VmState
 from app.domain.offerings import Market
 from app.settings.accounts import GcpAccount
@@ -15,6 +13,7 @@ from workers.providers.base import LaunchSpec, OutcomeUnknown, Params, Vm
 from workers.providers.gcp import firewall, labels, metadata
 from workers.providers.gcp.errors import fitting
 from workers.providers.gcp.ids import Id, last
+from workers.providers.gcp.sdk import Instance, Operation
 from workers.providers.gcp.vms import described, time_of, token_in
 
 INSTANCE, RULES, ZONE = "instance", "firewalls", "zone"

@@ -5,15 +5,13 @@ External addresses go with their VM: none is reserved.
 
 from collections.abc import Iterator, Sequence
 
-from google.cloud.compute_v1 import DisksClient, InstancesClient
-from google.cloud.compute_v1.types import Disk
-
 from app.domain import tags
 from workers.providers.base import Leftover, NotFound
 from workers.providers.gcp import firewall, labels
 from workers.providers.gcp.calls import chunks, complete, either
 from workers.providers.gcp.clients import Clients
 from workers.providers.gcp.ids import Id
+from workers.providers.gcp.sdk import Disk, DisksClient, InstancesClient
 
 VOLUME = "volume"
 RULE = "firewall_rule"

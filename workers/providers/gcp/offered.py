@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 
-from google.cloud.compute_v1 import MachineTypesClient
-
 from app.domain.offerings import InstanceType, Market
 from workers.providers.base import Offered
 from workers.providers.gcp.calls import complete
 from workers.providers.gcp.catalogue import Catalogue
 from workers.providers.gcp.clients import Clients
+from workers.providers.gcp.sdk import MachineTypesClient
 
 
 def by_zone(clients: Clients, catalogue: Catalogue, region: str) -> Iterator[Offered]:

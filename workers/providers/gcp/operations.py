@@ -6,9 +6,6 @@ A VM known by its operations alone has neither labels nor addresses nor a type.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from google.cloud.compute_v1 import GlobalOperationsClient, ZoneOperationsClient
-from google.cloud.compute_v1.types import Operation
-
 from app.domain.leases import VmState
 from app.domain.offerings import Market
 from workers.providers.base import ProviderError, Refused, Vm
@@ -16,6 +13,7 @@ from workers.providers.gcp.calls import chunks, either, scoped
 from workers.providers.gcp.clients import Clients
 from workers.providers.gcp.errors import refusal
 from workers.providers.gcp.ids import Id, last
+from workers.providers.gcp.sdk import GlobalOperationsClient, Operation, ZoneOperationsClient
 from workers.providers.gcp.vms import time_of
 
 PREEMPTED = "compute.instances.preempted"

@@ -3,11 +3,9 @@
 from collections.abc import Iterable, Iterator
 from decimal import Decimal
 
-from google.cloud.compute_v1 import ProjectsClient, RegionsClient
-from google.cloud.compute_v1.types import Quota
-
 from workers.providers.base import ServiceQuota
 from workers.providers.gcp.clients import Clients
+from workers.providers.gcp.sdk import ProjectsClient, Quota, RegionsClient
 
 _OVERALL = "GPUS_ALL_REGIONS"
 _PREFIXES = ("NVIDIA_", "PREEMPTIBLE_NVIDIA_")

@@ -4,12 +4,11 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from google.cloud.compute_v1.types import Instance
-
 from app.domain.leases import VmState
 from app.domain.offerings import Market
 from workers.providers.base import OutcomeUnknown, Vm
 from workers.providers.gcp.ids import Id, last
+from workers.providers.gcp.sdk import Instance
 
 STATES: Mapping[str, VmState] = {
     "PENDING": VmState.PENDING,

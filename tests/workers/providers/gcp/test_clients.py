@@ -11,7 +11,6 @@ import google.auth.transport.requests
 import pytest
 from google.auth import impersonated_credentials
 from google.auth.credentials import AnonymousCredentials
-from google.cloud.compute_v1 import InstancesClient, ProjectsClient
 
 from app.settings import Settings
 from tests.workers.providers.gcp.accounts import PROJECT, REGION, account, key_file, provider
@@ -20,6 +19,7 @@ from tests.workers.providers.gcp.specs import spec
 from workers.providers import base
 from workers.providers.gcp.adapter import GcpProvider
 from workers.providers.gcp.clients import Clients
+from workers.providers.gcp.sdk import InstancesClient, ProjectsClient
 
 NUMBER = {"kind": "compute#project", "id": "123456789012", "name": PROJECT}
 

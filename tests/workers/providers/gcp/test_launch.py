@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from google.cloud.compute_v1.types import Firewall
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +20,7 @@ from tests.workers.providers.gcp.specs import IMAGE, spec
 from tests.workers.providers.samples import KEY, owner
 from workers.providers.base import LaunchSpec, Params
 from workers.providers.gcp import firewall, launch
+from workers.providers.gcp.sdk import Firewall
 from workers.providers.gcp.vms import token_in
 
 NETWORKS = ("203.0.113.0/24", "198.51.100.7/32", "2001:db8::/32")

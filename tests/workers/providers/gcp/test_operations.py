@@ -4,13 +4,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from google.cloud.compute_v1.types import Operation
 
 from app.domain.leases import VmState
 from workers.providers import base
 from workers.providers.base import Vm
 from workers.providers.gcp.ids import Id, in_region
 from workers.providers.gcp.operations import accepted, fate
+from workers.providers.gcp.sdk import Operation
 
 VM = Id("us-central1-a", "gpulease-x", "1234")
 

@@ -4,11 +4,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from google.cloud.compute_v1.types import Instance
 
 from app.domain.leases import VmState
 from app.domain.offerings import Market
 from tests.cloudsim.gce.discovery import document
+from workers.providers.gcp.sdk import Instance
 from workers.providers.gcp.vms import STATES, described, from_instance
 
 LINK = "https://www.googleapis.com/compute/v1/projects/p/zones/us-central1-a"
