@@ -15,7 +15,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 from psycopg import sql
-from sqlalchemy import NullPool, create_engine
+from sqlalchemy import Engine, create_engine, text
 
 from app.db.invariants import violations
 from app.db.urls import sync_url
@@ -60,7 +60,10 @@ BEGIN
 END $$
 """
 
-HANG_UP = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND pid <> pg_backend_pid()"
+HANG_UP = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'
+"""
 
 
 class Databases:
@@ -70,7 +73,7 @@ class Databases:
         self._admin_url = admin_url
         self._name = f"gpulease_test_{os.getpid()}_{secrets.token_hex(3)}"
         self._password = secrets.token_hex(16)
-        self._made = False
+        self._inspector: Engine | None = None
 
     @property
     def url(self) -> str:
@@ -80,24 +83,28 @@ class Databases:
     @contextmanager
     def fresh(self) -> Iterator[str]:
         """The URL of the database as the migrations left it. Connections left over are closed before and after."""
-        if not self._made:
+        if self._inspector is None:
             self._make()
-            self._made = True
+            self._inspector = create_engine(
+                sync_url(self._with(path=self._name)), pool_size=1, max_overflow=0, pool_pre_ping=True
+            )
         try:
             yield self.url
         finally:
-            with self._admin(self._name) as connection:
-                connection.execute(HANG_UP, [self._name])
-                connection.execute(RESET)
+            with self._inspector.begin() as connection:
+                connection.execute(text(HANG_UP))
+                connection.execute(text(RESET))
 
     def violations(self) -> list[str]:
         """What the program's invariants find wrong with the data right now: empty when all is well."""
-        engine = create_engine(sync_url(self._with(path=self._name)), poolclass=NullPool)
-        with engine.begin() as connection:
+        assert self._inspector is not None, "no test has used the database"
+        with self._inspector.begin() as connection:
             return violations(connection)
 
     def close(self) -> None:
         """Remove what was made."""
+        if self._inspector is not None:
+            self._inspector.dispose()
         with self._admin("postgres") as connection:
             connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(self._name)))
             connection.execute(sql.SQL("DROP ROLE IF EXISTS {}").format(sql.Identifier(self._name)))
@@ -127,6 +134,17 @@ class Databases:
         parts = urlsplit(self._admin_url)
         old_login, _, place = parts.netloc.rpartition("@")
         return urlunsplit(parts._replace(netloc=f"{login or old_login}@{place}", path=f"/{path}"))
+
+
+def hang_up(connection: psycopg.Connection) -> None:
+    """Ends every other connection of the program's to this database, as a restart of the server does."""
+    connection.execute(HANG_UP + " AND usename = current_user")
+
+
+def end_connections(database_url: str) -> None:
+    """As `hang_up`, from a connection of its own."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        hang_up(connection)
 
 
 def migrate(database_url: str) -> None:

@@ -1,12 +1,13 @@
 """The workers' side of the database: sync, psycopg, as the role that sees every tenant."""
 
+import time
 from collections.abc import Iterator, MutableMapping
 from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection, Executable, Row, create_engine
+from sqlalchemy import Connection, Engine, Executable, Row, create_engine, event
 from sqlalchemy.engine import CursorResult
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, DisconnectionError
 from sqlalchemy.util import LRUCache
 
 from app.db.urls import sync_url
@@ -14,6 +15,8 @@ from app.db.urls import sync_url
 ROLE = "gpulease_worker"
 _CONNECT_SECONDS = 5
 _STATEMENT_MS = 60_000
+_FRESH_SECONDS = 1.0
+"""A connection that was used so recently is not asked whether it lives: asking costs as much as a short statement."""
 _COMPILED: MutableMapping[Any, Any] = LRUCache(1000)
 """Statements are compiled once in a process, however many pools it opens."""
 
@@ -27,7 +30,6 @@ class Database:
             pool_size=pool_size,
             max_overflow=pool_size,
             pool_timeout=30,
-            pool_pre_ping=True,
             execution_options={"compiled_cache": _COMPILED},
             connect_args={
                 "connect_timeout": _CONNECT_SECONDS,
@@ -35,6 +37,8 @@ class Database:
                 "application_name": "gpulease-worker",
             },
         )
+        _ask_the_idle(self._engine)
+        self._single = self._engine.execution_options(isolation_level="AUTOCOMMIT")
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
@@ -44,22 +48,41 @@ class Database:
 
     def run(self, statement: Executable) -> CursorResult[Any]:
         """One statement in a transaction of its own; for statements whose rows nobody reads."""
-        with self.begin() as connection:
+        with self._single.connect() as connection:
             return connection.execute(statement)
 
     def first(self, statement: Executable, parameters: dict[str, Any] | None = None) -> Row[Any] | None:
         """The first row of one statement in a transaction of its own, or None."""
-        with self.begin() as connection:
+        with self._single.connect() as connection:
             return connection.execute(statement, parameters or {}).first()
 
     def all(self, statement: Executable, parameters: dict[str, Any] | None = None) -> list[Row[Any]]:
         """All rows of one statement in a transaction of its own."""
-        with self.begin() as connection:
+        with self._single.connect() as connection:
             return list(connection.execute(statement, parameters or {}).all())
 
     def close(self) -> None:
         """Gives all connections back."""
         self._engine.dispose()
+
+
+def _ask_the_idle(engine: Engine) -> None:
+    """Connections that lay idle are tried before they are handed out; dead ones are replaced."""
+
+    def given_back(_connection: Any, record: Any) -> None:
+        record.info["given_back"] = time.monotonic()
+
+    def handed_out(connection: Any, record: Any, _proxy: Any) -> None:
+        since = record.info.get("given_back")
+        if since is None or time.monotonic() - since < _FRESH_SECONDS:
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except engine.dialect.loaded_dbapi.Error as error:
+            raise DisconnectionError(str(error)) from error
+
+    event.listen(engine, "checkin", given_back)
+    event.listen(engine, "checkout", handed_out)
 
 
 def is_outage(error: DBAPIError) -> bool:

@@ -11,6 +11,7 @@ from app.prerequisites import ensure_operator_key
 from app.services.errors import every_error
 from app.settings import Settings
 from tests.api.conftest import Caller, serving
+from tests.databases import hang_up
 
 JSON = {"Content-Type": "application/json"}
 
@@ -111,10 +112,7 @@ async def test_without_a_database_the_answer_is_503_and_comes_back_by_itself(
     name = database_url.rpartition("/")[2]
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute(f'ALTER DATABASE "{name}" CONNECTION LIMIT 0')
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND datname = %s",
-            [name],
-        )
+        hang_up(connection)
         refused = await operator.get("/v1/tenants")
         connection.execute(f'ALTER DATABASE "{name}" CONNECTION LIMIT -1')
     assert code_of(refused) == (503, "database_unavailable")

@@ -5,7 +5,6 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from urllib.parse import urlsplit
 
-import psycopg
 import pytest
 from sqlalchemy import func, insert, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
@@ -14,6 +13,7 @@ from app.db.engine import Database, DatabaseUnavailable
 from app.db.reads import TENANT, Query, within_tenant
 from app.db.tables import quota, tenant
 from app.local.ports import free_port
+from tests.databases import end_connections
 
 Read = Callable[[str | None], Awaitable[list[str]]]
 
@@ -38,14 +38,6 @@ def row(tenant_id: str) -> dict[str, object]:
 async def seen(database: Database, tenant_id: str | None) -> list[str]:
     async with database.transaction(tenant_id, read_only=True) as connection:
         return list((await connection.execute(select(tenant.c.id).order_by(tenant.c.id))).scalars())
-
-
-def hang_up(database_url: str) -> None:
-    with psycopg.connect(database_url, autocommit=True) as connection:
-        connection.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        )
 
 
 async def test_a_transaction_sees_its_tenant_alone(database: Database) -> None:
@@ -101,7 +93,7 @@ async def test_a_failed_statement_cannot_be_swallowed_into_a_false_commit(databa
 
 async def test_dead_pooled_connections_are_replaced_unnoticed(database: Database, database_url: str) -> None:
     await asyncio.gather(*(seen(database, None) for _ in range(6)))
-    hang_up(database_url)
+    end_connections(database_url)
     answers = await asyncio.gather(*(seen(database, ONE) for _ in range(6)))
     assert answers == [[ONE]] * 6
 
@@ -110,7 +102,7 @@ async def test_a_connection_lost_in_the_middle_is_said_so(database: Database, da
     async def interrupted() -> None:
         async with database.transaction(None) as connection:
             await connection.execute(insert(tenant).values(row("tenant_01jz0000000000000000000003")))
-            hang_up(database_url)
+            end_connections(database_url)
             await connection.execute(select(func.now()))
 
     with pytest.raises(DatabaseUnavailable):
@@ -225,7 +217,7 @@ async def test_the_tenant_of_a_read_does_not_stay_on_the_connection(read: Read, 
 
 async def test_a_read_survives_dead_pooled_connections(read: Read, database_url: str) -> None:
     await asyncio.gather(*(read(None) for _ in range(6)))
-    hang_up(database_url)
+    end_connections(database_url)
     assert await asyncio.gather(*(read(ONE) for _ in range(6))) == [[ONE]] * 6
 
 
