@@ -111,9 +111,10 @@ def _compare_one(findings: Findings, seen: Seen, row: Row) -> None:
 
 
 def _differs(row: Row, seen: Seen) -> bool:
-    return (row.vm_state, row.public_ip, row.private_ip) != (seen.state, seen.public_ip, seen.private_ip) and (
-        row.vm_state is not VmState.GONE
-    )
+    """An address that the listing does not tell is no difference: a known one is kept."""
+    addresses = ((row.public_ip, seen.public_ip), (row.private_ip, seen.private_ip))
+    moved = any(shown is not None and shown != known for known, shown in addresses)
+    return (moved or row.vm_state is not seen.state) and row.vm_state is not VmState.GONE
 
 
 def _unseen(findings: Findings, listing: Listing, rows: Iterable[Row], settle_gap: float) -> None:

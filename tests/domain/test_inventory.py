@@ -102,6 +102,7 @@ def test_a_new_address_is_a_change(address: str) -> None:
     new: dict[str, Any] = {address: "192.0.2.1"}
     assert look([row()], seen(**new)).changed == [(row(), seen(**new))]
     assert not look([row(**new)], seen(**new)).changed
+    assert not look([row(**new)], seen()).changed, "a listing need not tell it"
 
 
 def test_a_vm_that_was_missing_and_is_back_is_a_change() -> None:
