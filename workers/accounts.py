@@ -66,6 +66,10 @@ class Accounts:
         stored = {row.name: account_from_json(row.config) for row in rows}
         return self._places({**stored, **self._configured})
 
+    def regions(self, name: str) -> list[str]:
+        """The regions of an account to observe; none when it is not in use any more."""
+        return [region for account, region in self.places() if account == name]
+
     def with_events(self) -> list[str]:
         """Names of the configured accounts that have a queue of events."""
         return [account.name for account in self._configured.values() if account.tells_events]

@@ -66,7 +66,8 @@ class Deadman:
     def _region(self, account: AccountConfig, provider: Provider, region: str) -> bool:
         place = {"account": account.name, "region": region}
         try:
-            vms = [vm for page in provider.list(region, self.installation) for vm in page.vms if vm.state in ALIVE]
+            pages = provider.list(frozenset({region}), self.installation)
+            vms = [vm for page in pages for vm in page.vms if vm.state in ALIVE]
             due = [vm for vm in vms if self._is_due(vm, place)]
             if due and not self.dry_run:
                 provider.terminate(region, [vm.id for vm in due])

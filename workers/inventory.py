@@ -1,13 +1,11 @@
-"""Inventory and garbage collection: one full listing of an account and region, compared with the database.
+"""Inventory and garbage collection: one full listing of an account, compared with the database region by region.
 
 The cloud is listed first, the database read second. What a row proves dead is ended at once; a VM of ours without
 any row is shown as an orphan and ended after the grace; a lease whose VM is missing is verified by a direct get.
 """
 
 import json
-import time
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -23,6 +21,7 @@ from app.domain.leases import AttemptState
 from app.domain.tags import ATTEMPT, LEASE, deadline
 from workers.adoption import adopt_requested
 from workers.brakes import ROWLESS, VANISHED, check_cluster, check_tags, mass_loss
+from workers.listings import AccountListing, Listed
 from workers.observing import reason_json
 from workers.providers.base import Interruption, Provider, Throttled, Vm
 from workers.runtime import Runtime
@@ -33,50 +32,75 @@ _KILLS_A_CYCLE = 50
 _KILL_AGAIN_SECONDS = 30.0
 
 
-@dataclass(slots=True)
-class _Listed:
-    """One finished listing: VMs by id, what it cost, and the zones it says nothing about."""
-
-    started_at: datetime
-    vms: dict[str, Vm] = field(default_factory=dict)
-    unreachable: frozenset[str] = frozenset()
-    calls: int = 0
-    seconds: float = 0.0
-
-
 def take_inventory(runtime: Runtime, account: str, region: str) -> int:
-    """One cycle. Answers the number of VMs listed. Raises ProviderError; a listing that broke off changes nothing."""
-    runtime.accounts.check_identity(account)
-    check_cluster(runtime.database)
-    provider = runtime.accounts.provider(account)
-    region_row = runtime.database.first(statements.region_row(account, region))
-    if region_row is None:
-        msg = f"no row for {account}/{region}"
-        raise LookupError(msg)
-    listed = _list(runtime, provider, region, region_row.now)
-    interruptions = provider.interruptions(region, runtime.installation.id)
-    findings, rows = _compare(runtime, account, region, listed)
-    _check_tags(runtime, account, region, findings)
-    braked = _mass_loss(runtime, account, region, rows.values(), findings)
-    if VANISHED in braked:
-        findings.absent.clear()
-    _store(runtime, listed, findings, region_row.last_complete_listing_at)
-    _store_notices(runtime, rows.values(), interruptions)
-    _sight_orphans(runtime, account, region, listed, findings)
-    runtime.database.run(
-        statements.listed(
-            account,
-            region,
-            started_at=listed.started_at,
-            count=len(listed.vms),
-            calls=listed.calls,
-            seconds=Decimal(str(round(listed.seconds, 3))),
-            all_well=not braked,
+    """One cycle of one region. Answers the number of VMs listed. Raises ProviderError.
+
+    A listing that broke off changes nothing.
+    """
+    cycle = Cycle(runtime, account, frozenset({region}))
+    count = cycle.compare(region)
+    cycle.end_orphans(region)
+    return count
+
+
+def take_account_inventory(runtime: Runtime, account: str, regions: frozenset[str]) -> tuple[Callable[[str], int], ...]:
+    """Lists several regions at once. Answers what is left to do for each; VMs are ended after all were compared.
+
+    Raises ProviderError; a listing that broke off changes nothing.
+    """
+    cycle = Cycle(runtime, account, regions)
+    return cycle.compare, cycle.end_orphans
+
+
+class Cycle:
+    """One listing of some regions, made at once, and what follows from it for each of them. Raises ProviderError."""
+
+    def __init__(self, runtime: Runtime, account: str, regions: frozenset[str]) -> None:
+        runtime.accounts.check_identity(account)
+        check_cluster(runtime.database)
+        self._runtime = runtime
+        self._account = account
+        self._provider = runtime.accounts.provider(account)
+        self._before = {row.region: row for row in runtime.database.all(statements.region_rows(account, regions))}
+        if not self._before:
+            msg = f"no row for {account}/{'/'.join(sorted(regions))}"
+            raise LookupError(msg)
+        started_at = next(iter(self._before.values())).now
+        self._listing = AccountListing(self._provider, regions, runtime.installation.id, started_at=started_at)
+        self._interruptions = self._provider.interruptions(regions, runtime.installation.id)
+        self._braked: dict[str, frozenset[str]] = {}
+
+    def compare(self, region: str) -> int:
+        """Writes what the listing says of a region. Answers the number of its VMs. Raises ProviderError: it says nothing."""
+        runtime, account, before = self._runtime, self._account, self._before[region]
+        listed = self._listing.of(region)
+        findings, rows = _compare(runtime, account, region, listed)
+        _check_tags(runtime, account, region, findings)
+        braked = _mass_loss(runtime, account, region, rows.values(), findings)
+        if VANISHED in braked:
+            findings.absent.clear()
+        _store(runtime, listed, findings, before.last_complete_listing_at)
+        _store_notices(runtime, rows.values(), self._interruptions)
+        _sight_orphans(runtime, account, region, listed, findings)
+        runtime.database.run(
+            statements.listed(
+                account,
+                region,
+                started_at=listed.started_at,
+                count=len(listed.vms),
+                calls=listed.calls,
+                seconds=Decimal(str(round(listed.seconds, 3))),
+                all_well=not braked,
+            )
         )
-    )
-    adopt_requested(runtime, account, region)
-    _end_orphans(runtime, provider, account, region, rowless_too=ROWLESS not in braked)
-    return len(listed.vms)
+        self._braked[region] = braked
+        return len(listed.vms)
+
+    def end_orphans(self, region: str) -> int:
+        """Adopts and ends what is due in a region that was compared. Answers how many were asked to end."""
+        adopt_requested(self._runtime, self._account, region)
+        rowless_too = ROWLESS not in self._braked[region]
+        return _end_orphans(self._runtime, self._provider, self._account, region, rowless_too=rowless_too)
 
 
 def _check_tags(runtime: Runtime, account: str, region: str, findings: Findings) -> None:
@@ -98,17 +122,6 @@ def _mass_loss(
     return mass_loss(runtime.database, account, region, counts)
 
 
-def _list(runtime: Runtime, provider: Provider, region: str, started_at: datetime) -> _Listed:
-    listed = _Listed(started_at=started_at)
-    start = time.monotonic()
-    for page in provider.list(region, runtime.installation.id):
-        listed.calls += 1
-        listed.unreachable |= page.unreachable
-        listed.vms.update((vm.id, vm) for vm in page.vms)
-    listed.seconds = time.monotonic() - start
-    return listed
-
-
 def _seen(vm: Vm) -> Seen:
     return Seen(
         vm_id=vm.id,
@@ -126,7 +139,7 @@ def _key(vm: Vm) -> Key | None:
     return (lease_id, int(n)) if lease_id and n.isdecimal() and len(n) < 10 else None
 
 
-def _compare(runtime: Runtime, account: str, region: str, listed: _Listed) -> tuple[Findings, dict[Key, Row]]:
+def _compare(runtime: Runtime, account: str, region: str, listed: Listed) -> tuple[Findings, dict[Key, Row]]:
     """Reads the live attempts here and, ended ones included, the attempts that listed VMs name."""
     seen = tuple(_seen(vm) for vm in listed.vms.values())
     place = {"account": account, "region": region}
@@ -139,7 +152,7 @@ def _compare(runtime: Runtime, account: str, region: str, listed: _Listed) -> tu
     return compare(listing, rows, settle_gap=runtime.timing.settle_gap), rows
 
 
-def _store(runtime: Runtime, listed: _Listed, findings: Findings, last_seen_at: datetime | None) -> None:
+def _store(runtime: Runtime, listed: Listed, findings: Findings, last_seen_at: datetime | None) -> None:
     """Writes what changed, in a handful of statements; an unchanged lease is not written."""
     observed = statements.Observed()
     for row, seen in findings.changed:
@@ -196,7 +209,7 @@ def _notice(runtime: Runtime, lease_id: LeaseId, notice: Interruption) -> None:
     runtime.database.run(write(lease_id, event, where=[statements.NO_NOTICE_YET], values=values))
 
 
-def _sight_orphans(runtime: Runtime, account: str, region: str, listed: _Listed, findings: Findings) -> None:
+def _sight_orphans(runtime: Runtime, account: str, region: str, listed: Listed, findings: Findings) -> None:
     """Writes down VMs that no live lease owns: proven ones are due at once, rowless ones after the grace."""
     doomed = {seen.vm_id: cause for seen, _, cause in findings.doomed}
     rowless = {seen.vm_id: "no_row" for seen in findings.rowless}
@@ -228,23 +241,24 @@ def _orphan_values(account: str, region: str, vm: Vm, cause: str) -> dict[str, A
     }
 
 
-def _end_orphans(runtime: Runtime, provider: Provider, account: str, region: str, *, rowless_too: bool) -> None:
+def _end_orphans(runtime: Runtime, provider: Provider, account: str, region: str, *, rowless_too: bool) -> int:
     """Ends the orphans that are due, at most fifty a cycle, as fast as the provider's request rate allows.
 
     None while the installation is on hold; those without a row only when there are not too many at once.
     """
     bucket = runtime.pacer.bucket(account, region, "terminate")
     if not runtime.pacer.take(provider, bucket):
-        return
+        return 0
     due = statements.orphans_due(
         account, region, again_after=_KILL_AGAIN_SECONDS, limit=_KILLS_A_CYCLE, rowless_too=rowless_too
     )
     rows = runtime.database.all(due)
     if not rows:
-        return
+        return 0
     for row in rows:
         log.warning("ending orphan", account=account, region=region, instance_id=row.instance_id, cause=row.cause)
     try:
         provider.terminate(region, [row.instance_id for row in rows])
     except Throttled as error:
         runtime.pacer.throttled(provider, bucket, error)
+    return len(rows)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from app.settings import Settings
 from workers import housekeeping
-from workers.inventory import take_inventory
+from workers.inventory import take_account_inventory, take_inventory
 from workers.leftovers import sweep_leftovers
 from workers.periodic import Kind, ensure_jobs, first_often
 from workers.refresh import PRICES, refresh, refresh_prices
@@ -40,7 +40,7 @@ def kinds(settings: Settings) -> Kinds:
     """Every kind with its interval from the settings."""
     s = settings
     inventory_interval = first_often(s.inventory_first_interval, s.inventory_interval)
-    inventory = Kind(name="inventory", run=take_inventory, interval=inventory_interval)
+    inventory = Kind(name="inventory", run=take_inventory, together=take_account_inventory, interval=inventory_interval)
     watching = Kind(
         name="watch",
         run=watch,

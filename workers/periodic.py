@@ -3,9 +3,9 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID, uuid4
 
 import structlog
@@ -32,7 +32,10 @@ LANES = 2
 _OUTAGE_PAUSE = 0.5
 _FIRST_CYCLES = 20
 
+T = TypeVar("T")
 Run = Callable[[Runtime, str, str], object]
+Together = Callable[[Runtime, str, frozenset[str]], Sequence[Callable[[str], object]]]
+"""What regions have in common, done once. Answers the steps that are left to do for each of them."""
 Claimed = tuple[Row[Any], UUID]
 
 
@@ -40,6 +43,7 @@ Claimed = tuple[Row[Any], UUID]
 class Kind:
     """A kind of job: what it does for an (account, region), and how often.
 
+    `together`: takes the place of `run` at accounts whose adapter lists all regions at once; the account has one job then.
     `rest` times as long as it ran is the least pause after it: what shares a process with the work must leave room.
     `idle`: the interval (seconds) after a run that answered 0, nothing to do; who makes work for it hurries it.
     """
@@ -48,6 +52,7 @@ class Kind:
     run: Run
     interval: Callable[[int], float]
     per_region: bool = True
+    together: Together | None = None
     rest: float = 0.0
     idle: float | None = None
 
@@ -134,29 +139,58 @@ class PeriodicRunner:
 
     def _run(self, kind: Kind, job: Row[Any]) -> tuple[object, str | None]:
         """What the job answered, and what went wrong."""
+        if kind.together is not None and job.region is None:
+            return None, self._run_together(kind.together, job)
+        return self._guard(job, [job.region], lambda: kind.run(self._runtime, job.account, job.region))
+
+    def _run_together(self, together: Together, job: Row[Any]) -> str | None:
+        """What went wrong. What all regions have in common fails for all of them, a step for its region alone."""
+        regions = self._runtime.accounts.regions(job.account)
+        if not regions:
+            return None
+        steps, error = self._guard(job, regions, lambda: together(self._runtime, job.account, frozenset(regions)))
+        errors: dict[str, str] = {}
+        for step in steps or ():
+            for region in [one for one in regions if one not in errors]:
+                problem = self._run_step(job, step, region)
+                if problem is not None:
+                    errors[region] = problem
+        return error or "; ".join(f"{region}: {problem}" for region, problem in errors.items()) or None
+
+    def _run_step(self, job: Row[Any], step: Callable[[str], object], region: str) -> str | None:
+        """What went wrong. A statement that fails for one region does not keep the others from their turn."""
+        try:
+            return self._guard(job, [region], lambda: step(region))[1]
+        except DBAPIError as error:
+            log.warning("job failed", job=job.name, regions=[region], error=str(error.orig).partition("\n")[0])
+            return "database error, see the log"
+
+    def _guard(self, job: Row[Any], regions: Sequence[str], run: Callable[[], T]) -> tuple[T | None, str | None]:
+        """What it answered, and what went wrong, which is written down at these regions. Raises DBAPIError."""
         started = time.monotonic()
         try:
-            result = kind.run(self._runtime, job.account, job.region)
+            result = run()
         except ProviderError as error:
-            return None, self._provider_failed(job, error)
+            return None, self._provider_failed(job, regions, error)
         except DBAPIError:
             raise
         except Exception:
-            log.exception("job failed", job=job.name)
+            log.exception("job failed", job=job.name, regions=regions)
             return None, "internal error, see the log"
         log.debug("job done", job=job.name, result=result, seconds=round(time.monotonic() - started, 3))
         return result, None
 
-    def _provider_failed(self, job: Row[Any], error: ProviderError) -> str:
-        log.warning("job failed", job=job.name, code=error.code, error=error.message)
+    def _provider_failed(self, job: Row[Any], regions: Sequence[str], error: ProviderError) -> str:
+        log.warning("job failed", job=job.name, regions=regions, code=error.code, error=error.message)
         runtime = self._runtime
-        if isinstance(error, Throttled):
-            provider = runtime.accounts.provider(job.account)
-            runtime.pacer.throttled(provider, runtime.pacer.bucket(job.account, job.region, "read"), error)
         if isinstance(error, CredentialsRejected):
             runtime.accounts.set_aside(job.account, error)
         silent = isinstance(error, (OutcomeUnknown, Unreachable))
-        runtime.database.run(fleet.region_failed(job.account, job.region, error_json(error), silent=silent))
+        for region in regions:
+            if isinstance(error, Throttled):
+                provider = runtime.accounts.provider(job.account)
+                runtime.pacer.throttled(provider, runtime.pacer.bucket(job.account, region, "read"), error)
+            runtime.database.run(fleet.region_failed(job.account, region, error_json(error), silent=silent))
         return f"{error.kind}: {error.code or ''} {error.message}"
 
 
@@ -167,19 +201,30 @@ def _again_after_failure(interval: float, job: Row[Any]) -> float:
 
 def ensure_jobs(runtime: Runtime, kinds: Mapping[str, Kind]) -> None:
     """Makes the rows of these kinds for every account and region in use, and drops those of places that left."""
-    rows: list[dict[str, str | None]] = []
-    for kind in kinds.values():
-        if kind.per_region:
-            rows += [
-                {"name": f"{kind.name}/{account}/{region}", "kind": kind.name, "account": account, "region": region}
-                for account, region in runtime.accounts.places()
-            ]
-        else:
-            rows.append({"name": kind.name, "kind": kind.name, "account": None, "region": None})
+    places = runtime.accounts.places()
+    rows = {name: row for kind in kinds.values() for name, row in _rows(runtime, kind, places)}
     with runtime.database.begin() as connection:
         if rows:
-            connection.execute(jobs.ensure(rows))
-        connection.execute(jobs.keep_only(kinds, [str(row["name"]) for row in rows]))
+            connection.execute(jobs.ensure(rows.values()))
+        connection.execute(jobs.keep_only(kinds, rows))
+
+
+def _rows(
+    runtime: Runtime, kind: Kind, places: Iterable[tuple[str, str]]
+) -> Iterator[tuple[str, dict[str, str | None]]]:
+    """A kind's jobs by name: those of an account that lists all regions at once are one and the same."""
+    wanted: Iterable[tuple[str | None, str | None]] = [(None, None)]
+    if kind.per_region:
+        wanted = ((account, _region(runtime, kind, account, region)) for account, region in places)
+    for account, region in wanted:
+        name = "/".join(part for part in (kind.name, account, region) if part is not None)
+        yield name, {"name": name, "kind": kind.name, "account": account, "region": region}
+
+
+def _region(runtime: Runtime, kind: Kind, account: str, region: str) -> str | None:
+    """The region of its job; None where one job does all of the account's."""
+    together = kind.together is not None and runtime.accounts.provider(account).lists_all_regions
+    return None if together else region
 
 
 def first_often(first: float, then: float) -> Callable[[int], float]:

@@ -207,20 +207,24 @@ def wake(lease_ids: Iterable[str]) -> Update:
     )
 
 
-def region_row(account: str, region: str) -> Select[Any]:
-    """(last_complete_listing_at, cycles, last_error, now) of an account and region."""
+def region_rows(account: str, regions: Iterable[str]) -> Select[Any]:
+    """(region, last_complete_listing_at, cycles, last_error, now) of some regions of an account, all at one time."""
     return select(
+        account_region.c.region,
         account_region.c.last_complete_listing_at,
         account_region.c.cycles,
         account_region.c.last_error,
         func.now().label("now"),
-    ).where(account_region.c.account == account, account_region.c.region == region)
+    ).where(account_region.c.account == account, account_region.c.region.in_(list(regions)))
 
 
 def listed(
     account: str, region: str, *, started_at: datetime, count: int, calls: int, seconds: Decimal, all_well: bool
 ) -> Update:
-    """A complete listing is done: every unchanged lease of the region counts as observed by it."""
+    """A complete listing is done: every unchanged lease of the region counts as observed by it.
+
+    `calls`, `seconds`: of the listing as a whole, whatever other regions it was of.
+    """
     values: dict[str, Any] = {
         "last_listing_started_at": started_at,
         "last_complete_listing_at": func.now(),

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Delete, Update, case, delete, func, or_, select, tuple_, update
+from sqlalchemy import Delete, Update, and_, case, delete, func, or_, select, tuple_, update
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.tables import periodic_job, worker_heartbeat
@@ -93,12 +93,19 @@ def done(name: str, claim_id: UUID, *, again_in: float, error: str | None) -> Up
 
 
 def hurry(kind: str, places: Iterable[tuple[str, str]]) -> Update:
-    """Makes the jobs of a kind due now for these (account, region) pairs; what waits for its turn already is not touched."""
+    """Makes the jobs of a kind due now for these (account, region) pairs; what waits for its turn already is not touched.
+
+    A job that does all regions of an account (its `region` is null) is meant by any of them.
+    """
+    places = list(places)
     return (
         update(periodic_job)
         .where(
             periodic_job.c.kind == kind,
-            tuple_(periodic_job.c.account, periodic_job.c.region).in_(list(places)),
+            or_(
+                tuple_(periodic_job.c.account, periodic_job.c.region).in_(places),
+                and_(periodic_job.c.region.is_(None), periodic_job.c.account.in_([account for account, _ in places])),
+            ),
             or_(periodic_job.c.next_due > func.now(), periodic_job.c.next_due <= periodic_job.c.last_started_at),
         )
         .values(next_due=func.now())

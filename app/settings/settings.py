@@ -100,7 +100,11 @@ class Settings(BaseSettings):
     )
 
     # observation
-    inventory_interval: float = Field(default=60.0, gt=0, description="One full listing per account and region.")
+    inventory_interval: float = Field(
+        default=60.0,
+        gt=0,
+        description="One full listing of each account, or of each of its regions where its cloud lists them one by one.",
+    )
     inventory_first_interval: float = Field(default=10.0, gt=0, description="The same for the first 20 cycles.")
     watch_interval: float = Field(default=5.0, gt=0, description="Bulk look at VMs that boot or end.")
     rowless_grace_seconds: float = Field(

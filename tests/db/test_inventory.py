@@ -150,7 +150,7 @@ def test_a_complete_listing_is_remembered_with_its_cost(store: Store) -> None:
     store.run(insert(account_region).values(**PLACE, last_error={"class": "x"}))
     for _ in range(2):
         store.run(inventory.listed(**PLACE, started_at=AT, count=3, calls=1, seconds=Decimal(1), all_well=True))
-    row = store.first(inventory.region_row(**PLACE))
+    row = store.first(inventory.region_rows(PLACE["account"], [PLACE["region"]]))
     assert row is not None
     assert (row.cycles, row.last_error) == (2, None)
     assert row.last_complete_listing_at > AT

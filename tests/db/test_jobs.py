@@ -94,6 +94,14 @@ def test_a_job_can_be_hurried(store: Store) -> None:
     assert [claim(store).name, claim(store)] == ["b", None]
 
 
+def test_a_job_of_all_regions_is_hurried_for_any_of_them(store: Store) -> None:
+    whole = [{"name": name, "kind": "inventory", "account": name, "region": None} for name in ("main", "other")]
+    store.run(jobs.ensure(whole))
+    store.run(update(periodic_job).values(next_due=ahead("1 hour")))
+    store.run(jobs.hurry("inventory", [("main", "a"), ("main", "b")]))
+    assert [claim(store, kind="inventory").name, claim(store, kind="inventory")] == ["main", None]
+
+
 def test_a_job_that_waits_for_its_turn_is_not_written_again_by_whoever_hurries_it(store: Store) -> None:
     ensure(store, "a")
     store.run(update(periodic_job).values(next_due=ahead("1 hour")))

@@ -174,10 +174,14 @@ class Vm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """One page of a listing. `unreachable`: zones that this page says nothing about."""
+    """One page of a listing. `unreachable`: zones that this page says nothing about.
+
+    `failed`: regions of which the whole listing tells nothing that counts, with the reason, while it goes on for others.
+    """
 
     vms: Sequence[Vm]
     unreachable: frozenset[str] = frozenset()
+    failed: Mapping[str, ProviderError] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,10 +280,14 @@ class Limits:
 
 
 class Provider(Protocol):
-    """What gpulease asks of a cloud account. All methods block; all raise ProviderError."""
+    """What gpulease asks of a cloud account. All methods block; all raise ProviderError.
+
+    `lists_all_regions`: a listing of several regions costs the calls of one, so that they are listed together.
+    """
 
     limits: Limits
     ssh_user: str
+    lists_all_regions: bool
 
     def identity(self) -> str:
         """The account's own identity at the provider (STS account, project number, subscription id)."""
@@ -326,16 +334,19 @@ class Provider(Protocol):
         """Direct get of VMs; None for an id that the provider does not know. Costs O(pages)."""
         ...
 
-    def list(self, region: str, installation: str) -> Iterator[Page]:
-        """Every VM tagged with this installation, ended ones that still show included, page by page."""
+    def list(self, regions: frozenset[str], installation: str) -> Iterator[Page]:
+        """Every VM of these regions tagged with this installation, ended ones that still show included, page by page.
+
+        Raises when it can tell of none of the regions; what concerns some of them alone may stand in `Page.failed`.
+        """
         ...
 
     def ready(self, region: str, vm_ids: Sequence[str]) -> frozenset[str]:
         """Those of the running VMs that have passed the provider's readiness checks. Costs O(pages)."""
         ...
 
-    def interruptions(self, region: str, installation: str) -> Sequence[Interruption]:
-        """VMs of this installation that the provider has announced to take back."""
+    def interruptions(self, regions: frozenset[str], installation: str) -> Sequence[Interruption]:
+        """VMs of this installation that the provider has announced to take back; raises when none of the regions tells."""
         ...
 
     def events(self) -> Sequence[ProviderEvent]:

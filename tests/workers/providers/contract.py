@@ -65,6 +65,7 @@ class Backend(Protocol):
     """The same account; its calls end after `short_timeout` seconds."""
     short_timeout: float
     region: str
+    other_region: str
     zone: str
     other_zone: str
     instance_type: str
@@ -111,6 +112,9 @@ class Backend(Protocol):
 
     def plant(self, count: int, tags: Mapping[str, str]) -> None:
         """Running VMs that somebody started."""
+
+    def plant_elsewhere(self, tags: Mapping[str, str]) -> None:
+        """One more, in the other region."""
 
     def firewalls(self, vm_id: str) -> Mapping[str, Sequence[Inbound]]:
         """Ground truth: inbound rules of each firewall object on a VM, by its id."""
@@ -205,7 +209,7 @@ def await_state(backend: Backend, vm_id: str, state: VmState) -> Vm:
 
 
 def listed(backend: Backend, installation: str = INSTALLATION) -> list[Vm]:
-    return [vm for page in backend.provider.list(backend.region, installation) for vm in page.vms]
+    return [vm for page in backend.provider.list(frozenset({backend.region}), installation) for vm in page.vms]
 
 
 def leftovers(backend: Backend, lease_ids: Sequence[str] | None = None) -> list[Leftover]:
@@ -422,12 +426,26 @@ def a_listing_shows_all_of_this_installation_and_nothing_else(backend: Backend) 
     assert listed(backend, "no-such-installation") == []
 
 
+@case()
+def a_listing_of_several_regions_shows_each_vm_once_with_its_own(backend: Backend) -> None:
+    backend.plant(2, owner().as_tags())
+    backend.plant_elsewhere(owner().as_tags())
+    here, there = backend.region, backend.other_region
+    for asked, expected in (([here, there], [here, here, there]), ([here], [here, here]), ([there], [there])):
+        pages = list(backend.provider.list(frozenset(asked), INSTALLATION))
+        vms = [vm for page in pages for vm in page.vms]
+        assert sorted(vm.region for vm in vms) == sorted(expected)
+        assert len({vm.id for vm in vms}) == len(expected)
+        assert not any(page.failed or page.unreachable for page in pages)
+        assert backend.provider.interruptions(frozenset(asked), INSTALLATION) in ([], ())
+
+
 @case(Power.MANY)
 def a_listing_of_several_pages_shows_each_vm_once(backend: Backend) -> None:
     planted = 2 * backend.page + 1
     backend.plant(planted, owner().as_tags())
     backend.plant(50, owner(installation="another-installation").as_tags())
-    pages = list(backend.provider.list(backend.region, INSTALLATION))
+    pages = list(backend.provider.list(frozenset({backend.region}), INSTALLATION))
     assert len(pages) >= 3
     ids = [vm.id for page in pages for vm in page.vms]
     assert len(ids) == len(set(ids)) == planted
@@ -544,10 +562,10 @@ def a_notice_is_told_before_the_end(backend: Backend) -> None:
     foreign = launch(backend, owner(installation="another-installation"), market=Market.SPOT)
     await_state(backend, vm.id, VmState.RUNNING)
     await_state(backend, foreign.id, VmState.RUNNING)
-    assert list(backend.provider.interruptions(backend.region, INSTALLATION)) == []
+    assert list(backend.provider.interruptions(frozenset({backend.region}), INSTALLATION)) == []
     backend.interrupt(vm.id, 60)
     backend.interrupt(foreign.id, 60)
-    (notice,) = backend.provider.interruptions(backend.region, INSTALLATION)
+    (notice,) = backend.provider.interruptions(frozenset({backend.region}), INSTALLATION)
     assert (notice.vm_id, notice.action) == (vm.id, "terminate")
     assert notice.deadline_at is not None
     assert notice.deadline_at - notice.notice_at == timedelta(minutes=2)
@@ -562,7 +580,7 @@ def an_interrupted_vm_says_that_the_provider_took_it(backend: Backend) -> None:
     gone = await_state(backend, vm.id, VmState.GONE)
     assert gone.interrupted
     assert gone.state_reason is not None
-    assert list(backend.provider.interruptions(backend.region, INSTALLATION)) == []
+    assert list(backend.provider.interruptions(frozenset({backend.region}), INSTALLATION)) == []
 
 
 # --- what stays behind ------------------------------------------------------------------------------------

@@ -42,6 +42,7 @@ class OnCloudsim:
     """`Backend` over the control API."""
 
     region = "us-east-1"
+    other_region = "eu-west-1"
     zone = "us-east-1a"
     other_zone = "us-east-1b"
     instance_type = "g5.xlarge"
@@ -95,6 +96,9 @@ class OnCloudsim:
         place = {"region": self.region, "zone": self.zone, "instance_type": self.instance_type}
         self.sim.plant(**place, tags=dict(tags), count=count)
 
+    def plant_elsewhere(self, tags: Mapping[str, str]) -> None:
+        self.sim.plant(region=self.other_region, instance_type=self.instance_type, tags=dict(tags))
+
     def firewalls(self, vm_id: str) -> Mapping[str, Sequence[contract.Inbound]]:
         return firewalls(self._ec2, vm_id)
 
@@ -143,9 +147,9 @@ def test_a_rejected_key_is_credentials_rejected_for_every_question(backend: OnCl
         "launch": lambda p: p.launch(backend.region, params),
         "find": lambda p: p.find(backend.region, "f" * 64, owner()),
         "get": lambda p: p.get(backend.region, ["i-0123456789abcdef0"]),
-        "list": lambda p: list(p.list(backend.region, "x")),
+        "list": lambda p: list(p.list(frozenset({backend.region}), "x")),
         "ready": lambda p: p.ready(backend.region, ["i-0123456789abcdef0"]),
-        "interruptions": lambda p: p.interruptions(backend.region, "x"),
+        "interruptions": lambda p: p.interruptions(frozenset({backend.region}), "x"),
         "reboot": lambda p: p.reboot(backend.region, ["i-0123456789abcdef0"]),
         "console_output": lambda p: p.console_output(backend.region, "i-0123456789abcdef0"),
         "terminate": lambda p: p.terminate(backend.region, ["i-0123456789abcdef0"]),

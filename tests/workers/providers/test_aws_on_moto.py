@@ -47,6 +47,7 @@ class OnMoto:
     """`Backend` over moto's server, asked through a client of its own."""
 
     region = "us-east-1"
+    other_region = "eu-west-1"
     zone = "us-east-1a"
     other_zone = "us-east-1b"
     instance_type = "g5.xlarge"
@@ -97,8 +98,14 @@ class OnMoto:
         self._ec2.terminate_instances(InstanceIds=[vm_id])
 
     def plant(self, count: int, tags: Mapping[str, str]) -> None:
+        self._plant(self._ec2, count, tags)
+
+    def plant_elsewhere(self, tags: Mapping[str, str]) -> None:
+        self._plant(boto3.client("ec2", region_name=self.other_region, endpoint_url=self._url), 1, tags)
+
+    def _plant(self, ec2: "EC2Client", count: int, tags: Mapping[str, str]) -> None:
         named: Any = resource_tags.to_list(tags)
-        self._ec2.run_instances(
+        ec2.run_instances(
             ImageId=self.image().id,
             InstanceType="g5.xlarge",
             MinCount=count,

@@ -45,6 +45,7 @@ class OnCloudsim:
     """`Backend` over the control API."""
 
     region = "eastus"
+    other_region = "westeurope"
     zone = "eastus-1"
     other_zone = "eastus-2"
     instance_type = "Standard_NC4as_T4_v3"
@@ -100,6 +101,9 @@ class OnCloudsim:
         place = {"region": self.region, "zone": self.zone, "instance_type": self.instance_type}
         self.sim.plant(provider="azure", **place, tags=dict(tags), count=count)
 
+    def plant_elsewhere(self, tags: Mapping[str, str]) -> None:
+        self.sim.plant(region=self.other_region, instance_type=self.instance_type, provider="azure", tags=dict(tags))
+
     def firewalls(self, vm_id: str) -> Mapping[str, Sequence[contract.Inbound]]:
         return firewalls(Group(Clients(self.account, Settings()), SUBSCRIPTION, GROUP), vm_id)
 
@@ -152,7 +156,7 @@ def test_a_rejected_token_is_credentials_rejected_for_every_question(backend: On
         "launch": lambda p: p.launch(backend.region, params),
         "find": lambda p: p.find(backend.region, "f" * 64, owner()),
         "get": lambda p: p.get(backend.region, [VM_ID]),
-        "list": lambda p: list(p.list(backend.region, "x")),
+        "list": lambda p: list(p.list(frozenset({backend.region}), "x")),
         "ready": lambda p: p.ready(backend.region, [VM_ID]),
         "reboot": lambda p: p.reboot(backend.region, [VM_ID]),
         "console_output": lambda p: p.console_output(backend.region, VM_ID),

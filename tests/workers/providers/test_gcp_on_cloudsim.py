@@ -37,6 +37,7 @@ class OnCloudsim:
     """`Backend` over the control API."""
 
     region = REGION
+    other_region = "europe-west4"
     zone = ZONE
     other_zone = "us-central1-b"
     instance_type = "g2-standard-4"
@@ -89,9 +90,11 @@ class OnCloudsim:
         self.sim.stop(vm_id.rpartition(":")[2], **GCP)
 
     def plant(self, count: int, tags: Mapping[str, str]) -> None:
-        labels = {key.lower(): value.lower().replace("'", "_") for key, value in tags.items()}
         place = {"region": self.region, "zone": self.zone, "instance_type": self.instance_type}
-        self.sim.plant(**place, tags=labels, count=count, **GCP)
+        self.sim.plant(**place, tags=_labels(tags), count=count, **GCP)
+
+    def plant_elsewhere(self, tags: Mapping[str, str]) -> None:
+        self.sim.plant(region=self.other_region, instance_type=self.instance_type, tags=_labels(tags), **GCP)
 
     def firewalls(self, vm_id: str) -> Mapping[str, Sequence[contract.Inbound]]:
         name = vm_id.split(":")[1]
@@ -110,6 +113,10 @@ class OnCloudsim:
     def keeping_the_disk(self, params: Params) -> Params:
         (disk,) = params["instance"]["disks"]
         return params | {"instance": params["instance"] | {"disks": [disk | {"autoDelete": False}]}}
+
+
+def _labels(tags: Mapping[str, str]) -> dict[str, str]:
+    return {key.lower(): value.lower().replace("'", "_") for key, value in tags.items()}
 
 
 def _inbound(rule: Mapping[str, Any]) -> Iterator[contract.Inbound]:
@@ -148,9 +155,9 @@ def test_refused_credentials_are_credentials_rejected_for_every_question(backend
         "launch": lambda p: p.launch(backend.region, params),
         "find": lambda p: p.find(backend.region, "f" * 64, owner()),
         "get": lambda p: p.get(backend.region, [vm.id]),
-        "list": lambda p: list(p.list(backend.region, "x")),
+        "list": lambda p: list(p.list(frozenset({backend.region}), "x")),
         "ready": lambda p: p.ready(backend.region, [vm.id]),
-        "interruptions": lambda p: p.interruptions(backend.region, "x"),
+        "interruptions": lambda p: p.interruptions(frozenset({backend.region}), "x"),
         "reboot": lambda p: p.reboot(backend.region, [vm.id]),
         "console_output": lambda p: p.console_output(backend.region, vm.id),
         "terminate": lambda p: p.terminate(backend.region, [vm.id]),
@@ -173,7 +180,7 @@ def test_a_preempted_vm_that_still_shows_is_a_notice(backend: OnCloudsim) -> Non
     contract.await_state(backend, foreign.id, VmState.RUNNING)
     for one in (vm, foreign):
         backend.interrupt(one.id, 0)
-    (notice,) = backend.provider.interruptions(backend.region, INSTALLATION)
+    (notice,) = backend.provider.interruptions(frozenset({backend.region}), INSTALLATION)
     assert (notice.vm_id, notice.action) == (vm.id, "terminate")
     assert notice.deadline_at == notice.notice_at + timedelta(seconds=30)
     (listed,) = contract.listed(backend)
@@ -209,7 +216,7 @@ def test_a_zone_out_of_reach_is_told_by_the_list_and_believed_by_nobody(backend:
     fault: dict[str, Any] = {"region": backend.zone, "times": None, **GCP}
     backend.sim.fault("instances.aggregatedList", "error", **fault)
     backend.sim.fault("disks.aggregatedList", "error", **fault)
-    (page,) = backend.provider.list(backend.region, INSTALLATION)
+    (page,) = backend.provider.list(frozenset({backend.region}), INSTALLATION)
     assert page.unreachable == {backend.zone}
     assert [vm.id for vm in page.vms] == [there.id]
     for ask in (
@@ -220,10 +227,21 @@ def test_a_zone_out_of_reach_is_told_by_the_list_and_believed_by_nobody(backend:
             ask()
 
 
+def test_a_zone_out_of_reach_is_one_of_those_that_a_listing_of_several_regions_does_not_tell_of(
+    backend: OnCloudsim,
+) -> None:
+    backend.plant(1, owner().as_tags())
+    backend.plant_elsewhere(owner().as_tags())
+    backend.sim.fault("instances.aggregatedList", "error", region=backend.zone, **GCP)
+    (page,) = backend.provider.list(frozenset({backend.region, backend.other_region}), INSTALLATION)
+    assert page.unreachable == {backend.zone}
+    assert [vm.region for vm in page.vms] == [backend.other_region]
+
+
 def test_a_zone_of_another_region_out_of_reach_changes_nothing(backend: OnCloudsim) -> None:
     vm = contract.launch(backend)
     backend.sim.fault("instances.aggregatedList", "error", region="europe-west4", **GCP)
-    (page,) = backend.provider.list(backend.region, INSTALLATION)
+    (page,) = backend.provider.list(frozenset({backend.region}), INSTALLATION)
     assert not page.unreachable
     assert [one.id for one in page.vms] == [vm.id]
 

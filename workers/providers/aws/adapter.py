@@ -63,6 +63,7 @@ class AwsProvider:
 
     limits = LIMITS
     ssh_user = "ubuntu"
+    lists_all_regions = False
 
     def __init__(self, account: AwsAccount, settings: Settings, *, clock: Callable[[], float] = time.time) -> None:
         self._account = account
@@ -124,18 +125,20 @@ class AwsProvider:
         seen = (vms.from_instance(one, region) for one in instances.with_ids(self._clients.ec2(region), vm_ids))
         return dict.fromkeys(vm_ids) | {vm.id: vm for vm in seen}
 
-    def list(self, region: str, installation: str) -> Iterator[Page]:
-        """Pages of 1,000; ended VMs show for about an hour."""
-        for page in instances.listed(self._clients.ec2(region), region, installation):
-            yield Page(vms=page)
+    def list(self, regions: frozenset[str], installation: str) -> Iterator[Page]:
+        """Pages of 1,000, region by region; ended VMs show for about an hour."""
+        for region in sorted(regions):
+            for page in instances.listed(self._clients.ec2(region), region, installation):
+                yield Page(vms=page)
 
     def ready(self, region: str, vm_ids: Sequence[str]) -> frozenset[str]:
         """Instance and system status checks both ok."""
         return frozenset(instances.passing_checks(self._clients.ec2(region), vm_ids))
 
-    def interruptions(self, region: str, installation: str) -> Sequence[Interruption]:
+    def interruptions(self, regions: frozenset[str], installation: str) -> Sequence[Interruption]:
         """Spot requests marked for termination or stop; two minutes' notice."""
-        return spot.interruptions(self._clients.ec2(region), installation)
+        every = (spot.interruptions(self._clients.ec2(region), installation) for region in sorted(regions))
+        return [one for some in every for one in some]
 
     def events(self) -> Sequence[ProviderEvent]:
         """From the account's SQS queue; none where it names none."""

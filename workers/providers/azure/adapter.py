@@ -66,6 +66,7 @@ class AzureProvider:
 
     limits = LIMITS
     ssh_user = launch.USER
+    lists_all_regions = True
 
     def __init__(self, account: AzureAccount, settings: Settings, *, clock: Callable[[], float] = time.time) -> None:
         self._account = account
@@ -126,16 +127,15 @@ class AzureProvider:
         """By name and vmId, or from the listings when they are many. A deleted VM is not known any more."""
         return instances.with_ids(self._group, region, vm_ids)
 
-    def list(self, region: str, installation: str) -> Iterator[Page]:
-        """Deleted VMs do not show."""
-        for page in instances.listed(self._group, region, installation):
-            yield Page(vms=page)
+    def list(self, regions: frozenset[str], installation: str) -> Iterator[Page]:
+        """Pages of 200 over all regions of the group; deleted VMs do not show."""
+        return instances.listed(self._group, regions, installation)
 
     def ready(self, region: str, vm_ids: Sequence[str]) -> frozenset[str]:  # noqa: ARG002  the group is asked by name
         """The VM's agent reports itself ready. One call for each VM: Azure has no other."""
         return frozenset(instances.ready(self._group, vm_ids))
 
-    def interruptions(self, region: str, installation: str) -> Sequence[Interruption]:  # noqa: ARG002  as below
+    def interruptions(self, regions: frozenset[str], installation: str) -> Sequence[Interruption]:  # noqa: ARG002  as below
         """None: Azure announces an eviction only inside the VM (Scheduled Events)."""
         return ()
 

@@ -17,7 +17,8 @@ from workers.providers.azure.clients import Group
 from workers.providers.azure.errors import GONE, translated
 from workers.providers.azure.launch import REQUEST
 from workers.providers.azure.vms import Addresses
-from workers.providers.base import InvalidSpec, NotFound, OutcomeUnknown, Params, TokenConflict, Vm
+from workers.providers.base import InvalidSpec, NotFound, OutcomeUnknown, Page, Params, TokenConflict, Vm
+from workers.providers.regions import Regions
 
 _WITH_STATUS = "instanceView"
 _SAME = (INSTALLATION, LEASE, ATTEMPT, REQUEST)
@@ -60,24 +61,35 @@ def _read_back(group: Group, params: Params, conflict: TokenConflict) -> Vm:
     return _of_document(group, found)
 
 
-def listed(group: Group, region: str, installation: str | None = None) -> Iterator[list[Vm]]:
-    """Pages of the VMs of a region with their addresses, or of one installation's without them.
+def listed(group: Group, regions: frozenset[str], installation: str | None = None) -> Iterator[Page]:
+    """Pages of the VMs of some regions with their addresses, or of one installation's without them.
 
     The listing of statuses comes after that of the VMs, so that it lacks only VMs that have gone since.
     """
     found = [
-        [vm for vm in page if _is_wanted(vm, region, installation)] for page in listings.pages(group, listings.VMS)
+        [vm for vm in page if _is_wanted(vm, regions, installation)] for page in listings.pages(group, listings.VMS)
     ]
     statuses = _statuses(group) if any(found) else {}
     addresses = interfaces.by_id(group) if any(found) and installation is None else {}
+    asked = Regions(regions)
     for page in found:
-        seen = (_with_details(group, vm, statuses, addresses) for vm in page)
-        yield [vm for vm in seen if vm is not None]
+        seen: list[Vm | None] = []
+        for vm in page:
+            region = _region(vm)
+            if region not in asked.failed:
+                with asked.reading(region):
+                    seen.append(_with_details(group, vm, statuses, addresses))
+        yield Page(vms=[vm for vm in seen if vm is not None], failed=dict(asked.failed))
 
 
-def _is_wanted(vm: Document, region: str, installation: str | None) -> bool:
-    here = part(vm, "location").lower() == region
+def _is_wanted(vm: Document, regions: frozenset[str], installation: str | None) -> bool:
+    here = _region(vm) in regions
     return here and (installation is None or (vm.get("tags") or {}).get(INSTALLATION) == installation)
+
+
+def _region(vm: Document) -> str:
+    location: str = part(vm, "location")
+    return location.lower()
 
 
 def _statuses(group: Group) -> Mapping[str, Document]:
@@ -103,7 +115,7 @@ def _with_details(
 def named(group: Group, region: str, name: str) -> Vm | None:
     """One VM of a region by its name, or None."""
     document = document_of(group, name)
-    if document is None or part(document, "location").lower() != region:
+    if document is None or _region(document) != region:
         return None
     return _of_document(group, document)
 
@@ -126,7 +138,8 @@ def with_ids(group: Group, region: str, ids: Sequence[str]) -> dict[str, Vm | No
     """One by one when they are few, else from the listings; what those do not show is asked for again."""
     found: dict[str, Vm | None] = dict.fromkeys(ids)
     if len(ids) > _MOST_DIRECT:
-        found |= {vm.id: vm for page in listed(group, region) for vm in page if vm.id in found}
+        shown = (vm for page in listed(group, frozenset({region})) for vm in page.vms)
+        found |= {vm.id: vm for vm in shown if vm.id in found}
     return {one: vm or _direct(group, region, one) for one, vm in found.items()}
 
 

@@ -62,6 +62,7 @@ class GcpProvider:
 
     limits = LIMITS
     ssh_user = metadata.SSH_USER
+    lists_all_regions = True
 
     def __init__(self, account: GcpAccount, settings: Settings, *, clock: Callable[[], float] = time.time) -> None:
         self._account = account
@@ -124,18 +125,18 @@ class GcpProvider:
         """By name and number, 50 at a time; operations tell what became of those that do not show."""
         return instances.get(self._clients, region, vm_ids)
 
-    def list(self, region: str, installation: str) -> Iterator[Page]:
+    def list(self, regions: frozenset[str], installation: str) -> Iterator[Page]:
         """Pages of 500 over all regions of the project; VMs that are gone do not show."""
-        return instances.listed(self._clients, region, installation)
+        return instances.listed(self._clients, regions, installation)
 
     def ready(self, region: str, vm_ids: Sequence[str]) -> frozenset[str]:
         """The guest attribute that the VM's boot ends with. One call per VM."""
         return frozenset(instances.ready(self._clients, region, vm_ids))
 
-    def interruptions(self, region: str, installation: str) -> Sequence[Interruption]:
+    def interruptions(self, regions: frozenset[str], installation: str) -> Sequence[Interruption]:
         """Preempted VMs that still show."""
         now = datetime.fromtimestamp(self._clock(), tz=UTC)
-        return list(spot.interruptions(self._clients, region, installation, now))
+        return list(spot.interruptions(self._clients, regions, installation, now))
 
     def events(self) -> Sequence[ProviderEvent]:
         """From the account's Pub/Sub subscription; none where it names none."""

@@ -15,6 +15,7 @@ from workers.providers.gcp.clients import Clients
 from workers.providers.gcp.ids import Id, in_region
 from workers.providers.gcp.sdk import Instance, InstancesClient
 from workers.providers.gcp.vms import from_instance
+from workers.providers.regions import Regions
 
 READY = "gpulease/ready"
 """The guest attribute that the VM writes at the end of its boot: namespace and key."""
@@ -23,13 +24,20 @@ _NAMES_PER_CALL = 50
 _LEAVING = frozenset({VmState.ENDING, VmState.STOPPED})
 
 
-def listed(clients: Clients, region: str, installation: str) -> Iterator[Page]:
-    """Pages of this installation's VMs in a region; Google's pages are those of all regions."""
+def listed(clients: Clients, regions: frozenset[str], installation: str) -> Iterator[Page]:
+    """Pages of this installation's VMs in some regions; Google's pages are those of all regions."""
     wanted = labels.having(tags.INSTALLATION, installation)
+    asked = Regions(regions)
     for page in clients.pages(clients.of(InstancesClient).aggregated_list, filter=wanted):
-        found, unreachable = scoped(page, region)
-        shown = [from_instance(one, region) for _, scope in found for one in scope.instances]
-        yield Page(vms=_explained(clients, region, shown), unreachable=unreachable)
+        vms: list[Vm] = []
+        lost: frozenset[str] = frozenset()
+        for region in asked.told:
+            with asked.reading(region):
+                found, unreachable = scoped(page, region)
+                shown = [from_instance(one, region) for _, scope in found for one in scope.instances]
+                vms += _explained(clients, region, shown)
+                lost |= unreachable
+        yield Page(vms=vms, unreachable=lost, failed=dict(asked.failed))
 
 
 def _explained(clients: Clients, region: str, vms: Sequence[Vm]) -> list[Vm]:

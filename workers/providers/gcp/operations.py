@@ -15,6 +15,7 @@ from workers.providers.gcp.errors import refusal
 from workers.providers.gcp.ids import Id, last
 from workers.providers.gcp.sdk import GlobalOperationsClient, Operation, ZoneOperationsClient
 from workers.providers.gcp.vms import time_of
+from workers.providers.regions import Regions
 
 PREEMPTED = "compute.instances.preempted"
 INSERT = "insert"
@@ -60,22 +61,26 @@ def of_vms(clients: Clients, ids: Iterable[Id]) -> Mapping[Id, list[Operation]]:
 def of_name(clients: Clients, region: str, name: str) -> Mapping[Id, list[Operation]]:
     """Operations of every VM that had this name in a region, oldest first."""
     found: dict[Id, list[Operation]] = {}
-    for operation in _aggregated(clients, region, f'targetLink eq ".*/zones/{region}-[a-z0-9]+/instances/{name}"'):
+    regions = frozenset({region})
+    for operation in _aggregated(clients, regions, f'targetLink eq ".*/zones/{region}-[a-z0-9]+/instances/{name}"'):
         found.setdefault(Id(last(operation.zone), name, str(operation.target_id)), []).append(operation)
     for operations in found.values():
         operations.sort(key=_began)
     return found
 
 
-def preemptions(clients: Clients, region: str) -> Iterator[Operation]:
-    """All of which Google still knows: those of some days."""
-    return _aggregated(clients, region, f'operationType = "{PREEMPTED}"')
+def preemptions(clients: Clients, regions: frozenset[str]) -> Iterator[Operation]:
+    """All of which Google still knows: those of some days. A region out of reach tells none, unless all are: that raises."""
+    return _aggregated(clients, regions, f'operationType = "{PREEMPTED}"')
 
 
-def _aggregated(clients: Clients, region: str, wanted: str) -> Iterator[Operation]:
+def _aggregated(clients: Clients, regions: frozenset[str], wanted: str) -> Iterator[Operation]:
+    asked = Regions(regions)
     for page in clients.pages(clients.of(GlobalOperationsClient).aggregated_list, filter=wanted):
-        for _, scope in scoped(page, region).found:
-            yield from scope.operations
+        for region in asked.told:
+            with asked.reading(region):
+                for _, scope in scoped(page, region).found:
+                    yield from scope.operations
 
 
 def fate(vm_id: Id, region: str, operations: Sequence[Operation]) -> Vm | None:

@@ -15,24 +15,30 @@ from workers.providers.gcp import instances, labels, operations
 from workers.providers.gcp.clients import Clients
 from workers.providers.gcp.ids import Id, last
 from workers.providers.gcp.vms import from_instance, time_of
+from workers.providers.regions import Regions
 
 NOTICE = timedelta(seconds=30)
 _RECENT = timedelta(minutes=10)
 _LEAVING = ALIVE | {VmState.ENDING}
 
 
-def interruptions(clients: Clients, region: str, installation: str, now: datetime) -> Iterator[Interruption]:
-    """Of this installation's VMs that still show. One list, and another only when something was taken lately."""
-    taken = dict(_taken(clients, region, now))
-    for key, instance in instances.with_ids(clients, region, map(str, taken)).items():
-        ours = instance.labels.get(tags.INSTALLATION) == labels.exact(installation)
-        if ours and from_instance(instance, region).state in _LEAVING:
-            at = taken[key]
-            yield Interruption(vm_id=str(key), notice_at=at, deadline_at=at + NOTICE, action="terminate")
+def interruptions(
+    clients: Clients, regions: frozenset[str], installation: str, now: datetime
+) -> Iterator[Interruption]:
+    """Of this installation's VMs that still show. One list, and others only where something was taken lately."""
+    taken = dict(_taken(clients, regions, now))
+    asked = Regions(regions)
+    for region in asked.told:
+        with asked.reading(region):
+            for key, instance in instances.with_ids(clients, region, map(str, taken)).items():
+                ours = instance.labels.get(tags.INSTALLATION) == labels.exact(installation)
+                if ours and from_instance(instance, region).state in _LEAVING:
+                    at = taken[key]
+                    yield Interruption(vm_id=str(key), notice_at=at, deadline_at=at + NOTICE, action="terminate")
 
 
-def _taken(clients: Clients, region: str, now: datetime) -> Iterator[tuple[Id, datetime]]:
-    for operation in operations.preemptions(clients, region):
+def _taken(clients: Clients, regions: frozenset[str], now: datetime) -> Iterator[tuple[Id, datetime]]:
+    for operation in operations.preemptions(clients, regions):
         at = time_of(operation.insert_time)
         if at is not None and at > now - _RECENT:
             target = Id(last(operation.zone), last(operation.target_link), str(operation.target_id))

@@ -110,11 +110,11 @@ def test_an_answer_of_something_else_is_never_an_empty_listing(answer: Answer, a
     answer.say(200, "<html><body>Please log in to the network</body></html>")
     questions: dict[str, Callable[[], object]] = {
         "identity": aws.identity,
-        "list": lambda: list(aws.list(REGION, "x")),
+        "list": lambda: list(aws.list(frozenset({REGION}), "x")),
         "get": lambda: aws.get(REGION, ["i-0123456789abcdef0"]),
         "find": lambda: aws.find(REGION, "f" * 64, owner()),
         "ready": lambda: aws.ready(REGION, ["i-0123456789abcdef0"]),
-        "interruptions": lambda: aws.interruptions(REGION, "x"),
+        "interruptions": lambda: aws.interruptions(frozenset({REGION}), "x"),
         "leftovers": lambda: aws.leftovers(REGION, "x", None),
         "offered": lambda: aws.offered(REGION),
         "service_quotas": lambda: aws.service_quotas(REGION),
@@ -204,4 +204,4 @@ def test_a_token_used_with_other_parameters_is_a_conflict(answer: Answer, aws: A
 def test_errors_inside_a_listing_are_translated_too(answer: Answer, aws: AwsProvider) -> None:
     answer.ec2("RequestLimitExceeded", 503)
     with pytest.raises(base.Throttled):
-        next(iter(aws.list(REGION, owner().installation)))
+        next(iter(aws.list(frozenset({REGION}), owner().installation)))

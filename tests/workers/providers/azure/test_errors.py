@@ -3,6 +3,7 @@
 import json
 import socket
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -77,7 +78,7 @@ def test_a_refused_launch_says_what_to_do(
 def test_each_code_of_the_table_arrives_as_its_error(answer: Answer, azure: AzureProvider, code: str) -> None:
     answer.error(code, 409)
     with pytest.raises(CODES[code]) as caught:
-        list(azure.list(REGION, "x"))
+        list(azure.list(frozenset({REGION}), "x"))
     assert type(caught.value) is CODES[code]
     assert caught.value.code == code
 
@@ -105,7 +106,34 @@ def test_what_is_not_in_the_table_is_an_unknown_outcome(answer: Answer, azure: A
         assert type(launch(azure)) is base.OutcomeUnknown
     answer.error(code, 409)
     with pytest.raises(base.OutcomeUnknown):
-        list(azure.list(REGION, "x"))
+        list(azure.list(frozenset({REGION}), "x"))
+
+
+def vm(region: str) -> dict[str, Any]:
+    """A record of the group's listing, of a VM that the listing of statuses does not have."""
+    properties = {"vmId": VM.partition(":")[2], "provisioningState": "Succeeded", "hardwareProfile": {"vmSize": "s"}}
+    tags = {"gpulease-installation": "x"}
+    return {"id": f"/vms/{region}", "name": region, "location": region, "tags": tags, "properties": properties}
+
+
+def test_what_cannot_be_told_of_one_region_stops_a_listing_of_no_other(answer: Answer, azure: AzureProvider) -> None:
+    view = {"statuses": [{"code": "PowerState/running"}]}
+    busy = json.dumps({"error": {"code": "ServiceUnavailable", "message": "No."}}).encode()
+
+    def prepare() -> None:
+        documents: list[dict[str, Any]] = [{"value": [vm(REGION), vm("westeurope")]}, {"value": []}]
+        answer.first = [(200, json.dumps(one).encode()) for one in documents]
+        answer.first.append((503, busy))
+        answer.json(view)
+
+    prepare()
+    (page,) = azure.list(frozenset({REGION, "westeurope"}), "x")
+    assert [one.region for one in page.vms] == ["westeurope"]
+    assert [(region, error.code) for region, error in page.failed.items()] == [(REGION, "ServiceUnavailable")]
+    prepare()
+    with pytest.raises(base.OutcomeUnknown):
+        list(azure.list(frozenset({REGION}), "x"))
+    answer.first = []
 
 
 def test_a_conflict_without_a_known_code_means_that_something_has_the_name(
@@ -153,7 +181,7 @@ def test_an_answer_of_something_else_is_never_an_empty_listing(answer: Answer, a
     answer.say(200, body)
     questions: dict[str, Callable[[], object]] = {
         "identity": azure.identity,
-        "list": lambda: list(azure.list(REGION, "x")),
+        "list": lambda: list(azure.list(frozenset({REGION}), "x")),
         "get": lambda: azure.get(REGION, [VM]),
         "get of many": lambda: azure.get(REGION, [f"{VM[:-2]}{n}" for n in range(10, 40)]),
         "find": lambda: azure.find(REGION, "f" * 64, owner()),

@@ -160,11 +160,11 @@ def test_an_operation_that_names_no_vm_is_an_unknown_outcome(answer: Answer, gcp
 def test_an_answer_of_something_else_is_never_an_empty_listing(answer: Answer, gcp: GcpProvider) -> None:
     questions: dict[str, Callable[[], object]] = {
         "identity": gcp.identity,
-        "list": lambda: list(gcp.list(REGION, "x")),
+        "list": lambda: list(gcp.list(frozenset({REGION}), "x")),
         "get": lambda: gcp.get(REGION, [VM_ID]),
         "find": lambda: gcp.find(REGION, "f" * 64, owner()),
         "ready": lambda: gcp.ready(REGION, [VM_ID]),
-        "interruptions": lambda: gcp.interruptions(REGION, "x"),
+        "interruptions": lambda: gcp.interruptions(frozenset({REGION}), "x"),
         "leftovers": lambda: gcp.leftovers(REGION, "x", None),
         "offered": lambda: gcp.offered(REGION),
         "service_quotas": lambda: gcp.service_quotas(REGION),
@@ -181,17 +181,38 @@ def test_a_list_that_is_not_complete_as_a_whole_is_an_unknown_outcome(answer: An
     warning = {"code": "UNREACHABLE", "message": "Some scopes."}
     answer.json({"kind": "compute#instanceAggregatedList", "items": {}, "warning": warning})
     with pytest.raises(base.OutcomeUnknown, match="Some scopes"):
-        list(gcp.list(REGION, "x"))
+        list(gcp.list(frozenset({REGION}), "x"))
     answer.json({"kind": "compute#instanceAggregatedList", "items": {}, "unreachables": [f"regions/{REGION}"]})
     with pytest.raises(base.OutcomeUnknown, match="out of reach"):
-        list(gcp.list(REGION, "x"))
+        list(gcp.list(frozenset({REGION}), "x"))
 
 
 def test_a_vm_in_a_state_that_nobody_knows_is_an_unknown_outcome(answer: Answer, gcp: GcpProvider) -> None:
     vm = {"name": "x", "id": "1", "zone": f"zones/{REGION}-a", "status": "DREAMING"}
     answer.json({"kind": "compute#instanceAggregatedList", "items": {f"zones/{REGION}-a": {"instances": [vm]}}})
     with pytest.raises(base.OutcomeUnknown, match="DREAMING"):
-        list(gcp.list(REGION, "x"))
+        list(gcp.list(frozenset({REGION}), "x"))
+
+
+def test_what_cannot_be_told_of_one_region_stops_a_listing_of_no_other(answer: Answer, gcp: GcpProvider) -> None:
+    strange = {"name": "x", "id": "1", "zone": f"zones/{REGION}-a", "status": "DREAMING"}
+    known = {"name": "y", "id": "2", "zone": "zones/europe-west4-a", "status": "RUNNING"}
+    there = {"zones/europe-west4-a": {"instances": [known]}}
+    both = frozenset({REGION, "europe-west4"})
+    for told in (
+        {"items": there | {f"zones/{REGION}-a": {"instances": [strange]}}},
+        {"items": there, "unreachables": [f"regions/{REGION}"]},
+    ):
+        answer.json({"kind": "compute#instanceAggregatedList", **told})
+        (page,) = gcp.list(both, "x")
+        assert [vm.region for vm in page.vms] == ["europe-west4"]
+        assert [(region, type(error)) for region, error in page.failed.items()] == [(REGION, base.OutcomeUnknown)]
+        with pytest.raises(base.OutcomeUnknown):
+            list(gcp.list(frozenset({REGION}), "x"))
+    everywhere = [f"regions/{region}" for region in both]
+    answer.json({"kind": "compute#instanceAggregatedList", "items": {}, "unreachables": everywhere})
+    with pytest.raises(base.OutcomeUnknown, match="out of reach"):
+        list(gcp.list(both, "x"))
 
 
 def test_what_throttles_may_say_how_long(answer: Answer, gcp: GcpProvider) -> None:

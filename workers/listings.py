@@ -1,0 +1,52 @@
+"""One listing of some regions of an account, taken apart by region."""
+
+import time
+from dataclasses import dataclass
+from datetime import datetime
+
+from workers.providers.base import Provider, ProviderError, Vm
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """What a finished listing says of one region: VMs by id, and the zones it says nothing about.
+
+    `calls` and `seconds` are those of the whole listing.
+    """
+
+    started_at: datetime
+    vms: dict[str, Vm]
+    unreachable: frozenset[str]
+    calls: int
+    seconds: float
+
+
+class AccountListing:
+    """A finished listing of some regions. Raises ProviderError when it breaks off on the way."""
+
+    def __init__(self, provider: Provider, regions: frozenset[str], installation: str, *, started_at: datetime) -> None:
+        self._started_at = started_at
+        self._vms: dict[str, dict[str, Vm]] = {region: {} for region in regions}
+        self._unreachable: frozenset[str] = frozenset()
+        self._failed: dict[str, ProviderError] = {}
+        self._calls = 0
+        start = time.monotonic()
+        for page in provider.list(regions, installation):
+            self._calls += 1
+            self._unreachable |= page.unreachable
+            self._failed |= page.failed
+            for vm in page.vms:
+                self._vms[vm.region][vm.id] = vm
+        self._seconds = time.monotonic() - start
+
+    def of(self, region: str) -> Listed:
+        """What it says of a region. Raises the ProviderError for which it cannot tell of this one."""
+        if region in self._failed:
+            raise self._failed[region]
+        return Listed(
+            started_at=self._started_at,
+            vms=self._vms[region],
+            unreachable=self._unreachable,
+            calls=self._calls,
+            seconds=self._seconds,
+        )
