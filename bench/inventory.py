@@ -1,4 +1,6 @@
-"""One inventory cycle over many active leases of one region, and what it does to launches meanwhile.
+"""One inventory cycle over many active leases, and what it does to launches meanwhile.
+
+Where a cloud lists all regions of an account at once, the leases are spread over those of the account.
 
 The VMs are planted in the simulated cloud, their rows written by SQL, so that the first cycle finds nothing changed.
 """
@@ -42,7 +44,7 @@ _LEASES = """
     INSERT INTO lease (id, tenant_id, name, request, minimum_claim, state, placement, provider, account, region, gpu_model,
         gpu_count, attempts_count, rate_per_hour, rate_since, first_attempt_at, launched_at, running_at, ready_at,
         billing_started_at, expires_at, wait_until, deadline_applied, next_due)
-    SELECT p.id, %(tenant)s, 'train', %(request)s, '{}', 'active', %(place)s, %(provider)s, %(account)s, %(region)s, 'A10G', 1, 1, 1.006,
+    SELECT p.id, %(tenant)s, 'train', %(request)s, '{}', 'active', %(place)s, %(provider)s, %(account)s, p.region, 'A10G', 1, 1, 1.006,
         now(), now(), now() - interval '1 hour', now(), now(), now(), now() + interval '1 day', now(), now() + interval '1 day', NULL
     FROM planted p
 """
@@ -50,16 +52,18 @@ _ATTEMPTS = """
     INSERT INTO attempt (id, lease_id, tenant_id, n, provider, account, region, zone, instance_type, market, offering,
         price_per_hour, token, params_hash, state, instance_id, vm_state, vm_state_at, ready, public_ip, private_ip,
         first_sent_at, last_sent_at, known_at, billing_started_at)
-    SELECT p.attempt_id, p.id, %(tenant)s, 1, %(provider)s, %(account)s, %(region)s, p.zone, %(type)s, 'on_demand', %(offering)s, 1.006,
+    SELECT p.attempt_id, p.id, %(tenant)s, 1, %(provider)s, %(account)s, p.region, p.zone, %(type)s, 'on_demand', %(offering)s, 1.006,
         'bench-' || p.id, 'bench', 'known', p.instance_id, 'running', now(), true, p.public_ip, p.private_ip,
         now() - interval '1 hour', now() - interval '1 hour', now() - interval '1 hour', now()
     FROM planted p
 """
 _CYCLE = """
-    SELECT cycles, listed, listing_calls, listing_seconds::float,
-        extract(epoch FROM j.last_ok_at - j.last_started_at)::float AS seconds
-    FROM account_region r JOIN periodic_job j ON (j.kind, j.account, j.region) = ('inventory', r.account, r.region)
-    WHERE (r.account, r.region) = (%s, %s) AND j.last_ok_at > j.last_started_at
+    SELECT min(r.cycles) AS cycles, sum(r.listed) AS listed,
+        max(extract(epoch FROM j.last_ok_at - j.last_started_at))::float AS seconds
+    FROM account_region r
+    JOIN periodic_job j ON j.kind = 'inventory' AND j.account = r.account AND coalesce(j.region, r.region) = r.region
+    WHERE r.account = %s AND r.region = ANY(%s)
+    HAVING bool_and(j.last_ok_at > j.last_started_at)
 """
 
 
@@ -69,21 +73,23 @@ class Place:
 
     provider: str
     account: str
-    region: str
+    regions: tuple[str, ...]
     type: str
     lists: tuple[str, ...]
     page: int
 
 
 PLACES = {
-    "aws": Place("aws", "sim", "us-east-1", "g5.xlarge", ("DescribeInstances",), 1000),
-    "gcp": Place("gcp", "sim-gcp", "us-central1", "g2-standard-4", ("instances.aggregatedList",), 500),
+    "aws": Place("aws", "sim", ("us-east-1",), "g5.xlarge", ("DescribeInstances",), 1000),
+    "gcp": Place(
+        "gcp", "sim-gcp", ("us-central1", "europe-west4"), "g2-standard-4", ("instances.aggregatedList",), 500
+    ),
     "azure": Place(
         "azure",
         "sim-azure",
-        "eastus",
+        ("eastus", "westeurope"),
         "Standard_NC24ads_A100_v4",
-        ("VirtualMachines.List", "VirtualMachines.ListAll", "NetworkInterfaces.List"),
+        ("VirtualMachines.List", "VirtualMachines.ListAll"),
         200,
     ),
 }
@@ -142,7 +148,7 @@ def measure(running: Stack, connection: Connection, count: int, place: Place) ->
 
 
 def _report(count: int, found: Cycles, bare: tuple[float, float], idle: float, place: Place) -> None:
-    what = f"inventory cycle over {count} active leases at {place.provider}"
+    what = f"inventory cycle over {count} active leases at {place.provider}, {len(place.regions)} region(s)"
     pages = len(place.lists) * math.ceil(count / place.page)
     seconds, cpu = bare
     report.figure(
@@ -167,18 +173,20 @@ def plant(running: Stack, connection: Connection, count: int, place: Place) -> t
         DEADLINE: deadline,
     }
     port = int(running.cloudsim_url.rpartition(":")[2])
-    made = load.closed_loop(port, lambda n: _plant_one(tags | {LEASE: ids[n]}, place), count=count, connections=8)
+    made = load.closed_loop(port, lambda n: _plant_one(tags | {LEASE: ids[n]}, place, n), count=count, connections=8)
     made.must_all_be(201)
     provider = _adapter(running, place)
     started, cpu = time.perf_counter(), time.process_time()
-    vms = [vm for page in provider.list(place.region, installation["id"]) for vm in page.vms]
+    vms = [vm for page in provider.list(frozenset(place.regions), installation["id"]) for vm in page.vms]
     spent = time.perf_counter() - started, time.process_time() - cpu
     _write_rows(running, connection, vms, place)
     return spent
 
 
-def _plant_one(tags: dict[str, str], place: Place) -> bytes:
-    where = {"provider": place.provider, "region": place.region, "instance_type": place.type}
+def _plant_one(tags: dict[str, str], place: Place, number: int) -> bytes:
+    """One region after the other."""
+    region = place.regions[number % len(place.regions)]
+    where = {"provider": place.provider, "region": region, "instance_type": place.type}
     body = json.dumps({**where, "tags": tags, "age_seconds": 3600})
     head = f"POST /_sim/instances HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
     return (head + body).encode()
@@ -190,19 +198,20 @@ def _adapter(running: Stack, place: Place) -> Provider:
 
 
 def _write_rows(running: Stack, connection: Connection, vms: Sequence[Vm], place: Place) -> None:
-    where = {"provider": place.provider, "account": place.account, "region": place.region}
+    where = {"provider": place.provider, "account": place.account}
     values = {**where, "tenant": running.tenant_id, "type": place.type, "offering": Jsonb(HARDWARE)}
-    shown: dict[str, Any] = {**HARDWARE, **where, "zone": vms[0].zone, "instance_type": place.type}
+    first = {"region": vms[0].region, "zone": vms[0].zone}
+    shown: dict[str, Any] = {**HARDWARE, **where, **first, "instance_type": place.type}
     shown |= {"market": "on_demand", "price_per_hour": "1.006", "instance_id": None}
     with connection.transaction():
         connection.execute(
-            "CREATE TEMPORARY TABLE planted (id text, attempt_id text, instance_id text, zone text, public_ip text, "
+            "CREATE TEMPORARY TABLE planted (id text, attempt_id text, instance_id text, region text, zone text, public_ip text, "
             "private_ip text) ON COMMIT DROP"
         )
         with connection.cursor().copy("COPY planted FROM STDIN") as copy:
             for vm in vms:
                 ips = vm.public_ip, vm.private_ip
-                copy.write_row((vm.tags[LEASE], new_id("attempt"), vm.id, vm.zone, *ips))
+                copy.write_row((vm.tags[LEASE], new_id("attempt"), vm.id, vm.region, vm.zone, *ips))
         connection.execute(_LEASES, {**values, "request": Jsonb(LEASE_REQUEST), "place": Jsonb(shown)})
         connection.execute(_ATTEMPTS, values)
     connection.execute("RESET ROLE")
@@ -242,7 +251,7 @@ def _await(done: Callable[[], bool], what: str) -> None:
 
 def _cycle(connection: Connection, place: Place) -> dict[str, Any] | None:
     """The last cycle, when none is under way."""
-    return connection.execute(_CYCLE, [place.account, place.region]).fetchone()
+    return connection.execute(_CYCLE, [place.account, list(place.regions)]).fetchone()
 
 
 def _number(connection: Connection, place: Place) -> int:
