@@ -8,6 +8,9 @@ BIN := $(VENV)/bin
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet $(if $(UPGRADE),--upgrade,)
 
+# a stack is a dozen starts of Python, and each would compile every module anew
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help up test bench lint fmt openapi lock clean
