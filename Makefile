@@ -1,8 +1,8 @@
 # Everything a person does with this checkout. Works with GNU make 3.81 (macOS) and newer.
 PYTHON ?= python3
 ARGS ?=
-# two processes halve the time on two cores; PARALLEL= runs one after the other
-PARALLEL ?= -n 2 --dist loadfile --no-loadscope-reorder
+# three processes keep two cores busy, since tests also wait; PARALLEL= runs one after the other
+PARALLEL ?= -n 3 --dist loadfile --no-loadscope-reorder
 VENV := .venv
 BIN := $(VENV)/bin
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \

@@ -26,15 +26,22 @@ EXTERNAL_DATABASE_URL = os.environ.pop("GPULEASE_DATABASE_URL", None)
 EXTERNAL_BROKER_URL = os.environ.pop("GPULEASE_BROKER_URL", None)
 
 
-WITH_STACKS = ("tests/e2e/", "tests/three_clouds/", "tests/local/")
-"""Tests that start whole stacks: one after the other in one process, and first, since they take longest."""
+WITH_STACKS = {"tests/e2e/": "one cloud", "tests/three_clouds/": "other stacks", "tests/local/": "other stacks"}
+"""Tests that start whole stacks, those of a name one after the other in one process: they take longest, so they come first."""
+STACK_SECONDS = 300
+"""A test's time-out counts the start of its stack."""
+
+
+def with_stack(nodeid: str) -> str | None:
+    """The name of the tests with stacks that this one belongs to."""
+    return next((name for folder, name in WITH_STACKS.items() if nodeid.startswith(folder)), None)
 
 
 class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # its base ships no types
-    """Files share out the processes; all that start stacks count as one file."""
+    """Files share out the processes; tests with stacks go together."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "stacks" if nodeid.startswith(WITH_STACKS) else nodeid.partition("::")[0]
+        return with_stack(nodeid) or nodeid.partition("::")[0]
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
@@ -43,8 +50,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begins with the longest."""
-    items.sort(key=lambda item: not item.nodeid.startswith(WITH_STACKS))
+    """Begins with the longest, which get more time."""
+    for item in items:
+        if with_stack(item.nodeid):
+            item.add_marker(pytest.mark.timeout(STACK_SECONDS))
+    items.sort(key=lambda item: with_stack(item.nodeid) is None)
 
 
 @pytest.fixture(scope="session")

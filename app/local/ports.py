@@ -1,9 +1,16 @@
 """Loopback ports: which are free, and which one to take."""
 
+import secrets
 import socket
 from contextlib import closing
 
+from app.settings import StartupError
+
 LOOPBACK = "127.0.0.1"
+
+_NEVER_GIVEN = range(20_000, 30_000)
+"""Below the ports that systems give to outgoing connections (Linux: from 32768, macOS: from 49152)."""
+_TRIES = 100
 
 
 def is_free(port: int, host: str = LOOPBACK) -> bool:
@@ -18,11 +25,15 @@ def is_free(port: int, host: str = LOOPBACK) -> bool:
 
 
 def free_port(host: str = LOOPBACK) -> int:
-    """A port that nobody listens on at this moment."""
-    with closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-    return port
+    """A port that nobody listens on at this moment, and that no outgoing connection is given before it is used.
+
+    Raises StartupError when none is found.
+    """
+    for _ in range(_TRIES):
+        port = secrets.choice(_NEVER_GIVEN)
+        if is_free(port, host):
+            return port
+    raise StartupError(f"no free port was found between {_NEVER_GIVEN[0]} and {_NEVER_GIVEN[-1]}")
 
 
 def keep_or_free(remembered: int | None) -> int:

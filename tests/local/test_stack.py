@@ -21,8 +21,6 @@ from app.local.ports import LOOPBACK, free_port
 from app.local.waiting import wait_until
 from tests.databases import ROOT
 
-pytestmark = pytest.mark.timeout(300)
-
 UP_SECONDS = 120.0
 
 
