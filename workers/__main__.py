@@ -6,6 +6,7 @@ import sys
 import structlog
 
 from app.settings import StartupError, load_settings
+from app.settings.memory import settle_memory
 from workers import deadman, prices
 from workers.bootstrap import build_runtime
 from workers.celery_app import create_celery
@@ -30,6 +31,7 @@ def main(arguments: list[str]) -> int:
     except StartupError as error:
         sys.stderr.write(f"gpulease {arguments[0]}: {error}\n")
         return 2
+    settle_memory()
     run = _worker if arguments == ["worker"] else _inventory
     run(runtime)
     return 0

@@ -1,6 +1,5 @@
 """The API process: uvicorn around the application."""
 
-import gc
 import os
 import socket
 
@@ -9,12 +8,11 @@ import uvicorn
 from app.bootstrap import create_api
 from app.server.limits import BoundedProtocol
 from app.settings import Settings, StartupError, load_settings
+from app.settings.memory import settle_memory
 
 KEEP_ALIVE_SECONDS = 60
 SHUTDOWN_SECONDS = 10
 BACKLOG = 2048
-_COLLECT_AFTER = 20_000
-"""New objects before the collector looks at them (Python's own: 700, less than one page of leases)."""
 
 
 def serve() -> None:
@@ -26,7 +24,7 @@ def serve() -> None:
     settings = load_settings()
     listener = _listener(settings)
     application = create_api()
-    _settle_memory()
+    settle_memory()
     server = uvicorn.Server(
         uvicorn.Config(
             application,
@@ -44,13 +42,6 @@ def serve() -> None:
         )
     )
     server.run(sockets=[listener])
-
-
-def _settle_memory() -> None:
-    """What the program is made of stays: the collector need not walk through it for every few hundred rows."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_COLLECT_AFTER, *gc.get_threshold()[1:])
 
 
 def _listener(settings: Settings) -> socket.socket:
