@@ -1,6 +1,7 @@
 # Everything a person does with this checkout. Works with GNU make 3.81 (macOS) and newer.
 PYTHON ?= python3
 ARGS ?=
+SEEDS ?= 1-200
 # three processes keep two cores busy, since tests also wait; PARALLEL= runs one after the other
 PARALLEL ?= -n 3 --dist loadfile --no-loadscope-reorder
 VENV := .venv
@@ -13,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up test bench lint fmt openapi lock clean
+.PHONY: help up test simulate bench lint fmt openapi lock clean
 
 help: ## show this list
 	@echo "Usage: make <target> [ARGS=\"...\"] [PYTHON=python3.12]"
@@ -25,6 +26,9 @@ up: $(VENV)/.local ## run everything on this machine until Ctrl-C: make up ARGS=
 
 test: $(VENV)/.dev ## run all checks and tests: make test ARGS="tests/local -k redis"
 	@exec $(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+
+simulate: $(VENV)/.dev ## run the workers on a virtual clock against seeded clouds: make simulate SEEDS=1-1000
+	@exec $(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
 bench: $(VENV)/.dev ## measure in three minutes: one JSON line per figure (see docs/performance.md for more)
 	@$(BIN)/python -m bench.api --requests 2000

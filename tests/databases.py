@@ -80,6 +80,11 @@ class Databases:
         """The program's way in: a role that owns the database and is no superuser, as in production."""
         return self._with(path=self._name, login=f"{self._name}:{self._password}")
 
+    @property
+    def owner_url(self) -> str:
+        """The superuser's way into the database."""
+        return self._with(path=self._name)
+
     @contextmanager
     def fresh(self) -> Iterator[str]:
         """The URL of the database as the migrations left it. Connections left over are closed before and after."""

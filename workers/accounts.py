@@ -38,9 +38,16 @@ class Accounts:
     """Adapters by account name, connected on first use."""
 
     def __init__(
-        self, database: Database, settings: Settings, configured: Mapping[str, AccountConfig], connect: Connect
+        self,
+        database: Database,
+        settings: Settings,
+        configured: Mapping[str, AccountConfig],
+        connect: Connect,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
+        self._monotonic = monotonic
         self._settings = settings
         self._configured = dict(configured)
         self._connect = connect
@@ -103,7 +110,7 @@ class Accounts:
 
         Looked up at most every ten minutes, and every half a minute while there is none of that name.
         """
-        key, now = (name, region, wanted), time.monotonic()
+        key, now = (name, region, wanted), self._monotonic()
         until, known = self._images.get(key, (now, None))
         if known is None or until <= now:
             until, known = self._look_up(key, now)
@@ -136,25 +143,25 @@ class Accounts:
             self.set_aside(name, error)
             raise
         self._pin(name, identity)
-        self._trusted_until[name] = time.monotonic() + _TRUST_SECONDS
+        self._trusted_until[name] = self._monotonic() + _TRUST_SECONDS
 
     def out_of_reach(self, name: str) -> float:
         """Seconds for which the account's cloud has given this process no answer; 0 when it did last time."""
         since = self._unreachable_since.get(name)
-        return 0.0 if since is None else time.monotonic() - since
+        return 0.0 if since is None else self._monotonic() - since
 
     @contextmanager
     def _reaching(self, name: str) -> Iterator[None]:
         try:
             yield
         except (OutcomeUnknown, Unreachable):
-            self._unreachable_since.setdefault(name, time.monotonic())
+            self._unreachable_since.setdefault(name, self._monotonic())
             raise
         self._unreachable_since.pop(name, None)
 
     def require_identity(self, name: str) -> None:
         """The same, at most once a minute in this process."""
-        if self._trusted_until.get(name, 0.0) < time.monotonic():
+        if self._trusted_until.get(name, 0.0) < self._monotonic():
             self.check_identity(name)
 
     def _pin(self, name: str, identity: str) -> None:

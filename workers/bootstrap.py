@@ -1,6 +1,7 @@
 """Composition root of the worker processes: builds a Runtime from the settings, or says in one line why not."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 
 import structlog
 from sqlalchemy.exc import DBAPIError, ProgrammingError
@@ -36,7 +37,7 @@ def build_runtime(
     configured = load_accounts(settings.config)
     database = Database(settings.database_url, pool_size=settings.worker_threads // 2 + _EXTRA_CONNECTIONS)
     try:
-        return _assemble(database, settings, configured, connect_account)
+        return assemble(database, settings, configured, connect_account)
     except ProgrammingError as error:
         msg = f"the database's schema does not fit this version ({_first_line(error)}): run `gpulease-server migrate`"
         failure = StartupError(msg)
@@ -48,27 +49,31 @@ def build_runtime(
     raise failure from None
 
 
-def _assemble(
+def assemble(
     database: Database,
     settings: Settings,
-    configured: dict[str, AccountConfig],
+    configured: Mapping[str, AccountConfig],
     connect_account: Callable[[AccountConfig, Settings], Provider],
+    *,
+    monotonic: Callable[[], float] = time.monotonic,
 ) -> Runtime:
+    """A process over this database. Raises StartupError when it belongs to another installation, and DBAPIError."""
     installation = read_installation(database, settings)
     check_cluster(database)
-    accounts = Accounts(database, settings, configured, connect_account)
+    accounts = Accounts(database, settings, configured, connect_account, monotonic=monotonic)
     accounts.save()
     runtime = Runtime(
         settings=settings,
         database=database,
         accounts=accounts,
-        catalogue=Catalogue(database, seconds=_CATALOGUE_SECONDS),
+        catalogue=Catalogue(database, seconds=_CATALOGUE_SECONDS, monotonic=monotonic),
         pacer=Pacer(database, enabled=settings.provider_rate_limits),
         installation=installation,
         timing=timing_from(settings),
         first_listings=FirstListings(database),
         renewals=Renewals(database),
-        bulkheads=bulkheads(threads=settings.worker_threads, call_timeout=settings.call_timeout),
+        bulkheads=bulkheads(threads=settings.worker_threads, call_timeout=settings.call_timeout, monotonic=monotonic),
+        monotonic=monotonic,
     )
     ensure_jobs(runtime, kinds(settings).all)
     database.run(jobs.hurry("inventory", accounts.places()))

@@ -6,7 +6,7 @@ enter, the lease rests and the thread is free for another one.
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -40,31 +40,34 @@ class Bulkheads:
     `most` while it answers; `few` while a call has waited for more than `slow_after` seconds.
     """
 
-    def __init__(self, *, most: int, few: int, slow_after: float) -> None:
+    def __init__(
+        self, *, most: int, few: int, slow_after: float, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         self._most = most
         self._few = few
         self._slow_after = slow_after
+        self._monotonic = monotonic
         self._lock = threading.Lock()
         self._compartments: dict[str, _Compartment] = {}
 
     @contextmanager
     def inside(self, account: str) -> Iterator[None]:
         """For the time of one call. Raises CrowdedError, at once, when there is no room."""
-        began = time.monotonic()
+        began = self._monotonic()
         compartment = self._enter(account, began)
         try:
             yield
         finally:
             with self._lock:
                 del compartment.began[threading.get_ident()]
-                if time.monotonic() - began <= self._slow_after:
+                if self._monotonic() - began <= self._slow_after:
                     compartment.slow_since = None
 
     def slow_for(self, account: str) -> float:
         """Seconds for which every call to the account has been slow; 0 when the last one that ended was not."""
         with self._lock:
             since = self._compartment(account).slow_since
-            return 0.0 if since is None else time.monotonic() - since
+            return 0.0 if since is None else self._monotonic() - since
 
     def _enter(self, account: str, now: float) -> _Compartment:
         with self._lock:
@@ -82,9 +85,10 @@ class Bulkheads:
         return self._compartments.setdefault(account, _Compartment())
 
 
-def bulkheads(*, threads: int, call_timeout: float) -> Bulkheads:
+def bulkheads(*, threads: int, call_timeout: float, monotonic: Callable[[], float] = time.monotonic) -> Bulkheads:
     """For a process with `threads` threads that move leases: half of them an account, an eighth while it is slow.
 
     A call is slow from half of one request's time-out on.
     """
-    return Bulkheads(most=max(1, threads // 2), few=max(1, threads // 8), slow_after=call_timeout / 2)
+    most, few = max(1, threads // 2), max(1, threads // 8)
+    return Bulkheads(most=most, few=few, slow_after=call_timeout / 2, monotonic=monotonic)

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 
 from app.db import fleet
 from app.db.offering_rows import offering_from_row
@@ -12,8 +13,9 @@ from workers.database import Database
 class Catalogue:
     """A short-lived copy of the offering table."""
 
-    def __init__(self, database: Database, *, seconds: float) -> None:
+    def __init__(self, database: Database, *, seconds: float, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._database = database
+        self._monotonic = monotonic
         self._seconds = seconds
         self._lock = threading.Lock()
         self._read_at = float("-inf")
@@ -22,9 +24,9 @@ class Catalogue:
     def offerings(self) -> tuple[Offering, ...]:
         """All offerings, at most `seconds` old."""
         with self._lock:
-            if time.monotonic() - self._read_at >= self._seconds:
+            if self._monotonic() - self._read_at >= self._seconds:
                 self._offerings = tuple(offering_from_row(row) for row in self._database.all(fleet.candidates()))
-                self._read_at = time.monotonic()
+                self._read_at = self._monotonic()
             return self._offerings
 
     def forget(self) -> None:

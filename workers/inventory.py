@@ -17,7 +17,7 @@ from app.db.events import NewEvent
 from app.db.transitions import wake, write
 from app.domain.ids import LeaseId
 from app.domain.inventory import Findings, Key, Listing, Row, Seen, compare
-from app.domain.leases import AttemptState
+from app.domain.leases import AttemptState, VmState
 from app.domain.tags import ATTEMPT, LEASE, deadline
 from workers.adoption import adopt_requested
 from workers.brakes import ROWLESS, VANISHED, check_cluster, check_tags, mass_loss
@@ -66,7 +66,13 @@ class Cycle:
             msg = f"no row for {account}/{'/'.join(sorted(regions))}"
             raise LookupError(msg)
         started_at = next(iter(self._before.values())).now
-        self._listing = AccountListing(self._provider, regions, runtime.installation.id, started_at=started_at)
+        self._listing = AccountListing(
+            self._provider,
+            regions,
+            runtime.installation.id,
+            started_at=started_at,
+            monotonic=runtime.monotonic,
+        )
         self._interruptions = self._provider.interruptions(regions, runtime.installation.id)
         self._braked: dict[str, frozenset[str]] = {}
 
@@ -88,9 +94,9 @@ class Cycle:
                 region,
                 started_at=listed.started_at,
                 count=len(listed.vms),
-                calls=listed.calls,
-                seconds=Decimal(str(round(listed.seconds, 3))),
+                cost=(listed.calls, Decimal(str(round(listed.seconds, 3)))),
                 all_well=not braked,
+                all_zones=all(row.zone not in listed.unreachable for row in rows.values()),
             )
         )
         self._braked[region] = braked
@@ -160,7 +166,7 @@ def _store(runtime: Runtime, listed: Listed, findings: Findings, last_seen_at: d
         observed.add(
             row.attempt_id,
             vm.state,
-            at=vm.ended_at,
+            at=vm.ended_at or (last_seen_at if vm.state is VmState.GONE else listed.started_at),
             reason=reason_json(vm),
             addresses=(vm.public_ip, vm.private_ip),
         )

@@ -1,6 +1,6 @@
 """One listing of some regions of an account, taken apart by region."""
 
-import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -24,20 +24,28 @@ class Listed:
 class AccountListing:
     """A finished listing of some regions. Raises ProviderError when it breaks off on the way."""
 
-    def __init__(self, provider: Provider, regions: frozenset[str], installation: str, *, started_at: datetime) -> None:
+    def __init__(
+        self,
+        provider: Provider,
+        regions: frozenset[str],
+        installation: str,
+        *,
+        started_at: datetime,
+        monotonic: Callable[[], float],
+    ) -> None:
         self._started_at = started_at
         self._vms: dict[str, dict[str, Vm]] = {region: {} for region in regions}
         self._unreachable: frozenset[str] = frozenset()
         self._failed: dict[str, ProviderError] = {}
         self._calls = 0
-        start = time.monotonic()
+        start = monotonic()
         for page in provider.list(regions, installation):
             self._calls += 1
             self._unreachable |= page.unreachable
             self._failed |= page.failed
             for vm in page.vms:
                 self._vms[vm.region][vm.id] = vm
-        self._seconds = time.monotonic() - start
+        self._seconds = monotonic() - start
 
     def of(self, region: str) -> Listed:
         """What it says of a region. Raises the ProviderError for which it cannot tell of this one."""

@@ -1,7 +1,6 @@
 """Runs periodic jobs: any process may run any job, the database remembers when each is due."""
 
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -128,13 +127,13 @@ class PeriodicRunner:
 
     def _run_to_end(self, job: Row[Any], claim_id: UUID) -> None:
         kind = self._kinds[job.kind]
-        started = time.monotonic()
+        started = self._runtime.monotonic()
         with self._runtime.renewals.renewing(lambda: jobs.extend(job.name, claim_id, HOLD_SECONDS)):
             result, error = self._run(kind, job)
         again = kind.interval(job.runs) if error is None else _again_after_failure(kind.interval(job.runs), job)
         if result == 0 and kind.idle is not None:
             again = kind.idle
-        again = max(again, (1 + kind.rest) * (time.monotonic() - started))
+        again = max(again, (1 + kind.rest) * (self._runtime.monotonic() - started))
         self._runtime.database.run(jobs.done(job.name, claim_id, again_in=again, error=error))
 
     def _run(self, kind: Kind, job: Row[Any]) -> tuple[object, str | None]:
@@ -167,7 +166,7 @@ class PeriodicRunner:
 
     def _guard(self, job: Row[Any], regions: Sequence[str], run: Callable[[], T]) -> tuple[T | None, str | None]:
         """What it answered, and what went wrong, which is written down at these regions. Raises DBAPIError."""
-        started = time.monotonic()
+        started = self._runtime.monotonic()
         try:
             result = run()
         except ProviderError as error:
@@ -177,7 +176,7 @@ class PeriodicRunner:
         except Exception:
             log.exception("job failed", job=job.name, regions=regions)
             return None, "internal error, see the log"
-        log.debug("job done", job=job.name, result=result, seconds=round(time.monotonic() - started, 3))
+        log.debug("job done", job=job.name, result=result, seconds=round(self._runtime.monotonic() - started, 3))
         return result, None
 
     def _provider_failed(self, job: Row[Any], regions: Sequence[str], error: ProviderError) -> str:

@@ -1,6 +1,8 @@
 """What the code of a worker process is given: built once in the composition root, passed on, never looked up."""
 
 import threading
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from app.db import fleet
@@ -25,7 +27,11 @@ class Installation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """One per process. `nudge` wakes the sweeper of this process before its interval is over."""
+    """One per process. `nudge` wakes the sweeper of this process before its interval is over.
+
+    `monotonic`: seconds that never go back, for what this process remembers and how long its work takes; what is due or
+    held is the database's business.
+    """
 
     settings: Settings
     database: Database
@@ -39,6 +45,7 @@ class Runtime:
     bulkheads: Bulkheads
     nudge: threading.Event = field(default_factory=threading.Event)
     stopping: threading.Event = field(default_factory=threading.Event)
+    monotonic: Callable[[], float] = time.monotonic
 
 
 def timing_from(settings: Settings) -> Timing:

@@ -4,6 +4,7 @@ It writes facts and wakes leases; deciding is the reconciler's.
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 import structlog
@@ -110,9 +111,15 @@ def _store(
             observed.add(row.id, VmState.GONE, at=None, clean=True)
         elif row.terminate_sent_at is not None and row.vm_state in _SEEN:
             # a cloud that forgets at once: no listing need be waited for to ask a second time
-            observed.add(row.id, VmState.ABSENT, at=max(row.vm_state_at, row.terminate_sent_at))
+            observed.add(row.id, VmState.ABSENT, at=_last_seen(row))
     if len(observed):
         _write(runtime, observed)
+
+
+def _last_seen(row: Row[Any]) -> datetime:
+    """When the VM was last observed alive. That its end was accepted later proves nothing: one already gone is accepted too."""
+    seen_at: datetime = row.vm_state_at
+    return max(seen_at, row.listed_at or seen_at)
 
 
 def _observe(observed: inventory.Observed, row: Row[Any], vm: Vm, *, ready: bool, clean: bool) -> None:
@@ -124,7 +131,7 @@ def _observe(observed: inventory.Observed, row: Row[Any], vm: Vm, *, ready: bool
     observed.add(
         row.id,
         vm.state,
-        at=vm.ended_at,
+        at=vm.ended_at or (_last_seen(row) if vm.state is VmState.GONE else row.now),
         reason=reason_json(vm),
         addresses=(public, private),
         ready=ready,

@@ -167,7 +167,7 @@ def found(rows: Sequence[tuple[str, str, VmState, str | None, str | None, str | 
 
 
 def absent(attempt_ids: Sequence[str], last_seen_at: datetime | None) -> Update:
-    """Missing from a complete listing. Last observed alive: the listing before (`last_seen_at`)."""
+    """Missing from a complete listing. Last observed alive: `last_seen_at`, when the last listing that was believed and told of every VM began."""
     return (
         update(attempt)
         .where(
@@ -219,22 +219,31 @@ def region_rows(account: str, regions: Iterable[str]) -> Select[Any]:
 
 
 def listed(
-    account: str, region: str, *, started_at: datetime, count: int, calls: int, seconds: Decimal, all_well: bool
+    account: str,
+    region: str,
+    *,
+    started_at: datetime,
+    count: int,
+    cost: tuple[int, Decimal],
+    all_well: bool,
+    all_zones: bool,
 ) -> Update:
-    """A complete listing is done: every unchanged lease of the region counts as observed by it.
+    """A complete listing is done: every unchanged lease of the region counts as observed when it began.
 
-    `calls`, `seconds`: of the listing as a whole, whatever other regions it was of.
+    Not so when it was not believed (`all_well`), or said nothing about a zone with attempts in it (`all_zones`).
+    `cost`: calls and seconds of the listing as a whole, whatever other regions it was of.
     """
     values: dict[str, Any] = {
         "last_listing_started_at": started_at,
-        "last_complete_listing_at": func.now(),
         "listed": count,
-        "listing_calls": calls,
-        "listing_seconds": seconds,
+        "listing_calls": cost[0],
+        "listing_seconds": cost[1],
         "cycles": account_region.c.cycles + 1,
     }
     if all_well:
         values["last_error"] = None
+    if all_well and all_zones:
+        values["last_complete_listing_at"] = started_at
     return (
         update(account_region)
         .where(account_region.c.account == account, account_region.c.region == region)

@@ -1,11 +1,11 @@
 """Bulk statements of observation: many rows at once, and nothing written that others have overtaken."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import Update, func, insert, select, update
 
 from app.db import inventory
 from app.db.tables import account, account_region, attempt, installation, lease, orphan
@@ -149,11 +149,29 @@ def test_a_complete_listing_is_remembered_with_its_cost(store: Store) -> None:
     store.run(insert(account).values(name="main", provider="aws", config={}))
     store.run(insert(account_region).values(**PLACE, last_error={"class": "x"}))
     for _ in range(2):
-        store.run(inventory.listed(**PLACE, started_at=AT, count=3, calls=1, seconds=Decimal(1), all_well=True))
+        store.run(listed(AT))
     row = store.first(inventory.region_rows(PLACE["account"], [PLACE["region"]]))
     assert row is not None
-    assert (row.cycles, row.last_error) == (2, None)
-    assert row.last_complete_listing_at > AT
+    assert (row.cycles, row.last_error, row.last_complete_listing_at) == (2, None, AT)
+
+
+@pytest.mark.parametrize("lack", ["all_well", "all_zones"])
+def test_a_listing_that_was_not_believed_or_left_a_zone_out_is_no_time_that_vms_were_seen(
+    store: Store, lack: str
+) -> None:
+    store.run(insert(account).values(name="main", provider="aws", config={}))
+    store.run(insert(account_region).values(**PLACE))
+    store.run(listed(AT))
+    store.run(listed(AT + timedelta(minutes=1), all_well=lack != "all_well", all_zones=lack != "all_zones"))
+    row = store.first(inventory.region_rows(PLACE["account"], [PLACE["region"]]))
+    assert row is not None
+    assert (row.cycles, row.last_complete_listing_at) == (2, AT)
+
+
+def listed(started_at: datetime, *, all_well: bool = True, all_zones: bool = True) -> Update:
+    cost = (1, Decimal(1))
+    place = (PLACE["account"], PLACE["region"])
+    return inventory.listed(*place, started_at=started_at, count=3, cost=cost, all_well=all_well, all_zones=all_zones)
 
 
 # --- orphans --------------------------------------------------------------------------------------------------

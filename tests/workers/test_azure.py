@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from app.db import safety
 from app.local.waiting import wait_until
 from app.settings import load_settings
 from cloudsim.testing import Control
@@ -87,6 +88,19 @@ def test_a_vm_that_somebody_deletes_ends_its_lease(fleet: Fleet) -> None:
     fleet.sim.stop(vm["id"], provider="azure")
     ended = fleet.drive_to(lease_id, "released", "failed")
     assert ended.reason["code"] == "instance_lost"
+
+
+def test_a_vm_that_went_unseen_is_not_billed_until_its_lease_was_released(fleet: Fleet) -> None:
+    lease_id = fleet.create(**WISH)
+    fleet.drive_to(lease_id, "active")
+    fleet.observe()
+    (vm,) = fleet.vms()
+    fleet.sim.stop(vm["id"], provider="azure")
+    fleet.wait_for(lambda: fleet.vms() == [])
+    gone_at = fleet.runtime.database.all(safety.now())[0].now
+    fleet.end(lease_id)
+    fleet.drive_to(lease_id, "released")
+    assert fleet.lease(lease_id).billing_ended_at < gone_at
 
 
 def test_a_refusal_that_is_found_after_a_lost_answer_is_one_all_the_same(fleet: Fleet) -> None:

@@ -68,7 +68,7 @@ def verify(ctx: Context) -> Rest | None:
         observed.add(
             attempt.id,
             vm.state,
-            at=vm.ended_at,
+            at=vm.ended_at or (ctx.row.attempt_vm_state_at if vm.state is VmState.GONE else ctx.now),
             reason=reason_json(vm),
             addresses=(vm.public_ip, vm.private_ip),
         )

@@ -1,0 +1,247 @@
+"""The provider interface over the simulated cloud, as one process sees it: late, lossy, and sometimes wrong."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from app.domain.leases import VmState
+from app.domain.offerings import Gpu, InstanceType, Market
+from app.domain.tags import ATTEMPT, DEADLINE, LEASE, OwnerTags
+from tests.simulation.calls import Calls, Process
+from tests.simulation.cloud import Cloud, Machine, Violation
+from tests.simulation.scheduler import EPOCH
+from workers.providers.base import (
+    CredentialsRejected,
+    Image,
+    Interruption,
+    LaunchSpec,
+    Leftover,
+    Limits,
+    Offered,
+    Page,
+    Params,
+    Prices,
+    ProviderEvent,
+    Rate,
+    ServiceQuota,
+    Vm,
+)
+
+REGION = "somewhere"
+TYPES = {"one": 1, "four": 4}
+_PAGE = 2
+
+
+class SimulatedProvider(Calls):
+    """One process's adapter of one account. Whose credentials it has is seen by `identity`, and holds until asked again."""
+
+    limits = Limits(rates={"launch": Rate(burst=5, per_second=1), "terminate": Rate(burst=5, per_second=1)})
+    ssh_user = "ubuntu"
+
+    def __init__(self, cloud: Cloud, process: Process, listed: Callable[[Cloud, bool, float], None]) -> None:
+        super().__init__(cloud, process)
+        self.lists_all_regions = cloud.nature.lists_all_regions
+        self._listed = listed
+        self._stranger = False
+
+    # --- the account ------------------------------------------------------------------------------------------
+
+    def identity(self) -> str:
+        def ask() -> str:
+            self._stranger = self._cloud.wrong
+            return "stranger" if self._stranger else self._cloud.name
+
+        return self._call("identity", ask)
+
+    def offered(self, region: str) -> Sequence[Offered]:
+        return self._call(
+            "offered", lambda: [self._offer(z, t, m) for z in self._cloud.zones for t in TYPES for m in Market]
+        )
+
+    def _offer(self, zone: str, name: str, market: Market) -> Offered:
+        gpus = TYPES[name]
+        gpu = Gpu(model="A10G", count=gpus, memory_gib=24, interconnect="PCIe")
+        return Offered(
+            type=InstanceType(name=name, gpu=gpu, vcpus=4, memory_gib=Decimal(16)),
+            region=REGION,
+            zone=zone,
+            market=market,
+            price_per_hour=Decimal(gpus) * (1 if market is Market.ON_DEMAND else Decimal("0.4")),
+            price_as_of=EPOCH,
+            price_source="simulated",
+        )
+
+    def prices(self, region: str) -> Prices:
+        return {}
+
+    def service_quotas(self, region: str) -> Sequence[ServiceQuota]:
+        return []
+
+    def image(self, region: str, name: str | None = None) -> Image:
+        return self._call("image", lambda: Image(id="image", name="image"))
+
+    # --- machines ---------------------------------------------------------------------------------------------
+
+    def plan(self, spec: LaunchSpec) -> Params:
+        return {
+            "token": spec.token,
+            "zone": spec.zone,
+            "type": spec.instance_type,
+            "market": str(spec.market),
+            "tags": {**spec.owner.as_tags(), "Name": spec.name},
+        }
+
+    def launch(self, region: str, params: Params) -> Vm:
+        issued = self._process.acting_since()
+
+        def act() -> Vm:
+            if self._stranger:
+                raise CredentialsRejected("somebody else's", code="AuthFailure")
+            return self._vm(self._cloud.launch(params, issued))
+
+        return self._call("launch", act, later=act)
+
+    def find(self, region: str, token: str, owner: OwnerTags) -> Vm | None:
+        def look() -> Vm | None:
+            for machine in self._known():
+                if machine.token == token and machine.key == (owner.lease_id, owner.n):
+                    return self._vm(machine)
+            return None
+
+        return self._call("find", look)
+
+    def get(self, region: str, vm_ids: Sequence[str]) -> Mapping[str, Vm | None]:
+        def look() -> Mapping[str, Vm | None]:
+            known = {machine.id: machine for machine in self._known()}
+            return {vm_id: self._vm(known[vm_id]) if vm_id in known else None for vm_id in vm_ids}
+
+        return self._call("get", look)
+
+    def list(self, regions: frozenset[str], installation: str) -> Iterator[Page]:
+        """An empty or cut listing looks as complete as any."""
+        cloud, random = self._cloud, self._cloud.scheduler.random
+        started = cloud.scheduler.now
+        honest = not (self._stranger or cloud.listing_empty)
+        cut = random.random() < cloud.weather.truncated
+        silent = frozenset({random.choice(cloud.zones)} if random.random() < cloud.weather.zone_silent else ())
+        ids = [machine.id for machine in cloud.machines.values()] if honest else []
+        if cut and ids:
+            ids = ids[: random.randrange(len(ids))]
+        for start in range(0, max(len(ids), 1), _PAGE):
+            yield self._call("list", lambda part=ids[start : start + _PAGE]: self._page(part, silent))  # type: ignore[misc]
+        self._listed(cloud, honest and not cut and not silent, started)
+
+    def _page(self, ids: Sequence[str], silent: frozenset[str]) -> Page:
+        cloud = self._cloud
+        found = [cloud.machines[one] for one in ids]
+        shown = [m for m in found if m.lists_from <= cloud.scheduler.now and cloud.shows(m) and m.zone not in silent]
+        return Page(vms=[self._vm(machine) for machine in shown], unreachable=silent)
+
+    def _known(self) -> Iterator[Machine]:
+        cloud = self._cloud
+        if not self._stranger:
+            for machine in cloud.machines.values():
+                if machine.gets_from <= cloud.scheduler.now and cloud.shows(machine):
+                    yield machine
+
+    def ready(self, region: str, vm_ids: Sequence[str]) -> frozenset[str]:
+        now = self._cloud.scheduler.now
+        return self._call(
+            "ready", lambda: frozenset(m.id for m in self._known() if m.id in vm_ids and m.ready_from <= now)
+        )
+
+    def interruptions(self, regions: frozenset[str], installation: str) -> Sequence[Interruption]:
+        def look() -> Sequence[Interruption]:
+            noticed = [m for m in self._known() if m.notice_at is not None and m.alive]
+            return [
+                Interruption(vm_id=m.id, notice_at=_time(m.notice_at or 0.0), deadline_at=None, action="terminate")
+                for m in noticed
+            ]
+
+        return self._call("interruptions", look)
+
+    def terminate(self, region: str, vm_ids: Sequence[str]) -> None:
+        def act() -> None:
+            for machine in [m for m in self._known() if m.id in vm_ids]:
+                self._cloud.end(machine, "as asked")
+
+        for vm_id in vm_ids:
+            self._cloud.machines[vm_id].end_asked = True
+        self._call("terminate", act, later=act)
+
+    def set_deadline(self, region: str, vm_ids: Sequence[str], deadline: datetime) -> None:
+        def act() -> None:
+            for machine in [m for m in self._known() if m.id in vm_ids]:
+                machine.tags[DEADLINE] = str(int(deadline.timestamp()))
+
+        self._call("set_deadline", act)
+
+    def reboot(self, region: str, vm_ids: Sequence[str]) -> None:
+        self._call("reboot", lambda: None)
+
+    def console_output(self, region: str, vm_id: str) -> str:
+        return self._call("console_output", lambda: "no driver")
+
+    # --- the rest ---------------------------------------------------------------------------------------------
+
+    def leftovers(self, region: str, installation: str, lease_ids: Sequence[str] | None) -> Sequence[Leftover]:
+        def look() -> Sequence[Leftover]:
+            things = [] if self._stranger else [thing for thing in self._cloud.things.values() if not thing.gone]
+            return [
+                Leftover(
+                    kind="volume",
+                    id=thing.id,
+                    region=REGION,
+                    tags={LEASE: thing.machine.tags[LEASE], ATTEMPT: thing.machine.tags[ATTEMPT]},
+                    in_use=thing.machine.alive,
+                )
+                for thing in things
+                if lease_ids is None or thing.machine.tags[LEASE] in lease_ids
+            ]
+
+        return self._call("leftovers", look)
+
+    def remove_leftover(self, leftover: Leftover) -> None:
+        def act() -> None:
+            thing = self._cloud.things[leftover.id]
+            if thing.machine.alive:
+                raise Violation(f"{thing.id} is removed under a living VM")
+            thing.gone = True
+
+        self._call("remove_leftover", act)
+
+    def events(self) -> Sequence[ProviderEvent]:
+        return []
+
+    def acknowledge(self, events: Sequence[ProviderEvent]) -> None:
+        return None
+
+    # --- what is shown ----------------------------------------------------------------------------------------
+
+    def _vm(self, machine: Machine) -> Vm:
+        cloud = self._cloud
+        lag = cloud.scheduler.random.uniform(0, 10) if cloud.scheduler.random.random() < cloud.weather.stale else 0.0
+        state = machine.state_at(cloud.scheduler.now - lag)
+        over = state in (VmState.GONE, VmState.ENDING, VmState.STOPPED)
+        return Vm(
+            id=machine.id,
+            region=REGION,
+            zone=machine.zone,
+            instance_type=machine.kind,
+            market=Market(machine.market),
+            state=state,
+            tags=dict(machine.tags),
+            token=machine.token,
+            launched_at=_time(machine.born),
+            ended_at=_time(machine.gone_at) if state is VmState.GONE and machine.gone_at is not None else None,
+            public_ip="203.0.113.1" if state is VmState.RUNNING else None,
+            private_ip="10.0.0.1",
+            state_reason=machine.reason if over else None,
+            interrupted=machine.interrupted and over,
+            refusal=machine.refusal if over else None,
+            price_per_hour=None,
+        )
+
+
+def _time(seconds: float) -> datetime:
+    return EPOCH + timedelta(seconds=seconds)

@@ -1,0 +1,96 @@
+"""The program with one part of its protocol broken: what the simulation must notice."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from app.db.inventory import Observed
+from app.domain import inventory as rules
+from app.domain.leases import AttemptState, VmState
+from app.domain.reconcile import Rest, Verify
+from workers import inventory, reconciler
+from workers.accounts import error_json
+from workers.providers.base import Image, Params, ProviderError
+from workers.steps import end, place, plan, send
+from workers.steps.context import Context
+
+Break = Callable[[pytest.MonkeyPatch], None]
+
+
+def a_fresh_token_each_call(patch: pytest.MonkeyPatch) -> None:
+    numbers, check = count(), send._check
+
+    def without_token(ctx: Context) -> Params | None:
+        params = check(ctx)
+        return params and {**params, "token": f"token-{next(numbers)}"}
+
+    patch.setattr(send, "_check", without_token)
+
+
+def the_call_before_its_row(patch: pytest.MonkeyPatch) -> None:
+    store = plan.store_attempt
+
+    def call_first(ctx: Context, offering: Any, image: Image) -> None:
+        n = ctx.lease.attempts_count + 1
+        _, params = plan._spec(ctx, offering, image, n, plan._Private(None, 864000))
+        ctx.runtime.accounts.provider(offering.key.account).launch(offering.key.region, params)
+        store(ctx, offering, image)
+
+    patch.setattr(place, "store_attempt", call_first)
+
+
+def an_empty_listing_is_believed(patch: pytest.MonkeyPatch) -> None:
+    def believe(ctx: Context) -> Rest | None:
+        observed = Observed()
+        observed.add(ctx.attempt.id, VmState.GONE, at=ctx.row.attempt_vm_state_at)
+        ctx.runtime.database.run(observed.statement())
+        return None
+
+    patch.setitem(reconciler._STEPS, Verify, believe)
+    patch.setattr(inventory, "mass_loss", lambda *_: frozenset())
+
+
+def the_next_candidate_after_a_time_out(patch: pytest.MonkeyPatch) -> None:
+    def give_up(ctx: Context, error: ProviderError) -> None:
+        with ctx.runtime.database.begin() as connection:
+            send.end_attempt(connection, ctx, AttemptState.REFUSED, error_json(error))
+
+    patch.setattr(send, "_unknown", give_up)
+
+
+def ended_leases_are_not_collected(patch: pytest.MonkeyPatch) -> None:
+    def without_doomed(*args: Any, **named: Any) -> rules.Findings:
+        return replace(rules.compare(*args, **named), doomed=[])
+
+    patch.setattr(inventory, "compare", without_doomed)
+
+
+def quota_is_given_back_twice(patch: pytest.MonkeyPatch) -> None:
+    forget = end._forget
+    again = text(
+        """
+        UPDATE quota q SET used = greatest(0, used - c.amount) FROM quota_claim c
+        WHERE c.lease_id = :lease AND c.tenant_id = q.tenant_id AND c.resource = q.resource
+        """
+    )
+
+    def twice(connection: Any, ctx: Context) -> None:
+        connection.execute(again, {"lease": ctx.lease.id})
+        forget(connection, ctx)
+
+    patch.setattr(end, "_forget", twice)
+
+
+BROKEN: tuple[tuple[Break, dict[str, float]], ...] = (
+    (a_fresh_token_each_call, {"lost_after": 0.3}),
+    (the_call_before_its_row, {"killed": 0.004}),
+    (an_empty_listing_is_believed, {"truncated": 0.2}),
+    (the_next_candidate_after_a_time_out, {"lost_after": 0.3}),
+    (ended_leases_are_not_collected, {"late": 0.3, "beyond": 0.6, "lost_before": 0.0}),
+    (quota_is_given_back_twice, {}),
+)
+"""Each with the trouble that the broken part is there for."""

@@ -1,0 +1,245 @@
+"""A cloud in memory: machines, what is left of them, and the lies that real clouds tell about them for a while.
+
+It acts on the scheduler's clock and draws from its random numbers. The truth is here; `adapter` shows what a caller sees.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.domain.leases import VmState
+from app.domain.tags import attempt_key
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.weather import Weather
+from workers.providers.base import InsufficientCapacity, NotOffered, ProviderQuotaExceeded, Refused, TokenConflict
+
+ALIVE = (VmState.PENDING, VmState.RUNNING, VmState.STOPPED, VmState.ENDING)
+_TOKEN_LIFE = 86_400.0
+_REFUSALS: tuple[type[Refused], ...] = (ProviderQuotaExceeded, NotOffered, InsufficientCapacity)
+
+
+class Violation(BaseException):
+    """A promise is broken. No handler of the program may swallow it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nature:
+    """How a kind of cloud behaves. `forgets`: seconds after its end for which a VM still shows.
+
+    `conflicts`: a repeated create is refused as `TokenConflict` instead of answered with the same VM. `stands`: a VM that is
+    refused late stays as a stopped one.
+    """
+
+    provider: str
+    forgets: float
+    conflicts: bool
+    stands: bool
+    lists_all_regions: bool
+
+
+NATURES = (
+    Nature(provider="aws", forgets=3600.0, conflicts=False, stands=False, lists_all_regions=False),
+    Nature(provider="gcp", forgets=0.0, conflicts=True, stands=False, lists_all_regions=True),
+    Nature(provider="azure", forgets=0.0, conflicts=True, stands=True, lists_all_regions=True),
+)
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Machine:
+    """One VM, with its whole history. `late`: it was made after anybody could still expect it."""
+
+    id: str
+    zone: str
+    kind: str
+    market: str
+    tags: dict[str, str]
+    token: str
+    born: float
+    lists_from: float
+    gets_from: float
+    late: bool
+    states: list[tuple[float, VmState]]
+    ready_from: float = float("inf")
+    reason: dict[str, str | None] | None = None
+    interrupted: bool = False
+    refusal: type[Refused] | None = None
+    notice_at: float | None = None
+    gone_at: float | None = None
+    end_asked: bool = False
+    shown: int = 0
+    """Listings that have shown it, or not shown it, since what they tell should have had a consequence."""
+
+    @property
+    def key(self) -> tuple[str, int]:
+        key = attempt_key(self.tags)
+        assert key is not None
+        return key
+
+    @property
+    def state(self) -> VmState:
+        return self.states[-1][1]
+
+    @property
+    def alive(self) -> bool:
+        return self.state in ALIVE
+
+    def state_at(self, when: float) -> VmState:
+        return next((state for at, state in reversed(self.states) if at <= when), self.states[0][1])
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Thing:
+    """A volume or an address that costs money, with or without its VM."""
+
+    id: str
+    machine: Machine
+    gone: bool = False
+
+
+@dataclass(eq=False)
+class Cloud:
+    """One account's region of one cloud. `tell`: writes a line into the trace."""
+
+    name: str
+    nature: Nature
+    scheduler: Scheduler
+    weather: Weather
+    tell: Callable[[str], None]
+    zones: tuple[str, ...]
+    settle: float
+    grace: float
+    machines: dict[str, Machine] = field(default_factory=dict)
+    things: dict[str, Thing] = field(default_factory=dict)
+    empty_zones: set[str] = field(default_factory=set)
+    wrong: bool = False
+    refusing: bool = False
+    listing_empty: bool = False
+    away: bool = False
+    _tokens: dict[tuple[str, str], tuple[Machine, Mapping[str, Any]]] = field(default_factory=dict)
+
+    # --- acts -------------------------------------------------------------------------------------------------
+
+    def launch(self, params: Mapping[str, Any], issued: float) -> Machine:
+        """The create call, landing now; it was issued at `issued`. Tokens hold within a zone."""
+        now, weather, random = self.scheduler.now, self.weather, self.scheduler.random
+        key = (params["token"], params["zone"])
+        if key in self._tokens and self._tokens[key][0].born + _TOKEN_LIFE > now:
+            machine, before = self._tokens[key]
+            if self.nature.conflicts or before != params:
+                raise TokenConflict("exists already", code="AlreadyExists")
+            return machine
+        if params["zone"] in self.empty_zones or random.random() < weather.no_capacity * 0.3:
+            raise InsufficientCapacity("no capacity", code="InsufficientInstanceCapacity")
+        if random.random() < weather.refused:
+            raise random.choice(_REFUSALS)("refused", code="Refused")
+        machine = self._create(params, issued)
+        self._tokens[key] = (machine, dict(params))
+        return machine
+
+    def _create(self, params: Mapping[str, Any], issued: float) -> Machine:
+        now, weather, random = self.scheduler.now, self.weather, self.scheduler.random
+        lag = random.uniform(0, 0.8 * self.grace) if random.random() < weather.shows_late else random.uniform(0, 3)
+        machine = Machine(
+            id=f"{self.name}-{len(self.machines) + 1}",
+            zone=params["zone"],
+            kind=params["type"],
+            market=params["market"],
+            tags=dict(params["tags"]),
+            token=params["token"],
+            born=now,
+            lists_from=now + lag,
+            gets_from=now + lag * random.random(),
+            late=now - issued > self.settle - self.grace,
+            states=[(now, VmState.PENDING)],
+        )
+        self._no_twin(machine)
+        self.machines[machine.id] = machine
+        for kind in ("volume", "address"):
+            thing = Thing(id=f"{machine.id}-{kind}", machine=machine)
+            self.things[thing.id] = thing
+        self.tell(f"{machine.id} is made for {machine.key[0]}/{machine.key[1]} in {machine.zone}")
+        self._live(machine)
+        return machine
+
+    def _no_twin(self, new: Machine) -> None:
+        for other in self.machines.values():
+            if other.key == new.key:
+                raise Violation(f"twin: {new.id} is a second VM of attempt {new.key}, after {other.id}")
+            if other.alive and other.key[0] == new.key[0] and not (new.late or other.late):
+                raise Violation(f"twin: {new.id} of {new.key} is made while {other.id} of {other.key} lives")
+
+    def _live(self, machine: Machine) -> None:
+        weather, random, after = self.weather, self.scheduler.random, self.scheduler.after
+        if random.random() < weather.refused_late:
+            machine.refusal, machine.reason = InsufficientCapacity, {"code": "NoCapacity", "message": "not made"}
+            after(random.uniform(1, 30), lambda: self._refuse(machine))
+            return
+        if random.random() < weather.never_runs:
+            return
+        starts = random.uniform(2, 45)
+        after(starts, lambda: self.turn(machine, VmState.RUNNING))
+        if random.random() >= weather.never_ready:
+            machine.ready_from = machine.born + starts + random.uniform(5, 60)
+        self._fate(machine, starts)
+
+    def _fate(self, machine: Machine, starts: float) -> None:
+        weather, random, after = self.weather, self.scheduler.random, self.scheduler.after
+        when = starts + random.expovariate(1 / 400)
+        if machine.market == "spot" and random.random() < weather.interrupted:
+            after(when, lambda: self._interrupt(machine))
+        elif random.random() < weather.vanishes:
+            after(when, lambda: self.end(machine, "ended by somebody else"))
+        elif random.random() < weather.stops:
+            after(when, lambda: self.turn(machine, VmState.STOPPED))
+
+    def _refuse(self, machine: Machine) -> None:
+        if machine.state is VmState.PENDING:
+            if self.nature.stands:
+                self.turn(machine, VmState.STOPPED)
+            else:
+                self._gone(machine)
+
+    def _interrupt(self, machine: Machine) -> None:
+        if machine.state is VmState.RUNNING:
+            machine.notice_at = self.scheduler.now
+            machine.interrupted, machine.reason = True, {"code": "Spot", "message": "taken back"}
+            self.scheduler.after(self.scheduler.random.uniform(0, 120), lambda: self.end(machine, "taken back"))
+
+    def end(self, machine: Machine, why: str) -> None:
+        """It goes, now or soon."""
+        if machine.state in (VmState.GONE, VmState.ENDING):
+            return
+        self.tell(f"{machine.id} ends: {why}")
+        self.turn(machine, VmState.ENDING)
+        self.scheduler.after(self.scheduler.random.uniform(0, 40), lambda: self._gone(machine))
+
+    def turn(self, machine: Machine, state: VmState) -> None:
+        allowed = {
+            VmState.RUNNING: (VmState.PENDING,),
+            VmState.STOPPED: (VmState.PENDING, VmState.RUNNING),
+            VmState.ENDING: (VmState.PENDING, VmState.RUNNING, VmState.STOPPED),
+        }
+        if machine.state in allowed[state]:
+            machine.states.append((self.scheduler.now, state))
+
+    def _gone(self, machine: Machine) -> None:
+        machine.states.append((self.scheduler.now, VmState.GONE))
+        machine.gone_at = self.scheduler.now
+        machine.shown = 0
+        self.tell(f"{machine.id} is gone")
+        for thing in self.things.values():
+            if thing.machine is machine and self.scheduler.random.random() >= self.weather.leaves_over:
+                thing.gone = True
+
+    # --- what there is ----------------------------------------------------------------------------------------
+
+    def living(self) -> Iterator[Machine]:
+        return (machine for machine in self.machines.values() if machine.alive)
+
+    def costing(self) -> Iterator[Thing]:
+        """What is left of VMs that have gone."""
+        return (thing for thing in self.things.values() if not thing.gone and not thing.machine.alive)
+
+    def shows(self, machine: Machine) -> bool:
+        """Whether a cloud like this still tells of it."""
+        return machine.gone_at is None or machine.gone_at + self.nature.forgets > self.scheduler.now

@@ -1,0 +1,155 @@
+"""Worker processes: the program's own code in actors that may be killed or stall between any two acts, and come back."""
+
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sqlalchemy.exc import DBAPIError
+
+from app.domain.ids import LeaseId
+from app.settings import AccountConfig, Settings
+from tests.simulation.adapter import SimulatedProvider
+from tests.simulation.cloud import Cloud
+from tests.simulation.database import Clocked, VirtualDatabase
+from tests.simulation.scheduler import Actor, Killed, Scheduler
+from tests.simulation.trace import Trace
+from tests.simulation.weather import Weather
+from workers.bootstrap import assemble
+from workers.kinds import kinds
+from workers.periodic import PeriodicRunner
+from workers.reconciler import Reconciler
+from workers.runtime import Runtime
+from workers.sweeper import Sweeper
+
+LEASES, JOBS, INVENTORY = "leases", "jobs", "inventory"
+_OUTAGE_PAUSE = 0.5
+_RARELY = 400.0
+"""Housekeeping here is the invariants' recount; its other jobs have nothing to do."""
+
+
+@dataclass(eq=False)
+class Grounds:
+    """What all processes of a run share."""
+
+    scheduler: Scheduler
+    clocked: Clocked
+    trace: Trace
+    settings: Settings
+    accounts: dict[str, AccountConfig]
+    clouds: dict[str, Cloud]
+    weather: Weather
+    listed: Callable[[Cloud, bool, float], None]
+    hints: list[LeaseId] = field(default_factory=list)
+
+
+class _AtOnce(Executor):
+    """A pool without threads."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        fn(*args, **kwargs)
+        return Future()
+
+
+class Process:
+    """One place for a process of a role: when it is killed another one starts there after a while."""
+
+    def __init__(self, grounds: Grounds, name: str, role: str) -> None:
+        self._grounds = grounds
+        self._name = name
+        self._role = role
+        self.call_timeout = grounds.settings.call_timeout
+        self.connect_timeout = grounds.settings.connect_timeout
+        self._stall = (0.0, float("-inf"))
+        self._actor: Actor | None = None
+        self._start(after=grounds.scheduler.random.uniform(0, 5))
+
+    def _start(self, *, after: float) -> None:
+        self._actor = self._grounds.scheduler.spawn(self._name, self._live, after=after)
+
+    # --- what happens to it -------------------------------------------------------------------------------
+
+    def point(self, where: str) -> None:
+        """Between two acts. Within a transaction nobody else acts, but the process may be killed there too."""
+        scheduler, weather = self._grounds.scheduler, self._grounds.weather
+        if self._actor is None or self._actor.dead:
+            raise Killed
+        if scheduler.random.random() < weather.killed:
+            self._die(where)
+        if where == "before commit":
+            return
+        if scheduler.random.random() < weather.stalled:
+            self._sleep(scheduler.random.uniform(1, 2 * self._grounds.settings.claim_seconds), where)
+        else:
+            scheduler.pause(scheduler.random.uniform(0.001, 0.05) if scheduler.random.random() < 0.3 else 0.0)
+
+    def _sleep(self, seconds: float, where: str) -> None:
+        scheduler = self._grounds.scheduler
+        self._grounds.trace.tell(f"stalls for {seconds:.1f} s {where}")
+        began = self.acting_since()
+        scheduler.pause(seconds)
+        self._stall = (began, scheduler.now)
+
+    def acting_since(self) -> float:
+        """Now, or the beginning of the stall that has only just ended."""
+        began, ended = self._stall
+        now = self._grounds.scheduler.now
+        return began if now - ended < 1.0 else now
+
+    def database_fails(self) -> bool:
+        return self._grounds.scheduler.random.random() < self._grounds.weather.database_away
+
+    def crash(self, where: str) -> None:
+        """Killed from outside, while it waits."""
+        if self._actor is not None:
+            self._grounds.trace.tell(f"{self._name} is killed {where}")
+            self._grounds.scheduler.kill(self._actor)
+            self._start(after=self._grounds.scheduler.random.uniform(0.5, 40))
+
+    def _die(self, where: str) -> None:
+        assert self._actor is not None
+        self._grounds.trace.tell(f"is killed {where}")
+        self._actor.dead = True
+        self._start(after=self._grounds.scheduler.random.uniform(0.5, 40))
+        raise Killed
+
+    # --- what it does -------------------------------------------------------------------------------------
+
+    def _live(self) -> None:
+        grounds = self._grounds
+        database = VirtualDatabase(grounds.clocked, grounds.scheduler, self)
+        try:
+            runtime = assemble(
+                database, grounds.settings, grounds.accounts, self._connect, monotonic=lambda: grounds.scheduler.now
+            )
+        except DBAPIError:
+            self._die("at its start, without a database")
+            return
+        work = self._work(runtime)
+        while True:
+            try:
+                busy = work()
+            except DBAPIError:
+                grounds.scheduler.pause(_OUTAGE_PAUSE)
+                continue
+            if not busy:
+                grounds.scheduler.idle(self._role, grounds.scheduler.random.uniform(0.05, 1.0))
+
+    def _connect(self, account: AccountConfig, settings: Settings) -> SimulatedProvider:
+        return SimulatedProvider(self._grounds.clouds[account.name], self, self._grounds.listed)
+
+    def _work(self, runtime: Runtime) -> Callable[[], bool]:
+        every = kinds(runtime.settings)
+        if self._role == INVENTORY:
+            return PeriodicRunner(runtime, every.inventory).run_one
+        if self._role == JOBS:
+            rarely = {name: replace(kind, interval=lambda _: _RARELY) for name, kind in every.housekeeping.items()}
+            return PeriodicRunner(runtime, {**every.watch, **every.refresh, **rarely}).run_one
+        reconciler = Reconciler(runtime)
+        sweeper = Sweeper(runtime, reconciler)
+        sweeper._pool = _AtOnce()  # type: ignore[assignment]
+        return lambda: self._hinted(reconciler) or sweeper.sweep()
+
+    def _hinted(self, reconciler: Reconciler) -> bool:
+        hints = self._grounds.hints
+        return bool(hints) and reconciler.run_hinted(hints.pop())

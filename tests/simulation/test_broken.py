@@ -1,0 +1,18 @@
+"""The simulation finds bugs: each of these protocols with a part broken must turn some seed red."""
+
+import pytest
+
+from tests.simulation.broken import BROKEN, Break
+from tests.simulation.database import Clocked
+from tests.simulation.world import simulate
+
+_MOST = 20
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("broken", "weather"), BROKEN, ids=[broken.__name__ for broken, _ in BROKEN])
+def test_a_broken_protocol_is_found(
+    clocked: Clocked, monkeypatch: pytest.MonkeyPatch, broken: Break, weather: dict[str, float]
+) -> None:
+    broken(monkeypatch)
+    assert any(simulate(clocked, seed, **weather).violation for seed in range(_MOST))

@@ -1,0 +1,223 @@
+"""One run from one seed: a storm of troubles, then calm, in which everything must come to its end."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from random import Random
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from app.settings import AccountConfig, load_settings
+from app.settings.accounts import account_from_json
+from tests.simulation.adapter import REGION
+from tests.simulation.cloud import NATURES, Cloud, Nature, Violation
+from tests.simulation.database import Clocked
+from tests.simulation.people import People
+from tests.simulation.processes import INVENTORY, JOBS, LEASES, Grounds, Process
+from tests.simulation.promises import Promises
+from tests.simulation.restore import Restore
+from tests.simulation.scheduler import Scheduler
+from tests.simulation.trace import Log, Trace
+from tests.simulation.weather import Weather
+
+QUICK: dict[str, Any] = {
+    "claim_seconds": 25.0,
+    "call_timeout": 8.0,
+    "connect_timeout": 2.0,
+    "unknown_retry_seconds": 60.0,
+    "unreachable_seconds": 20.0,
+    "settle_seconds": 150.0,
+    "settle_gap_seconds": 25.0,
+    "not_found_grace_seconds": 60.0,
+    "launch_timeout": 90.0,
+    "boot_timeout": 120.0,
+    "max_backoff_seconds": 60.0,
+    "cool_off_capacity_seconds": 30.0,
+    "cool_off_quota_seconds": 60.0,
+    "cool_off_unoffered_seconds": 300.0,
+    "inventory_interval": 40.0,
+    "inventory_first_interval": 20.0,
+    "offerings_interval": 900.0,
+}
+"""Protocol times cut to a fifth and in proportion, for most seeds: the same things happen in less time."""
+
+_OWN_SETTINGS: dict[str, dict[str, Any]] = {
+    "aws": {},
+    "gcp": {"project": "simulated"},
+    "azure": {
+        "subscription_id": "00000000-0000-0000-0000-000000000000",
+        "resource_group": "simulated",
+        "subnet_ids": {REGION: "subnet"},
+    },
+}
+_USUAL = 0.1
+"""The share of seeds that run with the durations of production."""
+_LOOK = 20.0
+
+_DUE = text(
+    """
+    SELECT (SELECT min(greatest(next_due, held_until)) FROM lease WHERE next_due IS NOT NULL) AS leases,
+           (SELECT min(greatest(next_due, held_until)) FROM periodic_job WHERE kind <> 'inventory') AS jobs,
+           (SELECT min(greatest(next_due, held_until)) FROM periodic_job WHERE kind = 'inventory') AS inventory
+    """
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """`violation`: None when all was well. `lines`: the last of the trace. `seconds` are simulated."""
+
+    seed: int
+    violation: str | None
+    digest: str
+    lines: tuple[str, ...]
+    seconds: float
+    machines: int
+
+
+class World:
+    """Everything of one run."""
+
+    def __init__(self, clocked: Clocked, seed: int, **weather: float) -> None:
+        clocked.renew(seed)
+        self._seed = seed
+        self._clocked = clocked
+        random = Random(seed)
+        self.scheduler = Scheduler(random)
+        self.scheduler.due = self._due
+        self.trace = Trace(self.scheduler)
+        usual = random.random() < _USUAL
+        self._settings = load_settings(worker_threads=1, **({} if usual else QUICK))
+        self._weather = replace(Weather.drawn(random), **weather)
+        self._storm = random.uniform(400, 1300) * (2.0 if usual else 1.0)
+        natures = random.sample(NATURES, random.randint(1, 2))
+        self._clouds = {nature.provider: self._cloud(nature) for nature in natures}
+        self._grounds = Grounds(
+            scheduler=self.scheduler,
+            clocked=clocked,
+            trace=self.trace,
+            settings=self._settings,
+            accounts={nature.provider: _account(nature) for nature in natures},
+            clouds=self._clouds,
+            weather=self._weather,
+            listed=self._listed,
+        )
+        self._people = People(self._grounds, self._storm)
+        for cloud in self._clouds.values():
+            self._arrange(cloud)
+        roles = [LEASES] * random.randint(2, 3) + [JOBS] * random.randint(1, 2) + [INVENTORY] * random.randint(1, 2)
+        self._processes = [Process(self._grounds, f"{role}-{n}", role) for n, role in enumerate(roles)]
+        restored = self._storm * random.uniform(0.3, 0.9) if random.random() < self._weather.restored else 1e12
+        restore = Restore(self._grounds, self._people, self._processes, restored)
+        self.promises = Promises(self._grounds, self._people, restore.lost)
+
+    def _cloud(self, nature: Nature) -> Cloud:
+        return Cloud(
+            name=nature.provider,
+            nature=nature,
+            scheduler=self.scheduler,
+            weather=self._weather,
+            tell=self.trace.tell,
+            zones=("a", "b"),
+            settle=self._settings.settle_seconds,
+            grace=self._settings.not_found_grace_seconds,
+        )
+
+    def _listed(self, cloud: Cloud, honest: bool, started: float) -> None:
+        self.promises.check(cloud, honest, started)
+
+    def _due(self) -> dict[str, float]:
+        self._clocked.set_time(self.scheduler)
+        row = self._clocked.connection.execute(_DUE).one()
+        start = self.scheduler.time.timestamp() - self.scheduler.now
+        return {name: when.timestamp() - start for name, when in row._mapping.items() if when is not None}
+
+    def _arrange(self, cloud: Cloud) -> None:
+        """Windows of trouble at a whole cloud."""
+        weather, random = self._weather, self.scheduler.random
+        for name, chance in (
+            ("wrong", weather.wrong_credentials),
+            ("refusing", weather.refused_credentials),
+            ("listing_empty", weather.empty_listings),
+            ("away", weather.outage),
+        ):
+            if random.random() < chance:
+                begin = random.uniform(0, self._storm)
+                self.scheduler.at(begin, partial(self._turn, cloud, name, on=True))
+                self.scheduler.at(begin + random.uniform(5, 400), partial(self._turn, cloud, name, on=False))
+        for _ in range(random.randint(0, 6) if weather.no_capacity else 0):
+            zone, begin = random.choice(cloud.zones), random.uniform(0, self._storm)
+            self.scheduler.at(begin, partial(cloud.empty_zones.add, zone))
+            self.scheduler.at(begin + random.uniform(30, 600), partial(cloud.empty_zones.discard, zone))
+
+    def _turn(self, cloud: Cloud, name: str, *, on: bool) -> None:
+        self.trace.tell(f"{cloud.name}: {name} {'begins' if on else 'is over'}")
+        setattr(cloud, name, on)
+
+    def run(self) -> None:
+        """Raises Violation."""
+        self.scheduler.run(self._storm)
+        self._calm()
+        end = self._storm + 3600 + 6 * self._settings.settle_seconds
+        while self.promises.open():
+            if self.scheduler.now > end:
+                raise Violation(
+                    f"not over {end - self._storm:.0f} s after the storm: {'; '.join(self.promises.open())}"
+                )
+            self.scheduler.run(self.scheduler.now + _LOOK)
+        self.promises.settle_accounts()
+
+    def _calm(self) -> None:
+        self.trace.tell("calm")
+        self._weather = self._grounds.weather = self._weather.calm()
+        for cloud in self._clouds.values():
+            cloud.weather = self._weather
+            cloud.wrong = cloud.refusing = cloud.listing_empty = cloud.away = False
+            cloud.empty_zones.clear()
+        self._people.let_launch()
+        self._people.end_most(within=200.0)
+
+    def outcome(self, violation: str | None) -> Outcome:
+        machines = sum(len(cloud.machines) for cloud in self._clouds.values())
+        return Outcome(
+            seed=self._seed,
+            violation=violation,
+            digest=self.trace.digest,
+            lines=tuple(self.trace.lines),
+            seconds=self.scheduler.now,
+            machines=machines,
+        )
+
+
+def _account(nature: Nature) -> AccountConfig:
+    own = _OWN_SETTINGS[nature.provider]
+    return account_from_json({"name": nature.provider, "provider": nature.provider, "regions": [REGION], **own})
+
+
+@contextmanager
+def told_by(trace: Trace) -> Iterator[None]:
+    """The program's log lines go into the trace."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, module in list(sys.modules.items()):
+            if name.startswith("workers.") and hasattr(module, "log"):
+                patch.setattr(module, "log", Log(trace))
+        yield
+
+
+def simulate(clocked: Clocked, seed: int, **weather: float) -> Outcome:
+    """Runs one seed to its end. `weather`: what is not left to the seed."""
+    world = World(clocked, seed, **weather)
+    violation: str | None = None
+    with told_by(world.trace):
+        try:
+            world.run()
+        except Violation as broken:
+            violation = str(broken)
+        finally:
+            world.scheduler.stop()
+            clocked.abandon()
+    return world.outcome(violation)
