@@ -14,7 +14,7 @@ import structlog
 
 from app.db import inventory as statements
 from app.db.events import NewEvent
-from app.db.transitions import wake, write
+from app.db.transitions import locked, wake, write
 from app.domain.ids import LeaseId
 from app.domain.inventory import Findings, Key, Listing, Row, Seen, compare
 from app.domain.leases import AttemptState, VmState
@@ -185,11 +185,13 @@ def _store(runtime: Runtime, listed: Listed, findings: Findings, last_seen_at: d
     if findings.empty:
         writes.append(statements.seen_nothing([row.attempt_id for row in findings.empty], listed.started_at))
     if writes:
-        _write_and_wake(runtime, writes)
+        told = (*(row for row, _ in (*findings.changed, *findings.found)), *findings.absent, *findings.empty)
+        _write_and_wake(runtime, {row.lease_id for row in told}, writes)
 
 
-def _write_and_wake(runtime: Runtime, writes: Iterable[Any]) -> None:
+def _write_and_wake(runtime: Runtime, about: Iterable[str], writes: Iterable[Any]) -> None:
     with runtime.database.begin() as connection:
+        connection.execute(locked(about))
         lease_ids = sorted({lease_id for write in writes for lease_id in connection.execute(write).scalars()})
         connection.execute(statements.wake(lease_ids))
     runtime.nudge.set()

@@ -3,7 +3,7 @@
 It writes facts and wakes leases; deciding is the reconciler's.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +11,7 @@ import structlog
 from sqlalchemy import Row
 
 from app.db import attempts, inventory
+from app.db.transitions import locked
 from app.domain.leases import AttemptState, VmState
 from app.domain.tags import ATTEMPT, LEASE
 from workers.observing import reason_json
@@ -113,7 +114,7 @@ def _store(
             # a cloud that forgets at once: no listing need be waited for to ask a second time
             observed.add(row.id, VmState.ABSENT, at=_last_seen(row))
     if len(observed):
-        _write(runtime, observed)
+        _write(runtime, {row.lease_id for row in rows if row.id in observed}, observed)
 
 
 def _last_seen(row: Row[Any]) -> datetime:
@@ -140,15 +141,17 @@ def _observe(observed: inventory.Observed, row: Row[Any], vm: Vm, *, ready: bool
 
 
 def _store_clean_ends(runtime: Runtime, rows: Sequence[Row[Any]], clean: frozenset[str]) -> None:
-    ended = [row.id for row in rows if row.state != AttemptState.KNOWN and row.id in clean]
+    ended = [row for row in rows if row.state != AttemptState.KNOWN and row.id in clean]
     if ended:
         with runtime.database.begin() as connection:
-            lease_ids = list(connection.execute(attempts.cleaned(ended)).scalars())
+            connection.execute(locked({row.lease_id for row in ended}))
+            lease_ids = list(connection.execute(attempts.cleaned([row.id for row in ended])).scalars())
             connection.execute(inventory.wake(lease_ids))
 
 
-def _write(runtime: Runtime, observed: inventory.Observed) -> None:
+def _write(runtime: Runtime, about: Iterable[str], observed: inventory.Observed) -> None:
     with runtime.database.begin() as connection:
+        connection.execute(locked(about))
         lease_ids = list(connection.execute(observed.statement()).scalars())
         connection.execute(inventory.wake(lease_ids))
     runtime.nudge.set()

@@ -83,6 +83,7 @@ _OBSERVED = text(
                 CAST(:publics AS text[]), CAST(:privates AS text[]), CAST(:readies AS bool[]), CAST(:cleans AS bool[]))
          AS o (id, vm_state, at, reason, public_ip, private_ip, ready, clean)
     WHERE a.id = o.id AND a.id IN (SELECT id FROM locked) AND NOT (a.vm_state = 'gone' AND o.vm_state <> 'gone')
+      AND NOT (o.vm_state IN ('pending', 'running') AND coalesce(o.at < a.vm_state_at, FALSE))
     RETURNING a.lease_id
     """
 )
@@ -118,8 +119,14 @@ class Observed:
     def __len__(self) -> int:
         return len(self._columns["ids"])
 
+    def __contains__(self, attempt_id: str) -> bool:
+        return attempt_id in self._columns["ids"]
+
     def statement(self) -> Executable:
-        """Writes all; answers the lease ids touched. A VM once gone never comes back."""
+        """Writes all; answers the lease ids touched. A VM once gone never comes back.
+
+        Nor does a look that showed a VM alive undo what a later one saw: a long listing ends after many watches.
+        """
         return _OBSERVED.bindparams(**self._columns)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Executable, func, update
+from sqlalchemy import ColumnElement, Executable, Select, func, select, update
 
 from app.db.events import NewEvent, append_to_leases
 from app.db.tables import event, lease
@@ -46,6 +46,13 @@ def write(
         .cte("changed")
     )
     return append_to_leases(changed, new).returning(event.c.lease_id, event.c.lease_sequence)
+
+
+def locked(lease_ids: Iterable[str]) -> Select[Any]:
+    """Locks these leases, in the order of their ids. Whoever writes attempts locks their leases first: so nobody waits in a circle."""
+    return (
+        select(lease.c.id).where(lease.c.id.in_(list(lease_ids))).order_by(lease.c.id).with_for_update(key_share=True)
+    )
 
 
 def wake() -> dict[str, Any]:

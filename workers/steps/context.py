@@ -1,6 +1,7 @@
 """What a step is given, and how the steps share their writes."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -11,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection
 
 from app.db import jobs, launches, quotas
 from app.db.events import NewEvent
-from app.db.transitions import write
+from app.db.transitions import locked, write
 from app.domain.leases import Attempt, Lease, LeaseState
 from app.domain.offerings import Market, OfferingKey
 from app.domain.quotas import Amounts
@@ -63,6 +64,13 @@ class Context:
     def bucket(self, operation: str) -> str:
         """The rate bucket of the attempt's account and region."""
         return self.runtime.pacer.bucket(self.attempt.account, self.attempt.region, operation)
+
+    @contextmanager
+    def writing_attempts(self) -> Iterator[Connection]:
+        """One transaction that writes the lease's attempts before the lease, which is locked first all the same."""
+        with self.runtime.database.begin() as connection:
+            connection.execute(locked([self.lease.id]))
+            yield connection
 
     def hurry_watch(self) -> None:
         """The attempt's VM is in change: look at its place now. Losing this costs an idle watch's pause."""

@@ -88,7 +88,7 @@ def close_attempt(ctx: Context) -> None:
     refused = refusal(reason) if reason is not None and ctx.lease.state is LeaseState.PROVISIONING else None
     state = AttemptState.DEAD if refused is None else AttemptState.REFUSED
     error = _shown(reason) if refused is None else error_json(refused)
-    with ctx.runtime.database.begin() as connection:
+    with ctx.writing_attempts() as connection:
         ended = must_hold(connection.execute(attempts.end(attempt.id, ctx.claim_id, state, clean=clean, error=error)))
         values = {
             "provider_gone_at": func.now(),

@@ -21,7 +21,7 @@ _SHORTEST = 0.5
 def settle(ctx: Context) -> None:
     """From here on the attempt is only looked for."""
     event = NewEvent(type="attempt.settling", data={"n": ctx.attempt.n})
-    with ctx.runtime.database.begin() as connection:
+    with ctx.writing_attempts() as connection:
         if connection.execute(attempts.settle(ctx.attempt.id, ctx.attempt.token)).first() is not None:
             must_hold(connection.execute(write(ctx.lease.id, event, claim_id=ctx.claim_id)))
 
@@ -50,7 +50,7 @@ def _anything_left(ctx: Context) -> bool:
 
 def _declare_dead(ctx: Context) -> None:
     error = {"class": "NeverSeen", "code": None, "message": "the create call was never answered and created nothing"}
-    with ctx.runtime.database.begin() as connection:
+    with ctx.writing_attempts() as connection:
         end_attempt(connection, ctx, AttemptState.DEAD, error)
 
 

@@ -94,7 +94,7 @@ def record(ctx: Context, vm: Vm) -> None:
         facts["vm_reason"] = json.loads(reason)
     placement = {**(ctx.row.lease_placement or {}), "instance_id": vm.id}
     event = NewEvent(type="attempt.launched", data={"n": attempt.n, "instance_id": vm.id, **offering_json(attempt)})
-    with ctx.runtime.database.begin() as connection:
+    with ctx.writing_attempts() as connection:
         connection.execute(attempts.known(attempt.id, attempt.token, facts))
         values = {"launched_at": func.now(), "placement": placement}
         connection.execute(write(ctx.lease.id, event, claim_id=ctx.claim_id, values=values))
@@ -125,7 +125,7 @@ def _not_reached(ctx: Context, error: Unreachable) -> None:
 
 def _only_look(ctx: Context, error: ProviderError) -> None:
     """Something exists, or may exist, under our token: create nothing more, look for it and adopt it."""
-    with ctx.runtime.database.begin() as connection:
+    with ctx.writing_attempts() as connection:
         connection.execute(attempts.fact(ctx.attempt.id, ctx.attempt.token, {"error": error_json(error)}))
         connection.execute(attempts.settle(ctx.attempt.id, ctx.attempt.token))
 
@@ -148,7 +148,7 @@ def _refused(ctx: Context, error: ProviderError) -> None:
         return
     if isinstance(error, CredentialsRejected):
         ctx.runtime.accounts.set_aside(ctx.attempt.account, error)
-    with ctx.runtime.database.begin() as connection:
+    with ctx.writing_attempts() as connection:
         end_attempt(connection, ctx, AttemptState.REFUSED, error_json(error))
         if not isinstance(error, CredentialsRejected):
             connection.execute(cool_off(ctx, error))
