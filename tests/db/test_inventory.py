@@ -9,7 +9,6 @@ from sqlalchemy import Update, func, insert, select, update
 
 from app.db import inventory
 from app.db.tables import account, account_region, attempt, installation, lease, orphan
-from app.db.transitions import locked
 from app.domain.leases import VmState
 from tests.db.store import ENDED, Store, ago, together
 
@@ -46,28 +45,6 @@ def test_observations_of_the_same_vms_in_any_order_do_not_block_each_other(store
             store.run(observed.statement())
 
     together(8, work)
-
-
-def test_observations_and_steps_of_the_same_leases_do_not_block_each_other(store: Store) -> None:
-    """A step writes an attempt and then its lease; watch and inventory write many attempts and then their leases."""
-    made = {store.attempt(lease_id, "known"): lease_id for lease_id in (store.lease() for _ in range(10))}
-
-    def observing() -> None:
-        observed = inventory.Observed()
-        for attempt_id in made:
-            observed.add(attempt_id, VmState.RUNNING)
-        with store.database.begin() as connection:
-            connection.execute(locked(made.values()))
-            connection.execute(inventory.wake(connection.execute(observed.statement()).scalars()))
-
-    def stepping() -> None:
-        for attempt_id, lease_id in made.items():
-            with store.database.begin() as connection:
-                connection.execute(locked([lease_id]))
-                connection.execute(update(attempt).where(attempt.c.id == attempt_id).values(ready=True))
-                connection.execute(update(lease).where(lease.c.id == lease_id).values(next_due=func.now()))
-
-    together(8, lambda number: [stepping() if number % 2 else observing() for _ in range(5)])
 
 
 def test_a_look_that_began_before_what_is_known_was_seen_undoes_nothing(store: Store) -> None:

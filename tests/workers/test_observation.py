@@ -1,14 +1,16 @@
 """What inventory and garbage collection see: lost VMs, interruptions, orphans, strangers."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Any
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import select, text, update
 
-from app.db.tables import account_region, attempt
+from app.db.tables import account_region, attempt, lease
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
+from workers.inventory import take_inventory
 from workers.providers.base import ProviderError
 from workers.watch import watch
 
@@ -23,6 +25,23 @@ def test_a_vm_ended_behind_our_back_closes_the_lease_its_billing_and_its_quota(f
     assert ended.rate_per_hour is None
     assert ended.billing_ended_at is not None
     assert fleet.used() == {}
+
+
+@pytest.mark.parametrize("look", [watch, take_inventory])
+def test_a_look_and_a_step_at_the_same_lease_do_not_wait_in_a_circle(fleet: Fleet, look: Callable[..., int]) -> None:
+    lease_id = fleet.create()
+    while fleet.step():
+        pass
+    fleet.wait_for(lambda: [vm["state"] for vm in fleet.vms()] == ["running"])
+    database = fleet.runtime.database
+    with ThreadPoolExecutor(1) as thread:
+        with database.begin() as step:
+            step.execute(update(lease).where(lease.c.id == lease_id).values(wake_count=lease.c.wake_count + 1))
+            looking = thread.submit(look, fleet.runtime, ACCOUNT, REGION)
+            fleet.wait_for(lambda: bool(database.all(text("SELECT FROM pg_locks WHERE NOT granted"))))
+            step.execute(update(attempt).where(attempt.c.lease_id == lease_id).values(ready=attempt.c.ready))
+        looking.result(10)
+    assert [one.vm_state for one in fleet.attempts(lease_id)] == ["running"]
 
 
 def test_an_announced_interruption_is_shown_before_it_ends_the_lease(fleet: Fleet) -> None:
