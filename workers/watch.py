@@ -110,7 +110,7 @@ def _store(
             _observe(observed, row, vm, ready=row.instance_id in ready, clean=row.id in clean)
         elif row.id in clean:
             observed.add(row.id, VmState.GONE, at=None, clean=True)
-        elif row.terminate_sent_at is not None and row.vm_state in _SEEN:
+        elif row.instance_id in vms and row.terminate_sent_at is not None and row.vm_state in _SEEN:
             # a cloud that forgets at once: no listing need be waited for to ask a second time
             observed.add(row.id, VmState.ABSENT, at=_last_seen(row))
     if len(observed):

@@ -331,7 +331,10 @@ class Provider(Protocol):
         ...
 
     def get(self, region: str, vm_ids: Sequence[str]) -> Mapping[str, Vm | None]:
-        """Direct get of VMs; None for an id that the provider does not know. Costs O(pages)."""
+        """Direct get of VMs; None for an id that the provider does not know. Costs O(pages).
+
+        An id of which nothing could be told is left out; raises when that is all of them.
+        """
         ...
 
     def list(self, regions: frozenset[str], installation: str) -> Iterator[Page]:
@@ -342,7 +345,10 @@ class Provider(Protocol):
         ...
 
     def ready(self, region: str, vm_ids: Sequence[str]) -> frozenset[str]:
-        """Those of the running VMs that have passed the provider's readiness checks. Costs O(pages)."""
+        """Those of the running VMs that have passed the provider's readiness checks. Costs O(pages).
+
+        Where each VM takes a call of its own, one that fails leaves out that VM alone; raises when all fail.
+        """
         ...
 
     def interruptions(self, regions: frozenset[str], installation: str) -> Sequence[Interruption]:

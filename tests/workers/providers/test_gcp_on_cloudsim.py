@@ -269,7 +269,7 @@ def test_a_rule_of_that_name_that_is_not_ours_is_never_used(backend: OnCloudsim)
 
 
 def test_an_operation_still_at_work_is_a_vm_to_come(backend: OnCloudsim) -> None:
-    backend.sim.settings(list_lag_seconds=60.0)
+    backend.sim.settings(list_lag_seconds=60.0, boot_seconds=30.0)
     vm = contract.launch(backend)
     assert contract.listed(backend) == []
     assert contract.look(backend, vm.id).state is VmState.PENDING

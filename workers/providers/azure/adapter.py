@@ -133,7 +133,7 @@ class AzureProvider:
 
     def ready(self, region: str, vm_ids: Sequence[str]) -> frozenset[str]:  # noqa: ARG002  the group is asked by name
         """The VM's agent reports itself ready. One call for each VM: Azure has no other."""
-        return frozenset(instances.ready(self._group, vm_ids))
+        return instances.ready(self._group, vm_ids)
 
     def interruptions(self, regions: frozenset[str], installation: str) -> Sequence[Interruption]:  # noqa: ARG002  as below
         """None: Azure announces an eviction only inside the VM (Scheduled Events)."""

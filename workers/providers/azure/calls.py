@@ -1,10 +1,10 @@
 """Ways to call Azure that every module here needs: one by one, and what an answer must have."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from workers.providers.azure.errors import GONE, translated
-from workers.providers.base import CredentialsRejected, NotFound, OutcomeUnknown, ProviderError, Throttled
+from workers.providers.base import NotFound, OutcomeUnknown
 
 Document = Mapping[str, Any]
 """A resource as Azure writes it: the SDK's models are mappings of the JSON, by its own names."""
@@ -35,20 +35,3 @@ def part(answer: Document, *path: str) -> Any:
             )
         found = found[name]
     return found
-
-
-def each(things: Iterable[str], act: Callable[[str], None]) -> None:
-    """Acts on all of them, so that one that fails keeps no other waiting; then raises the first failure.
-
-    Throttling and rejected credentials end it at once.
-    """
-    failed: ProviderError | None = None
-    for one in things:
-        try:
-            act(one)
-        except (Throttled, CredentialsRejected):
-            raise
-        except ProviderError as error:
-            failed = failed or error
-    if failed is not None:
-        raise failed

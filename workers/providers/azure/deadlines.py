@@ -10,10 +10,11 @@ from typing import Any
 
 from app.domain.tags import DEADLINE
 from workers.providers.azure import instances, interfaces, names, resource_tags
-from workers.providers.azure.calls import Document, each, part
+from workers.providers.azure.calls import Document, part
 from workers.providers.azure.clients import Group
 from workers.providers.azure.errors import GONE, translated
 from workers.providers.base import NotFound
+from workers.providers.one_by_one import each
 
 
 def renew(group: Group, ids: Sequence[str], deadline: datetime) -> None:

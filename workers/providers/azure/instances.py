@@ -12,12 +12,13 @@ from azure.core import MatchConditions
 from app.domain.leases import VmState
 from app.domain.tags import ATTEMPT, INSTALLATION, LEASE
 from workers.providers.azure import interfaces, listings, names, resource_tags, vms
-from workers.providers.azure.calls import Document, each, known, part
+from workers.providers.azure.calls import Document, known, part
 from workers.providers.azure.clients import Group
 from workers.providers.azure.errors import GONE, translated
 from workers.providers.azure.launch import REQUEST
 from workers.providers.azure.vms import Addresses
 from workers.providers.base import InvalidSpec, NotFound, OutcomeUnknown, Page, Params, TokenConflict, Vm
+from workers.providers.one_by_one import answered, each
 from workers.providers.regions import Regions
 
 _WITH_STATUS = "instanceView"
@@ -136,11 +137,10 @@ def document_of(group: Group, name: str, vm_id: str | None = None) -> Document |
 
 def with_ids(group: Group, region: str, ids: Sequence[str]) -> dict[str, Vm | None]:
     """One by one when they are few, else from the listings; what those do not show is asked for again."""
-    found: dict[str, Vm | None] = dict.fromkeys(ids)
+    shown: dict[str, Vm] = {}
     if len(ids) > _MOST_DIRECT:
-        shown = (vm for page in listed(group, frozenset({region})) for vm in page.vms)
-        found |= {vm.id: vm for vm in shown if vm.id in found}
-    return {one: vm or _direct(group, region, one) for one, vm in found.items()}
+        shown = {vm.id: vm for page in listed(group, frozenset({region})) for vm in page.vms}
+    return answered(ids, lambda one: shown.get(one) or _direct(group, region, one))
 
 
 def _direct(group: Group, region: str, one: str) -> Vm | None:
@@ -156,12 +156,14 @@ def require(group: Group, one: str) -> Document:
     return found
 
 
-def ready(group: Group, ids: Sequence[str]) -> Iterator[str]:
+def ready(group: Group, ids: Sequence[str]) -> frozenset[str]:
     """Those whose agent reports itself ready. No listing tells that of several VMs."""
-    for one in ids:
-        document = document_of(group, *names.split(one))
-        if document is not None and vms.agent_is_ready(part(document, "properties").get("instanceView") or {}):
-            yield one
+    documents = answered(ids, lambda one: document_of(group, *names.split(one)))
+    return frozenset(one for one, document in documents.items() if document is not None and _is_ready(document))
+
+
+def _is_ready(document: Document) -> bool:
+    return vms.agent_is_ready(part(document, "properties").get("instanceView") or {})
 
 
 def terminate(group: Group, ids: Sequence[str]) -> None:

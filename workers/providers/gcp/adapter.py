@@ -131,7 +131,7 @@ class GcpProvider:
 
     def ready(self, region: str, vm_ids: Sequence[str]) -> frozenset[str]:
         """The guest attribute that the VM's boot ends with. One call per VM."""
-        return frozenset(instances.ready(self._clients, region, vm_ids))
+        return instances.ready(self._clients, region, vm_ids)
 
     def interruptions(self, regions: frozenset[str], installation: str) -> Sequence[Interruption]:
         """Preempted VMs that still show."""

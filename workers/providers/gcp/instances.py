@@ -15,6 +15,7 @@ from workers.providers.gcp.clients import Clients
 from workers.providers.gcp.ids import Id, in_region
 from workers.providers.gcp.sdk import Instance, InstancesClient
 from workers.providers.gcp.vms import from_instance
+from workers.providers.one_by_one import answered
 from workers.providers.regions import Regions
 
 READY = "gpulease/ready"
@@ -102,11 +103,10 @@ def find(clients: Clients, region: str, name: str, owner: OwnerTags) -> Vm | Non
     return next((vm for vm in fates if vm is not None), None)
 
 
-def ready(clients: Clients, region: str, vm_ids: Sequence[str]) -> Iterator[str]:
+def ready(clients: Clients, region: str, vm_ids: Sequence[str]) -> frozenset[str]:
     """Those that have written the guest attribute: one call each, because Google has none for several."""
-    for one in map(Id.parse, vm_ids):
-        if one is not None and in_region(one.zone, region) and _is_ready(clients, one):
-            yield str(one)
+    known = {str(one): one for one in map(Id.parse, vm_ids) if one is not None and in_region(one.zone, region)}
+    return frozenset(one for one, ready in answered(known, lambda one: _is_ready(clients, known[one])).items() if ready)
 
 
 def _is_ready(clients: Clients, vm: Id) -> bool:
