@@ -172,11 +172,11 @@ def outage(
     with it, and how long after the end of the fault the last of those had its VM.
     """
     others = [name for name in CLOUDS if name != down]
-    with installation.tenant(f"before the outage: {mode}") as tenant:
+    with installation.tenant(f"before the outage {mode}") as tenant:
         before = _ask_steadily(tenant, others, leases, seconds)
     with (
-        installation.tenant(f"in the outage: {mode}") as tenant,
-        installation.tenant(f"of the cloud that is away: {mode}") as away,
+        installation.tenant(f"in the outage {mode}") as tenant,
+        installation.tenant(f"of the cloud that is away {mode}") as away,
     ):
         with installation.cloud.fault("*", mode, provider=down, times=None):
             stranded = [away.create({**_AT[down], **_plain(f"away {n}", 600)}) for n in range(there)]
