@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, NullPool, create_engine, exc, func, literal, make_url, select
 
 import migrations
@@ -25,11 +24,13 @@ from app.settings import StartupError
 
 @cache
 def schema_revisions() -> SchemaRevisions:
-    """The migrations in this program."""
-    scripts = ScriptDirectory(str(Path(migrations.__file__).parent))
-    head = scripts.get_current_head()
-    assert head is not None
-    return SchemaRevisions(head, frozenset(script.revision for script in scripts.walk_revisions()))
+    """The migrations in this program, by their files' names: `0007_last_seen.py` is revision 0007.
+
+    Read without Alembic, whose import would be a fifth of the start of every process.
+    """
+    files = (Path(migrations.__file__).parent / "versions").glob("[0-9]*.py")
+    revisions = frozenset(file.name.partition("_")[0] for file in files)
+    return SchemaRevisions(max(revisions), revisions)
 
 
 def check_database(url: str) -> None:

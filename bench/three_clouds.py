@@ -70,7 +70,7 @@ class Installation:
         """With as many GPUs as it wants. Afterwards nothing of it is left in any cloud, and all sides agree."""
         with self.operator.tenant(name, _AMPLE_GPUS) as tenant:
             yield tenant
-            tenant.release_all(seconds=120)
+            tenant.release_all()
             assert tenant.used() == {}
             assert not wait_for_none(partial(self.cloud.resources_of_tenant, tenant.id))
             assert not wait_for_none(partial(differences, self.operator, self.cloud, self.database_url))
@@ -182,7 +182,7 @@ def outage(
             stranded = [away.create({**_AT[down], **_plain(f"away {n}", 600)}) for n in range(there)]
             during = _ask_steadily(tenant, others, leases, seconds)
         back = time.monotonic()
-        found = away.wait_for_all("active", there, seconds=120)
+        found = away.wait_for_all("active", there)
         assert {lease["id"] for lease in found} == set(stranded)
         recovered = time.monotonic() - back
     return {"p95_before": p95(before), "p95_during": p95(during), "recovered_seconds": recovered}

@@ -7,6 +7,7 @@ from typing import Any, Self
 import httpx
 
 from app.domain.tags import LEASE, TENANT
+from tests.e2e.stack import PATIENCE
 
 Json = dict[str, Any]
 
@@ -18,7 +19,7 @@ class Cloud:
     """The controls below `/_sim`."""
 
     def __init__(self, url: str) -> None:
-        self._http = httpx.Client(base_url=url, timeout=30)
+        self._http = httpx.Client(base_url=url, timeout=PATIENCE)
 
     def __enter__(self) -> Self:
         return self

@@ -7,6 +7,7 @@ from typing import Any, Self
 import httpx
 
 from app.local.waiting import wait_until
+from tests.e2e.stack import PATIENCE
 
 Json = dict[str, Any]
 
@@ -19,7 +20,7 @@ class Person:
 
     def __init__(self, api_url: str, key: str) -> None:
         self.key = key
-        self.http = httpx.Client(base_url=api_url, headers={"Authorization": f"Bearer {key}"}, timeout=30)
+        self.http = httpx.Client(base_url=api_url, headers={"Authorization": f"Bearer {key}"}, timeout=PATIENCE)
 
     def __enter__(self) -> Self:
         return self
@@ -72,7 +73,7 @@ class Tenant(Person):
                 made.append(str(_document(answer)["id"]))
             return bool(made)
 
-        assert wait_until(asked, timeout=60, poll=0.2), "the API did not come back"
+        assert wait_until(asked, timeout=PATIENCE, poll=0.2), "the API did not come back"
         return made[0]
 
     def plan(self, wish: Json) -> Json:
@@ -90,25 +91,25 @@ class Tenant(Person):
     def release(self, lease_id: str) -> Json:
         return _document(self.http.delete(f"/v1/leases/{lease_id}"))
 
-    def wait(self, lease_id: str, *states: str, seconds: float = 30) -> Json:
+    def wait(self, lease_id: str, *states: str) -> Json:
         """The lease as soon as it is in one of `states`."""
-        wait_until(lambda: self.lease(lease_id)["state"] in states, timeout=seconds, poll=0.1)
+        wait_until(lambda: self.lease(lease_id)["state"] in states, timeout=PATIENCE, poll=0.1)
         lease = self.lease(lease_id)
         assert lease["state"] in states, (lease["state"], lease["reason"], self.attempts(lease_id))
         return lease
 
-    def wait_for_all(self, state: str, count: int, *, seconds: float = 60) -> list[Json]:
+    def wait_for_all(self, state: str, count: int) -> list[Json]:
         """All leases in `state`, as soon as there are `count`."""
-        wait_until(lambda: len(self.leases(state)) >= count, timeout=seconds, poll=0.3)
+        wait_until(lambda: len(self.leases(state)) >= count, timeout=PATIENCE, poll=0.3)
         found = self.leases(state)
         assert len(found) == count, {lease["id"]: (lease["state"], lease["reason"]) for lease in self.leases()}
         return found
 
-    def release_all(self, *, seconds: float = 30) -> None:
+    def release_all(self) -> None:
         """Ask for the end of every lease, and wait for it."""
         for lease in self.leases("!terminal"):
             self.release(lease["id"])
-        wait_until(lambda: not self.leases("!terminal"), timeout=seconds, poll=0.2)
+        wait_until(lambda: not self.leases("!terminal"), timeout=PATIENCE, poll=0.2)
         assert self.leases("!terminal") == []
 
     def used(self) -> dict[str, float]:
@@ -139,13 +140,13 @@ class Operator(Person):
         (account,) = (one for one in self.get("/v1/ops/accounts")["items"] if one["provider"] == "aws")
         return account
 
-    def wait_for_offerings(self, *providers: str, seconds: float = 60) -> None:
+    def wait_for_offerings(self, *providers: str) -> None:
         """Until each of these clouds has told what it offers."""
 
         def told() -> bool:
             return all(self.get("/v1/offerings", limit=1, provider=provider)["items"] for provider in providers)
 
-        assert wait_until(told, timeout=seconds, poll=0.2), "no offerings"
+        assert wait_until(told, timeout=PATIENCE, poll=0.2), "no offerings"
 
     def orphan(self, instance_id: str) -> Json | None:
         """What the garbage collection knows of a VM."""

@@ -12,7 +12,7 @@ from app.local.waiting import wait_until
 from tests.databases import ROOT
 from tests.e2e.cloud import Cloud
 from tests.e2e.people import ONE_A10G, Tenant
-from tests.e2e.stack import Stack
+from tests.e2e.stack import PATIENCE, Stack
 
 
 def test_a_lease_becomes_active_on_one_tagged_vm_and_leaves_nothing(tenant: Tenant, cloud: Cloud) -> None:
@@ -35,7 +35,9 @@ def test_a_lease_becomes_active_on_one_tagged_vm_and_leaves_nothing(tenant: Tena
     assert not cloud.vm(vm["id"])["alive"]
     assert cloud.resources_of(lease_id) == []
     expected = ["queued", "provisioning", "booting", "active", "releasing", "released"]
-    assert wait_until(lambda: states_told(tenant, lease_id) == expected, timeout=10), states_told(tenant, lease_id)
+    assert wait_until(lambda: states_told(tenant, lease_id) == expected, timeout=PATIENCE), states_told(
+        tenant, lease_id
+    )
 
 
 def states_told(tenant: Tenant, lease_id: str) -> list[str]:
@@ -55,7 +57,7 @@ def test_the_command_line_does_the_same(tenant: Tenant, stack: Stack, cloud: Clo
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=PATIENCE,
         )
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout

@@ -3,6 +3,7 @@
 from app.local.waiting import wait_until
 from tests.e2e.cloud import Cloud
 from tests.e2e.people import ONE_A10G, Json, Operator, Tenant
+from tests.e2e.stack import PATIENCE
 
 
 def ended(tenant: Tenant, lease_id: str) -> Json:
@@ -18,7 +19,7 @@ def test_while_it_waits_for_capacity(tenant: Tenant, cloud: Cloud) -> None:
         lease_id = tenant.create(
             {"name": "waits", "instance_types": ["g4dn.xlarge"], "ttl_seconds": 60, "wait_seconds": 60}
         )
-        assert wait_until(lambda: tenant.lease(lease_id)["reason"] is not None, timeout=20, poll=0.1)
+        assert wait_until(lambda: tenant.lease(lease_id)["reason"] is not None, timeout=PATIENCE, poll=0.1)
         assert tenant.lease(lease_id)["state"] == "queued"
         ended(tenant, lease_id)
     assert cloud.vms_of(lease_id) == []
@@ -38,7 +39,7 @@ def test_while_the_create_call_is_under_way(tenant: Tenant, cloud: Cloud) -> Non
     with cloud.fault("RunInstances", "delay", delay_seconds=1.5):
         before = cloud.calls("RunInstances")
         lease_id = tenant.create({**ONE_A10G, "name": "under way"})
-        assert wait_until(lambda: cloud.calls("RunInstances") > before, timeout=20)
+        assert wait_until(lambda: cloud.calls("RunInstances") > before, timeout=PATIENCE)
         assert tenant.lease(lease_id)["state"] == "provisioning"
         ended(tenant, lease_id)
     assert [vm["alive"] for vm in cloud.vms_of(lease_id)] == [False]
@@ -48,7 +49,7 @@ def test_while_the_outcome_of_the_create_call_is_unknown(tenant: Tenant, cloud: 
     """It did not work, but only time can tell: nothing was charged, and the quota is given back after the proof."""
     with cloud.fault("RunInstances", "error", code="InternalError", times=None):
         lease_id = tenant.create({**ONE_A10G, "name": "unknown"})
-        assert wait_until(lambda: _unknown(tenant, lease_id), timeout=20, poll=0.1)
+        assert wait_until(lambda: _unknown(tenant, lease_id), timeout=PATIENCE, poll=0.1)
         tenant.release(lease_id)
         assert tenant.used()["gpus"] == 1
         lease = tenant.wait(lease_id, "released", "failed")

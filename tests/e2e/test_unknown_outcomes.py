@@ -3,7 +3,7 @@
 from app.local.waiting import wait_until
 from tests.e2e.cloud import Cloud
 from tests.e2e.people import ONE_A10G, Tenant
-from tests.e2e.stack import Stack
+from tests.e2e.stack import PATIENCE, Stack
 
 
 def test_a_lost_answer_leads_to_one_vm(tenant: Tenant, cloud: Cloud) -> None:
@@ -19,9 +19,9 @@ def test_workers_killed_between_call_and_record_lead_to_one_vm(tenant: Tenant, s
     with cloud.fault("RunInstances", "delay", delay_seconds=1.5):
         before = cloud.calls("RunInstances")
         lease_id = tenant.create({**ONE_A10G, "name": "unheard"})
-        assert wait_until(lambda: cloud.calls("RunInstances") > before, timeout=20)
+        assert wait_until(lambda: cloud.calls("RunInstances") > before, timeout=PATIENCE)
         assert stack.kill("worker") == 1
-        assert wait_until(lambda: bool(cloud.vms_of(lease_id)), timeout=10)
+        assert wait_until(lambda: bool(cloud.vms_of(lease_id)), timeout=PATIENCE)
     (vm,) = cloud.vms_of(lease_id)
     assert [attempt["instance_id"] for attempt in tenant.attempts(lease_id)] == [None]
     lease = tenant.wait(lease_id, "active")

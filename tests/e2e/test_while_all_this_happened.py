@@ -6,6 +6,7 @@ from app.local.waiting import wait_until
 from tests.e2e.cloud import Cloud
 from tests.e2e.conftest import Planted
 from tests.e2e.people import Operator
+from tests.e2e.stack import PATIENCE
 
 GRACE = timedelta(seconds=20)
 
@@ -16,7 +17,7 @@ def test_a_vm_of_ours_without_any_row_was_shown_and_ended_after_the_grace(
     def gone() -> bool:
         return (operator.orphan(planted.rowless_vm) or {}).get("state") == "gone"
 
-    assert wait_until(gone, timeout=60, poll=0.2), operator.orphan(planted.rowless_vm)
+    assert wait_until(gone, timeout=PATIENCE, poll=0.2), operator.orphan(planted.rowless_vm)
     orphan = operator.orphan(planted.rowless_vm)
     assert orphan is not None
     assert (orphan["cause"], orphan["lease_id"]) == ("no_row", None)
@@ -33,7 +34,7 @@ def test_strangers_were_never_touched(planted: Planted, operator: Operator, clou
 
 
 def test_the_short_lease_ended_at_its_time(planted: Planted, cloud: Cloud) -> None:
-    lease = planted.tenant.wait(planted.short_lease, "released", "failed", seconds=90)
+    lease = planted.tenant.wait(planted.short_lease, "released", "failed")
     assert (lease["state"], lease["reason"]["code"]) == ("released", "expired")
     expires, released = (datetime.fromisoformat(lease[name]) for name in ("expires_at", "release_requested_at"))
     assert timedelta(0) <= released - expires

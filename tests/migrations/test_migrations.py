@@ -13,9 +13,12 @@ import psycopg
 import pytest
 from alembic import command
 from alembic.config import Config
+from alembic.script import ScriptDirectory
 from psycopg import sql
 
 from app.db.tables import metadata
+from app.domain.schema import SchemaRevisions
+from app.prerequisites import schema_revisions
 from tests.databases import ROOT
 
 LEASE = "lease_01jz0000000000000000000001"
@@ -31,6 +34,13 @@ DATA: LiteralString = """
 LEASES: LiteralString = "SELECT l.id, a.token FROM lease l JOIN attempt a ON a.lease_id = l.id"
 SHARED_ROLES: LiteralString = r"SELECT rolname FROM pg_roles WHERE rolname LIKE 'gpulease\_%' AND NOT rolcanlogin"
 """Roles belong to the server: another migration there made them before."""
+
+
+def test_programs_know_the_migrations_as_alembic_does() -> None:
+    scripts = ScriptDirectory(str(ROOT / "migrations"))
+    head = scripts.get_current_head()
+    assert head is not None
+    assert schema_revisions() == SchemaRevisions(head, frozenset(one.revision for one in scripts.walk_revisions()))
 
 
 def start(url: str) -> "subprocess.Popen[str]":
