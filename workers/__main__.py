@@ -1,5 +1,6 @@
 """`python -m workers worker|inventory|deadman|prices`: the two kinds of worker process, and two commands."""
 
+import os
 import signal
 import sys
 
@@ -15,6 +16,8 @@ from workers.runtime import Runtime
 
 log = structlog.get_logger("workers")
 
+_NICE = 10
+"""Of the inventory: reading long listings must not keep launches waiting on a host where both run."""
 _USAGE = "usage: python -m workers worker|inventory|deadman|prices"
 
 
@@ -62,6 +65,7 @@ def _worker(runtime: Runtime) -> None:
 
 
 def _inventory(runtime: Runtime) -> None:
+    os.nice(_NICE)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: runtime.stopping.set())
     threads = start_inventory(runtime)

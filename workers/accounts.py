@@ -26,6 +26,8 @@ log = structlog.get_logger(__name__)
 _IMAGE_SECONDS = 600.0
 _NO_IMAGE_SECONDS = 30.0
 _TRUST_SECONDS = 60.0
+_SILENT_SECONDS = 2.0
+"""After a call without an answer, so long nobody else asks the account the same kind of thing: hundreds of leases may want to."""
 _SET_ASIDE = ("failing", "disabled")
 Connect = Callable[[AccountConfig, Settings], Provider]
 
@@ -54,6 +56,7 @@ class Accounts:
         self._providers: dict[str, Provider] = {}
         self._trusted_until: dict[str, float] = {}
         self._unreachable_since: dict[str, float] = {}
+        self._silent: dict[str, tuple[float, OutcomeUnknown | Unreachable]] = {}
         self._images: dict[tuple[str, str, str | None], tuple[float, Image | InvalidSpec]] = {}
         self._lock = threading.Lock()
 
@@ -152,12 +155,19 @@ class Accounts:
 
     @contextmanager
     def _reaching(self, name: str) -> Iterator[None]:
+        """Around a call. Raises what the last one raised when that was a moment ago and the account gave no answer."""
+        silent = self._silent.get(name)
+        if silent is not None and self._monotonic() < silent[0]:
+            raise silent[1].with_traceback(None)
         try:
             yield
-        except (OutcomeUnknown, Unreachable):
-            self._unreachable_since.setdefault(name, self._monotonic())
+        except (OutcomeUnknown, Unreachable) as error:
+            now = self._monotonic()
+            self._unreachable_since.setdefault(name, now)
+            self._silent[name] = now + _SILENT_SECONDS, error
             raise
         self._unreachable_since.pop(name, None)
+        self._silent.pop(name, None)
 
     def require_identity(self, name: str) -> None:
         """The same, at most once a minute in this process."""

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import boto3
-from sqlalchemy import delete, insert, select, text, update
+from sqlalchemy import delete, func, insert, select, text, update
 
 from app.db import claims, quotas
 from app.db.ids import new_id
@@ -160,6 +160,11 @@ class Fleet:
 
     def lease(self, lease_id: LeaseId) -> Any:
         return self.runtime.database.first(select(lease).where(lease.c.id == lease_id))
+
+    def rests(self, lease_id: LeaseId) -> float:
+        """Seconds until it is due; not positive when it is."""
+        left = func.extract("epoch", lease.c.next_due - func.now())
+        return float(self.runtime.database.all(select(left).where(lease.c.id == lease_id))[0][0])
 
     def attempts(self, lease_id: LeaseId) -> list[Any]:
         return self.runtime.database.all(select(attempt).where(attempt.c.lease_id == lease_id).order_by(attempt.c.n))

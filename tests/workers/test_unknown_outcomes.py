@@ -3,11 +3,15 @@
 from collections.abc import Callable
 
 import pytest
+from sqlalchemy import text, update
 
+from app.db.tables import attempt
 from app.domain.ids import LeaseId
 from tests.workers.fleet import Fleet
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.base import Params, Vm
+
+LONGER_THAN_AT_FIRST = 10.0
 
 
 class CrashedError(BaseException):
@@ -134,3 +138,23 @@ def test_a_late_vm_of_an_attempt_declared_dead_is_ended_by_garbage_collection(fl
     fleet.drive(lambda: not fleet.is_alive(late))
     (orphan,) = fleet.orphans()
     assert orphan.cause == "ended_lease"
+
+
+def test_a_cloud_without_answers_is_asked_ever_more_rarely_until_a_listing_is_complete(
+    make_fleet: Callable[..., Fleet],
+) -> None:
+    fleet = make_fleet(unknown_retry_seconds=0.1)
+    fleet.sim.fault("RunInstances", "error", code="InternalError", times=None)
+    lease_id = fleet.create()
+    fleet.drive(lambda: any(one.unknown_since is not None for one in fleet.attempts(lease_id)))
+    fleet.sim.fault("*", "error", code="InternalError", times=None)
+    fleet.runtime.database.run(update(attempt).values(last_sent_at=text("now() - interval '60 seconds'")))
+    fleet.drive(lambda: fleet.rests(lease_id) > LONGER_THAN_AT_FIRST)
+    assert fleet.attempts(lease_id)[0].state == "settling"
+    fleet.sim.clear_faults()
+
+    def due() -> bool:
+        fleet.observe()
+        return fleet.rests(lease_id) <= 0
+
+    fleet.wait_for(due)

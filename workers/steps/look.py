@@ -16,6 +16,9 @@ from workers.steps.send import end_attempt, record
 
 _LOOKS_A_GAP = 4
 _SHORTEST = 0.5
+_AFTER_FAILURE = timedelta(seconds=5)
+_LONGEST_AFTER_FAILURE = timedelta(seconds=30)
+_FAILED_SHARE = 0.25
 
 
 def settle(ctx: Context) -> None:
@@ -36,7 +39,7 @@ def look(ctx: Context) -> Rest | None:
             _declare_dead(ctx)
             return None
     except ProviderError as error:
-        return _later(ctx, error)
+        return _later(ctx, error, _pause(ctx))
     if vm is not None:
         record(ctx, vm)
         return None
@@ -62,7 +65,7 @@ def verify(ctx: Context) -> Rest | None:
         ctx.runtime.accounts.check_identity(attempt.account)
         vm = ctx.provider.get(attempt.region, [vm_id])[vm_id]
     except ProviderError as error:
-        return _later(ctx, error)
+        return _later(ctx, error, _AFTER_FAILURE)
     observed = Observed()
     if vm is not None:
         observed.add(
@@ -90,11 +93,16 @@ def _may_still_appear(ctx: Context) -> bool:
     return known_at is not None and known_at + grace > ctx.now
 
 
-def _later(ctx: Context, error: ProviderError) -> Rest:
-    pause = (
-        ctx.runtime.pacer.throttled(ctx.provider, ctx.bucket("read"), error) if isinstance(error, Throttled) else 5.0
-    )
-    ctx.runtime.database.run(attempts.retry_later(ctx.attempt.id, ctx.attempt.token, pause, error_json(error)))
-    if ctx.lease.desired is Desired.RUN:
-        return Rest(min(ctx.now + timedelta(seconds=pause), ctx.lease.expires_at))
-    return Rest(ctx.now + timedelta(seconds=pause))
+def _pause(ctx: Context) -> timedelta:
+    """The later, the longer nobody knows: the first complete listing of a cloud that is back wakes the lease anyway."""
+    sent_at = ctx.attempt.last_sent_at or ctx.now
+    return min(_LONGEST_AFTER_FAILURE, max(_AFTER_FAILURE, _FAILED_SHARE * (ctx.now - sent_at)))
+
+
+def _later(ctx: Context, error: ProviderError, pause: timedelta) -> Rest:
+    if isinstance(error, Throttled):
+        pause = timedelta(seconds=ctx.runtime.pacer.throttled(ctx.provider, ctx.bucket("read"), error))
+    statement = attempts.retry_later(ctx.attempt.id, ctx.attempt.token, pause.total_seconds(), error_json(error))
+    ctx.runtime.database.run(statement)
+    until = ctx.now + pause
+    return Rest(min(until, ctx.lease.expires_at) if ctx.lease.desired is Desired.RUN else until)

@@ -34,6 +34,7 @@ from workers.steps.plan import DoesNotFitError, store_attempt
 
 _STOPPED_PAUSE = timedelta(seconds=5)
 _RETRY_PAUSE = timedelta(seconds=2)
+_LONGEST_RETRY_PAUSE = timedelta(seconds=10)
 _UNLISTED_PAUSE = timedelta(seconds=0.5)
 _LOOK_AGAIN = timedelta(seconds=30)
 _PROBLEM_COOL_OFF = 60.0
@@ -143,19 +144,21 @@ def _require_trust(ctx: Context, offering: Offering) -> None:
         runtime.catalogue.forget()
         raise _NotReadyError(_RETRY_PAUSE) from error
     except (OutcomeUnknown, Unreachable) as error:
-        _out_of_reach(ctx, key, error)
+        _out_of_reach(ctx, offering, error)
     except ProviderError as error:
         raise _NotReadyError(_RETRY_PAUSE) from error
     if not runtime.first_listings.done(key.account, key.region):
         raise _NotReadyError(_UNLISTED_PAUSE)
 
 
-def _out_of_reach(ctx: Context, key: OfferingKey, error: ProviderError) -> NoReturn:
-    """The cloud may be back soon; after a while it is set aside, and the error told."""
-    runtime = ctx.runtime
-    if runtime.accounts.out_of_reach(key.account) < runtime.settings.unreachable_seconds:
-        raise _NotReadyError(_RETRY_PAUSE) from error
-    _set_aside(ctx, key, "provider_error", error)
+def _out_of_reach(ctx: Context, offering: Offering, error: ProviderError) -> NoReturn:
+    """The cloud may be back soon, the less so the longer it is away; after a while it is set aside, and the error told."""
+    runtime, key = ctx.runtime, offering.key
+    away = timedelta(seconds=runtime.accounts.out_of_reach(key.account))
+    if away < timedelta(seconds=runtime.settings.unreachable_seconds):
+        raise _NotReadyError(min(_LONGEST_RETRY_PAUSE, max(_RETRY_PAUSE, away / 2))) from error
+    if not offering.cooling(ctx.now):
+        _set_aside(ctx, key, "provider_error", error)
     raise error
 
 
@@ -185,7 +188,7 @@ def _image(ctx: Context, offering: Offering) -> Image | Rest | None:
     try:
         return runtime.accounts.image(key.account, key.region, wanted)
     except (OutcomeUnknown, Unreachable) as error:
-        _out_of_reach(ctx, key, error)
+        _out_of_reach(ctx, offering, error)
     except Throttled:
         return Rest(_earliest(ctx, ctx.now + _RETRY_PAUSE))
     except CredentialsRejected as error:
