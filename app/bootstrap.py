@@ -16,6 +16,7 @@ from app.metrics import Metrics
 from app.prerequisites import check_database, schema_revisions
 from app.services.container import Services
 from app.services.context import Context
+from app.services.event_stream import POLL_SECONDS
 from app.settings import Settings, load_settings
 from app.settings.logs import configure_logs
 
@@ -50,6 +51,7 @@ def build_api(settings: Settings) -> FastAPI:
             (SYNC_SECONDS, requests.keep_in_step),
             (SYNC_SECONDS, failures.keep_in_step),
             (SYNC_SECONDS, strangers.keep_in_step),
+            (POLL_SECONDS, services.streams.look),
             (_WRITE_USES_SECONDS, services.authenticator.write_uses),
         ):
             yield

@@ -7,6 +7,7 @@ from fastapi import APIRouter, FastAPI
 
 from app.api import (
     audit,
+    event_stream,
     events,
     health,
     host_keys,
@@ -38,6 +39,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     leases.router,
     lease_access.router,
     events.router,
+    event_stream.router,
     ops.router,
     audit.router,
     host_keys.router,

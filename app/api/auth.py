@@ -43,6 +43,10 @@ class Gate:
             request_id=request.scope[REQUEST_ID],
         )
 
+    async def check_again(self, request: Request) -> None:
+        """Raises Unauthenticated when a key that was good at the beginning of a long answer is so no more."""
+        await self._authenticator.check(bearer(request) or "")
+
     def let_stranger_in(self, request: Request) -> None:
         """Raises TooManyFailedLogins for an address of too many refused tokens."""
         left = self._strangers.peek(_address(request) or "")

@@ -1,6 +1,5 @@
 """Events: what happened, in an order that never changes."""
 
-from collections.abc import Iterable
 from typing import Annotated, Any
 
 from fastapi import Depends, Query, Request, Response
@@ -20,7 +19,7 @@ from app.services.preconditions import list_tag
 
 router = make_router("events")
 
-_LARGEST = 2**63 - 1
+LARGEST_NUMBER = 2**63 - 1
 
 
 class Event(View):
@@ -48,14 +47,18 @@ async def _start(
     page: UsePage,
     after: Annotated[
         int | None,
-        Query(ge=0, le=_LARGEST, description="Only events above this `sequence`: the last one seen. Or use `cursor`."),
+        Query(
+            ge=0,
+            le=LARGEST_NUMBER,
+            description="Only events above this `sequence`: the last one seen. Or use `cursor`.",
+        ),
     ] = None,
 ) -> int | None:
     """Where to go on: `cursor`, or else `after`. None: at the oldest event kept."""
     parts = page.after(KIND)
     if parts is None:
         return after
-    if not (parts[0].isascii() and parts[0].isdigit() and int(parts[0]) <= _LARGEST):
+    if not (parts[0].isascii() and parts[0].isdigit() and int(parts[0]) <= LARGEST_NUMBER):
         raise InvalidRequest(errors=[FieldError("#/query/cursor", "not a cursor of this list; start without one")])
     return int(parts[0])
 
@@ -89,21 +92,20 @@ async def list_lease_events(
 
 def _page(request: Request, found: Page) -> Response:
     tag = list_tag(((row.id, row.sequence) for row in found.rows), also=found.next_cursor or "")
-    return tagged(request, to_json({"items": _events(found.rows), "next_cursor": found.next_cursor}), tag)
+    items = [event_json(row) for row in found.rows]
+    return tagged(request, to_json({"items": items, "next_cursor": found.next_cursor}), tag)
 
 
-def _events(rows: Iterable[Any]) -> list[dict[str, Any]]:
-    return [
-        {
-            "id": row.id,
-            "sequence": row.sequence,
-            "tenant_id": row.tenant_id,
-            "lease_id": row.lease_id,
-            "lease_sequence": row.lease_sequence,
-            "type": row.type,
-            "data": row.data,
-            "request_id": row.request_id,
-            "created_at": row.at,
-        }
-        for row in rows
-    ]
+def event_json(row: Any) -> dict[str, Any]:
+    """A row of `events_read` as an Event."""
+    return {
+        "id": row.id,
+        "sequence": row.sequence,
+        "tenant_id": row.tenant_id,
+        "lease_id": row.lease_id,
+        "lease_sequence": row.lease_sequence,
+        "type": row.type,
+        "data": row.data,
+        "request_id": row.request_id,
+        "created_at": row.at,
+    }

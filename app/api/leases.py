@@ -1,11 +1,13 @@
 """Leases and their attempts."""
 
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import Annotated, Any
 
-from fastapi import Request, Response
+from fastapi import Query, Request, Response
 
 from app.api.etag import UseIfMatch
+from app.api.events import LARGEST_NUMBER
 from app.api.idempotency import IdempotencyHeader, created, idempotency_key
 from app.api.lease_bodies import LeaseExtension, LeasePatch, NewLease, new_lease
 from app.api.lease_filters import UseLeaseFilter, UseLeaseSort
@@ -22,6 +24,8 @@ from app.services.preconditions import list_tag, parse_tags, version_tag
 from app.services.principal import Principal
 
 router = make_router("leases")
+
+_LONGEST_POLL = 60
 
 
 @router.post("/v1/leases", status_code=201, response_model=Lease)
@@ -51,8 +55,22 @@ async def list_leases(
 
 
 @router.get("/v1/leases/{lease_id}", response_model=Lease)
-async def get_lease(request: Request, lease_id: str, principal: Viewer, services: UseServices) -> Response:
-    """Read a lease."""
+async def get_lease(
+    request: Request,
+    lease_id: str,
+    principal: Viewer,
+    services: UseServices,
+    poll_seconds: Annotated[
+        int, Query(ge=0, le=_LONGEST_POLL, description="Wait so long for another version than `if_version`.")
+    ] = 0,
+    if_version: Annotated[
+        int | None, Query(ge=0, le=LARGEST_NUMBER, description="The version that the caller knows.")
+    ] = None,
+) -> Response:
+    """Read a lease. With `poll_seconds` and `if_version`: as soon as it has changed, or when the time is up."""
+    if poll_seconds and if_version is not None:
+        unchanged = partial(services.leases.is_at, principal, lease_id, if_version)
+        await services.streams.wait(principal, lease_id, unchanged, poll_seconds)
     known = parse_tags(request.headers.get("if-none-match"))
     found = await services.leases.get(principal, lease_id, known)
     if found.row is None:

@@ -38,6 +38,11 @@ def oldest_kept() -> Select[Any]:
     return select(func.coalesce(first.scalar_subquery(), installation.c.event_sequence + 1).label("sequence"))
 
 
+def last_number() -> Select[Any]:
+    """One row `sequence`: the highest number given out."""
+    return select(installation.c.event_sequence.label("sequence"))
+
+
 def first_of_lease(lease_id: str) -> Select[Any]:
     """The lowest `lease_sequence` kept: 1 while nothing of the lease is purged, None when everything is."""
     return select(func.min(event.c.lease_sequence)).where(event.c.lease_id == lease_id)

@@ -4,15 +4,46 @@ import os
 import socket
 
 import uvicorn
+from fastapi import FastAPI
 
 from app.bootstrap import create_api
 from app.server.limits import BoundedProtocol
+from app.services.container import Services
 from app.settings import Settings, StartupError, load_settings
 from app.settings.memory import settle_memory
 
 KEEP_ALIVE_SECONDS = 60
 SHUTDOWN_SECONDS = 10
 BACKLOG = 2048
+
+
+class Server(uvicorn.Server):
+    """uvicorn for an application of ours. It waits at its end for answers under way, and an event stream has no end of its own."""
+
+    def __init__(self, application: FastAPI) -> None:
+        super().__init__(
+            uvicorn.Config(
+                application,
+                loop="uvloop",
+                http=BoundedProtocol,
+                ws="none",
+                lifespan="on",
+                backlog=BACKLOG,
+                log_config=None,
+                access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+            )
+        )
+        self._application = application
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Ends the streams first."""
+        services: Services = self._application.state.services
+        services.streams.end()
+        await super().shutdown(sockets)
 
 
 def serve() -> None:
@@ -25,23 +56,7 @@ def serve() -> None:
     listener = _listener(settings)
     application = create_api()
     settle_memory()
-    server = uvicorn.Server(
-        uvicorn.Config(
-            application,
-            loop="uvloop",
-            http=BoundedProtocol,
-            ws="none",
-            lifespan="on",
-            backlog=BACKLOG,
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,
-            server_header=False,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-        )
-    )
-    server.run(sockets=[listener])
+    Server(application).run(sockets=[listener])
 
 
 def _listener(settings: Settings) -> socket.socket:

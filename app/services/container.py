@@ -7,6 +7,7 @@ from app.services.audit import AuditService
 from app.services.authentication import Authenticator
 from app.services.catalogue import Catalogue
 from app.services.context import Context
+from app.services.event_stream import EventStreams
 from app.services.events import EventService
 from app.services.health import HealthService
 from app.services.host_keys import HostKeyService
@@ -41,6 +42,7 @@ class Services:
     offerings: OfferingService
     plan: PlanService
     events: EventService
+    streams: EventStreams
     ops: OpsService
 
     @classmethod
@@ -64,5 +66,6 @@ class Services:
             offerings=OfferingService(catalogue),
             plan=PlanService(context, catalogue),
             events=EventService(context),
+            streams=EventStreams(context.database, most=settings.max_streams),
             ops=OpsService(context),
         )

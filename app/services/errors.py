@@ -249,6 +249,17 @@ class DatabaseDown(ServiceError):
         super().__init__(headers={"Retry-After": "1"})
 
 
+class TooManyStreams(ServiceError):
+    """Too many open streams."""
+
+    code, status = "too_many_streams", 503
+    retryable = True
+    advice = "Close streams that nobody reads, or wait for `Retry-After` seconds; another API process may have room."
+
+    def __init__(self) -> None:
+        super().__init__(headers={"Retry-After": "5"})
+
+
 def every_error() -> list[type[ServiceError]]:
     """All public errors, by status and code."""
     return sorted(ServiceError.__subclasses__(), key=lambda error: (error.status, error.code))

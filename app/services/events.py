@@ -24,12 +24,16 @@ class EventService:
 
     async def of_tenant(self, principal: Principal, *, after: int | None, limit: int, tenant_id: str | None) -> Page:
         """Of the caller's tenant; of all tenants, or `tenant_id`, for operators. Raises CursorExpired."""
-        if after is not None and await self._purged_since(after):
-            raise CursorExpired
+        await self.require_kept(after)
         mine = principal.tenant_id or tenant_id
         statement = events_read.numbered(after=after or 0, limit=limit + 1, tenant_id=mine)
         async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
             return await _page(connection, statement, limit)
+
+    async def require_kept(self, after: int | None) -> None:
+        """Raises CursorExpired when what came after `after` is no longer kept."""
+        if after is not None and await self._purged_since(after):
+            raise CursorExpired
 
     async def of_lease(self, principal: Principal, lease_id: str, *, after: int | None, limit: int) -> Page:
         """Of one lease. Raises NotFound, CursorExpired."""

@@ -56,6 +56,13 @@ class LeaseService:
         row = SimpleNamespace(**rows[0])
         return Found(version_tag(key, row.version), row)
 
+    async def is_at(self, principal: Principal, lease_id: str, version: int) -> bool:
+        """Whether this is the lease's present version. Raises NotFound."""
+        rows = await self._database.fetch(principal.tenant_id, lease_reads.VERSION, lease_id=lease_key(lease_id))
+        if not rows:
+            raise NotFound
+        return bool(rows[0]["version"] == version)
+
     async def list(self, principal: Principal, wanted: LeaseFilter, sort: LeaseSort, page: PageRequest) -> Page:
         """Rows as of lease_reads.ONE. Raises InvalidRequest for a cursor of another list."""
         query, parameters = lease_lists.page(wanted, sort, _after(page, sort), page.limit + 1)

@@ -38,6 +38,9 @@ class Settings(BaseSettings):
         default=3.0, ge=0, le=4.5, description="How long a checked key is believed. A revocation counts within 5 s."
     )
     catalogue_cache_seconds: float = Field(default=1.0, ge=0, description="How old the API's view of offerings may be.")
+    max_streams: int = Field(
+        default=2000, ge=2, description="Event streams and long polls open at one API process; half of them per tenant."
+    )
     body_limit_bytes: int = Field(default=1_048_576, ge=1024, description="Larger request bodies are refused (413).")
     rate_limit: str = Field(
         default="12000/minute", description="Requests per tenant, as 'count/period'. Shared through Redis."

@@ -1,0 +1,177 @@
+"""New events for those who wait: one look at the database serves every stream of this process.
+
+What was looked at lately is kept once for all. A stream is only a position in it: one whose reader is slow falls behind, holds
+nothing for itself, and reads the database when it is too late for what is kept.
+"""
+
+import asyncio
+import contextlib
+import time
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+from app.db import events_read
+from app.db.engine import Database
+from app.services.errors import TooManyStreams
+from app.services.principal import Principal
+
+POLL_SECONDS = 0.25
+_LOOK = 1000
+_KEPT = 5000
+_PAGE = 500
+_TENANTS_SHARE = 2
+
+_sequence = attrgetter("sequence")
+
+
+@dataclass(slots=True)
+class Told:
+    """A numbered event. `rendered` is for the API, which writes an event once for all streams."""
+
+    sequence: int
+    tenant_id: str
+    lease_id: str | None
+    row: Any
+    rendered: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a stream tells: everything, or a tenant's, or a lease's."""
+
+    tenant_id: str | None = None
+    lease_id: str | None = None
+
+    def fits(self, one: Told) -> bool:
+        """Whether it is to be told."""
+        return self.tenant_id in {None, one.tenant_id} and self.lease_id in {None, one.lease_id}
+
+
+class EventStreams:
+    """`most` streams at a time, half of them for one tenant. `look` is to be called every POLL_SECONDS."""
+
+    def __init__(self, database: Database, *, most: int, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._database = database
+        self._most = most
+        self._monotonic = monotonic
+        self._open: dict[str | None, int] = {}
+        self._kept: list[Told] = []
+        self._newest: int | None = None
+        self._looking = asyncio.Lock()
+        self._news = asyncio.Event()
+        self._ended = False
+
+    def end(self) -> None:
+        """Every stream ends soon, so that the process can: its reader goes on at another one."""
+        self._ended = True
+        self._wake()
+
+    async def look(self) -> None:
+        """Reads what is new, when anybody waits for it. Raises DatabaseUnavailable."""
+        if not self._open:
+            self._kept, self._newest = [], None
+            return
+        async with self._looking:
+            if self._newest is None:
+                self._newest = await self._last_number()
+            rows = await self._numbered(self._newest, _LOOK, Wanted(), None)
+        if rows:
+            self._kept = [*self._kept, *rows][-_KEPT:]
+            self._newest = rows[-1].sequence
+            self._wake()
+
+    async def follow(
+        self, principal: Principal, wanted: Wanted, *, after: int | None, heartbeat_seconds: float
+    ) -> AsyncIterator[Sequence[Told]]:
+        """Events above `after` (None: from now on) as they come, in order, and nothing for each `heartbeat_seconds` without any.
+
+        Ends when the process does. Raises TooManyStreams, DatabaseUnavailable.
+        """
+        with self._opened(principal.tenant_id):
+            await self._look_first()
+            at = self._at if after is None else after
+            yield []
+            while not self._ended:
+                news = self._news
+                found, at = await self._next(principal, wanted, at)
+                if found:
+                    yield found
+                elif at >= self._at and not await _set(news, heartbeat_seconds):
+                    yield []
+
+    async def wait(
+        self, principal: Principal, lease_id: str, unchanged: Callable[[], Awaitable[bool]], seconds: float
+    ) -> None:
+        """Until something happens to the lease, or `seconds` have passed; not at all unless `unchanged` says so."""
+        ends = self._monotonic() + seconds
+        with self._opened(principal.tenant_id):
+            await self._look_first()
+            at, wanted = self._at, Wanted(lease_id=lease_id)
+            while await unchanged() and not self._ended:
+                found: Sequence[Told] = ()
+                while not found and not self._ended and (left := ends - self._monotonic()) > 0:
+                    news = self._news
+                    found, at = await self._next(principal, wanted, at)
+                    if not found and at >= self._at:
+                        await _set(news, left)
+                if not found:
+                    return
+
+    async def _look_first(self) -> None:
+        """Makes sure that there is a position to begin at."""
+        if self._newest is None:
+            await self.look()
+
+    @property
+    def _at(self) -> int:
+        return self._newest or 0
+
+    async def _next(self, principal: Principal, wanted: Wanted, at: int) -> tuple[Sequence[Told], int]:
+        """What is to be told after `at`, and the position after it."""
+        newest = self._at
+        if at >= newest:
+            return (), at
+        if self._kept and self._kept[0].sequence <= at + 1:
+            start = bisect_right(self._kept, at, key=_sequence)
+            found = [one for one in self._kept[start : start + _PAGE] if wanted.fits(one)]
+            return found, self._kept[min(start + _PAGE, len(self._kept)) - 1].sequence
+        found = await self._numbered(at, _PAGE, wanted, principal.tenant_id)
+        return found, found[-1].sequence if len(found) == _PAGE else max(newest, *map(_sequence, found), at)
+
+    async def _numbered(self, after: int, limit: int, wanted: Wanted, tenant: str | None) -> list[Told]:
+        statement = events_read.numbered(after=after, limit=limit, tenant_id=wanted.tenant_id, lease_id=wanted.lease_id)
+        async with self._database.transaction(tenant, read_only=True) as connection:
+            rows = (await connection.execute(statement)).all()
+        return [Told(row.sequence, row.tenant_id, row.lease_id, row) for row in rows]
+
+    async def _last_number(self) -> int:
+        async with self._database.transaction(None, read_only=True) as connection:
+            last: int = (await connection.execute(events_read.last_number())).scalar_one()
+        return last
+
+    @contextlib.contextmanager
+    def _opened(self, tenant_id: str | None) -> Iterator[None]:
+        mine = self._open.get(tenant_id, 0)
+        if sum(self._open.values()) >= self._most or mine >= self._most / _TENANTS_SHARE:
+            raise TooManyStreams
+        self._open[tenant_id] = mine + 1
+        try:
+            yield
+        finally:
+            self._open[tenant_id] -= 1
+            if not self._open[tenant_id]:
+                del self._open[tenant_id]
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+
+async def _set(event: asyncio.Event, seconds: float) -> bool:
+    """Whether it was set in time."""
+    with contextlib.suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)
+    return event.is_set()
