@@ -1,5 +1,6 @@
 """Events as they come, by server-sent events (WHATWG HTML, section 9.2)."""
 
+import contextlib
 import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ from app.api.events import LARGEST_NUMBER, event_json
 from app.api.lease_filters import QueryText
 from app.api.routing import UseServices, Viewer
 from app.api.routing import router as make_router
+from app.db.engine import DatabaseUnavailable
 from app.services.errors import FieldError, InvalidRequest, Unauthenticated
 from app.services.event_stream import Told, Wanted
 
@@ -57,18 +59,16 @@ async def stream_events(
 
 
 async def _text(request: Request, told: AsyncIterator[Sequence[Told]]) -> AsyncIterator[bytes]:
-    """Ends when the key is no longer good."""
+    """Ends when the key is no longer good, and when the database is away: the reader asks again, and is told so."""
     gate: Gate = request.app.state.gate
     checked = time.monotonic()
     yield _BEGINNING
-    async for some in told:
-        if time.monotonic() - checked >= HEARTBEAT_SECONDS:
-            try:
+    with contextlib.suppress(Unauthenticated, DatabaseUnavailable):
+        async for some in told:
+            if time.monotonic() - checked >= HEARTBEAT_SECONDS:
                 await gate.check_again(request)
-            except Unauthenticated:
-                return
-            checked = time.monotonic()
-        yield b"".join(map(_frame, some)) or _STILL_HERE
+                checked = time.monotonic()
+            yield b"".join(map(_frame, some)) or _STILL_HERE
 
 
 def _frame(one: Told) -> bytes:

@@ -53,10 +53,9 @@ class Wanted:
 class EventStreams:
     """`most` streams at a time, half of them for one tenant. `look` is to be called every POLL_SECONDS."""
 
-    def __init__(self, database: Database, *, most: int, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, database: Database, *, most: int) -> None:
         self._database = database
         self._most = most
-        self._monotonic = monotonic
         self._open: dict[str | None, int] = {}
         self._kept: list[Told] = []
         self._newest: int | None = None
@@ -93,32 +92,34 @@ class EventStreams:
         with self._opened(principal.tenant_id):
             await self._look_first()
             at = self._at if after is None else after
-            yield []
+            yield ()
             while not self._ended:
-                news = self._news
-                found, at = await self._next(principal, wanted, at)
-                if found:
-                    yield found
-                elif at >= self._at and not await _set(news, heartbeat_seconds):
-                    yield []
+                found, at = await self._after(principal, wanted, at, heartbeat_seconds)
+                yield found
 
     async def wait(
         self, principal: Principal, lease_id: str, unchanged: Callable[[], Awaitable[bool]], seconds: float
     ) -> None:
         """Until something happens to the lease, or `seconds` have passed; not at all unless `unchanged` says so."""
-        ends = self._monotonic() + seconds
+        ends = time.monotonic() + seconds
         with self._opened(principal.tenant_id):
             await self._look_first()
             at, wanted = self._at, Wanted(lease_id=lease_id)
-            while await unchanged() and not self._ended:
-                found: Sequence[Told] = ()
-                while not found and not self._ended and (left := ends - self._monotonic()) > 0:
-                    news = self._news
-                    found, at = await self._next(principal, wanted, at)
-                    if not found and at >= self._at:
-                        await _set(news, left)
-                if not found:
-                    return
+            while not self._ended and await unchanged() and (left := ends - time.monotonic()) > 0:
+                _, at = await self._after(principal, wanted, at, left)
+
+    async def _after(self, principal: Principal, wanted: Wanted, at: int, seconds: float) -> tuple[Sequence[Told], int]:
+        """What is to be told after `at`, and the position after it; nothing after so many seconds, or when all is ending."""
+        ends = time.monotonic() + seconds
+        while True:
+            news = self._news
+            found, at = await self._next(principal, wanted, at)
+            left = ends - time.monotonic()
+            if found or self._ended or left <= 0:
+                return found, at
+            if at >= self._at:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(news.wait(), left)
 
     async def _look_first(self) -> None:
         """Makes sure that there is a position to begin at."""
@@ -168,10 +169,3 @@ class EventStreams:
     def _wake(self) -> None:
         self._news.set()
         self._news = asyncio.Event()
-
-
-async def _set(event: asyncio.Event, seconds: float) -> bool:
-    """Whether it was set in time."""
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(event.wait(), seconds)
-    return event.is_set()
