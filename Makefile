@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up test simulate bench lint fmt openapi lock clean
+.PHONY: help up test simulate races bench lint fmt openapi lock clean
 
 help: ## show this list
 	@echo "Usage: make <target> [ARGS=\"...\"] [PYTHON=python3.12]"
@@ -29,6 +29,9 @@ test: $(VENV)/.dev ## run all checks and tests: make test ARGS="tests/local -k r
 
 simulate: $(VENV)/.dev ## run the workers on a virtual clock against seeded clouds: make simulate SEEDS=1-1000
 	@exec $(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
+
+races: $(VENV)/.dev ## quotas and repeated creates under 64 clients, API processes killed: make races ARGS="--rounds 5"
+	@exec $(BIN)/python -m tests.races $(ARGS)
 
 bench: $(VENV)/.dev ## measure in three minutes: one JSON line per figure (see docs/performance.md for more)
 	@$(BIN)/python -m bench.api --requests 2000

@@ -1,0 +1,1 @@
+"""Many at once, larger than the suite's own samples: `make races`."""

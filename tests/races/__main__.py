@@ -1,0 +1,112 @@
+"""`python -m tests.races`: quotas and repeated creates under many clients, on a stack of its own; one JSON line each.
+
+Launches are stopped meanwhile: what is raced for is admission. Exits with 1 when a number is not what it has to be.
+"""
+
+import argparse
+import json
+import random
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+import httpx
+
+from tests.e2e.people import ONE_A10G, Json, Operator, Tenant
+from tests.e2e.stack import Stack, running
+
+CLIENTS = 64
+LIMIT = 100
+AMPLE = 100_000
+APIS = 2
+KILLS = 8
+
+
+def main(arguments: Sequence[str]) -> int:
+    """0 when everything is as it has to be."""
+    parser = argparse.ArgumentParser(prog="python -m tests.races", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=20, help="of the quota race")
+    parser.add_argument("--requests", type=int, default=1280, help="in a round")
+    parser.add_argument("--creates", type=int, default=2000, help="each sent 1 to 5 times")
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(prefix="gpulease-races-") as folder:
+        options = ("--api", str(APIS), "--workers", "1", "--clouds", "aws")
+        with running(Path(folder), *options) as stack, _operator(stack) as operator:
+            operator.stop_launches(stopped=True)
+            found = [quota(operator, given.rounds, given.requests), repeats(operator, stack, given.creates, given.seed)]
+    for one in found:
+        sys.stdout.write(json.dumps(one) + "\n")
+    return 0 if all(one["as_it_has_to_be"] for one in found) else 1
+
+
+def quota(operator: Operator, rounds: int, requests: int) -> Json:
+    """Each round as many as the limit are admitted; nobody else is, and everybody else is told the numbers."""
+    admitted, falsely_refused, other = [], 0, 0
+    with operator.tenant("quota race", LIMIT) as tenant, ThreadPoolExecutor(CLIENTS) as pool:
+        for number in range(rounds):
+            answers = list(pool.map(lambda n: tenant.ask(_wish(f"{number} {n}")), range(requests)))  # noqa: B023
+            counted = Counter(answer.status_code for answer in answers)
+            refused = [answer.json() for answer in answers if answer.status_code == httpx.codes.CONFLICT]
+            falsely_refused += sum(one["code"] != "quota_exceeded" or one["used"] != str(LIMIT) for one in refused)
+            other += sum(counted.values()) - counted[httpx.codes.CREATED] - counted[httpx.codes.CONFLICT]
+            admitted.append(counted[httpx.codes.CREATED])
+            tenant.release_all()
+            _say(f"quota race: round {number + 1} of {rounds}, {admitted[-1]} admitted")
+        left = tenant.used()
+    fine = set(admitted) == {min(LIMIT, requests)} and not falsely_refused and not other and not left
+    return {
+        "what": f"{rounds} rounds of {requests} creates by {CLIENTS} clients against a quota of {LIMIT}",
+        "admitted": admitted,
+        "refused_with_other_numbers": falsely_refused,
+        "other_answers": other,
+        "used_afterwards": left,
+        "as_it_has_to_be": fine,
+    }
+
+
+def repeats(operator: Operator, stack: Stack, creates: int, seed: int) -> Json:
+    """Each create is sent one to five times at once, while API processes are killed: each makes one lease."""
+    chance = random.Random(seed)
+    sent = [n for n in range(creates) for _ in range(chance.randint(1, 5))]
+    chance.shuffle(sent)
+    with operator.tenant("repeated creates", AMPLE) as tenant, ThreadPoolExecutor(CLIENTS) as pool:
+        answers = [pool.submit(tenant.create_at_any_rate, _wish(f"one {n}"), f"create-{n}") for n in sent]
+        for count, _ in enumerate(as_completed(answers), start=1):
+            if count % (len(sent) // (KILLS + 1)) == 0:
+                stack.kill_one("api")
+                _say(f"repeated creates: {count} of {len(sent)} answered, an API process killed")
+        made = {n: {answer.result() for m, answer in zip(sent, answers, strict=True) if m == n} for n in set(sent)}
+        leases = len(tenant.leases())
+        _release(tenant, stack)
+    fine = leases == creates and all(len(ids) == 1 for ids in made.values())
+    return {
+        "what": f"{creates} creates sent {len(sent)} times by {CLIENTS} clients, {KILLS} API processes killed meanwhile",
+        "leases": leases,
+        "keys_with_several_leases": sum(len(ids) > 1 for ids in made.values()),
+        "as_it_has_to_be": fine,
+    }
+
+
+def _release(tenant: Tenant, stack: Stack) -> None:
+    stack.wait_until_ready()
+    tenant.release_all()
+
+
+def _operator(stack: Stack) -> Operator:
+    return Operator(stack.credentials.api_url, stack.credentials.operator_key)
+
+
+def _wish(name: str) -> Json:
+    return {**ONE_A10G, "name": name}
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(text + "\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
