@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up test simulate races bench lint fmt openapi lock clean
+.PHONY: help up test simulate races mutation bench lint fmt openapi lock clean
 
 help: ## show this list
 	@echo "Usage: make <target> [ARGS=\"...\"] [PYTHON=python3.12]"
@@ -32,6 +32,11 @@ simulate: $(VENV)/.dev ## run the workers on a virtual clock against seeded clou
 
 races: $(VENV)/.dev ## quotas and repeated creates under 64 clients, API processes killed: make races ARGS="--rounds 5"
 	@exec $(BIN)/python -m tests.races $(ARGS)
+
+mutation: $(VENV)/.dev ## change the rules (app/domain) in a thousand places and count what the tests notice: ten minutes
+	@$(BIN)/mutmut run $(ARGS)
+	@$(BIN)/mutmut export-cicd-stats >/dev/null
+	@$(BIN)/python -m tests.mutation
 
 bench: $(VENV)/.dev ## measure in three minutes: one JSON line per figure (see docs/performance.md for more)
 	@$(BIN)/python -m bench.api --requests 2000
@@ -57,7 +62,7 @@ lock: $(VENV)/.dev ## pin all dependencies with hashes (UPGRADE=1: take the newe
 	$(COMPILE) --extra build -c requirements-dev.lock -o requirements.lock
 
 clean: ## remove the virtual environment and caches (the stack's data in .gpulease stay)
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist *.egg-info mutants .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find app workers cloudsim migrations tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The environment is made once; each stamp is younger than the lock file it was installed from.

@@ -210,3 +210,12 @@ def test_anothers_vm_says_nothing_about_a_lease() -> None:
     stranger = seen("i-9", key=(OTHER, 1))
     assert look([row()], stranger).absent == [row()]
     assert look([row()], stranger).rowless == [stranger]
+
+
+def test_a_row_out_of_sight_hides_none_of_the_others() -> None:
+    hidden, missing = row(zone="away"), row(n=2, instance_id="i-2")
+    assert look([hidden, missing], unreachable=frozenset({"away"})).absent == [missing]
+
+
+def test_a_vm_without_a_key_is_no_row_s() -> None:
+    assert look([row()], seen(), seen("i-9", key=None)).changed == []
