@@ -11,6 +11,7 @@ from app.settings.memory import settle_memory
 from workers import deadman, prices
 from workers.bootstrap import build_runtime
 from workers.celery_app import create_celery
+from workers.metrics import serve_metrics
 from workers.processes import WorkerThreads, start_inventory
 from workers.runtime import Runtime
 
@@ -31,6 +32,7 @@ def main(arguments: list[str]) -> int:
         return 2
     try:
         runtime = build_runtime(load_settings())
+        serve_metrics(runtime.settings, runtime.metrics)
     except StartupError as error:
         sys.stderr.write(f"gpulease {arguments[0]}: {error}\n")
         return 2

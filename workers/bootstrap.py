@@ -15,9 +15,11 @@ from workers.bulkheads import bulkheads
 from workers.catalogue import Catalogue
 from workers.database import Database
 from workers.kinds import kinds
+from workers.metrics import Metrics
 from workers.pacing import Pacer
 from workers.periodic import ensure_jobs
 from workers.providers.base import Provider
+from workers.providers.metered import metered
 from workers.providers.registry import connect
 from workers.renewals import Renewals
 from workers.runtime import Runtime, read_installation, timing_from
@@ -37,7 +39,9 @@ def build_runtime(
     configured = load_accounts(settings.config)
     database = Database(settings.database_url, pool_size=settings.worker_threads // 2 + _EXTRA_CONNECTIONS)
     try:
-        return assemble(database, settings, configured, connect_account)
+        metrics = Metrics()
+        connect_metered = metered(connect_account, metrics, time.monotonic)
+        return assemble(database, settings, configured, connect_metered, metrics=metrics)
     except ProgrammingError as error:
         msg = f"the database's schema does not fit this version ({_first_line(error)}): run `gpulease-server migrate`"
         failure = StartupError(msg)
@@ -56,6 +60,7 @@ def assemble(
     connect_account: Callable[[AccountConfig, Settings], Provider],
     *,
     monotonic: Callable[[], float] = time.monotonic,
+    metrics: Metrics | None = None,
 ) -> Runtime:
     """A process over this database. Raises StartupError when it belongs to another installation, and DBAPIError."""
     installation = read_installation(database, settings)
@@ -74,6 +79,7 @@ def assemble(
         renewals=Renewals(database),
         bulkheads=bulkheads(threads=settings.worker_threads, call_timeout=settings.call_timeout, monotonic=monotonic),
         monotonic=monotonic,
+        metrics=metrics or Metrics(),
     )
     ensure_jobs(runtime, kinds(settings).all)
     database.run(jobs.hurry("inventory", accounts.places()))

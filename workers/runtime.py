@@ -13,6 +13,7 @@ from workers.brakes import FirstListings
 from workers.bulkheads import Bulkheads
 from workers.catalogue import Catalogue
 from workers.database import Database
+from workers.metrics import Metrics
 from workers.pacing import Pacer
 from workers.renewals import Renewals
 
@@ -43,6 +44,7 @@ class Runtime:
     first_listings: FirstListings
     renewals: Renewals
     bulkheads: Bulkheads
+    metrics: Metrics = field(default_factory=Metrics)
     nudge: threading.Event = field(default_factory=threading.Event)
     stopping: threading.Event = field(default_factory=threading.Event)
     monotonic: Callable[[], float] = time.monotonic
