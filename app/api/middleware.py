@@ -29,6 +29,8 @@ _CSP = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'
 _NO_STORE = (b"cache-control", b"no-store")
 
 _log = structlog.get_logger("gpulease.access")
+_ABOUT = ("request_id", "tenant_id", "lease_id")
+"""What every line of a request tells, as far as it is known: the routes add tenant and lease."""
 
 
 class Edge:
@@ -54,15 +56,17 @@ class Edge:
         started = self._clock()
         scope[REQUEST_ID] = _request_id(scope)
         exchange = _Exchange(scope, send)
+        structlog.contextvars.bind_contextvars(request_id=scope[REQUEST_ID])
         try:
             await self._limited(scope, receive, exchange)
         except Exception:
-            _log.exception("unhandled", request_id=scope[REQUEST_ID], method=scope["method"], path=scope["path"])
+            _log.exception("unhandled", method=scope["method"], path=scope["path"])
             if exchange.status:
                 raise
             await exchange.refuse(receive, InternalError())
         finally:
             self._note(scope, exchange.status, self._clock() - started)
+            structlog.contextvars.unbind_contextvars(*_ABOUT)
 
     async def _limited(self, scope: Scope, receive: Receive, exchange: "_Exchange") -> None:
         if _announced_length(scope) > self._body_limit:
@@ -83,9 +87,7 @@ class Edge:
             path=scope["path"],
             status=status,
             ms=round(seconds * 1000, 2),
-            request_id=scope[REQUEST_ID],
             key_id=principal and principal.key_id,
-            tenant_id=principal and principal.tenant_id,
             address=client and client[0],
         )
 
