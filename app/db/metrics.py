@@ -50,11 +50,11 @@ OVERDUE = text(
 """Leases that are due and that no worker has taken."""
 
 VMS = text(
-    """
+    f"""
     SELECT a.provider, a.account, a.region, a.market, coalesce(l.gpu_model, 'unknown') AS gpu_model, count(*) AS vms,
            coalesce(sum(l.gpu_count), 0) AS gpus, coalesce(sum(l.rate_per_hour), 0)::float8 AS spend
     FROM attempt a JOIN lease l ON l.id = a.lease_id
-    WHERE a.state = 'known' AND a.vm_state = 'running' GROUP BY 1, 2, 3, 4, 5
+    WHERE a.state = 'known' AND a.vm_state = 'running' AND {_LIVE} GROUP BY 1, 2, 3, 4, 5
     """
 )
 """VMs of leases that run, by where and what, and the USD an hour they are billed at."""

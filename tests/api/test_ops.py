@@ -77,7 +77,9 @@ async def test_the_summary_shows_what_the_last_check_of_the_invariants_found_bro
 ) -> None:
     assert (await operator.get("/v1/ops/summary")).json()["invariants"] == {"checked_at": None, "broken": []}
     fleet.run("""INSERT INTO invariant (name, violations, examples) VALUES ('holds', 0, '[]')""")
-    fleet.run("""INSERT INTO invariant (name, violations, examples, since) VALUES ('broke', 2, '[{"id": "x"}]', now())""")
+    fleet.run(
+        """INSERT INTO invariant (name, violations, examples, since) VALUES ('broke', 2, '[{"id": "x"}]', now())"""
+    )
     answer = await operator.get("/v1/ops/summary")
     keeps_to(OpsSummary, answer.content)
     found = answer.json()["invariants"]
