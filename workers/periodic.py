@@ -130,6 +130,7 @@ class PeriodicRunner:
         started = self._runtime.monotonic()
         with (
             structlog.contextvars.bound_contextvars(job=job.name),
+            self._runtime.traces.span(job.kind, gpulease__account=job.account, gpulease__region=job.region),
             self._runtime.renewals.renewing(lambda: jobs.extend(job.name, claim_id, HOLD_SECONDS)),
         ):
             try:

@@ -1,7 +1,7 @@
 """Claim, load, decide, execute, until the lease may rest: the one loop that moves a lease."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -30,6 +30,7 @@ from app.domain.reconcile import (
     Verify,
     decide,
 )
+from app.settings.traces import Span
 from workers.bulkheads import CrowdedError
 from workers.database import is_outage
 from workers.runtime import Runtime
@@ -146,11 +147,20 @@ class Reconciler:
 
     def _execute(self, step: Step, ctx: Context) -> Rest | None:
         name = type(step).__name__
-        with self._runtime.metrics.step(name, self._runtime.monotonic):
+        with self._span(name, ctx), self._runtime.metrics.step(name, self._runtime.monotonic):
             rest = self._do(step, ctx)
         tell = log.info if rest is None else log.debug
         tell("step", step=name, state=str(ctx.lease.state), **_details(step))
         return rest
+
+    def _span(self, name: str, ctx: Context) -> AbstractContextManager[Span]:
+        return self._runtime.traces.root(
+            name,
+            ctx.row.lease_request_id,
+            gpulease__lease_id=ctx.lease.id,
+            gpulease__tenant_id=ctx.lease.tenant_id,
+            gpulease__attempt_id=ctx.row.attempt_id,
+        )
 
     def _do(self, step: Step, ctx: Context) -> Rest | None:
         match step:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from app.db import fleet
 from app.domain.reconcile import Timing
 from app.settings import Settings, StartupError
+from app.settings.traces import Traces
 from workers.accounts import Accounts
 from workers.brakes import FirstListings
 from workers.bulkheads import Bulkheads
@@ -45,6 +46,7 @@ class Runtime:
     renewals: Renewals
     bulkheads: Bulkheads
     metrics: Metrics = field(default_factory=Metrics)
+    traces: Traces = field(default_factory=Traces)
     nudge: threading.Event = field(default_factory=threading.Event)
     stopping: threading.Event = field(default_factory=threading.Event)
     monotonic: Callable[[], float] = time.monotonic

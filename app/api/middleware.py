@@ -15,6 +15,7 @@ from app.api.routing import PRINCIPAL
 from app.db.ids import new_id
 from app.metrics import Metrics
 from app.services.errors import BodyTooLarge, InternalError, ServiceError
+from app.settings.traces import Span, Traces
 
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{8,128}")
 _QUIET = frozenset({"/livez", "/readyz", "/metrics"})
@@ -41,11 +42,18 @@ class Edge:
     """
 
     def __init__(
-        self, app: ASGIApp, *, body_limit: int, metrics: Metrics, clock: Callable[[], float] = time.perf_counter
+        self,
+        app: ASGIApp,
+        *,
+        body_limit: int,
+        metrics: Metrics,
+        traces: Traces,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._app = app
         self._body_limit = body_limit
         self._metrics = metrics
+        self._traces = traces
         self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -53,9 +61,12 @@ class Edge:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started = self._clock()
         scope[REQUEST_ID] = _request_id(scope)
-        exchange = _Exchange(scope, send)
+        with self._traces.root(scope["method"], scope[REQUEST_ID], serves=True) as span:
+            await self._answer(scope, receive, _Exchange(scope, send), span)
+
+    async def _answer(self, scope: Scope, receive: Receive, exchange: "_Exchange", span: Span) -> None:
+        started = self._clock()
         structlog.contextvars.bind_contextvars(request_id=scope[REQUEST_ID])
         try:
             await self._limited(scope, receive, exchange)
@@ -66,6 +77,7 @@ class Edge:
             await exchange.refuse(receive, InternalError())
         finally:
             self._note(scope, exchange.status, self._clock() - started)
+            _describe(span, scope, exchange.status)
             structlog.contextvars.unbind_contextvars(*_ABOUT)
 
     async def _limited(self, scope: Scope, receive: Receive, exchange: "_Exchange") -> None:
@@ -90,6 +102,19 @@ class Edge:
             key_id=principal and principal.key_id,
             address=client and client[0],
         )
+
+
+def _describe(span: Span, scope: Scope, status: int) -> None:
+    """The words of OpenTelemetry's conventions for HTTP."""
+    method, route = scope["method"], getattr(scope.get("route"), "path", None)
+    principal = scope.get(PRINCIPAL)
+    span.tell(
+        method if route is None else f"{method} {route}",
+        http__request__method=method,
+        http__route=route,
+        http__response__status_code=status,
+        gpulease__tenant_id=principal and principal.tenant_id,
+    )
 
 
 class _Exchange:

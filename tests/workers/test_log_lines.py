@@ -1,20 +1,17 @@
 """One lease can be followed through the lines of API and worker, by its id and by the id of the request that asked for it."""
 
-import io
-import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import structlog
 
 from app.api import middleware
 from app.domain.ids import LeaseId
 from app.domain.reconcile import Send
 from app.prerequisites import ensure_operator_key
 from app.settings import load_settings
-from app.settings.logs import configure_logs
 from tests.api.conftest import Caller, new_tenant, serving
+from tests.lines import Lines, written_by
 from tests.workers.fleet import Fleet
 from workers import reconciler
 from workers.steps.context import Context
@@ -22,29 +19,11 @@ from workers.steps.context import Context
 ASKED, ENDED = "request-that-asked", "request-that-ended"
 
 
-class Lines:
-    """What was written, as the processes write it."""
-
-    def __init__(self) -> None:
-        self.stream = io.StringIO()
-
-    def new(self) -> list[dict[str, Any]]:
-        """Everything since the last time."""
-        told = [json.loads(line) for line in self.stream.getvalue().splitlines()]
-        self.stream.seek(0)
-        self.stream.truncate()
-        return told
-
-
 @pytest.fixture
-def lines(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lines]:
-    """Loggers keep the stream that they wrote to first: these are new ones."""
-    made = Lines()
-    configure_logs("INFO", made.stream)
-    monkeypatch.setattr(reconciler, "log", structlog.get_logger("workers.reconciler"))
-    monkeypatch.setattr(middleware, "_log", structlog.get_logger("gpulease.access"))
-    yield made
-    configure_logs("INFO")
+def lines(fleet: Fleet) -> Iterator[Lines]:
+    """Of API and worker."""
+    with written_by(log=reconciler, _log=middleware) as made:
+        yield made
 
 
 def by(told: list[dict[str, Any]], **facts: str) -> list[dict[str, Any]]:

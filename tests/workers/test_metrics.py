@@ -10,6 +10,7 @@ from prometheus_client import generate_latest
 
 from app.settings import StartupError, load_settings
 from app.settings.accounts import account_from_json
+from app.settings.traces import Traces
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from workers.metrics import Metrics, serve_metrics
 from workers.periodic import Kind, PeriodicRunner, ensure_jobs
@@ -61,7 +62,7 @@ def adapter() -> Adapter:
 
 @pytest.fixture
 def provider(adapter: Adapter, metrics: Metrics) -> Provider:
-    return metered(lambda *_: cast(Provider, adapter), metrics, lambda: adapter.now)(AWS, load_settings())
+    return metered(lambda *_: cast(Provider, adapter), metrics, Traces(), lambda: adapter.now)(AWS, load_settings())
 
 
 def test_calls_are_timed_and_failures_counted_by_class(provider: Provider, metrics: Metrics) -> None:

@@ -1,9 +1,10 @@
-"""An adapter whose calls are timed and whose failures are counted by class."""
+"""An adapter whose calls are timed and traced, and whose failures are counted by class."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 from app.settings import AccountConfig, Settings
+from app.settings.traces import Traces
 from workers.metrics import Metrics
 from workers.providers.base import Page, Provider
 
@@ -38,11 +39,17 @@ class Metered:
     """Stands in for an adapter: everything but the calls is the adapter's own."""
 
     def __init__(
-        self, provider: Provider, account: AccountConfig, metrics: Metrics, monotonic: Callable[[], float]
+        self,
+        provider: Provider,
+        account: AccountConfig,
+        metrics: Metrics,
+        traces: Traces,
+        monotonic: Callable[[], float],
     ) -> None:
         self._provider = provider
         self._account = account
         self._metrics = metrics
+        self._traces = traces
         self._monotonic = monotonic
 
     def __getattr__(self, name: str) -> Any:
@@ -61,10 +68,13 @@ class Metered:
             yield page
 
     def _timed(self, operation: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        about = {"gpulease__account": self._account.name, "cloud__provider": self._account.provider}
+
         def timed(*arguments: Any, **named: Any) -> Any:
             started, failed = self._monotonic(), None
             try:
-                return call(*arguments, **named)
+                with self._traces.span(operation, **about):
+                    return call(*arguments, **named)
             except Exception as error:
                 failed = type(error).__name__
                 raise
@@ -75,10 +85,10 @@ class Metered:
         return timed
 
 
-def metered(connect: Connect, metrics: Metrics, monotonic: Callable[[], float]) -> Connect:
-    """Connects accounts as `connect` does, with their calls timed."""
+def metered(connect: Connect, metrics: Metrics, traces: Traces, monotonic: Callable[[], float]) -> Connect:
+    """Connects accounts as `connect` does, with their calls timed and traced."""
 
     def connect_metered(account: AccountConfig, settings: Settings) -> Provider:
-        return cast(Provider, Metered(connect(account, settings), account, metrics, monotonic))
+        return cast(Provider, Metered(connect(account, settings), account, metrics, traces, monotonic))
 
     return connect_metered
