@@ -19,6 +19,7 @@ from app.services.context import Context
 from app.services.event_stream import POLL_SECONDS
 from app.settings import Settings, load_settings
 from app.settings.logs import configure_logs
+from app.settings.traces import Traces, load_traces
 
 _WRITE_USES_SECONDS = 10.0
 _log = structlog.get_logger("gpulease.api")
@@ -29,10 +30,10 @@ def create_api() -> FastAPI:
     settings = load_settings()
     configure_logs(settings.log_level)
     check_database(settings.database_url)
-    return build_api(settings)
+    return build_api(settings, load_traces("gpulease-api"))
 
 
-def build_api(settings: Settings) -> FastAPI:
+def build_api(settings: Settings, traces: Traces | None = None) -> FastAPI:
     """The application for these settings; opens nothing before its lifespan begins."""
     metrics = Metrics()
     hints = QueuedHints(celery_sender(settings.broker_url), metrics)
@@ -58,7 +59,7 @@ def build_api(settings: Settings) -> FastAPI:
         await asyncio.to_thread(hints.stop)
         await asyncio.gather(requests.close(), failures.close(), strangers.close(), database.close())
 
-    return create_app(services, gate=gate, metrics=metrics, lifespan=lifespan)
+    return create_app(services, gate=gate, metrics=metrics, traces=traces or Traces(), lifespan=lifespan)
 
 
 @contextlib.asynccontextmanager

@@ -8,9 +8,11 @@ import structlog
 
 from app.settings import StartupError, load_settings
 from app.settings.memory import settle_memory
+from app.settings.traces import load_traces
 from workers import deadman, prices
 from workers.bootstrap import build_runtime
 from workers.celery_app import create_celery
+from workers.metrics import serve_metrics
 from workers.processes import WorkerThreads, start_inventory
 from workers.runtime import Runtime
 
@@ -30,7 +32,8 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(_USAGE + "\n")
         return 2
     try:
-        runtime = build_runtime(load_settings())
+        runtime = build_runtime(load_settings(), traces=load_traces(f"gpulease-{arguments[0]}"))
+        serve_metrics(runtime.settings, runtime.metrics)
     except StartupError as error:
         sys.stderr.write(f"gpulease {arguments[0]}: {error}\n")
         return 2

@@ -71,10 +71,11 @@ class Accounts:
                 connection.execute(fleet.ensure_regions(self._places(self._configured)))
 
     def places(self) -> list[tuple[str, str]]:
-        """Every (account, region) to observe: configured ones, and accounts left with live attempts."""
+        """Every (account, region) to observe: configured ones, accounts left with live attempts, and regions left with them."""
         rows = self._database.all(fleet.accounts_in_use(self._configured))
         stored = {row.name: account_from_json(row.config) for row in rows}
-        return self._places({**stored, **self._configured})
+        left = [(row.account, row.region) for row in self._database.all(fleet.places_in_use())]
+        return list(dict.fromkeys([*self._places({**stored, **self._configured}), *sorted(left)]))
 
     def regions(self, name: str) -> list[str]:
         """The regions of an account to observe; none when it is not in use any more."""

@@ -9,15 +9,18 @@ from sqlalchemy.exc import DBAPIError, ProgrammingError
 from app.db import jobs
 from app.settings import AccountConfig, Settings, StartupError, load_accounts
 from app.settings.logs import configure_logs
+from app.settings.traces import Traces
 from workers.accounts import Accounts
 from workers.brakes import FirstListings, check_cluster
 from workers.bulkheads import bulkheads
 from workers.catalogue import Catalogue
 from workers.database import Database
 from workers.kinds import kinds
+from workers.metrics import Metrics
 from workers.pacing import Pacer
 from workers.periodic import ensure_jobs
 from workers.providers.base import Provider
+from workers.providers.metered import metered
 from workers.providers.registry import connect
 from workers.renewals import Renewals
 from workers.runtime import Runtime, read_installation, timing_from
@@ -29,7 +32,10 @@ _CATALOGUE_SECONDS = 0.5
 
 
 def build_runtime(
-    settings: Settings, *, connect_account: Callable[[AccountConfig, Settings], Provider] = connect
+    settings: Settings,
+    *,
+    connect_account: Callable[[AccountConfig, Settings], Provider] = connect,
+    traces: Traces | None = None,
 ) -> Runtime:
     """Raises StartupError: broken accounts file, unreachable or foreign database, contradicting settings."""
     configure_logs(settings.log_level)
@@ -37,7 +43,9 @@ def build_runtime(
     configured = load_accounts(settings.config)
     database = Database(settings.database_url, pool_size=settings.worker_threads // 2 + _EXTRA_CONNECTIONS)
     try:
-        return assemble(database, settings, configured, connect_account)
+        metrics, traces = Metrics(), traces or Traces()
+        connect_metered = metered(connect_account, metrics, traces, time.monotonic)
+        return assemble(database, settings, configured, connect_metered, metrics=metrics, traces=traces)
     except ProgrammingError as error:
         msg = f"the database's schema does not fit this version ({_first_line(error)}): run `gpulease-server migrate`"
         failure = StartupError(msg)
@@ -56,6 +64,8 @@ def assemble(
     connect_account: Callable[[AccountConfig, Settings], Provider],
     *,
     monotonic: Callable[[], float] = time.monotonic,
+    metrics: Metrics | None = None,
+    traces: Traces | None = None,
 ) -> Runtime:
     """A process over this database. Raises StartupError when it belongs to another installation, and DBAPIError."""
     installation = read_installation(database, settings)
@@ -74,6 +84,8 @@ def assemble(
         renewals=Renewals(database),
         bulkheads=bulkheads(threads=settings.worker_threads, call_timeout=settings.call_timeout, monotonic=monotonic),
         monotonic=monotonic,
+        metrics=metrics or Metrics(),
+        traces=traces or Traces(),
     )
     ensure_jobs(runtime, kinds(settings).all)
     database.run(jobs.hurry("inventory", accounts.places()))

@@ -1,8 +1,12 @@
 """Work that belongs to no lease: numbering events, recounting, forgetting what is past its time."""
 
-import structlog
+from typing import Any
 
-from app.db import events, invariants, jobs, purge
+import structlog
+from sqlalchemy import Row
+
+from app.db import audit, events, invariants, jobs, purge
+from app.db.ids import new_id
 from workers.runtime import Runtime
 
 log = structlog.get_logger(__name__)
@@ -24,14 +28,29 @@ def number_events(runtime: Runtime) -> int:
 
 
 def recount(runtime: Runtime) -> int:
-    """Checks the invariants that the database must always keep; each violation is an alarm in the log."""
-    broken = 0
+    """Checks the invariants that the database must always keep. Answers how many violations there are.
+
+    A broken one is an error in the log each time; that it broke, or holds again, is an entry of the audit trail.
+    """
     with runtime.database.begin() as connection:
-        for check in invariants.CHECKS:
-            for row in connection.execute(check.statement).mappings():
-                broken += 1
-                log.error("invariant broken", invariant=check.name, row=dict(row))
-    return broken
+        found = invariants.check(connection)
+        for changed in connection.execute(invariants.note(found)).all():
+            connection.execute(audit.append(_alarm(changed)))
+    for name, rows in found.items():
+        if rows:
+            log.error("invariant broken", invariant=name, violations=len(rows), examples=invariants.examples(rows))
+    return sum(map(len, found.values()))
+
+
+def _alarm(changed: Row[Any]) -> dict[str, Any]:
+    return {
+        "id": new_id("audit"),
+        "principal": "system",
+        "role": "system",
+        "action": "invariant.broken" if changed.violations else "invariant.holds",
+        "target": changed.name,
+        "after": {"violations": changed.violations, "examples": changed.examples},
+    }
 
 
 def forget_old(runtime: Runtime) -> int:

@@ -226,7 +226,8 @@ def _sight_orphans(runtime: Runtime, account: str, region: str, listed: Listed, 
             values = _orphan_values(account, region, listed.vms[vm_id], cause)
             grace = runtime.settings.rowless_grace_seconds if cause == "no_row" else 0.0
             if connection.execute(statements.sight(values, grace_seconds=grace)).scalar_one() == 1:
-                log.warning("orphan", account=account, region=region, instance_id=vm_id, cause=cause)
+                about = {"cause": cause, "lease_id": values["lease_id"], "attempt": values["attempt_n"]}
+                log.warning("orphan", account=account, region=region, instance_id=vm_id, **about)
         connection.execute(statements.orphans_gone(account, region, [*doomed, *rowless], listed.unreachable))
 
 

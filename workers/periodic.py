@@ -128,8 +128,15 @@ class PeriodicRunner:
     def _run_to_end(self, job: Row[Any], claim_id: UUID) -> None:
         kind = self._kinds[job.kind]
         started = self._runtime.monotonic()
-        with self._runtime.renewals.renewing(lambda: jobs.extend(job.name, claim_id, HOLD_SECONDS)):
-            result, error = self._run(kind, job)
+        with (
+            structlog.contextvars.bound_contextvars(job=job.name),
+            self._runtime.traces.span(job.kind, gpulease__account=job.account, gpulease__region=job.region),
+            self._runtime.renewals.renewing(lambda: jobs.extend(job.name, claim_id, HOLD_SECONDS)),
+        ):
+            try:
+                result, error = self._run(kind, job)
+            finally:
+                self._runtime.metrics.job_done(job.kind, self._runtime.monotonic() - started)
         again = kind.interval(job.runs) if error is None else _again_after_failure(kind.interval(job.runs), job)
         if result == 0 and kind.idle is not None:
             again = kind.idle
@@ -162,6 +169,7 @@ class PeriodicRunner:
             return self._guard(job, [region], lambda: step(region))[1]
         except DBAPIError as error:
             log.warning("job failed", job=job.name, regions=[region], error=str(error.orig).partition("\n")[0])
+            self._count_failure(job, error)
             return "database error, see the log"
 
     def _guard(self, job: Row[Any], regions: Sequence[str], run: Callable[[], T]) -> tuple[T | None, str | None]:
@@ -173,8 +181,9 @@ class PeriodicRunner:
             return None, self._provider_failed(job, regions, error)
         except DBAPIError:
             raise
-        except Exception:
+        except Exception as error:
             log.exception("job failed", job=job.name, regions=regions)
+            self._count_failure(job, error)
             return None, "internal error, see the log"
         log.debug("job done", job=job.name, result=result, seconds=round(self._runtime.monotonic() - started, 3))
         return result, None
@@ -182,6 +191,7 @@ class PeriodicRunner:
     def _provider_failed(self, job: Row[Any], regions: Sequence[str], error: ProviderError) -> str:
         log.warning("job failed", job=job.name, regions=regions, code=error.code, error=error.message)
         runtime = self._runtime
+        self._count_failure(job, error)
         if isinstance(error, CredentialsRejected):
             runtime.accounts.set_aside(job.account, error)
         silent = isinstance(error, (OutcomeUnknown, Unreachable))
@@ -191,6 +201,9 @@ class PeriodicRunner:
                 runtime.pacer.throttled(provider, runtime.pacer.bucket(job.account, region, "read"), error)
             runtime.database.run(fleet.region_failed(job.account, region, error_json(error), silent=silent))
         return f"{error.kind}: {error.code or ''} {error.message}"
+
+    def _count_failure(self, job: Row[Any], error: Exception) -> None:
+        self._runtime.metrics.job_failed(job.kind, job.account, type(error).__name__)
 
 
 def _again_after_failure(interval: float, job: Row[Any]) -> float:

@@ -1,7 +1,9 @@
 """Claim, load, decide, execute, until the lease may rest: the one loop that moves a lease."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID, uuid4
 
 import structlog
@@ -28,6 +30,7 @@ from app.domain.reconcile import (
     Verify,
     decide,
 )
+from app.settings.traces import Span
 from workers.bulkheads import CrowdedError
 from workers.database import is_outage
 from workers.runtime import Runtime
@@ -86,17 +89,21 @@ class Reconciler:
 
     def run(self, lease_id: LeaseId, claim_id: UUID) -> None:
         """Moves a claimed lease until it rests. Outermost: a failure is logged and the lease is tried again later."""
-        with structlog.contextvars.bound_contextvars(lease_id=lease_id):
+        metrics = self._runtime.metrics
+        with _lines_about(lease_id):
             try:
                 self._move(lease_id, claim_id)
             except ClaimLostError:
                 log.info("claim lost")
+                metrics.step_failed("claim_lost")
                 self._let_go(lease_id, claim_id, _AGAIN_SOON)
             except DBAPIError as error:
                 log.warning("database away" if is_outage(error) else "statement failed", error=str(error.orig))
+                metrics.step_failed("database")
                 self._let_go(lease_id, claim_id, timedelta(seconds=1))
             except Exception:
                 log.exception("step failed")
+                metrics.step_failed("bug")
                 self._let_go(lease_id, claim_id, _AFTER_A_BUG)
 
     def _move(self, lease_id: LeaseId, claim_id: UUID) -> None:
@@ -117,6 +124,7 @@ class Reconciler:
         if row is None:
             raise ClaimLostError
         lease = claims.lease_from_row(row)
+        _tell_in_lines(row)
         return Context(runtime=self._runtime, lease=lease, claim_id=claim_id, now=row.now, row=row)
 
     def _take(self, step: Step, ctx: Context) -> Rest | None:
@@ -138,7 +146,23 @@ class Reconciler:
         return Rest(ctx.now + timedelta(seconds=error.pause))
 
     def _execute(self, step: Step, ctx: Context) -> Rest | None:
-        log.debug("step", step=type(step).__name__, state=str(ctx.lease.state))
+        name = type(step).__name__
+        with self._span(name, ctx), self._runtime.metrics.step(name, self._runtime.monotonic):
+            rest = self._do(step, ctx)
+        tell = log.info if rest is None else log.debug
+        tell("step", step=name, state=str(ctx.lease.state), **_details(step))
+        return rest
+
+    def _span(self, name: str, ctx: Context) -> AbstractContextManager[Span]:
+        return self._runtime.traces.root(
+            name,
+            ctx.row.lease_request_id,
+            gpulease__lease_id=ctx.lease.id,
+            gpulease__tenant_id=ctx.lease.tenant_id,
+            gpulease__attempt_id=ctx.row.attempt_id,
+        )
+
+    def _do(self, step: Step, ctx: Context) -> Rest | None:
         match step:
             case BeginRelease(reason):
                 begin_release(ctx, reason)
@@ -164,3 +188,32 @@ class Reconciler:
             self._runtime.database.run(claims.postpone(lease_id, claim_id, pause))
         except DBAPIError:
             log.warning("claim left to run out")
+
+
+_ABOUT = ("lease_id", "tenant_id", "request_id", "attempt_id")
+
+
+@contextmanager
+def _lines_about(lease_id: LeaseId) -> Iterator[None]:
+    """Each line of this thread names the lease, and once it is loaded what `_tell_in_lines` knows of it."""
+    structlog.contextvars.bind_contextvars(lease_id=lease_id)
+    try:
+        yield
+    finally:
+        structlog.contextvars.unbind_contextvars(*_ABOUT)
+
+
+def _tell_in_lines(row: Any) -> None:
+    """Its tenant, its newest attempt, and the request that last changed it."""
+    about = {"tenant_id": row.lease_tenant_id, "request_id": row.lease_request_id, "attempt_id": row.attempt_id}
+    structlog.contextvars.bind_contextvars(**{name: value for name, value in about.items() if value is not None})
+
+
+def _details(step: Step) -> dict[str, str]:
+    match step:
+        case Enter(state):
+            return {"to": str(state)}
+        case BeginRelease(reason):
+            return {"reason": str(reason.code)}
+        case _:
+            return {}

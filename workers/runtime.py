@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from app.db import fleet
 from app.domain.reconcile import Timing
 from app.settings import Settings, StartupError
+from app.settings.traces import Traces
 from workers.accounts import Accounts
 from workers.brakes import FirstListings
 from workers.bulkheads import Bulkheads
 from workers.catalogue import Catalogue
 from workers.database import Database
+from workers.metrics import Metrics
 from workers.pacing import Pacer
 from workers.renewals import Renewals
 
@@ -43,6 +45,8 @@ class Runtime:
     first_listings: FirstListings
     renewals: Renewals
     bulkheads: Bulkheads
+    metrics: Metrics = field(default_factory=Metrics)
+    traces: Traces = field(default_factory=Traces)
     nudge: threading.Event = field(default_factory=threading.Event)
     stopping: threading.Event = field(default_factory=threading.Event)
     monotonic: Callable[[], float] = time.monotonic

@@ -27,6 +27,7 @@ from app.api.errors import add_handlers
 from app.api.middleware import Edge
 from app.metrics import Metrics
 from app.services.container import Services
+from app.settings.traces import Traces
 
 ROUTERS: tuple[APIRouter, ...] = (
     me.router,
@@ -54,7 +55,7 @@ _HOTTEST = "/v1/leases"
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
-def create_app(services: Services, *, gate: Gate, metrics: Metrics, lifespan: Lifespan) -> FastAPI:
+def create_app(services: Services, *, gate: Gate, metrics: Metrics, traces: Traces, lifespan: Lifespan) -> FastAPI:
     """`lifespan` opens and closes what the services use."""
     app = routed()
     app.router.lifespan_context = lifespan
@@ -63,7 +64,7 @@ def create_app(services: Services, *, gate: Gate, metrics: Metrics, lifespan: Li
     app.state.metrics = metrics
     app.state.gate = gate
     add_handlers(app)
-    app.add_middleware(Edge, body_limit=services.context.settings.body_limit_bytes, metrics=metrics)
+    app.add_middleware(Edge, body_limit=services.context.settings.body_limit_bytes, metrics=metrics, traces=traces)
     return app
 
 

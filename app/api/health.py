@@ -6,6 +6,7 @@ from app.api.responses import answer
 from app.api.routing import UseServices
 from app.api.schemas import View
 from app.metrics import Metrics
+from app.metrics_installation import text_of
 
 router = APIRouter(tags=["health"], generate_unique_id_function=lambda route: route.name)
 
@@ -41,7 +42,11 @@ async def get_readiness(services: UseServices) -> Response:
 
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
-async def get_metrics(request: Request) -> Response:
-    """This process' metrics in Prometheus' text format. Keep the path inside: it names routes and counts."""
+async def get_metrics(request: Request, services: UseServices) -> Response:
+    """What this process counts, and what the database tells of the whole installation, in Prometheus' text format.
+
+    Keep the path inside: it names accounts, regions and routes.
+    """
     metrics: Metrics = request.app.state.metrics
-    return Response(metrics.text(), headers={"Content-Type": METRICS_TYPE})
+    installation = text_of(await services.metrics.snapshot())
+    return Response(metrics.text() + installation, headers={"Content-Type": METRICS_TYPE})

@@ -4,6 +4,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Annotated, Any
 
+import structlog
 from fastapi import Query, Request, Response
 
 from app.api.etag import UseIfMatch
@@ -35,6 +36,7 @@ async def create_lease(
     """Ask for GPUs. The lease is `queued`; what becomes of it, GET tells."""
     repeat = idempotency_key(request, principal, key, body)
     made = await services.lease_creation.create(principal, new_lease(body), repeat, _render(principal))
+    structlog.contextvars.bind_contextvars(lease_id=made.location.rpartition("/")[2])
     return created(made.content, location=made.location, replayed=made.replayed)
 
 

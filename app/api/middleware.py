@@ -15,6 +15,7 @@ from app.api.routing import PRINCIPAL
 from app.db.ids import new_id
 from app.metrics import Metrics
 from app.services.errors import BodyTooLarge, InternalError, ServiceError
+from app.settings.traces import Span, Traces
 
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{8,128}")
 _QUIET = frozenset({"/livez", "/readyz", "/metrics"})
@@ -29,6 +30,8 @@ _CSP = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'
 _NO_STORE = (b"cache-control", b"no-store")
 
 _log = structlog.get_logger("gpulease.access")
+_ABOUT = ("request_id", "tenant_id", "lease_id")
+"""What every line of a request tells, as far as it is known: the routes add tenant and lease."""
 
 
 class Edge:
@@ -39,11 +42,18 @@ class Edge:
     """
 
     def __init__(
-        self, app: ASGIApp, *, body_limit: int, metrics: Metrics, clock: Callable[[], float] = time.perf_counter
+        self,
+        app: ASGIApp,
+        *,
+        body_limit: int,
+        metrics: Metrics,
+        traces: Traces,
+        clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._app = app
         self._body_limit = body_limit
         self._metrics = metrics
+        self._traces = traces
         self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -51,18 +61,24 @@ class Edge:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started = self._clock()
         scope[REQUEST_ID] = _request_id(scope)
-        exchange = _Exchange(scope, send)
+        with self._traces.root(scope["method"], scope[REQUEST_ID], serves=True) as span:
+            await self._answer(scope, receive, _Exchange(scope, send), span)
+
+    async def _answer(self, scope: Scope, receive: Receive, exchange: "_Exchange", span: Span) -> None:
+        started = self._clock()
+        structlog.contextvars.bind_contextvars(request_id=scope[REQUEST_ID])
         try:
             await self._limited(scope, receive, exchange)
         except Exception:
-            _log.exception("unhandled", request_id=scope[REQUEST_ID], method=scope["method"], path=scope["path"])
+            _log.exception("unhandled", method=scope["method"], path=scope["path"])
             if exchange.status:
                 raise
             await exchange.refuse(receive, InternalError())
         finally:
             self._note(scope, exchange.status, self._clock() - started)
+            _describe(span, scope, exchange.status)
+            structlog.contextvars.unbind_contextvars(*_ABOUT)
 
     async def _limited(self, scope: Scope, receive: Receive, exchange: "_Exchange") -> None:
         if _announced_length(scope) > self._body_limit:
@@ -83,11 +99,22 @@ class Edge:
             path=scope["path"],
             status=status,
             ms=round(seconds * 1000, 2),
-            request_id=scope[REQUEST_ID],
             key_id=principal and principal.key_id,
-            tenant_id=principal and principal.tenant_id,
             address=client and client[0],
         )
+
+
+def _describe(span: Span, scope: Scope, status: int) -> None:
+    """The words of OpenTelemetry's conventions for HTTP."""
+    method, route = scope["method"], getattr(scope.get("route"), "path", None)
+    principal = scope.get(PRINCIPAL)
+    span.tell(
+        method if route is None else f"{method} {route}",
+        http__request__method=method,
+        http__route=route,
+        http__response__status_code=status,
+        gpulease__tenant_id=principal and principal.tenant_id,
+    )
 
 
 class _Exchange:

@@ -1,7 +1,7 @@
 """The operators' calls."""
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Annotated, Any
 
@@ -142,6 +142,18 @@ def _summary(found: ops.Summary) -> dict[str, Any]:
         "processes": [
             {"kind": row.kind, "processes": row.processes, "last_seen_seconds": _float(row.age)}
             for row in found.heartbeats
+        ],
+        "invariants": _invariants(found.invariants),
+    }
+
+
+def _invariants(rows: Sequence[Any]) -> dict[str, Any]:
+    return {
+        "checked_at": min((row.checked_at for row in rows), default=None),
+        "broken": [
+            {"name": row.name, "violations": row.violations, "examples": row.examples, "since": row.since}
+            for row in rows
+            if row.violations
         ],
     }
 

@@ -150,6 +150,22 @@ class Processes(View):
     last_seen_seconds: float
 
 
+class BrokenInvariant(View):
+    """Something that must always be true of the database and was not when it was last checked."""
+
+    name: str
+    violations: int
+    examples: Annotated[list[dict[str, Any]], Field(description="Rows of a few of them.")]
+    since: Annotated[Moment | None, Field(description="The first check in a row that found it broken.")]
+
+
+class Invariants(View):
+    """What the last check of the database's invariants found; null: there has been none yet."""
+
+    checked_at: Moment | None
+    broken: list[BrokenInvariant]
+
+
 class OpsSummary(View):
     """The whole installation at a glance."""
 
@@ -167,6 +183,7 @@ class OpsSummary(View):
     stuck: Annotated[list[StuckLease], Field(description="The longest stuck first, at most 100.")]
     time_to_ready: TimeToReady
     processes: list[Processes]
+    invariants: Invariants
 
 
 class Adoption(View):

@@ -1,9 +1,10 @@
 """Routes that check the key before anything else is read, and say in one place which role they need."""
 
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Annotated, Any
 
+import structlog
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.routing import APIRoute
 
@@ -61,6 +62,7 @@ class SecuredRoute(APIRoute):
             principal = await gate.admit(request)
             principal.require(role)
             request.scope[PRINCIPAL] = principal
+            _tell_in_lines(principal, request.scope["path_params"])
             if shortcut is not None and (arguments := shortcut.arguments(request)) is not None:
                 return await shortcut.call(arguments)
             return await handler(request)
@@ -101,6 +103,12 @@ class OneTimeRoute(APIRoute):
 def router(tag: str) -> APIRouter:
     """A router whose routes all need a key. Paths are written in full; operation ids are the functions' names."""
     return APIRouter(route_class=SecuredRoute, tags=[tag], generate_unique_id_function=lambda route: route.name)
+
+
+def _tell_in_lines(principal: Principal, parameters: Mapping[str, Any]) -> None:
+    """Names the tenant and the lease in every log line of the request."""
+    about: dict[str, str | None] = {"tenant_id": principal.tenant_id, "lease_id": parameters.get("lease_id")}
+    structlog.contextvars.bind_contextvars(**{name: value for name, value in about.items() if value is not None})
 
 
 def _state_services(request: Request) -> Services:

@@ -123,6 +123,7 @@ _LEASE = [
     "connection",
     "reboot_requested_at",
     "deadline_applied",
+    "request_id",
 ]
 _ATTEMPT = [
     "id",

@@ -20,6 +20,7 @@ from sqlalchemy import (
     or_,
     select,
     text,
+    true,
     tuple_,
     update,
 )
@@ -75,6 +76,12 @@ def accounts_in_use(configured: Iterable[str]) -> Select[Any]:
     return select(account.c.name, account.c.provider, account.c.config, account.c.state, account.c.identity).where(
         or_(account.c.name.in_(list(configured)), live)
     )
+
+
+def places_in_use() -> Select[Any]:
+    """(account, region) wherever an attempt lives or has left something behind, configured or not."""
+    open_ = or_(attempt.c.state.in_([str(state) for state in LIVE_ATTEMPT]), not_(attempt.c.clean))
+    return select(attempt.c.account, attempt.c.region).where(open_).distinct()
 
 
 def ensure_regions(places: Iterable[tuple[str, str]]) -> Insert:
@@ -220,6 +227,7 @@ def forget_unoffered(name: str, region: str) -> Delete:
 def candidates() -> Select[Any]:
     """Every offering with its account's state, for placement, in the order of their keys. Read by app.db.offering_rows.
 
+    Those of a region that left its account's configuration are left out: it is observed while a VM lives there, and no more.
     `silent_until`: its region has given no answer for half a minute; asked again all the time, but by nobody in a hurry.
     """
     since = cast(account_region.c.last_error["since"].astext, Time)
@@ -237,7 +245,8 @@ def candidates() -> Select[Any]:
             and_(account_region.c.account == offering.c.account, account_region.c.region == offering.c.region),
         )
     )
-    return found.order_by(*_KEY)
+    configured = func.jsonb_exists(account.c.config["regions"], offering.c.region)
+    return found.where(func.coalesce(configured, true())).order_by(*_KEY)
 
 
 def _is(key: OfferingKey) -> Any:

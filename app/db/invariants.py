@@ -1,10 +1,20 @@
-"""What must always be true, as SELECTs that answer a row for each violation."""
+"""What must always be true, as SELECTs that answer a row for each violation, and what the last check of each found."""
 
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import Connection, TextClause, text
+from sqlalchemy import Connection, Executable, TextClause, func, select, text
 
 from app.db.quotas import RECOUNT
+from app.db.tables import invariant
+
+_EXAMPLES = 3
+"""So many rows are kept of an invariant's violations."""
+
+Found = Mapping[str, Sequence[Mapping[str, Any]]]
+"""The violations of each check, by its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +104,56 @@ CHECKS = (
 )
 
 
+def check(connection: Connection) -> Found:
+    """The violations of each invariant; every check sees the data of one moment."""
+    return {one.name: [dict(row) for row in connection.execute(one.statement).mappings()] for one in CHECKS}
+
+
 def violations(connection: Connection) -> list[str]:
     """One line for each violation; empty when all is well."""
-    return [f"{check.name}: {dict(row)}" for check in CHECKS for row in connection.execute(check.statement).mappings()]
+    return [f"{name}: {row}" for name, rows in check(connection).items() for row in rows]
+
+
+def examples(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """A few violations, as JSON can tell them."""
+    shown: list[dict[str, Any]] = json.loads(json.dumps([dict(row) for row in rows[:_EXAMPLES]], default=str))
+    return shown
+
+
+_NOTE = text(
+    """
+    WITH found AS (
+        SELECT * FROM unnest(CAST(:names AS text[]), CAST(:counts AS int[]), CAST(:examples AS text[])) f (name, violations, examples)),
+    before AS (SELECT name, violations FROM invariant),
+    forgotten AS (DELETE FROM invariant i WHERE NOT EXISTS (SELECT FROM found f WHERE f.name = i.name)),
+    noted AS (
+        INSERT INTO invariant AS i (name, violations, examples, since)
+        SELECT name, violations, CAST(examples AS jsonb), CASE WHEN violations > 0 THEN now() END FROM found
+        ON CONFLICT (name) DO UPDATE SET
+            violations = excluded.violations, examples = excluded.examples, checked_at = now(),
+            since = CASE WHEN excluded.violations > 0 THEN coalesce(i.since, now()) END
+        RETURNING i.name, i.violations, i.examples)
+    SELECT n.name, n.violations, n.examples FROM noted n LEFT JOIN before b USING (name)
+    WHERE (n.violations > 0) <> (coalesce(b.violations, 0) > 0) ORDER BY n.name
+    """
+)
+
+
+def note(found: Found) -> Executable:
+    """Keeps what a check found. Answers (name, violations, examples) of the invariants that broke, or hold again, since the last one."""
+    return _NOTE.bindparams(
+        names=list(found),
+        counts=[len(rows) for rows in found.values()],
+        examples=[json.dumps(examples(rows)) for rows in found.values()],
+    )
+
+
+NOTED = select(
+    invariant.c.name,
+    invariant.c.violations,
+    invariant.c.examples,
+    invariant.c.since,
+    invariant.c.checked_at,
+    func.extract("epoch", func.now() - invariant.c.checked_at).label("age"),
+).order_by(invariant.c.name)
+"""What the last check found, by name, and how many seconds ago that was."""

@@ -11,6 +11,8 @@ from sqlalchemy.dialects.postgresql import Insert, insert
 from app.db.tables import periodic_job, worker_heartbeat
 
 _HEARTBEAT_KEPT = timedelta(hours=1)
+DEADMAN = "deadman"
+"""Name and kind of the heartbeat of `gpulease deadman`, which has no process of its own here."""
 
 
 def ensure(rows: Iterable[Mapping[str, Any]]) -> Insert:
@@ -119,5 +121,7 @@ def beat(name: str, kind: str) -> Insert:
 
 
 def forget_dead_workers() -> Delete:
-    """Drops heartbeats of processes that ended long ago."""
-    return delete(worker_heartbeat).where(worker_heartbeat.c.seen_at < func.now() - _HEARTBEAT_KEPT)
+    """Drops heartbeats of processes that ended long ago. The one row of the dead-man switch stays: it tells since when."""
+    return delete(worker_heartbeat).where(
+        worker_heartbeat.c.seen_at < func.now() - _HEARTBEAT_KEPT, worker_heartbeat.c.kind != DEADMAN
+    )

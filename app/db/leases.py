@@ -120,6 +120,7 @@ def _new_lease(terms: Any) -> Any:
         "expires_at": func.now() + bindparam("ttl", type_=Interval),
         "wait_until": func.now() + bindparam("wait", type_=Interval),
         "events_count": literal_column("1"),
+        "request_id": bindparam("request_id", type_=Text),
     }
     return insert(lease).from_select(list(values), select(*values.values()).select_from(terms))
 

@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import (
     Interval,
     Select,
+    Subquery,
     Update,
     bindparam,
     func,
@@ -23,7 +24,8 @@ from app.db.types import Time
 from app.domain.leases import LIVE_ATTEMPT, TERMINAL, AttemptState, LeaseState
 
 _DAY = timedelta(days=1)
-_LIVE = lease.c.state.not_in([str(state) for state in TERMINAL])
+_LIVE = lease.c.state.not_in([literal_column(f"'{state}'") for state in sorted(TERMINAL)])
+"""Written out, so that the partial indexes on live leases serve it."""
 _OPEN = orphan.c.state.in_(["seen", "ending"])
 
 COUNTS = select(lease.c.state, func.count().label("leases")).group_by(lease.c.state)
@@ -97,6 +99,17 @@ _DEADLINE_BEHIND = (lease.c.state == str(LeaseState.ACTIVE), lease.c.deadline_ap
 
 def stuck(*, release: float, launch: float, boot: float, limit: int) -> Select[Any]:
     """Leases that stay where they are for longer than these seconds, and those with an attempt that settles."""
+    each = _stuck(release=release, launch=launch, boot=boot)
+    return select(each).order_by(each.c.since).limit(limit)
+
+
+def stuck_counts(*, release: float, launch: float, boot: float) -> Select[Any]:
+    """How many there are of each kind: (kind, leases)."""
+    each = _stuck(release=release, launch=launch, boot=boot)
+    return select(each.c.kind, func.count().label("leases")).group_by(each.c.kind)
+
+
+def _stuck(*, release: float, launch: float, boot: float) -> Subquery:
     newest = (attempt.c.lease_id == lease.c.id) & attempt.c.state.in_([str(state) for state in LIVE_ATTEMPT])
     shown = (lease.c.id.label("lease_id"), lease.c.tenant_id, lease.c.state, lease.c.account, lease.c.region)
 
@@ -105,14 +118,13 @@ def stuck(*, release: float, launch: float, boot: float, limit: int) -> Select[A
         found = select(literal(kind).label("kind"), *shown, since.label("since"))
         return found.select_from(lease.outerjoin(attempt, newest)).where(_LIVE, since < cut, *where)
 
-    each = union_all(
+    return union_all(
         older("releasing", lease.c.release_requested_at, release, lease.c.state == str(LeaseState.RELEASING)),
         older("settling", attempt.c.settling_since, 0, attempt.c.state == str(AttemptState.SETTLING)),
         older("provisioning", attempt.c.created_at, launch, lease.c.state == str(LeaseState.PROVISIONING)),
         older("booting", lease.c.running_at, boot, lease.c.state == str(LeaseState.BOOTING)),
         older("deadline", lease.c.updated_at, _DEADLINE_LAG, *_DEADLINE_BEHIND),
     ).subquery("stuck")
-    return select(each).order_by(each.c.since).limit(limit)
 
 
 # --- orphans ----------------------------------------------------------------------------------------------

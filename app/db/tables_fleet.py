@@ -166,6 +166,16 @@ periodic_job = Table(
     Index("ix_periodic_job_kind_next_due", "kind", "next_due"),
 )
 
+invariant = Table(
+    "invariant",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("violations", Integer, nullable=False, comment="that the last check found"),
+    Column("examples", Json, nullable=False, comment="rows of a few of them"),
+    Column("since", Time, comment="NULL: it holds"),
+    Column("checked_at", Time, nullable=False, server_default=_NOW),
+)
+
 worker_heartbeat = Table(
     "worker_heartbeat",
     metadata,

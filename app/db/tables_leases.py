@@ -80,6 +80,7 @@ lease = Table(
     Column("ended_at", Time),
     Column("updated_at", Time, nullable=False, server_default=_NOW),
     Column("deadline_applied", Time, comment="the deadline last written to the provider's tags"),
+    Column("request_id", Text, comment="of the last request that changed it"),
     # scheduling
     Column("next_due", Time, server_default=_NOW, comment="NULL: nothing to do before somebody wakes it"),
     Column("wake_count", BigInteger, nullable=False, server_default="0"),

@@ -33,6 +33,8 @@ def write(
         "updated_at": func.now(),
         **(values or {}),
     }
+    if new.request_id is not None:
+        changes["request_id"] = new.request_id
     if to is not None:
         guards.append(lease.c.state.in_([str(state) for state in sources(to)]))
         changes["state"] = str(to)

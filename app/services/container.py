@@ -16,6 +16,7 @@ from app.services.lease_access import LeaseAccess
 from app.services.lease_changes import LeaseChanges
 from app.services.lease_creation import LeaseCreation
 from app.services.leases import LeaseService
+from app.services.metrics import MetricsService
 from app.services.offerings import OfferingService
 from app.services.ops import OpsService
 from app.services.plan import PlanService
@@ -34,6 +35,7 @@ class Services:
     quotas: QuotaService
     audit: AuditService
     health: HealthService
+    metrics: MetricsService
     leases: LeaseService
     lease_creation: LeaseCreation
     lease_changes: LeaseChanges
@@ -58,6 +60,7 @@ class Services:
             quotas=QuotaService(context),
             audit=AuditService(context),
             health=HealthService(context),
+            metrics=MetricsService(context),
             leases=LeaseService(context),
             lease_creation=LeaseCreation(context, catalogue),
             lease_changes=LeaseChanges(context),

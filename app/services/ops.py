@@ -8,7 +8,8 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db import ops as statements
-from app.db.jobs import beat
+from app.db.invariants import NOTED
+from app.db.jobs import DEADMAN, beat
 from app.services.audit import record
 from app.services.context import Context
 from app.services.cursors import PageRequest, cursor
@@ -36,6 +37,7 @@ class Summary:
     orphan_counts: Sequence[Any]
     stuck: Sequence[Any]
     heartbeats: Sequence[Any]
+    invariants: Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,7 @@ class OpsService:
                 orphan_counts=(await connection.execute(statements.ORPHAN_COUNTS)).all(),
                 stuck=(await connection.execute(stuck)).all(),
                 heartbeats=(await connection.execute(statements.HEARTBEATS)).all(),
+                invariants=(await connection.execute(NOTED)).all(),
             )
 
     async def orphans(self, *, gone: bool, page: PageRequest) -> Page:
@@ -150,7 +153,7 @@ class OpsService:
     async def deadman_passed(self) -> None:
         """The dead-man switch has looked at every account and region. Leaves no audit row: it comes every few minutes."""
         async with self._database.transaction(None) as connection:
-            await connection.execute(beat("deadman", "deadman"))
+            await connection.execute(beat(DEADMAN, DEADMAN))
 
     async def resume(self, principal: Principal) -> Any:
         """Lifts the hold that a changed database has set. A row of ops.BRAKES."""

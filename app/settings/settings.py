@@ -69,6 +69,14 @@ class Settings(BaseSettings):
         default=True, description="Keep below the providers' documented request rates. Off only for simulated clouds."
     )
 
+    metrics_port: int | None = Field(
+        default=None,
+        ge=1,
+        le=65535,
+        description="Each worker and inventory process tells its metrics on the first free port from this one on. None: nowhere.",
+    )
+    metrics_host: str = Field(default="127.0.0.1", description="Address of those ports.")
+
     # protocol
     unknown_retry_seconds: float = Field(
         default=300.0, ge=0, description="How long a create of unknown outcome is repeated with the same token."

@@ -2,7 +2,9 @@
 
 import pytest
 
+from app.api import middleware
 from tests.api.conftest import Caller
+from tests.lines import written_by
 
 
 async def test_a_sane_request_id_is_taken_over_and_any_other_replaced(anonymous: Caller) -> None:
@@ -31,12 +33,11 @@ async def test_requests_are_counted_by_template_and_status(operator: Caller) -> 
     assert "nonsense" not in text
 
 
-async def test_a_log_line_names_the_caller_and_holds_no_secret(
-    alice: Caller, capsys: pytest.CaptureFixture[str]
-) -> None:
-    await alice.get("/v1/me?token=hunter2", headers={"X-Request-Id": "trace-0002"})
-    line = next(line for line in capsys.readouterr().out.splitlines() if "trace-0002" in line)
-    assert alice.tenant_id in line
-    assert "192.0.2.7" in line
-    assert "hunter2" not in line
-    assert alice.key not in line
+async def test_a_log_line_names_the_caller_and_holds_no_secret(alice: Caller) -> None:
+    with written_by(_log=middleware) as lines:
+        await alice.get("/v1/me?token=hunter2", headers={"X-Request-Id": "trace-0002"})
+        [line] = lines.new()
+    assert (line["request_id"], line["tenant_id"]) == ("trace-0002", alice.tenant_id)
+    assert line["address"] == "192.0.2.7"
+    assert "hunter2" not in str(line)
+    assert alice.key not in str(line)

@@ -72,6 +72,22 @@ async def test_the_summary_counts_what_there_is(alice: Caller, operator: Caller,
     assert found["brakes"]["launches_stopped"] is None
 
 
+async def test_the_summary_shows_what_the_last_check_of_the_invariants_found_broken(
+    operator: Caller, fleet: Fleet
+) -> None:
+    assert (await operator.get("/v1/ops/summary")).json()["invariants"] == {"checked_at": None, "broken": []}
+    fleet.run("""INSERT INTO invariant (name, violations, examples) VALUES ('holds', 0, '[]')""")
+    fleet.run(
+        """INSERT INTO invariant (name, violations, examples, since) VALUES ('broke', 2, '[{"id": "x"}]', now())"""
+    )
+    answer = await operator.get("/v1/ops/summary")
+    keeps_to(OpsSummary, answer.content)
+    found = answer.json()["invariants"]
+    assert found["checked_at"] is not None
+    [broken] = found["broken"]
+    assert (broken["name"], broken["violations"], broken["examples"]) == ("broke", 2, [{"id": "x"}])
+
+
 async def test_the_spend_of_the_month_leaves_out_what_was_before(alice: Caller, operator: Caller, fleet: Fleet) -> None:
     lease_id = await make(alice)
     fleet.activate(lease_id)

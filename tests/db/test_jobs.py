@@ -122,3 +122,10 @@ def test_a_heartbeat_is_renewed_and_forgotten_after_an_hour(store: Store) -> Non
     store.run(update(worker_heartbeat).where(worker_heartbeat.c.name == "dead").values(seen_at=ago("61 minutes")))
     store.run(jobs.forget_dead_workers())
     assert [row.name for row in store.rows(worker_heartbeat)] == ["alive"]
+
+
+def test_since_when_the_dead_man_switch_is_silent_is_never_forgotten(store: Store) -> None:
+    store.run(jobs.beat(jobs.DEADMAN, jobs.DEADMAN))
+    store.run(update(worker_heartbeat).values(seen_at=ago("1 day")))
+    store.run(jobs.forget_dead_workers())
+    assert [row.name for row in store.rows(worker_heartbeat)] == ["deadman"]

@@ -66,6 +66,6 @@ class Log:
     def _write(self, event: str, values: dict[str, Any]) -> None:
         if event == "statement failed":
             raise Violation(f"{event}: {values}")
-        about = {**structlog.contextvars.get_contextvars(), **values}
+        about = {**dict(sorted(structlog.contextvars.get_contextvars().items())), **values}
         told = (f"{key}={value}" for key, value in about.items() if key not in _UNTOLD)
         self._trace.tell(f"{event} {' '.join(told)}")

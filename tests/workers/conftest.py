@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from app.settings import load_settings
+from app.settings.traces import Traces
 from cloudsim.testing import Control, running
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from workers.accounts import Connect
@@ -54,9 +55,11 @@ def make_fleet(database_url: str, broker_url: str, sim: Control, tmp_path: Path)
     )
     runtimes: list[Runtime] = []
 
-    def make(*, observe: bool = True, connect_account: Connect = connect, **changes: Any) -> Fleet:
+    def make(
+        *, observe: bool = True, connect_account: Connect = connect, traces: Traces | None = None, **changes: Any
+    ) -> Fleet:
         given = {**FAST, "config": config, "database_url": database_url, "broker_url": broker_url, **changes}
-        runtimes.append(build_runtime(load_settings(**given), connect_account=connect_account))
+        runtimes.append(build_runtime(load_settings(**given), connect_account=connect_account, traces=traces))
         return Fleet(runtimes[-1], sim, observe=observe)
 
     yield make

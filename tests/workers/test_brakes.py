@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from sqlalchemy import text
@@ -159,3 +160,19 @@ def test_an_account_that_left_the_configuration_is_drained_and_never_ended(
     assert rest.vms() == []
     rest.end(waiting)
     rest.drive_to(waiting, "released")
+
+
+def test_a_region_that_left_the_configuration_is_served_until_its_last_vm_is_gone_and_used_for_nothing_new(
+    fleet: Fleet, make_fleet: Callable[..., Fleet], tmp_path: Path
+) -> None:
+    (lease_id,) = active(fleet, 1)
+    elsewhere = tmp_path / "elsewhere.toml"
+    elsewhere.write_text((tmp_path / "gpulease.toml").read_text().replace(REGION, "eu-west-1"))
+    rest = make_fleet(config=elsewhere, observe=False)
+    assert set(rest.runtime.accounts.places()) == {(ACCOUNT, "eu-west-1"), (ACCOUNT, REGION)}
+    inventory(rest)
+    assert not rest.runtime.catalogue.offerings(), "nothing new is launched there"
+    rest.end(lease_id)
+    assert rest.drive_to(lease_id, "released").state == "released"
+    assert rest.vms() == []
+    assert rest.runtime.accounts.places() == [(ACCOUNT, "eu-west-1")]

@@ -40,6 +40,9 @@ def enter_active(ctx: Context) -> None:
         if ctx.row.lease_launched_at is not None:
             seconds = (ctx.now - ctx.row.lease_launched_at).total_seconds()
             connection.execute(launches.became_ready(offering_key(attempt), seconds))
+    if ctx.lease.ready_at is None:
+        waited = (ctx.now - ctx.lease.created_at).total_seconds()
+        ctx.runtime.metrics.became_ready(attempt.provider, attempt.market, waited)
 
 
 def _connection(ctx: Context) -> dict[str, Any]:

@@ -1,0 +1,141 @@
+"""Statements behind /metrics: what the promises are measured by, from the rows alone.
+
+They cost what is alive and not what has ever been: ended leases, gone orphans and dead attempts are left out by partial indexes,
+which is why states are written out here and not bound.
+"""
+
+from collections.abc import Mapping
+
+from sqlalchemy import Executable, text
+
+from app.db.invariants import NOTED
+from app.db.ops import BRAKES, stuck_counts
+from app.db.quotas import RECOUNT
+
+_LIVE = "NOT (l.state IN ('failed', 'released'))"
+_LIVE_ATTEMPT = "a.state IN ('planned', 'sent', 'known', 'settling')"
+_AGE = "extract(epoch FROM now() - {})::float8"
+
+PLACES = text(
+    f"""
+    SELECT a.provider, r.account, r.region, {_AGE.format("coalesce(r.last_complete_listing_at, a.created_at)")} AS age,
+           r.listed, r.listing_seconds::float8 AS listing_seconds, r.listing_calls
+    FROM account_region r JOIN account a ON a.name = r.account
+    WHERE (a.state <> 'draining' AND coalesce(jsonb_exists(a.config -> 'regions', r.region), true))
+       OR EXISTS (SELECT FROM attempt a WHERE a.account = r.account AND a.region = r.region AND {_LIVE_ATTEMPT})
+    ORDER BY r.account, r.region
+    """
+)
+"""The places that must be listed: those of configured accounts, and those with live attempts. `age`: seconds since the last
+complete listing began, or since the account is known."""
+
+ACCOUNTS = text("SELECT name, provider, state, cordoned IS NOT NULL AS cordoned FROM account ORDER BY name")
+
+LEASES = text(
+    f"""
+    SELECT l.state, count(*) AS leases,
+           max({_AGE.format("coalesce(l.provider_gone_at, l.created_at)")}) FILTER (WHERE l.state = 'queued') AS queued,
+           max({_AGE.format("l.release_requested_at")}) FILTER (WHERE l.state = 'releasing') AS releasing
+    FROM lease l WHERE {_LIVE} GROUP BY l.state
+    """
+)
+"""Leases that have not ended, with the age of the oldest that waits, and of the oldest release."""
+
+OVERDUE = text(
+    f"""
+    SELECT count(*) AS leases, max({_AGE.format("next_due")}) AS age
+    FROM lease WHERE next_due <= now() AND (held_until IS NULL OR held_until < now())
+    """
+)
+"""Leases that are due and that no worker has taken."""
+
+VMS = text(
+    f"""
+    SELECT a.provider, a.account, a.region, a.market, coalesce(l.gpu_model, 'unknown') AS gpu_model, count(*) AS vms,
+           coalesce(sum(l.gpu_count), 0) AS gpus, coalesce(sum(l.rate_per_hour), 0)::float8 AS spend
+    FROM attempt a JOIN lease l ON l.id = a.lease_id
+    WHERE a.state = 'known' AND a.vm_state = 'running' AND {_LIVE} GROUP BY 1, 2, 3, 4, 5
+    """
+)
+"""VMs of leases that run, by where and what, and the USD an hour they are billed at."""
+
+ORPHANS = text(
+    f"""
+    SELECT o.account, o.region, o.cause, count(*) AS vms, max({
+        _AGE.format(
+            "CASE WHEN a.ended_at IS NULL THEN o.first_seen_at "
+            "ELSE least(o.first_seen_at, greatest(a.ended_at, o.launched_at)) END"
+        )
+    }) AS age
+    FROM orphan o LEFT JOIN attempt a ON a.lease_id = o.lease_id AND a.n = o.attempt_n
+    WHERE o.state IN ('seen', 'ending') GROUP BY 1, 2, 3
+    """
+)
+"""VMs that no lease stands behind: `age` counts from the end of their attempt, where one has ended, else from the first sight."""
+
+GHOSTS = text(
+    f"""
+    SELECT l.account, l.region, count(*) AS leases, max({_AGE.format("coalesce(a.vm_state_at, l.updated_at)")}) AS age
+    FROM lease l LEFT JOIN attempt a ON a.lease_id = l.id AND {_LIVE_ATTEMPT}
+    WHERE {_LIVE} AND (l.state = 'active' OR l.rate_per_hour IS NOT NULL)
+      AND (a.id IS NULL OR a.vm_state IN ('gone', 'absent')) GROUP BY 1, 2
+    """
+)
+"""Leases that show `active`, or are charged, without a VM: `age` counts from when it was last seen alive."""
+
+SETTLING = text(
+    f"""
+    SELECT a.account, a.region, count(*) AS attempts, max({_AGE.format("a.settling_since")}) AS age
+    FROM attempt a WHERE a.state = 'settling' GROUP BY 1, 2
+    """
+)
+
+QUOTA_DRIFT = text(f"SELECT count(*) AS rows FROM ({RECOUNT.text}) d")
+
+OFFERINGS = text(
+    """
+    SELECT provider, account, region, CASE WHEN cool_until > now() THEN coalesce(cool_reason, 'unknown') END AS cooling,
+           count(*) AS offerings
+    FROM offering GROUP BY 1, 2, 3, 4
+    """
+)
+"""Offerings by place; `cooling`: why they are set aside, NULL: they are not."""
+
+PROCESSES = text(
+    f"""
+    SELECT kind, count(*) FILTER (WHERE seen_at > now() - interval '60 seconds') AS processes,
+           min({_AGE.format("seen_at")}) AS age
+    FROM worker_heartbeat GROUP BY kind
+    """
+)
+"""Processes that have given a sign of life within a minute, and the age of the latest one."""
+
+JOBS = text(
+    f"""
+    SELECT j.kind, coalesce(j.account, '') AS account, coalesce(j.region, '') AS region,
+           {_AGE.format("coalesce(j.last_ok_at, i.created_at)")} AS age
+    FROM periodic_job j, installation i
+    """
+)
+"""Periodic jobs, with the seconds since each last went well, or since the installation was made."""
+
+
+def statements(*, release: float, launch: float, boot: float) -> Mapping[str, Executable]:
+    """Everything that a scrape asks, by name. The parameters are those of `ops.stuck`."""
+    return {
+        "places": PLACES,
+        "accounts": ACCOUNTS,
+        "leases": LEASES,
+        "overdue": OVERDUE,
+        "vms": VMS,
+        "orphans": ORPHANS,
+        "ghosts": GHOSTS,
+        "settling": SETTLING,
+        "stuck": stuck_counts(release=release, launch=launch, boot=boot),
+        "quota_drift": QUOTA_DRIFT,
+        "offerings": OFFERINGS,
+        "processes": PROCESSES,
+        "jobs": JOBS,
+        "invariants": NOTED,
+        "brakes": BRAKES,
+    }

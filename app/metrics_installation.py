@@ -1,0 +1,205 @@
+"""What /metrics tells of the whole installation, made from rows of the database: any API process says the same.
+
+Where there is nothing to tell the value is 0 and the sample stays, for every known place, state and cause: an alert that
+compares it can then never be silent for want of a series.
+"""
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from prometheus_client import generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from app.db.jobs import DEADMAN
+from app.domain.leases import TERMINAL, LeaseState
+from app.services.metrics import Snapshot
+
+Sample = tuple[tuple[str, ...], float]
+
+_PLACE = ("account", "region")
+_CAUSES = ("ended_lease", "no_row", "other_attempt")
+_ACCOUNT_STATES = ("unchecked", "ok", "failing", "disabled", "draining")
+_STUCK = ("releasing", "settling", "provisioning", "booting", "deadline")
+_KINDS = ("worker", "inventory")
+_LIVE_STATES = tuple(str(state) for state in LeaseState if state not in TERMINAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One gauge. `meaning` says the unit."""
+
+    name: str
+    meaning: str
+    labels: tuple[str, ...] = ()
+
+
+DATABASE_UP = Family(
+    "gpulease_database_up", "1 when the database answered this scrape, else 0, and all that follows is missing."
+)
+FAMILIES = (
+    Family("gpulease_scrape_seconds", "Seconds that reading all this from the database took."),
+    Family("gpulease_orphan_vm_seconds", "Age in seconds of the oldest VM that no lease stands behind: since the end of its attempt, else since it was first seen.", (*_PLACE, "cause")),
+    Family("gpulease_orphan_vms", "VMs that no lease stands behind.", (*_PLACE, "cause")),
+    Family("gpulease_ghost_lease_seconds", "Seconds since the VM of the oldest lease that shows active, or is charged, without one was last seen alive.", _PLACE),
+    Family("gpulease_ghost_leases", "Leases that show active, or are charged, without a VM.", _PLACE),
+    Family("gpulease_settling_age_seconds", "Seconds for which the oldest create of unknown outcome has only been looked for.", _PLACE),
+    Family("gpulease_settling_attempts", "Creates of unknown outcome that are only looked for.", _PLACE),
+    Family("gpulease_gc_last_complete_age_seconds", "Seconds since the last complete listing of a place began, or since its account is known.", _PLACE),
+    Family("gpulease_listing_seconds", "Seconds that the last listing took.", _PLACE),
+    Family("gpulease_listed_vms", "VMs in the last listing.", _PLACE),
+    Family("gpulease_quota_drift", "Rows of quota whose use differs from what leases hold. Must be 0."),
+    Family("gpulease_invariant_violations", "Violations that the last check of an invariant found. Must be 0.", ("check",)),
+    Family("gpulease_invariant_check_age_seconds", "Seconds since the invariants were last checked; +Inf: never."),
+    Family("gpulease_queue_age_seconds", "Seconds for which the oldest lease in `queued` has waited, for a worker or for capacity."),
+    Family("gpulease_overdue_leases", "Leases that are due and that no worker has taken."),
+    Family("gpulease_overdue_seconds", "Seconds for which the longest due of them has waited for a worker."),
+    Family("gpulease_releasing_age_seconds", "Seconds since the end of the oldest lease in `releasing` was asked for."),
+    Family("gpulease_leases", "Leases by state; ended ones are not counted.", ("state",)),
+    Family("gpulease_stuck_leases", "Leases that take too long, by kind as in GET /v1/ops/summary.", ("kind",)),
+    Family("gpulease_vms", "Running VMs of leases.", ("provider", *_PLACE, "market", "gpu_model")),
+    Family("gpulease_gpus", "GPUs in them.", ("provider", *_PLACE, "market", "gpu_model")),
+    Family("gpulease_spend_per_hour", "USD an hour that they are billed at.", ("provider", *_PLACE, "market", "gpu_model")),
+    Family("gpulease_offerings", "Offerings in the catalogue, those in cool-off included.", ("provider", *_PLACE)),
+    Family("gpulease_offerings_cooling_off", "Offerings set aside for a while, by reason.", ("provider", *_PLACE, "reason")),
+    Family("gpulease_account_state", "1 for the state that an account is in, 0 for the others.", ("provider", "account", "state")),
+    Family("gpulease_account_cordoned", "1 when an operator has cordoned the account.", ("provider", "account")),
+    Family("gpulease_hold", "1 while the installation is on hold: nothing is launched, expired, ended or closed."),
+    Family("gpulease_launches_stopped", "1 while operators have stopped all launches."),
+    Family("gpulease_processes", "Processes heard of within a minute.", ("kind",)),
+    Family("gpulease_process_heartbeat_age_seconds", "Seconds since the latest sign of life of a process of this kind; +Inf: never.", ("kind",)),
+    Family("gpulease_deadman_heartbeat_age_seconds", "Seconds since a pass of `gpulease deadman` was told; +Inf: never; missing where it is neither told nor needed."),
+    Family("gpulease_job_last_ok_age_seconds", "Seconds since a periodic job last went well; account and region are empty where it has none.", ("kind", *_PLACE)),
+)  # fmt: skip
+"""In the order in which they are told."""
+
+
+def text_of(snapshot: Snapshot) -> bytes:
+    """The exposition format. While the database is away, only that."""
+    return generate_latest(_Told(snapshot))
+
+
+class _Told(Collector):
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._snapshot = snapshot
+
+    def collect(self) -> Iterator[Metric]:
+        """Every family; one without samples is told by its name alone."""
+        snapshot = self._snapshot
+        yield _family(DATABASE_UP, [((), float(snapshot.complete))])
+        if snapshot.complete:
+            told = _samples(snapshot)
+            for family in FAMILIES:
+                yield _family(family, told[family.name])
+
+
+def _family(family: Family, samples: Iterable[Sample]) -> Metric:
+    made = GaugeMetricFamily(family.name, family.meaning, labels=family.labels)
+    for labels, value in samples:
+        made.add_metric(labels, value)
+    return made
+
+
+def _samples(snapshot: Snapshot) -> dict[str, list[Sample]]:
+    rows = snapshot.rows
+    places = [(row.account, row.region) for row in rows["places"]]
+    told: dict[str, list[Sample]] = {
+        "gpulease_scrape_seconds": [((), snapshot.seconds)],
+        **_observation(rows, places),
+        **_leases(rows),
+        **_fleet(rows),
+        **_running(rows, needs_deadman=snapshot.needs_deadman),
+    }
+    return told
+
+
+def _observation(rows: Any, places: list[tuple[str, str]]) -> dict[str, list[Sample]]:
+    causes = [(*place, cause) for place in places for cause in _CAUSES]
+    orphans = {(row.account, row.region, row.cause): row for row in rows["orphans"]}
+    ghosts = {(row.account or "", row.region or ""): row for row in rows["ghosts"]}
+    settling = {(row.account, row.region): row for row in rows["settling"]}
+    return {
+        "gpulease_orphan_vm_seconds": _filled(causes, {key: row.age for key, row in orphans.items()}),
+        "gpulease_orphan_vms": _filled(causes, {key: row.vms for key, row in orphans.items()}),
+        "gpulease_ghost_lease_seconds": _filled(places, {key: row.age for key, row in ghosts.items()}),
+        "gpulease_ghost_leases": _filled(places, {key: row.leases for key, row in ghosts.items()}),
+        "gpulease_settling_age_seconds": _filled(places, {key: row.age for key, row in settling.items()}),
+        "gpulease_settling_attempts": _filled(places, {key: row.attempts for key, row in settling.items()}),
+        "gpulease_gc_last_complete_age_seconds": [((row.account, row.region), row.age) for row in rows["places"]],
+        "gpulease_listing_seconds": [
+            ((row.account, row.region), row.listing_seconds)
+            for row in rows["places"]
+            if row.listing_seconds is not None
+        ],
+        "gpulease_listed_vms": [
+            ((row.account, row.region), row.listed) for row in rows["places"] if row.listed is not None
+        ],
+    }
+
+
+def _leases(rows: Any) -> dict[str, list[Sample]]:
+    states = {row.state: row for row in rows["leases"]}
+    [overdue], [drift] = rows["overdue"], rows["quota_drift"]
+    queued, releasing = states.get("queued"), states.get("releasing")
+    checks = [row for row in rows["invariants"] if row.age is not None]
+    return {
+        "gpulease_quota_drift": [((), drift.rows)],
+        "gpulease_invariant_violations": [((row.name,), row.violations) for row in checks],
+        "gpulease_invariant_check_age_seconds": [((), max((float(row.age) for row in checks), default=math.inf))],
+        "gpulease_queue_age_seconds": [((), queued.queued if queued else 0)],
+        "gpulease_overdue_leases": [((), overdue.leases)],
+        "gpulease_overdue_seconds": [((), overdue.age or 0)],
+        "gpulease_releasing_age_seconds": [((), releasing.releasing or 0 if releasing else 0)],
+        "gpulease_leases": _filled(
+            [(state,) for state in _LIVE_STATES], {(name,): row.leases for name, row in states.items()}
+        ),
+        "gpulease_stuck_leases": _filled(
+            [(kind,) for kind in _STUCK], {(row.kind,): row.leases for row in rows["stuck"]}
+        ),
+    }
+
+
+def _fleet(rows: Any) -> dict[str, list[Sample]]:
+    vms = [((row.provider, row.account, row.region, row.market, row.gpu_model), row) for row in rows["vms"]]
+    offerings: dict[tuple[str, ...], float] = {}
+    for row in rows["offerings"]:
+        key = (row.provider, row.account, row.region)
+        offerings[key] = offerings.get(key, 0) + row.offerings
+    return {
+        "gpulease_vms": [(key, row.vms) for key, row in vms],
+        "gpulease_gpus": [(key, row.gpus) for key, row in vms],
+        "gpulease_spend_per_hour": [(key, row.spend) for key, row in vms],
+        "gpulease_offerings": list(offerings.items()),
+        "gpulease_offerings_cooling_off": [
+            ((row.provider, row.account, row.region, row.cooling), row.offerings)
+            for row in rows["offerings"]
+            if row.cooling is not None
+        ],
+        "gpulease_account_state": [
+            ((row.provider, row.name, state), float(row.state == state))
+            for row in rows["accounts"]
+            for state in _ACCOUNT_STATES
+        ],
+        "gpulease_account_cordoned": [((row.provider, row.name), float(row.cordoned)) for row in rows["accounts"]],
+    }
+
+
+def _running(rows: Any, *, needs_deadman: bool) -> dict[str, list[Sample]]:
+    [brakes] = rows["brakes"]
+    beats = {row.kind: row for row in rows["processes"]}
+    ages = {kind: beats[kind].age if kind in beats else math.inf for kind in (*_KINDS, DEADMAN)}
+    return {
+        "gpulease_hold": [((), float(brakes.hold is not None))],
+        "gpulease_launches_stopped": [((), float(brakes.launches_stopped is not None))],
+        "gpulease_processes": [((kind,), beats[kind].processes if kind in beats else 0) for kind in _KINDS],
+        "gpulease_process_heartbeat_age_seconds": [((kind,), ages[kind]) for kind in _KINDS],
+        "gpulease_deadman_heartbeat_age_seconds": [((), ages[DEADMAN])] if needs_deadman or DEADMAN in beats else [],
+        "gpulease_job_last_ok_age_seconds": [((row.kind, row.account, row.region), row.age) for row in rows["jobs"]],
+    }
+
+
+def _filled(known: Iterable[tuple[str, ...]], found: dict[tuple[str, ...], Any]) -> list[Sample]:
+    """What was found, and 0 for what is known and was not."""
+    return [*((key, 0.0) for key in known if key not in found), *((key, float(one)) for key, one in found.items())]

@@ -1,0 +1,64 @@
+"""What a scrape asks of the database, at most once in a few seconds."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from app.db import health
+from app.db import metrics as statements
+from app.db.engine import DatabaseUnavailable
+from app.services.context import Context
+
+_KEPT_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """Rows of the statements of app.db.metrics by their names, all of one moment; empty while the database is away."""
+
+    rows: Mapping[str, Sequence[Any]]
+    needs_deadman: bool = False
+    seconds: float
+    """How long it took to read."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the database answered."""
+        return bool(self.rows)
+
+
+class MetricsService:
+    """Any process tells the same of the whole installation, however many scrape it."""
+
+    def __init__(self, context: Context, *, clock: Callable[[], float] = time.monotonic) -> None:
+        settings = context.settings
+        self._database = context.database
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._kept: tuple[float, Snapshot] | None = None
+        self._statements = statements.statements(
+            release=settings.release_alarm_seconds, launch=settings.launch_timeout, boot=settings.boot_timeout
+        )
+
+    async def snapshot(self) -> Snapshot:
+        """Five seconds old at the most. Never raises: a database that is away is an answer too."""
+        async with self._lock:
+            if self._kept is None or self._clock() - self._kept[0] >= _KEPT_SECONDS:
+                self._kept = None
+                taken = await self._take()
+                self._kept = self._clock(), taken
+            return self._kept[1]
+
+    async def _take(self) -> Snapshot:
+        started = self._clock()
+        rows: dict[str, Sequence[Any]] = {}
+        try:
+            async with self._database.transaction(None, read_only=True) as connection:
+                for name, statement in self._statements.items():
+                    rows[name] = (await connection.execute(statement)).all()
+                deadman: bool = (await connection.execute(health.NEEDS_DEADMAN)).scalar_one()
+        except DatabaseUnavailable:
+            return Snapshot(rows={}, seconds=self._clock() - started)
+        return Snapshot(rows=rows, needs_deadman=deadman, seconds=self._clock() - started)

@@ -1,0 +1,191 @@
+"""An installation in which all is well, and what goes wrong in it: each alert has its situation."""
+
+from collections.abc import Callable, Mapping
+from typing import LiteralString
+
+import psycopg
+from fastapi import FastAPI
+from prometheus_client import generate_latest
+
+from app.db.invariants import CHECKS
+from app.services.metrics import Snapshot
+from tests.api.conftest import Caller
+from tests.api.fleet import Fleet
+from tests.observability.promql import Scrape, scrape
+from workers.metrics import Metrics
+
+SCRAPED_EVERY = 60.0
+NEW = {"gpu": {"model": "A10G"}, "ttl_seconds": 3600}
+
+
+class World:
+    """One API process, one worker's metrics, one tenant with an active lease and a queued one."""
+
+    def __init__(self, app: FastAPI, tenant: Caller, fleet: Fleet) -> None:
+        self.app = app
+        self.tenant = tenant
+        self.fleet = fleet
+        self.worker = Metrics()
+        self.api_answers = True
+        self.database_answers = True
+        self.active = ""
+        self.queued = ""
+        self._scrapes = 0
+
+    async def settle(self) -> None:
+        """All is well, and there is something to tell of everything."""
+        fleet = self.fleet
+        fleet.catalogue()
+        fleet.run("UPDATE account_region SET last_complete_listing_at = now(), listed = 1, listing_seconds = 0.2")
+        fleet.run("UPDATE account SET created_at = now() - interval '1 day'")
+        fleet.run("INSERT INTO worker_heartbeat (name, kind) VALUES ('w', 'worker'), ('i', 'inventory')")
+        fleet.run(
+            "INSERT INTO periodic_job (name, kind, account, region, last_ok_at) VALUES ('o', 'offerings', 'main', 'us-east-1', now())"
+        )
+        for check in CHECKS:
+            fleet.run("INSERT INTO invariant (name, violations, examples) VALUES (%s, 0, '[]')", check.name)
+        self.active, self.queued = [await self._lease() for _ in range(2)]
+        fleet.activate(self.active)
+        fleet.run("UPDATE lease SET next_due = now() + interval '1 hour' WHERE id = %s", self.queued)
+        fleet.run("UPDATE lease SET next_due = NULL WHERE id = %s", self.active)
+
+    async def _lease(self) -> str:
+        made = await self.tenant.post("/v1/leases", json=NEW)
+        assert made.status_code == 201, made.text
+        return str(made.json()["id"])
+
+    async def scrape(self) -> Scrape:
+        """What Prometheus sees of API and worker, a minute after the last time."""
+        texts = [generate_latest(self.worker.registry).decode()]
+        if self.api_answers:
+            texts.append(await self._api())
+        self._scrapes += 1
+        return scrape(SCRAPED_EVERY * self._scrapes, *texts)
+
+    async def _api(self) -> str:
+        service = self.app.state.services.metrics
+        service._kept = None if self.database_answers else (service._clock(), Snapshot(rows={}, seconds=0.0))
+        answer = await self.tenant.get("/metrics")
+        assert answer.status_code == 200, answer.text
+        return answer.text
+
+    # --- what goes wrong ----------------------------------------------------------------------------------
+
+    def run(self, statement: LiteralString, *parameters: str) -> None:
+        self.fleet.run(statement, *parameters)
+
+    def orphan(self, cause: str, *, lease_id: str | None = None) -> None:
+        self.fleet.run(
+            "INSERT INTO orphan (account, region, instance_id, provider, zone, instance_type, market, cause, tags, lease_id, attempt_n)"
+            " VALUES ('main', 'us-east-1', %s, 'aws', 'us-east-1a', 'g5.xlarge', 'spot', %s, '{}', %s, 1) ON CONFLICT DO NOTHING",
+            f"i-{cause}",
+            cause,
+            lease_id,
+        )
+
+    def outlived(self) -> None:
+        """Its lease ended four minutes ago, and the first listing after that sees its VM just now."""
+        self.fleet.finish(self.active)
+        self.run("UPDATE attempt SET ended_at = now() - interval '4 minutes' WHERE lease_id = %s", self.active)
+        self.orphan("ended_lease", lease_id=self.active)
+
+    def requests(self, status: int, count: int) -> None:
+        for _ in range(count):
+            self.app.state.metrics.request("GET", "/v1/leases", status, 0.01)
+
+    def calls(self, count: int, error: str | None = None) -> None:
+        for _ in range(count):
+            self.worker.called("aws", "main", "launch", 0.2, error)
+
+    def failing_requests(self) -> None:
+        self.requests(500, 5)
+        self.requests(200, 100)
+
+    def failing_calls(self) -> None:
+        self.calls(10)
+        self.calls(5, "OutcomeUnknown")
+
+    def dropped_hints(self) -> None:
+        self.app.state.metrics.hint("dropped")
+
+    def buggy(self) -> None:
+        """A bug that nobody expects, once a minute."""
+        self.worker.step_failed("bug")
+
+    def slow(self) -> None:
+        for seconds in (100.0, 2000.0, 2000.0):
+            self.worker.became_ready("aws", "spot", seconds)
+
+    def no_api(self) -> None:
+        self.api_answers = False
+
+    def no_database(self) -> None:
+        self.database_answers = False
+
+    def answer_again(self) -> None:
+        self.api_answers = self.database_answers = True
+
+    def drifted(self) -> None:
+        """Undone by `mend`: the fixture looks at the invariants after the test."""
+        self.run("UPDATE quota SET used = used + 1 WHERE resource = 'gpus'")
+
+    def mend(self) -> None:
+        """No test leaves data that breaks an invariant."""
+        with psycopg.connect(self.fleet.url, autocommit=True) as owner:
+            owner.execute("SET ROLE gpulease_worker")
+            owner.execute(
+                "UPDATE quota q SET used = (SELECT coalesce(sum(amount), 0) FROM quota_claim c"
+                " WHERE c.tenant_id = q.tenant_id AND c.resource = q.resource)"
+            )
+
+
+Break = Callable[[World], None]
+
+
+def _sql(statement: LiteralString) -> Break:
+    return lambda world: world.run(statement)
+
+
+SITUATIONS: Mapping[str, Break] = {
+    "GpuleaseGarbageCollectionStalled": _sql(
+        "UPDATE account_region SET last_complete_listing_at = now() - interval '6 minutes'"
+    ),
+    "GpuleaseDeadlineTagBehind": _sql(
+        "UPDATE lease SET deadline_applied = expires_at - interval '1 hour', updated_at = now() - interval '2 minutes'"
+        " WHERE state = 'active'"
+    ),
+    "GpuleaseQueueStalled": _sql("UPDATE lease SET next_due = now() - interval '2 minutes' WHERE state = 'queued'"),
+    "GpuleaseGhostLease": _sql("UPDATE attempt SET vm_state = 'gone', vm_state_at = now() - interval '4 minutes'"),
+    "GpuleaseSettlingTooLong": _sql(
+        "UPDATE attempt SET state = 'settling', billing_started_at = NULL, settling_since = now() - interval '31 minutes'"
+    ),
+    "GpuleaseReleaseStuck": _sql(
+        "UPDATE lease SET state = 'releasing', desired = 'end', release_requested_at = now() - interval '16 minutes'"
+    ),
+    "GpuleaseOrphanVm": World.outlived,
+    "GpuleaseVmWithoutRow": lambda world: world.orphan("no_row"),
+    "GpuleaseQuotaDrift": World.drifted,
+    "GpuleaseInvariantBroken": _sql("UPDATE invariant SET violations = 1, since = now()"),
+    "GpuleaseInvariantsUnchecked": _sql("UPDATE invariant SET checked_at = now() - interval '31 minutes'"),
+    "GpuleaseOnHold": _sql("""UPDATE installation SET hold = '{"reason": "another timeline"}'"""),
+    "GpuleaseLaunchesStopped": _sql("""UPDATE installation SET launches_stopped = '{"by": "key_1"}'"""),
+    "GpuleaseAccountSetAside": _sql("UPDATE account SET state = 'failing'"),
+    "GpuleaseDatabaseDown": World.no_database,
+    "GpuleaseMetricsMissing": World.no_api,
+    "GpuleaseProcessesMissing": _sql(
+        "UPDATE worker_heartbeat SET seen_at = now() - interval '2 minutes' WHERE kind = 'inventory'"
+    ),
+    "GpuleaseDeadmanSilent": _sql(
+        "INSERT INTO account (name, provider, config, state) VALUES ('azure', 'azure', '{}', 'ok') ON CONFLICT DO NOTHING"
+    ),
+    "GpuleaseApiFails": World.failing_requests,
+    "GpuleaseHintsDropped": World.dropped_hints,
+    "GpuleaseStepsFail": World.buggy,
+    "GpuleaseCloudCallsFail": World.failing_calls,
+    "GpuleaseOfferingsCoolOff": _sql(
+        "UPDATE offering SET cool_until = now() + interval '1 minute', cool_reason = 'no_capacity'"
+    ),
+    "GpuleaseSlowToReady": World.slow,
+    "GpuleaseCatalogueStale": _sql("UPDATE periodic_job SET last_ok_at = now() - interval '4 hours'"),
+}
+"""In an order in which none hides the next."""

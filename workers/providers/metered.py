@@ -1,0 +1,94 @@
+"""An adapter whose calls are timed and traced, and whose failures are counted by class."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+from app.settings import AccountConfig, Settings
+from app.settings.traces import Traces
+from workers.metrics import Metrics
+from workers.providers.base import Page, Provider
+
+Connect = Callable[[AccountConfig, Settings], Provider]
+
+CALLS = frozenset(
+    {
+        "identity",
+        "offered",
+        "prices",
+        "service_quotas",
+        "image",
+        "launch",
+        "find",
+        "get",
+        "ready",
+        "interruptions",
+        "events",
+        "acknowledge",
+        "terminate",
+        "leftovers",
+        "remove_leftover",
+        "reboot",
+        "console_output",
+        "set_deadline",
+    }
+)
+"""The interface's methods that ask the cloud for one answer. `list` is timed by page, `plan` asks nobody."""
+
+
+class Metered:
+    """Stands in for an adapter: everything but the calls is the adapter's own."""
+
+    def __init__(
+        self,
+        provider: Provider,
+        account: AccountConfig,
+        metrics: Metrics,
+        traces: Traces,
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._provider = provider
+        self._account = account
+        self._metrics = metrics
+        self._traces = traces
+        self._monotonic = monotonic
+
+    def __getattr__(self, name: str) -> Any:
+        """Asked for once for each name: a timed call is kept."""
+        found = getattr(self._provider, name)
+        if name in CALLS:
+            found = self._timed(name, found)
+            self.__dict__[name] = found
+        return found
+
+    def list(self, regions: frozenset[str], installation: str) -> Iterator[Page]:
+        """Times each page by itself: what is done with it in between is not the cloud's."""
+        pages = iter(self._provider.list(regions, installation))
+        following = self._timed("list", lambda: next(pages, None))
+        while (page := following()) is not None:
+            yield page
+
+    def _timed(self, operation: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        about = {"gpulease__account": self._account.name, "cloud__provider": self._account.provider}
+
+        def timed(*arguments: Any, **named: Any) -> Any:
+            started, failed = self._monotonic(), None
+            try:
+                with self._traces.span(operation, **about):
+                    return call(*arguments, **named)
+            except Exception as error:
+                failed = type(error).__name__
+                raise
+            finally:
+                seconds = self._monotonic() - started
+                self._metrics.called(self._account.provider, self._account.name, operation, seconds, failed)
+
+        return timed
+
+
+def metered(connect: Connect, metrics: Metrics, traces: Traces, monotonic: Callable[[], float]) -> Connect:
+    """Connects accounts as `connect` does, with their calls timed and traced."""
+
+    def connect_metered(account: AccountConfig, settings: Settings) -> Provider:
+        return cast(Provider, Metered(connect(account, settings), account, metrics, traces, monotonic))
+
+    return connect_metered
