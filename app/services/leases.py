@@ -75,9 +75,10 @@ class LeaseService:
         """Every try of a lease, in order. Raises NotFound."""
         after = page.after("attempts")
         first = 0 if after is None else _number(after[0])
-        statement = lease_attempts.of_lease(lease_key(lease_id), after=first, limit=page.limit + 1)
-        async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
-            if (await connection.execute(statements.VERSION, {"lease_id": lease_id})).first() is None:
+        mine = principal.tenant_id
+        statement = lease_attempts.of_lease(lease_key(lease_id), within=mine, after=first, limit=page.limit + 1)
+        async with self._database.transaction(mine, read_only=True) as connection:
+            if (await connection.execute(statements.VERSION, statements.named(lease_id, mine))).first() is None:
                 raise NotFound
             rows = (await connection.execute(statement)).all()
         more = len(rows) > page.limit
