@@ -45,6 +45,8 @@ def _text(value: Any) -> Any:
 def _storable(value: str) -> str:
     if "\x00" in value:
         raise ValueError("must not contain U+0000")
+    if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+        raise ValueError("must not contain lone surrogates")
     return value
 
 
