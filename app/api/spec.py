@@ -9,6 +9,7 @@ from fastapi.routing import APIRoute
 
 from app.api import docs_page
 from app.api.etag import if_match
+from app.api.events import start
 from app.api.problems import MEDIA_TYPE, Problem
 from app.api.routing import OneTimeRoute, SecuredRoute
 from app.services.errors import ServiceError, every_error
@@ -80,8 +81,8 @@ def _refusals(route: APIRoute, method: str) -> list[int]:
         found.add(422)
     if method in {"POST", "PATCH"} and not isinstance(route, OneTimeRoute):
         found.add(409)
-    if any(dependency.call is if_match for dependency in route.dependant.dependencies):
-        found.add(412)
+    asks = {dependency.call for dependency in route.dependant.dependencies}
+    found.update(status for call, status in ((start, 410), (if_match, 412)) if call in asks)
     return sorted(found)
 
 
