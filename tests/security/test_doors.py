@@ -86,9 +86,7 @@ async def test_nobody_makes_a_key_above_a_tenants_roles(alice: Caller) -> None:
 
 
 @pytest.fixture
-async def every_answer(
-    alice: Caller, operator: Caller, anonymous: Caller, fleet: Fleet
-) -> list[httpx.Response]:
+async def every_answer(alice: Caller, operator: Caller, anonymous: Caller, fleet: Fleet) -> list[httpx.Response]:
     """Answers of every route in every mood, and of what is no route."""
     found = []
     for one in OPERATIONS:

@@ -30,7 +30,7 @@ VALUES = (
     "[]",
     "null",
     "\u2028",
-    "ａ１",
+    "\uff41\uff11",
     "x" * 900,
     "lease_01h455vb4pex5vsknk084sn02q",
 )
