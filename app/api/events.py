@@ -43,7 +43,7 @@ class EventPage(View):
     next_cursor: str | None
 
 
-async def start(
+async def _start(
     page: UsePage,
     after: Annotated[
         int | None,
@@ -63,7 +63,7 @@ async def start(
     return int(parts[0])
 
 
-UseStart = Annotated[int | None, Depends(start)]
+UseStart = Annotated[int | None, Depends(_start)]
 
 
 @router.get("/v1/events", response_model=EventPage)

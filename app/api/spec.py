@@ -9,7 +9,6 @@ from fastapi.routing import APIRoute
 
 from app.api import docs_page
 from app.api.etag import if_match
-from app.api.events import start
 from app.api.problems import MEDIA_TYPE, Problem
 from app.api.routing import OneTimeRoute, SecuredRoute
 from app.services.errors import ServiceError, every_error
@@ -54,7 +53,7 @@ def _complete(path: dict[str, Any], route: APIRoute) -> None:
         operation = path[method.lower()]
         operation["summary"] = operation["description"].partition("\n")[0].rstrip(".")
         operation["responses"].pop("422", None)
-        for status in _refusals(route, method):
+        for status in (*_refusals(route, method), *_purged(operation)):
             operation["responses"].setdefault(str(status), {"$ref": f"#/components/responses/{_name(status)}"})
         if isinstance(route, OneTimeRoute):
             operation["security"] = [{"oneTimeToken": []}]
@@ -81,9 +80,14 @@ def _refusals(route: APIRoute, method: str) -> list[int]:
         found.add(422)
     if method in {"POST", "PATCH"} and not isinstance(route, OneTimeRoute):
         found.add(409)
-    asks = {dependency.call for dependency in route.dependant.dependencies}
-    found.update(status for call, status in ((start, 410), (if_match, 412)) if call in asks)
+    if any(dependency.call is if_match for dependency in route.dependant.dependencies):
+        found.add(412)
     return sorted(found)
+
+
+def _purged(operation: dict[str, Any]) -> list[int]:
+    """What begins after an event may find that the following ones are no longer kept."""
+    return [410] if "after" in {one["name"] for one in operation.get("parameters", ())} else []
 
 
 def _statuses() -> list[int]:

@@ -9,11 +9,11 @@ from app.domain.ids import KeyId
 from app.services import key_format
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
-from tests.security.routes import OPERATIONS, Operation
+from tests.security.routes import EVERY_OPERATION, OPERATIONS, Operation
 from tests.security.test_bodies import IDS, JSON
 
 IDS = {**IDS, "account": "main", "region": "us-east-1", "instance_id": "i-1"}
-SECURED = tuple(one for one in OPERATIONS if one.role)
+SECURED = tuple(one for one in EVERY_OPERATION if one.role)
 RANK = ["viewer", "member", "admin", "operator"]
 STRANGER = key_format.generate(KeyId("key_01jz0000000000000000000000")).text
 HEADERS = {

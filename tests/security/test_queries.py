@@ -77,7 +77,7 @@ def forged(cursor: str) -> Iterator[str]:
 
 async def test_no_forged_cursor_is_an_error_of_ours(operator: Caller, ids: dict[str, str]) -> None:
     tried = set()
-    for one in lists():
+    for one in (one for one in lists() if "cursor" in one.names("query")):
         sorts = next((each["schema"] for each in one.spec["parameters"] if each["name"] == "sort"), {})
         for sort in _sorts(sorts):
             first = await operator.get(one.url(ids), params={"limit": "1", **sort})

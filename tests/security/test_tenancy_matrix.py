@@ -3,6 +3,7 @@
 Made from openapi.json: a route, an id or a query parameter that has no rule here fails.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
@@ -32,6 +33,7 @@ OF_NOBODY = {"account": "main", "name": "main", "region": "us-east-1", "instance
 SHARED = {
     *("limit", "sort", "state", "after", "created_after", "created_before", "updated_since", "provider", "region"),
     *("gpu_model", "min_gpus", "min_gpu_memory_gib", "market", "account", "instance_type", "max_price_per_hour"),
+    *("poll_seconds", "if_version"),
 }
 """Query parameters whose values belong to nobody."""
 
@@ -139,6 +141,16 @@ async def anothers_id_in_a_path_answers_like_an_unknown_one(attack: Attack, role
                 assert attack.holds_nothing_foreign(found[2])
 
 
+async def nobody_waits_for_anothers_lease(attack: Attack) -> None:
+    """A long poll of another's lease is answered at once, as one of an unknown lease is."""
+    for one in OPERATIONS:
+        if "poll_seconds" not in one.names("query"):
+            continue
+        for ids in ids_of(one, attack.victim):
+            asked = attack.ask("admin", one, ids, params={"poll_seconds": "20", "if_version": "1"})
+            assert (await asyncio.wait_for(asked, 10))[0] == 404
+
+
 async def anothers_values_in_a_query_answer_like_unknown_ones(attack: Attack) -> None:
     victim = attack.victim
     values = {
@@ -213,6 +225,7 @@ async def anothers_idempotency_key_repeats_nothing(attack: Attack) -> None:
 async def test_what_is_anothers_does_not_exist(attack: Attack, attacked: FastAPI, fleet: Fleet, wall: str) -> None:
     before = belongings(fleet, attack.victim.ids["tenant_id"])
     await anothers_id_in_a_path_answers_like_an_unknown_one(attack, ROLES if wall == BOTH else ("admin",))
+    await nobody_waits_for_anothers_lease(attack)
     await anothers_values_in_a_query_answer_like_unknown_ones(attack)
     await anothers_cursor_leads_to_ones_own_rows_alone(attack)
     await whatever_is_read_is_ones_own_alone(attack)
