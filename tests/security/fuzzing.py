@@ -20,6 +20,7 @@ from schemathesis.checks import (
     response_schema_conformance,
     status_code_conformance,
 )
+from schemathesis.core.result import Ok
 
 from app.bootstrap import build_api
 from app.local.ports import LOOPBACK
@@ -37,6 +38,7 @@ CHECKS = [
 ]
 """What concerns answers. That wrong bodies are refused is tried elsewhere, value by value; unknown query parameters are ignored."""
 
+Described = APIOperation[Any, Any, Any, Any]
 RANK = ["nobody", "viewer", "member", "admin", "operator"]
 PATIENCE = 30.0
 
@@ -67,17 +69,21 @@ def serving(configured: Settings) -> Iterator[str]:
     thread.join(PATIENCE)
 
 
-def operations() -> list[APIOperation]:
+def operations() -> list[Described]:
     """Every operation of openapi.json that ends, its answers closed to fields that are not declared."""
     paths: dict[str, Any] = {}
     for one in OPERATIONS:
         parameters = [each for each in one.spec.get("parameters", ()) if each["name"] != "poll_seconds"]
         paths.setdefault(one.path, {})[one.method.lower()] = {**one.spec, "security": [], "parameters": parameters}
     shut = {**document(), "paths": paths, "components": {**document()["components"], "schemas": closed()}}
-    return [found.ok() for found in schemathesis.openapi.from_dict(shut).get_all_operations()]
+    made = []
+    for found in schemathesis.openapi.from_dict(shut).get_all_operations():
+        assert isinstance(found, Ok), found
+        made.append(found.ok())
+    return made
 
 
-def cases(operation: APIOperation, ids: Mapping[str, list[str]]) -> st.SearchStrategy[Case]:
+def cases(operation: Described, ids: Mapping[str, list[str]]) -> st.SearchStrategy[Case[Any]]:
     """Requests as they should be, and requests that break the description; on made-up ids and on those that exist."""
     names = [parameter.name for parameter in operation.path_parameters]
     chosen: list[dict[str, str] | None] = [None]
@@ -101,7 +107,7 @@ class Fuzzer:
         self._session.trust_env = False
         self.statuses: dict[str, dict[int, int]] = {}
 
-    def run(self, operation: APIOperation, examples: int, *, derandomize: bool) -> None:
+    def run(self, operation: Described, examples: int, *, derandomize: bool) -> None:
         """Raises what a check raises, with the smallest request that does it."""
         able = [sender for sender in self._senders if sender.may(operation.definition.raw.get("x-role"))]
         counts = self.statuses.setdefault(str(operation.definition.raw["operationId"]), {})
@@ -115,7 +121,7 @@ class Fuzzer:
             phases=[Phase.generate, Phase.shrink],
         )
         @given(case=cases(operation, self._ids), sender=st.sampled_from([*able, *able, *able, *self._senders]))
-        def send(case: Case, sender: Sender) -> None:
+        def send(case: Case[Any], sender: Sender) -> None:
             headers = {"Authorization": f"Bearer {sender.key}"}
             answer = case.call(base_url=self._url, session=self._session, headers=headers)
             counts[answer.status_code] = counts.get(answer.status_code, 0) + 1

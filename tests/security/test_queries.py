@@ -40,6 +40,7 @@ HEADERS = ("If-Match", "If-None-Match", "Idempotency-Key", "X-Request-Id", "Auth
 @pytest.fixture
 async def ids(alice: Caller, bob: Caller, fleet: Fleet) -> dict[str, str]:
     """A tenant with two of everything that is listed."""
+    lease_id = ""
     for name in ("one", "two"):
         made = await alice.post("/v1/leases", json={"name": name, "gpu": {"model": "A10G"}, "ttl_seconds": 3600})
         lease_id = made.json()["id"]
@@ -70,7 +71,8 @@ async def test_no_value_of_a_query_parameter_is_an_error_of_ours(operator: Calle
 def forged(cursor: str) -> Iterator[str]:
     """The cursor with each of its parts replaced, one at a time, and cut or lengthened."""
     parts: list[Any] = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
-    changed = [[*parts[:n], value, *parts[n + 1 :]] for n in range(len(parts)) for value in (*VALUES, 1, None, [], {})]
+    values: list[Any] = [*VALUES, 1, None, [], {}]
+    changed = [[*parts[:n], value, *parts[n + 1 :]] for n in range(len(parts)) for value in values]
     for each in (*changed, parts[:-1], [*parts, "x"], [], {}, "x"):
         yield base64.urlsafe_b64encode(json.dumps(each).encode()).decode().rstrip("=")
 
@@ -78,7 +80,7 @@ def forged(cursor: str) -> Iterator[str]:
 async def test_no_forged_cursor_is_an_error_of_ours(operator: Caller, ids: dict[str, str]) -> None:
     tried = set()
     for one in (one for one in lists() if "cursor" in one.names("query")):
-        sorts = next((each["schema"] for each in one.spec["parameters"] if each["name"] == "sort"), {})
+        sorts: dict[str, Any] = next((each["schema"] for each in one.spec["parameters"] if each["name"] == "sort"), {})
         for sort in _sorts(sorts):
             first = await operator.get(one.url(ids), params={"limit": "1", **sort})
             cursor = first.json()["next_cursor"]

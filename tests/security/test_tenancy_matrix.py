@@ -232,7 +232,7 @@ async def test_what_is_anothers_does_not_exist(attack: Attack, attacked: FastAPI
     await nobody_acts_for_another_tenant(attack)
     await anothers_idempotency_key_repeats_nothing(attack)
     assert belongings(fleet, attack.victim.ids["tenant_id"]) == before, "a stranger changed something"
-    opened = getattr(attacked.state.services.context.database, "opened", set())
+    opened: set[str] = getattr(attacked.state.services.context.database, "opened", set())
     assert opened == (ALL_FILTERED if wall == POLICIES else set())
 
 
