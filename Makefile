@@ -2,6 +2,7 @@
 PYTHON ?= python3
 ARGS ?=
 SEEDS ?= 1-200
+EXAMPLES ?= 300
 # three processes keep two cores busy, since tests also wait; PARALLEL= runs one after the other
 PARALLEL ?= -n 3 --dist loadfile --no-loadscope-reorder
 VENV := .venv
@@ -14,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up test simulate races mutation bench lint fmt openapi lock clean
+.PHONY: help up test simulate races mutation fuzz audit bench lint fmt openapi lock clean
 
 help: ## show this list
 	@echo "Usage: make <target> [ARGS=\"...\"] [PYTHON=python3.12]"
@@ -37,6 +38,13 @@ mutation: $(VENV)/.dev ## change the rules (app/domain) in a thousand places and
 	@$(BIN)/mutmut run $(ARGS)
 	@$(BIN)/mutmut export-cicd-stats >/dev/null
 	@$(BIN)/python -m tests.mutation
+
+fuzz: $(VENV)/.dev ## ask the API whatever openapi.json allows, and more: make fuzz EXAMPLES=1000 ARGS="--hypothesis-seed=7"
+	@FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest tests/security/test_fuzz.py $(ARGS)
+
+audit: $(VENV)/.dev ## ask whether a pinned dependency has a known weakness (needs the internet)
+	@$(BIN)/pip-audit --strict --disable-pip --require-hashes --progress-spinner off -r requirements.lock
+	@$(BIN)/pip-audit --strict --disable-pip --require-hashes --progress-spinner off -r requirements-dev.lock
 
 bench: $(VENV)/.dev ## measure in three minutes: one JSON line per figure (see docs/performance.md for more)
 	@$(BIN)/python -m bench.api --requests 2000

@@ -12,8 +12,9 @@ import migrations
 from app.db import audit as audit_statements
 from app.db import health as health_statements
 from app.db import keys as key_statements
-from app.db.engine import API_ROLE, EVERY_TENANT
+from app.db.engine import API_ROLE
 from app.db.ids import new_id
+from app.db.scope import EVERY_TENANT
 from app.db.urls import sync_url
 from app.domain.ids import KeyId
 from app.domain.schema import SchemaRevisions

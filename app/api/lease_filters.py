@@ -1,7 +1,6 @@
 """The query parameters of GET /v1/leases."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Annotated
 
@@ -31,20 +30,12 @@ class LeaseStateFilter(StrEnum):
     NOT_TERMINAL = "!terminal"
 
 
-def _utc(value: datetime) -> datetime:
-    try:
-        return value.astimezone(UTC)
-    except OverflowError:
-        raise ValueError("is out of range") from None
-
-
 def _label(text: str) -> str:
     if ":" not in text:
         raise ValueError("must be key:value")
     return text
 
 
-QueryTime = Annotated[Timestamp, AfterValidator(_utc)]
 QueryText = Annotated[Text, Query(max_length=200)]
 QueryLabel = Annotated[Text, AfterValidator(_label)]
 
@@ -61,9 +52,9 @@ async def _filter(  # noqa: PLR0913, PLR0917 - one argument for each query param
     ids: Annotated[
         list[Text] | None, Query(description=f"Up to {_MOST_IDS}; repeated, or separated by commas.")
     ] = None,
-    created_after: QueryTime | None = None,
-    created_before: QueryTime | None = None,
-    updated_since: QueryTime | None = None,
+    created_after: Timestamp | None = None,
+    created_before: Timestamp | None = None,
+    updated_since: Timestamp | None = None,
     tenant_id: Annotated[QueryText | None, Query(description="Operators only.")] = None,
 ) -> LeaseFilter:
     return LeaseFilter(

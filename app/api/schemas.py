@@ -4,6 +4,7 @@ Bodies are strict: an unknown field, a number as text or a boolean as number is 
 present in every answer, null where there is nothing to say.
 """
 
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Annotated, Any
 
@@ -45,7 +46,16 @@ def _text(value: Any) -> Any:
 def _storable(value: str) -> str:
     if "\x00" in value:
         raise ValueError("must not contain U+0000")
+    if not value.isascii() and any("\ud800" <= character <= "\udfff" for character in value):
+        raise ValueError("must not contain lone surrogates")
     return value
+
+
+def _utc(value: datetime) -> datetime:
+    try:
+        return value.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("is out of range") from None
 
 
 Text = Annotated[str, AfterValidator(_storable)]
@@ -70,5 +80,5 @@ Money = Annotated[
 Moment = AwareDatetime
 """A time in an answer: RFC 3339, UTC."""
 
-Timestamp = Annotated[AwareDatetime, BeforeValidator(_text), Field(strict=False)]
-"""A time in a body: RFC 3339 with an offset."""
+Timestamp = Annotated[AwareDatetime, BeforeValidator(_text), Field(strict=False), AfterValidator(_utc)]
+"""A time in a request: RFC 3339 with an offset. It comes out in UTC."""

@@ -53,7 +53,7 @@ def _complete(path: dict[str, Any], route: APIRoute) -> None:
         operation = path[method.lower()]
         operation["summary"] = operation["description"].partition("\n")[0].rstrip(".")
         operation["responses"].pop("422", None)
-        for status in _refusals(route, method):
+        for status in (*_refusals(route, method), *_purged(operation)):
             operation["responses"].setdefault(str(status), {"$ref": f"#/components/responses/{_name(status)}"})
         if isinstance(route, OneTimeRoute):
             operation["security"] = [{"oneTimeToken": []}]
@@ -83,6 +83,11 @@ def _refusals(route: APIRoute, method: str) -> list[int]:
     if any(dependency.call is if_match for dependency in route.dependant.dependencies):
         found.add(412)
     return sorted(found)
+
+
+def _purged(operation: dict[str, Any]) -> list[int]:
+    """What begins after an event may find that the following ones are no longer kept."""
+    return [410] if "after" in {one["name"] for one in operation.get("parameters", ())} else []
 
 
 def _statuses() -> list[int]:

@@ -5,6 +5,7 @@ from typing import Any
 from sqlalchemy import Select, Update, func, select, update
 from sqlalchemy.dialects.postgresql import Insert, insert
 
+from app.db.scope import owned
 from app.db.tables import attempt, lease_console
 from app.domain.ids import AttemptId, LeaseId, TenantId
 
@@ -25,10 +26,10 @@ def keep(tenant_id: TenantId, lease_id: LeaseId, n: int, output: str) -> Insert:
     return insert(lease_console).values(values).on_conflict_do_nothing()
 
 
-def of_lease(lease_id: str) -> Select[Any]:
-    """(n, text, at) of a lease's attempts, in order."""
+def of_lease(lease_id: str, *, within: str | None) -> Select[Any]:
+    """(n, text, at) of the attempts of a lease of the tenant `within` (None: of any), in order."""
     return (
         select(lease_console.c.n, lease_console.c.text, lease_console.c.at)
-        .where(lease_console.c.lease_id == lease_id)
+        .where(lease_console.c.lease_id == lease_id, owned(lease_console.c.tenant_id, within))
         .order_by(lease_console.c.n)
     )

@@ -14,13 +14,13 @@ from sqlalchemy import Select, exc
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from app.db.compiled import Compiled
-from app.db.reads import TENANT, Query, within_tenant
+from app.db.reads import Query, within_tenant
+from app.db.scope import EVERY_TENANT, TENANT
 from app.db.urls import async_url
 from app.domain.ids import is_typeid
 
 T = TypeVar("T")
 
-EVERY_TENANT = "*"
 API_ROLE = "gpulease_api"
 
 CONNECT_SECONDS = 5.0

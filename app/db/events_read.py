@@ -4,6 +4,7 @@ from typing import Any
 
 from sqlalchemy import Select, func, select
 
+from app.db.scope import owned
 from app.db.tables import event, installation
 
 _SHOWN = (
@@ -43,6 +44,8 @@ def last_number() -> Select[Any]:
     return select(installation.c.event_sequence.label("sequence"))
 
 
-def first_of_lease(lease_id: str) -> Select[Any]:
+def first_of_lease(lease_id: str, *, within: str | None) -> Select[Any]:
     """The lowest `lease_sequence` kept: 1 while nothing of the lease is purged, None when everything is."""
-    return select(func.min(event.c.lease_sequence)).where(event.c.lease_id == lease_id)
+    return select(func.min(event.c.lease_sequence)).where(
+        event.c.lease_id == lease_id, owned(event.c.tenant_id, within)
+    )

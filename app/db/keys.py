@@ -8,6 +8,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.sql.dml import ReturningInsert
 
 from app.db.reads import Query
+from app.db.scope import owned
 from app.db.tables import api_key
 
 _LIVE: ColumnElement[bool] = and_(
@@ -61,9 +62,9 @@ def add(values: dict[str, Any]) -> ReturningInsert[Any]:
     return insert(api_key).values(values).returning(*_PUBLIC)
 
 
-def get(key_id: str, *, lock: bool = False) -> Select[Any]:
-    """Public columns of one key. `lock`: until the transaction ends."""
-    found = select(*_PUBLIC).where(api_key.c.id == key_id)
+def get(key_id: str, *, within: str | None, lock: bool = False) -> Select[Any]:
+    """Public columns of one key of the tenant `within` (None: of any). `lock`: until the transaction ends."""
+    found = select(*_PUBLIC).where(api_key.c.id == key_id, owned(api_key.c.tenant_id, within))
     return found.with_for_update() if lock else found
 
 
@@ -75,11 +76,11 @@ def page(tenant_id: str, *, after: str | None, limit: int) -> Select[Any]:
     return found.order_by(api_key.c.id.desc()).limit(limit)
 
 
-def revoke(key_id: str) -> Update:
-    """Ends a key; a second time changes nothing. Answers its public columns."""
+def revoke(key_id: str, *, within: str | None) -> Update:
+    """Ends a key of the tenant `within` (None: of any); a second time changes nothing. Answers its public columns."""
     return (
         update(api_key)
-        .where(api_key.c.id == key_id)
+        .where(api_key.c.id == key_id, owned(api_key.c.tenant_id, within))
         .values(
             revoked_at=func.coalesce(api_key.c.revoked_at, func.now()),
             previous_secret_hash=None,
@@ -89,12 +90,12 @@ def revoke(key_id: str) -> Update:
     )
 
 
-def rotate(key_id: str, secret_hash: bytes, overlap_seconds: int) -> Update:
-    """A new secret; the old one stays valid for a while. No row when the key is no longer live."""
+def rotate(key_id: str, secret_hash: bytes, overlap_seconds: int, *, within: str | None) -> Update:
+    """A new secret; the old one stays valid for a while. No row when the key is no longer live, or not of the tenant `within`."""
     until = func.now() + func.make_interval(0, 0, 0, 0, 0, 0, overlap_seconds)
     return (
         update(api_key)
-        .where(api_key.c.id == key_id, _LIVE)
+        .where(api_key.c.id == key_id, owned(api_key.c.tenant_id, within), _LIVE)
         .values(
             secret_hash=secret_hash,
             previous_secret_hash=api_key.c.secret_hash if overlap_seconds else None,

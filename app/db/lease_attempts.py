@@ -4,6 +4,7 @@ from typing import Any
 
 from sqlalchemy import Select, func, select
 
+from app.db.scope import owned
 from app.db.tables import attempt
 
 _SHOWN = (
@@ -32,11 +33,11 @@ _SHOWN = (
 )
 
 
-def of_lease(lease_id: str, *, after: int, limit: int) -> Select[Any]:
-    """Tries of a lease numbered above `after`, in order, with the time (`as_of`)."""
+def of_lease(lease_id: str, *, within: str | None, after: int, limit: int) -> Select[Any]:
+    """Tries of a lease of the tenant `within` (None: of any) numbered above `after`, in order, with the time (`as_of`)."""
     return (
         select(*(attempt.c[name] for name in _SHOWN), func.now().label("as_of"))
-        .where(attempt.c.lease_id == lease_id, attempt.c.n > after)
+        .where(attempt.c.lease_id == lease_id, owned(attempt.c.tenant_id, within), attempt.c.n > after)
         .order_by(attempt.c.n)
         .limit(limit)
     )

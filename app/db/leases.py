@@ -17,6 +17,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 
+from app.db.scope import asking, parameter
 from app.db.tables import account_region, event, lease, lease_secret, quota_claim, tenant
 from app.db.types import Amount, Id, Json, Time
 
@@ -70,8 +71,16 @@ def view_rows() -> Select[Any]:
     ).select_from(lease.join(tenant, tenant.c.id == lease.c.tenant_id).outerjoin(account_region, region))
 
 
-READ = view_rows().where(lease.c.id == bindparam("lease_id"))
-"""One lease. Parameter: lease_id."""
+_NAMED = (lease.c.id == bindparam("lease_id"), asking(lease.c.tenant_id))
+
+
+def named(lease_id: str, within: str | None) -> dict[str, str]:
+    """Parameters of READ, LOCK and VERSION: the lease, if it belongs to the tenant `within`. None: whoever owns it."""
+    return {"lease_id": lease_id, **parameter(within)}
+
+
+READ = view_rows().where(*_NAMED)
+"""One lease. Parameters: see `named`."""
 
 READ_WITH_SCRIPT = READ.add_columns(lease_secret.c.startup_script).outerjoin(
     lease_secret, lease_secret.c.lease_id == lease.c.id
@@ -81,8 +90,8 @@ READ_WITH_SCRIPT = READ.add_columns(lease_secret.c.startup_script).outerjoin(
 LOCK = READ.with_for_update(of=lease)
 """As READ; the lease's row stays as it is until the transaction ends."""
 
-VERSION = select(lease.c.version).where(lease.c.id == bindparam("lease_id"))
-"""Enough for an ETag. Parameter: lease_id."""
+VERSION = select(lease.c.version).where(*_NAMED)
+"""Enough for an ETag."""
 
 TERMS = select(tenant.c.status, tenant.c.max_ttl_seconds).where(tenant.c.id == bindparam("tenant_id"))
 """What a tenant may do. Parameter: tenant_id."""

@@ -11,8 +11,7 @@ from typing import Any
 from sqlalchemy import Select, bindparam, func, literal, select
 
 from app.db.compiled import Compiled
-
-TENANT = "gpulease_tenant"
+from app.db.scope import TENANT
 
 
 def within_tenant(statement: Select[Any]) -> Select[Any]:

@@ -6,6 +6,7 @@ from uuid import UUID
 from sqlalchemy import Executable, func
 
 from app.db.events import NewEvent
+from app.db.scope import owned
 from app.db.tables import lease
 from app.db.transitions import wake, write
 from app.domain.ids import LeaseId
@@ -14,10 +15,15 @@ from app.domain.leases import LeaseState
 _ACTIVE = lease.c.state == str(LeaseState.ACTIVE)
 
 
-def request(lease_id: LeaseId, request_id: str | None) -> Executable:
-    """Somebody wants a reboot; no row unless the lease is active."""
+def request(lease_id: LeaseId, request_id: str | None, *, within: str | None) -> Executable:
+    """The tenant `within` (None: an operator) wants a reboot; no row unless the lease is its own and active."""
     told = NewEvent(type="lease.rebooting", request_id=request_id)
-    return write(lease_id, told, where=[_ACTIVE], values={"reboot_requested_at": func.now(), **wake()})
+    return write(
+        lease_id,
+        told,
+        where=[_ACTIVE, owned(lease.c.tenant_id, within)],
+        values={"reboot_requested_at": func.now(), **wake()},
+    )
 
 
 def over(lease_id: LeaseId, claim_id: UUID, requested_at: datetime, told: NewEvent) -> Executable:

@@ -7,6 +7,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.sql.dml import ReturningInsert
 
 from app.db.reads import Query
+from app.db.scope import owned
 from app.db.tables import tenant
 
 GET = Query(select(tenant).where(tenant.c.id == bindparam("tenant_id")))
@@ -18,9 +19,9 @@ def add(values: dict[str, Any]) -> ReturningInsert[Any]:
     return insert(tenant).values(values).on_conflict_do_nothing(index_elements=[tenant.c.name]).returning(tenant)
 
 
-def get(tenant_id: str, *, lock: bool = False) -> Select[Any]:
-    """One tenant. `lock`: until the transaction ends."""
-    found = select(tenant).where(tenant.c.id == tenant_id)
+def get(tenant_id: str, *, within: str | None, lock: bool = False) -> Select[Any]:
+    """One tenant, if it is the one that asks (`within` None: an operator asks). `lock`: until the transaction ends."""
+    found = select(tenant).where(tenant.c.id == tenant_id, owned(tenant.c.id, within))
     return found.with_for_update() if lock else found
 
 

@@ -7,6 +7,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Executable, Select, func, select, update
 
 from app.db.events import NewEvent, append_to_leases
+from app.db.scope import owned
 from app.db.tables import event, lease
 from app.domain.ids import LeaseId
 from app.domain.leases import LeaseState, sources
@@ -62,11 +63,17 @@ def wake() -> dict[str, Any]:
     return {"next_due": func.now(), "wake_count": lease.c.wake_count + 1}
 
 
-def request_end(lease_id: LeaseId, reason: dict[str, Any], request_id: str | None) -> Executable:
-    """Somebody wants the lease ended: `releasing` from any earlier state, once; no row when it ends or has ended."""
+def request_end(
+    lease_id: LeaseId, reason: dict[str, Any], request_id: str | None, *, within: str | None = None
+) -> Executable:
+    """Somebody wants the lease ended: `releasing` from any earlier state, once; no row when it ends or has ended.
+
+    `within`: the tenant that asks; None for operators and workers.
+    """
     return write(
         lease_id,
         NewEvent(type="lease.releasing", data={"reason": reason}, request_id=request_id),
         to=LeaseState.RELEASING,
+        where=[owned(lease.c.tenant_id, within)],
         values={"desired": "end", "reason": reason, "release_requested_at": func.now(), **wake()},
     )

@@ -13,22 +13,23 @@ TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """One connection. Headers have to be complete `header_seconds` after they may come, a body `body_seconds` later."""
+    """One connection. Headers have to be complete `header_seconds` after they may come, the body after `request_seconds`."""
 
     header_seconds = 10.0
-    body_seconds = 60.0
+    request_seconds = 15.0
     header_bytes = 65_536
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._deadline: asyncio.TimerHandle | None = None
+        self._due = 0.0
         self._in_request = False
         self._received = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """The first request may come."""
         super().connection_made(transport)
-        self._expect(self.header_seconds)
+        self._begin()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing is expected any more."""
@@ -38,7 +39,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Count what comes before the headers are complete."""
         if self._deadline is None and not self._in_request:
-            self._expect(self.header_seconds)
+            self._begin()
         self._received += len(data)
         super().data_received(data)
         if not self._in_request and self._received > self.header_bytes:
@@ -48,14 +49,19 @@ class BoundedProtocol(HttpToolsProtocol):
         """The body may come."""
         self._in_request = True
         super().on_headers_complete()
-        self._expect(self.body_seconds)
+        self._expect(max(self._due - self.loop.time(), 0.0))
 
     def on_message_complete(self) -> None:
         """The request is there; how long the answer takes is not the sender's fault."""
         super().on_message_complete()
         self._expect(None)
+        self._due = self.loop.time() + self.request_seconds
         self._in_request = False
         self._received = 0
+
+    def _begin(self) -> None:
+        self._due = self.loop.time() + self.request_seconds
+        self._expect(self.header_seconds)
 
     def _expect(self, seconds: float | None) -> None:
         if self._deadline is not None:

@@ -5,6 +5,7 @@ import binascii
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from app.domain.ids import is_typeid
@@ -48,6 +49,17 @@ def last_id(page: PageRequest, kind: str, prefix: str) -> str | None:
     if not is_typeid(prefix, after[0]):
         raise _wrong_cursor()
     return after[0]
+
+
+def moment(text: str) -> datetime:
+    """A time in a cursor, in UTC. Raises InvalidRequest for what no cursor of ours holds."""
+    try:
+        found = datetime.fromisoformat(text)
+        if found.tzinfo is not None:
+            return found.astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise _wrong_cursor()
 
 
 def cut(rows: Sequence[Mapping[Any, Any]], page: PageRequest, kind: str) -> tuple[list[dict[str, Any]], str | None]:

@@ -38,11 +38,15 @@ class EventService:
     async def of_lease(self, principal: Principal, lease_id: str, *, after: int | None, limit: int) -> Page:
         """Of one lease. Raises NotFound, CursorExpired."""
         expired = after is not None and await self._purged_since(after)
-        statement = events_read.numbered(after=after or 0, limit=limit + 1, lease_id=lease_key(lease_id))
-        async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
-            if (await connection.execute(lease_statements.VERSION, {"lease_id": lease_id})).first() is None:
+        mine = principal.tenant_id
+        statement = events_read.numbered(
+            after=after or 0, limit=limit + 1, tenant_id=mine, lease_id=lease_key(lease_id)
+        )
+        async with self._database.transaction(mine, read_only=True) as connection:
+            known = await connection.execute(lease_statements.VERSION, lease_statements.named(lease_id, mine))
+            if known.first() is None:
                 raise NotFound
-            if expired and await _lost_its_beginning(connection, lease_id):
+            if expired and await _lost_its_beginning(connection, lease_id, mine):
                 raise CursorExpired
             return await _page(connection, statement, limit)
 
@@ -53,9 +57,9 @@ class EventService:
         return after < oldest - 1
 
 
-async def _lost_its_beginning(connection: AsyncConnection, lease_id: str) -> bool:
+async def _lost_its_beginning(connection: AsyncConnection, lease_id: str, within: str | None) -> bool:
     """A young lease has lost nothing, however old the cursor."""
-    first: int | None = (await connection.execute(events_read.first_of_lease(lease_id))).scalar_one()
+    first: int | None = (await connection.execute(events_read.first_of_lease(lease_id, within=within))).scalar_one()
     return first != 1
 
 

@@ -50,7 +50,7 @@ class KeyService:
             "expires_at": new.expires_at,
         }
         async with self._database.transaction(principal.tenant_id) as connection:
-            await _check_tenant(connection, tenant_id)
+            await _check_tenant(connection, principal, tenant_id)
             stored = await replay(connection, key)
             if stored is not None:
                 return Created(stored.response, replayed=True)
@@ -66,7 +66,7 @@ class KeyService:
         _check_id("tenant", tenant_id)
         statement = statements.page(tenant_id, after=last_id(page, _KIND, "key"), limit=page.limit + 1)
         async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
-            await _check_tenant(connection, tenant_id)
+            await _check_tenant(connection, principal, tenant_id)
             rows = (await connection.execute(statement)).mappings().all()
         return cut(rows, page, _KIND)
 
@@ -74,10 +74,10 @@ class KeyService:
         """Repeating it changes nothing. Raises NotFound."""
         _check_id("key", key_id)
         async with self._database.transaction(principal.tenant_id) as connection:
-            before = await _locked(connection, key_id)
+            before = await _locked(connection, principal, key_id)
             if before["revoked_at"] is not None:
                 return dict(before)
-            row = (await connection.execute(statements.revoke(key_id))).mappings().one()
+            row = (await connection.execute(statements.revoke(key_id, within=principal.tenant_id))).mappings().one()
             await _record(connection, principal, "key.revoke", row)
         return dict(row)
 
@@ -88,11 +88,11 @@ class KeyService:
         _check_id("key", key_id)
         text = key_format.generate(KeyId(key_id))
         async with self._database.transaction(principal.tenant_id) as connection:
-            await _locked(connection, key_id)
+            await _locked(connection, principal, key_id)
             stored = await replay(connection, key)
             if stored is not None:
                 return Created(stored.response, replayed=True)
-            statement = statements.rotate(key_id, text.secret_hash, overlap_seconds)
+            statement = statements.rotate(key_id, text.secret_hash, overlap_seconds, within=principal.tenant_id)
             row = (await connection.execute(statement)).mappings().first()
             if row is None:
                 raise Conflict("The key is revoked or expired: create another one.")
@@ -100,8 +100,9 @@ class KeyService:
         return Created({**row, "secret": text.text}, replayed=False)
 
 
-async def _check_tenant(connection: AsyncConnection, tenant_id: str) -> None:
-    if (await connection.execute(tenant_statements.get(tenant_id))).first() is None:
+async def _check_tenant(connection: AsyncConnection, principal: Principal, tenant_id: str) -> None:
+    found = await connection.execute(tenant_statements.get(tenant_id, within=principal.tenant_id))
+    if found.first() is None:
         raise NotFound
 
 
@@ -113,8 +114,9 @@ async def _check_expiry(connection: AsyncConnection, expires_at: datetime | None
         raise InvalidRequest(errors=[FieldError("/expires_at", "must be in the future")])
 
 
-async def _locked(connection: AsyncConnection, key_id: str) -> RowMapping:
-    row: RowMapping | None = (await connection.execute(statements.get(key_id, lock=True))).mappings().first()
+async def _locked(connection: AsyncConnection, principal: Principal, key_id: str) -> RowMapping:
+    found = await connection.execute(statements.get(key_id, within=principal.tenant_id, lock=True))
+    row: RowMapping | None = found.mappings().first()
     if row is None:
         raise NotFound
     return row

@@ -50,24 +50,26 @@ class LeaseAccess:
 
     async def console(self, principal: Principal, lease_id: str) -> Sequence[Any]:
         """Rows of consoles.of_lease. Raises NotFound."""
-        async with self._context.database.transaction(principal.tenant_id, read_only=True) as connection:
-            known = await connection.execute(statements.VERSION, {"lease_id": lease_key(lease_id)})
+        mine = principal.tenant_id
+        async with self._context.database.transaction(mine, read_only=True) as connection:
+            known = await connection.execute(statements.VERSION, statements.named(lease_key(lease_id), mine))
             if known.first() is None:
                 raise NotFound
-            rows: Sequence[Any] = (await connection.execute(consoles.of_lease(lease_id))).all()
+            rows: Sequence[Any] = (await connection.execute(consoles.of_lease(lease_id, within=mine))).all()
         return rows
 
 
 async def _requested(connection: AsyncConnection, principal: Principal, lease_id: str, if_match: IfMatch) -> Any:
-    row = (await connection.execute(statements.LOCK, {"lease_id": lease_id})).one_or_none()
+    mine = statements.named(lease_id, principal.tenant_id)
+    row = (await connection.execute(statements.LOCK, mine)).one_or_none()
     if row is None:
         raise NotFound
     if_match.check(row.id, row.version)
     check_reboot(row)
-    await connection.execute(reboots.request(LeaseId(lease_id), principal.request_id))
+    await connection.execute(reboots.request(LeaseId(lease_id), principal.request_id, within=principal.tenant_id))
     wish = {"before": {"reboot_requested": False}, "after": {"reboot_requested": True}}
     await record_lease(connection, principal, "lease.reboot", row, **wish)
-    return (await connection.execute(statements.READ, {"lease_id": lease_id})).one()
+    return (await connection.execute(statements.READ, mine)).one()
 
 
 def check_reboot(row: Any) -> None:

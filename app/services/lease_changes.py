@@ -10,6 +10,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.db import leases as statements
 from app.db import transitions
 from app.db.events import NewEvent
+from app.db.scope import owned
+from app.db.tables import lease
 from app.domain.ids import LeaseId
 from app.domain.leases import Desired
 from app.domain.reasons import Origin, Reason, ReasonCode
@@ -40,13 +42,13 @@ class LeaseChanges:
     async def update(self, principal: Principal, lease_id: str, changes: dict[str, Any], if_match: IfMatch) -> Any:
         """`changes`: name, labels, or both; a row of leases.READ. Legal in every state. Raises NotFound, VersionConflict."""
         async with self._context.database.transaction(principal.tenant_id) as connection:
-            row = await _locked(connection, lease_id, if_match)
+            row = await _locked(connection, principal, lease_id, if_match)
             changed = {name: value for name, value in changes.items() if getattr(row, name) != value}
             if changed:
                 told = NewEvent(type="lease.updated", data=changed, request_id=principal.request_id)
                 before = {name: getattr(row, name) for name in changed}
                 await record_lease(connection, principal, "lease.update", row, before=before, after=changed)
-                row = await _written(connection, row.id, told, changed)
+                row = await _written(connection, principal, row.id, told, changed)
         return row
 
     async def extend(
@@ -67,14 +69,14 @@ class LeaseChanges:
             first = await replay(connection, key)
             if first is not None:
                 return Extended(content=json.dumps(first.response).encode(), replayed=True)
-            row = await _locked(connection, lease_id, if_match)
+            row = await _locked(connection, principal, lease_id, if_match)
             until = row.as_of + timedelta(seconds=ttl_seconds)
             _check_extension(row, until)
             longer = until > row.expires_at
             if longer:
                 times = {"before": {"expires_at": row.expires_at}, "after": {"expires_at": until}}
                 await record_lease(connection, principal, "lease.extend", row, **times)
-                row = await _extended(connection, row.id, until, principal.request_id)
+                row = await _extended(connection, principal, row.id, until)
             content = render(row)
             await store(connection, key, Stored(200, content, None))
         if longer:
@@ -87,42 +89,47 @@ class LeaseChanges:
         Raises NotFound, VersionConflict.
         """
         async with self._context.database.transaction(principal.tenant_id) as connection:
-            row = await _locked(connection, lease_id, if_match)
+            row = await _locked(connection, principal, lease_id, if_match)
             wanted = row.desired == Desired.RUN
             if wanted:
                 reason = _released_by(principal).as_json()
-                await connection.execute(transitions.request_end(row.id, reason, principal.request_id))
+                mine = principal.tenant_id
+                await connection.execute(transitions.request_end(row.id, reason, principal.request_id, within=mine))
                 after = {"state": "releasing", "reason": reason}
                 await record_lease(
                     connection, principal, "lease.release", row, before={"state": row.state}, after=after
                 )
-                row = await _read(connection, row.id)
+                row = await _read(connection, principal, row.id)
         if wanted:
             self._context.hints.wake(LeaseId(lease_id))
         return row
 
 
-async def _locked(connection: AsyncConnection, lease_id: str, if_match: IfMatch) -> Any:
-    row = (await connection.execute(statements.LOCK, {"lease_id": lease_key(lease_id)})).one_or_none()
+async def _locked(connection: AsyncConnection, principal: Principal, lease_id: str, if_match: IfMatch) -> Any:
+    mine = statements.named(lease_key(lease_id), principal.tenant_id)
+    row = (await connection.execute(statements.LOCK, mine)).one_or_none()
     if row is None:
         raise NotFound
     if_match.check(row.id, row.version)
     return row
 
 
-async def _read(connection: AsyncConnection, lease_id: str) -> Any:
-    return (await connection.execute(statements.READ, {"lease_id": lease_id})).one()
+async def _read(connection: AsyncConnection, principal: Principal, lease_id: str) -> Any:
+    return (await connection.execute(statements.READ, statements.named(lease_id, principal.tenant_id))).one()
 
 
-async def _written(connection: AsyncConnection, lease_id: str, told: NewEvent, values: dict[str, Any]) -> Any:
-    await connection.execute(transitions.write(LeaseId(lease_id), told, values=values))
-    return await _read(connection, lease_id)
+async def _written(
+    connection: AsyncConnection, principal: Principal, lease_id: str, told: NewEvent, values: dict[str, Any]
+) -> Any:
+    mine = [owned(lease.c.tenant_id, principal.tenant_id)]
+    await connection.execute(transitions.write(LeaseId(lease_id), told, where=mine, values=values))
+    return await _read(connection, principal, lease_id)
 
 
-async def _extended(connection: AsyncConnection, lease_id: str, until: datetime, request_id: str) -> Any:
+async def _extended(connection: AsyncConnection, principal: Principal, lease_id: str, until: datetime) -> Any:
     """Due at once, so that a worker writes the new deadline to the provider's tags."""
-    told = NewEvent(type="lease.extended", data={"expires_at": _rfc3339(until)}, request_id=request_id)
-    return await _written(connection, lease_id, told, {"expires_at": until, **transitions.wake()})
+    told = NewEvent(type="lease.extended", data={"expires_at": _rfc3339(until)}, request_id=principal.request_id)
+    return await _written(connection, principal, lease_id, told, {"expires_at": until, **transitions.wake()})
 
 
 def _check_extension(row: Any, until: datetime) -> None:

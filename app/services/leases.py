@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +10,7 @@ from app.db import leases as statements
 from app.db.lease_lists import LeaseFilter, LeaseSort
 from app.domain.ids import is_typeid
 from app.services.context import Context
-from app.services.cursors import PageRequest, cursor
+from app.services.cursors import PageRequest, cursor, moment
 from app.services.errors import FieldError, InvalidRequest, NotFound
 from app.services.preconditions import version_tag
 from app.services.principal import Principal, Role
@@ -75,9 +74,10 @@ class LeaseService:
         """Every try of a lease, in order. Raises NotFound."""
         after = page.after("attempts")
         first = 0 if after is None else _number(after[0])
-        statement = lease_attempts.of_lease(lease_key(lease_id), after=first, limit=page.limit + 1)
-        async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
-            if (await connection.execute(statements.VERSION, {"lease_id": lease_id})).first() is None:
+        mine = principal.tenant_id
+        statement = lease_attempts.of_lease(lease_key(lease_id), within=mine, after=first, limit=page.limit + 1)
+        async with self._database.transaction(mine, read_only=True) as connection:
+            if (await connection.execute(statements.VERSION, statements.named(lease_id, mine))).first() is None:
                 raise NotFound
             rows = (await connection.execute(statement)).all()
         more = len(rows) > page.limit
@@ -97,22 +97,12 @@ def _after(page: PageRequest, sort: LeaseSort) -> tuple[Any, str] | None:
     if parts is None:
         return None
     value, lease_id = parts
-    return (_time(value) if sort.by_time else value), lease_id
+    return (moment(value) if sort.by_time else value), lease_id
 
 
 def _cursor(row: Any, sort: LeaseSort) -> str:
     value = getattr(row, sort.column)
     return cursor(f"leases{sort}", value.isoformat() if sort.by_time else value, row.id)
-
-
-def _time(text: str) -> datetime:
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise _wrong_cursor() from None
-    if found.tzinfo is None:
-        raise _wrong_cursor()
-    return found
 
 
 def _number(text: str) -> int:

@@ -12,8 +12,8 @@ from app.db.invariants import NOTED
 from app.db.jobs import DEADMAN, beat
 from app.services.audit import record
 from app.services.context import Context
-from app.services.cursors import PageRequest, cursor
-from app.services.errors import FieldError, InvalidRequest, NotFound
+from app.services.cursors import PageRequest, cursor, moment
+from app.services.errors import NotFound
 from app.services.leases import Page
 from app.services.principal import Principal
 
@@ -193,13 +193,7 @@ def _orphan_key(page: PageRequest) -> statements.OrphanKey | None:
     parts = page.after(_KIND, 4)
     if parts is None:
         return None
-    try:
-        seen = datetime.fromisoformat(parts[0])
-    except ValueError:
-        seen = None
-    if seen is None or seen.tzinfo is None:
-        raise InvalidRequest(errors=[FieldError("#/query/cursor", "not a cursor of this list; start without one")])
-    return seen, parts[1], parts[2], parts[3]
+    return moment(parts[0]), parts[1], parts[2], parts[3]
 
 
 def _orphan_cursor(row: Any) -> str:

@@ -35,7 +35,7 @@ class QuotaService:
         """Raises NotFound."""
         _check_id(tenant_id)
         async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
-            await _check_tenant(connection, tenant_id, lock=False)
+            await _check_tenant(connection, principal, tenant_id, lock=False)
             return await _rows(connection, tenant_id)
 
     async def set_limits(
@@ -47,7 +47,7 @@ class QuotaService:
         """
         _check_id(tenant_id)
         async with self._database.transaction(principal.tenant_id) as connection:
-            await _check_tenant(connection, tenant_id, lock=True)
+            await _check_tenant(connection, principal, tenant_id, lock=True)
             before = await _rows(connection, tenant_id)
             if_match.check_tag(tag(before))
             if limits:
@@ -86,8 +86,9 @@ def _limits(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return {row["resource"]: row["limit"] for row in rows}
 
 
-async def _check_tenant(connection: AsyncConnection, tenant_id: str, *, lock: bool) -> None:
-    if (await connection.execute(tenant_statements.get(tenant_id, lock=lock))).first() is None:
+async def _check_tenant(connection: AsyncConnection, principal: Principal, tenant_id: str, *, lock: bool) -> None:
+    found = await connection.execute(tenant_statements.get(tenant_id, within=principal.tenant_id, lock=lock))
+    if found.first() is None:
         raise NotFound
 
 

@@ -110,7 +110,8 @@ class TenantService:
 
 
 async def _locked(connection: AsyncConnection, tenant_id: str) -> RowMapping:
-    row: RowMapping | None = (await connection.execute(statements.get(tenant_id, lock=True))).mappings().first()
+    found = await connection.execute(statements.get(tenant_id, within=None, lock=True))
+    row: RowMapping | None = found.mappings().first()
     if row is None:
         raise NotFound
     return row

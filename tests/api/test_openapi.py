@@ -46,6 +46,16 @@ def test_every_operation_has_one_tag_and_documents_its_refusals(spec: dict[str, 
             assert all(answer["$ref"].endswith(f"/Problem{status}") for status, answer in refused.items())
 
 
+def test_what_starts_at_an_event_may_find_it_purged(spec: dict[str, Any]) -> None:
+    starting = {
+        path: sorted(one["responses"])
+        for path, _, one in operations(spec)
+        if "after" in {parameter["name"] for parameter in one.get("parameters", ())}
+    }
+    assert set(starting) == {"/v1/events", "/v1/events/stream", "/v1/leases/{lease_id}/events"}
+    assert all("410" in statuses for statuses in starting.values())
+
+
 def test_every_field_of_an_answer_is_required(spec: dict[str, Any]) -> None:
     answered = {
         answer["content"]["application/json"]["schema"].get("$ref", "").rpartition("/")[2]

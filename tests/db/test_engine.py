@@ -10,7 +10,8 @@ from sqlalchemy import func, insert, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from app.db.engine import Database, DatabaseUnavailable
-from app.db.reads import TENANT, Query, within_tenant
+from app.db.reads import Query, within_tenant
+from app.db.scope import TENANT
 from app.db.tables import quota, tenant
 from app.local.ports import free_port
 from tests.databases import end_connections

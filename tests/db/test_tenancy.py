@@ -9,7 +9,19 @@ import pytest
 from psycopg import sql
 from sqlalchemy import Select, func, insert, select, text
 
-from app.db import audit, events_read, keys, lease_lists, quotas_read
+from app.db import (
+    audit,
+    consoles,
+    events_read,
+    keys,
+    lease_attempts,
+    lease_lists,
+    leases,
+    quotas_read,
+    reboots,
+    transitions,
+)
+from app.db import tenants as tenant_statements
 from app.db.engine import Database
 from app.db.ids import new_id
 from app.db.tables import (
@@ -25,7 +37,7 @@ from app.db.tables import (
     quota_claim,
 )
 from app.db.tables import audit as audit_table
-from app.domain.ids import TenantId
+from app.domain.ids import LeaseId, TenantId
 from tests.db.store import Store
 
 TENANT_COLUMN = {"tenant": "id", "idempotency": "scope"}
@@ -221,6 +233,44 @@ def test_the_applications_own_filters_hold_without_the_wall(store: Store, tenant
     for statement in pages:
         (row,) = store.all(statement)
         assert getattr(row, "tenant_id", one) == one
+
+
+def test_statements_about_one_thing_know_its_owner_without_the_wall(
+    store: Store, tenants: tuple[TenantId, TenantId]
+) -> None:
+    """Run as a worker: what another tenant names is not there, what an operator names is."""
+    one, two = tenants
+    (lease_id,) = (row.id for row in store.rows(lease) if row.tenant_id == one)
+    (key_id,) = (row.id for row in store.rows(api_key) if row.tenant_id == one)
+    for within, there in ((two, False), (one, True), (None, True)):
+        for named in (leases.READ, leases.READ_WITH_SCRIPT, leases.LOCK, leases.VERSION):
+            assert bool(store.all(named, leases.named(lease_id, within))) is there
+        for statement in (
+            lease_attempts.of_lease(lease_id, within=within, after=0, limit=10),
+            consoles.of_lease(lease_id, within=within),
+            keys.get(key_id, within=within),
+            tenant_statements.get(one, within=within),
+        ):
+            assert bool(store.all(statement)) is there, statement
+
+
+def test_changes_by_another_tenant_hold_nothing_without_the_wall(
+    store: Store, tenants: tuple[TenantId, TenantId]
+) -> None:
+    one, two = tenants
+    (lease_id,) = (LeaseId(row.id) for row in store.rows(lease) if row.tenant_id == one)
+    (key_id,) = (row.id for row in store.rows(api_key) if row.tenant_id == one)
+    before = (store.row(lease, lease_id), store.row(api_key, key_id))
+    for statement in (
+        keys.rotate(key_id, b"stolen", 0, within=two),
+        keys.revoke(key_id, within=two),
+        reboots.request(lease_id, None, within=two),
+        transitions.request_end(lease_id, {}, None, within=two),
+    ):
+        assert store.first(statement) is None
+    assert (store.row(lease, lease_id), store.row(api_key, key_id)) == before
+    assert store.first(transitions.request_end(lease_id, {}, None, within=one)) is not None
+    assert store.first(keys.revoke(key_id, within=one)) is not None
 
 
 async def test_the_list_of_leases_is_filtered_without_the_wall_too(

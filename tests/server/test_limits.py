@@ -16,7 +16,7 @@ Message = MutableMapping[str, Any]
 
 class Impatient(BoundedProtocol):
     header_seconds = 0.3
-    body_seconds = 0.3
+    request_seconds = 0.6
     header_bytes = 4_096
 
 

@@ -124,7 +124,7 @@ def test_without_a_public_address_the_private_one_is_shown(fleet: Fleet) -> None
 
 def ask_for_reboot(fleet: Fleet, lease_id: LeaseId) -> None:
     """What the API does."""
-    fleet.runtime.database.run(reboots.request(lease_id, None))
+    fleet.runtime.database.run(reboots.request(lease_id, None, within=None))
 
 
 def sent(fleet: Fleet) -> int:

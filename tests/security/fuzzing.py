@@ -1,0 +1,134 @@
+"""Schemathesis against the running application: requests made from openapi.json, sent by two tenants and an operator."""
+
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import requests
+import schemathesis
+import uvicorn
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis import APIOperation, Case, GenerationMode
+from schemathesis.checks import (
+    content_type_conformance,
+    not_a_server_error,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+from schemathesis.core.result import Ok
+
+from app.bootstrap import build_api
+from app.local.ports import LOOPBACK
+from app.local.waiting import wait_until
+from app.server.limits import BoundedProtocol
+from app.settings import Settings
+from tests.security.routes import OPERATIONS, closed, document
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+]
+"""What concerns answers. That wrong bodies are refused is tried elsewhere, value by value; unknown query parameters are ignored."""
+
+Described = APIOperation[Any, Any, Any, Any]
+RANK = ["nobody", "viewer", "member", "admin", "operator"]
+PATIENCE = 30.0
+
+
+@dataclass(frozen=True)
+class Sender:
+    """Somebody with a key, or with a VM's token, whose role is none."""
+
+    role: str
+    key: str
+
+    def may(self, role: str | None) -> bool:
+        """Whether a route that needs `role` listens to this sender. It listens to a VM when it needs no role."""
+        return RANK.index(self.role) >= RANK.index(role or "nobody")
+
+
+@contextmanager
+def serving(configured: Settings) -> Iterator[str]:
+    """The address of the application behind the real server, in a thread of its own."""
+    listener = socket.create_server((LOOPBACK, 0))
+    options: dict[str, Any] = {"ws": "none", "lifespan": "on", "log_config": None, "server_header": False}
+    server = uvicorn.Server(uvicorn.Config(build_api(configured), http=BoundedProtocol, **options))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    assert wait_until(lambda: server.started, timeout=PATIENCE)
+    yield f"http://{LOOPBACK}:{listener.getsockname()[1]}"
+    server.should_exit = True
+    thread.join(PATIENCE)
+
+
+def operations() -> list[Described]:
+    """Every operation of openapi.json that ends, its answers closed to fields that are not declared."""
+    paths: dict[str, Any] = {}
+    for one in OPERATIONS:
+        parameters = [each for each in one.spec.get("parameters", ()) if each["name"] != "poll_seconds"]
+        paths.setdefault(one.path, {})[one.method.lower()] = {**one.spec, "security": [], "parameters": parameters}
+    shut = {**document(), "paths": paths, "components": {**document()["components"], "schemas": closed()}}
+    made = []
+    for found in schemathesis.openapi.from_dict(shut).get_all_operations():
+        assert isinstance(found, Ok), found
+        made.append(found.ok())
+    return made
+
+
+def cases(operation: Described, ids: Mapping[str, list[str]]) -> st.SearchStrategy[Case[Any]]:
+    """Requests as they should be, and requests that break the description; on made-up ids and on those that exist."""
+    names = [parameter.name for parameter in operation.path_parameters]
+    chosen: list[dict[str, str] | None] = [None]
+    if names:
+        most = max(len(ids[name]) for name in names)
+        chosen += [{name: ids[name][n % len(ids[name])] for name in names} for n in range(most)]
+    modes = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
+    return st.one_of(
+        [operation.as_strategy(generation_mode=mode, path_parameters=one) for mode in modes for one in chosen]
+    )
+
+
+class Fuzzer:
+    """Sends what is drawn and checks each answer. `statuses`: how often each was answered, by operation."""
+
+    def __init__(self, url: str, senders: list[Sender], ids: Mapping[str, list[str]]) -> None:
+        self._url = url
+        self._senders = senders
+        self._ids = ids
+        self._session = requests.Session()
+        self._session.trust_env = False
+        self.statuses: dict[str, dict[int, int]] = {}
+
+    def run(self, operation: Described, examples: int, *, derandomize: bool) -> None:
+        """Raises what a check raises, with the smallest request that does it."""
+        able = [sender for sender in self._senders if sender.may(operation.definition.raw.get("x-role"))]
+        counts = self.statuses.setdefault(str(operation.definition.raw["operationId"]), {})
+
+        @settings(
+            max_examples=examples,
+            derandomize=derandomize,
+            database=None,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            phases=[Phase.generate, Phase.shrink],
+        )
+        @given(case=cases(operation, self._ids), sender=st.sampled_from([*able, *able, *able, *self._senders]))
+        def send(case: Case[Any], sender: Sender) -> None:
+            headers = {"Authorization": f"Bearer {sender.key}"}
+            answer = case.call(base_url=self._url, session=self._session, headers=headers)
+            counts[answer.status_code] = counts.get(answer.status_code, 0) + 1
+            case.validate_response(answer, checks=CHECKS)
+
+        send()
+
+    def close(self) -> None:
+        """Lets go of the connections."""
+        self._session.close()

@@ -1,0 +1,114 @@
+"""Every route as openapi.json tells it, with a valid call of each. A new route without an entry here fails the tests."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from tests.api.fleet import SSH_KEY
+from tests.databases import ROOT
+
+HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
+LEASE: dict[str, Any] = {
+    "name": "mine",
+    "gpu": {"model": "A10G", "count": 1, "memory_gib": 24},
+    "instance_types": None,
+    "market": "on_demand",
+    "providers": ["aws"],
+    "regions": ["us-east-1"],
+    "max_price_per_hour": "9.5",
+    "ttl_seconds": 3600,
+    "wait_seconds": 60,
+    "ssh_public_keys": [SSH_KEY],
+    "startup_script": "#!/bin/sh\necho mine",
+    "image": None,
+    "disk_gib": 100,
+    "public_ip": True,
+    "allowed_cidrs": ["203.0.113.0/24"],
+    "on_interruption": "end",
+    "labels": {"team": "vision"},
+    "tenant_id": None,
+}
+NOTE = {"note": "a drill"}
+BODIES: Mapping[str, Any] = {
+    "create_tenant": {"name": "lab", "max_ttl_seconds": 3600, "max_total_seconds": 7200},
+    "update_tenant": {
+        "name": "lab-2",
+        "max_ttl_seconds": 3600,
+        "max_total_seconds": 86_400,
+        "status": "active",
+        "end_leases": False,
+    },
+    "create_key": {"name": "ci", "role": "viewer", "expires_at": "2999-01-01T00:00:00Z"},
+    "rotate_key": {"overlap_seconds": 60},
+    "set_quotas": {"limits": [{"resource": "gpus:A100", "limit": "4"}]},
+    "plan_lease": LEASE,
+    "create_lease": LEASE,
+    "update_lease": {"name": "renamed", "labels": {"team": "speech"}},
+    "extend_lease": {"ttl_seconds": 7200},
+    "cordon_account": {"cordoned": True, **NOTE},
+    "stop_launches": {"stopped": True, **NOTE},
+    "report_host_keys": {"keys": [HOST_KEY]},
+}
+"""A body with every field, by operation id."""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One method of one path. `role` None: no key is needed."""
+
+    id: str
+    method: str
+    path: str
+    role: str | None
+    spec: Mapping[str, Any]
+
+    def names(self, where: str) -> list[str]:
+        """Parameters of the path, the query or the header."""
+        return [one["name"] for one in self.spec.get("parameters", ()) if one["in"] == where]
+
+    @property
+    def body(self) -> Any:
+        """A valid body, None where none is taken. Raises KeyError for a route that is not described above."""
+        return BODIES[self.id] if "requestBody" in self.spec else None
+
+    def url(self, ids: Mapping[str, str]) -> str:
+        """The path with its ids filled in. Raises KeyError for an id that nobody gave."""
+        return self.path.format(**{name: ids[name] for name in self.names("path")})
+
+    def success(self) -> tuple[int, str | None]:
+        """The status of a call that goes well, and the schema of its answer's body if that is JSON."""
+        (status,) = [status for status in self.spec["responses"] if status.startswith("2")]
+        content = self.spec["responses"][status].get("content", {}).get("application/json", {})
+        schema = content.get("schema", {}).get("$ref")
+        return int(status), schema and schema.rpartition("/")[2]
+
+
+@cache
+def document() -> dict[str, Any]:
+    """openapi.json, which another test holds against the code."""
+    found: dict[str, Any] = json.loads((ROOT / "openapi.json").read_text(encoding="utf-8"))
+    return found
+
+
+def _operations() -> Iterator[Operation]:
+    for path, methods in document()["paths"].items():
+        for method, spec in methods.items():
+            yield Operation(spec["operationId"], method.upper(), path, spec.get("x-role"), spec)
+
+
+EVERY_OPERATION = tuple(_operations())
+STREAMS = tuple(one for one in EVERY_OPERATION if "text/event-stream" in str(one.spec["responses"].get("200")))
+"""What never ends by itself. `test_streams.py` asks these, one by one."""
+OPERATIONS = tuple(one for one in EVERY_OPERATION if one not in STREAMS)
+WITH_BODY = tuple(one for one in OPERATIONS if "requestBody" in one.spec)
+
+
+def closed() -> dict[str, Any]:
+    """The schemas with no field allowed beyond those declared, except in problems, whose codes add members."""
+    schemas: dict[str, Any] = {}
+    for name, schema in document()["components"]["schemas"].items():
+        shut = name != "Problem" and "properties" in schema
+        schemas[name] = {**schema, "additionalProperties": False} if shut else schema
+    return schemas

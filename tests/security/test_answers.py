@@ -1,0 +1,67 @@
+"""Every route, called well: the status and the fields that openapi.json declares, and no other."""
+
+from typing import Any
+
+import httpx
+import jsonschema  # type: ignore[import-untyped]  # ships no types
+import pytest
+
+from tests.api.conftest import Caller
+from tests.api.fleet import Fleet
+from tests.api.test_host_keys import Leased
+from tests.api.test_ops import orphan
+from tests.security.routes import OPERATIONS, Operation, closed
+
+LAST = ("release_lease", "revoke_key")
+"""Called after all others: they end what the others need."""
+
+
+@pytest.fixture
+async def ids(alice: Caller, operator: Caller, fleet: Fleet) -> dict[str, str]:
+    """Things that exist, by the names of path parameters."""
+    wish = {"gpu": {"model": "A10G"}, "ttl_seconds": 3600, "startup_script": "true"}
+    lease_id = (await alice.post("/v1/leases", json=wish)).json()["id"]
+    fleet.activate(lease_id)
+    console = "INSERT INTO lease_console (lease_id, tenant_id, n, text) VALUES (%s, %s, 1, 'no boot')"
+    fleet.run(console, lease_id, alice.tenant_id)
+    orphan(fleet, "i-1")
+    fleet.number_events()
+    key = await operator.post(f"/v1/tenants/{alice.tenant_id}/keys", json={"name": "ci", "role": "viewer"})
+    place = {"account": "main", "region": "us-east-1", "instance_id": "i-1", "name": "main"}
+    return {"lease_id": lease_id, "tenant_id": alice.tenant_id, "key_id": key.json()["id"], **place}
+
+
+async def call(one: Operation, caller: Caller, ids: dict[str, str], body: Any) -> httpx.Response:
+    return await caller.request(one.method, one.url(ids), json=body)
+
+
+async def test_every_route_answers_exactly_what_it_declares(
+    operator: Caller, alice: Caller, anonymous: Caller, fleet: Fleet, ids: dict[str, str]
+) -> None:
+    schemas = closed()
+    for one in sorted(OPERATIONS, key=lambda one: LAST.index(one.id) if one.id in LAST else -1):
+        body = one.body
+        caller = operator if one.role == "operator" else alice if one.role else anonymous
+        if one.id == "report_host_keys":
+            caller = Caller(alice.app, Leased(fleet, alice, ids["lease_id"]).token)
+        answer = await call(one, caller, ids, body)
+        status, name = one.success()
+        assert answer.status_code == status, (one.id, answer.text)
+        if name is None:
+            assert not answer.content or answer.headers["content-type"].startswith("text/plain"), one.id
+        else:
+            assert answer.headers["content-type"] == "application/json"
+            jsonschema.validate(
+                answer.json(), {"$ref": f"#/components/schemas/{name}", "components": {"schemas": schemas}}
+            )
+
+
+async def test_a_viewer_never_sees_what_is_hidden_from_viewers(
+    alice: Caller, fleet: Fleet, ids: dict[str, str]
+) -> None:
+    viewer = await alice.member("viewer")
+    hidden = ("no boot", '"startup_script":"true"', alice.key)
+    for one in OPERATIONS:
+        if one.method == "GET" and one.role in {"viewer", "member", "admin"}:
+            answer = await call(one, viewer, ids, None)
+            assert not any(word in answer.text for word in hidden), one.id

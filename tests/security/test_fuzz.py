@@ -1,0 +1,91 @@
+"""No request that openapi.json describes, and none that breaks the description, gets an answer that it does not declare."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from app.prerequisites import ensure_operator_key
+from tests.api.conftest import MakeSettings
+from tests.api.fleet import Fleet
+from tests.api.test_ops import orphan
+from tests.security.conftest import UNLIMITED
+from tests.security.fuzzing import PATIENCE, Fuzzer, Sender, operations, serving
+
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "8"))
+"""For each operation. `make fuzz` asks for many more, differently every time."""
+IN_SUITE = "FUZZ_EXAMPLES" not in os.environ
+
+WISH: dict[str, Any] = {"gpu": {"model": "A10G"}, "ttl_seconds": 3600, "startup_script": "true"}
+
+
+class Setting:
+    """Two tenants with leases, keys and events, and whoever may ask."""
+
+    def __init__(self, url: str, operator_key: str, fleet: Fleet) -> None:
+        self._url = url
+        self._operator_key = operator_key
+        self._fleet = fleet
+        self.senders = [Sender("operator", operator_key), Sender("nobody", "f" * 64)]
+        self.ids: dict[str, list[str]] = {
+            "lease_id": ["lease_01h455vb4pex5vsknk084sn02q"],
+            "tenant_id": [],
+            "key_id": [],
+            "account": ["main"],
+            "name": ["main"],
+            "region": ["us-east-1"],
+            "instance_id": ["i-1", "i-2"],
+        }
+
+    def tenant(self, name: str) -> None:
+        tenant_id = self._ask("POST", "/v1/tenants", self._operator_key, {"name": name})["id"]
+        limits = [{"resource": resource, "limit": "8"} for resource in ("gpus", "leases")]
+        self._ask("PUT", f"/v1/tenants/{tenant_id}/quotas", self._operator_key, {"limits": limits})
+        for role in ("admin", "viewer"):
+            key = self._key(tenant_id, role)
+            self.senders.append(Sender(role, key["secret"]))
+        self.ids["key_id"].append(self._key(tenant_id, "member")["id"])
+        self.ids["tenant_id"].append(tenant_id)
+        for state in ("queued", "active"):
+            lease_id = self._ask("POST", "/v1/leases", self.senders[-2].key, WISH)["id"]
+            self.ids["lease_id"].append(lease_id)
+            if state == "active":
+                self._fleet.activate(lease_id)
+
+    def _key(self, tenant_id: str, role: str) -> Any:
+        return self._ask("POST", f"/v1/tenants/{tenant_id}/keys", self._operator_key, {"name": role, "role": role})
+
+    def _ask(self, method: str, path: str, key: str, body: Any) -> Any:
+        headers = {"Authorization": f"Bearer {key}"}
+        answer = httpx.request(method, self._url + path, json=body, headers=headers, timeout=PATIENCE, trust_env=False)
+        assert answer.is_success, answer.text
+        return answer.json()
+
+
+@pytest.fixture
+def fuzzer(make_settings: MakeSettings, fleet: Fleet, database_url: str) -> Iterator[Fuzzer]:
+    with serving(make_settings(rate_limit=UNLIMITED, login_rate_limit=UNLIMITED)) as url:
+        setting = Setting(url, ensure_operator_key(database_url, None), fleet)
+        for name in ("alice", "bob"):
+            setting.tenant(name)
+        for instance_id in setting.ids["instance_id"]:
+            orphan(fleet, instance_id)
+        fleet.number_events()
+        made = Fuzzer(url, setting.senders, setting.ids)
+        yield made
+        made.close()
+
+
+LAST = ("release_lease", "revoke_key", "update_tenant", "stop_launches", "cordon_account")
+"""What they change would leave the others little to do."""
+
+
+@pytest.mark.timeout(0 if not IN_SUITE else 120)
+def test_nothing_is_answered_that_is_not_declared(fuzzer: Fuzzer) -> None:
+    for operation in sorted(operations(), key=lambda one: str(one.definition.raw["operationId"]) in LAST):
+        fuzzer.run(operation, EXAMPLES, derandomize=IN_SUITE)
+    seen = {status for counts in fuzzer.statuses.values() for status in counts}
+    assert {200, 401, 403, 404, 422} <= seen
+    assert min(sum(counts.values()) for counts in fuzzer.statuses.values()) >= min(EXAMPLES, 2)

@@ -1,0 +1,125 @@
+"""Hostile values in every query parameter, header and forged cursor: never an error of ours."""
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.api.conftest import Caller
+from tests.api.fleet import Fleet
+from tests.api.test_ops import orphan
+from tests.security.routes import OPERATIONS, Operation, document
+from tests.security.test_bodies import TELLTALE
+
+VALUES = (
+    "",
+    "\x00",
+    "-1",
+    "NaN",
+    "Infinity",
+    "1e999999999",
+    "9" * 30,
+    "9" * 900,
+    "9999-12-31T23:59:59-12:00",
+    "0001-01-01T00:00:00+14:00",
+    "2026-01-01T00:00:00+99:99",
+    "2026-01-01T00:00:00",
+    "'; --",
+    "[]",
+    "null",
+    "\u2028",
+    "\uff41\uff11",
+    "x" * 900,
+    "lease_01h455vb4pex5vsknk084sn02q",
+)
+HEADERS = ("If-Match", "If-None-Match", "Idempotency-Key", "X-Request-Id", "Authorization", "Content-Type", "Accept")
+
+
+@pytest.fixture
+async def ids(alice: Caller, bob: Caller, fleet: Fleet) -> dict[str, str]:
+    """A tenant with two of everything that is listed."""
+    lease_id = ""
+    for name in ("one", "two"):
+        made = await alice.post("/v1/leases", json={"name": name, "gpu": {"model": "A10G"}, "ttl_seconds": 3600})
+        lease_id = made.json()["id"]
+        fleet.attempt(lease_id, 1, state="refused", instance_id=None, vm_state=None, ended_at="now()", clean=True)
+        fleet.attempt(lease_id, 2)
+        orphan(fleet, f"i-{name}")
+        await alice.member("viewer")
+        await alice.patch(f"/v1/leases/{lease_id}", json={"labels": {"a": "b"}})
+    fleet.number_events()
+    return {"lease_id": lease_id, "tenant_id": alice.tenant_id}
+
+
+def lists() -> Iterator[Operation]:
+    yield from (one for one in OPERATIONS if one.method == "GET" and one.names("query"))
+
+
+async def test_no_value_of_a_query_parameter_is_an_error_of_ours(operator: Caller, ids: dict[str, str]) -> None:
+    for one in lists():
+        for name in one.names("query"):
+            for value in VALUES:
+                answer = await operator.get(one.url(ids), params={name: value})
+                assert answer.status_code in {200, 410, 422}, (one.id, name, value, answer.text)
+                assert not TELLTALE.search(answer.text) or answer.is_success, answer.text
+            raw = await operator.get(f"{one.url(ids)}?{name}=%ff%fe&{name}=%ed%a0%80&{name}")
+            assert raw.status_code in {200, 410, 422}, (one.id, name, raw.text)
+
+
+def forged(cursor: str) -> Iterator[str]:
+    """The cursor with each of its parts replaced, one at a time, and cut or lengthened."""
+    parts: list[Any] = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    values: list[Any] = [*VALUES, 1, None, [], {}]
+    changed = [[*parts[:n], value, *parts[n + 1 :]] for n in range(len(parts)) for value in values]
+    for each in (*changed, parts[:-1], [*parts, "x"], [], {}, "x"):
+        yield base64.urlsafe_b64encode(json.dumps(each).encode()).decode().rstrip("=")
+
+
+async def test_no_forged_cursor_is_an_error_of_ours(operator: Caller, ids: dict[str, str]) -> None:
+    tried = set()
+    for one in (one for one in lists() if "cursor" in one.names("query")):
+        sorts: dict[str, Any] = next((each["schema"] for each in one.spec["parameters"] if each["name"] == "sort"), {})
+        for sort in _sorts(sorts):
+            first = await operator.get(one.url(ids), params={"limit": "1", **sort})
+            cursor = first.json()["next_cursor"]
+            assert cursor is not None, one.id
+            tried.add(one.id)
+            for wrong in forged(cursor):
+                answer = await operator.get(one.url(ids), params={"cursor": wrong, **sort})
+                assert answer.status_code in {200, 422}, (one.id, sort, wrong, answer.text)
+    assert {"list_leases", "list_lease_attempts", "list_orphans", "list_events", "list_audit", "list_keys"} <= tried
+
+
+def _sorts(schema: dict[str, Any]) -> list[dict[str, str]]:
+    if not schema:
+        return [{}]
+    (values,) = [one["enum"] for one in _schemas(schema) if "enum" in one]
+    return [{"sort": value} for value in values]
+
+
+def _schemas(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
+
+    yield schema
+    for one in (*schema.get("allOf", ()), *schema.get("anyOf", ()), schema):
+        if "$ref" in one:
+            yield document()["components"]["schemas"][one["$ref"].rpartition("/")[2]]
+
+
+async def test_no_header_is_an_error_of_ours(operator: Caller, ids: dict[str, str]) -> None:
+    every = {**ids, "key_id": "key_x", "account": "main", "region": "r", "instance_id": "i", "name": "main"}
+    for one in OPERATIONS:
+        for header in HEADERS:
+            for value in (b"", b"\xff\xfe", b"*", b'"', b"x" * 4000, b'W/"a", "b"', b"a;b=c"):
+                answer = await operator.request(one.method, one.url(every), headers={header.encode(): value})
+                assert answer.status_code < 500 or one.id == "get_readiness", (one.id, header, value, answer.text)
+                assert answer.headers["x-request-id"].isascii()
+
+
+async def test_no_time_that_a_calendar_does_not_have_is_an_error_of_ours(alice: Caller) -> None:
+    for time in ("9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59Z"):
+        made = await alice.post(
+            f"/v1/tenants/{alice.tenant_id}/keys", json={"name": "k", "role": "viewer", "expires_at": time}
+        )
+        assert made.status_code == (201 if time.endswith("Z") else 422), made.text

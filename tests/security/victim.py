@@ -1,0 +1,93 @@
+"""A tenant with something of everything, which nobody else may see or touch."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from app.domain.tokens import host_key_hash
+from tests.api.conftest import Caller
+from tests.api.fleet import Fleet
+from tests.security.routes import OPERATIONS, Operation
+
+NAME = "victims-lease"
+LABEL = "victims-label"
+SCRIPT = "echo victims-script"
+CONSOLE = "victims-console"
+REPEATED = "victims-own-key"
+
+NEVER_COMPARED = {"last_used_at"}
+"""Written by the clock and not by a caller."""
+
+
+@dataclass(frozen=True)
+class Victim:
+    """`ids` fills in paths. `tags` and `cursors`: what the victim itself got, by operation id."""
+
+    caller: Caller
+    ids: dict[str, str]
+    tags: dict[str, str]
+    cursors: dict[str, str]
+    markers: frozenset[str]
+
+
+async def make_victim(caller: Caller, fleet: Fleet) -> Victim:
+    """Two leases of `caller`, one of them active, with attempts, events, console, key and idempotency records."""
+    wish = {"gpu": {"model": "A10G"}, "ttl_seconds": 3600, "startup_script": SCRIPT, "labels": {"victim": LABEL}}
+    repeated = {"Idempotency-Key": REPEATED}
+    made = [await caller.post("/v1/leases", json={**wish, "name": f"{NAME}-{n}"}, headers=repeated) for n in (1,)]
+    made.append(await caller.post("/v1/leases", json={**wish, "name": NAME}))
+    lease_id = made[0].json()["id"]
+    instance_id = fleet.activate(lease_id)
+    fleet.run("UPDATE attempt SET host_key_hash = %s WHERE lease_id = %s", host_key_hash(lease_id), lease_id)
+    fleet.attempt(made[1].json()["id"], 1)
+    console = "INSERT INTO lease_console (lease_id, tenant_id, n, text) VALUES (%s, %s, 1, %s)"
+    fleet.run(console, lease_id, caller.tenant_id, CONSOLE)
+    key = (await caller.post(f"/v1/tenants/{caller.tenant_id}/keys", json={"name": "ci", "role": "member"})).json()
+    ids = {"lease_id": lease_id, "tenant_id": caller.tenant_id, "key_id": key["id"]}
+    for tail, body in (("extend", {"ttl_seconds": 7200}), ("reboot", None)):
+        assert (await caller.post(f"/v1/leases/{lease_id}/{tail}", json=body, headers=repeated)).is_success
+    fleet.number_events()
+    tags, cursors = await _own_answers(caller, ids)
+    rows = fleet.run("SELECT id FROM attempt UNION ALL SELECT id FROM event")
+    words = {NAME, LABEL, SCRIPT, CONSOLE, instance_id, key["secret"], made[1].json()["id"], caller.key}
+    return Victim(caller, ids, tags, cursors, frozenset({*words, *ids.values(), *(row["id"] for row in rows)}))
+
+
+async def _own_answers(caller: Caller, ids: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    tags, cursors = {}, {}
+    for one in OPERATIONS:
+        if one.method != "GET" or one.role in {None, "operator"}:
+            continue
+        answer = await caller.get(one.url(ids), params={"limit": 1})
+        assert answer.status_code == 200, answer.text
+        tags[one.id] = answer.headers.get("etag", "*")
+        if answer.json().get("next_cursor"):
+            cursors[one.id] = answer.json()["next_cursor"]
+    return tags, cursors
+
+
+def tag_of(victim: Victim, one: Operation) -> str:
+    """The ETag that the victim knows of the thing that `one` changes or shows."""
+    shown = {other.path: other.id for other in OPERATIONS if other.method == "GET"}
+    path = one.path
+    while path not in shown or shown[path] not in victim.tags:
+        path = path.rpartition("/")[0]
+        if not path:
+            return "*"
+    return victim.tags[shown[path]]
+
+
+def belongings(fleet: Fleet, tenant_id: str) -> str:
+    """Every row of a tenant in the whole database, as text."""
+    columns = fleet.run(
+        "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'public' "
+        "AND (column_name = 'tenant_id' OR (table_name, column_name) IN (('tenant', 'id'), ('idempotency', 'scope')))"
+    )
+    found: dict[str, Any] = {}
+    for column in sorted(columns, key=str):
+        table, name = column["table_name"], column["column_name"]
+        rows = fleet.run(f"SELECT to_jsonb(t) AS row FROM {table} t WHERE {name} = %s", tenant_id)
+        kept = [{key: row["row"][key] for key in row["row"].keys() - NEVER_COMPARED} for row in rows]
+        found[table] = sorted(json.dumps(row, sort_keys=True) for row in kept)
+    assert all(found.values()), f"the victim has nothing in {[table for table in found if not found[table]]}"
+    return json.dumps(found, indent=1)
