@@ -21,7 +21,7 @@ def test_ruff_finds_nothing(command: list[str]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_mypy_finds_nothing() -> None:
     done = run(str(BIN / "mypy"), "--no-error-summary")
     assert done.returncode == 0, done.stdout + done.stderr

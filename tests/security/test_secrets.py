@@ -136,7 +136,7 @@ def leased(tenant: Person, provider: str, script: str) -> str:
     return str(answers[0].json()["id"])
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_secrets_stay_where_they_belong(database_url: str, broker_url: str, tmp_path: Path) -> None:
     credentials = provider_credentials()
     refusals: list[str] = []

@@ -9,7 +9,7 @@ from tests.simulation.world import simulate
 _MOST = 20
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(("broken", "weather"), BROKEN, ids=[broken.__name__ for broken, _ in BROKEN])
 def test_a_broken_protocol_is_found(
     clocked: Clocked, monkeypatch: pytest.MonkeyPatch, broken: Break, weather: dict[str, float]
