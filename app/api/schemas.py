@@ -18,6 +18,8 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from typing_extensions import TypeAliasType
+
 from app.domain.money import format_money
 
 _DECIMAL_SCHEMA = {"type": "string", "pattern": r"^[0-9]{1,8}(\.[0-9]{1,6})?$", "examples": ["32.50"]}
@@ -66,6 +68,11 @@ Money = Annotated[
     Decimal, PlainSerializer(format_money, return_type=str), WithJsonSchema(_DECIMAL_OUT_SCHEMA, mode="serialization")
 ]
 """USD in an answer."""
+
+Details = TypeAliasType(
+    "Details", Annotated[dict[str, Any], Field(description="Facts whose fields depend on what they tell of.")]
+)
+"""A schema of its own, so that generated clients have one name for it."""
 
 Moment = AwareDatetime
 """A time in an answer: RFC 3339, UTC."""
