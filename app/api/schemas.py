@@ -17,7 +17,6 @@ from pydantic import (
     PlainSerializer,
     WithJsonSchema,
 )
-
 from typing_extensions import TypeAliasType
 
 from app.domain.money import format_money
