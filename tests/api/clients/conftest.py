@@ -3,17 +3,16 @@
 import asyncio
 import os
 import re
-import socket
 from asyncio.subprocess import PIPE, STDOUT
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
-import uvicorn
-from fastapi import FastAPI
 
-from app.local.ports import LOOPBACK
+from app.db.ids import new_id
+from tests.api.conftest import MakeSettings
 from tests.api.fleet import Fleet
+from tests.api.test_event_stream import Running, running
 from tests.databases import ROOT
 from tools.clients import NODE_MODULES, write_python, write_typescript
 
@@ -47,14 +46,9 @@ def typescript_client(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-async def address(app: FastAPI) -> AsyncIterator[str]:
-    """Where the running API listens."""
-    listener = socket.create_server((LOOPBACK, 0))
-    server = uvicorn.Server(uvicorn.Config(app, ws="none", lifespan="off", log_config=None))
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
-    yield f"http://{LOOPBACK}:{listener.getsockname()[1]}"
-    server.should_exit = True
-    await serving
+async def api(make_settings: MakeSettings, database_url: str) -> AsyncIterator[Running]:
+    async with running(make_settings, database_url) as up:
+        yield up
 
 
 @pytest.fixture
@@ -75,14 +69,13 @@ async def said(argv: Sequence[str], folder: Path, **environment: str) -> str:
     return text
 
 
-async def live_a_lease(argv: Sequence[str], folder: Path, fleet: Fleet, address: str, key: str) -> list[str]:
-    """The lines that the program wrote, while somebody plays the workers for its lease."""
+async def live_a_lease(argv: Sequence[str], folder: Path, fleet: Fleet, api: Running) -> str:
+    """What the program wrote, while somebody plays the workers for its lease."""
     playing = asyncio.create_task(play_workers(fleet))
     try:
-        text = await said(argv, folder, GPULEASE_URL=address, GPULEASE_KEY=key)
+        return await said(argv, folder, GPULEASE_URL=api.url, GPULEASE_KEY=api.alice.key)
     finally:
         playing.cancel()
-    return text.splitlines()
 
 
 async def play_workers(fleet: Fleet) -> None:
@@ -91,7 +84,23 @@ async def play_workers(fleet: Fleet) -> None:
         for lease in fleet.run("SELECT id, state, desired FROM lease WHERE ended_at IS NULL"):
             if lease["desired"] == "end":
                 fleet.finish(lease["id"])
+                tell(fleet, lease["id"], "lease.released")
             elif lease["state"] == "queued":
                 fleet.activate(lease["id"])
+                tell(fleet, lease["id"], "lease.active")
         fleet.number_events()
         await asyncio.sleep(0.3)
+
+
+def tell(fleet: Fleet, lease_id: str, kind: str) -> None:
+    """Appends an event of the lease."""
+    fleet.run(
+        """
+        WITH changed AS (UPDATE lease SET events_count = events_count + 1 WHERE id = %s RETURNING *)
+        INSERT INTO event (id, tenant_id, lease_id, lease_sequence, type, data)
+        SELECT %s, tenant_id, id, events_count, %s, '{}' FROM changed
+        """,
+        lease_id,
+        new_id("event"),
+        kind,
+    )

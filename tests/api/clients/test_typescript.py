@@ -4,8 +4,8 @@ from pathlib import Path
 
 from tests.api.clients.conftest import live_a_lease, said
 from tests.api.clients.test_python import TELLS
-from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
+from tests.api.test_event_stream import Running
 from tools.clients import NODE_MODULES, node
 
 GROWTH = """
@@ -25,7 +25,7 @@ OPTIONS = (
 
 
 async def test_it_passes_tsc_strict_and_lives_a_lease_from_the_wish_to_the_end(
-    typescript_client: Path, fleet: Fleet, address: str, alice: Caller
+    typescript_client: Path, fleet: Fleet, api: Running
 ) -> None:
     (typescript_client / "growth.ts").write_text(GROWTH)
     compiler = str(NODE_MODULES / "typescript" / "bin" / "tsc")
@@ -33,5 +33,5 @@ async def test_it_passes_tsc_strict_and_lives_a_lease_from_the_wish_to_the_end(
     (typescript_client / "schema_checked.ts").write_bytes((typescript_client / "schema.d.ts").read_bytes())
     sources = ["program.ts", "growth.ts", "schema_checked.ts"]
     await said([node(), compiler, *OPTIONS.split(), "--outDir", "built", *sources], typescript_client)
-    lines = await live_a_lease([node(), "built/program.js"], typescript_client, fleet, address, alice.key)
-    assert TELLS.fullmatch("\n".join(lines)), lines
+    told = await live_a_lease([node(), "built/program.js"], typescript_client, fleet, api)
+    assert TELLS.fullmatch(told), told
