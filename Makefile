@@ -61,7 +61,7 @@ clients: $(VENV)/.dev $(NODE_MODULES)/.ready ## write clients/python and clients
 	@exec $(BIN)/python -m tools.clients
 
 docs: $(VENV)/.dev ## write the documentation site to site/
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
 lock: $(VENV)/.dev ## pin all dependencies with hashes (UPGRADE=1: take the newest versions)
 	$(COMPILE) --all-extras -o requirements-dev.lock
