@@ -3,7 +3,9 @@
 import json
 import posixpath
 import re
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -33,8 +35,16 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     named = set(re.findall(r"'([\w/-]+\.md)'", repr(config.nav)))
     more = sorted(file.src_uri for file in files.documentation_pages() if file.src_uri not in named)
     if more and config.nav is not None:
-        config.nav.append({"More": more})
+        config.nav.append({"More": _by_folder(more)})
     return files
+
+
+def _by_folder(pages: Iterable[str]) -> list[Any]:
+    """Pages of docs/ itself as they are, others below the name of their folder."""
+    groups: dict[str, list[str]] = {}
+    for page in pages:
+        groups.setdefault(posixpath.dirname(page), []).append(page)
+    return [*groups.pop("", []), *({folder.capitalize(): inside} for folder, inside in groups.items())]
 
 
 def on_page_markdown(markdown: str, page: Page, **_others: object) -> str:

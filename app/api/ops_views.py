@@ -155,7 +155,7 @@ class BrokenInvariant(View):
 
     name: str
     violations: int
-    examples: Annotated[list[dict[str, Any]], Field(description="Rows of a few of them.")]
+    examples: Annotated[list[Details], Field(description="Rows of a few of them.")]
     since: Annotated[Moment | None, Field(description="The first check in a row that found it broken.")]
 
 

@@ -9,7 +9,22 @@ from tests.house.sources import ROOT
 
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 MAKE = shutil.which("make") or "make"
-TARGETS = {"help", "up", "test", "simulate", "bench", "fmt", "lint", "openapi", "clients", "docs", "lock", "clean"}
+TARGETS = {
+    "help",
+    "up",
+    "test",
+    "simulate",
+    "races",
+    "mutation",
+    "bench",
+    "fmt",
+    "lint",
+    "openapi",
+    "clients",
+    "docs",
+    "lock",
+    "clean",
+}
 
 
 def test_the_default_target_explains_every_other_one() -> None:
