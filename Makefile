@@ -7,6 +7,7 @@ EXAMPLES ?= 300
 PARALLEL ?= -n 3 --dist loadfile --no-loadscope-reorder
 VENV := .venv
 BIN := $(VENV)/bin
+NODE_MODULES := clients/typescript-tools/node_modules
 COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet $(if $(UPGRADE),--upgrade,)
 
@@ -15,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up test simulate races mutation fuzz audit bench lint fmt openapi lock clean
+.PHONY: help up test simulate races mutation fuzz audit bench lint fmt openapi clients docs lock clean
 
 help: ## show this list
 	@echo "Usage: make <target> [ARGS=\"...\"] [PYTHON=python3.12]"
@@ -25,7 +26,7 @@ help: ## show this list
 up: $(VENV)/.local ## run everything on this machine until Ctrl-C: make up ARGS="--profile fast"
 	@exec $(BIN)/python -m app.local $(ARGS)
 
-test: $(VENV)/.dev ## run all checks and tests: make test ARGS="tests/local -k redis"
+test: $(VENV)/.dev $(NODE_MODULES)/.ready ## run all checks and tests: make test ARGS="tests/local -k redis"
 	@exec $(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
 simulate: $(VENV)/.dev ## run the workers on a virtual clock against seeded clouds: make simulate SEEDS=1-1000
@@ -64,13 +65,21 @@ fmt: $(VENV)/.dev ## format the code and fix what can be fixed by itself
 openapi: $(VENV)/.dev ## write openapi.json, docs/errors.md and docs/settings.md from the code
 	$(BIN)/python -m app.api.openapi
 
+clients: $(VENV)/.dev $(NODE_MODULES)/.ready ## write clients/python and clients/typescript from openapi.json
+	@exec $(BIN)/python -m tools.clients
+
+docs: $(VENV)/.dev ## write the documentation site to site/
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
+
 lock: $(VENV)/.dev ## pin all dependencies with hashes (UPGRADE=1: take the newest versions)
 	$(COMPILE) --all-extras -o requirements-dev.lock
 	$(COMPILE) --extra build --extra local -c requirements-dev.lock -o requirements-local.lock
 	$(COMPILE) --extra build -c requirements-dev.lock -o requirements.lock
+	cd clients/typescript-tools && npm $(if $(UPGRADE),update,install) --package-lock-only
 
 clean: ## remove the virtual environment and caches (the stack's data in .gpulease stay)
-	rm -rf $(VENV) build dist *.egg-info mutants .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) $(NODE_MODULES) clients/python clients/typescript site
+	rm -rf build dist *.egg-info mutants .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find app workers cloudsim migrations tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The environment is made once; each stamp is younger than the lock file it was installed from.
@@ -91,3 +100,10 @@ $(VENV)/.dev: $(BIN)/python requirements-dev.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@ $(VENV)/.local
+
+# What makes and checks the TypeScript client: packages by hash, none of whose scripts is run.
+$(NODE_MODULES)/.ready: clients/typescript-tools/package-lock.json
+	@command -v npm >/dev/null || { echo "Node 18 or newer and npm are needed: install the packages nodejs and npm." >&2; exit 2; }
+	@echo "installing what clients/typescript-tools/package-lock.json names"
+	@cd clients/typescript-tools && npm ci --silent
+	@touch $@

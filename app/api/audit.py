@@ -1,14 +1,12 @@
 """The audit trail."""
 
-from typing import Any
-
 from fastapi import Request, Response
 
 from app.api.pagination import UsePage
 from app.api.responses import tagged
 from app.api.routing import Admin, UseServices
 from app.api.routing import router as make_router
-from app.api.schemas import Moment, View
+from app.api.schemas import Details, Moment, View
 from app.services.preconditions import list_tag
 
 router = make_router("audit")
@@ -24,8 +22,8 @@ class AuditEntry(View):
     role: str
     action: str
     target: str | None
-    before: dict[str, Any] | None
-    after: dict[str, Any] | None
+    before: Details | None
+    after: Details | None
     address: str | None
     request_id: str | None
 

@@ -1,4 +1,7 @@
-"""The reference as one page: made from the OpenAPI document, without scripts and without anything from elsewhere."""
+"""The reference as one page: made from the OpenAPI document, without scripts and without anything from elsewhere.
+
+Ids stand inside of what is folded up: a browser that follows a link to them unfolds it.
+"""
 
 import base64
 import hashlib
@@ -39,14 +42,16 @@ def _body(spec: dict[str, Any]) -> Iterator[str]:
     for paragraph in spec["info"]["description"].split("\n\n"):
         yield f"<p>{_prose(paragraph)}</p>"
     yield '<p>For machines: <a href="/openapi.json">openapi.json</a>.</p>'
+    for title, content in sections(spec):
+        yield f'<h2 id="{escape(title.lower())}">{escape(title)}</h2>{content}'
+
+
+def sections(spec: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Title and HTML of each part: one for each tag, the schemas last."""
     for tag in dict.fromkeys(operation["tags"][0] for _, _, operation in _operations(spec)):
-        yield f'<h2 id="{escape(tag)}">{escape(tag)}</h2>'
-        for method, path, operation in _operations(spec):
-            if operation["tags"][0] == tag:
-                yield _operation(method, path, operation)
-    yield '<h2 id="schemas">Schemas</h2>'
-    for name, schema in spec["components"]["schemas"].items():
-        yield _schema(name, schema)
+        found = (one for one in _operations(spec) if one[2]["tags"][0] == tag)
+        yield tag, "".join(_operation(method, path, operation) for method, path, operation in found)
+    yield "Schemas", "".join(_schema(name, schema) for name, schema in spec["components"]["schemas"].items())
 
 
 def _operations(spec: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -65,9 +70,10 @@ def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
         for status, one in sorted(operation["responses"].items())
     )
     return (
-        f'<details id="{name}"><summary><b class="method">{method}</b> <code>{escape(path)}</code> '
-        f"{escape(operation['summary'])}</summary><p>{_prose(operation.get('description', ''))}</p>"
-        f"{_table('Parameters', rows)}{_request(operation)}{_table('Answers', answers)}</details>"
+        f'<details><summary><b class="method">{method}</b> <code>{escape(path)}</code> '
+        f"{escape(operation['summary'])}</summary>"
+        f'<div id="{name}"><p>{_prose(operation.get("description", ""))}</p>'
+        f"{_table('Parameters', rows)}{_request(operation)}{_table('Answers', answers)}</div></details>"
     )
 
 
@@ -97,8 +103,8 @@ def _schema(name: str, schema: dict[str, Any]) -> str:
     about = _prose(schema.get("description", ""))
     values = "" if rows else f"<p>{_type(schema)}</p>"
     return (
-        f'<details id="{escape(name)}"><summary><code>{escape(name)}</code></summary>'
-        f"<p>{about}</p>{values}{_table('Fields', rows)}</details>"
+        f"<details><summary><code>{escape(name)}</code></summary>"
+        f'<div id="{escape(name)}"><p>{about}</p>{values}{_table("Fields", rows)}</div></details>'
     )
 
 

@@ -11,7 +11,7 @@ from app.api.pagination import UsePage
 from app.api.responses import tagged
 from app.api.routing import UseServices, Viewer
 from app.api.routing import router as make_router
-from app.api.schemas import Moment, View
+from app.api.schemas import Details, Moment, View
 from app.services.errors import FieldError, InvalidRequest
 from app.services.events import KIND
 from app.services.leases import Page
@@ -31,7 +31,7 @@ class Event(View):
     lease_id: str | None
     lease_sequence: Annotated[int | None, Field(description="1, 2, 3, … without a gap within a lease.")]
     type: str
-    data: dict[str, Any]
+    data: Details
     request_id: str | None
     created_at: Moment
 

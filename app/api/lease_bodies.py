@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
+from typing_extensions import TypeAliasType
 
 from app.api.schemas import Body, DecimalText, Name, Text
 from app.domain.leases import OnInterruption
@@ -36,16 +37,19 @@ RegionName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$", examples
 ImageName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,39}$", examples=["pytorch"])]
 Ttl = Annotated[int, Field(ge=60, le=_YEAR, description="Seconds from now; at most the tenant's `max_ttl_seconds`.")]
 Cidr = Annotated[str, Field(max_length=50, examples=["203.0.113.0/24"]), AfterValidator(network)]
-Labels = Annotated[
-    dict[
-        Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,63}$")],
-        Annotated[str, Field(pattern=r"^[\x20-\x7e]{0,63}$")],
+Labels = TypeAliasType(
+    "Labels",
+    Annotated[
+        dict[
+            Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,63}$")],
+            Annotated[str, Field(pattern=r"^[\x20-\x7e]{0,63}$")],
+        ],
+        Field(
+            max_length=20,
+            description="At most 20; keys of a-z, 0-9, _ and -, values of printable ASCII, each up to 63 characters.",
+        ),
     ],
-    Field(
-        max_length=20,
-        description="At most 20; keys of a-z, 0-9, _ and -, values of printable ASCII, each up to 63 characters.",
-    ),
-]
+)
 
 
 class GpuWish(Body):

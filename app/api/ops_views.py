@@ -1,12 +1,12 @@
 """What operators see of the whole installation."""
 
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
 from app.api.lease_views import GROWS
-from app.api.schemas import Body, Moment, Money, Text, View
+from app.api.schemas import Body, Details, Moment, Money, Text, View
 from app.domain.leases import LeaseState
 from app.domain.offerings import Market
 
@@ -155,7 +155,7 @@ class BrokenInvariant(View):
 
     name: str
     violations: int
-    examples: Annotated[list[dict[str, Any]], Field(description="Rows of a few of them.")]
+    examples: Annotated[list[Details], Field(description="Rows of a few of them.")]
     since: Annotated[Moment | None, Field(description="The first check in a row that found it broken.")]
 
 
@@ -205,7 +205,7 @@ class Orphan(View):
     state: OrphanState
     lease_id: str | None
     attempt_n: int | None
-    tags: dict[str, Any]
+    tags: Details
     price_per_hour: Money | None
     age_seconds: Annotated[float, Field(description="Since its launch, or since it was first seen.")]
     launched_at: Moment | None
@@ -246,8 +246,8 @@ class AccountRegion(View):
     listing_calls: int | None
     listing_seconds: float | None
     cycles: int
-    last_error: dict[str, Any] | None
-    service_quotas: Annotated[list[dict[str, Any]] | None, Field(description="The provider's own limits.")]
+    last_error: Details | None
+    service_quotas: Annotated[list[Details] | None, Field(description="The provider's own limits.")]
 
 
 class Account(View):
@@ -259,7 +259,7 @@ class Account(View):
     identity: Annotated[str | None, Field(description="The provider's own id of the account, pinned at first use.")]
     cordoned: Brake | None
     draining: bool
-    last_error: dict[str, Any] | None
+    last_error: Details | None
     checked_at: Moment | None
     created_at: Moment
     regions: list[AccountRegion]

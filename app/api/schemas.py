@@ -18,6 +18,7 @@ from pydantic import (
     PlainSerializer,
     WithJsonSchema,
 )
+from typing_extensions import TypeAliasType
 
 from app.domain.money import format_money
 
@@ -76,6 +77,11 @@ Money = Annotated[
     Decimal, PlainSerializer(format_money, return_type=str), WithJsonSchema(_DECIMAL_OUT_SCHEMA, mode="serialization")
 ]
 """USD in an answer."""
+
+Details = TypeAliasType(
+    "Details", Annotated[dict[str, Any], Field(description="Facts whose fields depend on what they tell of.")]
+)
+"""A schema of its own, so that generated clients have one name for it."""
 
 Moment = AwareDatetime
 """A time in an answer: RFC 3339, UTC."""

@@ -9,6 +9,7 @@ from fastapi.routing import APIRoute
 
 from app.api import docs_page
 from app.api.etag import if_match
+from app.api.open_enums import open_answers
 from app.api.problems import MEDIA_TYPE, Problem
 from app.api.routing import OneTimeRoute, SecuredRoute
 from app.services.errors import ServiceError, every_error
@@ -44,6 +45,7 @@ def document(app: FastAPI) -> dict[str, Any]:
     for route in app.routes:
         if isinstance(route, APIRoute) and route.include_in_schema:
             _complete(made["paths"][route.path_format], route)
+    open_answers(made)
     made["components"]["schemas"] = dict(sorted(schemas.items()))
     return made
 

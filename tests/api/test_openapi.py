@@ -7,6 +7,7 @@ import pytest
 from openapi_spec_validator import validate
 
 from app.api.app import routed
+from app.api.open_enums import answered
 from app.api.openapi import outdated
 from app.api.spec import document
 from tests.api.conftest import Caller
@@ -66,6 +67,29 @@ def test_every_field_of_an_answer_is_required(spec: dict[str, Any]) -> None:
     for name in answered:
         schema = spec["components"]["schemas"][name]
         assert sorted(schema["required"]) == sorted(schema["properties"]), name
+
+
+def test_enums_are_open_in_answers_and_closed_in_requests(spec: dict[str, Any]) -> None:
+    schemas = spec["components"]["schemas"]
+    enums = {name for name, schema in schemas.items() if "enum" in schema}
+    in_answers = answered(spec)
+    assert {"LeaseState", "ReasonCode", "Market"} <= enums & in_answers
+    for name in in_answers - enums:
+        assert not closed_enums(schemas[name], enums), name
+    assert closed_enums(schemas["NewLease"], enums) == {"MarketWish", "OnInterruption", "ProviderName"}
+
+
+def closed_enums(node: Any, enums: set[str]) -> set[str]:
+    """Names of the enums below `node` beside which no other text is allowed."""
+    if isinstance(node, list):
+        return set[str]().union(*(closed_enums(part, enums) for part in node))
+    if not isinstance(node, dict):
+        return set()
+    if {"type": "string"} in node.get("anyOf", []):
+        return set()
+    assert "enum" not in node, "an enum without a name"
+    name = str(node.get("$ref", "")).rpartition("/")[2]
+    return ({name} & enums).union(*(closed_enums(part, enums) for part in node.values()))
 
 
 async def test_real_answers_are_as_declared(operator: Caller, alice: Caller, spec: dict[str, Any]) -> None:

@@ -1,18 +1,13 @@
-"""A lease from the wish to the end, over HTTP and with the command line."""
+"""A lease from the wish to the end, over HTTP; with the command line see test_quick_start.py."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 from app.api.lease_views import Connection, Lease, Placement
 from app.domain.tags import OwnerTags
 from app.local.waiting import wait_until
-from tests.databases import ROOT
 from tests.e2e.cloud import Cloud
 from tests.e2e.people import ONE_A10G, Tenant
-from tests.e2e.stack import PATIENCE, Stack
+from tests.e2e.stack import PATIENCE
 
 
 def test_a_lease_becomes_active_on_one_tagged_vm_and_leaves_nothing(tenant: Tenant, cloud: Cloud) -> None:
@@ -44,27 +39,3 @@ def states_told(tenant: Tenant, lease_id: str) -> list[str]:
     """The events' states in order; events appear a moment after what they tell, when they are numbered."""
     types = [str(event["type"]) for event in tenant.items(f"/v1/leases/{lease_id}/events")]
     return [name.removeprefix("lease.") for name in types if name.startswith("lease.")]
-
-
-def test_the_command_line_does_the_same(tenant: Tenant, stack: Stack, cloud: Cloud) -> None:
-    def gpulease(*arguments: str) -> str:
-        program = Path(sys.executable).with_name("gpulease")
-        access = {"GPULEASE_URL": stack.credentials.api_url, "GPULEASE_KEY": tenant.key}
-        done = subprocess.run(
-            [program, *arguments],
-            cwd=ROOT,
-            env={**os.environ, **access},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE,
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
-
-    assert "active" in gpulease("lease", "create", "--name", "mine", "--gpu", "A10G:1", "--ttl", "1h", "--watch")
-    (lease,) = tenant.leases("active")
-    assert [vm["alive"] for vm in cloud.vms_of(lease["id"])] == [True]
-    gpulease("lease", "release", "mine")
-    assert "released" in gpulease("lease", "watch", "mine")
-    assert [vm["alive"] for vm in cloud.vms_of(lease["id"])] == [False]

@@ -11,7 +11,7 @@ MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 MAKE = shutil.which("make") or "make"
 TARGETS = {
     *("help", "up", "test", "simulate", "races", "mutation", "fuzz", "audit"),
-    *("bench", "fmt", "lint", "openapi", "lock", "clean"),
+    *("bench", "fmt", "lint", "openapi", "clients", "docs", "lock", "clean"),
 }
 
 

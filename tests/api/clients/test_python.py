@@ -1,0 +1,82 @@
+"""The Python client: checked strictly, driven through the whole life of a lease, not broken by what it does not know."""
+
+import importlib
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.api.clients.conftest import live_a_lease
+from tests.api.conftest import Caller
+from tests.api.fleet import Fleet
+from tests.api.test_event_stream import Running
+from tests.databases import ROOT
+
+TELLS = re.compile(
+    r"queued \nactive \n"
+    r"ssh ubuntu@198\.51\.100\.7\n"
+    r"until \S+.*\n"
+    r"1 launched g5\.xlarge 1\.006\n"
+    r"releasing .*\nreleased.*\n"
+    r"USD 1\.\d+\n"
+    r"1 lease\.queued\n2 lease\.active\n3 lease\.extended\n4 lease\.releasing\n(?:5 lease\.released\n)?"
+)
+"""What both programs of docs/clients.md write."""
+
+
+@pytest.mark.timeout(300)
+def test_it_passes_mypy_strict(python_client: Path) -> None:
+    cache = ROOT / ".mypy_cache" / "clients"
+    argv = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--strict",
+        "--no-error-summary",
+        "--config-file",
+        "",
+        "--cache-dir",
+        str(cache),
+    ]
+    done = subprocess.run(
+        [*argv, "gpulease_client", "program.py"], cwd=python_client, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+async def test_it_lives_a_lease_from_the_wish_to_the_end(python_client: Path, fleet: Fleet, api: Running) -> None:
+    told = await live_a_lease([sys.executable, "program.py"], python_client, fleet, api)
+    assert TELLS.fullmatch(told), told
+
+
+async def test_values_that_it_does_not_know_are_handed_on(
+    python_client: Path, fleet: Fleet, alice: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(python_client))
+    models = importlib.import_module("gpulease_client.models")
+    made = await alice.post("/v1/leases", json={"gpu": {"model": "A10G"}, "market": "spot_first", "ttl_seconds": 3600})
+    fleet.activate(made.json()["id"])
+    lease = (await alice.get(f"/v1/leases/{made.json()['id']}")).json()
+    (attempt,) = (await alice.get(f"/v1/leases/{lease['id']}/attempts")).json()["items"]
+
+    known = models.Lease.from_dict(lease)
+    assert known.state is models.LeaseState.ACTIVE
+    assert known.placement.market is models.Market.ON_DEMAND
+
+    lease |= {"state": "paused", "desired": "pause", "colour": "blue"}
+    lease["reason"] = {"code": "moon_phase", "message": "full", "origin": "moon", "retryable": True}
+    lease["placement"]["market"] = lease["request"]["market"] = "auction"
+    newer = models.Lease.from_dict(lease)
+    assert (newer.state, newer.desired, newer.reason.code, newer.reason.origin) == (
+        "paused",
+        "pause",
+        "moon_phase",
+        "moon",
+    )
+    assert (newer.placement.market, newer.request.market) == ("auction", "auction")
+    assert newer.additional_properties == {"colour": "blue"}
+
+    newer_attempt = models.Attempt.from_dict({**attempt, "outcome": "cloned", "state": "cloned"})
+    assert (newer_attempt.outcome, newer_attempt.state) == ("cloned", "cloned")
