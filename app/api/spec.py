@@ -46,8 +46,22 @@ def document(app: FastAPI) -> dict[str, Any]:
         if isinstance(route, APIRoute) and route.include_in_schema:
             _complete(made["paths"][route.path_format], route)
     open_answers(made)
+    _drop_titles(made)
     made["components"]["schemas"] = dict(sorted(schemas.items()))
     return made
+
+
+def _drop_titles(made: dict[str, Any]) -> None:
+    """Titles made from names only say the name again, in every comment of a generated client."""
+    operations = [one for methods in made["paths"].values() for one in methods.values()]
+    pending = [*made["components"]["schemas"].values()]
+    pending += [parameter["schema"] for one in operations for parameter in one.get("parameters", ())]
+    while pending:
+        schema = pending.pop()
+        schema.pop("title", None)
+        parts = [schema.get("items"), schema.get("additionalProperties"), *schema.get("anyOf", ())]
+        parts += [*schema.get("properties", {}).values(), *schema.get("patternProperties", {}).values()]
+        pending += [part for part in parts if isinstance(part, dict)]
 
 
 def _complete(path: dict[str, Any], route: APIRoute) -> None:
