@@ -8,7 +8,7 @@ PARALLEL ?= -n 3 --dist loadfile --no-loadscope-reorder
 VENV := .venv
 BIN := $(VENV)/bin
 NODE_MODULES := clients/typescript-tools/node_modules
-COMPILE := $(BIN)/uv pip compile pyproject.toml --universal --python-version 3.11 --generate-hashes \
+COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet $(if $(UPGRADE),--upgrade,)
 
 # a stack is a dozen starts of Python, and each would compile every module anew
@@ -26,7 +26,7 @@ help: ## show this list
 up: $(VENV)/.local ## run everything on this machine until Ctrl-C: make up ARGS="--profile fast"
 	@exec $(BIN)/python -m app.local $(ARGS)
 
-test: $(VENV)/.dev $(NODE_MODULES)/.ready ## run all checks and tests: make test ARGS="tests/local -k redis"
+test: $(VENV)/.dev $(VENV)/clients/.ready $(NODE_MODULES)/.ready ## run all checks and tests: make test ARGS="tests/local -k redis"
 	@exec $(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
 simulate: $(VENV)/.dev ## run the workers on a virtual clock against seeded clouds: make simulate SEEDS=1-1000
@@ -35,10 +35,10 @@ simulate: $(VENV)/.dev ## run the workers on a virtual clock against seeded clou
 races: $(VENV)/.dev ## quotas and repeated creates under 64 clients, API processes killed: make races ARGS="--rounds 5"
 	@exec $(BIN)/python -m tests.races $(ARGS)
 
-mutation: $(VENV)/.dev ## change the rules (app/domain) in a thousand places and count what the tests notice: ten minutes
-	@$(BIN)/mutmut run $(ARGS)
-	@$(BIN)/mutmut export-cicd-stats >/dev/null
-	@$(BIN)/python -m tests.mutation
+mutation: $(VENV)/mutation/.ready ## change the rules (app/domain) in a thousand places and count what the tests notice: ten minutes
+	@$(VENV)/mutation/bin/mutmut run $(ARGS)
+	@$(VENV)/mutation/bin/mutmut export-cicd-stats >/dev/null
+	@$(VENV)/mutation/bin/python -m tests.mutation
 
 fuzz: $(VENV)/.dev ## ask the API whatever openapi.json allows, and more: make fuzz EXAMPLES=1000 ARGS="--hypothesis-seed=7"
 	@FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest tests/security/test_fuzz.py $(ARGS)
@@ -65,16 +65,18 @@ fmt: $(VENV)/.dev ## format the code and fix what can be fixed by itself
 openapi: $(VENV)/.dev ## write openapi.json, docs/errors.md and docs/settings.md from the code
 	$(BIN)/python -m app.api.openapi
 
-clients: $(VENV)/.dev $(NODE_MODULES)/.ready ## write clients/python and clients/typescript from openapi.json
+clients: $(VENV)/.dev $(VENV)/clients/.ready $(NODE_MODULES)/.ready ## write clients/python and clients/typescript from openapi.json
 	@exec $(BIN)/python -m tools.clients
 
 docs: $(VENV)/.dev ## write the documentation site to site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
 lock: $(VENV)/.dev ## pin all dependencies with hashes (UPGRADE=1: take the newest versions)
-	$(COMPILE) --all-extras -o requirements-dev.lock
-	$(COMPILE) --extra build --extra local -c requirements-dev.lock -o requirements-local.lock
-	$(COMPILE) --extra build -c requirements-dev.lock -o requirements.lock
+	$(COMPILE) pyproject.toml --all-extras -o requirements-dev.lock
+	$(COMPILE) pyproject.toml --extra build --extra local -c requirements-dev.lock -o requirements-local.lock
+	$(COMPILE) pyproject.toml --extra build -c requirements-dev.lock -o requirements.lock
+	$(COMPILE) tools/clients.in -o tools/clients.lock
+	$(COMPILE) tools/mutation.in -c requirements-dev.lock -o tools/mutation.lock
 	cd clients/typescript-tools && npm $(if $(UPGRADE),update,install) --package-lock-only
 
 clean: ## remove the virtual environment and caches (the stack's data in .gpulease stay)
@@ -100,6 +102,19 @@ $(VENV)/.dev: $(BIN)/python requirements-dev.lock pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@ $(VENV)/.local
+
+# Tools whose own needs would change what the program is tested with have an environment each.
+$(VENV)/clients/.ready: $(BIN)/python tools/clients.lock
+	@echo "installing what tools/clients.lock names"
+	@$(BIN)/python -m venv $(VENV)/clients
+	@$(VENV)/clients/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r tools/clients.lock
+	@touch $@
+
+$(VENV)/mutation/.ready: $(BIN)/python tools/mutation.lock requirements-dev.lock
+	@echo "installing what requirements-dev.lock and tools/mutation.lock name (two minutes, once)"
+	@$(BIN)/python -m venv $(VENV)/mutation
+	@$(VENV)/mutation/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock -r tools/mutation.lock
+	@touch $@
 
 # What makes and checks the TypeScript client: packages by hash, none of whose scripts is run.
 $(NODE_MODULES)/.ready: clients/typescript-tools/package-lock.json

@@ -24,7 +24,9 @@ class GenerationError(Exception):
 
 def write_python(into: Path, description: Path = DESCRIPTION) -> None:
     """The package `gpulease_client` with its pyproject.toml, in the folder `into`, whose content it replaces."""
-    generator = Path(sys.executable).with_name("openapi-python-client")
+    generator = Path(sys.prefix) / "clients" / "bin" / "openapi-python-client"
+    if not generator.exists():
+        raise GenerationError(f"{generator} is missing: run make clients")
     with tempfile.TemporaryDirectory() as folder:
         readable = Path(folder) / description.name
         readable.write_text(json.dumps(_without_not_modified(description)), encoding="utf-8")

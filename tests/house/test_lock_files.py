@@ -43,7 +43,7 @@ def test_every_direct_dependency_is_pinned_within_its_range(name: str) -> None:
         assert pinned in requirement.specifier, f"{requirement} but {pinned} is locked: make lock"
 
 
-@pytest.mark.parametrize("name", LOCKS)
+@pytest.mark.parametrize("name", [*LOCKS, "tools/clients.lock", "tools/mutation.lock"])
 def test_every_line_is_a_pin_with_hashes_or_a_comment(name: str) -> None:
     lines = (ROOT / name).read_text(encoding="utf-8").splitlines()
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
@@ -55,6 +55,7 @@ def test_every_line_is_a_pin_with_hashes_or_a_comment(name: str) -> None:
 
 def test_the_lock_files_agree_with_one_another() -> None:
     everything = pins(ROOT / "requirements-dev.lock")
+    assert all(everything.get(one, pinned) == pinned for one, pinned in pins(ROOT / "tools/mutation.lock").items())
     for name in LOCKS:
         assert pins(ROOT / name).items() <= everything.items()
 
