@@ -34,7 +34,15 @@ VALUES = (
     "x" * 900,
     "lease_01h455vb4pex5vsknk084sn02q",
 )
-HEADERS = (b"If-Match", b"If-None-Match", b"Idempotency-Key", b"X-Request-Id", b"Content-Type", b"Accept", b"Traceparent")
+HEADERS = (
+    b"If-Match",
+    b"If-None-Match",
+    b"Idempotency-Key",
+    b"X-Request-Id",
+    b"Content-Type",
+    b"Accept",
+    b"Traceparent",
+)
 
 
 @pytest.fixture
