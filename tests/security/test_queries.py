@@ -34,7 +34,15 @@ VALUES = (
     "x" * 900,
     "lease_01h455vb4pex5vsknk084sn02q",
 )
-HEADERS = ("If-Match", "If-None-Match", "Idempotency-Key", "X-Request-Id", "Authorization", "Content-Type", "Accept")
+HEADERS = (
+    b"If-Match",
+    b"If-None-Match",
+    b"Idempotency-Key",
+    b"X-Request-Id",
+    b"Content-Type",
+    b"Accept",
+    b"Traceparent",
+)
 
 
 @pytest.fixture
@@ -110,10 +118,10 @@ def _schemas(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
 async def test_no_header_is_an_error_of_ours(operator: Caller, ids: dict[str, str]) -> None:
     every = {**ids, "key_id": "key_x", "account": "main", "region": "r", "instance_id": "i", "name": "main"}
     for one in OPERATIONS:
-        for header in HEADERS:
-            for value in (b"", b"\xff\xfe", b"*", b'"', b"x" * 4000, b'W/"a", "b"', b"a;b=c"):
-                answer = await operator.request(one.method, one.url(every), headers={header.encode(): value})
-                assert answer.status_code < 500 or one.id == "get_readiness", (one.id, header, value, answer.text)
+        for value in (b"", b"\xff\xfe", b"*", b'"', b"x" * 4000, b'W/"a", "b"', b"a;b=c"):
+            for headers in (dict.fromkeys(HEADERS, value), {b"Authorization": value}):
+                answer = await operator.request(one.method, one.url(every), headers=headers)
+                assert answer.status_code < 500, (one.id, value, answer.text)
                 assert answer.headers["x-request-id"].isascii()
 
 
