@@ -113,8 +113,9 @@ def _store(
         elif row.instance_id in vms and row.terminate_sent_at is not None and row.vm_state in _SEEN:
             # a cloud that forgets at once: no listing need be waited for to ask a second time
             observed.add(row.id, VmState.ABSENT, at=_last_seen(row))
-    if len(observed):
-        _write(runtime, {row.lease_id for row in rows if row.id in observed}, observed)
+    seen = observed.attempts
+    if seen:
+        _write(runtime, {row.lease_id for row in rows if row.id in seen}, observed)
 
 
 def _last_seen(row: Row[Any]) -> datetime:

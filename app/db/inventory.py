@@ -119,8 +119,10 @@ class Observed:
     def __len__(self) -> int:
         return len(self._columns["ids"])
 
-    def __contains__(self, attempt_id: str) -> bool:
-        return attempt_id in self._columns["ids"]
+    @property
+    def attempts(self) -> frozenset[str]:
+        """The ids of the attempts that were observed."""
+        return frozenset(self._columns["ids"])
 
     def statement(self) -> Executable:
         """Writes all; answers the lease ids touched. A VM once gone never comes back.
