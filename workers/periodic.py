@@ -88,6 +88,9 @@ class PeriodicRunner:
             except DBAPIError as error:
                 log.warning("database away", error=str(error.orig))
                 self._runtime.stopping.wait(_OUTAGE_PAUSE)
+            except Exception:
+                log.exception("looking for jobs failed")
+                self._runtime.stopping.wait(_OUTAGE_PAUSE)
 
     def run_one(self) -> bool:
         """Takes and runs the job that is due longest. False: none is due."""
@@ -120,7 +123,8 @@ class PeriodicRunner:
 
     def _do(self, job: Row[Any], claim_id: UUID) -> None:
         try:
-            self._run_to_end(job, claim_id)
+            with structlog.contextvars.bound_contextvars(job=job.name):
+                self._run_to_end(job, claim_id)
         finally:
             with self._claiming:
                 self._under_way[job.account] -= 1
