@@ -123,8 +123,7 @@ class PeriodicRunner:
 
     def _do(self, job: Row[Any], claim_id: UUID) -> None:
         try:
-            with structlog.contextvars.bound_contextvars(job=job.name):
-                self._run_to_end(job, claim_id)
+            self._run_to_end(job, claim_id)
         finally:
             with self._claiming:
                 self._under_way[job.account] -= 1
