@@ -16,12 +16,12 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up test simulate races mutation fuzz audit bench lint fmt openapi clients docs lock clean
+.PHONY: help up test simulate crash-matrix chaos races mutation fuzz audit bench lint fmt openapi clients docs lock clean
 
 help: ## show this list
 	@echo "Usage: make <target> [ARGS=\"...\"] [PYTHON=python3.12]"
 	@echo
-	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sed -e 's/:.*## /|/' | awk -F'|' '{printf "  %-9s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z][a-z-]*:.*## ' $(MAKEFILE_LIST) | sed -e 's/:.*## /|/' | awk -F'|' '{printf "  %-12s %s\n", $$1, $$2}'
 
 up: $(VENV)/.local ## run everything on this machine until Ctrl-C: make up ARGS="--profile fast"
 	@exec $(BIN)/python -m app.local $(ARGS)
@@ -46,6 +46,12 @@ fuzz: $(VENV)/.dev ## ask the API whatever openapi.json allows, and more: make f
 audit: $(VENV)/.dev ## ask whether a pinned dependency has a known weakness (needs the internet)
 	@$(BIN)/pip-audit --strict --disable-pip --require-hashes --progress-spinner off -r requirements.lock
 	@$(BIN)/pip-audit --strict --disable-pip --require-hashes --progress-spinner off -r requirements-dev.lock
+
+crash-matrix: $(VENV)/.dev ## kill, break, hang and cut off at every failpoint: make crash-matrix ARGS="--clouds aws --every 10"
+	@exec $(BIN)/python -m tests.crash_matrix $(ARGS)
+
+chaos: $(VENV)/.dev ## kill everything at random while leases are asked for: make chaos ARGS="--leases 100 --kills 10 --seconds 60"
+	@exec $(BIN)/python -m tests.chaos $(ARGS)
 
 bench: $(VENV)/.dev ## measure in three minutes: one JSON line per figure (see docs/performance.md for more)
 	@$(BIN)/python -m bench.api --requests 2000

@@ -90,12 +90,10 @@ def mixed(installation: Installation, *, leases: int, bad_seconds: float, seed: 
     started = time.monotonic()
     with installation.tenant("mixed load") as tenant:
         with _weather(installation.cloud, seed), ThreadPoolExecutor(_ASKING) as pool:
-            wishes = list(itertools.islice(_wishes(), leases))
-            made = list(
-                pool.map(lambda pair: tenant.create_at_any_rate(pair[1], f"mixed-{pair[0]}"), enumerate(wishes))
-            )
-            wait_until(lambda: not _on_the_way(tenant), timeout=bad_seconds, poll=0.5)
-        assert not wait_for_none(lambda: _on_the_way(tenant), seconds=120)
+            asked = enumerate(itertools.islice(wishes(), leases))
+            made = list(pool.map(lambda pair: tenant.create_at_any_rate(pair[1], f"mixed-{pair[0]}"), asked))
+            wait_until(lambda: not on_the_way(tenant), timeout=bad_seconds, poll=0.5)
+        assert not wait_for_none(lambda: on_the_way(tenant), seconds=120)
         settled = time.monotonic() - started
         found = {lease["id"]: lease for lease in tenant.leases()}
         assert set(found) == set(made), "a lease was lost, or doubled"
@@ -103,18 +101,19 @@ def mixed(installation: Installation, *, leases: int, bad_seconds: float, seed: 
         assert not wait_for_none(
             partial(differences, installation.operator, installation.cloud, installation.database_url)
         )
-        figures = _figures(list(found.values()))
-    return {**figures, "settled_seconds": settled, "all_seconds": time.monotonic() - started}
+        how_it_went = figures(list(found.values()))
+    return {**how_it_went, "settled_seconds": settled, "all_seconds": time.monotonic() - started}
 
 
-def _wishes() -> Iterator[Json]:
+def wishes() -> Iterator[Json]:
     """Every kind in every market, some with patience."""
     for n, (kind, market) in enumerate(itertools.cycle(itertools.product(_KINDS, _MARKETS))):
         wait = 0 if n % 2 else 20
         yield {**kind, "market": market, "name": f"wish {n}", "ttl_seconds": 3600, "wait_seconds": wait}
 
 
-def _on_the_way(tenant: Tenant) -> list[Json]:
+def on_the_way(tenant: Tenant) -> list[Json]:
+    """Leases that are neither active nor over."""
     return tenant.leases("queued", "provisioning", "booting", "releasing")
 
 
@@ -128,7 +127,8 @@ def _reasons_must_be_true(tenant: Tenant, failed: Sequence[Json]) -> None:
             assert errors, (lease["reason"], errors)
 
 
-def _figures(leases: Sequence[Json]) -> dict[str, Any]:
+def figures(leases: Sequence[Json]) -> dict[str, Any]:
+    """How many are in which state, why some failed, where the active ones are, and the p95 of seconds to ready."""
     states = Counter(lease["state"] for lease in leases)
     reasons = Counter(lease["reason"]["code"] for lease in leases if lease["state"] == "failed")
     places = Counter(lease["placement"]["provider"] for lease in leases if lease["state"] == "active")

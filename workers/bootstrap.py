@@ -10,6 +10,7 @@ from app.db import jobs
 from app.settings import AccountConfig, Settings, StartupError, load_accounts
 from app.settings.logs import configure_logs
 from app.settings.traces import Traces
+from workers import failpoints
 from workers.accounts import Accounts
 from workers.brakes import FirstListings, check_cluster
 from workers.bulkheads import bulkheads
@@ -41,7 +42,12 @@ def build_runtime(
     configure_logs(settings.log_level)
     _check(settings)
     configured = load_accounts(settings.config)
-    database = Database(settings.database_url, pool_size=settings.worker_threads // 2 + _EXTRA_CONNECTIONS)
+    pool_size = settings.worker_threads // 2 + _EXTRA_CONNECTIONS
+    failing = failpoints.switched_on(settings, configured)
+    if failing is None:
+        database = Database(settings.database_url, pool_size=pool_size)
+    else:
+        database, connect_account = failing.database(pool_size=pool_size), failing.connect(connect_account)
     try:
         metrics, traces = Metrics(), traces or Traces()
         connect_metered = metered(connect_account, metrics, traces, time.monotonic)

@@ -88,6 +88,9 @@ class PeriodicRunner:
             except DBAPIError as error:
                 log.warning("database away", error=str(error.orig))
                 self._runtime.stopping.wait(_OUTAGE_PAUSE)
+            except Exception:
+                log.exception("looking for jobs failed")
+                self._runtime.stopping.wait(_OUTAGE_PAUSE)
 
     def run_one(self) -> bool:
         """Takes and runs the job that is due longest. False: none is due."""

@@ -91,6 +91,8 @@ def _sequence(runtime: Runtime) -> None:
             housekeeping.number_events(runtime)
         except DBAPIError as error:
             log.warning("database away", error=str(error.orig))
+        except Exception:
+            log.exception("numbering events failed")
 
 
 def beat(runtime: Runtime, kind: str) -> None:
@@ -101,4 +103,6 @@ def beat(runtime: Runtime, kind: str) -> None:
             runtime.database.run(jobs.beat(name, kind))
         except DBAPIError as error:
             log.warning("database away", error=str(error.orig))
+        except Exception:
+            log.exception("sign of life failed")
         runtime.stopping.wait(_BEAT_SECONDS)

@@ -44,3 +44,5 @@ class Renewals:
                     self._database.run(statement())
             except DBAPIError as error:
                 log.warning("claims not renewed", error=str(error.orig))
+            except Exception:
+                log.exception("renewing claims failed")

@@ -34,7 +34,7 @@ class Sweeper:
         return thread
 
     def loop(self) -> None:
-        """Sweeps at each interval, or as soon as something in this process nudges."""
+        """Sweeps at each interval, or as soon as something in this process nudges. Outermost: nothing ends the loop."""
         while not self._runtime.stopping.is_set():
             self._runtime.nudge.wait(self._runtime.settings.sweep_interval)
             self._runtime.nudge.clear()
@@ -43,6 +43,8 @@ class Sweeper:
                     pass
             except DBAPIError as error:
                 log.warning("database away", error=str(error.orig))
+            except Exception:
+                log.exception("sweep failed")
 
     def sweep(self) -> bool:
         """Takes due leases once. True: there may be more."""

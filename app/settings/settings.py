@@ -76,6 +76,11 @@ class Settings(BaseSettings):
         description="Each worker and inventory process tells its metrics on the first free port from this one on. None: nowhere.",
     )
     metrics_host: str = Field(default="127.0.0.1", description="Address of those ports.")
+    failpoints: Path | None = Field(
+        default=None,
+        description="A folder whose files tell workers where to fail on purpose. For tests; refused unless every account "
+        "has its `endpoint_url` on this machine.",
+    )
 
     # protocol
     unknown_retry_seconds: float = Field(

@@ -69,12 +69,13 @@ class Cloud:
 
     @contextmanager
     def fault(self, operation: str, mode: str, **details: Any) -> Iterator[None]:
-        """The next call meets a fault, of AWS unless `details` say `provider`; none at all afterwards."""
-        self._post("/_sim/faults", {"provider": AWS, "operation": operation, "mode": mode, **details})
+        """The next call meets a fault, of AWS unless `details` say `provider`; not so afterwards."""
+        fault = self._post("/_sim/faults", {"provider": AWS, "operation": operation, "mode": mode, **details})
         try:
             yield
         finally:
-            self._http.delete("/_sim/faults").raise_for_status()
+            gone = self._http.delete(f"/_sim/faults/{fault['id']}")
+            assert gone.is_success or gone.status_code == httpx.codes.NOT_FOUND, gone.text
 
     @contextmanager
     def refusing_our_credentials(self) -> Iterator[None]:
@@ -90,13 +91,14 @@ class Cloud:
         (planted,) = self._post("/_sim/instances", body)["ids"]
         return str(planted)
 
-    def stop(self, instance_id: str) -> None:
+    def stop(self, instance_id: str, provider: str = AWS) -> None:
         """Somebody ends a VM behind our back."""
-        self._post("/_sim/stop", {"provider": AWS, "instance_id": instance_id})
+        self._post("/_sim/stop", {"provider": provider, "instance_id": instance_id})
 
-    def interrupt(self, instance_id: str, notice_seconds: float) -> None:
+    def interrupt(self, instance_id: str, notice_seconds: float, provider: str = AWS) -> None:
         """The cloud wants a spot VM back."""
-        self._post("/_sim/interrupt", {"provider": AWS, "instance_id": instance_id, "notice_seconds": notice_seconds})
+        body = {"provider": provider, "instance_id": instance_id, "notice_seconds": notice_seconds}
+        self._post("/_sim/interrupt", body)
 
     def _items(self, path: str, params: dict[str, str]) -> list[Json]:
         items: list[Json] = self._http.get(path, params=params).raise_for_status().json()["items"]

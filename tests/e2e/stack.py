@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 import httpx
 import psutil
@@ -21,6 +22,8 @@ from tests.databases import ROOT
 
 PATIENCE = 120.0
 """Seconds for whatever has to happen some time: a machine may be slow, and how fast things go is for `bench/` to say."""
+
+FAILPOINTS = "failpoints"
 
 # Short where a test would only wait; the protocol's own times stay as the profile has them.
 INTERVALS: Mapping[str, str] = {
@@ -52,10 +55,11 @@ class Credentials:
 
 
 class Stack:
-    """A running stack."""
+    """A running stack. `failpoints`: the folder that tells its workers where to fail (see workers/failpoints)."""
 
     def __init__(self, home: Home, child: subprocess.Popen[bytes]) -> None:
         self.credentials = Credentials(**json.loads(home.credentials_file.read_text(encoding="utf-8")))
+        self.failpoints = home.path.with_name(FAILPOINTS)
         self._home = home
         self._child = child
 
@@ -70,10 +74,17 @@ class Stack:
 
     def kill_one(self, program: str) -> None:
         """SIGKILL to one process of this program, the longest running; another one takes over."""
-        found = [process for process in processes_of(self._home) if _is_supervised(process)]
-        doomed = min((p for p in found if _program(p) == program), key=psutil.Process.create_time)
-        doomed.kill()
+        doomed = self.signal(program, signal.SIGKILL)
+        assert doomed is not None, f"no {program} runs"
         doomed.wait(PATIENCE)
+
+    def signal(self, program: str, number: signal.Signals) -> psutil.Process | None:
+        """A signal to one process of this program, the longest running. None: none of it runs just now."""
+        found = [process for process in processes_of(self._home) if _is_supervised(process)]
+        chosen = min((p for p in found if _program(p) == program), key=psutil.Process.create_time, default=None)
+        if chosen is not None:
+            chosen.send_signal(number)
+        return chosen
 
     def count(self, program: str) -> int:
         """How many processes of this program run."""
@@ -113,11 +124,17 @@ def _is_supervised(process: psutil.Process) -> bool:
 
 
 @contextmanager
-def running(folder: Path, *arguments: str) -> Iterator[Stack]:
-    """Start a stack with these arguments of `gpulease up`, hand it out when it is ready, end it."""
-    home = Home(folder / "home")
-    ports = {"GPULEASE_PORT": str(free_port()), "GPULEASE_CLOUDSIM_PORT": str(free_port())}
-    environment = {**os.environ, **INTERVALS, **ports, "GPULEASE_HOME": str(home.path)}
+def running(folder: Path, *arguments: str, settings: Mapping[str, str] = MappingProxyType({})) -> Iterator[Stack]:
+    """Start a stack with these arguments of `gpulease up` and settings, hand it out when it is ready, end it."""
+    home, failpoints = Home(folder / "home"), folder / FAILPOINTS
+    failpoints.mkdir()
+    own = {
+        "GPULEASE_PORT": str(free_port()),
+        "GPULEASE_CLOUDSIM_PORT": str(free_port()),
+        "GPULEASE_HOME": str(home.path),
+        "GPULEASE_FAILPOINTS": str(failpoints),
+    }
+    environment = {**os.environ, **INTERVALS, **settings, **own}
     said = folder / "said"
     argv = [sys.executable, "-m", "app.local", "--profile", "fast", *arguments]
     with said.open("w") as output:

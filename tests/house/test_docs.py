@@ -11,7 +11,7 @@ from tests.house.sources import ROOT, tracked_files
 
 PAGES = [path for path in tracked_files() if path.suffix == ".md"]
 LINK = re.compile(r"\]\((?!https?:|mailto:|#)([^)#\s]+)")
-MAKE = re.compile(r"^(?:\$ )?make ([a-z]+)", re.MULTILINE)
+MAKE = re.compile(r"^(?:\$ )?make ([a-z-]+)", re.MULTILINE)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))

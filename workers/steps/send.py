@@ -111,7 +111,7 @@ def _not_done(ctx: Context, error: Throttled) -> None:
         unknown_since=ctx.attempt.unknown_since,
         reached=not isinstance(error, Unreachable),
     )
-    _run(ctx, statement)
+    ctx.runtime.database.run(statement)
 
 
 def _not_reached(ctx: Context, error: Unreachable) -> None:
@@ -136,9 +136,9 @@ def _unknown(ctx: Context, error: ProviderError) -> None:
     pause = backoff(tries, _RETRY_LONGEST, first=_RETRY_FIRST)
     if since is not None:
         # not for one lost answer, but a second one is a sign: leases that are free to choose go elsewhere first
-        _run(ctx, cool_off(ctx, error))
+        ctx.runtime.database.run(cool_off(ctx, error))
         ctx.runtime.catalogue.forget()
-    _run(ctx, attempts.unknown(ctx.attempt.id, ctx.attempt.token, pause, error_json(error)))
+    ctx.runtime.database.run(attempts.unknown(ctx.attempt.id, ctx.attempt.token, pause, error_json(error)))
 
 
 def _refused(ctx: Context, error: ProviderError) -> None:
@@ -188,7 +188,3 @@ def _pause(settings: Settings, error: ProviderError) -> tuple[float, str]:
             return settings.unreachable_seconds, "provider_error"
         case _:
             return settings.cool_off_quota_seconds, "refused"
-
-
-def _run(ctx: Context, statement: Any) -> None:
-    ctx.runtime.database.run(statement)

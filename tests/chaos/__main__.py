@@ -1,0 +1,52 @@
+"""Everything is killed, emptied, restarted and cut off while leases are asked for: `python -m tests.chaos --seconds 300`."""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from bench import ending, report
+from bench.three_clouds import CLOUDS, Installation
+from tests.chaos.plan import Wanted
+from tests.chaos.storm import Storm
+from tests.e2e.cloud import Cloud
+from tests.e2e.people import Operator
+from tests.e2e.stack import running
+
+SETTINGS = {"GPULEASE_INVENTORY_INTERVAL": "2", "GPULEASE_WATCH_INTERVAL": "0.5", "GPULEASE_SWEEP_INTERVAL": "0.25"}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--leases", type=int, default=1000)
+    parser.add_argument("--seconds", type=float, default=300.0, help="in which they are asked for and faults begin")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--flushes", type=int, default=20)
+    parser.add_argument("--restarts", type=int, default=5, help="of PostgreSQL, immediate")
+    parser.add_argument("--workers", default="4", help="worker processes")
+    parser.add_argument("--report", type=Path, help="a file for the report, besides the output")
+    asked = vars(parser.parse_args())
+    workers, path = asked.pop("workers"), asked.pop("report")
+    os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
+    ending.on_request()
+    with (
+        tempfile.TemporaryDirectory(prefix="gpulease-chaos-") as folder,
+        running(Path(folder), "--workers", workers, settings=SETTINGS) as up,
+        Operator(up.credentials.api_url, up.credentials.operator_key) as operator,
+        Cloud(up.credentials.cloudsim_url) as cloud,
+    ):
+        operator.wait_for_offerings(*CLOUDS)
+        installation = Installation(operator, cloud, up.credentials.database_url)
+        found = Storm(up, installation, Wanted(**asked)).run()
+    document = json.dumps({**found, "machine": report.machine(), "commit": report.commit()})
+    print(document)
+    if path is not None:
+        path.write_text(document, encoding="utf-8")
+    return 1 if found["wrong"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""Runs the crash matrix, or a part: `python -m tests.crash_matrix --clouds aws --actions kill,hang --every 5`."""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench import ending, report
+from tests.crash_matrix.matrix import Case, Place, Stage, batches, drawn, rehearse, run
+from tests.crash_matrix.scenarios import SCENARIOS
+from tests.e2e.cloud import Cloud
+from tests.e2e.people import Operator
+from tests.e2e.stack import running
+from workers.failpoints.actions import Action
+from workers.failpoints.points import names
+
+SETTINGS = {
+    "GPULEASE_UNKNOWN_RETRY_SECONDS": "6",
+    "GPULEASE_SETTLE_SECONDS": "8",
+    "GPULEASE_SETTLE_GAP_SECONDS": "1",
+    "GPULEASE_NOT_FOUND_GRACE_SECONDS": "5",
+    "GPULEASE_ROWLESS_GRACE_SECONDS": "3",
+    "GPULEASE_BOOT_TIMEOUT": "45",
+    "GPULEASE_LAUNCH_TIMEOUT": "60",
+    "GPULEASE_COOL_OFF_CAPACITY_SECONDS": "2",
+    "GPULEASE_COOL_OFF_QUOTA_SECONDS": "2",
+    "GPULEASE_COOL_OFF_UNOFFERED_SECONDS": "4",
+    "GPULEASE_WORKER_THREADS": "16",
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.crash_matrix", description=__doc__)
+    parser.add_argument("--clouds", default="aws,gcp,azure", type=lambda text: text.split(","))
+    parser.add_argument(
+        "--actions", default=",".join(Action), type=lambda text: [Action(one) for one in text.split(",")]
+    )
+    parser.add_argument("--scenarios", default=",".join(SCENARIOS), type=lambda text: text.split(","))
+    parser.add_argument("--every", type=int, default=1, help="one case of n; 4: each point once at each cloud")
+    parser.add_argument("--seed", type=int, default=1, help="chooses them")
+    parser.add_argument("--batch", type=int, default=30, help="cases side by side")
+    parser.add_argument("--workers", default="2", help="worker processes")
+    parser.add_argument("--report", type=Path, default=Path("crash-matrix.json"))
+    asked = parser.parse_args()
+    os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
+    ending.on_request()
+    arguments = ("--workers", asked.workers, "--clouds", ",".join(asked.clouds))
+    with (
+        tempfile.TemporaryDirectory(prefix="gpulease-crash-") as folder,
+        running(Path(folder), *arguments, settings=SETTINGS) as up,
+        Operator(up.credentials.api_url, up.credentials.operator_key) as operator,
+        Cloud(up.credentials.cloudsim_url) as cloud,
+    ):
+        operator.wait_for_offerings(*asked.clouds)
+        stage = Stage(up, operator, cloud, asked.clouds)
+        began = time.monotonic()
+        places = rehearse(stage, asked.scenarios)
+        print(f"rehearsed in {time.monotonic() - began:.0f} s: {len(places)} places", flush=True)
+        cases = drawn(places, asked.actions, asked.every, asked.seed)
+        document = described(places, cases, 0.0)
+        for _ in run_all(stage, cases, asked.batch):
+            # written each time, so that a run that is ended early has told what it found
+            document = described(places, cases, time.monotonic() - began)
+            asked.report.write_text(json.dumps(document, indent=1), encoding="utf-8")
+    print(json.dumps(document["summary"]))
+    return 1 if document["summary"]["wrong"] or document["summary"]["not_hit"] else 0
+
+
+def run_all(stage: Stage, cases: Sequence[Case], size: int) -> Iterator[None]:
+    """Each case once, and those whose point was not reached once more. Gives way after each batch."""
+    for _ in range(2):
+        todo = [case for case in cases if not case.hit]
+        for batch in batches(todo, size):
+            seconds = run(stage, batch)
+            hit, wrong = sum(case.hit for case in batch), {one for case in batch for one in case.wrong}
+            told = f"{hit} of {len(batch)} hit, {seconds:.0f} s, wrong: {sorted(wrong) or 'nothing'}"
+            print(f"{batch[0].place.scenario}: {told}", flush=True)
+            yield
+
+
+def described(places: set[Place], cases: Sequence[Case], seconds: float) -> dict[str, Any]:
+    """The report: a line for each case, and what they come to."""
+    reached = {place.point for place in places}
+    wrong = [case for case in cases if case.wrong]
+    kinds = Counter(line.partition(":")[0] for case in wrong for line in case.wrong)
+    return {
+        "summary": {
+            "machine": report.machine(),
+            "commit": report.commit(),
+            "points": len(names()),
+            "points_reached": len(reached),
+            "cases": len(cases),
+            "hit": sum(case.hit for case in cases),
+            "not_hit": [case.name for case in cases if not case.hit],
+            "wrong": len(wrong),
+            "kinds_of_wrong": dict(kinds),
+            "seconds": round(seconds),
+        },
+        "points_not_reached": [name for name in names() if name not in reached],
+        "cases": [
+            {
+                "point": case.place.point,
+                "cloud": case.place.provider,
+                "action": case.action,
+                "scenario": case.place.scenario,
+                "hit": case.hit,
+                "wrong": case.wrong,
+            }
+            for case in cases
+        ],
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,227 @@
+"""The crash matrix: each failpoint with each action at each cloud, in real processes.
+
+A rehearsal finds out which scenario reaches which point. Then cases of one scenario run side by side, each with a lease of its
+own that its point is armed for; whatever they do to the workers, all share. A case whose point was not reached is tried once
+more. The truth of the clouds and the database judges.
+"""
+
+import random
+import secrets
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Barrier
+
+from app.domain.tags import ATTEMPT, LEASE
+from app.local.waiting import wait_until
+from tests.crash_matrix.scenarios import ENDED, SCENARIOS, Arm, Group
+from tests.e2e.cloud import Cloud
+from tests.e2e.people import Operator, Tenant
+from tests.e2e.stack import Stack
+from tests.e2e.truth import differences
+from workers.failpoints.actions import TRACE, Action, arm
+
+HANG_SECONDS = 12.0
+"""Longer than a claim of the stack, so that somebody else goes on meanwhile."""
+CYCLE_SECONDS = 20.0
+"""Within so long several inventories are complete, whatever the machine does: what is an orphan then stays one."""
+ACCOUNTS = {"aws": "sim", "gcp": "sim-gcp", "azure": "sim-azure"}
+ANY = "any"
+"""Points of a process that are reached for no lease and no account."""
+_GPUS = 100_000
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """Where a point is reached. `of_lease`: for a lease; else for an account, or (ANY) for none."""
+
+    scenario: str
+    point: str
+    provider: str
+    of_lease: bool
+
+
+@dataclass
+class Case:
+    """One point, one cloud, one action. `wrong`: what the truth says against it."""
+
+    place: Place
+    action: Action
+    hit: bool = False
+    wrong: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return f"{self.place.point} {self.action} {self.place.provider}"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A running stack, and who uses it."""
+
+    stack: Stack
+    operator: Operator
+    cloud: Cloud
+    clouds: Sequence[str]
+
+    @property
+    def folder(self) -> Path:
+        return self.stack.failpoints
+
+    def groups(self, tenant: Tenant, names: Mapping[str, Sequence[str]], waiting: Callable[[], int]) -> list[Group]:
+        """One for each cloud. Launches are stopped until all leases of all groups are there."""
+        self.operator.stop_launches(stopped=True)
+        ready = Barrier(len(self.clouds), action=lambda: self.operator.stop_launches(stopped=False))
+        return [
+            Group(provider, tenant, self.operator, self.cloud, tuple(names[provider]), waiting, ready.wait)
+            for provider in self.clouds
+        ]
+
+
+# --- rehearsal --------------------------------------------------------------------------------------------
+
+
+def rehearse(stage: Stage, scenarios: Sequence[str] = tuple(SCENARIOS)) -> set[Place]:
+    """Where each point is reached first, by cloud."""
+    found: dict[tuple[str, str], Place] = {}
+    trace = stage.folder / TRACE
+    for scenario in scenarios:
+        trace.touch()
+        with stage.operator.tenant(f"rehearsal of {scenario}", _GPUS) as tenant:
+            names = {provider: [provider] for provider in stage.clouds}
+            groups = stage.groups(tenant, names, lambda: 0)
+            if scenario == next(iter(SCENARIOS)):
+                stage.stack.kill("worker", "inventory")
+            _play(scenario, groups)
+            wait_until(lambda: not tenant.leases("!terminal"), timeout=CYCLE_SECONDS, poll=0.3)
+        lines = trace.read_text(encoding="utf-8").splitlines()
+        trace.unlink()
+        whose = {lease_id: group.provider for group in groups for lease_id in group.leases.values()}
+        for line in dict.fromkeys(lines):
+            point, _, key = line.partition(" ")
+            place = _place(scenario, point, key, whose)
+            if place is not None:
+                found.setdefault((place.point, place.provider), place)
+    return set(found.values())
+
+
+def _place(scenario: str, point: str, key: str, whose: dict[str, str]) -> Place | None:
+    accounts = {account: provider for provider, account in ACCOUNTS.items()}
+    if key in whose:
+        return Place(scenario, point, whose[key], of_lease=True)
+    if key in accounts:
+        return Place(scenario, point, accounts[key], of_lease=False)
+    return Place(scenario, point, ANY, of_lease=False) if not key else None
+
+
+def _play(scenario: str, groups: Sequence[Group], armed: Arm | None = None) -> None:
+    with ThreadPoolExecutor(len(groups)) as pool:
+        list(pool.map(lambda group: SCENARIOS[scenario](group, armed), groups))
+
+
+def drawn(places: Iterable[Place], actions: Sequence[Action], every: int, seed: int) -> list[Case]:
+    """One of `every` cases. As many as there are places, or fewer: each place once at most, with some action."""
+    chance = random.Random(seed)
+    shuffled = sorted(places)
+    chance.shuffle(shuffled)
+    orders = [chance.sample(actions, len(actions)) for _ in shuffled]
+    cases = [
+        Case(place, order[rank]) for rank in range(len(actions)) for place, order in zip(shuffled, orders, strict=True)
+    ]
+    return sorted(cases[: -(-len(cases) // every)], key=lambda case: (case.place, case.action))
+
+
+# --- the matrix -------------------------------------------------------------------------------------------
+
+
+def batches(cases: Sequence[Case], size: int) -> Iterator[list[Case]]:
+    """Cases that may run side by side: of one scenario and one kind, at most `size`."""
+
+    def kind(case: Case) -> tuple[str, bool]:
+        return case.place.scenario, case.place.of_lease
+
+    for one in dict.fromkeys(map(kind, cases)):
+        alike = [case for case in cases if kind(case) == one]
+        yield from (alike[start : start + size] for start in range(0, len(alike), size))
+
+
+def run(stage: Stage, batch: Sequence[Case]) -> float:
+    """Runs the cases and judges them. Answers the seconds it took."""
+    began = time.monotonic()
+    scenario = batch[0].place.scenario
+    labelled = {f"case {number}": case for number, case in enumerate(batch)}
+    flags: dict[str, Path] = {}
+
+    def order(label: str, key: str) -> None:
+        case = labelled[label]
+        flags[label] = arm(stage.folder, case.place.point, case.action, key=key, seconds=HANG_SECONDS)
+
+    def armed(label: str, lease_id: str) -> None:
+        if label in labelled:
+            order(label, lease_id)
+
+    with stage.operator.tenant(f"{scenario} {secrets.token_hex(4)}", _GPUS) as tenant:
+        with_lease = {label: case.place.provider for label, case in labelled.items() if case.place.of_lease}
+        names = {
+            provider: [label for label, where in with_lease.items() if where == provider] or [provider]
+            for provider in stage.clouds
+        }
+        for label in labelled.keys() - with_lease:
+            order(label, ACCOUNTS.get(labelled[label].place.provider, ""))
+
+        def waiting() -> int:
+            return sum(not flag.exists() for flag in flags.values())
+
+        groups = stage.groups(tenant, names, waiting)
+        _play(scenario, groups, armed)
+        before = len(flags) + 1
+        while not with_lease and 0 < waiting() < before:
+            # what is reached for an account is reached one after the other: each costs its job a pause
+            before = waiting()
+            _play(scenario, stage.groups(tenant, {one: [f"{one} {before}"] for one in stage.clouds}, waiting))
+        _judge(stage, tenant, labelled, groups)
+    for label, case in labelled.items():
+        case.hit = flags[label].exists()
+    _disarm(stage.folder)
+    return time.monotonic() - began
+
+
+def _disarm(folder: Path) -> None:
+    for file in folder.iterdir():
+        if file.name != TRACE:
+            file.unlink(missing_ok=True)
+
+
+def _judge(stage: Stage, tenant: Tenant, labelled: Mapping[str, Case], groups: Sequence[Group]) -> None:
+    """Each case by its own lease; what cannot be told apart is held against all of them."""
+
+    def found() -> list[str]:
+        return differences(stage.operator, stage.cloud, stage.stack.credentials.database_url)
+
+    wait_until(
+        lambda: not (found() or tenant.used() or stage.cloud.resources_of_tenant(tenant.id)), timeout=CYCLE_SECONDS
+    )
+    shared = [
+        *found(),
+        *(f"quota: {resource} {used}" for resource, used in tenant.used().items()),
+        *(f"leftover: {thing}" for thing in stage.cloud.resources_of_tenant(tenant.id)),
+    ]
+    leases = {label: lease_id for group in groups for label, lease_id in group.leases.items()}
+    states = {lease["id"]: lease["state"] for lease in tenant.leases()}
+    for label, case in labelled.items():
+        lease_id = leases.get(label)
+        case.wrong += [*shared, *(_wrong(stage.cloud, lease_id, states.get(lease_id, "lost")) if lease_id else ())]
+
+
+def _wrong(cloud: Cloud, lease_id: str, state: str) -> list[str]:
+    """What is wrong with a lease that must be over by now."""
+    vms = [vm for vm in cloud.vms_of(lease_id) if vm["token"]]
+    attempts = Counter((vm["tags"][LEASE], vm["tags"][ATTEMPT]) for vm in vms)
+    return [
+        *([] if state in ENDED else [f"stuck: {lease_id} is {state}"]),
+        *(f"orphan: {vm['id']} of {lease_id}" for vm in vms if vm["alive"]),
+        *(f"twin: {key} has {count} VMs" for key, count in attempts.items() if count > 1),
+    ]

@@ -1,0 +1,208 @@
+"""What happens to leases, so that every point of the protocol is reached; each with leases of one cloud."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import httpx
+
+from app.domain.tags import INSTALLATION
+from app.local.waiting import wait_until
+from tests.e2e.cloud import Cloud, Json
+from tests.e2e.people import Operator, Tenant
+from tests.e2e.truth import own_id
+
+TYPES: Mapping[str, str] = {"aws": "g5.xlarge", "gcp": "g2-standard-4", "azure": "Standard_NC24ads_A100_v4"}
+REGIONS: Mapping[str, str] = {"aws": "us-east-1", "gcp": "us-central1", "azure": "eastus"}
+LAUNCH: Mapping[str, str] = {
+    "aws": "RunInstances",
+    "gcp": "instances.insert",
+    "azure": "VirtualMachines.CreateOrUpdate",
+}
+ENDED = ("released", "failed")
+STUCK_SECONDS = 150.0
+"""A lease that has not moved on after so long is left as it is, and judged as stuck in the end."""
+_POLL = 0.3
+
+
+@dataclass
+class Group:
+    """Leases of one cloud that live through one scenario together.
+
+    `waiting`: how many points still wait. `ready`: is told when all leases are there, and answers when they may be launched.
+    """
+
+    provider: str
+    tenant: Tenant
+    operator: Operator
+    cloud: Cloud
+    names: tuple[str, ...]
+    waiting: Callable[[], int]
+    ready: Callable[[], object]
+    leases: dict[str, str] = field(default_factory=dict)
+
+    def create(self, arm: Callable[[str, str], None] | None = None, **wish: object) -> None:
+        """One lease for each name; none is launched before `arm(name, lease id)` was called for all."""
+        usual = {"instance_types": [TYPES[self.provider]], "providers": [self.provider], "market": "on_demand"}
+        for name in self.names:
+            body = {**usual, "ttl_seconds": 3600, **wish, "name": name}
+            self.leases[name] = self.tenant.create(body)
+            if arm is not None:
+                arm(name, self.leases[name])
+        self.ready()
+
+    def seen(self) -> list[Json]:
+        """The leases as they are."""
+        mine = set(self.leases.values())
+        return [lease for lease in self.tenant.leases() if lease["id"] in mine]
+
+    def until(self, *states: str) -> None:
+        """All are in one of these states, or over."""
+        self.until_all(lambda lease: lease["state"] in states)
+
+    def until_all(self, done: Callable[[Json], bool]) -> None:
+        def all_done() -> bool:
+            return all(done(lease) or lease["state"] in ENDED for lease in self.seen())
+
+        wait_until(all_done, timeout=STUCK_SECONDS, poll=_POLL)
+
+    def until_hit(self, *, at_least: float = 0.0, quiet: float = 90.0) -> None:
+        """No point waits any more, or none has been reached for a while."""
+        wait_until(lambda: False, timeout=at_least, poll=_POLL)
+        before = None
+        while before is None or self.waiting() < before:
+            before = self.waiting()
+            wait_until(lambda: self.waiting() == 0, timeout=quiet, poll=_POLL)
+
+    def ask(self, change: str, body: Json | None = None) -> None:
+        """The same change of all of them, as far as they allow it."""
+        for lease_id in self.leases.values():
+            self.tenant.http.post(f"/v1/leases/{lease_id}/{change}", json=body)
+
+    def release(self) -> None:
+        """Whatever became of them."""
+        for lease_id in self.leases.values():
+            answer = self.tenant.http.delete(f"/v1/leases/{lease_id}")
+            assert answer.is_success or answer.status_code == httpx.codes.CONFLICT, answer.text
+        self.until(*ENDED)
+
+    def vm_ids(self) -> list[str]:
+        """The cloud's own ids of the VMs that serve them now."""
+        return [own_id(lease) for lease in self.seen() if (lease["placement"] or {}).get("instance_id")]
+
+
+Arm = Callable[[str, str], None]
+Play = Callable[[Group, Arm | None], None]
+
+
+def life(group: Group, arm: Arm | None) -> None:
+    group.create(arm)
+    group.until("active")
+    group.release()
+
+
+def changes(group: Group, arm: Arm | None) -> None:
+    """Extended and rebooted."""
+    group.create(arm)
+    group.until("active")
+    group.ask("extend", {"ttl_seconds": 7200})
+    group.ask("reboot")
+    group.until_hit(at_least=3)
+    group.release()
+
+
+def answers_lost(group: Group, arm: Arm | None) -> None:
+    with group.cloud.fault(LAUNCH[group.provider], "lose_reply", provider=group.provider, times=None):
+        group.create(arm)
+        group.until_hit(at_least=5)
+    group.until("active")
+    group.release()
+
+
+def launches_fail(group: Group, arm: Arm | None) -> None:
+    """Nobody knows whether they did: they are given up after a while, and the proof is waited for."""
+    with group.cloud.fault(LAUNCH[group.provider], "error", provider=group.provider, times=None):
+        group.create(arm)
+        group.until_hit(at_least=22)
+    group.until("active")
+    group.release()
+
+
+def unwanted_before_it_is_known(group: Group, arm: Arm | None) -> None:
+    with group.cloud.fault(LAUNCH[group.provider], "lose_reply", provider=group.provider, times=None):
+        group.create(arm)
+        group.until("provisioning")
+        wait_until(lambda: False, timeout=2, poll=_POLL)
+        group.release()
+
+
+def throttled(group: Group, arm: Arm | None) -> None:
+    with group.cloud.fault(LAUNCH[group.provider], "throttle", provider=group.provider, times=None):
+        group.create(arm)
+        group.until_hit(at_least=3)
+    group.until("active")
+    group.release()
+
+
+def full(group: Group, arm: Arm | None) -> None:
+    with group.cloud.capacity(0, provider=group.provider, instance_type=TYPES[group.provider]):
+        group.create(arm, wait_seconds=600)
+        group.until_hit(at_least=4)
+    group.until("active")
+    group.release()
+
+
+def replaced(group: Group, arm: Arm | None) -> None:
+    """The cloud takes spot VMs back, with a notice."""
+    group.create(arm, market="spot", on_interruption="replace", wait_seconds=600)
+    group.until("active")
+    taken = group.vm_ids()
+    for vm_id in taken:
+        group.cloud.interrupt(vm_id, notice_seconds=3.0, provider=group.provider)
+    group.until_all(lambda lease: lease["state"] == "active" and own_id(lease) not in taken)
+    group.release()
+
+
+def ended_behind_our_back(group: Group, arm: Arm | None) -> None:
+    group.create(arm)
+    group.until("active")
+    for vm_id in group.vm_ids():
+        group.cloud.stop(vm_id, provider=group.provider)
+    group.until(*ENDED)
+    group.release()
+
+
+def never_ready(group: Group, arm: Arm | None) -> None:
+    with group.cloud.fault("boot", "hang", provider=group.provider, times=None):
+        group.create(arm)
+        group.until(*ENDED)
+    group.release()
+
+
+def nobodys(group: Group, arm: Arm | None) -> None:
+    """A VM of ours without any row."""
+    group.create(arm)
+    tags = {INSTALLATION: group.operator.installation_id()}
+    place = {"region": REGIONS[group.provider], "instance_type": TYPES[group.provider]}
+    planted = group.cloud.plant(tags, provider=group.provider, **place)
+    wait_until(lambda: not group.cloud.vm(planted)["alive"], timeout=STUCK_SECONDS, poll=_POLL)
+    group.until_hit()
+    group.release()
+
+
+SCENARIOS: Mapping[str, Play] = {
+    play.__name__: play
+    for play in (
+        life,
+        changes,
+        answers_lost,
+        launches_fail,
+        unwanted_before_it_is_known,
+        throttled,
+        full,
+        replaced,
+        ended_behind_our_back,
+        never_ready,
+        nobodys,
+    )
+}
+"""A point is tried in the first of them that reaches it."""

@@ -1,0 +1,26 @@
+"""A sample of the crash matrix: `make crash-matrix` runs every point with every action at every cloud."""
+
+from tests.crash_matrix.matrix import Case, Place, Stage, run
+from tests.e2e.cloud import AWS, Cloud
+from tests.e2e.conftest import Planted
+from tests.e2e.people import Operator
+from tests.e2e.stack import Stack
+from workers.failpoints.actions import Action
+
+SAMPLE = (
+    ("send.send:launch:after", Action.KILL),
+    ("end.finish:commit:before", Action.KILL),
+    ("plan.store_attempt:commit:after", Action.POSTGRES_GONE),
+    ("send.record:commit:before", Action.POSTGRES_GONE),
+    ("end.terminate:terminate_sent:after", Action.POSTGRES_GONE),
+)
+
+
+def test_a_process_that_dies_or_loses_its_database_at_a_point_of_the_protocol_leaves_one_vm_and_then_none(
+    stack: Stack, planted: Planted, operator: Operator, cloud: Cloud
+) -> None:
+    stage = Stage(stack, operator, cloud, [AWS])
+    cases = [Case(Place("life", point, AWS, of_lease=True), action) for point, action in SAMPLE]
+    run(stage, cases)
+    assert [case.name for case in cases if not case.hit] == []
+    assert {case.name: case.wrong for case in cases if case.wrong} == {}

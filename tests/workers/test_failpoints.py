@@ -1,0 +1,126 @@
+"""Failpoints have names for every step of the protocol, act once, and cannot be switched on beside a real cloud."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from app.domain import reconcile
+from app.settings import StartupError, load_settings
+from app.settings.accounts import account_from_json
+from tests.workers.fleet import Fleet
+from workers import failpoints, reconciler
+from workers.database import Database
+from workers.failpoints.actions import HIT, TRACE, Action, Arms, FailpointError, arm
+from workers.failpoints.points import AFTER, BEFORE, CALLS, names, read_sites
+from workers.providers.base import Provider
+
+LAUNCHED = "send.send:launch:after"
+MODULE_OF: dict[type[Any], str] = {
+    **{step: act.__module__.rpartition(".")[2] for step, act in reconciler._STEPS.items()},
+    **{step: act.__module__.rpartition(".")[2] for step, act in reconciler._PLAIN_STEPS.items()},
+    reconcile.BeginRelease: "end",
+    reconcile.Enter: "enter",
+}
+
+
+def account(endpoint_url: str | None) -> dict[str, object]:
+    return {"name": "main", "provider": "aws", "regions": ["us-east-1"], "endpoint_url": endpoint_url}
+
+
+@pytest.mark.parametrize("step", MODULE_OF, ids=[step.__name__ for step in MODULE_OF])
+def test_every_step_has_a_point_before_and_after_each_of_its_effects(step: type[reconcile.Step]) -> None:
+    module = "plan" if MODULE_OF[step] == "place" else MODULE_OF[step]
+    mine = [name for name in names() if name.startswith(f"{module}.")]
+    assert mine
+    assert {name.rpartition(":")[2] for name in mine} == {BEFORE, AFTER}
+
+
+def test_every_step_that_is_decided_is_known_here() -> None:
+    assert set(MODULE_OF) == {step for step in reconcile.Step.__args__ if step is not reconcile.Rest}
+
+
+def test_every_call_to_a_provider_by_which_vms_live_has_a_point() -> None:
+    assert {name.split(":")[1] for name in names()} >= CALLS
+    beside = {
+        "offered",
+        "prices",
+        "service_quotas",
+        "plan",
+        "events",
+        "acknowledge",
+        "ssh_user",
+        "limits",
+        "lists_all_regions",
+    }
+    every = {name for name in (*vars(Provider), *Provider.__annotations__) if not name.startswith("_")}
+    assert every == CALLS | beside, "a new method of the interface is a call with failpoints, or is named here"
+
+
+def test_mere_reads_have_none() -> None:
+    assert not [name for name in names() if name.split(":")[1] in ("load", "tried_since", "WATCHED", "region_rows")]
+
+
+def test_a_commit_or_call_that_the_reading_missed_is_refused() -> None:
+    site = next(iter(read_sites()))
+    with pytest.raises(LookupError, match="no failpoint knows"):
+        read_sites()._at(site.file, 1)
+
+
+@pytest.mark.parametrize("endpoint", [None, "https://ec2.us-east-1.amazonaws.com", "http://10.0.0.7:8010"])
+def test_they_are_refused_where_a_real_cloud_could_be_met(tmp_path: Path, endpoint: str | None) -> None:
+    accounts = {"main": account_from_json(account(endpoint))}
+    with pytest.raises(StartupError, match="'main' is not on this machine") as refused:
+        failpoints.switched_on(load_settings(failpoints=tmp_path), accounts)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StartupError, match="no folder"):
+        failpoints.switched_on(load_settings(failpoints=tmp_path / "none"), {})
+
+
+def test_without_the_setting_nothing_takes_the_place_of_anything(fleet: Fleet) -> None:
+    assert failpoints.switched_on(fleet.runtime.settings, {}) is None
+    assert type(fleet.runtime.database) is Database
+
+
+def test_a_point_acts_once_for_its_lease_alone_and_leaves_a_sign(tmp_path: Path) -> None:
+    arms = Arms(tmp_path, "postgresql://nowhere")
+    hit = arm(tmp_path, LAUNCHED, Action.EXCEPTION, key="lease_1")
+    (tmp_path / TRACE).touch()
+    with structlog.contextvars.bound_contextvars(lease_id="lease_2"):
+        assert arms.reach(LAUNCHED) is None
+    with structlog.contextvars.bound_contextvars(lease_id="lease_1"):
+        with pytest.raises(FailpointError, match=LAUNCHED):
+            arms.reach(LAUNCHED)
+        assert arms.reach(LAUNCHED) is None
+    assert hit.name == f"{LAUNCHED}@lease_1{HIT}"
+    assert json.loads(hit.read_text())["action"] == "exception"
+    assert (tmp_path / TRACE).read_text().split() == [LAUNCHED, "lease_2", LAUNCHED, "lease_1", LAUNCHED, "lease_1"]
+
+
+def test_a_hang_ends_by_itself_and_the_point_is_passed(tmp_path: Path) -> None:
+    arm(tmp_path, LAUNCHED, Action.HANG, key="sim", seconds=0.01)
+    with structlog.contextvars.bound_contextvars(job="watch/sim/us-east-1"):
+        assert Arms(tmp_path, "postgresql://nowhere").reach(LAUNCHED) is Action.HANG
+
+
+def test_a_lease_lives_through_a_bug_and_a_lost_commit_around_its_launch(
+    make_fleet: Callable[..., Fleet], tmp_path: Path
+) -> None:
+    folder = tmp_path / "failpoints"
+    folder.mkdir()
+    fleet = make_fleet(failpoints=folder)
+    lease_id = fleet.create()
+    hits = [
+        arm(folder, "send._check:send:after", Action.POSTGRES_GONE, key=lease_id),
+        arm(folder, "send.record:commit:before", Action.POSTGRES_GONE, key=lease_id),
+        arm(folder, "enter.enter_active:commit:after", Action.POSTGRES_GONE, key=lease_id),
+    ]
+    fleet.drive_to(lease_id, "active")
+    assert all(hit.exists() for hit in hits)
+    assert len(fleet.vms()) == 1

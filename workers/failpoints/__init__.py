@@ -1,0 +1,50 @@
+"""Failpoints: a process that fails on purpose, before or after a commit or a call to a provider.
+
+For tests against simulated clouds alone. Where they are not switched on, none of this is loaded into what the program uses.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from app.settings import AccountConfig, Settings, StartupError
+from workers.database import Database
+from workers.failpoints.actions import Arms
+from workers.failpoints.points import read_sites
+from workers.failpoints.wrappers import FailingDatabase, FailingProvider
+from workers.providers.base import Provider
+
+_THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
+Connect = Callable[[AccountConfig, Settings], Provider]
+
+
+@dataclass(frozen=True, slots=True)
+class Failpoints:
+    """What takes the place of the database and of the way to the accounts."""
+
+    arms: Arms
+    settings: Settings
+
+    def database(self, *, pool_size: int) -> Database:
+        """The database of the settings, failing where it is told to."""
+        return FailingDatabase(self.settings.database_url, pool_size=pool_size, arms=self.arms, sites=read_sites())
+
+    def connect(self, connect: Connect) -> Connect:
+        """The same accounts, failing where they are told to."""
+        sites = read_sites()
+        return lambda account, settings: FailingProvider.over(connect(account, settings), self.arms, sites)
+
+
+def switched_on(settings: Settings, accounts: Mapping[str, AccountConfig]) -> Failpoints | None:
+    """None unless GPULEASE_FAILPOINTS is set. Raises StartupError where it could meet a real cloud."""
+    if settings.failpoints is None:
+        return None
+    if not settings.failpoints.is_dir():
+        raise StartupError(f"GPULEASE_FAILPOINTS: {settings.failpoints} is no folder")
+    for name, account in accounts.items():
+        if urlsplit(account.endpoint_url or "").hostname not in _THIS_MACHINE:
+            raise StartupError(
+                f"GPULEASE_FAILPOINTS makes processes fail on purpose and is for simulated clouds alone, "
+                f"but the endpoint_url of account {name!r} is not on this machine"
+            )
+    return Failpoints(Arms(settings.failpoints, settings.database_url), settings)

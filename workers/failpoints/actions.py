@@ -1,0 +1,109 @@
+"""What a process does at a failpoint, and how it is told to: by files, so that a process that starts anew goes on.
+
+A file `POINT` or `POINT@KEY` in the folder arms a point, for a lease's id or an account's name when there is a key. Whoever
+reaches the point takes the file away first, so that it acts once, whatever processes there are. It holds JSON:
+{"action": kill, exception, hang or postgres_gone, "seconds": how long it hangs}.
+"""
+
+import json
+import os
+import signal
+import threading
+from enum import StrEnum
+from pathlib import Path
+
+import psycopg
+import structlog
+
+HIT = ".hit"
+TRACE = "trace"
+"""Where there is a file of this name, every point that is reached is added to it: `POINT KEY`."""
+
+_CUT = """
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE datname = current_database() AND application_name = 'gpulease-worker' AND usename = current_user
+"""
+
+
+class Action(StrEnum):
+    """`hang`: for some seconds, then it goes on. `postgres_gone`: every connection of the workers is cut."""
+
+    KILL = "kill"
+    EXCEPTION = "exception"
+    HANG = "hang"
+    POSTGRES_GONE = "postgres_gone"
+
+
+class FailpointError(Exception):
+    """Raised on purpose: what a bug in a step would do."""
+
+
+def arm(folder: Path, point: str, action: Action, *, key: str = "", seconds: float = 0.0) -> Path:
+    """From now on the point acts, once. Answers the file that is there from when it has."""
+    file = folder / _name(point, key)
+    written = file.with_name(f".{file.name}")
+    written.write_text(json.dumps({"action": action, "seconds": seconds}), encoding="utf-8")
+    written.rename(file)
+    return file.with_name(file.name + HIT)
+
+
+class Arms:
+    """The folder, as a process sees it."""
+
+    def __init__(self, folder: Path, database_url: str) -> None:
+        self._folder = folder
+        self._database_url = database_url
+
+    def reach(self, point: str) -> Action | None:
+        """The action that was taken at the point, for one that leaves something to the caller. Raises FailpointError."""
+        key = _key()
+        self._trace(point, key)
+        order = self._take(_name(point, key)) or self._take(_name(point, ""))
+        if order is None:
+            return None
+        action, seconds = order
+        match action:
+            case Action.KILL:
+                os.kill(os.getpid(), signal.SIGKILL)
+                threading.Event().wait()
+            case Action.EXCEPTION:
+                raise FailpointError(point)
+            case Action.HANG:
+                threading.Event().wait(seconds)
+            case Action.POSTGRES_GONE:
+                self._cut_connections()
+        return action
+
+    def _take(self, name: str) -> tuple[Action, float] | None:
+        taken = self._folder / (name + HIT)
+        try:
+            (self._folder / name).rename(taken)
+        except FileNotFoundError:
+            return None
+        order = json.loads(taken.read_text(encoding="utf-8"))
+        return Action(order["action"]), float(order["seconds"])
+
+    def _trace(self, point: str, key: str) -> None:
+        try:
+            trace = os.open(self._folder / TRACE, os.O_WRONLY | os.O_APPEND)
+        except FileNotFoundError:
+            return
+        try:
+            os.write(trace, f"{point} {key}\n".encode())
+        finally:
+            os.close(trace)
+
+    def _cut_connections(self) -> None:
+        with psycopg.connect(self._database_url, autocommit=True) as connection:
+            connection.execute(_CUT)
+
+
+def _name(point: str, key: str) -> str:
+    return f"{point}@{key}" if key else point
+
+
+def _key() -> str:
+    """The lease that this thread moves, or the account that its job is about: as they stand in each log line."""
+    bound = structlog.contextvars.get_contextvars()
+    lease_id, job = bound.get("lease_id"), bound.get("job", "")
+    return str(lease_id) if lease_id else job.split("/")[1] if "/" in job else ""

@@ -1,0 +1,102 @@
+"""The database and the providers with failpoints around them. Which point one is follows from who calls."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar, cast
+
+import psycopg
+from sqlalchemy import Connection, Executable, Row
+from sqlalchemy.engine import CursorResult
+from sqlalchemy.exc import OperationalError
+
+from workers.database import Database
+from workers.failpoints.actions import Action, Arms
+from workers.failpoints.points import AFTER, BEFORE, CALLS, Sites
+from workers.providers.base import Provider
+
+T = TypeVar("T")
+
+
+class FailingDatabase(Database):
+    """`before` is before a commit (of a single statement: before it is sent), `after` when it is done."""
+
+    def __init__(self, url: str, *, pool_size: int, arms: Arms, sites: Sites) -> None:
+        super().__init__(url, pool_size=pool_size)
+        self._arms = arms
+        self._sites = sites
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        point = self._sites.find(sys._getframe())  # noqa: SLF001 - nothing else tells who calls
+        with super().begin() as connection:
+            yield connection
+            self._reach(point, BEFORE)
+        self._committed(point)
+
+    def run(self, statement: Executable) -> CursorResult[Any]:
+        return self._around(lambda: super(FailingDatabase, self).run(statement))
+
+    def first(self, statement: Executable, parameters: dict[str, Any] | None = None) -> Row[Any] | None:
+        return self._around(lambda: super(FailingDatabase, self).first(statement, parameters))
+
+    def all(self, statement: Executable, parameters: dict[str, Any] | None = None) -> list[Row[Any]]:
+        return self._around(lambda: super(FailingDatabase, self).all(statement, parameters))
+
+    def _around(self, act: Callable[[], T]) -> T:
+        point = self._sites.find(sys._getframe())  # noqa: SLF001 - nothing else tells who calls
+        self._reach(point, BEFORE)
+        result = act()
+        self._committed(point)
+        return result
+
+    def _reach(self, point: str | None, when: str) -> Action | None:
+        return None if point is None else self._arms.reach(f"{point}:{when}")
+
+    def _committed(self, point: str | None) -> None:
+        """A connection that is cut after the commit leaves the caller without the answer."""
+        if self._reach(point, AFTER) is Action.POSTGRES_GONE:
+            error = OperationalError("COMMIT", None, psycopg.OperationalError("the answer to the commit is lost"))
+            error.connection_invalidated = True
+            raise error
+
+
+class FailingProvider:
+    """An adapter as it is, with failpoints around its calls."""
+
+    def __init__(self, provider: Provider, arms: Arms, sites: Sites) -> None:
+        self._provider = provider
+        self._arms = arms
+        self._sites = sites
+
+    @classmethod
+    def over(cls, provider: Provider, arms: Arms, sites: Sites) -> Provider:
+        """The same adapter to all who use it."""
+        return cast(Provider, cls(provider, arms, sites))
+
+    def __getattr__(self, name: str) -> Any:
+        inner = getattr(self._provider, name)
+        if name == "list":
+            return self._list
+        return self._around(inner) if name in CALLS else inner
+
+    def _around(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def act(*arguments: Any, **named: Any) -> Any:
+            point = self._sites.find(sys._getframe())  # noqa: SLF001 - nothing else tells who calls
+            self._reach(point, BEFORE)
+            result = call(*arguments, **named)
+            self._reach(point, AFTER)
+            return result
+
+        return act
+
+    def _list(self, *arguments: Any) -> Iterator[Any]:
+        """Before the first page, and after the last one."""
+        point = self._sites.find(sys._getframe())  # noqa: SLF001 - nothing else tells who calls
+        self._reach(point, BEFORE)
+        yield from self._provider.list(*arguments)
+        self._reach(point, AFTER)
+
+    def _reach(self, point: str | None, when: str) -> None:
+        if point is not None:
+            self._arms.reach(f"{point}:{when}")
