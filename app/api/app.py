@@ -7,6 +7,7 @@ from fastapi import APIRouter, FastAPI
 
 from app.api import (
     audit,
+    dashboard,
     event_stream,
     events,
     health,
@@ -18,6 +19,7 @@ from app.api import (
     me,
     offerings,
     ops,
+    ops_tenants,
     quotas,
     spec,
     tenants,
@@ -42,10 +44,12 @@ ROUTERS: tuple[APIRouter, ...] = (
     events.router,
     event_stream.router,
     ops.router,
+    ops_tenants.router,
     audit.router,
     host_keys.router,
     health.router,
     spec.router,
+    dashboard.router,
 )
 """In the order of the documentation. Their paths are full, so they are merged and not nested: one list to search."""
 

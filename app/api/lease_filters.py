@@ -43,6 +43,9 @@ QueryLabel = Annotated[Text, AfterValidator(_label)]
 async def _filter(  # noqa: PLR0913, PLR0917 - one argument for each query parameter
     state: Annotated[list[LeaseStateFilter] | None, Query(description="Repeatable.")] = None,
     name: Annotated[QueryText | None, Query(description="Exactly this name.")] = None,
+    search: Annotated[
+        QueryText | None, Query(description="A part of the name, in upper or lower case, or the whole id.")
+    ] = None,
     provider: QueryText | None = None,
     region: QueryText | None = None,
     gpu_model: QueryText | None = None,
@@ -62,6 +65,7 @@ async def _filter(  # noqa: PLR0913, PLR0917 - one argument for each query param
         states=_states(state or ()),
         ids=_ids(ids or ()),
         name=name,
+        search=search,
         provider=provider,
         region=region,
         gpu_model=gpu_model,

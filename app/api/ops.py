@@ -3,8 +3,10 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import Annotated, Any
 
+import orjson
 from fastapi import Query, Request, Response
 from pydantic_core import to_json
 
@@ -27,19 +29,28 @@ from app.api.routing import router as make_router
 from app.domain.money import format_money
 from app.services import ops
 from app.services.errors import NotFound
+from app.services.ops_summary import Row, Summary
 from app.services.preconditions import list_tag
 
 router = make_router("ops")
 
 _WORST = 20
+_TRIED_AT = ("provider", "region", "instance_type", "market")
+_SIGN_OF_LIFE = 30
+"""Seconds within which a process that is well tells of itself."""
 _REGION = tuple(AccountRegion.model_fields)
 
 
 @router.get("/v1/ops/summary", response_model=OpsSummary, dependencies=[OPERATORS_ONLY])
 async def get_ops_summary(request: Request, services: UseServices) -> Response:
-    """Read what goes on in the whole installation."""
-    content = to_json(_summary(await services.ops.summary()))
-    return tagged(request, content, list_tag((), also=content.decode()))
+    """Read what goes on in the whole installation.
+
+    What changes by itself (`as_of`, `spend_month_to_date`, the seconds of `processes`) changes the ETag only now and then.
+    """
+    found = await services.ops.summary()
+    lasting, passing = _json(_lasting(found)), _json(_passing(found))
+    facts = lasting + _json(_steady(found))
+    return tagged(request, passing[:-1] + b"," + lasting[1:], list_tag((), also=facts.decode()))
 
 
 @router.get("/v1/ops/orphans", response_model=OrphanPage, dependencies=[OPERATORS_ONLY])
@@ -116,61 +127,90 @@ def _path(part: str) -> str:
     return part
 
 
-def _summary(found: ops.Summary) -> dict[str, Any]:
+def _lasting(found: Summary) -> dict[str, Any]:
+    """What changes when something happens."""
     ready = found.time_to_ready
     return {
-        "as_of": found.brakes.as_of,
-        "brakes": _brakes(found.brakes),
-        "by_state": [{"state": row.state, "leases": row.leases} for row in found.counts],
+        "brakes": _brakes(SimpleNamespace(**found.brakes)),
+        "by_state": found.counts,
         "by_provider": _grouped(found.placed, "provider"),
         "by_region": _grouped(found.placed, "region"),
         "by_gpu_model": _grouped(found.placed, "gpu_model"),
-        "gpus": sum(row.gpus for row in found.placed),
-        "spend_per_hour": format_money(found.spend_now),
-        "spend_month_to_date": format_money(found.spend_of_month),
-        "capacity_failures": {
-            "total": sum(row.failures for row in found.capacity_failures),
-            "worst": [dict(row._mapping) for row in found.capacity_failures[:_WORST]],  # noqa: SLF001 - SQLAlchemy's public name
-        },
-        "orphans": [{"cause": row.cause, "orphans": row.orphans} for row in found.orphan_counts],
-        "stuck": [dict(row._mapping) for row in found.stuck],  # noqa: SLF001 - as above
+        "by_tenant": [{**row, "spend_per_hour": _money(row["spend_per_hour"])} for row in found.tenants],
+        "gpus": sum(row["gpus"] for row in found.placed),
+        "spend_per_hour": _money(found.spend_now),
+        "capacity_failures": _places(found.trouble, "failures"),
+        "interruptions": _places(found.trouble, "interruptions"),
+        "orphans": found.orphan_counts,
+        "stuck": found.stuck,
         "time_to_ready": {
-            "leases": ready.leases,
-            "p50_seconds": _float(ready.p50),
-            "p95_seconds": _float(ready.p95),
+            "leases": ready["leases"],
+            "p50_seconds": _float(ready["p50"]),
+            "p95_seconds": _float(ready["p95"]),
         },
-        "processes": [
-            {"kind": row.kind, "processes": row.processes, "last_seen_seconds": _float(row.age)}
-            for row in found.heartbeats
-        ],
         "invariants": _invariants(found.invariants),
     }
 
 
-def _invariants(rows: Sequence[Any]) -> dict[str, Any]:
+def _passing(found: Summary) -> dict[str, Any]:
+    """What changes by itself."""
     return {
-        "checked_at": min((row.checked_at for row in rows), default=None),
-        "broken": [
-            {"name": row.name, "violations": row.violations, "examples": row.examples, "since": row.since}
-            for row in rows
-            if row.violations
+        "as_of": found.as_of,
+        "spend_month_to_date": _money(found.spend_of_month),
+        "processes": [
+            {"kind": row["kind"], "processes": row["processes"], "last_seen_seconds": _float(row["age"])}
+            for row in found.heartbeats
         ],
     }
 
 
-def _grouped(rows: Iterable[Any], column: str) -> list[dict[str, Any]]:
-    groups: dict[str, list[Any]] = defaultdict(list)
+def _invariants(rows: Sequence[Row]) -> dict[str, Any]:
+    return {
+        "checked_at": min((row["checked_at"] for row in rows), default=None),
+        "broken": [
+            {name: row[name] for name in ("name", "violations", "examples", "since")}
+            for row in rows
+            if row["violations"]
+        ],
+    }
+
+
+def _steady(found: Summary) -> dict[str, Any]:
+    """What stands for that in the ETag: the hour, and signs of life in steps."""
+    alive = [(row["kind"], row["processes"], int(row["age"] // _SIGN_OF_LIFE)) for row in found.heartbeats]
+    return {"hour": found.as_of.replace(minute=0, second=0, microsecond=0), "alive": alive}
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_UTC_Z)
+
+
+def _places(rows: Sequence[Row], name: str) -> dict[str, Any]:
+    """The most frequent first; of equals, in the order of `rows`."""
+    worst = sorted((row for row in rows if row[name]), key=lambda row: -row[name])
+    return {
+        "total": sum(row[name] for row in worst),
+        "worst": [{column: row[column] for column in (*_TRIED_AT, name)} for row in worst[:_WORST]],
+    }
+
+
+def _grouped(rows: Iterable[Row], column: str) -> list[dict[str, Any]]:
+    groups: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        groups[getattr(row, column) or "unknown"].append(row)
+        groups[row[column] or "unknown"].append(row)
     return [
         {
             "name": name,
-            "leases": sum(row.leases for row in members),
-            "gpus": sum(row.gpus for row in members),
-            "spend_per_hour": format_money(sum((row.spend_per_hour for row in members), Decimal(0))),
+            "leases": sum(row["leases"] for row in members),
+            "gpus": sum(row["gpus"] for row in members),
+            "spend_per_hour": _money(sum(row["spend_per_hour"] for row in members)),
         }
         for name, members in sorted(groups.items())
     ]
+
+
+def _money(value: Decimal | int) -> str:
+    return format_money(Decimal(value))
 
 
 def _brakes(row: Any) -> dict[str, Any]:

@@ -51,15 +51,26 @@ class Brakes(View):
 
 
 class StateCount(View):
-    """Leases in a state, since ever."""
+    """Leases in a state, since ever. `gpus`: of those that have not ended and have an offering."""
 
     state: LeaseState
     leases: int
+    gpus: int
 
 
 class GroupCount(View):
     """Leases that have not ended and have an offering, of one provider, region or GPU model."""
 
+    name: str
+    leases: int
+    gpus: int
+    spend_per_hour: Money
+
+
+class TenantCount(View):
+    """A tenant's leases that have not ended. `gpus`: of those that have an offering."""
+
+    tenant_id: str
     name: str
     leases: int
     gpus: int
@@ -81,6 +92,23 @@ class CapacityFailures(View):
 
     total: int
     worst: list[CapacityFailure]
+
+
+class InterruptedPlace(View):
+    """VMs that their provider took back at one place."""
+
+    provider: str
+    region: str
+    instance_type: str
+    market: Market
+    interruptions: int
+
+
+class Interruptions(View):
+    """In the last 24 hours; `worst` has the most frequent places first."""
+
+    total: int
+    worst: list[InterruptedPlace]
 
 
 class OrphanCause(StrEnum):
@@ -135,7 +163,7 @@ class StuckLease(View):
 
 
 class TimeToReady(View):
-    """Seconds from creation to ready, of the leases that became ready in the last 24 hours."""
+    """Seconds from creation to ready, of the leases of the last 24 hours that became ready."""
 
     leases: int
     p50_seconds: float | None
@@ -175,10 +203,12 @@ class OpsSummary(View):
     by_provider: list[GroupCount]
     by_region: list[GroupCount]
     by_gpu_model: list[GroupCount]
+    by_tenant: Annotated[list[TenantCount], Field(description="Those that spend most first, at most 100.")]
     gpus: Annotated[int, Field(description="GPUs of all leases that have not ended and have an offering.")]
     spend_per_hour: Money
     spend_month_to_date: Annotated[Money, Field(description="USD since the month began (UTC).")]
     capacity_failures: CapacityFailures
+    interruptions: Interruptions
     orphans: list[OrphanCount]
     stuck: Annotated[list[StuckLease], Field(description="The longest stuck first, at most 100.")]
     time_to_ready: TimeToReady
@@ -206,7 +236,7 @@ class Orphan(View):
     lease_id: str | None
     attempt_n: int | None
     tags: Details
-    price_per_hour: Money | None
+    price_per_hour: Annotated[Money | None, Field(description="The catalogue's where the VM's own is not known.")]
     age_seconds: Annotated[float, Field(description="Since its launch, or since it was first seen.")]
     launched_at: Moment | None
     first_seen_at: Moment

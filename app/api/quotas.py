@@ -100,12 +100,18 @@ def _tagged(request: Request, rows: list[dict[str, Any]]) -> Response:
 
 
 def _view(rows: list[dict[str, Any]]) -> QuotaList:
-    return QuotaList(items=[_quota(row) for row in rows], next_cursor=None)
+    return QuotaList(items=[Quota(**quota_json(row)) for row in rows], next_cursor=None)
 
 
-def _quota(row: dict[str, Any]) -> Quota:
-    amounts = {name: _amount(row["resource"], row[name]) for name in ("limit", "available")}
-    return Quota(resource=row["resource"], used=format_amount(row["resource"], row["used"]), **amounts)
+def quota_json(row: dict[str, Any]) -> dict[str, Any]:
+    """A Quota out of a row of QuotaService."""
+    resource = row["resource"]
+    return {
+        "resource": resource,
+        "limit": _amount(resource, row["limit"]),
+        "used": format_amount(resource, row["used"]),
+        "available": _amount(resource, row["available"]),
+    }
 
 
 def _amount(resource: str, value: Decimal | None) -> str | None:

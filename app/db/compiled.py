@@ -22,3 +22,8 @@ class Compiled:
         """The values in the order of the placeholders."""
         given = {**self._fixed, **parameters}
         return [given[name] for name in self._names]
+
+
+def with_values(statement: ClauseElement) -> str:
+    """SQL with the values of `statement` written into it. For constants of the program and its settings alone."""
+    return str(statement.compile(dialect=_DIALECT, compile_kwargs={"literal_binds": True}))

@@ -9,7 +9,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import ColumnExpressionArgument, Integer, Text, any_, bindparam, text, tuple_
+from sqlalchemy import ColumnExpressionArgument, Integer, Text, any_, bindparam, func, or_, text, tuple_
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from app.db.lease_reads import compiled
@@ -24,6 +24,7 @@ _LIVE_STATES = frozenset(LeaseState) - TERMINAL
 _PLAIN = (
     "tenant_id",
     "name",
+    "search",
     "provider",
     "region",
     "gpu_model",
@@ -70,6 +71,8 @@ class LeaseFilter:
     states: frozenset[LeaseState] = frozenset()
     ids: tuple[str, ...] = ()
     name: str | None = None
+    search: str | None = None
+    """A part of the name in upper or lower case, or the whole id."""
     provider: str | None = None
     region: str | None = None
     gpu_model: str | None = None
@@ -96,6 +99,10 @@ _CONDITIONS: Mapping[str, ColumnExpressionArgument[bool]] = MappingProxyType(
         # Written exactly as in the partial indexes: a parameter would hide from the planner that they serve.
         "live": text("NOT lease.state IN ({})".format(", ".join(repr(str(state)) for state in sorted(TERMINAL)))),
         "states": lease.c.state == any_(bindparam("states", type_=ARRAY(Text))),
+        "search": or_(
+            func.strpos(func.lower(lease.c.name), func.lower(bindparam("search", type_=Text))) > 0,
+            lease.c.id == bindparam("search", type_=Id),
+        ),
         "ids": lease.c.id == any_(bindparam("ids", type_=ARRAY(Id))),
         "labels": lease.c.labels.contains(bindparam("labels", type_=Json)),
         "created_after": lease.c.created_at > bindparam("created_after"),

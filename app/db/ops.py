@@ -8,6 +8,7 @@ from sqlalchemy import (
     Select,
     Subquery,
     Update,
+    and_,
     bindparam,
     func,
     literal,
@@ -19,74 +20,22 @@ from sqlalchemy import (
     update,
 )
 
-from app.db.tables import account, account_region, attempt, installation, lease, orphan, worker_heartbeat
+from app.db.tables import (
+    account,
+    account_region,
+    attempt,
+    installation,
+    lease,
+    offering,
+    orphan,
+)
 from app.db.types import Time
 from app.domain.leases import LIVE_ATTEMPT, TERMINAL, AttemptState, LeaseState
 
-_DAY = timedelta(days=1)
-_LIVE = lease.c.state.not_in([literal_column(f"'{state}'") for state in sorted(TERMINAL)])
+LIVE = lease.c.state.not_in([literal_column(f"'{state}'") for state in sorted(TERMINAL)])
 """Written out, so that the partial indexes on live leases serve it."""
-_OPEN = orphan.c.state.in_(["seen", "ending"])
-
-COUNTS = select(lease.c.state, func.count().label("leases")).group_by(lease.c.state)
-"""Leases by state, ended ones included."""
-
-PLACED = (
-    select(
-        lease.c.provider,
-        lease.c.region,
-        lease.c.gpu_model,
-        func.count().label("leases"),
-        func.coalesce(func.sum(lease.c.gpu_count), 0).label("gpus"),
-        func.coalesce(func.sum(lease.c.rate_per_hour), 0).label("spend_per_hour"),
-    )
-    .where(_LIVE, lease.c.placement.is_not(None))
-    .group_by(lease.c.provider, lease.c.region, lease.c.gpu_model)
-)
-"""Leases that have not ended and have an offering, by where and what."""
-
-SPEND_NOW = select(func.coalesce(func.sum(lease.c.rate_per_hour), 0))
-"""USD an hour of everything that is billed now."""
-
-_MONTH = func.date_trunc("month", func.now())
-_UNTIL = func.coalesce(attempt.c.billing_ended_at, func.now())
-_SECONDS = func.extract("epoch", _UNTIL - func.greatest(attempt.c.billing_started_at, _MONTH))
-SPEND_OF_MONTH = select(
-    func.coalesce(func.sum(attempt.c.price_per_hour * func.greatest(_SECONDS, 0) / literal_column("3600")), 0)
-).where(attempt.c.billing_started_at.is_not(None), _UNTIL > _MONTH)
-"""USD since the month began (UTC), for the attempts that were billed in it."""
-
-CAPACITY_FAILURES = (
-    select(
-        attempt.c.provider, attempt.c.region, attempt.c.instance_type, attempt.c.market, func.count().label("failures")
-    )
-    .where(
-        attempt.c.state == str(AttemptState.REFUSED),
-        attempt.c.ended_at > func.now() - literal(_DAY, Interval),
-        attempt.c.error["class"].astext == "InsufficientCapacity",
-    )
-    .group_by(attempt.c.provider, attempt.c.region, attempt.c.instance_type, attempt.c.market)
-    .order_by(func.count().desc(), attempt.c.instance_type, attempt.c.region)
-)
-"""Refusals for want of capacity in the last 24 hours, the most frequent first."""
-
-_TO_READY = func.extract("epoch", lease.c.ready_at - lease.c.created_at)
-TIME_TO_READY = select(
-    func.count().label("leases"),
-    func.percentile_cont(0.5).within_group(_TO_READY).label("p50"),
-    func.percentile_cont(0.95).within_group(_TO_READY).label("p95"),
-).where(lease.c.ready_at > func.now() - literal(_DAY, Interval))
-"""Seconds from creation to ready, of leases that became ready in the last 24 hours."""
-
-ORPHAN_COUNTS = select(orphan.c.cause, func.count().label("orphans")).where(_OPEN).group_by(orphan.c.cause)
-"""Open orphans by cause."""
-
-HEARTBEATS = select(
-    worker_heartbeat.c.kind,
-    func.count().label("processes"),
-    func.extract("epoch", func.now() - func.max(worker_heartbeat.c.seen_at)).label("age"),
-).group_by(worker_heartbeat.c.kind)
-"""Processes by kind, with the seconds since the latest sign of life."""
+OPEN = orphan.c.state.in_(["seen", "ending"])
+"""Something is to be done about it yet."""
 
 BRAKES = select(installation.c.id, installation.c.hold, installation.c.launches_stopped, func.now().label("as_of"))
 """What stops launches everywhere."""
@@ -116,7 +65,7 @@ def _stuck(*, release: float, launch: float, boot: float) -> Subquery:
     def older(kind: str, since: Any, seconds: float, *where: Any) -> Select[Any]:
         cut = func.now() - literal(timedelta(seconds=seconds), Interval)
         found = select(literal(kind).label("kind"), *shown, since.label("since"))
-        return found.select_from(lease.outerjoin(attempt, newest)).where(_LIVE, since < cut, *where)
+        return found.select_from(lease.outerjoin(attempt, newest)).where(LIVE, since < cut, *where)
 
     return union_all(
         older("releasing", lease.c.release_requested_at, release, lease.c.state == str(LeaseState.RELEASING)),
@@ -131,6 +80,11 @@ def _stuck(*, release: float, launch: float, boot: float) -> Subquery:
 
 OrphanKey = tuple[datetime, str, str, str]
 """(first_seen_at, account, region, instance_id)"""
+
+_OFFERED = and_(
+    *(offering.c[name] == orphan.c[name] for name in ("account", "region", "zone", "instance_type", "market"))
+)
+"""The catalogue's price serves where a VM carries none."""
 
 _ORPHAN = (
     "provider",
@@ -161,8 +115,10 @@ _ORPHAN = (
 def orphans(*, gone: bool, after: OrphanKey | None, limit: int) -> Select[Any]:
     """The latest first seen first. `gone`: those that are no more, too. With the time (`as_of`)."""
     place = (orphan.c.first_seen_at, orphan.c.account, orphan.c.region, orphan.c.instance_id)
-    found = select(*(orphan.c[name] for name in _ORPHAN), func.now().label("as_of"))
-    found = found.where(true() if gone else _OPEN).order_by(*(column.desc() for column in place)).limit(limit)
+    price = func.coalesce(orphan.c.price_per_hour, offering.c.price_per_hour).label("price_per_hour")
+    columns = (price if name == "price_per_hour" else orphan.c[name] for name in _ORPHAN)
+    found = select(*columns, func.now().label("as_of")).select_from(orphan.outerjoin(offering, _OFFERED))
+    found = found.where(true() if gone else OPEN).order_by(*(column.desc() for column in place)).limit(limit)
     if after is None:
         return found
     last = (literal(after[0], Time), *(literal(part) for part in after[1:]))
@@ -173,7 +129,7 @@ def end_orphan(account_name: str, region: str, instance_id: str) -> Update:
     """Its grace is over now. Answers (instance_id), or no row when there is none open."""
     return (
         update(orphan)
-        .where(orphan.c.account == account_name, orphan.c.region == region, orphan.c.instance_id == instance_id, _OPEN)
+        .where(orphan.c.account == account_name, orphan.c.region == region, orphan.c.instance_id == instance_id, OPEN)
         .values(end_after=func.now())
         .returning(orphan.c.instance_id)
     )
@@ -183,7 +139,7 @@ def adopt_orphans() -> Update:
     """An operator wants every VM without a row adopted, at the next inventory of its region. Answers (instance_id)."""
     return (
         update(orphan)
-        .where(_OPEN, orphan.c.cause == "no_row")
+        .where(OPEN, orphan.c.cause == "no_row")
         .values(adopt_requested_at=func.now(), adopt_error=None)
         .returning(orphan.c.instance_id)
     )

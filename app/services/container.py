@@ -21,6 +21,7 @@ from app.services.offerings import OfferingService
 from app.services.ops import OpsService
 from app.services.plan import PlanService
 from app.services.quotas import QuotaService
+from app.services.tenant_use import TenantUseService
 from app.services.tenants import TenantService
 
 
@@ -31,6 +32,7 @@ class Services:
     context: Context
     authenticator: Authenticator
     tenants: TenantService
+    tenant_use: TenantUseService
     keys: KeyService
     quotas: QuotaService
     audit: AuditService
@@ -56,6 +58,7 @@ class Services:
             context=context,
             authenticator=Authenticator(context.database, cache_seconds=settings.key_cache_seconds),
             tenants=TenantService(context),
+            tenant_use=TenantUseService(context),
             keys=KeyService(context),
             quotas=QuotaService(context),
             audit=AuditService(context),

@@ -8,36 +8,18 @@ from typing import Any
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db import ops as statements
-from app.db.invariants import NOTED
 from app.db.jobs import DEADMAN, beat
 from app.services.audit import record
 from app.services.context import Context
 from app.services.cursors import PageRequest, cursor, moment
 from app.services.errors import NotFound
 from app.services.leases import Page
+from app.services.ops_summary import Summary, SummaryReader
 from app.services.principal import Principal
 
 _KIND = "orphans"
-_MOST_STUCK = 100
 _EVERYTHING = "installation"
 """Target of what concerns no single thing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
-    """Rows of the statements of app.db.ops, by their names."""
-
-    brakes: Any
-    counts: Sequence[Any]
-    placed: Sequence[Any]
-    spend_now: Any
-    spend_of_month: Any
-    capacity_failures: Sequence[Any]
-    time_to_ready: Any
-    orphan_counts: Sequence[Any]
-    stuck: Sequence[Any]
-    heartbeats: Sequence[Any]
-    invariants: Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,31 +35,11 @@ class OpsService:
 
     def __init__(self, context: Context) -> None:
         self._database = context.database
-        self._settings = context.settings
+        self._summary = SummaryReader(context)
 
     async def summary(self) -> Summary:
-        """What goes on now, from one transaction."""
-        settings = self._settings
-        stuck = statements.stuck(
-            release=settings.release_alarm_seconds,
-            launch=settings.launch_timeout,
-            boot=settings.boot_timeout,
-            limit=_MOST_STUCK,
-        )
-        async with self._database.transaction(None, read_only=True) as connection:
-            return Summary(
-                brakes=(await connection.execute(statements.BRAKES)).one(),
-                counts=(await connection.execute(statements.COUNTS)).all(),
-                placed=(await connection.execute(statements.PLACED)).all(),
-                spend_now=(await connection.execute(statements.SPEND_NOW)).scalar_one(),
-                spend_of_month=(await connection.execute(statements.SPEND_OF_MONTH)).scalar_one(),
-                capacity_failures=(await connection.execute(statements.CAPACITY_FAILURES)).all(),
-                time_to_ready=(await connection.execute(statements.TIME_TO_READY)).one(),
-                orphan_counts=(await connection.execute(statements.ORPHAN_COUNTS)).all(),
-                stuck=(await connection.execute(stuck)).all(),
-                heartbeats=(await connection.execute(statements.HEARTBEATS)).all(),
-                invariants=(await connection.execute(NOTED)).all(),
-            )
+        """What goes on now."""
+        return await self._summary.read()
 
     async def orphans(self, *, gone: bool, page: PageRequest) -> Page:
         """The latest first seen first. `gone`: those that are no more, too."""

@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from app.api.ops_tenants import TenantUsePage
 from app.api.ops_views import Account, AccountPage, Brakes, OpsSummary, OrphanPage
-from tests.api.conftest import Caller
+from app.prerequisites import ensure_operator_key
+from tests.api.conftest import Caller, MakeSettings, new_tenant, serving
 from tests.api.fleet import Fleet
 
 
@@ -123,6 +125,11 @@ async def test_orphans_are_shown_in_pages_and_ended_on_demand(operator: Caller, 
     shown = [*first.json()["items"], *rest["items"]]
     assert [one["instance_id"] for one in shown] == ["i-2", "i-1", "i-0"]
     assert shown[0]["age_seconds"] >= 0
+    fleet.run("UPDATE orphan SET price_per_hour = NULL, zone = 'us-east-1z' WHERE instance_id = 'i-1'")
+    fleet.run("UPDATE orphan SET price_per_hour = NULL WHERE instance_id = 'i-0'")
+    fleet.run("UPDATE orphan SET price_per_hour = 7 WHERE instance_id = 'i-2'")
+    prices = [one["price_per_hour"] for one in (await operator.get("/v1/ops/orphans")).json()["items"]]
+    assert prices == ["7.00", None, "1.006"]
     assert len((await operator.get("/v1/ops/orphans?gone=true")).json()["items"]) == 4
     assert (await operator.post("/v1/ops/orphans/main/us-east-1/i-1/end")).status_code == 204
     due = fleet.run("SELECT instance_id FROM orphan WHERE end_after <= now()")
@@ -197,6 +204,7 @@ async def test_only_operators_see_or_brake_the_whole(alice: Caller) -> None:
     calls = [
         ("GET", "/v1/ops/summary"),
         ("GET", "/v1/ops/orphans"),
+        ("GET", "/v1/ops/tenants"),
         ("GET", "/v1/ops/accounts"),
         ("PUT", "/v1/ops/launches"),
         ("PUT", "/v1/ops/accounts/main/cordon"),
@@ -206,3 +214,61 @@ async def test_only_operators_see_or_brake_the_whole(alice: Caller) -> None:
     for method, path in calls:
         answer = await alice.request(method, path)
         assert (answer.status_code, answer.json()["code"]) == (403, "forbidden"), path
+
+
+async def test_the_summary_names_tenants_gpus_by_state_and_what_was_taken_back(
+    alice: Caller, bob: Caller, operator: Caller, fleet: Fleet
+) -> None:
+    active, taken = await make(alice), await make(bob)
+    fleet.activate(active)
+    fleet.attempt(taken, 1, state="dead", ended_at="now()", clean=True, vm_reason='{"interrupted": true}')
+    found = (await operator.get("/v1/ops/summary")).json()
+    assert {row["state"]: row["gpus"] for row in found["by_state"]} == {"active": 1, "queued": 0}
+    assert found["by_tenant"] == [
+        {"tenant_id": alice.tenant_id, "name": "alice", "leases": 1, "gpus": 1, "spend_per_hour": "1.006"},
+        {"tenant_id": bob.tenant_id, "name": "bob", "leases": 1, "gpus": 0, "spend_per_hour": "0.00"},
+    ]
+    place = {"provider": "aws", "region": "us-east-1", "instance_type": "g5.xlarge", "market": "on_demand"}
+    assert found["interruptions"] == {"total": 1, "worst": [{**place, "interruptions": 1}]}
+
+
+async def test_a_poll_of_an_unchanged_summary_is_answered_with_304(
+    make_settings: MakeSettings, database_url: str, fleet: Fleet
+) -> None:
+    async with serving(make_settings(catalogue_cache_seconds=0)) as app:
+        operator = Caller(app, ensure_operator_key(database_url, None))
+        alice = await new_tenant(operator, "alice", gpus="8")
+        fleet.activate(await make(alice))
+        first = await operator.get("/v1/ops/summary")
+        known = {"If-None-Match": first.headers["etag"]}
+        assert (await operator.get("/v1/ops/summary", headers=known)).status_code == 304
+        await make(alice)
+        changed = await operator.get("/v1/ops/summary", headers=known)
+        assert changed.status_code == 200
+        assert changed.json()["as_of"] > first.json()["as_of"]
+
+
+async def test_a_process_that_fell_silent_changes_the_summary(
+    make_settings: MakeSettings, database_url: str, fleet: Fleet
+) -> None:
+    fleet.run("INSERT INTO worker_heartbeat (name, kind) VALUES ('w', 'worker')")
+    async with serving(make_settings(catalogue_cache_seconds=0)) as app:
+        operator = Caller(app, ensure_operator_key(database_url, None))
+        known = {"If-None-Match": (await operator.get("/v1/ops/summary")).headers["etag"]}
+        fleet.run("UPDATE worker_heartbeat SET seen_at = now() - interval '1 minute'")
+        assert (await operator.get("/v1/ops/summary", headers=known)).status_code == 200
+
+
+async def test_tenants_are_listed_with_their_room_and_what_runs(alice: Caller, operator: Caller, fleet: Fleet) -> None:
+    fleet.activate(await make(alice))
+    await new_tenant(operator, "carol", gpus="2")
+    first = await operator.get("/v1/ops/tenants?limit=1")
+    keeps_to(TenantUsePage, first.content)
+    rest = await operator.get(f"/v1/ops/tenants?limit=1&cursor={first.json()['next_cursor']}")
+    carol, shown = first.json()["items"][0], rest.json()["items"][0]
+    assert (carol["name"], carol["leases"], carol["spend_per_hour"]) == ("carol", 0, "0.00")
+    assert (shown["name"], shown["status"], shown["leases"], shown["gpus"]) == ("alice", "active", 1, 1)
+    assert shown["spend_per_hour"] == "1.006"
+    assert shown["quotas"] == (await alice.get("/v1/quotas")).json()["items"]
+    known = {"If-None-Match": first.headers["etag"]}
+    assert (await operator.get("/v1/ops/tenants?limit=1", headers=known)).status_code == 304

@@ -8,7 +8,8 @@ from app.api.routing import OneTimeRoute, SecuredRoute
 from app.services.principal import Role
 from tests.api.conftest import Caller
 
-OPEN = {"/livez", "/readyz", "/metrics", "/openapi.json", "/docs"}
+DASHBOARD = {"/dashboard", "/dashboard/", "/dashboard/{path:path}"}
+OPEN = {"/livez", "/readyz", "/metrics", "/openapi.json", "/docs", *DASHBOARD}
 
 LEAST_ROLE = {
     "get_me": "viewer",

@@ -157,6 +157,7 @@ async def anothers_values_in_a_query_answer_like_unknown_ones(attack: Attack) ->
         "tenant_id": (victim.ids["tenant_id"], UNKNOWN["tenant_id"]),
         "ids": (victim.ids["lease_id"], UNKNOWN["lease_id"]),
         "name": (NAME, "nobodys-lease"),
+        "search": (NAME.upper(), "nobodys-lease"),
         "label": (f"victim:{LABEL}", "victim:nobodys-label"),
     }
     own = await attack.callers["admin"].get("/v1/leases")

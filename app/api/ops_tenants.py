@@ -1,0 +1,52 @@
+"""Tenants as operators watch them."""
+
+from decimal import Decimal
+from typing import Annotated, Any
+
+import orjson
+from fastapi import Request, Response
+from pydantic import Field
+
+from app.api.pagination import UsePage
+from app.api.quotas import Quota, quota_json
+from app.api.responses import tagged
+from app.api.routing import OPERATORS_ONLY, UseServices
+from app.api.routing import router as make_router
+from app.api.schemas import Money, View
+from app.api.tenants import TenantStatus
+from app.domain.money import format_money
+from app.services.preconditions import list_tag
+
+router = make_router("ops")
+
+
+class TenantUse(View):
+    """A tenant, its quotas, and its leases that have not ended."""
+
+    id: str
+    name: str
+    status: TenantStatus
+    quotas: list[Quota]
+    leases: int
+    gpus: Annotated[int, Field(description="Of the leases that have an offering.")]
+    spend_per_hour: Money
+
+
+class TenantUsePage(View):
+    """Tenants, newest first."""
+
+    items: list[TenantUse]
+    next_cursor: str | None
+
+
+@router.get("/v1/ops/tenants", response_model=TenantUsePage, dependencies=[OPERATORS_ONLY])
+async def list_tenant_use(request: Request, services: UseServices, page: UsePage) -> Response:
+    """List tenants with their quotas and what runs, newest first."""
+    rows, next_cursor = await services.tenant_use.page(page)
+    content = orjson.dumps({"items": [_tenant_use(row) for row in rows], "next_cursor": next_cursor})
+    return tagged(request, content, list_tag((), also=content.decode()))
+
+
+def _tenant_use(row: dict[str, Any]) -> dict[str, Any]:
+    quotas = [quota_json(one) for one in row["quotas"]]
+    return {**row, "quotas": quotas, "spend_per_hour": format_money(Decimal(row["spend_per_hour"]))}

@@ -1,0 +1,135 @@
+"""The whole installation at a glance: what is, from one walk over the live leases, and what was. Across all tenants."""
+
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import Interval, Select, case, column, func, literal, literal_column, select, table
+
+from app.db.compiled import with_values
+from app.db.invariants import NOTED
+from app.db.ops import BRAKES, LIVE, OPEN, stuck
+from app.db.reads import Query
+from app.db.tables import attempt, lease, orphan, tenant, worker_heartbeat
+from app.domain.leases import AttemptState
+
+MOST_TENANTS = 100
+_DAY = timedelta(days=1)
+
+_LIVE_LEASES = (
+    select(
+        lease.c.tenant_id,
+        lease.c.state,
+        lease.c.provider,
+        lease.c.region,
+        lease.c.gpu_model,
+        lease.c.gpu_count,
+        lease.c.rate_per_hour,
+        lease.c.placement.is_not(None).label("placed"),
+    )
+    .where(LIVE)
+    .cte("live")
+)
+_live = table("live", *(column(one.name) for one in _LIVE_LEASES.c))
+"""The same by its name: the parts below are written out one by one, and stand beside it in one statement."""
+
+_LEASES = func.count().label("leases")
+_GPUS = func.coalesce(func.sum(_live.c.gpu_count), 0).label("gpus")
+_SPEND = func.coalesce(func.sum(_live.c.rate_per_hour), 0).label("spend_per_hour")
+_PLACE = (_live.c.provider, _live.c.region, _live.c.gpu_model)
+
+RUNNING = select(_live.c.state, _LEASES, _GPUS).group_by(_live.c.state)
+"""Leases that have not ended and their GPUs, by state."""
+
+PLACED = select(*_PLACE, _LEASES, _GPUS, _SPEND).where(_live.c.placed).group_by(*_PLACE)
+"""Leases that have not ended and have an offering, by where and what."""
+
+TENANTS = (
+    select(tenant.c.id.label("tenant_id"), tenant.c.name, _LEASES, _GPUS, _SPEND)
+    .select_from(_live.join(tenant, tenant.c.id == _live.c.tenant_id))
+    .group_by(tenant.c.id, tenant.c.name)
+    .order_by(_SPEND.desc(), _LEASES.desc(), tenant.c.id)
+    .limit(MOST_TENANTS)
+)
+"""Tenants with leases that have not ended, those that spend most first, at most MOST_TENANTS."""
+
+SPEND_NOW = select(func.coalesce(func.sum(_live.c.rate_per_hour), 0).label("usd"))
+"""USD an hour of everything that is billed now: what has ended is not."""
+
+ORPHAN_COUNTS = select(orphan.c.cause, func.count().label("orphans")).where(OPEN).group_by(orphan.c.cause)
+"""Open orphans by cause."""
+
+HEARTBEATS = select(
+    worker_heartbeat.c.kind,
+    func.count().label("processes"),
+    func.extract("epoch", func.now() - func.max(worker_heartbeat.c.seen_at)).label("age"),
+).group_by(worker_heartbeat.c.kind)
+"""Processes by kind, with the seconds since the latest sign of life."""
+
+ENDED = select(lease.c.state, _LEASES, literal(0).label("gpus")).where(~LIVE).group_by(lease.c.state)
+"""Leases that have ended, by state, since ever."""
+
+_MONTH = func.date_trunc("month", func.now())
+_UNTIL = func.coalesce(attempt.c.billing_ended_at, func.now())
+_SECONDS = func.extract("epoch", _UNTIL - func.greatest(attempt.c.billing_started_at, _MONTH))
+_USD = attempt.c.price_per_hour * func.greatest(_SECONDS, 0) / literal_column("3600")
+SPEND_OF_MONTH = select(func.coalesce(func.sum(_USD), 0).label("usd")).where(
+    attempt.c.billing_started_at.is_not(None), _UNTIL > _MONTH
+)
+"""USD since the month began (UTC), for the attempts that were billed in it."""
+
+_TRIED_AT = (attempt.c.provider, attempt.c.region, attempt.c.instance_type, attempt.c.market)
+_REFUSED = (attempt.c.state == str(AttemptState.REFUSED)) & (attempt.c.error["class"].astext == "InsufficientCapacity")
+_TAKEN_BACK = attempt.c.vm_reason["interrupted"].astext == "true"
+_FAILURES = func.count(case((_REFUSED, 1))).label("failures")
+_INTERRUPTIONS = func.count(case((_TAKEN_BACK, 1))).label("interruptions")
+TROUBLE = (
+    select(*_TRIED_AT, _FAILURES, _INTERRUPTIONS)
+    .where(attempt.c.ended_at > func.now() - literal(_DAY, Interval), _REFUSED | _TAKEN_BACK)
+    .group_by(*_TRIED_AT)
+    .order_by(attempt.c.instance_type, attempt.c.region, attempt.c.market)
+)
+"""Refusals for want of capacity, and VMs that their provider took back, in the last 24 hours, by place."""
+
+_TO_READY = func.extract("epoch", lease.c.ready_at - lease.c.created_at)
+TIME_TO_READY = select(
+    _LEASES,
+    func.percentile_cont(0.5).within_group(_TO_READY).label("p50"),
+    func.percentile_cont(0.95).within_group(_TO_READY).label("p95"),
+).where(lease.c.created_at > func.now() - literal(_DAY, Interval), lease.c.ready_at.is_not(None))
+"""Seconds from creation to ready, of leases of the last 24 hours that became ready."""
+
+
+def present(*, release: float, launch: float, boot: float, stuck_limit: int) -> Query:
+    """What is: `as_of`, and for each part its rows as a JSON text. The seconds are those of `ops.stuck`."""
+    return _together(
+        {
+            "brakes": BRAKES,
+            "running": RUNNING,
+            "placed": PLACED,
+            "tenants": TENANTS,
+            "spend_now": SPEND_NOW,
+            "orphan_counts": ORPHAN_COUNTS,
+            "stuck": stuck(release=release, launch=launch, boot=boot, limit=stuck_limit),
+            "heartbeats": HEARTBEATS,
+            "invariants": NOTED,
+        },
+        _LIVE_LEASES,
+    )
+
+
+def past() -> Query:
+    """What was, in the same form. It reads every lease and attempt: ask seldom."""
+    return _together(
+        {"ended": ENDED, "spend_of_month": SPEND_OF_MONTH, "trouble": TROUBLE, "time_to_ready": TIME_TO_READY}
+    )
+
+
+def _together(parts: dict[str, Select[Any]], *beside: Any) -> Query:
+    columns = (_as_json(part).label(name) for name, part in parts.items())
+    return Query(select(func.now().label("as_of"), *columns).add_cte(*beside))
+
+
+def _as_json(statement: Select[Any]) -> Any:
+    """The rows of `statement` as one JSON text; "[]" when there are none."""
+    rows = f"SELECT coalesce(json_agg(row_to_json(part)), '[]')::text FROM ({with_values(statement)}) AS part"
+    return literal_column(f"({rows})")

@@ -1,0 +1,37 @@
+"""Who uses how much of what they may, for operators."""
+
+import json
+from decimal import Decimal
+from typing import Any
+
+from app.db import tenant_use as statements
+from app.services.context import Context
+from app.services.cursors import PageRequest, cut, last_id
+from app.services.quotas import available
+
+_KIND = "tenant_use"
+
+
+class TenantUseService:
+    """Reads across tenants; the routes see to it that only operators do."""
+
+    def __init__(self, context: Context) -> None:
+        self._database = context.database
+
+    async def page(self, page: PageRequest) -> tuple[list[dict[str, Any]], str | None]:
+        """Rows of `tenant_use.FIRST` with quotas as those of QuotaService, and the cursor of the next page."""
+        after = last_id(page, _KIND, "tenant")
+        query = statements.FIRST if after is None else statements.FOLLOWING
+        found = await self._database.fetch(None, query, after=after, limit=page.limit + 1)
+        rows, next_cursor = cut(found, page, _KIND)
+        return [{**row, "quotas": _quotas(row["quotas"])} for row in rows], next_cursor
+
+
+def _quotas(text: str) -> list[dict[str, Any]]:
+    found = json.loads(text)
+    rows = [{**one, "limit": _decimal(one["limit"]), "used": Decimal(one["used"])} for one in found]
+    return [{**row, "available": available(**row)} for row in sorted(rows, key=lambda row: str(row["resource"]))]
+
+
+def _decimal(text: str | None) -> Decimal | None:
+    return None if text is None else Decimal(text)
