@@ -13,6 +13,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY app app
 COPY workers workers
 COPY migrations migrations
+COPY dashboard dashboard
 RUN /opt/gpulease/bin/pip install --no-deps --no-build-isolation . \
     && /opt/gpulease/bin/pip uninstall --yes setuptools pip
 

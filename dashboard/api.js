@@ -1,0 +1,108 @@
+/** Speaks to the public API: the key goes into a header, unchanged answers come back as 304, refusals as Problem. */
+import { heardTime } from "./clock.js";
+import { session, signOut } from "./session.js";
+import { shared } from "./ui.js";
+
+const BASE = new URL("..", document.baseURI);
+const PATIENCE_MS = 10_000;
+const REMEMBERED = 120;
+
+/** The API refused: `code` decides, `detail` is for people. */
+export class Problem extends Error {
+  constructor(status, body) {
+    super(body?.detail || body?.title || `The API answered ${status}.`);
+    this.status = status;
+    this.code = body?.code ?? null;
+    this.errors = body?.errors ?? [];
+  }
+}
+
+/** No usable answer: the API, or the database behind it, is away. It may come back by itself. */
+export class Away extends Error {}
+
+/** Since when the API is away (milliseconds), null while it answers. */
+export const awaySince = shared(null);
+
+const known = new Map();
+
+/** What was read under this path last, or undefined. */
+export const remembered = (path) => known.get(path)?.data;
+
+export function forgetEverything() {
+  known.clear();
+}
+
+/** Reads a path. The very same object comes back when nothing has changed. Raises Problem, Away. */
+export async function get(path) {
+  const before = known.get(path);
+  const answer = await send("GET", path, before ? { "If-None-Match": before.etag } : {});
+  if (answer.status === 304) return before.data;
+  const data = await answer.json();
+  const etag = answer.headers.get("ETag");
+  known.delete(path);
+  if (etag) known.set(path, { etag, data });
+  if (known.size > REMEMBERED) known.delete(known.keys().next().value);
+  return data;
+}
+
+/** All pages of a list as one `{items}`; the same object while no page changes. Raises Problem, Away. */
+export async function getAll(path, most = 20) {
+  const pages = [await get(path)];
+  while (pages.at(-1).next_cursor && pages.length < most) {
+    const joint = path.includes("?") ? "&" : "?";
+    pages.push(await get(`${path}${joint}cursor=${encodeURIComponent(pages.at(-1).next_cursor)}`));
+  }
+  const before = joined.get(path);
+  if (before && before.pages.length === pages.length && pages.every((page, n) => page === before.pages[n])) {
+    return before.whole;
+  }
+  const whole = { items: pages.flatMap((page) => page.items), complete: !pages.at(-1).next_cursor };
+  joined.set(path, { pages, whole });
+  return whole;
+}
+const joined = new Map();
+
+/** Changes something. Raises Problem, Away. */
+export async function change(method, path, body) {
+  const headers = {};
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  if (method === "POST") headers["Idempotency-Key"] = crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
+  const answer = await send(method, path, headers, body);
+  return answer.status === 204 ? null : answer.json();
+}
+
+/** Asks who a key belongs to, without signing in. Raises Problem, Away. */
+export async function whoIs(key) {
+  return (await send("GET", "/v1/me", {}, undefined, key)).json();
+}
+
+async function send(method, path, headers, body, key = session.get()?.key) {
+  const answer = await fetch(new URL(path.slice(1), BASE), {
+    method,
+    headers: { Authorization: `Bearer ${key}`, Accept: "application/json", ...headers },
+    body: body === undefined ? undefined : JSON.stringify(body),
+    cache: "no-store",
+    credentials: "omit",
+    redirect: "error",
+    signal: AbortSignal.timeout(PATIENCE_MS),
+  }).catch(() => {
+    throw away("The API cannot be reached.");
+  });
+  heardTime(answer.headers.get("Date"));
+  if (answer.status >= 502 && answer.status <= 504) throw away((await problemOf(answer)).message);
+  awaySince.set(null);
+  if (answer.ok || answer.status === 304) return answer;
+  const problem = await problemOf(answer);
+  if (answer.status === 401 && key === session.get()?.key) signOut("Your key is no longer accepted. Sign in again.");
+  throw problem;
+}
+
+function away(message) {
+  if (awaySince.get() === null) awaySince.set(Date.now());
+  return new Away(message);
+}
+
+async function problemOf(answer) {
+  const body = await answer.json().catch(() => null);
+  return new Problem(answer.status, body);
+}

@@ -1,0 +1,59 @@
+/** Numbers, money and times as people read them. */
+
+const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+const cents = new Intl.NumberFormat("en-US", { style: "currency", currency: "USD" });
+const dollars = new Intl.NumberFormat("en-US", { style: "currency", currency: "USD", maximumFractionDigits: 0 });
+const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
+const full = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
+const brief = new Intl.DateTimeFormat("en-GB", { day: "2-digit", month: "short", hour: "2-digit", minute: "2-digit" });
+
+export const NOTHING = "–";
+
+export const count = (value) => whole.format(value);
+
+/** USD. Amounts come as decimal strings; they are only shown here, never added up for a bill. */
+export function usd(value) {
+  const amount = Number(value);
+  if (amount > 0 && amount < 0.005) return "< $0.01";
+  return Math.abs(amount) >= 100_000 ? dollars.format(amount) : cents.format(amount);
+}
+
+export const percent = (share) => `${whole.format(share * 100)} %`;
+
+/** Seconds as the two units that matter: 3 d 4 h, 2 h 05 m, 4 m 12 s, 9 s. */
+export function span(seconds) {
+  if (seconds === null || seconds === undefined || Number.isNaN(seconds)) return NOTHING;
+  const all = Math.max(0, Math.round(seconds));
+  const [d, h, m, s] = [Math.floor(all / 86400), Math.floor(all / 3600) % 24, Math.floor(all / 60) % 60, all % 60];
+  if (d) return `${d} d ${h} h`;
+  if (h) return `${h} h ${String(m).padStart(2, "0")} m`;
+  if (m) return `${m} m ${String(s).padStart(2, "0")} s`;
+  return `${s} s`;
+}
+
+/** The same with a tenth where seconds are few: 3.4 s. */
+export const fineSpan = (seconds) =>
+  seconds !== null && seconds < 10 ? `${Number(seconds.toFixed(seconds < 1 ? 2 : 1))} s` : span(seconds);
+
+export const timeOfDay = (moment) => clock.format(new Date(moment));
+export const fullTime = (moment) => full.format(new Date(moment));
+export const shortTime = (moment) => brief.format(new Date(moment));
+
+/** `not_created` → not created. */
+export const words = (name) => String(name ?? "").replaceAll("_", " ");
+
+export const PROVIDERS = { aws: "AWS", gcp: "GCP", azure: "Azure" };
+export const providerName = (name) => PROVIDERS[name] ?? name;
+
+const RESOURCES = { gpus: "GPUs", leases: "Leases", spend_per_hour: "USD an hour" };
+export const resourceName = (name) =>
+  RESOURCES[name] ?? (name.startsWith("gpus:") ? `GPUs, ${name.slice(5)}` : words(name));
+
+export const MARKETS = { on_demand: "on demand", spot: "spot", spot_first: "spot first" };
+export const marketName = (name) => MARKETS[name] ?? words(name);
+
+/** 8 × A100 */
+export function gpuText(lease) {
+  const gpu = lease.placement?.gpu ?? lease.request.gpu;
+  return gpu ? `${gpu.count} × ${gpu.model}` : (lease.request.instance_types ?? []).join(", ") || NOTHING;
+}

@@ -1,0 +1,68 @@
+/** Releasing and extending a lease, each after a question. */
+import { change } from "../api.js";
+import { nudge } from "../changes.js";
+import { now } from "../clock.js";
+import { gpuText, providerName, shortTime, usd, words } from "../format.js";
+import { html } from "../ui.js";
+import { confirm } from "./dialogs.js";
+import { Icon } from "./icons.js";
+
+const TERMS = [
+  [3600, "1 hour"],
+  [4 * 3600, "4 hours"],
+  [12 * 3600, "12 hours"],
+  [24 * 3600, "1 day"],
+];
+
+export const nameOf = (lease) => lease.name || lease.id;
+
+function release(lease) {
+  const place = lease.placement;
+  confirm({
+    title: `Release ${nameOf(lease)}?`,
+    text: place
+      ? html`<p>Its VM (${gpuText(lease)}, ${providerName(place.provider)} ${place.region}) is ended and its disk deleted. It has cost
+          ${" "}${usd(lease.cost.accrued)} so far. This cannot be undone.</p>`
+      : html`<p>It has no VM yet and will get none. This cannot be undone.</p>`,
+    yes: "Release",
+    danger: true,
+    act: async () => {
+      await change("DELETE", `/v1/leases/${lease.id}`);
+      nudge();
+      return `${nameOf(lease)} is being released.`;
+    },
+  });
+}
+
+function extend(lease) {
+  confirm({
+    title: `Extend ${nameOf(lease)}`,
+    text: html`<p>It ends ${shortTime(lease.expires_at)}. It is never shortened.</p>`,
+    legend: "Let it last, from now",
+    choices: TERMS.map(([seconds, label]) => [seconds, `${label}, until ${shortTime(now() + seconds * 1000)}`]),
+    yes: "Extend",
+    act: async (seconds) => {
+      const lasting = await change("POST", `/v1/leases/${lease.id}/extend`, { ttl_seconds: seconds });
+      nudge();
+      return `${nameOf(lease)} lasts until ${shortTime(lasting.expires_at)}.`;
+    },
+  });
+}
+
+/** Buttons for what may be done with a lease now; why not, where it may not. */
+export const LeaseActions = ({ lease, large }) => html`
+  <span class="actions">
+    <${Do} what="Extend" icon="clock" lease=${lease} rule=${lease.actions.extend} act=${extend} large=${large} />
+    <${Do} what="Release" icon="release" lease=${lease} rule=${lease.actions.release} act=${release} large=${large} />
+  </span>
+`;
+
+function Do({ what, icon, lease, rule, act, large }) {
+  const why = rule.available ? what : `${what}: ${words(rule.reason_code)}`;
+  return html`
+    <button type="button" class=${large ? "" : "ghost"} disabled=${!rule.available} title=${why}
+      aria-label=${`${what} ${nameOf(lease)}`} onClick=${() => act(lease)}>
+      <${Icon} name=${icon} />${what}
+    </button>
+  `;
+}

@@ -1,0 +1,29 @@
+/** Who is signed in. The key lives in this tab's sessionStorage alone: never in an address, never in a file. */
+import { shared } from "./ui.js";
+
+const PLACE = "gpulease.key";
+
+/** `{key, me}` or null; `me` is the answer of /v1/me, null until it came. */
+export const session = shared(read());
+
+/** Why the last session ended, for the sign-in page; null when it was the user's wish. */
+export const farewell = shared(null);
+
+function read() {
+  const key = sessionStorage.getItem(PLACE);
+  return key ? { key, me: null } : null;
+}
+
+export function signIn(key, me) {
+  sessionStorage.setItem(PLACE, key);
+  farewell.set(null);
+  session.set({ key, me });
+}
+
+export function signOut(why = null) {
+  sessionStorage.removeItem(PLACE);
+  farewell.set(why);
+  session.set(null);
+}
+
+export const isOperator = () => session.get()?.me?.role === "operator";

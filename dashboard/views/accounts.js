@@ -1,0 +1,111 @@
+/** The cloud accounts, how well they are seen, and VMs that no lease stands behind. */
+import { change } from "../api.js";
+import { nudge } from "../changes.js";
+import { count, fineSpan, NOTHING, providerName, span, usd, words } from "../format.js";
+import { useLive } from "../live.js";
+import { Ago, Awaited, Badge, Copy, Empty, Head, Left, Panel, Scroll } from "../parts/basics.js";
+import { confirm } from "../parts/dialogs.js";
+import { Icon } from "../parts/icons.js";
+import { refined, route, to } from "../router.js";
+import { html } from "../ui.js";
+
+const KINDS = { ok: "active", unchecked: "queued", failing: "failed", disabled: "failed", draining: "releasing" };
+const CAUSES = {
+  ended_lease: "its lease has ended",
+  other_attempt: "its lease has another VM",
+  no_row: "no lease is known",
+  leftover: "left over by a VM",
+};
+
+export function Accounts() {
+  const { query } = route.use();
+  const gone = query.get("gone") === "true";
+  const accounts = useLive("/v1/ops/accounts", 5);
+  const orphans = useLive(`/v1/ops/orphans?limit=100${gone ? "&gone=true" : ""}`, 5, { keep: true });
+  const items = orphans.data?.items;
+  return html`
+    <${Head} title="Accounts" sub="Cloud accounts, and VMs without a lease" />
+    <${Awaited} live=${accounts} rows=${5}>
+      <div class="panels">${accounts.data?.items.map((one) => html`<${Account} key=${one.name} account=${one} />`)}</div>
+      ${accounts.data?.items.length === 0 && html`<div class="panel"><${Empty} title="No account yet.">Name your cloud accounts in <code>gpulease.toml</code> and start a worker.<//></div>`}
+    <//>
+    <${Panel} title="Orphans" wide flush aside=${html`<a href=${refined({ gone: gone ? null : "true" })}>${gone ? "open ones only" : "with those that are gone"}</a>`}>
+      <${Awaited} live=${orphans} rows=${4}>
+        ${items && (items.length ? html`<${Orphans} items=${items} />` : html`<${Empty} title="No orphan.">Every VM that we see belongs to a lease.<//>`)}
+        ${orphans.data?.next_cursor && html`<p class="note">Only the latest 100 are shown; <code>gpulease ops orphans</code> lists all.</p>`}
+      <//>
+    <//>
+  `;
+}
+
+function Account({ account }) {
+  return html`
+    <section class="panel account">
+      <header><h2><a href=${to("capacity", { provider: account.provider })}>${account.name}</a></h2><span class="aside"><${Badge} state=${account.state} kind=${KINDS[account.state] ?? "queued"} /></span></header>
+      <p class="sub">${providerName(account.provider)}${account.identity && html` · <code>${account.identity}</code>`} · checked ${account.checked_at ? html`<${Ago} at=${account.checked_at} />` : "never"}</p>
+      ${account.cordoned && html`<p class="notice" data-tone="warn"><${Icon} name="warning" /><span><strong>Cordoned</strong>: no launches here${account.cordoned.note && ` (${account.cordoned.note})`}.</span></p>`}
+      ${account.last_error && html`<p class="notice" data-tone="bad"><${Icon} name="warning" /><span><strong>${account.last_error.code ?? account.last_error.class}</strong> ${account.last_error.message}</span></p>`}
+      <${Scroll} label=${`Regions of ${account.name}`}>
+        <table class="groups">
+          <thead><tr><th scope="col">Region</th><th scope="col" class="n">VMs</th><th scope="col" class="n">Last full listing</th><th scope="col" class="n">Took</th></tr></thead>
+          <tbody>
+            ${account.regions.map(
+              (one) => html`
+                <tr key=${one.region}>
+                  <th scope="row"><a href=${to("leases", { region: one.region })}>${one.region}</a>${one.last_error && html`<span class="under bad" title=${one.last_error.message}>${one.last_error.code ?? one.last_error.class}</span>`}</th>
+                  <td class="n">${one.listed === null ? NOTHING : count(one.listed)}</td>
+                  <td class="n">${one.last_complete_listing_at ? html`<${Ago} at=${one.last_complete_listing_at} />` : "never"}</td>
+                  <td class="n">${one.listing_seconds === null ? NOTHING : fineSpan(one.listing_seconds)}</td>
+                </tr>
+              `,
+            )}
+          </tbody>
+        </table>
+      <//>
+    </section>
+  `;
+}
+
+const cost = (orphan) => (orphan.price_per_hour === null ? null : (Number(orphan.price_per_hour) * orphan.age_seconds) / 3600);
+
+const Orphans = ({ items }) => html`
+  <${Scroll} label="Orphans">
+    <table class="list cards">
+      <caption class="vh">Orphans</caption>
+      <thead><tr><th scope="col">State</th><th scope="col">VM</th><th scope="col">Where</th><th scope="col">Why</th><th scope="col" class="n">Age</th><th scope="col" class="n">USD/h</th><th scope="col" class="n">Cost</th><th scope="col" class="n">Ended in</th><th scope="col"><span class="vh">Actions</span></th></tr></thead>
+      <tbody>${items.map((one) => html`<${Orphan} key=${`${one.account}/${one.region}/${one.instance_id}`} one=${one} />`)}</tbody>
+    </table>
+  <//>
+`;
+
+const STATES = { seen: "failed", ending: "releasing", gone: "released", adopted: "active" };
+
+const Orphan = ({ one }) => html`
+  <tr>
+    <td data-label="State"><${Badge} state=${one.state} kind=${STATES[one.state] ?? "queued"} /></td>
+    <th scope="row" data-label="VM"><${Copy} text=${one.instance_id} label="instance id" /><span class="under">${one.instance_type}</span></th>
+    <td data-label="Where">${providerName(one.provider)} ${one.zone || one.region}<span class="under">account ${one.account}</span></td>
+    <td data-label="Why">${CAUSES[one.cause] ?? words(one.cause)}${one.lease_id && html`<a class="under" href=${to(`leases/${one.lease_id}`)}>${one.lease_id}</a>`}${one.adopt_error && html`<span class="under bad">${one.adopt_error}</span>`}</td>
+    <td data-label="Age" class="n">${span(one.age_seconds)}</td>
+    <td data-label="USD/h" class="n">${one.price_per_hour === null ? NOTHING : usd(one.price_per_hour)}</td>
+    <td data-label="Cost" class="n">${cost(one) === null ? NOTHING : usd(cost(one))}</td>
+    <td data-label="Ended in" class="n">${one.gone_at ? "gone" : one.end_after ? html`<${Left} at=${one.end_after} over="next cycle" soon=${0} />` : "by you only"}</td>
+    <td class="do">${one.state === "seen" && html`<button type="button" class="ghost" aria-label=${`End now ${one.instance_id}`} onClick=${() => end(one)}><${Icon} name="release" />End now</button>`}</td>
+  </tr>
+`;
+
+function end(orphan) {
+  confirm({
+    title: `End ${orphan.instance_id}?`,
+    text: html`<p>No lease stands behind this VM (${orphan.instance_type}, ${providerName(orphan.provider)} ${orphan.region}). The next cycle of
+      garbage collection ends it, and its disk is deleted. This cannot be undone.</p>`,
+    yes: "End the VM",
+    danger: true,
+    act: async () => {
+      const path = [orphan.account, orphan.region, orphan.instance_id].map(encodeURIComponent).join("/");
+      await change("POST", `/v1/ops/orphans/${path}/end`);
+      nudge();
+      return `${orphan.instance_id} is ended at the next cycle.`;
+    },
+  });
+}

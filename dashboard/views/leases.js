@@ -1,0 +1,202 @@
+/** The list of leases: filter, search, sort and page live in the address. */
+import { count, gpuText, marketName, NOTHING, providerName, usd, words } from "../format.js";
+import { useLive } from "../live.js";
+import { Accrued, Ago, Awaited, Badge, Empty, Head, Left, Scroll } from "../parts/basics.js";
+import { Icon } from "../parts/icons.js";
+import { LeaseActions, nameOf } from "../parts/lease_actions.js";
+import { go, refined, route, to } from "../router.js";
+import { classes, html, useEffect, useMemo, useRef, useState } from "../ui.js";
+
+const STATES = ["queued", "provisioning", "booting", "active", "releasing", "released", "failed"];
+const CHIPS = [["!terminal", "running"], ...STATES.map((state) => [state, words(state)]), ["", "all"]];
+const SORTS = [
+  ["-created_at", "Newest first"],
+  ["created_at", "Oldest first"],
+  ["expires_at", "Ends soonest"],
+  ["-expires_at", "Ends latest"],
+  ["name", "Name A–Z"],
+  ["-name", "Name Z–A"],
+  ["-updated_at", "Changed last"],
+];
+const PASSED = ["state", "search", "provider", "region", "gpu_model", "tenant_id", "label", "sort", "cursor"];
+const PAGE = 50;
+const TYPING_MS = 250;
+
+export function Leases({ me }) {
+  const { query } = route.use();
+  const operator = me.role === "operator";
+  const leases = useLive(pathOf(query), 3, { keep: true });
+  const tenants = useTenantNames(operator);
+  return html`
+    <${Head} title="Leases" sub=${operator ? "Of all tenants" : "Of your tenant"} />
+    <${Filters} query=${query} operator=${operator} tenants=${tenants} />
+    <${Awaited} live=${leases} rows=${12}>
+      ${leases.data && html`<${List} page=${leases.data} query=${query} settled=${leases.settled} operator=${operator} tenants=${tenants} />`}
+    <//>
+    ${leases.data && leases.error && html`<p class="note" role="status">${leases.error.message}</p>`}
+  `;
+}
+
+function pathOf(query) {
+  const asked = new URLSearchParams({ limit: PAGE });
+  if (!query.has("state")) asked.append("state", "!terminal");
+  for (const name of PASSED) for (const value of query.getAll(name)) if (value !== "any") asked.append(name, value);
+  return `/v1/leases?${asked}`;
+}
+
+/** id → name, empty for tenants. */
+export function useTenantNames(operator) {
+  const { data } = useLive(operator ? "/v1/tenants?limit=200" : null, 60, { all: true });
+  return useMemo(() => new Map((data?.items ?? []).map((tenant) => [tenant.id, tenant.name])), [data]);
+}
+
+function Filters({ query, operator, tenants }) {
+  const summary = useLive(operator ? "/v1/ops/summary" : null, 5).data;
+  const offerings = useLive(operator ? null : "/v1/offerings?limit=200", 60).data;
+  const known = useMemo(() => choices(summary, offerings), [summary, offerings]);
+  const state = query.getAll("state");
+  const chosen = query.has("state") ? state : ["!terminal"];
+  const filtered = ["search", "provider", "region", "gpu_model", "tenant_id", "label"].some((name) => query.has(name));
+  return html`
+    <div class="filters">
+      <ul class="chips" aria-label="State">
+        ${CHIPS.map(([value, label]) => {
+          const on = chosen.includes(value || "any") || (chosen.length === 0 && !value);
+          return html`<li key=${label}><a href=${refined({ state: value || "any" })} aria-current=${on ? "true" : null}>${label}</a></li>`;
+        })}
+      </ul>
+      <div class="row">
+        <${Search} value=${query.get("search") ?? ""} />
+        <${Choice} name="provider" label="Cloud" query=${query} options=${known.provider} show=${providerName} />
+        <${Choice} name="region" label="Region" query=${query} options=${known.region} />
+        <${Choice} name="gpu_model" label="GPU" query=${query} options=${known.gpu_model} />
+        ${operator && html`<${Choice} name="tenant_id" label="Tenant" query=${query} options=${[...tenants.keys()]} show=${(id) => tenants.get(id) ?? id} />`}
+        <label class="field"><span>Order</span>
+          <select value=${query.get("sort") ?? "-created_at"} onChange=${(event) => go(refined({ sort: event.target.value }))}>
+            ${SORTS.map(([value, label]) => html`<option key=${value} value=${value}>${label}</option>`)}
+          </select>
+        </label>
+        ${filtered && html`<a class="button ghost" href=${to("leases", { state, sort: query.get("sort") })}><${Icon} name="close" />Clear</a>`}
+      </div>
+    </div>
+  `;
+}
+
+function choices(summary, offerings) {
+  const found = { provider: new Set(), region: new Set(), gpu_model: new Set() };
+  for (const one of offerings?.items ?? []) {
+    found.provider.add(one.provider);
+    found.region.add(one.region);
+    found.gpu_model.add(one.gpu.model);
+  }
+  for (const name of Object.keys(found)) for (const row of summary?.[`by_${name}`] ?? []) found[name].add(row.name);
+  return Object.fromEntries(Object.entries(found).map(([name, values]) => [name, [...values].sort()]));
+}
+
+function Choice({ name, label, query, options, show = (value) => value }) {
+  const value = query.get(name) ?? "";
+  const all = value && !options.includes(value) ? [value, ...options] : options;
+  return html`
+    <label class="field"><span>${label}</span>
+      <select value=${value} data-on=${value !== ""} onChange=${(event) => go(refined({ [name]: event.target.value }))}>
+        <option value="">any</option>
+        ${all.map((one) => html`<option key=${one} value=${one}>${show(one)}</option>`)}
+      </select>
+    </label>
+  `;
+}
+
+/** What is typed goes into the address a moment later. */
+function Search({ value }) {
+  const [text, setText] = useState(value);
+  const timer = useRef(0);
+  useEffect(() => setText(value), [value]);
+  const type = (event) => {
+    const typed = event.target.value;
+    setText(typed);
+    clearTimeout(timer.current);
+    timer.current = setTimeout(() => go(refined({ search: typed.trim() }), { replace: true }), TYPING_MS);
+  };
+  return html`
+    <label class="field search"><span class="vh">Search by name or id</span><${Icon} name="search" />
+      <input type="search" placeholder="Name or id" value=${text} onInput=${type} maxlength="100" spellcheck="false" autocomplete="off" />
+    </label>
+  `;
+}
+
+function List({ page, query, settled, operator, tenants }) {
+  if (!page.items.length) return html`<${None} query=${query} />`;
+  const sort = query.get("sort") ?? "-created_at";
+  return html`
+    <div class=${classes("panel flush", !settled && "stale")} aria-busy=${!settled}>
+      <${Scroll} label="Leases">
+        <table class="list cards">
+          <caption class="vh">Leases</caption>
+          <thead>
+            <tr>
+              <th scope="col">State</th>
+              <${Sorted} name="Name" up="name" down="-name" sort=${sort} />
+              ${operator && html`<th scope="col">Tenant</th>`}
+              <th scope="col">GPUs</th>
+              <th scope="col">Place</th>
+              <th scope="col" class="n">USD/h</th>
+              <th scope="col" class="n">Cost</th>
+              <${Sorted} name="Age" up="-created_at" down="created_at" sort=${sort} number />
+              <${Sorted} name="Time left" up="expires_at" down="-expires_at" sort=${sort} number />
+              <th scope="col"><span class="vh">Actions</span></th>
+            </tr>
+          </thead>
+          <tbody>
+            ${page.items.map((lease) => html`<${Row} key=${lease.id} lease=${lease} operator=${operator} tenants=${tenants} />`)}
+          </tbody>
+        </table>
+      <//>
+      <${Pages} page=${page} query=${query} />
+    </div>
+  `;
+}
+
+function Sorted({ name, up, down, sort, number }) {
+  const direction = sort === up ? "ascending" : sort === down ? "descending" : null;
+  return html`
+    <th scope="col" class=${number ? "n" : ""} aria-sort=${direction}>
+      <a class="sort" data-on=${direction} href=${refined({ sort: sort === up ? down : up })}>${name}</a>
+    </th>
+  `;
+}
+
+function Row({ lease, operator, tenants }) {
+  const { placement } = lease;
+  const rate = lease.cost.rate_per_hour;
+  return html`
+    <tr>
+      <td data-label="State"><${Badge} state=${lease.state} />${lease.interruption && !lease.terminal && html`<span class="under"><${Badge} state="interruption" kind="failed" text="being taken back" /></span>`}${lease.reason && html`<span class="under" title=${lease.reason.message}>${words(lease.reason.code)}</span>`}</td>
+      <th scope="row" data-label="Name"><a href=${to(`leases/${lease.id}`)}>${nameOf(lease)}</a></th>
+      ${operator && html`<td data-label="Tenant"><a class="quiet" href=${to("leases", { tenant_id: lease.tenant_id })}>${tenants.get(lease.tenant_id) ?? NOTHING}</a></td>`}
+      <td data-label="GPUs" class="num">${gpuText(lease)}</td>
+      <td data-label="Place">${placement ? html`${providerName(placement.provider)} ${placement.region}<span class="under">${placement.instance_type}, ${marketName(placement.market)}</span>` : html`<span class="muted">none yet</span>`}</td>
+      <td data-label="USD/h" class="n">${rate === null ? NOTHING : usd(rate)}</td>
+      <td data-label="Cost" class="n"><${Accrued} cost=${lease.cost} /></td>
+      <td data-label="Age" class="n"><${Ago} at=${lease.created_at} suffix="" /></td>
+      <td data-label="Time left" class="n">${lease.terminal ? html`<span class="muted">ended</span>` : html`<${Left} at=${lease.expires_at} />`}</td>
+      <td class="do">${!lease.terminal && html`<${LeaseActions} lease=${lease} />`}</td>
+    </tr>
+  `;
+}
+
+/** The way back is the browser's own: each page is a step in its history. */
+const Pages = ({ page, query }) => html`
+  <nav class="pages" aria-label="Pages">
+    <span class="muted num">${count(page.items.length)} ${page.items.length === 1 ? "lease" : "leases"} on this page</span>
+    ${query.has("cursor") && html`<a class="button ghost" href=${refined({ cursor: null })}><${Icon} name="left" />First page</a>`}
+    ${page.next_cursor && html`<a class="button ghost" href=${refined({ cursor: page.next_cursor })}>Next page<${Icon} name="right" /></a>`}
+  </nav>
+`;
+
+const None = ({ query }) => html`
+  <div class="panel">
+    ${[...query.keys()].some((name) => name !== "sort")
+      ? html`<${Empty} title="No lease is like that."><a href="#/leases">Take all filters away</a>, or <a href=${refined({ state: "any" })}>look among those that have ended</a>.<//>`
+      : html`<${Empty} title="No lease is running.">Ask for GPUs with <code>gpulease lease create --gpu A10G:1 --ttl 1h</code>; they appear here by themselves.<//>`}
+  </div>
+`;

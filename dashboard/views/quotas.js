@@ -1,0 +1,25 @@
+/** A tenant's own limits. */
+import { resourceName } from "../format.js";
+import { useLive } from "../live.js";
+import { Awaited, Empty, Head, Panel } from "../parts/basics.js";
+import { html } from "../ui.js";
+import { Use } from "./tenants.js";
+
+export function Quotas() {
+  const quotas = useLive("/v1/quotas", 5);
+  const items = quotas.data?.items;
+  return html`
+    <${Head} title="Quotas" sub="What your tenant may use at a time" />
+    <${Panel} title="Limits" wide>
+      <${Awaited} live=${quotas} rows=${4}>
+        ${items && (items.length ? html`<${Limits} items=${items} />` : html`<${Empty} title="No GPUs are allowed yet.">Ask your operator for a quota.<//>`)}
+      <//>
+    <//>
+  `;
+}
+
+export const Limits = ({ items }) => html`
+  <ul class="limits">
+    ${items.map((one) => html`<li key=${one.resource}><span class="strong">${resourceName(one.resource)}</span><${Use} quota=${one} resource=${one.resource} /></li>`)}
+  </ul>
+`;

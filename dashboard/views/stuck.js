@@ -1,0 +1,54 @@
+/** Leases that stay where they are for too long, and what that means. */
+import { count, NOTHING, words } from "../format.js";
+import { useLive } from "../live.js";
+import { Ago, Awaited, Badge, Empty, Head, Scroll } from "../parts/basics.js";
+import { to } from "../router.js";
+import { html } from "../ui.js";
+import { useTenantNames } from "./leases.js";
+
+const MEANING = {
+  releasing: ["releasing", "The provider has not confirmed the end. It is asked again and again; look at the account's errors."],
+  settling: ["queued", "A create of unknown outcome: only looked for, until it is proven that no VM exists. Needs no hand as a rule."],
+  provisioning: ["provisioning", "The VM did not start in time. The next candidate is tried by itself."],
+  booting: ["booting", "The VM runs and does not become ready. It is ended by itself; look at its console output."],
+  deadline: ["releasing", "Extended, but the VM's tag still has the old end. The dead-man switch would end it too early."],
+};
+
+export function Stuck() {
+  const summary = useLive("/v1/ops/summary", 5);
+  const tenants = useTenantNames(true);
+  const items = summary.data?.stuck;
+  return html`
+    <${Head} title="Stuck" sub="Leases that somebody should look at, the longest first" />
+    <${Awaited} live=${summary} rows=${6}>
+      ${items && (items.length ? html`<${Table} items=${items} tenants=${tenants} />` : html`<div class="panel"><${Empty} title="Nothing is stuck.">A lease that starts, boots or ends for too long appears here by itself.<//></div>`)}
+    <//>
+  `;
+}
+
+const Table = ({ items, tenants }) => html`
+  <div class="panel flush">
+    <${Scroll} label="Stuck leases">
+      <table class="list cards">
+        <caption class="vh">Stuck leases</caption>
+        <thead><tr><th scope="col">What</th><th scope="col">Lease</th><th scope="col">Tenant</th><th scope="col">Where</th><th scope="col" class="n">For</th><th scope="col">What it means</th></tr></thead>
+        <tbody>
+          ${items.map((one) => {
+            const [kind, meaning] = MEANING[one.kind] ?? ["queued", ""];
+            return html`
+              <tr key=${one.kind + one.lease_id}>
+                <td data-label="What"><${Badge} state=${one.kind} kind=${kind} /></td>
+                <th scope="row" data-label="Lease"><a href=${to(`leases/${one.lease_id}`)}>${one.lease_id}</a><span class="under">${words(one.state)}</span></th>
+                <td data-label="Tenant"><a class="quiet" href=${to("leases", { tenant_id: one.tenant_id })}>${tenants.get(one.tenant_id) ?? NOTHING}</a></td>
+                <td data-label="Where">${one.region ? html`${one.account} ${one.region}` : NOTHING}</td>
+                <td data-label="For" class="n"><${Ago} at=${one.since} suffix="" /></td>
+                <td data-label="What it means" class="said">${meaning}</td>
+              </tr>
+            `;
+          })}
+        </tbody>
+      </table>
+    <//>
+    <p class="note pad">${count(items.length)}${items.length === 100 ? " or more" : ""} in all.</p>
+  </div>
+`;
