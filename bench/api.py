@@ -111,7 +111,7 @@ class Measure:
     def create(self) -> None:
         """POST /v1/leases."""
         body = json.dumps(LEASE_BODY).encode()
-        plain = _request("POST", "/insert", body=b"{}")
+        plain = request("POST", "/insert", body=b"{}")
         base, made = self._beside(lambda _: plain, lambda n: self._post(n, body), status=201, share=2)
         report.figure(
             "POST /v1/leases, rate",
@@ -133,11 +133,11 @@ class Measure:
             self._cost(what, found, ("bare FastAPI route", bare))
 
     def _bare(self) -> NextRequest:
-        request = _request("GET", "/bare")
-        return lambda _: request
+        bare = request("GET", "/bare")
+        return lambda _: bare
 
     def _row(self, kind: str) -> NextRequest:
-        return lambda n: _request("GET", f"/{kind}/{self._asked[n][1]}")
+        return lambda n: request("GET", f"/{kind}/{self._asked[n][1]}")
 
     def _read(self, what: str, make: NextRequest, *, status: int = 200, share: int = 1) -> None:
         base, found = self._beside(self._row("asyncpg"), make, status=status, share=share)
@@ -178,7 +178,7 @@ class Measure:
         )
 
     def _get(self, number: int, path: str, *more: str) -> bytes:
-        return _request("GET", path, f"Authorization: Bearer {self._asked[number][0].key}", *more)
+        return request("GET", path, f"Authorization: Bearer {self._asked[number][0].key}", *more)
 
     def _conditional(self, number: int) -> bytes:
         lease_id = self._asked[number][1]
@@ -187,7 +187,7 @@ class Measure:
     def _post(self, number: int, body: bytes) -> bytes:
         tenant = self._asked[number][0]
         headers = (f"Authorization: Bearer {tenant.key}", f"Idempotency-Key: {time.monotonic_ns()}-{number}")
-        return _request("POST", "/v1/leases", *headers, body=body)
+        return request("POST", "/v1/leases", *headers, body=body)
 
 
 def cost(service: Service, make: NextRequest, count: int) -> Cost:
@@ -197,7 +197,8 @@ def cost(service: Service, make: NextRequest, count: int) -> Cost:
     return Cost((service.process.cpu_seconds() - before) / count * 1000, result)
 
 
-def _request(method: str, path: str, *headers: str, body: bytes = b"") -> bytes:
+def request(method: str, path: str, *headers: str, body: bytes = b"") -> bytes:
+    """As it goes over the wire."""
     lines = [f"{method} {path} HTTP/1.1", "Host: bench", *headers]
     if body:
         lines += ["Content-Type: application/json", f"Content-Length: {len(body)}"]

@@ -26,7 +26,12 @@ EXTERNAL_DATABASE_URL = os.environ.pop("GPULEASE_DATABASE_URL", None)
 EXTERNAL_BROKER_URL = os.environ.pop("GPULEASE_BROKER_URL", None)
 
 
-WITH_STACKS = {"tests/e2e/": "one cloud", "tests/three_clouds/": "other stacks", "tests/local/": "other stacks"}
+WITH_STACKS = {
+    "tests/e2e/": "one cloud",
+    "tests/three_clouds/": "other stacks",
+    "tests/local/": "other stacks",
+    "tests/browser/": "dashboard",
+}
 """Tests that start whole stacks, those of a name one after the other in one process: they take longest, so they come first."""
 STACK_SECONDS = 600
 """A test's time-out counts the start of its stack."""

@@ -1,0 +1,122 @@
+"""What the dashboard costs with many leases: API CPU of one poll of each view, and how soon the fleet shows in Chromium.
+
+10,000 active leases of 200 tenants among 50,000.
+"""
+
+import argparse
+import shutil
+from statistics import median
+
+import httpx
+import psycopg
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from app.local.ports import free_port
+from app.prerequisites import ensure_operator_key
+from bench import api, processes, report, servers
+from bench.api import Service, cost
+from bench.load import NextRequest
+from bench.plant import plant
+
+VIEWS = {
+    "fleet and stuck: GET /v1/ops/summary": "/v1/ops/summary",
+    "leases: GET /v1/leases?limit=50&state=!terminal": "/v1/leases?limit=50&state=!terminal",
+    "tenants: GET /v1/ops/tenants?limit=50": "/v1/ops/tenants?limit=50",
+    "accounts: GET /v1/ops/accounts": "/v1/ops/accounts",
+    "capacity: GET /v1/offerings?limit=200": "/v1/offerings?limit=200",
+}
+OPENINGS = 5
+_ATTEMPTS = """
+    INSERT INTO attempt (id, lease_id, tenant_id, n, provider, account, region, zone, instance_type, market, offering,
+        price_per_hour, token, params_hash, state, clean, instance_id, billing_started_at, billing_ended_at, ended_at, created_at)
+    SELECT 'attempt_' || right(id, 26), id, tenant_id, 1, provider, account, region, 'us-east-1a', 'g5.xlarge', 'on_demand',
+        '{}', 1.006, id, '0', CASE WHEN ended_at IS NULL THEN 'known' ELSE 'dead' END, ended_at IS NOT NULL, 'i-' || right(id, 16),
+        billing_started_at, billing_ended_at, ended_at, created_at
+    FROM lease
+"""
+
+
+def main() -> None:
+    """Measure and print."""
+    arguments = _arguments()
+    with servers.running() as running:
+        plant(running.superuser_url, tenants=200, leases=arguments.leases)
+        with psycopg.connect(running.superuser_url, autocommit=True) as connection:
+            connection.execute(_ATTEMPTS)
+            connection.execute("VACUUM ANALYZE")
+        key = ensure_operator_key(running.database_url, None)
+        port = free_port()
+        environment = running.environment(port=str(port), rate_limit="1000000/minute")
+        url = f"http://127.0.0.1:{port}"
+        with processes.python(
+            "app.server", "api", environment=environment, folder=running.folder, url=f"{url}/livez"
+        ) as process:
+            _polls(Service(process, port), key, arguments.requests)
+            _openings(url, key)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m bench.dashboard", description=__doc__)
+    parser.add_argument("--leases", type=int, default=50_000, help="one in five is active")
+    parser.add_argument("--requests", type=int, default=300, help="polls for each figure")
+    return parser.parse_args()
+
+
+def _polls(service: Service, key: str, count: int) -> None:
+    authorization = f"Authorization: Bearer {key}"
+    floor = cost(service, _always(api.request("GET", "/v1/me", authorization)), count)
+    for what, path in VIEWS.items():
+        answer = httpx.get(
+            f"http://127.0.0.1:{service.port}{path}", headers=dict([authorization.split(": ", 1)]), timeout=60
+        )
+        whole = api.request("GET", path, authorization)
+        again = api.request("GET", path, authorization, f"If-None-Match: {answer.headers['etag']}")
+        for name, one, status in (("changed", whole, 200), ("unchanged, 304", again, 304)):
+            found = cost(service, _always(one), count)
+            found.result.must_all_be(status)
+            report.figure(
+                f"{what}, {name}, CPU of a poll",
+                found.cpu_ms,
+                "ms",
+                ("GET /v1/me", floor.cpu_ms),
+                p50_ms=found.result.percentile_ms(0.5),
+                bytes=len(answer.content) if status == 200 else 0,
+            )
+
+
+def _always(sent: bytes) -> NextRequest:
+    return lambda _: sent
+
+
+def _openings(url: str, key: str) -> None:
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        raise SystemExit("no Chromium here: apt-get install chromium")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
+        found = [_opening(browser, url, key) for _ in range(OPENINGS)]
+        browser.close()
+    blank = median(one[0] for one in found)
+    for what, number in (("first paint of the fleet view", 1), ("its numbers are there", 2)):
+        report.figure(what, median(one[number] for one in found), "ms", ("the page's HTML is there", blank))
+
+
+def _opening(browser: Browser, url: str, key: str) -> tuple[float, float, float]:
+    """Milliseconds since the navigation began, with nothing cached: HTML there, first paint, numbers shown."""
+    page: Page = browser.new_context().new_page()
+    page.add_init_script(f"sessionStorage.setItem('gpulease.key', '{key}')")
+    page.goto(f"{url}/dashboard/", wait_until="commit")
+    # a condition in JavaScript would be evaluated, which the page's policy forbids
+    page.locator(".figure .value").first.wait_for()
+    page.locator(".figure .bone").first.wait_for(state="detached")
+    shown = page.evaluate("performance.now()")
+    html, paint = page.evaluate(
+        "[performance.getEntriesByType('navigation')[0].responseEnd, "
+        "performance.getEntriesByName('first-contentful-paint')[0].startTime]"
+    )
+    page.context.close()
+    return float(html), float(paint), float(shown)
+
+
+if __name__ == "__main__":
+    main()

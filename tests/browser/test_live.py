@@ -1,0 +1,134 @@
+"""What happens elsewhere appears by itself, and what is done here happens."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from playwright.sync_api import expect
+
+from app.local.waiting import wait_until
+from tests.browser.visitor import Visitor
+from tests.e2e.cloud import Cloud
+from tests.e2e.people import ONE_A10G, Operator, Tenant
+from tests.e2e.stack import PATIENCE, Stack
+
+SPOT = {**ONE_A10G, "market": "spot"}
+
+
+@contextmanager
+def launches_stopped(operator: Operator) -> Iterator[None]:
+    operator.stop_launches(stopped=True)
+    try:
+        yield
+    finally:
+        operator.stop_launches(stopped=False)
+
+
+def test_a_queued_lease_becomes_active_without_a_reload(
+    visitor: Visitor, operator: Operator, tenant: Tenant, stack: Stack
+) -> None:
+    with launches_stopped(operator):
+        lease_id = tenant.create({**ONE_A10G, "name": "waiting"})
+        visitor.sign_in(stack.credentials.operator_key)
+        expect(visitor.page.get_by_text("All launches are stopped")).to_be_visible()
+        visitor.page.get_by_role("link", name=re.compile("^Leases running")).click()
+        visitor.page.evaluate("window.untouched = true")
+        expect(visitor.state("waiting")).to_have_text("queued")
+    expect(visitor.state("waiting")).to_have_text("active")
+    visitor.page.get_by_role("link", name="waiting", exact=True).click()
+    timeline = visitor.page.locator(".timeline")
+    for state in ("queued", "provisioning", "booting", "active"):
+        expect(timeline.get_by_text(state)).to_be_visible()
+    expect(visitor.page.get_by_text(tenant.lease(lease_id)["placement"]["instance_id"]).first).to_be_visible()
+    expect(visitor.page.get_by_role("region", name="Attempts").get_by_text("launched")).to_be_visible()
+    assert visitor.page.evaluate("window.untouched") is True
+
+
+def test_filters_and_search_live_in_the_address(visitor: Visitor, tenant: Tenant) -> None:
+    for name in ("train-7b", "notebook"):
+        tenant.create({**ONE_A10G, "name": name})
+    visitor.sign_in(tenant.key)
+    visitor.go("leases")
+    page = visitor.page
+    expect(page.get_by_role("main").get_by_role("row")).to_have_count(3)
+    page.get_by_label("Search by name or id").fill("TRAIN")
+    expect(page.get_by_role("main").get_by_role("row")).to_have_count(2)
+    expect(visitor.row("train-7b")).to_be_visible()
+    assert "search=TRAIN" in page.url
+    page.get_by_role("link", name="Clear").click()
+    expect(visitor.row("notebook")).to_be_visible()
+    page.get_by_role("link", name="failed").click()
+    expect(page.get_by_text("No lease is like that.")).to_be_visible()
+    page.go_back()
+    expect(visitor.row("notebook")).to_be_visible()
+    page.get_by_label("Cloud").select_option("aws")
+    page.get_by_role("link", name="Name", exact=True).click()
+    expect(page.get_by_role("main").get_by_role("row").nth(1)).to_contain_text("notebook")
+    assert {"provider=aws", "sort=name"} <= set(page.url.partition("?")[2].split("&"))
+
+
+def test_a_release_asks_first_and_an_extension_counts(visitor: Visitor, tenant: Tenant) -> None:
+    lease_id = tenant.create({**ONE_A10G, "name": "done-with"})
+    before = tenant.wait(lease_id, "active")
+    visitor.sign_in(tenant.key)
+    visitor.go("leases")
+    page = visitor.page
+    page.get_by_role("button", name="Extend done-with").click()
+    page.get_by_label(re.compile("^4 hours")).check()
+    page.get_by_role("button", name="Extend", exact=True).click()
+    expect(page.get_by_text(re.compile("done-with lasts until"))).to_be_visible()
+    assert tenant.lease(lease_id)["expires_at"] > before["expires_at"]
+    page.get_by_role("button", name="Release done-with").click()
+    expect(page.get_by_role("dialog", name="Release done-with?")).to_be_visible()
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    assert tenant.lease(lease_id)["desired"] == "run"
+    page.get_by_role("button", name="Release done-with").click()
+    page.get_by_role("button", name="Release", exact=True).click()
+    expect(page.get_by_text("done-with is being released.")).to_be_visible()
+    expect(page.get_by_text("No lease is running.")).to_be_visible()
+    assert tenant.wait(lease_id, "released")["reason"]["code"] == "released_by_user"
+
+
+def test_an_interruption_appears_by_itself(visitor: Visitor, tenant: Tenant, cloud: Cloud) -> None:
+    lease_id = tenant.create({**SPOT, "name": "on-spot"})
+    vm = tenant.wait(lease_id, "active")["placement"]["instance_id"]
+    visitor.sign_in(tenant.key)
+    visitor.go("leases")
+    expect(visitor.state("on-spot")).to_have_text("active")
+    cloud.interrupt(vm, notice_seconds=6)
+    expect(visitor.row("on-spot").get_by_text("being taken back")).to_be_visible()
+    visitor.go(f"leases/{lease_id}")
+    expect(visitor.page.get_by_text("The provider takes this VM back")).to_be_visible()
+    expect(visitor.page.get_by_text(re.compile("^interrupted"))).to_be_visible()
+    expect(visitor.page.locator(".head").get_by_text("released")).to_be_visible()
+
+
+def test_a_vm_without_a_lease_is_shown_and_ended_on_demand(
+    visitor: Visitor, operator: Operator, cloud: Cloud, stack: Stack
+) -> None:
+    visitor.sign_in(stack.credentials.operator_key)
+    visitor.go("accounts")
+    expect(visitor.page.get_by_text("No orphan.")).to_be_visible()
+    vm = cloud.plant({"gpulease-installation": operator.installation_id()})
+    visitor.page.get_by_role("button", name=f"End now {vm}").click()
+    visitor.page.get_by_role("button", name="End the VM").click()
+    expect(visitor.page.get_by_text(f"{vm} is ended at the next cycle.")).to_be_visible()
+    assert wait_until(lambda: not cloud.vm(vm)["alive"], timeout=PATIENCE)
+    expect(visitor.page.get_by_text("No orphan.")).to_be_visible()
+
+
+def test_the_api_goes_away_and_comes_back_and_so_does_the_page(visitor: Visitor, tenant: Tenant, stack: Stack) -> None:
+    visitor.sign_in(tenant.key)
+    visitor.go("leases")
+    expect(visitor.page.get_by_text("No lease is running.")).to_be_visible()
+    visitor.page.evaluate("window.untouched = true")
+    stack.kill("api")
+    visitor.ask_again()
+    expect(visitor.page.get_by_text("The API does not answer")).to_be_visible()
+    stack.wait_until_ready()
+    tenant.create({**ONE_A10G, "name": "afterwards"})
+    expect(visitor.row("afterwards")).to_be_visible()
+    expect(visitor.page.get_by_text("The API does not answer")).to_have_count(0)
+    assert visitor.page.evaluate("window.untouched") is True
+    visitor.forgive("net::ERR|Failed to load resource")

@@ -1,0 +1,55 @@
+"""Who comes in, and what they see."""
+
+from playwright.sync_api import expect
+
+from tests.browser.visitor import Visitor
+from tests.e2e.people import Tenant
+from tests.e2e.stack import Stack
+
+
+def test_a_key_opens_the_dashboard_and_stays_in_the_tab_alone(visitor: Visitor, stack: Stack) -> None:
+    page, key = visitor.page, stack.credentials.operator_key
+    page.get_by_label("API key").fill("gpl_nonsense")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert").filter(has_text="not known")).to_be_visible()
+    visitor.forgive("status of 401")
+    visitor.sign_in(key)
+    expect(page.get_by_role("heading", name="Fleet")).to_be_visible()
+    assert page.evaluate("Object.values(sessionStorage)") == [key]
+    assert page.evaluate("JSON.stringify(localStorage) + document.cookie + location.href").count("gpl_") == 0
+    assert not any("gpl_" in path for path, _ in visitor.answers)
+    page.reload()
+    expect(page.get_by_role("heading", name="Fleet")).to_be_visible()
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("heading", name="Sign in to gpulease")).to_be_visible()
+    assert page.evaluate("sessionStorage.length") == 0
+
+
+def test_a_tenant_sees_its_own_and_asks_for_nothing_else(visitor: Visitor, tenant: Tenant) -> None:
+    visitor.sign_in(tenant.key)
+    page = visitor.page
+    expect(page.get_by_role("navigation", name="Views").get_by_role("link")).to_have_text(
+        ["Overview", "Leases", "Capacity", "Quotas"]
+    )
+    for view, shown in (
+        ("overview", "Ends soonest"),
+        ("quotas", "0 of 16"),
+        ("capacity", "g5.xlarge"),
+        ("leases", "No lease is running."),
+        ("accounts", "Ends soonest"),
+    ):
+        visitor.go(view)
+        expect(page.get_by_role("main")).to_contain_text(shown)
+    assert visitor.asked("/v1/ops|/v1/tenants") == []
+    assert all(status < 400 for _, status in visitor.answers)
+
+
+def test_a_revoked_key_ends_the_session_with_a_word(visitor: Visitor, tenant: Tenant) -> None:
+    made = tenant.http.post(f"/v1/tenants/{tenant.id}/keys", json={"name": "short", "role": "viewer"}).json()
+    visitor.sign_in(made["secret"])
+    visitor.go("quotas")
+    expect(visitor.page.get_by_role("main")).to_contain_text("0 of 16")
+    tenant.http.delete(f"/v1/keys/{made['id']}").raise_for_status()
+    expect(visitor.page.get_by_text("no longer accepted")).to_be_visible()
+    assert visitor.page.evaluate("sessionStorage.length") == 0
+    visitor.forgive("status of 401")

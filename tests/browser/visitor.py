@@ -1,0 +1,111 @@
+"""Somebody who looks at the dashboard: a tab of its own, and an ear for what the browser complains of."""
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, Self
+
+from playwright.sync_api import Browser, Locator, Page, Response, expect
+
+from tests.databases import ROOT
+from tests.e2e.stack import PATIENCE
+
+PATIENCE_MS = PATIENCE * 1000
+PICTURES = Path(os.environ.get("GPULEASE_SCREENSHOTS") or ROOT / ".screenshots")
+
+
+class Visitor:
+    """`complaints` are console errors and uncaught exceptions; violations of the page's policy are among them."""
+
+    def __init__(self, page: Page, url: str) -> None:
+        self.page = page
+        self.url = url
+        self.complaints: list[str] = []
+        self.answers: list[tuple[str, int]] = []
+        page.on("console", lambda message: self.complaints.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("response", self._note)
+
+    @classmethod
+    @contextmanager
+    def arriving(cls, browser: Browser, api_url: str) -> Iterator[Self]:
+        """At the sign-in page, in a profile of its own."""
+        context = browser.new_context(viewport={"width": 1366, "height": 850}, reduced_motion="reduce")
+        context.set_default_timeout(PATIENCE_MS)
+        expect.set_options(timeout=PATIENCE_MS)
+        visitor = cls(context.new_page(), f"{api_url}/dashboard")
+        visitor.page.goto(visitor.url)
+        try:
+            yield visitor
+        finally:
+            context.close()
+
+    def sign_in(self, key: str) -> None:
+        self.page.get_by_label("API key").fill(key)
+        self.page.get_by_role("button", name="Sign in").click()
+        expect(self.page.get_by_role("navigation", name="Views")).to_be_visible()
+
+    def go(self, place: str) -> None:
+        """To `leases?state=active` and the like, without loading the page anew."""
+        self.page.evaluate("address => { location.hash = address }", f"#/{place}")
+
+    def row(self, name: str) -> Locator:
+        """The line of a lease in a list."""
+        return self.page.get_by_role("row").filter(has=self.page.get_by_role("link", name=name, exact=True))
+
+    def state(self, name: str) -> Locator:
+        """The badge that says in which state a lease of the list is."""
+        return self.row(name).locator(".badge").first
+
+    def ask_again(self) -> None:
+        """As when the tab comes to the front: the page asks now, and not when its clock says so."""
+        self.page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+
+    def settled(self) -> None:
+        """The view has its data: no place holder is left."""
+        expect(self.page.locator(".bone")).to_have_count(0)
+
+    def asked(self, pattern: str) -> list[int]:
+        """The statuses of the answers so far to paths that match."""
+        return [status for path, status in self.answers if re.search(pattern, path)]
+
+    def forgive(self, pattern: str) -> None:
+        """Complaints that the test itself brought about."""
+        self.complaints = [text for text in self.complaints if not re.search(pattern, text)]
+
+    def must_have_no_complaints(self) -> None:
+        assert self.complaints == []
+
+    def must_be_accessible(self, *rules: str) -> None:
+        """No violation of these rules of axe-core; without any: of all, best practices included."""
+        if not self.page.evaluate("'axe' in window"):
+            self.page.evaluate(axe_source())
+        options = {"resultTypes": ["violations"], **({"runOnly": rules} if rules else {})}
+        found: dict[str, Any] = self.page.evaluate("options => axe.run(document, options)", options)
+        told = [
+            {one["id"]: [(node["target"], node["failureSummary"]) for node in one["nodes"][:3]]}
+            for one in found["violations"]
+        ]
+        assert told == [], json.dumps(told, indent=1)
+
+    def must_fit(self) -> None:
+        """Nothing makes the page itself scroll sideways."""
+        widths = self.page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+        assert widths[0] <= widths[1], widths
+
+    def picture(self, name: str) -> None:
+        """For people, not for the test."""
+        PICTURES.mkdir(parents=True, exist_ok=True)
+        self.page.screenshot(path=PICTURES / f"{name}.png")
+
+    def _note(self, answer: Response) -> None:
+        self.answers.append((answer.url.removeprefix(self.url.removesuffix("/dashboard")), answer.status))
+
+
+@cache
+def axe_source() -> str:
+    return (ROOT / "tests" / "browser" / "vendor" / "axe.min.js").read_text(encoding="utf-8")
