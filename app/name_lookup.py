@@ -30,7 +30,7 @@ def within(seconds: float, lookup: Lookup, host: str, port: int) -> list[str]:
     thread.start()
     thread.join(seconds)
     if not answer:
-        raise Refused("its host's name was not resolved in time")
+        raise Refused("has a host that was not resolved in time")
     if isinstance(answer[0], Exception):
-        raise Refused("its host's name cannot be resolved")
+        raise Refused("has a host that cannot be resolved")
     return answer[0]

@@ -21,6 +21,7 @@ from app.api import (
     quotas,
     spec,
     tenants,
+    webhooks,
 )
 from app.api.auth import Gate
 from app.api.errors import add_handlers
@@ -41,6 +42,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     lease_access.router,
     events.router,
     event_stream.router,
+    webhooks.router,
     ops.router,
     audit.router,
     host_keys.router,

@@ -91,10 +91,10 @@ def parse(url: str, *, local: bool) -> Target:
 def check_addresses(addresses: list[str], *, local: bool) -> None:
     """All that a name leads to must be allowed: which of them is used is not for its owner to choose. Raises Refused."""
     if not addresses:
-        raise Refused("its host has no address")
+        raise Refused("has a host without an address")
     for text in addresses:
         if not is_allowed(ip_address(text), local=local):
-            raise Refused(f"its host leads to {text}, which is not a public address")
+            raise Refused("leads to an address that is not public")
 
 
 def is_allowed(address: Address, *, local: bool) -> bool:

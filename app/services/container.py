@@ -22,6 +22,7 @@ from app.services.ops import OpsService
 from app.services.plan import PlanService
 from app.services.quotas import QuotaService
 from app.services.tenants import TenantService
+from app.services.webhooks import WebhookService
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +46,7 @@ class Services:
     plan: PlanService
     events: EventService
     streams: EventStreams
+    webhooks: WebhookService
     ops: OpsService
 
     @classmethod
@@ -70,5 +72,6 @@ class Services:
             plan=PlanService(context, catalogue),
             events=EventService(context),
             streams=EventStreams(context.database, most=settings.max_streams),
+            webhooks=WebhookService(context),
             ops=OpsService(context),
         )

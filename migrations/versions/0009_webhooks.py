@@ -81,9 +81,7 @@ def _webhook() -> None:
         sa.Column("description", sa.Text(), nullable=True),
         sa.Column("event_types", JSON, nullable=True, comment="NULL: every type"),
         sa.Column("enabled", sa.Boolean(), server_default=sa.text("true"), nullable=False),
-        sa.Column(
-            "disabled_reason", sa.Text(), nullable=True, comment="by_user, or gone: the receiver answered 410"
-        ),
+        sa.Column("disabled_reason", sa.Text(), nullable=True, comment="by_user, or gone: the receiver answered 410"),
         sa.Column(
             "position",
             sa.BigInteger(),
@@ -141,9 +139,7 @@ def _delivery() -> None:
     op.create_table(
         "webhook_delivery",
         sa.Column("id", ID, nullable=False),
-        sa.Column(
-            "row_id", sa.BigInteger(), sa.Identity(always=True), nullable=False, comment="the order of delivery"
-        ),
+        sa.Column("row_id", sa.BigInteger(), sa.Identity(always=True), nullable=False, comment="the order of delivery"),
         sa.Column("webhook_id", ID, nullable=False),
         sa.Column("tenant_id", ID, nullable=False),
         sa.Column("event_id", ID, nullable=False),

@@ -17,7 +17,7 @@ from app.db.engine import Database
 from tests.api.conftest import Caller, MakeSettings, new_tenant, serving
 from tests.api.fleet import Fleet
 from tests.security.conftest import UNLIMITED
-from tests.security.routes import LEASE, OPERATIONS, Operation
+from tests.security.routes import HOOK, LEASE, OPERATIONS, Operation
 from tests.security.victim import LABEL, NAME, REPEATED, Victim, belongings, make_victim, tag_of
 from tests.security.walls import WithoutFilter, role_past_row_level_security
 
@@ -26,6 +26,8 @@ UNKNOWN = {
     "lease_id": "lease_01h455vb4pex5vsknk084sn02q",
     "tenant_id": "tenant_01h455vb4pex5vsknk084sn02q",
     "key_id": "key_01h455vb4pex5vsknk084sn02q",
+    "webhook_id": "webhook_01h455vb4pex5vsknk084sn02q",
+    "delivery_id": "delivery_01h455vb4pex5vsknk084sn02q",
 }
 OF_NOBODY = {"account": "main", "name": "main", "region": "us-east-1", "instance_id": "i-1"}
 """Ids of things that belong to the installation: only operators reach them."""
@@ -39,7 +41,9 @@ SHARED = {
 
 CHANGING_BY_ITSELF = ("ratelimit", "ratelimit-policy")
 
-ALL_FILTERED = {"api_key", "attempt", "audit", "event", "lease", "lease_console", "quota", "tenant"}
+ALL_FILTERED = {
+    *("api_key", "attempt", "audit", "event", "lease", "lease_console", "quota", "tenant", "webhook"),
+}
 """Tables that a tenant's calls read or change by a condition on the tenant."""
 
 BOTH = "both walls"
@@ -202,10 +206,10 @@ async def whatever_is_read_is_ones_own_alone(attack: Attack) -> None:
 
 
 async def nobody_acts_for_another_tenant(attack: Attack) -> None:
-    for path in ("/v1/leases", "/v1/leases/plan"):
+    for path, wish in (("/v1/leases", LEASE), ("/v1/leases/plan", LEASE), ("/v1/webhooks", {"url": HOOK})):
         answers = []
         for tenant_id in (attack.victim.ids["tenant_id"], UNKNOWN["tenant_id"]):
-            asked = {**LEASE, "tenant_id": tenant_id}
+            asked = {**wish, "tenant_id": tenant_id}
             refused = await attack.callers["admin"].post(path, json=asked, headers={"X-Request-Id": "probe-0001"})
             assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/tenant_id")
             answers.append(refused.content)
