@@ -20,6 +20,7 @@ from app.db import (
     quotas_read,
     reboots,
     transitions,
+    webhooks,
 )
 from app.db import tenants as tenant_statements
 from app.db.engine import Database

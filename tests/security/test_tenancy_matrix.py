@@ -42,7 +42,18 @@ SHARED = {
 CHANGING_BY_ITSELF = ("ratelimit", "ratelimit-policy")
 
 ALL_FILTERED = {
-    *("api_key", "attempt", "audit", "event", "lease", "lease_console", "quota", "tenant", "webhook"),
+    *(
+        "api_key",
+        "attempt",
+        "audit",
+        "event",
+        "lease",
+        "lease_console",
+        "quota",
+        "tenant",
+        "webhook",
+        "webhook_delivery",
+    ),
 }
 """Tables that a tenant's calls read or change by a condition on the tenant."""
 
@@ -96,6 +107,7 @@ async def attack(app: FastAPI, operator: Caller, bob: Caller, fleet: Fleet, atta
     victim = await make_victim(bob, fleet)
     alice = await new_tenant(operator, "alice", gpus="8", leases="10")
     assert (await alice.post("/v1/leases", json=LEASE)).status_code == 201
+    assert (await alice.post("/v1/webhooks", json={"url": HOOK})).status_code == 201
     fleet.number_events()
     callers = {"nobody": Caller(attacked, None), "admin": Caller(attacked, alice.key, alice.tenant_id)}
     for role in ("viewer", "member"):
@@ -194,7 +206,8 @@ async def anothers_cursor_leads_to_ones_own_rows_alone(attack: Attack) -> None:
 
 async def whatever_is_read_is_ones_own_alone(attack: Attack) -> None:
     (own,) = (await attack.callers["admin"].get("/v1/leases")).json()["items"]
-    ids = {"lease_id": own["id"], "tenant_id": own["tenant_id"]}
+    (hook,) = (await attack.callers["admin"].get("/v1/webhooks")).json()["items"]
+    ids = {"lease_id": own["id"], "tenant_id": own["tenant_id"], "webhook_id": hook["id"]}
     for one in OPERATIONS:
         if one.method != "GET":
             continue
