@@ -22,6 +22,7 @@ from app.domain.tags import ATTEMPT, LEASE, deadline
 from workers.adoption import adopt_requested
 from workers.brakes import ROWLESS, VANISHED, check_cluster, check_tags, mass_loss
 from workers.listings import AccountListing, Listed
+from workers.notices import tell_orphans
 from workers.observing import reason_json
 from workers.providers.base import Interruption, Provider, Throttled, Vm
 from workers.runtime import Runtime
@@ -228,7 +229,8 @@ def _sight_orphans(runtime: Runtime, account: str, region: str, listed: Listed, 
             if connection.execute(statements.sight(values, grace_seconds=grace)).scalar_one() == 1:
                 about = {"cause": cause, "lease_id": values["lease_id"], "attempt": values["attempt_n"]}
                 log.warning("orphan", account=account, region=region, instance_id=vm_id, **about)
-        connection.execute(statements.orphans_gone(account, region, [*doomed, *rowless], listed.unreachable))
+        gone = statements.orphans_gone(account, region, [*doomed, *rowless], listed.unreachable)
+        tell_orphans(connection, connection.execute(gone).all())
 
 
 def _orphan_values(account: str, region: str, vm: Vm, cause: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from app.settings import Settings
-from workers import housekeeping
+from workers import housekeeping, notices
 from workers.inventory import take_account_inventory, take_inventory
 from workers.leftovers import sweep_leftovers
 from workers.periodic import Kind, ensure_jobs, first_often
@@ -16,6 +16,7 @@ _HOURLY = 3600.0
 _RARELY = 10
 """Inventory intervals between two looks for what earlier attempts left."""
 _PLACES_INTERVAL = 30.0
+_NOTICES_INTERVAL = 15.0
 _WATCH_IDLE = 5.0
 """Watch intervals between two looks at a place where nothing is in change; a launch or a release ends the pause."""
 _WATCH_REST = 2.0
@@ -30,10 +31,11 @@ class Kinds:
     watch: Mapping[str, Kind]
     refresh: Mapping[str, Kind]
     housekeeping: Mapping[str, Kind]
+    notices: Mapping[str, Kind]
 
     @property
     def all(self) -> dict[str, Kind]:
-        return {**self.inventory, **self.watch, **self.refresh, **self.housekeeping}
+        return {**self.inventory, **self.watch, **self.refresh, **self.housekeeping, **self.notices}
 
 
 def kinds(settings: Settings) -> Kinds:
@@ -57,11 +59,13 @@ def kinds(settings: Settings) -> Kinds:
         run=sweep_leftovers,
         interval=lambda _: _RARELY * s.inventory_interval,
     )
+    telling = Kind(name="notices", run=notices.tell, interval=lambda _: _NOTICES_INTERVAL, per_region=False)
     return Kinds(
         inventory={"inventory": inventory},
         watch={"watch": watching},
         refresh={"offerings": refreshing, "leftovers": sweeping, PRICES: pricing},
         housekeeping={kind.name: kind for kind in _housekeeping(settings)},
+        notices={"notices": telling},
     )
 
 

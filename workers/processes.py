@@ -18,6 +18,8 @@ from workers.periodic import LANES, Kind, PeriodicRunner
 from workers.reconciler import Reconciler
 from workers.runtime import Runtime
 from workers.sweeper import Sweeper
+from workers.webhook_sending import Sender
+from workers.webhooks import Lanes
 
 log = structlog.get_logger(__name__)
 
@@ -26,7 +28,7 @@ _BEAT_SECONDS = 2.0
 
 
 class WorkerThreads:
-    """The threads of a worker process: sweeper, watchers, refreshers, housekeeping, sequencer, heartbeat."""
+    """The threads of a worker process: sweeper, watchers, refreshers, housekeeping, sequencer, webhooks, heartbeat."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.reconciler = Reconciler(runtime)
@@ -41,8 +43,9 @@ class WorkerThreads:
             self._sweeper.start(),
             *_runners(self._runtime, every.watch),
             *_runners(self._runtime, every.refresh),
-            PeriodicRunner(self._runtime, every.housekeeping).start("housekeeping"),
+            PeriodicRunner(self._runtime, {**every.housekeeping, **every.notices}).start("housekeeping"),
             _thread("sequencer", lambda: _sequence(self._runtime)),
+            *_webhooks(self._runtime).start(),
             *(EventListener(self._runtime, name).start() for name in self._runtime.accounts.with_events()),
             *_company(self._runtime, "worker"),
         ]
@@ -52,6 +55,12 @@ class WorkerThreads:
         self._runtime.stopping.set()
         self._runtime.nudge.set()
         self._sweeper.drain()
+
+
+def _webhooks(runtime: Runtime) -> Lanes:
+    s = runtime.settings
+    sender = Sender(local=s.webhook_local, seconds=s.webhook_timeout)
+    return Lanes(runtime.database, sender, threads=s.webhook_threads, stopping=runtime.stopping)
 
 
 def start_inventory(runtime: Runtime) -> list[threading.Thread]:

@@ -23,6 +23,7 @@ from app.api import (
     quotas,
     spec,
     tenants,
+    webhooks,
 )
 from app.api.auth import Gate
 from app.api.errors import add_handlers
@@ -43,6 +44,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     lease_access.router,
     events.router,
     event_stream.router,
+    webhooks.router,
     ops.router,
     ops_tenants.router,
     audit.router,

@@ -320,8 +320,14 @@ def orphans_due(account: str, region: str, *, again_after: float, limit: int, ro
     )
 
 
+_GONE = ("instance_id", "region", "zone", "cause", "lease_id", "first_seen_at", "end_requested_at")
+
+
 def orphans_gone(account: str, region: str, still_alive: Sequence[str], unreachable: Collection[str]) -> Update:
-    """Orphans that a complete listing no longer shows alive; it says nothing about `unreachable` zones."""
+    """Orphans that a complete listing no longer shows alive; it says nothing about `unreachable` zones.
+
+    Answers (instance_id, region, zone, cause, lease_id, first_seen_at, end_requested_at).
+    """
     return (
         update(orphan)
         .where(
@@ -333,5 +339,5 @@ def orphans_gone(account: str, region: str, still_alive: Sequence[str], unreacha
             orphan.c.zone.not_in(list(unreachable)),
         )
         .values(state="gone", gone_at=func.now())
-        .returning(orphan.c.instance_id)
+        .returning(*(orphan.c[name] for name in _GONE))
     )

@@ -19,5 +19,13 @@ _ORPHANS = text("DELETE FROM orphan WHERE state IN ('gone', 'adopted') AND last_
 
 _CONSOLES = text("DELETE FROM lease_console WHERE at < now() - interval '7 days'")
 
-STATEMENTS = (_IDEMPOTENCY, _EVENTS, _ORPHANS, _CONSOLES)
-"""Idempotency records are kept 72 hours, events 90 days, ended orphans 30 days, console output 7 days."""
+_DELIVERIES = text(
+    """
+    DELETE FROM webhook_delivery WHERE id = ANY (ARRAY(
+        SELECT id FROM webhook_delivery WHERE created_at < now() - interval '30 days' ORDER BY created_at LIMIT 5000))
+    """
+)
+_SECRETS = text("DELETE FROM webhook_secret WHERE valid_until < now()")
+
+STATEMENTS = (_IDEMPOTENCY, _EVENTS, _ORPHANS, _CONSOLES, _DELIVERIES, _SECRETS)
+"""Idempotency records are kept 72 hours, events 90 days, ended orphans and webhooks' deliveries 30 days, console output 7 days."""

@@ -14,6 +14,7 @@ from app.db.tables_fleet import (
 )
 from app.db.tables_leases import attempt, event, lease, lease_console, lease_secret
 from app.db.tables_tenants import api_key, audit, idempotency, quota, quota_claim, tenant
+from app.db.tables_webhooks import webhook, webhook_delivery, webhook_secret
 
 __all__ = [
     "account",
@@ -36,5 +37,8 @@ __all__ = [
     "quota",
     "quota_claim",
     "tenant",
+    "webhook",
+    "webhook_delivery",
+    "webhook_secret",
     "worker_heartbeat",
 ]

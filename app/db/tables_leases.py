@@ -81,6 +81,7 @@ lease = Table(
     Column("updated_at", Time, nullable=False, server_default=_NOW),
     Column("deadline_applied", Time, comment="the deadline last written to the provider's tags"),
     Column("request_id", Text, comment="of the last request that changed it"),
+    Column("expiry_told_for", Time, comment="the expires_at of which its owner was warned"),
     # scheduling
     Column("next_due", Time, server_default=_NOW, comment="NULL: nothing to do before somebody wakes it"),
     Column("wake_count", BigInteger, nullable=False, server_default="0"),
@@ -105,6 +106,7 @@ lease = Table(
     Index("ix_lease_tenant_id_live", "tenant_id", "created_at", "id", postgresql_where=text(f"NOT {_TERMINAL}")),
     Index("ix_lease_tenant_id_updated_at", "tenant_id", "updated_at", "id"),
     Index("ix_lease_labels", "labels", postgresql_using="gin", postgresql_ops={"labels": "jsonb_path_ops"}),
+    Index("ix_lease_expires_at_live", "expires_at", postgresql_where=text(f"NOT {_TERMINAL}")),
     Index("ix_lease_place_live", "account", "region", postgresql_where=text(f"NOT {_TERMINAL}")),
 )
 

@@ -1,6 +1,6 @@
 """Who may do what: tenants, API keys, quotas, idempotency records, audit."""
 
-from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Integer, LargeBinary, Table, Text, text
+from sqlalchemy import Boolean, CheckConstraint, Column, ForeignKey, Index, Integer, LargeBinary, Table, Text, text
 
 from app.db.metadata import metadata
 from app.db.types import Amount, Id, Json, Time
@@ -48,6 +48,13 @@ quota = Table(
     Column("resource", Text, primary_key=True),
     Column("limit", Amount, comment="NULL: no limit row. Not allowed for gpus, unlimited for the rest"),
     Column("used", Amount, nullable=False, server_default="0"),
+    Column(
+        "nearly_told",
+        Boolean,
+        nullable=False,
+        server_default=text("false"),
+        comment="that it is nearly used was told, and it has not fallen far enough since to be told again",
+    ),
     CheckConstraint('used >= 0 AND ("limit" IS NULL OR "limit" >= 0)', name="amounts"),
     CheckConstraint("resource IN ('gpus', 'leases', 'spend_per_hour') OR resource ~ '^gpus:.+'", name="resource"),
 )

@@ -23,6 +23,7 @@ from app.services.plan import PlanService
 from app.services.quotas import QuotaService
 from app.services.tenant_use import TenantUseService
 from app.services.tenants import TenantService
+from app.services.webhooks import WebhookService
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +48,7 @@ class Services:
     plan: PlanService
     events: EventService
     streams: EventStreams
+    webhooks: WebhookService
     ops: OpsService
 
     @classmethod
@@ -73,5 +75,6 @@ class Services:
             plan=PlanService(context, catalogue),
             events=EventService(context),
             streams=EventStreams(context.database, most=settings.max_streams),
+            webhooks=WebhookService(context),
             ops=OpsService(context),
         )

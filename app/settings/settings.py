@@ -120,6 +120,21 @@ class Settings(BaseSettings):
         default=1800, ge=0, description="How long after the expiry the tagged deadline lies."
     )
 
+    # webhooks
+    webhook_threads: int = Field(
+        default=8, ge=2, description="Webhooks that one worker process delivers to at the same time."
+    )
+    webhook_timeout: float = Field(
+        default=10.0, gt=0, description="Longest time for a webhook's receiver to answer, from connection to status."
+    )
+    webhook_local: bool = Field(
+        default=False,
+        description="Webhooks may use http, and lead to loopback and private addresses. Only where all tenants are trusted.",
+    )
+    expiry_notice_seconds: float = Field(
+        default=600.0, ge=0, description="How long before its expires_at a lease's owner is told `lease.expiring_soon`."
+    )
+
     # observation
     inventory_interval: float = Field(
         default=60.0,

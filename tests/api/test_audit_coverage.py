@@ -26,6 +26,9 @@ ORPHAN = """
 """
 HOLD = """UPDATE installation SET hold = '{"reason": "another timeline", "since": "2026-01-01T00:00:00Z"}'"""
 
+HOOK = "https://93.184.216.34/hook"
+TRIED = "UPDATE webhook_delivery SET state = 'given_up', tries = 1, ended_at = now(), next_try_at = NULL"
+
 
 @dataclass(frozen=True)
 class Scene:
@@ -42,6 +45,16 @@ class Scene:
     async def key(self) -> str:
         made = await self.tenant.post(f"{self.path}/keys", json={"name": "ci", "role": "viewer"})
         return f"/v1/keys/{made.json()['id']}"
+
+    async def webhook(self) -> str:
+        made = await self.tenant.post("/v1/webhooks", json={"url": HOOK})
+        return f"/v1/webhooks/{made.json()['id']}"
+
+    async def delivery(self) -> str:
+        path = await self.webhook()
+        made = await self.tenant.post(f"{path}/test")
+        self.fleet.run(TRIED)
+        return f"{path}/deliveries/{made.json()['id']}"
 
     async def lease(self) -> str:
         made = await self.tenant.post("/v1/leases", json={"gpu": {"model": "A10G"}, "ttl_seconds": 3600})
@@ -70,6 +83,10 @@ def of(make: Callable[[Scene], Awaitable[str]], rest: str = "", body: Any = None
     return prepare
 
 
+async def webhook_for_tenant(scene: Scene) -> tuple[str, Any]:
+    return "/v1/webhooks", {"tenant_id": scene.tenant.tenant_id, "url": HOOK}
+
+
 async def lease_for_tenant(scene: Scene) -> tuple[str, Any]:
     return "/v1/leases", {"tenant_id": scene.tenant.tenant_id, "gpu": {"model": "A10G"}, "ttl_seconds": 3600}
 
@@ -86,6 +103,12 @@ REQUESTS: Mapping[str, Prepare] = {
     "extend_lease": of(Scene.lease, "/extend", {"ttl_seconds": 7200}),
     "release_lease": of(Scene.lease),
     "reboot_lease": of(Scene.lease, "/reboot"),
+    "create_webhook": webhook_for_tenant,
+    "update_webhook": of(Scene.webhook, "", {"description": "ours"}),
+    "delete_webhook": of(Scene.webhook),
+    "rotate_webhook_secret": of(Scene.webhook, "/rotate-secret"),
+    "try_webhook": of(Scene.webhook, "/test"),
+    "replay_webhook_delivery": of(Scene.delivery, "/replay"),
     "end_orphan": at(lambda scene: scene.prepared(ORPHAN, "/v1/ops/orphans/main/us-east-1/i-1/end")),
     "adopt_orphans": at(lambda scene: scene.prepared(ORPHAN, scene.prepared(HOLD, "/v1/ops/adopt"))),
     "cordon_account": at(lambda _: "/v1/ops/accounts/main/cordon", {"cordoned": True}),

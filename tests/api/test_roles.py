@@ -27,6 +27,15 @@ LEAST_ROLE = {
     "get_quotas": "viewer",
     "set_quotas": "operator",
     "list_audit": "admin",
+    "create_webhook": "admin",
+    "list_webhooks": "admin",
+    "get_webhook": "admin",
+    "update_webhook": "admin",
+    "delete_webhook": "admin",
+    "rotate_webhook_secret": "admin",
+    "try_webhook": "admin",
+    "list_webhook_deliveries": "admin",
+    "replay_webhook_delivery": "admin",
 }
 
 ROUTES = [route for route in routed().routes if isinstance(route, APIRoute)]

@@ -20,6 +20,7 @@ from app.db import (
     quotas_read,
     reboots,
     transitions,
+    webhooks,
 )
 from app.db import tenants as tenant_statements
 from app.db.engine import Database
@@ -35,6 +36,9 @@ from app.db.tables import (
     metadata,
     quota,
     quota_claim,
+    webhook,
+    webhook_delivery,
+    webhook_secret,
 )
 from app.db.tables import audit as audit_table
 from app.domain.ids import LeaseId, TenantId
@@ -65,6 +69,13 @@ def fill(store: Store, tenant: TenantId) -> None:
         (lease_console, {"lease_id": lease_id, "n": 1, "text": "secret"}),
         (quota, {"resource": "gpus", "used": 1}),
         (quota_claim, {"lease_id": lease_id, "resource": "gpus", "amount": 1}),
+    ]
+    hook = {"webhook_id": new_id("webhook")}
+    about = {"event_id": new_id("event"), "event_type": "t", "about": {}, "gives_up_at": func.now()}
+    rows += [
+        (webhook, {"id": hook["webhook_id"], "url": "https://hooks.example.org/", "position": 0}),
+        (webhook_secret, {"id": new_id("whsec"), **hook, "secret": "whsec_"}),
+        (webhook_delivery, {"id": new_id("delivery"), **hook, **about}),
     ]
     for table, values in rows:
         store.run(insert(table).values(**owned, **values))
@@ -178,6 +189,8 @@ def test_no_row_is_made_for_another(api: Connection, tenants: tuple[TenantId, Te
         ("attempt", "token"),
         ("installation", "token_key"),
         ("attempt", "*"),
+        ("webhook_secret", "secret"),
+        ("webhook_secret", "*"),
         ("installation", "*"),
     ],
 )
@@ -196,6 +209,10 @@ FORBIDDEN = (
     "UPDATE quota_claim SET amount = 1",
     "DELETE FROM quota_claim",
     "UPDATE lease_secret SET startup_script = 'x'",
+    "UPDATE webhook_secret SET secret = 'x'",
+    "DELETE FROM webhook_secret",
+    "DELETE FROM webhook_delivery",
+    "UPDATE webhook_delivery SET about = '{}'",
     "UPDATE installation SET id = 'x'",
     "UPDATE installation SET event_sequence = 0",
     "TRUNCATE lease CASCADE",
@@ -228,6 +245,7 @@ def test_the_applications_own_filters_hold_without_the_wall(store: Store, tenant
         events_read.numbered(after=0, limit=10, tenant_id=one),
         audit.page(tenant_id=one, after=None, limit=10),
         keys.page(one, after=None, limit=10),
+        webhooks.page(tenant_id=one, after=None, limit=10),
         quotas_read.of_tenant(one),
     ]
     for statement in pages:

@@ -30,6 +30,7 @@ LEASE: dict[str, Any] = {
     "labels": {"team": "vision"},
     "tenant_id": None,
 }
+HOOK = "https://93.184.216.34/hook"
 NOTE = {"note": "a drill"}
 BODIES: Mapping[str, Any] = {
     "create_tenant": {"name": "lab", "max_ttl_seconds": 3600, "max_total_seconds": 7200},
@@ -47,6 +48,8 @@ BODIES: Mapping[str, Any] = {
     "create_lease": LEASE,
     "update_lease": {"name": "renamed", "labels": {"team": "speech"}},
     "extend_lease": {"ttl_seconds": 7200},
+    "create_webhook": {"url": HOOK, "description": "ours", "event_types": ["lease.active"], "tenant_id": None},
+    "update_webhook": {"url": HOOK, "description": "ours", "event_types": ["lease.failed"], "enabled": True},
     "cordon_account": {"cordoned": True, **NOTE},
     "stop_launches": {"stopped": True, **NOTE},
     "report_host_keys": {"keys": [HOST_KEY]},

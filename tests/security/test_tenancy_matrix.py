@@ -17,7 +17,7 @@ from app.db.engine import Database
 from tests.api.conftest import Caller, MakeSettings, new_tenant, serving
 from tests.api.fleet import Fleet
 from tests.security.conftest import UNLIMITED
-from tests.security.routes import LEASE, OPERATIONS, Operation
+from tests.security.routes import HOOK, LEASE, OPERATIONS, Operation
 from tests.security.victim import LABEL, NAME, REPEATED, Victim, belongings, make_victim, tag_of
 from tests.security.walls import WithoutFilter, role_past_row_level_security
 
@@ -26,6 +26,8 @@ UNKNOWN = {
     "lease_id": "lease_01h455vb4pex5vsknk084sn02q",
     "tenant_id": "tenant_01h455vb4pex5vsknk084sn02q",
     "key_id": "key_01h455vb4pex5vsknk084sn02q",
+    "webhook_id": "webhook_01h455vb4pex5vsknk084sn02q",
+    "delivery_id": "delivery_01h455vb4pex5vsknk084sn02q",
 }
 OF_NOBODY = {"account": "main", "name": "main", "region": "us-east-1", "instance_id": "i-1"}
 """Ids of things that belong to the installation: only operators reach them."""
@@ -39,7 +41,20 @@ SHARED = {
 
 CHANGING_BY_ITSELF = ("ratelimit", "ratelimit-policy")
 
-ALL_FILTERED = {"api_key", "attempt", "audit", "event", "lease", "lease_console", "quota", "tenant"}
+ALL_FILTERED = {
+    *(
+        "api_key",
+        "attempt",
+        "audit",
+        "event",
+        "lease",
+        "lease_console",
+        "quota",
+        "tenant",
+        "webhook",
+        "webhook_delivery",
+    ),
+}
 """Tables that a tenant's calls read or change by a condition on the tenant."""
 
 BOTH = "both walls"
@@ -92,6 +107,7 @@ async def attack(app: FastAPI, operator: Caller, bob: Caller, fleet: Fleet, atta
     victim = await make_victim(bob, fleet)
     alice = await new_tenant(operator, "alice", gpus="8", leases="10")
     assert (await alice.post("/v1/leases", json=LEASE)).status_code == 201
+    assert (await alice.post("/v1/webhooks", json={"url": HOOK})).status_code == 201
     fleet.number_events()
     callers = {"nobody": Caller(attacked, None), "admin": Caller(attacked, alice.key, alice.tenant_id)}
     for role in ("viewer", "member"):
@@ -191,7 +207,8 @@ async def anothers_cursor_leads_to_ones_own_rows_alone(attack: Attack) -> None:
 
 async def whatever_is_read_is_ones_own_alone(attack: Attack) -> None:
     (own,) = (await attack.callers["admin"].get("/v1/leases")).json()["items"]
-    ids = {"lease_id": own["id"], "tenant_id": own["tenant_id"]}
+    (hook,) = (await attack.callers["admin"].get("/v1/webhooks")).json()["items"]
+    ids = {"lease_id": own["id"], "tenant_id": own["tenant_id"], "webhook_id": hook["id"]}
     for one in OPERATIONS:
         if one.method != "GET":
             continue
@@ -203,10 +220,10 @@ async def whatever_is_read_is_ones_own_alone(attack: Attack) -> None:
 
 
 async def nobody_acts_for_another_tenant(attack: Attack) -> None:
-    for path in ("/v1/leases", "/v1/leases/plan"):
+    for path, wish in (("/v1/leases", LEASE), ("/v1/leases/plan", LEASE), ("/v1/webhooks", {"url": HOOK})):
         answers = []
         for tenant_id in (attack.victim.ids["tenant_id"], UNKNOWN["tenant_id"]):
-            asked = {**LEASE, "tenant_id": tenant_id}
+            asked = {**wish, "tenant_id": tenant_id}
             refused = await attack.callers["admin"].post(path, json=asked, headers={"X-Request-Id": "probe-0001"})
             assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/tenant_id")
             answers.append(refused.content)

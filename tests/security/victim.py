@@ -7,7 +7,7 @@ from typing import Any
 from app.domain.tokens import host_key_hash
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
-from tests.security.routes import OPERATIONS, Operation
+from tests.security.routes import HOOK, OPERATIONS, Operation
 
 NAME = "victims-lease"
 LABEL = "victims-label"
@@ -43,13 +43,27 @@ async def make_victim(caller: Caller, fleet: Fleet) -> Victim:
     console = "INSERT INTO lease_console (lease_id, tenant_id, n, text) VALUES (%s, %s, 1, %s)"
     fleet.run(console, lease_id, caller.tenant_id, CONSOLE)
     key = (await caller.post(f"/v1/tenants/{caller.tenant_id}/keys", json={"name": "ci", "role": "member"})).json()
+    hook = (await caller.post("/v1/webhooks", json={"url": HOOK, "description": CONSOLE})).json()
+    sent = (await caller.post(f"/v1/webhooks/{hook['id']}/test")).json()
     ids = {"lease_id": lease_id, "tenant_id": caller.tenant_id, "key_id": key["id"]}
+    ids |= {"webhook_id": hook["id"], "delivery_id": sent["id"]}
     for tail, body in (("extend", {"ttl_seconds": 7200}), ("reboot", None)):
         assert (await caller.post(f"/v1/leases/{lease_id}/{tail}", json=body, headers=repeated)).is_success
     fleet.number_events()
     tags, cursors = await _own_answers(caller, ids)
     rows = fleet.run("SELECT id FROM attempt UNION ALL SELECT id FROM event")
-    words = {NAME, LABEL, SCRIPT, CONSOLE, instance_id, key["secret"], made[1].json()["id"], caller.key}
+    words = {
+        NAME,
+        LABEL,
+        SCRIPT,
+        CONSOLE,
+        instance_id,
+        key["secret"],
+        hook["secret"],
+        sent["event_id"],
+        made[1].json()["id"],
+        caller.key,
+    }
     return Victim(caller, ids, tags, cursors, frozenset({*words, *ids.values(), *(row["id"] for row in rows)}))
 
 

@@ -1,0 +1,69 @@
+"""Events that come with time or with use, not with a change: each is told once."""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Executable, Select, func, or_, select, text
+
+from app.db.events import NewEvent
+from app.db.tables import lease
+from app.db.transitions import write
+from app.domain.ids import LeaseId
+
+_UNTOLD = or_(lease.c.expiry_told_for.is_(None), lease.c.expiry_told_for < lease.c.expires_at)
+_RUNS = (lease.c.state.not_in(["released", "failed", "releasing"]), lease.c.desired == "run")
+
+
+def expiring(within: timedelta, limit: int) -> Select[Any]:
+    """(id, expires_at) of leases that end so soon and whose owners do not know it."""
+    return (
+        select(lease.c.id, lease.c.expires_at)
+        .where(lease.c.state.not_in(["failed", "released"]), *_RUNS, _UNTOLD)
+        .where(lease.c.expires_at <= func.now() + within)
+        .order_by(lease.c.expires_at)
+        .limit(limit)
+    )
+
+
+def tell_expiring(lease_id: LeaseId, expires_at: datetime, shown: str) -> Executable:
+    """Once for each `expires_at`: who extends a lease is told again before the new end."""
+    told = NewEvent(type="lease.expiring_soon", data={"expires_at": shown})
+    return write(
+        lease_id,
+        told,
+        where=[*_RUNS, _UNTOLD, lease.c.expires_at == expires_at],
+        values={"expiry_told_for": expires_at},
+    )
+
+
+def owners(lease_ids: Iterable[str]) -> Select[Any]:
+    """(id, tenant_id) of leases."""
+    return select(lease.c.id, lease.c.tenant_id).where(lease.c.id.in_(sorted(lease_ids)))
+
+
+# Rows that somebody else has locked are looked at next time: these statements never wait, so they lock nobody out.
+NEARLY_USED = text(
+    """
+    WITH found AS (
+        SELECT tenant_id, resource FROM quota
+        WHERE NOT nearly_told AND "limit" > 0 AND used >= 0.9 * "limit"
+        ORDER BY tenant_id, resource FOR NO KEY UPDATE SKIP LOCKED)
+    UPDATE quota q SET nearly_told = true FROM found
+    WHERE q.tenant_id = found.tenant_id AND q.resource = found.resource
+    RETURNING q.tenant_id, q.resource, q."limit", q.used
+    """
+)
+"""Quotas of which nine tenths are used, told by whoever runs this, in the same transaction."""
+
+USED_LESS = text(
+    """
+    WITH found AS (
+        SELECT tenant_id, resource FROM quota
+        WHERE nearly_told AND ("limit" IS NULL OR used < 0.8 * "limit")
+        ORDER BY tenant_id, resource FOR NO KEY UPDATE SKIP LOCKED)
+    UPDATE quota q SET nearly_told = false FROM found
+    WHERE q.tenant_id = found.tenant_id AND q.resource = found.resource
+    """
+)
+"""Below eight tenths it may be told again."""

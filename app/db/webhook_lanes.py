@@ -1,0 +1,185 @@
+"""Statements of the workers about webhooks: events become deliveries, and one worker at a time has a webhook's lane."""
+
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, Select, Update, and_, case, exists, func, or_, select, update
+from sqlalchemy.dialects.postgresql import Insert, insert
+
+from app.db.tables import event, webhook, webhook_delivery, webhook_secret
+
+_PENDING = webhook_delivery.c.state == "pending"
+_OVER = webhook_delivery.c.gives_up_at <= func.now()
+
+
+def behind(limit: int) -> Select[Any]:
+    """(id) of webhooks whose tenant has events that no deliveries were made of."""
+    more = exists().where(event.c.tenant_id == webhook.c.tenant_id, event.c.sequence > webhook.c.position)
+    return select(webhook.c.id).where(webhook.c.enabled, more).order_by(webhook.c.id).limit(limit)
+
+
+def lock_position(webhook_id: str) -> Select[Any]:
+    """(tenant_id, position, event_types), locked; no row while another process is at it or when it is not wanted."""
+    return (
+        select(webhook.c.tenant_id, webhook.c.position, webhook.c.event_types)
+        .where(webhook.c.id == webhook_id, webhook.c.enabled)
+        .with_for_update(skip_locked=True, key_share=True)
+    )
+
+
+def add(rows: Sequence[dict[str, Any]]) -> Insert:
+    """Deliveries in the order of the events; one that is there already stays as it is."""
+    return insert(webhook_delivery).values(list(rows)).on_conflict_do_nothing()
+
+
+def move_position(webhook_id: str, position: int, *, more: bool) -> Update:
+    """Same transaction. `more`: there is something to deliver."""
+    values: dict[str, Any] = {"position": position}
+    if more:
+        values["next_due"] = func.least(webhook.c.next_due, func.now())
+    return update(webhook).where(webhook.c.id == webhook_id).values(values)
+
+
+def claim(claim_id: UUID, hold: timedelta, *, slow_too: bool, not_of: Collection[str]) -> Update:
+    """Takes the lane that is due longest; answers (id, tenant_id, slow) or no row."""
+    conditions = [
+        webhook.c.enabled,
+        webhook.c.next_due <= func.now(),
+        or_(webhook.c.waits_until.is_(None), webhook.c.waits_until <= func.now()),
+        or_(webhook.c.held_until.is_(None), webhook.c.held_until < func.now()),
+        webhook.c.tenant_id.not_in([*not_of]),
+    ]
+    if not slow_too:
+        conditions.append(webhook.c.slow.is_(False))
+    due = (
+        select(webhook.c.id)
+        .where(*conditions)
+        .order_by(webhook.c.next_due)
+        .limit(1)
+        .with_for_update(skip_locked=True, key_share=True)
+        .scalar_subquery()
+    )
+    return (
+        update(webhook)
+        .where(webhook.c.id == due)
+        .values(claim_id=claim_id, held_until=func.now() + hold, waits_until=None)
+        .returning(webhook.c.id, webhook.c.tenant_id, webhook.c.slow)
+    )
+
+
+def keep(webhook_id: str, claim_id: UUID, hold: timedelta) -> Update:
+    """Before each delivery: (url), or no row when the lane is not ours any more, or must rest."""
+    return (
+        update(webhook)
+        .where(_ours(webhook_id, claim_id), webhook.c.enabled, webhook.c.waits_until.is_(None))
+        .values(held_until=func.now() + hold)
+        .returning(webhook.c.url)
+    )
+
+
+def next_delivery(webhook_id: str) -> Select[Any]:
+    """What is to be delivered next, with `now` in seconds since 1970: tests first, then in the order of the events."""
+    columns = (webhook_delivery.c[name] for name in ("id", "event_id", "event_type", "event_at", "about", "tries"))
+    return (
+        select(*columns, func.extract("epoch", func.now()).label("now"))
+        .where(webhook_delivery.c.webhook_id == webhook_id, _PENDING, webhook_delivery.c.next_try_at <= func.now())
+        .order_by(webhook_delivery.c.sequence.is_not(None), webhook_delivery.c.row_id)
+        .limit(1)
+    )
+
+
+def secrets(webhook_id: str) -> Select[Any]:
+    """(secret) that sign now, the present one first."""
+    valid = or_(webhook_secret.c.valid_until.is_(None), webhook_secret.c.valid_until > func.now())
+    found = select(webhook_secret.c.secret).where(webhook_secret.c.webhook_id == webhook_id, valid)
+    return found.order_by(webhook_secret.c.valid_until.desc().nulls_first())
+
+
+def delivered(delivery_id: str, status: int) -> Update:
+    """The receiver has taken it."""
+    return _tried(delivery_id, status, None).values(state="delivered", next_try_at=None, ended_at=func.now())
+
+
+def failed(delivery_id: str, status: int | None, error: str, pause: timedelta) -> Update:
+    """It is tried again after `pause`, the last time when its time is over, and given up after that. Answers (next_try_at)."""
+    again = func.least(func.now() + pause, webhook_delivery.c.gives_up_at)
+    return (
+        _tried(delivery_id, status, error)
+        .values(
+            state=case((_OVER, "given_up"), else_="pending"),
+            next_try_at=case((_OVER, None), else_=again),
+            ended_at=case((_OVER, func.now()), else_=None),
+        )
+        .returning(webhook_delivery.c.next_try_at)
+    )
+
+
+def refused_for_good(delivery_id: str, status: int, error: str) -> Update:
+    """It is not tried again."""
+    return _tried(delivery_id, status, error).values(state="given_up", next_try_at=None, ended_at=func.now())
+
+
+def give_up_old(webhook_id: str, error: str) -> Update:
+    """What waited behind others until its time was over."""
+    return (
+        update(webhook_delivery)
+        .where(webhook_delivery.c.webhook_id == webhook_id, _PENDING, _OVER, webhook_delivery.c.sequence.is_not(None))
+        .values(
+            state="given_up",
+            next_try_at=None,
+            ended_at=func.now(),
+            error=func.coalesce(webhook_delivery.c.error, error),
+        )
+    )
+
+
+def note_speed(webhook_id: str, claim_id: UUID, *, slow: bool) -> Update:
+    """Whether its last answer took long, when that is new."""
+    return update(webhook).where(_ours(webhook_id, claim_id), webhook.c.slow.is_not(slow)).values(slow=slow)
+
+
+def wait(webhook_id: str, claim_id: UUID, pause: timedelta) -> Update:
+    """The receiver takes nothing at present."""
+    return update(webhook).where(_ours(webhook_id, claim_id)).values(waits_until=func.now() + pause)
+
+
+def disable(webhook_id: str, reason: str) -> Update:
+    """Answers (id, tenant_id, url), or no row when it was disabled before."""
+    return (
+        update(webhook)
+        .where(webhook.c.id == webhook_id, webhook.c.enabled)
+        .values(enabled=False, disabled_reason=reason, version=webhook.c.version + 1, updated_at=func.now())
+        .returning(webhook.c.id, webhook.c.tenant_id, webhook.c.url)
+    )
+
+
+def lock_lane(webhook_id: str, claim_id: UUID) -> Select[Any]:
+    """First statement of giving it back: what others add meanwhile is seen by the second."""
+    return select(webhook.c.id).where(_ours(webhook_id, claim_id)).with_for_update(key_share=True)
+
+
+def give_back(webhook_id: str, claim_id: UUID) -> Update:
+    """Second statement, same transaction: due again when the first of what is pending is."""
+    first = select(func.min(webhook_delivery.c.next_try_at)).where(
+        webhook_delivery.c.webhook_id == webhook_id, _PENDING
+    )
+    return (
+        update(webhook)
+        .where(_ours(webhook_id, claim_id))
+        .values(claim_id=None, held_until=None, next_due=first.scalar_subquery())
+    )
+
+
+def _ours(webhook_id: str, claim_id: UUID) -> ColumnElement[bool]:
+    return and_(webhook.c.id == webhook_id, webhook.c.claim_id == claim_id)
+
+
+def _tried(delivery_id: str, status: int | None, error: str | None) -> Update:
+    """A fact, whoever holds the lane by now."""
+    return (
+        update(webhook_delivery)
+        .where(webhook_delivery.c.id == delivery_id, _PENDING)
+        .values(tries=webhook_delivery.c.tries + 1, status=status, error=error, last_try_at=func.now())
+    )

@@ -1,0 +1,158 @@
+"""Statements of the API about webhooks. What workers do with them is in `app.db.webhook_lanes`."""
+
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import ColumnElement, Delete, Select, Update, delete, func, select, update
+from sqlalchemy.dialects.postgresql import Insert, insert
+from sqlalchemy.sql.dml import ReturningInsert
+
+from app.db.scope import owned
+from app.db.tables import installation, webhook, webhook_delivery, webhook_secret
+
+_PREVIOUS = (
+    select(func.max(webhook_secret.c.valid_until))
+    .where(webhook_secret.c.webhook_id == webhook.c.id)
+    .scalar_subquery()
+    .label("previous_valid_until")
+)
+_PUBLIC = (
+    *(webhook.c[name] for name in ("id", "tenant_id", "url", "description", "event_types", "enabled")),
+    *(webhook.c[name] for name in ("disabled_reason", "version", "created_at", "updated_at")),
+)
+_NEXT_TRY = func.greatest(webhook_delivery.c.next_try_at, webhook.c.waits_until)
+"""Of what is pending: a receiver that takes nothing keeps all waiting."""
+_LOGGED = tuple(
+    webhook_delivery.c[name]
+    for name in (
+        *("id", "webhook_id", "tenant_id", "event_id", "sequence", "event_type", "state", "tries", "status", "error"),
+        *("last_try_at", "gives_up_at", "ended_at", "created_at"),
+    )
+)
+NOW = func.now()
+_NEWEST_EVENT = select(installation.c.event_sequence).scalar_subquery()
+
+
+def count(tenant_id: str) -> Select[Any]:
+    """One number. Lock the tenant first."""
+    return select(func.count()).select_from(webhook).where(webhook.c.tenant_id == tenant_id)
+
+
+def add(values: dict[str, Any]) -> ReturningInsert[Any]:
+    """A new webhook, which begins after the newest event; answers its public columns."""
+    return insert(webhook).values(**values, position=_NEWEST_EVENT).returning(*_PUBLIC)
+
+
+def get(webhook_id: str, *, within: str | None, lock: bool = False) -> Select[Any]:
+    """Public columns of one, if it is the asking tenant's. `lock`: until the transaction ends."""
+    found = select(*_PUBLIC, _PREVIOUS).where(webhook.c.id == webhook_id, owned(webhook.c.tenant_id, within))
+    return found.with_for_update(of=webhook) if lock else found
+
+
+def page(*, tenant_id: str | None, after: str | None, limit: int) -> Select[Any]:
+    """Newest first. `tenant_id` None: of every tenant."""
+    found = select(*_PUBLIC, _PREVIOUS).where(owned(webhook.c.tenant_id, tenant_id))
+    if after is not None:
+        found = found.where(webhook.c.id < after)
+    return found.order_by(webhook.c.id.desc()).limit(limit)
+
+
+def change(webhook_id: str, values: dict[str, Any], *, within: str | None) -> Update:
+    """Writes `values` and counts the version up."""
+    stamp = {"version": webhook.c.version + 1, "updated_at": func.now()}
+    return _one(webhook_id, within).values({**values, **stamp})
+
+
+def begin_anew() -> dict[str, Any]:
+    """Values of a webhook that is enabled again: it is told what happens from now on, and what was pending before."""
+    return {"position": _NEWEST_EVENT, **at_once()}
+
+
+def hurry(webhook_id: str, *, within: str | None) -> Update:
+    """What is pending is tried at once, however long the receiver has been away."""
+    return _one(webhook_id, within).values(**at_once())
+
+
+def remove(webhook_id: str, *, within: str | None) -> Delete:
+    """With its secrets and its log."""
+    return delete(webhook).where(webhook.c.id == webhook_id, owned(webhook.c.tenant_id, within))
+
+
+def add_secret(values: dict[str, Any]) -> Insert:
+    """`values`: id, webhook_id, tenant_id, secret."""
+    return insert(webhook_secret).values(values)
+
+
+def end_older_secrets(webhook_id: str, *, within: str | None) -> Update:
+    """Those before the present one sign no more."""
+    return _secrets(webhook_id, within).where(webhook_secret.c.valid_until > func.now()).values(valid_until=func.now())
+
+
+def end_present_secret(webhook_id: str, overlap: timedelta, *, within: str | None) -> Update:
+    """It signs for a while beside its successor, which is to be added next."""
+    found = _secrets(webhook_id, within).where(webhook_secret.c.valid_until.is_(None))
+    return found.values(valid_until=func.now() + overlap)
+
+
+def deliveries(webhook_id: str, *, within: str | None, after: str | None, limit: int) -> Select[Any]:
+    """The log, newest first."""
+    found = _log().where(webhook_delivery.c.webhook_id == webhook_id, owned(webhook_delivery.c.tenant_id, within))
+    if after is not None:
+        found = found.where(webhook_delivery.c.id < after)
+    return found.order_by(webhook_delivery.c.id.desc()).limit(limit)
+
+
+def delivery(webhook_id: str, delivery_id: str, *, within: str | None) -> Select[Any]:
+    """One entry of the log."""
+    return _log().where(_is_delivery(webhook_id, delivery_id, within))
+
+
+def add_delivery(values: dict[str, Any]) -> Insert:
+    """Something to deliver at once."""
+    return insert(webhook_delivery).values(**values)
+
+
+def again(webhook_id: str, delivery_id: str, lasts: timedelta, *, within: str | None) -> Update:
+    """It is delivered as if it were new."""
+    return (
+        update(webhook_delivery)
+        .where(_is_delivery(webhook_id, delivery_id, within))
+        .values(state="pending", tries=0, next_try_at=func.now(), gives_up_at=func.now() + lasts, ended_at=None)
+    )
+
+
+def test_pending(webhook_id: str, event_type: str, *, within: str | None) -> Select[Any]:
+    """A row when a test waits for its try."""
+    return (
+        select(webhook_delivery.c.id)
+        .where(
+            webhook_delivery.c.webhook_id == webhook_id,
+            webhook_delivery.c.event_type == event_type,
+            webhook_delivery.c.state == "pending",
+            owned(webhook_delivery.c.tenant_id, within),
+        )
+        .limit(1)
+    )
+
+
+def _one(webhook_id: str, within: str | None) -> Update:
+    return update(webhook).where(webhook.c.id == webhook_id, owned(webhook.c.tenant_id, within))
+
+
+def _secrets(webhook_id: str, within: str | None) -> Update:
+    mine = owned(webhook_secret.c.tenant_id, within)
+    return update(webhook_secret).where(webhook_secret.c.webhook_id == webhook_id, mine)
+
+
+def _log() -> Select[Any]:
+    return select(*_LOGGED, _NEXT_TRY.label("next_try_at")).join_from(webhook_delivery, webhook)
+
+
+def _is_delivery(webhook_id: str, delivery_id: str, within: str | None) -> ColumnElement[bool]:
+    named = (webhook_delivery.c.webhook_id == webhook_id) & (webhook_delivery.c.id == delivery_id)
+    return named & owned(webhook_delivery.c.tenant_id, within)
+
+
+def at_once() -> dict[str, Any]:
+    """Values with which what is pending is tried at once."""
+    return {"waits_until": None, "next_due": func.now()}

@@ -1,0 +1,138 @@
+"""Where a webhook may lead: to public addresses alone, however they are written.
+
+URLs are read strictly. What two programs could read in two ways (a number that is an address to one and a name to the
+other, a userinfo that looks like a host) is refused and not brought into shape.
+"""
+
+import re
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
+
+from app.domain.webhooks import LONGEST_URL
+
+Address = IPv4Address | IPv6Address
+
+_URL = re.compile(
+    r"(?P<scheme>https?)://(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9.-]+)(?::(?P<port>[0-9]{1,5}))?"
+    r"(?P<path>/[!$&'()*+,;=:@/A-Za-z0-9._~%-]*)?(?P<query>\?[!$&'()*+,;=:@/?A-Za-z0-9._~%-]*)?"
+)
+_LABEL = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
+_NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
+_LONGEST_NAME = 253
+_PORTS = {"http": 80, "https": 443}
+
+_V4_CLOSED = tuple(
+    IPv4Network(one)
+    for one in (
+        "0.0.0.0/8",
+        "10.0.0.0/8",
+        "100.64.0.0/10",
+        "127.0.0.0/8",
+        "168.63.129.16/32",  # Azure's own services, reached from every VM there
+        "169.254.0.0/16",
+        "172.16.0.0/12",
+        "192.0.0.0/24",
+        "192.0.2.0/24",
+        "192.88.99.0/24",
+        "192.168.0.0/16",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+        "224.0.0.0/3",
+    )
+)
+"""IANA's special-purpose registry, multicast, what is reserved, and what clouds keep for themselves."""
+_V6_OPEN = IPv6Network("2000::/3")
+"""All else is not public: loopback, link-local, unique local, multicast, NAT64, mapped and compatible IPv4 addresses."""
+_V6_CLOSED = tuple(IPv6Network(one) for one in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"))
+"""Teredo and the other protocol assignments, 6to4, documentation."""
+_ISATAP = (0x00005EFE, 0x02005EFE)
+_LOCAL = tuple(IPv4Network(one) for one in ("10.0.0.0/8", "127.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
+_LOCAL_V6 = (IPv6Network("::1/128"), IPv6Network("fc00::/7"))
+_LOCAL_BUT_METADATA = IPv6Address("fd00:ec2::254")
+
+
+class Refused(Exception):
+    """Nothing is sent there; the message says why, for the webhook's owner."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A URL taken apart. `host` is a name in lower case, or an address without brackets."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+
+    @property
+    def authority(self) -> str:
+        """The Host header."""
+        shown = f"[{self.host}]" if ":" in self.host else self.host
+        return shown if self.port == _PORTS[self.scheme] else f"{shown}:{self.port}"
+
+
+def parse(url: str, *, local: bool) -> Target:
+    """`local`: http, names of one label and the machine's own names may be used too. Raises Refused."""
+    found = _URL.fullmatch(url) if len(url) <= LONGEST_URL else None
+    if found is None:
+        raise Refused(
+            "must be https://host/path: ASCII, no user or password, no fragment; an international name in its xn-- form"
+        )
+    scheme, port = found["scheme"], int(found["port"] or _PORTS[found["scheme"]])
+    if scheme != "https" and not local:
+        raise Refused("must begin with https://")
+    if not 1 <= port <= 65_535:
+        raise Refused("has a port that does not exist")
+    host = _host(found["host"], local=local)
+    return Target(scheme=scheme, host=host, port=port, path=(found["path"] or "/") + (found["query"] or ""))
+
+
+def check_addresses(addresses: list[str], *, local: bool) -> None:
+    """All that a name leads to must be allowed: which of them is used is not for its owner to choose. Raises Refused."""
+    if not addresses:
+        raise Refused("has a host without an address")
+    for text in addresses:
+        if not is_allowed(ip_address(text), local=local):
+            raise Refused("leads to an address that is not public")
+
+
+def is_allowed(address: Address, *, local: bool) -> bool:
+    """Whether a connection may be made. `local`: to loopback and private addresses too, but for metadata services."""
+    if isinstance(address, IPv4Address):
+        closed = any(address in network for network in _V4_CLOSED)
+        return not closed or (local and any(address in network for network in _LOCAL))
+    if address.scope_id is not None:
+        return False
+    if local and any(address in network for network in _LOCAL_V6):
+        return address != _LOCAL_BUT_METADATA
+    closed = any(address in network for network in _V6_CLOSED) or (int(address) >> 32 & 0xFFFFFFFF) in _ISATAP
+    return address in _V6_OPEN and not closed
+
+
+def _host(text: str, *, local: bool) -> str:
+    if text.startswith("["):
+        try:
+            address: Address = IPv6Address(text[1:-1])
+        except ValueError:
+            raise Refused("has a host that is no IPv6 address") from None
+        check_addresses([str(address)], local=local)
+        return str(address)
+    labels = text.lower().split(".")
+    if _NUMBER.fullmatch(labels[-1]):
+        return _written_address(text, local=local)
+    if len(text) > _LONGEST_NAME or not all(_LABEL.fullmatch(label) for label in labels):
+        raise Refused("has a host that is no name (a dot at its end is not allowed either)")
+    if not local and (len(labels) == 1 or labels[-1] in {"localhost", "local", "internal"}):
+        raise Refused("has a host that is no public name")
+    return ".".join(labels)
+
+
+def _written_address(text: str, *, local: bool) -> str:
+    """A host whose last label is a number is an address to some programs, in many spellings: one of them is allowed."""
+    try:
+        address = IPv4Address(text)
+    except ValueError:
+        raise Refused("has a host that is neither a name nor an address of four plain decimal numbers") from None
+    check_addresses([str(address)], local=local)
+    return str(address)

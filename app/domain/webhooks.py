@@ -1,0 +1,107 @@
+"""Rules of webhooks: what may be asked for, what is sent and signed, and when a try is repeated.
+
+Messages follow the Standard Webhooks specification 1.0.0 (https://www.standardwebhooks.com).
+"""
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+MOST = 10
+"""Webhooks of one tenant."""
+LONGEST_URL = 2000
+OVERLAP = timedelta(hours=24)
+"""How long the secret before signs beside the new one."""
+LASTS = timedelta(days=3)
+"""How long a delivery is tried."""
+TEST = "webhook.test"
+
+EVENT_TYPES = (
+    "lease.queued",
+    "lease.provisioning",
+    "lease.booting",
+    "lease.active",
+    "lease.releasing",
+    "lease.released",
+    "lease.failed",
+    "lease.updated",
+    "lease.extended",
+    "lease.expiring_soon",
+    "lease.host_keys",
+    "lease.rebooting",
+    "lease.rebooted",
+    "lease.reboot_failed",
+    "lease.interruption_notice",
+    "lease.adopted",
+    "attempt.planned",
+    "attempt.launched",
+    "attempt.settling",
+    "attempt.refused",
+    "attempt.dead",
+    "quota.nearly_used",
+    "orphan.ended",
+)
+"""What can be asked for: every event of docs/states.md."""
+
+_PREFIX = "whsec_"
+_FIRST_PAUSE, _GROWTH, _LONGEST_PAUSE = 5.0, 3.0, 3600.0
+_JITTER = 0.2
+_AWAY = frozenset({408, 425, 429, 502, 503, 504})
+_GONE = 410
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How one try ended. `status` None: there was no answer, and `error` says why."""
+
+    status: int | None
+    error: str | None = None
+
+    @property
+    def delivered(self) -> bool:
+        """The receiver has taken it."""
+        return self.status is not None and 200 <= self.status < 300
+
+    @property
+    def gone(self) -> bool:
+        """The receiver wants nothing more, ever."""
+        return self.status == _GONE
+
+    @property
+    def away(self) -> bool:
+        """The receiver takes nothing at present, whatever it is: everything behind waits. Else it refused this one alone."""
+        return self.status is None or self.status in _AWAY
+
+
+def secret_text(key: bytes) -> str:
+    """A secret as its owner is shown it."""
+    return _PREFIX + base64.b64encode(key).decode()
+
+
+def message(event_id: str, event_type: str, at: str, about: Mapping[str, Any]) -> bytes:
+    """The body. `at`: RFC 3339. The same arguments give the same bytes, so that a repeated try is the same message."""
+    content = {"type": event_type, "timestamp": at, "data": {"id": event_id, **about}}
+    return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def signed_headers(secrets: Iterable[str], message_id: str, at: int, body: bytes) -> dict[str, str]:
+    """The three headers of a message, with a signature by each of `secrets`. `at`: seconds since 1970."""
+    signed = b".".join((message_id.encode(), str(at).encode(), body))
+    signatures = (_signature(secret, signed) for secret in secrets)
+    return {"webhook-id": message_id, "webhook-timestamp": str(at), "webhook-signature": " ".join(signatures)}
+
+
+def _signature(secret: str, signed: bytes) -> str:
+    key = base64.b64decode(secret.removeprefix(_PREFIX))
+    return "v1," + base64.b64encode(hmac.new(key, signed, hashlib.sha256).digest()).decode()
+
+
+def pause(tries: int, roll: float) -> timedelta:
+    """Until the next try, after so many. `roll`: random, 0 to 1, so that what failed together does not come back together."""
+    seconds = min(_FIRST_PAUSE * _GROWTH ** min(tries - 1, 10), _LONGEST_PAUSE)
+    return timedelta(seconds=seconds * (1 - _JITTER + 2 * _JITTER * roll))

@@ -1,0 +1,67 @@
+"""Signatures as the reference library checks them, and the pauses between tries."""
+
+import json
+import time
+
+import pytest
+from standardwebhooks import Webhook, WebhookVerificationError
+
+from app.domain.webhooks import LASTS, Outcome, message, pause, secret_text, signed_headers
+
+ONE, TWO, OTHER = (secret_text(bytes([n]) * 32) for n in (1, 2, 3))
+BODY = message("event_1", "lease.active", "2026-01-01T00:00:00.000Z", {"name": "ümlaut", "n": 1})
+
+
+def test_the_reference_library_accepts_a_message_with_each_secret_that_signed_and_no_other() -> None:
+    headers = signed_headers([ONE, TWO], "event_1", int(time.time()), BODY)
+    for secret in (ONE, TWO):
+        assert Webhook(secret).verify(BODY, headers) == json.loads(BODY)
+    with pytest.raises(WebhookVerificationError):
+        Webhook(OTHER).verify(BODY, headers)
+
+
+@pytest.mark.parametrize("part", ["body", "webhook-id", "webhook-timestamp"])
+def test_whatever_is_signed_cannot_be_changed(part: str) -> None:
+    now = int(time.time())
+    headers = signed_headers([ONE], "event_1", now, BODY)
+    body = BODY + b" " if part == "body" else BODY
+    changed = {**headers, part: str(now + 1)} if part != "body" else headers
+    with pytest.raises(WebhookVerificationError):
+        Webhook(ONE).verify(body, changed)
+
+
+def test_the_same_message_is_the_same_bytes() -> None:
+    assert message("e", "t", "at", {"a": 1, "b": 2}) == message("e", "t", "at", {"a": 1, "b": 2})
+    assert json.loads(BODY) == {
+        "type": "lease.active",
+        "timestamp": "2026-01-01T00:00:00.000Z",
+        "data": {"id": "event_1", "name": "ümlaut", "n": 1},
+    }
+
+
+def test_pauses_grow_to_an_hour_and_spread() -> None:
+    middle = [pause(tries, 0.5).total_seconds() for tries in range(1, 10)]
+    assert middle == [5, 15, 45, 135, 405, 1215, 3600, 3600, 3600]
+    assert pause(3, 0.0).total_seconds() == pytest.approx(36)
+    assert pause(3, 1.0).total_seconds() == pytest.approx(54)
+    assert sum(middle[:6]) + 72 * 3600 > LASTS.total_seconds() > 70 * 3600
+
+
+@pytest.mark.parametrize(
+    ("status", "delivered", "gone", "away"),
+    [
+        (200, True, False, False),
+        (204, True, False, False),
+        (299, True, False, False),
+        (302, False, False, False),
+        (400, False, False, False),
+        (410, False, True, False),
+        (429, False, False, True),
+        (500, False, False, False),
+        (503, False, False, True),
+        (None, False, False, True),
+    ],
+)
+def test_what_an_answer_means(status: int | None, delivered: bool, gone: bool, away: bool) -> None:
+    outcome = Outcome(status=status)
+    assert (outcome.delivered, outcome.gone, outcome.away) == (delivered, gone, away)

@@ -1,0 +1,47 @@
+"""Workers tell what nobody did."""
+
+from sqlalchemy import text, update
+
+from app.db.tables import event, lease, orphan, quota
+from tests.workers.fleet import ACCOUNT, REGION, Fleet
+from workers.inventory import take_inventory
+from workers.kinds import kinds
+from workers.notices import tell
+from workers.periodic import PeriodicRunner, ensure_jobs
+
+
+def told(fleet: Fleet, name: str) -> list[dict[str, object]]:
+    rows = fleet.runtime.database.all(event.select().where(event.c.type == name).order_by(event.c.row_id))
+    return [{"tenant_id": row.tenant_id, "lease_id": row.lease_id, **row.data} for row in rows]
+
+
+def test_the_end_of_a_lease_and_a_quota_nearly_used_are_told_by_a_periodic_job(fleet: Fleet) -> None:
+    database = fleet.runtime.database
+    lease_id = fleet.create(ttl=300)
+    database.run(update(quota).where(quota.c.resource == "gpus").values(limit=1))
+    every = kinds(fleet.runtime.settings).notices
+    ensure_jobs(fleet.runtime, every)
+    assert PeriodicRunner(fleet.runtime, every).run_one()
+    expires_at = fleet.lease(lease_id).expires_at.isoformat().replace("+00:00", "Z")
+    owner = {"tenant_id": fleet.tenant_id}
+    assert told(fleet, "lease.expiring_soon") == [{**owner, "lease_id": lease_id, "expires_at": expires_at}]
+    assert told(fleet, "quota.nearly_used") == [
+        {**owner, "lease_id": None, "resource": "gpus", "limit": "1", "used": "1"}
+    ]
+    assert tell(fleet.runtime, ACCOUNT, REGION) == 0
+
+
+def test_the_end_of_an_orphan_is_told_to_the_tenant_whose_lease_it_was(fleet: Fleet) -> None:
+    database = fleet.runtime.database
+    lease_id = fleet.create()
+    seen = {"account": ACCOUNT, "region": REGION, "provider": "aws", "zone": f"{REGION}a", "instance_type": "g5.xlarge"}
+    about = {**seen, "market": "spot", "tags": {}, "cause": "ended_lease", "end_requested_at": text("now()")}
+    for instance_id, owner in (("i-1", lease_id), ("i-2", None), ("i-3", "lease_01jz0000000000000000000000")):
+        database.run(orphan.insert().values(**about, instance_id=instance_id, lease_id=owner))
+    take_inventory(fleet.runtime, ACCOUNT, REGION)
+    (one,) = told(fleet, "orphan.ended")
+    assert (one["tenant_id"], one["lease_id"], one["instance_id"]) == (fleet.tenant_id, lease_id, "i-1")
+    assert (one["region"], one["cause"], one["ended_by_us"]) == (REGION, "ended_lease", True)
+    take_inventory(fleet.runtime, ACCOUNT, REGION)
+    assert len(told(fleet, "orphan.ended")) == 1
+    assert database.first(lease.select()) is not None

@@ -1,0 +1,404 @@
+"""Events arrive at webhooks: in order, signed, again when they did not, and whatever other receivers do."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from sqlalchemy import insert, select, text, update
+from standardwebhooks import Webhook, WebhookVerificationError
+
+from app.db import events, purge
+from app.db import webhooks as statements
+from app.db.ids import new_id
+from app.db.tables import audit, event, webhook, webhook_delivery, webhook_secret
+from app.domain.webhooks import OVERLAP, TEST, secret_text
+from app.local.ports import free_port
+from app.local.waiting import wait_until
+from tests.databases import end_connections
+from tests.db.store import Store, ago, together
+from tests.db.test_events import sequence
+from tests.workers.receiver import Receiver, receiving
+from workers.database import Database
+from workers.webhook_sending import Sender
+from workers.webhooks import Lanes, fan_out
+
+SECRET = secret_text(b"1" * 32)
+
+
+@pytest.fixture
+def store(database_url: str) -> Iterator[Store]:
+    database = Database(database_url, pool_size=16)
+    yield Store(database)
+    database.close()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with receiving() as made:
+        yield made
+
+
+def make(store: Store, url: str, **values: Any) -> str:
+    """A webhook of the store's tenant."""
+    webhook_id = new_id("webhook")
+    owner = {"tenant_id": store.tenant_id}
+    store.run(statements.add({"id": webhook_id, **owner, "url": url, **values}))
+    store.run(statements.add_secret({"id": new_id("whsec"), "webhook_id": webhook_id, **owner, "secret": SECRET}))
+    return webhook_id
+
+
+def tell(store: Store, *types: str) -> list[str]:
+    """Numbered events of the store's tenant, and their ids."""
+    for name in types:
+        store.run(events.append(store.tenant_id, events.NewEvent(type=name, data={"reason": None})))
+    sequence(store)
+    newest = select(event.c.id).order_by(event.c.sequence.desc()).limit(len(types))
+    return [row.id for row in reversed(store.all(newest))]
+
+
+def lanes(store: Store, *, threads: int = 4, seconds: float = 5.0) -> Lanes:
+    sender = Sender(local=True, seconds=seconds)
+    return Lanes(store.database, sender, threads=threads, stopping=threading.Event())
+
+
+def deliver(store: Store, **options: Any) -> None:
+    """Makes deliveries and tries all that are due."""
+    fan_out(store.database)
+    made = lanes(store, **options)
+    while made.run_one():
+        pass
+
+
+def log(store: Store, webhook_id: str) -> list[Any]:
+    found = select(webhook_delivery).where(webhook_delivery.c.webhook_id == webhook_id)
+    return store.all(found.order_by(webhook_delivery.c.row_id))
+
+
+def pass_time(store: Store, interval: str) -> None:
+    """As if it were so much later."""
+    for column in ("next_try_at", "last_try_at", "gives_up_at", "created_at"):
+        store.run(text(f"UPDATE webhook_delivery SET {column} = {column} - interval '{interval}'"))
+    for column in ("next_due", "waits_until", "held_until"):
+        store.run(text(f"UPDATE webhook SET {column} = {column} - interval '{interval}'"))
+    store.run(text(f"UPDATE webhook_secret SET valid_until = valid_until - interval '{interval}'"))
+
+
+@contextmanager
+def running(*all_lanes: Lanes) -> Iterator[None]:
+    threads = [thread for one in all_lanes for thread in one.start()]
+    try:
+        yield
+    finally:
+        for one in all_lanes:
+            one._stopping.set()
+        for thread in threads:
+            thread.join(20)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+def test_what_happens_arrives_in_order_signed_and_as_it_is_read_elsewhere(store: Store, receiver: Receiver) -> None:
+    webhook_id = make(store, f"{receiver.url}?a=b")
+    lease_id = store.lease()
+    store.run(text(f"UPDATE lease SET events_count = 1 WHERE id = '{lease_id}'"))
+    store.run(
+        insert(event).values(
+            id=new_id("event"),
+            tenant_id=store.tenant_id,
+            lease_id=lease_id,
+            lease_sequence=1,
+            type="lease.active",
+            data={"n": 1},
+        )
+    )
+    ids = [store.rows(event)[0].id, *tell(store, *["lease.updated"] * 5)]
+    deliver(store)
+    assert receiver.ids == ids
+    first, row = receiver.got[0], store.rows(event)[0]
+    assert first.path == "/hook?a=b"
+    assert first.headers["content-type"] == "application/json"
+    assert Webhook(SECRET).verify(first.body, first.headers) == {
+        "type": "lease.active",
+        "timestamp": row.at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "data": {
+            "id": row.id,
+            "tenant_id": store.tenant_id,
+            "sequence": row.sequence,
+            "lease_id": lease_id,
+            "lease_sequence": 1,
+            "n": 1,
+        },
+    }
+    assert {(row.state, row.tries, row.status, row.error) for row in log(store, webhook_id)} == {
+        ("delivered", 1, 204, None)
+    }
+
+
+def test_only_wanted_types_of_ones_own_tenant_since_the_webhook_was_made(store: Store, receiver: Receiver) -> None:
+    tell(store, "lease.active")
+    make(store, receiver.url, event_types=["lease.active", "lease.failed"])
+    tell(store, "lease.queued")
+    mine, other = tell(store, "lease.active"), store.tenant_id
+    store.tenant_id = store.tenant()
+    tell(store, "lease.active")
+    store.tenant_id = other
+    mine += tell(store, "lease.failed", "lease.updated")[:1]
+    deliver(store)
+    assert receiver.ids == mine
+
+
+def test_each_event_is_delivered_once_where_many_processes_make_deliveries(store: Store, receiver: Receiver) -> None:
+    webhook_id = make(store, receiver.url)
+    ids = tell(store, *["lease.updated"] * 30)
+    together(6, lambda _: fan_out(store.database))
+    both = [lanes(store, threads=2), lanes(store, threads=2)]
+    with running(*both):
+        receiver.wait_for(30)
+        ids += tell(store, *["lease.updated"] * 5)
+        receiver.wait_for(35)
+    assert receiver.ids == ids
+    assert [row.event_id for row in log(store, webhook_id)] == ids
+
+
+def test_a_position_never_passes_an_event_that_is_not_numbered_yet(store: Store, receiver: Receiver) -> None:
+    make(store, receiver.url)
+    with store.database.begin() as slow:
+        slow.execute(events.append(store.tenant_id, events.NewEvent(type="lease.queued")))
+        tell(store, "lease.active")
+        fan_out(store.database)
+    sequence(store)
+    deliver(store)
+    assert [json.loads(one.body)["type"] for one in receiver.got] == ["lease.active", "lease.queued"]
+
+
+def test_nothing_is_lost_while_the_receiver_is_down_for_an_hour_and_the_order_stays(
+    store: Store, receiver: Receiver
+) -> None:
+    there = receiver.url
+    webhook_id = make(store, f"http://127.0.0.1:{free_port()}/")
+    ids = tell(store, "lease.queued", "lease.active")
+    deliver(store)
+    for _ in range(12):
+        pass_time(store, "5 minutes")
+        ids += tell(store, "lease.updated")
+        deliver(store)
+    rows = log(store, webhook_id)
+    assert {row.state for row in rows} == {"pending"}
+    assert 3 < rows[0].tries < 13
+    assert {row.tries for row in rows[1:]} == {0}
+    assert rows[0].error.startswith("ConnectError")
+    store.write(webhook, webhook_id, url=there)
+    pass_time(store, "80 minutes")
+    deliver(store)
+    assert receiver.ids == ids
+
+
+@pytest.mark.parametrize("status", [302, 400, 404, 500])
+def test_a_message_that_is_refused_holds_up_no_other_and_comes_again(
+    store: Store, receiver: Receiver, status: int
+) -> None:
+    webhook_id = make(store, receiver.url)
+    bad, good = tell(store, "lease.queued", "lease.active")
+    receiver.answer = lambda got: status if got.id == bad else 204
+    receiver.headers = {"Location": "http://127.0.0.1:1/"}
+    deliver(store)
+    assert receiver.ids == [bad, good]
+    first, second = log(store, webhook_id)
+    assert (first.state, first.tries, first.status, second.state) == ("pending", 1, status, "delivered")
+    assert first.error.startswith(f"answered {status}")
+    assert 3.9 < (first.next_try_at - first.last_try_at).total_seconds() < 6.1
+    receiver.answer = lambda _: 200
+    deliver(store)
+    assert len(receiver.got) == 2
+    pass_time(store, "10 seconds")
+    deliver(store)
+    assert receiver.ids == [bad, good, bad]
+    assert receiver.got[2].body == receiver.got[0].body
+    assert log(store, webhook_id)[0].state == "delivered"
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+def test_a_receiver_that_takes_nothing_is_left_alone_for_a_while(store: Store, receiver: Receiver, status: int) -> None:
+    webhook_id = make(store, receiver.url)
+    ids = tell(store, "lease.queued", "lease.active")
+    receiver.answer = lambda _: status
+    deliver(store)
+    ids += tell(store, "lease.updated")
+    deliver(store)
+    assert receiver.ids == ids[:1]
+    receiver.answer = lambda _: 200
+    pass_time(store, "10 seconds")
+    deliver(store)
+    assert receiver.ids == ids[:1] + ids
+    assert {row.state for row in log(store, webhook_id)} == {"delivered"}
+
+
+def test_after_three_days_a_delivery_is_given_up_and_shown(store: Store, receiver: Receiver) -> None:
+    receiver.answer = lambda _: 503
+    webhook_id = make(store, receiver.url)
+    tell(store, "lease.queued", "lease.active")
+    deliver(store)
+    for _ in range(4):
+        pass_time(store, "24 hours")
+        deliver(store)
+    first, second = log(store, webhook_id)
+    assert (first.state, first.status, first.error, first.next_try_at) == ("given_up", 503, "answered 503", None)
+    assert (second.state, second.next_try_at) == ("given_up", None)
+    assert "three days" in second.error
+    assert first.ended_at is not None
+    assert 4 <= len(receiver.got) <= 5
+
+
+def test_410_disables_and_is_in_the_audit_trail(store: Store, receiver: Receiver) -> None:
+    receiver.answer = lambda _: 410
+    webhook_id = make(store, receiver.url)
+    tell(store, "lease.queued", "lease.active")
+    deliver(store)
+    tell(store, "lease.failed")
+    deliver(store)
+    assert len(receiver.got) == 1
+    row = store.row(webhook, webhook_id)
+    assert (row.enabled, row.disabled_reason, row.version) == (False, "gone", 2)
+    assert [one.state for one in log(store, webhook_id)] == ["given_up", "pending"]
+    (entry,) = [one for one in store.rows(audit) if one.action == "webhook.disable"]
+    assert (entry.tenant_id, entry.target, entry.principal) == (store.tenant_id, webhook_id, "system")
+
+
+def test_after_a_rotation_both_secrets_sign_for_a_day(store: Store, receiver: Receiver) -> None:
+    webhook_id = make(store, receiver.url)
+    new = secret_text(b"2" * 32)
+    store.run(statements.end_older_secrets(webhook_id, within=None))
+    store.run(statements.end_present_secret(webhook_id, OVERLAP, within=None))
+    owner = {"webhook_id": webhook_id, "tenant_id": store.tenant_id}
+    store.run(statements.add_secret({"id": new_id("whsec"), **owner, "secret": new}))
+    for interval, signing in (("23 hours", {SECRET, new}), ("2 hours", {new})):
+        pass_time(store, interval)
+        tell(store, "lease.active")
+        deliver(store)
+        got = receiver.got[-1]
+        assert len(got.headers["webhook-signature"].split()) == len(signing)
+        for secret in (SECRET, new):
+            if secret in signing:
+                Webhook(secret).verify(got.body, got.headers)
+                continue
+            with pytest.raises(WebhookVerificationError):
+                Webhook(secret).verify(got.body, got.headers)
+    for statement in purge.STATEMENTS:
+        store.run(statement)
+    assert [row.secret for row in store.rows(webhook_secret)] == [new]
+
+
+def test_slow_receivers_keep_nobody_elses_messages_waiting(store: Store, receiver: Receiver) -> None:
+    """Six webhooks whose receiver hangs, of one tenant, and one of another; four threads."""
+    with receiving() as slow:
+        slow.answer = slow.hang
+        for _ in range(6):
+            make(store, slow.url)
+        tell(store, "lease.queued")
+        store.tenant_id = store.tenant()
+        make(store, receiver.url)
+        with running(lanes(store, threads=4, seconds=30.0)):
+            slow.wait_for(2)
+            ids = tell(store, "lease.active", "lease.failed")
+            receiver.wait_for(2)
+            assert len(slow.got) == 2
+            slow.release.set()
+        assert receiver.ids == ids
+
+
+def test_known_slow_receivers_of_many_tenants_have_half_of_the_threads(store: Store, receiver: Receiver) -> None:
+    with receiving() as slow:
+        slow.answer = slow.hang
+        for _ in range(4):
+            store.tenant_id = store.tenant()
+            make(store, slow.url, slow=True)
+            tell(store, "lease.queued")
+        store.tenant_id = store.tenant()
+        quick = make(store, receiver.url, slow=True)
+        store.write(webhook, quick, slow=False)
+        with running(lanes(store, threads=4, seconds=30.0)):
+            slow.wait_for(2)
+            ids = tell(store, "lease.active")
+            receiver.wait_for(1)
+            assert len(slow.got) == 2
+            slow.release.set()
+        assert receiver.ids == ids
+
+
+def test_an_answer_that_takes_too_long_is_none_and_makes_the_webhook_slow(store: Store, receiver: Receiver) -> None:
+    receiver.answer = receiver.hang
+    webhook_id = make(store, receiver.url)
+    tell(store, "lease.active")
+    deliver(store, seconds=2.2)
+    (row,) = log(store, webhook_id)
+    assert (row.state, row.status, row.error) == ("pending", None, "no answer within 2.2 seconds")
+    assert store.row(webhook, webhook_id).slow
+    receiver.release.set()
+    pass_time(store, "10 seconds")
+    deliver(store)
+    assert not store.row(webhook, webhook_id).slow
+
+
+def test_a_lane_whose_process_died_is_taken_over(store: Store, receiver: Receiver) -> None:
+    webhook_id = make(store, receiver.url)
+    ids = tell(store, "lease.active")
+    fan_out(store.database)
+    assert lanes(store)._claim() is not None
+    assert not lanes(store).run_one()
+    pass_time(store, "61 seconds")
+    deliver(store)
+    assert receiver.ids == ids
+    assert store.row(webhook, webhook_id).claim_id is None
+
+
+def test_a_test_goes_first_and_is_tried_once(store: Store, receiver: Receiver) -> None:
+    webhook_id = make(store, receiver.url)
+    receiver.answer = lambda _: 503
+    tell(store, "lease.active")
+    deliver(store)
+    about = {"id": new_id("delivery"), "webhook_id": webhook_id, "tenant_id": store.tenant_id, "about": {}}
+    message = {"event_id": new_id("event"), "event_type": TEST, "gives_up_at": statements.NOW}
+    store.run(statements.add_delivery({**about, **message}))
+    store.run(statements.hurry(webhook_id, within=None))
+    deliver(store)
+    assert receiver.ids[1:] == [message["event_id"]]
+    assert [row.state for row in log(store, webhook_id)] == ["pending", "given_up"]
+
+
+def test_a_deleted_webhook_gets_nothing_more(store: Store, receiver: Receiver) -> None:
+    webhook_id = make(store, receiver.url)
+    tell(store, "lease.active")
+    fan_out(store.database)
+    store.run(statements.remove(webhook_id, within=store.tenant_id))
+    deliver(store)
+    assert (receiver.got, log(store, webhook_id)) == ([], [])
+
+
+def test_the_log_is_kept_for_thirty_days(store: Store, receiver: Receiver) -> None:
+    webhook_id = make(store, receiver.url)
+    old, young = tell(store, "lease.active", "lease.failed")
+    deliver(store)
+    mine = webhook_delivery.c.event_id == old
+    store.run(update(webhook_delivery).where(mine).values(created_at=ago("31 days")))
+    for statement in purge.STATEMENTS:
+        store.run(statement)
+    assert [row.event_id for row in log(store, webhook_id)] == [young]
+
+
+def test_threads_survive_a_database_that_hangs_up(store: Store, receiver: Receiver, database_url: str) -> None:
+    webhook_id = make(store, receiver.url)
+    ids = tell(store, "lease.active")
+    deliverers = Database(database_url, pool_size=4)
+    sender = Sender(local=True, seconds=5.0)
+    mine = Lanes(deliverers, sender, threads=2, stopping=threading.Event())
+    with running(mine):
+        receiver.wait_for(1)
+        assert wait_until(lambda: store.row(webhook, webhook_id).next_due is None, timeout=10)
+        store.database.close()
+        end_connections(database_url)
+        ids += tell(store, "lease.failed")
+        receiver.wait_for(2)
+    deliverers.close()
+    assert receiver.ids == ids

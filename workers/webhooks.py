@@ -1,0 +1,221 @@
+"""Webhooks: events become deliveries, and each webhook has a lane in which one worker at a time delivers in order.
+
+A lane's thread is lent for a few seconds. Receivers that are slow have at most half of the threads, and so has a tenant:
+nobody waits for them.
+"""
+
+import random
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass
+from datetime import UTC, timedelta
+from typing import Any
+from uuid import UUID, uuid4
+
+import structlog
+from sqlalchemy import Connection, Row
+from sqlalchemy.exc import DBAPIError
+
+from app.db import audit, events_read
+from app.db import webhook_lanes as statements
+from app.db.ids import new_id
+from app.domain.webhooks import LASTS, Outcome, message, pause, signed_headers
+from workers.database import Database
+from workers.webhook_sending import Sender
+
+log = structlog.get_logger(__name__)
+
+HOLD = timedelta(seconds=60)
+"""A lane whose process died is taken over after so long."""
+
+_IDLE_SECONDS = 0.5
+_OUTAGE_PAUSE = 0.5
+_BEHIND = 200
+_EVENTS = 500
+_TURN_SECONDS = 5.0
+_SLOW_SECONDS = 2.0
+_SHARE = 2
+_GAVE_UP = "given up: for three days the receiver took nothing"
+
+
+def fan_out(database: Database) -> int:
+    """Makes deliveries of new events. Answers how many. Safe beside other processes that do the same."""
+    return sum(_fan_out_to(database, row.id) for row in database.all(statements.behind(_BEHIND)))
+
+
+def _fan_out_to(database: Database, webhook_id: str) -> int:
+    with database.begin() as connection:
+        mine = connection.execute(statements.lock_position(webhook_id)).first()
+        if mine is None:
+            return 0
+        found = connection.execute(
+            events_read.numbered(after=mine.position, limit=_EVENTS, tenant_id=mine.tenant_id)
+        ).all()
+        if not found:
+            return 0
+        wanted = [row for row in found if mine.event_types is None or row.type in mine.event_types]
+        if wanted:
+            connection.execute(statements.add([_delivery(webhook_id, row) for row in wanted]))
+        connection.execute(statements.move_position(webhook_id, found[-1].sequence, more=bool(wanted)))
+    return len(wanted)
+
+
+def _delivery(webhook_id: str, row: Row[Any]) -> dict[str, Any]:
+    about = {"tenant_id": row.tenant_id, "sequence": row.sequence}
+    if row.lease_id is not None:
+        about |= {"lease_id": row.lease_id, "lease_sequence": row.lease_sequence}
+    return {
+        "id": new_id("delivery"),
+        "webhook_id": webhook_id,
+        "tenant_id": row.tenant_id,
+        "event_id": row.id,
+        "sequence": row.sequence,
+        "event_type": row.type,
+        "event_at": row.at,
+        "about": {**about, **row.data},
+        "gives_up_at": row.at + LASTS,
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class _Lane:
+    webhook_id: str
+    tenant_id: str
+    slow: bool
+    claim_id: UUID
+
+
+class Lanes:
+    """Threads that deliver until `stopping` is set. Only one of those without work looks for it, and makes deliveries."""
+
+    def __init__(self, database: Database, sender: Sender, *, threads: int, stopping: threading.Event) -> None:
+        self._database = database
+        self._sender = sender
+        self._threads = threads
+        self._most = max(1, threads // _SHARE)
+        self._stopping = stopping
+        self._looking = threading.Lock()
+        self._counting = threading.Lock()
+        self._slow = 0
+        self._of_tenant: Counter[str] = Counter()
+
+    def start(self) -> list[threading.Thread]:
+        """Starts them all."""
+        made = [
+            threading.Thread(target=self.loop, name=f"webhooks-{number}", daemon=True)
+            for number in range(self._threads)
+        ]
+        for thread in made:
+            thread.start()
+        return made
+
+    def loop(self) -> None:
+        """Outermost: nothing that happens in a lane ends it."""
+        while not self._stopping.is_set():
+            try:
+                self._next()
+            except DBAPIError as error:
+                log.warning("database away", error=str(error.orig))
+                self._stopping.wait(_OUTAGE_PAUSE)
+            except Exception:
+                log.exception("webhook lane failed")
+                self._stopping.wait(_OUTAGE_PAUSE)
+
+    def run_one(self) -> bool:
+        """Takes a lane that is due and delivers for a turn. False: none is due."""
+        lane = self._claim()
+        if lane is not None:
+            self._use(lane)
+        return lane is not None
+
+    def _next(self) -> None:
+        with self._looking:
+            fan_out(self._database)
+            lane = self._claim()
+            if lane is None:
+                self._stopping.wait(_IDLE_SECONDS)
+                return
+        self._use(lane)
+
+    def _claim(self) -> _Lane | None:
+        claim_id = uuid4()
+        with self._counting:
+            full = [tenant for tenant, count in self._of_tenant.items() if count >= self._most]
+            row = self._database.first(statements.claim(claim_id, HOLD, slow_too=self._slow < self._most, not_of=full))
+            if row is None:
+                return None
+            self._slow += row.slow
+            self._of_tenant[row.tenant_id] += 1
+        return _Lane(row.id, row.tenant_id, row.slow, claim_id)
+
+    def _use(self, lane: _Lane) -> None:
+        try:
+            self._deliver(lane)
+        finally:
+            with self._counting:
+                self._slow -= lane.slow
+                self._of_tenant[lane.tenant_id] -= 1
+
+    def _deliver(self, lane: _Lane) -> None:
+        """What is due, in order, until the turn is over."""
+        began = time.monotonic()
+        while not self._stopping.is_set() and time.monotonic() - began < _TURN_SECONDS and self._deliver_next(lane):
+            pass
+        with self._database.begin() as connection:
+            if connection.execute(statements.lock_lane(lane.webhook_id, lane.claim_id)).first() is not None:
+                connection.execute(statements.give_back(lane.webhook_id, lane.claim_id))
+
+    def _deliver_next(self, lane: _Lane) -> bool:
+        """Whether the lane may go on."""
+        ours = self._database.first(statements.keep(lane.webhook_id, lane.claim_id, HOLD))
+        row = self._database.first(statements.next_delivery(lane.webhook_id)) if ours is not None else None
+        if ours is None or row is None:
+            return False
+        secrets = [one.secret for one in self._database.all(statements.secrets(lane.webhook_id))]
+        at = row.event_at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        body = message(row.event_id, row.event_type, at, row.about)
+        began = time.monotonic()
+        outcome = self._sender.send(ours.url, signed_headers(secrets, row.event_id, int(row.now), body), body)
+        seconds = time.monotonic() - began
+        with self._database.begin() as connection:
+            self._write(connection, lane, row, outcome)
+            slow = seconds > _SLOW_SECONDS
+            connection.execute(statements.note_speed(lane.webhook_id, lane.claim_id, slow=slow))
+        about = {"webhook": lane.webhook_id, "delivery": row.id, "status": outcome.status, "error": outcome.error}
+        log.debug("webhook tried", **about, seconds=round(seconds, 3))
+        return True
+
+    def _write(self, connection: Connection, lane: _Lane, row: Row[Any], outcome: Outcome) -> None:
+        if outcome.delivered and outcome.status is not None:
+            connection.execute(statements.delivered(row.id, outcome.status))
+            return
+        error = outcome.error or ""
+        if outcome.gone and outcome.status is not None:
+            connection.execute(statements.refused_for_good(row.id, outcome.status, error))
+            self._disable(connection, lane)
+            return
+        rest = pause(row.tries + 1, random.random())  # noqa: S311 - spreads tries, guards nothing
+        connection.execute(statements.failed(row.id, outcome.status, error, rest))
+        if outcome.away:
+            connection.execute(statements.give_up_old(lane.webhook_id, _GAVE_UP))
+            connection.execute(statements.wait(lane.webhook_id, lane.claim_id, rest))
+
+    def _disable(self, connection: Connection, lane: _Lane) -> None:
+        found = connection.execute(statements.disable(lane.webhook_id, "gone")).first()
+        if found is not None:
+            log.warning("webhook disabled", webhook=lane.webhook_id, tenant_id=lane.tenant_id)
+            connection.execute(audit.append(_told(found)))
+
+
+def _told(row: Row[Any]) -> dict[str, Any]:
+    return {
+        "id": new_id("audit"),
+        "tenant_id": row.tenant_id,
+        "principal": "system",
+        "role": "system",
+        "action": "webhook.disable",
+        "target": row.id,
+        "before": {"enabled": True},
+        "after": {"enabled": False, "disabled_reason": "gone"},
+    }
