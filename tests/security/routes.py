@@ -56,6 +56,9 @@ BODIES: Mapping[str, Any] = {
 }
 """A body with every field, by operation id."""
 
+GIVEN_UP = "UPDATE webhook_delivery SET state = 'given_up', next_try_at = NULL, ended_at = now()"
+"""So that another test may be sent."""
+
 
 @dataclass(frozen=True)
 class Operation:

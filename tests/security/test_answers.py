@@ -10,9 +10,9 @@ from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
 from tests.api.test_host_keys import Leased
 from tests.api.test_ops import orphan
-from tests.security.routes import OPERATIONS, Operation, closed
+from tests.security.routes import GIVEN_UP, HOOK, OPERATIONS, Operation, closed
 
-LAST = ("release_lease", "revoke_key")
+LAST = ("delete_webhook", "release_lease", "revoke_key")
 """Called after all others: they end what the others need."""
 
 
@@ -28,7 +28,11 @@ async def ids(alice: Caller, operator: Caller, fleet: Fleet) -> dict[str, str]:
     fleet.number_events()
     key = await operator.post(f"/v1/tenants/{alice.tenant_id}/keys", json={"name": "ci", "role": "viewer"})
     place = {"account": "main", "region": "us-east-1", "instance_id": "i-1", "name": "main"}
-    return {"lease_id": lease_id, "tenant_id": alice.tenant_id, "key_id": key.json()["id"], **place}
+    hook = (await alice.post("/v1/webhooks", json={"url": HOOK})).json()["id"]
+    sent = (await alice.post(f"/v1/webhooks/{hook}/test")).json()["id"]
+    fleet.run(GIVEN_UP)
+    hooks = {"webhook_id": hook, "delivery_id": sent}
+    return {"lease_id": lease_id, "tenant_id": alice.tenant_id, "key_id": key.json()["id"], **place, **hooks}
 
 
 async def call(one: Operation, caller: Caller, ids: dict[str, str], body: Any) -> httpx.Response:

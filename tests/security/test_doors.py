@@ -124,6 +124,9 @@ async def test_a_huge_limit_is_brought_down_on_every_list(operator: Caller, alic
     for one in (one for one in OPERATIONS if "limit" in one.names("query")):
         for limit in (10**9, 2**63, 10**30, -1, 0):
             answer = await operator.get(one.url({**IDS, "tenant_id": alice.tenant_id}), params={"limit": str(limit)})
-            assert answer.status_code in ({404} if "lease_id" in one.names("path") else {200}), (one.id, answer.text)
+            assert answer.status_code in ({404} if {"lease_id", "webhook_id"} & set(one.names("path")) else {200}), (
+                one.id,
+                answer.text,
+            )
             if one.id == "list_keys":
                 assert len(answer.json()["items"]) == (200 if limit > 0 else 1)

@@ -13,6 +13,7 @@ from tests.api.fleet import Fleet
 from tests.api.test_ops import orphan
 from tests.security.conftest import UNLIMITED
 from tests.security.fuzzing import PATIENCE, Fuzzer, Sender, operations, serving
+from tests.security.routes import HOOK
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "8"))
 """For each operation. `make fuzz` asks for many more, differently every time."""
@@ -33,6 +34,8 @@ class Setting:
             "lease_id": ["lease_01h455vb4pex5vsknk084sn02q"],
             "tenant_id": [],
             "key_id": [],
+            "webhook_id": [],
+            "delivery_id": [],
             "account": ["main"],
             "name": ["main"],
             "region": ["us-east-1"],
@@ -48,6 +51,9 @@ class Setting:
             self.senders.append(Sender(role, key["secret"]))
         self.ids["key_id"].append(self._key(tenant_id, "member")["id"])
         self.ids["tenant_id"].append(tenant_id)
+        hook = self._ask("POST", "/v1/webhooks", self.senders[-2].key, {"url": HOOK})["id"]
+        self.ids["webhook_id"].append(hook)
+        self.ids["delivery_id"].append(self._ask("POST", f"/v1/webhooks/{hook}/test", self.senders[-2].key, None)["id"])
         for state in ("queued", "active"):
             lease_id = self._ask("POST", "/v1/leases", self.senders[-2].key, WISH)["id"]
             self.ids["lease_id"].append(lease_id)
@@ -78,7 +84,7 @@ def fuzzer(make_settings: MakeSettings, fleet: Fleet, database_url: str) -> Iter
         made.close()
 
 
-LAST = ("release_lease", "revoke_key", "update_tenant", "stop_launches", "cordon_account")
+LAST = ("delete_webhook", "release_lease", "revoke_key", "update_tenant", "stop_launches", "cordon_account")
 """What they change would leave the others little to do."""
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
 from tests.api.test_ops import orphan
-from tests.security.routes import OPERATIONS, Operation, document
+from tests.security.routes import GIVEN_UP, HOOK, OPERATIONS, Operation, document
 from tests.security.test_bodies import TELLTALE
 
 VALUES = (
@@ -58,7 +58,13 @@ async def ids(alice: Caller, bob: Caller, fleet: Fleet) -> dict[str, str]:
         await alice.member("viewer")
         await alice.patch(f"/v1/leases/{lease_id}", json={"labels": {"a": "b"}})
     fleet.number_events()
-    return {"lease_id": lease_id, "tenant_id": alice.tenant_id}
+    hook = ""
+    for _ in range(2):
+        hook = (await alice.post("/v1/webhooks", json={"url": HOOK})).json()["id"]
+    for _ in range(2):
+        await alice.post(f"/v1/webhooks/{hook}/test")
+        fleet.run(GIVEN_UP)
+    return {"lease_id": lease_id, "tenant_id": alice.tenant_id, "webhook_id": hook}
 
 
 def lists() -> Iterator[Operation]:
@@ -116,7 +122,15 @@ def _schemas(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 async def test_no_header_is_an_error_of_ours(operator: Caller, ids: dict[str, str]) -> None:
-    every = {**ids, "key_id": "key_x", "account": "main", "region": "r", "instance_id": "i", "name": "main"}
+    every = {
+        **ids,
+        "key_id": "key_x",
+        "delivery_id": "x",
+        "account": "main",
+        "region": "r",
+        "instance_id": "i",
+        "name": "main",
+    }
     for one in OPERATIONS:
         for value in (b"", b"\xff\xfe", b"*", b'"', b"x" * 4000, b'W/"a", "b"', b"a;b=c"):
             for headers in (dict.fromkeys(HEADERS, value), {b"Authorization": value}):
