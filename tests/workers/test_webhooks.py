@@ -1,6 +1,7 @@
 """Events arrive at webhooks: in order, signed, again when they did not, and whatever other receivers do."""
 
 import json
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,6 +27,8 @@ from workers.webhook_sending import Sender
 from workers.webhooks import Lanes, fan_out
 
 SECRET = secret_text(b"1" * 32)
+TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""Unused: the receivers speak http. Loading the usual authorities for each would be most of what these tests cost."""
 
 
 @pytest.fixture
@@ -60,7 +63,7 @@ def tell(store: Store, *types: str) -> list[str]:
 
 
 def lanes(store: Store, *, threads: int = 4, seconds: float = 5.0) -> Lanes:
-    sender = Sender(local=True, seconds=seconds)
+    sender = Sender(local=True, seconds=seconds, tls=TLS)
     return Lanes(store.database, sender, threads=threads, stopping=threading.Event())
 
 
@@ -391,7 +394,7 @@ def test_threads_survive_a_database_that_hangs_up(store: Store, receiver: Receiv
     webhook_id = make(store, receiver.url)
     ids = tell(store, "lease.active")
     deliverers = Database(database_url, pool_size=4)
-    sender = Sender(local=True, seconds=5.0)
+    sender = Sender(local=True, seconds=5.0, tls=TLS)
     mine = Lanes(deliverers, sender, threads=2, stopping=threading.Event())
     with running(mine):
         receiver.wait_for(1)
