@@ -15,6 +15,7 @@ from pathlib import Path
 
 import httpx
 
+from bench import ending
 from tests.e2e.people import ONE_A10G, Json, Operator, Tenant
 from tests.e2e.stack import Stack, running
 
@@ -33,6 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--creates", type=int, default=2000, help="each sent 1 to 5 times")
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args(arguments)
+    ending.on_request()
     with tempfile.TemporaryDirectory(prefix="gpulease-races-") as folder:
         options = ("--api", str(APIS), "--workers", "1", "--clouds", "aws")
         with running(Path(folder), *options) as stack, _operator(stack) as operator:
