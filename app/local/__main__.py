@@ -82,6 +82,7 @@ def _hint(progress: Progress, home: Home, credentials: Credentials) -> None:
     progress.say(
         f"""
 API          {credentials.api_url}   (its docs: {credentials.api_url}/docs)
+dashboard    {credentials.api_url}/dashboard   (sign in with a key of the file below)
 cloudsim     {credentials.cloudsim_url}
 credentials  {home.credentials_file}
 
