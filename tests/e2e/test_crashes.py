@@ -15,12 +15,17 @@ SAMPLE = (
     ("end.terminate:terminate_sent:after", Action.POSTGRES_GONE),
 )
 
+TRIES = 4
+"""A case may miss its point: the worker that another case killed leaves the lease to be adopted on another way."""
+
 
 def test_a_process_that_dies_or_loses_its_database_at_a_point_of_the_protocol_leaves_one_vm_and_then_none(
     stack: Stack, planted: Planted, operator: Operator, cloud: Cloud
 ) -> None:
     stage = Stage(stack, operator, cloud, [AWS])
     cases = [Case(Place("life", point, AWS, of_lease=True), action) for point, action in SAMPLE]
-    run(stage, cases)
+    for _ in range(TRIES):
+        if missed := [case for case in cases if not case.hit]:
+            run(stage, missed)
     assert [case.name for case in cases if not case.hit] == []
     assert {case.name: case.wrong for case in cases if case.wrong} == {}
