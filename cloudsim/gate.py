@@ -42,7 +42,7 @@ class Gate:
 
     async def admit(self, request: Request, provider: str, operation: str, region: str) -> Verdict:
         """Count the call, meet its fault, and wait as long as that one says."""
-        self.world.calls[provider, operation] += 1
+        self.world.calls[provider, operation, region] += 1
         fault = self.world.faults.take(provider, operation, region)
         if fault is None:
             return Verdict()

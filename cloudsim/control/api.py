@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
@@ -221,11 +222,13 @@ class ControlApi:
         self._world.end(vm, body.initiator)
         return JSONResponse(views.vm(vm, now))
 
-    async def calls(self, _request: Request) -> Response:
-        """API calls since the start or the last reset, by provider and operation."""
-        counts: dict[str, dict[str, int]] = {provider: {} for provider in self._world.catalogs}
-        for (provider, operation), count in self._world.calls.items():
-            counts[provider][operation] = count
+    async def calls(self, request: Request) -> Response:
+        """API calls since the start or the last reset, by provider and operation: all, or those of a `region`."""
+        wanted = request.query_params.get("region")
+        counts: dict[str, Counter[str]] = {provider: Counter() for provider in self._world.catalogs}
+        for (provider, operation, region), count in self._world.calls.items():
+            if wanted in (None, region):
+                counts[provider][operation] += count
         return JSONResponse(counts)
 
     async def reset(self, _request: Request) -> Response:

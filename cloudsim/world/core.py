@@ -50,7 +50,7 @@ class World:
         self.quotas = Quotas()
         self.buckets = Buckets()
         self.faults = FaultBook(self.rng)
-        self.calls: Counter[tuple[str, str]] = Counter()
+        self.calls: Counter[tuple[str, str, str]] = Counter()
         self.offered = {name: set(catalog.offered) for name, catalog in self.catalogs.items()}
         self._shelves: dict[tuple[str, str, str], Shelf] = {}
         self._tokens: dict[str, str] = {}

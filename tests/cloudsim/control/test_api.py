@@ -105,6 +105,8 @@ def test_calls_are_counted_refused_ones_too(ec2: Any, launch: Launch, sim: Contr
     ec2.describe_instances()
     calls = sim.calls()
     assert (calls["RunInstances"], calls["DescribeInstances"]) == (2, 1)
+    assert sim.call("GET", "calls?region=us-east-1")["aws"] == calls
+    assert sim.call("GET", "calls?region=us-west-2")["aws"] == {}
 
 
 def test_a_reset_leaves_nothing(ec2: Any, launch: Launch, sim: Control) -> None:
