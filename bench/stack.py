@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 import psutil
+import psycopg
 
 from app.local.ports import free_port
 from app.local.waiting import wait_until
@@ -99,7 +100,9 @@ def running(*arguments: str, **settings: str) -> Iterator[Stack]:
                 [sys.executable, "-m", "app.local", *arguments], env=environment, cwd=ROOT, stdout=log, stderr=log
             )
         try:
-            yield _await(child, home)
+            up = _await(child, home)
+            _settle(up)
+            yield up
         finally:
             child.send_signal(signal.SIGTERM)
             child.wait(_STOP_SECONDS)
@@ -115,6 +118,19 @@ def _await(child: subprocess.Popen[bytes], folder: Path) -> Stack:
     known = json.loads(credentials.read_text())
     fields = ("api_url", "cloudsim_url", "database_url", "operator_key", "tenant_id", "tenant_key")
     return Stack(pid=child.pid, home=folder / "home", **{name: known[name] for name in fields})
+
+
+def _settle(up: Stack) -> None:
+    """Wait until what is done once after a start, the first prices of every account above all, is done."""
+    with psycopg.connect(up.database_url, autocommit=True) as connection:
+        connection.execute("SET ROLE gpulease_worker")
+        if not wait_until(lambda: not _starting(connection), timeout=_START_SECONDS, poll=0.5):
+            raise SystemExit(f"never done yet: {', '.join(_starting(connection))}")
+
+
+def _starting(connection: psycopg.Connection[tuple[str]]) -> list[str]:
+    due = connection.execute("SELECT name FROM periodic_job WHERE last_ok_at IS NULL AND next_due <= now()")
+    return [name for (name,) in due.fetchall()]
 
 
 def _part(process: psutil.Process) -> str | None:

@@ -10,6 +10,7 @@ from sqlalchemy.engine import CursorResult
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 from sqlalchemy.util import LRUCache
 
+from app.db.bound import Bound, parts
 from app.db.urls import sync_url
 
 ROLE = "gpulease_worker"
@@ -46,20 +47,20 @@ class Database:
         with self._engine.begin() as connection:
             yield connection
 
-    def run(self, statement: Executable) -> CursorResult[Any]:
+    def run(self, statement: Executable | Bound) -> CursorResult[Any]:
         """One statement in a transaction of its own; for statements whose rows nobody reads."""
         with self._single.connect() as connection:
-            return connection.execute(statement)
+            return connection.execute(*parts(statement))
 
-    def first(self, statement: Executable, parameters: dict[str, Any] | None = None) -> Row[Any] | None:
+    def first(self, statement: Executable | Bound) -> Row[Any] | None:
         """The first row of one statement in a transaction of its own, or None."""
         with self._single.connect() as connection:
-            return connection.execute(statement, parameters or {}).first()
+            return connection.execute(*parts(statement)).first()
 
-    def all(self, statement: Executable, parameters: dict[str, Any] | None = None) -> list[Row[Any]]:
+    def all(self, statement: Executable | Bound) -> list[Row[Any]]:
         """All rows of one statement in a transaction of its own."""
         with self._single.connect() as connection:
-            return list(connection.execute(statement, parameters or {}).all())
+            return list(connection.execute(*parts(statement)).all())
 
     def close(self) -> None:
         """Gives all connections back."""

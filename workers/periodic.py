@@ -5,7 +5,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
-from uuid import UUID, uuid4
 
 import structlog
 from sqlalchemy import Row
@@ -35,7 +34,6 @@ T = TypeVar("T")
 Run = Callable[[Runtime, str, str], object]
 Together = Callable[[Runtime, str, frozenset[str]], Sequence[Callable[[str], object]]]
 """What regions have in common, done once. Answers the steps that are left to do for each of them."""
-Claimed = tuple[Row[Any], UUID]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +63,7 @@ class PeriodicRunner:
     def __init__(self, runtime: Runtime, kinds: Mapping[str, Kind]) -> None:
         self._runtime = runtime
         self._kinds = dict(kinds)
+        self._names = frozenset(kinds)
         self._looking = threading.Lock()
         self._claiming = threading.Lock()
         self._under_way: Counter[str | None] = Counter()
@@ -84,7 +83,7 @@ class PeriodicRunner:
             try:
                 claimed = self._wait()
                 if claimed is not None:
-                    self._do(*claimed)
+                    self._do(claimed)
             except DBAPIError as error:
                 log.warning("database away", error=str(error.orig))
                 self._runtime.stopping.wait(_OUTAGE_PAUSE)
@@ -96,10 +95,10 @@ class PeriodicRunner:
         """Takes and runs the job that is due longest. False: none is due."""
         claimed = self._claim()
         if claimed is not None:
-            self._do(*claimed)
+            self._do(claimed)
         return claimed is not None
 
-    def _wait(self) -> Claimed | None:
+    def _wait(self) -> Row[Any] | None:
         """The next job that is due; None when the process stops."""
         with self._looking:
             while not self._runtime.stopping.is_set():
@@ -109,32 +108,30 @@ class PeriodicRunner:
                 self._runtime.stopping.wait(self._idle)
         return None
 
-    def _claim(self) -> Claimed | None:
-        """A due job of an account that has a lane free, with the claim on it."""
-        claim_id = uuid4()
+    def _claim(self) -> Row[Any] | None:
+        """A due job of an account that has a lane free, claimed."""
         with self._claiming:
-            full = [account for account, count in self._under_way.items() if account is not None and count >= LANES]
-            statement = jobs.claim_due(self._kinds, claim_id, HOLD_SECONDS, not_at=full)
-            job = self._runtime.database.first(statement)
-            if job is None:
-                return None
-            self._under_way[job.account] += 1
-        return job, claim_id
+            under_way = self._under_way.items()
+            full = frozenset(account for account, count in under_way if account is not None and count >= LANES)
+            job = self._runtime.database.first(jobs.claim_due(self._names, HOLD_SECONDS, not_at=full))
+            if job is not None:
+                self._under_way[job.account] += 1
+        return job
 
-    def _do(self, job: Row[Any], claim_id: UUID) -> None:
+    def _do(self, job: Row[Any]) -> None:
         try:
-            self._run_to_end(job, claim_id)
+            self._run_to_end(job)
         finally:
             with self._claiming:
                 self._under_way[job.account] -= 1
 
-    def _run_to_end(self, job: Row[Any], claim_id: UUID) -> None:
+    def _run_to_end(self, job: Row[Any]) -> None:
         kind = self._kinds[job.kind]
         started = self._runtime.monotonic()
         with (
             structlog.contextvars.bound_contextvars(job=job.name),
             self._runtime.traces.span(job.kind, gpulease__account=job.account, gpulease__region=job.region),
-            self._runtime.renewals.renewing(lambda: jobs.extend(job.name, claim_id, HOLD_SECONDS)),
+            self._runtime.renewals.renewing(lambda: jobs.extend(job.name, job.claim_id, HOLD_SECONDS)),
         ):
             try:
                 result, error = self._run(kind, job)
@@ -144,7 +141,7 @@ class PeriodicRunner:
         if result == 0 and kind.idle is not None:
             again = kind.idle
         again = max(again, (1 + kind.rest) * (self._runtime.monotonic() - started))
-        self._runtime.database.run(jobs.done(job.name, claim_id, again_in=again, error=error))
+        self._runtime.database.run(jobs.done(job.name, job.claim_id, again_in=again, error=error))
 
     def _run(self, kind: Kind, job: Row[Any]) -> tuple[object, str | None]:
         """What the job answered, and what went wrong."""

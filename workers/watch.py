@@ -26,8 +26,7 @@ _SEEN = frozenset({VmState.RUNNING, VmState.ENDING, VmState.STOPPED})
 
 def watch(runtime: Runtime, account: str, region: str) -> int:
     """Looks at the VMs in change of one account and region. Answers how many there were. Raises ProviderError."""
-    place = {"account": account, "region": region}
-    rows = runtime.database.all(attempts.WATCHED, place)
+    rows = runtime.database.all(attempts.watched(account, region))
     if not rows:
         return 0
     provider = runtime.accounts.provider(account)

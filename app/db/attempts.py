@@ -8,6 +8,7 @@ from uuid import UUID
 from sqlalchemy import Executable, Select, Update, case, exists, func, literal, select, text, update
 from sqlalchemy.dialects.postgresql import Insert, insert
 
+from app.db.bound import Bound
 from app.db.tables import attempt, installation, lease
 from app.db.types import Time
 from app.domain.ids import AttemptId, LeaseId
@@ -194,7 +195,7 @@ def cleaned(attempt_ids: Sequence[str]) -> Update:
     return update(attempt).where(attempt.c.id.in_(attempt_ids)).values(clean=True).returning(attempt.c.lease_id)
 
 
-WATCHED = text(
+_WATCHED = text(
     """
     SELECT a.id, a.lease_id, a.n, a.state, a.token, a.instance_id, a.zone, a.vm_state, a.vm_state_at, a.ready, a.clean, a.known_at,
            a.terminate_sent_at, a.public_ip, a.private_ip, now() AS now, l.state AS lease_state, r.last_complete_listing_at AS listed_at
@@ -206,4 +207,8 @@ WATCHED = text(
       AND l.state NOT IN ('released', 'failed')
     """
 )
-"""Attempts in change: booting, ending, lost, or with something left over. Parameters: account, region."""
+
+
+def watched(account: str, region: str) -> Bound:
+    """Attempts in change: booting, ending, lost, or with something left over."""
+    return Bound(_WATCHED, {"account": account, "region": region})

@@ -1,11 +1,30 @@
 """Claims: one worker owns a lease at a time. Only the database's clock decides what is due, held or expired."""
 
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Executable, Select, Update, and_, case, exists, func, literal, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Executable,
+    Integer,
+    Interval,
+    Select,
+    Text,
+    Update,
+    Uuid,
+    and_,
+    bindparam,
+    case,
+    exists,
+    func,
+    or_,
+    select,
+    update,
+)
 
+from app.db.bound import Bound
 from app.db.tables import account_region, attempt, installation, lease
 from app.db.types import Time
 from app.domain.ids import AttemptId, LeaseId, TenantId
@@ -26,23 +45,32 @@ def _free() -> ColumnElement[bool]:
     return or_(lease.c.held_until.is_(None), lease.c.held_until < func.now())
 
 
-def claim(lease_id: LeaseId, claim_id: UUID, hold_seconds: float) -> Update:
+_ID, _CLAIM = bindparam("lease", type_=Text), bindparam("claim", type_=Uuid)
+_HOLD = func.now() + bindparam("hold", type_=Interval)
+_OURS = lease.c.id == _ID, lease.c.claim_id == _CLAIM
+
+_TAKE = (
+    update(lease)
+    .where(lease.c.id == _ID, lease.c.next_due <= func.now(), _free())
+    .values(claim_id=_CLAIM, held_until=_HOLD)
+    .returning(lease.c.id)
+)
+
+
+def claim(lease_id: LeaseId, claim_id: UUID, hold_seconds: float) -> Bound:
     """Takes a due lease that nobody holds; one row (id), or none."""
-    return (
-        update(lease)
-        .where(lease.c.id == lease_id, lease.c.next_due <= func.now(), _free())
-        .values(claim_id=claim_id, held_until=func.now() + timedelta(seconds=hold_seconds))
-        .returning(lease.c.id)
-    )
+    return Bound(_TAKE, {"lease": lease_id, "claim": claim_id, "hold": timedelta(seconds=hold_seconds)})
 
 
+@lru_cache(maxsize=256)
 def claim_due(limit: int, hold_seconds: float) -> Executable:
     """Takes up to `limit` due leases without waiting for rows that others hold: tenants in turn, each its longest due.
 
     However many leases a tenant has waiting, one of another tenant is not behind them. Of leases due at the same moment,
     as all are that wait for one offering's cool-off, none is always the first.
 
-    Answers (id, claim_id) rows in that order; each lease gets a claim id of its own.
+    Answers (id, claim_id) rows in that order; each lease gets a claim id of its own. Whoever is idle asks this all day:
+    the statement is put together once.
     """
     is_due = and_(lease.c.next_due <= func.now(), _free())
     turn = func.row_number().over(partition_by=lease.c.tenant_id, order_by=lease.c.next_due)
@@ -66,32 +94,24 @@ def claim_due(limit: int, hold_seconds: float) -> Executable:
     return select(taken.c.id, taken.c.claim_id).order_by(taken.c.turn, taken.c.next_due)
 
 
-def extend_claim(lease_id: LeaseId, claim_id: UUID, hold_seconds: float) -> Update:
-    """Keeps a claim that is still ours; no row when it is not."""
-    return (
-        update(lease)
-        .where(lease.c.id == lease_id, lease.c.claim_id == claim_id)
-        .values(held_until=func.now() + timedelta(seconds=hold_seconds))
-        .returning(lease.c.id)
+_REST = (
+    update(lease)
+    .where(*_OURS)
+    .values(
+        claim_id=None,
+        held_until=None,
+        next_due=case(
+            (lease.c.state.in_([str(s) for s in TERMINAL]), None),
+            (lease.c.wake_count != bindparam("seen", type_=Integer), func.now()),
+            else_=bindparam("until", type_=Time),
+        ),
     )
+)
 
 
-def unclaim(lease_id: LeaseId, claim_id: UUID, *, next_due: datetime | None, wake_count: int) -> Update:
+def unclaim(lease_id: LeaseId, claim_id: UUID, *, next_due: datetime | None, wake_count: int) -> Bound:
     """Lets a lease rest until `next_due`, or at once due again when somebody woke it since it was loaded."""
-    rest = literal(next_due, Time)
-    return (
-        update(lease)
-        .where(lease.c.id == lease_id, lease.c.claim_id == claim_id)
-        .values(
-            claim_id=None,
-            held_until=None,
-            next_due=case(
-                (lease.c.state.in_([str(s) for s in TERMINAL]), None),
-                (lease.c.wake_count != wake_count, func.now()),
-                else_=rest,
-            ),
-        )
-    )
+    return Bound(_REST, {"lease": lease_id, "claim": claim_id, "until": next_due, "seen": wake_count})
 
 
 _LEASE = [
@@ -163,28 +183,31 @@ def _load() -> Select[Any]:
         .where(other.c.lease_id == lease.c.id, other.c.clean.is_(False), other.c.ended_at.is_not(None))
         .scalar_subquery()
     )
-    return select(
-        func.now().label("now"),
-        select(installation.c.hold).scalar_subquery().label("hold"),
-        select(installation.c.launches_stopped).scalar_subquery().label("launches_stopped"),
-        *(lease.c[name].label(f"lease_{name}") for name in _LEASE),
-        *(attempt.c[name].label(f"attempt_{name}") for name in _ATTEMPT),
-        unclean.label("unclean"),
-        attempt.c.params_hash,
-        attempt.c.public_ip.label("attempt_public_ip"),
-        attempt.c.private_ip.label("attempt_private_ip"),
-        attempt.c.vm_state_at.label("attempt_vm_state_at"),
-        account_region.c.last_watched_at.label("attempt_watched_at"),
-    ).select_from(lease.outerjoin(attempt, newest).outerjoin(account_region, place))
+    return (
+        select(
+            func.now().label("now"),
+            select(installation.c.hold).scalar_subquery().label("hold"),
+            select(installation.c.launches_stopped).scalar_subquery().label("launches_stopped"),
+            *(lease.c[name].label(f"lease_{name}") for name in _LEASE),
+            *(attempt.c[name].label(f"attempt_{name}") for name in _ATTEMPT),
+            unclean.label("unclean"),
+            attempt.c.params_hash,
+            attempt.c.public_ip.label("attempt_public_ip"),
+            attempt.c.private_ip.label("attempt_private_ip"),
+            attempt.c.vm_state_at.label("attempt_vm_state_at"),
+            account_region.c.last_watched_at.label("attempt_watched_at"),
+        )
+        .select_from(lease.outerjoin(attempt, newest).outerjoin(account_region, place))
+        .where(*_OURS)
+    )
 
 
 _LOAD = _load()
-"""Put together once: with sixty columns that takes longer than running it."""
 
 
-def load(lease_id: LeaseId, claim_id: UUID) -> Select[Any]:
+def load(lease_id: LeaseId, claim_id: UUID) -> Bound:
     """The facts for the next decision, with the database's `now`; no row when the claim is no longer ours."""
-    return _LOAD.where(lease.c.id == lease_id, lease.c.claim_id == claim_id)
+    return Bound(_LOAD, {"lease": lease_id, "claim": claim_id})
 
 
 def lease_from_row(row: Any) -> Lease:

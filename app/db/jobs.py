@@ -1,7 +1,8 @@
 """Periodic jobs: scheduling is a row's `next_due`, so that no process is the only one who remembers."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
@@ -25,20 +26,20 @@ def keep_only(kinds: Iterable[str], names: Iterable[str]) -> Delete:
     return delete(periodic_job).where(periodic_job.c.kind.in_(list(kinds)), periodic_job.c.name.not_in(list(names)))
 
 
-def claim_due(
-    kinds: Iterable[str], claim_id: UUID, hold_seconds: float, *, not_at: Collection[str | None] = ()
-) -> Update:
+@lru_cache(maxsize=256)
+def claim_due(kinds: frozenset[str], hold_seconds: float, *, not_at: frozenset[str] = frozenset()) -> Update:
     """Takes the job of these kinds that is due longest, none of the accounts `not_at`.
 
-    Answers (name, kind, account, region, runs, failing_for: seconds since it last went well, None: never did) or no row.
+    Answers (name, kind, account, region, claim_id, runs, failing_for: seconds since it last went well, None: never did)
+    or no row. Whoever is idle asks this all day: the statement is put together once.
     """
     due = (
         select(periodic_job.c.name)
         .where(
-            periodic_job.c.kind.in_(list(kinds)),
+            periodic_job.c.kind.in_(sorted(kinds)),
             periodic_job.c.next_due <= func.now(),
             or_(periodic_job.c.held_until.is_(None), periodic_job.c.held_until < func.now()),
-            or_(periodic_job.c.account.is_(None), periodic_job.c.account.not_in([*not_at])),
+            or_(periodic_job.c.account.is_(None), periodic_job.c.account.not_in(sorted(not_at))),
         )
         .order_by(periodic_job.c.next_due)
         .limit(1)
@@ -49,7 +50,7 @@ def claim_due(
         update(periodic_job)
         .where(periodic_job.c.name == due)
         .values(
-            claim_id=claim_id,
+            claim_id=func.gen_random_uuid(),
             held_until=func.now() + timedelta(seconds=hold_seconds),
             last_started_at=func.now(),
             runs=periodic_job.c.runs + 1,
@@ -59,6 +60,7 @@ def claim_due(
             periodic_job.c.kind,
             periodic_job.c.account,
             periodic_job.c.region,
+            periodic_job.c.claim_id,
             periodic_job.c.runs,
             func.extract("epoch", func.now() - periodic_job.c.last_ok_at).label("failing_for"),
         )

@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 from sqlalchemy import Executable, Table, TextClause, func, insert, select, text, update
 
 from app.db import claims, quotas
+from app.db.bound import Bound
 from app.db.ids import new_id
 from app.db.tables import attempt, lease, quota, tenant
 from app.domain.ids import AttemptId, LeaseId, TenantId
@@ -107,7 +108,7 @@ class Store:
     def rows(self, table: Table) -> list[Any]:
         return self.all(select(table))
 
-    def changed(self, statement: Executable) -> int:
+    def changed(self, statement: Executable | Bound) -> int:
         """How many rows a statement wrote."""
         return self.run(statement).rowcount
 

@@ -52,17 +52,9 @@ def test_a_claim_runs_out_and_its_owner_can_decide_nothing_after_another_took_ov
     lost = store.claimed(lease_id, hold_seconds=-1)
     won = store.claimed(lease_id)
     assert store.first(claims.load(lease_id, lost)) is None
-    assert store.first(claims.extend_claim(lease_id, lost, 60)) is None
     assert store.changed(claims.unclaim(lease_id, lost, next_due=None, wake_count=0)) == 0
     assert store.changed(claims.postpone(lease_id, lost, timedelta(0))) == 0
     assert store.first(claims.load(lease_id, won)) is not None
-
-
-def test_a_kept_claim_does_not_run_out(store: Store) -> None:
-    lease_id = store.lease()
-    claim_id = store.claimed(lease_id, hold_seconds=-1)
-    assert store.first(claims.extend_claim(lease_id, claim_id, 60)) is not None
-    assert store.first(claims.claim(lease_id, uuid4(), 60)) is None
 
 
 def test_a_lease_rests_until_its_time(store: Store) -> None:

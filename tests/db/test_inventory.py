@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import Update, func, insert, select, update
 
 from app.db import inventory
+from app.db.bound import Bound
 from app.db.tables import account, account_region, attempt, installation, lease, orphan
 from app.domain.leases import VmState
 from tests.db.store import ENDED, Store, ago, together
@@ -141,7 +142,7 @@ def test_live_rows_are_those_that_may_have_a_vm_in_this_place(store: Store) -> N
         store.attempt(store.lease(), state, ended_at=func.now())
     store.attempt(store.lease(), "known", region="eu-west-1")
     store.attempt(store.lease(), "known", account="other")
-    rows = [inventory.row_from(row) for row in store.all(inventory.LIVE_ROWS, PLACE)]
+    rows = [inventory.row_from(row) for row in store.all(Bound(inventory.LIVE_ROWS, PLACE))]
     assert sorted(row.attempt_id for row in rows) == sorted(here)
 
 

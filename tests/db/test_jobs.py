@@ -1,7 +1,6 @@
 """Periodic jobs: each run by one process at a time, however many there are."""
 
 from typing import Any
-from uuid import UUID, uuid4
 
 from sqlalchemy import select, update
 
@@ -14,8 +13,8 @@ def ensure(store: Store, *names: str, kind: str = "watch") -> None:
     store.run(jobs.ensure([{"name": name, "kind": kind, "account": "main", "region": name} for name in names]))
 
 
-def claim(store: Store, claim_id: UUID | None = None, hold: float = 60, kind: str = "watch") -> Any:
-    return store.first(jobs.claim_due([kind], claim_id or uuid4(), hold))
+def claim(store: Store, hold: float = 60, kind: str = "watch") -> Any:
+    return store.first(jobs.claim_due(frozenset({kind}), hold))
 
 
 def job(store: Store, name: str) -> Any:
@@ -48,9 +47,8 @@ def test_making_a_job_again_changes_nothing(store: Store) -> None:
 
 def test_a_job_whose_process_died_is_taken_over_and_its_late_end_does_not_count(store: Store) -> None:
     ensure(store, "a")
-    lost, won = uuid4(), uuid4()
-    claim(store, lost, hold=-1)
-    assert claim(store, won).name == "a"
+    lost, won = claim(store, hold=-1).claim_id, claim(store).claim_id
+    assert lost != won
     assert store.first(jobs.extend("a", lost, 60)) is None
     assert store.changed(jobs.done("a", lost, again_in=0, error=None)) == 0
     assert store.first(jobs.extend("a", won, 60)) is not None
@@ -58,8 +56,7 @@ def test_a_job_whose_process_died_is_taken_over_and_its_late_end_does_not_count(
 
 def test_the_period_counts_from_the_start(store: Store) -> None:
     ensure(store, "a")
-    claim_id = uuid4()
-    claim(store, claim_id)
+    claim_id = claim(store).claim_id
     store.run(update(periodic_job).values(last_started_at=ago("20 seconds"), next_due=ago("21 seconds")))
     store.run(jobs.done("a", claim_id, again_in=60, error=None))
     row = job(store, "a")
@@ -69,17 +66,15 @@ def test_the_period_counts_from_the_start(store: Store) -> None:
 
 def test_a_job_hurried_while_it_ran_is_due_again_at_once(store: Store) -> None:
     ensure(store, "a")
-    claim_id = uuid4()
-    claim(store, claim_id)
+    claim_id = claim(store).claim_id
     store.run(jobs.hurry("watch", [("main", "a")]))
     store.run(jobs.done("a", claim_id, again_in=60, error=None))
-    assert claim(store, uuid4()) is not None
+    assert claim(store) is not None
 
 
 def test_a_run_longer_than_its_period_is_due_again_at_once(store: Store) -> None:
     ensure(store, "a")
-    claim_id = uuid4()
-    claim(store, claim_id)
+    claim_id = claim(store).claim_id
     store.run(update(periodic_job).values(last_started_at=ago("2 minutes")))
     store.run(jobs.done("a", claim_id, again_in=60, error="it took too long"))
     row = claim(store)

@@ -23,6 +23,7 @@ from app.db import (
     webhooks,
 )
 from app.db import tenants as tenant_statements
+from app.db.bound import Bound
 from app.db.engine import Database
 from app.db.ids import new_id
 from app.db.tables import (
@@ -262,7 +263,7 @@ def test_statements_about_one_thing_know_its_owner_without_the_wall(
     (key_id,) = (row.id for row in store.rows(api_key) if row.tenant_id == one)
     for within, there in ((two, False), (one, True), (None, True)):
         for named in (leases.READ, leases.READ_WITH_SCRIPT, leases.LOCK, leases.VERSION):
-            assert bool(store.all(named, leases.named(lease_id, within))) is there
+            assert bool(store.all(Bound(named, leases.named(lease_id, within)))) is there
         for statement in (
             lease_attempts.of_lease(lease_id, within=within, after=0, limit=10),
             consoles.of_lease(lease_id, within=within),

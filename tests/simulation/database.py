@@ -13,6 +13,7 @@ from sqlalchemy import Connection, Executable, NullPool, Row, create_engine, tex
 from sqlalchemy.engine import CursorResult
 from sqlalchemy.exc import OperationalError
 
+from app.db.bound import Bound, parts
 from app.db.urls import sync_url
 from tests.simulation.scheduler import Scheduler
 from workers.database import ROLE, Database
@@ -141,14 +142,14 @@ class VirtualDatabase(Database):
         connection.exec_driver_sql("COMMIT")
         self._after()
 
-    def run(self, statement: Executable) -> CursorResult[Any]:
-        return self._alone(lambda connection: connection.execute(statement))
+    def run(self, statement: Executable | Bound) -> CursorResult[Any]:
+        return self._alone(lambda connection: connection.execute(*parts(statement)))
 
-    def first(self, statement: Executable, parameters: dict[str, Any] | None = None) -> Row[Any] | None:
-        return self._alone(lambda connection: connection.execute(statement, parameters or {}).first())
+    def first(self, statement: Executable | Bound) -> Row[Any] | None:
+        return self._alone(lambda connection: connection.execute(*parts(statement)).first())
 
-    def all(self, statement: Executable, parameters: dict[str, Any] | None = None) -> list[Row[Any]]:
-        return self._alone(lambda connection: list(connection.execute(statement, parameters or {}).all()))
+    def all(self, statement: Executable | Bound) -> list[Row[Any]]:
+        return self._alone(lambda connection: list(connection.execute(*parts(statement)).all()))
 
     def close(self) -> None:
         """The connection is everybody's."""

@@ -12,6 +12,7 @@ import boto3
 from sqlalchemy import delete, func, insert, select, text, update
 
 from app.db import claims, quotas
+from app.db.bound import Bound
 from app.db.ids import new_id
 from app.db.ops import adopt_orphans
 from app.db.tables import (
@@ -205,7 +206,7 @@ class Fleet:
     def row_versions(self, lease_id: LeaseId) -> list[Any]:
         """Which versions of the rows are current: another one after any write."""
         rows = text("SELECT l.xmin, a.xmin FROM lease l JOIN attempt a ON a.lease_id = l.id WHERE l.id = :id")
-        return [tuple(row) for row in self.runtime.database.all(rows, {"id": lease_id})]
+        return [tuple(row) for row in self.runtime.database.all(Bound(rows, {"id": lease_id}))]
 
     def hold(self) -> Any:
         return self.runtime.database.all(select(installation.c.hold))[0].hold

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Executable, Row
 from sqlalchemy.engine import CursorResult
 from sqlalchemy.exc import OperationalError
 
+from app.db.bound import Bound
 from workers.database import Database
 from workers.failpoints.actions import Action, Arms
 from workers.failpoints.points import AFTER, BEFORE, CALLS, Sites
@@ -34,14 +35,14 @@ class FailingDatabase(Database):
             self._reach(point, BEFORE)
         self._committed(point)
 
-    def run(self, statement: Executable) -> CursorResult[Any]:
+    def run(self, statement: Executable | Bound) -> CursorResult[Any]:
         return self._around(lambda: super(FailingDatabase, self).run(statement))
 
-    def first(self, statement: Executable, parameters: dict[str, Any] | None = None) -> Row[Any] | None:
-        return self._around(lambda: super(FailingDatabase, self).first(statement, parameters))
+    def first(self, statement: Executable | Bound) -> Row[Any] | None:
+        return self._around(lambda: super(FailingDatabase, self).first(statement))
 
-    def all(self, statement: Executable, parameters: dict[str, Any] | None = None) -> list[Row[Any]]:
-        return self._around(lambda: super(FailingDatabase, self).all(statement, parameters))
+    def all(self, statement: Executable | Bound) -> list[Row[Any]]:
+        return self._around(lambda: super(FailingDatabase, self).all(statement))
 
     def _around(self, act: Callable[[], T]) -> T:
         point = self._sites.find(sys._getframe())  # noqa: SLF001 - nothing else tells who calls

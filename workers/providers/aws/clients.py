@@ -24,7 +24,7 @@ from botocore.exceptions import NoCredentialsError
 from app.settings import Settings
 from app.settings.accounts import AwsAccount
 from workers.providers.aws.errors import translated
-from workers.providers.aws.model import ReadingLoader
+from workers.providers.aws.model import ReadingLoader, timestamp
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -121,6 +121,7 @@ def _session(account: AwsAccount, config: Config) -> boto3.Session:
 def _bare_session(account: AwsAccount) -> botocore.session.Session:
     session = botocore.session.Session(profile=account.profile)
     session.register_component("data_loader", _LOADER)
+    session.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=timestamp)
     return session
 
 

@@ -1,12 +1,15 @@
-"""EC2's service model without what nobody here reads: botocore walks through every member that an answer may have.
+"""Answers read faster: EC2's service model without what nobody here reads, and timestamps by the standard library.
 
-A page of 1,000 instances is parsed in less than half of the time, and inventory is little else than parsing.
+Botocore walks through every member that an answer may have, and guesses the format of every timestamp. A page of 1,000
+instances is parsed in less than half of the time, and inventory is little else than parsing.
 """
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from botocore.loaders import Loader
+from botocore.utils import parse_timestamp
 
 READ: Mapping[str, frozenset[str]] = {
     "Instance": frozenset(
@@ -50,3 +53,14 @@ def _trimmed(model: Mapping[str, Any]) -> dict[str, Any]:
 def _with(shape: Mapping[str, Any], kept: frozenset[str]) -> dict[str, Any]:
     members = {name: member for name, member in shape["members"].items() if name in kept}
     return {**shape, "members": members}
+
+
+def timestamp(value: Any) -> datetime:
+    """A timestamp of an answer, with its time zone: ISO 8601 in UTC at once, anything else as botocore reads it."""
+    if isinstance(value, str) and value.endswith("Z"):
+        try:
+            return datetime.fromisoformat(value)
+        except ValueError:
+            pass
+    parsed: datetime = parse_timestamp(value)
+    return parsed

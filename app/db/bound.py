@@ -1,0 +1,20 @@
+"""Statements that are put together once, with the values of one execution: for what is asked a thousand times a minute.
+
+Putting a statement of sixty columns together takes ten times as long as looking it up, and longer than running it.
+"""
+
+from typing import Any, NamedTuple
+
+from sqlalchemy import Executable
+
+
+class Bound(NamedTuple):
+    """`statement` never changes; `parameters` are the values of its `bindparam`s."""
+
+    statement: Executable
+    parameters: dict[str, Any]
+
+
+def parts(asked: Executable | Bound) -> Bound:
+    """As a connection executes it: a statement with its values inside has no others."""
+    return asked if isinstance(asked, Bound) else Bound(asked, {})
