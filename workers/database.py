@@ -47,17 +47,17 @@ class Database:
         with self._engine.begin() as connection:
             yield connection
 
-    def run(self, statement: Executable | Bound) -> CursorResult[Any]:
+    def run(self, statement: Executable | Bound[Executable]) -> CursorResult[Any]:
         """One statement in a transaction of its own; for statements whose rows nobody reads."""
         with self._single.connect() as connection:
             return connection.execute(*parts(statement))
 
-    def first(self, statement: Executable | Bound) -> Row[Any] | None:
+    def first(self, statement: Executable | Bound[Executable]) -> Row[Any] | None:
         """The first row of one statement in a transaction of its own, or None."""
         with self._single.connect() as connection:
             return connection.execute(*parts(statement)).first()
 
-    def all(self, statement: Executable | Bound) -> list[Row[Any]]:
+    def all(self, statement: Executable | Bound[Executable]) -> list[Row[Any]]:
         """All rows of one statement in a transaction of its own."""
         with self._single.connect() as connection:
             return list(connection.execute(*parts(statement)).all())

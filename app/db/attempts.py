@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Executable, Select, Update, case, exists, func, literal, select, text, update
+from sqlalchemy import Executable, Select, TextClause, Update, case, exists, func, literal, select, text, update
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.bound import Bound
@@ -209,6 +209,6 @@ _WATCHED = text(
 )
 
 
-def watched(account: str, region: str) -> Bound:
+def watched(account: str, region: str) -> Bound[TextClause]:
     """Attempts in change: booting, ending, lost, or with something left over."""
     return Bound(_WATCHED, {"account": account, "region": region})

@@ -57,7 +57,7 @@ _TAKE = (
 )
 
 
-def claim(lease_id: LeaseId, claim_id: UUID, hold_seconds: float) -> Bound:
+def claim(lease_id: LeaseId, claim_id: UUID, hold_seconds: float) -> Bound[Executable]:
     """Takes a due lease that nobody holds; one row (id), or none."""
     return Bound(_TAKE, {"lease": lease_id, "claim": claim_id, "hold": timedelta(seconds=hold_seconds)})
 
@@ -109,7 +109,7 @@ _REST = (
 )
 
 
-def unclaim(lease_id: LeaseId, claim_id: UUID, *, next_due: datetime | None, wake_count: int) -> Bound:
+def unclaim(lease_id: LeaseId, claim_id: UUID, *, next_due: datetime | None, wake_count: int) -> Bound[Update]:
     """Lets a lease rest until `next_due`, or at once due again when somebody woke it since it was loaded."""
     return Bound(_REST, {"lease": lease_id, "claim": claim_id, "until": next_due, "seen": wake_count})
 
@@ -205,7 +205,7 @@ def _load() -> Select[Any]:
 _LOAD = _load()
 
 
-def load(lease_id: LeaseId, claim_id: UUID) -> Bound:
+def load(lease_id: LeaseId, claim_id: UUID) -> Bound[Select[Any]]:
     """The facts for the next decision, with the database's `now`; no row when the claim is no longer ours."""
     return Bound(_LOAD, {"lease": lease_id, "claim": claim_id})
 

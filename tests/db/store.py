@@ -108,7 +108,7 @@ class Store:
     def rows(self, table: Table) -> list[Any]:
         return self.all(select(table))
 
-    def changed(self, statement: Executable | Bound) -> int:
+    def changed(self, statement: Executable | Bound[Executable]) -> int:
         """How many rows a statement wrote."""
         return self.run(statement).rowcount
 

@@ -150,6 +150,7 @@ def test_the_leftovers_of_a_killed_supervisor_are_ended_too(home: Home, launched
     next(process for process in processes_of(home) if "supervisor.supervisord" in process.cmdline()).kill()
     supervisor.wait()
     next(process for process in processes_of(home) if script_of(process) == "one").kill()
+    assert wait_until(lambda: len(processes_of(home)) == 1, timeout=10)
     assert end_leftovers(home) == 1
 
 

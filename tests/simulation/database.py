@@ -142,13 +142,13 @@ class VirtualDatabase(Database):
         connection.exec_driver_sql("COMMIT")
         self._after()
 
-    def run(self, statement: Executable | Bound) -> CursorResult[Any]:
+    def run(self, statement: Executable | Bound[Executable]) -> CursorResult[Any]:
         return self._alone(lambda connection: connection.execute(*parts(statement)))
 
-    def first(self, statement: Executable | Bound) -> Row[Any] | None:
+    def first(self, statement: Executable | Bound[Executable]) -> Row[Any] | None:
         return self._alone(lambda connection: connection.execute(*parts(statement)).first())
 
-    def all(self, statement: Executable | Bound) -> list[Row[Any]]:
+    def all(self, statement: Executable | Bound[Executable]) -> list[Row[Any]]:
         return self._alone(lambda connection: list(connection.execute(*parts(statement)).all()))
 
     def close(self) -> None:

@@ -1,9 +1,11 @@
 """Live prices in the offerings: they replace listed ones, stay while nobody tells new ones, and say how old they are."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
+import pytest
 from sqlalchemy import func, select, update
 
 from app.db.fleet import candidates, save_offerings
@@ -16,6 +18,12 @@ from workers.periodic import PeriodicRunner
 from workers.refresh import PRICES, refresh_prices
 
 WEEK = timedelta(days=7)
+
+
+@pytest.fixture
+def fleet(make_fleet: Callable[..., Fleet]) -> Fleet:
+    """A worker that has the patience for price lists: they come in many pages."""
+    return make_fleet(call_timeout=30.0, claim_seconds=90.0)
 
 
 def rows(fleet: Fleet, market: str = "on_demand", name: str = "p4d.24xlarge") -> list[Any]:

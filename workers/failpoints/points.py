@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import FrameType, ModuleType
-from typing import Any, get_origin
+from typing import Any, get_args, get_origin
 
-from sqlalchemy import Select
+from sqlalchemy import Select, TextClause
+
+from app.db.bound import Bound
 
 BEFORE, AFTER = "before", "after"
 
@@ -174,13 +176,15 @@ class _Reader(ast.NodeVisitor):
         return name
 
     def _only_reads(self, statement: ast.expr) -> bool:
-        """Constants are texts that read; a builder says by its annotation whether what it builds does."""
+        """Constants and texts read; of anything else its builder's annotation says whether it does."""
         built = self._built_by(statement)
         if not isinstance(built, ast.Call):
             return _tail(built).isupper()
         builder: Any = self._resolve(built.func)
         built_type = getattr(builder, "__annotations__", {}).get("return")
-        return (get_origin(built_type) or built_type) is Select
+        if get_origin(built_type) is Bound:
+            (built_type,) = get_args(built_type)
+        return (get_origin(built_type) or built_type) in (Select, TextClause)
 
     def _resolve(self, node: ast.expr) -> Any:
         if isinstance(node, ast.Name):

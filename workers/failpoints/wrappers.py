@@ -35,13 +35,13 @@ class FailingDatabase(Database):
             self._reach(point, BEFORE)
         self._committed(point)
 
-    def run(self, statement: Executable | Bound) -> CursorResult[Any]:
+    def run(self, statement: Executable | Bound[Executable]) -> CursorResult[Any]:
         return self._around(lambda: super(FailingDatabase, self).run(statement))
 
-    def first(self, statement: Executable | Bound) -> Row[Any] | None:
+    def first(self, statement: Executable | Bound[Executable]) -> Row[Any] | None:
         return self._around(lambda: super(FailingDatabase, self).first(statement))
 
-    def all(self, statement: Executable | Bound) -> list[Row[Any]]:
+    def all(self, statement: Executable | Bound[Executable]) -> list[Row[Any]]:
         return self._around(lambda: super(FailingDatabase, self).all(statement))
 
     def _around(self, act: Callable[[], T]) -> T:
