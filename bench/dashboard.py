@@ -1,10 +1,11 @@
-"""What the dashboard costs with many leases: API CPU of one poll of each view, and how soon the fleet shows in Chromium.
+"""What the dashboard costs with many leases: CPU of a poll, what 50 dashboards do to readers of leases, the first paint.
 
 10,000 active leases of 200 tenants among 50,000.
 """
 
 import argparse
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 
 import httpx
@@ -13,10 +14,10 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from app.local.ports import free_port
 from app.prerequisites import ensure_operator_key
-from bench import api, processes, report, servers
+from bench import api, load, processes, report, servers
 from bench.api import Service, cost
-from bench.load import NextRequest
-from bench.plant import plant
+from bench.load import NextRequest, Result
+from bench.plant import Tenant, plant
 
 VIEWS = {
     "fleet and stuck: GET /v1/ops/summary": "/v1/ops/summary",
@@ -26,6 +27,10 @@ VIEWS = {
     "capacity: GET /v1/offerings?limit=200": "/v1/offerings?limit=200",
 }
 OPENINGS = 5
+DASHBOARDS = 50
+POLLED = ((5.0, "/v1/ops/summary"), (3.0, "/v1/leases?limit=50&state=!terminal"))
+"""What each of them asks, every so many seconds: half look at the fleet, half at the leases."""
+READS, READ_RATE = 2000, 100.0
 _ATTEMPTS = """
     INSERT INTO attempt (id, lease_id, tenant_id, n, provider, account, region, zone, instance_type, market, offering,
         price_per_hour, token, params_hash, state, clean, instance_id, billing_started_at, billing_ended_at, ended_at, created_at)
@@ -40,7 +45,7 @@ def main() -> None:
     """Measure and print."""
     arguments = _arguments()
     with servers.running() as running:
-        plant(running.superuser_url, tenants=200, leases=arguments.leases)
+        planted = plant(running.superuser_url, tenants=200, leases=arguments.leases)
         with psycopg.connect(running.superuser_url, autocommit=True) as connection:
             connection.execute(_ATTEMPTS)
             connection.execute("VACUUM ANALYZE")
@@ -52,6 +57,7 @@ def main() -> None:
             "app.server", "api", environment=environment, folder=running.folder, url=f"{url}/livez"
         ) as process:
             _polls(Service(process, port), key, arguments.requests)
+            _beside(port, key, planted[0])
             _openings(url, key)
 
 
@@ -82,6 +88,40 @@ def _polls(service: Service, key: str, count: int) -> None:
                 p50_ms=found.result.percentile_ms(0.5),
                 bytes=len(answer.content) if status == 200 else 0,
             )
+
+
+def _beside(port: int, key: str, tenant: Tenant) -> None:
+    """Somebody reads leases at a steady rate, first alone, then beside the dashboards, none of which remembers an answer."""
+    alone = _read(port, tenant)
+    seconds = READS / READ_RATE
+    with ThreadPoolExecutor(len(POLLED)) as threads:
+        polls = [
+            threads.submit(_poll, port, key, path, DASHBOARDS / len(POLLED) / every, seconds) for every, path in POLLED
+        ]
+        beside = _read(port, tenant)
+        for poll in polls:
+            poll.result().must_all_be(200)
+    report.figure(
+        f"GET /v1/leases/{{id}} beside {DASHBOARDS} dashboards, p99 at {READ_RATE:.0f}/s",
+        beside.percentile_ms(0.99),
+        "ms",
+        ("without them", alone.percentile_ms(0.99)),
+        p50_ms=beside.percentile_ms(0.5),
+        polls_per_second=sum(DASHBOARDS / len(POLLED) / every for every, _ in POLLED),
+    )
+
+
+def _read(port: int, tenant: Tenant) -> Result:
+    key = f"Authorization: Bearer {tenant.key}"
+    sent = [api.request("GET", f"/v1/leases/{lease_id}", key) for lease_id in tenant.leases]
+    found = load.open_loop(port, lambda n: sent[n % len(sent)], count=READS, connections=16, rate=READ_RATE)
+    found.must_all_be(200)
+    return found
+
+
+def _poll(port: int, key: str, path: str, rate: float, seconds: float) -> Result:
+    sent = api.request("GET", path, f"Authorization: Bearer {key}")
+    return load.open_loop(port, _always(sent), count=int(rate * seconds), connections=8, rate=rate)
 
 
 def _always(sent: bytes) -> NextRequest:

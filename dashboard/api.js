@@ -5,6 +5,7 @@ import { shared } from "./ui.js";
 
 const BASE = new URL("..", document.baseURI);
 const PATIENCE_MS = 10_000;
+const SILENCE_MS = 40_000; // two heartbeats of the event stream that did not come
 const REMEMBERED = 120;
 
 /** The API refused: `code` decides, `detail` is for people. */
@@ -62,21 +63,46 @@ export async function getAll(path, most = 20) {
 }
 const joined = new Map();
 
+/** Follows the event stream: `begun` when it is open, `heard` whenever events came. Ends with `signal`, or raises. */
+export async function followEvents(signal, { begun, heard }) {
+  const ending = new AbortController();
+  const end = () => ending.abort();
+  signal.addEventListener("abort", end);
+  let silence = setTimeout(end, PATIENCE_MS);
+  try {
+    const headers = { Accept: "text/event-stream" };
+    const answer = await send("GET", "/v1/events/stream", headers, { signal: ending.signal });
+    begun();
+    const text = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    for (;;) {
+      clearTimeout(silence);
+      silence = setTimeout(end, SILENCE_MS);
+      const { done, value } = await text.read();
+      if (done) return;
+      if (value.includes("data:")) heard();
+    }
+  } finally {
+    clearTimeout(silence);
+    signal.removeEventListener("abort", end);
+    end();
+  }
+}
+
 /** Changes something. Raises Problem, Away. */
 export async function change(method, path, body) {
   const headers = {};
   if (body !== undefined) headers["Content-Type"] = "application/json";
   if (method === "POST") headers["Idempotency-Key"] = crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
-  const answer = await send(method, path, headers, body);
+  const answer = await send(method, path, headers, { body });
   return answer.status === 204 ? null : answer.json();
 }
 
 /** Asks who a key belongs to, without signing in. Raises Problem, Away. */
 export async function whoIs(key) {
-  return (await send("GET", "/v1/me", {}, undefined, key)).json();
+  return (await send("GET", "/v1/me", {}, { key })).json();
 }
 
-async function send(method, path, headers, body, key = session.get()?.key) {
+async function send(method, path, headers, { body, key = session.get()?.key, signal } = {}) {
   const answer = await fetch(new URL(path.slice(1), BASE), {
     method,
     headers: { Authorization: `Bearer ${key}`, Accept: "application/json", ...headers },
@@ -84,8 +110,9 @@ async function send(method, path, headers, body, key = session.get()?.key) {
     cache: "no-store",
     credentials: "omit",
     redirect: "error",
-    signal: AbortSignal.timeout(PATIENCE_MS),
-  }).catch(() => {
+    signal: signal ?? AbortSignal.timeout(PATIENCE_MS),
+  }).catch((error) => {
+    if (signal?.aborted) throw error;
     throw away("The API cannot be reached.");
   });
   heardTime(answer.headers.get("Date"));

@@ -1,15 +1,20 @@
 /**
- * Where changes come in. Today a clock asks again; an event stream may take its place: call `ask` of a subscription
- * whenever something was heard that concerns it, and let the clock run as the slow second line. Nothing else need change.
+ * Where changes come in. The event stream says that something happened, and what is shown is asked again; a clock asks
+ * besides, for what happens without an event: often while there is no stream, seldom while there is one.
  */
-import { awaySince } from "./api.js";
+import { awaySince, followEvents } from "./api.js";
+import { session } from "./session.js";
 
 const RETRY_SECONDS = 2;
+const LONGEST_RETRY_SECONDS = 30;
+const SELDOM = 3;
 const subscriptions = new Set();
+let stream = null;
+let listening = false;
 
 /** Calls `ask` (async) at once, and again and again, about every `seconds` while the page is seen. Answers the end of it. */
 export function onChange(seconds, ask) {
-  const one = { seconds, ask, timer: 0, busy: false, again: false, ended: false };
+  const one = { seconds, ask, timer: 0, began: 0, busy: false, again: false, ended: false };
   subscriptions.add(one);
   run(one);
   return () => {
@@ -24,6 +29,49 @@ export function nudge() {
   for (const one of subscriptions) run(one);
 }
 
+/** To be called when somebody signed in or out: the stream is open while a page is signed in and seen. */
+export function follow() {
+  const wanted = Boolean(session.get()?.me) && !document.hidden;
+  if (wanted && !stream) {
+    stream = new AbortController();
+    keepFollowing(stream.signal);
+  } else if (!wanted && stream) {
+    stream.abort();
+    stream = null;
+  }
+}
+
+/** Opens the stream again whenever it ends, after a pause that grows while it cannot be had. */
+async function keepFollowing(signal) {
+  let pauses = 0;
+  while (!signal.aborted) {
+    const begun = () => {
+      listening = true;
+      pauses = 0;
+      hear();
+    };
+    await followEvents(signal, { begun, heard: hear }).catch(() => {});
+    if (signal.aborted) break;
+    listening = false;
+    await asleep(Math.min(RETRY_SECONDS * 2 ** pauses++, LONGEST_RETRY_SECONDS));
+  }
+  if (stream === null || stream.signal === signal) listening = false;
+}
+
+const asleep = (seconds) => new Promise((wake) => setTimeout(wake, seconds * 1000 * (0.8 + Math.random() * 0.4)));
+
+/** Something happened: at once what was not asked lately, in the middle of its pause what was. */
+function hear() {
+  for (const one of subscriptions) {
+    if (one.busy) {
+      one.again = true;
+      continue;
+    }
+    clearTimeout(one.timer);
+    one.timer = setTimeout(run, one.began + one.seconds * 500 - Date.now(), one);
+  }
+}
+
 async function run(one) {
   clearTimeout(one.timer);
   if (one.busy) {
@@ -32,19 +80,21 @@ async function run(one) {
   }
   one.busy = true;
   one.again = false;
+  one.began = Date.now();
   await one.ask();
   one.busy = false;
-  if (one.ended) return;
-  if (one.again) run(one);
-  else if (!document.hidden) one.timer = setTimeout(run, pause(one.seconds), one);
+  if (one.ended || document.hidden) return;
+  one.timer = setTimeout(run, one.again ? 0 : pause(one.seconds), one);
 }
 
 /** A tenth of disorder, so that many pages do not ask in step. While the API is away, all ask often. */
 function pause(seconds) {
-  const chosen = awaySince.get() === null ? seconds : Math.min(seconds, RETRY_SECONDS);
+  const usual = listening ? seconds * SELDOM : seconds;
+  const chosen = awaySince.get() === null ? usual : Math.min(seconds, RETRY_SECONDS);
   return chosen * 1000 * (0.9 + Math.random() * 0.2);
 }
 
 document.addEventListener("visibilitychange", () => {
+  follow();
   if (!document.hidden) nudge();
 });

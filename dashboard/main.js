@@ -1,6 +1,6 @@
 /** The start: who is signed in, and which view the address asks for. */
 import { Away, forgetEverything, whoIs } from "./api.js";
-import { onChange } from "./changes.js";
+import { follow, onChange } from "./changes.js";
 import { Dialogs } from "./parts/dialogs.js";
 import { session, signIn, signOut } from "./session.js";
 import { Banner, Shell } from "./shell.js";
@@ -9,7 +9,10 @@ import { SignIn } from "./views/signin.js";
 
 function App() {
   const current = session.use();
-  useEffect(() => (current ? undefined : forgetEverything()), [current]);
+  useEffect(() => {
+    follow();
+    if (!current) forgetEverything();
+  }, [current]);
   if (!current) return html`<${Banner} /><${SignIn} />`;
   return html`<${Banner} />${current.me ? html`<${Shell} me=${current.me} />` : html`<${Greeting} kept=${current.key} />`}<${Dialogs} />`;
 }

@@ -15,7 +15,7 @@ from app.api.lease_filters import UseLeaseFilter, UseLeaseSort
 from app.api.lease_present import attempt_page_json, lease_json, lease_page_json
 from app.api.lease_views import AttemptPage, Lease, LeasePage
 from app.api.pagination import UsePage
-from app.api.responses import answer, not_modified, tagged
+from app.api.responses import answer, known_already, tagged
 from app.api.routing import Member, UseServices, Viewer
 from app.api.routing import router as make_router
 from app.db.lease_lists import LeaseFilter, LeaseSort
@@ -50,10 +50,11 @@ async def list_leases(
     sort: UseLeaseSort = LeaseSort.CREATED_AT_DESC,
 ) -> Response:
     """List leases, the newest first unless `sort` says otherwise."""
-    found = await services.leases.list(principal, _mine(principal, wanted), sort, page)
-    tag = list_tag(((row.id, row.version) for row in found.rows), also=found.next_cursor or "")
-    same = not_modified(request, tag)
-    return same or tagged(request, lease_page_json(found.rows, principal.role, found.next_cursor), tag)
+    known = parse_tags(request.headers.get("if-none-match"))
+    found = await services.leases.list(principal, _mine(principal, wanted), sort, page, known)
+    if found.page is None:
+        return known_already(found.etag)
+    return tagged(request, lease_page_json(found.page.rows, principal.role, found.page.next_cursor), found.etag)
 
 
 @router.get("/v1/leases/{lease_id}", response_model=Lease)
@@ -76,7 +77,7 @@ async def get_lease(
     known = parse_tags(request.headers.get("if-none-match"))
     found = await services.leases.get(principal, lease_id, known)
     if found.row is None:
-        return Response(status_code=304, headers={"ETag": found.etag, "Cache-Control": "private, no-cache"})
+        return known_already(found.etag)
     script = getattr(found.row, "startup_script", None)
     return tagged(request, lease_json(found.row, principal.role, startup_script=script), found.etag)
 

@@ -20,9 +20,12 @@ def answer(model: BaseModel | bytes, status: int = 200, headers: Mapping[str, st
 def not_modified(request: Request, etag: str) -> Response | None:
     """304 when the caller has this version already; ask before rendering."""
     known = parse_tags(request.headers.get("if-none-match"))
-    if known is not None and (etag in known or "*" in known):
-        return Response(status_code=304, headers=_etag_headers(etag))
-    return None
+    return known_already(etag) if known is not None and (etag in known or "*" in known) else None
+
+
+def known_already(etag: str) -> Response:
+    """304."""
+    return Response(status_code=304, headers=_etag_headers(etag))
 
 
 def tagged(

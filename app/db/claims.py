@@ -195,6 +195,7 @@ def _load() -> Select[Any]:
             attempt.c.public_ip.label("attempt_public_ip"),
             attempt.c.private_ip.label("attempt_private_ip"),
             attempt.c.vm_state_at.label("attempt_vm_state_at"),
+            attempt.c.end_accepted.label("attempt_end_accepted"),
             account_region.c.last_watched_at.label("attempt_watched_at"),
         )
         .select_from(lease.outerjoin(attempt, newest).outerjoin(account_region, place))

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Delete, Executable, Select, Update, delete, func, select, text, update
+from sqlalchemy import Delete, Executable, Select, Update, delete, func, literal, or_, select, text, update
 
 from app.db.attempts import fact
 from app.db.tables import attempt, lease, lease_secret, offering, tenant
@@ -116,10 +116,15 @@ def became_ready(key: OfferingKey, seconds: float) -> Update:
     )
 
 
-def terminate_sent(attempt_id: AttemptId, token: str) -> Update:
-    """The provider accepted to end the VM."""
+def terminate_sent(attempt_id: AttemptId, token: str, *, known: bool) -> Update:
+    """The provider accepted to end the VM. `known`: it knew it."""
     return fact(
         attempt_id,
         token,
-        {"terminate_sent_at": func.now(), "terminate_tries": attempt.c.terminate_tries + 1, "retry_at": None},
+        {
+            "terminate_sent_at": func.now(),
+            "terminate_tries": attempt.c.terminate_tries + 1,
+            "end_accepted": or_(attempt.c.end_accepted, literal(known)),
+            "retry_at": None,
+        },
     )

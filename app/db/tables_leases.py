@@ -162,6 +162,9 @@ attempt = Table(
     Column("known_at", Time),
     Column("terminate_sent_at", Time),
     Column("terminate_tries", Integer, nullable=False, server_default="0"),
+    Column(
+        "end_accepted", Boolean, nullable=False, server_default=text("false"), comment="of a VM that the provider knew"
+    ),
     Column("console_asked_at", Time, comment="its console output is asked for once"),
     # money
     Column("billing_started_at", Time),

@@ -100,7 +100,7 @@ def test_an_interruption_appears_by_itself(visitor: Visitor, tenant: Tenant, clo
     expect(visitor.row("on-spot").get_by_text("being taken back")).to_be_visible()
     visitor.go(f"leases/{lease_id}")
     expect(visitor.page.get_by_text("The provider takes this VM back")).to_be_visible()
-    expect(visitor.page.get_by_text(re.compile("^interrupted"))).to_be_visible()
+    expect(visitor.page.get_by_text(re.compile("^interrupted")).first).to_be_visible()
     expect(visitor.page.locator(".head").get_by_text("released")).to_be_visible()
 
 
@@ -132,3 +132,23 @@ def test_the_api_goes_away_and_comes_back_and_so_does_the_page(visitor: Visitor,
     expect(visitor.page.get_by_text("The API does not answer")).to_have_count(0)
     assert visitor.page.evaluate("window.untouched") is True
     visitor.forgive("net::ERR|Failed to load resource")
+
+
+def test_without_the_event_stream_the_clock_does(visitor: Visitor, tenant: Tenant) -> None:
+    visitor.page.route("**/v1/events/stream", lambda route: route.abort())
+    visitor.sign_in(tenant.key)
+    visitor.go("leases")
+    tenant.create({**ONE_A10G, "name": "told-by-nobody"})
+    expect(visitor.state("told-by-nobody")).to_have_text("active")
+    visitor.forgive("ERR_FAILED")
+
+
+def test_the_stream_is_open_while_somebody_is_signed_in(visitor: Visitor, tenant: Tenant) -> None:
+    with visitor.page.expect_request("**/v1/events/stream") as opened:
+        visitor.sign_in(tenant.key)
+    assert opened.value.url.endswith("/v1/events/stream"), "the key is not in the address"
+    answer = opened.value.response()
+    assert answer is not None
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    with visitor.page.expect_event("requestfailed", lambda request: request.url == opened.value.url):
+        visitor.page.get_by_role("button", name="Sign out").click()

@@ -15,7 +15,13 @@ from tests.e2e.cloud import Cloud
 from tests.e2e.people import Operator
 from tests.e2e.stack import running
 
-SETTINGS = {"GPULEASE_INVENTORY_INTERVAL": "2", "GPULEASE_WATCH_INTERVAL": "0.5", "GPULEASE_SWEEP_INTERVAL": "0.25"}
+SETTINGS = {
+    "GPULEASE_INVENTORY_INTERVAL": "2",
+    "GPULEASE_WATCH_INTERVAL": "0.5",
+    "GPULEASE_SWEEP_INTERVAL": "0.25",
+    "GPULEASE_LAUNCH_TIMEOUT": "20",
+    "GPULEASE_BOOT_TIMEOUT": "20",
+}
 
 
 def main() -> int:

@@ -245,7 +245,9 @@ def test_billing_starts_once(store: Store) -> None:
 
 def test_every_terminate_is_counted(store: Store) -> None:
     attempt_id = store.attempt(store.lease(), "known", retry_at=ago("1 second"))
-    for _ in range(3):
-        store.run(launches.terminate_sent(attempt_id, attempt_id))
+    accepted = []
+    for known in (False, True, False):
+        store.run(launches.terminate_sent(attempt_id, attempt_id, known=known))
+        accepted.append(store.row(attempt, attempt_id).end_accepted)
     row = store.row(attempt, attempt_id)
-    assert (row.terminate_tries, row.retry_at) == (3, None)
+    assert (row.terminate_tries, row.retry_at, accepted) == (3, None, [False, True, True])

@@ -160,14 +160,16 @@ class SimulatedProvider(Calls):
 
         return self._call("interruptions", look)
 
-    def terminate(self, region: str, vm_ids: Sequence[str]) -> None:
-        def act() -> None:
-            for machine in [m for m in self._known() if m.id in vm_ids]:
+    def terminate(self, region: str, vm_ids: Sequence[str]) -> frozenset[str]:
+        def act() -> frozenset[str]:
+            known = [m for m in self._known() if m.id in vm_ids]
+            for machine in known:
                 self._cloud.end(machine, "as asked")
+            return frozenset(m.id for m in known)
 
         for vm_id in vm_ids:
             self._cloud.machines[vm_id].end_asked = True
-        self._call("terminate", act, later=act)
+        return self._call("terminate", act, later=act)
 
     def set_deadline(self, region: str, vm_ids: Sequence[str], deadline: datetime) -> None:
         def act() -> None:

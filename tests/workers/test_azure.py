@@ -59,6 +59,16 @@ def test_a_lease_becomes_active_and_then_released_without_the_grace_of_fresh_vms
     assert fleet.used() == {}
 
 
+def test_a_vm_that_never_started_is_gone_when_its_accepted_end_is(fleet: Fleet) -> None:
+    """Nobody has seen it run, but the provider knew it when it was told to end it: nothing waits for it to appear."""
+    fleet.sim.settings(boot_seconds=3600.0)
+    lease_id = fleet.create(**WISH)
+    fleet.drive(lambda: [one.state for one in fleet.attempts(lease_id)] == ["known"])
+    fleet.end(lease_id)
+    assert fleet.drive_to(lease_id, "released").running_at is None
+    assert fleet.vms() == []
+
+
 def test_a_refusal_after_acceptance_is_cleaned_up_and_the_next_zone_tried(fleet: Fleet) -> None:
     for zone in ("eastus-1", "eastus-2"):
         fleet.sim.capacity(0, provider="azure", region=REGION, zone=zone)

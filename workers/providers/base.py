@@ -363,8 +363,11 @@ class Provider(Protocol):
         """These messages were used."""
         ...
 
-    def terminate(self, region: str, vm_ids: Sequence[str]) -> None:
-        """Asks for the end of VMs; silently succeeds for those already gone. Confirmed by `get`, not by this."""
+    def terminate(self, region: str, vm_ids: Sequence[str]) -> frozenset[str]:
+        """Asks for the end of VMs; silently succeeds for those already gone. Confirmed by `get`, not by this.
+
+        Answers those that the provider knew, whatever their state.
+        """
         ...
 
     def leftovers(self, region: str, installation: str, lease_ids: Sequence[str] | None) -> Sequence[Leftover]:

@@ -62,7 +62,7 @@ def terminate(ctx: Context) -> Rest | None:
         return Rest(ctx.now + _NO_TOKEN_PAUSE)
     keep_console(ctx)
     try:
-        ctx.provider.terminate(attempt.region, [str(attempt.instance_id)])
+        known = ctx.provider.terminate(attempt.region, [str(attempt.instance_id)])
     except Throttled as error:
         pause = runtime.pacer.throttled(ctx.provider, ctx.bucket("terminate"), error)
         runtime.database.run(attempts.retry_later(attempt.id, attempt.token, pause, error_json(error)))
@@ -71,7 +71,7 @@ def terminate(ctx: Context) -> Rest | None:
             runtime.accounts.set_aside(attempt.account, error)
         runtime.database.run(attempts.retry_later(attempt.id, attempt.token, _FAILED_PAUSE, error_json(error)))
     else:
-        runtime.database.run(launches.terminate_sent(attempt.id, attempt.token))
+        runtime.database.run(launches.terminate_sent(attempt.id, attempt.token, known=bool(known)))
         ctx.hurry_watch()
     return None
 

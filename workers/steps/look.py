@@ -84,9 +84,9 @@ def verify(ctx: Context) -> Rest | None:
 
 
 def _may_still_appear(ctx: Context) -> bool:
-    """A fresh VM may not show yet; not so one that was seen since its launch, and whose end the provider has accepted."""
+    """A fresh VM may not show yet; not so one that was seen, by the provider itself at the latest, when it was to end."""
     was_seen = ctx.lease.running_at is not None or ctx.row.attempt_vm_reason is not None
-    if was_seen and ctx.attempt.terminate_sent_at is not None:
+    if ctx.row.attempt_end_accepted or (was_seen and ctx.attempt.terminate_sent_at is not None):
         return False
     grace = timedelta(seconds=ctx.runtime.timing.not_found_grace)
     known_at = ctx.attempt.known_at

@@ -512,11 +512,11 @@ def a_terminated_vm_is_gone_with_the_time_of_its_end(backend: Backend) -> None:
 def terminating_nothing_or_the_unknown_or_twice_is_silent(backend: Backend) -> None:
     vm = launch(backend)
     unknown = another(vm.id)
-    backend.provider.terminate(backend.region, [])
-    backend.provider.terminate(backend.region, [unknown])
+    assert backend.provider.terminate(backend.region, []) == frozenset()
+    assert backend.provider.terminate(backend.region, [unknown]) == frozenset()
     assert list(backend.alive()) == [vm.id]
-    for _ in range(2):
-        backend.provider.terminate(backend.region, [unknown, vm.id])
+    assert backend.provider.terminate(backend.region, [unknown, vm.id]) == {vm.id}, "known when its end was accepted"
+    backend.provider.terminate(backend.region, [unknown, vm.id])
     await_gone(backend, vm.id)
 
 

@@ -148,9 +148,9 @@ class AwsProvider:
         """Deletes them from the queue."""
         events.delete(self._clients, self._account.events_queue_url, used)
 
-    def terminate(self, region: str, vm_ids: Sequence[str]) -> None:
+    def terminate(self, region: str, vm_ids: Sequence[str]) -> frozenset[str]:
         """TerminateInstances, 100 at a time, leaving out ids that EC2 does not know."""
-        instances.terminate(self._clients.ec2(region), vm_ids)
+        return instances.terminate(self._clients.ec2(region), vm_ids)
 
     def leftovers(self, region: str, installation: str, lease_ids: Sequence[str] | None) -> Sequence[Leftover]:
         """Volumes, network interfaces, elastic addresses and security groups with our tags."""

@@ -1,6 +1,7 @@
 """Looking at instances and ending them: lists, gets by id, client tokens, status checks."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from app.domain import tags
@@ -57,13 +58,15 @@ def _ok(status: "InstanceStatusTypeDef") -> bool:
     return status["InstanceState"]["Name"] == "running" and checks == ("ok", "ok")
 
 
-def terminate(ec2: "EC2Client", ids: Sequence[str]) -> None:
-    """Asks for the end of those that exist."""
-    for chunk in chunks(ids, _IDS_PER_CALL):
-        for _ in without_missing(lambda some: _terminate(ec2, some), chunk):
-            pass
+def terminate(ec2: "EC2Client", ids: Sequence[str]) -> frozenset[str]:
+    """Asks for the end of those that exist, and answers them."""
+    answers = (
+        answer for chunk in chunks(ids, _IDS_PER_CALL) for answer in without_missing(partial(_terminate, ec2), chunk)
+    )
+    return frozenset(one for known in answers for one in known)
 
 
-def _terminate(ec2: "EC2Client", ids: list[str]) -> None:
+def _terminate(ec2: "EC2Client", ids: list[str]) -> list[str]:
     with translated():
         ec2.terminate_instances(InstanceIds=ids)
+    return ids

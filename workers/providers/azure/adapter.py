@@ -147,9 +147,9 @@ class AzureProvider:
         """Deletes them from the queue."""
         events.delete(self._group, self._account.events_queue_url, used)
 
-    def terminate(self, region: str, vm_ids: Sequence[str]) -> None:  # noqa: ARG002  the group is asked by name
+    def terminate(self, region: str, vm_ids: Sequence[str]) -> frozenset[str]:  # noqa: ARG002  the group is asked by name
         """DELETE with force, for each VM whose vmId is still the same."""
-        instances.terminate(self._group, vm_ids)
+        return instances.terminate(self._group, vm_ids)
 
     def leftovers(self, region: str, installation: str, lease_ids: Sequence[str] | None) -> Sequence[Leftover]:
         """Disks, network interfaces, public addresses and network security groups with our tags."""

@@ -166,10 +166,12 @@ def _is_ready(document: Document) -> bool:
     return vms.agent_is_ready(part(document, "properties").get("instanceView") or {})
 
 
-def terminate(group: Group, ids: Sequence[str]) -> None:
+def terminate(group: Group, ids: Sequence[str]) -> frozenset[str]:
     """Asks for the end of those that exist: deletion frees the VM and, by their delete options, what was made with it."""
     shown = frozenset(_shown(group)) if len(ids) > _MOST_DIRECT else frozenset()
-    each(ids, lambda one: _terminate(group, one, shown))
+    known: set[str] = set()
+    each(ids, lambda one: _terminate(group, one, shown, known))
+    return frozenset(known)
 
 
 def _shown(group: Group) -> Iterator[str]:
@@ -177,8 +179,8 @@ def _shown(group: Group) -> Iterator[str]:
     return (names.join(part(vm, "name"), part(vm, "properties", "vmId")) for vm in every)
 
 
-def _terminate(group: Group, one: str, shown: frozenset[str]) -> None:
-    """Only the VM that is meant: a DELETE goes by the name alone."""
+def _terminate(group: Group, one: str, shown: frozenset[str], known: set[str]) -> None:
+    """Only the VM that is meant: a DELETE goes by the name alone. Adds to `known` what the provider knew."""
     name, vm_id = names.split(one)
     if one not in shown and document_of(group, name, vm_id) is None:
         return
@@ -188,6 +190,8 @@ def _terminate(group: Group, one: str, shown: frozenset[str]) -> None:
     except NotFound as error:
         if error.code != GONE:
             raise
+    else:
+        known.add(one)
 
 
 def restart(group: Group, one: str) -> None:

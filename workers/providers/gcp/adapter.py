@@ -146,9 +146,9 @@ class GcpProvider:
         """Pub/Sub's own acknowledgement."""
         events.acknowledge(self._clients, self._account.events_subscription, used)
 
-    def terminate(self, region: str, vm_ids: Sequence[str]) -> None:
+    def terminate(self, region: str, vm_ids: Sequence[str]) -> frozenset[str]:
         """instances.delete by number, one call per VM."""
-        instances.terminate(self._clients, region, vm_ids)
+        return instances.terminate(self._clients, region, vm_ids)
 
     def leftovers(self, region: str, installation: str, lease_ids: Sequence[str] | None) -> Sequence[Leftover]:
         """Disks with our labels and firewall rules of ours."""

@@ -118,15 +118,19 @@ def _is_ready(clients: Clients, vm: Id) -> bool:
     return any(f"{item.namespace}/{item.key}" == READY for item in answer.query_value.items)
 
 
-def terminate(clients: Clients, region: str, vm_ids: Sequence[str]) -> None:
+def terminate(clients: Clients, region: str, vm_ids: Sequence[str]) -> frozenset[str]:
     """Asks for the end of those that exist, by number, so that a later VM of the same name is never meant."""
-    for one in map(Id.parse, vm_ids):
+    known = set()
+    for text in vm_ids:
+        one = Id.parse(text)
         if one is None or not in_region(one.zone, region):
             continue
         try:
             clients.ask(clients.of(InstancesClient).delete_unary, zone=one.zone, instance=one.number)
         except NotFound:
             continue
+        known.add(text)
+    return frozenset(known)
 
 
 def reboot(clients: Clients, region: str, vm_ids: Sequence[str]) -> None:
