@@ -1,14 +1,9 @@
-"""Events arrive at webhooks: in order, signed, again when they did not, and whatever other receivers do."""
+"""Events arrive at webhooks: in order, signed, again when they did not, and whatever becomes of the webhook."""
 
 import json
-import ssl
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
 
 import pytest
-from sqlalchemy import insert, select, text, update
+from sqlalchemy import insert, text, update
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from app.db import events, purge
@@ -17,89 +12,11 @@ from app.db.ids import new_id
 from app.db.tables import audit, event, webhook, webhook_delivery, webhook_secret
 from app.domain.webhooks import OVERLAP, TEST, secret_text
 from app.local.ports import free_port
-from app.local.waiting import wait_until
-from tests.databases import end_connections
-from tests.db.store import Store, ago, together
+from tests.db.store import Store, ago
 from tests.db.test_events import sequence
-from tests.workers.receiver import Receiver, receiving
-from workers.database import Database
-from workers.webhook_sending import Sender
-from workers.webhooks import Lanes, fan_out
-
-SECRET = secret_text(b"1" * 32)
-TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-"""Unused: the receivers speak http. Loading the usual authorities for each would be most of what these tests cost."""
-
-
-@pytest.fixture
-def store(database_url: str) -> Iterator[Store]:
-    database = Database(database_url, pool_size=16)
-    yield Store(database)
-    database.close()
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with receiving() as made:
-        yield made
-
-
-def make(store: Store, url: str, **values: Any) -> str:
-    """A webhook of the store's tenant."""
-    webhook_id = new_id("webhook")
-    owner = {"tenant_id": store.tenant_id}
-    store.run(statements.add({"id": webhook_id, **owner, "url": url, **values}))
-    store.run(statements.add_secret({"id": new_id("whsec"), "webhook_id": webhook_id, **owner, "secret": SECRET}))
-    return webhook_id
-
-
-def tell(store: Store, *types: str) -> list[str]:
-    """Numbered events of the store's tenant, and their ids."""
-    for name in types:
-        store.run(events.append(store.tenant_id, events.NewEvent(type=name, data={"reason": None})))
-    sequence(store)
-    newest = select(event.c.id).order_by(event.c.sequence.desc()).limit(len(types))
-    return [row.id for row in reversed(store.all(newest))]
-
-
-def lanes(store: Store, *, threads: int = 4, seconds: float = 5.0) -> Lanes:
-    sender = Sender(local=True, seconds=seconds, tls=TLS)
-    return Lanes(store.database, sender, threads=threads, stopping=threading.Event())
-
-
-def deliver(store: Store, **options: Any) -> None:
-    """Makes deliveries and tries all that are due."""
-    fan_out(store.database)
-    made = lanes(store, **options)
-    while made.run_one():
-        pass
-
-
-def log(store: Store, webhook_id: str) -> list[Any]:
-    found = select(webhook_delivery).where(webhook_delivery.c.webhook_id == webhook_id)
-    return store.all(found.order_by(webhook_delivery.c.row_id))
-
-
-def pass_time(store: Store, interval: str) -> None:
-    """As if it were so much later."""
-    for column in ("next_try_at", "last_try_at", "gives_up_at", "created_at"):
-        store.run(text(f"UPDATE webhook_delivery SET {column} = {column} - interval '{interval}'"))
-    for column in ("next_due", "waits_until", "held_until"):
-        store.run(text(f"UPDATE webhook SET {column} = {column} - interval '{interval}'"))
-    store.run(text(f"UPDATE webhook_secret SET valid_until = valid_until - interval '{interval}'"))
-
-
-@contextmanager
-def running(*all_lanes: Lanes) -> Iterator[None]:
-    threads = [thread for one in all_lanes for thread in one.start()]
-    try:
-        yield
-    finally:
-        for one in all_lanes:
-            one._stopping.set()
-        for thread in threads:
-            thread.join(20)
-    assert not any(thread.is_alive() for thread in threads)
+from tests.workers.receiver import Receiver
+from tests.workers.webhooks.deliveries import SECRET, deliver, log, make, pass_time, tell
+from workers.webhooks import fan_out
 
 
 def test_what_happens_arrives_in_order_signed_and_as_it_is_read_elsewhere(store: Store, receiver: Receiver) -> None:
@@ -150,19 +67,6 @@ def test_only_wanted_types_of_ones_own_tenant_since_the_webhook_was_made(store: 
     mine += tell(store, "lease.failed", "lease.updated")[:1]
     deliver(store)
     assert receiver.ids == mine
-
-
-def test_each_event_is_delivered_once_where_many_processes_make_deliveries(store: Store, receiver: Receiver) -> None:
-    webhook_id = make(store, receiver.url)
-    ids = tell(store, *["lease.updated"] * 30)
-    together(6, lambda _: fan_out(store.database))
-    both = [lanes(store, threads=2), lanes(store, threads=2)]
-    with running(*both):
-        receiver.wait_for(30)
-        ids += tell(store, *["lease.updated"] * 5)
-        receiver.wait_for(35)
-    assert receiver.ids == ids
-    assert [row.event_id for row in log(store, webhook_id)] == ids
 
 
 def test_a_position_never_passes_an_event_that_is_not_numbered_yet(store: Store, receiver: Receiver) -> None:
@@ -293,69 +197,6 @@ def test_after_a_rotation_both_secrets_sign_for_a_day(store: Store, receiver: Re
     assert [row.secret for row in store.rows(webhook_secret)] == [new]
 
 
-def test_slow_receivers_keep_nobody_elses_messages_waiting(store: Store, receiver: Receiver) -> None:
-    """Six webhooks whose receiver hangs, of one tenant, and one of another; four threads."""
-    with receiving() as slow:
-        slow.answer = slow.hang
-        for _ in range(6):
-            make(store, slow.url)
-        tell(store, "lease.queued")
-        store.tenant_id = store.tenant()
-        make(store, receiver.url)
-        with running(lanes(store, threads=4, seconds=30.0)):
-            slow.wait_for(2)
-            ids = tell(store, "lease.active", "lease.failed")
-            receiver.wait_for(2)
-            assert len(slow.got) == 2
-            slow.release.set()
-        assert receiver.ids == ids
-
-
-def test_known_slow_receivers_of_many_tenants_have_half_of_the_threads(store: Store, receiver: Receiver) -> None:
-    with receiving() as slow:
-        slow.answer = slow.hang
-        for _ in range(4):
-            store.tenant_id = store.tenant()
-            make(store, slow.url, slow=True)
-            tell(store, "lease.queued")
-        store.tenant_id = store.tenant()
-        quick = make(store, receiver.url, slow=True)
-        store.write(webhook, quick, slow=False)
-        with running(lanes(store, threads=4, seconds=30.0)):
-            slow.wait_for(2)
-            ids = tell(store, "lease.active")
-            receiver.wait_for(1)
-            assert len(slow.got) == 2
-            slow.release.set()
-        assert receiver.ids == ids
-
-
-def test_an_answer_that_takes_too_long_is_none_and_makes_the_webhook_slow(store: Store, receiver: Receiver) -> None:
-    receiver.answer = receiver.hang
-    webhook_id = make(store, receiver.url)
-    tell(store, "lease.active")
-    deliver(store, seconds=2.2)
-    (row,) = log(store, webhook_id)
-    assert (row.state, row.status, row.error) == ("pending", None, "no answer within 2.2 seconds")
-    assert store.row(webhook, webhook_id).slow
-    receiver.release.set()
-    pass_time(store, "10 seconds")
-    deliver(store)
-    assert not store.row(webhook, webhook_id).slow
-
-
-def test_a_lane_whose_process_died_is_taken_over(store: Store, receiver: Receiver) -> None:
-    webhook_id = make(store, receiver.url)
-    ids = tell(store, "lease.active")
-    fan_out(store.database)
-    assert lanes(store)._claim() is not None
-    assert not lanes(store).run_one()
-    pass_time(store, "61 seconds")
-    deliver(store)
-    assert receiver.ids == ids
-    assert store.row(webhook, webhook_id).claim_id is None
-
-
 def test_a_test_goes_first_and_is_tried_once(store: Store, receiver: Receiver) -> None:
     webhook_id = make(store, receiver.url)
     receiver.answer = lambda _: 503
@@ -388,20 +229,3 @@ def test_the_log_is_kept_for_thirty_days(store: Store, receiver: Receiver) -> No
     for statement in purge.STATEMENTS:
         store.run(statement)
     assert [row.event_id for row in log(store, webhook_id)] == [young]
-
-
-def test_threads_survive_a_database_that_hangs_up(store: Store, receiver: Receiver, database_url: str) -> None:
-    webhook_id = make(store, receiver.url)
-    ids = tell(store, "lease.active")
-    deliverers = Database(database_url, pool_size=4)
-    sender = Sender(local=True, seconds=5.0, tls=TLS)
-    mine = Lanes(deliverers, sender, threads=2, stopping=threading.Event())
-    with running(mine):
-        receiver.wait_for(1)
-        assert wait_until(lambda: store.row(webhook, webhook_id).next_due is None, timeout=10)
-        store.database.close()
-        end_connections(database_url)
-        ids += tell(store, "lease.failed")
-        receiver.wait_for(2)
-    deliverers.close()
-    assert receiver.ids == ids
