@@ -5,8 +5,8 @@ from typing import Annotated
 import typer
 
 from app.cli import keys, leases, offerings, ops, output, quotas, tenants
-from app.cli.command import command
-from app.cli.session import Connection, Session
+from app.cli.command import before_commands, command
+from app.cli.session import Session
 from app.cli.up import deadman, up
 
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -32,14 +32,9 @@ def _version(wanted: bool) -> None:  # noqa: FBT001 - Typer's way to call it
         raise typer.Exit
 
 
-@app.callback()
+@before_commands(app)
 def root(
-    context: typer.Context,
     *,
-    url: Annotated[str | None, typer.Option("--url", help="Address of the API.")] = None,
-    key: Annotated[str | None, typer.Option("--key", help="API key.")] = None,
-    as_operator: Annotated[bool, typer.Option("--as-operator", help="Use the operator key.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the API's own JSON.")] = False,
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
 ) -> None:
     """Lease GPUs at AWS, GCP and Azure.
@@ -48,7 +43,6 @@ def root(
     Exit codes: 1 refused or failed, 2 wrong usage, 3 no API there, 130 interrupted.
     """
     del version
-    context.obj = Connection(url, key, as_operator, as_json)
 
 
 @command(app, "me")
