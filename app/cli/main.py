@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli import keys, leases, offerings, ops, output, quotas, tenants
+from app.cli import keys, leases, offerings, ops, output, profile_commands, quotas, tenants
 from app.cli.command import before_commands, command
 from app.cli.session import Session
 from app.cli.up import deadman, up
@@ -39,7 +39,8 @@ def root(
 ) -> None:
     """Lease GPUs at AWS, GCP and Azure.
 
-    Address and key come from the options, GPULEASE_URL and GPULEASE_KEY, or .gpulease/credentials.json.
+    Address and key come from the options, GPULEASE_URL and GPULEASE_KEY, a profile, or
+    .gpulease/credentials.json.
     Exit codes: 1 refused or failed, 2 wrong usage, 3 no API there, 130 interrupted.
     """
     del version
@@ -60,6 +61,7 @@ app.add_typer(tenants.group, name="tenant")
 app.add_typer(keys.group, name="key")
 app.add_typer(quotas.group, name="quota")
 app.add_typer(ops.group, name="ops")
+app.add_typer(profile_commands.group, name="profile")
 
 if __name__ == "__main__":
     main()

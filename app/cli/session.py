@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 import typer
 
 from app.cli import output, sheet
-from app.cli.config import find_endpoint
+from app.cli.config import Choice, find_endpoint
 from app.cli.errors import CliError, Json, ProblemError
 
 if TYPE_CHECKING:
@@ -29,12 +29,12 @@ class Connection:
     url: Annotated[
         str | None,
         typer.Option(
-            "--url", help="Address of the API; else GPULEASE_URL, else credentials.json.", rich_help_panel=_PANEL
+            "--url", help="Address of the API; else GPULEASE_URL, a profile, credentials.json.", rich_help_panel=_PANEL
         ),
     ] = None
     key: Annotated[
         str | None,
-        typer.Option("--key", help="API key; else GPULEASE_KEY, else credentials.json.", rich_help_panel=_PANEL),
+        typer.Option("--key", help="API key; else GPULEASE_KEY, a profile, credentials.json.", rich_help_panel=_PANEL),
     ] = None
     as_operator: Annotated[
         bool, typer.Option("--as-operator", help="Use the operator key of credentials.json.", rich_help_panel=_PANEL)
@@ -44,6 +44,12 @@ class Connection:
     ] = False
     form: Annotated[
         output.Format | None, typer.Option("--output", help="How to print the answer.", rich_help_panel=_PANEL)
+    ] = None
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--profile", help="Profile of config.toml; else GPULEASE_PROFILE, else its default.", rich_help_panel=_PANEL
+        ),
     ] = None
 
     @property
@@ -61,6 +67,7 @@ class Connection:
             self.key or other.key,
             self.as_operator or other.as_operator,
             form=self.format or other.format,
+            profile=self.profile if self.profile is not None else other.profile,
         )
 
 
@@ -83,6 +90,11 @@ class Session:
         """True when standard output belongs to a program: JSON only."""
         return self._connection.format == "json"
 
+    @property
+    def choice(self) -> Choice:
+        """What the options say about where to go."""
+        return Choice(self._connection.url, self._connection.key, self._connection.profile)
+
     def api(self, *, operator: bool = False) -> "Api":
         """The API with the tenant's key, or the operator's for what only operators may do."""
         from app.cli.client import Api  # noqa: PLC0415 - httpx takes half of the start-up: only for commands that call
@@ -90,8 +102,7 @@ class Session:
         operator = operator or self._connection.as_operator
         if operator not in self._apis:
             endpoint = find_endpoint(
-                url=self._connection.url,
-                key=self._connection.key,
+                self.choice,
                 operator=operator,
                 environ=os.environ,
                 directory=Path.cwd(),
