@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli import lease_views, lookup, output, values, watch
+from app.cli import completion, lease_views, lookup, output, values, watch
 from app.cli.command import command
 from app.cli.lease_request import LeaseOptions, for_tenant, request_body
 from app.cli.session import Session
@@ -18,7 +18,12 @@ group = typer.Typer(no_args_is_help=True, help="Lease GPUs: create, watch, exten
 
 _PATH = "/v1/leases"
 
-Reference = Annotated[str, typer.Argument(metavar="LEASE", help="Id, or name where it means one lease.")]
+Reference = Annotated[
+    str,
+    typer.Argument(
+        metavar="LEASE", help="Id, or name where it means one lease.", autocompletion=completion.live_leases
+    ),
+]
 Until = Annotated[watch.Goal, typer.Option(help="What to wait for.")]
 Timeout = Annotated[
     int | None,

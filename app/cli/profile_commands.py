@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli import output, profile_file, profiles
+from app.cli import completion, output, profile_file, profiles
 from app.cli.command import command
 from app.cli.config import clean_key, clean_url
 from app.cli.errors import CliError, NotConfiguredError
@@ -14,7 +14,8 @@ from app.cli.session import Session
 
 group = typer.Typer(no_args_is_help=True, help="Several APIs, each with its own key.")
 
-Name = Annotated[str, typer.Argument(metavar="NAME")]
+NewName = Annotated[str, typer.Argument(metavar="NAME")]
+Name = Annotated[str, typer.Argument(metavar="NAME", autocompletion=completion.profile_names)]
 
 COLUMNS: output.Columns = (("NAME", "name"), ("URL", "url"), ("KEY", "key_from"), ("DEFAULT", "default"))
 
@@ -33,7 +34,7 @@ def list_profiles(session: Session) -> None:
 @command(group, "add")
 def add(
     session: Session,
-    name: Name,
+    name: NewName,
     *,
     key_command: Annotated[
         str | None, typer.Option(metavar="COMMAND", help="Prints the key, such as 'pass show gpulease'; no shell.")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Self
 import typer
 
 from app.cli import output, sheet
+from app.cli.completion import profile_names
 from app.cli.config import Choice, find_endpoint
 from app.cli.errors import CliError, Json, ProblemError
 
@@ -48,7 +49,10 @@ class Connection:
     profile: Annotated[
         str | None,
         typer.Option(
-            "--profile", help="Profile of config.toml; else GPULEASE_PROFILE, else its default.", rich_help_panel=_PANEL
+            "--profile",
+            help="Profile of config.toml; else GPULEASE_PROFILE, else its default.",
+            rich_help_panel=_PANEL,
+            autocompletion=profile_names,
         ),
     ] = None
 

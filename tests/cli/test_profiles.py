@@ -64,9 +64,10 @@ def test_options_come_before_the_environment_and_that_before_the_default_profile
 
 
 def test_a_profiles_key_is_never_shown_to_another_host(tmp_path: Path) -> None:
-    for given in ({"url": "http://elsewhere"}, {"url": "http://elsewhere", "profile": "prod"}):
-        with pytest.raises(NotConfiguredError, match="http://elsewhere needs a key"):
-            _find(tmp_path, BOTH, **given)
+    with pytest.raises(NotConfiguredError, match="http://elsewhere needs a key"):
+        _find(tmp_path, BOTH, url="http://elsewhere")
+    with pytest.raises(NotConfiguredError, match="http://elsewhere needs a key"):
+        _find(tmp_path, BOTH, url="http://elsewhere", profile="prod")
     with pytest.raises(NotConfiguredError, match="http://elsewhere needs a key"):
         _find(tmp_path, BOTH, environ={"GPULEASE_URL": "http://elsewhere"})
     assert _find(tmp_path, BOTH, url="https://lab.example/").key == "gpl_lab"
