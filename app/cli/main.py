@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli import keys, leases, offerings, ops, output, profile_commands, quotas, tenants
+from app.cli import keys, leases, offerings, ops, output, profile_commands, quotas, tenants, top
 from app.cli import ssh as login
 from app.cli.command import before_commands, command
 from app.cli.session import Session
@@ -62,6 +62,7 @@ app.add_typer(leases.group, name="lease")
 app.add_typer(tenants.group, name="tenant")
 app.add_typer(keys.group, name="key")
 app.add_typer(quotas.group, name="quota")
+command(ops.group, "top")(top.top)
 app.add_typer(ops.group, name="ops")
 app.add_typer(profile_commands.group, name="profile")
 
