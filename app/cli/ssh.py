@@ -54,10 +54,12 @@ def ssh(
     ],
     rest: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[-- [SSH OPTIONS] [COMMAND]...]", help="Options of ssh, then a command to run there."),
+        typer.Argument(metavar="COMMAND", help="After --: further options of ssh, then a command to run there."),
     ] = None,
     *,
-    identity: Annotated[Path | None, typer.Option("-i", metavar="FILE", help="Private key to log in with.")] = None,
+    identity: Annotated[
+        Path | None, typer.Option("-i", "--identity", metavar="FILE", help="Private key to log in with.")
+    ] = None,
     only_print: Annotated[bool, typer.Option("--print", help="Show the command and do not run it.")] = False,
 ) -> None:
     """Log in to the VM of an active lease, or run a command there. Only that VM's own host keys are believed.
