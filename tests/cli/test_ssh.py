@@ -106,6 +106,7 @@ def test_a_lease_one_cannot_log_in_to_says_why(api: FakeApi, cli: Cli, state: Pa
     ("name", "value"),
     [
         ("public_ip", "-oProxyCommand=id"),
+        ("public_ip", "-v"),
         ("public_ip", "203.0.113.9;id"),
         ("public_ip", "203.0.113.9\n"),
         ("public_ip", "me@203.0.113.9"),
