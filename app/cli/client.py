@@ -42,12 +42,18 @@ class Api:
     """An open connection to one API with one key. Every method raises CliError when it cannot do its work."""
 
     def __init__(
-        self, endpoint: Endpoint, *, note: Callable[[str], None], pause: Callable[[float], None] = times.pause
+        self,
+        endpoint: Endpoint,
+        *,
+        note: Callable[[str], None],
+        pause: Callable[[float], None] = times.pause,
+        timeout: float | None = None,
     ) -> None:
+        """`timeout`: seconds for each part of a call; None is patient."""
         self._note = note
         self._pause = pause
         self._url = endpoint.url
-        self._http = _open(endpoint)
+        self._http = _open(endpoint, _TIMEOUT if timeout is None else httpx.Timeout(timeout))
 
     def __enter__(self) -> Self:
         return self
@@ -59,9 +65,13 @@ class Api:
         """One document."""
         return self._document(Call("GET", path, params))
 
-    def get_if_changed(self, path: str, etag: str | None) -> tuple[Json | None, str | None]:
+    def get_if_changed(
+        self, path: str, etag: str | None, params: Params | None = None
+    ) -> tuple[Json | None, str | None]:
         """The document and its ETag; no document when it still carries `etag`. Sent once: the caller asks again anyway."""
-        response = _response(self._exchange(Call("GET", path, headers={"If-None-Match": etag} if etag else None)))
+        response = _response(
+            self._exchange(Call("GET", path, params, headers={"If-None-Match": etag} if etag else None))
+        )
         if response.status_code == _NOT_MODIFIED:
             return None, etag
         return self._parsed(response), response.headers.get("ETag")
@@ -137,9 +147,9 @@ class Api:
         raise _error(self._url, response, document)
 
 
-def _open(endpoint: Endpoint) -> httpx.Client:
+def _open(endpoint: Endpoint, timeout: httpx.Timeout) -> httpx.Client:
     headers = {"Authorization": f"Bearer {endpoint.key}", "Accept": "application/json", "User-Agent": "gpulease-cli"}
-    return httpx.Client(base_url=endpoint.url, headers=headers, timeout=_TIMEOUT, trust_env=not endpoint.is_loopback)
+    return httpx.Client(base_url=endpoint.url, headers=headers, timeout=timeout, trust_env=not endpoint.is_loopback)
 
 
 def _query(params: Params | None) -> dict[str, str | int | bool | Sequence[str]]:

@@ -46,6 +46,21 @@ def command(group: typer.Typer, name: str) -> Callable[[Body], Body]:
     return register
 
 
+def before_commands(group: typer.Typer) -> Callable[[Body], Body]:
+    """Make the decorated function what runs before every command of `group`, the connection options being known."""
+
+    def register(body: Body) -> Body:
+        def run(**values: Any) -> None:
+            values.pop(_CONTEXT).obj = _Group("", Connection).take(values)
+            body(**values)
+
+        _declare(run, _parameters(inspect.signature(body, eval_str=True).parameters.values(), ()))
+        group.callback(help=inspect.getdoc(body))(run)
+        return body
+
+    return register
+
+
 def connect(context: typer.Context) -> Connection:
     """The connection options that stood before the command's name."""
     found = context.find_object(Connection)

@@ -7,7 +7,8 @@ from rich.table import Table
 from rich.text import Text
 
 from app.cli.errors import Json
-from app.cli.output import Columns, at, details, fields, printable, since, table, when, words
+from app.cli.output import Columns, Faces, at, details, fields, printable, since, table, when, words
+from app.cli.sheet import Sheet
 
 STATE_STYLES = {
     "queued": "yellow",
@@ -82,7 +83,7 @@ LEASES: Columns = (
     ("WHERE", lambda item: offering(item.get("placement"))),
     ("USD/H", "placement.price_per_hour"),
     ("COST", "cost.accrued"),
-    ("EXPIRES", lambda item: None if item.get("terminal") else since(item.get("expires_at"))),
+    ("EXPIRES", Faces(lambda item: None if item.get("terminal") else since(item.get("expires_at")), "expires_at")),
     ("CREATED", when("created_at")),
 )
 
@@ -112,6 +113,11 @@ EVENTS: Columns = (
 def lease(item: Json) -> Table:
     """Everything a person asks about one lease."""
     return details([*_identity(item), *_machine(item), *_money(item), *_times(item), *_rest(item)])
+
+
+def sheet(item: Json) -> Sheet:
+    """One lease as a row of the list."""
+    return Sheet(LEASES, (item,))
 
 
 def _identity(item: Json) -> Iterable[tuple[str, object]]:
@@ -165,6 +171,14 @@ CANDIDATES: Columns = (
 
 def plan(document: Json) -> RenderableType:
     """The ranked candidates, then what else the plan says."""
-    candidates = [{"rank": number, **item} for number, item in enumerate(document.get("candidates") or [], 1)]
     rest = fields({name: value for name, value in document.items() if name != "candidates"})
-    return Group(table(CANDIDATES, candidates), Text(), rest)
+    return Group(table(CANDIDATES, _candidates(document)), Text(), rest)
+
+
+def plan_sheet(document: Json) -> Sheet:
+    """The ranked candidates alone."""
+    return Sheet(CANDIDATES, _candidates(document))
+
+
+def _candidates(document: Json) -> list[Json]:
+    return [{"rank": number, **item} for number, item in enumerate(document.get("candidates") or [], 1)]

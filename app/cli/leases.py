@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli import lease_views, lookup, output, values, watch
+from app.cli import completion, lease_views, lookup, output, values, watch
 from app.cli.command import command
 from app.cli.lease_request import LeaseOptions, for_tenant, request_body
 from app.cli.session import Session
@@ -18,7 +18,12 @@ group = typer.Typer(no_args_is_help=True, help="Lease GPUs: create, watch, exten
 
 _PATH = "/v1/leases"
 
-Reference = Annotated[str, typer.Argument(metavar="LEASE", help="Id, or name where it means one lease.")]
+Reference = Annotated[
+    str,
+    typer.Argument(
+        metavar="LEASE", help="Id, or name where it means one lease.", autocompletion=completion.live_leases
+    ),
+]
 Until = Annotated[watch.Goal, typer.Option(help="What to wait for.")]
 Timeout = Annotated[
     int | None,
@@ -40,12 +45,14 @@ def create(
     ] = None,
 ) -> None:
     """Ask for a VM with GPUs. With --watch it ends when the lease is usable (exit code 0) or failed (1)."""
+    if follow:
+        session.refuse_csv("a watch")
     body = request_body(options)
     api = session.api(operator=options.tenant is not None)
     lease = api.create(_PATH, for_tenant(api, body, options.tenant), idempotency_key=idempotency_key)
     if follow:
         raise typer.Exit(watch.follow(session, api, str(lease["id"]), until=until, timeout=timeout))
-    session.answer(lease, lease_views.lease)
+    session.answer(lease, lease_views.lease, lease_views.sheet)
 
 
 @command(group, "plan")
@@ -53,7 +60,9 @@ def plan(session: Session, options: LeaseOptions) -> None:
     """Show which offerings a lease would try, in order, and what it would cost. Changes nothing."""
     body = request_body(options)
     api = session.api(operator=options.tenant is not None)
-    session.answer(api.post(f"{_PATH}/plan", for_tenant(api, body, options.tenant)), lease_views.plan)
+    session.answer(
+        api.post(f"{_PATH}/plan", for_tenant(api, body, options.tenant)), lease_views.plan, lease_views.plan_sheet
+    )
 
 
 @dataclass(frozen=True)
@@ -112,7 +121,7 @@ def list_leases(
 def show(session: Session, lease: Reference) -> None:
     """Show one lease."""
     api = session.api()
-    session.answer(api.get(_path(api, lease)), lease_views.lease)
+    session.answer(api.get(_path(api, lease)), lease_views.lease, lease_views.sheet)
 
 
 @command(group, "watch")
@@ -121,6 +130,7 @@ def watch_lease(session: Session, lease: Reference, *, until: Until = "terminal"
 
     Exit code 0 when it got there, 1 when it failed. Goes on through restarts of the API.
     """
+    session.refuse_csv("a watch")
     api = session.api()
     lease_id = lookup.lease_id(api, lease)
     raise typer.Exit(watch.follow(session, api, lease_id, until=until, timeout=timeout))
@@ -136,7 +146,7 @@ def extend(
 ) -> None:
     """Let a lease live longer."""
     api = session.api()
-    session.answer(api.post(f"{_path(api, lease)}/extend", {"ttl_seconds": ttl}), lease_views.lease)
+    session.answer(api.post(f"{_path(api, lease)}/extend", {"ttl_seconds": ttl}), lease_views.lease, lease_views.sheet)
 
 
 @command(group, "release")
@@ -148,20 +158,22 @@ def release(
     timeout: Timeout = None,
 ) -> None:
     """Give a lease back. Legal in every state; doing it twice does no harm."""
+    if follow:
+        session.refuse_csv("a watch")
     api = session.api()
     path = _path(api, lease)
     document = api.delete(path)
     if follow:
         lease_id = str(document.get("id") or path.rsplit("/", 1)[-1])
         raise typer.Exit(watch.follow(session, api, lease_id, until="terminal", timeout=timeout))
-    session.answer(document, lease_views.lease)
+    session.answer(document, lease_views.lease, lease_views.sheet)
 
 
 @command(group, "reboot")
 def reboot(session: Session, lease: Reference) -> None:
     """Reboot the VM of an active lease."""
     api = session.api()
-    session.answer(api.post(f"{_path(api, lease)}/reboot"), lease_views.lease)
+    session.answer(api.post(f"{_path(api, lease)}/reboot"), lease_views.lease, lease_views.sheet)
 
 
 @command(group, "console")

@@ -4,9 +4,10 @@ from typing import Annotated
 
 import typer
 
-from app.cli import keys, leases, offerings, ops, output, quotas, tenants
-from app.cli.command import command
-from app.cli.session import Connection, Session
+from app.cli import keys, leases, offerings, ops, output, profile_commands, quotas, tenants, top
+from app.cli import ssh as login
+from app.cli.command import before_commands, command
+from app.cli.session import Session
 from app.cli.up import deadman, up
 
 _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
@@ -32,23 +33,18 @@ def _version(wanted: bool) -> None:  # noqa: FBT001 - Typer's way to call it
         raise typer.Exit
 
 
-@app.callback()
+@before_commands(app)
 def root(
-    context: typer.Context,
     *,
-    url: Annotated[str | None, typer.Option("--url", help="Address of the API.")] = None,
-    key: Annotated[str | None, typer.Option("--key", help="API key.")] = None,
-    as_operator: Annotated[bool, typer.Option("--as-operator", help="Use the operator key.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the API's own JSON.")] = False,
     version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
 ) -> None:
     """Lease GPUs at AWS, GCP and Azure.
 
-    Address and key come from the options, GPULEASE_URL and GPULEASE_KEY, or .gpulease/credentials.json.
+    Address and key come from the options, GPULEASE_URL and GPULEASE_KEY, a profile, or
+    .gpulease/credentials.json.
     Exit codes: 1 refused or failed, 2 wrong usage, 3 no API there, 130 interrupted.
     """
     del version
-    context.obj = Connection(url, key, as_operator, as_json)
 
 
 @command(app, "me")
@@ -61,11 +57,14 @@ app.command("up", context_settings=_PASS_ON, add_help_option=False)(up)
 app.command("deadman", context_settings=_PASS_ON, add_help_option=False)(deadman)
 command(app, "offerings")(offerings.offerings)
 command(app, "images")(offerings.images)
+command(app, "ssh")(login.ssh)
 app.add_typer(leases.group, name="lease")
 app.add_typer(tenants.group, name="tenant")
 app.add_typer(keys.group, name="key")
 app.add_typer(quotas.group, name="quota")
+command(ops.group, "top")(top.top)
 app.add_typer(ops.group, name="ops")
+app.add_typer(profile_commands.group, name="profile")
 
 if __name__ == "__main__":
     main()

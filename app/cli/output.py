@@ -1,10 +1,11 @@
-"""How answers look: one JSON document for programs, Rich tables for people."""
+"""How answers look: JSON or CSV for programs, Rich tables for people."""
 
 import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -13,7 +14,19 @@ from rich.text import Text
 from app.cli import times
 from app.cli.errors import Json
 
-Look = str | Callable[[Json], object]
+Format = Literal["table", "json", "csv"]
+
+
+@dataclass(frozen=True)
+class Faces:
+    """A value that a person and a program read differently: a time seen from now, and the time itself."""
+
+    shown: Callable[[Json], object]
+    raw: str
+    """Dotted path to what the API says."""
+
+
+Look = str | Callable[[Json], object] | Faces
 """Where a value comes from: a dotted path into the document, or a function of it."""
 Columns = Sequence[tuple[str, Look]]
 
@@ -65,7 +78,7 @@ def words(value: object) -> str:
 
 def when(path: str) -> Look:
     """A column's look: the time at `path`, seen from now."""
-    return lambda document: since(at(document, path))
+    return Faces(lambda document: since(at(document, path)), path)
 
 
 def since(text: object) -> str | None:
@@ -105,7 +118,16 @@ def cell(value: object) -> Text:
     return value if isinstance(value, Text) else Text(printable(words(value)))
 
 
+def raw(look: Look, item: Json) -> object:
+    """The value as the API says it."""
+    if isinstance(look, Faces):
+        return at(item, look.raw)
+    return _value(look, item)
+
+
 def _value(look: Look, item: Json) -> object:
+    if isinstance(look, Faces):
+        return look.shown(item)
     return at(item, look) if isinstance(look, str) else look(item)
 
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 
-from app.cli import output
-from app.cli.config import find_endpoint
+from app.cli import output, sheet
+from app.cli.completion import profile_names
+from app.cli.config import Choice, find_endpoint
 from app.cli.errors import CliError, Json, ProblemError
 
 if TYPE_CHECKING:
@@ -29,19 +30,39 @@ class Connection:
     url: Annotated[
         str | None,
         typer.Option(
-            "--url", help="Address of the API; else GPULEASE_URL, else credentials.json.", rich_help_panel=_PANEL
+            "--url", help="Address of the API; else GPULEASE_URL, a profile, credentials.json.", rich_help_panel=_PANEL
         ),
     ] = None
     key: Annotated[
         str | None,
-        typer.Option("--key", help="API key; else GPULEASE_KEY, else credentials.json.", rich_help_panel=_PANEL),
+        typer.Option("--key", help="API key; else GPULEASE_KEY, a profile, credentials.json.", rich_help_panel=_PANEL),
     ] = None
     as_operator: Annotated[
         bool, typer.Option("--as-operator", help="Use the operator key of credentials.json.", rich_help_panel=_PANEL)
     ] = False
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the API's own JSON on standard output.", rich_help_panel=_PANEL)
+        bool, typer.Option("--json", help="Short for --output json: the API's own JSON.", rich_help_panel=_PANEL)
     ] = False
+    form: Annotated[
+        output.Format | None, typer.Option("--output", help="How to print the answer.", rich_help_panel=_PANEL)
+    ] = None
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--profile",
+            help="Profile of config.toml; else GPULEASE_PROFILE, else its default.",
+            rich_help_panel=_PANEL,
+            autocompletion=profile_names,
+        ),
+    ] = None
+
+    @property
+    def format(self) -> output.Format | None:
+        """The form of output that was asked for. BadParameter for --json beside another one."""
+        if self.as_json and self.form not in {None, "json"}:
+            msg = f"give --json or --output {self.form}, not both"
+            raise typer.BadParameter(msg)
+        return "json" if self.as_json else self.form
 
     def over(self, other: "Connection") -> "Connection":
         """This one where it says something, `other` where it does not."""
@@ -49,7 +70,8 @@ class Connection:
             self.url or other.url,
             self.key or other.key,
             self.as_operator or other.as_operator,
-            self.as_json or other.as_json,
+            form=self.format or other.format,
+            profile=self.profile if self.profile is not None else other.profile,
         )
 
 
@@ -70,7 +92,12 @@ class Session:
     @property
     def as_json(self) -> bool:
         """True when standard output belongs to a program: JSON only."""
-        return self._connection.as_json
+        return self._connection.format == "json"
+
+    @property
+    def choice(self) -> Choice:
+        """What the options say about where to go."""
+        return Choice(self._connection.url, self._connection.key, self._connection.profile)
 
     def api(self, *, operator: bool = False) -> "Api":
         """The API with the tenant's key, or the operator's for what only operators may do."""
@@ -79,8 +106,7 @@ class Session:
         operator = operator or self._connection.as_operator
         if operator not in self._apis:
             endpoint = find_endpoint(
-                url=self._connection.url,
-                key=self._connection.key,
+                self.choice,
                 operator=operator,
                 environ=os.environ,
                 directory=Path.cwd(),
@@ -88,10 +114,28 @@ class Session:
             self._apis[operator] = self._open.enter_context(Api(endpoint, note=self.note))
         return self._apis[operator]
 
-    def answer(self, document: Json, render: Callable[[Json], "RenderableType"]) -> None:
-        """The command's result on standard output: the document itself, or what `render` makes of it."""
+    @property
+    def as_csv(self) -> bool:
+        """True when standard output is a sheet: header and rows only."""
+        return self._connection.format == "csv"
+
+    def refuse_csv(self, what: str) -> None:
+        """BadParameter where CSV was asked of `what`, which has no table. Call it before anything is done."""
+        if self.as_csv:
+            msg = f"{what} has no table: use --output json or leave --output csv away"
+            raise typer.BadParameter(msg)
+
+    def answer(
+        self,
+        document: Json,
+        render: Callable[[Json], "RenderableType"],
+        rows: Callable[[Json], sheet.Sheet] = sheet.one_row,
+    ) -> None:
+        """The command's result on standard output: the document itself, its `rows`, or what `render` makes of it."""
         if self.as_json:
             output.write_json(document)
+        elif self.as_csv:
+            sheet.write(rows(document))
         else:
             output.console().print(render(document))
 
@@ -99,9 +143,11 @@ class Session:
         """A list as a table; the sentence `none` on standard error when it is empty."""
         if self.as_json:
             output.write_json(page)
+        elif self.as_csv:
+            sheet.write(sheet.Sheet(columns, page["items"]))
         elif page["items"]:
             output.console().print(output.table(columns, page["items"]))
-        else:
+        if not self.as_json and not page["items"]:
             self.note(none)
         if not self.as_json and page.get("next_cursor"):
             self.note(f"only the first {len(page['items'])}: --limit 0 shows all")

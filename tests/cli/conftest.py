@@ -27,15 +27,21 @@ class Cli:
         return CliRunner(env={**self.environ, "COLUMNS": None}).invoke(app, list(arguments), input=stdin)
 
     def start(
-        self, *arguments: str, stdout: int = subprocess.PIPE, environ: dict[str, str] | None = None
+        self,
+        *arguments: str,
+        stdin: int | None = None,
+        stdout: int = subprocess.PIPE,
+        environ: dict[str, str] | None = None,
     ) -> "subprocess.Popen[str]":
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("GPULEASE_")}
         return subprocess.Popen(
             [sys.executable, "-m", "app.cli", *arguments],
             env={**inherited, **self.environ, **(environ or {})},
+            stdin=stdin,
             stdout=stdout,
             stderr=subprocess.PIPE,
             text=True,
+            start_new_session=True,  # without the terminal of whoever runs the tests
             preexec_fn=_heed_ctrl_c,  # noqa: PLW1509 - this process has no threads that hold locks
         )
 
@@ -54,8 +60,9 @@ def api() -> Iterator[FakeApi]:
 
 @pytest.fixture
 def cli(api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
-    for name in ("GPULEASE_URL", "GPULEASE_KEY"):
+    for name in ("GPULEASE_URL", "GPULEASE_KEY", "GPULEASE_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     saved = {"api_url": api.url, "tenant_id": TENANT_ID, "tenant_key": TENANT_KEY, "operator_key": OPERATOR_KEY}
     (tmp_path / "credentials.json").write_text(json.dumps(saved))
-    return Cli(tmp_path, {"GPULEASE_HOME": str(tmp_path)})
+    config = tmp_path / "config.toml"
+    return Cli(tmp_path, {"GPULEASE_HOME": str(tmp_path), "GPULEASE_CLI_CONFIG": str(config)})

@@ -127,6 +127,7 @@ class FakeApi:
         self.next_answers: deque[Answer] = deque()
         self.leases: dict[str, Json] = {}
         self.attempts: dict[str, list[Json]] = {}
+        self.events: list[Json] = []
         self.documents: dict[tuple[str, str], Json] = {}
         self.page_size = 200
         self.new_course: tuple[Json, ...] = ()
@@ -175,17 +176,26 @@ class FakeApi:
             return problem(401, "unauthenticated", "no such key")
         fixed = self.documents.get((asked.method, asked.path))
         if fixed is not None:
-            return Answer(200, fixed)
+            return _conditional(fixed, asked) if asked.method == "GET" else Answer(200, fixed)
         parts = asked.path.strip("/").split("/")
         if parts[:2] == ["v1", "leases"]:
             return self._lease_call(asked, parts[2:])
+        if asked.path == "/v1/events":
+            return self._events(asked)
         return problem(404, "not_found", f"nothing at {asked.path}")
+
+    def _events(self, asked: Asked, lease_id: str | None = None) -> Answer:
+        after = int(asked.query.get("after", ["0"])[0])
+        mine = [event for event in self.events if event["sequence"] > after and lease_id in {None, event["lease_id"]}]
+        return Answer(200, {"items": mine[: int(asked.query["limit"][0])], "next_cursor": None})
 
     def _lease_call(self, asked: Asked, rest: list[str]) -> Answer:
         if not rest:
             return self._create(asked) if asked.method == "POST" else self._list(asked)
         if rest[0] not in self.leases:
             return problem(404, "not_found", "no such lease")
+        if rest[1:] == ["events"]:
+            return self._events(asked, rest[0])
         return self._one(asked, self.leases[rest[0]], rest[1:])
 
     def _one(self, asked: Asked, lease: Json, rest: list[str]) -> Answer:

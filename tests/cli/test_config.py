@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from app.cli.config import Endpoint, find_endpoint
+from app.cli.config import Choice, Endpoint, find_endpoint
 from app.cli.errors import NotConfiguredError
 
 SAVED = {"api_url": "http://127.0.0.1:8000", "tenant_key": "gpl_t", "operator_key": "gpl_o"}
@@ -16,10 +16,7 @@ def _save(folder: Path, document: Any) -> None:
 
 
 def _find(directory: Path, *, operator: bool = False, environ: dict[str, str] | None = None, **given: str) -> Endpoint:
-    options: dict[str, str | None] = {"url": None, "key": None, **given}
-    return find_endpoint(
-        url=options["url"], key=options["key"], operator=operator, environ=environ or {}, directory=directory
-    )
+    return find_endpoint(Choice(**given), operator=operator, environ=environ or {}, directory=directory)
 
 
 def test_credentials_are_found_upward_from_the_current_directory(tmp_path: Path) -> None:

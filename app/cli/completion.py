@@ -1,0 +1,69 @@
+"""Names for the shell's completion: quickly, or not at all."""
+
+import os
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from app.cli.config import Choice, find_endpoint
+from app.cli.profiles import config_path, load
+
+if TYPE_CHECKING:
+    from app.cli.errors import Json
+
+_PATIENCE = 1.0
+"""Seconds until the shell gives up on an answer."""
+_LIMIT = 100
+_PLAIN = re.compile(r"[A-Za-z0-9_.@+][A-Za-z0-9_.@+:/=-]*")
+"""What a shell takes literally: names come from other people and end up on a command line."""
+
+
+def live_leases(context: typer.Context, incomplete: str) -> list[str]:
+    """Names, or ids where an id was begun, of the leases that have not ended."""
+    return _leases(context, incomplete, "!terminal")
+
+
+def active_leases(context: typer.Context, incomplete: str) -> list[str]:
+    """As `live_leases`, those one can log in to."""
+    return _leases(context, incomplete, "active")
+
+
+def profile_names(incomplete: str) -> list[str]:
+    """The names in config.toml."""
+    with suppress(Exception):  # an error message would land in the middle of what is being typed
+        path = config_path(os.environ)
+        return _fitting(load(path).by_name if path else (), incomplete)
+    return []
+
+
+def _leases(context: typer.Context, incomplete: str, state: str) -> list[str]:
+    with suppress(Exception):  # as above
+        found = _ask(context, incomplete, state)
+        what = "id" if incomplete.startswith("lease_") else "name"
+        return _fitting([str(lease.get(what) or lease["id"]) for lease in found], incomplete)
+    return []
+
+
+def _ask(context: typer.Context, incomplete: str, state: str) -> "list[Json]":
+    from app.cli.client import Api  # noqa: PLC0415 - as in the session
+
+    chosen = {**context.find_root().params, **{name: value for name, value in context.params.items() if value}}
+    endpoint = find_endpoint(
+        Choice(chosen.get("url"), chosen.get("key"), chosen.get("profile")),
+        operator=bool(chosen.get("as_operator")),
+        environ=os.environ,
+        directory=Path.cwd(),
+        profile_key=lambda profile: profile.key,  # a key command might ask for a passphrase
+    )
+    search = incomplete if incomplete and not incomplete.startswith("lease_") else None
+    with Api(endpoint, note=lambda _: None, timeout=_PATIENCE) as api:
+        page, _ = api.get_if_changed("/v1/leases", None, {"state": state, "search": search, "limit": _LIMIT})
+    return list((page or {}).get("items") or ())
+
+
+def _fitting(names: Iterable[str], incomplete: str) -> list[str]:
+    return sorted({name for name in names if name.startswith(incomplete) and _PLAIN.fullmatch(name)})

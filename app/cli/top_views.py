@@ -1,0 +1,192 @@
+"""How `ops top` looks: lines that fit the terminal, the most urgent first, the newest events in what room is left."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
+
+from app.cli import lease_views, times
+from app.cli.errors import Json
+from app.cli.output import at, printable, words
+
+_TALL = 30
+_GAP = 2
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One look at the installation; the newest event first."""
+
+    summary: Json
+    events: Sequence[Json]
+
+
+@dataclass(frozen=True)
+class Away:
+    """The API does not answer: why, and since when."""
+
+    why: str
+    since: datetime
+
+
+@dataclass(frozen=True)
+class Size:
+    """Of a terminal."""
+
+    width: int
+    height: int
+
+
+PAPER = Size(100, 40)
+"""The room on what is no terminal."""
+
+
+class Screen:
+    """What is known at the moment, drawn into whatever room there is."""
+
+    def __init__(self) -> None:
+        self._seen: Seen | None = None
+        self._away: Away | None = None
+
+    def show(self, seen: Seen) -> None:
+        """The API answered."""
+        self._seen, self._away = seen, None
+
+    def away(self, why: str, now: datetime) -> None:
+        """The API did not answer; what was seen before stays."""
+        self._away = Away(why, self._away.since if self._away else now)
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        size = Size(options.max_width, options.height or options.size.height)
+        yield from lines(self._seen, self._away, times.now(), size)
+
+
+def lines(seen: Seen | None, away: Away | None, now: datetime, size: Size) -> list[Text]:
+    """The picture: at most `size.height` lines, none wider than `size.width`."""
+    head = list(_head(seen, away, now))
+    if seen is None:
+        return _fitted(head, size)
+    top = [*head, *_figures(seen.summary), Text(), *_groups(seen.summary, size), Text()]
+    top += [*_stuck(seen.summary, now, size), _orphans(seen.summary), Text(), Text("NEWEST EVENTS", "bold")]
+    return _fitted([*top, *(_event(event, now) for event in seen.events)], size)
+
+
+def _fitted(found: Iterable[Text], size: Size) -> list[Text]:
+    shown = list(found)[: size.height]
+    for line in shown:
+        line.no_wrap = True
+        line.truncate(size.width, overflow="ellipsis")
+    return shown
+
+
+def _head(seen: Seen | None, away: Away | None, now: datetime) -> Iterator[Text]:
+    installation = at(seen.summary, "brakes.installation_id") if seen else None
+    as_of = _ago(at(seen.summary, "as_of"), now) if seen else "asking the API"
+    yield Text.assemble(("gpulease", "bold"), f"  {_plain(installation or '')}  {as_of}  ", ("q ends", "dim"))
+    if away:
+        since = f"{times.rfc3339(away.since)} ({times.relative(away.since, now)})"
+        yield Text(_plain(f"API AWAY since {since}: {away.why}"), "bold yellow")
+    if seen:
+        yield from _brakes(seen.summary, now)
+
+
+def _brakes(summary: Json, now: datetime) -> Iterator[Text]:
+    stopped, hold = at(summary, "brakes.launches_stopped"), at(summary, "brakes.hold")
+    if stopped:
+        why = f": {at(stopped, 'note')}" if at(stopped, "note") else ""
+        since = _ago(at(stopped, "since"), now)
+        yield Text(_plain(f"LAUNCHES STOPPED by {at(stopped, 'by')} {since}{why}"), "bold red")
+    if hold:
+        yield Text(_plain(f"ON HOLD {_ago(at(hold, 'since'), now)}: {at(hold, 'reason')}"), "bold red")
+    broken = at(summary, "invariants.broken")
+    if broken:
+        yield Text(f"INVARIANTS BROKEN: {len(broken)}, see `gpulease ops summary`", "bold red")
+    if not (stopped or hold or broken):
+        yield Text("no brake on, launches go", "green")
+
+
+def _figures(summary: Json) -> Iterator[Text]:
+    now, month = summary.get("spend_per_hour"), summary.get("spend_month_to_date")
+    ready = [at(summary, "time_to_ready.p50_seconds"), at(summary, "time_to_ready.p95_seconds")]
+    p50, p95 = ("-" if seconds is None else f"{seconds:.0f} s" for seconds in ready)
+    yield Text.assemble(
+        ("spend ", "dim"),
+        (f"{now} USD/h", "bold"),
+        (f"  month {month} USD  GPUs {summary.get('gpus')}  ready p50 {p50}, p95 {p95}", ""),
+    )
+    counts = Text("leases", "dim")
+    for row in summary.get("by_state") or ():
+        state = str(row.get("state"))
+        counts.append(f"  {_plain(state)} ", lease_views.STATE_STYLES.get(state, ""))
+        counts.append(str(row.get("leases")), "bold")
+    yield counts
+
+
+def _groups(summary: Json, size: Size) -> Iterator[Text]:
+    """Three small tables side by side: those that spend most."""
+    width = (size.width - 2 * _GAP) // 3
+    rows = 8 if size.height >= _TALL else 4
+    parts = [
+        _group(title, summary.get(name) or (), width, rows)
+        for title, name in (("PROVIDER", "by_provider"), ("REGION", "by_region"), ("GPU", "by_gpu_model"))
+    ]
+    for number in range(max(map(len, parts))):
+        cells = [part[number] if number < len(part) else " " * width for part in parts]
+        yield Text((" " * _GAP).join(cells), "bold" if number == 0 else "")
+
+
+def _group(title: str, found: Sequence[Json], width: int, rows: int) -> list[str]:
+    by_spend = sorted(found, key=lambda group: float(group.get("spend_per_hour") or 0), reverse=True)
+    shown = by_spend if len(by_spend) <= rows else by_spend[: rows - 1]
+    lines = [_columns(group.get("name"), group.get("leases"), group.get("spend_per_hour"), width) for group in shown]
+    if len(shown) < len(by_spend):
+        lines.append(set_cell_size(f"{len(by_spend) - len(shown)} more", width))
+    return [_columns(title, "LEASES", "USD/H", width), *lines]
+
+
+def _columns(name: object, leases: object, spend: object, width: int) -> str:
+    figures = f"{leases:>7}{spend:>9}"
+    room = max(1, width - len(figures))
+    text = _plain(str(name))
+    return set_cell_size(text if cell_len(text) <= room else f"{set_cell_size(text, room - 1)}…", room) + figures
+
+
+def _stuck(summary: Json, now: datetime, size: Size) -> Iterator[Text]:
+    found = summary.get("stuck") or ()
+    rows = 8 if size.height >= _TALL else 3
+    yield Text(f"stuck {len(found)}", "bold red" if found else "green")
+    for one in found[:rows]:
+        where = " ".join(str(one[name]) for name in ("account", "region") if one.get(name))
+        parts = (one.get("kind"), _ago(one.get("since"), now), one.get("lease_id"), where)
+        yield Text(_plain("  " + "  ".join(str(part) for part in parts if part)), "red")
+    if len(found) > rows:
+        yield Text(f"  {len(found) - rows} more, see `gpulease ops summary`", "red")
+
+
+def _orphans(summary: Json) -> Text:
+    found = [row for row in summary.get("orphans") or () if row.get("orphans")]
+    listed = ", ".join(f"{row.get('cause')} {row.get('orphans')}" for row in found)
+    return Text(_plain(f"orphans {listed or 0}"), "bold red" if found else "green")
+
+
+def _event(event: Json, now: datetime) -> Text:
+    data = {name: value for name, value in (event.get("data") or {}).items() if value is not None}
+    details = words(data) if data else ""
+    return Text.assemble(
+        (f"{_ago(event.get('created_at'), now):>16}  ", "dim"),
+        (f"{_plain(str(event.get('type')))}  ", ""),
+        (_plain(f"{event.get('lease_id') or ''}  {details}"), "dim"),
+    )
+
+
+def _ago(text: object, now: datetime) -> str:
+    moment = times.parse_time(text) if isinstance(text, str) else None
+    return times.relative(moment, now) if moment else ""
+
+
+def _plain(text: str) -> str:
+    """One line, and nothing that moves the cursor."""
+    return printable(text).replace("\n", " ")

@@ -1,0 +1,90 @@
+"""What the shell offers on TAB, and what it must never offer."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Cli
+from tests.cli.fake_api import TENANT_KEY, Answer, FakeApi, a_lease
+
+
+def _complete(cli: Cli, line: str, **environ: str) -> list[str]:
+    """What bash is offered for the last word of the line."""
+    words = line.split(" ")
+    asked = {"_GPULEASE_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    with cli.start(environ={**asked, **environ}) as process:
+        out, errors = process.communicate(timeout=30)
+    assert errors == ""
+    return out.split()
+
+
+@pytest.mark.parametrize("line", ["lease show", "lease watch", "lease extend", "lease release", "ssh"])
+def test_lease_names_are_offered(api: FakeApi, cli: Cli, line: str) -> None:
+    api.add(a_lease(1))
+    api.add(a_lease(2, name="other"))
+    assert _complete(cli, f"gpulease {line} tr") == ["train-1"]
+    (asked,) = api.asked
+    assert asked.query["state"] == ["active" if line == "ssh" else "!terminal"]
+    assert asked.query["search"] == ["tr"]
+
+
+def test_an_id_that_was_begun_is_completed(api: FakeApi, cli: Cli) -> None:
+    api.add(a_lease(1))
+    assert _complete(cli, "gpulease lease show lease_") == ["lease_01"]
+    assert "search" not in api.asked[0].query
+
+
+def test_the_connection_options_on_the_line_count(api: FakeApi, cli: Cli, tmp_path: Path) -> None:
+    (cli.home / "credentials.json").unlink()
+    api.add(a_lease(1))
+    config = cli.home / "config.toml"
+    config.write_text(f'[profiles.lab]\nurl = "{api.url}"\nkey = "{TENANT_KEY}"\n')
+    config.chmod(0o600)
+    assert _complete(cli, "gpulease --profile lab lease show tr") == ["train-1"]
+    assert _complete(cli, "gpulease lease show --profile lab tr") == ["train-1"]
+    assert _complete(cli, "gpulease lease show tr") == []
+
+
+@pytest.mark.parametrize("name", ["$(id)", "a b", "-rf", "a;id", "`id`", "a\nb", "a'b", "~root"])
+def test_a_name_that_a_shell_would_read_as_more_is_not_offered(api: FakeApi, cli: Cli, name: str) -> None:
+    api.add(a_lease(1, name=name))
+    assert _complete(cli, "gpulease lease show ") == []
+    assert api.asked
+
+
+def test_trouble_is_silent(api: FakeApi, cli: Cli) -> None:
+    api.next_answers.append(Answer(500, None, raw=b"<html>"))
+    assert _complete(cli, "gpulease lease show tr") == []
+    assert _complete(cli, "gpulease lease show tr", GPULEASE_HOME="/nonexistent") == []
+    assert _complete(cli, "gpulease lease show tr", GPULEASE_URL="not an address") == []
+    (cli.home / "config.toml").write_text("[[[")
+    assert _complete(cli, "gpulease lease show tr") == []
+    assert _complete(cli, "gpulease profile use l") == []
+
+
+def test_an_api_that_does_not_answer_is_not_waited_for(cli: Cli) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        assert _complete(cli, "gpulease lease show tr", GPULEASE_URL=url, GPULEASE_KEY="gpl_x") == []
+
+
+def test_profile_names_are_offered_and_no_key_command_runs(api: FakeApi, cli: Cli, tmp_path: Path) -> None:
+    (cli.home / "credentials.json").unlink()
+    ran = tmp_path / "ran"
+    config = cli.home / "config.toml"
+    config.write_text(f'default = "lab"\n[profiles.lab]\nurl = "{api.url}"\nkey_command = "touch {ran}"\n')
+    config.chmod(0o600)
+    for line in ("profile use", "profile remove", "me --profile", "--profile"):
+        assert _complete(cli, f"gpulease {line} l") == ["lab"]
+    assert _complete(cli, "gpulease lease show tr") == []
+    assert not ran.exists()
+    assert not api.asked
+
+
+def test_the_shell_can_be_taught(cli: Cli) -> None:
+    with cli.start(
+        "--show-completion", "bash", environ={"_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    ) as process:
+        out, _ = process.communicate(timeout=30)
+    assert "_GPULEASE_COMPLETE=complete_bash" in out
