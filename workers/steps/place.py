@@ -12,7 +12,7 @@ from app.db.events import NewEvent
 from app.domain.exhaustion import why_exhausted
 from app.domain.leases import LeaseState
 from app.domain.offerings import Offering, OfferingKey
-from app.domain.placement import Wish, rank
+from app.domain.placement import Wish
 from app.domain.reasons import Reason
 from app.domain.reconcile import Rest
 from workers.accounts import error_json
@@ -66,8 +66,7 @@ def place(ctx: Context) -> Rest | None:
     if ctx.row.launches_stopped is not None:
         return Rest(_earliest(ctx, ctx.now + _STOPPED_PAUSE))
     this_pass = _read_pass(ctx)
-    offerings = ctx.runtime.catalogue.offerings()
-    ranking = rank(Wish.from_request(ctx.lease.request), offerings, ctx.now)
+    ranking = ctx.runtime.catalogue.ranking(Wish.from_request(ctx.lease.request), ctx.now)
     for offering in _untried(ctx, this_pass, ranking.candidates):
         outcome = _plan_at(ctx, offering, this_pass)
         if outcome is not _NEXT:
