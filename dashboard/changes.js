@@ -14,7 +14,7 @@ let listening = false;
 
 /** Calls `ask` (async) at once, and again and again, about every `seconds` while the page is seen. Answers the end of it. */
 export function onChange(seconds, ask) {
-  const one = { seconds, ask, timer: 0, began: 0, busy: false, again: false, ended: false };
+  const one = { seconds, ask, timer: 0, began: 0, busy: false, again: false, told: false, ended: false };
   subscriptions.add(one);
   run(one);
   return () => {
@@ -63,6 +63,7 @@ const asleep = (seconds) => new Promise((wake) => setTimeout(wake, seconds * 100
 /** Something happened: at once what was not asked lately, in the middle of its pause what was. */
 function hear() {
   for (const one of subscriptions) {
+    one.told = true;
     if (one.busy) {
       one.again = true;
       continue;
@@ -84,13 +85,17 @@ async function run(one) {
   await one.ask();
   one.busy = false;
   if (one.ended || document.hidden) return;
-  one.timer = setTimeout(run, one.again ? 0 : pause(one.seconds), one);
+  one.timer = setTimeout(run, one.again ? 0 : pause(one), one);
 }
 
-/** A tenth of disorder, so that many pages do not ask in step. While the API is away, all ask often. */
-function pause(seconds) {
-  const usual = listening ? seconds * SELDOM : seconds;
-  const chosen = awaySince.get() === null ? usual : Math.min(seconds, RETRY_SECONDS);
+/**
+ * A tenth of disorder, so that many pages do not ask in step. While the API is away, all ask often. What was heard may be
+ * told a moment later by some answers: the next question after it comes in its usual time.
+ */
+function pause(one) {
+  const usual = listening && !one.told ? one.seconds * SELDOM : one.seconds;
+  const chosen = awaySince.get() === null ? usual : Math.min(one.seconds, RETRY_SECONDS);
+  one.told = false;
   return chosen * 1000 * (0.9 + Math.random() * 0.2);
 }
 

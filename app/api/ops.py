@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Annotated, Any
 
@@ -47,10 +48,15 @@ async def get_ops_summary(request: Request, services: UseServices) -> Response:
 
     What changes by itself (`as_of`, `spend_month_to_date`, the seconds of `processes`) changes the ETag only now and then.
     """
-    found = await services.ops.summary()
+    return tagged(request, *_rendered(await services.ops.summary()))
+
+
+@lru_cache(maxsize=1)
+def _rendered(found: Summary) -> tuple[bytes, str]:
+    """The answer and its tag, written once for all who share a reading."""
     lasting, passing = _json(_lasting(found)), _json(_passing(found))
     facts = lasting + _json(_steady(found))
-    return tagged(request, passing[:-1] + b"," + lasting[1:], list_tag((), also=facts.decode()))
+    return passing[:-1] + b"," + lasting[1:], list_tag((), also=facts.decode())
 
 
 @router.get("/v1/ops/orphans", response_model=OrphanPage, dependencies=[OPERATORS_ONLY])

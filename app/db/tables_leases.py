@@ -102,6 +102,7 @@ lease = Table(
     CheckConstraint("state <> 'releasing' OR desired = 'end'", name="releasing"),
     Index("ix_lease_due", "next_due", postgresql_where=text("next_due IS NOT NULL")),
     Index("ix_lease_created_at", "created_at", "id"),
+    Index("ix_lease_live", "created_at", "id", postgresql_where=text(f"NOT {_TERMINAL}")),
     Index("ix_lease_tenant_id_created_at", "tenant_id", "created_at", "id"),
     Index("ix_lease_tenant_id_live", "tenant_id", "created_at", "id", postgresql_where=text(f"NOT {_TERMINAL}")),
     Index("ix_lease_tenant_id_updated_at", "tenant_id", "updated_at", "id"),

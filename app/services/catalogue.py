@@ -1,7 +1,5 @@
 """What can be leased, as this process last read it: at most `catalogue_cache_seconds` old."""
 
-import asyncio
-import time
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
@@ -15,6 +13,7 @@ from app.db.offering_rows import offering_from_row
 from app.domain import placement, quotas
 from app.domain.offerings import Offering
 from app.domain.placement import Ranking, Wish
+from app.services.kept import Kept
 
 _MOST_RANKINGS = 256
 """Wishes whose ranking is kept per snapshot; tenants mostly ask for the same few."""
@@ -60,29 +59,17 @@ class Catalogue:
 
     def __init__(self, database: Database, *, cache_seconds: float) -> None:
         self._database = database
-        self._cache_seconds = cache_seconds
-        self._reading = asyncio.Lock()
-        self._snapshot: Snapshot | None = None
-        self._read_at = float("-inf")
+        self._kept = Kept(self._read, cache_seconds)
 
     async def snapshot(self) -> Snapshot:
         """Raises DatabaseUnavailable."""
-        fresh = self._fresh()
-        if fresh is not None:
-            return fresh
-        async with self._reading:
-            return self._fresh() or await self._read()
-
-    def _fresh(self) -> Snapshot | None:
-        return self._snapshot if time.monotonic() - self._read_at < self._cache_seconds else None
+        return await self._kept.get()
 
     async def _read(self) -> Snapshot:
-        began = time.monotonic()
         async with self._database.transaction(None, read_only=True) as connection:
             as_of = (await connection.execute(select(func.now()))).scalar_one()
             rows = (await connection.execute(fleet.candidates())).all()
-        self._snapshot, self._read_at = Snapshot(as_of, tuple(_line(row) for row in rows)), began
-        return self._snapshot
+        return Snapshot(as_of, tuple(_line(row) for row in rows))
 
 
 def _line(row: Any) -> Line:

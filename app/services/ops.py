@@ -39,7 +39,7 @@ class OpsService:
 
     async def summary(self) -> Summary:
         """What goes on now."""
-        return await self._summary.read()
+        return await self._summary.get()
 
     async def orphans(self, *, gone: bool, page: PageRequest) -> Page:
         """The latest first seen first. `gone`: those that are no more, too."""

@@ -1,8 +1,6 @@
 """The whole installation at a glance, as this process last read it."""
 
-import asyncio
 import json
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,6 +10,7 @@ from typing import Any
 from app.db import ops_summary as statements
 from app.db.reads import Query
 from app.services.context import Context
+from app.services.kept import Kept
 
 _MOST_STUCK = 100
 _PAST_SHARE = 15
@@ -22,7 +21,7 @@ Row = Mapping[str, Any]
 """A row of a statement of app.db.ops_summary: amounts are int or Decimal, times datetime."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Summary:
     """Rows of the statements of app.db.ops_summary. `spend_of_month` goes on from its reading at the present rate."""
 
@@ -50,7 +49,7 @@ class _Parts:
 
 
 class SummaryReader:
-    """What is, is read when asked for; what was, when it is older than _PAST_SHARE times `catalogue_cache_seconds`."""
+    """Read once for all who ask within `catalogue_cache_seconds`; what was, _PAST_SHARE times less often than what is."""
 
     def __init__(self, context: Context) -> None:
         settings = context.settings
@@ -61,25 +60,19 @@ class SummaryReader:
             boot=settings.boot_timeout,
             stuck_limit=_MOST_STUCK,
         )
-        self._past = statements.past()
-        self._past_seconds = settings.catalogue_cache_seconds * _PAST_SHARE
-        self._known: _Parts | None = None
-        self._known_at = float("-inf")
-        self._reading = asyncio.Lock()
+        past = statements.past()
+        self._past = Kept(lambda: self._parts(past), settings.catalogue_cache_seconds * _PAST_SHARE)
+        self._summary = Kept(self._read, settings.catalogue_cache_seconds)
 
-    async def read(self) -> Summary:
-        """Raises DatabaseUnavailable."""
-        past = await self._what_was()
-        return _summary(await self._read(self._present), past)
+    async def get(self) -> Summary:
+        """The same object for all who share a reading. Raises DatabaseUnavailable."""
+        return await self._summary.get()
 
-    async def _what_was(self) -> _Parts:
-        """Those who ask at the same time wait for one reading."""
-        async with self._reading:
-            if self._known is None or time.monotonic() - self._known_at >= self._past_seconds:
-                self._known_at, self._known = time.monotonic(), await self._read(self._past)
-            return self._known
+    async def _read(self) -> Summary:
+        past = await self._past.get()
+        return _summary(await self._parts(self._present), past)
 
-    async def _read(self, query: Query) -> _Parts:
+    async def _parts(self, query: Query) -> _Parts:
         (row,) = await self._database.fetch(None, query)
         return _Parts(row["as_of"], {name: _rows(text) for name, text in row.items() if name != "as_of"})
 

@@ -40,8 +40,8 @@ class Settings(BaseSettings):
     catalogue_cache_seconds: float = Field(
         default=1.0,
         ge=0,
-        description="How old the API's view of offerings may be. What the operators' summary tells of ended leases, of the "
-        "month and of the last day may be 15 times as old.",
+        description="How old the API's view of offerings, and the operators' summary, may be. What the summary tells of ended "
+        "leases, of the month and of the last day may be 15 times as old.",
     )
     max_streams: int = Field(
         default=2000, ge=2, description="Event streams and long polls open at one API process; half of them per tenant."

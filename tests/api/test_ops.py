@@ -13,6 +13,12 @@ from tests.api.conftest import Caller, MakeSettings, new_tenant, serving
 from tests.api.fleet import Fleet
 
 
+@pytest.fixture
+def make_settings(make_settings: MakeSettings) -> MakeSettings:
+    """As ever, with a summary that is always read anew."""
+    return lambda **overrides: make_settings(catalogue_cache_seconds=0, **overrides)
+
+
 @pytest.fixture(autouse=True)
 def fleet(database_url: str) -> Fleet:
     made = Fleet(database_url)
@@ -235,7 +241,7 @@ async def test_the_summary_names_tenants_gpus_by_state_and_what_was_taken_back(
 async def test_a_poll_of_an_unchanged_summary_is_answered_with_304(
     make_settings: MakeSettings, database_url: str, fleet: Fleet
 ) -> None:
-    async with serving(make_settings(catalogue_cache_seconds=0)) as app:
+    async with serving(make_settings()) as app:
         operator = Caller(app, ensure_operator_key(database_url, None))
         alice = await new_tenant(operator, "alice", gpus="8")
         fleet.activate(await make(alice))
@@ -252,7 +258,7 @@ async def test_a_process_that_fell_silent_changes_the_summary(
     make_settings: MakeSettings, database_url: str, fleet: Fleet
 ) -> None:
     fleet.run("INSERT INTO worker_heartbeat (name, kind) VALUES ('w', 'worker')")
-    async with serving(make_settings(catalogue_cache_seconds=0)) as app:
+    async with serving(make_settings()) as app:
         operator = Caller(app, ensure_operator_key(database_url, None))
         known = {"If-None-Match": (await operator.get("/v1/ops/summary")).headers["etag"]}
         fleet.run("UPDATE worker_heartbeat SET seen_at = now() - interval '1 minute'")
