@@ -50,7 +50,7 @@ function Figures({ data }) {
   return html`
     <div class="figures">
       <${Figure} loading=${loading} name="Leases running" value=${count(sum(running, "leases"))} more=${`${count(active)} active`} href=${live()} />
-      <${Figure} loading=${loading} name="GPUs" value=${data && count(data.gpus)} more=${data && `${data.by_gpu_model.length} models`} href=${to("leases", { state: ["booting", "active"] })} />
+      <${Figure} loading=${loading} name="GPUs" value=${data && count(data.gpus)} more=${data && `${data.by_gpu_model.length} model${data.by_gpu_model.length === 1 ? "" : "s"}`} href=${to("leases", { state: ["booting", "active"] })} />
       <${Figure} loading=${loading} name="USD per hour" value=${data && usd(data.spend_per_hour)} more=${data && `≈ ${usd(Number(data.spend_per_hour) * 24)} a day`} href=${to("leases", { state: ["booting", "active", "releasing"] })} />
       <${Figure} loading=${loading} name="Month to date" value=${data && html`<${MonthToDate} data=${data} />`} more="since the 1st, UTC" href=${to("tenants")} />
       <${Figure} loading=${loading} name="Time to ready" value=${ready && (ready.leases ? fineSpan(ready.p50_seconds) : NOTHING)} more=${ready && (ready.leases ? `p95 ${fineSpan(ready.p95_seconds)}, ${count(ready.leases)} in 24 h` : "none in 24 hours")} href=${to("capacity")} />
