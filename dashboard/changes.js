@@ -1,6 +1,6 @@
 /**
  * Where changes come in. The event stream says that something happened, and what is shown is asked again; a clock asks
- * besides, for what happens without an event: often while there is no stream, seldom while there is one.
+ * besides, for what happens without an event. What events tell all about is asked by the clock seldom while there is a stream.
  */
 import { awaySince, followEvents } from "./api.js";
 import { session } from "./session.js";
@@ -12,9 +12,12 @@ const subscriptions = new Set();
 let stream = null;
 let listening = false;
 
-/** Calls `ask` (async) at once, and again and again, about every `seconds` while the page is seen. Answers the end of it. */
-export function onChange(seconds, ask) {
-  const one = { seconds, ask, timer: 0, began: 0, busy: false, again: false, told: false, ended: false };
+/**
+ * Calls `ask` (async) at once, and again and again, about every `seconds` while the page is seen. Answers the end of it.
+ * `evented`: whatever changes in it has an event.
+ */
+export function onChange(seconds, ask, { evented = false } = {}) {
+  const one = { seconds, evented, ask, timer: 0, began: 0, busy: false, again: false, told: false, ended: false };
   subscriptions.add(one);
   run(one);
   return () => {
@@ -93,7 +96,7 @@ async function run(one) {
  * told a moment later by some answers: the next question after it comes in its usual time.
  */
 function pause(one) {
-  const usual = listening && !one.told ? one.seconds * SELDOM : one.seconds;
+  const usual = listening && one.evented && !one.told ? one.seconds * SELDOM : one.seconds;
   const chosen = awaySince.get() === null ? usual : Math.min(one.seconds, RETRY_SECONDS);
   one.told = false;
   return chosen * 1000 * (0.9 + Math.random() * 0.2);

@@ -4,6 +4,7 @@ import { onChange } from "./changes.js";
 import { useLayoutEffect, useReducer, useRef } from "./ui.js";
 
 const sources = new Map();
+const EVENTED = /^\/v1\/(leases|events)\b/;
 
 /**
  * `{data, error, settled}` of a path, asked about every `seconds`. `data` is undefined before the first answer, or with
@@ -36,7 +37,7 @@ function listen(path, seconds, all, listener) {
 function open(path, seconds, all) {
   const source = { data: undefined, error: null, listeners: new Set(), stop: null };
   sources.set(path, source);
-  source.stop = onChange(seconds, async () => {
+  const ask = async () => {
     const before = { ...source };
     try {
       source.data = await (all ? getAll(path) : get(path));
@@ -45,6 +46,7 @@ function open(path, seconds, all) {
       source.error = error;
     }
     if (before.data !== source.data || before.error !== source.error) for (const tell of [...source.listeners]) tell();
-  });
+  };
+  source.stop = onChange(seconds, ask, { evented: EVENTED.test(path) });
   return source;
 }
