@@ -1,12 +1,14 @@
 """EC2's model as the adapter reads it: smaller, and the same for everything that is sent."""
 
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from botocore.loaders import Loader
+from botocore.utils import parse_timestamp
 
-from workers.providers.aws.model import READ, ReadingLoader
+from workers.providers.aws.model import READ, ReadingLoader, timestamp
 
 WHOLE: Mapping[str, Any] = Loader().load_service_model("ec2", "service-2")
 TRIMMED: Mapping[str, Any] = ReadingLoader().load_service_model("ec2", "service-2")
@@ -47,3 +49,10 @@ def test_every_other_shape_is_whole() -> None:
 
 def test_another_services_model_is_left_alone() -> None:
     assert ReadingLoader().load_service_model("sts", "service-2") == Loader().load_service_model("sts", "service-2")
+
+
+@pytest.mark.parametrize(
+    "value", ["2026-11-22T04:17:21.000Z", "2026-11-22T04:17:21Z", "Sun, 22 Nov 2026 04:17:21 GMT", 1795321041]
+)
+def test_a_timestamp_is_read_as_botocore_reads_it(value: Any) -> None:
+    assert timestamp(value) == parse_timestamp(value) == datetime(2026, 11, 22, 4, 17, 21, tzinfo=UTC)

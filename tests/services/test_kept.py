@@ -1,0 +1,39 @@
+"""What is read once for everybody: concurrent askers share a reading, and a failure is not kept."""
+
+import asyncio
+
+import pytest
+
+from app.services.kept import Kept
+
+
+async def test_those_who_ask_meanwhile_wait_for_one_reading() -> None:
+    begun, go_on = [], asyncio.Event()
+
+    async def read() -> int:
+        begun.append(1)
+        await go_on.wait()
+        return len(begun)
+
+    kept = Kept(read, 3600)
+    askers = [asyncio.create_task(kept.get()) for _ in range(3)]
+    await asyncio.sleep(0)
+    go_on.set()
+    assert await asyncio.gather(*askers) == [1, 1, 1]
+    assert await kept.get() == 1
+
+
+async def test_without_time_each_is_read_anew_and_a_failure_is_forgotten() -> None:
+    answers = iter([1, None, 2])
+
+    async def read() -> int:
+        answer = next(answers)
+        if answer is None:
+            raise ConnectionError
+        return answer
+
+    kept = Kept(read, 0)
+    assert await kept.get() == 1
+    with pytest.raises(ConnectionError):
+        await kept.get()
+    assert await kept.get() == 2
