@@ -1,20 +1,17 @@
-"""What the dashboard costs with many leases: CPU of a poll, what 50 dashboards do to readers of leases, the first paint.
+"""What the dashboard costs with many leases: CPU of a poll, what 50 dashboards do to readers of leases, the browser.
 
 10,000 active leases of 200 tenants among 50,000.
 """
 
 import argparse
-import shutil
 from concurrent.futures import ThreadPoolExecutor
-from statistics import median
 
 import httpx
 import psycopg
-from playwright.sync_api import Browser, Page, sync_playwright
 
 from app.local.ports import free_port
 from app.prerequisites import ensure_operator_key
-from bench import api, load, processes, report, servers
+from bench import api, browser, load, processes, report, servers
 from bench.api import Service, cost
 from bench.load import NextRequest, Result
 from bench.plant import Tenant, plant
@@ -26,7 +23,6 @@ VIEWS = {
     "accounts: GET /v1/ops/accounts": "/v1/ops/accounts",
     "capacity: GET /v1/offerings?limit=200": "/v1/offerings?limit=200",
 }
-OPENINGS = 5
 DASHBOARDS = 50
 POLLED = ((5.0, "/v1/ops/summary"), (3.0, "/v1/leases?limit=50&state=!terminal"))
 """What each of them asks, every so many seconds: half look at the fleet, half at the leases."""
@@ -58,7 +54,7 @@ def main() -> None:
         ) as process:
             _polls(Service(process, port), key, arguments.requests)
             _beside(port, key, planted[0])
-            _openings(url, key)
+            browser.measure(url, key)
 
 
 def _arguments() -> argparse.Namespace:
@@ -139,36 +135,6 @@ def _poll(port: int, sent: bytes, rate: float) -> Result:
 
 def _always(sent: bytes) -> NextRequest:
     return lambda _: sent
-
-
-def _openings(url: str, key: str) -> None:
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        raise SystemExit("no Chromium here: apt-get install chromium")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        found = [_opening(browser, url, key) for _ in range(OPENINGS)]
-        browser.close()
-    blank = median(one[0] for one in found)
-    for what, number in (("first paint of the fleet view", 1), ("its numbers are there", 2)):
-        report.figure(what, median(one[number] for one in found), "ms", ("the page's HTML is there", blank))
-
-
-def _opening(browser: Browser, url: str, key: str) -> tuple[float, float, float]:
-    """Milliseconds since the navigation began, with nothing cached: HTML there, first paint, numbers shown."""
-    page: Page = browser.new_context().new_page()
-    page.add_init_script(f"sessionStorage.setItem('gpulease.key', '{key}')")
-    page.goto(f"{url}/dashboard/", wait_until="commit")
-    # a condition in JavaScript would be evaluated, which the page's policy forbids
-    page.locator(".figure .value").first.wait_for()
-    page.locator(".figure .bone").first.wait_for(state="detached")
-    shown = page.evaluate("performance.now()")
-    html, paint = page.evaluate(
-        "[performance.getEntriesByType('navigation')[0].responseEnd, "
-        "performance.getEntriesByName('first-contentful-paint')[0].startTime]"
-    )
-    page.context.close()
-    return float(html), float(paint), float(shown)
 
 
 if __name__ == "__main__":

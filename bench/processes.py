@@ -12,6 +12,7 @@ import psutil
 
 from app.local.waiting import wait_until
 from bench.servers import ROOT
+from cloudsim.testing import NO_TLS
 
 _START_SECONDS = 60.0
 _STOP_SECONDS = 20.0
@@ -61,7 +62,7 @@ def python(
 
 def _answers(url: str) -> bool:
     try:
-        return httpx.get(url, timeout=2, trust_env=False).status_code == httpx.codes.OK
+        return httpx.get(url, timeout=2, trust_env=False, verify=NO_TLS).status_code == httpx.codes.OK
     except httpx.HTTPError:
         return False
 

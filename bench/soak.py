@@ -17,6 +17,7 @@ import psycopg
 from bench import report, stack
 from bench.plant import LEASE_BODY
 from bench.stack import Stack
+from cloudsim.testing import NO_TLS
 
 _RATE = 10.0
 _WARM_UP = 0.2
@@ -85,7 +86,9 @@ async def _work(running: Stack, seconds: float, rate: float) -> tuple[int, int]:
     loop = asyncio.get_running_loop()
     ids: list[str] = []
     failed = 0
-    async with httpx.AsyncClient(base_url=running.api_url, headers=headers, timeout=30, trust_env=False) as api:
+    async with httpx.AsyncClient(
+        base_url=running.api_url, headers=headers, timeout=30, trust_env=False, verify=NO_TLS
+    ) as api:
         started = loop.time()
         for number in itertools.count():
             await asyncio.sleep(started + number / rate - loop.time())

@@ -20,6 +20,7 @@ from app.local.ports import free_port
 from app.local.waiting import wait_until
 from bench import ending
 from bench.servers import ROOT
+from cloudsim.testing import NO_TLS
 
 _START_SECONDS = 120.0
 _STOP_SECONDS = 60.0
@@ -46,7 +47,9 @@ class Stack:
 
     def simulate(self, method: str, path: str, body: Any = None) -> Any:
         """A call of the simulated cloud's controls."""
-        answer = httpx.request(method, f"{self.cloudsim_url}/_sim/{path}", json=body, timeout=60, trust_env=False)
+        answer = httpx.request(
+            method, f"{self.cloudsim_url}/_sim/{path}", json=body, timeout=60, trust_env=False, verify=NO_TLS
+        )
         answer.raise_for_status()
         return answer.json() if answer.content else None
 
@@ -59,6 +62,7 @@ class Stack:
             headers={"Authorization": f"Bearer {self.operator_key}"},
             timeout=30,
             trust_env=False,
+            verify=NO_TLS,
         )
         answer.raise_for_status()
 

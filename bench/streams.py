@@ -10,6 +10,7 @@ import httpx
 from bench import report, stack
 from bench.plant import LEASE_BODY
 from bench.stack import Stack
+from cloudsim.testing import NO_TLS
 
 _CHANGES = 5
 _PATIENCE = 60.0
@@ -66,7 +67,7 @@ async def measure(running: Stack, count: int) -> None:
     told = Told(count * _CHANGES)
     headers = {"Authorization": f"Bearer {running.tenant_key}"}
     async with httpx.AsyncClient(
-        base_url=running.api_url, headers=headers, timeout=_PATIENCE, trust_env=False
+        base_url=running.api_url, headers=headers, timeout=_PATIENCE, trust_env=False, verify=NO_TLS
     ) as client:
         streams = [asyncio.create_task(told.listen(running)) for _ in range(count)]
         await asyncio.wait_for(told.until_open(count), _PATIENCE)

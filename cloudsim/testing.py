@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -21,6 +22,8 @@ from cloudsim.world.core import Clock
 START_SECONDS = 20.0
 POLL_SECONDS = 0.05
 CALL_SECONDS = 60.0
+NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+"""Trusts nobody: the simulator speaks plain HTTP, and reading the system's certificates takes longer than most tests."""
 
 
 class Control:
@@ -28,7 +31,7 @@ class Control:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._http = httpx.Client(base_url=url, timeout=CALL_SECONDS, trust_env=False)
+        self._http = httpx.Client(base_url=url, timeout=CALL_SECONDS, trust_env=False, verify=NO_TLS)
 
     def close(self) -> None:
         """Let go of the connections."""

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import redis
+import structlog
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -25,6 +26,14 @@ from tests.databases import Databases
 EXTERNAL_DATABASE_URL = os.environ.pop("GPULEASE_DATABASE_URL", None)
 EXTERNAL_BROKER_URL = os.environ.pop("GPULEASE_BROKER_URL", None)
 
+
+# what the program logs within a test is shown when it fails; Rich's tracebacks would take longer than the test
+structlog.configure(
+    processors=[
+        *structlog.get_config()["processors"][:-1],
+        structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
 
 WITH_STACKS = {
     "tests/e2e/": "one cloud",

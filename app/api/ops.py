@@ -12,11 +12,6 @@ from fastapi import Query, Request, Response
 from pydantic_core import to_json
 
 from app.api.ops_views import (
-    Account,
-    AccountCordon,
-    AccountPage,
-    AccountRegion,
-    AccountState,
     Adoption,
     Brakes,
     LaunchStop,
@@ -25,11 +20,9 @@ from app.api.ops_views import (
 )
 from app.api.pagination import UsePage
 from app.api.responses import answer, tagged
-from app.api.routing import OPERATORS_ONLY, Operator, UseServices
+from app.api.routing import OPERATORS_ONLY, Operator, UseServices, path_part
 from app.api.routing import router as make_router
 from app.domain.money import format_money
-from app.services import ops
-from app.services.errors import NotFound
 from app.services.ops_summary import Row, Summary
 from app.services.preconditions import list_tag
 
@@ -39,7 +32,6 @@ _WORST = 20
 _TRIED_AT = ("provider", "region", "instance_type", "market")
 _SIGN_OF_LIFE = 30
 """Seconds within which a process that is well tells of itself."""
-_REGION = tuple(AccountRegion.model_fields)
 
 
 @router.get("/v1/ops/summary", response_model=OpsSummary, dependencies=[OPERATORS_ONLY])
@@ -82,7 +74,7 @@ async def end_orphan(
     account: str, region: str, instance_id: str, principal: Operator, services: UseServices
 ) -> Response:
     """End an orphan at the next cycle of garbage collection, without waiting for its grace."""
-    await services.ops.end_orphan(principal, _path(account), _path(region), _path(instance_id))
+    await services.ops.end_orphan(principal, path_part(account), path_part(region), path_part(instance_id))
     return Response(status_code=204)
 
 
@@ -90,21 +82,6 @@ async def end_orphan(
 async def adopt_orphans(principal: Operator, services: UseServices) -> Response:
     """Rebuild the leases of all VMs without a row from their tags; the orphans show how each went."""
     return answer(to_json({"requested": await services.ops.adopt(principal)}), status=202)
-
-
-@router.get("/v1/ops/accounts", response_model=AccountPage, dependencies=[OPERATORS_ONLY])
-async def list_accounts(request: Request, services: UseServices) -> Response:
-    """List the cloud accounts: identity, listings, errors, brakes."""
-    items = [_account(one) for one in await services.ops.accounts()]
-    content = to_json({"items": items, "next_cursor": None})
-    return tagged(request, content, list_tag((), also=content.decode()))
-
-
-@router.put("/v1/ops/accounts/{name}/cordon", response_model=Account)
-async def cordon_account(name: str, body: AccountCordon, principal: Operator, services: UseServices) -> Response:
-    """Launch nothing more at an account, or allow it again."""
-    found = await services.ops.cordon(principal, _path(name), cordoned=body.cordoned, note=body.note)
-    return answer(to_json(_account(found)))
 
 
 @router.put("/v1/ops/launches", response_model=Brakes)
@@ -124,13 +101,6 @@ async def tell_deadman_pass(services: UseServices) -> Response:
 async def lift_hold(principal: Operator, services: UseServices) -> Response:
     """Lift the hold that a changed or restored database has set."""
     return answer(to_json(_brakes(await services.ops.resume(principal))))
-
-
-def _path(part: str) -> str:
-    """PostgreSQL's text holds no U+0000, so nothing has such a name."""
-    if "\x00" in part:
-        raise NotFound
-    return part
 
 
 def _lasting(found: Summary) -> dict[str, Any]:
@@ -237,22 +207,6 @@ def _orphan(row: Any) -> dict[str, Any]:
         **shown,
         "price_per_hour": None if price is None else format_money(price),
         "age_seconds": age.total_seconds(),
-    }
-
-
-def _account(found: ops.AccountState) -> dict[str, Any]:
-    row = found.account
-    return {
-        **dict(row._mapping),  # noqa: SLF001 - SQLAlchemy's public name
-        "draining": row.state == AccountState.DRAINING,
-        "regions": [_region(region) for region in found.regions],
-    }
-
-
-def _region(row: Any) -> dict[str, Any]:
-    return {
-        **{name: getattr(row, name) for name in _REGION},
-        "listing_seconds": _float(row.listing_seconds),
     }
 
 

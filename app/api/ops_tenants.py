@@ -1,5 +1,6 @@
 """Tenants as operators watch them."""
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Annotated, Any
 
@@ -9,13 +10,13 @@ from pydantic import Field
 
 from app.api.pagination import UsePage
 from app.api.quotas import Quota, quota_json
-from app.api.responses import tagged
+from app.api.responses import Rendered, tagged
 from app.api.routing import OPERATORS_ONLY, UseServices
 from app.api.routing import router as make_router
 from app.api.schemas import Money, View
 from app.api.tenants import TenantStatus
 from app.domain.money import format_money
-from app.services.preconditions import list_tag
+from app.services.tenant_use import stored_quotas
 
 router = make_router("ops")
 
@@ -42,11 +43,16 @@ class TenantUsePage(View):
 @router.get("/v1/ops/tenants", response_model=TenantUsePage, dependencies=[OPERATORS_ONLY])
 async def list_tenant_use(request: Request, services: UseServices, page: UsePage) -> Response:
     """List tenants with their quotas and what runs, newest first."""
-    rows, next_cursor = await services.tenant_use.page(page)
-    content = orjson.dumps({"items": [_tenant_use(row) for row in rows], "next_cursor": next_cursor})
-    return tagged(request, content, list_tag((), also=content.decode()))
+    return tagged(request, *_PAGE.of(*await services.tenant_use.page(page)))
+
+
+def _page(rows: Sequence[dict[str, Any]], next_cursor: str | None) -> bytes:
+    return orjson.dumps({"items": [_tenant_use(row) for row in rows], "next_cursor": next_cursor})
+
+
+_PAGE = Rendered(_page)
 
 
 def _tenant_use(row: dict[str, Any]) -> dict[str, Any]:
-    quotas = [quota_json(one) for one in row["quotas"]]
+    quotas = [quota_json(one) for one in stored_quotas(row["quotas"])]
     return {**row, "quotas": quotas, "spend_per_hour": format_money(Decimal(row["spend_per_hour"]))}

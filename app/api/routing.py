@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from app.api.auth import Gate
 from app.api.shortcut import Shortcut, Sources
 from app.services.container import Services
-from app.services.errors import InvalidToken
+from app.services.errors import InvalidToken, NotFound
 from app.services.principal import Principal, Role
 
 PRINCIPAL = "gpulease.principal"
@@ -36,6 +36,13 @@ Viewer = Annotated[Principal, Depends(RoleRule(Role.VIEWER))]
 Member = Annotated[Principal, Depends(RoleRule(Role.MEMBER))]
 Admin = Annotated[Principal, Depends(RoleRule(Role.ADMIN))]
 Operator = Annotated[Principal, Depends(RoleRule(Role.OPERATOR))]
+
+
+def path_part(text: str) -> str:
+    """A name in a path. Raises NotFound for U+0000: PostgreSQL's text holds none, so nothing has such a name."""
+    if "\x00" in text:
+        raise NotFound
+    return text
 
 
 class SecuredRoute(APIRoute):

@@ -4,12 +4,15 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import (
+    Float,
     Interval,
     Select,
     Subquery,
+    Text,
     Update,
     and_,
     bindparam,
+    cast,
     func,
     literal,
     literal_column,
@@ -20,6 +23,7 @@ from sqlalchemy import (
     update,
 )
 
+from app.db.reads import Query
 from app.db.tables import (
     account,
     account_region,
@@ -147,23 +151,32 @@ def adopt_orphans() -> Update:
 
 # --- accounts ---------------------------------------------------------------------------------------------
 
-ACCOUNTS = select(
-    account.c.name,
-    account.c.provider,
-    account.c.identity,
-    account.c.state,
-    account.c.cordoned,
-    account.c.last_error,
-    account.c.checked_at,
-    account.c.created_at,
-).order_by(account.c.name)
-"""Every account, by name."""
+ACCOUNT = select(account.c.cordoned).where(account.c.name == bindparam("name")).with_for_update()
+"""One account's brake, locked. Parameter: name."""
 
-ACCOUNT = ACCOUNTS.where(account.c.name == bindparam("name")).with_for_update()
-"""One account, locked. Parameter: name."""
-
-REGIONS = select(account_region).order_by(account_region.c.account, account_region.c.region)
-"""What observation knows of each account's regions."""
+ACCOUNTS = Query(
+    select(
+        account.c.name,
+        account.c.provider,
+        account.c.identity,
+        account.c.state,
+        cast(account.c.cordoned, Text).label("cordoned"),
+        cast(account.c.last_error, Text).label("last_error"),
+        account.c.checked_at,
+        account.c.created_at,
+        account_region.c.region,
+        account_region.c.last_complete_listing_at,
+        account_region.c.listed,
+        account_region.c.listing_calls,
+        cast(account_region.c.listing_seconds, Float).label("listing_seconds"),
+        account_region.c.cycles,
+        cast(account_region.c.last_error, Text).label("region_error"),
+        cast(account_region.c.service_quotas, Text).label("service_quotas"),
+    )
+    .select_from(account.outerjoin(account_region, account_region.c.account == account.c.name))
+    .order_by(account.c.name, account_region.c.region)
+)
+"""Every account, by name, once for each of its regions; `region` is null where it has none. JSON is text."""
 
 
 def cordon(name: str, value: dict[str, Any] | None) -> Update:

@@ -1,6 +1,7 @@
 """The whole installation at a glance: what is, from one walk over the live leases, and what was. Across all tenants."""
 
 from datetime import timedelta
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Interval, Select, case, column, func, literal, literal_column, select, table
@@ -99,6 +100,7 @@ TIME_TO_READY = select(
 """Seconds from creation to ready, of leases of the last 24 hours that became ready."""
 
 
+@lru_cache(maxsize=8)
 def present(*, release: float, launch: float, boot: float, stuck_limit: int) -> Query:
     """What is: `as_of`, and for each part its rows as a JSON text. The seconds are those of `ops.stuck`."""
     return _together(
@@ -117,6 +119,7 @@ def present(*, release: float, launch: float, boot: float, stuck_limit: int) -> 
     )
 
 
+@lru_cache(maxsize=1)
 def past() -> Query:
     """What was, in the same form. It reads every lease and attempt: ask seldom."""
     return _together(

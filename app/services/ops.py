@@ -1,7 +1,6 @@
 """The operators' view of the whole installation, and its brakes. Every call needs the role operator: the routes see to it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -14,20 +13,12 @@ from app.services.context import Context
 from app.services.cursors import PageRequest, cursor, moment
 from app.services.errors import NotFound
 from app.services.leases import Page
-from app.services.ops_summary import Summary, SummaryReader
+from app.services.ops_summary import Row, Summary, SummaryReader
 from app.services.principal import Principal
 
 _KIND = "orphans"
 _EVERYTHING = "installation"
 """Target of what concerns no single thing."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AccountState:
-    """An account's row and those of its regions."""
-
-    account: Any
-    regions: Sequence[Any]
 
 
 class OpsService:
@@ -69,15 +60,12 @@ class OpsService:
             )
         return len(rows)
 
-    async def accounts(self) -> list[AccountState]:
-        """Every account, by name."""
-        async with self._database.transaction(None, read_only=True) as connection:
-            accounts = (await connection.execute(statements.ACCOUNTS)).all()
-            regions = (await connection.execute(statements.REGIONS)).all()
-        return [_with_regions(account, regions) for account in accounts]
+    async def accounts(self) -> Sequence[Row]:
+        """Rows of ops.ACCOUNTS."""
+        return await self._database.fetch(None, statements.ACCOUNTS)
 
-    async def cordon(self, principal: Principal, name: str, *, cordoned: bool, note: str | None) -> AccountState:
-        """Launches nothing more at an account, or allows it again. Raises NotFound."""
+    async def cordon(self, principal: Principal, name: str, *, cordoned: bool, note: str | None) -> Sequence[Row]:
+        """Launches nothing more at an account, or allows it again; answers its rows. Raises NotFound."""
         async with self._database.transaction(None) as connection:
             before = await _account(connection, name)
             since = (await connection.execute(statements.BRAKES)).one().as_of
@@ -92,8 +80,7 @@ class OpsService:
                 before={"cordoned": before.cordoned},
                 after={"cordoned": value},
             )
-            regions = (await connection.execute(statements.REGIONS)).all()
-            return _with_regions(await _account(connection, name), regions)
+        return [row for row in await self.accounts() if row["name"] == name]
 
     async def stop_launches(self, principal: Principal, *, stopped: bool, note: str | None) -> Any:
         """The emergency stop of all launches, or its end. A row of ops.BRAKES."""
@@ -141,10 +128,6 @@ async def _account(connection: AsyncConnection, name: str) -> Any:
     if row is None:
         raise NotFound
     return row
-
-
-def _with_regions(account: Any, regions: Sequence[Any]) -> AccountState:
-    return AccountState(account=account, regions=[row for row in regions if row.account == account.name])
 
 
 def _brake(principal: Principal, since: datetime, note: str | None) -> dict[str, Any]:

@@ -19,15 +19,15 @@ class TenantUseService:
         self._database = context.database
 
     async def page(self, page: PageRequest) -> tuple[list[dict[str, Any]], str | None]:
-        """Rows of `tenant_use.FIRST` with quotas as those of QuotaService, and the cursor of the next page."""
+        """Rows of `tenant_use.FIRST`, and the cursor of the next page."""
         after = last_id(page, _KIND, "tenant")
         query = statements.FIRST if after is None else statements.FOLLOWING
         found = await self._database.fetch(None, query, after=after, limit=page.limit + 1)
-        rows, next_cursor = cut(found, page, _KIND)
-        return [{**row, "quotas": _quotas(row["quotas"])} for row in rows], next_cursor
+        return cut(found, page, _KIND)
 
 
-def _quotas(text: str) -> list[dict[str, Any]]:
+def stored_quotas(text: str) -> list[dict[str, Any]]:
+    """`quotas` of a row, as those of QuotaService."""
     found = json.loads(text)
     rows = [{**one, "limit": _decimal(one["limit"]), "used": Decimal(one["used"])} for one in found]
     return [{**row, "available": available(**row)} for row in sorted(rows, key=lambda row: str(row["resource"]))]

@@ -13,6 +13,7 @@ import pytest
 
 from app.api import event_stream
 from app.bootstrap import build_api
+from app.db.ids import new_id
 from app.local.ports import LOOPBACK
 from app.prerequisites import ensure_operator_key
 from app.server.api import Server
@@ -213,5 +214,5 @@ async def test_waiting_for_another_version_answers_when_there_is_one(api: Runnin
         fleet.number_events()
         changed = (await asyncio.wait_for(waiting, 15)).json()
         assert (changed["name"], changed["version"]) == ("other", version + 1)
-        unknown = await client.get(f"{path[:-1]}0", params={"poll_seconds": 60, "if_version": 1})
+        unknown = await client.get(f"/v1/leases/{new_id('lease')}", params={"poll_seconds": 60, "if_version": 1})
         assert unknown.status_code == 404

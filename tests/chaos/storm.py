@@ -1,14 +1,14 @@
 """Carries a plan out on a running stack, while leases are asked for, and judges what is left."""
 
 import itertools
+import math
 import random
 import signal
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import httpx
@@ -18,16 +18,20 @@ import redis
 from app.domain.tags import TENANT
 from app.local.waiting import wait_until
 from bench.three_clouds import Installation, figures, on_the_way, wait_for_none, wishes
-from tests.chaos.plan import FAULTS, QUIET_SHARE, Event, Happening, Wanted, events
+from tests.chaos.plan import ASKING_SHARE, FAULTS, Event, Happening, Wanted, events
+from tests.chaos.timeline import Line, Timeline
 from tests.e2e.people import Tenant
 from tests.e2e.stack import PATIENCE, Stack
 from tests.e2e.truth import differences
 
 _ASKING = 8
+_MOST_ON_THE_WAY = 60
+"""Leases; who asks for more waits. Otherwise a slow machine would be measured by the queue that it cannot keep up with."""
 _AMPLE, _TIGHT = 1_000_000, 0
 _QUIET_SECONDS = 300.0
 _EAGER_SECONDS = 5.0
 _CYCLE_SECONDS = 20.0
+_LOOK_SECONDS = 1.0
 
 
 class Storm:
@@ -41,19 +45,22 @@ class Storm:
         self._cancelled: set[str] = set()
         self._done: Counter[str] = Counter()
         self._timers: list[threading.Timer] = []
-        self._began = 0.0
+        self._timeline = Timeline()
+        self._room = threading.Event()
         self._last_fault = 0.0
 
     def run(self) -> dict[str, Any]:
         """Until everything is quiet and judged."""
         operator = self._installation.operator
         with operator.tenant("chaos", _AMPLE) as tenant:
-            self._began = time.monotonic()
-            with ThreadPoolExecutor(_ASKING) as asking:
+            self._timeline = Timeline()
+            with _repeated(lambda: self._look(tenant)), ThreadPoolExecutor(_ASKING) as asking:
                 orders = [asking.submit(self._ask, tenant, n, wish) for n, wish in self._wishes()]
                 for event in events(self._wanted):
-                    self._wait_for(event.at)
+                    self._timeline.wait_for(Line.HAPPENING, event.at)
                     self._happen(event, tenant)
+                    self._timeline.reached(Line.HAPPENING, event.at)
+                self._timeline.reached(Line.HAPPENING, math.inf)
                 for timer in self._timers:
                     timer.join()
                 asked = {order.result() for order in orders}
@@ -65,14 +72,21 @@ class Storm:
         return list(enumerate(itertools.islice(wishes(), self._wanted.leases)))
 
     def _ask(self, tenant: Tenant, number: int, wish: dict[str, Any]) -> str:
-        """At its time; again and again under one key while the API is away, or the quota tight."""
-        self._wait_for(number * self._wanted.seconds * QUIET_SHARE / self._wanted.leases)
+        """At its time, when there is room; again and again under one key while the API is away, or the quota tight."""
+        at = number * self._wanted.seconds * ASKING_SHARE / self._wanted.leases
+        self._timeline.wait_for(Line.ASKING, at)
+        self._room.wait()
         lease_id = tenant.create_at_any_rate(wish, f"chaos-{self._wanted.seed}-{number}")
         self._made.append(lease_id)
+        self._timeline.reached(Line.ASKING, math.inf if number + 1 == self._wanted.leases else at)
         return lease_id
 
-    def _wait_for(self, at: float) -> None:
-        threading.Event().wait(max(0.0, self._began + at - time.monotonic()))
+    def _look(self, tenant: Tenant) -> None:
+        with suppress(httpx.HTTPError):
+            if len(on_the_way(tenant)) < _MOST_ON_THE_WAY:
+                self._room.set()
+            else:
+                self._room.clear()
 
     # --- what happens -------------------------------------------------------------------------------------
 
@@ -90,7 +104,7 @@ class Storm:
         if act[event.happening](event, tenant):
             self._done[str(event.happening)] += 1
             if event.happening in FAULTS:
-                self._last_fault = max(self._last_fault, time.monotonic() + event.seconds)
+                self._last_fault = max(self._last_fault, self._timeline.seconds + event.seconds)
 
     def _kill(self, event: Event, _tenant: Tenant) -> bool:
         """One that has only just been killed is waited for: the number of kills is part of the promise."""
@@ -174,7 +188,7 @@ class Storm:
         """Waits for quiet, then for the truth; at last everything is released, and nothing may be left."""
         self._stack.wait_until_ready()
         waiting = wait_for_none(lambda: on_the_way(tenant), seconds=_QUIET_SECONDS)
-        quiet = time.monotonic() - self._last_fault
+        quiet = self._timeline.seconds - self._last_fault
         found = tenant.leases()
         how_it_went = figures(found)
         there = Counter(lease["id"] for lease in found)
@@ -194,7 +208,7 @@ class Storm:
             "leases": self._wanted.leases,
             "seed": self._wanted.seed,
             "happened": dict(self._done),
-            "seconds_until_the_last_fault_ended": round(self._last_fault - self._began),
+            "seconds_until_the_last_fault_ended": round(self._last_fault),
             "quiet_seconds_after_the_last_fault": round(quiet, 1),
             "wrong": {what: some for what, some in wrong.items() if some},
             **how_it_went,
@@ -203,6 +217,25 @@ class Storm:
     def _differences(self) -> list[str]:
         one = self._installation
         return list(wait_for_none(lambda: differences(one.operator, one.cloud, one.database_url), _CYCLE_SECONDS))
+
+
+@contextmanager
+def _repeated(act: Callable[[], object]) -> Iterator[None]:
+    """In a thread of its own, once a second."""
+    over = threading.Event()
+
+    def repeat() -> None:
+        while not over.wait(_LOOK_SECONDS):
+            act()
+
+    act()
+    with ThreadPoolExecutor(1) as looking:
+        looked = looking.submit(repeat)
+        try:
+            yield
+        finally:
+            over.set()
+            looked.result()
 
 
 def _go_on(process: psutil.Process) -> None:

@@ -7,6 +7,7 @@ from typing import Any, Self
 import httpx
 
 from app.local.waiting import wait_until
+from cloudsim.testing import NO_TLS
 from tests.e2e.stack import PATIENCE
 
 Json = dict[str, Any]
@@ -20,7 +21,9 @@ class Person:
 
     def __init__(self, api_url: str, key: str) -> None:
         self.key = key
-        self.http = httpx.Client(base_url=api_url, headers={"Authorization": f"Bearer {key}"}, timeout=PATIENCE)
+        self.http = httpx.Client(
+            base_url=api_url, headers={"Authorization": f"Bearer {key}"}, timeout=PATIENCE, verify=NO_TLS
+        )
 
     def __enter__(self) -> Self:
         return self

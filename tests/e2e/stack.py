@@ -18,6 +18,7 @@ from app.local.home import Home
 from app.local.leftovers import end_leftovers, processes_of
 from app.local.ports import free_port
 from app.local.waiting import wait_until
+from cloudsim.testing import NO_TLS
 from tests.databases import ROOT
 
 PATIENCE = 120.0
@@ -96,7 +97,7 @@ class Stack:
 
     def _ready(self) -> bool:
         try:
-            answer = httpx.get(f"{self.credentials.api_url}/readyz", timeout=5)
+            answer = httpx.get(f"{self.credentials.api_url}/readyz", timeout=5, verify=NO_TLS)
         except httpx.TransportError:
             return False
         return answer.status_code == httpx.codes.OK and set(answer.json()["checks"].values()) == {"ok"}

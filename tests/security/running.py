@@ -22,7 +22,7 @@ from app.local.ports import LOOPBACK, free_port
 from app.local.profiles import FAST
 from app.local.waiting import wait_until
 from app.prerequisites import ensure_operator_key
-from cloudsim.testing import Control
+from cloudsim.testing import NO_TLS, Control
 from tests.databases import ROOT
 from tests.workers.providers.gcp.accounts import EMAIL, key_file, private_key
 
@@ -167,7 +167,7 @@ def _process(module: str, process: str, log: Path, environment: dict[str, str]) 
 
 def _is_ready(url: str) -> bool:
     try:
-        answer = httpx.get(f"{url}/readyz", timeout=5, trust_env=False)
+        answer = httpx.get(f"{url}/readyz", timeout=5, trust_env=False, verify=NO_TLS)
     except httpx.TransportError:
         return False
     return answer.status_code == httpx.codes.OK and {

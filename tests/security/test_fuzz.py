@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from app.prerequisites import ensure_operator_key
+from cloudsim.testing import NO_TLS
 from tests.api.conftest import MakeSettings
 from tests.api.fleet import Fleet
 from tests.api.test_ops import orphan
@@ -65,7 +66,9 @@ class Setting:
 
     def _ask(self, method: str, path: str, key: str, body: Any) -> Any:
         headers = {"Authorization": f"Bearer {key}"}
-        answer = httpx.request(method, self._url + path, json=body, headers=headers, timeout=PATIENCE, trust_env=False)
+        answer = httpx.request(
+            method, self._url + path, json=body, headers=headers, timeout=PATIENCE, trust_env=False, verify=NO_TLS
+        )
         assert answer.is_success, answer.text
         return answer.json()
 

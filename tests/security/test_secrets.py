@@ -13,7 +13,7 @@ import pytest
 from app.domain.ids import LeaseId
 from app.domain.tokens import host_key_token
 from app.local.waiting import wait_until
-from cloudsim.testing import running
+from cloudsim.testing import NO_TLS, running
 from tests.api.fleet import SSH_KEY
 from tests.security.routes import HOST_KEY
 from tests.security.running import (
@@ -38,7 +38,7 @@ class Person:
 
     def __init__(self, url: str, key: str, refusals: list[str]) -> None:
         headers = {"Authorization": f"Bearer {key}"}
-        self._http = httpx.Client(base_url=url, headers=headers, timeout=PATIENCE, trust_env=False)
+        self._http = httpx.Client(base_url=url, headers=headers, timeout=PATIENCE, trust_env=False, verify=NO_TLS)
         self._refusals = refusals
         self.key = key
 

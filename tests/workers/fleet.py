@@ -136,14 +136,20 @@ class Fleet:
                 job(self.runtime, ACCOUNT, self.listed_region)
 
     def drive(self, until: Callable[[], bool], *, seconds: float = 15.0) -> None:
-        """Steps and observes until the condition holds, less often while nothing moves; fails after `seconds`."""
+        """Steps while anything is due, then observes, until the condition holds; less often while nothing moves.
+
+        Fails after `seconds`.
+        """
         deadline = time.monotonic() + seconds
         pause = _SHORTEST
         while not until():
             assert time.monotonic() < deadline, f"not reached; leases: {self.states()}, VMs: {self.sim.instances()}"
-            pause = _SHORTEST if self.step() else min(_LONGEST, 1.5 * pause)
-            self.observe()
-            self.runtime.stopping.wait(pause)
+            if self.step():
+                pause = _SHORTEST
+            else:
+                self.observe()
+                self.runtime.stopping.wait(pause)
+                pause = min(_LONGEST, 1.5 * pause)
 
     def wait_for(self, condition: Callable[[], bool], *, seconds: float = 5.0) -> None:
         """Lets time pass, doing nothing, until the cloud has come so far."""

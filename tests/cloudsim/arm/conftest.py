@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from cloudsim.testing import Control
+from cloudsim.testing import NO_TLS, Control
 
 SUBSCRIPTION = "00000000-0000-4000-8000-000000000001"
 GROUP = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/gpulease/providers"
@@ -17,7 +17,13 @@ class Arm:
     """Paths below the group's `providers/`, or from the root on."""
 
     def __init__(self, url: str) -> None:
-        self._http = httpx.Client(base_url=url, headers={"Authorization": "Bearer any"}, trust_env=False, timeout=20)
+        self._http = httpx.Client(
+            base_url=url,
+            headers={"Authorization": "Bearer any"},
+            trust_env=False,
+            verify=NO_TLS,
+            timeout=20,
+        )
 
     def close(self) -> None:
         self._http.close()

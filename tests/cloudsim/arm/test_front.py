@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from cloudsim.arm.facts import QUOTA_NAMES, REGIONS, catalog
-from cloudsim.testing import Control, running
+from cloudsim.testing import NO_TLS, Control, running
 from tests.cloudsim.arm.conftest import CREATE, SUBSCRIPTION, Arm, body
 from tests.cloudsim.clock import ManualClock
 
@@ -24,7 +24,7 @@ def test_a_subscription_tells_who_it_is(arm: Arm) -> None:
 def test_without_a_token_that_it_takes_nobody_is_served(sim: Control, header: str) -> None:
     sim.credentials(bad=["bad"])
     headers = {"Authorization": header} if header else {}
-    answer = httpx.get(f"{sim.url}{ROOT}?api-version=2022-12-01", headers=headers, trust_env=False)
+    answer = httpx.get(f"{sim.url}{ROOT}?api-version=2022-12-01", headers=headers, trust_env=False, verify=NO_TLS)
     assert (answer.status_code, answer.json()["error"]["code"]) == (401, "InvalidAuthenticationToken")
 
 
@@ -33,7 +33,7 @@ def test_a_version_must_be_named_and_a_body_be_json(arm: Arm, sim: Control) -> N
     headers = {"Authorization": "Bearer any"}
     url = f"{sim.url}{ROOT}/resourceGroups/g/providers/{VM}?api-version=1"
     for content in (b"{", b"[]"):
-        answer = httpx.put(url, content=content, headers=headers, trust_env=False)
+        answer = httpx.put(url, content=content, headers=headers, trust_env=False, verify=NO_TLS)
         assert answer.json()["error"]["code"] == "InvalidRequestContent"
 
 

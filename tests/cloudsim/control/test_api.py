@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from cloudsim.settings import PROFILES
-from cloudsim.testing import Control
+from cloudsim.testing import NO_TLS, Control
 from tests.cloudsim.clock import ManualClock
 from tests.cloudsim.conftest import Clients, Launch
 from tests.cloudsim.refusals import refused
@@ -163,12 +163,12 @@ def test_health_tells_how_much_there_is(sim: Control) -> None:
     ],
 )
 def test_senseless_wishes_are_refused_in_words(sim: Control, method: str, path: str, body: Any) -> None:
-    answer = httpx.request(method, f"{sim.url}/_sim/{path}", json=body, trust_env=False)
+    answer = httpx.request(method, f"{sim.url}/_sim/{path}", json=body, trust_env=False, verify=NO_TLS)
     assert answer.status_code == 422
     assert answer.json()["detail"]
 
 
 @pytest.mark.parametrize(("method", "path"), [("PUT", "settings"), ("POST", "faults"), ("PUT", "capacity")])
 def test_bodies_that_are_no_json_are_refused(sim: Control, method: str, path: str) -> None:
-    answer = httpx.request(method, f"{sim.url}/_sim/{path}", content=b"{", trust_env=False)
+    answer = httpx.request(method, f"{sim.url}/_sim/{path}", content=b"{", trust_env=False, verify=NO_TLS)
     assert answer.status_code == 422

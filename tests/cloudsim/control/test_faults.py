@@ -6,7 +6,7 @@ import httpx
 import pytest
 from botocore.exceptions import ConnectionClosedError
 
-from cloudsim.testing import Control, running
+from cloudsim.testing import NO_TLS, Control, running
 from tests.cloudsim.conftest import Clients, Launch, make_clients
 from tests.cloudsim.refusals import refused
 
@@ -61,7 +61,7 @@ def test_a_delayed_launch_lands_though_nobody_waits_any_more(sim: Control, ami: 
     body = f"Action=RunInstances&Version=2016-11-15&MinCount=1&MaxCount=1&ImageId={ami}&InstanceType=g5.xlarge"
     headers = {"authorization": "AWS4-HMAC-SHA256 Credential=AKIA/20261120/us-east-1/ec2/aws4_request, Signature=0"}
     with pytest.raises(httpx.ReadTimeout):
-        httpx.post(sim.url, content=body, headers=headers, timeout=0.1, trust_env=False)
+        httpx.post(sim.url, content=body, headers=headers, timeout=0.1, trust_env=False, verify=NO_TLS)
     assert sim.instances() == []
     deadline = time.monotonic() + 5
     while not sim.instances() and time.monotonic() < deadline:
@@ -85,6 +85,7 @@ def test_a_hang_outlasts_the_callers_patience(sim: Control, ec2: Any) -> None:
             headers={"authorization": "Credential=AKIA/20261120/us-east-1/ec2/aws4_request"},
             timeout=0.2,
             trust_env=False,
+            verify=NO_TLS,
         )
     ec2.describe_instances()
 
@@ -132,7 +133,7 @@ def test_faults_are_listed_and_cleared_one_by_one(sim: Control) -> None:
     ],
 )
 def test_senseless_faults_are_refused(sim: Control, body: dict[str, Any]) -> None:
-    answer = httpx.post(f"{sim.url}/_sim/faults", json={"provider": "aws", **body}, trust_env=False)
+    answer = httpx.post(f"{sim.url}/_sim/faults", json={"provider": "aws", **body}, trust_env=False, verify=NO_TLS)
     assert answer.status_code == 422
     assert answer.json()["detail"]
     assert sim.faults() == []

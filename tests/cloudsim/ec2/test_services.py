@@ -7,7 +7,7 @@ import httpx
 import pytest
 from botocore.exceptions import ClientError
 
-from cloudsim.testing import Control
+from cloudsim.testing import NO_TLS, Control
 from tests.cloudsim.conftest import AMI_PARAMETER, ONE_TRY, Clients, Launch
 from tests.cloudsim.refusals import refused
 
@@ -128,6 +128,6 @@ def test_malformed_requests_are_refused_in_words(
 ) -> None:
     if headers.pop("signed", None):
         headers["authorization"] = "AWS4-HMAC-SHA256 Credential=AKIA/20261120/us-east-1/ec2/aws4_request, Signature=0"
-    answer = httpx.post(sim.url, content=content, headers=headers, trust_env=False)
+    answer = httpx.post(sim.url, content=content, headers=headers, trust_env=False, verify=NO_TLS)
     assert 400 <= answer.status_code < 500
     assert code in answer.text

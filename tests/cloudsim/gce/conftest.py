@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from cloudsim.gce.credentials import issue
-from cloudsim.testing import Control
+from cloudsim.testing import NO_TLS, Control
 from tests.cloudsim.gce.discovery import ROOT, judge, methods
 
 ZONE = "us-central1-a"
@@ -29,7 +29,9 @@ class Gce:
     """`gce("instances.get", zone=…, instance=…)`. `seen` collects the methods called."""
 
     def __init__(self, url: str, token: str = issue(EMAIL), project: str = "sim-project") -> None:
-        self._http = httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}, trust_env=False)
+        self._http = httpx.Client(
+            base_url=url, headers={"Authorization": f"Bearer {token}"}, trust_env=False, verify=NO_TLS
+        )
         self._project = project
         self.seen: set[str] = set()
 
