@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up test simulate crash-matrix chaos races mutation fuzz audit bench lint fmt openapi clients docs lock clean
+.PHONY: help up test simulate crash-matrix chaos races mutation fuzz audit old-code bench lint fmt openapi clients docs lock clean
 
 help: ## show this list
 	@echo "Usage: make <target> [ARGS=\"...\"] [PYTHON=python3.12]"
@@ -52,6 +52,9 @@ crash-matrix: $(VENV)/.dev ## kill, break, hang and cut off at every failpoint: 
 
 chaos: $(VENV)/.dev ## kill everything at random while leases are asked for: make chaos ARGS="--leases 100 --kills 10 --seconds 60"
 	@exec $(BIN)/python -m tests.chaos $(ARGS)
+
+old-code: $(VENV)/.dev ## the code before each migration on today's schema: make old-code ARGS="--last 1"
+	@exec $(BIN)/python -m tests.old_code $(ARGS)
 
 bench: $(VENV)/.dev ## measure in three minutes: one JSON line per figure (see docs/performance.md for more)
 	@$(BIN)/python -m bench.api --requests 2000

@@ -10,7 +10,7 @@ from tests.house.sources import ROOT
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 MAKE = shutil.which("make") or "make"
 TARGETS = {
-    *("help", "up", "test", "simulate", "crash-matrix", "chaos", "races", "mutation", "fuzz", "audit"),
+    *("help", "up", "test", "simulate", "crash-matrix", "chaos", "races", "mutation", "fuzz", "audit", "old-code"),
     *("bench", "fmt", "lint", "openapi", "clients", "docs", "lock", "clean"),
 }
 
