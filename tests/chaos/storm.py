@@ -6,7 +6,7 @@ import random
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
@@ -15,11 +15,12 @@ import httpx
 import psutil
 import redis
 
-from app.domain.tags import TENANT
+from app.domain.tags import LEASE, TENANT
 from app.local.waiting import wait_until
 from bench.three_clouds import Installation, figures, on_the_way, wait_for_none, wishes
 from tests.chaos.plan import ASKING_SHARE, FAULTS, Event, Happening, Wanted, events
 from tests.chaos.timeline import Line, Timeline
+from tests.e2e.cloud import Json
 from tests.e2e.people import Tenant
 from tests.e2e.stack import PATIENCE, Stack
 from tests.e2e.truth import differences
@@ -198,6 +199,7 @@ class Storm:
             "stuck": [f"{lease['id']} is {lease['state']}" for lease in waiting],
             "differences": self._differences(),
         }
+        evidence = self._evidence(tenant, found, wrong["differences"])
         tenant.release_all()
         used = wait_for_none(lambda: [*tenant.used().items()], _CYCLE_SECONDS)
         wrong["quota"] = [f"{resource} {amount}" for resource, amount in used]
@@ -211,8 +213,23 @@ class Storm:
             "seconds_until_the_last_fault_ended": round(self._last_fault),
             "quiet_seconds_after_the_last_fault": round(quiet, 1),
             "wrong": {what: some for what, some in wrong.items() if some},
+            "evidence": evidence,
             **how_it_went,
         }
+
+    def _evidence(self, tenant: Tenant, leases: Sequence[Json], differences: Sequence[str]) -> list[Json]:
+        """What both sides know of each lease that a difference names, and how observation goes."""
+        named = [lease["id"] for lease in leases if any(lease["id"] in line for line in differences)]
+        vms = self._installation.cloud.vms(TENANT, tenant.id) if named else []
+        about: list[Json] = [
+            {
+                "lease": tenant.lease(lease_id),
+                "attempts": tenant.attempts(lease_id),
+                "vms": [vm for vm in vms if vm["tags"].get(LEASE) == lease_id],
+            }
+            for lease_id in named
+        ]
+        return [*about, *(self._installation.operator.items("/v1/ops/accounts") if named else ())]
 
     def _differences(self) -> list[str]:
         one = self._installation
