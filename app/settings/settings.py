@@ -101,7 +101,9 @@ class Settings(BaseSettings):
         default=120.0, ge=0, description="Least time between the looks that declare an attempt dead."
     )
     not_found_grace_seconds: float = Field(
-        default=300.0, ge=0, description="How long after a launch 'not found' means unknown, never gone."
+        default=300.0,
+        ge=0,
+        description="How long after a launch 'not found' means unknown, never gone, unless the VM was seen to run.",
     )
     launch_timeout: float = Field(default=300.0, gt=0, description="From accepted launch to running.")
     boot_timeout: float = Field(default=900.0, gt=0, description="From running to ready.")

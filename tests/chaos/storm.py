@@ -188,7 +188,14 @@ class Storm:
     def _judge(self, tenant: Tenant, asked: set[str]) -> dict[str, Any]:
         """Waits for quiet, then for the truth; at last everything is released, and nothing may be left."""
         self._stack.wait_until_ready()
-        waiting = wait_for_none(lambda: on_the_way(tenant), seconds=_QUIET_SECONDS)
+        last: list[str] = []
+
+        def still() -> list[Json]:
+            found = on_the_way(tenant)
+            last[:] = [f"{lease['id']} is {lease['state']}" for lease in found] or last
+            return found
+
+        waiting = wait_for_none(still, seconds=_QUIET_SECONDS)
         quiet = self._timeline.seconds - self._last_fault
         found = tenant.leases()
         how_it_went = figures(found)
@@ -196,10 +203,10 @@ class Storm:
         wrong = {
             "lost": sorted(asked - set(there)),
             "doubled": sorted(set(there) - asked),
-            "stuck": [f"{lease['id']} is {lease['state']}" for lease in waiting],
+            "stuck": list(last) if waiting else [],
             "differences": self._differences(),
         }
-        evidence = self._evidence(tenant, found, wrong["differences"])
+        evidence = self._evidence(tenant, found, [*wrong["differences"], *last])
         tenant.release_all()
         used = wait_for_none(lambda: [*tenant.used().items()], _CYCLE_SECONDS)
         wrong["quota"] = [f"{resource} {amount}" for resource, amount in used]
@@ -217,9 +224,9 @@ class Storm:
             **how_it_went,
         }
 
-    def _evidence(self, tenant: Tenant, leases: Sequence[Json], differences: Sequence[str]) -> list[Json]:
-        """What both sides know of each lease that a difference names, and how observation goes."""
-        named = [lease["id"] for lease in leases if any(lease["id"] in line for line in differences)]
+    def _evidence(self, tenant: Tenant, leases: Sequence[Json], lines: Sequence[str]) -> list[Json]:
+        """What both sides know of each lease that a line names, and how observation goes."""
+        named = [lease["id"] for lease in leases if any(lease["id"] in line for line in lines)]
         vms = self._installation.cloud.vms(TENANT, tenant.id) if named else []
         about: list[Json] = [
             {

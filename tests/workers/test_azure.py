@@ -1,6 +1,7 @@
 """A lease's life at Azure: clouds that forget ended VMs at once, and that say "no capacity" after they said yes."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -31,17 +32,27 @@ subnet_ids = {{ {region} = "/subscriptions/s/resourceGroups/g/providers/Microsof
 
 
 @pytest.fixture
-def fleet(
+def start(
     database_url: str, broker_url: str, sim: Control, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Fleet]:
-    """One worker with an Azure account, where a VM that is not found may be found for a long time to come."""
+) -> Iterator[Callable[..., Fleet]]:
+    """Starts a worker with an Azure account, where a VM that is not found may be found for a long time to come."""
     monkeypatch.setenv("AZURE_CLIENT_SECRET", "simulated")
     config = tmp_path / "azure.toml"
     config.write_text(CONFIG.format(name=ACCOUNT, region=REGION, url=sim.url))
-    given: dict[str, Any] = {**FAST, "config": config, "not_found_grace_seconds": 300.0}
-    runtime = build_runtime(load_settings(**given, database_url=database_url, broker_url=broker_url))
-    yield Fleet(runtime, sim, observe=True, region=REGION)
-    runtime.database.close()
+    with ExitStack() as ends:
+
+        def make(**changes: Any) -> Fleet:
+            given = {**FAST, "config": config, "not_found_grace_seconds": 300.0, **changes}
+            runtime = build_runtime(load_settings(**given, database_url=database_url, broker_url=broker_url))
+            ends.callback(runtime.database.close)
+            return Fleet(runtime, sim, observe=True, region=REGION)
+
+        yield make
+
+
+@pytest.fixture
+def fleet(start: Callable[..., Fleet]) -> Fleet:
+    return start()
 
 
 def test_a_lease_becomes_active_and_then_released_without_the_grace_of_fresh_vms(fleet: Fleet) -> None:
@@ -98,6 +109,32 @@ def test_a_vm_that_somebody_deletes_ends_its_lease(fleet: Fleet) -> None:
     fleet.sim.stop(vm["id"], provider="azure")
     ended = fleet.drive_to(lease_id, "released", "failed")
     assert ended.reason["code"] == "instance_lost"
+
+
+def test_an_evicted_vm_ends_its_lease_although_it_was_launched_a_moment_ago(fleet: Fleet) -> None:
+    """Azure forgets it at once. It was seen to run, so nothing waits for it to appear."""
+    lease_id = fleet.create(**WISH, market="spot")
+    fleet.drive_to(lease_id, "active", "failed")
+    (vm,) = fleet.vms()
+    fleet.sim.interrupt(vm["id"], notice_seconds=0.1, provider="azure")
+    fleet.wait_for(lambda: fleet.sim.instances(id=vm["id"], alive="true") == [])
+    ended = fleet.drive_to(lease_id, "released", "failed")
+    assert ended.reason["code"] in {"interrupted", "instance_lost"}
+    assert fleet.used() == {}
+
+
+def test_a_vm_that_is_missing_for_a_moment_keeps_its_lease(start: Callable[..., Fleet]) -> None:
+    fleet = start(settle_gap_seconds=120.0)
+    lease_id = fleet.create(**WISH)
+    fleet.drive_to(lease_id, "active", "failed")
+    fleet.observe()
+    (vm,) = fleet.vms()
+    fleet.sim.stop(vm["id"], provider="azure")
+    fleet.wait_for(lambda: fleet.vms() == [])
+    fleet.drive(lambda: fleet.attempts(lease_id)[0].vm_state == "absent")
+    fleet.make_due(lease_id)
+    fleet.step()
+    assert fleet.lease(lease_id).state == "active"
 
 
 def test_a_vm_that_went_unseen_is_not_billed_until_its_lease_was_released(fleet: Fleet) -> None:

@@ -1,6 +1,6 @@
 """Looking: for what an attempt of unknown outcome created, and for a VM that a listing did not show."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from app.db import attempts
 from app.db.events import NewEvent
@@ -75,22 +75,28 @@ def verify(ctx: Context) -> Rest | None:
             reason=reason_json(vm),
             addresses=(vm.public_ip, vm.private_ip),
         )
-    elif _may_still_appear(ctx):
-        return Rest(ctx.now + timedelta(seconds=ctx.runtime.timing.settle_gap or 1.0))
+    elif (until := _may_appear_until(ctx)) > ctx.now:
+        return Rest(min(until, ctx.now + timedelta(seconds=ctx.runtime.timing.settle_gap or 1.0)))
     else:
         observed.add(attempt.id, VmState.GONE, at=ctx.row.attempt_vm_state_at)
     ctx.runtime.database.run(observed.statement())
     return None
 
 
-def _may_still_appear(ctx: Context) -> bool:
-    """A fresh VM may not show yet; not so one that was seen, by the provider itself at the latest, when it was to end."""
+def _may_appear_until(ctx: Context) -> datetime:
+    """A fresh VM may not show yet. One that was seen may be missing from an answer or two, but not for `settle_gap`.
+
+    Seen by the provider itself at the latest, when it accepted its end.
+    """
+    attempt, timing = ctx.attempt, ctx.runtime.timing
     was_seen = ctx.lease.running_at is not None or ctx.row.attempt_vm_reason is not None
-    if ctx.row.attempt_end_accepted or (was_seen and ctx.attempt.terminate_sent_at is not None):
-        return False
-    grace = timedelta(seconds=ctx.runtime.timing.not_found_grace)
-    known_at = ctx.attempt.known_at
-    return known_at is not None and known_at + grace > ctx.now
+    if ctx.row.attempt_end_accepted or (was_seen and attempt.terminate_sent_at is not None):
+        return ctx.now
+    unknown_until = (attempt.known_at or ctx.now) + timedelta(seconds=timing.not_found_grace)
+    if not was_seen:
+        return unknown_until
+    last_seen = ctx.row.attempt_vm_state_at or ctx.lease.running_at or ctx.now
+    return min(unknown_until, last_seen + timedelta(seconds=timing.settle_gap))
 
 
 def _pause(ctx: Context) -> timedelta:
