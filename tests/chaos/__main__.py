@@ -21,7 +21,9 @@ SETTINGS = {
     "GPULEASE_SWEEP_INTERVAL": "0.25",
     "GPULEASE_LAUNCH_TIMEOUT": "60",
     "GPULEASE_BOOT_TIMEOUT": "60",
+    "GPULEASE_NOT_FOUND_GRACE_SECONDS": "10",
 }
+"""In proportion to the simulated clouds, which show a new VM after a second or two."""
 
 
 def main() -> int:
