@@ -47,13 +47,18 @@ def main(arguments: Sequence[str]) -> int:
 
 def quota(operator: Operator, rounds: int, requests: int) -> Json:
     """Each round as many as the limit are admitted; nobody else is, and everybody else is told the numbers."""
-    admitted, falsely_refused, other = [], 0, 0
+    admitted, other = [], 0
+    falsely_refused: Counter[str] = Counter()
     with operator.tenant("quota race", LIMIT) as tenant, ThreadPoolExecutor(CLIENTS) as pool:
         for number in range(rounds):
             answers = list(pool.map(lambda n: tenant.ask(_wish(f"{number} {n}")), range(requests)))  # noqa: B023
             counted = Counter(answer.status_code for answer in answers)
             refused = [answer.json() for answer in answers if answer.status_code == httpx.codes.CONFLICT]
-            falsely_refused += sum(one["code"] != "quota_exceeded" or one["used"] != str(LIMIT) for one in refused)
+            falsely_refused.update(
+                f"{one['code']}: {one['detail']}"
+                for one in refused
+                if one["code"] != "quota_exceeded" or one["used"] != str(LIMIT)
+            )
             other += sum(counted.values()) - counted[httpx.codes.CREATED] - counted[httpx.codes.CONFLICT]
             admitted.append(counted[httpx.codes.CREATED])
             tenant.release_all()
@@ -63,7 +68,7 @@ def quota(operator: Operator, rounds: int, requests: int) -> Json:
     return {
         "what": f"{rounds} rounds of {requests} creates by {CLIENTS} clients against a quota of {LIMIT}",
         "admitted": admitted,
-        "refused_with_other_numbers": falsely_refused,
+        "refused_otherwise": dict(falsely_refused),
         "other_answers": other,
         "used_afterwards": left,
         "as_it_has_to_be": fine,
