@@ -38,6 +38,7 @@ def main(arguments: Sequence[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="gpulease-races-") as folder:
         options = ("--api", str(APIS), "--workers", "1", "--clouds", "aws")
         with running(Path(folder), *options) as stack, _operator(stack) as operator:
+            operator.wait_for_offerings("aws")
             operator.stop_launches(stopped=True)
             found = [quota(operator, given.rounds, given.requests), repeats(operator, stack, given.creates, given.seed)]
     for one in found:
