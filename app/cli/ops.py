@@ -85,4 +85,19 @@ def _columns(page: "Json") -> output.Columns:
 
 
 def _look(name: str) -> output.Look:
+    if name == "regions":
+        return _regions
     return output.when(name) if name.endswith("_at") else name
+
+
+def _regions(account: "Json") -> str:
+    """A line for each; limits of the provider and costs of listings are in --json."""
+    return "\n".join(map(_region, account["regions"]))
+
+
+def _region(one: "Json") -> str:
+    listed = output.since(one["last_complete_listing_at"])
+    vms = "1 VM" if one["listed"] == 1 else f"{one['listed']} VMs"
+    told = f"{vms}, listed {listed}" if listed else "not listed yet"
+    error = f", {output.words(one['last_error'])}" if one["last_error"] else ""
+    return f"{one['region']}: {told}{error}"

@@ -139,6 +139,27 @@ def test_the_summary_shows_whatever_the_api_counts(api: FakeApi, cli: Cli) -> No
     assert json.loads(cli("ops", "summary", "--json").stdout) == counts
 
 
+def test_accounts_have_a_line_for_each_region(api: FakeApi, cli: Cli) -> None:
+    listed = {
+        "region": "us-east-1",
+        "listed": 3,
+        "last_complete_listing_at": times.rfc3339(times.now() - timedelta(seconds=5)),
+        "last_error": None,
+    }
+    failing = {
+        "region": "eu-west-1",
+        "listed": None,
+        "last_complete_listing_at": None,
+        "last_error": {"code": "Timeout"},
+    }
+    regions = [{**one, "service_quotas": [{"code": "L-417A185B"}]} for one in (listed, failing)]
+    api.documents["GET", "/v1/ops/accounts"] = _one({"name": "main", "regions": regions})
+    first, second = cli("ops", "accounts").stdout.splitlines()[1:]
+    assert "us-east-1: 3 VMs, listed 5 s ago" in first
+    assert "eu-west-1: not listed yet, code=Timeout" in second
+    assert "L-417A185B" in cli("ops", "accounts", "--json").stdout
+
+
 @pytest.mark.parametrize("noun", ["orphans", "accounts"])
 def test_operators_see_every_field_of_a_list(api: FakeApi, cli: Cli, noun: str) -> None:
     api.documents["GET", f"/v1/ops/{noun}"] = _one({"name": "main", "last_error": "AuthFailure", "cordoned": True})
