@@ -80,7 +80,7 @@ function States({ rows }) {
           <li key=${row.state}>
             <a href=${to("leases", { state: row.state })}>
               <${Badge} state=${row.state} /><span class="num strong">${count(row.leases)}</span>
-              <span class="num muted">${LIVE.includes(row.state) ? `${count(row.gpus)} GPUs` : "since ever"}</span>
+              <span class="num muted">${LIVE.includes(row.state) ? `${count(row.gpus)} GPU${row.gpus === 1 ? "" : "s"}` : "since ever"}</span>
             </a>
           </li>
         `,
