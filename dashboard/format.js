@@ -11,6 +11,9 @@ export const NOTHING = "–";
 
 export const count = (value) => whole.format(value);
 
+/** 1 lease, 2 leases. */
+export const counted = (value, noun) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
+
 /** USD. Amounts come as decimal strings; they are only shown here, never added up for a bill. */
 export function usd(value) {
   const amount = Number(value);

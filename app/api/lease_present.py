@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from app.api.lease_views import AttemptOutcome
+from app.api.responses import to_bytes
 from app.domain.leases import TERMINAL, AttemptState
 from app.domain.money import format_money
 from app.services.principal import Role
@@ -32,12 +33,12 @@ _ERROR = ("class", "code", "message")
 
 def lease_json(row: Any, role: Role, *, startup_script: str | None = None) -> bytes:
     """One lease. `startup_script` only where the caller may see it."""
-    return _json(lease_view(row, role, startup_script=startup_script))
+    return to_bytes(lease_view(row, role, startup_script=startup_script))
 
 
 def lease_page_json(rows: Iterable[Any], role: Role, next_cursor: str | None) -> bytes:
     """A page of leases."""
-    return _json({"items": [lease_view(row, role) for row in rows], "next_cursor": next_cursor})
+    return to_bytes({"items": [lease_view(row, role) for row in rows], "next_cursor": next_cursor})
 
 
 def lease_view(row: Any, role: Role, *, startup_script: str | None = None) -> dict[str, Any]:
@@ -77,10 +78,6 @@ def lease_view(row: Any, role: Role, *, startup_script: str | None = None) -> di
         "updated_at": row.updated_at,
         "last_observed_at": _last_observed(row),
     }
-
-
-def _json(value: Any) -> bytes:
-    return orjson.dumps(value, option=orjson.OPT_UTC_Z)
 
 
 def _ready(value: Any) -> Any:
@@ -156,7 +153,7 @@ def _connection(row: Any) -> Any:
 
 def attempt_page_json(rows: Iterable[Any], next_cursor: str | None) -> bytes:
     """A page of attempts."""
-    return _json({"items": [_attempt(row) for row in rows], "next_cursor": next_cursor})
+    return to_bytes({"items": [_attempt(row) for row in rows], "next_cursor": next_cursor})
 
 
 def _attempt(row: Any) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from functools import lru_cache
 from types import SimpleNamespace
 from typing import Annotated, Any
 
-import orjson
 from fastapi import Query, Request, Response
 from pydantic_core import to_json
 
@@ -19,7 +18,7 @@ from app.api.ops_views import (
     OrphanPage,
 )
 from app.api.pagination import UsePage
-from app.api.responses import answer, tagged
+from app.api.responses import answer, tagged, to_bytes
 from app.api.routing import OPERATORS_ONLY, Operator, UseServices, path_part
 from app.api.routing import router as make_router
 from app.domain.money import format_money
@@ -46,8 +45,8 @@ async def get_ops_summary(request: Request, services: UseServices) -> Response:
 @lru_cache(maxsize=1)
 def _rendered(found: Summary) -> tuple[bytes, str]:
     """The answer and its tag, written once for all who share a reading."""
-    lasting, passing = _json(_lasting(found)), _json(_passing(found))
-    facts = lasting + _json(_steady(found))
+    lasting, passing = to_bytes(_lasting(found)), to_bytes(_passing(found))
+    facts = lasting + to_bytes(_steady(found))
     return passing[:-1] + b"," + lasting[1:], list_tag((), also=facts.decode())
 
 
@@ -155,10 +154,6 @@ def _steady(found: Summary) -> dict[str, Any]:
     """What stands for that in the ETag: the hour, and signs of life in steps."""
     alive = [(row["kind"], row["processes"], int(row["age"] // _SIGN_OF_LIFE)) for row in found.heartbeats]
     return {"hour": found.as_of.replace(minute=0, second=0, microsecond=0), "alive": alive}
-
-
-def _json(value: dict[str, Any]) -> bytes:
-    return orjson.dumps(value, option=orjson.OPT_UTC_Z)
 
 
 def _places(rows: Sequence[Row], name: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import orjson
 from fastapi import Request, Response
 
 from app.api.ops_views import Account, AccountCordon, AccountPage, AccountState
-from app.api.responses import Rendered, answer, tagged
+from app.api.responses import Rendered, answer, tagged, to_bytes
 from app.api.routing import OPERATORS_ONLY, Operator, UseServices, path_part
 from app.api.routing import router as make_router
 from app.services.ops_summary import Row
@@ -30,12 +30,12 @@ async def list_accounts(request: Request, services: UseServices) -> Response:
 async def cordon_account(name: str, body: AccountCordon, principal: Operator, services: UseServices) -> Response:
     """Launch nothing more at an account, or allow it again."""
     rows = await services.ops.cordon(principal, path_part(name), cordoned=body.cordoned, note=body.note)
-    return answer(_json(_account(rows)))
+    return answer(to_bytes(_account(rows)))
 
 
 def _page(rows: Sequence[Row]) -> bytes:
     items = [_account(list(of_account)) for _, of_account in groupby(rows, itemgetter("name"))]
-    return _json({"items": items, "next_cursor": None})
+    return to_bytes({"items": items, "next_cursor": None})
 
 
 _PAGE = Rendered(_page)
@@ -62,7 +62,3 @@ def _region(row: Row) -> dict[str, Any]:
 
 def _stored(text: str | None) -> orjson.Fragment | None:
     return None if text is None else orjson.Fragment(text)
-
-
-def _json(value: dict[str, Any]) -> bytes:
-    return orjson.dumps(value, option=orjson.OPT_UTC_Z)

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
+import orjson
 from fastapi import Request, Response
 from pydantic import BaseModel
 
@@ -11,6 +12,11 @@ from app.services.preconditions import list_tag, parse_tags
 
 JSON = "application/json"
 _RENDERINGS = 8
+
+
+def to_bytes(value: Any) -> bytes:
+    """Plain values as JSON; times in UTC with a Z."""
+    return orjson.dumps(value, option=orjson.OPT_UTC_Z)
 
 
 def answer(model: BaseModel | bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

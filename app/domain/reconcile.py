@@ -323,6 +323,24 @@ def settled(attempt: Attempt, now: datetime, timing: Timing) -> bool:
     )
 
 
+def may_appear_until(
+    lease: Lease, attempt: Attempt, timing: Timing, *, last_seen: datetime | None, end_accepted: bool
+) -> datetime | None:
+    """How long a known VM may still appear that neither a complete listing nor a direct read shows; None: it is gone.
+
+    A fresh one may not show yet. One that was seen may be missing from an answer or two, but not for `settle_gap`;
+    and not at all once it was to end, nor when the provider knew it as it accepted that (`end_accepted`).
+    """
+    was_seen = lease.running_at is not None or attempt.vm_reason is not None
+    if end_accepted or attempt.known_at is None or (was_seen and attempt.terminate_sent_at is not None):
+        return None
+    unknown = attempt.known_at + timedelta(seconds=timing.not_found_grace)
+    if not was_seen:
+        return unknown
+    seen_at = max(at for at in (attempt.known_at, lease.running_at, last_seen) if at is not None)
+    return min(unknown, seen_at + timedelta(seconds=timing.settle_gap))
+
+
 def _verify(lease: Lease, attempt: Attempt, now: datetime) -> Step:
     if attempt.retry_at is not None and attempt.retry_at > now:
         return _rest(lease, attempt.retry_at)

@@ -1,5 +1,5 @@
 /** The whole installation at a glance; every number leads to the list behind it. */
-import { count, fineSpan, NOTHING, providerName, timeOfDay, usd, words } from "../format.js";
+import { count, counted, fineSpan, NOTHING, providerName, timeOfDay, usd, words } from "../format.js";
 import { now, useNow } from "../clock.js";
 import { useLive } from "../live.js";
 import { Ago, Awaited, Badge, Bar, Empty, Figure, Head, Panel } from "../parts/basics.js";
@@ -50,7 +50,7 @@ function Figures({ data }) {
   return html`
     <div class="figures">
       <${Figure} loading=${loading} name="Leases running" value=${count(sum(running, "leases"))} more=${`${count(active)} active`} href=${live()} />
-      <${Figure} loading=${loading} name="GPUs" value=${data && count(data.gpus)} more=${data && `${data.by_gpu_model.length} model${data.by_gpu_model.length === 1 ? "" : "s"}`} href=${to("leases", { state: ["booting", "active"] })} />
+      <${Figure} loading=${loading} name="GPUs" value=${data && count(data.gpus)} more=${data && counted(data.by_gpu_model.length, "model")} href=${to("leases", { state: ["booting", "active"] })} />
       <${Figure} loading=${loading} name="USD per hour" value=${data && usd(data.spend_per_hour)} more=${data && `≈ ${usd(Number(data.spend_per_hour) * 24)} a day`} href=${to("leases", { state: ["booting", "active", "releasing"] })} />
       <${Figure} loading=${loading} name="Month to date" value=${data && html`<${MonthToDate} data=${data} />`} more="since the 1st, UTC" href=${to("tenants")} />
       <${Figure} loading=${loading} name="Time to ready" value=${ready && (ready.leases ? fineSpan(ready.p50_seconds) : NOTHING)} more=${ready && (ready.leases ? `p95 ${fineSpan(ready.p95_seconds)}, ${count(ready.leases)} in 24 h` : "none in 24 hours")} href=${to("capacity")} />
@@ -80,7 +80,7 @@ function States({ rows }) {
           <li key=${row.state}>
             <a href=${to("leases", { state: row.state })}>
               <${Badge} state=${row.state} /><span class="num strong">${count(row.leases)}</span>
-              <span class="num muted">${LIVE.includes(row.state) ? `${count(row.gpus)} GPU${row.gpus === 1 ? "" : "s"}` : "since ever"}</span>
+              <span class="num muted">${LIVE.includes(row.state) ? counted(row.gpus, "GPU") : "since ever"}</span>
             </a>
           </li>
         `,

@@ -1,5 +1,5 @@
 /** The list of leases: filter, search, sort and page live in the address. */
-import { count, gpuText, marketName, NOTHING, providerName, usd, words } from "../format.js";
+import { counted, gpuText, marketName, NOTHING, providerName, usd, words } from "../format.js";
 import { useLive } from "../live.js";
 import { Accrued, Ago, Awaited, Badge, Empty, Head, Left, Scroll } from "../parts/basics.js";
 import { Icon } from "../parts/icons.js";
@@ -187,7 +187,7 @@ function Row({ lease, operator, tenants }) {
 /** The way back is the browser's own: each page is a step in its history. */
 const Pages = ({ page, query }) => html`
   <nav class="pages" aria-label="Pages">
-    <span class="muted num">${count(page.items.length)} ${page.items.length === 1 ? "lease" : "leases"} on this page</span>
+    <span class="muted num">${counted(page.items.length, "lease")} on this page</span>
     ${query.has("cursor") && html`<a class="button ghost" href=${refined({ cursor: null })}><${Icon} name="left" />First page</a>`}
     ${page.next_cursor && html`<a class="button ghost" href=${refined({ cursor: page.next_cursor })}>Next page<${Icon} name="right" /></a>`}
   </nav>

@@ -54,7 +54,6 @@ class Storm:
         """Until everything is quiet and judged."""
         operator = self._installation.operator
         with operator.tenant("chaos", _AMPLE) as tenant:
-            self._timeline = Timeline()
             with _repeated(lambda: self._look(tenant)), ThreadPoolExecutor(_ASKING) as asking:
                 orders = [asking.submit(self._ask, tenant, n, wish) for n, wish in self._wishes()]
                 for event in events(self._wanted):

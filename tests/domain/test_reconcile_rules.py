@@ -22,6 +22,7 @@ from app.domain.reconcile import (
     Terminate,
     backoff,
     decide,
+    may_appear_until,
     settled,
 )
 from tests.domain.samples import NOW, TIMING, ago, ahead, attempt, lease
@@ -62,6 +63,37 @@ def test_a_proof_stays_a_proof(since_send: float, since_listing: float, listings
     one = settling(last_sent_at=ago(since_send), last_empty_listing_at=ago(since_listing), empty_listings=listings)
     if settled(one, NOW, TIMING):
         assert settled(one, NOW + timedelta(days=1), TIMING)
+
+
+# --- a VM that does not show -----------------------------------------------------------------------------
+
+
+def appears_until(running: float | None = None, seen: float | None = None, *, accepted: bool = False, **of: Any) -> Any:
+    """Launched a minute ago; `running` and `seen` are seconds ago."""
+    ran = {} if running is None else {"running_at": ago(running)}
+    known = attempt(A.KNOWN, **{"known_at": ago(60), "vm_state": VmState.ABSENT, "vm_reason": None, **of})
+    last_seen = None if seen is None else ago(seen)
+    return may_appear_until(lease(S.ACTIVE, **ran), known, TIMING, last_seen=last_seen, end_accepted=accepted)
+
+
+def test_a_fresh_vm_that_nobody_saw_may_appear_for_the_whole_grace() -> None:
+    assert appears_until() == ago(60) + timedelta(seconds=TIMING.not_found_grace)
+    assert appears_until(terminate_sent_at=ago(1)) == appears_until()
+
+
+def test_one_that_was_seen_may_be_missing_for_a_gap_from_whatever_showed_it_last() -> None:
+    gap = timedelta(seconds=TIMING.settle_gap)
+    assert appears_until(running=40, seen=20) == ago(20) + gap
+    assert appears_until(running=40, seen=3600) == ago(40) + gap, "an old listing told of a time before it ran"
+    assert appears_until(vm_reason={"code": "x"}) == ago(60) + gap
+    assert appears_until(running=250, seen=5, known_at=ago(290)) == ago(290) + timedelta(seconds=TIMING.not_found_grace)
+
+
+@pytest.mark.parametrize(
+    "ended", [{"accepted": True}, {"running": 40, "terminate_sent_at": ago(1)}, {"known_at": None}], ids=str
+)
+def test_one_that_was_to_end_and_had_been_seen_is_gone(ended: dict[str, Any]) -> None:
+    assert appears_until(**ended) is None
 
 
 # --- pauses ---------------------------------------------------------------------------------------------

@@ -1,13 +1,13 @@
 """Looking: for what an attempt of unknown outcome created, and for a VM that a listing did not show."""
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from app.db import attempts
 from app.db.events import NewEvent
 from app.db.inventory import Observed
 from app.db.transitions import write
 from app.domain.leases import AttemptState, Desired, VmState
-from app.domain.reconcile import Rest, settled
+from app.domain.reconcile import Rest, may_appear_until, settled
 from workers.accounts import error_json
 from workers.observing import reason_json
 from workers.providers.base import ProviderError, Throttled
@@ -59,7 +59,7 @@ def _declare_dead(ctx: Context) -> None:
 
 def verify(ctx: Context) -> Rest | None:
     """A complete listing did not show the VM: a direct get decides, and only after the provider's time of unknowing."""
-    attempt = ctx.attempt
+    attempt, timing = ctx.attempt, ctx.runtime.timing
     vm_id = str(ctx.row.attempt_instance_id)
     try:
         ctx.runtime.accounts.check_identity(attempt.account)
@@ -75,28 +75,14 @@ def verify(ctx: Context) -> Rest | None:
             reason=reason_json(vm),
             addresses=(vm.public_ip, vm.private_ip),
         )
-    elif (until := _may_appear_until(ctx)) > ctx.now:
-        return Rest(min(until, ctx.now + timedelta(seconds=ctx.runtime.timing.settle_gap or 1.0)))
     else:
-        observed.add(attempt.id, VmState.GONE, at=ctx.row.attempt_vm_state_at)
+        last_seen, accepted = ctx.row.attempt_vm_state_at, ctx.row.attempt_end_accepted
+        until = may_appear_until(ctx.lease, attempt, timing, last_seen=last_seen, end_accepted=accepted)
+        if until is not None and until > ctx.now:
+            return Rest(min(until, ctx.now + timedelta(seconds=timing.settle_gap or 1.0)))
+        observed.add(attempt.id, VmState.GONE, at=last_seen)
     ctx.runtime.database.run(observed.statement())
     return None
-
-
-def _may_appear_until(ctx: Context) -> datetime:
-    """A fresh VM may not show yet. One that was seen may be missing from an answer or two, but not for `settle_gap`.
-
-    Seen by the provider itself at the latest, when it accepted its end.
-    """
-    attempt, timing = ctx.attempt, ctx.runtime.timing
-    was_seen = ctx.lease.running_at is not None or ctx.row.attempt_vm_reason is not None
-    if ctx.row.attempt_end_accepted or (was_seen and attempt.terminate_sent_at is not None):
-        return ctx.now
-    unknown_until = (attempt.known_at or ctx.now) + timedelta(seconds=timing.not_found_grace)
-    if not was_seen:
-        return unknown_until
-    last_seen = ctx.row.attempt_vm_state_at or ctx.lease.running_at or ctx.now
-    return min(unknown_until, last_seen + timedelta(seconds=timing.settle_gap))
 
 
 def _pause(ctx: Context) -> timedelta:
