@@ -55,7 +55,7 @@ def _adopt(connection: Connection, runtime: Runtime, row: Row[Any]) -> None:
     connection.execute(statements.force_quota(owner.tenant_id, amounts))
     connection.execute(quotas.remember(owner.tenant_id, owner.lease_id, amounts))
     event = NewEvent(type="lease.adopted", data={"n": owner.n, "instance_id": row.instance_id})
-    connection.execute(write(owner.lease_id, event))
+    connection.execute(*write(owner.lease_id, event))
     connection.execute(statements.adopted(row.account, row.region, row.instance_id))
 
 

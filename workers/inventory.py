@@ -192,7 +192,7 @@ def _store(runtime: Runtime, listed: Listed, findings: Findings, last_seen_at: d
 
 def _write_and_wake(runtime: Runtime, about: Iterable[str], writes: Iterable[Any]) -> None:
     with runtime.database.begin() as connection:
-        connection.execute(locked(about))
+        connection.execute(*locked(about))
         lease_ids = sorted({lease_id for write in writes for lease_id in connection.execute(write).scalars()})
         connection.execute(statements.wake(lease_ids))
     runtime.nudge.set()

@@ -32,7 +32,7 @@ def refresh(runtime: Runtime, account: str, region: str) -> int:
         if offered:
             connection.execute(fleet.save_offerings(), [_row(account, name, one) for one in offered])
         if _known(connection, account, region) > before:
-            connection.execute(jobs.hurry(PRICES, [(account, region)]))
+            connection.execute(*jobs.hurry(PRICES, [(account, region)]))
         connection.execute(fleet.forget_unoffered(account, region))
         connection.execute(fleet.service_quotas(account, region, [_quota(one) for one in limits]))
     runtime.catalogue.forget()

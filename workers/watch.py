@@ -144,14 +144,14 @@ def _store_clean_ends(runtime: Runtime, rows: Sequence[Row[Any]], clean: frozens
     ended = [row for row in rows if row.state != AttemptState.KNOWN and row.id in clean]
     if ended:
         with runtime.database.begin() as connection:
-            connection.execute(locked({row.lease_id for row in ended}))
+            connection.execute(*locked({row.lease_id for row in ended}))
             lease_ids = list(connection.execute(attempts.cleaned([row.id for row in ended])).scalars())
             connection.execute(inventory.wake(lease_ids))
 
 
 def _write(runtime: Runtime, about: Iterable[str], observed: inventory.Observed) -> None:
     with runtime.database.begin() as connection:
-        connection.execute(locked(about))
+        connection.execute(*locked(about))
         lease_ids = list(connection.execute(observed.statement()).scalars())
         connection.execute(inventory.wake(lease_ids))
     runtime.nudge.set()

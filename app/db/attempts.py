@@ -2,52 +2,63 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Executable, Select, TextClause, Update, case, exists, func, literal, select, text, update
+from sqlalchemy import (
+    Interval,
+    Select,
+    Text,
+    TextClause,
+    Update,
+    Uuid,
+    bindparam,
+    case,
+    exists,
+    func,
+    literal,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.dialects.postgresql import Insert, insert
 
-from app.db.bound import Bound
+from app.db.bound import Bound, Shape, plain, setting, shape
 from app.db.tables import attempt, installation, lease
 from app.db.types import Time
 from app.domain.ids import AttemptId, LeaseId
 from app.domain.leases import LIVE_ATTEMPT, AttemptState
 
+_THIS = attempt.c.id == bindparam("attempt", type_=Text)
+_PLAN = insert(attempt)
 
-def plan(values: Mapping[str, Any]) -> Insert:
+
+def plan(values: dict[str, Any]) -> Bound[Insert]:
     """T2: the intent, before any side effect."""
-    return insert(attempt).values(**values)
+    return Bound(_PLAN, values)
 
 
-def send(attempt_id: AttemptId, claim_id: UUID, *, call_seconds: float, hold_seconds: float) -> Executable:
-    """T3: `planned -> sent` if the claim is ours and the lease still wanted; the claim is kept over the call.
-
-    From here on the outcome is unknown until it is recorded: a worker killed in the call leaves that behind, and the
-    clock of repeating runs from the first such send. Answers one row (params), or none: then nothing may be sent.
-    `call_seconds` must fit before the expiry, and no brake of the installation may be on.
-
-    The attempt is locked before its lease, as observers do, so that they never wait for each other in a circle.
-    """
-    locked = select(attempt.c.lease_id).where(attempt.c.id == attempt_id).with_for_update(key_share=True).cte("locked")
+def _send() -> Update:
+    locked = select(attempt.c.lease_id).where(_THIS).with_for_update(key_share=True).cte("locked")
     held = (
         update(lease)
         .where(
             lease.c.id == locked.c.lease_id,
-            lease.c.claim_id == claim_id,
+            lease.c.claim_id == bindparam("claim", type_=Uuid),
             lease.c.held_until > func.now(),
             lease.c.desired == "run",
-            lease.c.expires_at > func.now() + timedelta(seconds=call_seconds),
+            lease.c.expires_at > func.now() + bindparam("call", type_=Interval),
             exists().where(installation.c.hold.is_(None), installation.c.launches_stopped.is_(None)),
         )
-        .values(held_until=func.now() + timedelta(seconds=hold_seconds))
+        .values(held_until=func.now() + bindparam("hold", type_=Interval))
         .returning(lease.c.id)
         .cte("held")
     )
     return (
         update(attempt)
         .where(
-            attempt.c.id == attempt_id,
+            _THIS,
             attempt.c.lease_id == held.c.id,
             attempt.c.state.in_([AttemptState.PLANNED.value, AttemptState.SENT.value]),
         )
@@ -60,6 +71,22 @@ def send(attempt_id: AttemptId, claim_id: UUID, *, call_seconds: float, hold_sec
         )
         .returning(attempt.c.params)
     )
+
+
+_SEND = _send()
+
+
+def send(attempt_id: AttemptId, claim_id: UUID, *, call_seconds: float, hold_seconds: float) -> Bound[Update]:
+    """T3: `planned -> sent` if the claim is ours and the lease still wanted; the claim is kept over the call.
+
+    From here on the outcome is unknown until it is recorded: a worker killed in the call leaves that behind, and the
+    clock of repeating runs from the first such send. Answers one row (params), or none: then nothing may be sent.
+    `call_seconds` must fit before the expiry, and no brake of the installation may be on.
+
+    The attempt is locked before its lease, as observers do, so that they never wait for each other in a circle.
+    """
+    call, hold = timedelta(seconds=call_seconds), timedelta(seconds=hold_seconds)
+    return Bound(_SEND, {"attempt": attempt_id, "claim": claim_id, "call": call, "hold": hold})
 
 
 def fact(attempt_id: AttemptId, token: str, values: Mapping[str, Any]) -> Update:
@@ -76,24 +103,29 @@ def fact(attempt_id: AttemptId, token: str, values: Mapping[str, Any]) -> Update
     )
 
 
-def known(attempt_id: AttemptId, token: str, values: Mapping[str, Any]) -> Update:
-    """T5: the provider's id is recorded, also when the attempt was given up meanwhile. Never drops an id.
-
-    An attempt already dead or refused stays so: garbage collection ends what turned up late.
-    """
+@lru_cache(maxsize=16)
+def _known(columns: Shape) -> Update:
     live = attempt.c.state.in_([str(state) for state in LIVE_ATTEMPT])
     return (
         update(attempt)
-        .where(attempt.c.id == attempt_id, attempt.c.token == token)
+        .where(_THIS, attempt.c.token == bindparam("launch_token", type_=Text))
         .values(
             state=case((live, AttemptState.KNOWN.value), else_=attempt.c.state),
             known_at=func.coalesce(attempt.c.known_at, func.now()),
             vm_state_at=func.now(),
             retry_at=None,
-            **values,
+            **setting(attempt, columns),
         )
         .returning(attempt.c.id, attempt.c.state)
     )
+
+
+def known(attempt_id: AttemptId, token: str, values: Mapping[str, Any]) -> Bound[Update]:
+    """T5: the provider's id is recorded, also when the attempt was given up meanwhile. Never drops an id.
+
+    An attempt already dead or refused stays so: garbage collection ends what turned up late.
+    """
+    return Bound(_known(shape(values)), {"attempt": attempt_id, "launch_token": token, **plain(values)})
 
 
 def not_done(

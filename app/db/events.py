@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import CTE, Executable, Select, Text, Update, literal, select, text, update
+from sqlalchemy import CTE, Executable, Select, Text, Update, bindparam, select, text, update
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.ids import new_id
@@ -21,19 +21,32 @@ class NewEvent:
     request_id: str | None = None
 
 
-def append_to_leases(changed: CTE, new: NewEvent) -> Insert:
-    """One event for the row of `changed` (columns id, tenant_id, events_count), in the same statement as the change."""
+def append_to_leases(changed: CTE) -> Insert:
+    """One event for the row of `changed` (columns id, tenant_id, events_count), in the same statement as the change.
+
+    Its parameters: `told`.
+    """
     values = select(
-        literal(new_id("event")),
+        bindparam("event_id", type_=Text),
         changed.c.tenant_id,
         changed.c.id,
         changed.c.events_count,
-        literal(new.type),
-        literal(new.data, Json),
-        literal(new.request_id, Text),
+        bindparam("event_type", type_=Text),
+        bindparam("event_data", type_=Json),
+        bindparam("event_request_id", type_=Text),
     )
     columns = ["id", "tenant_id", "lease_id", "lease_sequence", "type", "data", "request_id"]
     return insert(event).from_select(columns, values).add_cte(changed)
+
+
+def told(new: NewEvent) -> dict[str, Any]:
+    """The parameters of `append_to_leases`."""
+    return {
+        "event_id": new_id("event"),
+        "event_type": new.type,
+        "event_data": new.data,
+        "event_request_id": new.request_id,
+    }
 
 
 def append(tenant_id: TenantId, new: NewEvent) -> Insert:

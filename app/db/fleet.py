@@ -14,14 +14,11 @@ from sqlalchemy import (
     case,
     cast,
     delete,
-    false,
     func,
     not_,
     or_,
     select,
-    text,
     true,
-    tuple_,
     update,
 )
 from sqlalchemy.dialects.postgresql import JSONB, Insert, insert
@@ -29,13 +26,9 @@ from sqlalchemy.dialects.postgresql import JSONB, Insert, insert
 from app.db.tables import account, account_region, attempt, installation, lease, offering
 from app.db.types import Time
 from app.domain.leases import LIVE_ATTEMPT
-from app.domain.offerings import OfferingKey
 
-_COOL_OFF_DOUBLINGS = 5
 _FORGET_UNOFFERED = timedelta(days=2)
 _SILENCE = timedelta(seconds=30)
-_REMEMBERED = 32
-"""So many tries of an offering are remembered in full; then they count half, and new ones tell more than old ones."""
 
 
 def installation_row() -> Select[Any]:
@@ -247,50 +240,3 @@ def candidates() -> Select[Any]:
     )
     configured = func.jsonb_exists(account.c.config["regions"], offering.c.region)
     return found.where(func.coalesce(configured, true())).order_by(*_KEY)
-
-
-def _is(key: OfferingKey) -> Any:
-    return tuple_(*_KEY) == tuple_(key.account, key.region, key.zone, key.instance_type, str(key.market))
-
-
-def _remembered(count: ColumnElement[int]) -> ColumnElement[int]:
-    return case((offering.c.launches + offering.c.refusals >= _REMEMBERED, count // 2), else_=count)
-
-
-def cool_off(key: OfferingKey, *, seconds: float, longest: float, reason: str, code: str | None) -> Update:
-    """The offering refused: set it aside for `seconds`, twice as long each time in a row, at most `longest`.
-
-    Refusals while it is set aside, of leases that asked at the same time, are one and the same time.
-    """
-    cooling = func.coalesce(offering.c.cool_until > func.now(), false())
-    times = offering.c.cool_count - case((cooling, 1), else_=0)
-    doubling = func.power(2, func.greatest(0, func.least(times, _COOL_OFF_DOUBLINGS)))
-    pause = func.least(seconds * doubling, longest)
-    return (
-        update(offering)
-        .where(_is(key))
-        .values(
-            cool_until=func.now() + pause * text("interval '1 second'"),
-            cool_reason=reason,
-            cool_code=code,
-            cool_count=times + 1,
-            launches=_remembered(offering.c.launches),
-            refusals=_remembered(offering.c.refusals) + 1,
-        )
-    )
-
-
-def launched(key: OfferingKey) -> Update:
-    """The offering gave a VM that runs: its cool-off is over."""
-    return (
-        update(offering)
-        .where(_is(key))
-        .values(
-            cool_until=None,
-            cool_reason=None,
-            cool_code=None,
-            cool_count=0,
-            launches=_remembered(offering.c.launches) + 1,
-            refusals=_remembered(offering.c.refusals),
-        )
-    )

@@ -2,12 +2,20 @@
 
 from typing import Any
 
-from sqlalchemy import Executable, Select, select
+from sqlalchemy import Integer, Select, bindparam, select
+from sqlalchemy.sql.dml import ReturningInsert
 
+from app.db.bound import Bound
 from app.db.events import NewEvent
 from app.db.tables import attempt, lease
 from app.db.transitions import write
 from app.domain.ids import LeaseId
+
+_FIRST = (
+    lease.c.ssh_host_keys.is_(None),
+    lease.c.attempts_count == bindparam("attempt_n", type_=Integer),
+    lease.c.desired == "run",
+)
 
 
 def owner(host_key_hash: bytes) -> Select[Any]:
@@ -17,12 +25,7 @@ def owner(host_key_hash: bytes) -> Select[Any]:
     )
 
 
-def accept(lease_id: LeaseId, n: int, keys: list[str], request_id: str) -> Executable:
+def accept(lease_id: LeaseId, n: int, keys: list[str], request_id: str) -> Bound[ReturningInsert[Any]]:
     """Shows the keys on the lease while attempt `n` is its newest and none are known: the first writer wins, others get no row."""
     told = NewEvent(type="lease.host_keys", data={"n": n, "keys": keys}, request_id=request_id)
-    first = [
-        lease.c.ssh_host_keys.is_(None),
-        lease.c.attempts_count == n,
-        lease.c.desired == "run",
-    ]
-    return write(lease_id, told, where=first, values={"ssh_host_keys": keys})
+    return write(lease_id, told, where=_FIRST, given={"attempt_n": n}, values={"ssh_host_keys": keys})

@@ -6,9 +6,10 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Delete, Update, and_, case, delete, func, or_, select, tuple_, update
+from sqlalchemy import Delete, TextClause, Update, case, delete, func, or_, select, text, update
 from sqlalchemy.dialects.postgresql import Insert, insert
 
+from app.db.bound import Bound
 from app.db.tables import periodic_job, worker_heartbeat
 
 _HEARTBEAT_KEPT = timedelta(hours=1)
@@ -96,24 +97,25 @@ def done(name: str, claim_id: UUID, *, again_in: float, error: str | None) -> Up
     return update(periodic_job).where(periodic_job.c.name == name, periodic_job.c.claim_id == claim_id).values(**values)
 
 
-def hurry(kind: str, places: Iterable[tuple[str, str]]) -> Update:
+_HURRY = text(
+    """
+    UPDATE periodic_job j SET next_due = now()
+    WHERE j.kind = :kind AND (j.next_due > now() OR j.next_due <= j.last_started_at)
+      AND EXISTS (
+        SELECT FROM unnest(CAST(:accounts AS text[]), CAST(:regions AS text[])) AS p (account, region)
+        WHERE p.account = j.account AND (j.region IS NULL OR p.region = j.region))
+    """
+)
+
+
+def hurry(kind: str, places: Iterable[tuple[str, str]]) -> Bound[TextClause]:
     """Makes the jobs of a kind due now for these (account, region) pairs; what waits for its turn already is not touched.
 
     A job that does all regions of an account (its `region` is null) is meant by any of them.
     """
-    places = list(places)
-    return (
-        update(periodic_job)
-        .where(
-            periodic_job.c.kind == kind,
-            or_(
-                tuple_(periodic_job.c.account, periodic_job.c.region).in_(places),
-                and_(periodic_job.c.region.is_(None), periodic_job.c.account.in_([account for account, _ in places])),
-            ),
-            or_(periodic_job.c.next_due > func.now(), periodic_job.c.next_due <= periodic_job.c.last_started_at),
-        )
-        .values(next_due=func.now())
-    )
+    named = list(places)
+    accounts, regions = [account for account, _ in named], [region for _, region in named]
+    return Bound(_HURRY, {"kind": kind, "accounts": accounts, "regions": regions})
 
 
 def beat(name: str, kind: str) -> Insert:

@@ -4,12 +4,26 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Delete, Executable, Select, Update, delete, func, literal, or_, select, text, update
+from sqlalchemy import (
+    Delete,
+    Executable,
+    Select,
+    Text,
+    Update,
+    bindparam,
+    delete,
+    func,
+    literal,
+    or_,
+    select,
+    text,
+    update,
+)
 
 from app.db.attempts import fact
-from app.db.tables import attempt, lease, lease_secret, offering, tenant
+from app.db.bound import Bound
+from app.db.tables import attempt, lease, lease_secret, tenant
 from app.domain.ids import AttemptId, LeaseId, TenantId
-from app.domain.offerings import OfferingKey
 
 WANTED = lease.c.desired == "run"
 """Guard: nobody asked for the end meanwhile."""
@@ -17,19 +31,24 @@ WANTED = lease.c.desired == "run"
 EXPIRED = lease.c.expires_at <= func.now()
 """Guard: nobody extended the lease meanwhile."""
 
-FIRST_ATTEMPT_AT = lease.c.first_attempt_at
-LAUNCHED_AT = lease.c.launched_at
-BILLING_STARTED_AT = lease.c.billing_started_at
+FIRST_ATTEMPT_AT = func.coalesce(lease.c.first_attempt_at, func.now())
+LAUNCHED_AT = func.coalesce(lease.c.launched_at, func.now())
+BILLING_STARTED_AT = func.coalesce(lease.c.billing_started_at, func.now())
+"""Values of `transitions.write`: now, unless an earlier attempt has said it."""
+
+_PRIVATE = (
+    select(tenant.c.max_total_seconds, lease_secret.c.startup_script)
+    .select_from(tenant.outerjoin(lease_secret, lease_secret.c.lease_id == bindparam("lease", type_=Text)))
+    .where(tenant.c.id == bindparam("tenant", type_=Text))
+)
 
 
-def startup_script(lease_id: LeaseId) -> Select[Any]:
-    """The tenant's script, for the launch parameters."""
-    return select(lease_secret.c.startup_script).where(lease_secret.c.lease_id == lease_id)
+def private(lease_id: LeaseId, tenant_id: TenantId) -> Bound[Select[Any]]:
+    """One row (max_total_seconds, startup_script): what only a launch needs to know of a tenant and its lease.
 
-
-def longest_term(tenant_id: TenantId) -> Select[Any]:
-    """Seconds that a lease of the tenant may last at most, extensions included."""
-    return select(tenant.c.max_total_seconds).where(tenant.c.id == tenant_id)
+    Seconds that the lease may last at most, extensions included, and its script, if any.
+    """
+    return Bound(_PRIVATE, {"lease": lease_id, "tenant": tenant_id})
 
 
 def forget_script(lease_id: LeaseId) -> Delete:
@@ -91,29 +110,16 @@ def deadline_written(lease_id: LeaseId, claim_id: UUID, deadline: datetime) -> U
     return update(lease).where(lease.c.id == lease_id, lease.c.claim_id == claim_id).values(deadline_applied=deadline)
 
 
-def start_billing(attempt_id: AttemptId) -> Update:
+_START_BILLING = (
+    update(attempt)
+    .where(attempt.c.id == bindparam("attempt", type_=Text), attempt.c.billing_started_at.is_(None))
+    .values(billing_started_at=func.now())
+)
+
+
+def start_billing(attempt_id: AttemptId) -> Bound[Update]:
     """The provider's VM runs: what it costs counts from now on."""
-    return (
-        update(attempt)
-        .where(attempt.c.id == attempt_id, attempt.c.billing_started_at.is_(None))
-        .values(billing_started_at=func.now())
-    )
-
-
-def became_ready(key: OfferingKey, seconds: float) -> Update:
-    """Learns an offering's launch-to-ready time: a moving average, the newest counting a fifth."""
-    average = func.coalesce(offering.c.ready_seconds * 0.8 + seconds * 0.2, seconds)
-    return (
-        update(offering)
-        .where(
-            offering.c.account == key.account,
-            offering.c.region == key.region,
-            offering.c.zone == key.zone,
-            offering.c.instance_type == key.instance_type,
-            offering.c.market == str(key.market),
-        )
-        .values(ready_seconds=average)
-    )
+    return Bound(_START_BILLING, {"attempt": attempt_id})
 
 
 def terminate_sent(attempt_id: AttemptId, token: str, *, known: bool) -> Update:

@@ -4,14 +4,18 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Executable, Select, func, or_, select, text
+from sqlalchemy import Select, bindparam, func, or_, select, text
+from sqlalchemy.sql.dml import ReturningInsert
 
+from app.db.bound import Bound
 from app.db.events import NewEvent
 from app.db.tables import lease
 from app.db.transitions import write
+from app.db.types import Time
 from app.domain.ids import LeaseId
 
 _UNTOLD = or_(lease.c.expiry_told_for.is_(None), lease.c.expiry_told_for < lease.c.expires_at)
+_SAME = lease.c.expires_at == bindparam("shown_at", type_=Time)
 _RUNS = (lease.c.state.not_in(["released", "failed", "releasing"]), lease.c.desired == "run")
 
 
@@ -26,13 +30,14 @@ def expiring(within: timedelta, limit: int) -> Select[Any]:
     )
 
 
-def tell_expiring(lease_id: LeaseId, expires_at: datetime, shown: str) -> Executable:
+def tell_expiring(lease_id: LeaseId, expires_at: datetime, shown: str) -> Bound[ReturningInsert[Any]]:
     """Once for each `expires_at`: who extends a lease is told again before the new end."""
     told = NewEvent(type="lease.expiring_soon", data={"expires_at": shown})
     return write(
         lease_id,
         told,
-        where=[*_RUNS, _UNTOLD, lease.c.expires_at == expires_at],
+        where=[*_RUNS, _UNTOLD, _SAME],
+        given={"shown_at": expires_at},
         values={"expiry_told_for": expires_at},
     )
 

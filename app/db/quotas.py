@@ -6,9 +6,10 @@ All lock the touched quota rows in sorted order, so that two of them never wait 
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
-from sqlalchemy import Delete, Executable, delete, text
+from sqlalchemy import Executable, TextClause, text
 from sqlalchemy.dialects.postgresql import Insert, insert
 
+from app.db.bound import Bound
 from app.db.compiled import Compiled
 from app.db.tables import quota, quota_claim
 from app.domain.ids import LeaseId, TenantId
@@ -25,23 +26,32 @@ _TAKE = f"""
     taken AS (
         UPDATE quota q SET used = q.used + d.delta FROM delta d
         WHERE q.tenant_id = :tenant_id AND q.resource = d.resource
-          AND (SELECT count(*) FROM locked) > 0 AND {_FITS}
-        RETURNING q.resource)
-    SELECT (SELECT count(*) FROM taken) = (SELECT count(*) FROM delta) AS fits
+          AND (SELECT count(*) FROM locked) = (SELECT count(*) FROM delta) AND {_FITS}
+        RETURNING q.resource),
+    answer AS (SELECT (SELECT count(*) FROM taken) = (SELECT count(*) FROM delta) AS fits)
 """
 
-_ADMIT = text(f"WITH delta AS (SELECT resource, amount AS delta FROM ({_WANTED}) w), {_TAKE}")
+_ADMIT = text(f"WITH delta AS (SELECT resource, amount AS delta FROM ({_WANTED}) w), {_TAKE} SELECT fits FROM answer")
 
 ADMIT = Compiled(_ADMIT)
 """As `admit`, for the API. Parameters: tenant_id, resources, amounts."""
 
-_CHANGE = text(
+_HOLD = text(
     f"""
-    WITH delta AS (
+    WITH wanted AS ({_WANTED}), delta AS (
         SELECT resource, coalesce(w.amount, 0) - coalesce(h.amount, 0) AS delta
-        FROM ({_WANTED}) w
+        FROM wanted w
         FULL JOIN (SELECT resource, amount FROM quota_claim WHERE lease_id = :lease_id) h USING (resource)
-        WHERE coalesce(w.amount, 0) <> coalesce(h.amount, 0)), {_TAKE}
+        WHERE coalesce(w.amount, 0) <> coalesce(h.amount, 0)), {_TAKE},
+    dropped AS (
+        DELETE FROM quota_claim c
+        WHERE c.lease_id = :lease_id AND NOT EXISTS (SELECT FROM wanted w WHERE w.resource = c.resource)
+          AND (SELECT fits FROM answer)),
+    claimed AS (
+        INSERT INTO quota_claim (lease_id, tenant_id, resource, amount)
+        SELECT :lease_id, :tenant_id, resource, amount FROM wanted WHERE (SELECT fits FROM answer)
+        ON CONFLICT (lease_id, resource) DO UPDATE SET amount = excluded.amount)
+    SELECT fits, (SELECT count(*) FROM locked) < (SELECT count(*) FROM delta) AS uncounted FROM answer
     """
 )
 
@@ -68,22 +78,18 @@ def admit(tenant_id: TenantId, amounts: Mapping[str, Decimal]) -> Executable:
     return _ADMIT.bindparams(tenant_id=tenant_id, **_arrays(amounts))
 
 
-def change(tenant_id: TenantId, lease_id: LeaseId, amounts: Mapping[str, Decimal]) -> Executable:
-    """Takes or gives back the difference to what the lease holds: one row `fits`; false means roll back.
+def hold(tenant_id: TenantId, lease_id: LeaseId, amounts: Mapping[str, Decimal]) -> Bound[TextClause]:
+    """Takes or gives back the difference to what the lease holds; its row lock is the caller's. One row (fits, uncounted).
 
-    Follow it with `forget` and `remember`, in the same transaction, which holds the lease's row lock.
+    `uncounted`: nothing was done, since a resource has no row of quota: `ensure_rows`, then ask again. Otherwise, when it
+    does not fit, roll back.
     """
-    return _CHANGE.bindparams(tenant_id=tenant_id, lease_id=lease_id, **_arrays(amounts))
+    return Bound(_HOLD, {"tenant_id": tenant_id, "lease_id": lease_id, **_arrays(amounts)})
 
 
 def release(lease_id: LeaseId) -> Executable:
     """Gives back all that the lease holds. Happens once: a second time there is no claim left."""
     return _RELEASE.bindparams(lease_id=lease_id)
-
-
-def forget(lease_id: LeaseId, keep: Iterable[str]) -> Delete:
-    """Deletes the claims of resources other than `keep`."""
-    return delete(quota_claim).where(quota_claim.c.lease_id == lease_id, quota_claim.c.resource.not_in(list(keep)))
 
 
 def remember(tenant_id: TenantId, lease_id: LeaseId, amounts: Mapping[str, Decimal]) -> Insert:
@@ -116,4 +122,4 @@ RECOUNT = text(
 )
 """Rows where `used` differs from the claims: there must never be one."""
 
-__all__ = ["ADMIT", "RECOUNT", "admit", "change", "ensure_rows", "forget", "release", "remember"]
+__all__ = ["ADMIT", "RECOUNT", "admit", "ensure_rows", "hold", "release", "remember"]

@@ -1,32 +1,38 @@
 """Reboots: asked for by the API, sent by a worker. `reboot_requested_at` is the intent; it goes when the reboot is sent."""
 
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Executable, func
+from sqlalchemy import bindparam
+from sqlalchemy.sql.dml import ReturningInsert
 
+from app.db.bound import Bound
 from app.db.events import NewEvent
-from app.db.scope import owned
+from app.db.scope import parameter
 from app.db.tables import lease
-from app.db.transitions import wake, write
+from app.db.transitions import NOW, OWNED, wake, write
+from app.db.types import Time
 from app.domain.ids import LeaseId
 from app.domain.leases import LeaseState
 
 _ACTIVE = lease.c.state == str(LeaseState.ACTIVE)
+_SAME = lease.c.reboot_requested_at == bindparam("asked_at", type_=Time)
 
 
-def request(lease_id: LeaseId, request_id: str | None, *, within: str | None) -> Executable:
+def request(lease_id: LeaseId, request_id: str | None, *, within: str | None) -> Bound[ReturningInsert[Any]]:
     """The tenant `within` (None: an operator) wants a reboot; no row unless the lease is its own and active."""
     told = NewEvent(type="lease.rebooting", request_id=request_id)
     return write(
         lease_id,
         told,
-        where=[_ACTIVE, owned(lease.c.tenant_id, within)],
-        values={"reboot_requested_at": func.now(), **wake()},
+        where=[_ACTIVE, OWNED],
+        given=parameter(within),
+        values={"reboot_requested_at": NOW, **wake()},
     )
 
 
-def over(lease_id: LeaseId, claim_id: UUID, requested_at: datetime, told: NewEvent) -> Executable:
+def over(lease_id: LeaseId, claim_id: UUID, requested_at: datetime, told: NewEvent) -> Bound[ReturningInsert[Any]]:
     """The reboot asked for at `requested_at` was sent or given up; one asked for since then stays."""
-    same = lease.c.reboot_requested_at == requested_at
-    return write(lease_id, told, claim_id=claim_id, where=[same], values={"reboot_requested_at": None})
+    given = {"asked_at": requested_at}
+    return write(lease_id, told, claim_id=claim_id, where=[_SAME], given=given, values={"reboot_requested_at": None})

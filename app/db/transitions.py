@@ -1,16 +1,25 @@
 """The only statements that change a lease's state: guarded UPDATEs that append the event in the same breath."""
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, Executable, Select, func, select, update
+from sqlalchemy import ARRAY, ColumnElement, Select, Text, Uuid, bindparam, func, select, update
+from sqlalchemy.sql.dml import ReturningInsert
 
-from app.db.events import NewEvent, append_to_leases
-from app.db.scope import owned
+from app.db.bound import Bound, Shape, plain, setting, shape
+from app.db.events import NewEvent, append_to_leases, told
+from app.db.scope import asking, parameter
 from app.db.tables import event, lease
 from app.domain.ids import LeaseId
 from app.domain.leases import LeaseState, sources
+
+NOW = func.now()
+"""The database's clock, in values of `write`."""
+
+OWNED = asking(lease.c.tenant_id)
+"""Guard: the lease is the asking tenant's; `given`: `scope.parameter`."""
 
 
 def write(
@@ -20,27 +29,42 @@ def write(
     to: LeaseState | None = None,
     claim_id: UUID | None = None,
     where: Iterable[ColumnElement[bool]] = (),
+    given: Mapping[str, Any] | None = None,
     values: Mapping[str, Any] | None = None,
-) -> Executable:
+) -> Bound[ReturningInsert[Any]]:
     """Changes a lease and tells it. Answers one row (lease_id, lease_sequence), or none when the guard held it off.
 
     `to` is written only from the states that the transition table allows. `claim_id`: only while this claim
     holds the lease; decisions of workers always give it, the API never does.
+
+    The statement is remembered by its shape: guards in `where`, and expressions in `values`, are constants of their
+    module, and what varies in them is a `bindparam`, named in `given`.
     """
-    guards = [lease.c.id == lease_id, *where]
+    changes = dict(values or {})
+    if new.request_id is not None:
+        changes["request_id"] = new.request_id
+    parameters = {"lease": lease_id, **(given or {}), **plain(changes), **told(new)}
+    if claim_id is not None:
+        parameters["claim"] = claim_id
+    return Bound(_written(to, tuple(where), shape(changes), claimed=claim_id is not None), parameters)
+
+
+@lru_cache(maxsize=256)
+def _written(
+    to: LeaseState | None, where: tuple[ColumnElement[bool], ...], columns: Shape, *, claimed: bool
+) -> ReturningInsert[Any]:
+    guards = [lease.c.id == bindparam("lease", type_=Text), *where]
     changes: dict[str, Any] = {
         "version": lease.c.version + 1,
         "events_count": lease.c.events_count + 1,
-        "updated_at": func.now(),
-        **(values or {}),
+        "updated_at": NOW,
+        **setting(lease, columns),
     }
-    if new.request_id is not None:
-        changes["request_id"] = new.request_id
     if to is not None:
         guards.append(lease.c.state.in_([str(state) for state in sources(to)]))
         changes["state"] = str(to)
-    if claim_id is not None:
-        guards.append(lease.c.claim_id == claim_id)
+    if claimed:
+        guards.append(lease.c.claim_id == bindparam("claim", type_=Uuid))
     changed = (
         update(lease)
         .where(*guards)
@@ -48,24 +72,33 @@ def write(
         .returning(lease.c.id, lease.c.tenant_id, lease.c.events_count)
         .cte("changed")
     )
-    return append_to_leases(changed, new).returning(event.c.lease_id, event.c.lease_sequence)
+    return append_to_leases(changed).returning(event.c.lease_id, event.c.lease_sequence)
 
 
-def locked(lease_ids: Iterable[str]) -> Select[Any]:
+_LOCKED = (
+    select(lease.c.id)
+    .where(lease.c.id == func.any(bindparam("ids", type_=ARRAY(Text))))
+    .order_by(lease.c.id)
+    .with_for_update(key_share=True)
+)
+
+
+def locked(lease_ids: Iterable[str]) -> Bound[Select[Any]]:
     """Locks these leases, in the order of their ids. Whoever writes attempts locks their leases first: so nobody waits in a circle."""
-    return (
-        select(lease.c.id).where(lease.c.id.in_(list(lease_ids))).order_by(lease.c.id).with_for_update(key_share=True)
-    )
+    return Bound(_LOCKED, {"ids": list(lease_ids)})
+
+
+_WAKE = {"next_due": NOW, "wake_count": lease.c.wake_count + 1}
 
 
 def wake() -> dict[str, Any]:
     """Values that make a lease due at once, even when a worker is just about to put it to rest."""
-    return {"next_due": func.now(), "wake_count": lease.c.wake_count + 1}
+    return dict(_WAKE)
 
 
 def request_end(
     lease_id: LeaseId, reason: dict[str, Any], request_id: str | None, *, within: str | None = None
-) -> Executable:
+) -> Bound[ReturningInsert[Any]]:
     """Somebody wants the lease ended: `releasing` from any earlier state, once; no row when it ends or has ended.
 
     `within`: the tenant that asks; None for operators and workers.
@@ -74,6 +107,7 @@ def request_end(
         lease_id,
         NewEvent(type="lease.releasing", data={"reason": reason}, request_id=request_id),
         to=LeaseState.RELEASING,
-        where=[owned(lease.c.tenant_id, within)],
-        values={"desired": "end", "reason": reason, "release_requested_at": func.now(), **wake()},
+        where=[OWNED],
+        given=parameter(within),
+        values={"desired": "end", "reason": reason, "release_requested_at": NOW, **wake()},
     )

@@ -55,6 +55,6 @@ class HostKeyService:
             row = (await connection.execute(statements.owner(presented))).one_or_none()
             if row is None or not hmac.compare_digest(row.host_key_hash, presented):
                 raise InvalidToken
-            told = await connection.execute(statements.accept(LeaseId(row.lease_id), row.n, keys, request_id))
+            told = await connection.execute(*statements.accept(LeaseId(row.lease_id), row.n, keys, request_id))
             if told.first() is None:
                 raise InvalidToken

@@ -66,7 +66,7 @@ async def _requested(connection: AsyncConnection, principal: Principal, lease_id
         raise NotFound
     if_match.check(row.id, row.version)
     check_reboot(row)
-    await connection.execute(reboots.request(LeaseId(lease_id), principal.request_id, within=principal.tenant_id))
+    await connection.execute(*reboots.request(LeaseId(lease_id), principal.request_id, within=principal.tenant_id))
     wish = {"before": {"reboot_requested": False}, "after": {"reboot_requested": True}}
     await record_lease(connection, principal, "lease.reboot", row, **wish)
     return (await connection.execute(statements.READ, mine)).one()

@@ -10,8 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.db import leases as statements
 from app.db import transitions
 from app.db.events import NewEvent
-from app.db.scope import owned
-from app.db.tables import lease
+from app.db.scope import parameter
 from app.domain.ids import LeaseId
 from app.domain.leases import Desired
 from app.domain.reasons import Origin, Reason, ReasonCode
@@ -94,7 +93,7 @@ class LeaseChanges:
             if wanted:
                 reason = _released_by(principal).as_json()
                 mine = principal.tenant_id
-                await connection.execute(transitions.request_end(row.id, reason, principal.request_id, within=mine))
+                await connection.execute(*transitions.request_end(row.id, reason, principal.request_id, within=mine))
                 after = {"state": "releasing", "reason": reason}
                 await record_lease(
                     connection, principal, "lease.release", row, before={"state": row.state}, after=after
@@ -121,8 +120,9 @@ async def _read(connection: AsyncConnection, principal: Principal, lease_id: str
 async def _written(
     connection: AsyncConnection, principal: Principal, lease_id: str, told: NewEvent, values: dict[str, Any]
 ) -> Any:
-    mine = [owned(lease.c.tenant_id, principal.tenant_id)]
-    await connection.execute(transitions.write(LeaseId(lease_id), told, where=mine, values=values))
+    mine = parameter(principal.tenant_id)
+    changed = transitions.write(LeaseId(lease_id), told, where=[transitions.OWNED], given=mine, values=values)
+    await connection.execute(*changed)
     return await _read(connection, principal, lease_id)
 
 

@@ -23,6 +23,6 @@ async def end_leases_of(
     )
     ended = []
     for lease_id in (await connection.execute(found.order_by(lease.c.id))).scalars().all():
-        told = await connection.execute(request_end(LeaseId(lease_id), _REASON.as_json(), principal.request_id))
+        told = await connection.execute(*request_end(LeaseId(lease_id), _REASON.as_json(), principal.request_id))
         ended += [LeaseId(row.lease_id) for row in told]
     return ended

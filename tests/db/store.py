@@ -15,6 +15,7 @@ from app.db.ids import new_id
 from app.db.tables import attempt, lease, quota, tenant
 from app.domain.ids import AttemptId, LeaseId, TenantId
 from workers.database import Database
+from workers.steps.context import hold_quota
 
 T = TypeVar("T")
 LEASE: dict[str, Any] = {"name": "t", "request": {}, "minimum_claim": {}}
@@ -130,13 +131,10 @@ class Store:
         """Changes what a lease holds, as placing does: under the lease's row lock."""
         with self.database.begin() as connection:
             connection.execute(select(lease.c.id).where(lease.c.id == lease_id).with_for_update())
-            connection.execute(quotas.ensure_rows(tenant_id, amounts))
-            if not connection.execute(quotas.change(tenant_id, lease_id, amounts)).scalar_one():
+            fits = hold_quota(connection, tenant_id, lease_id, amounts)
+            if not fits:
                 connection.rollback()
-                return False
-            connection.execute(quotas.forget(lease_id, amounts))
-            connection.execute(quotas.remember(tenant_id, lease_id, amounts))
-        return True
+        return fits
 
     def used(self, tenant_id: TenantId) -> dict[str, Decimal]:
         """What counts as used, where it is not zero."""

@@ -58,7 +58,7 @@ def test_a_reader_who_goes_on_from_the_last_number_misses_nothing(store: Store) 
 def _tell(store: Store, lease_id: Any) -> None:
     for _ in range(40):
         with store.database.begin() as connection:
-            connection.execute(write(lease_id, TOLD))
+            connection.execute(*write(lease_id, TOLD))
             connection.execute(select(func.pg_sleep(0.002)))
             connection.execute(events.append(store.tenant_id, TOLD))
 

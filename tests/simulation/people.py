@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import insert, select, text, update
 
 from app.db import quotas
+from app.db.bound import parts
 from app.db.events import NewEvent
 from app.db.ids import new_id
 from app.db.ops import stop_launches
@@ -40,7 +41,7 @@ class People:
         """One transaction."""
         grounds = self._grounds
         connection = grounds.clocked.begin(grounds.scheduler)
-        results = [connection.execute(statement) for statement in statements]
+        results = [connection.execute(*parts(statement)) for statement in statements]
         connection.exec_driver_sql("COMMIT")
         grounds.scheduler.changed = True
         return results

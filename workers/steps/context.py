@@ -13,9 +13,9 @@ from sqlalchemy import ColumnElement, Connection
 from app.db import jobs, launches, quotas
 from app.db.events import NewEvent
 from app.db.transitions import locked, write
+from app.domain.ids import LeaseId, TenantId
 from app.domain.leases import Attempt, Lease, LeaseState
 from app.domain.offerings import Market, OfferingKey
-from app.domain.quotas import Amounts
 from app.domain.reconcile import deadline
 from app.domain.tags import OwnerTags
 from workers.providers.base import Provider
@@ -69,7 +69,7 @@ class Context:
     def writing_attempts(self) -> Iterator[Connection]:
         """One transaction that writes the lease's attempts before the lease, which is locked first all the same."""
         with self.runtime.database.begin() as connection:
-            connection.execute(locked([self.lease.id]))
+            connection.execute(*locked([self.lease.id]))
             yield connection
 
     def hurry_watch(self) -> None:
@@ -123,21 +123,20 @@ def change(
     `wanted`: and only while nobody asked for the end. Raises ClaimLostError, which rolls all back, when it is held off.
     """
     guards = [*where, launches.WANTED] if wanted else list(where)
-    statement = write(ctx.lease.id, event, to=to, claim_id=ctx.claim_id, where=guards, values=values)
-    must_hold(connection.execute(statement))
+    changed = write(ctx.lease.id, event, to=to, claim_id=ctx.claim_id, where=guards, values=values)
+    must_hold(connection.execute(*changed))
 
 
-def hold_quota(connection: Connection, lease: Lease, amounts: Amounts) -> bool:
+def hold_quota(connection: Connection, tenant_id: TenantId, lease_id: LeaseId, amounts: Mapping[str, Decimal]) -> bool:
     """Changes what the lease holds to `amounts`. False: it does not fit; the caller rolls back."""
-    connection.execute(quotas.ensure_rows(lease.tenant_id, amounts))
-    if not connection.execute(quotas.change(lease.tenant_id, lease.id, amounts)).scalar_one():
-        return False
-    connection.execute(quotas.forget(lease.id, amounts))
-    connection.execute(quotas.remember(lease.tenant_id, lease.id, amounts))
-    return True
+    held = connection.execute(*quotas.hold(tenant_id, lease_id, amounts)).one()
+    if held.uncounted:
+        connection.execute(quotas.ensure_rows(tenant_id, amounts))
+        held = connection.execute(*quotas.hold(tenant_id, lease_id, amounts)).one()
+    return bool(held.fits)
 
 
 def hold_minimum(connection: Connection, ctx: Context) -> None:
     """Returns the difference of a refused or ended attempt: back to what admission claimed."""
     minimum = {name: Decimal(amount) for name, amount in ctx.row.lease_minimum_claim.items()}
-    hold_quota(connection, ctx.lease, minimum)
+    hold_quota(connection, ctx.lease.tenant_id, ctx.lease.id, minimum)

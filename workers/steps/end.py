@@ -4,10 +4,12 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Connection, Row, func
+from sqlalchemy import Connection, Row, Update
 
-from app.db import attempts, fleet, launches, quotas
+from app.db import attempts, launches, learning, quotas
+from app.db.bound import Bound
 from app.db.events import NewEvent
+from app.db.transitions import NOW
 from app.domain.leases import AttemptState, Desired, LeaseState, final_state
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.reconcile import Rest
@@ -35,18 +37,18 @@ def begin_release(ctx: Context, reason: Reason) -> None:
     values = {
         "desired": str(Desired.END),
         "reason": reason.as_json(),
-        "release_requested_at": func.now(),
+        "release_requested_at": NOW,
     }
     with ctx.runtime.database.begin() as connection:
         expired = [launches.EXPIRED] if reason.code is ReasonCode.EXPIRED else []
         change(connection, ctx, event, to=LeaseState.RELEASING, wanted=True, where=expired, values=values)
         if ctx.lease.attempt is not None and reason.code in _COOLING_REASONS:
-            connection.execute(_cool_off(ctx, _COOLING_REASONS[reason.code]))
+            connection.execute(*_cool_off(ctx, _COOLING_REASONS[reason.code]))
 
 
-def _cool_off(ctx: Context, reason: str, code: str | None = None) -> Any:
+def _cool_off(ctx: Context, reason: str, code: str | None = None) -> Bound[Update]:
     settings = ctx.runtime.settings
-    return fleet.cool_off(
+    return learning.cool_off(
         offering_key(ctx.attempt),
         seconds=settings.cool_off_capacity_seconds,
         longest=settings.cool_off_unoffered_seconds,
@@ -91,7 +93,7 @@ def close_attempt(ctx: Context) -> None:
     with ctx.writing_attempts() as connection:
         ended = must_hold(connection.execute(attempts.end(attempt.id, ctx.claim_id, state, clean=clean, error=error)))
         values = {
-            "provider_gone_at": func.now(),
+            "provider_gone_at": NOW,
             "rate_per_hour": None,
             "rate_since": None,
             "cost_closed": ctx.row.lease_cost_closed + cost(ended),
@@ -110,7 +112,7 @@ def close_attempt(ctx: Context) -> None:
         if wanted:
             hold_minimum(connection, ctx)
             code = (reason or {}).get("code")
-            connection.execute(_cool_off(ctx, "interrupted", code) if refused is None else cool_off(ctx, refused))
+            connection.execute(*(_cool_off(ctx, "interrupted", code) if refused is None else cool_off(ctx, refused)))
     ctx.runtime.catalogue.forget()
 
 
@@ -137,7 +139,7 @@ def requeue(ctx: Context) -> None:
     values = {
         "reason": reason.as_json(),
         "pass_started_at": None,
-        "wait_until": func.now() + wait,
+        "wait_until": ctx.now + wait,
         "placement": None,
         "connection": None,
         "interruption": None,
@@ -153,7 +155,7 @@ def finish(ctx: Context) -> None:
     state = final_state(ctx.lease)
     reason = ctx.lease.reason.as_json() if ctx.lease.reason else None
     event = NewEvent(type=f"lease.{state}", data={"reason": reason})
-    values = {"ended_at": func.now(), "next_due": None, "rate_per_hour": None, "rate_since": None}
+    values = {"ended_at": NOW, "next_due": None, "rate_per_hour": None, "rate_since": None}
     with ctx.runtime.database.begin() as connection:
         change(connection, ctx, event, to=state, values=values)
         _forget(connection, ctx)

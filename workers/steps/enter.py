@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from sqlalchemy import func
-
-from app.db import fleet, launches
+from app.db import launches, learning
 from app.db.events import NewEvent
+from app.db.transitions import NOW
 from app.domain.leases import LeaseState
 from workers.steps.context import Context, change, offering_key
 
@@ -15,31 +14,31 @@ def enter_booting(ctx: Context) -> None:
     attempt = ctx.attempt
     event = NewEvent(type="lease.booting", data={"n": attempt.n, "instance_id": attempt.instance_id})
     values = {
-        "running_at": func.now(),
-        "billing_started_at": func.coalesce(launches.BILLING_STARTED_AT, func.now()),
+        "running_at": NOW,
+        "billing_started_at": launches.BILLING_STARTED_AT,
         "billing_ended_at": None,
         "rate_per_hour": attempt.price_per_hour,
-        "rate_since": func.now(),
+        "rate_since": NOW,
         "connection": _connection(ctx),
-        "launched_at": func.coalesce(launches.LAUNCHED_AT, func.now()),
+        "launched_at": launches.LAUNCHED_AT,
         "placement": {**(ctx.row.lease_placement or {}), "instance_id": attempt.instance_id},
     }
     with ctx.runtime.database.begin() as connection:
         change(connection, ctx, event, to=LeaseState.BOOTING, wanted=True, values=values)
-        connection.execute(launches.start_billing(attempt.id))
-        connection.execute(fleet.launched(offering_key(attempt)))
+        connection.execute(*launches.start_billing(attempt.id))
+        connection.execute(*learning.launched(offering_key(attempt)))
 
 
 def enter_active(ctx: Context) -> None:
     """Usable: the connection is shown, and the offering's time to ready is learnt from it."""
     attempt = ctx.attempt
     event = NewEvent(type="lease.active", data={"n": attempt.n, "instance_id": attempt.instance_id})
-    values = {"ready_at": func.now(), "connection": _connection(ctx), "reason": None, "reboot_requested_at": None}
+    values = {"ready_at": NOW, "connection": _connection(ctx), "reason": None, "reboot_requested_at": None}
     with ctx.runtime.database.begin() as connection:
         change(connection, ctx, event, to=LeaseState.ACTIVE, wanted=True, values=values)
         if ctx.row.lease_launched_at is not None:
             seconds = (ctx.now - ctx.row.lease_launched_at).total_seconds()
-            connection.execute(launches.became_ready(offering_key(attempt), seconds))
+            connection.execute(*learning.became_ready(offering_key(attempt), seconds))
     if ctx.lease.ready_at is None:
         waited = (ctx.now - ctx.lease.created_at).total_seconds()
         ctx.runtime.metrics.became_ready(attempt.provider, attempt.market, waited)

@@ -26,7 +26,7 @@ def settle(ctx: Context) -> None:
     event = NewEvent(type="attempt.settling", data={"n": ctx.attempt.n})
     with ctx.writing_attempts() as connection:
         if connection.execute(attempts.settle(ctx.attempt.id, ctx.attempt.token)).first() is not None:
-            must_hold(connection.execute(write(ctx.lease.id, event, claim_id=ctx.claim_id)))
+            must_hold(connection.execute(*write(ctx.lease.id, event, claim_id=ctx.claim_id)))
 
 
 def look(ctx: Context) -> Rest | None:

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 from sqlalchemy import Row
 
-from app.db import attempts, fleet, launches
+from app.db import attempts, launches, learning
 from app.db.events import NewEvent
 from app.domain.exhaustion import why_exhausted
 from app.domain.leases import LeaseState
@@ -163,7 +163,7 @@ def _out_of_reach(ctx: Context, offering: Offering, error: ProviderError) -> NoR
 
 def _set_aside(ctx: Context, key: OfferingKey, reason: str, error: ProviderError) -> None:
     pause = _PROBLEM_COOL_OFF
-    ctx.runtime.database.run(fleet.cool_off(key, seconds=pause, longest=pause, reason=reason, code=error.code))
+    ctx.runtime.database.run(learning.cool_off(key, seconds=pause, longest=pause, reason=reason, code=error.code))
     ctx.runtime.catalogue.forget()
 
 

@@ -2,11 +2,12 @@
 
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, func
+from sqlalchemy import Connection
 
 from app.db import attempts, launches
 from app.db.events import NewEvent
 from app.db.ids import new_id
+from app.db.transitions import NOW
 from app.domain import placed
 from app.domain import quotas as quota_rules
 from app.domain.ids import AttemptId
@@ -27,16 +28,15 @@ class DoesNotFitError(Exception):
 def store_attempt(ctx: Context, offering: Offering, image: Image) -> None:
     """One transaction. Raises DoesNotFitError, or ClaimLostError when the lease is no longer ours or wanted."""
     with ctx.runtime.database.begin() as connection:
-        script = connection.execute(launches.startup_script(ctx.lease.id)).scalar()
-        longest = connection.execute(launches.longest_term(ctx.lease.tenant_id)).scalar_one()
+        known = connection.execute(*launches.private(ctx.lease.id, ctx.lease.tenant_id)).one()
         n = ctx.lease.attempts_count + 1
-        spec, params = _spec(ctx, offering, image, n, _Private(script, longest))
+        spec, params = _spec(ctx, offering, image, n, _Private(known.startup_script, known.max_total_seconds))
         attempt_id = AttemptId(new_id("attempt"))
         _enter_provisioning(connection, ctx, offering, image)
-        if not hold_quota(connection, ctx.lease, quota_rules.amounts(offering)):
+        if not hold_quota(connection, ctx.lease.tenant_id, ctx.lease.id, quota_rules.amounts(offering)):
             raise DoesNotFitError
         connection.execute(
-            attempts.plan(
+            *attempts.plan(
                 {
                     "id": attempt_id,
                     "lease_id": ctx.lease.id,
@@ -120,8 +120,8 @@ def _enter_provisioning(connection: Connection, ctx: Context, offering: Offering
     )
     values = {
         "attempts_count": ctx.lease.attempts_count + 1,
-        "first_attempt_at": func.coalesce(launches.FIRST_ATTEMPT_AT, func.now()),
-        "pass_started_at": ctx.lease.pass_started_at or func.now(),
+        "first_attempt_at": launches.FIRST_ATTEMPT_AT,
+        "pass_started_at": ctx.lease.pass_started_at or NOW,
         "reason": None,
         "placement": placed.placement(where, _facts(offering, image), price, None),
         "launched_at": None,

@@ -5,11 +5,12 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Connection, func
+from sqlalchemy import Connection, Update
 
-from app.db import attempts, fleet
+from app.db import attempts, learning
+from app.db.bound import Bound
 from app.db.events import NewEvent
-from app.db.transitions import write
+from app.db.transitions import NOW, write
 from app.domain.leases import AttemptState
 from app.domain.reconcile import Rest, backoff
 from app.settings import Settings
@@ -95,9 +96,9 @@ def record(ctx: Context, vm: Vm) -> None:
     placement = {**(ctx.row.lease_placement or {}), "instance_id": vm.id}
     event = NewEvent(type="attempt.launched", data={"n": attempt.n, "instance_id": vm.id, **offering_json(attempt)})
     with ctx.writing_attempts() as connection:
-        connection.execute(attempts.known(attempt.id, attempt.token, facts))
-        values = {"launched_at": func.now(), "placement": placement}
-        connection.execute(write(ctx.lease.id, event, claim_id=ctx.claim_id, values=values))
+        connection.execute(*attempts.known(attempt.id, attempt.token, facts))
+        values = {"launched_at": NOW, "placement": placement}
+        connection.execute(*write(ctx.lease.id, event, claim_id=ctx.claim_id, values=values))
     ctx.hurry_watch()
 
 
@@ -151,7 +152,7 @@ def _refused(ctx: Context, error: ProviderError) -> None:
     with ctx.writing_attempts() as connection:
         end_attempt(connection, ctx, AttemptState.REFUSED, error_json(error))
         if not isinstance(error, CredentialsRejected):
-            connection.execute(cool_off(ctx, error))
+            connection.execute(*cool_off(ctx, error))
     ctx.runtime.catalogue.forget()
 
 
@@ -165,13 +166,13 @@ def end_attempt(connection: Connection, ctx: Context, state: AttemptState, error
     hold_minimum(connection, ctx)
 
 
-def cool_off(ctx: Context, error: ProviderError) -> Any:
+def cool_off(ctx: Context, error: ProviderError) -> Bound[Update]:
     """Sets the offering aside for as long as this kind of refusal usually lasts."""
     settings = ctx.runtime.settings
     seconds, reason = _pause(settings, error)
     most = settings.max_backoff_seconds if reason == "provider_error" else settings.cool_off_unoffered_seconds
     longest = max(seconds, most)
-    return fleet.cool_off(
+    return learning.cool_off(
         offering_key(ctx.attempt), seconds=seconds, longest=longest, reason=reason, code=error.code or error.kind
     )
 
