@@ -17,6 +17,8 @@ from app.settings.broker import HINT_SECONDS, STEP_TASK, celery_broker_options
 
 _LONGEST_QUEUE = 2_000
 _PAUSE_SECONDS = 1.0
+_MOST_A_SECOND = 5
+"""A message costs both sides more CPU than a sweep, which takes many leases at once: in a burst the sweep is the better hint."""
 
 _log = structlog.get_logger("gpulease.hints")
 
@@ -43,6 +45,7 @@ class QueuedHints:
         self._clock = clock
         self._queue: queue.Queue[LeaseId | None] = queue.Queue(_LONGEST_QUEUE)
         self._silent_until = 0.0
+        self._second = (0, 0)
         self._thread = threading.Thread(target=self._run, name="hints", daemon=True)
 
     def wake(self, lease_id: LeaseId) -> None:
@@ -66,7 +69,14 @@ class QueuedHints:
 
     def _run(self) -> None:
         while (lease_id := self._queue.get()) is not None:
-            self._metrics.hint("sent" if self._try(lease_id) else "dropped")
+            self._metrics.hint("spared" if self._crowded() else "sent" if self._try(lease_id) else "dropped")
+
+    def _crowded(self) -> bool:
+        """Whether this second has had its hints."""
+        now = int(self._clock())
+        second, count = self._second
+        self._second = (now, count + 1 if second == now else 1)
+        return self._second[1] > _MOST_A_SECOND
 
     def _try(self, lease_id: LeaseId) -> bool:
         """After a failure everything is dropped for a second: a time-out per hint would only fill the queue."""

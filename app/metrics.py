@@ -33,7 +33,10 @@ class Metrics:
             registry=self.registry,
         )
         self._hints = Counter(
-            "gpulease_hints_total", "Hints to workers by outcome: sent or dropped.", ["outcome"], registry=self.registry
+            "gpulease_hints_total",
+            "Hints to workers by outcome: sent, spared in a burst or dropped.",
+            ["outcome"],
+            registry=self.registry,
         )
         self._counters: dict[tuple[str, str, int], Counter] = {}
         self._timers: dict[tuple[str, str], Histogram] = {}

@@ -73,6 +73,20 @@ def test_after_a_failure_hints_are_dropped_for_a_while_and_then_sent_again(metri
     assert send.sent == [LEASE]
 
 
+def test_in_a_burst_most_hints_are_spared(metrics: Metrics) -> None:
+    now = [100.0]
+    send = Recorder()
+    hints = QueuedHints(send, metrics, clock=lambda: now[0])
+    for _ in range(30):
+        hints.wake(LEASE)
+    hints.start()
+    assert wait_until(lambda: count(metrics, "spared") == 25, timeout=10)
+    now[0] += 1
+    hints.wake(LEASE)
+    hints.stop()
+    assert (count(metrics, "sent"), len(send.sent), count(metrics, "dropped")) == (6, 6, 0)
+
+
 def test_waking_never_blocks(metrics: Metrics) -> None:
     send = Blocked()
     hints = QueuedHints(send, metrics)

@@ -81,13 +81,16 @@ def extend(name: str, claim_id: UUID, hold_seconds: float) -> Update:
 def done(name: str, claim_id: UUID, *, again_in: float, error: str | None) -> Update:
     """Lets the job rest. `again_in` counts from its start, so that the period is the interval.
 
-    One that was hurried while it ran is due again at once: it may have looked before what it was hurried for.
+    One that was hurried while it ran is due again as it was hurried: it may have looked before what it was hurried for.
     """
     values: dict[str, Any] = {
         "claim_id": None,
         "held_until": None,
         "next_due": case(
-            (periodic_job.c.next_due > periodic_job.c.last_started_at, func.now()),
+            (
+                periodic_job.c.next_due > periodic_job.c.last_started_at,
+                func.greatest(func.now(), periodic_job.c.next_due),
+            ),
             else_=func.greatest(func.now(), periodic_job.c.last_started_at + timedelta(seconds=again_in)),
         ),
         "last_error": error,
@@ -99,8 +102,8 @@ def done(name: str, claim_id: UUID, *, again_in: float, error: str | None) -> Up
 
 _HURRY = text(
     """
-    UPDATE periodic_job j SET next_due = now()
-    WHERE j.kind = :kind AND (j.next_due > now() OR j.next_due <= j.last_started_at)
+    UPDATE periodic_job j SET next_due = now() + :within
+    WHERE j.kind = :kind AND (j.next_due > now() + :within OR j.next_due <= j.last_started_at)
       AND EXISTS (
         SELECT FROM unnest(CAST(:accounts AS text[]), CAST(:regions AS text[])) AS p (account, region)
         WHERE p.account = j.account AND (j.region IS NULL OR p.region = j.region))
@@ -108,14 +111,16 @@ _HURRY = text(
 )
 
 
-def hurry(kind: str, places: Iterable[tuple[str, str]]) -> Bound[TextClause]:
-    """Makes the jobs of a kind due now for these (account, region) pairs; what waits for its turn already is not touched.
+def hurry(kind: str, places: Iterable[tuple[str, str]], *, within: float = 0) -> Bound[TextClause]:
+    """Makes the jobs of a kind due in at most `within` seconds for these (account, region) pairs.
+
+    What is due by then anyway, or waits for its turn, is not touched.
 
     A job that does all regions of an account (its `region` is null) is meant by any of them.
     """
     named = list(places)
     accounts, regions = [account for account, _ in named], [region for _, region in named]
-    return Bound(_HURRY, {"kind": kind, "accounts": accounts, "regions": regions})
+    return Bound(_HURRY, {"kind": kind, "accounts": accounts, "regions": regions, "within": timedelta(seconds=within)})
 
 
 def beat(name: str, kind: str) -> Insert:

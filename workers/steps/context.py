@@ -73,8 +73,9 @@ class Context:
             yield connection
 
     def hurry_watch(self) -> None:
-        """The attempt's VM is in change: look at its place now. Losing this costs an idle watch's pause."""
-        self.runtime.database.run(jobs.hurry("watch", [(self.attempt.account, self.attempt.region)]))
+        """The attempt's VM is in change: its place is looked at within an interval. Losing this costs an idle watch's pause."""
+        place = (self.attempt.account, self.attempt.region)
+        self.runtime.database.run(jobs.hurry("watch", [place], within=self.runtime.settings.watch_interval))
 
 
 def offering_key(attempt: Attempt) -> OfferingKey:
