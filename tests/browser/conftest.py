@@ -1,18 +1,15 @@
 """One stack and one Chromium for all of these tests; each has a tenant and a tab of its own."""
 
-import re
 import shutil
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.browser.visitor import Visitor
-from tests.e2e.cloud import Cloud
 from tests.e2e.people import Operator, Tenant
-from tests.e2e.stack import Stack, running
+from tests.e2e.sharing import named_after, sharing
+from tests.e2e.stack import Stack
 
 SWITCHES = [
     "--no-sandbox",
@@ -25,24 +22,7 @@ SWITCHES = [
 ]
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
-
-@pytest.fixture(scope="package")
-def stack() -> Iterator[Stack]:
-    with tempfile.TemporaryDirectory(prefix="gpulease-web-") as folder, running(Path(folder), "--clouds", "aws") as up:
-        yield up
-
-
-@pytest.fixture(scope="package")
-def cloud(stack: Stack) -> Iterator[Cloud]:
-    with Cloud(stack.credentials.cloudsim_url) as simulated:
-        yield simulated
-
-
-@pytest.fixture(scope="package")
-def operator(stack: Stack) -> Iterator[Operator]:
-    with Operator(stack.credentials.api_url, stack.credentials.operator_key) as person:
-        person.wait_for_offerings("aws")
-        yield person
+stack, cloud, operator = sharing("aws")
 
 
 @pytest.fixture(scope="package")
@@ -59,7 +39,7 @@ def chromium() -> Iterator[Browser]:
 @pytest.fixture
 def tenant(request: pytest.FixtureRequest, operator: Operator) -> Iterator[Tenant]:
     """A new tenant with 16 GPUs, whose leases are ended after the test."""
-    with operator.tenant(re.sub(r"\W", "_", request.node.name)[:60].strip("_"), 16) as made:
+    with operator.tenant(named_after(request), 16) as made:
         yield made
         made.release_all()
 

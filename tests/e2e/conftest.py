@@ -1,17 +1,15 @@
 """One stack for all of these tests; each test has a tenant of its own and leaves nothing behind."""
 
-import re
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 from app.domain.tags import INSTALLATION
 from tests.e2e.cloud import Cloud
 from tests.e2e.people import ONE_A10G, Operator, Tenant
-from tests.e2e.stack import Stack, running
+from tests.e2e.sharing import named_after, sharing
+from tests.e2e.stack import Stack
 from tests.e2e.truth import left_nothing
 
 
@@ -26,23 +24,7 @@ class Planted:
     strangers_vm: str
 
 
-@pytest.fixture(scope="package")
-def stack() -> Iterator[Stack]:
-    with tempfile.TemporaryDirectory(prefix="gpulease-e2e-") as folder, running(Path(folder), "--clouds", "aws") as up:
-        yield up
-
-
-@pytest.fixture(scope="package")
-def cloud(stack: Stack) -> Iterator[Cloud]:
-    with Cloud(stack.credentials.cloudsim_url) as simulated:
-        yield simulated
-
-
-@pytest.fixture(scope="package")
-def operator(stack: Stack) -> Iterator[Operator]:
-    with Operator(stack.credentials.api_url, stack.credentials.operator_key) as person:
-        person.wait_for_offerings("aws")
-        yield person
+stack, cloud, operator = sharing("aws")
 
 
 @pytest.fixture(scope="package")
@@ -63,6 +45,6 @@ def tenant(
     request: pytest.FixtureRequest, stack: Stack, planted: Planted, operator: Operator, cloud: Cloud
 ) -> Iterator[Tenant]:
     """A new tenant with 200 GPUs. After the test its leases are ended, and cloud and database must agree."""
-    with operator.tenant(re.sub(r"\W", "_", request.node.name)[:60].strip("_"), 200) as made:
+    with operator.tenant(named_after(request), 200) as made:
         yield made
         left_nothing(made, operator, cloud, stack.credentials.database_url)

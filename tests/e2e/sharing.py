@@ -1,0 +1,43 @@
+"""One stack for all tests of a package: its conftest says `stack, cloud, operator = sharing("aws")`."""
+
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.cloud import Cloud
+from tests.e2e.people import Operator
+from tests.e2e.stack import Stack, running
+
+
+def sharing(*clouds: str) -> tuple[Any, Any, Any]:
+    """Fixtures: a stack with an account at each of these simulated clouds, their remote control, and its operator."""
+
+    @pytest.fixture(scope="package")
+    def stack() -> Iterator[Stack]:
+        with (
+            tempfile.TemporaryDirectory(prefix="gpulease-e2e-") as folder,
+            running(Path(folder), "--clouds", ",".join(clouds)) as up,
+        ):
+            yield up
+
+    @pytest.fixture(scope="package")
+    def cloud(stack: Stack) -> Iterator[Cloud]:
+        with Cloud(stack.credentials.cloudsim_url) as simulated:
+            yield simulated
+
+    @pytest.fixture(scope="package")
+    def operator(stack: Stack) -> Iterator[Operator]:
+        with Operator(stack.credentials.api_url, stack.credentials.operator_key) as person:
+            person.wait_for_offerings(*clouds)
+            yield person
+
+    return stack, cloud, operator
+
+
+def named_after(request: pytest.FixtureRequest) -> str:
+    """A tenant's name that tells which test it belongs to."""
+    return re.sub(r"\W", "_", request.node.name)[:60].strip("_")
