@@ -106,24 +106,30 @@ def fact(attempt_id: AttemptId, token: str, values: Mapping[str, Any]) -> Update
 @lru_cache(maxsize=16)
 def _known(columns: Shape) -> Update:
     live = attempt.c.state.in_([str(state) for state in LIVE_ATTEMPT])
+    found = attempt.c.state == AttemptState.KNOWN.value
+    told = {**setting(attempt, columns), "vm_state_at": func.now()}
+    kept = {name: case((found, attempt.c[name]), else_=told[name]) for name in _OBSERVED & told.keys()}
     return (
         update(attempt)
         .where(_THIS, attempt.c.token == bindparam("launch_token", type_=Text))
         .values(
             state=case((live, AttemptState.KNOWN.value), else_=attempt.c.state),
             known_at=func.coalesce(attempt.c.known_at, func.now()),
-            vm_state_at=func.now(),
             retry_at=None,
-            **setting(attempt, columns),
+            **{**told, **kept},
         )
         .returning(attempt.c.id, attempt.c.state)
     )
 
 
+_OBSERVED = frozenset({"vm_state", "vm_state_at", "vm_reason", "public_ip", "private_ip"})
+
+
 def known(attempt_id: AttemptId, token: str, values: Mapping[str, Any]) -> Bound[Update]:
     """T5: the provider's id is recorded, also when the attempt was given up meanwhile. Never drops an id.
 
-    An attempt already dead or refused stays so: garbage collection ends what turned up late.
+    An attempt already dead or refused stays so: garbage collection ends what turned up late. What observers have seen of
+    the VM since stays too: the answer to a create call is older, however late it is written down.
     """
     return Bound(_known(shape(values)), {"attempt": attempt_id, "launch_token": token, **plain(values)})
 

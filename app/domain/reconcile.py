@@ -169,13 +169,18 @@ def _replaceable(lease: Lease, attempt: Attempt) -> bool:
 
 
 def _stage_timeout(lease: Lease, attempt: Attempt, now: datetime, timing: Timing) -> Reason | None:
-    """Judged by what was seen after the time was over: nobody's VM ends because we were away and did not look."""
+    """Judged by what was seen after the time was over: nobody's VM ends because we were away and did not look.
+
+    Nor because we looked and were slow to act on it: a VM that runs has started, however long its lease was not moved.
+    """
     if attempt.watched_at is None:
         return None
     seen = min(now, attempt.watched_at)
-    if lease.state is LeaseState.PROVISIONING and _after(attempt.known_at, timing.launch_timeout, seen):
+    started = attempt.vm_state is VmState.RUNNING
+    ready = started and attempt.ready
+    if lease.state is LeaseState.PROVISIONING and not started and _after(attempt.known_at, timing.launch_timeout, seen):
         return Reason(ReasonCode.LAUNCH_TIMEOUT, f"the VM did not start within {timing.launch_timeout:.0f} s")
-    if lease.state is LeaseState.BOOTING and _after(lease.running_at, timing.boot_timeout, seen):
+    if lease.state is LeaseState.BOOTING and not ready and _after(lease.running_at, timing.boot_timeout, seen):
         return Reason(ReasonCode.BOOT_TIMEOUT, f"the VM was not ready within {timing.boot_timeout:.0f} s")
     return None
 

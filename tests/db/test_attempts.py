@@ -135,6 +135,14 @@ def test_a_providers_id_is_recorded_without_any_claim(store: Store) -> None:
     assert row.state == "known"
 
 
+def test_an_answer_written_down_late_undoes_nothing_that_was_seen_of_the_vm_since(store: Store) -> None:
+    attempt_id = store.attempt(store.lease(), "known", public_ip="203.0.113.7", vm_state_at=ago("1 minute"))
+    before = store.row(attempt, attempt_id)
+    answer = {"instance_id": before.instance_id, "vm_state": "pending", "public_ip": None, "error": None}
+    assert store.first(attempts.known(attempt_id, attempt_id, answer)) is not None
+    assert store.row(attempt, attempt_id) == before
+
+
 @pytest.mark.parametrize("over", ["dead", "refused"])
 def test_a_late_id_is_kept_on_what_is_over_and_does_not_revive_it(store: Store, over: str) -> None:
     lease_id = store.lease()

@@ -14,6 +14,7 @@ from app.domain.reasons import Origin, ReasonCode
 from app.domain.reconcile import (
     BeginRelease,
     CloseAttempt,
+    Enter,
     Requeue,
     Rest,
     Send,
@@ -199,6 +200,19 @@ def test_a_time_out_that_passed_while_nobody_looked_ends_nothing(watched_at: dat
     starting = lease(S.PROVISIONING, attempt=known(VmState.PENDING, known_at=ago(350), watched_at=watched_at))
     booting = lease(S.BOOTING, attempt=known(VmState.RUNNING, watched_at=watched_at), running_at=ago(950))
     assert (cause(starting), cause(booting)) == (None, None)
+
+
+def test_a_vm_that_was_seen_to_be_well_is_not_ended_because_its_lease_was_moved_late() -> None:
+    late = {"known_at": ago(950), "watched_at": NOW}
+    started = lease(S.PROVISIONING, attempt=known(VmState.RUNNING, **late))
+    ready = lease(S.BOOTING, attempt=known(VmState.RUNNING, ready=True, **late), running_at=ago(950))
+    assert decide(started, NOW, TIMING) == Enter(S.BOOTING)
+    assert decide(ready, NOW, TIMING) == Enter(S.ACTIVE)
+
+
+def test_a_vm_that_was_ready_and_does_not_run_has_its_time_out() -> None:
+    stuck = known(VmState.PENDING, ready=True, watched_at=NOW)
+    assert cause(lease(S.BOOTING, attempt=stuck, running_at=ago(950))) == (ReasonCode.BOOT_TIMEOUT, Origin.SYSTEM)
 
 
 def test_an_active_lease_has_no_boot_time_out() -> None:

@@ -1,5 +1,8 @@
 """A lease's life through the real protocol: database, adapter, wire."""
 
+from collections.abc import Callable
+
+from app.local.waiting import wait_until
 from tests.workers.fleet import Fleet
 
 
@@ -27,3 +30,19 @@ def test_a_lease_becomes_active_and_then_released(fleet: Fleet) -> None:
         "attempt.dead",
         "lease.released",
     ]
+
+
+def test_a_vm_that_is_well_lives_though_nobody_moves_its_lease_for_long(make_fleet: Callable[..., Fleet]) -> None:
+    fleet = make_fleet(launch_timeout=0.5, boot_timeout=0.5)
+    lease_id = fleet.create()
+    while not fleet.vms():
+        fleet.step()
+    started = fleet.runtime.monotonic()
+
+    def seen_to_be_well_after_all_its_time() -> bool:
+        fleet.observe()
+        return fleet.attempts(lease_id)[0].ready and fleet.runtime.monotonic() - started > 2
+
+    assert wait_until(seen_to_be_well_after_all_its_time, timeout=30, poll=0.1)
+    assert fleet.lease(lease_id).state == "provisioning"
+    assert fleet.drive_to(lease_id, "active", "failed").state == "active"
