@@ -73,14 +73,16 @@ def main() -> int:
 
 
 def run_all(stage: Stage, cases: Sequence[Case], size: int) -> Iterator[None]:
-    """Each case once, and those whose point was not reached once more. Gives way after each batch."""
-    for _ in range(2):
+    """Each case once, and those whose point was not reached twice more. Gives way after each batch."""
+    for tries in range(3):
         todo = [case for case in cases if not case.hit]
+        for case in todo:
+            case.move_on(tries)
         for batch in batches(todo, size):
             seconds = run(stage, batch)
             hit, wrong = sum(case.hit for case in batch), {one for case in batch for one in case.wrong}
             told = f"{hit} of {len(batch)} hit, {seconds:.0f} s, wrong: {sorted(wrong) or 'nothing'}"
-            print(f"{batch[0].place.scenario}: {told}", flush=True)
+            print(f"{batch[0].scenario}: {told}", flush=True)
             yield
 
 
@@ -108,7 +110,7 @@ def described(places: set[Place], cases: Sequence[Case], seconds: float) -> dict
                 "point": case.place.point,
                 "cloud": case.place.provider,
                 "action": case.action,
-                "scenario": case.place.scenario,
+                "scenario": case.scenario,
                 "hit": case.hit,
                 "wrong": case.wrong,
             }

@@ -1,8 +1,8 @@
 """The crash matrix: each failpoint with each action at each cloud, in real processes.
 
-A rehearsal finds out which scenario reaches which point. Then cases of one scenario run side by side, each with a lease of its
-own that its point is armed for; whatever they do to the workers, all share. A case whose point was not reached is tried once
-more. The truth of the clouds and the database judges.
+A rehearsal finds out which scenarios reach which point. Then cases of one scenario run side by side, each with a lease of its
+own that its point is armed for; whatever they do to the workers, all share. A case whose point was not reached is tried again in
+another scenario that reaches it. The truth of the clouds and the database judges.
 """
 
 import random
@@ -11,7 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Barrier
 
@@ -32,16 +32,19 @@ ACCOUNTS = {"aws": "sim", "gcp": "sim-gcp", "azure": "sim-azure"}
 ANY = "any"
 """Points of a process that are reached for no lease and no account."""
 _GPUS = 100_000
+_BEGINNING = next(iter(SCENARIOS))
+"""In this scenario workers start anew: some points are reached once in the life of a process."""
 
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """Where a point is reached. `of_lease`: for a lease; else for an account, or (ANY) for none."""
+    """Where a point is reached. `of_lease`: for a lease; else for an account, or (ANY) for none. `also`: in these scenarios too."""
 
     scenario: str
     point: str
     provider: str
     of_lease: bool
+    also: tuple[str, ...] = ()
 
 
 @dataclass
@@ -52,6 +55,14 @@ class Case:
     action: Action
     hit: bool = False
     wrong: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.scenario = self.place.scenario
+
+    def move_on(self, tries: int) -> None:
+        """To be tried, after so many tries, in another scenario that reaches the point, if there is one."""
+        scenarios = (self.place.scenario, *self.place.also)
+        self.scenario = scenarios[tries % len(scenarios)]
 
     @property
     def name(self) -> str:
@@ -80,22 +91,27 @@ class Stage:
             for provider in self.clouds
         ]
 
+    def play(self, scenario: str, groups: Sequence[Group], armed: Arm | None = None, *, anew: bool) -> Sequence[Group]:
+        """Lives through a scenario. `anew`: with workers that have just started, where it is the first."""
+        if anew and scenario == _BEGINNING:
+            self.stack.kill("worker", "inventory")
+        with ThreadPoolExecutor(len(groups)) as pool:
+            list(pool.map(lambda group: SCENARIOS[scenario](group, armed), groups))
+        return groups
+
 
 # --- rehearsal --------------------------------------------------------------------------------------------
 
 
 def rehearse(stage: Stage, scenarios: Sequence[str] = tuple(SCENARIOS)) -> set[Place]:
-    """Where each point is reached first, by cloud."""
+    """Where each point is reached, by cloud: in the scenario that comes first, and in others."""
     found: dict[tuple[str, str], Place] = {}
     trace = stage.folder / TRACE
     for scenario in scenarios:
         trace.touch()
         with stage.operator.tenant(f"rehearsal of {scenario}", _GPUS) as tenant:
             names = {provider: [provider] for provider in stage.clouds}
-            groups = stage.groups(tenant, names, lambda: 0)
-            if scenario == next(iter(SCENARIOS)):
-                stage.stack.kill("worker", "inventory")
-            _play(scenario, groups)
+            groups = stage.play(scenario, stage.groups(tenant, names, lambda: 0), anew=True)
             wait_until(lambda: not tenant.leases("!terminal"), timeout=CYCLE_SECONDS, poll=0.3)
         lines = trace.read_text(encoding="utf-8").splitlines()
         trace.unlink()
@@ -104,7 +120,9 @@ def rehearse(stage: Stage, scenarios: Sequence[str] = tuple(SCENARIOS)) -> set[P
             point, _, key = line.partition(" ")
             place = _place(scenario, point, key, whose)
             if place is not None:
-                found.setdefault((place.point, place.provider), place)
+                first = found.setdefault((place.point, place.provider), place)
+                if scenario not in (first.scenario, *first.also):
+                    found[place.point, place.provider] = replace(first, also=(*first.also, scenario))
     return set(found.values())
 
 
@@ -115,11 +133,6 @@ def _place(scenario: str, point: str, key: str, whose: dict[str, str]) -> Place 
     if key in accounts:
         return Place(scenario, point, accounts[key], of_lease=False)
     return Place(scenario, point, ANY, of_lease=False) if not key else None
-
-
-def _play(scenario: str, groups: Sequence[Group], armed: Arm | None = None) -> None:
-    with ThreadPoolExecutor(len(groups)) as pool:
-        list(pool.map(lambda group: SCENARIOS[scenario](group, armed), groups))
 
 
 def drawn(places: Iterable[Place], actions: Sequence[Action], every: int, seed: int) -> list[Case]:
@@ -141,7 +154,7 @@ def batches(cases: Sequence[Case], size: int) -> Iterator[list[Case]]:
     """Cases that may run side by side: of one scenario and one kind, at most `size`."""
 
     def kind(case: Case) -> tuple[str, bool]:
-        return case.place.scenario, case.place.of_lease
+        return case.scenario, case.place.of_lease
 
     for one in dict.fromkeys(map(kind, cases)):
         alike = [case for case in cases if kind(case) == one]
@@ -151,42 +164,44 @@ def batches(cases: Sequence[Case], size: int) -> Iterator[list[Case]]:
 def run(stage: Stage, batch: Sequence[Case]) -> float:
     """Runs the cases and judges them. Answers the seconds it took."""
     began = time.monotonic()
-    scenario = batch[0].place.scenario
+    scenario = batch[0].scenario
     labelled = {f"case {number}": case for number, case in enumerate(batch)}
     flags: dict[str, Path] = {}
 
-    def order(label: str, key: str) -> None:
-        case = labelled[label]
-        flags[label] = arm(stage.folder, case.place.point, case.action, key=key, seconds=HANG_SECONDS)
-
-    def armed(label: str, lease_id: str) -> None:
-        if label in labelled:
-            order(label, lease_id)
+    def armed(label: str, key: str) -> None:
+        case = labelled.get(label)
+        if case is not None:
+            flags[label] = arm(stage.folder, case.place.point, case.action, key=key, seconds=HANG_SECONDS)
 
     with stage.operator.tenant(f"{scenario} {secrets.token_hex(4)}", _GPUS) as tenant:
         with_lease = {label: case.place.provider for label, case in labelled.items() if case.place.of_lease}
-        names = {
-            provider: [label for label, where in with_lease.items() if where == provider] or [provider]
-            for provider in stage.clouds
-        }
         for label in labelled.keys() - with_lease:
-            order(label, ACCOUNTS.get(labelled[label].place.provider, ""))
+            armed(label, ACCOUNTS.get(labelled[label].place.provider, ""))
 
         def waiting() -> int:
             return sum(not flag.exists() for flag in flags.values())
 
-        groups = stage.groups(tenant, names, waiting)
-        _play(scenario, groups, armed)
+        def play(some: Mapping[str, Sequence[str]], arm_it: Arm | None) -> Sequence[Group]:
+            return stage.play(scenario, stage.groups(tenant, some, waiting), arm_it, anew=not with_lease)
+
+        groups = play(_names(stage.clouds, with_lease), armed)
         before = len(flags) + 1
         while not with_lease and 0 < waiting() < before:
             # what is reached for an account is reached one after the other: each costs its job a pause
             before = waiting()
-            _play(scenario, stage.groups(tenant, {one: [f"{one} {before}"] for one in stage.clouds}, waiting))
+            play({one: [f"{one} {before}"] for one in stage.clouds}, None)
         _judge(stage, tenant, labelled, groups)
     for label, case in labelled.items():
         case.hit = flags[label].exists()
     _disarm(stage.folder)
     return time.monotonic() - began
+
+
+def _names(clouds: Iterable[str], with_lease: Mapping[str, str]) -> dict[str, Sequence[str]]:
+    """Names of leases by cloud: those of its cases, or one lease that nothing is armed for."""
+    return {
+        cloud: [label for label, provider in with_lease.items() if provider == cloud] or [cloud] for cloud in clouds
+    }
 
 
 def _disarm(folder: Path) -> None:

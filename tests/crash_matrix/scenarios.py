@@ -205,4 +205,4 @@ SCENARIOS: Mapping[str, Play] = {
         nobodys,
     )
 }
-"""A point is tried in the first of them that reaches it."""
+"""A point is tried in the first of them that reaches it, then in others."""
