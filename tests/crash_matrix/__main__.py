@@ -46,6 +46,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="chooses them")
     parser.add_argument("--batch", type=int, default=30, help="cases side by side")
     parser.add_argument("--workers", default="2", help="worker processes")
+    parser.add_argument("--again", type=Path, help="a report: only the cases whose points were not reached then")
     parser.add_argument("--report", type=Path, default=Path("crash-matrix.json"))
     asked = parser.parse_args()
     os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
@@ -62,7 +63,7 @@ def main() -> int:
         began = time.monotonic()
         places = rehearse(stage, asked.scenarios)
         print(f"rehearsed in {time.monotonic() - began:.0f} s: {len(places)} places", flush=True)
-        cases = drawn(places, asked.actions, asked.every, asked.seed)
+        cases = wanted(drawn(places, asked.actions, asked.every, asked.seed), asked.again)
         document = described(places, cases, 0.0)
         for _ in run_all(stage, cases, asked.batch):
             # written each time, so that a run that is ended early has told what it found
@@ -70,6 +71,14 @@ def main() -> int:
             asked.report.write_text(json.dumps(document, indent=1), encoding="utf-8")
     print(json.dumps(document["summary"]))
     return 1 if document["summary"]["wrong"] or document["summary"]["not_hit"] else 0
+
+
+def wanted(cases: list[Case], again: Path | None) -> list[Case]:
+    """All, or those of an earlier report whose points were not reached."""
+    if again is None:
+        return cases
+    missed = set(json.loads(again.read_text(encoding="utf-8"))["summary"]["not_hit"])
+    return [case for case in cases if case.name in missed]
 
 
 def run_all(stage: Stage, cases: Sequence[Case], size: int) -> Iterator[None]:

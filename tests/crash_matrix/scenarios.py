@@ -1,6 +1,7 @@
 """What happens to leases, so that every point of the protocol is reached; each with leases of one cloud."""
 
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import httpx
@@ -17,6 +18,11 @@ LAUNCH: Mapping[str, str] = {
     "aws": "RunInstances",
     "gcp": "instances.insert",
     "azure": "VirtualMachines.CreateOrUpdate",
+}
+CHANGES: Mapping[str, tuple[str, ...]] = {
+    "aws": ("RebootInstances", "CreateTags", "TerminateInstances"),
+    "gcp": ("instances.reset", "instances.setLabels", "instances.delete"),
+    "azure": ("VirtualMachines.Restart", "VirtualMachines.Update", "VirtualMachines.Delete"),
 }
 ENDED = ("released", "failed")
 STUCK_SECONDS = 150.0
@@ -80,10 +86,14 @@ class Group:
 
     def release(self) -> None:
         """Whatever became of them."""
+        self.want_end()
+        self.until(*ENDED)
+
+    def want_end(self) -> None:
+        """Asks for the end of all of them."""
         for lease_id in self.leases.values():
             answer = self.tenant.http.delete(f"/v1/leases/{lease_id}")
             assert answer.is_success or answer.status_code == httpx.codes.CONFLICT, answer.text
-        self.until(*ENDED)
 
     def vm_ids(self) -> list[str]:
         """The cloud's own ids of the VMs that serve them now."""
@@ -107,6 +117,21 @@ def changes(group: Group, arm: Arm | None) -> None:
     group.ask("extend", {"ttl_seconds": 7200})
     group.ask("reboot")
     group.until_hit(at_least=3)
+    group.release()
+
+
+def held_up(group: Group, arm: Arm | None) -> None:
+    """The cloud throttles whatever is asked of the VMs that run."""
+    group.create(arm)
+    group.until("active")
+    with ExitStack() as faults:
+        for operation in CHANGES[group.provider]:
+            faults.enter_context(group.cloud.fault(operation, "throttle", provider=group.provider, times=None))
+        group.ask("extend", {"ttl_seconds": 7200})
+        group.ask("reboot")
+        wait_until(lambda: False, timeout=3, poll=_POLL)
+        group.want_end()
+        group.until_hit(at_least=3)
     group.release()
 
 
@@ -194,6 +219,7 @@ SCENARIOS: Mapping[str, Play] = {
     for play in (
         life,
         changes,
+        held_up,
         answers_lost,
         launches_fail,
         unwanted_before_it_is_known,
