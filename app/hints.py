@@ -69,7 +69,12 @@ class QueuedHints:
 
     def _run(self) -> None:
         while (lease_id := self._queue.get()) is not None:
-            self._metrics.hint("spared" if self._crowded() else "sent" if self._try(lease_id) else "dropped")
+            self._metrics.hint(self._outcome(lease_id))
+
+    def _outcome(self, lease_id: LeaseId) -> str:
+        if self._crowded():
+            return "spared"
+        return "sent" if self._try(lease_id) else "dropped"
 
     def _crowded(self) -> bool:
         """Whether this second has had its hints."""

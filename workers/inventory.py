@@ -14,7 +14,7 @@ import structlog
 
 from app.db import inventory as statements
 from app.db.events import NewEvent
-from app.db.transitions import locked, wake, write
+from app.db.transitions import WAKE, locked, write
 from app.domain.ids import LeaseId
 from app.domain.inventory import Findings, Key, Listing, Row, Seen, compare
 from app.domain.leases import AttemptState, VmState
@@ -214,7 +214,7 @@ def _notice(runtime: Runtime, lease_id: LeaseId, notice: Interruption) -> None:
         "action": notice.action,
     }
     event = NewEvent(type="lease.interruption_notice", data=data)
-    values = {"interruption": data, **wake()}
+    values = {"interruption": data, **WAKE}
     runtime.database.run(write(lease_id, event, where=[statements.NO_NOTICE_YET], values=values))
 
 

@@ -13,6 +13,7 @@ from sqlalchemy import (
     TextClause,
     Update,
     Uuid,
+    and_,
     bindparam,
     case,
     exists,
@@ -28,7 +29,7 @@ from app.db.bound import Bound, Shape, plain, setting, shape
 from app.db.tables import attempt, installation, lease
 from app.db.types import Time
 from app.domain.ids import AttemptId, LeaseId
-from app.domain.leases import LIVE_ATTEMPT, AttemptState
+from app.domain.leases import LIVE_ATTEMPT, AttemptState, VmState
 
 _THIS = attempt.c.id == bindparam("attempt", type_=Text)
 _PLAN = insert(attempt)
@@ -103,12 +104,15 @@ def fact(attempt_id: AttemptId, token: str, values: Mapping[str, Any]) -> Update
     )
 
 
+_OBSERVED = frozenset({"vm_state", "vm_state_at", "vm_reason", "public_ip", "private_ip"})
+
+
 @lru_cache(maxsize=16)
 def _known(columns: Shape) -> Update:
     live = attempt.c.state.in_([str(state) for state in LIVE_ATTEMPT])
-    found = attempt.c.state == AttemptState.KNOWN.value
     told = {**setting(attempt, columns), "vm_state_at": func.now()}
-    kept = {name: case((found, attempt.c[name]), else_=told[name]) for name in _OBSERVED & told.keys()}
+    seen_since = and_(attempt.c.state == AttemptState.KNOWN.value, told["vm_state"] != VmState.GONE.value)
+    kept = {name: case((seen_since, attempt.c[name]), else_=told[name]) for name in _OBSERVED & told.keys()}
     return (
         update(attempt)
         .where(_THIS, attempt.c.token == bindparam("launch_token", type_=Text))
@@ -122,14 +126,12 @@ def _known(columns: Shape) -> Update:
     )
 
 
-_OBSERVED = frozenset({"vm_state", "vm_state_at", "vm_reason", "public_ip", "private_ip"})
-
-
 def known(attempt_id: AttemptId, token: str, values: Mapping[str, Any]) -> Bound[Update]:
     """T5: the provider's id is recorded, also when the attempt was given up meanwhile. Never drops an id.
 
     An attempt already dead or refused stays so: garbage collection ends what turned up late. What observers have seen of
-    the VM since stays too: the answer to a create call is older, however late it is written down.
+    the VM since stays too: the answer to a create call is older, however late it is written down. Unless it says that the
+    VM is gone: none comes back. `values` has the `vm_state`.
     """
     return Bound(_known(shape(values)), {"attempt": attempt_id, "launch_token": token, **plain(values)})
 

@@ -11,7 +11,7 @@ from app.db.bound import Bound
 from app.db.events import NewEvent
 from app.db.scope import parameter
 from app.db.tables import lease
-from app.db.transitions import NOW, OWNED, wake, write
+from app.db.transitions import NOW, OWNED, WAKE, write
 from app.db.types import Time
 from app.domain.ids import LeaseId
 from app.domain.leases import LeaseState
@@ -28,7 +28,7 @@ def request(lease_id: LeaseId, request_id: str | None, *, within: str | None) ->
         told,
         where=[_ACTIVE, OWNED],
         given=parameter(within),
-        values={"reboot_requested_at": NOW, **wake()},
+        values={"reboot_requested_at": NOW, **WAKE},
     )
 
 

@@ -12,7 +12,7 @@ from app.db.bound import Bound, Shape, plain, setting, shape
 from app.db.events import NewEvent, append_to_leases, told
 from app.db.scope import asking, parameter
 from app.db.tables import event, lease
-from app.domain.ids import LeaseId
+from app.domain.ids import LeaseId, TenantId
 from app.domain.leases import LeaseState, sources
 
 NOW = func.now()
@@ -88,12 +88,14 @@ def locked(lease_ids: Iterable[str]) -> Bound[Select[Any]]:
     return Bound(_LOCKED, {"ids": list(lease_ids)})
 
 
-_WAKE = {"next_due": NOW, "wake_count": lease.c.wake_count + 1}
+WAKE: Mapping[str, ColumnElement[Any]] = {"next_due": NOW, "wake_count": lease.c.wake_count + 1}
+"""Values that make a lease due at once, even when a worker is just about to put it to rest."""
 
 
-def wake() -> dict[str, Any]:
-    """Values that make a lease due at once, even when a worker is just about to put it to rest."""
-    return dict(_WAKE)
+def ids_in(tenant_id: TenantId, states: Iterable[LeaseState]) -> Select[Any]:
+    """Leases of a tenant in these states, in the order of their ids."""
+    wanted = lease.c.state.in_([str(state) for state in states])
+    return select(lease.c.id).where(lease.c.tenant_id == tenant_id, wanted).order_by(lease.c.id)
 
 
 def request_end(
@@ -109,5 +111,5 @@ def request_end(
         to=LeaseState.RELEASING,
         where=[OWNED],
         given=parameter(within),
-        values={"desired": "end", "reason": reason, "release_requested_at": NOW, **wake()},
+        values={"desired": "end", "reason": reason, "release_requested_at": NOW, **WAKE},
     )

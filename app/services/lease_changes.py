@@ -129,7 +129,7 @@ async def _written(
 async def _extended(connection: AsyncConnection, principal: Principal, lease_id: str, until: datetime) -> Any:
     """Due at once, so that a worker writes the new deadline to the provider's tags."""
     told = NewEvent(type="lease.extended", data={"expires_at": _rfc3339(until)}, request_id=principal.request_id)
-    return await _written(connection, principal, lease_id, told, {"expires_at": until, **transitions.wake()})
+    return await _written(connection, principal, lease_id, told, {"expires_at": until, **transitions.WAKE})
 
 
 def _check_extension(row: Any, until: datetime) -> None:

@@ -1,10 +1,8 @@
 """What suspending a tenant does to its leases."""
 
-from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.db.tables import lease
-from app.db.transitions import request_end
+from app.db.transitions import ids_in, request_end
 from app.domain.ids import LeaseId, TenantId
 from app.domain.leases import LeaseState, sources
 from app.domain.reasons import Origin, Reason, ReasonCode
@@ -18,11 +16,8 @@ async def end_leases_of(
 ) -> list[LeaseId]:
     """Ends what is queued, and with `running` all else too. Answers the leases to wake after the commit."""
     states = sources(LeaseState.RELEASING) if running else (LeaseState.QUEUED,)
-    found = select(lease.c.id).where(
-        lease.c.tenant_id == tenant_id, lease.c.state.in_([str(state) for state in states])
-    )
     ended = []
-    for lease_id in (await connection.execute(found.order_by(lease.c.id))).scalars().all():
+    for lease_id in (await connection.execute(ids_in(tenant_id, states))).scalars().all():
         told = await connection.execute(*request_end(LeaseId(lease_id), _REASON.as_json(), principal.request_id))
         ended += [LeaseId(row.lease_id) for row in told]
     return ended

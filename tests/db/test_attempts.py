@@ -143,6 +143,17 @@ def test_an_answer_written_down_late_undoes_nothing_that_was_seen_of_the_vm_sinc
     assert store.row(attempt, attempt_id) == before
 
 
+def test_an_answer_that_says_the_vm_has_failed_is_kept_with_its_reason_though_the_vm_was_seen_to_start(
+    store: Store,
+) -> None:
+    attempt_id = store.attempt(store.lease(), "known", vm_state="pending")
+    why = {"code": "NoRoom", "message": "no room", "interrupted": False}
+    answer = {"instance_id": store.row(attempt, attempt_id).instance_id, "vm_state": "gone", "vm_reason": why}
+    store.run(attempts.known(attempt_id, attempt_id, answer))
+    row = store.row(attempt, attempt_id)
+    assert (row.vm_state, row.vm_reason) == ("gone", why)
+
+
 @pytest.mark.parametrize("over", ["dead", "refused"])
 def test_a_late_id_is_kept_on_what_is_over_and_does_not_revive_it(store: Store, over: str) -> None:
     lease_id = store.lease()
@@ -158,7 +169,7 @@ def test_a_fact_needs_the_token_and_a_live_attempt(store: Store) -> None:
     live = store.attempt(lease_id)
     assert store.first(attempts.fact(over, over, {"ready": True})) is None
     assert store.first(attempts.fact(live, "another token", {"ready": True})) is None
-    assert store.first(attempts.known(live, "another token", {"instance_id": "i-1"})) is None
+    assert store.first(attempts.known(live, "another token", {"instance_id": "i-1", "vm_state": "pending"})) is None
     assert store.first(attempts.fact(live, live, {"ready": True})) is not None
 
 

@@ -7,7 +7,7 @@ from sqlalchemy import func, select
 
 from app.db import claims
 from app.db.tables import lease
-from app.db.transitions import wake
+from app.db.transitions import WAKE
 from app.domain.leases import LeaseState
 from tests.db.store import ENDED, Store, ago, ahead, together
 
@@ -75,7 +75,7 @@ def test_a_lease_woken_while_it_was_held_is_due_again_at_once(store: Store) -> N
     lease_id = store.lease()
     claim_id = store.claimed(lease_id)
     seen = store.row(lease, lease_id).wake_count
-    store.write(lease, lease_id, **wake())
+    store.write(lease, lease_id, **WAKE)
     store.run(claims.unclaim(lease_id, claim_id, next_due=LATER, wake_count=seen))
     assert due(store, lease_id)
 
@@ -83,7 +83,7 @@ def test_a_lease_woken_while_it_was_held_is_due_again_at_once(store: Store) -> N
 def test_a_wake_never_takes_a_claim_away(store: Store) -> None:
     lease_id = store.lease()
     claim_id = store.claimed(lease_id)
-    store.write(lease, lease_id, **wake())
+    store.write(lease, lease_id, **WAKE)
     assert store.first(claims.claim(lease_id, uuid4(), 60)) is None
     assert store.first(claims.load(lease_id, claim_id)) is not None
 

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from collections.abc import Iterable
 from email import message_from_bytes
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,46 @@ def leased(tenant: Person, provider: str, script: str) -> str:
     return str(answers[0].json()["id"])
 
 
+def tokens_of(places: Places, ids: dict[str, str]) -> dict[str, str]:
+    """The token of each lease's VM for its host keys, by cloud."""
+    (installation,) = places.read("SELECT id, token_key FROM installation")
+    key, own_id = installation["token_key"], installation["id"]
+    return {provider: host_key_token(key, own_id, LeaseId(lease_id), 1) for provider, lease_id in ids.items()}
+
+
+def tell_host_keys(url: str, tokens: Iterable[str], refusals: list[str]) -> None:
+    """As each VM does: a token is good once."""
+    for token in tokens:
+        vm = Person(url, token, refusals)
+        assert [vm.ask("POST", "/v1/host-keys", {"keys": [HOST_KEY]}).status_code for _ in "12"] == [204, 401]
+        vm.close()
+
+
+def check_living(places: Places, canaries: Canaries, tokens: Iterable[str]) -> None:
+    """While a lease lives its script is in two tables."""
+    found = {table: canaries.seen_in(text) for table, text in places.database().items()}
+    assert found["lease_secret"] == ["startup script"]
+    assert {table for table, seen in found.items() if seen} <= WHERE_SCRIPTS_BELONG
+    assert set(found["attempt"]) <= {"startup script", *tokens}
+
+
+def end(tenant: Person, places: Places, ids: Iterable[str]) -> str:
+    """Ends the leases; whatever the API tells of them afterwards."""
+    for lease_id in ids:
+        tenant.ask("DELETE", f"/v1/leases/{lease_id}")
+    assert wait_until(lambda: states(tenant) == {"released"}, timeout=PATIENCE, poll=0.5), places.logs()
+    paths = [f"/v1/leases/{lease_id}/{tail}" for lease_id in ids for tail in ("", "attempts", "events")]
+    answers = [tenant.ask("GET", path) for path in paths]
+    return "\n".join(answer.text for answer in answers if answer.is_success)
+
+
+def check_log(text: str) -> None:
+    """A line for each request, whatever its path looks like."""
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert not any("forged" in line for line in lines), "a path made a line of its own"
+    assert any("forged" in line.get("path", "") for line in lines)
+
+
 @pytest.mark.timeout(600)
 def test_secrets_stay_where_they_belong(database_url: str, broker_url: str, tmp_path: Path) -> None:
     credentials = provider_credentials()
@@ -149,65 +190,32 @@ def test_secrets_stay_where_they_belong(database_url: str, broker_url: str, tmp_
         assert wait_until(lambda: offered(operator), timeout=PATIENCE, poll=0.5), places.logs()
         ids = {provider: leased(tenant, provider, hostile(script)) for provider in WISHES}
         assert wait_until(lambda: states(tenant) == {"active"}, timeout=PATIENCE, poll=0.5), places.logs()
-        (installation,) = places.read("SELECT id, token_key FROM installation")
-        tokens = {
-            f"host-key token at {provider}": host_key_token(
-                installation["token_key"], installation["id"], LeaseId(lease_id), 1
-            )
-            for provider, lease_id in ids.items()
+        tokens = {f"host-key token at {provider}": token for provider, token in tokens_of(places, ids).items()}
+        known = {
+            "tenant's key": made["secret"],
+            "tenant's key, secret part": made["secret"].rpartition("_")[2],
+            "operator's key": operator.key,
+            "startup script": script,
+            "Google's private key": private_line(),
+            "database password": urlsplit(database_url).password or "",
         }
-        canaries = Canaries(
-            {
-                "tenant's key": made["secret"],
-                "tenant's key, secret part": made["secret"].rpartition("_")[2],
-                "operator's key": operator.key,
-                "startup script": script,
-                "Google's private key": private_line(),
-                "database password": urlsplit(database_url).password or "",
-                **credentials,
-                **tokens,
-            }
-        )
+        canaries = Canaries(known | credentials | tokens)
         assert all(len(secret) >= 16 for secret in canaries.known.values())
         mistakes(tenant, stranger, canaries.known)
-        for provider, token in zip(ids, tokens.values(), strict=True):
-            vm = Person(places.url, token, refusals)
-            told = [vm.ask("POST", "/v1/host-keys", {"keys": [HOST_KEY]}).status_code for _ in "12"]
-            assert told == [204, 401], provider
-            vm.close()
+        tell_host_keys(places.url, tokens.values(), refusals)
         check_vm(places, ids["aws"], hostile(script))
-        alive = {table: canaries.seen_in(text) for table, text in places.database().items()}
-        assert alive["lease_secret"] == ["startup script"]
-        assert {table for table, seen in alive.items() if seen} <= WHERE_SCRIPTS_BELONG
-        assert set(alive["attempt"]) <= {"startup script", *tokens}
+        check_living(places, canaries, tokens)
         rotated = tenant.ask("POST", f"/v1/keys/{made['id']}/rotate", {"overlap_seconds": 60})
         canaries.known["rotated key"] = rotated.json()["secret"]
-        for lease_id in ids.values():
-            tenant.ask("DELETE", f"/v1/leases/{lease_id}")
-        assert wait_until(lambda: states(tenant) == {"released"}, timeout=PATIENCE, poll=0.5), places.logs()
-        shown = [
-            tenant.ask("GET", f"/v1/leases/{lease_id}/{tail}")
-            for lease_id in ids.values()
-            for tail in ("", "attempts", "events")
-        ]
-        metrics = stranger.ask("GET", "/metrics").text
+        texts = {"answers": end(tenant, places, ids.values()), "metrics": stranger.ask("GET", "/metrics").text}
         for person in (operator, tenant, stranger):
             person.close()
-    places_with_text = {
-        "logs": places.logs(),
-        "Redis": places.broker(),
-        "metrics": metrics,
-        "problems": "\n".join(refusals),
-        "answers": "\n".join(answer.text for answer in shown if answer.is_success),
-        **{f"table {table}": text for table, text in places.database().items()},
-    }
-    assert {name: seen for name, text in places_with_text.items() if (seen := canaries.seen_in(text))} == {}
-    lines = [json.loads(line) for line in (tmp_path / "api.log").read_text(encoding="utf-8").splitlines()]
-    assert not any("forged" in line for line in lines), "a path made a line of its own"
-    assert any("forged" in line.get("path", "") for line in lines)
-    assert tenant_id in places_with_text["logs"], "the logs were not read"
-    assert tenant_id in places_with_text["table lease"], "the database was not read"
-    assert tenant_id in places_with_text["Redis"], "Redis was not read"
-    assert "gpulease_http_requests_total" in metrics
+    texts |= {"logs": places.logs(), "Redis": places.broker(), "problems": "\n".join(refusals)}
+    texts |= {f"table {table}": text for table, text in places.database().items()}
+    assert {name: seen for name, text in texts.items() if (seen := canaries.seen_in(text))} == {}
+    check_log((tmp_path / "api.log").read_text(encoding="utf-8"))
+    for name in ("logs", "table lease", "Redis"):
+        assert tenant_id in texts[name], f"not read: {name}"
+    assert "gpulease_http_requests_total" in texts["metrics"]
     assert len(refusals) >= 14
     assert json.dumps(refusals).count("request_id") >= 14

@@ -12,7 +12,7 @@ from app.db.events import NewEvent
 from app.db.ids import new_id
 from app.db.ops import stop_launches
 from app.db.tables import installation, lease, quota, tenant
-from app.db.transitions import request_end, wake, write
+from app.db.transitions import WAKE, request_end, write
 from app.domain.ids import LeaseId, TenantId
 from app.domain.reasons import Origin, Reason, ReasonCode
 from tests.simulation.processes import Grounds
@@ -116,7 +116,7 @@ class People:
         self._grounds.trace.tell(f"{lease_id} is extended to {seconds:.0f} s from now")
         later = text(f"greatest(expires_at, now() + interval '{seconds} seconds')")
         guards = [lease.c.desired == "run", lease.c.expires_at > text("now()")]
-        self.do(write(lease_id, NewEvent(type="lease.extended"), where=guards, values={"expires_at": later, **wake()}))
+        self.do(write(lease_id, NewEvent(type="lease.extended"), where=guards, values={"expires_at": later, **WAKE}))
         self._hint(lease_id)
 
     def release(self, lease_id: LeaseId) -> None:

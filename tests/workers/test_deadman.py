@@ -109,6 +109,8 @@ def test_a_whole_pass_is_told_where_somebody_listens(
         def log_message(self, *_: object) -> None:
             """Quiet."""
 
+    # the stream of this test is closed after it, and loggers of this process would keep it
+    monkeypatch.setattr("workers.deadman.configure_logs", lambda *_: None)
     environment = {"AWS_ACCESS_KEY_ID": "AKIASIMULATED0000001", "AWS_SECRET_ACCESS_KEY": "x"}
     for name, value in (environment | {"GPULEASE_HEARTBEAT_KEY": "gpl_key", "AWS_CONFIG_FILE": "/dev/null"}).items():
         monkeypatch.setenv(name, value)
