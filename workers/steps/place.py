@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any, NoReturn
 
 from sqlalchemy import Row
@@ -40,6 +41,8 @@ _LOOK_AGAIN = timedelta(seconds=30)
 _PROBLEM_COOL_OFF = 60.0
 _PATIENCE = timedelta(seconds=60)
 """So long even a lease that waits for no capacity waits for its accounts to be listed and in reach."""
+_DEARER = Decimal("1.5")
+"""While it waits so, a lease takes nothing that costs more than this many times what a place not yet ready offers."""
 
 
 class _NotReadyError(Exception):
@@ -58,7 +61,23 @@ class _Pass:
     first: bool
     over_quota: int = 0
     errors: list[dict[str, Any]] = field(default_factory=list)
-    not_ready: list[timedelta] = field(default_factory=list)
+    not_ready: dict[tuple[str, str], timedelta] = field(default_factory=dict)
+    """Accounts and regions to ask again after so long. They stay so for the whole pass: one that gets ready during it
+    would be left with its dearer offerings."""
+    cheapest: Decimal | None = None
+    """USD an hour, of the offerings there."""
+
+    def ask_again(self, offering: Offering, pause: timedelta) -> None:
+        """Its account and region are not ready."""
+        self.not_ready[_place(offering)] = pause
+        price = offering.price_per_hour
+        if price is not None:
+            self.cheapest = price if self.cheapest is None else min(price, self.cheapest)
+
+    def much_dearer(self, offering: Offering) -> bool:
+        """Whether waiting for what is not ready may save a good part of the price: a VM may have eight times the GPUs."""
+        price = offering.price_per_hour
+        return price is not None and self.cheapest is not None and price > self.cheapest * _DEARER
 
 
 def place(ctx: Context) -> Rest | None:
@@ -67,12 +86,15 @@ def place(ctx: Context) -> Rest | None:
         return Rest(_earliest(ctx, ctx.now + _STOPPED_PAUSE))
     this_pass = _read_pass(ctx)
     ranking = ctx.runtime.catalogue.ranking(Wish.from_request(ctx.lease.request), ctx.now)
+    patient_until = ctx.lease.created_at + _PATIENCE
     for offering in _untried(ctx, this_pass, ranking.candidates):
+        if ctx.now < patient_until and this_pass.much_dearer(offering):
+            continue
         outcome = _plan_at(ctx, offering, this_pass)
         if outcome is not _NEXT:
             return outcome
-    if this_pass.not_ready and ctx.now < max(ctx.lease.wait_until, ctx.lease.created_at + _PATIENCE):
-        return Rest(_earliest(ctx, ctx.now + min(this_pass.not_ready)))
+    if this_pass.not_ready and ctx.now < max(ctx.lease.wait_until, patient_until):
+        return Rest(_earliest(ctx, ctx.now + min(this_pass.not_ready.values())))
     errors = [*this_pass.errors, *(error for error in this_pass.tried.values() if error is not None)]
     reason = why_exhausted(ranking, errors, this_pass.over_quota)
     return _wait_or_give_up(ctx, ranking.candidates, reason)
@@ -102,7 +124,12 @@ def _untried(ctx: Context, this_pass: _Pass, candidates: tuple[Offering, ...]) -
     for offering in candidates:
         if offering.key in this_pass.tried or (offering.cooling(ctx.now) and not this_pass.first):
             continue
-        yield offering
+        if _place(offering) not in this_pass.not_ready:
+            yield offering
+
+
+def _place(offering: Offering) -> tuple[str, str]:
+    return offering.key.account, offering.key.region
 
 
 def _plan_at(ctx: Context, offering: Offering, this_pass: _Pass) -> Rest | None:
@@ -111,11 +138,11 @@ def _plan_at(ctx: Context, offering: Offering, this_pass: _Pass) -> Rest | None:
     except DoesNotFitError:
         this_pass.over_quota += 1
     except _NotReadyError as error:
-        this_pass.not_ready.append(error.pause)
+        this_pass.ask_again(offering, error.pause)
     except CrowdedError as error:
         if not error.slow:
             return Rest(_earliest(ctx, ctx.now + timedelta(seconds=error.pause)))
-        this_pass.not_ready.append(timedelta(seconds=error.pause))
+        this_pass.ask_again(offering, timedelta(seconds=error.pause))
     except (InvalidSpec, NotOffered, OutcomeUnknown, Unreachable) as error:
         this_pass.errors.append(dict(error_json(error)))
     return _NEXT
