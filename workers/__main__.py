@@ -48,20 +48,18 @@ def _worker(runtime: Runtime) -> None:
     celery = create_celery(runtime.settings, threads.reconciler)
     threads.start()
     log.info("worker started", installation=runtime.installation.id)
+    consumer = celery.Worker(
+        pool_cls="threads",
+        concurrency=runtime.settings.worker_threads,
+        loglevel="WARNING",
+        quiet=True,
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+    )
     try:
-        celery.worker_main(
-            [
-                "worker",
-                "--pool=threads",
-                f"--concurrency={runtime.settings.worker_threads}",
-                "--without-gossip",
-                "--without-mingle",
-                "--without-heartbeat",
-                "--loglevel=WARNING",
-            ]
-        )
-    except SystemExit as end:
-        log.info("worker stopping", code=end.code)
+        consumer.start()
+        log.info("worker stopping", code=consumer.exitcode)
     finally:
         threads.stop()
         runtime.database.close()

@@ -17,7 +17,7 @@ from workers.runtime import Runtime
 
 log = structlog.get_logger(__name__)
 
-HOLD_SECONDS = 15.0
+HOLD_SECONDS = 8.0
 """A job whose process died is taken over after so long; a running one is renewed."""
 
 _IDLE_LOOKS_AN_INTERVAL = 4

@@ -12,7 +12,7 @@ from workers.database import Database
 
 log = structlog.get_logger(__name__)
 
-_EVERY_SECONDS = 4.0
+_EVERY_SECONDS = 2.0
 
 
 class Renewals:

@@ -74,7 +74,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--fresh", action="store_true", help="forget everything of earlier runs first")
     parser.add_argument("--api", type=_count, default=1, metavar="N", help="API processes (default 1)")
-    parser.add_argument("--workers", type=_count, default=1, metavar="N", help="worker processes (default 1)")
+    parser.add_argument(
+        "--workers",
+        type=_count,
+        default=1,
+        metavar="N",
+        help="worker processes (default 1); with several, two inventories",
+    )
     parser.add_argument(
         "--clouds",
         type=_clouds,

@@ -24,6 +24,9 @@ Section = tuple[str, Mapping[str, str]]
 SERVICES = (API, WORKER, INVENTORY)
 SERVERS = (CLOUD, BROKER, DATABASE)
 
+_MOST_INVENTORIES = 2
+"""One is enough for the work; the other goes on when it dies."""
+
 
 @dataclass(frozen=True)
 class Program:
@@ -64,7 +67,7 @@ def cloud(home: Home, port: int, profile: str) -> Program:
 
 
 def services(*, host: str, port: int, api: int, workers: int) -> list[Program]:
-    """The program itself: `api` processes behind one port, `workers`, and one inventory.
+    """The program itself: `api` processes behind one port, `workers`, and an inventory, beside several workers two.
 
     A single API process opens its port by itself: supervisord closes a shared socket with the last process that has
     it, and dies when it cannot bind it again at once (another child may hold it between fork and exec).
@@ -75,7 +78,7 @@ def services(*, host: str, port: int, api: int, workers: int) -> list[Program]:
     return [
         shared,
         Program(WORKER, python("app.server", "worker"), workers),
-        Program(INVENTORY, python("app.server", "inventory")),
+        Program(INVENTORY, python("app.server", "inventory"), min(workers, _MOST_INVENTORIES)),
     ]
 
 

@@ -8,8 +8,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NoReturn
 
-from app.settings import StartupError, load_settings
-
 MISUSE = 2
 ALEMBIC_INI = Path(__file__).resolve().parents[2] / "migrations" / "alembic.ini"
 
@@ -22,8 +20,12 @@ def main() -> NoReturn:
 def run(argv: Sequence[str]) -> int:
     """Become the process that `argv` names; the exit code where it ends by itself."""
     process, rest = _parse(argv)
+    if process in WORKERS:
+        _become(process, rest)
+    from app.settings import StartupError  # noqa: PLC0415 - importing it takes a tenth of a worker's start
+
     try:
-        PROCESSES[process](rest)
+        HERE[process](rest)
     except StartupError as error:
         sys.stderr.write(f"gpulease-server {process}: {error}\n")
         return MISUSE
@@ -40,7 +42,7 @@ def _parse(argv: Sequence[str]) -> tuple[str, list[str]]:
         "deadman: ends VMs past their tagged deadline, without a database (takes arguments of its own). "
         "prices: compares the prices held here with a table (takes arguments of its own).",
     )
-    parser.add_argument("process", choices=list(PROCESSES))
+    parser.add_argument("process", choices=PROCESSES)
     arguments = parser.parse_args(argv[:1])
     rest = list(argv[1:])
     if rest and arguments.process not in TAKE_ARGUMENTS:
@@ -54,13 +56,9 @@ def _api(_rest: Sequence[str]) -> None:
     serve()
 
 
-def _workers(process: str) -> Callable[[Sequence[str]], None]:
+def _become(process: str, rest: Sequence[str]) -> NoReturn:
     """Replaces this process: the program's HTTP side never imports the Celery side."""
-
-    def become(rest: Sequence[str]) -> None:
-        os.execv(sys.executable, [sys.executable, "-m", "workers", process, *rest])  # noqa: S606 - no shell wanted
-
-    return become
+    os.execv(sys.executable, [sys.executable, "-m", "workers", process, *rest])  # noqa: S606 - no shell wanted
 
 
 def _migrate(rest: Sequence[str]) -> None:
@@ -71,21 +69,16 @@ def _migrate(rest: Sequence[str]) -> None:
 
 def _operator_key(_rest: Sequence[str]) -> None:
     from app.prerequisites import check_database, ensure_operator_key  # noqa: PLC0415 - only this process needs it
+    from app.settings import load_settings  # noqa: PLC0415 - as above
 
     url = load_settings().database_url
     check_database(url)
     sys.stdout.write(ensure_operator_key(url, None) + "\n")
 
 
-PROCESSES: Mapping[str, Callable[[Sequence[str]], None]] = MappingProxyType(
-    {
-        "api": _api,
-        "worker": _workers("worker"),
-        "inventory": _workers("inventory"),
-        "migrate": _migrate,
-        "operator-key": _operator_key,
-        "deadman": _workers("deadman"),
-        "prices": _workers("prices"),
-    }
+HERE: Mapping[str, Callable[[Sequence[str]], None]] = MappingProxyType(
+    {"api": _api, "migrate": _migrate, "operator-key": _operator_key}
 )
+WORKERS = ("worker", "inventory", "deadman", "prices")
+PROCESSES = (*HERE, *WORKERS)
 TAKE_ARGUMENTS = frozenset({"migrate", "deadman", "prices"})

@@ -46,11 +46,11 @@ def test_the_connection_options_on_the_line_count(api: FakeApi, cli: Cli, tmp_pa
     assert _complete(cli, "gpulease lease show tr") == []
 
 
-@pytest.mark.parametrize("name", ["$(id)", "a b", "-rf", "a;id", "`id`", "a\nb", "a'b", "~root"])
-def test_a_name_that_a_shell_would_read_as_more_is_not_offered(api: FakeApi, cli: Cli, name: str) -> None:
-    api.add(a_lease(1, name=name))
-    assert _complete(cli, "gpulease lease show ") == []
-    assert api.asked
+def test_names_that_a_shell_would_read_as_more_are_not_offered(api: FakeApi, cli: Cli) -> None:
+    names = ["$(id)", "a b", "-rf", "a;id", "`id`", "a\nb", "a'b", "~root", "plain"]
+    for number, name in enumerate(names):
+        api.add(a_lease(number, name=name))
+    assert _complete(cli, "gpulease lease show ") == ["plain"]
 
 
 def test_trouble_is_silent(api: FakeApi, cli: Cli) -> None:

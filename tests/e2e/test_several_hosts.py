@@ -17,7 +17,7 @@ from tests.e2e.stack import PATIENCE, Stack, running
 from tests.e2e.truth import differences
 
 WISHES = 30
-APIS, WORKERS = 2, 3
+APIS, WORKERS = 2, 2
 
 MIGRATION = """
     ALTER TABLE lease ADD COLUMN of_the_next_version text;
@@ -55,7 +55,7 @@ def test_processes_die_and_are_replaced_by_a_new_version_without_a_lease_being_l
                 17: replace("worker"),
                 20: replace("api"),
                 23: replace("worker"),
-                26: replace("worker"),
+                26: replace("inventory"),
             }
             made = _create(lambda n: tenant.create_at_any_rate({**ONE_A10G, "name": f"wish {n}"}, f"wish-{n}"), orders)
             hosts.wait_until_ready()
