@@ -152,6 +152,29 @@ def launches_fail(group: Group, arm: Arm | None) -> None:
     group.release()
 
 
+def refused_when_repeated(group: Group, arm: Arm | None) -> None:
+    """Nobody knows whether the first call did anything, and the second is refused: looked for, while the cloud throttles."""
+    with group.cloud.capacity(0, provider=group.provider, instance_type=TYPES[group.provider]):
+        with group.cloud.fault(LAUNCH[group.provider], "error", provider=group.provider, times=None):
+            group.create(arm, wait_seconds=600)
+            group.until("provisioning")
+            wait_until(lambda: False, timeout=2, poll=_POLL)
+        wait_until(lambda: False, timeout=4, poll=_POLL)
+        with group.cloud.fault("*", "throttle", provider=group.provider, times=3 * len(group.names)):
+            group.until_hit(at_least=10, quiet=20)
+    group.until("active")
+    group.release()
+
+
+def locked_out(group: Group, arm: Arm | None) -> None:
+    """The account is refused for a while. At AWS; others know no such fault."""
+    with group.cloud.refusing_our_credentials():
+        group.create(arm, wait_seconds=600)
+        group.until_hit(at_least=6)
+    group.until("active")
+    group.release()
+
+
 def unwanted_before_it_is_known(group: Group, arm: Arm | None) -> None:
     with group.cloud.fault(LAUNCH[group.provider], "lose_reply", provider=group.provider, times=None):
         group.create(arm)
@@ -222,6 +245,8 @@ SCENARIOS: Mapping[str, Play] = {
         held_up,
         answers_lost,
         launches_fail,
+        refused_when_repeated,
+        locked_out,
         unwanted_before_it_is_known,
         throttled,
         full,
