@@ -1,6 +1,9 @@
 """A lease's life through the real protocol: database, adapter, wire."""
 
+from base64 import b64decode
 from collections.abc import Callable
+from email import message_from_bytes
+from gzip import decompress
 
 from app.local.waiting import wait_until
 from tests.workers.fleet import Fleet
@@ -46,3 +49,14 @@ def test_a_vm_that_is_well_lives_though_nobody_moves_its_lease_for_long(make_fle
     assert wait_until(seen_to_be_well_after_all_its_time, timeout=30, poll=0.1)
     assert fleet.lease(lease_id).state == "provisioning"
     assert fleet.drive_to(lease_id, "active", "failed").state == "active"
+
+
+def test_a_vm_starts_with_the_script_of_its_own_lease(fleet: Fleet) -> None:
+    fleet.create(script="#!/bin/sh\necho somebody else\n")
+    lease_id = fleet.create(script="#!/bin/sh\necho hello\n")
+    fleet.step()
+    (made,) = fleet.attempts(lease_id)
+    parts = message_from_bytes(decompress(b64decode(made.params["UserData"]))).walk()
+    scripts = [part.get_payload(decode=True) for part in parts if part.get_content_type() == "text/x-shellscript"]
+    assert b"#!/bin/sh\necho hello\n" in scripts
+    assert not any(b"somebody else" in script for script in scripts if isinstance(script, bytes))

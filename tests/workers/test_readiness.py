@@ -26,6 +26,17 @@ def listed(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return regions
 
 
+def test_nothing_is_tried_while_no_place_is_ready(fleet: Fleet, listed: set[str]) -> None:
+    offer_elsewhere(fleet, SMALL, price(fleet, SMALL) * Decimal("1.4"))
+    lease_id = fleet.create(**ANY_A10G)
+    fleet.step()
+    assert tried(fleet, lease_id) is None
+    assert fleet.rests(lease_id) <= 0.5
+    listed.add(ELSEWHERE)
+    step_when_due(fleet)
+    assert tried(fleet, lease_id) == (ELSEWHERE, SMALL)
+
+
 def offer_elsewhere(fleet: Fleet, name: str, price: Decimal | None = None) -> None:
     """The account's other region offers this type alone."""
     columns = [column for column in offering.c if column.name != "region"]

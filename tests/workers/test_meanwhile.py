@@ -1,0 +1,143 @@
+"""What changes while a step is under way: the step that was decided on no longer holds, or its claim is somebody else's."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import func, select, update
+
+from app.db.tables import event, lease
+from app.domain.ids import LeaseId
+from app.domain.reconcile import BeginRelease, decide
+from app.settings import AccountConfig, Settings
+from app.settings.accounts import AwsAccount
+from tests.workers.fleet import Fleet
+from workers.providers.aws.adapter import AwsProvider
+from workers.providers.base import Params, Vm
+
+
+class During:
+    """Runs `act` once, in the middle of the next thing that it is put into."""
+
+    def __init__(self) -> None:
+        self.act: Callable[[], None] | None = None
+
+    def happen(self) -> None:
+        act, self.act = self.act, None
+        if act is not None:
+            act()
+
+
+class Launching(AwsProvider):
+    """Things happen between the create call and its answer."""
+
+    def __init__(self, during: During, account: AccountConfig, settings: Settings) -> None:
+        assert isinstance(account, AwsAccount)
+        super().__init__(account, settings)
+        self._during = during
+
+    def launch(self, region: str, params: Params) -> Vm:
+        vm = super().launch(region, params)
+        self._during.happen()
+        return vm
+
+
+@pytest.fixture
+def during() -> During:
+    return During()
+
+
+@pytest.fixture
+def fleet(make_fleet: Callable[..., Fleet], during: During, monkeypatch: pytest.MonkeyPatch) -> Fleet:
+    """Things happen between a decision and its step, or within a create call."""
+
+    def decided(*facts: Any) -> Any:
+        step = decide(*facts)
+        if isinstance(step, BeginRelease):
+            during.happen()
+        return step
+
+    monkeypatch.setattr("workers.reconciler.decide", decided)
+    return make_fleet(connect_account=lambda account, settings: Launching(during, account, settings))
+
+
+def take_claim(fleet: Fleet, lease_id: LeaseId) -> None:
+    """What another worker does after this one has let its claim run out."""
+    theirs = {"claim_id": uuid4(), "held_until": func.now() + timedelta(minutes=1)}
+    fleet.runtime.database.run(update(lease).where(lease.c.id == lease_id).values(theirs))
+
+
+def test_an_extension_is_stronger_than_an_expiry_that_was_already_decided(fleet: Fleet, during: During) -> None:
+    lease_id = fleet.create(ttl=3600)
+    fleet.drive_to(lease_id, "active")
+    fleet.extend(lease_id, -1)
+    during.act = lambda: fleet.extend(lease_id, 3600)
+    fleet.runtime.database.run(update(lease).values(next_due=func.now()))
+    fleet.step()
+    assert during.act is None, "an expiry was decided"
+    fleet.drive(lambda: fleet.rests(lease_id) > 10)
+    kept = fleet.lease(lease_id)
+    assert (kept.state, kept.desired, kept.reason) == ("active", "run", None)
+    assert "lease.releasing" not in fleet.events(lease_id)
+
+
+def test_the_answer_to_a_create_call_is_kept_by_whoever_lost_the_claim_who_moves_nothing(
+    fleet: Fleet, during: During
+) -> None:
+    lease_id = fleet.create()
+    during.act = lambda: take_claim(fleet, lease_id)
+    fleet.step()
+    (made,) = fleet.attempts(lease_id)
+    (vm,) = fleet.sim.instances()
+    assert (made.state, made.instance_id) == ("known", vm["id"]), "a fact is kept, whoever learns it"
+    seen = fleet.lease(lease_id)
+    assert (seen.launched_at, seen.placement["instance_id"]) == (None, None)
+    assert "attempt.launched" not in fleet.events(lease_id)
+    assert seen.held_until is not None, "the claim of the other one is left alone"
+
+
+def test_a_lost_claim_is_no_bug(fleet: Fleet, during: During) -> None:
+    lease_id = fleet.create()
+    during.act = lambda: take_claim(fleet, lease_id)
+    fleet.step()
+    counted = fleet.runtime.metrics.registry.get_sample_value
+    failures = {reason: counted("gpulease_step_failures_total", {"reason": reason}) for reason in ("claim_lost", "bug")}
+    assert failures == {"claim_lost": 1.0, "bug": 0.0}
+
+
+def test_the_end_of_an_attempt_is_told_with_what_it_was(fleet: Fleet) -> None:
+    lease_id = fleet.create()
+    fleet.drive_to(lease_id, "active")
+    (vm,) = fleet.sim.instances()
+    fleet.sim.stop(vm["id"])
+    fleet.drive_to(lease_id, "released", "failed")
+    told = select(event.c.data).where(event.c.lease_id == lease_id, event.c.type == "attempt.dead")
+    (row,) = fleet.runtime.database.all(told)
+    assert (row.data["n"], row.data["instance_id"]) == (1, vm["id"])
+    assert row.data["offering"]["instance_type"] == "g5.xlarge"
+
+
+def test_a_replacement_is_waited_for_as_long_as_the_first_vm_was(fleet: Fleet) -> None:
+    lease_id = fleet.create(market="spot", on_interruption="replace", wait_seconds=7200)
+    active = fleet.drive_to(lease_id, "active")
+    fleet.sim.capacity(0)
+    fleet.sim.interrupt(active.placement["instance_id"], 0)
+    again = fleet.drive_to(lease_id, "queued")
+    assert again.wait_until > active.wait_until
+    assert abs((again.wait_until - again.updated_at) - timedelta(hours=2)) < timedelta(minutes=1)
+
+
+def test_an_account_that_refuses_us_at_the_end_of_a_vm_is_set_aside(fleet: Fleet) -> None:
+    lease_id = fleet.create()
+    fleet.drive_to(lease_id, "active")
+    fleet.end(lease_id)
+    fleet.sim.credentials(bad=["AKIASIMULATED0000001"])
+    fleet.runtime.database.run(update(lease).values(next_due=func.now()))
+    fleet.step()
+    assert (fleet.account().state, fleet.account().last_error["code"]) == ("failing", "AuthFailure")
+    fleet.sim.credentials(bad=[])
+    fleet.refresh()
+    fleet.drive_to(lease_id, "released")
+    assert fleet.vms() == []
