@@ -1,7 +1,7 @@
 """Leases and attempts: states, the transition table, and the facts that decisions are made from."""
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
@@ -153,6 +153,16 @@ class Lease:
     def is_expired(self, now: datetime) -> bool:
         """Whether its time is over at `now`, the database's clock."""
         return self.expires_at <= now
+
+    @property
+    def waits(self) -> timedelta:
+        """For how long it waits for capacity, for its first VM and for a replacement."""
+        return timedelta(seconds=self.request.get("wait_seconds") or 0)
+
+    @property
+    def looking_since(self) -> datetime:
+        """When it was asked for, or last went back to the queue for a replacement."""
+        return self.wait_until - self.waits
 
     @property
     def terminal(self) -> bool:

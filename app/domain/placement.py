@@ -11,6 +11,7 @@ from app.domain.offerings import Market, MarketWish, Offering
 
 _REFUSAL_STEPS = 10
 _READY_STEP = 15.0
+_DEARER = Decimal("1.5")
 
 
 class Exclusion(StrEnum):
@@ -158,3 +159,16 @@ def _rank_key(wish: Wish, o: Offering, now: datetime) -> tuple[object, ...]:
     k = o.key
     name = (k.account, k.region, k.zone, k.instance_type, k.market)
     return (o.cooling(now), spot_later, o.price_per_hour, refused, slowness, name)
+
+
+def much_dearer(offering: Offering, others: Iterable[Offering]) -> bool:
+    """Whether it costs more than 1.5 times as much as one of the others, for which it is worth waiting a while.
+
+    A VM may have many more GPUs than asked for. Candidates all have a price.
+    """
+    return any(_price(offering) > _DEARER * _price(other) for other in others)
+
+
+def _price(candidate: Offering) -> Decimal:
+    assert candidate.price_per_hour is not None
+    return candidate.price_per_hour

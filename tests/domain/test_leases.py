@@ -1,5 +1,6 @@
 """States, the transition table, and how a lease ends."""
 
+from datetime import datetime
 from itertools import product
 
 import pytest
@@ -99,3 +100,8 @@ def test_a_reason_survives_being_stored(code: ReasonCode, origin: Origin) -> Non
     reason = Reason(code, "why – in a sentence", origin)
     assert Reason.from_json(reason.as_json()) == reason
     assert reason.as_json()["retryable"] is reason.retryable
+
+
+@pytest.mark.parametrize(("request_", "since"), [({"wait_seconds": 500}, ahead(100)), ({}, ahead(600))])
+def test_a_lease_looks_since_its_patience_began(request_: dict[str, int], since: datetime) -> None:
+    assert lease(request=request_, wait_until=ahead(600)).looking_since == since

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.offerings import Market, MarketWish, Offering
-from app.domain.placement import Exclusion, Wish, exclusion, rank
+from app.domain.placement import Exclusion, Wish, exclusion, much_dearer, rank
 from tests.domain.samples import NOW, ago, ahead, cool_off, offering
 
 SPOT, ON_DEMAND = Market.SPOT, Market.ON_DEMAND
@@ -192,3 +192,12 @@ def test_a_wish_is_read_from_the_stored_request() -> None:
 
 def test_a_price_cap_of_zero_is_a_cap() -> None:
     assert Wish.from_request({"max_price_per_hour": "0"}).max_price_per_hour == 0
+
+
+@pytest.mark.parametrize(
+    ("others", "dearer"),
+    [([], False), (["2"], False), (["1.99"], True), (["5", "1.99"], True), (["1.99", "5"], True), (["2", "5"], False)],
+    ids=str,
+)
+def test_half_as_much_again_is_still_worth_its_price(others: list[str], *, dearer: bool) -> None:
+    assert much_dearer(offering(price="3"), [offering(price=price) for price in others]) is dearer

@@ -129,6 +129,20 @@ def test_a_replacement_is_waited_for_as_long_as_the_first_vm_was(fleet: Fleet) -
     assert abs((again.wait_until - again.updated_at) - timedelta(hours=2)) < timedelta(minutes=1)
 
 
+def test_a_replacement_too_waits_a_minute_for_a_place_that_is_not_ready(fleet: Fleet) -> None:
+    lease_id = fleet.create(market="spot", on_interruption="replace")
+    active = fleet.drive_to(lease_id, "active")
+    fleet.runtime.database.run(update(lease).values(created_at=lease.c.created_at - timedelta(hours=1)))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fleet.runtime.first_listings, "done", lambda *_: False)
+        fleet.sim.interrupt(active.placement["instance_id"], 0)
+        fleet.drive_to(lease_id, "queued")
+        fleet.runtime.database.run(update(lease).values(next_due=func.now()))
+        fleet.step()
+        assert fleet.lease(lease_id).state == "queued"
+    assert fleet.drive_to(lease_id, "active", "failed", "released").state == "active"
+
+
 def test_an_account_that_refuses_us_at_the_end_of_a_vm_is_set_aside(fleet: Fleet) -> None:
     lease_id = fleet.create()
     fleet.drive_to(lease_id, "active")

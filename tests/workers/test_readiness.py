@@ -94,7 +94,7 @@ def test_what_costs_much_more_waits_a_minute_for_what_is_not_ready(
     if becomes_ready:
         listed.add(REGION)
     else:
-        fleet.runtime.database.run(update(lease).values(created_at=lease.c.created_at - timedelta(minutes=1)))
+        fleet.runtime.database.run(update(lease).values(wait_until=lease.c.wait_until - timedelta(minutes=1)))
     step_when_due(fleet)
     assert tried(fleet, lease_id) == ((REGION, SMALL) if becomes_ready else (ELSEWHERE, LARGE))
 

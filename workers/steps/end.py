@@ -133,13 +133,12 @@ def cost(ended: Row[Any]) -> Decimal:
 
 def requeue(ctx: Context) -> None:
     """The old VM is confirmed dead: the lease queues again for another one, its quota kept."""
-    wait = timedelta(seconds=ctx.lease.request.get("wait_seconds") or 0)
     reason = Reason(ReasonCode.INTERRUPTED, "the provider took the spot VM back; a replacement is being looked for")
     event = NewEvent(type="lease.queued", data={"reason": reason.as_json()})
     values = {
         "reason": reason.as_json(),
         "pass_started_at": None,
-        "wait_until": ctx.now + wait,
+        "wait_until": ctx.now + ctx.lease.waits,
         "placement": None,
         "connection": None,
         "interruption": None,

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from decimal import Decimal
 from typing import Any, NoReturn
 
 from sqlalchemy import Row
@@ -13,7 +12,7 @@ from app.db.events import NewEvent
 from app.domain.exhaustion import why_exhausted
 from app.domain.leases import LeaseState
 from app.domain.offerings import Offering, OfferingKey
-from app.domain.placement import Wish
+from app.domain.placement import Wish, much_dearer
 from app.domain.reasons import Reason
 from app.domain.reconcile import Rest
 from workers.accounts import error_json
@@ -40,9 +39,7 @@ _UNLISTED_PAUSE = timedelta(seconds=0.5)
 _LOOK_AGAIN = timedelta(seconds=30)
 _PROBLEM_COOL_OFF = 60.0
 _PATIENCE = timedelta(seconds=60)
-"""So long even a lease that waits for no capacity waits for its accounts to be listed and in reach."""
-_DEARER = Decimal("1.5")
-"""While it waits so, a lease takes nothing that costs more than this many times what a place not yet ready offers."""
+"""So long even a lease that waits for no capacity waits for its accounts to be listed and in reach, and takes nothing much dearer."""
 
 
 class _NotReadyError(Exception):
@@ -61,23 +58,13 @@ class _Pass:
     first: bool
     over_quota: int = 0
     errors: list[dict[str, Any]] = field(default_factory=list)
-    not_ready: dict[tuple[str, str], timedelta] = field(default_factory=dict)
-    """Accounts and regions to ask again after so long. They stay so for the whole pass: one that gets ready during it
-    would be left with its dearer offerings."""
-    cheapest: Decimal | None = None
-    """USD an hour, of the offerings there."""
+    not_ready: dict[tuple[str, str], tuple[Offering, timedelta]] = field(default_factory=dict)
+    """By account and region: its first candidate, and when to ask again. They stay so for the whole pass: one that gets
+    ready during it would be left with its dearer offerings."""
 
     def ask_again(self, offering: Offering, pause: timedelta) -> None:
         """Its account and region are not ready."""
-        self.not_ready[_place(offering)] = pause
-        price = offering.price_per_hour
-        if price is not None:
-            self.cheapest = price if self.cheapest is None else min(price, self.cheapest)
-
-    def much_dearer(self, offering: Offering) -> bool:
-        """Whether waiting for what is not ready may save a good part of the price: a VM may have eight times the GPUs."""
-        price = offering.price_per_hour
-        return price is not None and self.cheapest is not None and price > self.cheapest * _DEARER
+        self.not_ready[_place(offering)] = (offering, pause)
 
 
 def place(ctx: Context) -> Rest | None:
@@ -86,15 +73,15 @@ def place(ctx: Context) -> Rest | None:
         return Rest(_earliest(ctx, ctx.now + _STOPPED_PAUSE))
     this_pass = _read_pass(ctx)
     ranking = ctx.runtime.catalogue.ranking(Wish.from_request(ctx.lease.request), ctx.now)
-    patient_until = ctx.lease.created_at + _PATIENCE
+    patient_until = ctx.lease.looking_since + _PATIENCE
     for offering in _untried(ctx, this_pass, ranking.candidates):
-        if ctx.now < patient_until and this_pass.much_dearer(offering):
+        if ctx.now < patient_until and much_dearer(offering, (better for better, _ in this_pass.not_ready.values())):
             continue
         outcome = _plan_at(ctx, offering, this_pass)
         if outcome is not _NEXT:
             return outcome
     if this_pass.not_ready and ctx.now < max(ctx.lease.wait_until, patient_until):
-        return Rest(_earliest(ctx, ctx.now + min(this_pass.not_ready.values())))
+        return Rest(_earliest(ctx, ctx.now + min(pause for _, pause in this_pass.not_ready.values())))
     errors = [*this_pass.errors, *(error for error in this_pass.tried.values() if error is not None)]
     reason = why_exhausted(ranking, errors, this_pass.over_quota)
     return _wait_or_give_up(ctx, ranking.candidates, reason)
