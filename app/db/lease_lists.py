@@ -9,10 +9,9 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import ColumnExpressionArgument, Integer, Text, any_, bindparam, func, or_, select, text, tuple_
+from sqlalchemy import ColumnExpressionArgument, Integer, Text, any_, bindparam, cast, func, or_, select, text, tuple_
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from app.db.lease_reads import compiled
 from app.db.leases import view_rows
 from app.db.reads import Query
 from app.db.tables import lease
@@ -85,9 +84,9 @@ class LeaseFilter:
 def page(
     wanted: LeaseFilter, sort: LeaseSort, after: tuple[Any, str] | None, limit: int, *, versions: bool = False
 ) -> tuple[Query, dict[str, Any]]:
-    """A query for rows as lease_reads.ONE gives them, and its parameters. `after`: sort value and id of the last row seen.
+    """A query for rows as lease_reads.ONE gives them with what they are `sorted_by`, as text, and its parameters.
 
-    `versions`: rows of id, version and what they are sorted by.
+    `after`: sort value and id of the last row seen. `versions`: rows of id, version and `sorted_by`.
     """
     parameters = dict(_parameters(wanted))
     statement = _query(sort, frozenset(parameters), following=after is not None, versions=versions)
@@ -120,14 +119,16 @@ _CONDITIONS: Mapping[str, ColumnExpressionArgument[bool]] = MappingProxyType(
 def _query(sort: LeaseSort, given: frozenset[str], *, following: bool, versions: bool) -> Query:
     """Compiled once for each combination of filters: that takes ten times as long as running it."""
     column = lease.c[sort.column]
-    rows = select(lease.c.id, lease.c.version, column) if versions else view_rows()
-    statement = rows.where(*(_CONDITIONS[name] for name in sorted(given)))
+    rows = select(lease.c.id, lease.c.version) if versions else view_rows()
+    statement = rows.add_columns(cast(column, Text).label("sorted_by")).where(
+        *(_CONDITIONS[name] for name in sorted(given))
+    )
     if following:
         last = tuple_(bindparam("after_value", type_=column.type), bindparam("after_id", type_=Id))
         here = tuple_(column, lease.c.id)
         statement = statement.where(here < last if sort.descending else here > last)
     order = (column.desc(), lease.c.id.desc()) if sort.descending else (column.asc(), lease.c.id.asc())
-    return compiled(statement.order_by(*order).limit(bindparam("limit", type_=Integer)))
+    return Query(statement.order_by(*order).limit(bindparam("limit", type_=Integer)))
 
 
 def _parameters(wanted: LeaseFilter) -> Iterable[tuple[str, Any]]:

@@ -1,74 +1,53 @@
 """Statements of the API on leases: the one that creates, those that read, and the lock before a change."""
 
+from collections.abc import Iterator
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
+    FromClause,
     Interval,
     Select,
     Text,
     and_,
     bindparam,
+    cast,
     func,
     insert,
     literal_column,
+    null,
     select,
     true,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 
+from app.db import lease_shown
 from app.db.scope import asking, parameter
 from app.db.tables import account_region, event, lease, lease_secret, quota_claim, tenant
-from app.db.types import Amount, Id, Json, Time
-
-VIEW = (
-    "id",
-    "tenant_id",
-    "name",
-    "labels",
-    "request",
-    "state",
-    "desired",
-    "reason",
-    "placement",
-    "connection",
-    "interruption",
-    "ssh_host_keys",
-    "health",
-    "attempts_count",
-    "version",
-    "cost_closed",
-    "rate_per_hour",
-    "rate_since",
-    "created_at",
-    "first_attempt_at",
-    "launched_at",
-    "running_at",
-    "ready_at",
-    "billing_started_at",
-    "billing_ended_at",
-    "expires_at",
-    "wait_until",
-    "release_requested_at",
-    "provider_gone_at",
-    "ended_at",
-    "updated_at",
-)
-"""Columns that a lease is shown from."""
+from app.db.types import Amount, Id, Json
 
 _AS_OF = func.now().label("as_of")
 _TERMS = (tenant.c.status.label("tenant_status"), tenant.c.max_total_seconds.label("max_total_seconds"))
 
 
+def _view(row: FromClause, terms: FromClause, listed_at: ColumnElement[Any]) -> Iterator[ColumnElement[Any]]:
+    yield from (row.c[name] for name in ("id", "tenant_id", "version", "state", "desired"))
+    yield from (lease_shown.shown(row, listed_at), cast(row.c.request, Text).label("request"))
+    latest = row.c.created_at + terms.c.max_total_seconds * literal_column("interval '1 second'")
+    yield (row.c.expires_at <= func.now()).label("over")
+    yield (row.c.expires_at >= latest).label("at_latest")
+
+
 def view_rows() -> Select[Any]:
-    """Everything a lease is shown from: its columns, the tenant's terms, its region's last listing, the time."""
+    """Everything a lease is shown from: see `lease_shown`, and what decides about its `actions`.
+
+    `over`: its time is up; `at_latest`: its tenant's terms let it last no longer. `request` is JSON text, never empty.
+    """
     region = and_(account_region.c.account == lease.c.account, account_region.c.region == lease.c.region)
-    return select(
-        *(lease.c[name] for name in VIEW),
-        *_TERMS,
-        account_region.c.last_complete_listing_at.label("listed_at"),
-        _AS_OF,
-    ).select_from(lease.join(tenant, tenant.c.id == lease.c.tenant_id).outerjoin(account_region, region))
+    listed_at = account_region.c.last_complete_listing_at
+    return select(*_view(lease, tenant, listed_at), tenant.c.status.label("tenant_status")).select_from(
+        lease.join(tenant, tenant.c.id == lease.c.tenant_id).outerjoin(account_region, region)
+    )
 
 
 _NAMED = (lease.c.id == bindparam("lease_id"), asking(lease.c.tenant_id))
@@ -87,8 +66,10 @@ READ_WITH_SCRIPT = READ.add_columns(lease_secret.c.startup_script).outerjoin(
 )
 """As READ, with its startup script (None when there is none, or none any more)."""
 
-LOCK = READ.with_for_update(of=lease)
-"""As READ; the lease's row stays as it is until the transaction ends."""
+LOCK = READ.add_columns(
+    lease.c.name, lease.c.labels, lease.c.created_at, lease.c.expires_at, tenant.c.max_total_seconds, _AS_OF
+).with_for_update(of=lease)
+"""As READ, with what changes are decided from; the lease's row stays as it is until the transaction ends."""
 
 VERSION = select(lease.c.version).where(*_NAMED)
 """Enough for an ETag."""
@@ -109,9 +90,9 @@ def _create() -> Select[Any]:
         .with_for_update(read=True)
         .cte("terms")
     )
-    new = _new_lease(terms).returning(*(lease.c[name] for name in VIEW)).cte("new")
+    new = _new_lease(terms).returning(*(lease.c[name] for name in ("request", *lease_shown.NEEDED))).cte("new")
     return (
-        select(*(new.c[name] for name in VIEW), *terms.c, literal_column("NULL", Time).label("listed_at"), _AS_OF)
+        select(*_view(new, terms, null()), terms.c.tenant_status, new.c.expires_at)
         .select_from(new.join(terms, true()))
         .add_cte(_secret(new), _claims(new), _first_event(new))
     )
@@ -166,7 +147,7 @@ def _first_event(new: Any) -> Any:
 CREATE = _create()
 """Lease, secret, claims and first event at once, while the tenant is active and its terms allow `ttl_seconds`.
 
-The quota must have been taken by `quotas.admit` in the same transaction. Answers the row that READ would give, or none
-when the terms forbid it: ask TERMS why, and roll back. Parameters: lease_id, tenant_id, name, labels, request,
+The quota must have been taken by `quotas.admit` in the same transaction. Answers the row that READ would give, with
+`expires_at`, or none when the terms forbid it: ask TERMS why, and roll back. Parameters: lease_id, tenant_id, name, labels, request,
 on_interruption, minimum_claim, ttl_seconds, ttl, wait, startup_script, resources, amounts, event_id, event_data, request_id.
 """

@@ -134,7 +134,7 @@ async def _extended(connection: AsyncConnection, principal: Principal, lease_id:
 
 def _check_extension(row: Any, until: datetime) -> None:
     """The same rule that `actions.extend` of a lease shows in advance."""
-    if row.desired != Desired.RUN or row.expires_at <= row.as_of:
+    if row.desired != Desired.RUN or row.over:
         raise LeaseEnding
     if row.tenant_status != "active":
         raise TenantSuspended

@@ -111,13 +111,14 @@ class _Work:
         [room] = await fetch(self.connection, quota_statements.ADMIT, self._quota(ranked.minimum))
         if not room["fits"]:
             raise _NoRoom
-        rows = await fetch(self.connection, lease_reads.CREATE, self._values(new, ranked.minimum))
+        values = self._values(new, ranked.minimum)
+        rows = await fetch(self.connection, lease_reads.CREATE, values)
         if not rows:
             await check_terms(self.connection, self.tenant_id, new.ttl_seconds)
             raise _NoRoom
         row = SimpleNamespace(**rows[0])
         if self.principal.role in _ACCOUNTABLE:
-            after = {"name": row.name, "request": new.request, "expires_at": row.expires_at}
+            after = {"name": values["name"], "request": new.request, "expires_at": row.expires_at}
             await record_lease(self.connection, self.principal, "lease.create", row, after=after)
         made = Created(content=render(row), location=f"/v1/leases/{self.lease_id}", replayed=False)
         if key is not None:

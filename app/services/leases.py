@@ -133,8 +133,7 @@ def _after(page: PageRequest, sort: LeaseSort) -> tuple[Any, str] | None:
 
 
 def _cursor(row: Any, sort: LeaseSort) -> str:
-    value = getattr(row, sort.column)
-    return cursor(f"leases{sort}", value.isoformat() if sort.by_time else value, row.id)
+    return cursor(f"leases{sort}", row.sorted_by, row.id)
 
 
 def _number(text: str) -> int:

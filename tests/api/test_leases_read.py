@@ -1,12 +1,15 @@
 """GET /v1/leases and GET /v1/leases/{id}."""
 
 import json
+from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 from app.api.lease_views import AttemptPage, Lease, LeasePage
+from app.domain.money import format_money
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
 
@@ -63,6 +66,51 @@ async def test_an_active_lease_shows_place_cost_and_observation(alice: Caller, f
     assert 1.006 <= float(lease["cost"]["accrued"]) < 1.02
     listed = fleet.run("SELECT last_complete_listing_at AS at FROM account_region")[0]["at"]
     assert lease["last_observed_at"] == listed.isoformat().replace("+00:00", "Z")
+
+
+@pytest.mark.parametrize("cost", ["0", "0.000001", "0.5", "0.526", "21.96", "100", "1234567.1", "99999999.999999"])
+async def test_money_has_two_decimals_at_least_and_six_at_most(alice: Caller, fleet: Fleet, cost: str) -> None:
+    lease_id = await make(alice)
+    fleet.set_lease(lease_id, cost_closed=Decimal(cost))
+    assert (await alice.get(f"/v1/leases/{lease_id}")).json()["cost"]["accrued"] == format_money(Decimal(cost))
+
+
+async def test_cost_is_what_ended_attempts_cost_and_the_rate_since(alice: Caller, fleet: Fleet) -> None:
+    lease_id = await make(alice)
+    fleet.activate(lease_id)
+    fleet.set_lease(lease_id, cost_closed=Decimal("0.25"), rate_per_hour=Decimal("21.96"))
+    fleet.run("UPDATE lease SET rate_since = now() - interval '100 seconds'")
+    cost = (await alice.get(f"/v1/leases/{lease_id}")).json()["cost"]
+    since = fleet.run("SELECT rate_since FROM lease")[0]["rate_since"]
+    hours = Decimal(str((datetime.fromisoformat(cost["as_of"]) - since).total_seconds())) / 3600
+    assert abs(Decimal(cost["accrued"]) - (Decimal("0.25") + Decimal("21.96") * hours)) <= Decimal("0.000001")
+    fleet.run("UPDATE lease SET rate_since = now() + interval '1 hour'")
+    assert (await alice.get(f"/v1/leases/{lease_id}")).json()["cost"]["accrued"] == "0.25"
+
+
+OBSERVED: list[tuple[dict[str, str | None], int | None]] = [
+    ({"launched_at": None}, None),
+    ({"launched_at": "-50", "running_at": None, "ready_at": None}, 30),
+    ({"launched_at": "-50", "running_at": "-20", "ready_at": None}, 20),
+    ({"launched_at": "-50", "running_at": "-40", "ready_at": "-10"}, 10),
+    ({"launched_at": "-50", "provider_gone_at": "-5"}, None),
+    ({"launched_at": "-50", "provider_gone_at": "-60", "running_at": None, "ready_at": None}, 30),
+]
+
+
+@pytest.mark.parametrize(("times", "seconds"), OBSERVED)
+async def test_a_vm_was_last_observed_when_it_was_last_heard_of(
+    alice: Caller, fleet: Fleet, times: dict[str, str | None], seconds: int | None
+) -> None:
+    """Its region was listed 30 s ago; a VM that is gone, and one of an attempt before this one, count no more."""
+    lease_id = await make(alice)
+    fleet.activate(lease_id)
+    at = fleet.run("UPDATE account_region SET last_complete_listing_at = now() - interval '30 s' RETURNING now() AS at")
+    fleet.set_lease(lease_id, state="booting")
+    for name, offset in times.items():
+        fleet.set_lease(lease_id, **{name: at[0]["at"] + timedelta(seconds=int(offset)) if offset else None})
+    shown = (await alice.get(f"/v1/leases/{lease_id}")).json()["last_observed_at"]
+    assert (shown and at[0]["at"] - datetime.fromisoformat(shown)) == (seconds and timedelta(seconds=seconds))
 
 
 async def test_what_changes_by_itself_changes_no_etag(alice: Caller, fleet: Fleet) -> None:

@@ -143,7 +143,7 @@ def test_accounts_have_a_line_for_each_region(api: FakeApi, cli: Cli) -> None:
     listed = {
         "region": "us-east-1",
         "listed": 3,
-        "last_complete_listing_at": times.rfc3339(times.now() - timedelta(seconds=5)),
+        "last_complete_listing_at": times.rfc3339(times.now() - timedelta(hours=5, minutes=1, seconds=30)),
         "last_error": None,
     }
     failing = {
@@ -155,7 +155,7 @@ def test_accounts_have_a_line_for_each_region(api: FakeApi, cli: Cli) -> None:
     regions = [{**one, "service_quotas": [{"code": "L-417A185B"}]} for one in (listed, failing)]
     api.documents["GET", "/v1/ops/accounts"] = _one({"name": "main", "regions": regions})
     first, second = cli("ops", "accounts").stdout.splitlines()[1:]
-    assert "us-east-1: 3 VMs, listed 5 s ago" in first
+    assert "us-east-1: 3 VMs, listed 5 h 1 min ago" in first
     assert "eu-west-1: not listed yet, code=Timeout" in second
     assert "L-417A185B" in cli("ops", "accounts", "--json").stdout
 

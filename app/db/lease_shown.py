@@ -1,0 +1,96 @@
+"""A lease as callers see it, written as JSON by PostgreSQL.
+
+Reading every value in Python only to write it again took most of what a page of leases cost. What depends on the caller,
+`app.api.lease_present` adds.
+"""
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, FromClause, Text, and_, case, cast, func, literal_column, or_, select
+
+from app.db.tables import account_region
+
+_PLAIN = (
+    "id",
+    "tenant_id",
+    "name",
+    "state",
+    "desired",
+    "reason",
+    "placement",
+    "interruption",
+    "health",
+    "labels",
+    "attempts_count",
+    "version",
+)
+
+_TIMES = (
+    "created_at",
+    "first_attempt_at",
+    "launched_at",
+    "running_at",
+    "ready_at",
+    "billing_started_at",
+    "billing_ended_at",
+    "expires_at",
+    "wait_until",
+    "release_requested_at",
+    "provider_gone_at",
+    "ended_at",
+    "updated_at",
+)
+
+NEEDED = (*_PLAIN, *_TIMES, "connection", "ssh_host_keys", "cost_closed", "rate_per_hour", "rate_since")
+"""Columns of a lease that it is shown from."""
+
+_SECONDS_PER_HOUR: ColumnElement[int] = literal_column("3600")
+_RFC3339: ColumnElement[str] = literal_column("""'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'""")
+_MONEY: ColumnElement[str] = literal_column("'FM999999999999990.009999'")
+"""USD with two decimals at least and six at most, as app.domain.money writes it."""
+
+
+def shown(row: FromClause, listed_at: ColumnElement[Any]) -> ColumnElement[str]:
+    """JSON text with all that a lease is shown with but `request` and `actions`. `listed_at`: when its region was listed last."""
+    keys = func.jsonb_build_object(literal_column("'ssh_host_keys'"), row.c.ssh_host_keys)
+    members = _object(
+        row,
+        *(row.c[name] for name in _PLAIN),
+        row.c.connection.concat(keys).label("connection"),
+        row.c.ended_at.is_not(None).label("terminal"),
+        row.c.rate_per_hour.is_not(None).label("billable"),
+        _cost(row).label("cost"),
+        *(_rfc3339(row.c[name]).label(name) for name in _TIMES),
+        _rfc3339(_last_observed(row, listed_at)).label("last_observed_at"),
+    )
+    return cast(members, Text).label("shown")
+
+
+def _cost(row: FromClause) -> ColumnElement[Any]:
+    """What closed attempts cost, and the running rate since."""
+    seconds = func.greatest(func.extract("epoch", func.now() - row.c.rate_since), 0)
+    running = func.coalesce(row.c.rate_per_hour * seconds / _SECONDS_PER_HOUR, 0)
+    return _object(
+        row,
+        func.to_char(row.c.cost_closed + running, _MONEY).label("accrued"),
+        func.to_char(row.c.rate_per_hour, _MONEY).label("rate_per_hour"),
+        _rfc3339(func.now()).label("as_of"),
+        literal_column("'USD'").label("currency"),
+    )
+
+
+def _rfc3339(time: ColumnElement[Any]) -> ColumnElement[str]:
+    return func.to_char(func.timezone(literal_column("'UTC'"), time), _RFC3339)
+
+
+def _last_observed(row: FromClause, listed_at: ColumnElement[Any]) -> ColumnElement[Any]:
+    """The last complete listing of its account and region, or what was heard of the VM itself since."""
+    launched, gone = row.c.launched_at, row.c.provider_gone_at
+    runs = and_(row.c.ended_at.is_(None), launched.is_not(None), or_(gone.is_(None), gone < launched))
+    return case((runs, func.greatest(listed_at, launched, row.c.running_at, row.c.ready_at)))
+
+
+def _object(row: FromClause, *members: ColumnElement[Any]) -> ColumnElement[Any]:
+    """A JSON object of labelled values out of `row`."""
+    one = select(*members).correlate(row, account_region).subquery("members")
+    return select(func.row_to_json(one.table_valued())).scalar_subquery()
