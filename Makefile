@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up test simulate crash-matrix chaos races mutation fuzz audit old-code bench lint fmt openapi clients docs lock clean
+.PHONY: help up test simulate crash-matrix chaos races mutation mutation-of-steps fuzz audit old-code bench lint fmt openapi clients docs lock clean
 
 help: ## show this list
 	@echo "Usage: make <target> [ARGS=\"...\"] [PYTHON=python3.12]"
@@ -39,6 +39,9 @@ mutation: $(VENV)/mutation/.ready ## change the rules (app/domain) in a thousand
 	@$(VENV)/mutation/bin/mutmut run $(ARGS)
 	@$(VENV)/mutation/bin/mutmut export-cicd-stats >/dev/null
 	@$(VENV)/mutation/bin/python -m tests.mutation
+
+mutation-of-steps: $(VENV)/mutation/.ready ## the same for a sample of the protocol's steps: make mutation-of-steps ARGS="--sample '*__mutmut_7'"
+	@$(VENV)/mutation/bin/python -m tests.mutation_of_steps $(ARGS)
 
 fuzz: $(VENV)/.dev ## ask the API whatever openapi.json allows, and more: make fuzz EXAMPLES=1000 ARGS="--hypothesis-seed=7"
 	@FUZZ_EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest tests/security/test_fuzz.py $(ARGS)

@@ -20,6 +20,7 @@ from workers.kinds import kinds
 from workers.metrics import Metrics
 from workers.pacing import Pacer
 from workers.periodic import ensure_jobs
+from workers.presence import Presence
 from workers.providers.base import Provider
 from workers.providers.metered import metered
 from workers.providers.registry import connect
@@ -88,6 +89,7 @@ def assemble(
         timing=timing_from(settings),
         first_listings=FirstListings(database),
         renewals=Renewals(database),
+        presence=Presence(database),
         bulkheads=bulkheads(threads=settings.worker_threads, call_timeout=settings.call_timeout, monotonic=monotonic),
         monotonic=monotonic,
         metrics=metrics or Metrics(),

@@ -62,6 +62,13 @@ class Database:
         with self._single.connect() as connection:
             return list(connection.execute(*parts(statement)).all())
 
+    @contextmanager
+    def outside_pool(self) -> Iterator[Connection]:
+        """A connection of its own, closed at the end: for a lock that lasts as long as it does. Statements commit at once."""
+        with self._single.connect() as connection:
+            connection.detach()
+            yield connection
+
     def close(self) -> None:
         """Gives all connections back."""
         self._engine.dispose()

@@ -113,7 +113,9 @@ class PeriodicRunner:
         with self._claiming:
             under_way = self._under_way.items()
             full = frozenset(account for account, count in under_way if account is not None and count >= LANES)
-            job = self._runtime.database.first(jobs.claim_due(self._names, HOLD_SECONDS, not_at=full))
+            job = self._runtime.database.first(
+                jobs.claim_due(self._names, HOLD_SECONDS, self._runtime.presence.number, not_at=full)
+            )
             if job is not None:
                 self._under_way[job.account] += 1
         return job

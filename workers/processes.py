@@ -60,7 +60,7 @@ class WorkerThreads:
 def _webhooks(runtime: Runtime) -> Lanes:
     s = runtime.settings
     sender = Sender(local=s.webhook_local, seconds=s.webhook_timeout)
-    return Lanes(runtime.database, sender, threads=s.webhook_threads, stopping=runtime.stopping)
+    return Lanes(runtime.database, sender, threads=s.webhook_threads, stopping=runtime.stopping, claim_id=runtime.presence.claim_id)
 
 
 def start_inventory(runtime: Runtime) -> list[threading.Thread]:
@@ -81,10 +81,11 @@ def _runners(runtime: Runtime, some: Mapping[str, Kind]) -> list[threading.Threa
 
 
 def _company(runtime: Runtime, kind: str) -> list[threading.Thread]:
-    """What every process has beside its work: a sign of life, and the renewal of its claims on jobs."""
+    """What every process has beside its work: signs of life, and the renewal of its claims on jobs."""
     return [
         _thread("heartbeat", lambda: beat(runtime, kind)),
         _thread("renewals", lambda: runtime.renewals.loop(runtime.stopping)),
+        _thread("presence", lambda: runtime.presence.loop(runtime.stopping, runtime.nudge)),
     ]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime, timedelta
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 import structlog
 from sqlalchemy.exc import DBAPIError
@@ -80,7 +80,7 @@ class Reconciler:
 
     def run_hinted(self, lease_id: LeaseId) -> bool:
         """Claims a lease that a hint names and moves it. False: not due, held by another, or unknown."""
-        claim_id = uuid4()
+        claim_id = self._runtime.presence.claim_id()
         statement = claims.claim(lease_id, claim_id, self._runtime.settings.claim_seconds)
         if self._runtime.database.first(statement) is None:
             return False

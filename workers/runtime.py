@@ -16,6 +16,7 @@ from workers.catalogue import Catalogue
 from workers.database import Database
 from workers.metrics import Metrics
 from workers.pacing import Pacer
+from workers.presence import Presence
 from workers.renewals import Renewals
 
 
@@ -44,6 +45,7 @@ class Runtime:
     timing: Timing
     first_listings: FirstListings
     renewals: Renewals
+    presence: Presence
     bulkheads: Bulkheads
     metrics: Metrics = field(default_factory=Metrics)
     traces: Traces = field(default_factory=Traces)

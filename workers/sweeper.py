@@ -53,7 +53,8 @@ class Sweeper:
             return False
         rows: list[Row[Any]] = []
         try:
-            rows = self._runtime.database.all(claims.claim_due(room, self._runtime.settings.claim_seconds))
+            hold, number = self._runtime.settings.claim_seconds, self._runtime.presence.number
+            rows = self._runtime.database.all(claims.claim_due(room, hold, number))
         finally:
             if room > len(rows):
                 self._free.release(room - len(rows))

@@ -8,6 +8,7 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, timedelta
 from typing import Any
@@ -89,8 +90,17 @@ class _Lane:
 class Lanes:
     """Threads that deliver until `stopping` is set. Only one of those without work looks for it, and makes deliveries."""
 
-    def __init__(self, database: Database, sender: Sender, *, threads: int, stopping: threading.Event) -> None:
+    def __init__(
+        self,
+        database: Database,
+        sender: Sender,
+        *,
+        threads: int,
+        stopping: threading.Event,
+        claim_id: Callable[[], UUID] = uuid4,
+    ) -> None:
         self._database = database
+        self._claim_id = claim_id
         self._sender = sender
         self._threads = threads
         self._most = max(1, threads // _SHARE)
@@ -139,7 +149,7 @@ class Lanes:
         self._use(lane)
 
     def _claim(self) -> _Lane | None:
-        claim_id = uuid4()
+        claim_id = self._claim_id()
         with self._counting:
             full = [tenant for tenant, count in self._of_tenant.items() if count >= self._most]
             row = self._database.first(statements.claim(claim_id, HOLD, slow_too=self._slow < self._most, not_of=full))

@@ -25,6 +25,7 @@ from sqlalchemy import (
 )
 
 from app.db.bound import Bound
+from app.db.claimants import claim_ids
 from app.db.tables import account_region, attempt, installation, lease
 from app.db.types import Time
 from app.domain.ids import AttemptId, LeaseId, TenantId
@@ -63,8 +64,8 @@ def claim(lease_id: LeaseId, claim_id: UUID, hold_seconds: float) -> Bound[Execu
 
 
 @lru_cache(maxsize=256)
-def claim_due(limit: int, hold_seconds: float) -> Executable:
-    """Takes up to `limit` due leases without waiting for rows that others hold: tenants in turn, each its longest due.
+def claim_due(limit: int, hold_seconds: float, number: int | None = None) -> Executable:
+    """Takes, for the process of this number, up to `limit` due leases without waiting for rows that others hold: tenants in turn, each its longest due.
 
     However many leases a tenant has waiting, one of another tenant is not behind them. Of leases due at the same moment,
     as all are that wait for one offering's cool-off, none is always the first.
@@ -87,7 +88,7 @@ def claim_due(limit: int, hold_seconds: float) -> Executable:
     taken = (
         update(lease)
         .where(lease.c.id == due.c.id)
-        .values(claim_id=func.gen_random_uuid(), held_until=func.now() + timedelta(seconds=hold_seconds))
+        .values(claim_id=claim_ids(number), held_until=func.now() + timedelta(seconds=hold_seconds))
         .returning(lease.c.id, lease.c.claim_id, due.c.turn, due.c.next_due)
         .cte("taken")
     )

@@ -10,6 +10,7 @@ from sqlalchemy import Delete, TextClause, Update, case, delete, func, or_, sele
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.bound import Bound
+from app.db.claimants import claim_ids
 from app.db.tables import periodic_job, worker_heartbeat
 
 _HEARTBEAT_KEPT = timedelta(hours=1)
@@ -28,8 +29,10 @@ def keep_only(kinds: Iterable[str], names: Iterable[str]) -> Delete:
 
 
 @lru_cache(maxsize=256)
-def claim_due(kinds: frozenset[str], hold_seconds: float, *, not_at: frozenset[str] = frozenset()) -> Update:
-    """Takes the job of these kinds that is due longest, none of the accounts `not_at`.
+def claim_due(
+    kinds: frozenset[str], hold_seconds: float, number: int | None = None, *, not_at: frozenset[str] = frozenset()
+) -> Update:
+    """Takes, for the process of this number, the job of these kinds that is due longest, none of the accounts `not_at`.
 
     Answers (name, kind, account, region, claim_id, runs, failing_for: seconds since it last went well, None: never did)
     or no row. Whoever is idle asks this all day: the statement is put together once.
@@ -51,7 +54,7 @@ def claim_due(kinds: frozenset[str], hold_seconds: float, *, not_at: frozenset[s
         update(periodic_job)
         .where(periodic_job.c.name == due)
         .values(
-            claim_id=func.gen_random_uuid(),
+            claim_id=claim_ids(number),
             held_until=func.now() + timedelta(seconds=hold_seconds),
             last_started_at=func.now(),
             runs=periodic_job.c.runs + 1,

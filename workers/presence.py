@@ -1,0 +1,58 @@
+"""A worker process shows that it lives, and frees what others held who do not any more."""
+
+import threading
+from uuid import UUID
+
+import structlog
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from app.db import claimants
+from workers.database import Database
+
+log = structlog.get_logger(__name__)
+
+_EVERY_SECONDS = 1.0
+
+
+class Presence:
+    """The number of this process while its lock is held. Without it claims are nobody's and run out by themselves."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.number: int | None = None
+
+    def claim_id(self) -> UUID:
+        """For a claim of this process."""
+        return claimants.claim_id(self.number)
+
+    def loop(self, stopping: threading.Event, freed: threading.Event) -> None:
+        """Until the process stops. `freed` is set when there are claims to take over. Outermost: nothing ends the loop."""
+        while not stopping.is_set():
+            try:
+                with self._database.outside_pool() as connection:
+                    self._stay(connection, stopping, freed)
+            except DBAPIError as error:
+                log.warning("database away", error=str(error.orig))
+            except Exception:
+                log.exception("showing that this process lives failed")
+            finally:
+                self.number = None
+            stopping.wait(_EVERY_SECONDS)
+
+    def _stay(self, connection: Connection, stopping: threading.Event, freed: threading.Event) -> None:
+        number = claimants.new_number()
+        if not connection.execute(claimants.lock(number)).scalar_one():
+            return
+        self.number = number
+        while not stopping.wait(_EVERY_SECONDS):
+            if free_of_the_dead(connection):
+                freed.set()
+
+
+def free_of_the_dead(connection: Connection) -> int:
+    """Ends the claims of processes that are gone; how many."""
+    count = sum(connection.execute(statement).rowcount for statement in claimants.FREE)
+    if count:
+        log.info("claims of a dead process freed", count=count)
+    return count
