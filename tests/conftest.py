@@ -6,6 +6,7 @@ Both servers start at first use, one each per pytest process. `GPULEASE_DATABASE
 name other servers to use instead; of a PostgreSQL server only databases named `gpulease_test_…` are touched.
 """
 
+import gc
 import os
 import secrets
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from xdist.scheduler import LoadScopeScheduling
 from app.local import embedded_postgres, embedded_redis
 from app.local.leftovers import MARKER
 from app.local.ports import free_port
+from app.settings.memory import settle_memory
 from tests import sessions
 from tests.databases import Databases
 
@@ -61,6 +63,15 @@ class ByFile(LoadScopeScheduling):  # type: ignore[misc]  # its base ships no ty
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
     """Asked by pytest-xdist when there are several processes."""
     return ByFile(config, log)
+
+
+# imports and tests found stay until the end; looking through them again and again took a quarter of the time
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """From here on only what tests leave is collected."""
+    settle_memory()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -60,7 +60,13 @@ class WorkerThreads:
 def _webhooks(runtime: Runtime) -> Lanes:
     s = runtime.settings
     sender = Sender(local=s.webhook_local, seconds=s.webhook_timeout)
-    return Lanes(runtime.database, sender, threads=s.webhook_threads, stopping=runtime.stopping, claim_id=runtime.presence.claim_id)
+    return Lanes(
+        runtime.database,
+        sender,
+        threads=s.webhook_threads,
+        stopping=runtime.stopping,
+        claim_id=runtime.presence.claim_id,
+    )
 
 
 def start_inventory(runtime: Runtime) -> list[threading.Thread]:

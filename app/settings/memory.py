@@ -9,8 +9,9 @@ _COLLECT_AFTER = 20_000
 def settle_memory() -> None:
     """What the program is made of stays: the collector need not walk through it for every few hundred rows.
 
-    To be called once, when everything is imported and built.
+    To be called once, when everything is imported and built; until then the collector may be off.
     """
     gc.collect()
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER, *gc.get_threshold()[1:])
+    gc.enable()

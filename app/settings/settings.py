@@ -66,7 +66,9 @@ class Settings(BaseSettings):
     worker_threads: int = Field(default=32, ge=1, description="Leases one worker process handles at the same time.")
     sweep_interval: float = Field(default=1.0, gt=0, description="How often each worker looks for due leases.")
     claim_seconds: float = Field(
-        default=90.0, gt=0, description="A worker's claim on a lease, should it vanish unnoticed. Must exceed twice the call time-out."
+        default=90.0,
+        gt=0,
+        description="A worker's claim on a lease, should it vanish unnoticed. Must exceed twice the call time-out.",
     )
     call_timeout: float = Field(default=30.0, gt=0, description="Longest wait for one answer of a provider.")
     connect_timeout: float = Field(default=5.0, gt=0, description="Longest wait for a connection to a provider.")

@@ -9,8 +9,10 @@ from sqlalchemy.exc import TimeoutError as PoolExhausted
 
 from app.local.waiting import wait_until
 from app.settings import load_settings
-from workers import processes, renewals
+from workers import presence, processes, renewals
+from workers.database import Database
 from workers.periodic import Kind, PeriodicRunner
+from workers.presence import Presence
 from workers.reconciler import Reconciler
 from workers.renewals import Renewals
 from workers.runtime import Runtime
@@ -23,11 +25,11 @@ class NoConnectionFree:
     def __init__(self) -> None:
         self.asked = 0
 
-    def run(self, statement: Any, parameters: Any = None) -> Any:
+    def run(self, statement: Any = None, parameters: Any = None) -> Any:
         self.asked += 1
         raise PoolExhausted
 
-    first = all = run
+    first = all = outside_pool = run
 
 
 class WithoutConnections:
@@ -38,12 +40,14 @@ class WithoutConnections:
         self.settings = load_settings(sweep_interval=0.01, sequencer_interval=0.01)
         self.stopping = threading.Event()
         self.nudge = threading.Event()
+        self.presence = Presence(cast(Database, self.database))
 
 
 @pytest.fixture
 def process(monkeypatch: pytest.MonkeyPatch) -> WithoutConnections:
     monkeypatch.setattr(processes, "_BEAT_SECONDS", 0.01)
     monkeypatch.setattr(renewals, "_EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(presence, "_EVERY_SECONDS", 0.01)
     return WithoutConnections()
 
 
@@ -62,6 +66,10 @@ def renewing(runtime: Runtime) -> None:
         kept.loop(runtime.stopping)
 
 
+def showing(runtime: Runtime) -> None:
+    runtime.presence.loop(runtime.stopping, runtime.nudge)
+
+
 def beating(runtime: Runtime) -> None:
     processes.beat(runtime, "worker")
 
@@ -70,7 +78,7 @@ def numbering(runtime: Runtime) -> None:
     processes._sequence(runtime)
 
 
-@pytest.mark.parametrize("loop", [sweeping, running_jobs, renewing, beating, numbering])
+@pytest.mark.parametrize("loop", [sweeping, running_jobs, renewing, showing, beating, numbering])
 def test_a_round_that_fails_in_an_unforeseen_way_is_followed_by_another(
     process: WithoutConnections, loop: Callable[[Runtime], None]
 ) -> None:

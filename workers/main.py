@@ -1,0 +1,77 @@
+"""What `python -m workers` does: the two kinds of worker process, and two commands."""
+
+import os
+import signal
+import sys
+
+import structlog
+
+from app.settings import StartupError, load_settings
+from app.settings.memory import settle_memory
+from app.settings.traces import load_traces
+from workers import deadman, prices
+from workers.bootstrap import build_runtime
+from workers.celery_app import create_celery
+from workers.metrics import serve_metrics
+from workers.processes import WorkerThreads, start_inventory
+from workers.runtime import Runtime
+
+log = structlog.get_logger("workers")
+
+_NICE = 10
+"""Of the inventory: reading long listings must not keep launches waiting on a host where both run."""
+_USAGE = "usage: python -m workers worker|inventory|deadman|prices"
+
+
+def main(arguments: list[str]) -> int:
+    """Runs until a signal; 0 after SIGTERM or SIGINT, 2 with one line on stderr when it cannot start."""
+    commands = {"deadman": deadman.main, "prices": prices.main}
+    if arguments[:1] and arguments[0] in commands:
+        return commands[arguments[0]](arguments[1:])
+    if arguments not in (["worker"], ["inventory"]):
+        sys.stderr.write(_USAGE + "\n")
+        return 2
+    try:
+        runtime = build_runtime(load_settings(), traces=load_traces(f"gpulease-{arguments[0]}"))
+        serve_metrics(runtime.settings, runtime.metrics)
+    except StartupError as error:
+        sys.stderr.write(f"gpulease {arguments[0]}: {error}\n")
+        return 2
+    settle_memory()
+    run = _worker if arguments == ["worker"] else _inventory
+    run(runtime)
+    return 0
+
+
+def _worker(runtime: Runtime) -> None:
+    threads = WorkerThreads(runtime)
+    celery = create_celery(runtime.settings, threads.reconciler)
+    threads.start()
+    log.info("worker started", installation=runtime.installation.id)
+    consumer = celery.Worker(
+        pool_cls="threads",
+        concurrency=runtime.settings.worker_threads,
+        loglevel="WARNING",
+        quiet=True,
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+    )
+    try:
+        consumer.start()
+        log.info("worker stopping", code=consumer.exitcode)
+    finally:
+        threads.stop()
+        runtime.database.close()
+
+
+def _inventory(runtime: Runtime) -> None:
+    os.nice(_NICE)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: runtime.stopping.set())
+    threads = start_inventory(runtime)
+    log.info("inventory started", installation=runtime.installation.id)
+    runtime.stopping.wait()
+    for thread in threads:
+        thread.join(runtime.settings.call_timeout)
+    runtime.database.close()
