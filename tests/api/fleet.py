@@ -1,8 +1,10 @@
 """A small catalogue and what workers would write, put straight into the database."""
 
+import atexit
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 import psycopg
@@ -26,6 +28,23 @@ TYPES = {
 PRICES = {"g5.xlarge": "1.006", "g5.12xlarge": "5.672", "p4d.24xlarge": "21.96"}
 
 
+Connection = psycopg.Connection[dict[str, Any]]
+
+
+def _connect(url: str) -> Connection:
+    connection = psycopg.connect(url, autocommit=True, row_factory=psycopg.rows.dict_row)
+    connection.execute("SET ROLE gpulease_worker")
+    return connection
+
+
+@lru_cache(maxsize=1)
+def _kept(url: str) -> Connection:
+    """For all statements of a test: connecting takes longer than most of them."""
+    connection = _connect(url)
+    atexit.register(connection.close)
+    return connection
+
+
 class Fleet:
     """Writes as the database's owner, past row-level security."""
 
@@ -33,15 +52,17 @@ class Fleet:
         self.url = database_url
 
     @contextmanager
-    def connection(self) -> Iterator[psycopg.Connection[dict[str, Any]]]:
-        with psycopg.connect(self.url, autocommit=True, row_factory=psycopg.rows.dict_row) as connection:
-            connection.execute("SET ROLE gpulease_worker")
+    def connection(self) -> Iterator[Connection]:
+        with _connect(self.url) as connection:
             yield connection
 
     def run(self, statement: str, *parameters: Any) -> list[dict[str, Any]]:
-        with self.connection() as connection:
-            cursor = connection.execute(statement, parameters)
-            return cursor.fetchall() if cursor.description else []
+        try:
+            cursor = _kept(self.url).execute(statement, parameters)
+        except psycopg.OperationalError:  # after each test somebody hangs up
+            _kept.cache_clear()
+            cursor = _kept(self.url).execute(statement, parameters)
+        return cursor.fetchall() if cursor.description else []
 
     def account(self, name: str = "main", *regions: str) -> None:
         self.run("INSERT INTO account (name, provider, config, state) VALUES (%s, 'aws', '{}', 'ok')", name)

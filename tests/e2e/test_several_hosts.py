@@ -48,8 +48,7 @@ def test_processes_die_and_are_replaced_by_a_new_version_without_a_lease_being_l
 
         with tenant:
             orders = {
-                4: replace("worker"),
-                8: replace("inventory"),
+                8: replace("worker"),
                 12: migrate,
                 14: replace("api"),
                 17: replace("worker"),
