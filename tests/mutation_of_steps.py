@@ -30,6 +30,7 @@ source_paths = ["workers"]
 only_mutate = ["workers/steps/*", "workers/reconciler.py"]
 also_copy = ["app", "cloudsim", "migrations", "bench"]
 process_isolation = "forkserver"
+forkserver_warmup = "none"
 pytest_add_cli_args = ["-p", "no:cacheprovider", "-q", "-x"]
 pytest_add_cli_args_test_selection = [{tests}]
 """

@@ -48,23 +48,39 @@ def sim(monkeypatch: pytest.MonkeyPatch) -> Iterator[Control]:
 
 @pytest.fixture
 def make_fleet(database_url: str, broker_url: str, sim: Control, tmp_path: Path) -> Iterator[Callable[..., Fleet]]:
-    """Makes worker processes over the same database and cloud."""
+    """Makes worker processes over the same database and cloud. No step of theirs breaks off, unless it `may_break_off`."""
     config = tmp_path / "gpulease.toml"
     config.write_text(
         f'[[accounts]]\nprovider = "aws"\nname = "{ACCOUNT}"\nregions = ["{REGION}"]\nendpoint_url = "{sim.url}"\n'
     )
     runtimes: list[Runtime] = []
+    unbroken: list[Runtime] = []
 
     def make(
-        *, observe: bool = True, connect_account: Connect = connect, traces: Traces | None = None, **changes: Any
+        *,
+        observe: bool = True,
+        may_break_off: bool = False,
+        connect_account: Connect = connect,
+        traces: Traces | None = None,
+        **changes: Any,
     ) -> Fleet:
         given = {**FAST, "config": config, "database_url": database_url, "broker_url": broker_url, **changes}
-        runtimes.append(build_runtime(load_settings(**given), connect_account=connect_account, traces=traces))
-        return Fleet(runtimes[-1], sim, observe=observe)
+        runtime = build_runtime(load_settings(**given), connect_account=connect_account, traces=traces)
+        runtimes.append(runtime)
+        if not may_break_off:
+            unbroken.append(runtime)
+        return Fleet(runtime, sim, observe=observe)
 
     yield make
     for runtime in runtimes:
         runtime.database.close()
+    assert [reason for runtime in unbroken for reason in broken_off(runtime)] == []
+
+
+def broken_off(runtime: Runtime) -> list[str]:
+    """Why steps broke off (the log tells more). Their leases are tried again, so that a test might not notice."""
+    counted = runtime.metrics.registry.get_sample_value
+    return [reason for reason in ("database", "bug") if counted("gpulease_step_failures_total", {"reason": reason})]
 
 
 @pytest.fixture

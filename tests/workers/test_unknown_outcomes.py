@@ -94,16 +94,33 @@ def test_a_create_that_never_happened_is_declared_dead_only_after_the_proof(flee
     assert attempt.billing_started_at is None
 
 
-def test_after_a_send_of_unknown_outcome_a_refusal_is_not_believed(fleet: Fleet) -> None:
+def test_after_a_send_of_unknown_outcome_a_refusal_is_not_believed(make_fleet: Callable[..., Fleet]) -> None:
+    fleet = make_fleet(unknown_retry_seconds=30.0)
     fleet.sim.fault("RunInstances", "error", code="InternalError", times=1)
     lease_id = fleet.create()
-    fleet.drive(lambda: any(a.unknown_since is not None for a in fleet.attempts(lease_id)))
+    fleet.step()
     fleet.sim.capacity(0)
     fleet.drive(lambda: fleet.attempts(lease_id)[0].state == "settling")
+    assert fleet.attempts(lease_id)[0].error["class"] == "InsufficientCapacity"
+    assert fleet.runs() == 2, "refused when repeated, and never sent again"
     fleet.sim.capacity(None)
     assert fleet.drive_to(lease_id, "active", "failed").state == "active"
     assert [a.state for a in fleet.attempts(lease_id)] == ["dead", "known"]
     assert len(fleet.vms()) == 1
+
+
+def test_a_refusal_after_a_lost_answer_leads_to_the_vm_that_was_made(make_fleet: Callable[..., Fleet]) -> None:
+    fleet = make_fleet(unknown_retry_seconds=30.0)
+    fleet.sim.fault("RunInstances", "lose_reply", times=1)
+    fleet.sim.fault("RunInstances", "error", code="IdempotentParameterMismatch", times=1)
+    lease_id = fleet.create()
+    fleet.step()
+    fleet.wait_for(lambda: fleet.rests(lease_id) <= 0)
+    fleet.step()
+    assert fleet.drive_to(lease_id, "active", "failed").state == "active"
+    (vm,) = fleet.sim.instances()
+    assert [(a.n, a.instance_id) for a in fleet.attempts(lease_id)] == [(1, vm["id"])]
+    assert fleet.runs() == 2
 
 
 @pytest.mark.parametrize("state", ["queued", "provisioning", "booting", "active"])
