@@ -40,7 +40,8 @@ def _from_errors(errors: Sequence[dict[str, Any]]) -> Reason:
         return _AUTH
     kinds = Counter(str(error.get("class")) for error in errors)
     last = errors[-1]
-    said = f"{last.get('code') or last.get('class')}: {last.get('message')}"
+    message, code = str(last.get("message")), str(last.get("code") or last.get("class"))
+    said = message if message.startswith(code) else f"{code}: {message}"
     if len(kinds) == 1 and next(iter(kinds)) in _BY_ERROR:
         code, what = _BY_ERROR[next(iter(kinds))]
         return Reason(code, f"{what}; last answer: {said}", Origin.PROVIDER)

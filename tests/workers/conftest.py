@@ -9,6 +9,7 @@ import pytest
 from app.settings import load_settings
 from app.settings.traces import Traces
 from cloudsim.testing import Control, running
+from tests.workers.failing import Failing
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from workers.accounts import Connect
 from workers.bootstrap import build_runtime
@@ -87,3 +88,9 @@ def broken_off(runtime: Runtime) -> list[str]:
 def fleet(make_fleet: Callable[..., Fleet]) -> Fleet:
     """One worker with fast settings."""
     return make_fleet()
+
+
+@pytest.fixture
+def failing() -> Failing:
+    """Errors for the account to answer with, once it is connected by `failing.connect`."""
+    return Failing()

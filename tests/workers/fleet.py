@@ -6,9 +6,11 @@ Nothing runs by itself. `drive` takes the place of sweeper, watch and inventory 
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import datetime
 from typing import Any
 
 import boto3
+import pytest
 from sqlalchemy import delete, func, insert, select, text, update
 
 from app.db import claims, quotas
@@ -163,7 +165,34 @@ class Fleet:
         self.drive(lambda: self.lease(lease_id).state in states, seconds=seconds)
         return self.lease(lease_id)
 
+    def active(self, **changes: Any) -> LeaseId:
+        """A new lease that is active."""
+        lease_id = self.create(**changes)
+        self.drive_to(lease_id, "active")
+        return lease_id
+
+    def pause(self, lease_id: LeaseId) -> Any:
+        """Moves the lease once and answers what it rests for: equal to any number of seconds that it may have been."""
+        self.make_due(lease_id)
+        before = self.now()
+        self.step()
+        took = (self.now() - before) / 2
+        rested = self.lease(lease_id).next_due - (before + took)
+        return pytest.approx(rested.total_seconds(), abs=took.total_seconds() + 0.001)
+
     # --- looking ---------------------------------------------------------------------------------------
+
+    def now(self) -> datetime:
+        """By the database's clock."""
+        at: datetime = self.runtime.database.all(select(func.now()))[0][0]
+        return at
+
+    def cooling(self) -> list[tuple[Any, ...]]:
+        """Zone, reason, code and whole seconds of what is set aside."""
+        left = func.ceil(func.extract("epoch", offering.c.cool_until - func.now()))
+        columns = (offering.c.zone, offering.c.cool_reason, offering.c.cool_code, left)
+        aside = select(*columns).where(offering.c.cool_until.is_not(None)).order_by(offering.c.zone)
+        return [(*row[:-1], int(row[-1])) for row in self.runtime.database.all(aside)]
 
     def lease(self, lease_id: LeaseId) -> Any:
         return self.runtime.database.first(select(lease).where(lease.c.id == lease_id))

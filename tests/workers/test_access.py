@@ -131,18 +131,12 @@ def sent(fleet: Fleet) -> int:
     return fleet.sim.calls().get("RebootInstances", 0)
 
 
-def active(fleet: Fleet) -> LeaseId:
-    lease_id = fleet.create()
-    fleet.drive_to(lease_id, "active")
-    return lease_id
-
-
 def pending(fleet: Fleet, lease_id: LeaseId) -> bool:
     return fleet.lease(lease_id).reboot_requested_at is not None
 
 
 def test_a_reboot_is_sent_once_and_told(fleet: Fleet) -> None:
-    lease_id = active(fleet)
+    lease_id = fleet.active()
     ask_for_reboot(fleet, lease_id)
     fleet.drive(lambda: not pending(fleet, lease_id))
     for _ in range(3):
@@ -153,7 +147,7 @@ def test_a_reboot_is_sent_once_and_told(fleet: Fleet) -> None:
 
 
 def test_a_throttled_reboot_is_sent_later(fleet: Fleet) -> None:
-    lease_id = active(fleet)
+    lease_id = fleet.active()
     fleet.sim.fault("RebootInstances", "throttle", times=1)
     ask_for_reboot(fleet, lease_id)
     fleet.drive(lambda: not pending(fleet, lease_id))
@@ -162,7 +156,7 @@ def test_a_throttled_reboot_is_sent_later(fleet: Fleet) -> None:
 
 
 def test_a_refused_reboot_is_told_and_not_tried_again(fleet: Fleet) -> None:
-    lease_id = active(fleet)
+    lease_id = fleet.active()
     fleet.sim.fault("RebootInstances", "error", code="IncorrectState", times=1)
     ask_for_reboot(fleet, lease_id)
     fleet.drive(lambda: not pending(fleet, lease_id))
@@ -171,7 +165,7 @@ def test_a_refused_reboot_is_told_and_not_tried_again(fleet: Fleet) -> None:
 
 
 def test_a_reboot_that_nobody_answers_is_given_up_after_five_minutes(fleet: Fleet) -> None:
-    lease_id = active(fleet)
+    lease_id = fleet.active()
     fleet.sim.fault("RebootInstances", "error", code="InternalError", times=None)
     ask_for_reboot(fleet, lease_id)
     fleet.drive(lambda: sent(fleet) == 1)
@@ -190,7 +184,7 @@ def test_a_lease_that_is_not_active_takes_no_reboot(fleet: Fleet) -> None:
 
 
 def test_a_release_goes_before_a_reboot(fleet: Fleet) -> None:
-    lease_id = active(fleet)
+    lease_id = fleet.active()
     ask_for_reboot(fleet, lease_id)
     fleet.end(lease_id)
     fleet.drive_to(lease_id, "released")
@@ -231,7 +225,7 @@ def test_a_console_that_cannot_be_read_holds_no_release_up_and_is_asked_for_once
 
 
 def test_the_console_of_a_vm_that_ends_as_wished_is_not_read(fleet: Fleet) -> None:
-    lease_id = active(fleet)
+    lease_id = fleet.active()
     fleet.end(lease_id)
     fleet.drive_to(lease_id, "released")
     assert "GetConsoleOutput" not in fleet.sim.calls()
@@ -242,7 +236,7 @@ def test_the_console_of_a_vm_that_ends_as_wished_is_not_read(fleet: Fleet) -> No
 
 def test_each_attempt_stores_what_its_vms_token_is_checked_with(make_fleet: Callable[..., Fleet]) -> None:
     fleet = make_fleet(public_url="https://gpu.example.org")
-    lease_id = active(fleet)
+    lease_id = fleet.active()
     installation = fleet.runtime.installation
     token = host_key_token(installation.token_key, installation.id, lease_id, 1)
     (row,) = fleet.runtime.database.all(select(attempt))
@@ -251,7 +245,7 @@ def test_each_attempt_stores_what_its_vms_token_is_checked_with(make_fleet: Call
 
 
 def test_without_a_public_address_of_ours_vms_get_no_token(fleet: Fleet) -> None:
-    active(fleet)
+    fleet.active()
     (row,) = fleet.runtime.database.all(select(attempt))
     assert row.host_key_hash is None
 

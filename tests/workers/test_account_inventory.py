@@ -65,7 +65,7 @@ class Fleet(aws.Fleet):
                 watch(self.runtime, ACCOUNT, region)
         self.inventory()
 
-    def active(self, region: str) -> LeaseId:
+    def active_in(self, region: str) -> LeaseId:
         """A lease with its VM in this region."""
         lease_id = self.create(**WISHES[self.provider], regions=[region])
         assert self.drive_to(lease_id, "active", "failed").state == "active"
@@ -164,7 +164,7 @@ def start(
 @pytest.mark.parametrize(("provider", "regions"), [("gcp", REGIONS), ("azure", AZURE_REGIONS)])
 def test_one_listing_a_cycle_serves_all_regions(start: Start, provider: str, regions: tuple[str, str]) -> None:
     fleet = start(provider, *regions)
-    leases = [fleet.active(region) for region in regions]
+    leases = [fleet.active_in(region) for region in regions]
     fleet.drive(lambda: fleet.step() == 0)
     written, cycles = [fleet.row_versions(one) for one in leases], [fleet.row(one).cycles for one in regions]
     before = fleet.listings()
@@ -198,7 +198,7 @@ def test_an_interruption_is_told_in_each_region_by_one_question(start: Start) ->
 
 def test_a_zone_out_of_reach_changes_nothing_there_and_all_elsewhere(start: Start) -> None:
     fleet = start("gcp", *REGIONS)
-    unseen, seen = fleet.active(HERE), fleet.active(THERE)
+    unseen, seen = fleet.active_in(HERE), fleet.active_in(THERE)
     (attempt,) = fleet.attempts(unseen)
     fleet.sim.fault("instances.aggregatedList", "error", region=attempt.zone, times=None, **GCP)
     fleet.stop_all()
@@ -213,7 +213,7 @@ def test_a_listing_that_breaks_off_changes_nothing_anywhere_and_shows_everywhere
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fleet = start("gcp", *REGIONS, connect_account=Failing)
-    leases = [fleet.active(region) for region in REGIONS]
+    leases = [fleet.active_in(region) for region in REGIONS]
     fleet.stop_all()
     listed_at = [fleet.row(region).last_complete_listing_at for region in REGIONS]
     monkeypatch.setattr(Failing, "broken", True)
@@ -243,7 +243,7 @@ def test_a_region_that_cannot_be_told_of_does_not_stop_the_others(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fleet = start("gcp", *REGIONS, connect_account=Failing)
-    untold, told = fleet.active(HERE), fleet.active(THERE)
+    untold, told = fleet.active_in(HERE), fleet.active_in(THERE)
     fleet.stop_all()
     cycles = fleet.row(HERE).cycles
     monkeypatch.setattr(Failing, "untold", HERE)
@@ -287,7 +287,7 @@ def test_a_mass_loss_is_braked_in_its_own_region(start: Start) -> None:
 
 def test_regions_are_added_and_a_drained_account_is_listed_until_its_vms_are_gone(start: Start) -> None:
     fleet = start("gcp", HERE)
-    lease_id = fleet.active(HERE)
+    lease_id = fleet.active_in(HERE)
     grown = start("gcp", *REGIONS)
     assert grown.job().name == fleet.job().name
     assert grown.row(THERE).cycles == 1
