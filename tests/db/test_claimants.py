@@ -75,7 +75,7 @@ def test_a_claim_lasts_as_long_as_its_process(
     with process(store.database, number):
         take(store, number)
         assert freed(store) == 0
-    wait_until(lambda: freed(store) == 1, timeout=10)
+    assert wait_until(lambda: freed(store) == 1, timeout=10)
     assert freed(store) == 0
 
 
@@ -140,7 +140,7 @@ def test_a_process_that_is_killed_holds_nothing_any_more(store: Store, database_
             assert freed(store) == 0
         finally:
             lives.kill()
-    wait_until(lambda: freed(store) == 1, timeout=10)
+    assert wait_until(lambda: freed(store) == 1, timeout=10)
 
 
 def test_a_process_whose_connection_is_cut_comes_back(store: Store, database_url: str) -> None:
@@ -148,12 +148,12 @@ def test_a_process_whose_connection_is_cut_comes_back(store: Store, database_url
     thread = threading.Thread(target=presence.loop, args=(stopping, nudge))
     thread.start()
     try:
-        wait_until(lambda: presence.number is not None, timeout=10)
+        assert wait_until(lambda: presence.number is not None, timeout=10)
         first = presence.number
         with psycopg.connect(database_url) as superuser:
             cut = "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = %s::bigint"
             assert superuser.execute(cut, [first]).fetchall() == [(True,)]
-        wait_until(lambda: presence.number not in {None, first}, timeout=10)
+        assert wait_until(lambda: presence.number not in {None, first}, timeout=10)
         by_id(store, first)
         assert nudge.wait(10)
     finally:
