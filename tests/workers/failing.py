@@ -6,7 +6,7 @@ from typing import Any
 from app.settings import AccountConfig, Settings
 from app.settings.accounts import AwsAccount
 from workers.providers.aws.adapter import AwsProvider
-from workers.providers.base import CredentialsRejected, OutcomeUnknown, ProviderError, Throttled, Unreachable
+from workers.providers.base import CredentialsRejected, OutcomeUnknown, Throttled, Unreachable
 
 CALLS = ("launch", "identity", "image", "find", "get", "terminate", "reboot", "set_deadline", "leftovers")
 ASKED_LATER = Throttled("slow down", code="RequestLimitExceeded", retry_after=7)
@@ -20,7 +20,7 @@ class Failing:
     """`errors`: what a call of the name raises now, until it is taken out. `connect` connects accounts so."""
 
     def __init__(self) -> None:
-        self.errors: dict[str, ProviderError] = {}
+        self.errors: dict[str, Exception] = {}
 
     def connect(self, account: AccountConfig, settings: Settings) -> AwsProvider:
         assert isinstance(account, AwsAccount)

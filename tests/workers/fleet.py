@@ -70,6 +70,8 @@ class Fleet:
         self.listed_region = region
         self.sim = sim
         self.reconciler = Reconciler(runtime)
+        self.may_break_off = False
+        """A step for a bug, or for want of the database. Its lease is tried again: a test would not notice."""
         self.tenant_id = TenantId(new_id("tenant"))
         self._make_tenant()
         if observe:
@@ -85,6 +87,13 @@ class Fleet:
             )
             rows = [{"tenant_id": self.tenant_id, "resource": r, "limit": 1000} for r in ("gpus", "leases")]
             connection.execute(insert(quota).values(rows))
+
+    def close(self) -> None:
+        """Fails when a step broke off that should not have; the log tells why."""
+        self.runtime.database.close()
+        counted = self.runtime.metrics.registry.get_sample_value
+        broke_off = {why: counted("gpulease_step_failures_total", {"reason": why}) for why in ("bug", "database")}
+        assert self.may_break_off or broke_off == {"bug": 0, "database": 0}
 
     def create(self, *, ttl: float = 3600, script: str | None = None, **changes: Any) -> LeaseId:
         """A lease as the API stores it: admitted, queued, due."""

@@ -132,10 +132,10 @@ def start(
 ) -> Iterator[Start]:
     """Starts a worker over the same database and cloud; without regions, one whose configuration names no account."""
     monkeypatch.setenv("AZURE_CLIENT_SECRET", "simulated")
-    runtimes: list[Runtime] = []
+    fleets: list[Fleet] = []
 
     def make(provider: str, *regions: str, connect_account: Connect = connect, **changes: Any) -> Fleet:
-        config = tmp_path / f"{len(runtimes)}.toml"
+        config = tmp_path / f"{len(fleets)}.toml"
         subnets = ", ".join(f"{region} = '{SUBNET}'" for region in regions)
         of_provider = {
             "gcp": f'project = "{PROJECT}"\ncredentials_file = "{key_file(tmp_path, sim.url, EMAIL)}"\n',
@@ -153,12 +153,14 @@ def start(
             "broker_url": broker_url,
             **changes,
         }
-        runtimes.append(build_runtime(load_settings(**given), connect_account=connect_account))
-        return Fleet(runtimes[-1], sim, regions, provider)
+        fleets.append(
+            Fleet(build_runtime(load_settings(**given), connect_account=connect_account), sim, regions, provider)
+        )
+        return fleets[-1]
 
     yield make
-    for runtime in runtimes:
-        runtime.database.close()
+    for fleet in fleets:
+        fleet.close()
 
 
 @pytest.mark.parametrize(("provider", "regions"), [("gcp", REGIONS), ("azure", AZURE_REGIONS)])

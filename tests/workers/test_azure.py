@@ -44,8 +44,9 @@ def start(
         def make(**changes: Any) -> Fleet:
             given = {**FAST, "config": config, "not_found_grace_seconds": 300.0, **changes}
             runtime = build_runtime(load_settings(**given, database_url=database_url, broker_url=broker_url))
-            ends.callback(runtime.database.close)
-            return Fleet(runtime, sim, observe=True, region=REGION)
+            fleet = Fleet(runtime, sim, observe=True, region=REGION)
+            ends.callback(fleet.close)
+            return fleet
 
         yield make
 

@@ -114,7 +114,8 @@ def test_a_lease_lives_through_a_bug_and_a_lost_commit_around_its_launch(
 ) -> None:
     folder = tmp_path / "failpoints"
     folder.mkdir()
-    fleet = make_fleet(failpoints=folder, may_break_off=True)
+    fleet = make_fleet(failpoints=folder)
+    fleet.may_break_off = True
     lease_id = fleet.create()
     hits = [
         arm(folder, "send._check:send:after", Action.POSTGRES_GONE, key=lease_id),

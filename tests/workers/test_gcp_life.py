@@ -46,8 +46,9 @@ def fleet(database_url: str, broker_url: str, sim: Control, tmp_path: Path) -> I
         f'endpoint_url = "{sim.url}"\ncredentials_file = "{key_file(tmp_path, sim.url, EMAIL)}"\n'
     )
     runtime = build_runtime(load_settings(**FAST, config=config, database_url=database_url, broker_url=broker_url))
-    yield Fleet(runtime, sim)
-    runtime.database.close()
+    fleet = Fleet(runtime, sim)
+    yield fleet
+    fleet.close()
 
 
 def test_late_refusals_replacement_and_the_end(fleet: Fleet) -> None:

@@ -1,6 +1,6 @@
 """One lease can be followed through the lines of API and worker, by its id and by the id of the request that asked for it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -56,9 +56,9 @@ async def test_a_lease_is_followed_through_api_and_worker(
 
 
 def test_a_failure_is_told_with_the_same_names_and_the_next_lease_is_not_confused_with_it(
-    make_fleet: Callable[..., Fleet], lines: Lines, monkeypatch: pytest.MonkeyPatch
+    fleet: Fleet, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fleet = make_fleet(may_break_off=True)
+    fleet.may_break_off = True
 
     def broken(ctx: Context) -> None:
         raise RuntimeError("a bug")

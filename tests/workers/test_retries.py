@@ -236,9 +236,9 @@ def test_while_the_installation_is_on_hold(fleet: Fleet) -> None:
     assert fleet.attempts(lease_id) == []
 
 
-def test_after_a_bug(make_fleet: Callable[..., Fleet], failing: Failing) -> None:
-    fleet = make_fleet(connect_account=failing.connect, may_break_off=True)
-    failing.errors = {"launch": RuntimeError("a bug")}  # type: ignore[dict-item]
+def test_after_a_bug(fleet: Fleet, failing: Failing) -> None:
+    fleet.may_break_off = True
+    failing.errors = {"launch": RuntimeError("a bug")}
     assert fleet.pause(fleet.create()) == 30
 
 
