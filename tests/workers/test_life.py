@@ -35,6 +35,16 @@ def test_a_lease_becomes_active_and_then_released(fleet: Fleet) -> None:
     ]
 
 
+def test_a_vm_is_shown_from_the_answer_to_its_create_call_on(fleet: Fleet) -> None:
+    fleet.sim.settings(boot_seconds=60)
+    lease_id = fleet.create()
+    fleet.step()
+    launched = fleet.lease(lease_id)
+    (vm,) = fleet.vms()
+    assert (launched.state, launched.placement["instance_id"]) == ("provisioning", vm["id"])
+    assert launched.first_attempt_at <= launched.launched_at <= fleet.now()
+
+
 def test_a_vm_that_is_well_lives_though_nobody_moves_its_lease_for_long(make_fleet: Callable[..., Fleet]) -> None:
     fleet = make_fleet(launch_timeout=0.5, boot_timeout=0.5)
     lease_id = fleet.create()

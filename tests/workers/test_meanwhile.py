@@ -10,7 +10,8 @@ from sqlalchemy import func, select, update
 
 from app.db.tables import event, lease
 from app.domain.ids import LeaseId
-from app.domain.reconcile import BeginRelease, decide
+from app.domain.leases import LeaseState
+from app.domain.reconcile import BeginRelease, Enter, Place, Requeue, Step, decide
 from app.settings import AccountConfig, Settings
 from app.settings.accounts import AwsAccount
 from tests.workers.fleet import Fleet
@@ -19,14 +20,15 @@ from workers.providers.base import Params, Vm
 
 
 class During:
-    """Runs `act` once, in the middle of the next thing that it is put into."""
+    """Runs `act` once: within the next create call, or between the decision for a step that `at` fits and that step."""
 
     def __init__(self) -> None:
         self.act: Callable[[], None] | None = None
+        self.at: Callable[[Step | None], bool] = lambda step: step is None
 
-    def happen(self) -> None:
-        act, self.act = self.act, None
-        if act is not None:
+    def happen(self, step: Step | None = None) -> None:
+        if self.act is not None and self.at(step):
+            act, self.act = self.act, None
             act()
 
 
@@ -55,8 +57,7 @@ def fleet(make_fleet: Callable[..., Fleet], during: During, monkeypatch: pytest.
 
     def decided(*facts: Any) -> Any:
         step = decide(*facts)
-        if isinstance(step, BeginRelease):
-            during.happen()
+        during.happen(step)
         return step
 
     monkeypatch.setattr("workers.reconciler.decide", decided)
@@ -73,7 +74,7 @@ def test_an_extension_is_stronger_than_an_expiry_that_was_already_decided(fleet:
     lease_id = fleet.create(ttl=3600)
     fleet.drive_to(lease_id, "active")
     fleet.extend(lease_id, -1)
-    during.act = lambda: fleet.extend(lease_id, 3600)
+    during.act, during.at = lambda: fleet.extend(lease_id, 3600), lambda step: isinstance(step, BeginRelease)
     fleet.runtime.database.run(update(lease).values(next_due=func.now()))
     fleet.step()
     assert during.act is None, "an expiry was decided"
@@ -81,6 +82,22 @@ def test_an_extension_is_stronger_than_an_expiry_that_was_already_decided(fleet:
     kept = fleet.lease(lease_id)
     assert (kept.state, kept.desired, kept.reason) == ("active", "run", None)
     assert "lease.releasing" not in fleet.events(lease_id)
+
+
+@pytest.mark.parametrize("step", [Place(), Enter(LeaseState.BOOTING), Enter(LeaseState.ACTIVE), Requeue()], ids=repr)
+def test_a_release_is_stronger_than_a_step_that_was_already_decided(fleet: Fleet, during: During, step: Step) -> None:
+    lease_id = fleet.create(market="spot", on_interruption="replace")
+    during.act, during.at = lambda: fleet.end(lease_id), lambda decided: decided == step
+    if isinstance(step, Requeue):
+        fleet.drive_to(lease_id, "active")
+        (vm,) = fleet.vms()
+        fleet.sim.interrupt(vm["id"], 0)
+    fleet.drive(lambda: during.act is None)
+    told = fleet.events(lease_id)
+    assert told[-1] in {"lease.releasing", "lease.released"}, "the step was not taken"
+    fleet.drive_to(lease_id, "released")
+    assert fleet.vms() == []
+    assert fleet.used() == {}
 
 
 def test_the_answer_to_a_create_call_is_kept_by_whoever_lost_the_claim_who_moves_nothing(
