@@ -255,6 +255,10 @@ class Fleet:
     def hold(self) -> Any:
         return self.runtime.database.all(select(installation.c.hold))[0].hold
 
+    def put_on_hold(self) -> None:
+        """As when the database turns out to be a restored one."""
+        self.runtime.database.run(update(installation).values(hold={"reason": "test"}))
+
     def resume(self) -> None:
         """What an operator does."""
         self.runtime.database.run(update(installation).values(hold=None, system_identifier=None, timeline=None))

@@ -11,7 +11,7 @@ from sqlalchemy import func, select, update
 from app.db.tables import event, lease
 from app.domain.ids import LeaseId
 from app.domain.leases import LeaseState
-from app.domain.reconcile import BeginRelease, Enter, Place, Requeue, Step, decide
+from app.domain.reconcile import BeginRelease, Enter, Place, Requeue, Send, Step, decide
 from app.settings import AccountConfig, Settings
 from app.settings.accounts import AwsAccount
 from tests.workers.fleet import Fleet
@@ -98,6 +98,19 @@ def test_a_release_is_stronger_than_a_step_that_was_already_decided(fleet: Fleet
     fleet.drive_to(lease_id, "released")
     assert fleet.vms() == []
     assert fleet.used() == {}
+
+
+@pytest.mark.parametrize("brake", ["stop", "hold", "expiry"])
+def test_nothing_is_sent_when_a_brake_is_pulled_between_the_intent_and_the_call(
+    fleet: Fleet, during: During, brake: str
+) -> None:
+    lease_id = fleet.create()
+    pulled = {"stop": fleet.stop_launches, "hold": fleet.put_on_hold, "expiry": lambda: fleet.extend(lease_id, 1.9)}
+    during.act, during.at = pulled[brake], lambda step: isinstance(step, Send)
+    assert fleet.pause(lease_id) == 1
+    assert during.act is None
+    (planned,) = fleet.attempts(lease_id)
+    assert (planned.state, planned.first_sent_at, fleet.runs()) == ("planned", None, 0)
 
 
 def test_the_answer_to_a_create_call_is_kept_by_whoever_lost_the_claim_who_moves_nothing(

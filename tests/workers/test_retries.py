@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from app.db import claims, reboots
-from app.db.tables import attempt, installation, lease, provider_bucket
+from app.db.tables import attempt, lease, provider_bucket
 from app.domain.ids import LeaseId
 from app.settings import load_settings
 from tests.workers.failing import ASKED_LATER, NO_LINE, NOBODY_KNOWS, REJECTED, SLOW_DOWN, Failing
@@ -231,7 +231,7 @@ def test_a_reboot_that_is_not_accepted_is_asked_for_again(fleet: Fleet, failing:
 
 def test_while_the_installation_is_on_hold(fleet: Fleet) -> None:
     lease_id = fleet.create()
-    fleet.runtime.database.run(update(installation).values(hold={"reason": "test"}))
+    fleet.put_on_hold()
     assert fleet.pause(lease_id) == 2
     assert fleet.attempts(lease_id) == []
 
