@@ -34,6 +34,7 @@ forkserver_warmup = "none"
 pytest_add_cli_args = ["-p", "no:cacheprovider", "-q", "-x"]
 pytest_add_cli_args_test_selection = [{tests}]
 """
+"""Without a warm-up: in a process that is forked after pytest has collected, every test fails, whatever was changed."""
 
 
 def main() -> int:
