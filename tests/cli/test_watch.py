@@ -120,7 +120,7 @@ def test_server_trouble_is_shown_once_and_survived(
     assert _follow(client) == 0
     errors = capsys.readouterr().err
     assert errors.count("unavailable; trying again") == 1
-    assert errors.count("429") == 1
+    assert errors.count("answered 429") == 1
     assert "the API answers again" in errors
 
 
