@@ -205,4 +205,5 @@ class Accounts:
 
 def error_json(error: ProviderError) -> dict[str, str | None]:
     """How a provider's error is kept: our class, its raw code, a sentence."""
-    return {"class": error.kind, "code": error.code, "message": error.message}
+    message = error.message.removeprefix(f"{error.code}: ")  # the adapters' messages also stand alone, in logs
+    return {"class": error.kind, "code": error.code, "message": message}

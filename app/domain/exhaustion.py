@@ -40,8 +40,7 @@ def _from_errors(errors: Sequence[dict[str, Any]]) -> Reason:
         return _AUTH
     kinds = Counter(str(error.get("class")) for error in errors)
     last = errors[-1]
-    message, code = str(last.get("message")), str(last.get("code") or last.get("class"))
-    said = message if message.startswith(code) else f"{code}: {message}"
+    said = f"{last.get('code') or last.get('class')}: {last.get('message')}"
     if len(kinds) == 1 and next(iter(kinds)) in _BY_ERROR:
         code, what = _BY_ERROR[next(iter(kinds))]
         return Reason(code, f"{what}; last answer: {said}", Origin.PROVIDER)

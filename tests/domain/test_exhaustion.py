@@ -49,11 +49,6 @@ def test_a_refusal_without_a_code_is_named_by_its_class() -> None:
     assert "InsufficientCapacity: none" in why({**ERROR, "code": None}).message
 
 
-def test_a_code_that_the_answer_itself_begins_with_is_not_repeated() -> None:
-    said = {**ERROR, "message": "InsufficientInstanceCapacity: none in us-east-1a"}
-    assert why(said).message.count("InsufficientInstanceCapacity") == 1
-
-
 def test_first_hand_refusals_go_before_everything_else() -> None:
     assert why(ERROR, over_quota=3, of=ranking(Wish(max_price_per_hour=Decimal(0)), offering())).code is (
         ReasonCode.CAPACITY_EXHAUSTED
