@@ -8,6 +8,7 @@ PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 VENV := .venv
 BIN := $(VENV)/bin
 NODE_MODULES := clients/typescript-tools/node_modules
+NPM := PYTHONPATH="$(CURDIR)" "$(CURDIR)/$(BIN)/python" -m tools.runtimes npm
 COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet $(if $(UPGRADE),--upgrade,)
 
@@ -16,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up test simulate crash-matrix chaos races mutation mutation-of-steps fuzz audit old-code bench lint fmt openapi clients docs lock clean
+.PHONY: runtimes help up test simulate crash-matrix chaos races mutation mutation-of-steps fuzz audit deployment old-code bench lint fmt openapi clients docs lock clean
 
 help: ## show this list
 	@echo "Usage: make <target> [ARGS=\"...\"] [PYTHON=python3.12]"
@@ -26,7 +27,7 @@ help: ## show this list
 up: $(VENV)/.local ## run everything on this machine until Ctrl-C: make up ARGS="--profile fast"
 	@exec $(BIN)/python -m app.local $(ARGS)
 
-test: $(VENV)/.dev $(VENV)/clients/.ready $(NODE_MODULES)/.ready ## run all checks and tests: make test ARGS="tests/local -k redis"
+test: $(VENV)/.dev $(VENV)/clients/.ready $(NODE_MODULES)/.ready | runtimes ## run all checks and tests: make test ARGS="tests/local -k redis"
 	@exec $(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
 simulate: $(VENV)/.dev ## run the workers on a virtual clock against seeded clouds: make simulate SEEDS=1-1000
@@ -56,6 +57,9 @@ crash-matrix: $(VENV)/.dev ## kill, break, hang and cut off at every failpoint: 
 chaos: $(VENV)/.dev ## kill everything at random while leases are asked for: make chaos ARGS="--leases 100 --kills 10 --seconds 60"
 	@exec $(BIN)/python -m tests.chaos $(ARGS)
 
+deployment: $(VENV)/.dev ## two hosts on Debian's servers, PgBouncer, the image (needs root): make deployment ARGS="--parts pooler,image"
+	@exec $(BIN)/python -m tests.deployment $(ARGS)
+
 old-code: $(VENV)/.dev ## the code before each migration on today's schema: make old-code ARGS="--last 1"
 	@exec $(BIN)/python -m tests.old_code $(ARGS)
 
@@ -83,13 +87,15 @@ clients: $(VENV)/.dev $(VENV)/clients/.ready $(NODE_MODULES)/.ready ## write cli
 docs: $(VENV)/.dev ## write the documentation site to site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
 
-lock: $(VENV)/.dev ## pin all dependencies with hashes (UPGRADE=1: take the newest versions)
+lock: $(VENV)/.dev | runtimes ## pin all dependencies with hashes (UPGRADE=1: take the newest versions)
 	$(COMPILE) pyproject.toml --all-extras -o requirements-dev.lock
 	$(COMPILE) pyproject.toml --extra build --extra local -c requirements-dev.lock -o requirements-local.lock
-	$(COMPILE) pyproject.toml --extra build -c requirements-dev.lock -o requirements.lock
+	$(COMPILE) pyproject.toml --extra build --extra otel -c requirements-dev.lock -o requirements.lock
 	$(COMPILE) tools/clients.in -o tools/clients.lock
+	$(COMPILE) tools/node.in -o tools/node.lock
 	$(COMPILE) tools/mutation.in -c requirements-dev.lock -o tools/mutation.lock
-	cd clients/typescript-tools && npm $(if $(UPGRADE),update,install) --package-lock-only
+	cd clients/typescript-tools && $(NPM) $(if $(UPGRADE),update,install) --package-lock-only
+	cd tools/chromium && $(NPM) $(if $(UPGRADE),update,install) --package-lock-only
 
 clean: ## remove the virtual environment and caches (the stack's data in .gpulease stay)
 	rm -rf $(VENV) $(NODE_MODULES) clients/python clients/typescript site
@@ -128,9 +134,12 @@ $(VENV)/mutation/.ready: $(BIN)/python tools/mutation.lock requirements-dev.lock
 	@$(VENV)/mutation/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock -r tools/mutation.lock
 	@touch $@
 
+# Node and Chromium: the system's, else installed below $(VENV) from packages with pinned hashes.
+runtimes: $(BIN)/python
+	@$(BIN)/python -m tools.runtimes
+
 # What makes and checks the TypeScript client: packages by hash, none of whose scripts is run.
-$(NODE_MODULES)/.ready: clients/typescript-tools/package-lock.json
-	@command -v npm >/dev/null || { echo "Node 18 or newer and npm are needed: install the packages nodejs and npm." >&2; exit 2; }
+$(NODE_MODULES)/.ready: clients/typescript-tools/package-lock.json | runtimes
 	@echo "installing what clients/typescript-tools/package-lock.json names"
-	@cd clients/typescript-tools && npm ci --silent
+	@cd clients/typescript-tools && $(NPM) ci --silent
 	@touch $@

@@ -2,13 +2,14 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from tools.runtimes import MissingRuntimeError, find_node
 
 ROOT = Path(__file__).resolve().parents[1]
 CLIENTS = ROOT / "clients"
@@ -55,12 +56,13 @@ def write_typescript(into: Path, description: Path = DESCRIPTION) -> None:
 
 def node() -> str:
     """The path of Node. Raises GenerationError when Node or the pinned packages are not there."""
-    found = shutil.which("node")
-    if found is None:
-        raise GenerationError("Node 18 or newer is missing: install the packages nodejs and npm")
+    try:
+        found = find_node()
+    except MissingRuntimeError as error:
+        raise GenerationError(str(error)) from error
     if not NODE_MODULES.is_dir():
         raise GenerationError(f"{NODE_MODULES} is missing: run make clients")
-    return found
+    return str(found)
 
 
 def _run(argv: Sequence[str]) -> None:

@@ -1,6 +1,5 @@
 """One stack and one Chromium for all of these tests; each has a tenant and a tab of its own."""
 
-import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +9,7 @@ from tests.browser.visitor import Visitor
 from tests.e2e.people import Operator, Tenant
 from tests.e2e.sharing import named_after, sharing
 from tests.e2e.stack import Stack
+from tools.runtimes import find_chromium
 
 SWITCHES = [
     "--no-sandbox",
@@ -20,18 +20,15 @@ SWITCHES = [
     "--disable-component-update",
     "--disable-sync",
 ]
-NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 stack, cloud, operator = sharing("aws")
 
 
 @pytest.fixture(scope="package")
 def chromium() -> Iterator[Browser]:
-    """The system's own: nothing is ever downloaded."""
-    found = next(filter(None, map(shutil.which, NAMES)), None)
-    assert found is not None, "no Chromium here: apt-get install --no-install-recommends chromium"
+    """The system's, or the one that `make test` installed: the tests themselves download nothing."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found, args=SWITCHES)
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=SWITCHES)
         yield browser
         browser.close()
 
