@@ -1,8 +1,9 @@
 # syntax=docker/dockerfile:1
 # One image for every process: gpulease-server api | worker | inventory | migrate.
-ARG PYTHON=3.11-slim-bookworm
+# Any base that has Python 3.11 or newer as `python`, with its module venv.
+ARG BASE=python:3.11-slim-bookworm
 
-FROM python:${PYTHON} AS build
+FROM ${BASE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /src
 RUN python -m venv /opt/gpulease
@@ -17,7 +18,7 @@ COPY dashboard dashboard
 RUN /opt/gpulease/bin/pip install --no-deps --no-build-isolation . \
     && /opt/gpulease/bin/pip uninstall --yes setuptools pip
 
-FROM python:${PYTHON}
+FROM ${BASE}
 ENV PATH=/opt/gpulease/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     PYTHONDONTWRITEBYTECODE=1 \

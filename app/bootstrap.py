@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from app.api.app import create_app
 from app.api.auth import Gate
 from app.api.rate_limits import SYNC_SECONDS, RateLimiter
+from app.db.connections import EXCESS_RIGHTS
 from app.db.engine import Database, DatabaseUnavailable
 from app.hints import QueuedHints, celery_sender
 from app.metrics import Metrics
@@ -29,7 +30,9 @@ def create_api() -> FastAPI:
     """The application as uvicorn serves it. Raises StartupError for wrong settings and for an unusable database."""
     settings = load_settings()
     configure_logs(settings.log_level)
-    check_database(settings.database_url)
+    login = check_database(settings.database_url)
+    if login.excess:
+        _log.warning(EXCESS_RIGHTS, login=login.name, rights=login.excess)
     return build_api(settings, load_traces("gpulease-api"))
 
 
@@ -41,15 +44,17 @@ def build_api(settings: Settings, traces: Traces | None = None) -> FastAPI:
     context = Context(database=database, settings=settings, hints=hints, schema=schema_revisions())
     services = Services.build(context)
     requests = RateLimiter(settings.rate_limit, settings.broker_url, name="requests")
+    writes = RateLimiter(settings.write_rate_limit, settings.broker_url, name="writes")
     failures = RateLimiter(settings.login_rate_limit, settings.broker_url, name="failed_logins")
     strangers = RateLimiter(settings.login_rate_limit, settings.broker_url, name="failed_tokens")
-    gate = Gate(services.authenticator, requests=requests, failures=failures, strangers=strangers)
+    gate = Gate(services.authenticator, requests=requests, writes=writes, failures=failures, strangers=strangers)
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         hints.start()
         async with _repeating(
             (SYNC_SECONDS, requests.keep_in_step),
+            (SYNC_SECONDS, writes.keep_in_step),
             (SYNC_SECONDS, failures.keep_in_step),
             (SYNC_SECONDS, strangers.keep_in_step),
             (POLL_SECONDS, services.streams.look),
@@ -57,7 +62,7 @@ def build_api(settings: Settings, traces: Traces | None = None) -> FastAPI:
         ):
             yield
         await asyncio.to_thread(hints.stop)
-        await asyncio.gather(requests.close(), failures.close(), strangers.close(), database.close())
+        await asyncio.gather(requests.close(), writes.close(), failures.close(), strangers.close(), database.close())
 
     return create_app(services, gate=gate, metrics=metrics, traces=traces or Traces(), lifespan=lifespan)
 

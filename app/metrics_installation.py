@@ -20,7 +20,7 @@ from app.services.metrics import Snapshot
 Sample = tuple[tuple[str, ...], float]
 
 _PLACE = ("account", "region")
-_CAUSES = ("ended_lease", "no_row", "other_attempt")
+_CAUSES = ("copied_tags", "ended_lease", "lost_row", "other_attempt")
 _ACCOUNT_STATES = ("unchecked", "ok", "failing", "disabled", "draining")
 _STUCK = ("releasing", "settling", "provisioning", "booting", "deadline")
 _KINDS = ("worker", "inventory")
@@ -41,7 +41,7 @@ DATABASE_UP = Family(
 )
 FAMILIES = (
     Family("gpulease_scrape_seconds", "Seconds that reading all this from the database took."),
-    Family("gpulease_orphan_vm_seconds", "Age in seconds of the oldest VM that no lease stands behind: since the end of its attempt, else since it was first seen.", (*_PLACE, "cause")),
+    Family("gpulease_orphan_vm_seconds", "Age in seconds of the oldest VM that no lease stands behind: since the end of its own attempt, else since it was first seen.", (*_PLACE, "cause")),
     Family("gpulease_orphan_vms", "VMs that no lease stands behind.", (*_PLACE, "cause")),
     Family("gpulease_ghost_lease_seconds", "Seconds since the VM of the oldest lease that shows active, or is charged, without one was last seen alive.", _PLACE),
     Family("gpulease_ghost_leases", "Leases that show active, or are charged, without a VM.", _PLACE),

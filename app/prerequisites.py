@@ -6,16 +6,15 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from sqlalchemy import Connection, NullPool, create_engine, exc, func, literal, make_url, select
+from sqlalchemy import Connection, exc, func, literal, make_url, select
 
 import migrations
 from app.db import audit as audit_statements
 from app.db import health as health_statements
 from app.db import keys as key_statements
-from app.db.engine import API_ROLE
+from app.db.connections import API_SESSION, DatabaseUnusable, Login, check_connections, single_connections
 from app.db.ids import new_id
 from app.db.scope import EVERY_TENANT
-from app.db.urls import sync_url
 from app.domain.ids import KeyId
 from app.domain.schema import SchemaRevisions
 from app.services import key_format
@@ -34,20 +33,29 @@ def schema_revisions() -> SchemaRevisions:
     return SchemaRevisions(max(revisions), revisions)
 
 
-def check_database(url: str) -> None:
-    """Raises StartupError when the database cannot be reached or has an older schema than this program needs."""
+def check_database(url: str) -> Login:
+    """The login that `url` names.
+
+    Raises StartupError when the database cannot be reached, has an older schema than this program needs, or does not give
+    each connection a session of its own in the API's role.
+    """
     where = make_url(url).render_as_string(hide_password=True)
     try:
-        with _connected(url) as connection:
-            found = connection.execute(health_statements.SCHEMA_REVISION).scalar_one_or_none()
-    except exc.ProgrammingError:
-        found = None
-    except exc.OperationalError as error:
-        reason = str(error.orig).strip().partition("\n")[0]
-        raise StartupError(f"cannot use the database {where} (GPULEASE_DATABASE_URL): {reason}") from None
-    problem = schema_revisions().problem(found)
+        login = check_connections(url, API_SESSION)
+    except DatabaseUnusable as error:
+        raise StartupError(f"cannot use the database {where} (GPULEASE_DATABASE_URL): {error}") from None
+    problem = schema_revisions().problem(_schema_revision(url))
     if problem is not None:
         raise StartupError(f"the database {where} {problem}: run gpulease-server migrate")
+    return login
+
+
+def _schema_revision(url: str) -> str | None:
+    try:
+        with _connected(url) as connection:
+            return connection.execute(health_statements.SCHEMA_REVISION).scalar_one_or_none()
+    except exc.ProgrammingError:
+        return None
 
 
 def ensure_operator_key(database_url: str, secret: str | None) -> str:
@@ -56,20 +64,21 @@ def ensure_operator_key(database_url: str, secret: str | None) -> str:
         connection.execute(select(func.set_config("gpulease.tenant", EVERY_TENANT, literal(value=True))))
         if secret is not None and _opens(connection, secret):
             return secret
-        return _new_operator_key(connection)
+        return _new_key(connection, Role.OPERATOR)
+
+
+def make_deadman_key(database_url: str) -> str:
+    """A new key with which `gpulease deadman` reports its passes; it opens nothing else. Answers the whole key."""
+    with _connected(database_url) as connection:
+        connection.execute(select(func.set_config("gpulease.tenant", EVERY_TENANT, literal(value=True))))
+        return _new_key(connection, Role.DEADMAN)
 
 
 @contextlib.contextmanager
 def _connected(url: str) -> Iterator[Connection]:
     """One transaction as the API's role, on a connection of its own."""
-    engine = create_engine(
-        sync_url(url), poolclass=NullPool, connect_args={"connect_timeout": 5, "options": f"-c role={API_ROLE}"}
-    )
-    try:
-        with engine.begin() as connection:
-            yield connection
-    finally:
-        engine.dispose()
+    with single_connections(url, API_SESSION) as engine, engine.begin() as connection:
+        yield connection
 
 
 def _opens(connection: Connection, secret: str) -> bool:
@@ -80,13 +89,11 @@ def _opens(connection: Connection, secret: str) -> bool:
     return row is not None and row.role == Role.OPERATOR and hmac.compare_digest(row.secret_hash, parsed.secret_hash)
 
 
-def _new_operator_key(connection: Connection) -> str:
+def _new_key(connection: Connection, role: Role) -> str:
+    """A key that belongs to no tenant, named like its role."""
     key = key_format.generate(KeyId(new_id("key")))
-    connection.execute(
-        key_statements.add(
-            {"id": key.key_id, "role": str(Role.OPERATOR), "name": "operator", "secret_hash": key.secret_hash}
-        )
-    )
+    values = {"id": key.key_id, "role": str(role), "name": str(role), "secret_hash": key.secret_hash}
+    connection.execute(key_statements.add(values))
     entry = {"id": new_id("audit"), "principal": "system", "role": "system", "action": "key.create"}
     connection.execute(audit_statements.append({**entry, "target": key.key_id}))
     return key.text

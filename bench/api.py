@@ -79,7 +79,7 @@ def _baselines(running: Servers) -> Iterator[Service]:
 @contextmanager
 def _api(running: Servers) -> Iterator[Service]:
     port = free_port()
-    environment = running.environment(port=str(port), rate_limit="1000000/minute")
+    environment = running.environment(port=str(port), rate_limit="1000000/minute", write_rate_limit="1000000/minute")
     url = f"http://127.0.0.1:{port}/livez"
     with processes.python("app.server", "api", environment=environment, folder=running.folder, url=url) as process:
         yield Service(process, port)

@@ -47,7 +47,9 @@ def main() -> None:
             connection.execute("VACUUM ANALYZE")
         key = ensure_operator_key(running.database_url, None)
         port = free_port()
-        environment = running.environment(port=str(port), rate_limit="1000000/minute")
+        environment = running.environment(
+            port=str(port), rate_limit="1000000/minute", write_rate_limit="1000000/minute"
+        )
         url = f"http://127.0.0.1:{port}"
         with processes.python(
             "app.server", "api", environment=environment, folder=running.folder, url=f"{url}/livez"

@@ -128,13 +128,15 @@ def _database(running: Stack) -> Iterator[Connection]:
 def measure(running: Stack, connection: Connection, count: int, place: Place) -> None:
     """Print the figures."""
     idle = running.memory_mib()["inventory"]
-    [inventory] = running.processes()["inventory"]
+    inventories = running.processes()["inventory"]
     wait_until(lambda: _cycle(connection, place) is not None, timeout=_CYCLE_SECONDS)
-    inventory.suspend()
+    for inventory in inventories:
+        inventory.suspend()
     bare = plant(running, connection, count, place)
     alone = launch(running, connection)
     before = _written(connection)
-    inventory.resume()
+    for inventory in inventories:
+        inventory.resume()
     found = _cycles(running, connection, count, place)
     _report(count, found, bare, idle, place)
     written = len(before.items() - _written(connection).items())

@@ -95,6 +95,7 @@ def running(*arguments: str, **settings: str) -> Iterator[Stack]:
         environment = {
             **os.environ,
             **{f"GPULEASE_{name.upper()}": value for name, value in settings.items()},
+            "GPULEASE_WRITE_RATE_LIMIT": "1000000/minute",
             "GPULEASE_HOME": str(home / "home"),
             "GPULEASE_PORT": str(free_port()),
             "GPULEASE_CLOUDSIM_PORT": str(free_port()),

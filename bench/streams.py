@@ -2,11 +2,13 @@
 
 import argparse
 import asyncio
+import math
 import statistics
 import time
 
 import httpx
 
+from app.services.event_stream import MOST_OF_A_KEY
 from bench import report, stack
 from bench.plant import LEASE_BODY
 from bench.stack import Stack
@@ -21,7 +23,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.streams", description=__doc__)
     parser.add_argument("--streams", type=int, default=1000)
     arguments = parser.parse_args()
-    with stack.running("--profile", "fast", "--clouds", "aws", max_streams=str(2 * arguments.streams)) as running:
+    with stack.running("--profile", "fast", "--clouds", "aws", max_streams=str(4 * arguments.streams)) as running:
         asyncio.run(measure(running, arguments.streams))
 
 
@@ -39,10 +41,10 @@ class Told:
         for _ in range(count):
             await self._open.acquire()
 
-    async def listen(self, running: Stack) -> None:
+    async def listen(self, running: Stack, key: str) -> None:
         """One stream, over a bare connection: a thousand readers must cost less than the process that is measured."""
         reader, writer = await asyncio.open_connection("127.0.0.1", running.api_port)
-        head = f"GET /v1/events/stream HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {running.tenant_key}\r\n\r\n"
+        head = f"GET /v1/events/stream HTTP/1.1\r\nHost: bench\r\nAuthorization: Bearer {key}\r\n\r\n"
         writer.write(head.encode())
         await reader.readuntil(b"retry: ")
         self._open.release()
@@ -69,7 +71,8 @@ async def measure(running: Stack, count: int) -> None:
     async with httpx.AsyncClient(
         base_url=running.api_url, headers=headers, timeout=_PATIENCE, trust_env=False, verify=NO_TLS
     ) as client:
-        streams = [asyncio.create_task(told.listen(running)) for _ in range(count)]
+        keys = [await _make_key(client, running) for _ in range(math.ceil(count / MOST_OF_A_KEY))]
+        streams = [asyncio.create_task(told.listen(running, keys[n // MOST_OF_A_KEY])) for n in range(count)]
         await asyncio.wait_for(told.until_open(count), _PATIENCE)
         cpu = running.cpu_seconds()["api"]
         asked = {await _create(client, n): time.monotonic() for n in range(_CHANGES)}
@@ -88,6 +91,13 @@ async def measure(running: Stack, count: int) -> None:
     report.figure(
         f"{what}: CPU of the API process", 1000 * spent / len(delays), "ms a told change", ("changes", len(delays))
     )
+
+
+async def _make_key(client: httpx.AsyncClient, running: Stack) -> str:
+    headers = {"Authorization": f"Bearer {running.operator_key}"}
+    path, body = f"/v1/tenants/{running.tenant_id}/keys", {"name": "bench", "role": "viewer"}
+    answer = await client.post(path, json=body, headers=headers)
+    return str(answer.raise_for_status().json()["secret"])
 
 
 async def _create(client: httpx.AsyncClient, number: int) -> str:

@@ -65,6 +65,12 @@ class Installation:
     cloud: Cloud
     database_url: str
 
+    @property
+    def places(self) -> list[tuple[str, str]]:
+        """(provider, region) of every account."""
+        accounts = self.operator.get("/v1/ops/accounts")["items"]
+        return [(account["provider"], region["region"]) for account in accounts for region in account["regions"]]
+
     @contextmanager
     def tenant(self, name: str) -> Iterator[Tenant]:
         """With as many GPUs as it wants. Afterwards nothing of it is left in any cloud, and all sides agree."""

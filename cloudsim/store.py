@@ -11,6 +11,7 @@ import sqlite3
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -32,6 +33,7 @@ class Facts:
     pools: list[tuple[Cell, Pool]] = field(default_factory=list)
     quotas: list[tuple[QuotaKey, int]] = field(default_factory=list)
     offered: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    spot_factors: list[tuple[tuple[str, str], Decimal]] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     bad_keys: list[str] = field(default_factory=list)
     accounts: dict[str, str] = field(default_factory=dict)
@@ -138,6 +140,7 @@ class Store:
             pools=list(world.capacity.pools.items()),
             quotas=list(world.quotas.limits.items()),
             offered={provider: sorted(sold) for provider, sold in world.offered.items()},
+            spot_factors=list(world.spot_factors.items()),
             faults=list(world.faults),
             bad_keys=sorted(credentials.bad),
             accounts=dict(credentials.accounts),
@@ -149,6 +152,7 @@ class Store:
         world.capacity.restore(dict(facts.pools))
         world.quotas.limits = dict(facts.quotas)
         world.offered.update({provider: set(sold) for provider, sold in facts.offered.items()})
+        world.spot_factors = dict(facts.spot_factors)
         world.faults.restore(facts.faults)
         credentials.bad = frozenset(facts.bad_keys)
         credentials.accounts = facts.accounts

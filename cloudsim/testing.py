@@ -69,6 +69,10 @@ class Control:
         """Set a vCPU quota."""
         self.call("PUT", "quota", {"provider": provider, "code": code, "value": value, **place})
 
+    def spot_prices(self, factor: float, *, provider: str = "aws", **place: str) -> None:
+        """Spot prices become their list prices times `factor`."""
+        self.call("PUT", "spot-prices", {"provider": provider, "factor": str(factor), **place})
+
     def credentials(self, **fields: Any) -> None:
         """Which access keys are bad, whose the others are."""
         self.call("PUT", "credentials", fields)
@@ -99,6 +103,10 @@ class Control:
     def stop(self, instance_id: str, *, provider: str = "aws", **fields: str) -> None:
         """Somebody ends the VM."""
         self.call("POST", "stop", {"provider": provider, "instance_id": instance_id, **fields})
+
+    def protect(self, thing_id: str, *, provider: str = "aws", protected: bool = True) -> None:
+        """The API refuses to delete this VM or resource; `protected` False: it deletes it again."""
+        self.call("PUT", "protection", {"provider": provider, "id": thing_id, "protected": protected})
 
     def calls(self, provider: str = "aws") -> dict[str, int]:
         """API calls by operation."""

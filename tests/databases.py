@@ -89,7 +89,7 @@ class Databases:
     def fresh(self) -> Iterator[str]:
         """The URL of the database as the migrations left it. Connections left over are closed before and after."""
         if self._inspector is None:
-            self._make()
+            self.create()
             self._inspector = create_engine(
                 sync_url(self._with(path=self._name)), pool_size=1, max_overflow=0, pool_pre_ping=True
             )
@@ -99,6 +99,20 @@ class Databases:
             with self._inspector.begin() as connection:
                 connection.execute(text(HANG_UP))
                 connection.execute(text(RESET))
+
+    def create(self) -> str:
+        """Makes and migrates the database, for a caller that resets the tables itself. Returns its URL."""
+        name = sql.Identifier(self._name)
+        with self._admin("postgres") as connection:
+            role = sql.SQL("CREATE ROLE {} LOGIN CREATEDB CREATEROLE PASSWORD {}")
+            connection.execute(role.format(name, sql.Literal(self._password)))
+            connection.execute(sql.SQL("CREATE DATABASE {} OWNER {}").format(name, name))
+            for shared in self._shared_roles(connection):
+                connection.execute(sql.SQL("GRANT {} TO {} WITH ADMIN OPTION").format(sql.Identifier(shared), name))
+        migrate(self.url)
+        with self._admin(self._name) as connection:
+            connection.execute(KEEP_SEED)
+        return self.url
 
     def violations(self) -> list[str]:
         """What the program's invariants find wrong with the data right now: empty when all is well."""
@@ -113,18 +127,6 @@ class Databases:
         with self._admin("postgres") as connection:
             connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(self._name)))
             connection.execute(sql.SQL("DROP ROLE IF EXISTS {}").format(sql.Identifier(self._name)))
-
-    def _make(self) -> None:
-        name = sql.Identifier(self._name)
-        with self._admin("postgres") as connection:
-            role = sql.SQL("CREATE ROLE {} LOGIN CREATEDB CREATEROLE PASSWORD {}")
-            connection.execute(role.format(name, sql.Literal(self._password)))
-            connection.execute(sql.SQL("CREATE DATABASE {} OWNER {}").format(name, name))
-            for shared in self._shared_roles(connection):
-                connection.execute(sql.SQL("GRANT {} TO {} WITH ADMIN OPTION").format(sql.Identifier(shared), name))
-        migrate(self.url)
-        with self._admin(self._name) as connection:
-            connection.execute(KEEP_SEED)
 
     @staticmethod
     def _shared_roles(connection: psycopg.Connection) -> list[str]:

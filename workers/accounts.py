@@ -20,6 +20,7 @@ from workers.providers.base import (
     ProviderError,
     Unreachable,
 )
+from workers.verified import Verified
 
 log = structlog.get_logger(__name__)
 
@@ -93,7 +94,8 @@ class Accounts:
         """The adapter of an account; one that left the configuration is served from its stored settings."""
         with self._lock:
             if name not in self._providers:
-                self._providers[name] = self._connect(self._config(name), self._settings)
+                connected = self._connect(self._config(name), self._settings)
+                self._providers[name] = Verified.over(connected, lambda: self.check_identity(name))
             return self._providers[name]
 
     def _config(self, name: str) -> AccountConfig:
@@ -108,6 +110,10 @@ class Accounts:
     def provider_name(self, name: str) -> str:
         """aws, gcp or azure."""
         return self._config(name).provider
+
+    def is_extendable(self, name: str) -> bool:
+        """Whether leases that are placed in the account may be extended."""
+        return self._config(name).extendable
 
     def image(self, name: str, region: str, wanted: str | None = None) -> Image:
         """The account's image in a region, its default one or the one `wanted` by name. Raises ProviderError.
@@ -147,6 +153,7 @@ class Accounts:
             self.set_aside(name, error)
             raise
         self._pin(name, identity)
+        self.provider(name).trust(identity)
         self._trusted_until[name] = self._monotonic() + _TRUST_SECONDS
 
     def out_of_reach(self, name: str) -> float:
@@ -204,6 +211,6 @@ class Accounts:
 
 
 def error_json(error: ProviderError) -> dict[str, str | None]:
-    """How a provider's error is kept: our class, its raw code, a sentence."""
+    """How a provider's error is kept: our class, its raw code and words. Tenants see `public_error` of it."""
     message = error.message.removeprefix(f"{error.code}: ")  # the adapters' messages also stand alone, in logs
     return {"class": error.kind, "code": error.code, "message": message}

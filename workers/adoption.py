@@ -11,8 +11,10 @@ from app.db import adoption as statements
 from app.db import quotas
 from app.db.events import NewEvent
 from app.db.ids import new_id
-from app.db.transitions import write
-from app.domain import placed
+from app.db.launches import FIRST_ATTEMPT_AT
+from app.db.transitions import WAKE, locked, write
+from app.domain import placed, tags
+from app.domain.leases import TERMINAL, LeaseState
 from app.domain.offerings import Gpu
 from app.domain.quotas import GPUS, LEASES, MODEL_PREFIX, SPEND_PER_HOUR, Amounts
 from app.domain.tags import LABEL_PREFIX, OwnerTags
@@ -41,22 +43,70 @@ def adopt_requested(runtime: Runtime, account: str, region: str) -> None:
 
 def _adopt(connection: Connection, runtime: Runtime, row: Row[Any]) -> None:
     owner = OwnerTags.parse(row.tags)
-    if owner is None or owner.n < 1:
+    if owner is None or tags.deadline(row.tags) is None:
         raise _CannotAdoptError("its tags do not name tenant, lease, attempt and deadline")
     if row.gpu_model is None or _price(row) is None:
         raise _CannotAdoptError(f"{row.instance_type} in {row.zone} is not in the catalogue with a price")
     if connection.execute(statements.tenant_exists(owner.tenant_id)).first() is None:
         raise _CannotAdoptError(f"its tenant {owner.tenant_id} does not exist: create the tenants first")
     expires_at = owner.deadline_at - timedelta(seconds=runtime.timing.deadline_grace)
-    if connection.execute(statements.rebuild_lease(_lease(row, owner, expires_at))).first() is None:
-        raise _CannotAdoptError(f"lease {owner.lease_id} exists, with fewer attempts: end this VM or that lease first")
-    connection.execute(statements.rebuild_attempts(_attempts(runtime, row, owner)))
+    event = NewEvent(type="lease.adopted", data={"n": owner.n, "instance_id": row.instance_id})
+    extendable = runtime.accounts.is_extendable(row.account)
+    rebuilt = _lease(row, owner, expires_at, extendable=extendable)
+    if connection.execute(statements.rebuild_lease(rebuilt)).first() is not None:
+        known = 0
+        connection.execute(*write(owner.lease_id, event))
+    else:
+        known = _join(connection, row, owner, event, extendable=extendable)
+    connection.execute(statements.rebuild_attempts(_attempts(runtime, row, owner, known)))
     amounts = _amounts(row)
     connection.execute(statements.force_quota(owner.tenant_id, amounts))
     connection.execute(quotas.remember(owner.tenant_id, owner.lease_id, amounts))
-    event = NewEvent(type="lease.adopted", data={"n": owner.n, "instance_id": row.instance_id})
-    connection.execute(*write(owner.lease_id, event))
     connection.execute(statements.adopted(row.account, row.region, row.instance_id))
+
+
+def _join(connection: Connection, row: Row[Any], owner: OwnerTags, event: NewEvent, *, extendable: bool) -> int:
+    """Gives the VM to its lease, which is older than the loss and waits for a VM or for its end. Answers its attempts so far.
+
+    What the lease holds of the quota is given back: the caller counts what the VM takes.
+    """
+    connection.execute(*locked([owner.lease_id]))
+    lease = connection.execute(statements.existing_lease(owner.lease_id)).one()
+    _check_joins(lease, owner)
+    to = LeaseState.PROVISIONING if lease.state == LeaseState.QUEUED else None
+    values = {
+        "attempts_count": owner.n,
+        "first_attempt_at": FIRST_ATTEMPT_AT,
+        "placement": placed.placement(
+            _where(row), _facts(row), _price(row) or Decimal(0), row.instance_id, extendable=extendable
+        ),
+        "provider": row.provider,
+        "account": row.account,
+        "region": row.region,
+        "gpu_model": row.gpu_model,
+        "gpu_count": row.gpu_count,
+        "launched_at": row.launched_at or func.now(),
+        "deadline_applied": owner.deadline_at,
+        "slot_bucket": None,
+        "slot_at": None,
+        **WAKE,
+    }
+    connection.execute(*write(owner.lease_id, event, to=to, values=values))
+    connection.execute(quotas.release(owner.lease_id))
+    return int(lease.attempts_count)
+
+
+def _check_joins(lease: Row[Any], owner: OwnerTags) -> None:
+    """Raises _CannotAdoptError when the lease cannot have this VM."""
+    if lease.tenant_id != owner.tenant_id:
+        raise _CannotAdoptError(f"lease {owner.lease_id} belongs to another tenant: end this VM")
+    if lease.state in TERMINAL:
+        raise _CannotAdoptError(f"lease {owner.lease_id} has ended: end this VM")
+    if lease.live is not None:
+        msg = f"lease {owner.lease_id} exists, and attempt {lease.live} of the lease is under way: end this VM or that lease"
+        raise _CannotAdoptError(msg)
+    if lease.attempts_count >= owner.n:
+        raise _CannotAdoptError(f"attempt {owner.n} of lease {owner.lease_id} was another VM: end this VM")
 
 
 def _price(row: Row[Any]) -> Decimal | None:
@@ -92,10 +142,10 @@ def _where(row: Row[Any]) -> dict[str, Any]:
     }
 
 
-def _lease(row: Row[Any], owner: OwnerTags, expires_at: datetime) -> dict[str, Any]:
+def _lease(row: Row[Any], owner: OwnerTags, expires_at: datetime, *, extendable: bool) -> dict[str, Any]:
     started = row.launched_at or func.now()
     labels = {key.removeprefix(LABEL_PREFIX): value for key, value in row.tags.items() if key.startswith(LABEL_PREFIX)}
-    name = row.tags.get("Name") or owner.lease_id
+    name = tags.name(row.tags) or owner.lease_id
     return {
         "id": owner.lease_id,
         "tenant_id": owner.tenant_id,
@@ -104,7 +154,9 @@ def _lease(row: Row[Any], owner: OwnerTags, expires_at: datetime) -> dict[str, A
         "request": _request(row, name, labels),
         "minimum_claim": {resource: str(amount) for resource, amount in _amounts(row).items()},
         "state": "booting",
-        "placement": placed.placement(_where(row), _facts(row), _price(row) or Decimal(0), row.instance_id),
+        "placement": placed.placement(
+            _where(row), _facts(row), _price(row) or Decimal(0), row.instance_id, extendable=extendable
+        ),
         "provider": row.provider,
         "account": row.account,
         "region": row.region,
@@ -145,8 +197,9 @@ def _request(row: Row[Any], name: str, labels: dict[str, str]) -> dict[str, Any]
     }
 
 
-def _attempts(runtime: Runtime, row: Row[Any], owner: OwnerTags) -> list[dict[str, Any]]:
-    lost = [_attempt(runtime, row, owner, n) | _LOST for n in range(1, owner.n)]
+def _attempts(runtime: Runtime, row: Row[Any], owner: OwnerTags, known: int) -> list[dict[str, Any]]:
+    """`known`: how many attempts of the lease the database has."""
+    lost = [_attempt(runtime, row, owner, n) | _LOST for n in range(known + 1, owner.n)]
     mine = _attempt(runtime, row, owner, owner.n) | {
         "state": "known",
         "clean": False,

@@ -7,6 +7,7 @@ import structlog
 from sqlalchemy.exc import DBAPIError, ProgrammingError
 
 from app.db import jobs
+from app.db.connections import EXCESS_RIGHTS, WORKER_SESSION, DatabaseUnusable, check_connections
 from app.settings import AccountConfig, Settings, StartupError, load_accounts
 from app.settings.logs import configure_logs
 from app.settings.traces import Traces
@@ -31,6 +32,8 @@ log = structlog.get_logger(__name__)
 
 _EXTRA_CONNECTIONS = 8
 _CATALOGUE_SECONDS = 0.5
+_RIGHT_MISSING = "42501"
+"""SQLSTATE insufficient_privilege."""
 
 
 def build_runtime(
@@ -43,6 +46,7 @@ def build_runtime(
     configure_logs(settings.log_level)
     _check(settings)
     configured = load_accounts(settings.config)
+    _check_database(settings)
     pool_size = settings.worker_threads // 2 + _EXTRA_CONNECTIONS
     failing = failpoints.switched_on(settings, configured)
     if failing is None:
@@ -54,8 +58,7 @@ def build_runtime(
         connect_metered = metered(connect_account, metrics, traces, time.monotonic)
         return assemble(database, settings, configured, connect_metered, metrics=metrics, traces=traces)
     except ProgrammingError as error:
-        msg = f"the database's schema does not fit this version ({_first_line(error)}): run `gpulease-server migrate`"
-        failure = StartupError(msg)
+        failure = StartupError(_what_is_wrong(error))
     except DBAPIError as error:
         failure = StartupError(f"cannot use the database of GPULEASE_DATABASE_URL: {_first_line(error)}")
     except StartupError as error:
@@ -100,6 +103,15 @@ def assemble(
     return runtime
 
 
+def _check_database(settings: Settings) -> None:
+    try:
+        login = check_connections(settings.database_url, WORKER_SESSION)
+    except DatabaseUnusable as error:
+        raise StartupError(f"cannot use the database of GPULEASE_DATABASE_URL: {error}") from None
+    if login.excess:
+        log.warning(EXCESS_RIGHTS, login=login.name, rights=login.excess)
+
+
 def _check(settings: Settings) -> None:
     call = settings.call_timeout + settings.connect_timeout
     if settings.claim_seconds < 2 * call:
@@ -108,6 +120,12 @@ def _check(settings: Settings) -> None:
             f"(GPULEASE_CALL_TIMEOUT + GPULEASE_CONNECT_TIMEOUT = {call:g})"
         )
         raise StartupError(msg)
+
+
+def _what_is_wrong(error: ProgrammingError) -> str:
+    if getattr(error.orig, "sqlstate", None) == _RIGHT_MISSING:
+        return f'the database login lacks a right ({_first_line(error)}): see `docs/running.md`, "Database logins"'
+    return f"the database's schema does not fit this version ({_first_line(error)}): run `gpulease-server migrate`"
 
 
 def _first_line(error: DBAPIError) -> str:

@@ -5,11 +5,12 @@ set when the database is another one than before, or older than the clouds' tags
 """
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 import structlog
 
-from app.db import fleet, safety
-from app.domain.safety import is_from_the_future, too_many
+from app.db import cluster, fleet, safety
+from app.domain.safety import too_many
 from workers.database import Database
 
 log = structlog.get_logger(__name__)
@@ -29,53 +30,70 @@ class FirstListings:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._started_at = database.all(safety.now())[0].now
+        self.started_at: datetime = database.all(safety.now())[0].now
         self._done: set[tuple[str, str]] = set()
 
     def done(self, account: str, region: str) -> bool:
         """True from the first complete listing on that began after the start of this process."""
         place = (account, region)
-        if place not in self._done and self._database.first(safety.listed_since(account, region, self._started_at)):
+        if place not in self._done and self._database.first(safety.listed_since(account, region, self.started_at)):
             self._done.add(place)
         return place in self._done
 
+    def failed(self, account: str, region: str) -> bool:
+        """Whether an inventory process has tried since the start of this process, and could not list the place.
 
-def check_cluster(database: Database) -> None:
-    """Compares the Postgres cluster with the one stored; another one, or another timeline, sets the hold."""
-    row = database.all(safety.cluster())[0]
-    if row.stored_identifier is None:
-        database.run(safety.remember_cluster())
-    elif (row.stored_identifier, row.stored_timeline) != (row.identifier, row.timeline):
+        While it is neither done nor failed the inventory is away, or has not come to it yet.
+        """
+        return self._database.first(safety.listing_failed_since(account, region, self.started_at)) is not None
+
+
+def check_cluster(database: Database) -> bool:
+    """Compares the running PostgreSQL cluster and its database with those stored. Others, or another timeline, set the hold.
+
+    False: it is not the known cluster, and nothing may be made, ended or freed. On a standby, which cannot store a hold, too.
+    """
+    row = database.all(cluster.compare())[0]
+    if row.is_known:
+        if not row.stored:
+            database.run(cluster.remember())
+        return True
+    if not row.is_standby:
+        what = (
+            "the database runs in another PostgreSQL cluster or timeline than before (a restore, a failover or a copy)"
+            if row.is_same_database
+            else "the rows come from a dump of another database (a restore or a copy)"
+        )
         set_hold(
             database,
-            "the database runs in another PostgreSQL cluster or timeline than before (a restore, a failover or a copy): "
-            "compare the orphans with the leases, then `gpulease ops adopt` and `gpulease ops resume`",
+            f"{what}: compare the orphans with the leases, then `gpulease ops adopt` and `gpulease ops resume`",
         )
+    return False
 
 
-def check_tags(database: Database, keys: Sequence[tuple[str, int]]) -> None:
-    """`keys`: (lease id, attempt n) that VMs of ours name and the database does not know.
+def hold_for_lost_rows(database: Database, keys: Sequence[tuple[str, int] | None]) -> None:
+    """`keys`: (lease id, attempt n) of VMs that this installation has launched and of which the database does not tell.
 
-    One that is newer than everything in the database was made by a later state of it: the hold is set.
+    A launch stores its row before it makes the VM. So the database has lost rows, and the hold is set.
     """
     if not keys:
         return
-    known = {row.id: row.attempts_count for row in database.all(safety.attempts_of([key[0] for key in keys]))}
-    newest = database.all(safety.newest_lease())[0].id
-    future = [key for key in keys if is_from_the_future(key, known, newest)]
-    if future:
-        names = ", ".join(sorted({lease_id for lease_id, _ in future})[:3])
-        set_hold(
-            database,
-            f"{len(future)} VMs name leases or attempts newer than this database (such as {names}): it was restored from "
-            "an older state, or is a copy; compare the orphans with the leases, then `gpulease ops adopt` and "
-            "`gpulease ops resume`",
-        )
+    names = ", ".join(sorted({key[0] for key in keys if key is not None})[:3]) or "leases that their tags do not name"
+    set_hold(
+        database,
+        f"the database has lost the rows of {len(keys)} VMs that this installation launched (of {names}): it was restored "
+        "from an older state, or is a copy; compare the orphans with the leases, then `gpulease ops adopt` and "
+        "`gpulease ops resume`",
+    )
 
 
 def set_hold(database: Database, reason: str) -> None:
-    """Sets the hold once; it stays until an operator resumes."""
-    if database.run(safety.set_hold(reason)).rowcount:
+    """Sets the hold once; it stays until an operator resumes. The term of every live lease is in doubt from then on."""
+    with database.begin() as connection:
+        newly_set = bool(connection.execute(safety.set_hold(reason)).rowcount)
+        if newly_set:
+            connection.execute(safety.doubt_terms())
+    if newly_set:
         log.error("hold set", reason=reason)
 
 

@@ -1,7 +1,9 @@
 """The Celery application of the worker processes. Messages are hints: losing all of them costs a sweep interval."""
 
 from celery import Celery
-from celery.signals import setup_logging
+from celery.app import trace
+from celery.platforms import EX_OK
+from celery.worker import WorkController, state
 
 from app.domain.ids import LeaseId
 from app.settings import Settings
@@ -34,6 +36,28 @@ def bind_tasks(celery: Celery, reconciler: Reconciler) -> None:
         reconciler.run_hinted(LeaseId(lease_id))
 
 
-@setup_logging.connect
-def _keep_our_logging(**_: object) -> None:
-    """Connecting this signal makes Celery leave logging alone."""
+class HintConsumer(WorkController):
+    """Receives hints in the main thread and runs them in `threads` threads.
+
+    It derives from Celery's embeddable worker, not from Celery's worker program. The program installs signal handlers,
+    prints plain text between log lines, and takes a user id without an entry in /etc/passwd for root.
+    """
+
+    def __init__(self, celery: Celery, threads: int) -> None:
+        super().__init__(
+            app=celery,
+            pool_cls="threads",
+            concurrency=threads,
+            loglevel="WARNING",
+            without_gossip=True,
+            without_mingle=True,
+            without_heartbeat=True,
+        )
+
+    def on_init_blueprint(self) -> None:
+        """Celery calls this before it assembles its parts. Tasks run on its fast path, as in the worker program."""
+        trace.setup_worker_optimizations(self.app)
+
+    def request_stop(self) -> None:
+        """Makes `start` return after the tasks under way. Safe in a signal handler."""
+        state.should_stop = EX_OK  # type: ignore[assignment]  # the stubs know its first value alone

@@ -11,11 +11,10 @@ from sqlalchemy.exc import DBAPIError, DisconnectionError
 from sqlalchemy.util import LRUCache
 
 from app.db.bound import Bound, parts
+from app.db.connections import CONNECT_SECONDS, WORKER_SESSION, configure_connections
+from app.db.session_limits import IDLE_IN_TRANSACTION_SECONDS, LIBPQ_PARAMETERS
 from app.db.urls import sync_url
 
-ROLE = "gpulease_worker"
-_CONNECT_SECONDS = 5
-_STATEMENT_MS = 60_000
 _FRESH_SECONDS = 1.0
 """A connection that was used so recently is not asked whether it lives: asking costs as much as a short statement."""
 _COMPILED: MutableMapping[Any, Any] = LRUCache(1000)
@@ -23,9 +22,14 @@ _COMPILED: MutableMapping[Any, Any] = LRUCache(1000)
 
 
 class Database:
-    """A pool of connections. `begin` is one transaction; nothing slow may happen inside."""
+    """A pool of connections. `begin` is one transaction; nothing slow may happen inside.
 
-    def __init__(self, url: str, *, pool_size: int) -> None:
+    The server ends a connection that stands still inside a transaction for `idle_in_transaction_seconds`.
+    """
+
+    def __init__(
+        self, url: str, *, pool_size: int, idle_in_transaction_seconds: float = IDLE_IN_TRANSACTION_SECONDS
+    ) -> None:
         self._engine = create_engine(
             sync_url(url),
             pool_size=pool_size,
@@ -33,11 +37,12 @@ class Database:
             pool_timeout=30,
             execution_options={"compiled_cache": _COMPILED},
             connect_args={
-                "connect_timeout": _CONNECT_SECONDS,
-                "options": f"-c role={ROLE} -c statement_timeout={_STATEMENT_MS} -c timezone=UTC",
+                "connect_timeout": CONNECT_SECONDS,
                 "application_name": "gpulease-worker",
+                **LIBPQ_PARAMETERS,
             },
         )
+        configure_connections(self._engine, WORKER_SESSION.end_idle_transactions(idle_in_transaction_seconds))
         _ask_the_idle(self._engine)
         self._single = self._engine.execution_options(isolation_level="AUTOCOMMIT")
 

@@ -11,24 +11,31 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
 import httpx
+import structlog
 
 from app.domain import tags
 from app.domain.inventory import ALIVE
 from app.settings import AccountConfig, Settings, StartupError, load_accounts, load_settings
 from app.settings.logs import configure_logs
-from workers.providers.base import Provider, ProviderError, Vm
+from workers.providers.base import OutcomeUnknown, Provider, ProviderError, Vm
 from workers.providers.registry import connect
 
+log = structlog.get_logger(__name__)
+
+_ALL_REGIONS = "all regions"
 _SHORTEST_INTERVAL = 10.0
 _HEARTBEAT_KEY = "GPULEASE_HEARTBEAT_KEY"
 _HEARTBEAT_SECONDS = 10.0
+_HEARTBEAT_PATH = "/v1/ops/deadman"
+"""Where the API takes the key: the end of the path, for an API that a proxy shows under a prefix."""
 
 Connect = Callable[[AccountConfig, Settings], Provider]
 Report = Callable[[dict[str, Any]], None]
@@ -36,23 +43,25 @@ Report = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadman:
-    """One pass over every account and region of the configuration. `report` gets one JSON-able fact per call."""
+    """One pass over all regions of every account. `report` gets one JSON-able fact per call.
+
+    `skipped`: regions that need not be looked at.
+    """
 
     installation: str
     accounts: Sequence[tuple[AccountConfig, Provider]]
     clock: Callable[[], datetime]
     report: Report
     dry_run: bool = False
+    skipped: frozenset[str] = frozenset()
     heartbeat: Callable[[], None] = field(default=lambda: None)
 
     def run(self) -> bool:
-        """Ends what is past its deadline. False when any region could not be listed or any VM not ended.
+        """Ends what is past its deadline. False when any place could not be looked at, or any VM not ended.
 
         Tells a pass that did its whole work: `heartbeat` may raise httpx.HTTPError, which changes nothing.
         """
-        outcomes = [
-            self._region(account, provider, region) for account, provider in self.accounts for region in account.regions
-        ]
+        outcomes = [self._account(account, provider) for account, provider in self.accounts]
         if all(outcomes) and not self.dry_run:
             self._tell()
         return all(outcomes)
@@ -63,28 +72,95 @@ class Deadman:
         except httpx.HTTPError as error:
             self.report({"event": "heartbeat not told", "error": str(error)})
 
-    def _region(self, account: AccountConfig, provider: Provider, region: str) -> bool:
-        place = {"account": account.name, "region": region}
-        try:
-            pages = provider.list(frozenset({region}), self.installation)
-            vms = [vm for page in pages for vm in page.vms if vm.state in ALIVE]
-            due = [vm for vm in vms if self._is_due(vm, place)]
-            if due and not self.dry_run:
-                provider.terminate(region, [vm.id for vm in due])
-        except ProviderError as error:
-            self.report({"event": "failed", **place, "code": error.code, "error": error.message})
-            return False
-        for vm in due:
-            self.report({"event": "would end" if self.dry_run else "ended", **place, **_shown(vm)})
-        self.report({"event": "looked", **place, "vms": len(vms), "ended": 0 if self.dry_run else len(due)})
-        return True
+    def _account(self, account: AccountConfig, provider: Provider) -> bool:
+        """Whether all of it was seen, and all that is due was ended. What could not be seen protects nothing else."""
+        sight = self._look(account, provider)
+        due = [vm for vm in sight.vms if self._is_due(vm, account)]
+        refused: dict[str, ProviderError] = {}
+        for region in sorted({vm.region for vm in due}):
+            refused |= self._end(account, provider, region, [vm for vm in due if vm.region == region])
+        ended = 0 if self.dry_run else len(due) - len(refused)
+        self.report({"event": "looked", "account": account.name, "vms": len(sight.vms), "ended": ended})
+        return sight.complete and not refused
 
-    def _is_due(self, vm: Vm, place: dict[str, str]) -> bool:
+    def _look(self, account: AccountConfig, provider: Provider) -> "_Sight":
+        sight = _Sight()
+        try:
+            for page in provider.list_everywhere(self.installation):
+                sight.vms += [vm for vm in page.vms if vm.state in ALIVE]
+                sight.unreachable |= page.unreachable
+                sight.failed |= page.failed
+        except ProviderError as error:
+            sight.failed[_ALL_REGIONS] = error
+        except Exception as error:
+            # outermost for this account: a bug in one adapter must not protect the VMs of the others
+            log.exception("listing failed", account=account.name)
+            sight.failed[_ALL_REGIONS] = _bug(error)
+        sight.skip(self.skipped)
+        for zone in sorted(sight.unreachable):
+            self.report({"event": "unreachable", "account": account.name, "zone": zone})
+        for region in sorted(sight.failed):
+            self.report({"event": "failed", "account": account.name, "region": region, **_why(sight.failed[region])})
+        return sight
+
+    def _end(
+        self, account: AccountConfig, provider: Provider, region: str, due: Sequence[Vm]
+    ) -> Mapping[str, ProviderError]:
+        """The VMs that were not ended, with the reasons."""
+        refused: Mapping[str, ProviderError] = {}
+        if not self.dry_run:
+            try:
+                refused = provider.terminate(region, [vm.id for vm in due]).refused
+            except ProviderError as error:
+                refused = dict.fromkeys([vm.id for vm in due], error)
+            except Exception as error:
+                # outermost for this region, as in `_look`
+                log.exception("ending failed", account=account.name, region=region)
+                refused = dict.fromkeys([vm.id for vm in due], _bug(error))
+        for vm in due:
+            event = "would end" if self.dry_run else "not ended" if vm.id in refused else "ended"
+            why = _why(refused[vm.id]) if vm.id in refused else {}
+            self.report({"event": event, **_place(account, vm), **_shown(vm), **why})
+        return refused
+
+    def _is_due(self, vm: Vm, account: AccountConfig) -> bool:
         deadline = tags.deadline(vm.tags)
         if deadline is None:
-            self.report({"event": "no deadline", **place, **_shown(vm)})
+            self.report({"event": "no deadline", **_place(account, vm), **_shown(vm)})
             return False
         return deadline <= self.clock()
+
+
+@dataclass(slots=True)
+class _Sight:
+    """What one account shows of itself."""
+
+    vms: list[Vm] = field(default_factory=list)
+    unreachable: frozenset[str] = frozenset()
+    failed: dict[str, ProviderError] = field(default_factory=dict)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every place was seen."""
+        return not self.unreachable and not self.failed
+
+    def skip(self, regions: frozenset[str]) -> None:
+        """What these regions hide does not count. A zone's name begins with its region's."""
+        self.failed = {region: error for region, error in self.failed.items() if region not in regions}
+        hidden = {zone for zone in self.unreachable if zone in regions or zone.rpartition("-")[0] in regions}
+        self.unreachable -= hidden
+
+
+def _bug(error: Exception) -> ProviderError:
+    return OutcomeUnknown(str(error), code=type(error).__name__)
+
+
+def _place(account: AccountConfig, vm: Vm) -> dict[str, str]:
+    return {"account": account.name, "region": vm.region}
+
+
+def _why(error: ProviderError) -> dict[str, str | None]:
+    return {"code": error.code, "error": error.message}
 
 
 def _shown(vm: Vm) -> dict[str, Any]:
@@ -97,7 +173,7 @@ def _shown(vm: Vm) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str], *, connect_account: Connect = connect) -> int:
-    """0 when everything was looked at, 1 when a region failed, 2 with one line on stderr when it cannot start."""
+    """0 when all was seen and ended, 1 when a place was not seen or a VM not ended, 2 with a line on stderr when it cannot start."""
     options = _options(arguments)
     try:
         deadman = _build(options, connect_account)
@@ -114,7 +190,8 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="gpulease deadman",
         description="End VMs of an installation past their tagged deadline. Needs only cloud credentials.",
-        epilog="Prints one JSON line per fact. Exit codes: 0 all looked at, 1 a region failed, 2 cannot start.",
+        epilog="Prints one JSON line per fact. Exit codes: 0 all seen and ended, 1 a region not seen or a VM not "
+        "ended, 2 cannot start.",
     )
     parser.add_argument(
         "--installation", required=True, help="id of the installation (`gpulease ops summary` shows it)"
@@ -124,7 +201,15 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--heartbeat-url",
         metavar="URL",
-        help=f"POST there after each complete pass, with the key in {_HEARTBEAT_KEY} as bearer token: the API's /v1/ops/deadman",
+        help=f"POST there after each complete pass: the API's {_HEARTBEAT_PATH}, with the key in {_HEARTBEAT_KEY} as bearer "
+        "token, or a monitor's address, without it",
+    )
+    parser.add_argument(
+        "--skip-region",
+        action="append",
+        default=[],
+        metavar="REGION",
+        help="a region of the accounts that need not be seen, such as one that a policy of the organisation closes; repeatable",
     )
     parser.add_argument("--dry-run", action="store_true", help="say what would be ended, end nothing")
     return parser.parse_args(arguments)
@@ -143,24 +228,47 @@ def _build(options: argparse.Namespace, connect_account: Connect) -> Deadman:
         clock=_now,
         report=_print,
         dry_run=options.dry_run,
-        heartbeat=_heartbeat(options.heartbeat_url),
+        skipped=frozenset(options.skip_region),
+        heartbeat=heartbeat(options.heartbeat_url, os.environ.get(_HEARTBEAT_KEY)),
     )
 
 
-def _heartbeat(url: str | None) -> Callable[[], None]:
-    """Tells one pass. Raises StartupError for an address that is none."""
+def heartbeat(url: str | None, key: str | None) -> Callable[[], None]:
+    """Reports one pass; may raise httpx.HTTPError. Raises StartupError for an address that is none.
+
+    The key goes to the API's heartbeat route alone: to no monitor's address, to nobody that a redirect names, and over
+    plain http to loopback only. A wrong address never stops the switch, so it is reported with each pass.
+    """
     if url is None:
         return lambda: None
-    if not url.startswith(("https://", "http://")):
+    try:
+        address = httpx.URL(url)
+    except httpx.InvalidURL:
+        address = httpx.URL("")
+    if address.scheme not in {"https", "http"} or not address.host:
         msg = f"--heartbeat-url {url!r} is not an http address"
         raise StartupError(msg)
-    key = os.environ.get(_HEARTBEAT_KEY)
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    keyed = key is not None and address.path.endswith(_HEARTBEAT_PATH)
+    headers = {"Authorization": f"Bearer {key}"} if keyed else {}
+    local = _is_loopback(address.host)
 
-    def tell() -> None:
-        httpx.post(url, headers=headers, timeout=_HEARTBEAT_SECONDS).raise_for_status()
+    def report_pass() -> None:
+        if keyed and address.scheme != "https" and not local:
+            raise httpx.UnsupportedProtocol(
+                f"the key is sent over https alone: give --heartbeat-url https://{address.host}…"
+            )
+        httpx.post(
+            address, headers=headers, timeout=_HEARTBEAT_SECONDS, follow_redirects=False, trust_env=not local
+        ).raise_for_status()
 
-    return tell
+    return report_pass
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _now() -> datetime:

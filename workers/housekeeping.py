@@ -12,6 +12,8 @@ from workers.runtime import Runtime
 log = structlog.get_logger(__name__)
 
 _BATCH = 2000
+_LEASES, _LEASE_BATCHES = 500, 40
+"""Ended leases that are deleted at once, and how often in one run: more than three tenants can make in an hour."""
 
 
 def number_events(runtime: Runtime) -> int:
@@ -54,7 +56,20 @@ def _alarm(changed: Row[Any]) -> dict[str, Any]:
 
 
 def forget_old(runtime: Runtime) -> int:
-    """Deletes idempotency records, events and heartbeats past their time. Answers how many rows."""
+    """Deletes idempotency records, events, heartbeats and ended leases past their time. Answers how many."""
     with runtime.database.begin() as connection:
         statements = (*purge.STATEMENTS, jobs.forget_dead_workers())
-        return sum(connection.execute(statement).rowcount for statement in statements)
+        count = sum(connection.execute(statement).rowcount for statement in statements)
+    return count + _forget_leases(runtime)
+
+
+def _forget_leases(runtime: Runtime) -> int:
+    """In short transactions; what is left comes with the next run."""
+    statement = purge.leases(days=runtime.settings.lease_retention_days, limit=_LEASES)
+    count = 0
+    for _ in range(_LEASE_BATCHES):
+        deleted = runtime.database.run(statement).rowcount
+        count += deleted
+        if deleted < _LEASES or runtime.stopping.is_set():
+            break
+    return count

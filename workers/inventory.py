@@ -1,30 +1,36 @@
 """Inventory and garbage collection: one full listing of an account, compared with the database region by region.
 
-The cloud is listed first, the database read second. What a row proves dead is ended at once; a VM of ours without
-any row is shown as an orphan and ended after the grace; a lease whose VM is missing is verified by a direct get.
+The cloud is listed first, the database read second. What a row proves dead is ended at once. A VM that we launched and
+of which no row tells sets the hold. A VM with copied tags is shown as an orphan and ended after the grace. A lease whose
+VM is missing is verified by a direct get, and a deadline tag that is not the one that was written is written again.
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable
-from datetime import datetime
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import structlog
 
 from app.db import inventory as statements
+from app.db import safety
 from app.db.events import NewEvent
+from app.db.launches import WANTED
 from app.db.transitions import WAKE, locked, write
 from app.domain.ids import LeaseId
 from app.domain.inventory import Findings, Key, Listing, Row, Seen, compare
 from app.domain.leases import AttemptState, VmState
-from app.domain.tags import ATTEMPT, LEASE, deadline
+from app.domain.tags import attempt_key, deadline
+from app.domain.tokens import launch_token
+from workers.accounts import error_json
 from workers.adoption import adopt_requested
-from workers.brakes import ROWLESS, VANISHED, check_cluster, check_tags, mass_loss
+from workers.brakes import ROWLESS, VANISHED, check_cluster, hold_for_lost_rows, mass_loss
 from workers.listings import AccountListing, Listed
 from workers.notices import tell_orphans
 from workers.observing import reason_json
-from workers.providers.base import Interruption, Provider, Throttled, Vm
+from workers.providers.base import CredentialsRejected, Interruption, Provider, ProviderError, Throttled, Vm
 from workers.runtime import Runtime
 
 log = structlog.get_logger(__name__)
@@ -82,11 +88,12 @@ class Cycle:
         runtime, account, before = self._runtime, self._account, self._before[region]
         listed = self._listing.of(region)
         findings, rows = _compare(runtime, account, region, listed)
-        _check_tags(runtime, account, region, findings)
+        _hold_for_lost_rows(runtime, account, region, findings)
         braked = _mass_loss(runtime, account, region, rows.values(), findings)
         if VANISHED in braked:
             findings.absent.clear()
         _store(runtime, listed, findings, before.last_complete_listing_at)
+        _store_deadlines(runtime, findings)
         _store_notices(runtime, rows.values(), self._interruptions)
         _sight_orphans(runtime, account, region, listed, findings)
         runtime.database.run(
@@ -110,13 +117,13 @@ class Cycle:
         return _end_orphans(self._runtime, self._provider, self._account, region, rowless_too=rowless_too)
 
 
-def _check_tags(runtime: Runtime, account: str, region: str, findings: Findings) -> None:
-    """Judges VMs that are rowless for the first time; those shown before were there when an operator resumed."""
-    unknown = [seen for seen in findings.rowless if seen.key is not None]
-    if unknown:
-        shown = runtime.database.all(statements.shown_orphans(account, region, [seen.vm_id for seen in unknown]))
-        before = {row.instance_id for row in shown}
-        check_tags(runtime.database, [seen.key for seen in unknown if seen.key and seen.vm_id not in before])
+def _hold_for_lost_rows(runtime: Runtime, account: str, region: str, findings: Findings) -> None:
+    """Judges VMs that show for the first time; those shown before were there when an operator resumed."""
+    if not findings.lost_rows(shown_before=()):
+        return
+    shown = runtime.database.all(statements.lost_before(account, region, [seen.vm_id for seen in findings.lost]))
+    before = {row.instance_id for row in shown}
+    hold_for_lost_rows(runtime.database, findings.lost_rows(before))
 
 
 def _mass_loss(
@@ -125,7 +132,7 @@ def _mass_loss(
     """Which losses of this cycle are too many to believe yet. VMs that we asked to end may vanish in any number."""
     live = sum(row.state is AttemptState.KNOWN and not row.ending for row in rows)
     vanished = sum(not row.ending for row in findings.absent)
-    counts = [(VANISHED, vanished, live), (ROWLESS, len(findings.rowless), live)]
+    counts = [(VANISHED, vanished, live), (ROWLESS, len(findings.copied), live)]
     return mass_loss(runtime.database, account, region, counts)
 
 
@@ -134,16 +141,12 @@ def _seen(vm: Vm) -> Seen:
         vm_id=vm.id,
         zone=vm.zone,
         state=vm.state,
-        key=_key(vm),
-        token=vm.token,
+        key=attempt_key(vm.tags),
+        launch_identity=vm.launch_identity,
+        deadline=deadline(vm.tags),
         public_ip=vm.public_ip,
         private_ip=vm.private_ip,
     )
-
-
-def _key(vm: Vm) -> Key | None:
-    lease_id, n = vm.tags.get(LEASE), vm.tags.get(ATTEMPT, "")
-    return (lease_id, int(n)) if lease_id and n.isdecimal() and len(n) < 10 else None
 
 
 def _compare(runtime: Runtime, account: str, region: str, listed: Listed) -> tuple[Findings, dict[Key, Row]]:
@@ -156,7 +159,22 @@ def _compare(runtime: Runtime, account: str, region: str, listed: Listed) -> tup
         found = connection.execute(statements.named_rows(account, region, named))
         rows |= {row.key: row for row in map(statements.row_from, found)}
     listing = Listing(started_at=listed.started_at, seen=seen, unreachable=listed.unreachable)
-    return compare(listing, rows, settle_gap=runtime.timing.settle_gap), rows
+    findings = compare(listing, rows, token_of=_token_of(runtime), settle_gap=runtime.timing.settle_gap)
+    return _without_owned_elsewhere(runtime, findings), rows
+
+
+def _token_of(runtime: Runtime) -> Callable[[LeaseId, int], str]:
+    installation = runtime.installation
+    return lambda lease_id, n: launch_token(installation.token_key, installation.id, lease_id, n)
+
+
+def _without_owned_elsewhere(runtime: Runtime, findings: Findings) -> Findings:
+    """An account that got another name in the configuration shows VMs whose rows name it as before."""
+    keys = {seen.key for seen in findings.lost if seen.key is not None}
+    if not keys:
+        return findings
+    owned = {row.instance_id for row in runtime.database.all(statements.vms_of(keys))}
+    return replace(findings, lost=[seen for seen in findings.lost if seen.vm_id not in owned])
 
 
 def _store(runtime: Runtime, listed: Listed, findings: Findings, last_seen_at: datetime | None) -> None:
@@ -184,7 +202,8 @@ def _store(runtime: Runtime, listed: Listed, findings: Findings, last_seen_at: d
     if findings.absent:
         writes.append(statements.absent([row.attempt_id for row in findings.absent], last_seen_at))
     if findings.empty:
-        writes.append(statements.seen_nothing([row.attempt_id for row in findings.empty], listed.started_at))
+        empty, gap = [row.attempt_id for row in findings.empty], runtime.timing.settle_gap
+        writes.append(statements.seen_nothing(empty, listed.started_at, gap_seconds=gap))
     if writes:
         told = (*(row for row, _ in (*findings.changed, *findings.found)), *findings.absent, *findings.empty)
         _write_and_wake(runtime, {row.lease_id for row in told}, writes)
@@ -196,6 +215,42 @@ def _write_and_wake(runtime: Runtime, about: Iterable[str], writes: Iterable[Any
         lease_ids = sorted({lease_id for write in writes for lease_id in connection.execute(write).scalars()})
         connection.execute(statements.wake(lease_ids))
     runtime.nudge.set()
+
+
+def _store_deadlines(runtime: Runtime, findings: Findings) -> None:
+    """A tag that is not the one last written is written again by the lease's next step, whoever wrote it.
+
+    A later tag of a lease whose term is in doubt tells of an extension that the database has lost: it gets its term back.
+    """
+    restored = {row.lease_id for row, seen in findings.in_doubt if _restore_term(runtime, row, seen)}
+    wrong = [(row, seen) for row, seen in findings.retagged if row.lease_id not in restored]
+    for row, seen in wrong:
+        log.warning("deadline tag differs", lease_id=row.lease_id, shown=seen.deadline, applied=row.deadline_applied)
+    shown = [(row.lease_id, row.deadline_applied, seen.deadline) for row, seen in wrong if row.deadline_applied]
+    read = {row.lease_id for row, _ in findings.in_doubt}
+    writes: list[Any] = [safety.terms_read(read)] if read else []
+    if shown:
+        writes.append(statements.retagged(shown))
+    if writes:
+        _write_and_wake(runtime, {*read, *(row.lease_id for row, _ in wrong)}, writes)
+
+
+def _restore_term(runtime: Runtime, row: Row, seen: Seen) -> bool:
+    if seen.deadline is None:
+        return False
+    expires_at = seen.deadline - timedelta(seconds=runtime.timing.deadline_grace)
+    event = NewEvent(type="lease.extended", data={"expires_at": _rfc3339(expires_at)})
+    values = {"expires_at": expires_at, "deadline_applied": seen.deadline}
+    guards = [WANTED, safety.MAY_RESTORE_TERM]
+    restored = write(row.lease_id, event, where=guards, given={"promised": expires_at}, values=values)
+    if runtime.database.first(restored) is None:
+        return False
+    log.warning("term restored from the deadline tag", lease_id=row.lease_id, expires_at=expires_at)
+    return True
+
+
+def _rfc3339(moment: datetime) -> str:
+    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def _store_notices(runtime: Runtime, rows: Iterable[Row], interruptions: Iterable[Interruption]) -> None:
@@ -219,22 +274,27 @@ def _notice(runtime: Runtime, lease_id: LeaseId, notice: Interruption) -> None:
 
 
 def _sight_orphans(runtime: Runtime, account: str, region: str, listed: Listed, findings: Findings) -> None:
-    """Writes down VMs that no live lease owns: proven ones are due at once, rowless ones after the grace."""
-    doomed = {seen.vm_id: cause for seen, _, cause in findings.doomed}
-    rowless = {seen.vm_id: "no_row" for seen in findings.rowless}
+    """Writes down VMs that no live lease owns.
+
+    Those that a row proves dead are due at once, those with copied tags after the grace, those whose rows are lost never.
+    """
+    causes = {seen.vm_id: cause for seen, _, cause in findings.doomed}
+    causes |= dict.fromkeys((seen.vm_id for seen in findings.copied), "copied_tags")
+    causes |= dict.fromkeys((seen.vm_id for seen in findings.lost), "lost_row")
+    graces = {"copied_tags": runtime.settings.rowless_grace_seconds, "lost_row": None}
     with runtime.database.begin() as connection:
-        for vm_id, cause in {**rowless, **doomed}.items():
+        for vm_id, cause in causes.items():
             values = _orphan_values(account, region, listed.vms[vm_id], cause)
-            grace = runtime.settings.rowless_grace_seconds if cause == "no_row" else 0.0
+            grace = graces.get(cause, 0.0)
             if connection.execute(statements.sight(values, grace_seconds=grace)).scalar_one() == 1:
                 about = {"cause": cause, "lease_id": values["lease_id"], "attempt": values["attempt_n"]}
                 log.warning("orphan", account=account, region=region, instance_id=vm_id, **about)
-        gone = statements.orphans_gone(account, region, [*doomed, *rowless], listed.unreachable)
+        gone = statements.orphans_gone(account, region, list(causes), listed.unreachable)
         tell_orphans(connection, connection.execute(gone).all())
 
 
 def _orphan_values(account: str, region: str, vm: Vm, cause: str) -> dict[str, Any]:
-    key = _key(vm)
+    key = attempt_key(vm.tags)
     return {
         "account": account,
         "region": region,
@@ -268,8 +328,29 @@ def _end_orphans(runtime: Runtime, provider: Provider, account: str, region: str
         return 0
     for row in rows:
         log.warning("ending orphan", account=account, region=region, instance_id=row.instance_id, cause=row.cause)
-    try:
-        provider.terminate(region, [row.instance_id for row in rows])
-    except Throttled as error:
-        runtime.pacer.throttled(provider, bucket, error)
+    refused = _end(provider, region, [row.instance_id for row in rows])
+    _store_refusals(runtime, account, region, {row.instance_id: refused.get(row.instance_id) for row in rows})
+    for error in refused.values():
+        if isinstance(error, Throttled):
+            runtime.pacer.throttled(provider, bucket, error)
+            break
+        if len(refused) == len(rows) and (isinstance(error, CredentialsRejected) or not error.answered):
+            raise error
     return len(rows)
+
+
+def _end(provider: Provider, region: str, vm_ids: Sequence[str]) -> Mapping[str, ProviderError]:
+    """Those that the provider did not accept to end. One that refuses keeps none of the others."""
+    try:
+        return provider.terminate(region, vm_ids).refused
+    except ProviderError as error:
+        return dict.fromkeys(vm_ids, error)
+
+
+def _store_refusals(runtime: Runtime, account: str, region: str, errors: Mapping[str, ProviderError | None]) -> None:
+    for vm_id, error in errors.items():
+        if error is not None:
+            about = {"account": account, "region": region, "instance_id": vm_id}
+            log.warning("orphan not ended", **about, code=error.code, error=error.message)
+    told = {vm_id: error_json(error) if error is not None else None for vm_id, error in errors.items()}
+    runtime.database.run(statements.end_asked(account, region, told))

@@ -3,6 +3,8 @@
 import os
 import signal
 import sys
+from collections.abc import Callable
+from types import FrameType
 
 import structlog
 
@@ -11,9 +13,9 @@ from app.settings.memory import settle_memory
 from app.settings.traces import load_traces
 from workers import deadman, prices
 from workers.bootstrap import build_runtime
-from workers.celery_app import create_celery
+from workers.celery_app import HintConsumer, create_celery
 from workers.metrics import serve_metrics
-from workers.processes import WorkerThreads, start_inventory
+from workers.processes import InventoryThreads, WorkerThreads
 from workers.runtime import Runtime
 
 log = structlog.get_logger("workers")
@@ -37,6 +39,8 @@ def main(arguments: list[str]) -> int:
     except StartupError as error:
         sys.stderr.write(f"gpulease {arguments[0]}: {error}\n")
         return 2
+    if os.geteuid() == 0:
+        log.warning("running as root", advice="run this process as a user without privileges")
     settle_memory()
     run = _worker if arguments == ["worker"] else _inventory
     run(runtime)
@@ -45,33 +49,37 @@ def main(arguments: list[str]) -> int:
 
 def _worker(runtime: Runtime) -> None:
     threads = WorkerThreads(runtime)
-    celery = create_celery(runtime.settings, threads.reconciler)
+    consumer = HintConsumer(create_celery(runtime.settings, threads.reconciler), runtime.settings.worker_threads)
+    _on_signal(threads.request_stop, consumer.request_stop)
     threads.start()
     log.info("worker started", installation=runtime.installation.id)
-    consumer = celery.Worker(
-        pool_cls="threads",
-        concurrency=runtime.settings.worker_threads,
-        loglevel="WARNING",
-        quiet=True,
-        without_gossip=True,
-        without_mingle=True,
-        without_heartbeat=True,
-    )
     try:
         consumer.start()
         log.info("worker stopping", code=consumer.exitcode)
     finally:
         threads.stop()
         runtime.database.close()
+    log.info("worker stopped")
 
 
 def _inventory(runtime: Runtime) -> None:
     os.nice(_NICE)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: runtime.stopping.set())
-    threads = start_inventory(runtime)
+    threads = InventoryThreads(runtime)
+    _on_signal(threads.request_stop)
+    threads.start()
     log.info("inventory started", installation=runtime.installation.id)
     runtime.stopping.wait()
-    for thread in threads:
-        thread.join(runtime.settings.call_timeout)
+    threads.stop()
     runtime.database.close()
+    log.info("inventory stopped")
+
+
+def _on_signal(*requests: Callable[[], None]) -> None:
+    """Makes these requests at SIGTERM and SIGINT."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        for request in requests:
+            request()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)

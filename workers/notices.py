@@ -44,8 +44,11 @@ def _quota(row: Row[Any]) -> dict[str, Any]:
 
 
 def tell_orphans(connection: Connection, gone: Iterable[Row[Any]]) -> None:
-    """In the transaction that noticed it, to the tenant whose lease it was. One without a lease is the operators' alone."""
-    known = {row.instance_id: row for row in gone if row.lease_id is not None}
+    """In the transaction that noticed it, to the tenant whose lease it was. One without a lease is the operators' alone.
+
+    So is one with copied tags: the lease that they name never had it.
+    """
+    known = {row.instance_id: row for row in gone if row.lease_id is not None and row.cause != "copied_tags"}
     if not known:
         return
     owners = connection.execute(notices.owners({row.lease_id for row in known.values()})).all()

@@ -12,6 +12,7 @@ from sqlalchemy.exc import DBAPIError
 
 from app.db import fleet, jobs
 from workers.accounts import error_json
+from workers.brakes import check_cluster
 from workers.providers.base import CredentialsRejected, OutcomeUnknown, ProviderError, Throttled, Unreachable
 from workers.runtime import Runtime
 
@@ -121,7 +122,10 @@ class PeriodicRunner:
         return job
 
     def _do(self, job: Row[Any]) -> None:
+        """Observation goes on under a hold, which another cluster sets before the job asks a cloud anything."""
         try:
+            if not job.cluster_is_known:
+                check_cluster(self._runtime.database)
             self._run_to_end(job)
         finally:
             with self._claiming:

@@ -8,6 +8,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from app.db import claimants
+from workers.brakes import check_cluster
 from workers.database import Database
 
 log = structlog.get_logger(__name__)
@@ -46,7 +47,7 @@ class Presence:
             return
         self.number = number
         while not stopping.wait(_EVERY_SECONDS):
-            if free_of_the_dead(connection):
+            if check_cluster(self._database) and free_of_the_dead(connection):
                 freed.set()
 
 

@@ -3,6 +3,7 @@
 import os
 import socket
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from uuid import uuid4
@@ -25,21 +26,57 @@ log = structlog.get_logger(__name__)
 
 _MOST_THREADS = 24
 _BEAT_SECONDS = 2.0
+_COMPANY_SECONDS = 5.0
 
 
-class WorkerThreads:
+class ProcessThreads:
+    """The threads of a process: those that work, and the company that shows that it lives and keeps its claims."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._work: list[threading.Thread] = []
+        self._company: list[threading.Thread] = []
+        self._stop_requested_at: float | None = None
+
+    def request_stop(self) -> None:
+        """From here on nothing new is begun. Safe in a signal handler."""
+        if self._stop_requested_at is None:
+            self._stop_requested_at = time.monotonic()
+            self._runtime.stopping.set()
+            self._runtime.nudge.set()
+
+    def stop(self) -> None:
+        """Gives the work under way as long as one provider call may take, counted from the request to stop.
+
+        After that the process no longer counts as alive. Work that still goes on is abandoned with the process, as if it was
+        killed: others take its claims over.
+        """
+        self.request_stop()
+        settings = self._runtime.settings
+        until = (self._stop_requested_at or 0.0) + settings.call_timeout + settings.connect_timeout
+        for thread in self._work:
+            thread.join(max(0.0, until - time.monotonic()))
+        unfinished = [thread.name for thread in self._work if thread.is_alive()]
+        if unfinished:
+            log.warning("work abandoned", threads=unfinished)
+        self._runtime.drained.set()
+        for thread in self._company:
+            thread.join(_COMPANY_SECONDS)
+
+
+class WorkerThreads(ProcessThreads):
     """The threads of a worker process: sweeper, watchers, refreshers, housekeeping, sequencer, webhooks, heartbeat."""
 
     def __init__(self, runtime: Runtime) -> None:
+        super().__init__(runtime)
         self.reconciler = Reconciler(runtime)
-        self._runtime = runtime
         self._sweeper = Sweeper(runtime, self.reconciler)
-        self._threads: list[threading.Thread] = []
 
     def start(self) -> None:
         """Starts them all."""
         every = kinds(self._runtime.settings)
-        self._threads = [
+        self._company = _company(self._runtime, "worker")
+        self._work = [
             self._sweeper.start(),
             *_runners(self._runtime, every.watch),
             *_runners(self._runtime, every.refresh),
@@ -47,14 +84,13 @@ class WorkerThreads:
             _thread("sequencer", lambda: _sequence(self._runtime)),
             *_webhooks(self._runtime).start(),
             *(EventListener(self._runtime, name).start() for name in self._runtime.accounts.with_events()),
-            *_company(self._runtime, "worker"),
         ]
 
     def stop(self) -> None:
-        """Lets what is under way come to its end; every provider call has a time-out."""
-        self._runtime.stopping.set()
-        self._runtime.nudge.set()
+        """As the base's, after the last lease under way: each is handed over after one provider call."""
+        self.request_stop()
         self._sweeper.drain()
+        super().stop()
 
 
 def _webhooks(runtime: Runtime) -> Lanes:
@@ -69,13 +105,13 @@ def _webhooks(runtime: Runtime) -> Lanes:
     )
 
 
-def start_inventory(runtime: Runtime) -> list[threading.Thread]:
+class InventoryThreads(ProcessThreads):
     """The threads of an inventory process: several, so that a cloud that hangs does not hold up the others."""
-    inventory = kinds(runtime.settings).inventory
-    return [
-        *_runners(runtime, inventory),
-        *_company(runtime, "inventory"),
-    ]
+
+    def start(self) -> None:
+        """Starts them all."""
+        self._company = _company(self._runtime, "inventory")
+        self._work = _runners(self._runtime, kinds(self._runtime.settings).inventory)
 
 
 def _runners(runtime: Runtime, some: Mapping[str, Kind]) -> list[threading.Thread]:
@@ -87,11 +123,11 @@ def _runners(runtime: Runtime, some: Mapping[str, Kind]) -> list[threading.Threa
 
 
 def _company(runtime: Runtime, kind: str) -> list[threading.Thread]:
-    """What every process has beside its work: signs of life, and the renewal of its claims on jobs."""
+    """What every process has beside its work: signs of life, and the renewal of its claims on jobs, until it is drained."""
     return [
         _thread("heartbeat", lambda: beat(runtime, kind)),
-        _thread("renewals", lambda: runtime.renewals.loop(runtime.stopping)),
-        _thread("presence", lambda: runtime.presence.loop(runtime.stopping, runtime.nudge)),
+        _thread("renewals", lambda: runtime.renewals.loop(runtime.drained)),
+        _thread("presence", lambda: runtime.presence.loop(runtime.drained, runtime.nudge)),
     ]
 
 

@@ -31,6 +31,7 @@ from app.domain.reconcile import (
     decide,
 )
 from app.settings.traces import Span
+from workers.brakes import check_cluster
 from workers.bulkheads import CrowdedError
 from workers.database import is_outage
 from workers.runtime import Runtime
@@ -79,7 +80,9 @@ class Reconciler:
         self._runtime = runtime
 
     def run_hinted(self, lease_id: LeaseId) -> bool:
-        """Claims a lease that a hint names and moves it. False: not due, held by another, or unknown."""
+        """Claims a lease that a hint names and moves it. False: not due, held by another, unknown, or the process stops."""
+        if self._runtime.stopping.is_set():
+            return False
         claim_id = self._runtime.presence.claim_id()
         statement = claims.claim(lease_id, claim_id, self._runtime.settings.claim_seconds)
         if self._runtime.database.first(statement) is None:
@@ -88,7 +91,10 @@ class Reconciler:
         return True
 
     def run(self, lease_id: LeaseId, claim_id: UUID) -> None:
-        """Moves a claimed lease until it rests. Outermost: a failure is logged and the lease is tried again later."""
+        """Moves a claimed lease until it rests, or until the process stops: another one goes on with it at once.
+
+        Outermost: a failure is logged and the lease is tried again later.
+        """
         metrics = self._runtime.metrics
         with _lines_about(lease_id):
             try:
@@ -108,8 +114,10 @@ class Reconciler:
 
     def _move(self, lease_id: LeaseId, claim_id: UUID) -> None:
         for _ in range(_MOST_STEPS):
+            if self._runtime.stopping.is_set():
+                break
             ctx = self._load(lease_id, claim_id)
-            if ctx.row.hold is not None:
+            if self._is_on_hold(ctx):
                 self._rest(ctx, ctx.now + _HELD_PAUSE)
                 return
             step = decide(ctx.lease, ctx.now, self._runtime.timing)
@@ -118,6 +126,12 @@ class Reconciler:
                 self._rest(ctx, rest.until)
                 return
         self._let_go(lease_id, claim_id, _AGAIN_SOON)
+
+    def _is_on_hold(self, ctx: Context) -> bool:
+        """Loading a lease also compares the cluster: no step runs on another one than the known one."""
+        if not ctx.row.cluster_is_known:
+            check_cluster(self._runtime.database)
+        return ctx.row.hold is not None or not ctx.row.cluster_is_known
 
     def _load(self, lease_id: LeaseId, claim_id: UUID) -> Context:
         row = self._runtime.database.first(claims.load(lease_id, claim_id))
@@ -177,7 +191,7 @@ class Reconciler:
         return None
 
     def _rest(self, ctx: Context, until: datetime | None) -> None:
-        if ctx.lease.desired is Desired.RUN and until is not None:
+        if ctx.lease.desired is Desired.RUN and until is not None and not ctx.lease.is_expired(ctx.now):
             until = min(until, ctx.lease.expires_at)
         statement = claims.unclaim(ctx.lease.id, ctx.claim_id, next_due=until, wake_count=ctx.lease.wake_count)
         self._runtime.database.run(statement)

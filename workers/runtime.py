@@ -18,6 +18,7 @@ from workers.metrics import Metrics
 from workers.pacing import Pacer
 from workers.presence import Presence
 from workers.renewals import Renewals
+from workers.rowless import RowlessLeftovers
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,8 @@ class Installation:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
     """One per process. `nudge` wakes the sweeper of this process before its interval is over.
+
+    `stopping`: the process takes nothing new and ends after the calls under way. `drained`: nothing is under way any more.
 
     `monotonic`: seconds that never go back, for what this process remembers and how long its work takes; what is due or
     held is the database's business.
@@ -49,8 +52,10 @@ class Runtime:
     bulkheads: Bulkheads
     metrics: Metrics = field(default_factory=Metrics)
     traces: Traces = field(default_factory=Traces)
+    rowless_leftovers: RowlessLeftovers = field(default_factory=RowlessLeftovers)
     nudge: threading.Event = field(default_factory=threading.Event)
     stopping: threading.Event = field(default_factory=threading.Event)
+    drained: threading.Event = field(default_factory=threading.Event)
     monotonic: Callable[[], float] = time.monotonic
 
 

@@ -26,12 +26,13 @@ class Sweeper:
         self._threads = runtime.settings.worker_threads
         self._free = threading.Semaphore(self._threads)
         self._pool = ThreadPoolExecutor(self._threads, thread_name_prefix="lease")
+        self._thread: threading.Thread | None = None
 
     def start(self) -> threading.Thread:
         """Starts the thread; it ends soon after `runtime.stopping` is set."""
-        thread = threading.Thread(target=self.loop, name="sweeper", daemon=True)
-        thread.start()
-        return thread
+        self._thread = threading.Thread(target=self.loop, name="sweeper", daemon=True)
+        self._thread.start()
+        return self._thread
 
     def loop(self) -> None:
         """Sweeps at each interval, or as soon as something in this process nudges. Outermost: nothing ends the loop."""
@@ -39,7 +40,7 @@ class Sweeper:
             self._runtime.nudge.wait(self._runtime.settings.sweep_interval)
             self._runtime.nudge.clear()
             try:
-                while self.sweep() and not self._runtime.stopping.is_set():
+                while self.sweep():
                     pass
             except DBAPIError as error:
                 log.warning("database away", error=str(error.orig))
@@ -47,9 +48,12 @@ class Sweeper:
                 log.exception("sweep failed")
 
     def sweep(self) -> bool:
-        """Takes due leases once. True: there may be more."""
+        """Takes due leases once, unless the process stops. True: there may be more."""
         room = self._take_room()
         if room == 0:
+            return False
+        if self._runtime.stopping.is_set():
+            self._free.release(room)
             return False
         rows: list[Row[Any]] = []
         try:
@@ -78,5 +82,10 @@ class Sweeper:
             self._free.release()
 
     def drain(self) -> None:
-        """Waits for the leases under way; each is bounded by the provider call's time-out."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        """Waits until no lease is under way; after `runtime.stopping` that takes as long as one provider call.
+
+        The sweeper's thread ends first: what it has claimed just now is still handed over by the pool.
+        """
+        if self._thread is not None:
+            self._thread.join()
+        self._pool.shutdown(wait=True)

@@ -3,19 +3,23 @@
 It writes facts and wakes leases; deciding is the reconciler's.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 import structlog
 from sqlalchemy import Row
 
-from app.db import attempts, inventory
+from app.db import attempts, inventory, releases
 from app.db.transitions import locked
+from app.domain.ids import LeaseId
 from app.domain.leases import AttemptState, VmState
-from app.domain.tags import ATTEMPT, LEASE
+from app.domain.reasons import in_use_obstacle, leftover_obstacle
+from app.domain.tags import attempt_key
 from workers.observing import reason_json
-from workers.providers.base import Leftover, OutcomeUnknown, Provider, Vm
+from workers.providers.base import Leftover, Provider, ProviderError, Throttled, Vm
 from workers.runtime import Runtime
 
 log = structlog.get_logger(__name__)
@@ -23,26 +27,54 @@ log = structlog.get_logger(__name__)
 _SEEN = frozenset({VmState.RUNNING, VmState.ENDING, VmState.STOPPED})
 """States that somebody has seen since the launch itself answered."""
 
+_OBSTACLE_SECONDS = 60.0
+
 
 def watch(runtime: Runtime, account: str, region: str) -> int:
-    """Looks at the VMs in change of one account and region. Answers how many there were. Raises ProviderError."""
+    """Looks at the VMs in change of one account and region. Answers how many there were.
+
+    What one question cannot tell keeps nothing from what the others tell. Raises the first ProviderError after all is stored.
+    """
     rows = runtime.database.all(attempts.watched(account, region))
     if not rows:
         return 0
     provider = runtime.accounts.provider(account)
     known = [row for row in rows if row.state == AttemptState.KNOWN]
-    vms = provider.get(region, [row.instance_id for row in known]) if known else {}
+    errors = _Errors()
+    vms: Mapping[str, Vm | None] = {}
     ready: frozenset[str] = frozenset()
-    clean: frozenset[str] = frozenset()
-    try:
+    leftovers = _Leftovers()
+    with errors.kept():
+        vms = provider.get(region, [row.instance_id for row in known]) if known else {}
+    seen = not errors.first
+    with errors.kept():
         ready = _ready(provider, region, known, vms)
-        clean = _clean(runtime, provider, region, rows, vms)
-    finally:
-        # what was seen counts, also where the questions that follow fail: from here on time-outs may be judged by it
-        _store(runtime, known, vms, ready, clean)
+    with errors.kept():
+        leftovers = _remove_leftovers(runtime, provider, region, rows, vms)
+    _store(runtime, known, vms, ready, leftovers.clean)
+    if seen:
         runtime.database.run(inventory.watched(account, region, rows[0].now))
-    _store_clean_ends(runtime, rows, clean)
+    _store_clean_ends(runtime, rows, leftovers.clean)
+    _store_obstacles(runtime, leftovers.obstacles)
+    for error in (*errors.first, *leftovers.throttled):
+        raise error
     return len(rows)
+
+
+class _Errors:
+    """The first ProviderError of several questions that do not depend on one another."""
+
+    def __init__(self) -> None:
+        self.first: list[ProviderError] = []
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """A ProviderError within ends the block alone."""
+        try:
+            yield
+        except ProviderError as error:
+            if not self.first:
+                self.first.append(error)
 
 
 def _ready(provider: Provider, region: str, rows: Sequence[Row[Any]], vms: Mapping[str, Vm | None]) -> frozenset[str]:
@@ -58,22 +90,49 @@ def _state(vm: Vm | None) -> VmState | None:
     return vm.state if vm is not None else None
 
 
-def _clean(
+@dataclass(slots=True)
+class _Leftovers:
+    """`clean`: ids of the attempts of which nothing is left. `obstacles`: what keeps a lease from ending, by lease id."""
+
+    clean: frozenset[str] = frozenset()
+    obstacles: dict[str, set[str]] = field(default_factory=dict)
+    throttled: list[ProviderError] = field(default_factory=list)
+
+    def remove(self, provider: Provider, leftover: Leftover, lease_id: str) -> None:
+        """Removes it if nothing uses it. An error is its own; after throttling nothing more is removed in this pass."""
+        if leftover.in_use:
+            obstacle = in_use_obstacle(leftover.kind)
+        else:
+            error = None if self.throttled else try_to_remove(provider, leftover)
+            if isinstance(error, Throttled):
+                self.throttled.append(error)
+            if error is None or isinstance(error, Throttled):
+                return
+            obstacle = leftover_obstacle(leftover.kind, error.code or error.kind)
+        if not leftover.free:
+            self.obstacles.setdefault(lease_id, set()).add(obstacle)
+
+
+def _remove_leftovers(
     runtime: Runtime, provider: Provider, region: str, rows: Sequence[Row[Any]], vms: Mapping[str, Vm | None]
-) -> frozenset[str]:
-    """Ids of the attempts that are over and of which nothing is left; removes what is left of the others."""
+) -> _Leftovers:
+    """What is left of the attempts that are over: each leftover stands for itself."""
+    result = _Leftovers()
     over = [row for row in rows if not row.clean and _is_over(row, vms)]
     if not over:
-        return frozenset()
-    keys = {(row.lease_id, str(row.n)): row.id for row in over}
-    dirty = set()
-    for leftover in provider.leftovers(region, runtime.installation.id, sorted({row.lease_id for row in over})):
-        attempt_id = keys.get((leftover.tags.get(LEASE, ""), leftover.tags.get(ATTEMPT, "")))
-        if attempt_id is not None:
-            remove(provider, leftover)
+        return result
+    keys = {(row.lease_id, row.n): row for row in over}
+    left = provider.leftovers(region, runtime.installation.id, sorted({row.lease_id for row in over}))
+    dirty = {row.id for row in over if row.zone in left.unreachable}
+    for leftover in left.found:
+        key = attempt_key(leftover.tags)
+        row = keys.get(key) if key is not None else None
+        if row is not None:
+            result.remove(provider, leftover, row.lease_id)
             if not leftover.free:
-                dirty.add(attempt_id)
-    return frozenset(keys.values()) - dirty
+                dirty.add(row.id)
+    result.clean = frozenset(row.id for row in over) - dirty
+    return result
 
 
 def _is_over(row: Row[Any], vms: Mapping[str, Vm | None]) -> bool:
@@ -82,17 +141,23 @@ def _is_over(row: Row[Any], vms: Mapping[str, Vm | None]) -> bool:
     return _state(vms.get(row.instance_id)) is VmState.GONE
 
 
-def remove(provider: Provider, leftover: Leftover) -> bool:
-    """Removes what nothing uses. False: it stays for now. Raises ProviderError when the provider refuses altogether."""
-    if leftover.in_use:
-        return False
+def try_to_remove(provider: Provider, leftover: Leftover) -> ProviderError | None:
+    """Asks for the removal of what nothing uses. Answers why the provider did not accept it."""
     try:
         provider.remove_leftover(leftover)
-    except OutcomeUnknown as error:
+    except ProviderError as error:
         log.warning("leftover stays", kind=leftover.kind, id=leftover.id, code=error.code, error=error.message)
-        return False
+        return error
     log.info("leftover removed", kind=leftover.kind, id=leftover.id)
-    return True
+    return None
+
+
+def _store_obstacles(runtime: Runtime, obstacles: Mapping[str, Collection[str]]) -> None:
+    """Leases that have been releasing for a while say what keeps them: right after the end of a VM much is in use."""
+    patience = min(_OBSTACLE_SECONDS, runtime.settings.release_alarm_seconds)
+    for lease_id, found in obstacles.items():
+        statement = releases.blocked(LeaseId(lease_id), ", ".join(sorted(found)), after_seconds=patience)
+        runtime.database.run(statement)
 
 
 def _store(

@@ -72,7 +72,14 @@ def create_app(services: Services, *, gate: Gate, metrics: Metrics, traces: Trac
     app.state.metrics = metrics
     app.state.gate = gate
     add_handlers(app)
-    app.add_middleware(Edge, body_limit=services.context.settings.body_limit_bytes, metrics=metrics, traces=traces)
+    settings = services.context.settings
+    app.add_middleware(
+        Edge,
+        body_limit=settings.body_limit_bytes,
+        metrics=metrics,
+        traces=traces,
+        trusted_proxies=settings.trusted_proxies,
+    )
     return app
 
 

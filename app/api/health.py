@@ -35,7 +35,7 @@ async def get_liveness() -> Response:
 
 @router.get("/readyz", response_model=ReadinessView, responses={503: {"model": ReadinessView}})
 async def get_readiness(services: UseServices) -> Response:
-    """Whether the database answers and has the schema this program expects; warns of missing workers, and of a missing dead-man switch where that is a must."""
+    """Whether the database answers, has the schema this program expects and runs statements as the API's own role; warns of missing workers, and of a missing dead-man switch where that is a must."""
     found = await services.health.readiness()
     view = ReadinessView(ready=found.ready, checks=found.checks, warnings=found.warnings)
     return answer(view, 200 if found.ready else 503, {"Cache-Control": "no-store"})

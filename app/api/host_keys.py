@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 from app.api.auth import REQUEST_ID, bearer
 from app.api.routing import OneTimeRoute, UseServices
 from app.api.schemas import Body
-from app.services.host_keys import host_public_key, one_of_each_type
+from app.services.host_keys import LONGEST_KEY, host_public_key, one_of_each_type
 
 router = APIRouter(route_class=OneTimeRoute, tags=["host-keys"], generate_unique_id_function=lambda route: route.name)
 
@@ -19,7 +19,7 @@ class HostKeys(Body):
     """The public SSH host keys of one VM."""
 
     keys: Annotated[
-        list[Annotated[str, AfterValidator(host_public_key)]],
+        list[Annotated[str, Field(max_length=LONGEST_KEY), AfterValidator(host_public_key)]],
         Field(min_length=1, max_length=_MOST_KEYS, description="`<type> <base64>` each, without a comment."),
         AfterValidator(one_of_each_type),
     ]

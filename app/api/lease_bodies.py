@@ -12,7 +12,14 @@ from app.domain.leases import OnInterruption
 from app.domain.offerings import MarketWish
 from app.services import lease_requests
 from app.services.errors import FieldError, InvalidRequest
-from app.services.lease_requests import checked_script, network, ssh_public_key
+from app.services.lease_requests import (
+    LARGEST_SSH_KEYS,
+    LARGEST_STARTUP_SCRIPT,
+    check_ssh_keys,
+    checked_script,
+    network,
+    ssh_public_key,
+)
 
 _YEAR = 31_536_000
 
@@ -81,11 +88,16 @@ class NewLease(Body):
         int, Field(ge=0, le=86_400, description="How long to wait for capacity. 0: one pass over the candidates.")
     ] = 0
     ssh_public_keys: Annotated[
-        list[Annotated[str, AfterValidator(ssh_public_key)]],
-        Field(max_length=20, description="OpenSSH public keys, one line each, without options; RSA from 2048 bits."),
+        list[Annotated[str, Field(max_length=LARGEST_SSH_KEYS), AfterValidator(ssh_public_key)]],
+        Field(
+            max_length=20,
+            description="OpenSSH public keys, one line each, without options; RSA from 2048 bits. At most 8 KiB together, "
+            "and 256 characters in each comment.",
+        ),
+        AfterValidator(check_ssh_keys),
     ] = Field(default_factory=list)
     startup_script: Annotated[
-        Annotated[Text, AfterValidator(checked_script)] | None,
+        Annotated[Text, Field(max_length=LARGEST_STARTUP_SCRIPT), AfterValidator(checked_script)] | None,
         Field(description="Run at the first boot; at most 12 KiB. Never shown to viewers, forgotten when it ended."),
     ] = None
     image: Annotated[

@@ -13,6 +13,7 @@ from app.api.lease_views import AttemptOutcome
 from app.api.responses import to_bytes
 from app.domain.leases import AttemptState, Desired, LeaseState
 from app.domain.money import format_money
+from app.domain.provider_messages import public_error
 from app.services.principal import Role
 
 _MICROSECOND = timedelta(microseconds=1)
@@ -20,7 +21,6 @@ _MICROSECONDS_PER_HOUR = 3_600_000_000
 
 _ACTIONS = ("release", "extend", "reboot")
 _PLACE = ("provider", "account", "region", "zone", "instance_type", "market")
-_ERROR = ("class", "code", "message")
 
 
 def lease_json(row: Any, role: Role, *, startup_script: str | None = None) -> bytes:
@@ -38,7 +38,9 @@ def _lease(row: Any, role: Role, startup_script: str | None) -> str:
     """Joins what the database has written already."""
     script = _text(startup_script)
     actions = _actions(role, row.desired, row.state, _extend(row))
-    return f'{row.shown[:-1]},"request":{row.request[:-1]},"startup_script":{script}}},"actions":{actions}}}'
+    words = _text(row.provider_message if role is Role.OPERATOR else None)
+    request = f'{row.request[:-1]},"startup_script":{script}}}'
+    return f'{row.shown[:-1]},"provider_message":{words},"request":{request},"actions":{actions}}}'
 
 
 def _text(value: str | None) -> str:
@@ -64,15 +66,17 @@ def _extend(row: Any) -> str:
         return "lease_ending"
     if row.tenant_status != "active":
         return "tenant_suspended"
+    if row.not_extendable:
+        return "not_extendable"
     return "term_exceeded" if row.at_latest else ""
 
 
-def attempt_page_json(rows: Iterable[Any], next_cursor: str | None) -> bytes:
+def attempt_page_json(rows: Iterable[Any], role: Role, next_cursor: str | None) -> bytes:
     """A page of attempts."""
-    return to_bytes({"items": [_attempt(row) for row in rows], "next_cursor": next_cursor})
+    return to_bytes({"items": [_attempt(row, role) for row in rows], "next_cursor": next_cursor})
 
 
-def _attempt(row: Any) -> dict[str, Any]:
+def _attempt(row: Any, role: Role) -> dict[str, Any]:
     price = format_money(row.price_per_hour)
     return {
         "id": row.id,
@@ -85,7 +89,7 @@ def _attempt(row: Any) -> dict[str, Any]:
             "price_per_hour": price,
         },
         "instance_id": row.instance_id,
-        "error": None if row.error is None else {name: row.error.get(name) for name in _ERROR},
+        "error": None if row.error is None else _error(row.error, role),
         "cost": format_money(_accrued(row)),
         "started_at": row.created_at,
         "sent_at": row.first_sent_at,
@@ -94,6 +98,11 @@ def _attempt(row: Any) -> dict[str, Any]:
         "billing_ended_at": row.billing_ended_at,
         "ended_at": row.ended_at,
     }
+
+
+def _error(error: dict[str, Any], role: Role) -> dict[str, Any]:
+    words = error.get("message") if role is Role.OPERATOR else None
+    return {**public_error(error), "provider_message": words}
 
 
 def _accrued(row: Any) -> Decimal:

@@ -11,6 +11,7 @@ from app.domain.offerings import Market, MarketWish
 from app.domain.reasons import Origin, ReasonCode
 
 GROWS = "The list may grow."
+PROVIDER_WORDS = "The provider's own words, which may name resources of the installation. Null for all but operators."
 
 
 class Gpu(View):
@@ -87,6 +88,10 @@ class Placement(View):
     price_per_hour: Money
     image: Image
     instance_id: str | None
+    extendable: Annotated[
+        bool,
+        Field(description="False: the cloud deletes the VM at the lease's end, and `extend` answers `not_extendable`."),
+    ] = True
 
 
 class Connection(View):
@@ -145,6 +150,7 @@ class Lease(View):
     terminal: Annotated[bool, Field(description="It has ended, and nothing is left that costs money.")]
     billable: Annotated[bool, Field(description="It is being charged now.")]
     reason: Reason | None
+    provider_message: Annotated[str | None, Field(description=PROVIDER_WORDS)]
     request: LeaseRequest
     placement: Placement | None
     connection: Connection | None
@@ -172,7 +178,7 @@ class Lease(View):
 
 
 class LeasePage(View):
-    """A page of leases."""
+    """A page of leases. It ends before `limit`, with a `next_cursor`, once it holds 512 KiB."""
 
     items: list[Lease]
     next_cursor: str | None
@@ -225,11 +231,12 @@ class AttemptOffering(View):
 
 
 class AttemptError(View):
-    """What went wrong last: our class, the provider's own code and its words."""
+    """What went wrong last: our class, the provider's own code, and our sentence for it."""
 
     class_: Annotated[str | None, Field(alias="class")]
     code: str | None
     message: str | None
+    provider_message: Annotated[str | None, Field(description=PROVIDER_WORDS)]
 
 
 class Attempt(View):

@@ -123,11 +123,11 @@ async def release_lease(lease_id: str, principal: Member, services: UseServices,
 async def list_lease_attempts(
     request: Request, lease_id: str, principal: Viewer, services: UseServices, page: UsePage
 ) -> Response:
-    """List every try of a lease at an offering, and what the provider said."""
+    """List every try of a lease at an offering, and how the provider answered."""
     found = await services.leases.attempts(principal, lease_id, page)
     facts = "\n".join(f"{row.state} {row.error} {row.billing_started_at} {row.ended_at}" for row in found.rows)
     tag = list_tag(((row.id, row.n) for row in found.rows), also=f"{facts}\n{found.next_cursor}")
-    return tagged(request, attempt_page_json(found.rows, found.next_cursor), tag)
+    return tagged(request, attempt_page_json(found.rows, principal.role, found.next_cursor), tag)
 
 
 def _render(principal: Principal) -> Render:

@@ -2,17 +2,18 @@
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import structlog
-from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.auth import RATE, REQUEST_ID
+from app.api.body_limits import announced_length, limited, too_large
 from app.api.problems import problem
 from app.api.routing import PRINCIPAL
 from app.db.ids import new_id
+from app.domain.client_address import Network, find_client_address
 from app.metrics import Metrics
 from app.services.errors import BodyTooLarge, InternalError, ServiceError
 from app.settings.traces import Span, Traces
@@ -35,7 +36,7 @@ _ABOUT = ("request_id", "tenant_id", "lease_id")
 
 
 class Edge:
-    """Gives each request its id, bounds its body, completes the headers of its answer, counts and logs it.
+    """Gives each request its id and its client's address, bounds its body, completes the headers of its answer, counts and logs it.
 
     One layer and not five: a layer costs more than what most of these do. An exception that nobody else answers ends
     here, as `internal_error`.
@@ -48,12 +49,14 @@ class Edge:
         body_limit: int,
         metrics: Metrics,
         traces: Traces,
+        trusted_proxies: Sequence[Network] = (),
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._app = app
         self._body_limit = body_limit
         self._metrics = metrics
         self._traces = traces
+        self._trusted_proxies = trusted_proxies
         self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -62,6 +65,8 @@ class Edge:
             await self._app(scope, receive, send)
             return
         scope[REQUEST_ID] = _request_id(scope)
+        if self._trusted_proxies:
+            scope["client"] = _client(scope, self._trusted_proxies)
         with self._traces.root(scope["method"], scope[REQUEST_ID], serves=True) as span:
             await self._answer(scope, receive, _Exchange(scope, send), span)
 
@@ -81,10 +86,10 @@ class Edge:
             structlog.contextvars.unbind_contextvars(*_ABOUT)
 
     async def _limited(self, scope: Scope, receive: Receive, exchange: "_Exchange") -> None:
-        if _announced_length(scope) > self._body_limit:
-            await exchange.refuse(receive, BodyTooLarge(f"At most {self._body_limit} bytes."))
+        if announced_length(scope) > self._body_limit:
+            await exchange.refuse(receive, BodyTooLarge(too_large(self._body_limit)))
             return
-        await self._app(scope, _counted(receive, self._body_limit), exchange.send)
+        await self._app(scope, limited(receive, self._body_limit), exchange.send)
 
     def _note(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "unmatched")
@@ -157,23 +162,10 @@ def _request_id(scope: Scope) -> str:
     return new_id("req")
 
 
-def _announced_length(scope: Scope) -> int:
-    for name, value in scope["headers"]:
-        if name == b"content-length" and value.isdigit():
-            return int(value[:20])
-    return 0
-
-
-def _counted(receive: Receive, limit: int) -> Receive:
-    """Refuses a chunked body as soon as it is too long."""
-    seen = 0
-
-    async def counted() -> Message:
-        nonlocal seen
-        message = await receive()
-        seen += len(message.get("body", b""))
-        if seen > limit:
-            raise HTTPException(413, f"At most {limit} bytes.")
-        return message
-
-    return counted
+def _client(scope: Scope, trusted: Sequence[Network]) -> tuple[str, int] | None:
+    """The client's address, as the trusted proxies before it report it, and the port of the peer."""
+    peer = scope.get("client")
+    if peer is None:
+        return None
+    forwarded = [value.decode("latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"]
+    return find_client_address(peer[0], forwarded, trusted) or peer[0], peer[1]

@@ -19,7 +19,7 @@ from app.api.ops_views import (
 )
 from app.api.pagination import UsePage
 from app.api.responses import answer, tagged, to_bytes
-from app.api.routing import OPERATORS_ONLY, Operator, UseServices, path_part
+from app.api.routing import DEADMAN_OR_OPERATOR, OPERATORS_ONLY, Operator, UseServices, path_part
 from app.api.routing import router as make_router
 from app.domain.money import format_money
 from app.services.ops_summary import Row, Summary
@@ -61,7 +61,8 @@ async def list_orphans(
     """List VMs that no lease stands behind, and what was done about them."""
     found = await services.ops.orphans(gone=gone, page=page)
     facts = "\n".join(
-        f"{row.account} {row.instance_id} {row.state} {row.sightings} {row.end_after}" for row in found.rows
+        f"{row.account} {row.instance_id} {row.state} {row.sightings} {row.end_after} {row.end_error}"
+        for row in found.rows
     )
     items = [_orphan(row) for row in found.rows]
     content = to_json({"items": items, "next_cursor": found.next_cursor})
@@ -79,7 +80,7 @@ async def end_orphan(
 
 @router.post("/v1/ops/adopt", status_code=202, response_model=Adoption)
 async def adopt_orphans(principal: Operator, services: UseServices) -> Response:
-    """Rebuild the leases of all VMs without a row from their tags; the orphans show how each went."""
+    """Rebuild the leases of all orphans of cause `lost_row` from their tags; the orphans show how each went."""
     return answer(to_json({"requested": await services.ops.adopt(principal)}), status=202)
 
 
@@ -89,9 +90,12 @@ async def stop_launches(body: LaunchStop, principal: Operator, services: UseServ
     return answer(to_json(_brakes(await services.ops.stop_launches(principal, stopped=body.stopped, note=body.note))))
 
 
-@router.post("/v1/ops/deadman", status_code=204, dependencies=[OPERATORS_ONLY])
+@router.post("/v1/ops/deadman", status_code=204, dependencies=[DEADMAN_OR_OPERATOR])
 async def tell_deadman_pass(services: UseServices) -> Response:
-    """Tell that `gpulease deadman` has looked at every account: `/readyz` warns when it is not heard of."""
+    """Tell that `gpulease deadman` has looked at every account: `/readyz` warns when it is not heard of.
+
+    A key of the role `deadman` may do this and nothing else.
+    """
     await services.ops.deadman_passed()
     return Response(status_code=204)
 

@@ -51,7 +51,7 @@ class Brakes(View):
 
 
 class StateCount(View):
-    """Leases in a state, since ever. `gpus`: of those that have not ended and have an offering."""
+    """Leases in a state, ended ones as long as they are kept. `gpus`: of those that have not ended and have an offering."""
 
     state: LeaseState
     leases: int
@@ -114,12 +114,16 @@ class Interruptions(View):
 class OrphanCause(StrEnum):
     """Why a VM is no lease's. The list may grow.
 
-    `ended_lease`: its lease has ended. `other_attempt`: its lease has another VM. `no_row`: no lease is known.
-    `leftover`: something besides a VM that costs money.
+    `ended_lease`: its lease has ended. `other_attempt`: its lease has another VM. `lost_row`: gpulease launched it, and the
+    database has lost its lease; it is ended at its deadline or by an operator. `copied_tags`: gpulease did not launch it; it
+    carries the tags of a VM of gpulease and is ended after a grace. `no_row`: written by earlier versions for the last
+    two. `leftover`: something besides a VM that costs money.
     """
 
     ENDED_LEASE = "ended_lease"
     OTHER_ATTEMPT = "other_attempt"
+    LOST_ROW = "lost_row"
+    COPIED_TAGS = "copied_tags"
     NO_ROW = "no_row"
     LEFTOVER = "leftover"
 
@@ -159,6 +163,7 @@ class StuckLease(View):
     state: LeaseState
     account: str | None
     region: str | None
+    reason: Annotated[str | None, Field(description="The message of the lease's reason: what keeps it from ending.")]
     since: Moment
 
 
@@ -219,7 +224,7 @@ class OpsSummary(View):
 class Adoption(View):
     """What was asked for; workers do it at the next inventory of each region."""
 
-    requested: Annotated[int, Field(description="VMs without a row that are to get their lease back.")]
+    requested: Annotated[int, Field(description="VMs of lost rows that are to get their lease back.")]
 
 
 class Orphan(View):
@@ -242,9 +247,15 @@ class Orphan(View):
     first_seen_at: Moment
     last_seen_at: Moment
     sightings: int
-    end_after: Annotated[Moment | None, Field(description="It is ended after this; null: only by an operator.")]
+    end_after: Annotated[
+        Moment | None, Field(description="It is ended after this; null: at its deadline, or by an operator.")
+    ]
     deadline_at: Annotated[Moment | None, Field(description="Its tagged deadline.")]
     end_requested_at: Moment | None
+    end_error: Annotated[
+        Details | None,
+        Field(description="Why the provider did not accept the last request to end it: class, code, message."),
+    ]
     gone_at: Moment | None
     adopt_requested_at: Moment | None
     adopt_error: Annotated[str | None, Field(description="Why its lease could not be rebuilt.")]

@@ -9,9 +9,10 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.routing import APIRoute
 
 from app.api.auth import Gate
+from app.api.body_limits import announced_length, limited, too_large
 from app.api.shortcut import Shortcut, Sources
 from app.services.container import Services
-from app.services.errors import InvalidToken, NotFound
+from app.services.errors import BodyTooLarge, InvalidToken, NotFound
 from app.services.principal import Principal, Role
 
 PRINCIPAL = "gpulease.principal"
@@ -31,6 +32,8 @@ class RoleRule:
 
 OPERATORS_ONLY = Depends(RoleRule(Role.OPERATOR))
 """For `dependencies=[…]` of a route that needs the role and not the principal."""
+DEADMAN_OR_OPERATOR = Depends(RoleRule(Role.DEADMAN))
+"""The same."""
 
 Viewer = Annotated[Principal, Depends(RoleRule(Role.VIEWER))]
 Member = Annotated[Principal, Depends(RoleRule(Role.MEMBER))]
@@ -43,6 +46,11 @@ def path_part(text: str) -> str:
     if "\x00" in text:
         raise NotFound
     return text
+
+
+_WRITING = {"POST", "PUT", "PATCH"}
+_READING = {"plan_lease"}
+"""POST with a body that only asks."""
 
 
 class SecuredRoute(APIRoute):
@@ -62,7 +70,7 @@ class SecuredRoute(APIRoute):
         """FastAPI's handler behind the checks."""
         shortcut = self._shortcut()
         handler = super().get_route_handler()
-        role = self.required_role
+        role, writes = self.required_role, self._writes
 
         async def secured(request: Request) -> Response:
             gate: Gate = request.app.state.gate
@@ -70,11 +78,24 @@ class SecuredRoute(APIRoute):
             principal.require(role)
             request.scope[PRINCIPAL] = principal
             _tell_in_lines(principal, request.scope["path_params"])
+            if writes:
+                return await counted(gate, principal, request)
             if shortcut is not None and (arguments := shortcut.arguments(request)) is not None:
                 return await shortcut.call(arguments)
             return await handler(request)
 
+        async def counted(gate: Gate, principal: Principal, request: Request) -> Response:
+            gate.check_writes(principal)
+            response = await handler(request)
+            gate.count_write(principal)
+            return response
+
         return secured
+
+    @property
+    def _writes(self) -> bool:
+        """Whether a call leaves rows behind. DELETE does too, but it ends what costs money."""
+        return bool(_WRITING & (self.methods or set())) and self.endpoint.__name__ not in _READING
 
     def _shortcut(self) -> Shortcut | None:
         """Takes the endpoint's place where the endpoint asks for nothing unusual and answers whole responses."""
@@ -89,22 +110,27 @@ class SecuredRoute(APIRoute):
 
 
 class OneTimeRoute(APIRoute):
-    """For callers with a one-time token and no key: an address whose tokens fail too often is not listened to."""
+    """For callers with a one-time token and no key: the token first, so that nobody unknown makes us read a body."""
+
+    largest_body = 32 * 1024
+    """Bytes. Five host keys of the greatest length need 21 KiB."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """FastAPI's handler behind the count."""
+        """FastAPI's handler behind the checks."""
         handler = super().get_route_handler()
 
-        async def counted(request: Request) -> Response:
+        async def checked(request: Request) -> Response:
             gate: Gate = request.app.state.gate
-            gate.let_stranger_in(request)
+            await gate.admit_token(request, _state_services(request).host_keys.is_known)
+            if announced_length(request.scope) > self.largest_body:
+                raise BodyTooLarge(too_large(self.largest_body))
             try:
-                return await handler(request)
+                return await handler(Request(request.scope, limited(request.receive, self.largest_body)))
             except InvalidToken:
-                gate.note_refused_stranger(request)
+                gate.count_refused_token(request)
                 raise
 
-        return counted
+        return checked
 
 
 def router(tag: str) -> APIRouter:

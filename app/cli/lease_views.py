@@ -70,8 +70,9 @@ def money(amount: object, unit: str) -> str | None:
 
 
 def refusal(attempt: Json) -> str | None:
-    """What the provider said against it: the raw code and its message."""
-    parts = [at(attempt, "error.code") or at(attempt, "error.class"), at(attempt, "error.message")]
+    """What went wrong: the provider's code and our sentence, for operators the provider's own words."""
+    message = at(attempt, "error.provider_message") or at(attempt, "error.message")
+    parts = [at(attempt, "error.code") or at(attempt, "error.class"), message]
     return ": ".join(str(part) for part in parts if part) or None
 
 
@@ -126,6 +127,7 @@ def _identity(item: Json) -> Iterable[tuple[str, object]]:
     yield "tenant", item.get("tenant_id")
     yield "state", state(item)
     yield "reason", reason(item)
+    yield "provider's answer", item.get("provider_message")
     yield "wanted", wanted(item.get("request"))
 
 

@@ -70,7 +70,7 @@ def resume(session: Session) -> None:
 
 @command(group, "adopt")
 def adopt(session: Session) -> None:
-    """Rebuild the leases of VMs without a row from their tags; `ops orphans` shows how each went."""
+    """Rebuild the leases of VMs whose rows are lost from their tags; `ops orphans` shows how each went."""
     session.answer(session.api(operator=True).post("/v1/ops/adopt"), output.fields)
 
 

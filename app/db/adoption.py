@@ -7,7 +7,8 @@ from sqlalchemy import Executable, Select, Update, func, select, text, tuple_, u
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.tables import attempt, lease, offering, orphan, tenant
-from app.domain.ids import TenantId
+from app.domain.ids import LeaseId, TenantId
+from app.domain.leases import LIVE_ATTEMPT
 
 
 def requested(account: str, region: str) -> Select[Any]:
@@ -44,6 +45,17 @@ def tenant_exists(tenant_id: TenantId) -> Select[Any]:
 def rebuild_lease(values: Mapping[str, Any]) -> Executable:
     """The lease, booting: it becomes active when the VM shows that it is ready. No row when it exists."""
     return insert(lease).values(**values).on_conflict_do_nothing().returning(lease.c.id)
+
+
+def existing_lease(lease_id: LeaseId) -> Select[Any]:
+    """(tenant_id, state, attempts_count, live: number of the attempt that is under way, or None)."""
+    live = (
+        select(func.max(attempt.c.n))
+        .where(attempt.c.lease_id == lease.c.id, attempt.c.state.in_([str(state) for state in LIVE_ATTEMPT]))
+        .scalar_subquery()
+    )
+    columns = (lease.c.tenant_id, lease.c.state, lease.c.attempts_count, live.label("live"))
+    return select(*columns).where(lease.c.id == lease_id)
 
 
 def rebuild_attempts(rows: list[dict[str, Any]]) -> Insert:

@@ -1,4 +1,10 @@
-"""Statements on attempts. Facts are written by (attempt id, token) whatever the lease became meanwhile."""
+"""Statements on attempts. Facts are written by (attempt id, token) whatever the lease became meanwhile.
+
+Three kinds of writers, and what each may change:
+- a fact (the VM's id, an accepted end) is true whenever it is written down. It is added, and undoes nothing;
+- an answer without a VM tells of one send. It counts while that send is the attempt's newest (`_answer`);
+- a decision, and the pace of asking again, belongs to the claim.
+"""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -19,13 +25,16 @@ from sqlalchemy import (
     exists,
     func,
     literal,
+    or_,
     select,
     text,
     update,
 )
 from sqlalchemy.dialects.postgresql import Insert, insert
 
+from app.db import cluster
 from app.db.bound import Bound, Shape, plain, setting, shape
+from app.db.claims import held_by
 from app.db.tables import attempt, installation, lease
 from app.db.types import Time
 from app.domain.ids import AttemptId, LeaseId
@@ -41,16 +50,15 @@ def plan(values: dict[str, Any]) -> Bound[Insert]:
 
 
 def _send() -> Update:
-    locked = select(attempt.c.lease_id).where(_THIS).with_for_update(key_share=True).cte("locked")
     held = (
         update(lease)
         .where(
-            lease.c.id == locked.c.lease_id,
+            lease.c.id == select(attempt.c.lease_id).where(_THIS).scalar_subquery(),
             lease.c.claim_id == bindparam("claim", type_=Uuid),
             lease.c.held_until > func.now(),
             lease.c.desired == "run",
             lease.c.expires_at > func.now() + bindparam("call", type_=Interval),
-            exists().where(installation.c.hold.is_(None), installation.c.launches_stopped.is_(None)),
+            exists().where(installation.c.hold.is_(None), installation.c.launches_stopped.is_(None), cluster.IS_KNOWN),
         )
         .values(held_until=func.now() + bindparam("hold", type_=Interval))
         .returning(lease.c.id)
@@ -70,7 +78,7 @@ def _send() -> Update:
             unknown_since=func.coalesce(attempt.c.unknown_since, func.now()),
             retry_at=None,
         )
-        .returning(attempt.c.params)
+        .returning(attempt.c.params, attempt.c.last_sent_at)
     )
 
 
@@ -81,10 +89,12 @@ def send(attempt_id: AttemptId, claim_id: UUID, *, call_seconds: float, hold_sec
     """T3: `planned -> sent` if the claim is ours and the lease still wanted; the claim is kept over the call.
 
     From here on the outcome is unknown until it is recorded: a worker killed in the call leaves that behind, and the
-    clock of repeating runs from the first such send. Answers one row (params), or none: then nothing may be sent.
-    `call_seconds` must fit before the expiry, and no brake of the installation may be on.
+    clock of repeating runs from the first such send. Answers one row (params, last_sent_at), or none: then nothing may be
+    sent. `call_seconds` must fit before the expiry, no brake of the installation may be on, and the running PostgreSQL
+    cluster must be the known one.
 
-    The attempt is locked before its lease, as observers do, so that they never wait for each other in a circle.
+    `last_sent_at` names this send: what its answer says is written with it. The lease is locked before its attempt, as all
+    who write attempts do, so that nobody waits in a circle.
     """
     call, hold = timedelta(seconds=call_seconds), timedelta(seconds=hold_seconds)
     return Bound(_SEND, {"attempt": attempt_id, "claim": claim_id, "call": call, "hold": hold})
@@ -104,22 +114,37 @@ def fact(attempt_id: AttemptId, token: str, values: Mapping[str, Any]) -> Update
     )
 
 
+def _answer(attempt_id: AttemptId, token: str, sent_at: datetime) -> Update:
+    """The attempt, while the send of `sent_at` is its newest and no VM of it is known.
+
+    An answer without a VM tells of its own send alone. Whoever sent again since, looks for the VM or has found it knows more.
+    """
+    newest = (attempt.c.state == AttemptState.SENT.value, attempt.c.last_sent_at == sent_at)
+    return update(attempt).where(attempt.c.id == attempt_id, attempt.c.token == token, *newest).returning(attempt.c.id)
+
+
 _OBSERVED = frozenset({"vm_state", "vm_state_at", "vm_reason", "public_ip", "private_ip"})
+_OF_THE_SEND = frozenset({"error", "retry_at"})
 
 
 @lru_cache(maxsize=16)
 def _known(columns: Shape) -> Update:
     live = attempt.c.state.in_([str(state) for state in LIVE_ATTEMPT])
-    told = {**setting(attempt, columns), "vm_state_at": func.now()}
-    seen_since = and_(attempt.c.state == AttemptState.KNOWN.value, told["vm_state"] != VmState.GONE.value)
-    kept = {name: case((seen_since, attempt.c[name]), else_=told[name]) for name in _OBSERVED & told.keys()}
+    told = {**setting(attempt, columns), "vm_state_at": func.now(), "retry_at": literal(None, Time)}
+    unsettled = and_(live, attempt.c.state != AttemptState.KNOWN.value)
+    observed = and_(attempt.c.instance_id.is_not(None), told["vm_state"] != VmState.GONE.value)
+    kept = {name: case((observed, attempt.c[name]), else_=told[name]) for name in _OBSERVED & told.keys()}
+    kept |= {name: case((unsettled, told[name]), else_=attempt.c[name]) for name in _OF_THE_SEND & told.keys()}
     return (
         update(attempt)
-        .where(_THIS, attempt.c.token == bindparam("launch_token", type_=Text))
+        .where(
+            _THIS,
+            attempt.c.token == bindparam("launch_token", type_=Text),
+            or_(attempt.c.instance_id.is_(None), attempt.c.instance_id == told["instance_id"]),
+        )
         .values(
             state=case((live, AttemptState.KNOWN.value), else_=attempt.c.state),
             known_at=func.coalesce(attempt.c.known_at, func.now()),
-            retry_at=None,
             **{**told, **kept},
         )
         .returning(attempt.c.id, attempt.c.state)
@@ -127,11 +152,12 @@ def _known(columns: Shape) -> Update:
 
 
 def known(attempt_id: AttemptId, token: str, values: Mapping[str, Any]) -> Bound[Update]:
-    """T5: the provider's id is recorded, also when the attempt was given up meanwhile. Never drops an id.
+    """T5: the provider's id is recorded, also when the attempt was given up meanwhile. Never drops an id, nor changes one.
 
-    An attempt already dead or refused stays so: garbage collection ends what turned up late. What observers have seen of
-    the VM since stays too: the answer to a create call is older, however late it is written down. Unless it says that the
-    VM is gone: none comes back. `values` has the `vm_state`.
+    An attempt already dead or refused stays so, with its error: garbage collection ends what turned up late, and so it ends
+    a second VM of an attempt whose VM is known. What observers have seen of the VM since stays too: the answer to a create
+    call is older, however late it is written down. Unless it says that the VM is gone: none comes back. `values` has the
+    `instance_id` and the `vm_state`.
     """
     return Bound(_known(shape(values)), {"attempt": attempt_id, "launch_token": token, **plain(values)})
 
@@ -139,57 +165,82 @@ def known(attempt_id: AttemptId, token: str, values: Mapping[str, Any]) -> Bound
 def not_done(
     attempt_id: AttemptId,
     token: str,
+    sent_at: datetime,
     seconds: float,
     error: Mapping[str, Any],
     *,
     unknown_since: datetime | None,
     reached: bool = True,
 ) -> Update:
-    """What was just sent was not done (throttled): as unknown as before that send. Send again in `seconds`."""
+    """What was sent at `sent_at` was not done (throttled): as unknown as before that send. Send again in `seconds`."""
     unreachable = None if reached else func.coalesce(attempt.c.unreachable_since, attempt.c.last_sent_at)
-    return retry_later(attempt_id, token, seconds, error).values(
-        unknown_since=unknown_since, unreachable_since=unreachable
+    return _answer(attempt_id, token, sent_at).values(
+        unknown_since=unknown_since, unreachable_since=unreachable, **_again(seconds, error)
     )
 
 
-def retry_later(attempt_id: AttemptId, token: str, seconds: float, error: Mapping[str, Any]) -> Update:
-    """Nothing was done: ask again in `seconds`."""
-    return fact(attempt_id, token, {"retry_at": func.now() + timedelta(seconds=seconds), "error": dict(error)})
+def unknown(attempt_id: AttemptId, token: str, sent_at: datetime, seconds: float, error: Mapping[str, Any]) -> Update:
+    """The outcome of the send of `sent_at` is unknown; the clock of repeating runs from the first time."""
+    since = func.coalesce(attempt.c.unknown_since, attempt.c.last_sent_at)
+    return _answer(attempt_id, token, sent_at).values(unknown_since=since, **_again(seconds, error))
 
 
-def unknown(attempt_id: AttemptId, token: str, seconds: float, error: Mapping[str, Any]) -> Update:
-    """The outcome of a send is unknown; the clock of repeating runs from the first time."""
-    return fact(
-        attempt_id,
-        token,
-        {
-            "unknown_since": func.coalesce(attempt.c.unknown_since, attempt.c.last_sent_at),
-            "retry_at": func.now() + timedelta(seconds=seconds),
-            "error": dict(error),
-        },
-    )
+def only_look(attempt_id: AttemptId, token: str, sent_at: datetime, error: Mapping[str, Any]) -> Update:
+    """The send of `sent_at` shows that something exists, or may exist, under the token: as `settle`."""
+    return _answer(attempt_id, token, sent_at).values(**_SETTLING, error=dict(error))
+
+
+def retry_later(
+    attempt_id: AttemptId, token: str, seconds: float, error: Mapping[str, Any], *, claim_id: UUID
+) -> Update:
+    """A call about the attempt came to nothing: ask again in `seconds`. Only while the claim is held: it sets the pace."""
+    return fact(attempt_id, token, _again(seconds, error)).where(held_by(claim_id))
+
+
+def _again(seconds: float, error: Mapping[str, Any]) -> dict[str, Any]:
+    return {"retry_at": func.now() + timedelta(seconds=seconds), "error": dict(error)}
+
+
+_SETTLING: Mapping[str, Any] = {
+    "state": AttemptState.SETTLING.value,
+    "settling_since": func.now(),
+    "empty_listings": 0,
+    "last_empty_listing_at": None,
+    "retry_at": None,
+}
 
 
 def settle(attempt_id: AttemptId, token: str) -> Update:
     """From here only looked for: the proof starts anew. Not when inventory has found its VM meanwhile."""
-    return fact(
-        attempt_id,
-        token,
-        {
-            "state": AttemptState.SETTLING.value,
-            "settling_since": func.now(),
-            "empty_listings": 0,
-            "last_empty_listing_at": None,
-            "retry_at": None,
-        },
-    ).where(attempt.c.state == AttemptState.SENT.value)
+    return fact(attempt_id, token, _SETTLING).where(attempt.c.state == AttemptState.SENT.value)
+
+
+def presume_gone(attempt_id: AttemptId, claim_id: UUID, *, absent_since: datetime | None) -> Update:
+    """Neither listing nor direct get showed the VM: it is gone, as of `absent_since`, when it was last seen.
+
+    Only while the claim is held, and only if nobody has seen the VM since.
+    """
+    unseen = (attempt.c.vm_state == VmState.ABSENT.value, attempt.c.vm_state_at.is_not_distinct_from(absent_since))
+    return (
+        update(attempt)
+        .where(attempt.c.id == attempt_id, attempt.c.state == AttemptState.KNOWN.value, *unseen, held_by(claim_id))
+        .values(vm_state=VmState.GONE.value, vm_state_at=func.coalesce(attempt.c.vm_state_at, func.now()))
+        .returning(attempt.c.id)
+    )
 
 
 def end(
-    attempt_id: AttemptId, claim_id: UUID, state: AttemptState, *, clean: bool, error: Mapping[str, Any] | None = None
+    attempt_id: AttemptId,
+    claim_id: UUID,
+    state: AttemptState,
+    *,
+    before: AttemptState,
+    clean: bool,
+    error: Mapping[str, Any] | None = None,
 ) -> Update:
-    """Ends a live attempt as refused or dead, while the lease is ours. Answers its billing, to close it with.
+    """Ends an attempt as refused or dead, while the lease is ours. Answers its billing, to close it with.
 
+    `before`: the state that this was decided from. An attempt whose VM was found meanwhile lives on.
     Billing ends at the provider's own transition time (`vm_state_at`, once gone), never later than now.
     """
     values: dict[str, Any] = {
@@ -210,7 +261,7 @@ def end(
         update(attempt)
         .where(
             attempt.c.id == attempt_id,
-            attempt.c.state.in_([str(s) for s in LIVE_ATTEMPT]),
+            attempt.c.state == str(before),
             attempt.c.lease_id == lease.c.id,
             lease.c.claim_id == claim_id,
         )

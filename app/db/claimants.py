@@ -10,6 +10,8 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, Select, func, literal_column, select, text
 
+from app.db.cluster import IS_KNOWN_SQL
+
 _CLASS = 0x67_70_6C_73
 """Of our advisory locks, beside those of others in the same database."""
 _AFTER_RESTART = "interval '10 seconds'"
@@ -54,11 +56,15 @@ _FREE = """
     WHERE next_due <= now() AND held_until > now() AND substr(claim_id::text, 15, 1) = '{named}'
       AND ('x' || substr(claim_id::text, 1, 8))::bit(32)::bigint NOT IN (SELECT objid FROM alive)
       AND pg_postmaster_start_time() < now() - {after_restart}
+      AND EXISTS (SELECT FROM installation WHERE {is_known})
 """
 
 
 FREE = tuple(
-    text(_FREE.format(class_=_CLASS, table=table, named=_NAMED, after_restart=_AFTER_RESTART))
+    text(_FREE.format(class_=_CLASS, table=table, named=_NAMED, after_restart=_AFTER_RESTART, is_known=IS_KNOWN_SQL))
     for table in ("lease", "periodic_job", "webhook")
 )
-"""Statements that end the claims of processes that are gone; the count of rows tells how many."""
+"""Statements that end the claims of processes that are gone; the count of rows tells how many.
+
+None on a server that is not the known cluster: the locks were kept by another server, and the start time of a promoted
+standby proves nothing."""

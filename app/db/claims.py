@@ -24,6 +24,7 @@ from sqlalchemy import (
     update,
 )
 
+from app.db import cluster
 from app.db.bound import Bound
 from app.db.claimants import claim_ids
 from app.db.tables import account_region, attempt, installation, lease
@@ -95,6 +96,14 @@ def claim_due(limit: int, hold_seconds: float, number: int | None = None) -> Exe
     return select(taken.c.id, taken.c.claim_id).order_by(taken.c.turn, taken.c.next_due)
 
 
+_HOLDS = select(lease.c.id).where(*_OURS)
+
+
+def holds(lease_id: LeaseId, claim_id: UUID) -> Bound[Select[Any]]:
+    """One row (id) while this claim holds the lease."""
+    return Bound(_HOLDS, {"lease": lease_id, "claim": claim_id})
+
+
 _REST = (
     update(lease)
     .where(*_OURS)
@@ -144,6 +153,7 @@ _LEASE = [
     "connection",
     "reboot_requested_at",
     "deadline_applied",
+    "term_in_doubt",
     "request_id",
 ]
 _ATTEMPT = [
@@ -189,6 +199,7 @@ def _load() -> Select[Any]:
             func.now().label("now"),
             select(installation.c.hold).scalar_subquery().label("hold"),
             select(installation.c.launches_stopped).scalar_subquery().label("launches_stopped"),
+            cluster.is_known().label("cluster_is_known"),
             *(lease.c[name].label(f"lease_{name}") for name in _LEASE),
             *(attempt.c[name].label(f"attempt_{name}") for name in _ATTEMPT),
             unclean.label("unclean"),
@@ -236,6 +247,7 @@ def lease_from_row(row: Any) -> Lease:
         unclean_attempts=row.unclean,
         reboot_requested_at=row.lease_reboot_requested_at,
         deadline_applied=row.lease_deadline_applied,
+        term_in_doubt=row.lease_term_in_doubt,
     )
 
 

@@ -6,25 +6,28 @@ without the detour through SQLAlchemy's own bookkeeping (a third of a short read
 
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import asyncpg
 import orjson
-from sqlalchemy import Select, exc
+from sqlalchemy import Row, Select, event, exc
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from app.db.compiled import Compiled
+from app.db.connections import API_ROLE, API_SESSION, MARKER, STATE, SessionSettings, new_marker, session_problem
 from app.db.reads import Query, within_tenant
 from app.db.scope import EVERY_TENANT, TENANT
+from app.db.session_limits import IDLE_IN_TRANSACTION_SECONDS
 from app.db.urls import async_url
 from app.domain.ids import is_typeid
 
 T = TypeVar("T")
 
-API_ROLE = "gpulease_api"
-
 CONNECT_SECONDS = 5.0
-STATEMENT_SECONDS = 15.0
+COMMAND_SECONDS = 20.0
+"""For what PostgreSQL's own statement_timeout did not end: a connection that is dead and does not show it."""
 POOL_WAIT_SECONDS = 5.0
 
 _GONE_CLASSES = ("08", "53", "57")
@@ -43,7 +46,14 @@ class DatabaseUnavailable(Exception):
 class Database:
     """A pool. `url` is postgresql://…; `pool_size` connections at most, opened when needed."""
 
-    def __init__(self, url: str, *, pool_size: int = 16, role: str = API_ROLE) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        pool_size: int = 16,
+        role: str = API_ROLE,
+        idle_in_transaction_seconds: float = IDLE_IN_TRANSACTION_SECONDS,
+    ) -> None:
         self._pool_size = pool_size
         self._engine: AsyncEngine = create_async_engine(
             async_url(url),
@@ -54,8 +64,10 @@ class Database:
             pool_timeout=POOL_WAIT_SECONDS,
             pool_use_lifo=True,
             pool_reset_on_return=None,
-            connect_args=_connect_args(role),
+            connect_args=_CONNECT_ARGS,
         )
+        self._session = replace(API_SESSION, role=role).end_idle_transactions(idle_in_transaction_seconds)
+        _configure_connections(self._engine, self._session)
 
     @contextlib.asynccontextmanager
     async def transaction(self, tenant: str | None, *, read_only: bool = False) -> AsyncIterator[AsyncConnection]:
@@ -121,6 +133,11 @@ class Database:
                 await connection.invalidate()
                 raise
 
+    async def session_problem(self, connection: AsyncConnection) -> str | None:
+        """What is wrong with the session of this connection (its role, or whose it is); None when all is well."""
+        state: Row[Any] = (await connection.execute(STATE)).one()
+        return session_problem(state, self._session, (await connection.get_raw_connection()).info[MARKER])
+
     async def close(self) -> None:
         """Closes the pooled connections."""
         await self._engine.dispose()
@@ -151,21 +168,28 @@ async def fetch(
     return [dict(record) for record in await raw.fetch(statement.sql, *statement.arguments(parameters))]
 
 
-def _connect_args(role: str) -> dict[str, Any]:
-    return {
+_CONNECT_ARGS: Mapping[str, Any] = MappingProxyType(
+    {
         "timeout": CONNECT_SECONDS,
-        "command_timeout": STATEMENT_SECONDS + 5,
+        "command_timeout": COMMAND_SECONDS,
         "prepared_statement_cache_size": 500,
-        "server_settings": {
-            "role": role,
-            "application_name": "gpulease-api",
-            "statement_timeout": str(int(STATEMENT_SECONDS * 1000)),
-            "idle_in_transaction_session_timeout": "30000",
-            "timezone": "UTC",
-            # the statements here are short: compiling them costs more than it saves
-            "jit": "off",
-        },
+        "server_settings": {"application_name": "gpulease-api"},
     }
+)
+
+
+def _configure_connections(engine: AsyncEngine, settings: SessionSettings) -> None:
+    """As `connections.configure_connections`, for asyncpg."""
+
+    def configure(connection: Any, record: Any) -> None:
+        record.info[MARKER] = new_marker()
+        try:
+            connection.run_async(lambda raw: raw.execute(settings.statement(record.info[MARKER])))
+        except BaseException:
+            connection.close()
+            raise
+
+    event.listen(engine.sync_engine, "connect", configure)
 
 
 def _begin(tenant: str | None, *, read_only: bool) -> str:

@@ -14,7 +14,7 @@ from app.domain.ids import TenantId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewEvent:
-    """`type` such as lease.active or attempt.refused; `data` is public to the tenant's viewers."""
+    """`type` such as lease.active or attempt.refused; `data` is public to the tenant's viewers: no provider's words."""
 
     type: str
     data: dict[str, Any] = field(default_factory=dict)

@@ -1,12 +1,14 @@
 """Bulk statements of observation: a cycle costs a constant number of them, whatever the number of leases."""
 
-from collections.abc import Collection, Iterable, Sequence
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Executable, Select, Table, Update, and_, exists, func, literal, select, text, update
+from sqlalchemy import Executable, Select, Table, Update, and_, exists, func, literal, or_, select, text, update
 
+from app.db import cluster
 from app.db.tables import account_region, attempt, installation, lease, orphan
 from app.domain.ids import AttemptId, LeaseId
 from app.domain.inventory import Row
@@ -16,7 +18,7 @@ _ROW = """
     SELECT a.id, a.lease_id, a.n, a.state, a.zone, l.state IN ('released', 'failed') AS lease_ended,
            a.terminate_sent_at IS NOT NULL AS ending, a.instance_id,
            a.vm_state, a.public_ip, a.private_ip, a.known_at, a.last_sent_at, a.empty_listings,
-           a.last_empty_listing_at
+           a.last_empty_listing_at, l.deadline_applied, l.term_in_doubt
     FROM attempt a JOIN lease l ON l.id = a.lease_id
 """
 
@@ -30,12 +32,17 @@ _NAMED_ROWS = text(
     + """
     JOIN unnest(CAST(:leases AS text[]), CAST(:ns AS int[])) AS k (lease_id, n) USING (lease_id, n)
     WHERE a.account = :account AND a.region = :region
+    UNION ALL
+    SELECT a.id, a.lease_id, a.n, 'dead', a.zone, true, true, a.instance_id, 'gone', NULL, NULL, NULL, NULL, 0, NULL, NULL, FALSE
+    FROM attempt_archive a
+    JOIN unnest(CAST(:leases AS text[]), CAST(:ns AS int[])) AS k (lease_id, n) USING (lease_id, n)
+    WHERE a.account = :account AND a.region = :region
     """
 )
 
 
 def named_rows(account: str, region: str, keys: Iterable[tuple[str, int]]) -> Executable:
-    """The attempts of this place that listed VMs name, ended ones included. Tags copied elsewhere name nothing here."""
+    """The attempts of this place that listed VMs name, ended and purged ones included. Tags copied elsewhere name nothing here."""
     keys = list(keys)
     return _NAMED_ROWS.bindparams(
         account=account, region=region, leases=[key[0] for key in keys], ns=[key[1] for key in keys]
@@ -60,7 +67,24 @@ def row_from(row: Any) -> Row:
         last_sent_at=row.last_sent_at,
         empty_listings=row.empty_listings,
         last_empty_listing_at=row.last_empty_listing_at,
+        deadline_applied=row.deadline_applied,
+        term_in_doubt=row.term_in_doubt,
     )
+
+
+_VMS_OF = text(
+    """
+    SELECT a.instance_id FROM attempt a
+    JOIN unnest(CAST(:leases AS text[]), CAST(:ns AS int[])) AS k (lease_id, n) USING (lease_id, n)
+    WHERE a.state = 'known'
+    """
+)
+
+
+def vms_of(keys: Iterable[tuple[str, int]]) -> Executable:
+    """(instance_id) of the VMs of these attempts, in whatever account and region."""
+    keys = list(keys)
+    return _VMS_OF.bindparams(leases=[key[0] for key in keys], ns=[key[1] for key in keys])
 
 
 # Rows are locked in the order of their ids, so that bulk statements of watch, inventory and other hosts that touch the
@@ -70,12 +94,20 @@ _LOCKED = """
         SELECT id FROM attempt WHERE id = ANY (CAST(:ids AS text[])) ORDER BY id FOR NO KEY UPDATE)
 """
 
+# A listing that began after this look did not show the VM: the look only proves that the VM was there until then. Without
+# this the next absence would be dated by that listing, as if the listing had shown the VM.
+_OVERTAKEN = """
+    a.vm_state = 'absent' AND o.vm_state NOT IN ('absent', 'gone') AND o.at < (
+        SELECT r.last_listing_started_at FROM account_region r WHERE r.account = a.account AND r.region = a.region)
+"""
+
 _OBSERVED = text(
     _LOCKED
-    + """
+    + f"""
     UPDATE attempt a SET
-        vm_state = o.vm_state,
-        vm_state_at = CASE WHEN a.vm_state IS DISTINCT FROM o.vm_state THEN coalesce(o.at, now()) ELSE a.vm_state_at END,
+        vm_state = CASE WHEN {_OVERTAKEN} THEN a.vm_state ELSE o.vm_state END,
+        vm_state_at = CASE WHEN {_OVERTAKEN} THEN greatest(a.vm_state_at, o.at)
+                           WHEN a.vm_state IS DISTINCT FROM o.vm_state THEN coalesce(o.at, now()) ELSE a.vm_state_at END,
         vm_reason = coalesce(o.reason, a.vm_reason),
         public_ip = coalesce(o.public_ip, a.public_ip), private_ip = coalesce(o.private_ip, a.private_ip),
         ready = a.ready OR o.ready, clean = a.clean OR o.clean
@@ -127,7 +159,8 @@ class Observed:
     def statement(self) -> Executable:
         """Writes all; answers the lease ids touched. A VM once gone never comes back.
 
-        Nor does a look that showed a VM alive undo what a later one saw: a long listing ends after many watches.
+        Nor does a look that showed a VM alive undo what a later one saw: a long listing ends after many watches, and a
+        watch may be answered after the next listing.
         """
         return _OBSERVED.bindparams(**self._columns)
 
@@ -146,11 +179,11 @@ _FOUND = text(
     + """
     UPDATE attempt a SET state = 'known', instance_id = f.instance_id, vm_state = f.vm_state, vm_state_at = now(),
         vm_reason = f.reason, public_ip = f.public_ip, private_ip = f.private_ip,
-        known_at = coalesce(a.known_at, now()), retry_at = NULL
+        known_at = coalesce(a.known_at, now()), retry_at = NULL, error = NULL
     FROM unnest(CAST(:ids AS text[]), CAST(:instances AS text[]), CAST(:states AS text[]), CAST(:reasons AS jsonb[]),
                 CAST(:publics AS text[]), CAST(:privates AS text[]))
          AS f (id, instance_id, vm_state, reason, public_ip, private_ip)
-    WHERE a.id = f.id AND a.id IN (SELECT id FROM locked) AND a.state IN ('sent', 'settling')
+    WHERE a.id = f.id AND a.id IN (SELECT id FROM locked) AND a.state IN ('planned', 'sent', 'settling')
     RETURNING a.lease_id
     """
 )
@@ -193,14 +226,38 @@ def absent(attempt_ids: Sequence[str], last_seen_at: datetime | None) -> Update:
     )
 
 
-def seen_nothing(attempt_ids: Sequence[str], listing_started_at: datetime) -> Update:
-    """One more complete listing that does not show what a settling attempt may have created."""
+def seen_nothing(attempt_ids: Sequence[str], listing_started_at: datetime, *, gap_seconds: float) -> Update:
+    """One more complete listing that does not show what a settling attempt may have created.
+
+    It counts if it began `gap_seconds` after the last one that counted: another process may have counted one meanwhile.
+    """
+    last = attempt.c.last_empty_listing_at
+    apart = or_(last.is_(None), last <= listing_started_at - timedelta(seconds=gap_seconds))
     return (
         update(attempt)
-        .where(attempt.c.id.in_(_in_order(attempt, attempt_ids)), attempt.c.state == "settling")
+        .where(attempt.c.id.in_(_in_order(attempt, attempt_ids)), attempt.c.state == "settling", apart)
         .values(empty_listings=attempt.c.empty_listings + 1, last_empty_listing_at=listing_started_at, retry_at=None)
         .returning(attempt.c.lease_id)
     )
+
+
+_RETAGGED = text(
+    """
+    UPDATE lease l SET deadline_applied = t.shown
+    FROM unnest(CAST(:ids AS text[]), CAST(:applied AS timestamptz[]), CAST(:shown AS timestamptz[])) AS t (id, applied, shown)
+    WHERE l.id = t.id AND l.deadline_applied = t.applied AND l.desired = 'run'
+    RETURNING l.id
+    """
+)
+
+
+def retagged(rows: Sequence[tuple[str, datetime, datetime | None]]) -> Executable:
+    """What the deadline tags of VMs really say: (lease id, deadline last written, deadline shown). Answers the lease ids.
+
+    A worker that has written the tag since the comparison is believed: its lease is left alone.
+    """
+    ids, applied, shown = (list(column) for column in zip(*rows, strict=True))
+    return _RETAGGED.bindparams(ids=ids, applied=applied, shown=shown)
 
 
 NO_NOTICE_YET = and_(lease.c.interruption.is_(None), lease.c.ended_at.is_(None))
@@ -260,64 +317,100 @@ def listed(
     )
 
 
+_STILL_LOST = "(o.cause = 'lost_row' AND excluded.cause = 'other_attempt' AND o.state IN ('seen', 'ending'))"
+# A lease that the restored database had queued may have planned an attempt of the same number again. The VM that ran before
+# is not that attempt's to be ended for.
+
 _SIGHT = text(
-    """
+    f"""
     INSERT INTO orphan AS o (account, region, instance_id, provider, zone, instance_type, market, cause, lease_id, attempt_n,
                              tags, price_per_hour, launched_at, deadline_at, end_after)
     VALUES (:account, :region, :instance_id, (SELECT provider FROM account WHERE name = :account), :zone, :instance_type, :market, :cause, :lease_id, :attempt_n,
             CAST(:tags AS jsonb), :price_per_hour, :launched_at, :deadline_at,
             now() + CAST(:grace AS interval))
     ON CONFLICT (account, region, instance_id) DO UPDATE SET
-        last_seen_at = now(), sightings = o.sightings + 1, cause = excluded.cause,
-        end_after = CASE WHEN o.state IN ('gone', 'adopted') OR excluded.end_after < o.end_after THEN excluded.end_after
-                         ELSE o.end_after END,
+        last_seen_at = now(), sightings = o.sightings + 1, lease_id = excluded.lease_id, attempt_n = excluded.attempt_n,
+        tags = excluded.tags, deadline_at = excluded.deadline_at,
+        cause = CASE WHEN {_STILL_LOST} THEN o.cause ELSE excluded.cause END,
+        end_after = CASE WHEN {_STILL_LOST} THEN o.end_after
+                         WHEN o.state IN ('gone', 'adopted') OR o.cause <> excluded.cause OR excluded.end_after < o.end_after
+                         THEN excluded.end_after ELSE o.end_after END,
         state = CASE WHEN o.state IN ('gone', 'adopted') THEN 'seen' ELSE o.state END, gone_at = NULL
     RETURNING sightings
     """
 )
 
 
-def sight(values: dict[str, Any], *, grace_seconds: float) -> Executable:
-    """An orphan is seen (again). It is due to be ended `grace_seconds` after the first sight. Answers (sightings)."""
-    return _SIGHT.bindparams(**values, grace=timedelta(seconds=grace_seconds))
+def sight(values: dict[str, Any], *, grace_seconds: float | None) -> Executable:
+    """An orphan is seen (again), with its present tags. Answers (sightings).
+
+    It is due to be ended `grace_seconds` after it was first seen with this cause; None: at its deadline, or when an
+    operator says so.
+    """
+    return _SIGHT.bindparams(**values, grace=None if grace_seconds is None else timedelta(seconds=grace_seconds))
 
 
-def shown_orphans(account: str, region: str, instance_ids: Sequence[str]) -> Select[Any]:
-    """(instance_id) of those that have been shown as orphans before."""
+def lost_before(account: str, region: str, instance_ids: Sequence[str]) -> Select[Any]:
+    """(instance_id) of those that have been shown as VMs of a lost row before."""
     return select(orphan.c.instance_id).where(
-        orphan.c.account == account, orphan.c.region == region, orphan.c.instance_id.in_(instance_ids)
+        orphan.c.account == account,
+        orphan.c.region == region,
+        orphan.c.instance_id.in_(instance_ids),
+        orphan.c.cause == "lost_row",
     )
+
+
+_PROVEN = orphan.c.cause.in_(["ended_lease", "other_attempt"])
+"""A row says that the VM belongs to nobody any more."""
 
 
 def orphans_due(account: str, region: str, *, again_after: float, limit: int, rowless_too: bool) -> Update:
     """Takes the orphans to end now: grace over or deadline passed, and seen at least twice when no row proves them.
 
-    Asked again after `again_after` seconds when they are still there. Answers (instance_id, cause, sightings).
+    None while the hold is on, or the running PostgreSQL cluster is not the known one. Asked again after `again_after` seconds
+    when they are still there, and after those that were not asked for so long: orphans that refuse to end take no turn of the
+    others. Answers (instance_id, cause, sightings).
     """
-    proven = orphan.c.cause != "no_row"
     due = (
         select(orphan.c.instance_id)
         .where(
             orphan.c.account == account,
             orphan.c.region == region,
             orphan.c.state.in_(["seen", "ending"]),
-            exists().where(installation.c.hold.is_(None)),
-            proven | and_(literal(rowless_too), orphan.c.sightings >= 2),
+            exists().where(installation.c.hold.is_(None), cluster.IS_KNOWN),
+            _PROVEN | and_(literal(rowless_too), orphan.c.sightings >= 2),
             (orphan.c.end_after <= func.now()) | (orphan.c.deadline_at <= func.now()),
             orphan.c.end_requested_at.is_(None)
             | (orphan.c.end_requested_at < func.now() - timedelta(seconds=again_after)),
         )
-        .order_by(orphan.c.first_seen_at)
+        .order_by(orphan.c.end_requested_at.asc().nulls_first(), orphan.c.first_seen_at)
         .limit(limit)
         .with_for_update(skip_locked=True)
-        .scalar_subquery()
+        # a CTE that locks is run once; a subquery may be run for each row, and then has no limit
+        .cte("due")
     )
+    taken = orphan.c.instance_id.in_(select(due.c.instance_id))
     return (
         update(orphan)
-        .where(orphan.c.account == account, orphan.c.region == region, orphan.c.instance_id.in_(due))
+        .where(orphan.c.account == account, orphan.c.region == region, taken)
         .values(state="ending", end_requested_at=func.now())
         .returning(orphan.c.instance_id, orphan.c.cause, orphan.c.sightings)
     )
+
+
+_END_ASKED = text(
+    """
+    UPDATE orphan o SET end_error = e.error
+    FROM unnest(CAST(:ids AS text[]), CAST(:errors AS jsonb[])) AS e (instance_id, error)
+    WHERE o.account = :account AND o.region = :region AND o.instance_id = e.instance_id
+    """
+)
+
+
+def end_asked(account: str, region: str, errors: Mapping[str, Mapping[str, Any] | None]) -> Executable:
+    """What came of asking for the end of orphans: {class, code, message} by instance id, None where the provider accepted it."""
+    told = [json.dumps(dict(error)) if error is not None else None for error in errors.values()]
+    return _END_ASKED.bindparams(account=account, region=region, ids=list(errors), errors=told)
 
 
 _GONE = ("instance_id", "region", "zone", "cause", "lease_id", "first_seen_at", "end_requested_at")

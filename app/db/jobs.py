@@ -9,6 +9,7 @@ from uuid import UUID
 from sqlalchemy import Delete, TextClause, Update, case, delete, func, or_, select, text, update
 from sqlalchemy.dialects.postgresql import Insert, insert
 
+from app.db import cluster
 from app.db.bound import Bound
 from app.db.claimants import claim_ids
 from app.db.tables import periodic_job, worker_heartbeat
@@ -34,8 +35,8 @@ def claim_due(
 ) -> Update:
     """Takes, for the process of this number, the job of these kinds that is due longest, none of the accounts `not_at`.
 
-    Answers (name, kind, account, region, claim_id, runs, failing_for: seconds since it last went well, None: never did)
-    or no row. Whoever is idle asks this all day: the statement is put together once.
+    Answers (name, kind, account, region, claim_id, runs, failing_for: seconds since it last went well, None: never did,
+    cluster_is_known) or no row. Whoever is idle asks this all day: the statement is put together once.
     """
     due = (
         select(periodic_job.c.name)
@@ -67,6 +68,7 @@ def claim_due(
             periodic_job.c.claim_id,
             periodic_job.c.runs,
             func.extract("epoch", func.now() - periodic_job.c.last_ok_at).label("failing_for"),
+            cluster.is_known().label("cluster_is_known"),
         )
     )
 

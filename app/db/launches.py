@@ -23,6 +23,7 @@ from sqlalchemy import (
 from app.db.attempts import fact
 from app.db.bound import Bound
 from app.db.tables import attempt, lease, lease_secret, tenant
+from app.db.types import Time
 from app.domain.ids import AttemptId, LeaseId, TenantId
 
 WANTED = lease.c.desired == "run"
@@ -35,6 +36,18 @@ FIRST_ATTEMPT_AT = func.coalesce(lease.c.first_attempt_at, func.now())
 LAUNCHED_AT = func.coalesce(lease.c.launched_at, func.now())
 BILLING_STARTED_AT = func.coalesce(lease.c.billing_started_at, func.now())
 """Values of `transitions.write`: now, unless an earlier attempt has said it."""
+
+_UNEXTENDED = (
+    select(lease.c.id)
+    .where(lease.c.id == bindparam("lease", type_=Text), lease.c.expires_at == bindparam("expires_at", type_=Time))
+    .with_for_update()
+)
+
+
+def unextended(lease_id: LeaseId, expires_at: datetime) -> Bound[Select[Any]]:
+    """A row while the lease still has this end; nobody extends it before the transaction ends."""
+    return Bound(_UNEXTENDED, {"lease": lease_id, "expires_at": expires_at})
+
 
 _PRIVATE = (
     select(tenant.c.max_total_seconds, lease_secret.c.startup_script)

@@ -9,7 +9,21 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import ColumnExpressionArgument, Integer, Text, any_, bindparam, cast, func, or_, select, text, tuple_
+from sqlalchemy import (
+    ColumnElement,
+    ColumnExpressionArgument,
+    Integer,
+    Select,
+    Text,
+    any_,
+    bindparam,
+    cast,
+    func,
+    or_,
+    select,
+    text,
+    tuple_,
+)
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from app.db.leases import view_rows
@@ -82,12 +96,27 @@ class LeaseFilter:
 
 
 def page(
-    wanted: LeaseFilter, sort: LeaseSort, after: tuple[Any, str] | None, limit: int, *, versions: bool = False
+    wanted: LeaseFilter, sort: LeaseSort, after: tuple[Any, str] | None, limit: int, most_bytes: int
 ) -> tuple[Query, dict[str, Any]]:
     """A query for rows as lease_reads.ONE gives them with what they are `sorted_by`, as text, and its parameters.
 
-    `after`: sort value and id of the last row seen. `versions`: rows of id, version and `sorted_by`.
+    `after`: sort value and id of the last row seen. The row with which `most_bytes` are passed is the last one; each row
+    says how many were `found` within `limit`.
     """
+    query, parameters = _prepared(wanted, sort, after, limit, versions=False)
+    return query, {**parameters, "most_bytes": most_bytes}
+
+
+def versions(
+    wanted: LeaseFilter, sort: LeaseSort, after: tuple[Any, str] | None, limit: int
+) -> tuple[Query, dict[str, Any]]:
+    """The same of id, version and `sorted_by` alone, whatever the rows' size."""
+    return _prepared(wanted, sort, after, limit, versions=True)
+
+
+def _prepared(
+    wanted: LeaseFilter, sort: LeaseSort, after: tuple[Any, str] | None, limit: int, *, versions: bool
+) -> tuple[Query, dict[str, Any]]:
     parameters = dict(_parameters(wanted))
     statement = _query(sort, frozenset(parameters), following=after is not None, versions=versions)
     if after is not None:
@@ -127,8 +156,27 @@ def _query(sort: LeaseSort, given: frozenset[str], *, following: bool, versions:
         last = tuple_(bindparam("after_value", type_=column.type), bindparam("after_id", type_=Id))
         here = tuple_(column, lease.c.id)
         statement = statement.where(here < last if sort.descending else here > last)
-    order = (column.desc(), lease.c.id.desc()) if sort.descending else (column.asc(), lease.c.id.asc())
-    return Query(statement.order_by(*order).limit(bindparam("limit", type_=Integer)))
+    statement = statement.order_by(*_ordered(sort, column, lease.c.id)).limit(bindparam("limit", type_=Integer))
+    return Query(statement if versions else _within_bytes(sort, statement.add_columns(column.label("sort_value"))))
+
+
+def _ordered(sort: LeaseSort, *columns: ColumnElement[Any]) -> list[ColumnElement[Any]]:
+    return [column.desc() if sort.descending else column.asc() for column in columns]
+
+
+def _within_bytes(sort: LeaseSort, rows: Select[Any]) -> Select[Any]:
+    """The rows before which fewer than `most_bytes` are shown: the first one always, however large.
+
+    PostgreSQL leaves out the others, so that they are never sent.
+    """
+    found = rows.subquery("found_rows")
+    order = _ordered(sort, found.c.sort_value, found.c.id)
+    size = func.octet_length(found.c.shown) + func.octet_length(found.c.request)
+    before = func.coalesce(func.sum(size).over(order_by=order, rows=(None, -1)), 0)
+    measured = select(found, before.label("bytes_before"), func.count().over().label("found")).subquery("measured")
+    columns = [column for column in measured.c if column.name not in {"sort_value", "bytes_before"}]
+    within = measured.c.bytes_before < bindparam("most_bytes", type_=Integer)
+    return select(*columns).where(within).order_by(*_ordered(sort, measured.c.sort_value, measured.c.id))
 
 
 def _parameters(wanted: LeaseFilter) -> Iterable[tuple[str, Any]]:

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, FromClause, Text, and_, case, cast, func, literal_column, or_, select
 
 from app.db.tables import account_region
+from app.domain.reasons import PROVIDER_MESSAGE
 
 _PLAIN = (
     "id",
@@ -16,7 +17,6 @@ _PLAIN = (
     "name",
     "state",
     "desired",
-    "reason",
     "placement",
     "interruption",
     "health",
@@ -41,21 +41,28 @@ _TIMES = (
     "updated_at",
 )
 
-NEEDED = (*_PLAIN, *_TIMES, "connection", "ssh_host_keys", "cost_closed", "rate_per_hour", "rate_since")
+NEEDED = (*_PLAIN, *_TIMES, "reason", "connection", "ssh_host_keys", "cost_closed", "rate_per_hour", "rate_since")
 """Columns of a lease that it is shown from."""
 
 _SECONDS_PER_HOUR: ColumnElement[int] = literal_column("3600")
 _RFC3339: ColumnElement[str] = literal_column("""'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'""")
 _MONEY: ColumnElement[str] = literal_column("'FM999999999999990.009999'")
 """USD with two decimals at least and six at most, as app.domain.money writes it."""
+_PROVIDER_MESSAGE: ColumnElement[str] = literal_column(f"'{PROVIDER_MESSAGE}'")
+
+
+def provider_message(row: FromClause) -> ColumnElement[str | None]:
+    """The provider's words behind the lease's reason: for operators alone, so they stand beside what all are shown."""
+    return row.c.reason.op("->>")(_PROVIDER_MESSAGE).label("provider_message")
 
 
 def shown(row: FromClause, listed_at: ColumnElement[Any]) -> ColumnElement[str]:
-    """JSON text with all that a lease is shown with but `request` and `actions`. `listed_at`: when its region was listed last."""
+    """JSON text with all that a lease is shown with but `request`, `actions` and what operators alone see. `listed_at`: when its region was listed last."""
     keys = func.jsonb_build_object(literal_column("'ssh_host_keys'"), row.c.ssh_host_keys)
     members = _object(
         row,
         *(row.c[name] for name in _PLAIN),
+        row.c.reason.op("-")(_PROVIDER_MESSAGE).label("reason"),
         row.c.connection.concat(keys).label("connection"),
         row.c.ended_at.is_not(None).label("terminal"),
         row.c.rate_per_hour.is_not(None).label("billable"),

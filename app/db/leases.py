@@ -33,15 +33,18 @@ _TERMS = (tenant.c.status.label("tenant_status"), tenant.c.max_total_seconds.lab
 def _view(row: FromClause, terms: FromClause, listed_at: ColumnElement[Any]) -> Iterator[ColumnElement[Any]]:
     yield from (row.c[name] for name in ("id", "tenant_id", "version", "state", "desired"))
     yield from (lease_shown.shown(row, listed_at), cast(row.c.request, Text).label("request"))
+    yield lease_shown.provider_message(row)
     latest = row.c.created_at + terms.c.max_total_seconds * literal_column("interval '1 second'")
     yield (row.c.expires_at <= func.now()).label("over")
     yield (row.c.expires_at >= latest).label("at_latest")
+    yield (row.c.placement["extendable"].astext == literal_column("'false'")).label("not_extendable")
 
 
 def view_rows() -> Select[Any]:
     """Everything a lease is shown from: see `lease_shown`, and what decides about its `actions`.
 
-    `over`: its time is up; `at_latest`: its tenant's terms let it last no longer. `request` is JSON text, never empty.
+    `over`: its time is up; `at_latest`: its tenant's terms let it last no longer; `not_extendable`: its cloud ends the VM then.
+    `request` is JSON text, never empty.
     """
     region = and_(account_region.c.account == lease.c.account, account_region.c.region == lease.c.region)
     listed_at = account_region.c.last_complete_listing_at
@@ -67,7 +70,13 @@ READ_WITH_SCRIPT = READ.add_columns(lease_secret.c.startup_script).outerjoin(
 """As READ, with its startup script (None when there is none, or none any more)."""
 
 LOCK = READ.add_columns(
-    lease.c.name, lease.c.labels, lease.c.created_at, lease.c.expires_at, tenant.c.max_total_seconds, _AS_OF
+    lease.c.name,
+    lease.c.labels,
+    lease.c.account,
+    lease.c.created_at,
+    lease.c.expires_at,
+    tenant.c.max_total_seconds,
+    _AS_OF,
 ).with_for_update(of=lease)
 """As READ, with what changes are decided from; the lease's row stays as it is until the transaction ends."""
 

@@ -4,19 +4,24 @@ from collections.abc import Iterable
 
 from sqlalchemy import Executable, text
 
-_ENDED = text(
+_JUDGED = text(
     """
-    SELECT a.lease_id, a.n
-    FROM attempt a JOIN unnest(CAST(:leases AS text[]), CAST(:ns AS int[])) AS k (lease_id, n) USING (lease_id, n)
-    WHERE a.account = :account AND a.region = :region AND a.state IN ('refused', 'dead')
-      AND EXISTS (SELECT FROM installation WHERE hold IS NULL)
+    SELECT k.lease_id, k.n, a.id IS NULL AND o.id IS NULL AS rowless,
+           coalesce(a.account = :account AND a.region = :region AND a.state IN ('refused', 'dead'), FALSE)
+           OR coalesce(o.account = :account AND o.region = :region, FALSE) AS ended
+    FROM unnest(CAST(:leases AS text[]), CAST(:ns AS int[])) AS k (lease_id, n)
+    LEFT JOIN attempt a USING (lease_id, n) LEFT JOIN attempt_archive o USING (lease_id, n)
+    WHERE EXISTS (SELECT FROM installation WHERE hold IS NULL)
     """
 )
 
 
-def ended(account: str, region: str, keys: Iterable[tuple[str, int]]) -> Executable:
-    """Those (lease_id, n) of `keys` whose attempt has ended there; none while the installation is on hold."""
+def judged(account: str, region: str, keys: Iterable[tuple[str, int]]) -> Executable:
+    """Of each of `keys` (lease_id, n): whether its attempt has ended there (`ended`), or there is no such attempt (`rowless`).
+
+    No row while the installation is on hold.
+    """
     keys = list(keys)
-    return _ENDED.bindparams(
+    return _JUDGED.bindparams(
         account=account, region=region, leases=[key[0] for key in keys], ns=[key[1] for key in keys]
     )

@@ -63,7 +63,7 @@ ORPHANS = text(
     f"""
     SELECT o.account, o.region, o.cause, count(*) AS vms, max({
         _AGE.format(
-            "CASE WHEN a.ended_at IS NULL THEN o.first_seen_at "
+            "CASE WHEN a.ended_at IS NULL OR o.cause = 'copied_tags' THEN o.first_seen_at "
             "ELSE least(o.first_seen_at, greatest(a.ended_at, o.launched_at)) END"
         )
     }) AS age
@@ -71,7 +71,7 @@ ORPHANS = text(
     WHERE o.state IN ('seen', 'ending') GROUP BY 1, 2, 3
     """
 )
-"""VMs that no lease stands behind: `age` counts from the end of their attempt, where one has ended, else from the first sight."""
+"""VMs that no lease stands behind: `age` counts from the end of their own attempt, where it has ended, else from the first sight."""
 
 GHOSTS = text(
     f"""

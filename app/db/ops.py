@@ -23,6 +23,7 @@ from sqlalchemy import (
     update,
 )
 
+from app.db import cluster
 from app.db.reads import Query
 from app.db.tables import (
     account,
@@ -64,7 +65,8 @@ def stuck_counts(*, release: float, launch: float, boot: float) -> Select[Any]:
 
 def _stuck(*, release: float, launch: float, boot: float) -> Subquery:
     newest = (attempt.c.lease_id == lease.c.id) & attempt.c.state.in_([str(state) for state in LIVE_ATTEMPT])
-    shown = (lease.c.id.label("lease_id"), lease.c.tenant_id, lease.c.state, lease.c.account, lease.c.region)
+    reason = lease.c.reason["message"].astext.label("reason")
+    shown = (lease.c.id.label("lease_id"), lease.c.tenant_id, lease.c.state, lease.c.account, lease.c.region, reason)
 
     def older(kind: str, since: Any, seconds: float, *where: Any) -> Select[Any]:
         cut = func.now() - literal(timedelta(seconds=seconds), Interval)
@@ -110,6 +112,7 @@ _ORPHAN = (
     "sightings",
     "end_after",
     "end_requested_at",
+    "end_error",
     "gone_at",
     "adopt_requested_at",
     "adopt_error",
@@ -140,10 +143,10 @@ def end_orphan(account_name: str, region: str, instance_id: str) -> Update:
 
 
 def adopt_orphans() -> Update:
-    """An operator wants every VM without a row adopted, at the next inventory of its region. Answers (instance_id)."""
+    """An operator wants every VM of a lost row adopted, at the next inventory of its region. Answers (instance_id)."""
     return (
         update(orphan)
-        .where(OPEN, orphan.c.cause == "no_row")
+        .where(OPEN, orphan.c.cause == "lost_row")
         .values(adopt_requested_at=func.now(), adopt_error=None)
         .returning(orphan.c.instance_id)
     )
@@ -189,5 +192,7 @@ def stop_launches(value: dict[str, Any] | None) -> Update:
     return update(installation).values(launches_stopped=value)
 
 
-LIFT_HOLD = update(installation).values(hold=None, system_identifier=None, timeline=None)
-"""An operator has looked: launches, expiry and garbage collection go on, and the present cluster is the right one."""
+LIFT_HOLD = update(installation).values(
+    hold=None, system_identifier=cluster.IDENTIFIER, timeline=cluster.TIMELINE, database_identity=cluster.DATABASE
+)
+"""An operator has looked: launches, expiry and garbage collection go on, and the running cluster is the right one."""

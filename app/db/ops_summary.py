@@ -67,7 +67,7 @@ HEARTBEATS = select(
 """Processes by kind, with the seconds since the latest sign of life."""
 
 ENDED = select(lease.c.state, _LEASES, literal(0).label("gpus")).where(~LIVE).group_by(lease.c.state)
-"""Leases that have ended, by state, since ever."""
+"""Leases that have ended, by state, as long as they are kept."""
 
 _MONTH = func.date_trunc("month", func.now())
 _UNTIL = func.coalesce(attempt.c.billing_ended_at, func.now())

@@ -1,6 +1,10 @@
 """Deleting what is past its time, a bounded number of rows at once."""
 
-from sqlalchemy import text
+from datetime import timedelta
+
+from sqlalchemy import TextClause, text
+
+from app.db.bound import Bound
 
 _IDEMPOTENCY = text(
     """
@@ -29,3 +33,37 @@ _SECRETS = text("DELETE FROM webhook_secret WHERE valid_until < now()")
 
 STATEMENTS = (_IDEMPOTENCY, _EVENTS, _ORPHANS, _CONSOLES, _DELIVERIES, _SECRETS)
 """Idempotency records are kept 72 hours, events 90 days, ended orphans and webhooks' deliveries 30 days, console output 7 days."""
+
+
+_LEASES = text(
+    """
+    WITH doomed AS MATERIALIZED (
+        SELECT l.id FROM lease l
+        WHERE l.created_at < now() - CAST(:age AS interval) AND l.ended_at < now() - CAST(:age AS interval)
+          AND NOT EXISTS (SELECT FROM attempt a WHERE a.lease_id = l.id AND (a.ended_at IS NULL OR NOT a.clean))
+          AND NOT EXISTS (SELECT FROM quota_claim c WHERE c.lease_id = l.id)
+          AND NOT EXISTS (SELECT FROM orphan o WHERE o.lease_id = l.id AND o.state IN ('seen', 'ending'))
+        ORDER BY l.created_at, l.id LIMIT :limit FOR UPDATE OF l SKIP LOCKED),
+    archived AS (
+        INSERT INTO attempt_archive (id, lease_id, tenant_id, n, provider, account, region, zone, instance_type, market,
+            gpu_model, gpu_count, instance_id, price_per_hour, billing_started_at, billing_ended_at, ended_at)
+        SELECT a.id, a.lease_id, a.tenant_id, a.n, a.provider, a.account, a.region, a.zone, a.instance_type, a.market,
+            a.offering #>> '{gpu,model}', CAST(a.offering #>> '{gpu,count}' AS int), a.instance_id, a.price_per_hour,
+            a.billing_started_at, a.billing_ended_at, a.ended_at
+        FROM attempt a JOIN doomed d ON d.id = a.lease_id
+        WHERE a.instance_id IS NOT NULL OR (a.state = 'dead' AND a.first_sent_at IS NOT NULL)),
+    consoles AS (DELETE FROM lease_console c USING doomed d WHERE c.lease_id = d.id),
+    secrets AS (DELETE FROM lease_secret s USING doomed d WHERE s.lease_id = d.id),
+    attempts AS (DELETE FROM attempt a USING doomed d WHERE a.lease_id = d.id)
+    DELETE FROM lease l USING doomed d WHERE l.id = d.id
+    """
+)
+
+
+def leases(*, days: int, limit: int) -> Bound[TextClause]:
+    """Deletes leases that ended more than `days` ago, the oldest first, with their attempts. Its row count is that of leases.
+
+    A lease stays while anything of it may live or is claimed: a VM that is not proven dead, something left over, a VM that was
+    seen. An attempt that may have had a VM leaves a row in `attempt_archive`: what it cost, and the proof of what that VM was.
+    """
+    return Bound(_LEASES, {"age": timedelta(days=days), "limit": limit})

@@ -1,6 +1,7 @@
 """Statements that take and give back quota. Each is atomic and leaves `used` equal to the sum of the claims.
 
-All lock the touched quota rows in sorted order, so that two of them never wait for each other in a circle.
+Increases are made all together or not at all; decreases are always made, whatever the limits. Locks are taken in the order
+tenant, lease, attempt, quota, and rows of quota in sorted order, so that no two transactions wait for each other in a circle.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,21 +18,34 @@ from app.domain.ids import LeaseId, TenantId
 _WANTED = "SELECT * FROM unnest(CAST(:resources AS text[]), CAST(:amounts AS numeric[])) AS w (resource, amount)"
 
 # The rule of app.domain.quotas.allowed, said once in SQL.
-_FITS = """(d.delta <= 0 OR q."limit" IS NULL AND q.resource <> 'gpus' OR q.used + d.delta <= q."limit")"""
+_FITS = (
+    """(d.delta <= 0 OR CASE WHEN q."limit" IS NULL THEN q.resource <> 'gpus' ELSE q.used + d.delta <= q."limit" END)"""
+)
 
-_TAKE = f"""
+# Decreases are always made. Increases are made all together, or none of them. Nothing is done while a resource has no row.
+# `locked` has the values of now, not those of the statement's start: FOR UPDATE reads a row again after it waited for it.
+# A lease must be able to end where the count is wrong already: `used` stops at zero then, and RECOUNT reports the difference.
+_CHANGE = f"""
     locked AS (
-        SELECT q.resource FROM quota q JOIN delta d USING (resource)
-        WHERE q.tenant_id = :tenant_id ORDER BY q.resource FOR UPDATE OF q),
-    taken AS (
-        UPDATE quota q SET used = q.used + d.delta FROM delta d
-        WHERE q.tenant_id = :tenant_id AND q.resource = d.resource
-          AND (SELECT count(*) FROM locked) = (SELECT count(*) FROM delta) AND {_FITS}
-        RETURNING q.resource),
-    answer AS (SELECT (SELECT count(*) FROM taken) = (SELECT count(*) FROM delta) AS fits)
+        SELECT q.resource, q."limit", q.used FROM quota q JOIN delta d USING (resource)
+        WHERE q.tenant_id = {{tenant}} ORDER BY q.resource FOR UPDATE OF q),
+    answer AS (
+        SELECT count(q.resource) = count(*) AS counted, coalesce(bool_and(q.resource IS NOT NULL AND {_FITS}), TRUE) AS fits
+        FROM delta d LEFT JOIN locked q USING (resource)),
+    made AS (SELECT d.resource, d.delta FROM delta d, answer a WHERE a.counted AND (a.fits OR d.delta < 0)),
+    changed AS (
+        UPDATE quota q SET used = greatest(q.used + m.delta, 0) FROM made m
+        WHERE q.tenant_id = :tenant_id AND q.resource = m.resource)
 """
 
-_ADMIT = text(f"WITH delta AS (SELECT resource, amount AS delta FROM ({_WANTED}) w), {_TAKE} SELECT fits FROM answer")
+# A lease is created under a share of its tenant's lock, which is taken before the quota as everywhere else.
+_ADMIT = text(
+    f"""
+    WITH owner AS MATERIALIZED (SELECT id FROM tenant WHERE id = :tenant_id FOR SHARE),
+    delta AS (SELECT resource, amount AS delta FROM ({_WANTED}) w), {_CHANGE.format(tenant="(SELECT id FROM owner)")}
+    SELECT fits FROM answer
+    """
+)
 
 ADMIT = Compiled(_ADMIT)
 """As `admit`, for the API. Parameters: tenant_id, resources, amounts."""
@@ -42,16 +56,15 @@ _HOLD = text(
         SELECT resource, coalesce(w.amount, 0) - coalesce(h.amount, 0) AS delta
         FROM wanted w
         FULL JOIN (SELECT resource, amount FROM quota_claim WHERE lease_id = :lease_id) h USING (resource)
-        WHERE coalesce(w.amount, 0) <> coalesce(h.amount, 0)), {_TAKE},
+        WHERE coalesce(w.amount, 0) <> coalesce(h.amount, 0)), {_CHANGE.format(tenant=":tenant_id")},
     dropped AS (
-        DELETE FROM quota_claim c
-        WHERE c.lease_id = :lease_id AND NOT EXISTS (SELECT FROM wanted w WHERE w.resource = c.resource)
-          AND (SELECT fits FROM answer)),
+        DELETE FROM quota_claim c USING made m
+        WHERE c.lease_id = :lease_id AND c.resource = m.resource AND c.amount + m.delta = 0),
     claimed AS (
         INSERT INTO quota_claim (lease_id, tenant_id, resource, amount)
-        SELECT :lease_id, :tenant_id, resource, amount FROM wanted WHERE (SELECT fits FROM answer)
+        SELECT :lease_id, :tenant_id, w.resource, w.amount FROM wanted w JOIN made m USING (resource)
         ON CONFLICT (lease_id, resource) DO UPDATE SET amount = excluded.amount)
-    SELECT fits, (SELECT count(*) FROM locked) < (SELECT count(*) FROM delta) AS uncounted FROM answer
+    SELECT fits, NOT counted AS uncounted FROM answer
     """
 )
 
@@ -63,7 +76,7 @@ _RELEASE = text(
     gone AS (
         DELETE FROM quota_claim WHERE lease_id = :lease_id AND (SELECT count(*) FROM locked) > 0
         RETURNING tenant_id, resource, amount)
-    UPDATE quota q SET used = q.used - gone.amount FROM gone
+    UPDATE quota q SET used = greatest(q.used - gone.amount, 0) FROM gone
     WHERE q.tenant_id = gone.tenant_id AND q.resource = gone.resource
     """
 )
@@ -74,15 +87,16 @@ def _arrays(amounts: Mapping[str, Decimal]) -> dict[str, object]:
 
 
 def admit(tenant_id: TenantId, amounts: Mapping[str, Decimal]) -> Executable:
-    """Takes all of `amounts` or, in part: answers one row `fits`; false means roll back."""
+    """Takes all of `amounts` or nothing. Answers one row (fits)."""
     return _ADMIT.bindparams(tenant_id=tenant_id, **_arrays(amounts))
 
 
 def hold(tenant_id: TenantId, lease_id: LeaseId, amounts: Mapping[str, Decimal]) -> Bound[TextClause]:
-    """Takes or gives back the difference to what the lease holds; its row lock is the caller's. One row (fits, uncounted).
+    """Changes what the lease holds to `amounts`. The caller holds the lease's row lock. Answers one row (fits, uncounted).
 
-    `uncounted`: nothing was done, since a resource has no row of quota: `ensure_rows`, then ask again. Otherwise, when it
-    does not fit, roll back.
+    What falls is given back in any case. What rises is taken as a whole (`fits`), or not at all. Claims and `used` agree
+    either way, so the caller may commit or roll back. `uncounted`: nothing was done, since a resource has no row of quota:
+    call `ensure_rows`, then ask again.
     """
     return Bound(_HOLD, {"tenant_id": tenant_id, "lease_id": lease_id, **_arrays(amounts)})
 

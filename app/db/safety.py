@@ -1,23 +1,14 @@
-"""Statements of the brakes: hold, identity of the Postgres cluster, first listings, mass losses."""
+"""Statements of the brakes: hold, first listings, mass losses. For the identity of the cluster see `cluster`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Executable, Select, Update, func, select, text, update
+from sqlalchemy import Executable, Select, Update, and_, bindparam, exists, func, not_, or_, select, text, update
 
-from app.db.tables import account_region, installation, lease
-
-_IDENTIFIER = "(SELECT system_identifier::text FROM pg_control_system())"
-_TIMELINE = "(SELECT timeline_id FROM pg_control_checkpoint())"
-
-_CLUSTER = text(
-    f"""
-    SELECT {_IDENTIFIER} AS identifier, {_TIMELINE} AS timeline,
-           system_identifier AS stored_identifier, timeline AS stored_timeline FROM installation
-    """
-)
-_REMEMBER = text(f"UPDATE installation SET system_identifier = {_IDENTIFIER}, timeline = {_TIMELINE}")
+from app.db import cluster
+from app.db.tables import account_region, installation, lease, periodic_job
+from app.db.types import Time
 
 
 def now() -> Select[Any]:
@@ -25,20 +16,47 @@ def now() -> Select[Any]:
     return select(func.now().label("now"))
 
 
-def cluster() -> Executable:
-    """(identifier, timeline) of the running cluster and as stored."""
-    return _CLUSTER
-
-
-def remember_cluster() -> Executable:
-    """The running cluster is the right one from now on."""
-    return _REMEMBER
-
-
 def set_hold(reason: str) -> Update:
-    """Sets the hold if there is none; the first reason stays."""
+    """Sets the hold if there is none; the first reason stays. Follow it with `doubt_terms` when it was set."""
     value = func.jsonb_build_object("reason", reason, "since", func.now())
     return update(installation).where(installation.c.hold.is_(None)).values(hold=value)
+
+
+NOT_HELD = exists().where(installation.c.hold.is_(None))
+"""Guard: nothing holds the installation back."""
+
+IS_HELD = select(installation.c.id).where(or_(installation.c.hold.is_not(None), not_(cluster.IS_KNOWN)))
+"""A row while the installation is on hold, or the running PostgreSQL cluster is not the known one."""
+
+
+_TERMS_IN_DOUBT = text(
+    """
+    WITH live AS MATERIALIZED (SELECT id FROM lease WHERE ended_at IS NULL ORDER BY id FOR NO KEY UPDATE)
+    UPDATE lease SET term_in_doubt = TRUE WHERE id IN (SELECT id FROM live)
+    """
+)
+
+
+def doubt_terms() -> Executable:
+    """The database may have lost extensions of any live lease: none expires before the deadline tag of its VM was read."""
+    return _TERMS_IN_DOUBT
+
+
+MAY_RESTORE_TERM = and_(lease.c.term_in_doubt, lease.c.expires_at < bindparam("promised", type_=Time))
+"""Guard: the tag of the lease's VM promises a longer term, and the database may have lost the extension.
+
+`given`: {"promised": the expiry that the tag tells of}.
+"""
+
+
+def terms_read(lease_ids: Iterable[str]) -> Update:
+    """The deadline tags of these leases' VMs were read: their terms are in doubt no more. Answers the ids."""
+    return (
+        update(lease)
+        .where(lease.c.id.in_(list(lease_ids)), lease.c.term_in_doubt)
+        .values(term_in_doubt=False)
+        .returning(lease.c.id)
+    )
 
 
 def listed_since(account: str, region: str, since: datetime) -> Select[Any]:
@@ -50,14 +68,17 @@ def listed_since(account: str, region: str, since: datetime) -> Select[Any]:
     )
 
 
-def attempts_of(lease_ids: Sequence[str]) -> Select[Any]:
-    """(id, attempts_count) of those leases that exist."""
-    return select(lease.c.id, lease.c.attempts_count).where(lease.c.id.in_(lease_ids))
-
-
-def newest_lease() -> Select[Any]:
-    """(id): the newest lease there is, or None."""
-    return select(func.max(lease.c.id).label("id"))
+def listing_failed_since(account: str, region: str, since: datetime) -> Select[Any]:
+    """A row when the inventory job of the place began after `since` and ended with an error."""
+    job = periodic_job.c
+    return select(job.name).where(
+        job.kind == "inventory",
+        job.account == account,
+        or_(job.region.is_(None), job.region == region),
+        job.last_started_at >= since,
+        job.claim_id.is_(None),
+        job.last_error.is_not(None),
+    )
 
 
 def count_cycle(account: str, region: str, kind: str, *, many: bool) -> Update:

@@ -12,7 +12,7 @@ from app.db.tables_fleet import (
     provider_bucket,
     worker_heartbeat,
 )
-from app.db.tables_leases import attempt, event, lease, lease_console, lease_secret
+from app.db.tables_leases import attempt, attempt_archive, event, lease, lease_console, lease_secret
 from app.db.tables_tenants import api_key, audit, idempotency, quota, quota_claim, tenant
 from app.db.tables_webhooks import webhook, webhook_delivery, webhook_secret
 
@@ -21,6 +21,7 @@ __all__ = [
     "account_region",
     "api_key",
     "attempt",
+    "attempt_archive",
     "audit",
     "event",
     "idempotency",

@@ -30,6 +30,7 @@ installation = Table(
     Column("token_key", LargeBinary, nullable=False, comment="key of the launch tokens; only workers may read it"),
     Column("system_identifier", Text, comment="of the Postgres cluster, to notice a restore"),
     Column("timeline", Integer),
+    Column("database_identity", Text, comment="of the database and its table, to notice a restored dump"),
     Column("hold", Json, comment="{reason, since}: no launch, expiry, kill or close until an operator resumes"),
     Column("launches_stopped", Json, comment="{by, since, note}: the operators' emergency stop"),
     Column("event_sequence", BigInteger, nullable=False, server_default="0"),
@@ -130,10 +131,15 @@ orphan = Table(
     Column("sightings", Integer, nullable=False, server_default="1"),
     Column("end_after", Time, comment="NULL: ended only by an operator"),
     Column("end_requested_at", Time),
+    Column(
+        "end_error", Json, comment="{class, code, message}: why the provider did not accept the last request to end it"
+    ),
     Column("gone_at", Time),
     Column("adopt_requested_at", Time, comment="an operator wants its lease rebuilt from its tags"),
     Column("adopt_error", Text, comment="why that could not be done"),
-    CheckConstraint("cause IN ('ended_lease', 'other_attempt', 'no_row', 'leftover')", name="cause"),
+    CheckConstraint(
+        "cause IN ('ended_lease', 'other_attempt', 'lost_row', 'copied_tags', 'no_row', 'leftover')", name="cause"
+    ),
     CheckConstraint("state IN ('seen', 'ending', 'gone', 'adopted')", name="state"),
     Index("ix_orphan_open", "account", "region", postgresql_where=text("state IN ('seen', 'ending')")),
 )

@@ -80,6 +80,13 @@ lease = Table(
     Column("ended_at", Time),
     Column("updated_at", Time, nullable=False, server_default=_NOW),
     Column("deadline_applied", Time, comment="the deadline last written to the provider's tags"),
+    Column(
+        "term_in_doubt",
+        Boolean,
+        nullable=False,
+        server_default=text("false"),
+        comment="a hold was set, and the deadline tag of its VM was not read since",
+    ),
     Column("request_id", Text, comment="of the last request that changed it"),
     Column("expiry_told_for", Time, comment="the expires_at of which its owner was warned"),
     # scheduling
@@ -183,6 +190,31 @@ attempt = Table(
     Index("ix_attempt_unclean", "lease_id", postgresql_where=text("NOT clean")),
     Index("ix_attempt_instance", "account", "region", "instance_id"),
     Index("ix_attempt_host_key_hash", "host_key_hash", unique=True, postgresql_where=text("host_key_hash IS NOT NULL")),
+)
+
+attempt_archive = Table(
+    "attempt_archive",
+    metadata,
+    Column("id", Id, primary_key=True),
+    Column("lease_id", Id, nullable=False),
+    Column("tenant_id", Id, nullable=False),
+    Column("n", Integer, nullable=False),
+    Column("provider", Text, nullable=False),
+    Column("account", Text, nullable=False),
+    Column("region", Text, nullable=False),
+    Column("zone", Text, nullable=False),
+    Column("instance_type", Text, nullable=False),
+    Column("market", Text, nullable=False),
+    Column("gpu_model", Text),
+    Column("gpu_count", Integer),
+    Column("instance_id", Text),
+    Column("price_per_hour", Money, nullable=False),
+    Column("billing_started_at", Time),
+    Column("billing_ended_at", Time),
+    Column("ended_at", Time, nullable=False),
+    UniqueConstraint("lease_id", "n"),
+    Index("ix_attempt_archive_tenant_id_billing_ended_at", "tenant_id", "billing_ended_at"),
+    comment="Attempts of purged leases that may have had a VM: what they cost, and the proof that their VM is over",
 )
 
 lease_console = Table(

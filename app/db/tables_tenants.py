@@ -26,7 +26,7 @@ api_key = Table(
     "api_key",
     metadata,
     Column("id", Id, primary_key=True),
-    Column("tenant_id", Id, ForeignKey("tenant.id"), comment="NULL for the role operator"),
+    Column("tenant_id", Id, ForeignKey("tenant.id"), comment="NULL for the roles operator and deadman"),
     Column("role", Text, nullable=False),
     Column("name", Text, nullable=False),
     Column("secret_hash", LargeBinary, nullable=False, comment="SHA-256 of the 256-bit random secret"),
@@ -36,8 +36,8 @@ api_key = Table(
     Column("expires_at", Time),
     Column("revoked_at", Time),
     Column("last_used_at", Time),
-    CheckConstraint("role IN ('operator', 'admin', 'member', 'viewer')", name="role"),
-    CheckConstraint("(role = 'operator') = (tenant_id IS NULL)", name="scope"),
+    CheckConstraint("role IN ('operator', 'admin', 'member', 'viewer', 'deadman')", name="role"),
+    CheckConstraint("(role IN ('operator', 'deadman')) = (tenant_id IS NULL)", name="scope"),
     Index("ix_api_key_tenant_id_id", "tenant_id", "id"),
 )
 

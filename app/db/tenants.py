@@ -22,7 +22,7 @@ def add(values: dict[str, Any]) -> ReturningInsert[Any]:
 def get(tenant_id: str, *, within: str | None, lock: bool = False) -> Select[Any]:
     """One tenant, if it is the one that asks (`within` None: an operator asks). `lock`: until the transaction ends."""
     found = select(tenant).where(tenant.c.id == tenant_id, owned(tenant.c.id, within))
-    return found.with_for_update() if lock else found
+    return found.with_for_update(key_share=True) if lock else found
 
 
 def page(*, after: str | None, limit: int) -> Select[Any]:

@@ -11,3 +11,8 @@ def async_url(url: str) -> URL:
 def sync_url(url: str) -> URL:
     """For workers and migrations: psycopg."""
     return make_url(url).set(drivername="postgresql+psycopg")
+
+
+def login_url(url: str, name: str, password: str) -> str:
+    """The same database with another login."""
+    return make_url(url).set(username=name, password=password).render_as_string(hide_password=False)

@@ -2,10 +2,15 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from app.domain.placement import Exclusion, Ranking
+from app.domain.provider_messages import provider_words, public_answer, public_code
 from app.domain.reasons import Origin, Reason, ReasonCode
+
+NO_ANSWER = Reason(ReasonCode.PROVIDER_ERROR, "the provider gives no answer at present", Origin.PROVIDER)
+"""Shown for a place whose cloud did not answer a moment ago."""
 
 _BY_ERROR = {
     "ProviderQuotaExceeded": (ReasonCode.PROVIDER_QUOTA, "the installation's own quota at the provider is used up"),
@@ -15,36 +20,61 @@ _BY_ERROR = {
 }
 
 
-def why_exhausted(ranking: Ranking, errors: Sequence[dict[str, Any]], over_quota: int) -> Reason:
-    """`errors`: the failures of this pass as stored on its attempts; `over_quota`: offerings skipped for quota."""
+def why_exhausted(
+    ranking: Ranking, errors: Sequence[dict[str, Any]], over_quota: int, not_ready: Sequence[Reason] = ()
+) -> Reason:
+    """`errors`: the failures of this pass as stored on its attempts; `over_quota`: offerings skipped for quota.
+
+    `not_ready`: why accounts and regions with candidates could not be used, the best candidate's first.
+    """
     if errors:
         return _from_errors(errors)
+    if not_ready:
+        return not_ready[0]
     if over_quota:
         return Reason(
             ReasonCode.QUOTA_EXCEEDED, f"the quota left does not cover any of the {over_quota} offerings", Origin.SYSTEM
         )
     if ranking.candidates:
-        return _no_capacity("every offering that fits is in cool-off after refusals", Origin.SYSTEM)
+        return _no_capacity("every offering that fits is in cool-off after refusals")
     return _from_exclusions(ranking)
 
 
-_AUTH = Reason(
+AUTH = Reason(
     ReasonCode.PROVIDER_AUTH,
     "the provider refuses the installation's credentials; its operators see why",
     Origin.PROVIDER,
 )
 
 
+def not_listed(provider: str, region: str, *, failed: bool) -> Reason:
+    """Nothing is launched in a region before a complete listing has shown what runs there.
+
+    `failed`: somebody tried to list it. Otherwise no inventory process has come to it yet.
+    """
+    if failed:
+        why, origin = f"listing {region} at {provider} fails", Origin.PROVIDER
+    else:
+        why, origin = f"gpulease launches in {region} at {provider} once its inventory has listed it", Origin.SYSTEM
+    return Reason(ReasonCode.REGION_NOT_LISTED, f"no complete listing of the region yet: {why}", origin)
+
+
+def could_not_ask(error: str | None) -> Reason:
+    """The provider answered the check of the account with another error than a refusal; `error` is its code."""
+    return Reason(ReasonCode.PROVIDER_ERROR, f"the provider could not be asked: {error or 'no code'}", Origin.PROVIDER)
+
+
 def _from_errors(errors: Sequence[dict[str, Any]]) -> Reason:
     if all(error.get("class") == "CredentialsRejected" for error in errors):
-        return _AUTH
+        return replace(AUTH, provider_message=provider_words(errors[-1]))
     kinds = Counter(str(error.get("class")) for error in errors)
-    last = errors[-1]
-    said = f"{last.get('code') or last.get('class')}: {last.get('message')}"
+    words = provider_words(errors[-1])
     if len(kinds) == 1 and next(iter(kinds)) in _BY_ERROR:
         code, what = _BY_ERROR[next(iter(kinds))]
-        return Reason(code, f"{what}; last answer: {said}", Origin.PROVIDER)
-    return _no_capacity(f"{len(errors)} offerings refused; last answer: {said}", Origin.PROVIDER)
+        last = public_code(errors[-1].get("code"))
+        return Reason(code, what if last is None else f"{what}; last answer: {last}", Origin.PROVIDER, words)
+    message = f"{len(errors)} offerings refused; last answer: {public_answer(errors[-1])}"
+    return Reason(ReasonCode.CAPACITY_EXHAUSTED, message, Origin.PROVIDER, words)
 
 
 def _from_exclusions(ranking: Ranking) -> Reason:
@@ -54,9 +84,9 @@ def _from_exclusions(ranking: Ranking) -> Reason:
     if codes[Exclusion.IMAGE]:
         return Reason(ReasonCode.IMAGE_MISSING, "no account of the offerings that fit has the image asked for any more")
     if codes[Exclusion.ACCOUNT]:
-        return _AUTH
-    return _no_capacity("no offering fits the request at present", Origin.SYSTEM)
+        return AUTH
+    return _no_capacity("no offering fits the request at present")
 
 
-def _no_capacity(message: str, origin: Origin) -> Reason:
-    return Reason(ReasonCode.CAPACITY_EXHAUSTED, message, origin)
+def _no_capacity(message: str) -> Reason:
+    return Reason(ReasonCode.CAPACITY_EXHAUSTED, message, Origin.SYSTEM)

@@ -67,6 +67,7 @@ class OnInterruption(StrEnum):
 
 
 TERMINAL = frozenset({LeaseState.RELEASED, LeaseState.FAILED})
+_MAY_HAVE_VM = frozenset({AttemptState.SENT, AttemptState.KNOWN, AttemptState.SETTLING})
 LIVE_ATTEMPT = frozenset({AttemptState.PLANNED, AttemptState.SENT, AttemptState.KNOWN, AttemptState.SETTLING})
 
 _S = LeaseState
@@ -149,10 +150,19 @@ class Lease:
     unclean_attempts: int = 0
     reboot_requested_at: datetime | None = None
     deadline_applied: datetime | None = None
+    term_in_doubt: bool = False
+    """The database may have lost an extension: a hold was set, and the deadline tag of its VM was not read since."""
 
     def is_expired(self, now: datetime) -> bool:
         """Whether its time is over at `now`, the database's clock."""
         return self.expires_at <= now
+
+    @property
+    def may_expire(self) -> bool:
+        """Whether its term is known. One in doubt is known again when its VM's tag was read, or when it has no VM."""
+        attempt = self.attempt
+        may_have_vm = attempt is not None and attempt.state in _MAY_HAVE_VM and attempt.vm_state is not VmState.GONE
+        return not (self.term_in_doubt and may_have_vm)
 
     @property
     def waits(self) -> timedelta:

@@ -26,7 +26,16 @@ def hardware(gpu: Gpu, vcpus: int, memory_gib: Decimal, image: Mapping[str, str 
 
 
 def placement(
-    where: Mapping[str, Any], facts: Mapping[str, Any], price_per_hour: Decimal, instance_id: str | None
+    where: Mapping[str, Any],
+    facts: Mapping[str, Any],
+    price_per_hour: Decimal,
+    instance_id: str | None,
+    *,
+    extendable: bool = True,
 ) -> dict[str, Any]:
-    """`where`: provider, account, region, zone, instance_type, market. `facts`: see `hardware`. Price in USD."""
-    return {**facts, **where, "price_per_hour": format_money(price_per_hour), "instance_id": instance_id}
+    """`where`: provider, account, region, zone, instance_type, market. `facts`: see `hardware`. Price in USD.
+
+    `extendable`: False where the cloud itself ends the VM at the lease's end.
+    """
+    price = format_money(price_per_hour)
+    return {**facts, **where, "price_per_hour": price, "instance_id": instance_id, "extendable": extendable}

@@ -1,6 +1,6 @@
 """Why a lease is where it is: `State says where, reason says why`."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Self
 
@@ -17,6 +17,7 @@ class ReasonCode(StrEnum):
     LAUNCH_TIMEOUT = "launch_timeout"
     BOOT_TIMEOUT = "boot_timeout"
     IMAGE_MISSING = "image_missing"
+    REGION_NOT_LISTED = "region_not_listed"
     RELEASED_BY_USER = "released_by_user"
     RELEASED_BY_OPERATOR = "released_by_operator"
     EXPIRED = "expired"
@@ -40,6 +41,7 @@ RETRYABLE = frozenset(
         ReasonCode.CAPACITY_EXHAUSTED,
         ReasonCode.PROVIDER_QUOTA,
         ReasonCode.PROVIDER_ERROR,
+        ReasonCode.REGION_NOT_LISTED,
         ReasonCode.LAUNCH_TIMEOUT,
         ReasonCode.BOOT_TIMEOUT,
         ReasonCode.INTERRUPTED,
@@ -53,13 +55,21 @@ BY_WISH = frozenset({ReasonCode.RELEASED_BY_USER, ReasonCode.RELEASED_BY_OPERATO
 """Reasons that end a lease as `released` even when it never became active."""
 
 
+PROVIDER_MESSAGE = "provider_message"
+"""Key of the stored form that only operators are shown."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """`message` is one sentence for a person; it never carries secrets or another tenant's facts."""
+    """`message` is one sentence for a person; it never carries secrets, another tenant's facts or a provider's words.
+
+    `provider_message`: the provider's words, for operators alone.
+    """
 
     code: ReasonCode
     message: str
     origin: Origin = Origin.SYSTEM
+    provider_message: str | None = None
 
     @property
     def retryable(self) -> bool:
@@ -75,7 +85,36 @@ class Reason:
             "retryable": self.retryable,
         }
 
+    def as_stored(self) -> dict[str, Any]:
+        """`as_json` with the provider's words, where there are any: for the lease's row and nothing else."""
+        words = {PROVIDER_MESSAGE: self.provider_message} if self.provider_message is not None else {}
+        return self.as_json() | words
+
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Self:
-        """Reads `as_json`. Raises KeyError or ValueError on anything else."""
-        return cls(ReasonCode(value["code"]), value["message"], Origin(value["origin"]))
+        """Reads `as_json` and `as_stored`. Raises KeyError or ValueError on anything else."""
+        return cls(ReasonCode(value["code"]), value["message"], Origin(value["origin"]), value.get(PROVIDER_MESSAGE))
+
+
+BLOCKED = "; not ended yet: "
+"""Stands in the message of a lease's reason before what keeps the lease from ending."""
+
+
+def without_obstacle(reason: Reason) -> Reason:
+    """The reason as it was before anything kept the lease from ending."""
+    return replace(reason, message=reason.message.partition(BLOCKED)[0])
+
+
+def vm_obstacle(code: str) -> str:
+    """The provider does not accept to end the VM. `code`: the provider's own."""
+    return f"the provider does not end the VM ({code})"
+
+
+def leftover_obstacle(kind: str, code: str) -> str:
+    """The provider does not remove a leftover resource."""
+    return f"a leftover {kind} cannot be removed ({code})"
+
+
+def in_use_obstacle(kind: str) -> str:
+    """Something still uses a leftover resource."""
+    return f"a leftover {kind} is still in use"

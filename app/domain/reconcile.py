@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from app.domain.inventory import EMPTY_LISTINGS
 from app.domain.leases import Attempt, AttemptState, Desired, Lease, LeaseState, OnInterruption, VmState
+from app.domain.provider_messages import provider_words, public_code, why_vm_ended
 from app.domain.reasons import Origin, Reason, ReasonCode
 
 
@@ -106,6 +107,8 @@ class Finish:
 
 
 _LOOK_AGAIN = timedelta(seconds=2)
+_TERM_IN_DOUBT_PAUSE = timedelta(seconds=30)
+"""So long rests a lease that would have expired, but for the tag of its VM; whoever reads the tag wakes it."""
 
 Step = (
     Rest
@@ -136,12 +139,15 @@ def decide(lease: Lease, now: datetime, timing: Timing) -> Step:
         cause = cause_to_end(lease, now, timing)
         if cause is not None:
             return BeginRelease(cause)
-    return _DECIDERS[lease.state](lease, now, timing)
+    step = _DECIDERS[lease.state](lease, now, timing)
+    if isinstance(step, Rest) and lease.desired is Desired.RUN and lease.is_expired(now):
+        return Rest(now + _TERM_IN_DOUBT_PAUSE)
+    return step
 
 
 def cause_to_end(lease: Lease, now: datetime, timing: Timing) -> Reason | None:
     """Why a lease that is wanted must end all the same, or None."""
-    if lease.is_expired(now):
+    if lease.is_expired(now) and lease.may_expire:
         return Reason(ReasonCode.EXPIRED, "the lease's time is over")
     attempt = lease.attempt
     if attempt is None or attempt.state is not AttemptState.KNOWN:
@@ -157,10 +163,12 @@ def _cause_of_loss(attempt: Attempt) -> Reason | None:
     if attempt.vm_state not in (VmState.GONE, VmState.ENDING, VmState.STOPPED):
         return None
     why = attempt.vm_reason or {}
-    said = why.get("message") or why.get("code") or "no reason given"
+    words = provider_words(why)
     if why.get("interrupted"):
-        return Reason(ReasonCode.INTERRUPTED, f"the provider took the spot VM back: {said}", Origin.PROVIDER)
-    return Reason(ReasonCode.INSTANCE_LOST, f"the VM was ended outside gpulease: {said}", Origin.PROVIDER)
+        said = public_code(why.get("code")) or "no reason given"
+        return Reason(ReasonCode.INTERRUPTED, f"the provider took the spot VM back: {said}", Origin.PROVIDER, words)
+    said = why_vm_ended(why)
+    return Reason(ReasonCode.INSTANCE_LOST, f"the VM was ended outside gpulease: {said}", Origin.PROVIDER, words)
 
 
 def _replaceable(lease: Lease, attempt: Attempt) -> bool:
@@ -247,8 +255,11 @@ def deadline(lease: Lease, timing: Timing) -> datetime:
 
 
 def _deadline_or_rest(lease: Lease, now: datetime, timing: Timing, until: datetime | None) -> Step:
-    """Renews a deadline tag that is behind, else rests until `until` or the expiry."""
-    if lease.deadline_applied == deadline(lease, timing):
+    """Renews a deadline tag that is behind, else rests until `until` or the expiry.
+
+    Not while the term is in doubt: the tag may tell what the database has lost.
+    """
+    if lease.deadline_applied == deadline(lease, timing) or lease.term_in_doubt:
         return _rest(lease, until)
     retry_at = _known(lease).retry_at
     if retry_at is None or retry_at <= now:

@@ -19,6 +19,9 @@ TENANT = "gpulease-tenant"
 PARAMS_HASH = "gpulease-params"
 DEADLINE = "gpulease-deadline"
 LABEL_PREFIX = "gpulease-label-"
+NAME = "Name"
+NAME_LABEL = "name"
+"""Compute Engine's labels have lower-case keys."""
 
 _OWNER = (INSTALLATION, LEASE, ATTEMPT, TENANT, PARAMS_HASH)
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}")
@@ -66,6 +69,11 @@ def attempt_key(tags: Mapping[str, str]) -> tuple[str, int] | None:
     """(lease id, attempt n) that a resource names, or None."""
     lease_id, n = tags.get(LEASE), tags.get(ATTEMPT, "")
     return (lease_id, int(n)) if lease_id and _NUMBER.fullmatch(n) else None
+
+
+def name(tags: Mapping[str, str]) -> str | None:
+    """The name of the lease, as far as the cloud accepts its characters, or None."""
+    return tags.get(NAME) or tags.get(NAME_LABEL)
 
 
 def deadline(tags: Mapping[str, str]) -> datetime | None:

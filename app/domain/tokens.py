@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import json
+import re
 from typing import Any
 
 from app.domain.ids import LeaseId
@@ -11,6 +12,32 @@ from app.domain.ids import LeaseId
 def launch_token(key: bytes, installation: str, lease: LeaseId, n: int) -> str:
     """64 hexadecimal characters (EC2's ClientToken holds at most 64 ASCII characters)."""
     return hmac.new(key, f"{installation}/{lease}/{n}".encode(), hashlib.sha256).hexdigest()
+
+
+_NAME_PREFIX = "gpulease-"
+_NAME_DIGITS = 40
+_LAUNCH_IDENTITY = re.compile(rf"[0-9a-f]{{64}}|{_NAME_PREFIX}[0-9a-f]{{{_NAME_DIGITS}}}")
+
+
+def launch_name(token: str) -> str:
+    """Name of the VM that a launch makes at clouds where the name makes the launch idempotent (Compute Engine, Azure).
+
+    49 characters: Compute Engine allows 63, Azure 64 for a Linux VM and 63 for its host name.
+    """
+    return _NAME_PREFIX + token[:_NAME_DIGITS]
+
+
+def is_genuine(identity: str | None, token: str) -> bool:
+    """Whether the launch with this token made the VM.
+
+    `identity`: the VM's client token (EC2) or its name (Compute Engine, Azure). A copy of the VM's tags has another one.
+    """
+    return identity in (token, launch_name(token))
+
+
+def is_launch_identity(identity: str | None) -> bool:
+    """Whether some launch of gpulease made the VM, under whatever token key and whatever its tags say now."""
+    return identity is not None and _LAUNCH_IDENTITY.fullmatch(identity) is not None
 
 
 def host_key_token(key: bytes, installation: str, lease: LeaseId, n: int) -> str:

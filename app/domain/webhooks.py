@@ -27,6 +27,7 @@ EVENT_TYPES = (
     "lease.booting",
     "lease.active",
     "lease.releasing",
+    "lease.release_blocked",
     "lease.released",
     "lease.failed",
     "lease.updated",

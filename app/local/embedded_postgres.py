@@ -46,7 +46,7 @@ SETTINGS: Mapping[str, str] = {
     "log_timezone": "UTC",
     "log_min_duration_statement": "500ms",
 }
-# For tests, whose data nobody needs after a power cut.
+# For tests, whose data nobody needs after a power cut. They may also connect by a socket in the data directory.
 FORGETFUL: Mapping[str, str] = {
     "fsync": "off",
     "full_page_writes": "off",
@@ -54,6 +54,7 @@ FORGETFUL: Mapping[str, str] = {
     "autovacuum": "off",
     "shared_buffers": "128MB",
     "log_min_duration_statement": "-1",
+    "unix_socket_directories": ".",
 }
 
 

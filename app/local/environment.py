@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from app.local.home import Home
 from app.local.leftovers import MARKER
-from app.local.options import Options
+from app.local.options import PASSWORD_VARIABLES, Options
 from app.local.private_files import write_private
 from app.local.profiles import PROFILES
 
@@ -87,7 +87,9 @@ def process_environment(
         "NO_PROXY": ",".join(filter(None, [outside.get("NO_PROXY"), "127.0.0.1,localhost"])),
     }
     theirs = outside if options.config else {**_without_credentials(outside), **SIMULATED_AWS, **SIMULATED_AZURE}
-    return {**PROFILES[options.profile], **theirs, **fixed}
+    merged = {**PROFILES[options.profile], **theirs, **fixed}
+    # the URL has the password in it
+    return {name: value for name, value in merged.items() if name not in PASSWORD_VARIABLES}
 
 
 def _without_credentials(environment: Mapping[str, str]) -> dict[str, str]:

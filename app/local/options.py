@@ -3,14 +3,19 @@
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import SecretStr
 
 from app.local.profiles import PROFILES
 from app.settings import StartupError
+from app.settings.passwords import insert_password, read_password
 
 API_PORT = 8000
 CLOUDSIM_PORT = 8010
 HIGHEST_PORT = 65535
 CLOUDS = ("aws", "gcp", "azure")
+PASSWORD_VARIABLES = ("GPULEASE_DATABASE_PASSWORD", "GPULEASE_DATABASE_PASSWORD_FILE")
 
 
 @dataclass(frozen=True)
@@ -53,10 +58,20 @@ def parse(argv: Sequence[str], environment: Mapping[str, str]) -> Options:
         host=environment.get("GPULEASE_HOST") or "127.0.0.1",
         port=_port(environment, "GPULEASE_PORT", API_PORT),
         cloudsim_port=_port(environment, "GPULEASE_CLOUDSIM_PORT", CLOUDSIM_PORT),
-        database_url=environment.get("GPULEASE_DATABASE_URL") or None,
+        database_url=_database_url(environment),
         broker_url=environment.get("GPULEASE_BROKER_URL") or None,
         config=environment.get("GPULEASE_CONFIG") or None,
     )
+
+
+def _database_url(environment: Mapping[str, str]) -> str | None:
+    """With its password in it, wherever that was given."""
+    url = environment.get("GPULEASE_DATABASE_URL")
+    if not url:
+        return None
+    variable, file = PASSWORD_VARIABLES
+    value, path = environment.get(variable), environment.get(file)
+    return insert_password(url, read_password(variable, SecretStr(value or ""), Path(path) if path else None))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -74,13 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--fresh", action="store_true", help="forget everything of earlier runs first")
     parser.add_argument("--api", type=_count, default=1, metavar="N", help="API processes (default 1)")
-    parser.add_argument(
-        "--workers",
-        type=_count,
-        default=1,
-        metavar="N",
-        help="worker processes (default 1); with several, two inventories",
-    )
+    parser.add_argument("--workers", type=_count, default=1, metavar="N", help="worker processes (default 1)")
     parser.add_argument(
         "--clouds",
         type=_clouds,

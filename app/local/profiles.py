@@ -29,6 +29,7 @@ FAST: Mapping[str, str] = MappingProxyType(
         "GPULEASE_CONNECT_TIMEOUT": "2",
         "GPULEASE_CLAIM_SECONDS": "15",
         "GPULEASE_PROVIDER_RATE_LIMITS": "false",
+        "GPULEASE_WRITE_RATE_LIMIT": "1000000/minute",
         "GPULEASE_UNKNOWN_RETRY_SECONDS": "10",
         "GPULEASE_SETTLE_SECONDS": "10",
         "GPULEASE_SETTLE_GAP_SECONDS": "2",

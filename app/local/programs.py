@@ -24,8 +24,8 @@ Section = tuple[str, Mapping[str, str]]
 SERVICES = (API, WORKER, INVENTORY)
 SERVERS = (CLOUD, BROKER, DATABASE)
 
-_MOST_INVENTORIES = 2
-"""One is enough for the work; the other goes on when it dies."""
+_INVENTORIES = 2
+"""One is enough for the work. The other goes on when it ends: workers launch nothing that was not listed since their start."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def cloud(home: Home, port: int, profile: str) -> Program:
 
 
 def services(*, host: str, port: int, api: int, workers: int) -> list[Program]:
-    """The program itself: `api` processes behind one port, `workers`, and an inventory, beside several workers two.
+    """The program itself: `api` processes behind one port, `workers`, and two inventories.
 
     A single API process opens its port by itself: supervisord closes a shared socket with the last process that has
     it, and dies when it cannot bind it again at once (another child may hold it between fork and exec).
@@ -78,7 +78,7 @@ def services(*, host: str, port: int, api: int, workers: int) -> list[Program]:
     return [
         shared,
         Program(WORKER, python("app.server", "worker"), workers),
-        Program(INVENTORY, python("app.server", "inventory"), min(workers, _MOST_INVENTORIES)),
+        Program(INVENTORY, python("app.server", "inventory"), _INVENTORIES),
     ]
 
 

@@ -40,6 +40,7 @@ def _parse(argv: Sequence[str]) -> tuple[str, list[str]]:
         epilog="api: the HTTP API. worker: handles leases. inventory: compares the clouds with the database. "
         "migrate: brings the database schema up to date (further arguments go to Alembic, instead of `upgrade head`). "
         "operator-key: makes an operator's key and prints it, this once. "
+        "deadman-key: makes a key for the heartbeat of `deadman`, which opens nothing else, and prints it, this once. "
         "deadman: ends VMs past their tagged deadline, without a database (takes arguments of its own). "
         "prices: compares the prices held here with a table (takes arguments of its own).",
     )
@@ -79,8 +80,17 @@ def _operator_key(_rest: Sequence[str]) -> None:
     sys.stdout.write(ensure_operator_key(url, None) + "\n")
 
 
+def _deadman_key(_rest: Sequence[str]) -> None:
+    from app.prerequisites import check_database, make_deadman_key  # noqa: PLC0415 - only this process needs it
+    from app.settings import load_settings  # noqa: PLC0415 - as above
+
+    url = load_settings().database_url
+    check_database(url)
+    sys.stdout.write(make_deadman_key(url) + "\n")
+
+
 HERE: Mapping[str, Callable[[Sequence[str]], None]] = MappingProxyType(
-    {"api": _api, "migrate": _migrate, "operator-key": _operator_key}
+    {"api": _api, "migrate": _migrate, "operator-key": _operator_key, "deadman-key": _deadman_key}
 )
 WORKERS = ("worker", "inventory", "deadman", "prices")
 PROCESSES = (*HERE, *WORKERS)

@@ -48,7 +48,7 @@ class Authenticator:
         self._to_touch: set[KeyId] = set()
 
     def has_worked(self, text: str) -> bool:
-        """Whether this very key was valid not long ago: it may ask again even while its address is locked out."""
+        """Whether this very key was valid not long ago."""
         return _digest(text) in self._checked
 
     async def check(self, text: str) -> CheckedKey:

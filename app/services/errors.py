@@ -143,6 +143,13 @@ class LeaseNotActive(ServiceError):
     advice = "Wait until its `state` is `active`."
 
 
+class NotExtendable(ServiceError):
+    """The cloud ends this lease's VM at a fixed time, so the lease cannot be extended."""
+
+    code, status = "not_extendable", 409
+    advice = "Create another lease before this one ends; `placement.extendable` tells such leases."
+
+
 class TermExceeded(ServiceError):
     """The tenant's longest total term does not allow this."""
 
@@ -256,8 +263,8 @@ class TooManyStreams(ServiceError):
     retryable = True
     advice = "Close streams that nobody reads, or wait for `Retry-After` seconds; another API process may have room."
 
-    def __init__(self) -> None:
-        super().__init__(headers={"Retry-After": "5"})
+    def __init__(self, detail: str | None = None) -> None:
+        super().__init__(detail, headers={"Retry-After": "5"})
 
 
 def every_error() -> list[type[ServiceError]]:

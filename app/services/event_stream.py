@@ -6,8 +6,10 @@ nothing for itself, and reads the database when it is too late for what is kept.
 
 import asyncio
 import contextlib
+import math
 import time
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -22,7 +24,9 @@ POLL_SECONDS = 0.25
 _LOOK = 1000
 _KEPT = 5000
 _PAGE = 500
-_TENANTS_SHARE = 2
+_TENANTS_SHARE = 4
+"""One tenant has the fourth part of all streams."""
+MOST_OF_A_KEY = 50
 
 _sequence = attrgetter("sequence")
 
@@ -51,12 +55,14 @@ class Wanted:
 
 
 class EventStreams:
-    """`most` streams at a time, half of them for one tenant. `look` is to be called every POLL_SECONDS."""
+    """`most` streams and waits at a time, a quarter of them for one tenant, 50 for one key. `look` is to be called every POLL_SECONDS."""
 
     def __init__(self, database: Database, *, most: int) -> None:
         self._database = database
         self._most = most
-        self._open: dict[str | None, int] = {}
+        self._open: Counter[str | None] = Counter()
+        """By tenant; operators together count as one."""
+        self._open_of_key: Counter[str | None] = Counter()
         self._kept: list[Told] = []
         self._newest: int | None = None
         self._looking = asyncio.Lock()
@@ -89,7 +95,7 @@ class EventStreams:
 
         Ends when the process does. Raises TooManyStreams, DatabaseUnavailable.
         """
-        with self._opened(principal.tenant_id):
+        with self._opened(principal):
             await self._look_first()
             at = self._at if after is None else after
             yield ()
@@ -102,7 +108,7 @@ class EventStreams:
     ) -> None:
         """Until something happens to the lease, or `seconds` have passed; not at all unless `unchanged` says so."""
         ends = time.monotonic() + seconds
-        with self._opened(principal.tenant_id):
+        with self._opened(principal):
             await self._look_first()
             at, wanted = self._at, Wanted(lease_id=lease_id)
             while not self._ended and await unchanged() and (left := ends - time.monotonic()) > 0:
@@ -154,17 +160,28 @@ class EventStreams:
         return last
 
     @contextlib.contextmanager
-    def _opened(self, tenant_id: str | None) -> Iterator[None]:
-        mine = self._open.get(tenant_id, 0)
-        if sum(self._open.values()) >= self._most or mine >= self._most / _TENANTS_SHARE:
-            raise TooManyStreams
-        self._open[tenant_id] = mine + 1
+    def _opened(self, principal: Principal) -> Iterator[None]:
+        """Raises TooManyStreams."""
+        self._check_room(principal)
+        counted = ((self._open, principal.tenant_id), (self._open_of_key, principal.key_id))
+        for counter, name in counted:
+            counter[name] += 1
         try:
             yield
         finally:
-            self._open[tenant_id] -= 1
-            if not self._open[tenant_id]:
-                del self._open[tenant_id]
+            for counter, name in counted:
+                counter[name] -= 1
+                if not counter[name]:
+                    del counter[name]
+
+    def _check_room(self, principal: Principal) -> None:
+        if self._open_of_key[principal.key_id] >= MOST_OF_A_KEY:
+            raise TooManyStreams(f"This key has {MOST_OF_A_KEY} open streams and long polls, the most for one key.")
+        most = math.ceil(self._most / _TENANTS_SHARE)
+        if self._open[principal.tenant_id] >= most:
+            raise TooManyStreams(f"This tenant has {most} open streams and long polls, the most for one tenant.")
+        if self._open.total() >= self._most:
+            raise TooManyStreams
 
     def _wake(self) -> None:
         self._news.set()

@@ -38,14 +38,16 @@ class HealthService:
                 revision = (await connection.execute(statements.SCHEMA_REVISION)).scalar_one_or_none()
                 beats = (await connection.execute(statements.HEARTBEATS)).mappings().all()
                 deadman = (await connection.execute(statements.NEEDS_DEADMAN)).scalar_one()
+                session = await self._database.session_problem(connection) or "ok"
         except DatabaseUnavailable:
-            return Readiness(ready=False, checks={"database": "unavailable", "schema": "unknown"})
+            return Readiness(ready=False, checks={"database": "unavailable", "schema": "unknown", "session": "unknown"})
         schema = self._schema.problem(revision) or "ok"
         stale = dict.fromkeys(_KINDS, _STALE_SECONDS) | ({_DEADMAN: _DEADMAN_STALE_SECONDS} if deadman else {})
         missing = _missing(beats, stale)
         return Readiness(
-            ready=schema == "ok",
-            checks={"database": "ok", "schema": schema} | {one: "missing" if one in missing else "ok" for one in stale},
+            ready=schema == session == "ok",
+            checks={"database": "ok", "schema": schema, "session": session}
+            | {one: "missing" if one in missing else "ok" for one in stale},
             warnings=[_warning(kind, seconds) for kind, seconds in missing.items()],
         )
 

@@ -46,6 +46,14 @@ class HostKeyService:
     def __init__(self, context: Context) -> None:
         self._database = context.database
 
+    async def is_known(self, token: str) -> bool:
+        """Whether this is the token of a VM that has not ended. Text that cannot be a token costs no query."""
+        if _TOKEN.fullmatch(token) is None:
+            return False
+        presented = host_key_hash(token)
+        rows = await self._database.rows(None, statements.owner(presented))
+        return any(hmac.compare_digest(row["host_key_hash"], presented) for row in rows)
+
     async def accept(self, token: str | None, keys: list[str], request_id: str) -> None:
         """Shows the keys on the token's lease. Raises InvalidToken, whatever is wrong: unknown, used, or its VM is over."""
         if token is None or _TOKEN.fullmatch(token) is None:

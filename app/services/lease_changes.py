@@ -16,7 +16,7 @@ from app.domain.leases import Desired
 from app.domain.reasons import Origin, Reason, ReasonCode
 from app.services.audit import record_lease
 from app.services.context import Context
-from app.services.errors import LeaseEnding, NotFound, TenantSuspended, TermExceeded
+from app.services.errors import LeaseEnding, NotExtendable, NotFound, TenantSuspended, TermExceeded
 from app.services.idempotency import IdempotencyKey, Stored, replay, store
 from app.services.lease_creation import Render
 from app.services.leases import lease_key
@@ -62,7 +62,7 @@ class LeaseChanges:
     ) -> Extended:
         """The lease ends `ttl_seconds` from now at the earliest; an earlier end than it has leaves it as it is.
 
-        Raises NotFound, VersionConflict, LeaseEnding, TermExceeded, TenantSuspended and what `replay` raises.
+        Raises NotFound, VersionConflict, LeaseEnding, NotExtendable, TermExceeded, TenantSuspended and what `replay` raises.
         """
         async with self._context.database.transaction(principal.tenant_id) as connection:
             first = await replay(connection, key)
@@ -138,6 +138,11 @@ def _check_extension(row: Any, until: datetime) -> None:
         raise LeaseEnding
     if row.tenant_status != "active":
         raise TenantSuspended
+    if row.not_extendable and until > row.expires_at:
+        raise NotExtendable(
+            f"The cloud deletes this VM after {_rfc3339(row.expires_at)}, and nobody can move that time while the VM runs: "
+            f"the account {row.account} is configured with `extendable = false`.",
+        )
     latest = row.created_at + timedelta(seconds=row.max_total_seconds)
     if until > latest and until > row.expires_at:
         raise TermExceeded(

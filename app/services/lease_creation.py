@@ -25,7 +25,7 @@ from app.services.catalogue import Catalogue, Ranked
 from app.services.context import Context
 from app.services.errors import FieldError, InvalidRequest, NoOffering, QuotaExceeded, TenantSuspended
 from app.services.idempotency import IdempotencyKey, Stored, replay, store
-from app.services.lease_requests import NewLease
+from app.services.lease_requests import NewLease, fingerprint
 from app.services.principal import Principal, Role
 
 _TRIES = 3
@@ -118,7 +118,9 @@ class _Work:
             raise _NoRoom
         row = SimpleNamespace(**rows[0])
         if self.principal.role in _ACCOUNTABLE:
-            after = {"name": values["name"], "request": new.request, "expires_at": row.expires_at}
+            keys = [fingerprint(key) for key in new.request["ssh_public_keys"]]
+            request = {**new.request, "ssh_public_keys": keys}
+            after = {"name": values["name"], "request": request, "expires_at": row.expires_at}
             await record_lease(self.connection, self.principal, "lease.create", row, after=after)
         made = Created(content=render(row), location=f"/v1/leases/{self.lease_id}", replayed=False)
         if key is not None:

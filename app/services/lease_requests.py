@@ -1,5 +1,7 @@
 """What a tenant asks for, checked: the rules that need more than a field's type."""
 
+import base64
+import hashlib
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 from typing import Any
@@ -11,7 +13,9 @@ from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 from app.domain.placement import Wish
 
 LEAST_RSA_BITS = 2048
-LONGEST_SSH_KEY = 8192
+LARGEST_SSH_KEYS = 8192
+"""Bytes of UTF-8 of all keys of a request together: about ten RSA keys of 4096 bits."""
+LONGEST_SSH_COMMENT = 256
 LARGEST_STARTUP_SCRIPT = 12 * 1024
 """Bytes of UTF-8. EC2 takes 16 KiB of user data in all, and our own part has to fit beside it."""
 
@@ -57,8 +61,6 @@ class NewLease:
 def ssh_public_key(text: str) -> str:
     """One line of an authorized_keys file without options, blanks around it removed. Raises ValueError."""
     line = text.strip()
-    if len(line) > LONGEST_SSH_KEY:
-        raise ValueError(f"is longer than {LONGEST_SSH_KEY} characters")
     if not line.isprintable():
         raise ValueError("must be one line of printable characters")
     kind = line.partition(" ")[0]
@@ -66,8 +68,26 @@ def ssh_public_key(text: str) -> str:
         raise ValueError(
             f"must begin with its type, one of {', '.join(sorted(SSH_KEY_TYPES))}; options are not accepted"
         )
+    _, _, comment = line.partition(" ")[2].partition(" ")
+    if len(comment) > LONGEST_SSH_COMMENT:
+        raise ValueError(f"has a comment of {len(comment)} characters; {LONGEST_SSH_COMMENT} are the most")
     _check_key(line)
     return line
+
+
+def fingerprint(key: str) -> str:
+    """SHA-256 of a checked key as OpenSSH writes it, and the key's comment."""
+    _, blob, *comment = key.split(" ", 2)
+    digest = base64.b64encode(hashlib.sha256(base64.b64decode(blob)).digest()).decode().rstrip("=")
+    return " ".join([f"SHA256:{digest}", *comment])
+
+
+def check_ssh_keys(keys: list[str]) -> list[str]:
+    """Raises ValueError when the keys are too large together."""
+    size = sum(len(key.encode()) for key in keys)
+    if size > LARGEST_SSH_KEYS:
+        raise ValueError(f"have {size} bytes together; {LARGEST_SSH_KEYS} are the most")
+    return keys
 
 
 def _check_key(line: str) -> None:

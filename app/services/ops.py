@@ -51,7 +51,7 @@ class OpsService:
             await record(connection, principal, "orphan.end", target=target, tenant_id=None, after={"end": "asked for"})
 
     async def adopt(self, principal: Principal) -> int:
-        """Workers rebuild the leases of all VMs without a row from their tags. Answers how many VMs that concerns."""
+        """Workers rebuild the leases of all VMs of lost rows from their tags. Answers how many VMs that concerns."""
         async with self._database.transaction(None) as connection:
             rows = (await connection.execute(statements.adopt_orphans())).all()
             ids = [row.instance_id for row in rows]

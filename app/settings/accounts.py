@@ -39,6 +39,11 @@ class AwsAccount(_Account):
     events_queue_url: str | None = Field(default=None, description="An SQS queue with EC2's events of EventBridge.")
 
     @property
+    def extendable(self) -> bool:
+        """This cloud ends no VM at a time that is fixed at its launch."""
+        return True
+
+    @property
     def tells_events(self) -> bool:
         """Whether there is a queue to listen to."""
         return self.events_queue_url is not None
@@ -58,6 +63,10 @@ class GcpAccount(_Account):
         default_factory=dict, description="Region to subnetwork; none: the network's own."
     )
     image: str | None = Field(default=None, description="Pin: projects/P/global/images/NAME or .../images/family/NAME.")
+    extendable: bool = Field(
+        default=True,
+        description="Whether leases may be extended here. false: Google ends a VM at the end that its lease has when it is launched.",
+    )
     events_subscription: str | None = Field(
         default=None,
         pattern=r"^projects/[^/]+/subscriptions/[^/]+$",
@@ -82,6 +91,11 @@ class AzureAccount(_Account):
     events_queue_url: str | None = Field(
         default=None, description="A storage queue with Event Grid's events of the group."
     )
+
+    @property
+    def extendable(self) -> bool:
+        """This cloud ends no VM at a time that is fixed at its launch."""
+        return True
 
     @property
     def tells_events(self) -> bool:

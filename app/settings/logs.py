@@ -20,7 +20,8 @@ _SHARED: tuple[Processor, ...] = (
 def configure_logs(level: str, stream: TextIO = sys.stdout) -> None:
     """`level` is DEBUG, INFO, WARNING or ERROR. Called once, at the start of a process.
 
-    Our own lines go straight to the stream; the standard library's logging (of libraries) is brought into the same form.
+    Our own lines go straight to the stream; the standard library's logging (of libraries) is brought into the same form,
+    and so are Python's warnings.
     """
     number = logging.getLevelNamesMapping().get(level.upper(), logging.INFO)
     structlog.configure(
@@ -42,5 +43,6 @@ def configure_logs(level: str, stream: TextIO = sys.stdout) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(number)
+    logging.captureWarnings(capture=True)
     for name in _NOISY:
         logging.getLogger(name).setLevel(max(number, logging.WARNING))

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
@@ -42,7 +42,8 @@ class SdkTraces(Traces):
     """Spans tell what was done, for what and how it ended; of a failure only its class, never its words."""
 
     def __init__(self, processor: SpanProcessor, service: str) -> None:
-        resource = Resource({"service.name": service}).merge(Resource.create())
+        # what the environment says comes last; `Resource.create()` alone would name an unnamed service `unknown_service`
+        resource = Resource.create({"service.name": service}).merge(OTELResourceDetector().detect())
         provider = TracerProvider(resource=resource, id_generator=_Ids())
         provider.add_span_processor(processor)
         self._tracer = provider.get_tracer("gpulease")

@@ -1,15 +1,34 @@
 """Settings from the environment. Durations are seconds."""
 
 from collections.abc import Mapping
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BeforeValidator, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from app.settings.errors import StartupError
+from app.settings.passwords import insert_password, read_password
 
 PREFIX = "GPULEASE_"
+
+
+def _networks(value: object) -> object:
+    """Networks from a list in one text. Raises ValueError naming the entry that is none."""
+    if not isinstance(value, str):
+        return value
+    return tuple(_network(entry.strip()) for entry in value.split(",") if entry.strip())
+
+
+def _network(text: str) -> IPv4Network | IPv6Network:
+    try:
+        return ip_network(text)
+    except ValueError as error:
+        raise ValueError(f"{error}; write networks such as 10.0.0.0/8, separated by commas") from None
+
+
+Networks = Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode, BeforeValidator(_networks)]
 
 
 class Settings(BaseSettings):
@@ -19,8 +38,15 @@ class Settings(BaseSettings):
 
     database_url: str = Field(
         default="postgresql://gpulease@127.0.0.1:5432/gpulease",
-        description="PostgreSQL 15 or newer, as postgresql://user:password@host:port/database.",
+        repr=False,
+        description="PostgreSQL 15 or newer, as postgresql://user:password@host:port/database; the password percent-encoded, "
+        "or left out and given by itself.",
     )
+    database_password: SecretStr | None = Field(
+        default=None,
+        description="Password of the user in GPULEASE_DATABASE_URL, as it is: nothing needs to be encoded.",
+    )
+    database_password_file: Path | None = Field(default=None, description="A file that holds it instead.")
     broker_url: str = Field(default="redis://127.0.0.1:6379/0", description="Redis 6.2 or newer. Holds only hints.")
     installation_id: str | None = Field(
         default=None,
@@ -29,6 +55,17 @@ class Settings(BaseSettings):
     )
     config: Path | None = Field(default=None, description="Path of gpulease.toml with the provider accounts.")
     log_level: str = Field(default="INFO", description="DEBUG, INFO, WARNING or ERROR.")
+
+    # migrate
+    api_password: SecretStr | None = Field(
+        default=None,
+        description="`migrate` makes the API's database login, or changes its password to this. None: it is left alone.",
+    )
+    api_password_file: Path | None = Field(default=None, description="A file that holds it instead.")
+    worker_password: SecretStr | None = Field(
+        default=None, description="The same for the login of `worker` and `inventory`."
+    )
+    worker_password_file: Path | None = Field(default=None, description="A file that holds it instead.")
 
     # API
     host: str = Field(default="127.0.0.1", description="Address the API listens on.")
@@ -44,14 +81,27 @@ class Settings(BaseSettings):
         "leases, of the month and of the last day may be 15 times as old.",
     )
     max_streams: int = Field(
-        default=2000, ge=2, description="Event streams and long polls open at one API process; half of them per tenant."
+        default=2000,
+        ge=2,
+        description="Event streams and long polls open at one API process; a quarter of them for one tenant, 50 for one key.",
     )
     body_limit_bytes: int = Field(default=1_048_576, ge=1024, description="Larger request bodies are refused (413).")
     rate_limit: str = Field(
         default="12000/minute", description="Requests per tenant, as 'count/period'. Shared through Redis."
     )
+    write_rate_limit: str = Field(
+        default="3600/hour",
+        description="Changes that one tenant may make, as 'count/period': leases, extensions, labels, keys, webhooks. Each leaves rows "
+        "behind. Releases are never refused, and what is refused does not count.",
+    )
     login_rate_limit: str = Field(
-        default="60/minute", description="Failed logins per address before 429, as 'count/period'."
+        default="60/minute",
+        description="Failed logins per address before 429, as 'count/period'. A valid key is never refused for them.",
+    )
+    trusted_proxies: Networks = Field(
+        default=(),
+        description="Networks of the proxies in front of the API, such as `10.0.0.0/8,192.0.2.7`. Only from these is the client's "
+        "address taken out of `X-Forwarded-For`. Empty: from nobody.",
     )
     default_max_ttl_seconds: int = Field(default=86_400, description="A new tenant's longest ttl_seconds.")
     default_max_total_seconds: int = Field(default=604_800, description="A new tenant's longest total term.")
@@ -148,7 +198,9 @@ class Settings(BaseSettings):
     inventory_first_interval: float = Field(default=10.0, gt=0, description="The same for the first 20 cycles.")
     watch_interval: float = Field(default=5.0, gt=0, description="Bulk look at VMs that boot or end.")
     rowless_grace_seconds: float = Field(
-        default=900.0, ge=0, description="How long a VM of ours without any row is shown before it is ended."
+        default=900.0,
+        ge=0,
+        description="How long a VM with copied tags, which gpulease did not launch, is shown before it is ended.",
     )
     offerings_interval: float = Field(
         default=3600.0, gt=0, description="Refresh of offered types, service quotas and the spot prices of AWS."
@@ -158,21 +210,30 @@ class Settings(BaseSettings):
         default=604_800.0, gt=0, description="A price that the provider told longer ago is shown as `stale`."
     )
     recount_interval: float = Field(default=300.0, gt=0, description="Recount of quota use and the other invariants.")
+    lease_retention_days: int = Field(
+        default=90,
+        ge=35,
+        description="Days after which an ended lease is deleted, with its attempts. What it cost is kept.",
+    )
     sequencer_interval: float = Field(default=0.2, gt=0, description="Pause between two numberings of new events.")
 
 
 def load_settings(**overrides: Any) -> Settings:
-    """Reads the environment. Raises StartupError naming each variable that is wrong."""
+    """Reads the environment; `database_url` has its password in it. Raises StartupError naming each variable that is wrong."""
     try:
-        return Settings(**overrides)
+        settings = Settings(**overrides)
     except ValidationError as error:
-        problems = "; ".join(f"{PREFIX}{str(e['loc'][0]).upper()}: {e['msg']}" for e in error.errors())
+        problems = "; ".join(
+            f"{PREFIX}{str(e['loc'][0]).upper()}: {e['msg'].removeprefix('Value error, ')}" for e in error.errors()
+        )
         raise StartupError(problems) from None
+    password = read_password(f"{PREFIX}DATABASE_PASSWORD", settings.database_password, settings.database_password_file)
+    return settings.model_copy(update={"database_url": insert_password(settings.database_url, password)})
 
 
 def describe() -> Mapping[str, tuple[str, str]]:
     """Environment variable -> (default, meaning), for the documentation."""
     return {
-        PREFIX + name.upper(): ("–" if field.default is None else f"`{field.default}`", field.description or "")
+        PREFIX + name.upper(): ("–" if field.default in (None, ()) else f"`{field.default}`", field.description or "")
         for name, field in Settings.model_fields.items()
     }

@@ -24,6 +24,7 @@ _STATUS = {
     "PropertyChangeNotAllowed": 409,
     "QuotaExceeded": 409,
     "ReadOnlyDisabledSubscription": 409,
+    "ScopeLocked": 409,
     "SkuNotAvailable": 409,
     "ZonalAllocationFailed": 409,
     "PreconditionFailed": 412,
@@ -43,6 +44,15 @@ class ArmError(Exception):
         self.code = code
         self.message = message
         self.status = _STATUS.get(code, 400)
+
+
+def locked(scope: str) -> ArmError:
+    """ScopeLocked in Azure's wording: a lock forbids to delete `scope`."""
+    return ArmError(
+        "ScopeLocked",
+        f"The scope '{scope}' cannot perform delete operation because following scope(s) are locked: '{scope}'. "
+        "Please remove the lock and try again.",
+    )
 
 
 def not_found(kind: str, name: str, group: str) -> ArmError:

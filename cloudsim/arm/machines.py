@@ -5,7 +5,7 @@ from __future__ import annotations
 from cloudsim.arm import orders, views
 from cloudsim.arm.attach import attach
 from cloudsim.arm.call import VMS, Answer, Call
-from cloudsim.arm.errors import ArmError, not_found
+from cloudsim.arm.errors import ArmError, locked, not_found
 from cloudsim.arm.facts import PROVIDER, QUOTA_NAMES
 from cloudsim.arm.paging import paged
 from cloudsim.world import CapacityExhausted, Order, QuotaExceeded, Vm, VmState
@@ -87,6 +87,8 @@ def delete(call: Call) -> Answer:
     vm = call.existing(call.name)
     if vm is None or vm.visible_at > call.now:
         return Answer(status=204)
+    if vm.spec.get("protected"):
+        raise locked(call.id_of(VMS, call.name))
     call.world.end(vm)
     return Answer(status=202, headers=_operation(call, vm))
 

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from cloudsim.arm.facts import PROVIDER
-from cloudsim.world import Catalog, World
+from cloudsim.world import World
 
 NAME = "RetailPrices.List"
 PATH = "/api/retail/prices"
@@ -23,7 +23,7 @@ _FIELDS = {"priceType": "type"}
 def retail(world: World, query: Mapping[str, str], url: str) -> dict[str, Any]:
     """One page. `url`: where this was asked, for the link to the next. What is not an equality is not filtered by."""
     wanted = {_FIELDS.get(field, field): value for field, value in _EQUALS.findall(query.get("$filter", ""))}
-    found = [one for one in _items(world.catalogs[PROVIDER]) if all(one.get(k) == v for k, v in wanted.items())]
+    found = [one for one in _items(world) if all(one.get(k) == v for k, v in wanted.items())]
     start = int(query.get("$skip") or 0)
     following = urlencode({**query, "$skip": str(start + _PAGE)}) if start + _PAGE < len(found) else None
     items = found[start : start + _PAGE]
@@ -31,13 +31,14 @@ def retail(world: World, query: Mapping[str, str], url: str) -> dict[str, Any]:
     return {"BillingCurrency": "USD", "Items": items, "NextPageLink": link, "Count": len(items)}
 
 
-def _items(catalog: Catalog) -> Iterator[dict[str, Any]]:
+def _items(world: World) -> Iterator[dict[str, Any]]:
+    catalog = world.catalogs[PROVIDER]
     for region, zones in catalog.regions.items():
         for size in catalog.machines:
             offer = catalog.offers[zones[0], size]
             yield _item(region, size, "", offer.on_demand)
             yield _item(region, size, "", offer.on_demand * 2, product=" Windows")
-            yield _item(region, size, " Spot", offer.spot)
+            yield _item(region, size, " Spot", offer.spot * world.spot_factor(PROVIDER, region))
             yield _item(region, size, " Low Priority", offer.on_demand / 5)
             yield {
                 **_item(region, size, "", offer.on_demand * 5_000),

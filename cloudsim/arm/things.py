@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from cloudsim.arm import orders, views
 from cloudsim.arm.call import TYPES, Answer, Call, Handler
-from cloudsim.arm.errors import ArmError, not_found
+from cloudsim.arm.errors import ArmError, locked, not_found
 from cloudsim.arm.facts import PROVIDER, REGIONS
 from cloudsim.arm.paging import paged
 from cloudsim.world import Resource, ResourceKind, World
@@ -65,6 +65,8 @@ def delete(kind: ResourceKind) -> Handler:
             return Answer(status=204)
         if _is_held(call.world, found):
             raise ArmError(_IN_USE[kind], f"{TYPES[kind]} {call.name} is in use and cannot be deleted.")
+        if found.spec.get("protected"):
+            raise locked(found.id)
         call.world.remove_resource(found.id)
         return Answer(status=202)
 

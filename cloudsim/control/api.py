@@ -68,6 +68,7 @@ class ControlApi:
             ("PUT", "/_sim/capacity", self.capacity),
             ("PUT", "/_sim/offered", self.offered),
             ("PUT", "/_sim/quota", self.quota),
+            ("PUT", "/_sim/spot-prices", self.spot_prices),
             ("PUT", "/_sim/credentials", self.credentials),
             ("GET", "/_sim/settings", self.read_settings),
             ("PUT", "/_sim/settings", self.settings),
@@ -77,6 +78,7 @@ class ControlApi:
             ("DELETE", "/_sim/faults/{id:int}", self.clear_faults),
             ("POST", "/_sim/interrupt", self.interrupt),
             ("POST", "/_sim/stop", self.stop),
+            ("PUT", "/_sim/protection", self.protection),
             ("GET", "/_sim/calls", self.calls),
             ("POST", "/_sim/reset", self.reset),
         ]
@@ -158,6 +160,16 @@ class ControlApi:
         self._world.touch_facts()
         return JSONResponse(body.model_dump() | {"account": account})
 
+    async def spot_prices(self, request: Request) -> Response:
+        """Move the spot prices of a provider."""
+        body = await _read(request, models.SpotPricesBody)
+        facts = places.catalog(self._world, body.provider)
+        places.check("region", body.region, facts.regions)
+        for region in [body.region] if body.region else facts.regions:
+            self._world.spot_factors[body.provider, region] = body.factor
+        self._world.touch_facts()
+        return JSONResponse(body.model_dump(mode="json"))
+
     async def credentials(self, request: Request) -> Response:
         """Which access keys are refused, and whose the others are."""
         body = await _read(request, models.CredentialsBody)
@@ -221,6 +233,14 @@ class ControlApi:
         vm = places.vm(self._world, body.provider, body.instance_id)
         self._world.end(vm, body.initiator)
         return JSONResponse(views.vm(vm, now))
+
+    async def protection(self, request: Request) -> Response:
+        """Protect a VM or a resource against deletion through the API, or lift the protection."""
+        body = await _read(request, models.ProtectionBody)
+        self._world.advance()
+        places.protectable(self._world, body.provider, body.id)
+        self._world.protect(body.id, protected=body.protected)
+        return JSONResponse(body.model_dump())
 
     async def calls(self, request: Request) -> Response:
         """API calls since the start or the last reset, by provider and operation: all, or those of a `region`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -51,6 +52,14 @@ class InterruptBody(Body):
     cause: Literal["no-capacity", "price"] = "no-capacity"
 
 
+class ProtectionBody(Body):
+    """Whether the API refuses to delete a VM or a resource. `id`: of the VM or the resource."""
+
+    provider: str
+    id: str
+    protected: bool = True
+
+
 class StopBody(Body):
     """Somebody ends the VM: from the console, or from inside (`instance`)."""
 
@@ -89,6 +98,14 @@ class CredentialsBody(Body):
 
     bad: list[str] | None = None
     accounts: dict[str, Annotated[str, Field(pattern=r"^\d{12}$")]] | None = None
+
+
+class SpotPricesBody(Body):
+    """Spot prices become their list prices times `factor`, in one region or in all."""
+
+    provider: str
+    factor: Annotated[Decimal, Field(gt=0, le=100)]
+    region: str | None = None
 
 
 class OfferedBody(Body):

@@ -35,6 +35,13 @@ def cells(world: World, body: CapacityBody) -> Iterator[Cell]:
                     yield Cell(body.provider, zone, machine, market)
 
 
+def protectable(world: World, provider: str, thing_id: str) -> None:
+    """Raises WorldError for an id that is neither a VM nor a resource of this provider."""
+    found = world.vms.get(thing_id) or world.resources.get(thing_id)
+    if found is None or found.provider != provider:
+        raise WorldError(f"{provider} has no VM or resource {thing_id}")
+
+
 def vm(world: World, provider: str, vm_id: str) -> Vm:
     """Any account's VM. Raises WorldError."""
     found = world.vms.get(vm_id)

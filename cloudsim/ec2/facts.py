@@ -1,8 +1,8 @@
 """AWS's GPU instance types, where they are sold and what they cost.
 
 Specifications as AWS publishes them for the families; GPU memory is the nominal size of the card. On-demand
-prices are list prices of mid 2026 in us-east-1 times a factor per region; spot prices are made up, steady and
-different in every zone.
+prices are list prices of mid 2026 in us-east-1 times a factor per region; spot prices are made up,
+different in every zone, and steady until somebody moves them.
 """
 
 from __future__ import annotations

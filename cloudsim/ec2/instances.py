@@ -111,17 +111,22 @@ def require(call: Call, vm_ids: Iterable[str]) -> list[Vm]:
 
 
 def terminate_instances(call: Call) -> Result:
-    """End all named VMs, or none when one of them is unknown or protected."""
+    """End all named VMs, or none when one of them is unknown.
+
+    A protected VM fails the call and keeps the others of its zone; those of other zones are ended all the same.
+    """
     vms = require(call, call.params["InstanceIds"])
-    protected = [vm.id for vm in vms if vm.spec["protected"] and vm.state is not VmState.TERMINATED]
+    protected = [vm for vm in vms if vm.spec["protected"] and vm.state is not VmState.TERMINATED]
+    refuse_dry_run(call)
+    kept = {vm.zone for vm in protected}
+    ended = [_terminate(call, vm) for vm in vms if vm.zone not in kept]
     if protected:
         raise AwsError(
             "OperationNotPermitted",
-            f"The instance '{protected[0]}' may not be terminated. Modify its 'disableApiTermination' instance "
+            f"The instance '{protected[0].id}' may not be terminated. Modify its 'disableApiTermination' instance "
             "attribute and try again.",
         )
-    refuse_dry_run(call)
-    return {"TerminatingInstances": [_terminate(call, vm) for vm in vms]}
+    return {"TerminatingInstances": ended}
 
 
 def _terminate(call: Call, vm: Vm) -> dict[str, Any]:

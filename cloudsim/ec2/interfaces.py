@@ -84,7 +84,7 @@ def _attachment(call: Call, nic: Resource) -> dict[str, Any]:
 def delete_network_interface(call: Call) -> Result:
     """Delete an interface that nothing is attached to."""
     (nic,) = named(call, ResourceKind.NETWORK_INTERFACE, [call.params["NetworkInterfaceId"]])
-    if nic.vm_id is not None:
+    if nic.vm_id is not None or nic.spec.get("protected"):
         raise AwsError("InvalidParameterValue", f"Network interface '{nic.id}' is currently in use.")
     refuse_dry_run(call)
     call.world.remove_resource(nic.id)
@@ -141,6 +141,8 @@ def release_address(call: Call) -> Result:
     if "AllocationId" not in call.params:
         raise AwsError("MissingParameter", "The request must contain the parameter AllocationId")
     (address,) = named(call, ResourceKind.ADDRESS, [call.params["AllocationId"]])
+    if address.spec.get("protected"):
+        raise AwsError("InvalidIPAddress.InUse", f"Address {address.spec['ip']} is in use.")
     refuse_dry_run(call)
     call.world.remove_resource(address.id)
     return {}

@@ -60,7 +60,7 @@ def _order(world: World, body: PlantBody, zone: str) -> Order:
             "protected": False,
             "shutdown": "stop",
             "user_data": "",
-            "spot": {"id": f"sir-{world.hex(8)}", "tags": {}},
+            "spot": {"id": f"sir-{world.hex(8)}", "tags": body.tags},
             "subnet": network.subnet_id(body.account or DEFAULT_ACCOUNT, zone),
         },
     )

@@ -42,7 +42,8 @@ def check_price(call: Call, order: Order) -> None:
 
 
 def _price(call: Call, zone: str, machine: str) -> Decimal:
-    return call.world.catalogs[PROVIDER].offers[zone, machine].spot
+    listed = call.world.catalogs[PROVIDER].offers[zone, machine].spot
+    return listed * call.world.spot_factor(PROVIDER, call.region)
 
 
 def status_code(vm: Vm) -> str:

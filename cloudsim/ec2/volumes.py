@@ -72,6 +72,8 @@ def delete_volume(call: Call) -> Result:
     (volume,) = named(call, ResourceKind.VOLUME, [call.params["VolumeId"]])
     if volume.vm_id is not None:
         raise AwsError("VolumeInUse", f"Volume {volume.id} is currently attached to {volume.vm_id}")
+    if volume.spec.get("protected"):
+        raise AwsError("VolumeInUse", f"Volume {volume.id} is currently in use by another service")
     refuse_dry_run(call)
     call.world.remove_resource(volume.id)
     return {}

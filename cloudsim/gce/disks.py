@@ -43,6 +43,8 @@ def delete(call: Call) -> Result:
             "resourceInUseByAnotherResource",
             f"The disk resource '{_link(disk)}' is already being used by '{links.zonal(call.project, call.zone, 'instances', holder)}'",
         )
+    if disk.spec.get("protected"):
+        raise GceError("resourceNotReady", f"The resource '{_link(disk)}' is not ready")
     call.world.remove_resource(disk.id)
     return operations.at_once(call, "delete", _link(disk), disk.id)
 

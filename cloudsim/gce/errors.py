@@ -12,6 +12,7 @@ _STATUS = {
     "badRequest": 400,
     "required": 400,
     "invalidParameter": 400,
+    "invalidResourceUsage": 400,
     "resourceInUseByAnotherResource": 400,
     "resourceNotReady": 400,
     "authError": 401,

@@ -56,8 +56,13 @@ def _refuse(call: Call, order: Order, code: str, message: str) -> Vm:
 
 
 def delete(call: Call) -> Result:
-    """Begins to delete; answers the operation of a VM that is on its way already, too."""
+    """Begins to delete; answers the operation of a VM that is on its way already, too. `deletionProtection` refuses."""
     vm = call.vm()
+    if vm.state in _UP and vm.spec.get("protected"):
+        raise GceError(
+            "invalidResourceUsage",
+            "Invalid resource usage: 'Resource cannot be deleted if it's protected against deletion.'.",
+        )
     if vm.state in _UP:
         vm.spec["ender"] = call.caller
         call.world.end(vm)

@@ -8,7 +8,7 @@ from cloudsim.control.models import PlantBody
 from cloudsim.gce import links
 from cloudsim.gce.facts import DEFAULT_PROJECT, PROVIDER
 from cloudsim.gce.images import IMAGES
-from cloudsim.world import DiskOrder, Order, PlantOrder, World, WorldError
+from cloudsim.world import DiskOrder, Market, Order, PlantOrder, World, WorldError
 
 
 def plant(world: World, body: PlantBody) -> Iterator[str]:
@@ -50,7 +50,10 @@ def _order(world: World, body: PlantBody, zone: str) -> Order:
             "description": "",
             "tags": [],
             "metadata": {},
-            "scheduling": {"onHostMaintenance": "TERMINATE", "provisioningModel": "STANDARD"},
+            "scheduling": {
+                "onHostMaintenance": "TERMINATE",
+                "provisioningModel": "SPOT" if body.market is Market.SPOT else "STANDARD",
+            },
             "network": links.everywhere(project, "networks", "default"),
         },
     )

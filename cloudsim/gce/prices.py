@@ -12,7 +12,7 @@ from typing import Any
 from cloudsim.gce.call import Call, Result
 from cloudsim.gce.errors import GceError, not_found
 from cloudsim.gce.facts import GIB, PROVIDER, REGIONS, family
-from cloudsim.world import Catalog, Market
+from cloudsim.world import Catalog, Market, World
 
 SERVICE = "6F81-5844-456A"
 _MOST = 5_000
@@ -45,12 +45,13 @@ def skus(call: Call) -> Result:
     token = call.query.get("pageToken") or "0"
     if not token.isdecimal():
         raise GceError("invalid", "The page token is invalid.")
-    start, every = int(token), list(_all(call.world.catalogs[PROVIDER]))
+    start, every = int(token), list(_all(call.world))
     following = str(start + size) if start + size < len(every) else ""
     return {"skus": every[start : start + size], "nextPageToken": following}
 
 
-def _all(catalog: Catalog) -> Iterator[Result]:
+def _all(world: World) -> Iterator[Result]:
+    catalog = world.catalogs[PROVIDER]
     for region in REGIONS:
         for market in Market:
             for name, rates in _RATES.items():
@@ -59,6 +60,7 @@ def _all(catalog: Catalog) -> Iterator[Result]:
                     yield _sku(description, group, _USAGE[market], region, Decimal(usd))
             for one, (_, gpu) in _FAMILIES.items():
                 rate = _gpu_rate(catalog, region, one, market)
+                rate *= 1 if market is Market.ON_DEMAND else world.spot_factor(PROVIDER, region)
                 yield _sku(f"{_gpu(gpu, market)} running in {region}", "GPU", _USAGE[market], region, rate)
         for _, gpu in _FAMILIES.values():
             yield _sku(

@@ -6,6 +6,7 @@ import heapq
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal
 
 from cloudsim.settings import Settings
 from cloudsim.world import birth
@@ -51,6 +52,7 @@ class World:
         self.buckets = Buckets()
         self.faults = FaultBook(self.rng)
         self.calls: Counter[tuple[str, str, str]] = Counter()
+        self.spot_factors: dict[tuple[str, str], Decimal] = {}
         self.offered = {name: set(catalog.offered) for name, catalog in self.catalogs.items()}
         self._shelves: dict[tuple[str, str, str], Shelf] = {}
         self._tokens: dict[str, str] = {}
@@ -135,6 +137,10 @@ class World:
         """Resources of one kind that one account has in one region, oldest first."""
         where = (provider, account, region, kind)
         return (r for r in self.resources.values() if (r.provider, r.account, r.region, r.kind) == where)
+
+    def spot_factor(self, provider: str, region: str) -> Decimal:
+        """What a list price of spot VMs is multiplied by in a region."""
+        return self.spot_factors.get((provider, region), Decimal(1))
 
     def machine(self, provider: str, name: str) -> MachineType:
         """The type's facts. Raises WorldError."""
@@ -228,6 +234,16 @@ class World:
         for key, value in tags.items():
             shelf.retag(vm, key, value)
         self.touch(vm)
+
+    def protect(self, thing_id: str, *, protected: bool) -> None:
+        """Fronts refuse to delete a protected VM or resource, each in its cloud's words. It may still end by itself."""
+        vm = self.vms.get(thing_id)
+        if vm is not None:
+            vm.spec["protected"] = protected
+            self.touch(vm)
+        else:
+            self.resources[thing_id].spec["protected"] = protected
+            self.touch_resource(thing_id)
 
     def add_resource(self, resource: Resource) -> None:
         """From now on it exists."""

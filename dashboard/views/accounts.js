@@ -13,6 +13,8 @@ const KINDS = { ok: "active", unchecked: "queued", failing: "failed", disabled: 
 const CAUSES = {
   ended_lease: "its lease has ended",
   other_attempt: "its lease has another VM",
+  lost_row: "its lease was lost with the database",
+  copied_tags: "not launched by us: the tags were copied",
   no_row: "no lease is known",
   leftover: "left over by a VM",
 };
@@ -85,7 +87,7 @@ const Orphan = ({ one }) => html`
     <td data-label="State"><${Badge} state=${one.state} kind=${STATES[one.state] ?? "queued"} /></td>
     <th scope="row" data-label="VM"><${Copy} text=${one.instance_id} label="instance id" /><span class="under">${one.instance_type}</span></th>
     <td data-label="Where">${providerName(one.provider)} ${one.zone || one.region}<span class="under">account ${one.account}</span></td>
-    <td data-label="Why">${CAUSES[one.cause] ?? words(one.cause)}${one.lease_id && html`<a class="under" href=${to(`leases/${one.lease_id}`)}>${one.lease_id}</a>`}${one.adopt_error && html`<span class="under bad">${one.adopt_error}</span>`}</td>
+    <td data-label="Why">${CAUSES[one.cause] ?? words(one.cause)}${one.lease_id && html`<a class="under" href=${to(`leases/${one.lease_id}`)}>${one.lease_id}</a>`}${one.adopt_error && html`<span class="under bad">${one.adopt_error}</span>`}${one.end_error && html`<span class="under bad">does not end: ${one.end_error.code ?? one.end_error.class}</span>`}</td>
     <td data-label="Age" class="n">${span(one.age_seconds)}</td>
     <td data-label="USD/h" class="n">${one.price_per_hour === null ? NOTHING : usd(one.price_per_hour)}</td>
     <td data-label="Cost" class="n">${cost(one) === null ? NOTHING : usd(cost(one))}</td>

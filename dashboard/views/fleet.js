@@ -80,7 +80,7 @@ function States({ rows }) {
           <li key=${row.state}>
             <a href=${to("leases", { state: row.state })}>
               <${Badge} state=${row.state} /><span class="num strong">${count(row.leases)}</span>
-              <span class="num muted">${LIVE.includes(row.state) ? counted(row.gpus, "GPU") : "since ever"}</span>
+              <span class="num muted">${LIVE.includes(row.state) ? counted(row.gpus, "GPU") : "still kept"}</span>
             </a>
           </li>
         `,

@@ -54,7 +54,8 @@ function Notices({ lease }) {
     ${reason &&
     html`
       <p class="notice" data-tone=${lease.state === "failed" ? "bad" : "plain"}><${Icon} name="warning" />
-        <span><strong>${words(reason.code)}</strong>: ${reason.message} <span class="by">By ${reason.origin}${reason.retryable ? "; the same request may succeed later" : ""}.</span></span>
+        <span><strong>${words(reason.code)}</strong>: ${reason.message} <span class="by">By ${reason.origin}${reason.retryable ? "; the same request may succeed later" : ""}.</span>
+          ${lease.provider_message && html`<span class="under">The provider's answer, shown to operators only: ${lease.provider_message}</span>`}</span>
       </p>
     `}
   `;
@@ -168,7 +169,7 @@ function Attempts({ items }) {
                 <td data-label="No." class="n">${one.n}</td>
                 <td data-label="Outcome"><${Badge} state=${one.outcome} kind=${OUTCOMES[one.outcome] ?? "released"} /></td>
                 <th scope="row" data-label="Offering">${one.offering.instance_type}<span class="under">${providerName(one.offering.provider)} ${one.offering.zone}, ${marketName(one.offering.market)}</span></th>
-                <td data-label="Provider" class="said">${one.error ? html`<code>${one.error.code ?? one.error.class}</code><span class="under">${one.error.message}</span>` : NOTHING}</td>
+                <td data-label="Provider" class="said">${one.error ? html`<code>${one.error.code ?? one.error.class}</code><span class="under">${one.error.provider_message ?? one.error.message}</span>` : NOTHING}</td>
                 <td data-label="USD/h" class="n">${usd(one.offering.price_per_hour)}</td>
                 <td data-label="Cost" class="n">${usd(one.cost)}</td>
                 <td data-label="Began" class="n"><time datetime=${one.started_at} title=${fullTime(one.started_at)}>${timeOfDay(one.started_at)}</time></td>

@@ -42,7 +42,7 @@ const Table = ({ items, tenants }) => html`
                 <td data-label="Tenant"><a class="quiet" href=${to("leases", { tenant_id: one.tenant_id })}>${tenants.get(one.tenant_id) ?? NOTHING}</a></td>
                 <td data-label="Where">${one.region ? html`${one.account} ${one.region}` : NOTHING}</td>
                 <td data-label="For" class="n"><${Ago} at=${one.since} suffix="" /></td>
-                <td data-label="What it means" class="said">${meaning}</td>
+                <td data-label="What it means" class="said">${meaning}${one.kind === "releasing" && one.reason && html`<span class="under">${one.reason}</span>`}</td>
               </tr>
             `;
           })}

@@ -1,6 +1,7 @@
 """A small catalogue and what workers would write, put straight into the database."""
 
 import atexit
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from decimal import Decimal
@@ -16,6 +17,7 @@ from app.db.ids import new_id
 from app.db.urls import sync_url
 from app.domain import placed
 from app.domain.offerings import Gpu
+from app.domain.tokens import host_key_hash
 
 SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl me@example"
 
@@ -135,6 +137,14 @@ class Fleet:
         self.run("UPDATE lease SET attempts_count = greatest(attempts_count, %s) WHERE id = %s", n, lease_id)
         return str(row["id"])
 
+    def archive_attempt(self, tenant_id: str) -> None:
+        """What is left of a lease that was purged."""
+        where = {**WHERE, "price_per_hour": "1.006", "instance_id": new_id("i"), "ended_at": "now()", "n": 1}
+        self._insert(
+            "attempt_archive",
+            {"id": new_id("attempt"), "lease_id": new_id("lease"), "tenant_id": tenant_id, **where},
+        )
+
     def activate(self, lease_id: str) -> str:
         """As if workers had launched it an hour ago. Answers the instance id."""
         self.attempt(lease_id, 1, instance_id=f"i-{lease_id[-8:]}")
@@ -154,6 +164,13 @@ class Fleet:
             lease_id,
         )
         return instance_id
+
+    def give_token(self, lease_id: str, n: int = 1) -> str:
+        """The one-time token with which the VM of an attempt may report its host keys."""
+        token = secrets.token_hex(32)
+        statement = "UPDATE attempt SET host_key_hash = %s WHERE lease_id = %s AND n = %s"
+        self.run(statement, host_key_hash(token), lease_id, n)
+        return token
 
     def finish(self, lease_id: str, state: str = "released") -> None:
         """As if workers had ended it."""

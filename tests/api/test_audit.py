@@ -3,6 +3,7 @@
 from typing import Any
 
 from tests.api.conftest import Caller
+from tests.api.fleet import SSH_KEY, Fleet
 
 
 async def trail(caller: Caller) -> list[dict[str, Any]]:
@@ -39,6 +40,18 @@ async def test_every_change_leaves_an_entry_with_before_and_after(operator: Call
 async def test_no_entry_holds_a_secret(operator: Caller, alice: Caller) -> None:
     made = (await alice.post(f"/v1/tenants/{alice.tenant_id}/keys", json={"name": "ci", "role": "viewer"})).json()
     assert made["secret"].rpartition("_")[2] not in (await operator.get("/v1/audit")).text
+
+
+async def test_a_created_lease_is_noted_with_the_fingerprints_of_its_keys(alice: Caller, database_url: str) -> None:
+    """The trail is kept for ever, so it holds no more of a request than tells what was asked for."""
+    Fleet(database_url).catalogue()
+    wish = {"gpu": {"model": "A10G"}, "ttl_seconds": 3600, "ssh_public_keys": [SSH_KEY]}
+    assert (await alice.post("/v1/leases", json=wish)).status_code == 201
+    [created] = [entry for entry in await trail(alice) if entry["action"] == "lease.create"]
+    assert created["after"]["request"]["ssh_public_keys"] == [
+        "SHA256:+DiY3wvvV6TuJJhbpZisF/zLDA0zPMSvHdkr4UvCOqU me@example"
+    ]
+    assert created["after"]["request"]["gpu"]["model"] == "A10G"
 
 
 async def test_an_admin_sees_the_own_tenant_alone(operator: Caller, alice: Caller, bob: Caller) -> None:

@@ -22,7 +22,7 @@ CHANGES = {
 }
 ORPHAN = """
     INSERT INTO orphan (account, region, instance_id, provider, zone, instance_type, market, cause, tags)
-    VALUES ('main', 'us-east-1', 'i-1', 'aws', 'us-east-1a', 'g5.xlarge', 'on_demand', 'no_row', '{}')
+    VALUES ('main', 'us-east-1', 'i-1', 'aws', 'us-east-1a', 'g5.xlarge', 'on_demand', 'lost_row', '{}')
 """
 HOLD = """UPDATE installation SET hold = '{"reason": "another timeline", "since": "2026-01-01T00:00:00Z"}'"""
 

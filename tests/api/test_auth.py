@@ -3,15 +3,18 @@
 from collections.abc import Callable
 from itertools import count
 
+import httpx
 import psycopg
 import pytest
 from fastapi import FastAPI
 
+from app.api import middleware
 from app.domain.ids import KeyId
 from app.prerequisites import ensure_operator_key
 from app.services import key_format
 from app.settings import Settings
 from tests.api.conftest import Caller, new_tenant, serving
+from tests.lines import written_by
 
 STRANGER = key_format.generate(KeyId("key_01jz0000000000000000000000")).text
 
@@ -98,14 +101,68 @@ async def test_the_last_use_of_a_key_is_noted(alice: Caller, app: FastAPI) -> No
 async def test_an_address_that_fails_too_often_is_locked_out_and_its_good_keys_are_not(
     make_settings: Callable[..., Settings], database_url: str
 ) -> None:
-    key = ensure_operator_key(database_url, None)
-    other = ensure_operator_key(database_url, None)
+    used, unused = (ensure_operator_key(database_url, None) for _ in range(2))
     async with serving(make_settings(login_rate_limit="3/hour")) as app:
-        assert (await Caller(app, key).get("/v1/me")).status_code == 200
-        stranger = Caller(app, None)
-        statuses = [(await stranger.get("/v1/me", headers=bearer(f"wrong{n}"))).status_code for n in range(4)]
-        assert statuses == [401, 401, 401, 429]
-        locked = await Caller(app, other).get("/v1/me")
+        assert (await Caller(app, used).get("/v1/me")).status_code == 200
+        locked = await lock_out(Caller(app, None))
         assert locked.json()["code"] == "too_many_failed_logins"
         assert int(locked.headers["retry-after"]) > 0
+        for key in (used, unused):
+            assert (await Caller(app, key).get("/v1/me")).status_code == 200
+
+
+async def test_unknown_keys_of_a_valid_form_count_as_failed_logins(
+    make_settings: Callable[..., Settings], database_url: str
+) -> None:
+    key = ensure_operator_key(database_url, None)
+    async with serving(make_settings(login_rate_limit="3/hour")) as app:
+        stranger = Caller(app, None)
+        made_up = [key_format.generate(KeyId("key_01jz0000000000000000000000")).text for _ in range(5)]
+        statuses = [(await stranger.get("/v1/me", headers=bearer(text))).status_code for text in made_up]
+        assert statuses == [401, 401, 401, 429, 429]
         assert (await Caller(app, key).get("/v1/me")).status_code == 200
+
+
+async def lock_out(stranger: Caller, **headers: str) -> httpx.Response:
+    """Fails three times and answers the fourth refusal."""
+    asked = [await stranger.get("/v1/me", headers=bearer(f"wrong{n}") | headers) for n in range(4)]
+    assert [answer.status_code for answer in asked] == [401, 401, 401, 429]
+    return asked[-1]
+
+
+def from_address(address: str) -> dict[str, str]:
+    return {"X-Forwarded-For": address}
+
+
+async def test_clients_behind_a_trusted_proxy_are_locked_out_one_by_one(make_settings: Callable[..., Settings]) -> None:
+    async with serving(make_settings(login_rate_limit="3/hour", trusted_proxies="192.0.2.0/24, 10.0.0.0/8")) as app:
+        proxy = Caller(app, None)
+        await lock_out(proxy, **from_address("198.51.100.1"))
+        for address, status in (("198.51.100.1, 10.0.0.5", 429), ("198.51.100.2", 401), ("198.51.100.1, 8.8.8.8", 401)):
+            answer = await proxy.get("/v1/me", headers=bearer("wrong") | from_address(address))
+            assert answer.status_code == status, address
+
+
+@pytest.mark.parametrize("trusted", ["", "10.0.0.0/8"])
+async def test_a_forwarded_address_from_an_untrusted_peer_is_ignored(
+    make_settings: Callable[..., Settings], trusted: str
+) -> None:
+    async with serving(make_settings(login_rate_limit="3/hour", trusted_proxies=trusted)) as app:
+        stranger = Caller(app, None)
+        await lock_out(stranger, **from_address("198.51.100.1"))
+        for address in ("198.51.100.2", "198.51.100.1, 10.0.0.5"):
+            answer = await stranger.get("/v1/me", headers=bearer("wrong") | from_address(address))
+            assert answer.status_code == 429
+
+
+async def test_log_lines_and_the_audit_trail_name_the_forwarded_address(
+    make_settings: Callable[..., Settings], database_url: str
+) -> None:
+    async with serving(make_settings(trusted_proxies="192.0.2.7")) as app:
+        operator = Caller(app, ensure_operator_key(database_url, None))
+        with written_by(_log=middleware) as lines:
+            made = await operator.post("/v1/tenants", json={"name": "lab"}, headers=from_address("198.51.100.1"))
+            [line] = lines.new()
+        assert (made.status_code, line["address"]) == (201, "198.51.100.1")
+        entries = (await operator.get("/v1/audit")).json()["items"]
+        assert "198.51.100.1" in {entry["address"] for entry in entries}

@@ -14,10 +14,15 @@ import pytest
 from app.api import event_stream
 from app.bootstrap import build_api
 from app.db.ids import new_id
+from app.domain.ids import TenantId
 from app.local.ports import LOOPBACK
 from app.prerequisites import ensure_operator_key
 from app.server.api import Server
-from tests.api.conftest import Caller, MakeSettings, new_tenant
+from app.services import key_format
+from app.services.errors import TooManyStreams
+from app.services.event_stream import Wanted
+from app.services.principal import Principal, Role
+from tests.api.conftest import Caller, MakeSettings, new_tenant, serving
 from tests.api.fleet import Fleet
 
 pytestmark = pytest.mark.usefixtures("fleet")
@@ -179,17 +184,66 @@ async def test_a_stream_ends_when_its_key_is_revoked(api: Running, monkeypatch: 
         await asyncio.wait_for(mine.end(), 15)
 
 
-async def test_streams_are_counted(make_settings: MakeSettings, database_url: str) -> None:
+async def test_a_tenant_has_a_quarter_of_the_streams(make_settings: MakeSettings, database_url: str) -> None:
     async with (
-        running(make_settings, database_url, max_streams=3) as api,
+        running(make_settings, database_url, max_streams=8) as api,
         stream(api, api.alice),
         stream(api, api.alice),
+        stream(api, api.bob),
+        stream(api, api.bob),
     ):
-        async with stream(api, api.alice) as refused:
-            assert (refused.answer.status_code, refused.answer.json()["code"]) == (503, "too_many_streams")
-            assert refused.answer.headers["retry-after"] == "5"
-        async with stream(api, api.bob) as theirs:
+        for caller in (api.alice, api.bob):
+            async with stream(api, caller) as refused:
+                assert (refused.answer.status_code, refused.answer.json()["code"]) == (503, "too_many_streams")
+                assert refused.answer.headers["retry-after"] == "5"
+                assert "tenant" in refused.answer.json()["detail"]
+        async with stream(api, await new_tenant(api.operator, "carol")) as theirs:
             assert theirs.answer.status_code == 200
+
+
+async def test_a_key_has_fifty_streams_and_long_polls(make_settings: MakeSettings, fleet: Fleet) -> None:
+    async with serving(make_settings(max_streams=1000)) as app:
+        alice = await new_tenant(Caller(app, ensure_operator_key(fleet.url, None)), "alice", gpus="1", leases="1")
+        made = (await alice.post("/v1/leases", json=WISH)).json()
+        async with contextlib.AsyncExitStack() as opened:
+            for _ in range(50):
+                told = app.state.services.streams.follow(
+                    principal_of(alice), Wanted(), after=None, heartbeat_seconds=60.0
+                )
+                opened.push_async_callback(told.aclose)
+                await anext(told)
+            poll = {"poll_seconds": "20", "if_version": str(made["version"])}
+            refused = await alice.get(f"/v1/leases/{made['id']}", params=poll)
+            assert (refused.status_code, refused.json()["code"]) == (503, "too_many_streams")
+            assert "50" in refused.json()["detail"]
+            other = await alice.member("viewer")
+            assert (await other.get(f"/v1/leases/{made['id']}", params=poll | {"poll_seconds": "1"})).status_code == 200
+        at_last = await alice.get(f"/v1/leases/{made['id']}", params=poll | {"poll_seconds": "1"})
+        assert at_last.status_code == 200
+
+
+def principal_of(caller: Caller) -> Principal:
+    key = key_format.parse(caller.key)
+    assert key is not None
+    tenant_id, role = TenantId(caller.tenant_id), Role.ADMIN
+    facts = {"key_name": "admin", "address": None, "request_id": "req_1"}
+    return Principal(key_id=key.key_id, role=role, tenant_id=tenant_id, **facts)  # type: ignore[arg-type]
+
+
+async def test_all_streams_together_are_limited(make_settings: MakeSettings, fleet: Fleet) -> None:
+    async with serving(make_settings(max_streams=4)) as app:
+        operator = Caller(app, ensure_operator_key(fleet.url, None))
+        async with contextlib.AsyncExitStack() as opened:
+            tenants = [await new_tenant(operator, name) for name in ("one", "two", "three", "four", "five")]
+            streams = [
+                app.state.services.streams.follow(principal_of(one), Wanted(), after=None, heartbeat_seconds=60.0)
+                for one in tenants
+            ]
+            for told in streams[:4]:
+                opened.push_async_callback(told.aclose)
+                await anext(told)
+            with pytest.raises(TooManyStreams):
+                await anext(streams[4])
 
 
 async def test_the_servers_end_ends_streams(api: Running) -> None:

@@ -1,10 +1,14 @@
 """Health, as load balancers see it."""
 
 import psycopg
+import pytest
 from fastapi import FastAPI
 
 from app.prerequisites import schema_revisions
+from app.services.container import Services
 from tests.api.conftest import Caller
+
+FINE = {"database": "ok", "schema": "ok", "session": "ok"}
 
 
 async def test_a_process_that_answers_is_alive(anonymous: Caller) -> None:
@@ -14,12 +18,12 @@ async def test_a_process_that_answers_is_alive(anonymous: Caller) -> None:
 async def test_missing_workers_are_a_warning_and_not_a_failure(anonymous: Caller, database_url: str) -> None:
     found = await anonymous.get("/readyz")
     assert found.status_code == 200
-    assert found.json()["checks"] == {"database": "ok", "schema": "ok", "worker": "missing", "inventory": "missing"}
+    assert found.json()["checks"] == FINE | {"worker": "missing", "inventory": "missing"}
     with psycopg.connect(database_url, autocommit=True) as connection:
         connection.execute("INSERT INTO worker_heartbeat (name, kind) VALUES ('w1', 'worker'), ('i1', 'inventory')")
     assert (await anonymous.get("/readyz")).json() == {
         "ready": True,
-        "checks": {"database": "ok", "schema": "ok", "worker": "ok", "inventory": "ok"},
+        "checks": FINE | {"worker": "ok", "inventory": "ok"},
         "warnings": [],
     }
 
@@ -69,3 +73,27 @@ async def test_without_a_database_the_process_is_alive_and_not_ready(
         connection.execute(f'ALTER DATABASE "{name}" CONNECTION LIMIT -1')
     assert (found.status_code, found.json()["checks"]["database"]) == (503, "unavailable")
     assert (await anonymous.get("/livez")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ("RESET ROLE", "not as gpulease_api"),
+        ("SET gpulease.connection = 'of another client'", "pool_mode = session"),
+        ("DISCARD ALL", "pool_mode = session"),
+    ],
+)
+async def test_a_connection_that_lost_its_role_or_its_session_is_not_ready(
+    app: FastAPI, anonymous: Caller, change: str, complaint: str
+) -> None:
+    """As behind a pooler that gives one client's session to another."""
+    services: Services = app.state.services
+    async with services.health._database.transaction(None) as connection:
+        raw = (await connection.get_raw_connection()).driver_connection
+        assert raw is not None
+        await raw.execute("COMMIT")
+        await raw.execute(change)
+        await raw.execute("BEGIN")
+    found = await anonymous.get("/readyz")
+    assert found.status_code == 503
+    assert complaint in found.json()["checks"]["session"]

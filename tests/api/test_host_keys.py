@@ -1,13 +1,16 @@
 """POST /v1/host-keys: what a VM tells is shown on its lease, once, and nobody else can tell anything."""
 
-import secrets
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicNumbers
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from fastapi import FastAPI
 
-from app.domain.tokens import host_key_hash
+from app.api.routing import OneTimeRoute
 from tests.api.conftest import Caller, MakeSettings, serving
 from tests.api.fleet import Fleet
 
@@ -29,11 +32,7 @@ class Leased:
         self.token = self.give_token(1)
 
     def give_token(self, n: int) -> str:
-        token = secrets.token_hex(32)
-        self._fleet.run(
-            "UPDATE attempt SET host_key_hash = %s WHERE lease_id = %s AND n = %s", host_key_hash(token), self.id, n
-        )
-        return token
+        return self._fleet.give_token(self.id, n)
 
     async def tell(self, token: str | None, *keys: Any) -> httpx.Response:
         headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
@@ -148,6 +147,73 @@ async def test_guessing_is_limited_per_address_and_apart_from_logins(
         assert (locked.status_code, locked.json()["code"]) == (429, "too_many_failed_logins")
         assert int(locked.headers["retry-after"]) > 0
         assert (await Caller(app, alice.key).get("/v1/me")).status_code == 200
+
+
+async def test_a_valid_token_is_let_in_from_a_locked_out_address(
+    make_settings: MakeSettings, leased: Leased, alice: Caller
+) -> None:
+    async with serving(make_settings(login_rate_limit="3/hour")) as app:
+        for token, status in [
+            ("x", 401),
+            ("f" * 64, 401),
+            ("x", 401),
+            ("x", 429),
+            ("e" * 64, 429),
+            (leased.token, 204),
+        ]:
+            answer = await Caller(app, token).post("/v1/host-keys", json={"keys": [ED25519]})
+            assert answer.status_code == status, token
+    assert await leased.shown() == [ED25519]
+
+
+LARGEST_REPORT = OneTimeRoute.largest_body
+
+
+class Body:
+    """Sends itself in pieces, and counts the bytes that were asked for."""
+
+    def __init__(self, pieces: int, piece: bytes = b" " * 1024) -> None:
+        self.pieces, self.piece = pieces, piece
+        self.sent = 0
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for _ in range(self.pieces):
+            self.sent += len(self.piece)
+            yield self.piece
+
+
+@pytest.mark.parametrize("token", [None, "", "x", "f" * 64])
+async def test_the_body_of_an_unknown_caller_is_not_read(app: FastAPI, token: str | None) -> None:
+    body = Body(1024)
+    headers = {"Content-Type": "application/json"}
+    answer = await Caller(app, token).post("/v1/host-keys", content=body, headers=headers)
+    assert (answer.status_code, body.sent) == (401, 0)
+
+
+async def test_no_more_is_read_than_host_keys_need(leased: Leased, app: FastAPI) -> None:
+    headers = {"Content-Type": "application/json"}
+    async with Caller(app, leased.token) as vm:
+        body = Body(1024)
+        answer = await vm.post("/v1/host-keys", content=body, headers=headers)
+        assert (answer.status_code, answer.json()["code"]) == (413, "body_too_large")
+        assert body.sent <= LARGEST_REPORT + len(body.piece)
+        announced = await vm.post("/v1/host-keys", content=b" " * (LARGEST_REPORT + 1), headers=headers)
+        assert announced.status_code == 413
+        assert (await vm.post("/v1/host-keys", json={"keys": [ED25519]})).status_code == 204
+
+
+async def test_the_largest_keys_fit_into_a_report(leased: Leased) -> None:
+    """Every type that is taken, RSA of the greatest length that a key may have."""
+    rsa = _public_text(RSAPublicNumbers(65537, (1 << 16_383) + 1).public_key())
+    curves = [
+        _public_text(ec.generate_private_key(curve()).public_key())
+        for curve in (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
+    ]
+    assert (await leased.tell(leased.token, ED25519, rsa, *curves)).status_code == 204
+
+
+def _public_text(key: Any) -> str:
+    return str(key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode())
 
 
 async def test_the_api_reads_no_token_of_a_launch(app: FastAPI, leased: Leased, fleet: Fleet) -> None:

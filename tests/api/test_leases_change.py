@@ -93,6 +93,26 @@ async def test_an_extension_stays_within_the_total_term(alice: Caller, operator:
     assert (await alice.post(f"/v1/leases/{lease_id}/extend", json={"ttl_seconds": 7100})).status_code == 200
 
 
+async def test_a_lease_whose_vm_the_cloud_ends_is_not_extended_and_says_so_in_advance(
+    alice: Caller, fleet: Fleet
+) -> None:
+    lease_id = await make(alice)
+    fleet.activate(lease_id)
+    assert (await alice.get(f"/v1/leases/{lease_id}")).json()["actions"]["extend"]["available"]
+    fleet.run("""UPDATE lease SET placement = placement || '{"extendable": false}', version = version + 1""")
+    answer = await alice.post(f"/v1/leases/{lease_id}/extend", json={"ttl_seconds": 7200})
+    assert (answer.status_code, answer.json()["code"]) == (409, "not_extendable")
+    assert "main" in answer.json()["detail"]
+    lease = (await alice.get(f"/v1/leases/{lease_id}")).json()
+    assert lease["actions"]["extend"] == {"available": False, "reason_code": "not_extendable"}
+    assert lease["placement"]["extendable"] is False
+    same = await alice.post(f"/v1/leases/{lease_id}/extend", json={"ttl_seconds": 60})
+    assert (same.status_code, same.json()["expires_at"]) == (200, lease["expires_at"]), "an earlier end changes nothing"
+    fleet.run("UPDATE lease SET placement = NULL, version = version + 1")
+    answer = await alice.post(f"/v1/leases/{lease_id}/extend", json={"ttl_seconds": 7200})
+    assert answer.status_code == 200, "without a VM nothing ends it"
+
+
 async def test_what_ends_is_not_extended_and_says_so_in_advance(alice: Caller, fleet: Fleet) -> None:
     released, expired = await make(alice), await make(alice)
     await alice.delete(f"/v1/leases/{released}")

@@ -10,8 +10,9 @@ from pydantic import BaseModel
 
 from app.api.lease_views import AttemptPage, Lease, LeasePage
 from app.domain.money import format_money
+from app.services.leases import LARGEST_PAGE
 from tests.api.conftest import Caller
-from tests.api.fleet import Fleet
+from tests.api.fleet import SSH_KEY, Fleet
 
 
 @pytest.fixture(autouse=True)
@@ -263,7 +264,7 @@ async def test_a_limit_is_brought_into_range(alice: Caller) -> None:
     assert len(await ids(alice, "?limit=100000")) == 2
 
 
-async def test_attempts_tell_every_try_in_order(alice: Caller, fleet: Fleet) -> None:
+async def test_attempts_tell_every_try_in_order(alice: Caller, operator: Caller, fleet: Fleet) -> None:
     lease_id = await make(alice)
     error = '{"class": "InsufficientCapacity", "code": "InsufficientInstanceCapacity", "message": "none left"}'
     fleet.attempt(
@@ -276,9 +277,70 @@ async def test_attempts_tell_every_try_in_order(alice: Caller, fleet: Fleet) -> 
     assert tried["error"] == {
         "class": "InsufficientCapacity",
         "code": "InsufficientInstanceCapacity",
-        "message": "none left",
+        "message": "the provider has no capacity for this instance type there at present",
+        "provider_message": None,
     }
+    to_operators = (await operator.get(f"/v1/leases/{lease_id}/attempts")).json()["items"][0]["error"]
+    assert to_operators == tried["error"] | {"provider_message": "none left"}
     assert tried["offering"]["instance_type"] == "g5.xlarge"
     rest = (await alice.get(f"/v1/leases/{lease_id}/attempts?cursor={first['next_cursor']}")).json()
     assert [(one["n"], one["outcome"]) for one in rest["items"]] == [(2, "unknown")]
     assert rest["next_cursor"] is None
+
+
+def large_lease(number: int) -> dict[str, Any]:
+    """The largest request that is taken."""
+    text = "x" * 63
+    return {
+        "name": f"n{number}",
+        "instance_types": [f"g5.xlarge{'x' * (55 - len(str(n)))}{n}" for n in range(19)] + ["g5.xlarge"],
+        "regions": ["us-east-1", *(f"{'r' * 36}-{n:02}" for n in range(49))],
+        "allowed_cidrs": [f"2001:db8:{n:x}:ffff:ffff:ffff:ffff:0/112" for n in range(50)],
+        "ssh_public_keys": [f"{SSH_KEY.rpartition(' ')[0]} {'k' * 256}"] * 20,
+        "labels": {f"{n:02}{text[2:]}": text for n in range(20)},
+        "ttl_seconds": 3600,
+    }
+
+
+async def all_pages(caller: Caller, query: str) -> tuple[list[dict[str, Any]], list[int]]:
+    """Every item, and the bytes of each page."""
+    items: list[dict[str, Any]] = []
+    sizes = []
+    cursor = ""
+    while True:
+        answer = await caller.get(f"/v1/leases?limit=200{query}{cursor}")
+        items += answer.json()["items"]
+        sizes.append(len(answer.content))
+        if answer.json()["next_cursor"] is None:
+            return items, sizes
+        cursor = f"&cursor={answer.json()['next_cursor']}"
+
+
+@pytest.mark.parametrize("sort", ["-created_at", "name"])
+async def test_a_page_ends_early_when_it_holds_half_a_mebibyte(alice: Caller, fleet: Fleet, sort: str) -> None:
+    for number in range(3):
+        made = await alice.post("/v1/leases", json=large_lease(number))
+        assert made.status_code == 201, made.text
+    copies = """
+        INSERT INTO lease (id, tenant_id, name, labels, request, minimum_claim, created_at, expires_at, wait_until)
+        SELECT 'lease_' || lpad(n::text, 26, '0'), tenant_id, 'c' || n, labels, request, '{}', created_at + n * interval '1 s',
+               expires_at, wait_until FROM lease, generate_series(1, 150) n WHERE name = 'n0'
+    """
+    fleet.run(copies)
+    items, sizes = await all_pages(alice, f"&sort={sort}")
+    assert len({item["id"] for item in items}) == len(items) == 153
+    assert len(sizes) > 1
+    largest = max(len(json.dumps(item)) for item in items)
+    assert all(size <= LARGEST_PAGE + 2 * largest for size in sizes)
+    assert all(size > LARGEST_PAGE - 2 * largest for size in sizes[:-1]), "a page ends no earlier than it must"
+    tagged = await alice.get(f"/v1/leases?limit=200&sort={sort}")
+    again = await alice.get(f"/v1/leases?limit=200&sort={sort}", headers={"If-None-Match": tagged.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+async def test_a_page_of_one_lease_is_never_empty(alice: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.services.leases.LARGEST_PAGE", 1)
+    made = [await make(alice) for _ in range(3)]
+    assert await ids(alice, "?limit=2") == [made[2]]
+    items, _ = await all_pages(alice, "")
+    assert [item["id"] for item in items] == made[::-1]

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from psycopg.types.json import Jsonb
 from pydantic import BaseModel
 
 from app.api.ops_tenants import TenantUsePage
@@ -44,7 +45,7 @@ def orphan(fleet: Fleet, instance_id: str, **changes: Any) -> None:
         "zone": "us-east-1a",
         "instance_type": "g5.xlarge",
         "market": "on_demand",
-        "cause": "no_row",
+        "cause": "lost_row",
         "tags": '{"gpulease-lease": "lease_x"}',
         "price_per_hour": "1.006",
         **changes,
@@ -74,7 +75,7 @@ async def test_the_summary_counts_what_there_is(alice: Caller, operator: Caller,
     assert float(found["spend_month_to_date"]) <= 1.02
     assert found["capacity_failures"]["total"] == 1
     assert found["capacity_failures"]["worst"][0]["instance_type"] == "g5.xlarge"
-    assert found["orphans"] == [{"cause": "no_row", "orphans": 1}]
+    assert found["orphans"] == [{"cause": "lost_row", "orphans": 1}]
     assert found["time_to_ready"]["leases"] == 1
     assert found["stuck"] == []
     assert found["brakes"]["launches_stopped"] is None
@@ -119,6 +120,7 @@ async def test_what_takes_too_long_is_named_the_longest_first(alice: Caller, ope
         ("releasing", releasing),
         ("settling", settling),
     ]
+    assert [one["reason"] for one in stuck] == [None, "a user of the tenant asked for the release", None]
 
 
 async def test_orphans_are_shown_in_pages_and_ended_on_demand(operator: Caller, fleet: Fleet) -> None:
@@ -143,6 +145,17 @@ async def test_orphans_are_shown_in_pages_and_ended_on_demand(operator: Caller, 
     for instance_id in ("i-gone", "i-none", "%00"):
         assert (await operator.post(f"/v1/ops/orphans/main/us-east-1/{instance_id}/end")).status_code == 404
     assert fleet.run("SELECT target FROM audit WHERE action = 'orphan.end'") == [{"target": "main/us-east-1/i-1"}]
+
+
+async def test_an_orphan_that_refuses_to_end_says_why(operator: Caller, fleet: Fleet) -> None:
+    orphan(fleet, "i-1")
+    before = await operator.get("/v1/ops/orphans")
+    assert before.json()["items"][0]["end_error"] is None
+    error = {"class": "InvalidSpec", "code": "OperationNotPermitted", "message": "it may not be terminated"}
+    fleet.run("UPDATE orphan SET state = 'ending', end_error = %s", Jsonb(error))
+    after = await operator.get("/v1/ops/orphans", headers={"If-None-Match": before.headers["ETag"]})
+    keeps_to(OrphanPage, after.content)
+    assert after.json()["items"][0]["end_error"] == error
 
 
 async def test_accounts_show_what_observation_knows(operator: Caller, fleet: Fleet) -> None:

@@ -1,10 +1,12 @@
 """Limits."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from tests.api.conftest import Caller
+from tests.api.fleet import Fleet
 
 
 def limits(**amounts: str | None) -> dict[str, Any]:
@@ -57,6 +59,25 @@ async def test_a_wrong_limit_is_pointed_at(operator: Caller, alice: Caller, body
 
 async def test_an_operator_has_no_quotas_of_its_own(operator: Caller) -> None:
     assert (await operator.get("/v1/quotas")).status_code == 422
+
+
+async def test_setting_limits_and_creating_leases_never_wait_for_each_other_in_a_circle(
+    operator: Caller, alice: Caller, database_url: str
+) -> None:
+    Fleet(database_url).catalogue()
+    path = f"/v1/tenants/{alice.tenant_id}/quotas"
+    await operator.put(path, json=limits(gpus="1000", leases="1000"))
+    lease = {"gpu": {"model": "A10G"}, "ttl_seconds": 3600}
+
+    async def set_and_create() -> set[int]:
+        answers = [
+            await operator.put(path, json=limits(gpus="1000", leases="1000")),
+            await alice.post("/v1/leases", json=lease),
+        ]
+        return {answer.status_code for answer in answers}
+
+    seen = await asyncio.gather(*(set_and_create() for _ in range(40)))
+    assert set[int]().union(*seen) == {200, 201}
 
 
 async def test_limits_that_changed_meanwhile_are_not_overwritten(operator: Caller, alice: Caller) -> None:

@@ -10,6 +10,7 @@ from app.local.ports import free_port
 from app.prerequisites import ensure_operator_key
 from app.settings import Settings
 from tests.api.conftest import Caller, new_tenant, serving
+from tests.api.fleet import Fleet
 
 
 class Clock:
@@ -85,3 +86,63 @@ async def test_one_tenants_requests_do_not_count_for_another(
             await alice.get("/v1/me")
         assert (await alice.get("/v1/me")).status_code == 429
         assert (await operator.get("/v1/me")).status_code == 200
+
+
+WISH = {"gpu": {"model": "A10G"}, "ttl_seconds": 3600}
+
+
+@pytest.fixture
+def fleet(database_url: str) -> Fleet:
+    made = Fleet(database_url)
+    made.catalogue()
+    return made
+
+
+async def test_a_tenant_can_change_only_so_much_in_an_hour(
+    make_settings: Callable[..., Settings], database_url: str, fleet: Fleet
+) -> None:
+    """Each lease that is made and given back leaves rows behind, whatever the quota of leases is."""
+    async with serving(make_settings(write_rate_limit="6/hour")) as app:
+        operator = Caller(app, ensure_operator_key(database_url, None))
+        alice, bob = [await new_tenant(operator, name, gpus="8", leases="1") for name in ("alice", "bob")]
+        for _ in range(6):
+            made = await alice.post("/v1/leases", json=WISH)
+            assert made.status_code == 201
+            assert (await alice.delete(f"/v1/leases/{made.json()['id']}")).status_code == 202
+            fleet.finish(made.json()["id"])
+        refused = await alice.post("/v1/leases", json=WISH)
+        assert (refused.status_code, refused.json()["code"]) == (429, "rate_limited")
+        assert "change" in refused.json()["detail"]
+        assert int(refused.headers["retry-after"]) > 0
+        for path, body in ((f"/v1/tenants/{alice.tenant_id}/keys", {"name": "k", "role": "viewer"}),):
+            assert (await alice.post(path, json=body)).status_code == 429
+        assert (await bob.post("/v1/leases", json=WISH)).status_code == 201
+        assert (await alice.get("/v1/leases")).status_code == 200
+        assert (await alice.post("/v1/leases/plan", json=WISH)).status_code == 200
+
+
+async def test_a_lease_can_be_given_back_whatever_was_changed(
+    make_settings: Callable[..., Settings], database_url: str, fleet: Fleet
+) -> None:
+    async with serving(make_settings(write_rate_limit="2/hour")) as app:
+        operator = Caller(app, ensure_operator_key(database_url, None))
+        alice = await new_tenant(operator, "alice", gpus="8", leases="2")
+        made = [(await alice.post("/v1/leases", json=WISH)).json()["id"] for _ in range(2)]
+        assert (await alice.patch(f"/v1/leases/{made[0]}", json={"name": "n"})).status_code == 429
+        for lease_id in made:
+            assert (await alice.delete(f"/v1/leases/{lease_id}")).status_code == 202
+
+
+async def test_what_is_refused_changes_nothing_and_does_not_count(
+    make_settings: Callable[..., Settings], database_url: str, fleet: Fleet
+) -> None:
+    """A program that asks every second until its quota has room must get in at last."""
+    async with serving(make_settings(write_rate_limit="2/hour")) as app:
+        operator = Caller(app, ensure_operator_key(database_url, None))
+        alice = await new_tenant(operator, "alice", gpus="8", leases="1")
+        made = await alice.post("/v1/leases", json=WISH)
+        for _ in range(5):
+            assert (await alice.post("/v1/leases", json=WISH)).status_code == 409
+        await alice.delete(f"/v1/leases/{made.json()['id']}")
+        fleet.finish(made.json()["id"])
+        assert (await alice.post("/v1/leases", json=WISH)).status_code == 201

@@ -36,11 +36,13 @@ LEAST_ROLE = {
     "try_webhook": "admin",
     "list_webhook_deliveries": "admin",
     "replay_webhook_delivery": "admin",
+    "tell_deadman_pass": "deadman",
 }
 
 ROUTES = [route for route in routed().routes if isinstance(route, APIRoute)]
 SECURED = [route for route in ROUTES if isinstance(route, SecuredRoute)]
-RANK = [Role.VIEWER, Role.MEMBER, Role.ADMIN, Role.OPERATOR]
+RANK = [Role.VIEWER, Role.MEMBER, Role.ADMIN, Role.OPERATOR, Role.DEADMAN]
+"""The last one is no role of a tenant: what needs it is refused to all of a tenant's."""
 
 
 def test_only_the_health_routes_and_the_description_need_no_key() -> None:

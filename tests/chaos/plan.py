@@ -11,10 +11,21 @@ ASKING_SHARE = 0.75
 _STORMY_SHARE = 0.9
 """Of the time: in which faults begin. The last of them find leases under way that earlier ones have held up."""
 _OUTAGE_SECONDS = (2.0, 8.0)
+_LOSS_SHARE = (0.1, 0.85)
+"""Of the stormy time: in which the database loses commits. Leases are still asked for then, and other faults follow."""
+_BEFORE_A_LOSS = 0.05
+"""Of the stormy time: from the copy of the database to the loss of what was committed since."""
+_PRICES_EVERY_SECONDS = 5.0
 
 
 class Happening(StrEnum):
-    """`KILL`: SIGKILL to a process. `OUTAGE`: a cloud hangs or answers 5xx. `LIMIT`: a quota becomes tight for a while."""
+    """What a storm is made of.
+
+    `KILL`: SIGKILL to a process. `OUTAGE`: a cloud hangs or answers 5xx. `LIMIT`: a quota becomes tight for a while. `PRICE`: the
+    spot prices of a cloud move. `COPY`: somebody starts a VM with the tags of another. `STANDBY` and `FAILOVER`: a standby of
+    PostgreSQL begins to follow, and is promoted after it was cut off for a while. `BACKUP` and `RESTORE`: the
+    database is dumped, and restored from the dump.
+    """
 
     KILL = "kill"
     FLUSH = "flush"
@@ -24,9 +35,25 @@ class Happening(StrEnum):
     RECLAIM = "reclaim"
     CANCEL = "cancel"
     LIMIT = "limit"
+    PRICE = "price_move"
+    COPY = "copied_tags"
+    STANDBY = "standby"
+    FAILOVER = "failover"
+    BACKUP = "backup"
+    RESTORE = "restore"
 
 
-FAULTS = frozenset({Happening.KILL, Happening.FLUSH, Happening.RESTART, Happening.REDIS, Happening.OUTAGE})
+FAULTS = frozenset(
+    {
+        Happening.KILL,
+        Happening.FLUSH,
+        Happening.RESTART,
+        Happening.REDIS,
+        Happening.OUTAGE,
+        Happening.FAILOVER,
+        Happening.RESTORE,
+    }
+)
 _PROGRAMS = ("worker",) * 6 + ("inventory",) * 2 + ("api", "redis")
 
 
@@ -50,6 +77,8 @@ class Wanted:
     kills: int
     flushes: int
     restarts: int
+    failovers: int
+    restores: int
 
 
 def events(wanted: Wanted) -> list[Event]:
@@ -64,8 +93,11 @@ def events(wanted: Wanted) -> list[Event]:
         Happening.RECLAIM: wanted.leases // 20,
         Happening.CANCEL: wanted.leases // 5,
         Happening.LIMIT: max(1, wanted.restarts),
+        Happening.PRICE: int(wanted.seconds / _PRICES_EVERY_SECONDS),
+        Happening.COPY: max(2, wanted.leases // 100),
     }
-    return sorted(_drawn(chance, numbers, wanted.seconds * _STORMY_SHARE))
+    until = wanted.seconds * _STORMY_SHARE
+    return sorted([*_drawn(chance, numbers, until), *_losses(chance, wanted, until)])
 
 
 def _drawn(chance: random.Random, numbers: dict[Happening, int], until: float) -> Iterator[Event]:
@@ -79,3 +111,16 @@ def _drawn(chance: random.Random, numbers: dict[Happening, int], until: float) -
                     yield Event(at, happening, f"{chance.choice(CLOUDS)} {chance.choice(('hang', 'error'))}", seconds)
                 case _:
                     yield Event(at, happening, str(chance.randrange(2**31)), seconds)
+
+
+def _losses(chance: random.Random, wanted: Wanted, until: float) -> Iterator[Event]:
+    """One after the other, in a random order: each has a part of the time to itself, which it begins with the copy."""
+    pairs = [(Happening.STANDBY, Happening.FAILOVER)] * wanted.failovers
+    pairs += [(Happening.BACKUP, Happening.RESTORE)] * wanted.restores
+    chance.shuffle(pairs)
+    first, last = (share * until for share in _LOSS_SHARE)
+    for number, (copied, lost) in enumerate(pairs):
+        part = (last - first) / len(pairs)
+        at = first + part * (number + chance.uniform(0.1, 0.5))
+        yield Event(at, copied)
+        yield Event(at + _BEFORE_A_LOSS * until, lost, seconds=chance.uniform(1.0, 4.0))

@@ -1,12 +1,11 @@
-"""Carries a plan out on a running stack, while leases are asked for, and judges what is left."""
+"""Carries a plan out on a running stack, while leases are asked for."""
 
 import itertools
 import math
 import random
 import signal
 import threading
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
@@ -15,56 +14,76 @@ import httpx
 import psutil
 import redis
 
-from app.domain.tags import LEASE, TENANT
+from app.domain.tags import TENANT
+from app.local.programs import INVENTORY, WORKER
 from app.local.waiting import wait_until
-from bench.three_clouds import Installation, figures, on_the_way, wait_for_none, wishes
+from bench.three_clouds import Installation, on_the_way, wishes
+from tests.chaos.databases import Backup, Standby
+from tests.chaos.duty import Duty
+from tests.chaos.judgement import Course, Judge
+from tests.chaos.losses import Losses
 from tests.chaos.plan import ASKING_SHARE, FAULTS, Event, Happening, Wanted, events
 from tests.chaos.timeline import Line, Timeline
 from tests.e2e.cloud import Json
-from tests.e2e.people import Tenant
+from tests.e2e.people import ONE_A10G, Tenant
 from tests.e2e.stack import PATIENCE, Stack
-from tests.e2e.truth import differences
 
 _ASKING = 8
 _MOST_ON_THE_WAY = 60
 """Leases; who asks for more waits. Otherwise a slow machine would be measured by the queue that it cannot keep up with."""
-_AMPLE, _TIGHT = 1_000_000, 0
-_QUIET_SECONDS = 300.0
+_AMPLE, _NONE = 1_000_000, "0"
+_PRICE_FACTORS = (0.5, 1.6)
+_TIGHT_SHARE = (0.2, 1.1)
+"""Of the spend at the moment: a limit below it ends nothing, one just above it lets a few leases in."""
 _EAGER_SECONDS = 5.0
-_CYCLE_SECONDS = 20.0
+_HOLD_SECONDS = 30.0
 _LOOK_SECONDS = 1.0
+_LASTING = frozenset({Happening.REDIS, Happening.OUTAGE})
 
 
 class Storm:
-    """One run. `report` has the figures; what is wrong stands in its `wrong`."""
+    """One run. `report` has the figures; what is wrong stands in its `checks`."""
 
     def __init__(self, stack: Stack, installation: Installation, wanted: Wanted) -> None:
         self._stack = stack
         self._installation = installation
         self._wanted = wanted
-        self._made: list[str] = []
-        self._cancelled: set[str] = set()
-        self._done: Counter[str] = Counter()
+        self._course = Course()
         self._timers: list[threading.Timer] = []
         self._timeline = Timeline()
         self._room = threading.Event()
-        self._last_fault = 0.0
+        self._standbys: list[Standby] = []
+        self._backups: list[Backup] = []
+        self._duty = Duty(installation.operator)
+        self._places = installation.places
 
     def run(self) -> dict[str, Any]:
         """Until everything is quiet and judged."""
         operator = self._installation.operator
-        with operator.tenant("chaos", _AMPLE) as tenant:
+        with operator.tenant("chaos", _AMPLE) as tenant, self._duty.on_duty():
+            self._losses = Losses(tenant, self._installation.cloud)
             with _repeated(lambda: self._look(tenant)), ThreadPoolExecutor(_ASKING) as asking:
                 orders = [asking.submit(self._ask, tenant, n, wish) for n, wish in self._wishes()]
-                for event in events(self._wanted):
-                    self._timeline.wait_for(Line.HAPPENING, event.at)
-                    self._happen(event, tenant)
-                    self._timeline.reached(Line.HAPPENING, event.at)
-                self._timeline.reached(Line.HAPPENING, math.inf)
-                for timer in self._timers:
-                    timer.join()
+                try:
+                    self._let_it_happen(tenant)
+                finally:
+                    self._timeline.reached(Line.HAPPENING, math.inf)
+                    for standby in self._standbys:
+                        standby.close()
                 asked = {order.result() for order in orders}
-            return self._judge(tenant, asked)
+            self._stack.wait_until_ready()
+            self._loosen(tenant)
+            judge = Judge(self._installation, tenant, self._course, self._losses, self._duty)
+            found = judge.judge(asked, lambda: self._timeline.seconds)
+        return {"seed": self._wanted.seed, "leases": self._wanted.leases, **found}
+
+    def _let_it_happen(self, tenant: Tenant) -> None:
+        for event in events(self._wanted):
+            self._timeline.wait_for(Line.HAPPENING, event.at)
+            self._happen(event, tenant)
+            self._timeline.reached(Line.HAPPENING, event.at)
+        for timer in self._timers:
+            timer.join()
 
     # --- leases -------------------------------------------------------------------------------------------
 
@@ -77,7 +96,7 @@ class Storm:
         self._timeline.wait_for(Line.ASKING, at)
         self._room.wait()
         lease_id = tenant.create_at_any_rate(wish, f"chaos-{self._wanted.seed}-{number}")
-        self._made.append(lease_id)
+        self._course.made.append(lease_id)
         self._timeline.reached(Line.ASKING, math.inf if number + 1 == self._wanted.leases else at)
         return lease_id
 
@@ -100,11 +119,18 @@ class Storm:
             Happening.RECLAIM: self._reclaim,
             Happening.CANCEL: self._cancel,
             Happening.LIMIT: self._tighten,
+            Happening.PRICE: self._move_prices,
+            Happening.COPY: self._copy,
+            Happening.STANDBY: self._begin_to_follow,
+            Happening.FAILOVER: self._fail_over,
+            Happening.BACKUP: self._back_up,
+            Happening.RESTORE: self._restore,
         }
         if act[event.happening](event, tenant):
-            self._done[str(event.happening)] += 1
+            self._course.happened[str(event.happening)] += 1
             if event.happening in FAULTS:
-                self._last_fault = max(self._last_fault, self._timeline.seconds + event.seconds)
+                lasts = event.seconds if event.happening in _LASTING else 0.0
+                self._course.last_fault = max(self._course.last_fault, self._timeline.seconds + lasts)
 
     def _kill(self, event: Event, _tenant: Tenant) -> bool:
         """One that has only just been killed is waited for: the number of kills is part of the promise."""
@@ -140,8 +166,7 @@ class Storm:
 
     def _reclaim(self, event: Event, tenant: Tenant) -> bool:
         def reclaimed() -> bool:
-            vms = self._installation.cloud.vms(TENANT, tenant.id, alive=True)
-            spot = [vm for vm in vms if vm["market"] == "spot"]
+            spot = [vm for vm in self._living(tenant) if vm["market"] == "spot"]
             with suppress(IndexError, httpx.HTTPStatusError):  # there is none, or it has ended meanwhile
                 vm = random.Random(event.what).choice(spot)
                 self._installation.cloud.interrupt(vm["id"], notice_seconds=2.0, provider=vm["provider"])
@@ -151,95 +176,120 @@ class Storm:
         return wait_until(reclaimed, timeout=_EAGER_SECONDS, poll=0.5)
 
     def _cancel(self, event: Event, tenant: Tenant) -> bool:
-        kept = [lease_id for lease_id in self._made if lease_id not in self._cancelled]
+        """A lease whose row is lost just now is not there to be cancelled."""
+        kept = [lease_id for lease_id in self._course.made if lease_id not in self._course.cancelled]
         if not kept:
             return False
         lease_id = random.Random(event.what).choice(kept)
-        self._cancelled.add(lease_id)
+        self._course.cancelled.add(lease_id)
 
         def cancelled() -> bool:
             with suppress(httpx.TransportError):
-                return tenant.http.delete(f"/v1/leases/{lease_id}").is_success
+                answer = tenant.http.delete(f"/v1/leases/{lease_id}")
+                return answer.is_success or answer.status_code == httpx.codes.NOT_FOUND
             return False
 
         return wait_until(cancelled, timeout=PATIENCE, poll=0.2)
 
     def _tighten(self, event: Event, tenant: Tenant) -> bool:
-        """Admission must refuse for a while; leases that there are stay."""
-        if not wait_until(lambda: self._limit(tenant, _TIGHT), timeout=PATIENCE, poll=0.2):
+        """Admission must refuse for a while, or placing must, where a dearer offering no longer fits; leases that there are stay."""
+        chance = random.Random(event.what)
+        resource, amount = "gpus", _NONE
+        if chance.random() < 0.5:
+            resource, amount = "spend_per_hour", self._part_of_the_spend(tenant, chance.uniform(*_TIGHT_SHARE))
+        if not self._limit(tenant, resource, amount):
             return False
-        self._later(event.seconds, lambda: wait_until(lambda: self._limit(tenant, _AMPLE), timeout=PATIENCE, poll=0.2))
+        self._later(event.seconds, lambda: self._loosen(tenant))
         return True
 
-    def _limit(self, tenant: Tenant, gpus: int) -> bool:
+    @staticmethod
+    def _part_of_the_spend(tenant: Tenant, share: float) -> str:
         with suppress(httpx.HTTPError):
-            self._installation.operator.limit_gpus(tenant.id, gpus)
-            return True
-        return False
+            return f"{tenant.used().get('spend_per_hour', 0.0) * share:.2f}"
+        return _NONE
+
+    def _loosen(self, tenant: Tenant) -> None:
+        self._limit(tenant, "gpus", str(_AMPLE))
+        self._limit(tenant, "spend_per_hour", None)
+
+    def _limit(self, tenant: Tenant, resource: str, amount: str | None) -> bool:
+        def limited() -> bool:
+            with suppress(httpx.HTTPError):
+                self._installation.operator.limit(tenant.id, resource, amount)
+                return True
+            return False
+
+        return wait_until(limited, timeout=PATIENCE, poll=0.2)
+
+    def _move_prices(self, event: Event, _tenant: Tenant) -> bool:
+        """Of one region at a time, so that the order of the offerings changes too."""
+        chance = random.Random(event.what)
+        provider, region = chance.choice(self._places)
+        self._installation.cloud.move_spot_prices(provider, round(chance.uniform(*_PRICE_FACTORS), 2), region)
+        return True
+
+    def _copy(self, event: Event, tenant: Tenant) -> bool:
+        """`Launch more like this`: the tags are copied, and what shows who launched a VM is not."""
+        living = self._living(tenant)
+        if not living:
+            return False
+        self._course.copies.add(self._installation.cloud.copy(random.Random(event.what).choice(living)))
+        return True
+
+    def _living(self, tenant: Tenant) -> list[Json]:
+        """VMs that our own launches made."""
+        living = self._installation.cloud.vms(TENANT, tenant.id, alive=True)
+        return [vm for vm in living if vm["id"] not in self._course.copies]
+
+    # --- the database loses commits -----------------------------------------------------------------------
+
+    def _begin_to_follow(self, _event: Event, _tenant: Tenant) -> bool:
+        self._standbys.append(Standby(self._stack, self._course.happened[Happening.STANDBY]))
+        return True
+
+    def _fail_over(self, event: Event, tenant: Tenant) -> bool:
+        """Leases go on being made and launched while the standby misses it."""
+        standby = self._standbys.pop()
+        standby.miss()
+        threading.Event().wait(event.seconds)
+        holds = len(self._duty.reasons)
+        standby.take_over()
+        self._stack.wait_until_ready()
+        self._put_right(tenant)
+        self._expect_hold(holds, "a failover")
+        return True
+
+    def _back_up(self, _event: Event, _tenant: Tenant) -> bool:
+        self._backups.append(Backup(self._stack, self._course.happened[Happening.BACKUP]))
+        return True
+
+    def _restore(self, _event: Event, tenant: Tenant) -> bool:
+        """Somebody makes leases before any worker has looked at the clouds."""
+        holds = len(self._duty.reasons)
+        self._backups.pop().restore()
+        number = self._course.happened[Happening.RESTORE]
+        self._course.extra.append(tenant.create_at_any_rate(ONE_A10G, f"at-once-{self._wanted.seed}-{number}"))
+        lost = len(self._losses.vms)
+        self._put_right(tenant)
+        self._stack.start(WORKER, INVENTORY)
+        self._stack.wait_until_ready()
+        if len(self._losses.vms) > lost:
+            self._expect_hold(holds, "a restore")
+        return True
+
+    def _put_right(self, tenant: Tenant) -> None:
+        """Notes what is lost. Limits are those of earlier now; their owner sets them once more."""
+        self._losses.note(self._course.made, self._course.copies)
+        self._loosen(tenant)
+
+    def _expect_hold(self, before: int, cause: str) -> None:
+        if not wait_until(lambda: len(self._duty.reasons) > before, timeout=_HOLD_SECONDS):
+            self._course.without_hold.append(f"no hold within {_HOLD_SECONDS:g} s of {cause}")
 
     def _later(self, seconds: float, act: Callable[[], object]) -> None:
         timer = threading.Timer(seconds, act)
         timer.start()
         self._timers.append(timer)
-
-    # --- judgement ----------------------------------------------------------------------------------------
-
-    def _judge(self, tenant: Tenant, asked: set[str]) -> dict[str, Any]:
-        """Waits for quiet, then for the truth; at last everything is released, and nothing may be left."""
-        self._stack.wait_until_ready()
-        last: list[str] = []
-
-        def still() -> list[Json]:
-            found = on_the_way(tenant)
-            last[:] = [f"{lease['id']} is {lease['state']}" for lease in found] or last
-            return found
-
-        waiting = wait_for_none(still, seconds=_QUIET_SECONDS)
-        quiet = self._timeline.seconds - self._last_fault
-        found = tenant.leases()
-        how_it_went = figures(found)
-        there = Counter(lease["id"] for lease in found)
-        wrong = {
-            "lost": sorted(asked - set(there)),
-            "doubled": sorted(set(there) - asked),
-            "stuck": list(last) if waiting else [],
-            "differences": self._differences(),
-        }
-        evidence = self._evidence(tenant, found, [*wrong["differences"], *last])
-        tenant.release_all()
-        used = wait_for_none(lambda: [*tenant.used().items()], _CYCLE_SECONDS)
-        wrong["quota"] = [f"{resource} {amount}" for resource, amount in used]
-        left = wait_for_none(lambda: self._installation.cloud.resources_of_tenant(tenant.id), _CYCLE_SECONDS)
-        wrong["left over"] = [str(thing) for thing in left]
-        wrong["differences after all ended"] = self._differences()
-        return {
-            "leases": self._wanted.leases,
-            "seed": self._wanted.seed,
-            "happened": dict(self._done),
-            "seconds_until_the_last_fault_ended": round(self._last_fault),
-            "quiet_seconds_after_the_last_fault": round(quiet, 1),
-            "wrong": {what: some for what, some in wrong.items() if some},
-            "evidence": evidence,
-            **how_it_went,
-        }
-
-    def _evidence(self, tenant: Tenant, leases: Sequence[Json], lines: Sequence[str]) -> list[Json]:
-        """What both sides know of each lease that a line names, and how observation goes."""
-        named = [lease["id"] for lease in leases if any(lease["id"] in line for line in lines)]
-        vms = self._installation.cloud.vms(TENANT, tenant.id) if named else []
-        about: list[Json] = [
-            {
-                "lease": tenant.lease(lease_id),
-                "attempts": tenant.attempts(lease_id),
-                "vms": [vm for vm in vms if vm["tags"].get(LEASE) == lease_id],
-            }
-            for lease_id in named
-        ]
-        return [*about, *(self._installation.operator.items("/v1/ops/accounts") if named else ())]
-
-    def _differences(self) -> list[str]:
-        one = self._installation
-        return list(wait_for_none(lambda: differences(one.operator, one.cloud, one.database_url), _CYCLE_SECONDS))
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from tests.cli.conftest import Cli
 from tests.cli.fake_api import (
     ACTIVE,
     BOOTING,
+    NO_CAPACITY,
     OPERATOR_KEY,
     PLACE,
     PROVISIONING,
@@ -246,6 +247,15 @@ def test_the_console_of_a_failed_boot_is_shown(api: FakeApi, cli: Cli) -> None:
     page = {"items": [{"n": 1, "text": "no such driver", "at": "2026-06-01T10:00:00Z"}], "next_cursor": None}
     api.documents["GET", "/v1/leases/lease_01/console"] = page
     assert "no such driver" in cli("lease", "console", "lease_01").stdout
+
+
+def test_operators_are_shown_the_providers_own_words(api: FakeApi, cli: Cli) -> None:
+    error = {**REFUSED_ATTEMPT["error"], "provider_message": "role worker may not run p4d"}
+    api.add(
+        a_lease(1, **NO_CAPACITY, provider_message="subnet-1 is full"), attempts=[{**REFUSED_ATTEMPT, "error": error}]
+    )
+    assert "role worker may not run p4d" in cli("lease", "attempts", "lease_01").stdout
+    assert "subnet-1 is full" in cli("lease", "show", "lease_01").stdout
 
 
 def test_attempts_show_what_the_provider_said(api: FakeApi, cli: Cli) -> None:

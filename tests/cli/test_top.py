@@ -46,7 +46,7 @@ def test_the_whole_installation_fits_24_lines_of_80() -> None:
         "stuck 5",
         "lease_02  main us-east-1",
         "2 more, see",
-        "orphans no_row 3",
+        "orphans lost_row 3",
         "lease.number60",
     ):
         assert fact in text, text

@@ -23,15 +23,17 @@ def test_a_restart_keeps_the_world(tmp_path: Path) -> None:
         ec2.create_tags(Resources=[alive], Tags=[{"Key": "a", "Value": "1"}])
         sim.capacity(3, zone="us-east-1b")
         sim.quota("L-DB2E81BA", 12)
+        sim.spot_prices(2, region="us-east-1")
         sim.credentials(bad=["AKIABAD"])
         sim.offered("us-east-1a", "p5.48xlarge", False)
         sim.fault("RebootInstances", "error", code="Unavailable", times=5)
-        before = truth(sim)
+        before, price = truth(sim), spot_price(ec2)
         close(clients)
     with running(clock=clock, state=tmp_path / "state") as sim:
         assert truth(sim) == before
         clients = make_clients(sim.url)
         ec2 = clients("ec2")
+        assert spot_price(ec2) == price
         check_the_rest(sim, ec2, clients("ec2", key="AKIABAD"), ami, alive)
         clock.forward(1)
         assert [vm["state"] for vm in sim.instances()] == ["running", "terminated", "running"]
@@ -41,6 +43,13 @@ def test_a_restart_keeps_the_world(tmp_path: Path) -> None:
 def truth(sim: Control) -> tuple[Any, ...]:
     resources = sorted(sim.resources(), key=lambda item: str(item["id"]))
     return sim.instances(), resources, sim.faults()
+
+
+def spot_price(ec2: Any) -> str:
+    (price,) = ec2.describe_spot_price_history(InstanceTypes=["g5.xlarge"], AvailabilityZone="us-east-1a")[
+        "SpotPriceHistory"
+    ]
+    return str(price["SpotPrice"])
 
 
 def check_the_rest(sim: Control, ec2: Any, bad: Any, ami: str, alive: str) -> None:

@@ -6,22 +6,21 @@ import os
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
-from bench import ending, report
-from tests.crash_matrix.matrix import Case, Place, Stage, batches, drawn, rehearse, run
+from bench import ending
+from tests.crash_matrix.matrix import Case, Stage, batches, drawn, rehearse, run
 from tests.crash_matrix.scenarios import SCENARIOS
+from tests.crash_matrix.summary import described, table
 from tests.e2e.cloud import Cloud
 from tests.e2e.people import Operator
 from tests.e2e.stack import running
 from workers.failpoints.actions import Action
-from workers.failpoints.points import names
 
 SETTINGS = {
     "GPULEASE_UNKNOWN_RETRY_SECONDS": "6",
+    "GPULEASE_UNREACHABLE_SECONDS": "3",
     "GPULEASE_SETTLE_SECONDS": "8",
     "GPULEASE_SETTLE_GAP_SECONDS": "1",
     "GPULEASE_NOT_FOUND_GRACE_SECONDS": "5",
@@ -31,7 +30,7 @@ SETTINGS = {
     "GPULEASE_COOL_OFF_CAPACITY_SECONDS": "2",
     "GPULEASE_COOL_OFF_QUOTA_SECONDS": "2",
     "GPULEASE_COOL_OFF_UNOFFERED_SECONDS": "4",
-    "GPULEASE_WORKER_THREADS": "16",
+    "GPULEASE_WORKER_THREADS": "32",
     "GPULEASE_PROVIDER_RATE_LIMITS": "true",
 }
 
@@ -48,7 +47,9 @@ def main() -> int:
     parser.add_argument("--batch", type=int, default=30, help="cases side by side")
     parser.add_argument("--workers", default="2", help="worker processes")
     parser.add_argument("--again", type=Path, help="a report: only the cases whose points were not reached then")
-    parser.add_argument("--report", type=Path, default=Path("crash-matrix.json"))
+    parser.add_argument(
+        "--report", type=Path, default=Path("crash-matrix.json"), help="where the evidence is written, as JSON"
+    )
     asked = parser.parse_args()
     os.environ["AWS_EC2_METADATA_DISABLED"] = "true"
     ending.on_request()
@@ -70,7 +71,7 @@ def main() -> int:
             # written each time, so that a run that is ended early has told what it found
             document = described(places, cases, time.monotonic() - began)
             asked.report.write_text(json.dumps(document, indent=1), encoding="utf-8")
-    print(json.dumps(document["summary"]))
+    print(table(document, asked.report.resolve()))
     return 1 if document["summary"]["wrong"] or document["summary"]["not_hit"] else 0
 
 
@@ -90,43 +91,9 @@ def run_all(stage: Stage, cases: Sequence[Case], size: int) -> Iterator[None]:
             case.move_on(tries)
         for batch in batches(todo, size):
             seconds = run(stage, batch)
-            hit, wrong = sum(case.hit for case in batch), {one for case in batch for one in case.wrong}
-            told = f"{hit} of {len(batch)} hit, {seconds:.0f} s, wrong: {sorted(wrong) or 'nothing'}"
-            print(f"{batch[0].scenario}: {told}", flush=True)
+            hit, wrong = sum(case.hit for case in batch), sum(bool(case.wrong) for case in batch)
+            print(f"{batch[0].scenario}: {hit} of {len(batch)} reached, {wrong} wrong, {seconds:.0f} s", flush=True)
             yield
-
-
-def described(places: set[Place], cases: Sequence[Case], seconds: float) -> dict[str, Any]:
-    """The report: a line for each case, and what they come to."""
-    reached = {place.point for place in places}
-    wrong = [case for case in cases if case.wrong]
-    kinds = Counter(line.partition(":")[0] for case in wrong for line in case.wrong)
-    return {
-        "summary": {
-            "machine": report.machine(),
-            "commit": report.commit(),
-            "points": len(names()),
-            "points_reached": len(reached),
-            "cases": len(cases),
-            "hit": sum(case.hit for case in cases),
-            "not_hit": [case.name for case in cases if not case.hit],
-            "wrong": len(wrong),
-            "kinds_of_wrong": dict(kinds),
-            "seconds": round(seconds),
-        },
-        "points_not_reached": [name for name in names() if name not in reached],
-        "cases": [
-            {
-                "point": case.place.point,
-                "cloud": case.place.provider,
-                "action": case.action,
-                "scenario": case.scenario,
-                "hit": case.hit,
-                "wrong": case.wrong,
-            }
-            for case in cases
-        ],
-    }
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ own that its point is armed for; whatever they do to the workers, all share. A c
 another scenario that reaches it. The truth of the clouds and the database judges.
 """
 
+import json
 import random
 import secrets
 import time
@@ -17,15 +18,19 @@ from threading import Barrier
 
 from app.domain.tags import ATTEMPT, LEASE
 from app.local.waiting import wait_until
-from tests.crash_matrix.scenarios import ENDED, SCENARIOS, Arm, Group
+from tests.crash_matrix.scenarios import BREAKS_OFF, ENDED, SCENARIOS, Arm, Group
 from tests.e2e.cloud import Cloud
 from tests.e2e.people import Operator, Tenant
 from tests.e2e.stack import Stack
 from tests.e2e.truth import differences
-from workers.failpoints.actions import TRACE, Action, arm
+from workers.failpoints.actions import HIT, RESUMED, TRACE, Action, arm
 
 HANG_SECONDS = 12.0
 """Longer than a claim of the stack, so that somebody else goes on meanwhile."""
+LATE_SECONDS = 120.0
+"""A late answer waits so long at most for another worker to finish; after that it does not count."""
+LATE_TOGETHER = 8
+"""Late cases side by side: each keeps a thread and a place in its account's bulkhead from everybody else."""
 CYCLE_SECONDS = 20.0
 """Within so long several inventories are complete, whatever the machine does: what is an orphan then stays one."""
 ACCOUNTS = {"aws": "sim", "gcp": "sim-gcp", "azure": "sim-azure"}
@@ -49,10 +54,14 @@ class Place:
 
 @dataclass
 class Case:
-    """One point, one cloud, one action. `wrong`: what the truth says against it."""
+    """One point, one cloud, one action. `wrong`: what the truth says against it.
+
+    `over`: a late answer arrives when its lease has ended, else when another worker has let it rest.
+    """
 
     place: Place
     action: Action
+    over: bool = False
     hit: bool = False
     wrong: list[str] = field(default_factory=list)
 
@@ -87,7 +96,17 @@ class Stage:
         self.operator.stop_launches(stopped=True)
         ready = Barrier(len(self.clouds), action=lambda: self.operator.stop_launches(stopped=False))
         return [
-            Group(provider, tenant, self.operator, self.cloud, tuple(names[provider]), waiting, ready.wait)
+            Group(
+                provider,
+                tenant,
+                self.operator,
+                self.cloud,
+                tuple(names[provider]),
+                waiting=waiting,
+                ready=ready.wait,
+                restart=lambda: self.stack.kill("worker"),
+                break_off=lambda lease_id: arm(self.folder, BREAKS_OFF, Action.EXCEPTION, key=lease_id),
+            )
             for provider in self.clouds
         ]
 
@@ -142,9 +161,17 @@ def drawn(places: Iterable[Place], actions: Sequence[Action], every: int, seed: 
     chance.shuffle(shuffled)
     orders = [chance.sample(actions, len(actions)) for _ in shuffled]
     cases = [
-        Case(place, order[rank]) for rank in range(len(actions)) for place, order in zip(shuffled, orders, strict=True)
+        Case(place, order[rank], over=order[rank] is Action.LATE and chance.random() < 0.5)
+        for rank in range(len(actions))
+        for place, order in zip(shuffled, orders, strict=True)
+        if order[rank] is not Action.LATE or may_be_late(place)
     ]
     return sorted(cases[: -(-len(cases) // every)], key=lambda case: (case.place, case.action))
+
+
+def may_be_late(place: Place) -> bool:
+    """Whether somebody has a claim there, which can be lost: on a lease, or on a job of an account."""
+    return place.of_lease or place.provider != ANY
 
 
 # --- the matrix -------------------------------------------------------------------------------------------
@@ -153,12 +180,13 @@ def drawn(places: Iterable[Place], actions: Sequence[Action], every: int, seed: 
 def batches(cases: Sequence[Case], size: int) -> Iterator[list[Case]]:
     """Cases that may run side by side: of one scenario and one kind, at most `size`."""
 
-    def kind(case: Case) -> tuple[str, bool]:
-        return case.scenario, case.place.of_lease
+    def kind(case: Case) -> tuple[str, bool, bool]:
+        return case.scenario, case.place.of_lease, case.action is Action.LATE
 
     for one in dict.fromkeys(map(kind, cases)):
         alike = [case for case in cases if kind(case) == one]
-        yield from (alike[start : start + size] for start in range(0, len(alike), size))
+        together = min(size, LATE_TOGETHER) if one[-1] else size
+        yield from (alike[start : start + together] for start in range(0, len(alike), together))
 
 
 def run(stage: Stage, batch: Sequence[Case]) -> float:
@@ -171,7 +199,8 @@ def run(stage: Stage, batch: Sequence[Case]) -> float:
     def armed(label: str, key: str) -> None:
         case = labelled.get(label)
         if case is not None:
-            flags[label] = arm(stage.folder, case.place.point, case.action, key=key, seconds=HANG_SECONDS)
+            seconds = LATE_SECONDS if case.action is Action.LATE else HANG_SECONDS
+            flags[label] = arm(stage.folder, case.place.point, case.action, key=key, seconds=seconds, over=case.over)
 
     with stage.operator.tenant(f"{scenario} {secrets.token_hex(4)}", _GPUS) as tenant:
         with_lease = {label: case.place.provider for label, case in labelled.items() if case.place.of_lease}
@@ -190,11 +219,30 @@ def run(stage: Stage, batch: Sequence[Case]) -> float:
             # what is reached for an account is reached one after the other: each costs its job a pause
             before = waiting()
             play({one: [f"{one} {before}"] for one in stage.clouds}, None)
+        late = [flags[label] for label, case in labelled.items() if case.action is Action.LATE]
+        wait_until(lambda: all(map(_has_gone_on, late)), timeout=LATE_SECONDS)
         _judge(stage, tenant, labelled, groups)
     for label, case in labelled.items():
-        case.hit = flags[label].exists()
+        case.hit = _counts(flags[label], case.action)
     _disarm(stage.folder)
     return time.monotonic() - began
+
+
+def _resumed(flag: Path) -> Path:
+    return flag.with_name(flag.name.removesuffix(HIT) + RESUMED)
+
+
+def _has_gone_on(flag: Path) -> bool:
+    """A point that was never reached, or whose late answer has arrived."""
+    return not flag.exists() or _resumed(flag).exists()
+
+
+def _counts(flag: Path, action: Action) -> bool:
+    """Whether the point acted; a late one only if another worker had finished by then."""
+    if action is not Action.LATE or not flag.exists():
+        return flag.exists()
+    resumed = _resumed(flag)
+    return resumed.exists() and bool(json.loads(resumed.read_text(encoding="utf-8"))["late"])
 
 
 def _names(clouds: Iterable[str], with_lease: Mapping[str, str]) -> dict[str, Sequence[str]]:

@@ -8,7 +8,7 @@ import httpx
 
 from app.domain.tags import INSTALLATION
 from app.local.waiting import wait_until
-from tests.e2e.cloud import Cloud, Json
+from tests.e2e.cloud import AWS, Cloud, Json
 from tests.e2e.people import Operator, Tenant
 from tests.e2e.truth import own_id
 
@@ -24,6 +24,13 @@ CHANGES: Mapping[str, tuple[str, ...]] = {
     "gcp": ("instances.reset", "instances.setLabels", "instances.delete"),
     "azure": ("VirtualMachines.Restart", "VirtualMachines.Update", "VirtualMachines.Delete"),
 }
+FIREWALL_ENDS: Mapping[str, str] = {
+    "aws": "DeleteSecurityGroup",
+    "gcp": "firewalls.delete",
+    "azure": "NetworkSecurityGroups.Delete",
+}
+BREAKS_OFF = "send.record:hurry_watch:before"
+"""Where a step of every lease of `breaks_off` breaks off."""
 ENDED = ("released", "failed")
 STUCK_SECONDS = 150.0
 """A lease that has not moved on after so long is left as it is, and judged as stuck in the end."""
@@ -35,6 +42,7 @@ class Group:
     """Leases of one cloud that live through one scenario together.
 
     `waiting`: how many points still wait. `ready`: is told when all leases are there, and answers when they may be launched.
+    `restart`: kills the workers, which start anew. `break_off`: the step of a lease that reaches `BREAKS_OFF` fails there.
     """
 
     provider: str
@@ -44,16 +52,25 @@ class Group:
     names: tuple[str, ...]
     waiting: Callable[[], int]
     ready: Callable[[], object]
+    restart: Callable[[], object]
+    break_off: Callable[[str], object]
     leases: dict[str, str] = field(default_factory=dict)
 
-    def create(self, arm: Callable[[str, str], None] | None = None, **wish: object) -> None:
-        """One lease for each name; none is launched before `arm(name, lease id)` was called for all."""
+    def create(
+        self,
+        arm: Callable[[str, str], None] | None = None,
+        *,
+        before_launch: Callable[[], object] = lambda: None,
+        **wish: object,
+    ) -> None:
+        """One lease for each name; none is launched before `arm(name, lease id)` was called for all, and `before_launch`."""
         usual = {"instance_types": [TYPES[self.provider]], "providers": [self.provider], "market": "on_demand"}
         for name in self.names:
             body = {**usual, "ttl_seconds": 3600, **wish, "name": name}
             self.leases[name] = self.tenant.create(body)
             if arm is not None:
                 arm(name, self.leases[name])
+        before_launch()
         self.ready()
 
     def seen(self) -> list[Json]:
@@ -128,6 +145,7 @@ def held_up(group: Group, arm: Arm | None) -> None:
         for operation in CHANGES[group.provider]:
             faults.enter_context(group.cloud.fault(operation, "throttle", provider=group.provider, times=None))
         group.ask("extend", {"ttl_seconds": 7200})
+        wait_until(lambda: False, timeout=2, poll=_POLL)  # a reboot that is asked for again comes before the deadline
         group.ask("reboot")
         wait_until(lambda: False, timeout=3, poll=_POLL)
         group.want_end()
@@ -171,6 +189,35 @@ def locked_out(group: Group, arm: Arm | None) -> None:
     with group.cloud.refusing_our_credentials():
         group.create(arm, wait_seconds=600)
         group.until_hit(at_least=6)
+    group.until("active")
+    group.release()
+
+
+def somebody_elses(group: Group, arm: Arm | None) -> None:
+    """The credentials are another account's for a while. At AWS; others know no such fault."""
+    with ExitStack() as faults:
+
+        def exchange() -> None:
+            if group.provider == AWS:
+                faults.enter_context(group.cloud.answering_as_another_account())
+                wait_until(lambda: group.operator.account()["state"] == "disabled", timeout=STUCK_SECONDS, poll=_POLL)
+
+        group.create(arm, before_launch=exchange, wait_seconds=600)
+        group.until_hit(at_least=3, quiet=20)
+    group.until("active")
+    group.release()
+
+
+def begun_without_a_cloud(group: Group, arm: Arm | None) -> None:
+    """Workers start while their cloud fails: they ask who they are, for images, and set aside what does not answer."""
+    with ExitStack() as faults:
+
+        def begin_anew() -> None:
+            faults.enter_context(group.cloud.fault("*", "error", provider=group.provider, times=None))
+            group.restart()
+
+        group.create(arm, before_launch=begin_anew, wait_seconds=600)
+        group.until_hit(at_least=15, quiet=20)
     group.until("active")
     group.release()
 
@@ -219,6 +266,30 @@ def ended_behind_our_back(group: Group, arm: Arm | None) -> None:
     group.release()
 
 
+def shows_late(group: Group, arm: Arm | None) -> None:
+    """Listings and gets show a VM only seconds after its launch."""
+    with group.cloud.showing_late(3.5):
+        group.create(arm)
+        group.until("active")
+    group.release()
+
+
+def firewalled(group: Group, arm: Arm | None) -> None:
+    """With a firewall of their own, which cannot be removed while their VMs end."""
+    group.create(arm, allowed_cidrs=["203.0.113.0/24"])
+    group.until("active")
+    with group.cloud.fault(FIREWALL_ENDS[group.provider], "error", provider=group.provider, times=None):
+        group.release()
+    group.until_hit(at_least=12, quiet=20)
+
+
+def breaks_off(group: Group, arm: Arm | None) -> None:
+    """A step fails for a bug, and is done again."""
+    group.create(arm, before_launch=lambda: [group.break_off(lease_id) for lease_id in group.leases.values()])
+    group.until("active")
+    group.release()
+
+
 def never_ready(group: Group, arm: Arm | None) -> None:
     with group.cloud.fault("boot", "hang", provider=group.provider, times=None):
         group.create(arm)
@@ -247,13 +318,18 @@ SCENARIOS: Mapping[str, Play] = {
         launches_fail,
         refused_when_repeated,
         locked_out,
+        somebody_elses,
         unwanted_before_it_is_known,
         throttled,
         full,
         replaced,
         ended_behind_our_back,
+        shows_late,
+        firewalled,
+        breaks_off,
         never_ready,
         nobodys,
+        begun_without_a_cloud,
     )
 }
 """A point is tried in the first of them that reaches it, then in others."""

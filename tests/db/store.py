@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from threading import Barrier
-from typing import Any, TypeVar
+from types import SimpleNamespace
+from typing import Any, TypeVar, cast
 from uuid import UUID, uuid4
 
 from sqlalchemy import Executable, Table, TextClause, func, insert, select, text, update
@@ -15,7 +16,8 @@ from app.db.ids import new_id
 from app.db.tables import attempt, lease, quota, tenant
 from app.domain.ids import AttemptId, LeaseId, TenantId
 from workers.database import Database
-from workers.steps.context import hold_quota
+from workers.runtime import Runtime
+from workers.steps.context import Context, hold_minimum, hold_quota
 
 T = TypeVar("T")
 LEASE: dict[str, Any] = {"name": "t", "request": {}, "minimum_claim": {}}
@@ -123,12 +125,28 @@ class Store:
                 connection.rollback()
                 return None
             times = {"expires_at": ahead("1 hour"), "wait_until": ahead("10 minutes")}
-            connection.execute(insert(lease).values(id=lease_id, tenant_id=tenant_id, **LEASE, **times))
+            minimum = {"minimum_claim": {name: str(amount) for name, amount in amounts.items()}}
+            connection.execute(insert(lease).values(id=lease_id, tenant_id=tenant_id, **LEASE | times | minimum))
             connection.execute(quotas.remember(tenant_id, lease_id, amounts))
         return lease_id
 
+    def context(self, lease_id: LeaseId) -> Context:
+        """What a step is given that writes quota: the lease, claimed and loaded as the reconciler does it."""
+        claim_id = uuid4()
+        self.write(lease, lease_id, claim_id=claim_id)
+        row = self.first(claims.load(lease_id, claim_id))
+        assert row is not None
+        runtime = cast(Runtime, SimpleNamespace(database=self.database))
+        return Context(runtime=runtime, lease=claims.lease_from_row(row), claim_id=claim_id, now=row.now, row=row)
+
+    def give_back(self, lease_id: LeaseId) -> None:
+        """What a refused attempt does: the lease goes back to what admission reserved. The step commits in any case."""
+        ctx = self.context(lease_id)
+        with ctx.writing_attempts() as connection:
+            hold_minimum(connection, ctx)
+
     def hold(self, tenant_id: TenantId, lease_id: LeaseId, amounts: Mapping[str, Decimal]) -> bool:
-        """Changes what a lease holds, as placing does: under the lease's row lock."""
+        """Changes what a lease holds, as placing does: under the lease's row lock, all of it or nothing."""
         with self.database.begin() as connection:
             connection.execute(select(lease.c.id).where(lease.c.id == lease_id).with_for_update())
             fits = hold_quota(connection, tenant_id, lease_id, amounts)

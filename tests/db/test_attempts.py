@@ -5,11 +5,12 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from sqlalchemy import text, update
+from sqlalchemy import Update, func, text, update
 from sqlalchemy.exc import IntegrityError
 
 from app.db import attempts, inventory, launches
 from app.db.tables import attempt, installation, lease
+from app.db.transitions import locked
 from app.domain.ids import AttemptId, LeaseId
 from app.domain.leases import AttemptState
 from tests.db.store import Store, ago, ahead, together
@@ -90,6 +91,7 @@ def test_a_send_and_an_observation_of_the_same_vm_never_block_each_other(store: 
                 send(store, attempt_id, claim_id)
             else:
                 with store.database.begin() as connection:
+                    connection.execute(*locked([lease_id]))
                     connection.execute(attempts.fact(attempt_id, attempt_id, {"ready": False}))
                     connection.execute(inventory.wake([lease_id]))
 
@@ -117,12 +119,90 @@ def test_a_send_after_a_crash_in_the_call_counts_as_unknown_since_the_first(stor
 
 def test_a_throttled_send_is_as_unknown_as_before_it(store: Store) -> None:
     lease_id, attempt_id = planned(store)
-    send(store, attempt_id, store.claimed(lease_id))
-    store.run(attempts.not_done(attempt_id, attempt_id, 5, {"class": "Throttled"}, unknown_since=None))
+    sent = send(store, attempt_id, store.claimed(lease_id))
+    store.run(
+        attempts.not_done(attempt_id, attempt_id, sent.last_sent_at, 5, {"class": "Throttled"}, unknown_since=None)
+    )
     row = store.row(attempt, attempt_id)
     assert row.unknown_since is None
     assert row.retry_at > row.last_sent_at
     assert row.error == {"class": "Throttled"}
+
+
+ERROR = {"class": "Late", "code": None, "message": "late"}
+
+
+def answers(attempt_id: AttemptId, sent_at: datetime) -> dict[str, Update]:
+    """All that an answer without a VM may write."""
+    return {
+        "not done": attempts.not_done(attempt_id, attempt_id, sent_at, 5, ERROR, unknown_since=None),
+        "unknown": attempts.unknown(attempt_id, attempt_id, sent_at, 5, ERROR),
+        "only look": attempts.only_look(attempt_id, attempt_id, sent_at, ERROR),
+    }
+
+
+ANSWERS = ["not done", "unknown", "only look"]
+
+
+def lose_claim(store: Store, lease_id: LeaseId) -> Any:
+    """Its claim has run out, and another worker has the lease."""
+    store.write(lease, lease_id, held_until=ago("1 second"))
+    return store.claimed(lease_id)
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_an_answer_to_an_older_send_changes_nothing(store: Store, answer: str) -> None:
+    lease_id, attempt_id = planned(store)
+    older = send(store, attempt_id, store.claimed(lease_id)).last_sent_at
+    newest = send(store, attempt_id, lose_claim(store, lease_id)).last_sent_at
+    before = store.row(attempt, attempt_id)
+    assert store.first(answers(attempt_id, older)[answer]) is None
+    assert store.row(attempt, attempt_id) == before
+    assert store.first(answers(attempt_id, newest)[answer]) is not None
+
+
+@pytest.mark.parametrize("since", ["known", "settling", "refused"])
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_an_answer_without_a_vm_changes_nothing_when_more_is_known_by_then(
+    store: Store, answer: str, since: str
+) -> None:
+    lease_id, attempt_id = planned(store)
+    sent_at = send(store, attempt_id, store.claimed(lease_id)).last_sent_at
+    ended = {"ended_at": func.now(), "clean": True} if since == "refused" else {}
+    found = {"instance_id": "i-1", "vm_state": "running", "known_at": func.now()} if since == "known" else {}
+    store.write(attempt, attempt_id, state=since, **ended, **found)
+    before = store.row(attempt, attempt_id)
+    assert store.first(answers(attempt_id, sent_at)[answer]) is None
+    assert store.row(attempt, attempt_id) == before
+
+
+def test_a_failed_call_sets_the_pace_only_under_the_claim(store: Store) -> None:
+    lease_id = store.lease()
+    attempt_id = store.attempt(lease_id, "known")
+    claim_id = store.claimed(lease_id)
+    later = attempts.retry_later(attempt_id, attempt_id, 5, ERROR, claim_id=claim_id)
+    assert store.first(later) is not None
+    store.write(attempt, attempt_id, retry_at=None)
+    lose_claim(store, lease_id)
+    assert store.first(later) is None
+    assert store.row(attempt, attempt_id).retry_at is None
+
+
+@pytest.mark.parametrize("since", ["nothing", "seen", "seen and lost again", "claim lost"])
+def test_a_vm_that_nothing_shows_is_gone_unless_somebody_has_seen_it_since(store: Store, since: str) -> None:
+    lease_id = store.lease()
+    attempt_id = store.attempt(lease_id, "known", vm_state="absent", vm_state_at=ago("1 minute"))
+    before, claim_id = store.row(attempt, attempt_id), store.claimed(lease_id)
+    if since == "claim lost":
+        lose_claim(store, lease_id)
+    elif since != "nothing":
+        now = {"vm_state": "running" if since == "seen" else "absent", "vm_state_at": func.now()}
+        store.write(attempt, attempt_id, **now)
+    store.run(attempts.presume_gone(attempt_id, claim_id, absent_since=before.vm_state_at))
+    after = store.row(attempt, attempt_id)
+    assert (after.vm_state == "gone") == (since == "nothing")
+    if since == "nothing":
+        assert after.vm_state_at == before.vm_state_at
 
 
 # --- facts --------------------------------------------------------------------------------------------------
@@ -163,6 +243,34 @@ def test_a_late_id_is_kept_on_what_is_over_and_does_not_revive_it(store: Store, 
     assert (row.state, row.instance_id) == (over, "i-late")
 
 
+@pytest.mark.parametrize("over", ["dead", "refused"])
+def test_a_late_answer_leaves_an_attempt_that_is_over_its_error_and_the_end_of_its_vm(store: Store, over: str) -> None:
+    ended = {"ended_at": text("now()"), "clean": True, "error": ERROR}
+    vm = {"instance_id": "i-1", "vm_state": "gone", "vm_state_at": ago("1 minute")}
+    attempt_id = store.attempt(store.lease(), over, **ended, **vm)
+    before = store.row(attempt, attempt_id)
+    store.run(attempts.known(attempt_id, attempt_id, {"instance_id": "i-1", "vm_state": "pending", "error": None}))
+    after = store.row(attempt, attempt_id)
+    assert (after.error, after.vm_state, after.vm_state_at) == (ERROR, "gone", before.vm_state_at)
+
+
+def test_a_late_answer_neither_hurries_nor_clears_what_is_tried_again_with_a_known_vm(store: Store) -> None:
+    attempt_id = store.attempt(store.lease(), "known", retry_at=ahead("1 minute"), error=ERROR)
+    before = store.row(attempt, attempt_id)
+    answer = {"instance_id": before.instance_id, "vm_state": "pending", "error": None}
+    store.run(attempts.known(attempt_id, attempt_id, answer))
+    assert store.row(attempt, attempt_id) == before
+
+
+@pytest.mark.parametrize("state", ["known", "dead"])
+def test_the_vm_of_an_attempt_is_never_exchanged_for_another(store: Store, state: str) -> None:
+    ended = {"ended_at": text("now()"), "clean": True, "instance_id": "i-1"} if state == "dead" else {}
+    attempt_id = store.attempt(store.lease(), state, **ended)
+    before = store.row(attempt, attempt_id)
+    store.run(attempts.known(attempt_id, attempt_id, {"instance_id": "i-2", "vm_state": "gone"}))
+    assert store.row(attempt, attempt_id) == before
+
+
 def test_a_fact_needs_the_token_and_a_live_attempt(store: Store) -> None:
     lease_id = store.lease()
     over = store.attempt(lease_id, "dead", ended_at=text("now()"))
@@ -190,15 +298,24 @@ def test_what_inventory_found_meanwhile_does_not_settle(store: Store) -> None:
 # --- the end ------------------------------------------------------------------------------------------------
 
 
-def end(store: Store, attempt_id: AttemptId, claim_id: Any) -> Any:
-    return store.first(attempts.end(attempt_id, claim_id, AttemptState.DEAD, clean=True))
+def end(store: Store, attempt_id: AttemptId, claim_id: Any, before: AttemptState = AttemptState.KNOWN) -> Any:
+    return store.first(attempts.end(attempt_id, claim_id, AttemptState.DEAD, before=before, clean=True))
+
+
+def test_an_attempt_whose_vm_was_found_meanwhile_does_not_end_as_one_that_created_nothing(store: Store) -> None:
+    lease_id = store.lease()
+    attempt_id = store.attempt(lease_id, "settling")
+    claim_id = store.claimed(lease_id)
+    store.write(attempt, attempt_id, state="known", instance_id="i-1", vm_state="running", known_at=func.now())
+    assert end(store, attempt_id, claim_id, before=AttemptState.SETTLING) is None
+    assert state(store, attempt_id) == "known"
 
 
 def test_an_attempt_ends_once_and_only_under_the_claim(store: Store) -> None:
     lease_id, attempt_id = planned(store)
     claim_id = store.claimed(lease_id)
-    assert end(store, attempt_id, uuid4()) is None
-    ends = together(8, lambda _: end(store, attempt_id, claim_id))
+    assert end(store, attempt_id, uuid4(), AttemptState.PLANNED) is None
+    ends = together(8, lambda _: end(store, attempt_id, claim_id, AttemptState.PLANNED))
     assert sum(row is not None for row in ends) == 1
 
 

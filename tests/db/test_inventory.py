@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Update, func, insert, select, update
 
-from app.db import inventory
+from app.db import inventory, ops
 from app.db.bound import Bound
 from app.db.tables import account, account_region, attempt, installation, lease, orphan
 from app.domain.leases import VmState
@@ -15,6 +15,7 @@ from tests.db.store import ENDED, Store, ago, together
 
 PLACE = {"account": "main", "region": "us-east-1"}
 AT = datetime(2026, 1, 1, tzinfo=UTC)
+LATER = datetime(2100, 1, 1, tzinfo=UTC)
 
 
 def observe(store: Store, attempt_id: str, state: VmState, **facts: Any) -> bool:
@@ -58,6 +59,22 @@ def test_a_look_that_began_before_what_is_known_was_seen_undoes_nothing(store: S
     assert observe(store, attempt_id, VmState.RUNNING, at=AT)
 
 
+@pytest.mark.parametrize("state", [VmState.RUNNING, VmState.ENDING, VmState.STOPPED])
+def test_a_look_from_before_a_listing_without_the_vm_tells_only_when_it_was_last_seen(
+    store: Store, state: VmState
+) -> None:
+    store.run(insert(account).values(name="main", provider="aws", config={}))
+    store.run(insert(account_region).values(**PLACE, last_listing_started_at=AT + timedelta(seconds=10)))
+    attempt_id = store.attempt(store.lease(), "known", vm_state="absent", vm_state_at=AT)
+    assert observe(store, attempt_id, state, at=AT + timedelta(seconds=5), reason='{"code": "Spot"}')
+    row = store.row(attempt, attempt_id)
+    assert (row.vm_state, row.vm_state_at) == ("absent", AT + timedelta(seconds=5))
+    assert row.vm_reason == {"code": "Spot"}, "nobody may see the reason again"
+    assert observe(store, attempt_id, state, at=AT + timedelta(seconds=15))
+    row = store.row(attempt, attempt_id)
+    assert (row.vm_state, row.vm_state_at) == (str(state), AT + timedelta(seconds=15))
+
+
 @pytest.mark.parametrize("state", [state for state in VmState if state is not VmState.GONE])
 def test_a_vm_once_gone_never_comes_back(store: Store, state: VmState) -> None:
     attempt_id = store.attempt(store.lease(), "known", vm_state="gone", vm_state_at=AT)
@@ -83,9 +100,9 @@ def test_ready_and_clean_are_never_taken_back(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "taken"), [("sent", True), ("settling", True), ("planned", False), ("known", False), ("dead", False)]
+    ("state", "taken"), [("sent", True), ("settling", True), ("planned", True), ("known", False), ("dead", False)]
 )
-def test_a_vm_is_found_only_for_an_unknown_outcome(store: Store, state: str, *, taken: bool) -> None:
+def test_a_vm_is_found_only_for_an_attempt_whose_vm_is_not_known(store: Store, state: str, *, taken: bool) -> None:
     values = {"ended_at": func.now()} if state == "dead" else {}
     attempt_id = store.attempt(store.lease(), state, retry_at=ago("1 second"), **values)
     rows = store.all(inventory.found([(attempt_id, "i-found", VmState.RUNNING, None, "192.0.2.1", None)]))
@@ -122,10 +139,22 @@ def test_what_is_gone_is_not_made_absent(store: Store, state: str) -> None:
 
 def test_empty_listings_count_for_settling_attempts_alone(store: Store) -> None:
     settling, sent = store.attempt(store.lease(), "settling"), store.attempt(store.lease(), "sent")
-    assert len(store.all(inventory.seen_nothing([settling, sent], AT))) == 1
+    assert len(store.all(inventory.seen_nothing([settling, sent], AT, gap_seconds=120))) == 1
     row = store.row(attempt, settling)
     assert (row.empty_listings, row.last_empty_listing_at) == (1, AT)
     assert store.row(attempt, sent).empty_listings == 0
+
+
+@pytest.mark.parametrize(("seconds", "counted"), [(-60, 1), (119, 1), (120, 2)])
+def test_two_empty_listings_count_only_apart_also_when_two_processes_took_them(
+    store: Store, seconds: int, counted: int
+) -> None:
+    settling = store.attempt(store.lease(), "settling")
+    later = AT + timedelta(seconds=seconds)
+    for at in (AT, later):
+        store.run(inventory.seen_nothing([settling], at, gap_seconds=120))
+    row = store.row(attempt, settling)
+    assert (row.empty_listings, row.last_empty_listing_at) == (counted, AT if counted == 1 else later)
 
 
 def test_waking_counts_and_makes_due_but_never_what_has_ended(store: Store) -> None:
@@ -188,7 +217,9 @@ def listed(started_at: datetime, *, all_well: bool = True, all_zones: bool = Tru
 # --- orphans --------------------------------------------------------------------------------------------------
 
 
-def sight(store: Store, instance_id: str = "i-1", cause: str = "no_row", grace: float = 0, **changes: Any) -> None:
+def sight(
+    store: Store, instance_id: str = "i-1", cause: str = "copied_tags", grace: float | None = 0, **changes: Any
+) -> None:
     values = {
         **PLACE,
         "instance_id": instance_id,
@@ -226,6 +257,29 @@ def test_what_a_row_proves_dead_is_due_at_once_and_asked_again_only_after_a_whil
     assert due(place) == ["i-1"]
 
 
+def test_an_orphan_that_refuses_to_end_takes_no_turn_of_one_that_was_never_asked(place: Store) -> None:
+    sight(place, "i-old", cause="ended_lease")
+    assert due(place) == ["i-old"]
+    place.run(update(orphan).values(end_requested_at=ago("31 seconds"), first_seen_at=ago("1 hour")))
+    sight(place, "i-new", cause="ended_lease")
+    assert due(place, limit=1) == ["i-new"]
+    assert due(place, limit=1) == ["i-old"]
+
+
+def test_what_came_of_asking_for_an_end_is_remembered_until_it_is_accepted(place: Store) -> None:
+    for vm_id in ("i-1", "i-2"):
+        sight(place, vm_id, cause="ended_lease")
+    error = {"class": "InvalidSpec", "code": "OperationNotPermitted", "message": "protected"}
+
+    def errors() -> dict[str, object]:
+        return {row.instance_id: row.end_error for row in place.all(select(orphan))}
+
+    place.run(inventory.end_asked(**PLACE, errors={"i-1": error, "i-2": None}))
+    assert errors() == {"i-1": error, "i-2": None}
+    place.run(inventory.end_asked(**PLACE, errors={"i-1": None}))
+    assert errors() == {"i-1": None, "i-2": None}
+
+
 def test_what_has_no_row_is_due_after_two_listings_and_its_grace(place: Store) -> None:
     sight(place)
     assert due(place) == []
@@ -247,6 +301,81 @@ def test_a_tagged_deadline_ends_the_grace(place: Store) -> None:
     sight(place, grace=900, deadline_at=AT)
     sight(place, grace=900, deadline_at=AT)
     assert due(place) == ["i-1"]
+
+
+def seen_as(store: Store, instance_id: str = "i-1") -> Any:
+    return store.first(select(orphan).where(orphan.c.instance_id == instance_id))
+
+
+def test_a_vm_of_a_lost_row_is_due_at_its_deadline_alone_or_when_an_operator_says_so(place: Store) -> None:
+    for name, deadline in (("i-later", LATER), ("i-over", AT), ("i-none", None), ("i-told", None)):
+        for _ in range(2):
+            sight(place, name, cause="lost_row", grace=None, deadline_at=deadline)
+    place.run(ops.end_orphan(PLACE["account"], PLACE["region"], "i-told"))
+    sight(place, "i-told", cause="lost_row", grace=None)
+    assert due(place) == ["i-over", "i-told"]
+
+
+def test_an_orphan_shows_its_present_tags_and_deadline(place: Store) -> None:
+    sight(place, cause="lost_row", grace=None, deadline_at=AT, tags='{"a": "1"}')
+    changed: dict[str, Any] = {
+        "deadline_at": AT + timedelta(days=1),
+        "tags": '{"a": "2"}',
+        "lease_id": "lease_1",
+        "attempt_n": 2,
+    }
+    sight(place, cause="lost_row", grace=None, **changed)
+    row = seen_as(place)
+    assert (row.deadline_at, row.tags) == (AT + timedelta(days=1), {"a": "2"})
+    assert (row.lease_id, row.attempt_n) == ("lease_1", 2)
+
+
+@pytest.mark.parametrize("before", ["no_row", "copied_tags"])
+def test_a_vm_that_turns_out_to_be_of_a_lost_row_has_no_grace_any_more(place: Store, before: str) -> None:
+    """The version before wrote `no_row`."""
+    sight(place, cause=before)
+    sight(place, cause="lost_row", grace=None)
+    assert (seen_as(place).end_after, due(place)) == (None, [])
+
+
+def test_a_vm_of_a_lost_row_is_not_ended_for_a_new_attempt_of_the_same_number(place: Store) -> None:
+    for _ in range(2):
+        sight(place, cause="lost_row", grace=None)
+    sight(place, cause="other_attempt")
+    assert (seen_as(place).cause, due(place)) == ("lost_row", [])
+    sight(place, cause="ended_lease")
+    assert (seen_as(place).cause, due(place)) == ("ended_lease", ["i-1"])
+
+
+def test_only_vms_of_lost_rows_are_adopted(place: Store) -> None:
+    for cause in ("lost_row", "copied_tags", "other_attempt", "ended_lease"):
+        sight(place, f"i-{cause}", cause=cause)
+    assert [row.instance_id for row in place.all(ops.adopt_orphans())] == ["i-lost_row"]
+
+
+def test_those_of_lost_rows_are_told_once(place: Store) -> None:
+    for cause in ("lost_row", "copied_tags", "no_row"):
+        sight(place, f"i-{cause}", cause=cause)
+    names = ["i-lost_row", "i-copied_tags", "i-no_row", "i-new"]
+    rows = place.all(inventory.lost_before(**PLACE, instance_ids=names))
+    assert [row.instance_id for row in rows] == ["i-lost_row"]
+
+
+# --- deadline tags --------------------------------------------------------------------------------------------
+
+
+def test_what_a_tag_says_is_kept_unless_it_was_written_since(store: Store) -> None:
+    leases = [store.lease(deadline_applied=AT) for _ in range(2)]
+    store.run(update(lease).where(lease.c.id == leases[1]).values(deadline_applied=LATER))
+    rows = store.all(inventory.retagged([(one, AT, AT - timedelta(hours=1)) for one in leases]))
+    assert [row.id for row in rows] == leases[:1]
+    assert [store.row(lease, one).deadline_applied for one in leases] == [AT - timedelta(hours=1), LATER]
+
+
+def test_a_tag_that_cannot_be_read_counts_as_not_written(store: Store) -> None:
+    lease_id = store.lease(deadline_applied=AT)
+    store.run(inventory.retagged([(lease_id, AT, None)]))
+    assert store.row(lease, lease_id).deadline_applied is None
 
 
 def test_the_brake_on_rowless_kills_lets_proven_ones_pass(place: Store) -> None:

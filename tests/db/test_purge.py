@@ -1,12 +1,15 @@
 """What is past its time is deleted, and nothing else."""
 
+from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import insert, select, text, update
+from sqlalchemy import delete, insert, select, text, update
 
 from app.db import events, purge
-from app.db.tables import event, idempotency, lease, orphan
-from tests.db.store import Store, ago
+from app.db.tables import attempt, attempt_archive, event, idempotency, lease, lease_console, orphan, quota_claim
+from app.domain.ids import LeaseId
+from tests.db.store import ENDED, Store, ago
 
 
 def clean(store: Store) -> None:
@@ -43,13 +46,96 @@ def test_ended_orphans_are_kept_30_days_and_open_ones_for_ever(store: Store) -> 
     }
     for name, state, age in (("open", "seen", "99 days"), ("late", "gone", "29 days"), ("old", "gone", "31 days")):
         times = {"last_seen_at": ago(age), "gone_at": ago(age) if state == "gone" else None}
-        store.run(insert(orphan).values(**place, instance_id=name, cause="no_row", state=state, **times))
+        store.run(insert(orphan).values(**place, instance_id=name, cause="copied_tags", state=state, **times))
     clean(store)
     assert sorted(row.instance_id for row in store.rows(orphan)) == ["late", "open"]
 
 
-def test_leases_are_never_purged(store: Store) -> None:
-    lease_id = store.lease()
-    store.write(lease, lease_id, created_at=ago("9 years"))
-    clean(store)
-    assert store.first(select(text("1")).where(lease.c.id == lease_id)) is not None
+COST = text(
+    """
+    SELECT tenant_id, date_trunc('month', billing_ended_at) AS month,
+           sum(price_per_hour * extract(epoch FROM billing_ended_at - billing_started_at) / 3600) AS usd
+    FROM (SELECT tenant_id, price_per_hour, billing_started_at, billing_ended_at FROM attempt
+          UNION ALL SELECT tenant_id, price_per_hour, billing_started_at, billing_ended_at FROM attempt_archive) a
+    WHERE billing_ended_at IS NOT NULL GROUP BY 1, 2
+    """
+)
+"""As docs/operations.md has it."""
+OLD = {**ENDED, "created_at": ago("92 days"), "ended_at": ago("91 days")}
+BILLED = {
+    "clean": True,
+    "billing_started_at": ago("92 days"),
+    "billing_ended_at": ago("91 days"),
+    "ended_at": ago("91 days"),
+}
+
+
+def purge_leases(store: Store, limit: int = 100) -> int:
+    return store.changed(purge.leases(days=90, limit=limit))
+
+
+def kept(store: Store, lease_id: str) -> bool:
+    return store.row(lease, lease_id) is not None
+
+
+def old_lease(store: Store, **values: Any) -> LeaseId:
+    """A lease that was billed, and ended 91 days ago."""
+    lease_id = store.lease(**{**OLD, "cost_closed": Decimal(36), **values})
+    store.attempt(lease_id, "dead", instance_id=f"i-{lease_id}", first_sent_at=ago("92 days"), params=None, **BILLED)
+    return lease_id
+
+
+def test_ended_leases_are_kept_90_days_and_what_they_cost_for_ever(store: Store) -> None:
+    old = old_lease(store)
+    store.attempt(old, "refused", first_sent_at=ago("91 days"), ended_at=ago("91 days"), clean=True, params=None)
+    store.run(insert(lease_console).values(lease_id=old, tenant_id=store.tenant_id, n=1, text="hello"))
+    young = old_lease(store, ended_at=ago("89 days"))
+    before = store.all(COST)
+    assert purge_leases(store) == 1
+    assert (kept(store, old), kept(store, young)) == (False, True)
+    assert [row.lease_id for row in store.rows(attempt)] == [young]
+    assert store.rows(lease_console) == []
+    assert store.all(COST) == before
+    [archived] = store.rows(attempt_archive)
+    assert (archived.lease_id, archived.n, archived.instance_id) == (old, 1, f"i-{old}")
+    assert archived.billing_ended_at - archived.billing_started_at == timedelta(days=1)
+    assert purge_leases(store) == 0
+
+
+def test_a_bounded_number_of_leases_is_purged_at_once_the_oldest_first(store: Store) -> None:
+    leases = [old_lease(store, created_at=ago(f"{100 + number} days")) for number in range(5)]
+    assert purge_leases(store, limit=2) == 2
+    assert [kept(store, lease_id) for lease_id in leases] == [True, True, True, False, False]
+
+
+def test_a_lease_whose_vm_may_live_is_never_purged(store: Store) -> None:
+    """Rows precede VMs: while one of them may live, its lease's rows are the proof of what it is."""
+    live = store.lease(created_at=ago("9 years"))
+    unclean = store.lease(**OLD)
+    store.attempt(unclean, "dead", instance_id="i-1", ended_at=ago("91 days"), clean=False)
+    running = store.lease(**OLD)
+    store.attempt(running, "known", params=None)
+    sighted = old_lease(store)
+    vm = {"account": "main", "region": "r", "provider": "aws", "zone": "z", "instance_type": "t", "market": "spot"}
+    store.run(insert(orphan).values(**vm, instance_id="i-2", tags={}, cause="ended_lease", lease_id=sighted))
+    claiming = old_lease(store)
+    claim = {"lease_id": claiming, "tenant_id": store.tenant_id, "resource": "leases", "amount": 1}
+    store.run(insert(quota_claim).values(**claim))
+    assert purge_leases(store) == 0
+    assert all(kept(store, one) for one in (live, unclean, running, sighted, claiming))
+    for statement in (
+        update(orphan).values(state="gone"),
+        delete(quota_claim),
+        delete(attempt).where(attempt.c.lease_id.in_([unclean, running])),
+        update(lease).where(lease.c.id.in_([unclean, running])).values(attempts_count=0),
+    ):
+        store.run(statement)
+    assert purge_leases(store) == 4
+
+
+def test_a_lease_that_somebody_changes_is_purged_later(store: Store) -> None:
+    first, second = old_lease(store), old_lease(store)
+    with store.database.begin() as connection:
+        connection.execute(select(lease.c.id).where(lease.c.id == first).with_for_update())
+        assert purge_leases(store) == 1
+    assert (kept(store, first), kept(store, second)) == (True, False)

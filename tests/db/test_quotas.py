@@ -5,10 +5,11 @@ from itertools import product
 from random import Random
 
 import pytest
-from sqlalchemy import text
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy import select, text
+from sqlalchemy.exc import IntegrityError, OperationalError
 
 from app.db import quotas
+from app.db.tables import tenant
 from app.domain.ids import LeaseId
 from app.domain.quotas import allowed
 from tests.db.store import Store, together
@@ -53,6 +54,7 @@ def test_admitting_changing_and_releasing_at_once_never_passes_the_limit_or_leak
                 held = store.used(tenant)
                 assert held.get("gpus", 0) <= 24
                 assert held.get("gpus:B", 0) <= 8
+                store.give_back(lease_id)
             store.run(quotas.release(lease_id))
         return fits
 
@@ -83,6 +85,17 @@ def test_what_has_no_row_to_count_it_is_not_admitted(store: Store) -> None:
     assert store.admit(tenant, ONE) is not None
 
 
+def test_an_admission_has_its_tenants_lock_before_the_quota_that_whoever_changes_the_tenant_wants_next(
+    store: Store,
+) -> None:
+    tenant_id = store.tenant(gpus=8, leases=None)
+    with store.database.begin() as connection:
+        assert connection.execute(quotas.admit(tenant_id, ONE)).scalar_one()
+        with pytest.raises(OperationalError, match='could not obtain lock on row in relation "tenant"'):
+            store.run(select(tenant.c.id).with_for_update(key_share=True, nowait=True))
+        connection.rollback()
+
+
 def test_a_row_made_for_counting_leaves_limits_and_use_alone(store: Store) -> None:
     tenant = store.tenant(gpus=1, leases=None)
     assert store.admit(tenant, ONE) is not None
@@ -108,6 +121,49 @@ def test_an_offering_that_does_not_fit_leaves_what_the_lease_holds(store: Store)
     assert store.used(tenant) == {"gpus": 4, "gpus:A100": 4, "leases": 1}
     assert store.hold(tenant, lease_id, ONE)
     assert store.used(tenant) == ONE
+
+
+SPENDING = {**ONE, "spend_per_hour": Decimal(2)}
+PLANNED = {"gpus": Decimal(4), "gpus:A100": Decimal(4), "leases": Decimal(1), "spend_per_hour": Decimal(1)}
+
+
+def test_a_refund_gives_back_what_falls_also_where_what_rises_does_not_fit(store: Store) -> None:
+    tenant = store.tenant(gpus=8, leases=None, model_A100=None, spend_per_hour=2)
+    refused = store.admit(tenant, SPENDING)
+    assert refused is not None
+    assert store.hold(tenant, refused, PLANNED), "the price has fallen since"
+    other = store.admit(tenant, {**ONE, "spend_per_hour": Decimal(1)})
+    assert other is not None, "another lease takes the spend that became free"
+    store.give_back(refused)
+    assert store.used(tenant) == {"gpus": 2, "leases": 2, "spend_per_hour": 2}
+    assert store.all(quotas.RECOUNT) == []
+    for lease_id in (refused, other):
+        store.run(quotas.release(lease_id))
+    assert store.used(tenant) == {}
+
+
+def test_what_rises_in_a_refund_rises_as_a_whole_or_not_at_all(store: Store) -> None:
+    tenant = store.tenant(gpus=8, leases=None, model_A100=None, spend_per_hour=2)
+    lease_id = store.admit(tenant, {"gpus": Decimal(4), "leases": Decimal(1), "spend_per_hour": Decimal(2)})
+    assert lease_id is not None
+    assert store.hold(tenant, lease_id, {**ONE, "gpus:A100": Decimal(1), "spend_per_hour": Decimal(1)})
+    store.run(text("""UPDATE quota SET "limit" = 1 WHERE resource = 'spend_per_hour'"""))
+    store.give_back(lease_id)
+    assert store.used(tenant) == {"gpus": 1, "leases": 1, "spend_per_hour": 1}
+    store.run(text("""UPDATE quota SET "limit" = 2 WHERE resource = 'spend_per_hour'"""))
+    store.give_back(lease_id)
+    assert store.used(tenant) == {"gpus": 4, "leases": 1, "spend_per_hour": 2}
+
+
+def test_a_lease_ends_also_where_the_count_is_wrong(store: Store) -> None:
+    tenant = store.tenant(gpus=8, leases=None)
+    lease_id = store.admit(tenant, {"gpus": Decimal(4), "leases": Decimal(1)})
+    assert lease_id is not None
+    store.run(text("UPDATE quota SET used = 1 WHERE resource = 'gpus'"))
+    assert store.hold(tenant, lease_id, ONE)
+    store.run(text("UPDATE quota SET used = 0 WHERE resource = 'gpus'"))
+    store.run(quotas.release(lease_id))
+    assert store.used(tenant) == {}
 
 
 def test_holding_the_same_again_changes_nothing_even_over_a_lowered_limit(store: Store) -> None:

@@ -1,11 +1,12 @@
 """The reason that is shown when no candidate is left."""
 
+from collections.abc import Sequence
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from app.domain.exhaustion import why_exhausted
+from app.domain.exhaustion import NO_ANSWER, could_not_ask, not_listed, why_exhausted
 from app.domain.offerings import Offering
 from app.domain.placement import Ranking, Wish, rank
 from app.domain.reasons import Origin, Reason, ReasonCode
@@ -20,8 +21,8 @@ EMPTY = ranking(Wish())
 ERROR = {"class": "InsufficientCapacity", "code": "InsufficientInstanceCapacity", "message": "none in us-east-1a"}
 
 
-def why(*errors: dict[str, Any], over_quota: int = 0, of: Ranking = EMPTY) -> Reason:
-    return why_exhausted(of, errors, over_quota)
+def why(*errors: dict[str, Any], over_quota: int = 0, of: Ranking = EMPTY, not_ready: Sequence[Reason] = ()) -> Reason:
+    return why_exhausted(of, errors, over_quota, not_ready)
 
 
 @pytest.mark.parametrize(
@@ -37,7 +38,9 @@ def why(*errors: dict[str, Any], over_quota: int = 0, of: Ranking = EMPTY) -> Re
 def test_refusals_of_one_kind_name_that_kind(kind: str, code: ReasonCode) -> None:
     reason = why({**ERROR, "class": kind}, {**ERROR, "class": kind})
     assert (reason.code, reason.origin) == (code, Origin.PROVIDER)
-    assert "InsufficientInstanceCapacity: none in us-east-1a" in reason.message
+    assert "InsufficientInstanceCapacity" in reason.message
+    assert "none in us-east-1a" not in reason.message
+    assert reason.provider_message == "InsufficientInstanceCapacity: none in us-east-1a"
 
 
 def test_refusals_of_several_kinds_are_a_lack_of_capacity() -> None:
@@ -46,7 +49,9 @@ def test_refusals_of_several_kinds_are_a_lack_of_capacity() -> None:
 
 
 def test_a_refusal_without_a_code_is_named_by_its_class() -> None:
-    assert "InsufficientCapacity: none" in why({**ERROR, "code": None}).message
+    reason = why({**ERROR, "code": None})
+    assert "InsufficientCapacity: the provider has no capacity" in reason.message
+    assert reason.provider_message == "none in us-east-1a"
 
 
 def test_first_hand_refusals_go_before_everything_else() -> None:
@@ -83,3 +88,26 @@ def test_rejected_credentials_are_said_without_the_providers_words() -> None:
 
 def test_an_empty_catalogue_is_a_lack_of_capacity() -> None:
     assert why().code is ReasonCode.CAPACITY_EXHAUSTED
+
+
+@pytest.mark.parametrize(("failed", "origin"), [(False, Origin.SYSTEM), (True, Origin.PROVIDER)])
+def test_a_region_that_was_not_listed_is_said_so_and_not_taken_for_a_lack_of_capacity(
+    failed: bool, origin: Origin
+) -> None:
+    unlisted = not_listed("aws", "us-east-1", failed=failed)
+    reason = why(over_quota=1, of=ranking(Wish(), offering()), not_ready=[unlisted, NO_ANSWER])
+    assert reason == unlisted
+    assert (reason.code, reason.origin, reason.retryable) == (ReasonCode.REGION_NOT_LISTED, origin, True)
+    assert reason.message.startswith("no complete listing of the region yet")
+    assert "us-east-1 at aws" in reason.message
+
+
+def test_a_provider_that_could_not_be_asked_is_said_so() -> None:
+    reason = why(not_ready=[could_not_ask("RequestLimitExceeded")])
+    assert (reason.code, reason.origin) == (ReasonCode.PROVIDER_ERROR, Origin.PROVIDER)
+    assert "RequestLimitExceeded" in reason.message
+    assert "no code" in could_not_ask(None).message
+
+
+def test_first_hand_refusals_go_before_places_that_were_not_ready() -> None:
+    assert why(ERROR, not_ready=[NO_ANSWER]).code is ReasonCode.CAPACITY_EXHAUSTED

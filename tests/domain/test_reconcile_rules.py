@@ -1,5 +1,6 @@
 """The proof that nothing was created, the back-off, and the causes that end a lease by themselves."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import product
 from typing import Any
@@ -9,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.inventory import EMPTY_LISTINGS
-from app.domain.leases import AttemptState, LeaseState, OnInterruption, VmState
+from app.domain.leases import AttemptState, Desired, LeaseState, OnInterruption, VmState
 from app.domain.reasons import Origin, ReasonCode
 from app.domain.reconcile import (
     BeginRelease,
     CloseAttempt,
     Enter,
+    RenewDeadline,
     Requeue,
     Rest,
     Send,
@@ -26,6 +28,7 @@ from app.domain.reconcile import (
     may_appear_until,
     settled,
 )
+from tests.domain.cases import leases
 from tests.domain.samples import NOW, TIMING, ago, ahead, attempt, lease
 
 A, S = AttemptState, LeaseState
@@ -218,3 +221,50 @@ def test_a_vm_that_was_ready_and_does_not_run_has_its_time_out() -> None:
 def test_an_active_lease_has_no_boot_time_out() -> None:
     one = lease(S.ACTIVE, attempt=known(VmState.RUNNING, ready=True), running_at=ago(100_000))
     assert decide(one, NOW, TIMING) == Rest(one.expires_at)
+
+
+# --- terms in doubt ---------------------------------------------------------------------------------------
+
+
+def in_doubt(state: LeaseState, attempt_state: AttemptState = A.KNOWN, **changes: Any) -> Any:
+    """An expired lease of which nobody has read the tag since the hold."""
+    facts = (
+        {"vm_state": VmState.RUNNING, "known_at": ago(60)} if attempt_state is A.KNOWN else {"last_sent_at": ago(60)}
+    )
+    one = attempt(attempt_state, **{**facts, **changes})
+    return lease(state, attempt=one, expires_at=NOW, term_in_doubt=True)
+
+
+@pytest.mark.parametrize("state", [S.BOOTING, S.ACTIVE])
+def test_a_lease_whose_term_is_in_doubt_does_not_expire_and_looks_again(state: LeaseState) -> None:
+    step = decide(in_doubt(state), NOW, TIMING)
+    assert isinstance(step, Rest)
+    assert step.until is not None
+    assert NOW < step.until <= ahead(60)
+    assert isinstance(decide(replace(in_doubt(state), term_in_doubt=False), NOW, TIMING), BeginRelease)
+
+
+@pytest.mark.parametrize("attempt_state", A)
+def test_only_a_lease_that_may_have_a_vm_waits_for_its_tag(attempt_state: AttemptState) -> None:
+    one = in_doubt(S.PROVISIONING, attempt_state, vm_state=None)
+    waits = not isinstance(decide(one, NOW, TIMING), BeginRelease)
+    assert waits == (attempt_state in (A.SENT, A.SETTLING, A.KNOWN))
+    assert isinstance(decide(replace(one, attempt=None), NOW, TIMING), BeginRelease)
+
+
+def test_a_lease_whose_vm_is_gone_waits_for_no_tag() -> None:
+    assert isinstance(decide(in_doubt(S.ACTIVE, vm_state=VmState.GONE), NOW, TIMING), BeginRelease)
+
+
+def test_a_tag_that_may_tell_what_was_lost_is_not_written_over() -> None:
+    behind = lease(S.ACTIVE, attempt=attempt(vm_state=VmState.RUNNING), deadline_applied=ago(1))
+    assert decide(behind, NOW, TIMING) == RenewDeadline()
+    assert decide(replace(behind, term_in_doubt=True), NOW, TIMING) == Rest(behind.expires_at)
+
+
+def test_doubt_about_its_term_changes_nothing_else() -> None:
+    for one in leases():
+        step = decide(one, NOW, TIMING)
+        expires = one.desired is Desired.RUN and one.is_expired(NOW)
+        if not expires and not isinstance(step, RenewDeadline):
+            assert decide(replace(one, term_in_doubt=True), NOW, TIMING) == step

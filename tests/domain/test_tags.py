@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.ids import LeaseId, TenantId
-from app.domain.tags import ATTEMPT, DEADLINE, LABEL_PREFIX, LEASE, OwnerTags, attempt_key, deadline
+from app.domain.tags import ATTEMPT, DEADLINE, LABEL_PREFIX, LEASE, OwnerTags, attempt_key, deadline, name
 from tests.domain import samples
 
 OWNER = OwnerTags(
@@ -111,3 +111,8 @@ def test_the_attempt_that_a_resource_names() -> None:
     for wrong in ({LEASE: ""}, {ATTEMPT: "0"}, {ATTEMPT: "+3"}, {ATTEMPT: "٣"}, {ATTEMPT: ""}):
         assert attempt_key({**TAGS, **wrong}) is None
     assert attempt_key({}) is None
+
+
+def test_the_name_is_read_in_the_form_of_every_cloud() -> None:
+    assert name({"Name": "train"}) == name({"name": "train"}) == "train"
+    assert name({**TAGS, "Name": ""}) is None

@@ -4,11 +4,20 @@ import hashlib
 from string import hexdigits
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.ids import LeaseId
-from app.domain.tokens import host_key_hash, host_key_token, launch_token, params_hash
+from app.domain.tokens import (
+    host_key_hash,
+    host_key_token,
+    is_genuine,
+    is_launch_identity,
+    launch_name,
+    launch_token,
+    params_hash,
+)
 from tests.domain.samples import LEASE
 
 KEY = bytes(range(32))
@@ -67,3 +76,46 @@ def test_the_token_for_host_keys_is_another_one_and_only_its_hash_is_kept() -> N
     assert token == "de2495150f415dfd8802eba18da563fcda229732dfb390cd2ab93b49fa86f367"
     assert token != launch_token(KEY, "gpl-0123456789ab", LEASE, 1)
     assert host_key_hash(token) == hashlib.sha256(token.encode()).digest()
+
+
+keys = st.binary(min_size=32, max_size=32)
+names = st.from_regex(r"[a-z0-9_-]{1,30}", fullmatch=True)
+launches = st.tuples(keys, names, names.map(LeaseId), st.integers(1, 999_999_999))
+
+
+@given(launches)
+def test_a_vm_is_genuine_by_the_token_or_the_name_of_its_launch(launch: tuple[bytes, str, LeaseId, int]) -> None:
+    token = launch_token(*launch)
+    for identity in (token, launch_name(token)):
+        assert is_genuine(identity, token)
+        assert is_launch_identity(identity)
+
+
+@given(launches, launches)
+def test_a_vm_of_another_launch_is_not_genuine(
+    launch: tuple[bytes, str, LeaseId, int], other: tuple[bytes, str, LeaseId, int]
+) -> None:
+    """Another lease, attempt, installation or token key."""
+    token, another = launch_token(*launch), launch_token(*other)
+    assert is_genuine(another, token) == (launch == other)
+    assert is_genuine(launch_name(another), token) == (launch == other)
+
+
+@given(launches, st.none() | st.text() | st.from_regex(r"gpulease-[0-9a-f]{1,39}|[0-9A-F]{64}", fullmatch=True))
+def test_what_somebody_else_named_is_never_genuine(launch: tuple[bytes, str, LeaseId, int], identity: str) -> None:
+    assert not is_genuine(identity, launch_token(*launch))
+
+
+@pytest.mark.parametrize("cut", [slice(0, 63), slice(0, 40), slice(1, 64)])
+def test_a_part_of_a_token_is_no_identity(cut: slice) -> None:
+    token = launch_token(KEY, "gpl-0123456789ab", LEASE, 1)
+    assert not is_genuine(token[cut], token)
+    assert not is_launch_identity(token[cut])
+    assert not is_launch_identity(f"{launch_name(token)}-1"), "what a cloud's console names a copy"
+
+
+def test_a_name_fits_every_cloud() -> None:
+    assert (
+        launch_name(launch_token(KEY, "gpl-0123456789ab", LEASE, 1))
+        == "gpulease-1ae5328cbfe4af3e06a87eae453cd7fcdf045aed"
+    )

@@ -68,6 +68,17 @@ class Cloud:
         """So many more VMs at a place from now on; None: without limit. At AWS, unless the place says `provider`."""
         self._put("/_sim/capacity", {"provider": AWS, **place, "available": available})
 
+    def move_spot_prices(self, provider: str, factor: float, region: str | None = None) -> None:
+        """Spot prices become their list prices times `factor`, in one region or in all of a provider."""
+        place = {} if region is None else {"region": region}
+        self._put("/_sim/spot-prices", {"provider": provider, "factor": str(factor), **place})
+
+    def copy(self, vm: Json) -> str:
+        """Somebody starts another VM with the tags of `vm`; its id."""
+        place = {name: vm[name] for name in ("provider", "account", "region", "zone", "instance_type", "market")}
+        (copied,) = self._post("/_sim/instances", {**place, "tags": vm["tags"]})["ids"]
+        return str(copied)
+
     @contextmanager
     def fault(self, operation: str, mode: str, **details: Any) -> Iterator[None]:
         """The next call meets a fault, of AWS unless `details` say `provider`; not so afterwards."""
@@ -85,6 +96,24 @@ class Cloud:
             yield
         finally:
             self._put("/_sim/credentials", {"bad": []})
+
+    @contextmanager
+    def answering_as_another_account(self) -> Iterator[None]:
+        """Our credentials belong to somebody else. At AWS; others know no such fault."""
+        self._put("/_sim/credentials", {"accounts": {ACCESS_KEY: "999999999999"}})
+        try:
+            yield
+        finally:
+            self._put("/_sim/credentials", {"accounts": {}})
+
+    @contextmanager
+    def showing_late(self, seconds: float) -> Iterator[None]:
+        """A fresh VM shows in no listing and no get for so long; at once afterwards."""
+        self._put("/_sim/settings", {"list_lag_seconds": seconds})
+        try:
+            yield
+        finally:
+            self._put("/_sim/settings", {"list_lag_seconds": 0})
 
     def plant(self, tags: dict[str, str], **details: Any) -> str:
         """The id of a VM that somebody else started."""

@@ -132,7 +132,11 @@ class Operator(Person):
         return Tenant(str(self.http.base_url), key["secret"], tenant_id)
 
     def limit_gpus(self, tenant_id: str, gpus: int) -> None:
-        self.put(f"/v1/tenants/{tenant_id}/quotas", {"limits": [{"resource": "gpus", "limit": str(gpus)}]})
+        self.limit(tenant_id, "gpus", str(gpus))
+
+    def limit(self, tenant_id: str, resource: str, amount: str | None) -> None:
+        """None: no limit."""
+        self.put(f"/v1/tenants/{tenant_id}/quotas", {"limits": [{"resource": resource, "limit": amount}]})
 
     def stop_launches(self, *, stopped: bool) -> None:
         self.put("/v1/ops/launches", {"stopped": stopped, "note": "a test"})
@@ -153,8 +157,23 @@ class Operator(Person):
 
     def orphan(self, instance_id: str) -> Json | None:
         """What the garbage collection knows of a VM."""
-        found = (one for one in self.items("/v1/ops/orphans", gone="true") if one["instance_id"] == instance_id)
+        found = (one for one in self.orphans(gone=True) if one["instance_id"] == instance_id)
         return next(found, None)
+
+    def hold(self) -> Json | None:
+        """Why and since when the installation is on hold."""
+        hold: Json | None = self.get("/v1/ops/summary")["brakes"]["hold"]
+        return hold
+
+    def orphans(self, *, gone: bool = False) -> list[Json]:
+        return self.items("/v1/ops/orphans", gone=str(gone).lower())
+
+    def adopt(self) -> int:
+        """How many VMs are to be adopted."""
+        return int(_document(self.http.post("/v1/ops/adopt"))["requested"])
+
+    def resume(self) -> None:
+        _document(self.http.post("/v1/ops/resume"))
 
     def installation_id(self) -> str:
         return str(self.get("/v1/ops/summary")["brakes"]["installation_id"])

@@ -6,17 +6,21 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from urllib.parse import unquote, urlsplit
 
 import httpx
 import psutil
 
+from app.local.embedded_postgres import Cluster
 from app.local.home import Home
 from app.local.leftovers import end_leftovers, processes_of
 from app.local.ports import free_port
+from app.local.supervision import Supervisor
 from app.local.waiting import wait_until
 from cloudsim.testing import NO_TLS
 from tests.databases import ROOT
@@ -86,6 +90,31 @@ class Stack:
         if chosen is not None:
             chosen.send_signal(number)
         return chosen
+
+    def stop(self, *programs: str) -> None:
+        """Ends every process of these programs as a power cut does. None runs until `start`."""
+        supervisor = Supervisor(self._home, self._child)
+        with ThreadPoolExecutor(1) as stopping:
+            stopped = stopping.submit(supervisor.stop, programs)
+            wait_until(lambda: not self.kill(*programs) and stopped.done(), timeout=PATIENCE, poll=0.1)
+            stopped.result()
+
+    def start(self, *programs: str) -> None:
+        """Starts the processes of these programs, without waiting until they are ready."""
+        for program in programs:
+            Supervisor(self._home, self._child).start(program)
+
+    @property
+    def home(self) -> Home:
+        """Where the stack keeps its state."""
+        return self._home
+
+    @property
+    def cluster(self) -> Cluster:
+        """The stack's PostgreSQL server."""
+        parts = urlsplit(self.credentials.database_url)
+        assert parts.port is not None
+        return Cluster(self._home.postgres, parts.port, unquote(str(parts.password)))
 
     def count(self, program: str) -> int:
         """How many processes of this program run."""

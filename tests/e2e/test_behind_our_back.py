@@ -59,11 +59,11 @@ def test_an_interrupted_lease_that_wants_it_is_replaced(tenant: Tenant, cloud: C
 
 def test_a_vm_of_an_ended_lease_is_ended_at_once(tenant: Tenant, operator: Operator, cloud: Cloud) -> None:
     lease_id = tenant.create({**ONE_A10G, "name": "over"})
-    tags = cloud.vm(tenant.wait(lease_id, "active")["placement"]["instance_id"])["tags"]
+    vm = cloud.vm(tenant.wait(lease_id, "active")["placement"]["instance_id"])
     tenant.release(lease_id)
     tenant.wait(lease_id, "released")
-    assert tags[TENANT] == tenant.id
-    risen = cloud.plant(tags)
+    assert vm["tags"][TENANT] == tenant.id
+    risen = cloud.plant(vm["tags"], zone=vm["zone"], token=vm["token"])
     assert wait_until(lambda: not cloud.vm(risen)["alive"], timeout=PATIENCE, poll=0.1), operator.orphan(risen)
     assert wait_until(lambda: (operator.orphan(risen) or {}).get("state") == "gone", timeout=PATIENCE, poll=0.1)
     orphan = operator.orphan(risen)

@@ -1,6 +1,6 @@
 """A sample of the crash matrix: `make crash-matrix` runs every point with every action at every cloud."""
 
-from tests.crash_matrix.matrix import Case, Place, Stage, run
+from tests.crash_matrix.matrix import Case, Place, Stage, batches, run
 from tests.e2e.cloud import AWS, Cloud
 from tests.e2e.conftest import Planted
 from tests.e2e.people import Operator
@@ -15,17 +15,26 @@ SAMPLE = (
     ("end.terminate:terminate_sent:after", Action.POSTGRES_GONE),
 )
 
+LATE = (
+    ("send.send:launch:before", True, True),
+    ("send.send:launch:after", True, False),
+    ("end.terminate:terminate:after", True, True),
+    ("watch.watch:get:after", False, False),
+)
+"""A point, whether it is one of a lease, and whether its answer waits for the end of the lease: else another worker's rest."""
+
 TRIES = 4
 """A case may miss its point: the worker that another case killed leaves the lease to be adopted on another way."""
 
 
-def test_a_process_that_dies_or_loses_its_database_at_a_point_of_the_protocol_leaves_one_vm_and_then_none(
+def test_a_process_that_dies_loses_its_database_or_answers_late_leaves_one_vm_and_then_none(
     stack: Stack, planted: Planted, operator: Operator, cloud: Cloud
 ) -> None:
     stage = Stage(stack, operator, cloud, [AWS])
     cases = [Case(Place("life", point, AWS, of_lease=True), action) for point, action in SAMPLE]
+    cases += [Case(Place("life", point, AWS, of_lease), Action.LATE, over=over) for point, of_lease, over in LATE]
     for _ in range(TRIES):
-        if missed := [case for case in cases if not case.hit]:
-            run(stage, missed)
+        for batch in batches([case for case in cases if not case.hit], len(cases)):
+            run(stage, batch)
     assert [case.name for case in cases if not case.hit] == []
     assert {case.name: case.wrong for case in cases if case.wrong} == {}

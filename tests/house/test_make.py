@@ -11,7 +11,19 @@ MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 MAKE = shutil.which("make") or "make"
 TARGETS = {
     *("help", "up", "test", "simulate", "crash-matrix", "chaos", "races", "mutation", "fuzz", "audit"),
-    *("mutation-of-steps", "old-code", "bench", "fmt", "lint", "openapi", "clients", "docs", "lock", "clean"),
+    *(
+        "mutation-of-steps",
+        "deployment",
+        "old-code",
+        "bench",
+        "fmt",
+        "lint",
+        "openapi",
+        "clients",
+        "docs",
+        "lock",
+        "clean",
+    ),
 }
 
 

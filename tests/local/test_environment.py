@@ -85,3 +85,9 @@ def test_only_the_clouds_that_are_wanted_have_an_account(tmp_path: Path) -> None
     home = Home(tmp_path)
     write_accounts(home, parse(["--clouds", "azure,aws"], {}))
     assert list(load_accounts(home.accounts_file)) == ["sim-azure", "sim"]
+
+
+def test_a_password_for_another_database_does_not_reach_the_processes(tmp_path: Path) -> None:
+    """The URL that they get has its own password in it."""
+    seen = environment(Home(tmp_path), GPULEASE_DATABASE_PASSWORD="x", GPULEASE_DATABASE_PASSWORD_FILE="/x")
+    assert not [name for name in seen if name.startswith("GPULEASE_DATABASE_PASSWORD")]

@@ -1,5 +1,7 @@
 """The command line and the environment of the stack."""
 
+from pathlib import Path
+
 import pytest
 
 from app.local.options import parse
@@ -31,3 +33,13 @@ def test_a_wrong_argument_exits_with_2(argv: list[str], capsys: pytest.CaptureFi
         parse(argv, {})
     assert ended.value.code == 2
     assert argv[0] in capsys.readouterr().err
+
+
+def test_the_password_of_the_users_own_database_is_taken_in_each_way(tmp_path: Path) -> None:
+    url = "postgresql://me@db/gpulease"
+    (tmp_path / "password").write_text("p@ss\n")
+    for given in (
+        {"GPULEASE_DATABASE_PASSWORD": "p@ss"},
+        {"GPULEASE_DATABASE_PASSWORD_FILE": str(tmp_path / "password")},
+    ):
+        assert parse([], {"GPULEASE_DATABASE_URL": url, **given}).database_url == "postgresql://me:p%40ss@db/gpulease"

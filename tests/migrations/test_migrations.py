@@ -134,6 +134,60 @@ def test_a_way_back_and_forth_keeps_leases_and_who_we_are(url: str) -> None:
     )
 
 
+def test_the_words_of_providers_are_taken_out_of_what_tenants_were_told(url: str) -> None:
+    alembic(url, "upgrade", "0014")
+    with psycopg.connect(url) as connection:
+        connection.execute("SET ROLE gpulease_worker")
+        connection.execute(DATA)
+        connection.execute(
+            """
+            UPDATE lease SET reason = '{"code": "provider_error", "message": "arn:secret", "origin": "provider"}';
+            INSERT INTO event (id, tenant_id, type, data) VALUES
+                ('event_1', 'tenant_1', 'attempt.refused', '{"n": 1, "error": {"code": "AccessDenied", "message": "arn:secret"}}'),
+                ('event_2', 'tenant_1', 'lease.failed', '{"reason": {"origin": "provider", "message": "arn:secret"}}'),
+                ('event_3', 'tenant_1', 'lease.released', '{"reason": {"origin": "user", "message": "released"}}')
+            """
+        )
+    alembic(url, "upgrade", "head")
+    with psycopg.connect(url) as connection:
+        connection.execute("SET ROLE gpulease_worker")
+        told = connection.execute("SELECT data::text FROM event ORDER BY id").fetchall()
+        reasons = connection.execute("SELECT reason ->> 'message', reason ->> 'provider_message' FROM lease").fetchall()
+    assert "secret" not in str(told)
+    assert "AccessDenied" in told[0][0]
+    assert "released" in told[2][0]
+    assert reasons == [("the provider's answer is kept for operators", "arn:secret")]
+    alembic(url, "downgrade", "0014")
+    with psycopg.connect(url) as connection:
+        connection.execute("SET ROLE gpulease_worker")
+        before = connection.execute("SELECT reason ->> 'message', reason ->> 'provider_message' FROM lease").fetchall()
+    assert before == [("arn:secret", None)]
+
+
+DRIFT: LiteralString = """
+    INSERT INTO quota (tenant_id, resource, "limit", used) VALUES ('tenant_1', 'gpus', 8, 1), ('tenant_1', 'leases', 8, 1);
+    INSERT INTO quota_claim (lease_id, tenant_id, resource, amount)
+        VALUES ('lease_01jz0000000000000000000001', 'tenant_1', 'gpus', 4)
+"""
+USED: LiteralString = "SELECT resource, used::int FROM quota ORDER BY resource"
+
+
+def test_a_count_of_quota_that_an_earlier_version_left_wrong_is_put_right(url: str) -> None:
+    revision = ScriptDirectory(str(ROOT / "migrations")).get_revision("0012")
+    assert revision is not None
+    alembic(url, "upgrade", str(revision.down_revision))
+    with psycopg.connect(url) as connection:
+        connection.execute("SET ROLE gpulease_worker")
+        connection.execute(DATA)
+        connection.execute(DRIFT)
+    alembic(url, "upgrade", "head")
+    with psycopg.connect(url) as connection:
+        connection.execute("SET ROLE gpulease_worker")
+        assert connection.execute(USED).fetchall() == [("gpus", 4), ("leases", 0)]
+    forced = "SELECT relname FROM pg_class WHERE relname LIKE 'quota%' AND relkind = 'r' AND relforcerowsecurity"
+    assert sorted(rows(url, forced)) == [("quota",), ("quota_claim",)]
+
+
 def test_two_hosts_that_migrate_at_once_both_succeed(url: str) -> None:
     both = [start(url) for _ in range(2)]
     outputs = [process.communicate(timeout=60)[0] for process in both]

@@ -51,6 +51,13 @@ async def test_an_orphan_that_was_launched_after_its_attempt_ended_is_as_old_as_
     assert 60 <= value(await world.scrape(), 'gpulease_orphan_vm_seconds{cause="ended_lease"}') < 90
 
 
+async def test_a_vm_with_copied_tags_is_as_old_as_its_first_sight(world: World) -> None:
+    """The attempt that its tags name has ended long ago, and has nothing to do with it."""
+    world.outlived()
+    world.run("UPDATE orphan SET cause = 'copied_tags', first_seen_at = now() - interval '1 minute'")
+    assert 60 <= value(await world.scrape(), 'gpulease_orphan_vm_seconds{cause="copied_tags"}') < 90
+
+
 async def test_an_orphan_that_is_gone_is_told_no_more(world: World) -> None:
     world.outlived()
     world.run("UPDATE orphan SET state = 'gone', gone_at = now()")

@@ -163,7 +163,7 @@ SITUATIONS: Mapping[str, Break] = {
         "UPDATE lease SET state = 'releasing', desired = 'end', release_requested_at = now() - interval '16 minutes'"
     ),
     "GpuleaseOrphanVm": World.outlived,
-    "GpuleaseVmWithoutRow": lambda world: world.orphan("no_row"),
+    "GpuleaseVmWithoutRow": lambda world: world.orphan("lost_row"),
     "GpuleaseQuotaDrift": World.drifted,
     "GpuleaseInvariantBroken": _sql("UPDATE invariant SET violations = 1, since = now()"),
     "GpuleaseInvariantsUnchecked": _sql("UPDATE invariant SET checked_at = now() - interval '31 minutes'"),

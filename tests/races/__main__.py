@@ -1,23 +1,24 @@
-"""`python -m tests.races`: quotas and repeated creates under many clients, on a stack of its own; one JSON line each.
+"""`python -m tests.races`: quotas and repeated creates under many clients, on a stack of its own.
 
 Launches are stopped meanwhile: what is raced for is admission. Exits with 1 when a number is not what it has to be.
 """
 
 import argparse
-import json
 import random
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from typing import Any
 
 import httpx
 
 from bench import ending
 from tests.e2e.people import ONE_A10G, Json, Operator, Tenant
 from tests.e2e.stack import Stack, running
+from tests.reports import FOLDER, Table, report
 
 CLIENTS = 64
 LIMIT = 100
@@ -33,6 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--requests", type=int, default=1280, help="in a round")
     parser.add_argument("--creates", type=int, default=2000, help="each sent 1 to 5 times")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--report", type=Path, default=FOLDER / "races.json", help="the file for the evidence")
     given = parser.parse_args(arguments)
     ending.on_request()
     with tempfile.TemporaryDirectory(prefix="gpulease-races-") as folder:
@@ -40,10 +42,26 @@ def main(arguments: Sequence[str]) -> int:
         with running(Path(folder), *options) as stack, _operator(stack) as operator:
             operator.wait_for_offerings("aws")
             operator.stop_launches(stopped=True)
-            found = [quota(operator, given.rounds, given.requests), repeats(operator, stack, given.creates, given.seed)]
-    for one in found:
-        sys.stdout.write(json.dumps(one) + "\n")
-    return 0 if all(one["as_it_has_to_be"] for one in found) else 1
+            races = {
+                "quota": quota(operator, given.rounds, given.requests),
+                "repeated creates": repeats(operator, stack, given.creates, given.seed),
+            }
+    report(given.report, {"races": races}, *_tables(races))
+    return 0 if all(race["as_it_has_to_be"] for race in races.values()) else 1
+
+
+def _tables(races: Mapping[str, Json]) -> Iterator[Table]:
+    """A line for each figure. The figures of each round are in the evidence."""
+    for name, race in races.items():
+        figures = {key: _short(value) for key, value in race.items() if key != "what"}
+        yield Table(title=f"{name}: {race['what']}", columns=("", ""), rows=list(figures.items()))
+
+
+def _short(value: Any) -> Any:
+    """Equal figures of many rounds are one figure."""
+    if isinstance(value, list):
+        return ", ".join(f"{count} × {figure}" for figure, count in sorted(Counter(value).items()))
+    return len(value) if isinstance(value, dict) else value
 
 
 def quota(operator: Operator, rounds: int, requests: int) -> Json:

@@ -27,5 +27,7 @@ def fleet(database_url: str) -> Fleet:
 
 @pytest.fixture
 async def app(make_settings: MakeSettings) -> AsyncIterator[FastAPI]:
-    async with serving(make_settings(rate_limit=UNLIMITED, login_rate_limit=UNLIMITED)) as running:
+    async with serving(
+        make_settings(rate_limit=UNLIMITED, write_rate_limit=UNLIMITED, login_rate_limit=UNLIMITED)
+    ) as running:
         yield running

@@ -39,7 +39,8 @@ CHECKS = [
 """What concerns answers. That wrong bodies are refused is tried elsewhere, value by value; unknown query parameters are ignored."""
 
 Described = APIOperation[Any, Any, Any, Any]
-RANK = ["nobody", "viewer", "member", "admin", "operator"]
+RANK = ["nobody", "viewer", "member", "admin", "deadman", "operator"]
+"""A route that needs `deadman` listens to operators and to no tenant."""
 PATIENCE = 30.0
 
 

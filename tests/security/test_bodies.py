@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from app.api.problems import Problem
+from app.api.routing import OneTimeRoute
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
 from tests.security.routes import WITH_BODY, Operation, document
@@ -56,9 +57,11 @@ MARK = "\x01leaf\x01"
 
 
 @pytest.fixture
-def vm(operator: Caller) -> Caller:
-    """The operator may call everything; a VM has no key."""
-    return Caller(operator.app, "f" * 64)
+async def vm(alice: Caller, fleet: Fleet) -> Caller:
+    """The operator may call everything; a VM has a one-time token and no key."""
+    made = await alice.post("/v1/leases", json={"gpu": {"model": "A10G"}, "ttl_seconds": 3600})
+    fleet.activate(made.json()["id"])
+    return Caller(alice.app, fleet.give_token(made.json()["id"]))
 
 
 def caller_of(one: Operation, operator: Caller, vm: Caller) -> Caller:
@@ -77,10 +80,19 @@ def check(answer: httpx.Response, allowed: set[int]) -> None:
     assert len(answer.content) < 20_000
 
 
+def most_bytes(one: Operation) -> int:
+    """The largest body that is read."""
+    return 1_048_576 if one.role else OneTimeRoute.largest_body
+
+
+def refusals(one: Operation, content: bytes) -> set[int]:
+    return {413} if len(content) > most_bytes(one) else {400, 422}
+
+
 async def test_what_is_no_document_of_ours_is_refused(operator: Caller, vm: Caller) -> None:
     for content in UNREADABLE.values():
         for one in WITH_BODY:
-            check(await send(caller_of(one, operator, vm), one, content), {400, 422})
+            check(await send(caller_of(one, operator, vm), one, content), refusals(one, content))
 
 
 def spoiled(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any]]:
@@ -152,16 +164,18 @@ async def test_what_the_service_decides_cannot_be_sent(operator: Caller, vm: Cal
     assert {"id", "tenant_id", "state", "version", "cost", "secret", "created_at", "reason"} <= decided
 
 
-async def test_a_body_over_one_mebibyte_is_refused_announced_or_not(operator: Caller, vm: Caller) -> None:
-    async def chunks() -> AsyncIterator[bytes]:
+async def test_a_body_over_its_limit_is_refused_announced_or_not(operator: Caller, vm: Caller) -> None:
+    """One mebibyte, and far less where a one-time token stands for a key."""
+
+    async def chunks(size: int) -> AsyncIterator[bytes]:
         for _ in range(17):
-            yield b" " * 65_536
+            yield b" " * (size // 16)
 
     for one in WITH_BODY:
-        caller = caller_of(one, operator, vm)
-        check(await send(caller, one, b" " * 1_048_577), {413})
-        check(await send(caller, one, chunks()), {413})
-        check(await send(caller, one, b" " * 1_048_576), {400, 422})
+        caller, most = caller_of(one, operator, vm), most_bytes(one)
+        check(await send(caller, one, b" " * (most + 1)), {413})
+        check(await send(caller, one, chunks(most)), {413})
+        check(await send(caller, one, b" " * most), {400, 422})
 
 
 async def test_a_body_of_another_type_is_refused(operator: Caller, vm: Caller) -> None:
@@ -171,3 +185,48 @@ async def test_a_body_of_another_type_is_refused(operator: Caller, vm: Caller) -
                 one.method, one.url(IDS), content=json.dumps(one.body).encode(), headers={"Content-Type": kind}
             )
             check(answer, {415})
+
+
+UNBOUNDED = re.compile(r"[*+]|\{\d+,\}")
+
+
+def parts(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The schemas within a schema, with the names of their places."""
+    for choices in ("anyOf", "oneOf", "allOf"):
+        yield from (("", choice) for choice in schema.get(choices, ()))
+    if "$ref" in schema:
+        yield "", document()["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    yield from ((f"/{name}", inner) for name, inner in schema.get("properties", {}).items())
+    inside = (schema.get("items"), schema.get("additionalProperties"), *schema.get("patternProperties", {}).values())
+    yield from (("/…", inner) for inner in inside if isinstance(inner, dict))
+
+
+def has_limit(schema: dict[str, Any]) -> bool:
+    """Whether a document of this very schema cannot be as large as its sender likes, what is within it apart."""
+    match schema.get("type"):
+        case "string":
+            pattern = schema.get("pattern", "*")
+            limited = {"maxLength", "enum", "const"} & schema.keys() or schema.get("format") == "date-time"
+            return bool(limited) or not UNBOUNDED.search(pattern)
+        case "array":
+            return "maxItems" in schema
+        case "object":
+            closed = schema.get("additionalProperties", False) is False and "patternProperties" not in schema
+            return closed or "maxProperties" in schema
+    return True
+
+
+def unbounded(schema: dict[str, Any], where: str) -> Iterator[str]:
+    """Places of a document that have no limit."""
+    if not has_limit(schema):
+        yield where
+    for name, inner in parts(schema):
+        yield from unbounded(inner, where + name)
+
+
+def test_everything_that_can_be_sent_has_a_limit() -> None:
+    """Rows are made of it: a text without a length would fill the database."""
+    assert {*unbounded({"type": "object", "properties": {"a": {"type": "string"}}}, "")} == {"/a"}
+    for one in WITH_BODY:
+        schema = one.spec["requestBody"]["content"]["application/json"]["schema"]
+        assert [*unbounded(schema, one.id)] == []

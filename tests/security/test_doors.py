@@ -6,6 +6,7 @@ import pytest
 from fastapi import FastAPI
 
 from app.domain.ids import KeyId
+from app.prerequisites import make_deadman_key
 from app.services import key_format
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
@@ -15,6 +16,8 @@ from tests.security.test_bodies import IDS, JSON
 IDS = {**IDS, "account": "main", "region": "us-east-1", "instance_id": "i-1"}
 SECURED = tuple(one for one in EVERY_OPERATION if one.role)
 RANK = ["viewer", "member", "admin", "operator"]
+LEAST = {"deadman": "operator"}
+"""The least of these roles where a role beside them is enough."""
 STRANGER = key_format.generate(KeyId("key_01jz0000000000000000000000")).text
 HEADERS = {
     "x-content-type-options": "nosniff",
@@ -74,15 +77,26 @@ async def test_a_role_below_the_least_one_is_refused_on_every_route(alice: Calle
     for role in ("viewer", "member", "admin"):
         caller = await alice.member(role)
         for one in SECURED:
-            if RANK.index(role) < RANK.index(one.role or ""):
+            if RANK.index(role) < RANK.index(LEAST.get(one.role or "", one.role or "")):
                 answer = await call(caller, one)
                 assert (answer.status_code, answer.json()["code"]) == (403, "forbidden"), (one.id, role)
 
 
 async def test_nobody_makes_a_key_above_a_tenants_roles(alice: Caller) -> None:
     path = f"/v1/tenants/{alice.tenant_id}/keys"
-    for role in ("operator", "OPERATOR", "root", "", None, ["operator"]):
+    for role in ("operator", "deadman", "OPERATOR", "root", "", None, ["operator"]):
         assert (await alice.post(path, json={"name": "up", "role": role})).status_code == 422
+
+
+async def test_a_dead_mans_key_sends_the_heartbeat_and_opens_nothing_else(app: FastAPI, database_url: str) -> None:
+    deadman = Caller(app, make_deadman_key(database_url))
+    opened = set()
+    for one in SECURED:
+        answer = await call(deadman, one)
+        assert answer.status_code in {204, 403}, one.id
+        if answer.is_success:
+            opened.add(one.id)
+    assert opened == {"tell_deadman_pass"}
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ class Setting:
 
 @pytest.fixture
 def fuzzer(make_settings: MakeSettings, fleet: Fleet, database_url: str) -> Iterator[Fuzzer]:
-    with serving(make_settings(rate_limit=UNLIMITED, login_rate_limit=UNLIMITED)) as url:
+    with serving(make_settings(rate_limit=UNLIMITED, write_rate_limit=UNLIMITED, login_rate_limit=UNLIMITED)) as url:
         setting = Setting(url, ensure_operator_key(database_url, None), fleet)
         for name in ("alice", "bob"):
             setting.tenant(name)

@@ -89,7 +89,7 @@ async def attacked(
     wall: str, make_settings: MakeSettings, monkeypatch: pytest.MonkeyPatch, postgres_server: str, database_url: str
 ) -> AsyncIterator[FastAPI]:
     """The application that is asked by strangers, with one of its walls down."""
-    settings = make_settings(rate_limit=UNLIMITED, login_rate_limit=UNLIMITED)
+    settings = make_settings(rate_limit=UNLIMITED, write_rate_limit=UNLIMITED, login_rate_limit=UNLIMITED)
     if wall == FILTER:
         with role_past_row_level_security(postgres_server, database_url) as role:
             monkeypatch.setattr(bootstrap, "Database", partial(Database, role=role))

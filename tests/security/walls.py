@@ -11,7 +11,8 @@ import psycopg
 from psycopg import sql
 from sqlalchemy import event
 
-from app.db.engine import API_ROLE, Database
+from app.db.connections import API_ROLE
+from app.db.engine import Database
 
 _VALUE = r'\$\d+::VARCHAR(?: COLLATE "C")?'
 _FILTER = re.compile(

@@ -41,6 +41,15 @@ def test_a_wrong_setting_is_one_line_and_exit_code_2(process: str) -> None:
     assert len(said.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize("network", ["10.0.0.0/33", "10.0.0.1/8", "proxy.example.org", "10.0.0.0/8,*"])
+def test_a_proxy_network_that_is_none_stops_the_start(network: str) -> None:
+    code, said = server("api", GPULEASE_TRUSTED_PROXIES=network)
+    assert code == 2
+    assert "GPULEASE_TRUSTED_PROXIES" in said
+    assert network.rpartition(",")[2] in said
+    assert len(said.strip().splitlines()) == 1
+
+
 @pytest.mark.parametrize("process", ["api", "worker"])
 def test_a_database_that_does_not_answer_is_one_line_and_exit_code_2(process: str) -> None:
     url = f"postgresql://gpulease:a-secret@{LOOPBACK}:{free_port()}/gpulease"
@@ -51,7 +60,7 @@ def test_a_database_that_does_not_answer_is_one_line_and_exit_code_2(process: st
     assert len(said.strip().splitlines()) == 1
 
 
-@pytest.mark.parametrize("process", ["migrate", "operator-key"])
+@pytest.mark.parametrize("process", ["migrate", "operator-key", "deadman-key"])
 def test_without_a_database_nothing_is_prepared(
     process: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -99,6 +108,16 @@ def test_the_first_operator_key_is_printed_alone_and_works(
     key = capsys.readouterr().out.strip()
     assert key.startswith("gpl_")
     assert ensure_operator_key(database_url, key) == key
+
+
+def test_a_dead_mans_key_is_printed_alone_and_is_no_operators(
+    database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(DATABASE, database_url)
+    assert run(["deadman-key"]) == 0
+    key = capsys.readouterr().out.strip()
+    assert key.startswith("gpl_")
+    assert ensure_operator_key(database_url, key) != key
 
 
 def test_a_database_that_cannot_be_used_yet_is_one_line(

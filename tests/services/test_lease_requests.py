@@ -8,7 +8,13 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from app.services.lease_requests import LARGEST_STARTUP_SCRIPT, checked_script, ssh_public_key
+from app.services.lease_requests import (
+    LARGEST_SSH_KEYS,
+    LARGEST_STARTUP_SCRIPT,
+    check_ssh_keys,
+    checked_script,
+    ssh_public_key,
+)
 
 
 def line(key: rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey) -> str:
@@ -31,6 +37,7 @@ def test_the_usual_kinds_of_keys_are_taken_as_they_are() -> None:
     keys = [
         ED25519,
         f"{ED25519} somebody@somewhere",
+        f"{ED25519} {'é' * 256}",
         line(rsa.generate_private_key(65537, 2048)),
         line(ec.generate_private_key(ec.SECP256R1())),
         line(ec.generate_private_key(ec.SECP521R1())),
@@ -51,7 +58,8 @@ def test_the_usual_kinds_of_keys_are_taken_as_they_are() -> None:
         ED25519.replace("ssh-ed25519", "ssh-rsa"),
         ED25519.replace("ssh-ed25519", "ssh-dss"),
         line(rsa.generate_private_key(65537, 1024)),  # noqa: S505 - it must be refused
-        f"{ED25519} {'x' * 8192}",
+        f"{ED25519} {'x' * 257}",
+        f"{ED25519} {'é' * 257}",
     ],
     ids=map(str, count()),  # the keys are made anew in each process
 )
@@ -64,3 +72,18 @@ def test_a_script_counts_in_bytes() -> None:
     assert checked_script("x" * LARGEST_STARTUP_SCRIPT)
     with pytest.raises(ValueError, match=f"{LARGEST_STARTUP_SCRIPT}"):
         checked_script("é" * (LARGEST_STARTUP_SCRIPT // 2 + 1))
+
+
+def test_the_keys_of_a_request_are_limited_together() -> None:
+    """By bytes, as they are stored: a comment may hold other characters than ASCII."""
+    most = f"{ED25519} {'é' * 200}"
+    count = LARGEST_SSH_KEYS // len(most.encode())
+    assert check_ssh_keys([most] * count) == [most] * count
+    with pytest.raises(ValueError, match=str(LARGEST_SSH_KEYS)):
+        check_ssh_keys([most] * (count + 1))
+
+
+def test_the_largest_usual_keys_fit_together() -> None:
+    """Ten people with RSA keys of 4096 bits and a comment."""
+    size = len("ssh-rsa ") + 4 * (4 + 7 + 4 + 3 + 4 + 1 + 512) // 3 + len(" somebody@somewhere.example.org")
+    assert 10 * size < LARGEST_SSH_KEYS

@@ -1,64 +1,52 @@
 """Runs seeds: `python -m tests.simulation --seeds 1-1000`. A violation shows its trace, its seed, and how to replay it."""
 
 import argparse
-import secrets
+import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from app.local import embedded_postgres
-from app.local.ports import free_port
-from tests.databases import Databases
-from tests.simulation.database import Clocked
-from tests.simulation.world import Outcome, simulate
+from bench import ending
+from tests.reports import FOLDER, report, write_evidence
+from tests.simulation.runs import run_seeds
+from tests.simulation.summary import Summary
+from tests.simulation.world import Outcome
+
+_PROGRESS_SECONDS = 10.0
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seeds", default="1-100", help="a seed, or from-to")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1, help="seeds that run at once")
     parser.add_argument("--lines", type=int, default=60, help="lines of the trace that a violation shows")
     parser.add_argument("--keep-going", action="store_true", help="go on after a violation")
-    asked = parser.parse_args()
-    first, _, last = asked.seeds.partition("-")
-    with database() as clocked:
-        return report(clocked, range(int(first), int(last or first) + 1), asked.lines, keep_going=asked.keep_going)
+    parser.add_argument("--report", type=Path, default=FOLDER / "simulation.json", help="the file for the evidence")
+    given = parser.parse_args()
+    first, _, last = given.seeds.partition("-")
+    seeds = range(int(first), int(last or first) + 1)
+    ending.on_request()
+    # the order of sets of texts is part of what happens: the processes that run seeds start with this
+    os.environ["PYTHONHASHSEED"] = "0"
+    summary = Summary(seeds)
+    run_all(summary, min(given.processes, len(seeds)), given)
+    report(given.report, summary.evidence(), *summary.tables())
+    return 1 if summary.violations else 0
 
 
-@contextmanager
-def database() -> Iterator[Clocked]:
-    with TemporaryDirectory(prefix="gpulease-simulation-") as folder:
-        settings = {**embedded_postgres.SETTINGS, **embedded_postgres.FORGETFUL}
-        cluster = embedded_postgres.Cluster(Path(folder) / "postgres", free_port(), secrets.token_hex(16), settings)
-        with embedded_postgres.running(cluster):
-            databases = Databases(cluster.admin_url)
-            with databases.fresh() as url:
-                clocked = Clocked(databases.owner_url, url)
-                yield clocked
-                clocked.close()
-
-
-def report(clocked: Clocked, seeds: Iterable[int], lines: int, *, keep_going: bool) -> int:
-    began, told, runs, hours, broken = time.monotonic(), 0.0, 0, 0.0, []
-    for seed in seeds:
-        outcome = simulate(clocked, seed)
-        runs, hours = runs + 1, hours + outcome.seconds / 3600
-        if outcome.violation is not None:
-            broken.append(seed)
-            show(outcome, lines)
-            if not keep_going:
-                break
-        if time.monotonic() - told > 10:
-            told = time.monotonic()
-            print(
-                f"{runs} seeds, {hours:.1f} simulated hours, {told - began:.0f} s, {len(broken)} violations", flush=True
-            )
-    print(
-        f"{runs} seeds, {hours:.1f} simulated hours, {time.monotonic() - began:.0f} s, violations: {broken or 'none'}"
-    )
-    return 1 if broken else 0
+def run_all(summary: Summary, processes: int, given: argparse.Namespace) -> None:
+    """Runs the seeds until all are done, or until the first violation. Writes the evidence as it grows."""
+    printed = time.monotonic()
+    for run in run_seeds(summary.seeds, processes):
+        summary.add(run)
+        if run.outcome.violation is not None:
+            show(run.outcome, given.lines)
+            if not given.keep_going:
+                return
+        if time.monotonic() - printed > _PROGRESS_SECONDS:
+            printed = time.monotonic()
+            print(summary.progress(), flush=True)
+            write_evidence(given.report, summary.evidence())
 
 
 def show(outcome: Outcome, lines: int) -> None:

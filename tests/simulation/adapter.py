@@ -5,21 +5,24 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from app.domain.leases import VmState
-from app.domain.offerings import Gpu, InstanceType, Market
+from app.domain.offerings import InstanceType, Market
 from app.domain.tags import ATTEMPT, DEADLINE, LEASE, OwnerTags
 from tests.simulation.calls import Calls, Process
-from tests.simulation.cloud import Cloud, Machine, Violation
+from tests.simulation.cloud import TYPES, Cloud, Machine, Violation, list_price
 from tests.simulation.scheduler import EPOCH
 from workers.providers.base import (
+    BatchResult,
     CredentialsRejected,
     Image,
     Interruption,
     LaunchSpec,
     Leftover,
+    Leftovers,
     Limits,
     Offered,
     Page,
     Params,
+    Price,
     Prices,
     ProviderEvent,
     Rate,
@@ -28,30 +31,44 @@ from workers.providers.base import (
 )
 
 REGION = "somewhere"
-TYPES = {"one": 1, "four": 4}
 _PAGE = 2
 
 
 class SimulatedProvider(Calls):
-    """One process's adapter of one account. Whose credentials it has is seen by `identity`, and holds until asked again."""
+    """One process's adapter of one account."""
 
     limits = Limits(rates={"launch": Rate(burst=5, per_second=1), "terminate": Rate(burst=5, per_second=1)})
     ssh_user = "ubuntu"
 
-    def __init__(self, cloud: Cloud, process: Process, listed: Callable[[Cloud, bool, float], None]) -> None:
+    def __init__(
+        self,
+        cloud: Cloud,
+        process: Process,
+        listed: Callable[[Cloud, bool, float], None],
+        ending: Callable[[Cloud, Sequence[str]], None],
+    ) -> None:
         super().__init__(cloud, process)
         self.lists_all_regions = cloud.nature.lists_all_regions
         self._listed = listed
-        self._stranger = False
+        self._ending = ending
+        self._seen_wrong = False
+
+    @property
+    def _stranger(self) -> bool:
+        """Wrong credentials are noticed only when `identity` is asked; right ones are back for everybody at once."""
+        return self._seen_wrong and self._cloud.wrong
 
     # --- the account ------------------------------------------------------------------------------------------
 
     def identity(self) -> str:
         def ask() -> str:
-            self._stranger = self._cloud.wrong
+            self._seen_wrong = self._cloud.wrong
             return "stranger" if self._stranger else self._cloud.name
 
         return self._call("identity", ask)
+
+    def trust(self, identity: str) -> None:
+        """Here credentials change only when `identity` is asked: there is nothing to compare."""
 
     def offered(self, region: str) -> Sequence[Offered]:
         return self._call(
@@ -59,20 +76,26 @@ class SimulatedProvider(Calls):
         )
 
     def _offer(self, zone: str, name: str, market: Market) -> Offered:
-        gpus = TYPES[name]
-        gpu = Gpu(model="A10G", count=gpus, memory_gib=24, interconnect="PCIe")
+        gpu, _ = TYPES[name]
         return Offered(
             type=InstanceType(name=name, gpu=gpu, vcpus=4, memory_gib=Decimal(16)),
             region=REGION,
             zone=zone,
             market=market,
-            price_per_hour=Decimal(gpus) * (1 if market is Market.ON_DEMAND else Decimal("0.4")),
+            price_per_hour=list_price(name, market),
             price_as_of=EPOCH,
             price_source="simulated",
         )
 
     def prices(self, region: str) -> Prices:
-        return {}
+        """Of every type and market, as of now."""
+        now = _time(self._cloud.scheduler.now)
+
+        def look() -> Prices:
+            prices = self._cloud.prices.items()
+            return {key: Price(per_hour=price, as_of=now, source="simulated") for key, price in prices}
+
+        return self._call("prices", look)
 
     def service_quotas(self, region: str) -> Sequence[ServiceQuota]:
         return []
@@ -131,6 +154,9 @@ class SimulatedProvider(Calls):
             yield self._call("list", lambda part=ids[start : start + _PAGE]: self._page(part, silent))  # type: ignore[misc]
         self._listed(cloud, honest and not cut and not silent, started)
 
+    def list_everywhere(self, installation: str) -> Iterator[Page]:
+        return self.list(frozenset({REGION}), installation)
+
     def _page(self, ids: Sequence[str], silent: frozenset[str]) -> Page:
         cloud = self._cloud
         found = [cloud.machines[one] for one in ids]
@@ -160,36 +186,39 @@ class SimulatedProvider(Calls):
 
         return self._call("interruptions", look)
 
-    def terminate(self, region: str, vm_ids: Sequence[str]) -> frozenset[str]:
-        def act() -> frozenset[str]:
+    def terminate(self, region: str, vm_ids: Sequence[str]) -> BatchResult:
+        def act() -> BatchResult:
             known = [m for m in self._known() if m.id in vm_ids]
             for machine in known:
                 self._cloud.end(machine, "as asked")
-            return frozenset(m.id for m in known)
+            return BatchResult(done=frozenset(m.id for m in known))
 
+        self._ending(self._cloud, vm_ids)
         for vm_id in vm_ids:
             self._cloud.machines[vm_id].end_asked = True
         return self._call("terminate", act, later=act)
 
-    def set_deadline(self, region: str, vm_ids: Sequence[str], deadline: datetime) -> None:
-        def act() -> None:
-            for machine in [m for m in self._known() if m.id in vm_ids]:
+    def set_deadline(self, region: str, vm_ids: Sequence[str], deadline: datetime) -> BatchResult:
+        def act() -> BatchResult:
+            known = [m for m in self._known() if m.id in vm_ids]
+            for machine in known:
                 machine.tags[DEADLINE] = str(int(deadline.timestamp()))
+            return BatchResult(done=frozenset(m.id for m in known))
 
-        self._call("set_deadline", act)
+        return self._call("set_deadline", act, later=act)
 
-    def reboot(self, region: str, vm_ids: Sequence[str]) -> None:
-        self._call("reboot", lambda: None)
+    def reboot(self, region: str, vm_ids: Sequence[str]) -> BatchResult:
+        return self._call("reboot", lambda: BatchResult(done=frozenset(vm_ids)))
 
     def console_output(self, region: str, vm_id: str) -> str:
         return self._call("console_output", lambda: "no driver")
 
     # --- the rest ---------------------------------------------------------------------------------------------
 
-    def leftovers(self, region: str, installation: str, lease_ids: Sequence[str] | None) -> Sequence[Leftover]:
-        def look() -> Sequence[Leftover]:
+    def leftovers(self, region: str, installation: str, lease_ids: Sequence[str] | None) -> Leftovers:
+        def look() -> Leftovers:
             things = [] if self._stranger else [thing for thing in self._cloud.things.values() if not thing.gone]
-            return [
+            found = [
                 Leftover(
                     kind="volume",
                     id=thing.id,
@@ -200,6 +229,7 @@ class SimulatedProvider(Calls):
                 for thing in things
                 if lease_ids is None or thing.machine.tags[LEASE] in lease_ids
             ]
+            return Leftovers(found=found)
 
         return self._call("leftovers", look)
 
@@ -233,7 +263,7 @@ class SimulatedProvider(Calls):
             market=Market(machine.market),
             state=state,
             tags=dict(machine.tags),
-            token=machine.token,
+            launch_identity=machine.token,
             launched_at=_time(machine.born),
             ended_at=_time(machine.gone_at) if state is VmState.GONE and machine.gone_at is not None else None,
             public_ip="203.0.113.1" if state is VmState.RUNNING else None,

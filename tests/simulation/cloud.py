@@ -5,17 +5,41 @@ It acts on the scheduler's clock and draws from its random numbers. The truth is
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Any
 
 from app.domain.leases import VmState
+from app.domain.offerings import Gpu, Market
 from app.domain.tags import attempt_key
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.weather import Weather
-from workers.providers.base import InsufficientCapacity, NotOffered, ProviderQuotaExceeded, Refused, TokenConflict
+from workers.providers.base import (
+    InsufficientCapacity,
+    NotOffered,
+    PriceTooLow,
+    ProviderQuotaExceeded,
+    Refused,
+    TokenConflict,
+)
 
 ALIVE = (VmState.PENDING, VmState.RUNNING, VmState.STOPPED, VmState.ENDING)
 _TOKEN_LIFE = 86_400.0
-_REFUSALS: tuple[type[Refused], ...] = (ProviderQuotaExceeded, NotOffered, InsufficientCapacity)
+_REFUSALS: tuple[type[Refused], ...] = (ProviderQuotaExceeded, NotOffered, InsufficientCapacity, PriceTooLow)
+
+TYPES: Mapping[str, tuple[Gpu, Decimal]] = {
+    "one": (Gpu(model="A10G", count=1, memory_gib=24, interconnect="PCIe"), Decimal(1)),
+    "four": (Gpu(model="A10G", count=4, memory_gib=24, interconnect="PCIe"), Decimal(4)),
+    "two": (Gpu(model="L4", count=2, memory_gib=24, interconnect="PCIe"), Decimal("1.4")),
+}
+"""Instance types: their GPUs, and USD per hour on demand."""
+_SPOT_SHARE = Decimal("0.4")
+_CENT = Decimal("0.01")
+
+
+def list_price(kind: str, market: Market) -> Decimal:
+    """What the price list says for ever."""
+    _, price = TYPES[kind]
+    return price if market is Market.ON_DEMAND else price * _SPOT_SHARE
 
 
 class Violation(BaseException):
@@ -46,7 +70,9 @@ NATURES = (
 
 @dataclass(eq=False, slots=True, kw_only=True)
 class Machine:
-    """One VM, with its whole history. `late`: it was made after anybody could still expect it."""
+    """One VM, with its whole history. `late`: it was made after anybody could still expect it. `copied`: somebody made it
+    with the tags of another one.
+    """
 
     id: str
     zone: str
@@ -59,6 +85,7 @@ class Machine:
     gets_from: float
     late: bool
     states: list[tuple[float, VmState]]
+    copied: bool = False
     ready_from: float = float("inf")
     reason: dict[str, str | None] | None = None
     interrupted: bool = False
@@ -68,6 +95,8 @@ class Machine:
     end_asked: bool = False
     shown: int = 0
     """Listings that have shown it, or not shown it, since what they tell should have had a consequence."""
+    stale: int = 0
+    """Listings in a row that have shown it with an earlier deadline than its lease's."""
 
     @property
     def key(self) -> tuple[str, int]:
@@ -111,11 +140,15 @@ class Cloud:
     machines: dict[str, Machine] = field(default_factory=dict)
     things: dict[str, Thing] = field(default_factory=dict)
     empty_zones: set[str] = field(default_factory=set)
+    prices: dict[tuple[str, Market], Decimal] = field(default_factory=dict)
     wrong: bool = False
     refusing: bool = False
     listing_empty: bool = False
     away: bool = False
     _tokens: dict[tuple[str, str], tuple[Machine, Mapping[str, Any]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.prices |= {(kind, market): list_price(kind, market) for kind in TYPES for market in Market}
 
     # --- acts -------------------------------------------------------------------------------------------------
 
@@ -125,12 +158,15 @@ class Cloud:
         key = (params["token"], params["zone"])
         if key in self._tokens and self._tokens[key][0].born + _TOKEN_LIFE > now:
             machine, before = self._tokens[key]
+            self.scheduler.count("cloud: token used again")
             if self.nature.conflicts or before != params:
                 raise TokenConflict("exists already", code="AlreadyExists")
             return machine
         if params["zone"] in self.empty_zones or random.random() < weather.no_capacity * 0.3:
+            self.scheduler.count("cloud: no capacity")
             raise InsufficientCapacity("no capacity", code="InsufficientInstanceCapacity")
         if random.random() < weather.refused:
+            self.scheduler.count("cloud: launch refused")
             raise random.choice(_REFUSALS)("refused", code="Refused")
         machine = self._create(params, issued)
         self._tokens[key] = (machine, dict(params))
@@ -157,12 +193,15 @@ class Cloud:
         for kind in ("volume", "address"):
             thing = Thing(id=f"{machine.id}-{kind}", machine=machine)
             self.things[thing.id] = thing
+        self.scheduler.count("VM: made")
         self.tell(f"{machine.id} is made for {machine.key[0]}/{machine.key[1]} in {machine.zone}")
         self._live(machine)
         return machine
 
     def _no_twin(self, new: Machine) -> None:
         for other in self.machines.values():
+            if other.copied:
+                continue
             if other.key == new.key:
                 raise Violation(f"twin: {new.id} is a second VM of attempt {new.key}, after {other.id}")
             if other.alive and other.key[0] == new.key[0] and not (new.late or other.late):
@@ -181,6 +220,29 @@ class Cloud:
         if random.random() >= weather.never_ready:
             machine.ready_from = machine.born + starts + random.uniform(5, 60)
         self._fate(machine, starts)
+        if random.random() < weather.copied:
+            after(random.uniform(0, 600), lambda: self._copy(machine))
+
+    def _copy(self, machine: Machine) -> None:
+        """Somebody launches "more like this" in the cloud's console."""
+        now = self.scheduler.now
+        copy = Machine(
+            id=f"{self.name}-{len(self.machines) + 1}",
+            zone=machine.zone,
+            kind=machine.kind,
+            market=machine.market,
+            tags=dict(machine.tags),
+            token=f"copy-{len(self.machines) + 1}",
+            born=now,
+            lists_from=now,
+            gets_from=now,
+            late=False,
+            states=[(now, VmState.RUNNING)],
+            copied=True,
+        )
+        self.machines[copy.id] = copy
+        self.scheduler.count("VM: copied by somebody with its tags")
+        self.tell(f"{copy.id} is made by somebody with the tags of {machine.id}")
 
     def _fate(self, machine: Machine, starts: float) -> None:
         weather, random, after = self.weather, self.scheduler.random, self.scheduler.after
@@ -188,12 +250,18 @@ class Cloud:
         if machine.market == "spot" and random.random() < weather.interrupted:
             after(when, lambda: self._interrupt(machine))
         elif random.random() < weather.vanishes:
-            after(when, lambda: self.end(machine, "ended by somebody else"))
+            after(when, lambda: self._vanish(machine))
         elif random.random() < weather.stops:
             after(when, lambda: self.turn(machine, VmState.STOPPED))
 
+    def _vanish(self, machine: Machine) -> None:
+        if machine.alive:
+            self.scheduler.count("VM: ended by somebody else")
+        self.end(machine, "ended by somebody else")
+
     def _refuse(self, machine: Machine) -> None:
         if machine.state is VmState.PENDING:
+            self.scheduler.count("VM: refused after acceptance")
             if self.nature.stands:
                 self.turn(machine, VmState.STOPPED)
             else:
@@ -202,6 +270,7 @@ class Cloud:
     def _interrupt(self, machine: Machine) -> None:
         if machine.state is VmState.RUNNING:
             machine.notice_at = self.scheduler.now
+            self.scheduler.count("VM: interrupted")
             machine.interrupted, machine.reason = True, {"code": "Spot", "message": "taken back"}
             self.scheduler.after(self.scheduler.random.uniform(0, 120), lambda: self.end(machine, "taken back"))
 
@@ -230,6 +299,18 @@ class Cloud:
         for thing in self.things.values():
             if thing.machine is machine and self.scheduler.random.random() >= self.weather.leaves_over:
                 thing.gone = True
+
+    def move_prices(self) -> None:
+        """Prices of one type or of all go up or down: of spot VMs to up to twice the usual, on demand rarely and less."""
+        random = self.scheduler.random
+        market = Market.SPOT if random.random() < 0.85 else Market.ON_DEMAND
+        least, most = (0.1, 2.0) if market is Market.SPOT else (0.7, 1.4)
+        factor = Decimal(random.uniform(least, most))
+        for kind in TYPES if random.random() < 0.5 else [random.choice(sorted(TYPES))]:
+            price = (list_price(kind, market) * factor).quantize(_CENT)
+            self.scheduler.count(f"cloud: price {'falls' if price < self.prices[kind, market] else 'rises'}")
+            self.tell(f"{self.name}: {kind} costs {price} {market}")
+            self.prices[kind, market] = price
 
     # --- what there is ----------------------------------------------------------------------------------------
 

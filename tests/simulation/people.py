@@ -1,23 +1,48 @@
-"""Users who create, extend and release leases, and an operator: what the API does, as single transactions."""
+"""Users who create, extend and release leases, and operators who change limits: what the API does, as single transactions."""
 
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from decimal import Decimal
 from functools import partial
 from random import Random
 from typing import Any
 
-from sqlalchemy import insert, select, text, update
+from sqlalchemy import Connection, func, insert, select, text, update
 
-from app.db import quotas
+from app.db import fleet, quotas
 from app.db.bound import parts
 from app.db.events import NewEvent
 from app.db.ids import new_id
+from app.db.offering_rows import offering_from_row
 from app.db.ops import stop_launches
+from app.db.quotas_read import set_limits
 from app.db.tables import installation, lease, quota, tenant
 from app.db.transitions import WAKE, request_end, write
+from app.domain import quotas as quota_rules
 from app.domain.ids import LeaseId, TenantId
+from app.domain.offerings import Offering
+from app.domain.placement import Wish, rank
 from app.domain.reasons import Origin, Reason, ReasonCode
 from tests.simulation.processes import Grounds
 
 _TENANTS = 2
+_MOST_TRIES = 6
+_TRY_AGAIN = 20.0
+_MOST_LIMIT_CHANGES = 60
+_GPU_TYPES: tuple[tuple[str | None, list[str] | None], ...] = (
+    ("A10G", ["one"]),
+    ("A10G", ["four"]),
+    ("A10G", ["one", "four"]),
+    ("A10G", None),
+    (None, ["one", "two"]),
+    (None, ["two", "four"]),
+    (None, None),
+)
+"""GPU model and instance types of a request. Types of two models have no claim of a model in common."""
+
+
+_LATER = text("greatest(expires_at, now() + make_interval(secs => :seconds))")
+_WANTED = (lease.c.desired == "run", lease.c.expires_at > text("now()"))
 
 
 class People:
@@ -27,13 +52,14 @@ class People:
         self._grounds = grounds
         self._random: Random = grounds.scheduler.random
         self._tenants = [TenantId(new_id("tenant")) for _ in range(_TENANTS)]
-        self.highest: dict[tuple[str, str], int] = {}
-        for one in self._tenants:
-            self._make_tenant(one)
+        self.first_terms: dict[LeaseId, datetime] = {}
+        """When each lease would end if nobody extended it."""
+        for tenant_id in self._tenants:
+            self._make_tenant(tenant_id)
         for _ in range(self._random.randint(4, 14)):
-            grounds.scheduler.at(self._random.uniform(10, seconds * 0.8), self._create)
-        for _ in range(self._random.randint(0, 3)):
-            grounds.scheduler.at(self._random.uniform(10, seconds), self._limit)
+            grounds.scheduler.at(self._random.uniform(10, seconds * 0.8), self.create)
+        for _ in range(self._random.randint(0, 3) + int(_MOST_LIMIT_CHANGES * grounds.weather.limits_change)):
+            grounds.scheduler.at(self._random.uniform(10, seconds), self._change_limit)
         if self._random.random() < 0.3:
             grounds.scheduler.at(self._random.uniform(60, seconds), self._stop_launches)
 
@@ -42,46 +68,104 @@ class People:
         grounds = self._grounds
         connection = grounds.clocked.begin(grounds.scheduler)
         results = [connection.execute(*parts(statement)) for statement in statements]
-        connection.exec_driver_sql("COMMIT")
+        grounds.clocked.commit()
         grounds.scheduler.changed = True
         return results
 
-    def _make_tenant(self, one: TenantId) -> None:
-        limits = {"gpus": self._random.randint(2, 24), "leases": self._random.randint(2, 12)}
-        rows = [{"tenant_id": one, "resource": name, "limit": limit} for name, limit in limits.items()]
-        self.highest |= {(one, name): limit for name, limit in limits.items()}
+    def _make_tenant(self, tenant_id: TenantId) -> None:
         terms = {"max_ttl_seconds": 86400, "max_total_seconds": 864000}
-        self.do(insert(tenant).values(id=one, name=one, **terms), insert(quota).values(rows))
+        self.do(insert(tenant).values(id=tenant_id, name=tenant_id, **terms))
+        self.do(set_limits(tenant_id, dict(self._first_limits())))
 
-    def _create(self) -> None:
-        random, whose = self._random, self._random.choice(self._tenants)
-        lease_id, wish = LeaseId(new_id("lease")), self._wish()
-        minimum: Any = {"gpus": 4 if wish["instance_types"] == ["four"] else 1, "leases": 1}
-        ttl, waits = random.choice([120, 600, 1500]) * random.uniform(0.5, 1.5), random.choice([0, 0, 120, 900])
+    # --- limits -------------------------------------------------------------------------------------------
+
+    def _first_limits(self) -> Iterator[tuple[str, Decimal | None]]:
+        random = self._random
+        yield "gpus", Decimal(random.randint(2, 24))
+        yield "leases", Decimal(random.randint(2, 12))
+        for resource in ("gpus:A10G", "gpus:L4", "spend_per_hour"):
+            if random.random() < 0.5:
+                yield resource, self._limit(resource, Decimal(4))
+
+    def _limit(self, resource: str, used: Decimal) -> Decimal | None:
+        """Most times about what is used, where it matters; at times none, except for GPUs, which need one."""
+        random = self._random
+        if resource != "gpus" and random.random() < 0.1:
+            return None
+        if resource == "spend_per_hour":
+            around = (used * Decimal(random.choice([0.7, 1.0, 1.0, 1.2]))).quantize(Decimal("0.01"))
+        else:
+            around = used + random.randint(-2, 3)
+        return max(Decimal(0), around) if random.random() < 0.6 else Decimal(random.randint(0, 12))
+
+    def _change_limit(self) -> None:
+        """An operator raises, lowers or lifts a limit. One below what is used ends nothing."""
+        tenant_id = self._random.choice(self._tenants)
+        resource = self._random.choice(["gpus", "gpus:A10G", "gpus:L4", "leases", *["spend_per_hour"] * 4])
+        used = self.do(select(quota.c.used).where(quota.c.tenant_id == tenant_id, quota.c.resource == resource))[0]
+        limit = self._limit(resource, used.scalar() or Decimal(0))
+        self._grounds.scheduler.count("people: limit changed")
+        self._grounds.trace.tell(f"the limit of {resource} of {tenant_id} becomes {limit}")
+        self.do(set_limits(tenant_id, {resource: limit}))
+
+    # --- leases -------------------------------------------------------------------------------------------
+
+    def create(self, tries: int = 1) -> None:
+        """A request for a lease. Without an offering at present it is sent again a little later."""
+        random, whose, wish = self._random, self._random.choice(self._tenants), self._wish()
+        candidates = self._candidates(wish)
+        if candidates:
+            self._admit(whose, wish, quota_rules.minimum(candidates))
+        elif tries < _MOST_TRIES:
+            self._grounds.scheduler.after(_TRY_AGAIN * random.random(), partial(self.create, tries + 1))
+
+    def _candidates(self, wish: dict[str, Any]) -> tuple[Offering, ...]:
         grounds = self._grounds
+        offerings = [offering_from_row(row) for row in self.do(fleet.candidates())[0]]
+        return rank(Wish.from_request(wish), offerings, grounds.scheduler.time).candidates
+
+    def _admit(self, whose: TenantId, wish: dict[str, Any], minimum: quota_rules.Amounts) -> None:
+        random, grounds, lease_id = self._random, self._grounds, LeaseId(new_id("lease"))
+        ttl, waits = random.choice([120, 600, 1500]) * random.uniform(0.5, 1.5), random.choice([0, 120, 900])
+        self.do(quotas.ensure_rows(whose, minimum))
         connection = grounds.clocked.begin(grounds.scheduler)
         if not connection.execute(quotas.admit(whose, minimum)).scalar_one():
-            connection.exec_driver_sql("ROLLBACK")
+            grounds.clocked.roll_back()
+            grounds.scheduler.count("people: lease refused by its quota")
             return
+        wish = {**wish, "wait_seconds": waits}
+        self._insert(connection, whose, lease_id, wish, minimum, ttl)
+        grounds.clocked.commit()
+        grounds.scheduler.changed = True
+        grounds.scheduler.count("people: lease created")
+        self.first_terms[lease_id] = grounds.scheduler.time + timedelta(seconds=ttl)
+        grounds.trace.tell(f"{lease_id} is created for {ttl:.0f} s")
+        self._hint(lease_id)
+        self._plan_changes(lease_id, ttl)
+
+    @staticmethod
+    def _insert(
+        connection: Connection,
+        whose: TenantId,
+        lease_id: LeaseId,
+        wish: dict[str, Any],
+        minimum: quota_rules.Amounts,
+        ttl: float,
+    ) -> None:
         connection.execute(
             insert(lease).values(
                 id=lease_id,
                 tenant_id=whose,
                 name="simulated",
                 labels={},
-                request={**wish, "wait_seconds": waits},
+                request=wish,
                 on_interruption=wish["on_interruption"],
                 minimum_claim={name: str(amount) for name, amount in minimum.items()},
-                expires_at=text(f"now() + interval '{ttl} seconds'"),
-                wait_until=text(f"now() + interval '{min(waits, ttl)} seconds'"),
+                expires_at=func.now() + timedelta(seconds=ttl),
+                wait_until=func.now() + timedelta(seconds=min(wish["wait_seconds"], ttl)),
             )
         )
         connection.execute(quotas.remember(whose, lease_id, minimum))
-        connection.exec_driver_sql("COMMIT")
-        grounds.scheduler.changed = True
-        grounds.trace.tell(f"{lease_id} is created for {ttl:.0f} s")
-        self._hint(lease_id)
-        self._plan_changes(lease_id, ttl)
 
     def _plan_changes(self, lease_id: LeaseId, ttl: float) -> None:
         random, scheduler = self._random, self._grounds.scheduler
@@ -92,14 +176,15 @@ class People:
 
     def _wish(self) -> dict[str, Any]:
         random = self._random
+        model, types = random.choice(_GPU_TYPES)
         return {
             "name": "simulated",
-            "gpu": {"model": "A10G", "count": 1, "memory_gib": None},
-            "instance_types": random.choice([["one"], ["four"], ["one", "four"], None]),
+            "gpu": {"model": model, "count": 1, "memory_gib": None},
+            "instance_types": types,
             "market": random.choice(["on_demand", "spot", "spot_first"]),
             "providers": None,
             "regions": None,
-            "max_price_per_hour": None,
+            "max_price_per_hour": random.choice([None, None, None, "1.5"]),
             "ssh_public_keys": [],
             "disk_gib": 100,
             "public_ip": True,
@@ -113,24 +198,23 @@ class People:
 
     def _extend(self, lease_id: LeaseId) -> None:
         seconds = self._random.uniform(60, 900)
+        self._grounds.scheduler.count("people: lease extended")
         self._grounds.trace.tell(f"{lease_id} is extended to {seconds:.0f} s from now")
-        later = text(f"greatest(expires_at, now() + interval '{seconds} seconds')")
-        guards = [lease.c.desired == "run", lease.c.expires_at > text("now()")]
-        self.do(write(lease_id, NewEvent(type="lease.extended"), where=guards, values={"expires_at": later, **WAKE}))
+        event, values = NewEvent(type="lease.extended"), {"expires_at": _LATER, **WAKE}
+        self.do(write(lease_id, event, where=_WANTED, given={"seconds": seconds}, values=values))
         self._hint(lease_id)
 
     def release(self, lease_id: LeaseId) -> None:
+        self._grounds.scheduler.count("people: lease released")
         self._grounds.trace.tell(f"{lease_id} is released")
         reason = Reason(ReasonCode.RELEASED_BY_USER, "released", Origin.USER)
         self.do(request_end(lease_id, reason.as_json(), None))
         self._hint(lease_id)
 
-    def _limit(self) -> None:
-        whose, limit = self._random.choice(self._tenants), self._random.randint(0, 12)
-        self.highest[whose, "gpus"] = max(self.highest[whose, "gpus"], limit)
-        self.do(update(quota).where(quota.c.tenant_id == whose, quota.c.resource == "gpus").values(limit=limit))
+    # --- brakes -------------------------------------------------------------------------------------------
 
     def _stop_launches(self) -> None:
+        self._grounds.scheduler.count("people: launches stopped")
         self.do(stop_launches({"by": "operator"}))
         self._grounds.scheduler.after(self._random.uniform(10, 300), self.let_launch)
 

@@ -1,6 +1,6 @@
 """Worker processes: the program's own code in actors that may be killed or stall between any two acts, and come back."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -40,6 +40,7 @@ class Grounds:
     clouds: dict[str, Cloud]
     weather: Weather
     listed: Callable[[Cloud, bool, float], None]
+    ending: Callable[[Cloud, Sequence[str]], None]
     hints: list[LeaseId] = field(default_factory=list)
 
 
@@ -79,9 +80,15 @@ class Process:
         if where == "before commit":
             return
         if scheduler.random.random() < weather.stalled:
+            scheduler.count("process: stalled")
             self._sleep(scheduler.random.uniform(1, 2 * self._grounds.settings.claim_seconds), where)
         else:
             scheduler.pause(scheduler.random.uniform(0.001, 0.05) if scheduler.random.random() < 0.3 else 0.0)
+
+    def stall(self, where: str) -> None:
+        """For longer than a claim lasts."""
+        claim = self._grounds.settings.claim_seconds
+        self._sleep(self._grounds.scheduler.random.uniform(1.1 * claim, 2.2 * claim), where)
 
     def _sleep(self, seconds: float, where: str) -> None:
         scheduler = self._grounds.scheduler
@@ -97,18 +104,24 @@ class Process:
         return began if now - ended < 1.0 else now
 
     def database_fails(self) -> bool:
-        return self._grounds.scheduler.random.random() < self._grounds.weather.database_away
+        scheduler = self._grounds.scheduler
+        away = scheduler.random.random() < self._grounds.weather.database_away
+        if away:
+            scheduler.count("process: database away")
+        return away
 
     def crash(self, where: str) -> None:
         """Killed from outside, while it waits."""
         if self._actor is not None:
             self._grounds.trace.tell(f"{self._name} is killed {where}")
+            self._grounds.scheduler.count("process: killed")
             self._grounds.scheduler.kill(self._actor)
             self._start(after=self._grounds.scheduler.random.uniform(0.5, 40))
 
     def _die(self, where: str) -> None:
         assert self._actor is not None
         self._grounds.trace.tell(f"is killed {where}")
+        self._grounds.scheduler.count("process: killed")
         self._actor.dead = True
         self._start(after=self._grounds.scheduler.random.uniform(0.5, 40))
         raise Killed
@@ -136,7 +149,8 @@ class Process:
                 grounds.scheduler.idle(self._role, grounds.scheduler.random.uniform(0.05, 1.0))
 
     def _connect(self, account: AccountConfig, settings: Settings) -> SimulatedProvider:
-        return SimulatedProvider(self._grounds.clouds[account.name], self, self._grounds.listed)
+        grounds = self._grounds
+        return SimulatedProvider(grounds.clouds[account.name], self, grounds.listed, grounds.ending)
 
     def _work(self, runtime: Runtime) -> Callable[[], bool]:
         every = kinds(runtime.settings)

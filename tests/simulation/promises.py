@@ -1,15 +1,19 @@
 """What must hold: judged by the truth of the clouds and the rows, whenever a listing is complete, and at the end."""
 
-from collections.abc import Collection
+import json
+from collections.abc import Sequence
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import text
 
 from app.db.invariants import violations
+from app.domain.leases import VmState
+from app.domain.tags import DEADLINE, deadline
 from tests.simulation.cloud import Cloud, Machine, Violation
-from tests.simulation.people import People
 from tests.simulation.processes import Grounds
+from tests.simulation.restore import Restore
 from tests.simulation.scheduler import EPOCH
 
 _HONEST_LISTINGS = 6
@@ -17,14 +21,23 @@ _HONEST_LISTINGS = 6
 _GHOST_LISTINGS = 12
 """So many without the VM of an active lease must have ended that; a verification may fail some times."""
 
+_STALE_LISTINGS = 12
+"""So many that show an active lease's VM with an earlier deadline than the lease's must have led to a new tag."""
+
 _ROWS = text(
     """
-    SELECT a.lease_id, a.n, a.state, a.instance_id, l.state AS lease_state, l.ended_at IS NOT NULL AS over
+    SELECT a.lease_id, a.n, a.state, a.instance_id, l.state AS lease_state, l.ended_at IS NOT NULL AS over,
+           floor(extract(epoch FROM l.deadline_applied))::bigint AS deadline
     FROM attempt a JOIN lease l ON l.id = a.lease_id WHERE a.account = :account
     """
 )
 _HOLD = text("SELECT hold FROM installation WHERE hold IS NOT NULL")
-_OVER_QUOTA = text("SELECT tenant_id, resource, used FROM quota WHERE used > 0")
+_QUOTAS = """
+    SELECT json_agg(json_build_array(q.tenant_id, q.resource, q."limit"::text, q.used::text, coalesce(c.amount, 0)::text)
+                    ORDER BY q.tenant_id, q.resource)
+    FROM quota q LEFT JOIN (
+        SELECT tenant_id, resource, sum(amount) AS amount FROM quota_claim GROUP BY 1, 2) c USING (tenant_id, resource)
+    """
 _OPEN = text(
     """
     SELECT 'lease ' || id || ' is ' || state || ', ' || coalesce(reason::text, '') AS what FROM lease WHERE ended_at IS NULL
@@ -40,13 +53,24 @@ _BILLED = text(
 )
 
 
-class Promises:
-    """`lost`: leases that a restore of the database has lost. `check` after every complete listing; `open` while the run comes to its end; `settle_accounts` at the end."""
+_KNOWN = text(
+    """
+    SELECT a.lease_id, l.desired, l.expires_at, a.vm_state FROM attempt a JOIN lease l ON l.id = a.lease_id
+    WHERE a.account = :account AND a.instance_id = :instance AND a.state = 'known'
+    """
+)
+_EXPIRED = text("SELECT id, release_requested_at FROM lease WHERE reason->>'code' = 'expired'")
 
-    def __init__(self, grounds: Grounds, people: People, lost: Collection[str]) -> None:
+
+class Promises:
+    """`check` after every complete listing; `check_ending` before a call that ends VMs; `check_quotas` after every
+    transaction; `open` while the run comes to its end; `settle_accounts` at the end.
+    """
+
+    def __init__(self, grounds: Grounds, restore: Restore) -> None:
         self._grounds = grounds
-        self._people = people
-        self._lost = lost
+        self._restore = restore
+        self._used: dict[tuple[str, str], Decimal] = {}
 
     def _rows(self, statement: Any, **parameters: Any) -> list[Any]:
         self._grounds.clocked.set_time(self._grounds.scheduler)
@@ -56,26 +80,58 @@ class Promises:
         """`honest`: the listing that is complete now, and began at `started`, has left nothing out."""
         rows = {(row.lease_id, row.n): row for row in self._rows(_ROWS, account=cloud.name)}
         for machine in cloud.machines.values():
+            if machine.copied:
+                continue
             row = rows.get(machine.key)
-            if row is None and machine.key[0] in self._lost:
+            if row is None and machine.key[0] in self._restore.lost:
                 continue
             if row is None:
                 raise Violation(f"orphan: {machine.id} has no row of {machine.key}")
             if machine.alive:
-                self._alive(machine, row, counts=honest and machine.lists_from <= started)
+                counts = honest and machine.lists_from <= started
+                self._alive(machine, row, counts=counts)
+                self._tagged(machine, row, counts=counts)
             elif row.lease_state == "active" and row.state == "known" and row.instance_id == machine.id and honest:
                 self._ghost(machine, row, started)
-        if not self._lost:
+        if not self._restore.happened:
             self._undisturbed()
+
+    def check_ending(self, cloud: Cloud, vm_ids: Sequence[str]) -> None:
+        """Nobody ends a VM that runs for a lease that is wanted, nor one whose row is lost before its tagged deadline."""
+        for machine in (cloud.machines[vm_id] for vm_id in vm_ids):
+            if machine.copied or machine.state is not VmState.RUNNING:
+                continue
+            owner = next(iter(self._rows(_KNOWN, account=cloud.name, instance=machine.id)), None)
+            if owner is not None and owner.desired == "run" and owner.vm_state == "running":
+                raise Violation(f"{machine.id} is ended while {owner.lease_id} wants it")
+            known = (row for row in self._rows(_ROWS, account=cloud.name) if (row.lease_id, row.n) == machine.key)
+            deadline_at = deadline(machine.tags)
+            lost = owner is None and next(known, None) is None
+            if lost and (deadline_at is None or self._grounds.scheduler.time < deadline_at):
+                raise Violation(
+                    f"{machine.id} is ended before its deadline, although the rows of {machine.key} are lost"
+                )
 
     def _undisturbed(self) -> None:
         """What holds as long as no lease was lost: adoption asks for no quota."""
         for row in self._rows(_HOLD):
             raise Violation(f"a hold without a cause: {row.hold}")
-        for row in self._rows(_OVER_QUOTA):
-            limit = self._people.highest.get((row.tenant_id, row.resource))
-            if limit is not None and row.used > limit:
-                raise Violation(f"overshoot: {row.used} {row.resource} used, never more than {limit} allowed")
+
+    def check_quotas(self) -> None:
+        """After each transaction: what is used is what leases claim, and it grows within the limit alone.
+
+        A limit below what is used ends nothing. Adoption asks for no quota: it takes what runs.
+        """
+        [found] = self._grounds.clocked.texts(_QUOTAS)
+        used_now: dict[tuple[str, str], Decimal] = {}
+        for tenant_id, resource, limit, used, claimed in json.loads(found or "[]"):
+            now, before = Decimal(used), self._used.get((tenant_id, resource), Decimal(0))
+            if now != Decimal(claimed):
+                raise Violation(f"quota drift: {used} {resource} used, {claimed} claimed")
+            if limit is not None and now > max(before, Decimal(limit)) and not self._restore.happened:
+                raise Violation(f"overshoot: {resource} used grows from {before} to {used}, {limit} allowed")
+            used_now[tenant_id, resource] = now
+        self._used = used_now
 
     @staticmethod
     def _alive(machine: Machine, row: Any, *, counts: bool) -> None:
@@ -88,6 +144,17 @@ class Promises:
         machine.shown += counts
         if machine.shown > _HONEST_LISTINGS and not machine.end_asked:
             raise Violation(f"orphan: {machine.id} was listed {machine.shown} times without being ended")
+
+    @staticmethod
+    def _tagged(machine: Machine, row: Any, *, counts: bool) -> None:
+        """The dead-man switch ends a VM at the deadline of its tag: that is not before the lease's."""
+        current = row.lease_state == "active" and row.state == "known" and row.instance_id == machine.id
+        if not current or int(machine.tags[DEADLINE]) >= row.deadline:
+            machine.stale = 0
+            return
+        machine.stale += counts
+        if machine.stale > _STALE_LISTINGS:
+            raise Violation(f"deadline: {machine.id} is tagged {machine.tags[DEADLINE]}, its lease {row.deadline}")
 
     @staticmethod
     def _ghost(machine: Machine, row: Any, started: float) -> None:
@@ -107,6 +174,11 @@ class Promises:
         found = violations(self._grounds.clocked.connection)
         if found:
             raise Violation("; ".join(found))
+        for row in self._rows(_EXPIRED):
+            promised, machine = self._restore.promised.get(row.id, (EPOCH, None))
+            ended = row.release_requested_at
+            if machine is not None and ended < promised and _seconds(ended) < (machine.gone_at or float("inf")):
+                raise Violation(f"{row.id} expired at {ended}, the tag of {machine.id} promised {promised}")
         for row in self._rows(_BILLED):
             machine = self._grounds.clouds[row.account].machines[row.instance_id]
             begun, ended = _seconds(row.billing_started_at), _seconds(row.billing_ended_at)

@@ -1,41 +1,83 @@
-"""The database is restored from a backup: its newest leases are lost while their VMs run, and an operator puts that right."""
+"""The database is restored from a backup: it has lost leases and extensions, and an operator puts that right.
 
-from sqlalchemy import delete, select, update
+VMs of the lost leases run, and somebody creates leases at once.
+"""
+
+from datetime import datetime, timedelta
+
+from sqlalchemy import delete, select, text, update
 
 from app.db import quotas
-from app.db.ops import adopt_orphans
+from app.db.ops import LIFT_HOLD, adopt_orphans
 from app.db.tables import attempt, event, installation, lease, lease_console, lease_secret
 from app.domain.ids import LeaseId
+from app.domain.tags import deadline
+from tests.simulation.cloud import Machine
 from tests.simulation.people import People
 from tests.simulation.processes import Grounds, Process
 
+_LOSE_EXTENSION = text(
+    """
+    UPDATE lease SET expires_at = :first, deadline_applied = CAST(:first AS timestamptz) + CAST(:grace AS interval)
+    WHERE id = :id AND ended_at IS NULL AND desired = 'run' AND expires_at > :first
+    """
+)
+
 
 class Restore:
-    """`lost`: leases that the database has forgotten. Until the end the operator looks whether there is a hold."""
+    """`lost`: leases that the database has forgotten. `promised`: by lease, the expiry that the tag of a VM tells of, when the
+    database has lost an extension. Until the end the operator looks whether there is a hold.
+    """
 
     def __init__(self, grounds: Grounds, people: People, processes: list[Process], when: float) -> None:
         self._grounds = grounds
         self._people = people
         self._processes = processes
+        self.happened = False
         self.lost: set[str] = set()
+        self.promised: dict[str, tuple[datetime, Machine]] = {}
         grounds.scheduler.at(when, self._restore)
 
     def _restore(self) -> None:
         random = self._grounds.scheduler.random
+        self.happened = True
+        self._grounds.scheduler.count("database: restored")
         for process in self._processes:
             process.crash("by the restore of the database")
-        newest = select(lease.c.id).order_by(lease.c.id.desc()).limit(random.randint(1, 4))
+        newest = select(lease.c.id).order_by(lease.c.id.desc()).limit(random.randint(0, 4))
         for row in self._people.do(newest)[0].all():
             self._lose(LeaseId(row.id))
+        if random.random() < 0.7:
+            # a dump, and not the disk of a server: it shows, so that lost extensions are not taken for foreign tags
+            self._people.do(update(installation).values(database_identity="another"))
+            self._lose_extensions()
+        for _ in range(random.randint(0, 3)):
+            self._people.create()
         self._grounds.scheduler.after(random.uniform(20, 300), self._operate)
 
     def _lose(self, lease_id: LeaseId) -> None:
         self._grounds.trace.tell(f"{lease_id} is lost")
+        self._grounds.scheduler.count("database: lease lost")
         self.lost.add(lease_id)
         rows = [
             delete(table).where(table.c.lease_id == lease_id) for table in (event, attempt, lease_secret, lease_console)
         ]
         self._people.do(quotas.release(lease_id), *rows, delete(lease).where(lease.c.id == lease_id))
+
+    def _lose_extensions(self) -> None:
+        grace = timedelta(seconds=self._grounds.settings.deadline_grace_seconds)
+        living = [
+            machine for cloud in self._grounds.clouds.values() for machine in cloud.living() if not machine.copied
+        ]
+        for machine in living:
+            lease_id, tagged = LeaseId(machine.key[0]), deadline(machine.tags)
+            first = self._people.first_terms[lease_id]
+            if tagged is None or tagged - grace <= first:
+                continue
+            if self._people.do(_LOSE_EXTENSION.bindparams(id=lease_id, first=first, grace=grace))[0].rowcount:
+                self._grounds.scheduler.count("database: extension lost")
+                self._grounds.trace.tell(f"{lease_id} has lost its extension to {tagged - grace}")
+                self.promised[lease_id] = tagged - grace, machine
 
     def _operate(self) -> None:
         """Adopts what there is, most times, and resumes."""
@@ -45,5 +87,5 @@ class Restore:
             self._grounds.trace.tell(f"the operator {'adopts and ' if adopted else ''}resumes")
             if adopted:
                 self._people.do(adopt_orphans())
-            self._people.do(update(installation).values(hold=None, system_identifier=None, timeline=None))
+            self._people.do(LIFT_HOLD)
         self._grounds.scheduler.after(random.uniform(20, 300), self._operate)

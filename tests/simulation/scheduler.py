@@ -5,6 +5,7 @@ would wait for a cloud or the database. Two runs from one seed give way at the s
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -41,7 +42,10 @@ class _Event:
 
 
 class Scheduler:
-    """`due`: seconds since the start at which each role has work next; asked again only when something has changed."""
+    """`due`: seconds since the start at which each role has work next; asked again only when something has changed.
+
+    `events`: how often each kind of event has happened, counted by whoever makes it happen.
+    """
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -49,6 +53,7 @@ class Scheduler:
         self.changed = True
         self.due: Callable[[], dict[str, float]] = dict
         self.steps = 0
+        self.events: Counter[str] = Counter()
         self.current: Actor | None = None
         self._events: list[_Event] = []
         self._actors: list[Actor] = []
@@ -58,6 +63,10 @@ class Scheduler:
     @property
     def time(self) -> datetime:
         return EPOCH + timedelta(seconds=self.now)
+
+    def count(self, kind: str) -> None:
+        """An event of this kind happens now."""
+        self.events[kind] += 1
 
     def at(self, when: float, act: Callable[[], None]) -> None:
         """Something happens by itself, such as a VM that starts."""

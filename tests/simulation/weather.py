@@ -17,6 +17,7 @@ class Weather:
     server_error: float = 0.0
     slow: float = 0.0
     late: float = 0.0
+    answer_late: float = 0.0
     # per point of a process
     killed: float = 0.0
     stalled: float = 0.0
@@ -33,6 +34,7 @@ class Weather:
     interrupted: float = 0.0
     vanishes: float = 0.0
     stops: float = 0.0
+    copied: float = 0.0
     leaves_over: float = 0.0
     # per listing or read
     truncated: float = 0.0
@@ -44,6 +46,9 @@ class Weather:
     empty_listings: float = 0.0
     outage: float = 0.0
     restored: float = 0.0
+    # how often in the run
+    prices_move: float = 0.0
+    limits_change: float = 0.0
     # landings so late that nobody can still wait for them
     beyond: float = 0.0
 
@@ -54,7 +59,7 @@ class Weather:
 
     def calm(self) -> Self:
         """Nothing goes wrong any more."""
-        return replace(self, **{one.name: 0.0 for one in fields(self)})
+        return replace(self, **{trouble.name: 0.0 for trouble in fields(self)})
 
 
 _MOST = {
@@ -65,6 +70,7 @@ _MOST = {
     "server_error": 0.1,
     "slow": 0.2,
     "late": 0.3,
+    "answer_late": 0.3,
     "killed": 0.004,
     "stalled": 0.004,
     "database_away": 0.005,
@@ -77,6 +83,7 @@ _MOST = {
     "interrupted": 0.6,
     "vanishes": 0.4,
     "stops": 0.2,
+    "copied": 0.3,
     "leaves_over": 0.7,
     "truncated": 0.2,
     "zone_silent": 0.3,
@@ -86,6 +93,8 @@ _MOST = {
     "empty_listings": 1.0,
     "outage": 1.0,
     "restored": 0.6,
+    "prices_move": 1.0,
+    "limits_change": 1.0,
     "beyond": 0.6,
 }
 

@@ -1,7 +1,7 @@
 """One run from one seed: a storm of troubles, then calm, in which everything must come to its end."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -9,18 +9,18 @@ from random import Random
 from typing import Any
 
 import pytest
-from sqlalchemy import text
 
 from app.settings import AccountConfig, load_settings
 from app.settings.accounts import account_from_json
 from tests.simulation.adapter import REGION
 from tests.simulation.cloud import NATURES, Cloud, Nature, Violation
 from tests.simulation.database import Clocked
+from tests.simulation.ids import virtual_ids
 from tests.simulation.people import People
 from tests.simulation.processes import INVENTORY, JOBS, LEASES, Grounds, Process
 from tests.simulation.promises import Promises
 from tests.simulation.restore import Restore
-from tests.simulation.scheduler import Scheduler
+from tests.simulation.scheduler import EPOCH, Scheduler
 from tests.simulation.trace import Log, Trace
 from tests.simulation.weather import Weather
 
@@ -33,6 +33,8 @@ QUICK: dict[str, Any] = {
     "settle_seconds": 150.0,
     "settle_gap_seconds": 25.0,
     "not_found_grace_seconds": 60.0,
+    "deadline_grace_seconds": 360.0,
+    "rowless_grace_seconds": 180.0,
     "launch_timeout": 90.0,
     "boot_timeout": 120.0,
     "max_backoff_seconds": 60.0,
@@ -57,19 +59,31 @@ _OWN_SETTINGS: dict[str, dict[str, Any]] = {
 _USUAL = 0.1
 """The share of seeds that run with the durations of production."""
 _LOOK = 20.0
+_PRICES = 10.0
+"""Seconds between two readings of prices, where prices move: often enough to fall between admission and launch."""
+_MOST_PRICE_MOVES = 120
+_WINDOWS = {
+    "wrong": "cloud: somebody else's credentials for a while",
+    "refusing": "cloud: credentials rejected for a while",
+    "listing_empty": "cloud: empty listings for a while",
+    "away": "cloud: away for a while",
+}
 
-_DUE = text(
+_DUE = f"""
+    SELECT extract(epoch FROM due.leases - '{EPOCH}'), extract(epoch FROM due.jobs - '{EPOCH}'),
+           extract(epoch FROM due.inventory - '{EPOCH}')
+    FROM (
+        SELECT (SELECT min(greatest(next_due, held_until)) FROM lease WHERE next_due IS NOT NULL) AS leases,
+               min(greatest(next_due, held_until)) FILTER (WHERE kind NOT IN ('inventory', 'notices')) AS jobs,
+               min(greatest(next_due, held_until)) FILTER (WHERE kind = 'inventory') AS inventory
+        FROM periodic_job) due
     """
-    SELECT (SELECT min(greatest(next_due, held_until)) FROM lease WHERE next_due IS NOT NULL) AS leases,
-           (SELECT min(greatest(next_due, held_until)) FROM periodic_job WHERE kind <> 'inventory') AS jobs,
-           (SELECT min(greatest(next_due, held_until)) FROM periodic_job WHERE kind = 'inventory') AS inventory
-    """
-)
+"""The second at which a lease, a job and an inventory is due next. Nobody sends notices here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """`violation`: None when all was well. `lines`: the last of the trace. `seconds` are simulated."""
+    """`violation`: None when all was well. `lines`: the last of the trace. `seconds` are simulated. `events`: by kind."""
 
     seed: int
     violation: str | None
@@ -77,22 +91,23 @@ class Outcome:
     lines: tuple[str, ...]
     seconds: float
     machines: int
+    events: tuple[tuple[str, int], ...]
 
 
 class World:
     """Everything of one run."""
 
-    def __init__(self, clocked: Clocked, seed: int, **weather: float) -> None:
+    def __init__(self, clocked: Clocked, seed: int, scheduler: Scheduler, **weather: float) -> None:
         clocked.renew(seed)
         self._seed = seed
         self._clocked = clocked
-        random = Random(seed)
-        self.scheduler = Scheduler(random)
+        self.scheduler, random = scheduler, scheduler.random
         self.scheduler.due = self._due
         self.trace = Trace(self.scheduler)
         usual = random.random() < _USUAL
-        self._settings = load_settings(worker_threads=1, **({} if usual else QUICK))
         self._weather = replace(Weather.drawn(random), **weather)
+        prices = {"prices_interval": _PRICES} if self._weather.prices_move else {}
+        self._settings = load_settings(worker_threads=1, **({} if usual else QUICK), **prices)
         self._storm = random.uniform(400, 1300) * (2.0 if usual else 1.0)
         natures = random.sample(NATURES, random.randint(1, 2))
         self._clouds = {nature.provider: self._cloud(nature) for nature in natures}
@@ -105,6 +120,7 @@ class World:
             clouds=self._clouds,
             weather=self._weather,
             listed=self._listed,
+            ending=self._ending,
         )
         self._people = People(self._grounds, self._storm)
         for cloud in self._clouds.values():
@@ -113,7 +129,8 @@ class World:
         self._processes = [Process(self._grounds, f"{role}-{n}", role) for n, role in enumerate(roles)]
         restored = self._storm * random.uniform(0.3, 0.9) if random.random() < self._weather.restored else 1e12
         restore = Restore(self._grounds, self._people, self._processes, restored)
-        self.promises = Promises(self._grounds, self._people, restore.lost)
+        self.promises = Promises(self._grounds, restore)
+        clocked.committed = self.promises.check_quotas
 
     def _cloud(self, nature: Nature) -> Cloud:
         return Cloud(
@@ -130,11 +147,12 @@ class World:
     def _listed(self, cloud: Cloud, honest: bool, started: float) -> None:
         self.promises.check(cloud, honest, started)
 
+    def _ending(self, cloud: Cloud, vm_ids: Sequence[str]) -> None:
+        self.promises.check_ending(cloud, vm_ids)
+
     def _due(self) -> dict[str, float]:
-        self._clocked.set_time(self.scheduler)
-        row = self._clocked.connection.execute(_DUE).one()
-        start = self.scheduler.time.timestamp() - self.scheduler.now
-        return {name: when.timestamp() - start for name, when in row._mapping.items() if when is not None}
+        roles = zip((LEASES, JOBS, INVENTORY), self._clocked.texts(_DUE), strict=True)
+        return {role: float(when) for role, when in roles if when is not None}
 
     def _arrange(self, cloud: Cloud) -> None:
         """Windows of trouble at a whole cloud."""
@@ -154,8 +172,13 @@ class World:
             self.scheduler.at(begin, partial(cloud.empty_zones.add, zone))
             self.scheduler.at(begin + random.uniform(30, 600), partial(cloud.empty_zones.discard, zone))
 
+        for _ in range(int(_MOST_PRICE_MOVES * weather.prices_move)):
+            self.scheduler.at(random.uniform(0, self._storm), cloud.move_prices)
+
     def _turn(self, cloud: Cloud, name: str, *, on: bool) -> None:
         self.trace.tell(f"{cloud.name}: {name} {'begins' if on else 'is over'}")
+        if on:
+            self.scheduler.count(_WINDOWS[name])
         setattr(cloud, name, on)
 
     def run(self) -> None:
@@ -190,6 +213,7 @@ class World:
             lines=tuple(self.trace.lines),
             seconds=self.scheduler.now,
             machines=machines,
+            events=tuple(sorted(self.scheduler.events.items())),
         )
 
 
@@ -210,14 +234,16 @@ def told_by(trace: Trace) -> Iterator[None]:
 
 def simulate(clocked: Clocked, seed: int, **weather: float) -> Outcome:
     """Runs one seed to its end. `weather`: what is not left to the seed."""
-    world = World(clocked, seed, **weather)
-    violation: str | None = None
-    with told_by(world.trace):
-        try:
-            world.run()
-        except Violation as broken:
-            violation = str(broken)
-        finally:
-            world.scheduler.stop()
-            clocked.abandon()
+    scheduler = Scheduler(Random(seed))
+    with virtual_ids(scheduler, seed):
+        world = World(clocked, seed, scheduler, **weather)
+        violation: str | None = None
+        with told_by(world.trace):
+            try:
+                world.run()
+            except Violation as broken:
+                violation = str(broken)
+            finally:
+                scheduler.stop()
+                clocked.abandon()
     return world.outcome(violation)

@@ -9,6 +9,7 @@ import pytest
 from app.settings import load_settings
 from app.settings.traces import Traces
 from cloudsim.testing import Control, running
+from tests.workers.cloud_samples import CLOUDS, CloudSample
 from tests.workers.failing import Failing
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from workers.accounts import Connect
@@ -78,3 +79,29 @@ def fleet(make_fleet: Callable[..., Fleet]) -> Fleet:
 def failing() -> Failing:
     """Errors for the account to answer with, once it is connected by `failing.connect`."""
     return Failing()
+
+
+@pytest.fixture(params=CLOUDS, ids=[sample.provider for sample in CLOUDS])
+def cloud(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> CloudSample:
+    """Each cloud in turn."""
+    monkeypatch.setenv("AZURE_CLIENT_SECRET", "simulated")
+    sample: CloudSample = request.param
+    return sample
+
+
+@pytest.fixture
+def start_at_cloud(
+    database_url: str, broker_url: str, sim: Control, tmp_path: Path, cloud: CloudSample
+) -> Iterator[Callable[..., Fleet]]:
+    """Starts worker processes with an account at `cloud`; another `database_url` is a restored database."""
+    fleets: list[Fleet] = []
+
+    def make(*, observe: bool = True, **changes: Any) -> Fleet:
+        config = cloud.write_config(tmp_path, sim)
+        given = {**FAST, "config": config, "database_url": database_url, "broker_url": broker_url, **changes}
+        fleets.append(Fleet(build_runtime(load_settings(**given)), sim, observe=observe, region=cloud.region))
+        return fleets[-1]
+
+    yield make
+    for fleet in fleets:
+        fleet.close()

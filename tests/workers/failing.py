@@ -8,7 +8,18 @@ from app.settings.accounts import AwsAccount
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.base import CredentialsRejected, OutcomeUnknown, Throttled, Unreachable
 
-CALLS = ("launch", "identity", "image", "find", "get", "terminate", "reboot", "set_deadline", "leftovers")
+CALLS = (
+    "launch",
+    "identity",
+    "image",
+    "find",
+    "get",
+    "terminate",
+    "reboot",
+    "set_deadline",
+    "leftovers",
+    "console_output",
+)
 ASKED_LATER = Throttled("slow down", code="RequestLimitExceeded", retry_after=7)
 SLOW_DOWN = Throttled("slow down", code="RequestLimitExceeded")
 NOBODY_KNOWS = OutcomeUnknown("no answer", code="Timeout")

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import boto3
@@ -16,7 +17,7 @@ from sqlalchemy import delete, func, insert, select, text, update
 from app.db import claims, quotas
 from app.db.bound import Bound
 from app.db.ids import new_id
-from app.db.ops import adopt_orphans
+from app.db.ops import LIFT_HOLD, adopt_orphans
 from app.db.tables import (
     account,
     account_region,
@@ -32,8 +33,11 @@ from app.db.tables import (
 )
 from app.db.transitions import request_end
 from app.domain.ids import LeaseId, TenantId
+from app.domain.placement import Wish
+from app.domain.quotas import Amounts, minimum
 from app.domain.reasons import Origin, Reason, ReasonCode
 from cloudsim.testing import Control
+from workers.brakes import set_hold
 from workers.inventory import take_inventory
 from workers.providers.base import ProviderError
 from workers.reconciler import Reconciler
@@ -60,6 +64,8 @@ REQUEST: dict[str, Any] = {
     "public_ip": True,
     "labels": {},
 }
+LEAST: Amounts = {"gpus": Decimal(1), "leases": Decimal(1)}
+"""What admission reserves where the catalogue has no candidate yet, or a test wants no more."""
 
 
 class Fleet:
@@ -95,13 +101,16 @@ class Fleet:
         broke_off = {why: counted("gpulease_step_failures_total", {"reason": why}) for why in ("bug", "database")}
         assert self.may_break_off or broke_off == {"bug": 0, "database": 0}
 
-    def create(self, *, ttl: float = 3600, script: str | None = None, **changes: Any) -> LeaseId:
-        """A lease as the API stores it: admitted, queued, due."""
+    def create(
+        self, *, ttl: float = 3600, script: str | None = None, reserved: Amounts | None = None, **changes: Any
+    ) -> LeaseId:
+        """A lease as the API stores it: admitted for the least that any candidate needs, or `reserved`; queued, due."""
         lease_id = LeaseId(new_id("lease"))
         request = {**REQUEST, **changes}
-        minimum = {"gpus": 1, "leases": 1}
+        least = reserved or self._least(request)
         with self.runtime.database.begin() as connection:
-            assert connection.execute(quotas.admit(self.tenant_id, minimum)).scalar_one()  # type: ignore[arg-type]
+            connection.execute(quotas.ensure_rows(self.tenant_id, least))
+            assert connection.execute(quotas.admit(self.tenant_id, least)).scalar_one(), "the quota leaves no room"
             connection.execute(
                 insert(lease).values(
                     id=lease_id,
@@ -110,16 +119,19 @@ class Fleet:
                     labels=request["labels"],
                     request=request,
                     on_interruption=request.get("on_interruption", "end"),
-                    minimum_claim={name: str(amount) for name, amount in minimum.items()},
+                    minimum_claim={name: str(amount) for name, amount in least.items()},
                     expires_at=text(f"now() + interval '{ttl} seconds'"),
                     wait_until=text(f"now() + interval '{request['wait_seconds']} seconds'"),
                 )
             )
-            connection.execute(quotas.remember(self.tenant_id, lease_id, minimum))  # type: ignore[arg-type]
+            connection.execute(quotas.remember(self.tenant_id, lease_id, least))
             if script is not None:
                 values = {"lease_id": lease_id, "tenant_id": self.tenant_id, "startup_script": script}
                 connection.execute(insert(lease_secret).values(**values))
         return lease_id
+
+    def _least(self, request: dict[str, Any]) -> Amounts:
+        return minimum(self.runtime.catalogue.ranking(Wish.from_request(request), self.now()).candidates) or LEAST
 
     def end(self, lease_id: LeaseId) -> None:
         """What DELETE does."""
@@ -257,11 +269,15 @@ class Fleet:
 
     def put_on_hold(self) -> None:
         """As when the database turns out to be a restored one."""
-        self.runtime.database.run(update(installation).values(hold={"reason": "test"}))
+        set_hold(self.runtime.database, "test")
+
+    def change_timeline(self) -> None:
+        """As when the server that answers now was promoted a moment ago."""
+        self.runtime.database.run(text("UPDATE installation SET timeline = timeline + 1"))
 
     def resume(self) -> None:
-        """What an operator does."""
-        self.runtime.database.run(update(installation).values(hold=None, system_identifier=None, timeline=None))
+        """What `gpulease ops resume` does."""
+        self.runtime.database.run(LIFT_HOLD)
 
     def adopt(self) -> None:
         """What `gpulease ops adopt` does."""
@@ -275,11 +291,23 @@ class Fleet:
                 connection.execute(delete(table).where(table.c.lease_id == lease_id))
             connection.execute(delete(lease).where(lease.c.id == lease_id))
 
+    def lose_attempts(self, lease_id: LeaseId, **changes: Any) -> None:
+        """The database was restored from a time when this lease waited in the queue."""
+        before = {"state": "queued", "attempts_count": 0, "next_due": func.now(), "rate_per_hour": None}
+        unknown: tuple[str, ...]
+        unknown = ("placement", "connection", "first_attempt_at", "launched_at", "running_at", "ready_at", "rate_since")
+        unknown += ("provider", "account", "region", "gpu_model", "gpu_count", "billing_started_at", "pass_started_at")
+        values = {**dict.fromkeys(unknown), **before, **changes}
+        with self.runtime.database.begin() as connection:
+            connection.execute(delete(attempt).where(attempt.c.lease_id == lease_id))
+            connection.execute(*quotas.hold(self.tenant_id, lease_id, {"gpus": 1, "leases": 1}))  # type: ignore[dict-item]
+            connection.execute(update(lease).where(lease.c.id == lease_id).values(**values))
+
     # --- the world -------------------------------------------------------------------------------------
 
-    def plant(self, *, tags: dict[str, str]) -> list[str]:
-        """A VM that no lease of ours made."""
-        return self.sim.plant(region=REGION, zone=f"{REGION}a", instance_type="g5.xlarge", tags=tags)
+    def plant(self, *, tags: dict[str, str], token: str | None = None) -> list[str]:
+        """A VM that no lease in the database made. `token`: the client token of the launch that made it."""
+        return self.sim.plant(region=REGION, zone=f"{REGION}a", instance_type="g5.xlarge", tags=tags, token=token)
 
     def make_address(self, tags: dict[str, str]) -> str:
         """An elastic address that costs money and belongs to no VM."""
@@ -290,7 +318,15 @@ class Fleet:
     def refresh(self) -> None:
         refresh(self.runtime, ACCOUNT, REGION)
 
-    def limit(self, resource: str, amount: int) -> None:
+    def set_price(self, instance_type: str, per_hour: Decimal) -> None:
+        """In every zone and market."""
+        self.runtime.database.run(
+            update(offering).where(offering.c.instance_type == instance_type).values(price_per_hour=per_hour)
+        )
+        self.runtime.catalogue.forget()
+
+    def limit(self, resource: str, amount: Decimal | int) -> None:
+        self.runtime.database.run(quotas.ensure_rows(self.tenant_id, [resource]))
         self.runtime.database.run(update(quota).where(quota.c.resource == resource).values(limit=amount))
 
     def stop_launches(self) -> None:

@@ -1,6 +1,7 @@
 """Getting at a VM: who may come in, rebooting it, what it printed when it did not boot, the token for its host keys."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from app.db import reboots
 from app.db.tables import attempt, lease_console
 from app.domain.ids import LeaseId
 from app.domain.tokens import host_key_hash, host_key_token
+from tests.cloudsim.clock import ManualClock
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from workers.leftovers import sweep_leftovers
 
@@ -98,6 +100,32 @@ def test_the_sweep_removes_a_disk_that_turned_up_late_and_touches_nobody_elses(f
     )
     assert sweep(fleet) == 1
     assert {one["id"] for one in fleet.sim.resources()} == {unknown, foreign}, late
+
+
+def test_what_a_lost_lease_has_left_is_removed_when_it_lies_unused_for_longer_than_the_grace(fleet: Fleet) -> None:
+    lease_id = fleet.create()
+    fleet.drive_to(lease_id, "active")
+    tags = dict(fleet.vms()[0]["tags"])
+    fleet.end(lease_id)
+    fleet.drive_to(lease_id, "released")
+    fleet.lose(lease_id)
+    fleet.make_address(tags)
+    clock = ManualClock()
+    runtime = replace(fleet.runtime, monotonic=clock)
+
+    def sweep_at(seconds: float) -> int:
+        clock.now = seconds
+        return sweep_leftovers(runtime, ACCOUNT, REGION)
+
+    grace = runtime.settings.rowless_grace_seconds
+    assert sweep_at(0) == 0
+    assert sweep_at(grace - 1) == 0
+    fleet.put_on_hold()
+    assert sweep_at(grace) == 0
+    fleet.resume()
+    assert sweep_at(2 * grace) == 0, "the grace begins anew after a hold"
+    assert sweep_at(3 * grace) == 1
+    assert fleet.sim.resources() == []
 
 
 def test_nothing_is_swept_while_the_installation_is_on_hold(fleet: Fleet) -> None:

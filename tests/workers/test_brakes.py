@@ -1,20 +1,32 @@
 """Brakes: a mistaken view of the world ends nothing and closes nothing."""
 
+import threading
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
+import psycopg
 import pytest
 from sqlalchemy import text
 
+from app.db.ops import end_orphan
 from app.domain.ids import LeaseId
+from app.domain.reconcile import Terminate
+from app.domain.tokens import launch_token
+from app.local.waiting import wait_until
 from app.settings import StartupError
+from tests.databases import Databases
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
+from workers import reconciler
 from workers.inventory import take_inventory
+from workers.periodic import Kind, PeriodicRunner, ensure_jobs
 from workers.providers.base import CredentialsRejected, ProviderError
+from workers.steps.end import begin_release
 
-NO_LEASE = "lease_01m7wh00000000000000000000"
-NEWER_LEASE = "lease_7zzzzzzzzzzzzzzzzzzzzzzzzz"
+OLDER_LEASE = LeaseId("lease_01m7wh00000000000000000000")
+NEWER_LEASE = LeaseId("lease_7zzzzzzzzzzzzzzzzzzzzzzzzz")
 
 
 def inventory(fleet: Fleet) -> None:
@@ -78,19 +90,27 @@ def test_many_rowless_vms_are_not_ended_before_three_cycles(make_fleet: Callable
     fleet.drive(lambda: fleet.vms() == [])
 
 
-def test_a_tag_newer_than_the_database_sets_the_hold_and_nothing_moves(fleet: Fleet) -> None:
+def tags_of(fleet: Fleet, lease_id: LeaseId, deadline: str = "1") -> dict[str, str]:
+    installation = fleet.runtime.installation.id
+    named = {"gpulease-installation": installation, "gpulease-lease": lease_id, "gpulease-attempt": "1"}
+    return {**named, "gpulease-deadline": deadline}
+
+
+def plant_genuine(fleet: Fleet, lease_id: LeaseId, **changes: str) -> str:
+    """A VM that the launch of a lease has made of which the database does not know."""
+    installation = fleet.runtime.installation
+    token = launch_token(installation.token_key, installation.id, lease_id, 1)
+    (vm_id,) = fleet.plant(tags=tags_of(fleet, lease_id, **changes), token=token)
+    return vm_id
+
+
+def test_a_genuine_vm_without_a_row_sets_the_hold_and_nothing_moves(fleet: Fleet) -> None:
     lease_id = fleet.create(ttl=5.0)
     fleet.drive_to(lease_id, "active")
-    (planted,) = fleet.plant(
-        tags={
-            "gpulease-installation": fleet.runtime.installation.id,
-            "gpulease-lease": NEWER_LEASE,
-            "gpulease-attempt": "1",
-            "gpulease-deadline": "1",
-        }
-    )
+    planted = plant_genuine(fleet, NEWER_LEASE)
     inventory(fleet)
-    assert "newer than this database" in fleet.hold()["reason"]
+    assert "has lost the rows of 1 VMs" in fleet.hold()["reason"]
+    assert NEWER_LEASE in fleet.hold()["reason"]
     waiting = fleet.create()
     fleet.runtime.stopping.wait(5.0)
     for _ in range(3):
@@ -98,28 +118,179 @@ def test_a_tag_newer_than_the_database_sets_the_hold_and_nothing_moves(fleet: Fl
         fleet.step()
     assert fleet.lease(lease_id).state == "active", "no expiry under the hold"
     assert fleet.lease(waiting).state == "queued", "no launch under the hold"
-    assert fleet.is_alive(planted), "no kill under the hold"
+    assert fleet.is_alive(planted), "no kill under the hold, also past the deadline"
     fleet.resume()
     fleet.drive(lambda: fleet.lease(lease_id).state == "released" and fleet.lease(waiting).state == "active")
     fleet.drive(lambda: not fleet.is_alive(planted))
+    assert fleet.orphans()[0].cause == "lost_row"
 
 
-def test_an_older_lease_id_that_the_database_does_not_know_sets_no_hold(fleet: Fleet) -> None:
+@pytest.mark.parametrize("lost", [OLDER_LEASE, NEWER_LEASE])
+def test_the_order_of_lease_ids_decides_nothing(fleet: Fleet, lost: LeaseId) -> None:
+    """Lease ids hold the clock of the host that made them."""
     active(fleet, 1)
-    tags = {"gpulease-installation": fleet.runtime.installation.id, "gpulease-lease": NO_LEASE, "gpulease-attempt": "1"}
-    fleet.plant(tags=tags)
+    planted = plant_genuine(fleet, lost, deadline="4000000000")
+    (copy,) = fleet.plant(tags=tags_of(fleet, NEWER_LEASE, "4000000000"))
+    inventory(fleet)
+    assert lost in fleet.hold()["reason"]
+    fleet.resume()
+    fleet.drive(lambda: not fleet.is_alive(copy))
+    for _ in range(3):
+        inventory(fleet)
+    assert fleet.is_alive(planted)
+    assert fleet.hold() is None, "an operator has seen it"
+    assert {one.instance_id: one.cause for one in fleet.orphans()} == {planted: "lost_row", copy: "copied_tags"}
+
+
+def test_a_copied_tag_sets_no_hold(fleet: Fleet) -> None:
+    active(fleet, 1)
+    for lease_id in (OLDER_LEASE, NEWER_LEASE):
+        fleet.plant(tags=tags_of(fleet, lease_id))
     inventory(fleet)
     assert fleet.hold() is None
+    assert {one.cause for one in fleet.orphans()} == {"copied_tags"}
 
 
-@pytest.mark.parametrize("column", ["system_identifier = '1'", "timeline = 99"])
-def test_another_cluster_or_timeline_sets_the_hold(fleet: Fleet, make_fleet: Callable[..., Fleet], column: str) -> None:
+def test_each_vm_of_a_lost_row_sets_the_hold_once(fleet: Fleet) -> None:
+    plant_genuine(fleet, OLDER_LEASE, deadline="4000000000")
+    inventory(fleet)
+    fleet.resume()
+    inventory(fleet)
+    assert fleet.hold() is None
+    plant_genuine(fleet, NEWER_LEASE, deadline="4000000000")
+    inventory(fleet)
+    assert "1 VMs" in fleet.hold()["reason"]
+
+
+def test_a_vm_of_a_lost_row_is_ended_by_an_operator_or_at_its_present_deadline(fleet: Fleet) -> None:
+    by_operator = plant_genuine(fleet, OLDER_LEASE, deadline="4000000000")
+    by_deadline = plant_genuine(fleet, NEWER_LEASE, deadline="4000000000")
+    inventory(fleet)
+    fleet.resume()
+    fleet.runtime.database.run(end_orphan(ACCOUNT, REGION, by_operator))
+    fleet.drive(lambda: not fleet.is_alive(by_operator))
+    assert fleet.is_alive(by_deadline)
+    past = datetime(2020, 1, 1, tzinfo=UTC)
+    fleet.runtime.accounts.provider(ACCOUNT).set_deadline(REGION, [by_deadline], past)
+    fleet.drive(lambda: not fleet.is_alive(by_deadline))
+
+
+def test_a_hold_that_is_set_between_a_decision_and_its_write_stops_the_expiry(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease_id = fleet.create(ttl=3.0)
+    fleet.drive_to(lease_id, "active")
+    monkeypatch.setattr(reconciler, "begin_release", held_before(fleet, begin_release))
+    fleet.drive(lambda: fleet.hold() is not None, seconds=10)
+    assert fleet.lease(lease_id).state == "active"
+    fleet.resume()
+    monkeypatch.undo()
+    assert fleet.drive_to(lease_id, "released").reason["code"] == "expired"
+
+
+def test_a_hold_that_is_set_before_the_call_stops_the_end_of_a_vm(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (lease_id,) = active(fleet, 1)
+    fleet.end(lease_id)
+    monkeypatch.setitem(reconciler._STEPS, Terminate, held_before(fleet, reconciler._STEPS[Terminate]))
+    fleet.drive(lambda: fleet.hold() is not None)
+    assert len(fleet.vms()) == 1
+    fleet.resume()
+    monkeypatch.undo()
+    fleet.drive_to(lease_id, "released")
+
+
+def held_before(fleet: Fleet, step: Callable[..., Any]) -> Callable[..., Any]:
+    """The step, on an installation that was put on hold after the step was decided."""
+
+    def held(*arguments: Any) -> Any:
+        fleet.put_on_hold()
+        return step(*arguments)
+
+    return held
+
+
+def test_an_account_with_another_name_shows_no_lost_rows(
+    fleet: Fleet, make_fleet: Callable[..., Fleet], tmp_path: Path
+) -> None:
+    (lease_id,) = active(fleet, 1)
+    renamed = tmp_path / "renamed.toml"
+    renamed.write_text((tmp_path / "gpulease.toml").read_text().replace(f'"{ACCOUNT}"', '"renamed"'))
+    worker = make_fleet(config=renamed, observe=False)
+    assert {name for name, _ in worker.runtime.accounts.places()} == {ACCOUNT, "renamed"}
+    for name in (ACCOUNT, "renamed"):
+        take_inventory(worker.runtime, name, REGION)
+    assert worker.hold() is None
+    assert worker.orphans() == []
+    assert worker.lease(lease_id).state == "active"
+
+
+@pytest.mark.parametrize(
+    ("column", "reason"),
+    [
+        ("system_identifier = '1'", "another PostgreSQL cluster"),
+        ("timeline = 99", "another PostgreSQL cluster"),
+        ("database_identity = '1/1'", "a dump of another database"),
+    ],
+)
+def test_another_cluster_timeline_or_database_sets_the_hold(fleet: Fleet, column: str, reason: str) -> None:
     fleet.runtime.database.run(text(f"UPDATE installation SET {column}"))
     inventory(fleet)
-    assert "another PostgreSQL cluster" in fleet.hold()["reason"]
+    assert reason in fleet.hold()["reason"]
     fleet.resume()
     inventory(fleet)
     assert fleet.hold() is None, "resuming makes the present cluster the right one"
+
+
+def test_a_step_on_another_timeline_sets_the_hold_before_it_asks_the_cloud_anything(fleet: Fleet) -> None:
+    active_lease, ending, waiting = fleet.active(), fleet.active(), fleet.create()
+    fleet.end(ending)
+    fleet.change_timeline()
+    fleet.make_due(active_lease)
+    calls = fleet.sim.calls()
+    assert fleet.step() == 3
+    assert "another PostgreSQL cluster or timeline" in fleet.hold()["reason"]
+    for lease_id in (active_lease, ending, waiting):
+        fleet.make_due(lease_id)
+    fleet.step()
+    assert fleet.sim.calls() == calls
+    fleet.resume()
+    fleet.drive_to(ending, "released")
+    fleet.drive_to(waiting, "active")
+
+
+def test_a_job_on_another_timeline_sets_the_hold_before_it_runs(fleet: Fleet) -> None:
+    holds = []
+    kind = Kind(name="test", run=lambda *_: holds.append(fleet.hold()), interval=lambda _: 1.0)
+    ensure_jobs(fleet.runtime, {"test": kind})
+    fleet.change_timeline()
+    assert PeriodicRunner(fleet.runtime, {"test": kind}).run_one()
+    assert "another PostgreSQL cluster or timeline" in holds[0]["reason"]
+
+
+def test_a_worker_that_may_not_read_the_timeline_does_not_start(
+    databases: Databases, make_fleet: Callable[..., Fleet]
+) -> None:
+    with psycopg.connect(databases.owner_url, autocommit=True) as superuser:
+        superuser.execute("REVOKE EXECUTE ON FUNCTION pg_walfile_name(pg_lsn) FROM PUBLIC")
+        try:
+            with pytest.raises(StartupError, match=r"lacks a right .*pg_walfile_name.*Database logins"):
+                make_fleet(observe=False)
+        finally:
+            superuser.execute("GRANT EXECUTE ON FUNCTION pg_walfile_name(pg_lsn) TO PUBLIC")
+
+
+def test_an_idle_process_notices_another_timeline(fleet: Fleet) -> None:
+    runtime = fleet.runtime
+    thread = threading.Thread(target=runtime.presence.loop, args=(runtime.stopping, runtime.nudge))
+    thread.start()
+    try:
+        fleet.change_timeline()
+        assert wait_until(lambda: fleet.hold() is not None, timeout=10)
+    finally:
+        runtime.stopping.set()
+        thread.join()
 
 
 def test_nothing_is_launched_before_the_first_complete_listing_of_a_new_worker(

@@ -6,14 +6,16 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from cloudsim.testing import Control, running
-from workers.deadman import main
+from workers.deadman import heartbeat, main
 
 INSTALLATION = "gpl-0123456789ab"
 REGION = "us-east-1"
@@ -128,6 +130,80 @@ def test_a_whole_pass_is_told_where_somebody_listens(
     assert main([*pass_over, "--heartbeat-url", url]) == 0, "the switch does not depend on being heard"
     assert '"heartbeat not told"' in capsys.readouterr().out
     assert main([*pass_over, "--heartbeat-url", "gpu.example.org"]) == 2
+
+
+class Heard:
+    """A local HTTP server that keeps what it was sent, and answers POST with `status` and `location`."""
+
+    def __init__(self, status: int = 204, location: str | None = None) -> None:
+        self.requests: list[tuple[str, str | None]] = []
+        heard = self
+
+        class Listener(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                heard.requests.append((self.path, self.headers.get("Authorization")))
+                self.send_response(status)
+                if location is not None:
+                    self.send_header("Location", location)
+                self.end_headers()
+
+            def do_GET(self) -> None:
+                """What a client makes of some redirects."""
+                self.do_POST()
+
+            def log_message(self, *_: object) -> None:
+                """Quiet."""
+
+        self._server = HTTPServer(("127.0.0.1", 0), Listener)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def heard() -> Iterator[Heard]:
+    server = Heard()
+    yield server
+    server.close()
+
+
+def test_the_key_is_sent_to_the_apis_heartbeat_alone(heard: Heard) -> None:
+    for path in ("/v1/ops/deadman", "/ping/0b1c", "/", "/v1/ops/deadman/elsewhere"):
+        heartbeat(heard.url + path, "gpl_key")()
+    assert heard.requests == [
+        ("/v1/ops/deadman", "Bearer gpl_key"),
+        ("/ping/0b1c", None),
+        ("/", None),
+        ("/v1/ops/deadman/elsewhere", None),
+    ]
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_redirect_is_not_followed(heard: Heard, status: int) -> None:
+    api = Heard(status, f"{heard.url}/v1/ops/deadman")
+    with pytest.raises(httpx.HTTPError):
+        heartbeat(f"{api.url}/v1/ops/deadman", "gpl_key")()
+    api.close()
+    assert (len(api.requests), heard.requests) == (1, [])
+
+
+@pytest.mark.parametrize("name", ["HTTP_PROXY", "ALL_PROXY"])
+def test_no_proxy_is_given_the_key_in_the_clear(heard: Heard, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    proxy = Heard()
+    monkeypatch.setenv(name, proxy.url)
+    heartbeat(f"{heard.url}/v1/ops/deadman", "gpl_key")()
+    proxy.close()
+    assert (len(heard.requests), proxy.requests) == (1, [])
+
+
+@pytest.mark.parametrize("host", ["gpu.example.org", "192.0.2.1", "127.0.0.1.example.org", "127.0.0.1@gpu.example.org"])
+def test_over_plain_http_the_key_leaves_for_no_other_host(host: str) -> None:
+    """The tests reach loopback alone: another error would be one of the connection."""
+    with pytest.raises(httpx.UnsupportedProtocol, match="https"):
+        heartbeat(f"http://{host}/v1/ops/deadman", "gpl_key")()
 
 
 def test_without_accounts_it_says_what_to_name(tmp_path: Path) -> None:

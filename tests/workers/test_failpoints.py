@@ -2,20 +2,26 @@
 
 import json
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 import structlog
+from sqlalchemy import select, update
 
+from app.db.tables import lease, periodic_job
 from app.domain import reconcile
 from app.settings import StartupError, load_settings
 from app.settings.accounts import account_from_json
 from tests.workers.fleet import Fleet
 from workers import failpoints, reconciler
 from workers.database import Database
-from workers.failpoints.actions import HIT, TRACE, Action, Arms, FailpointError, arm
+from workers.failpoints.actions import HIT, RESUMED, TRACE, Action, Arms, FailpointError, arm
 from workers.failpoints.points import AFTER, BEFORE, CALLS, names, read_sites
+from workers.kinds import kinds
+from workers.periodic import PeriodicRunner
 from workers.providers.base import Provider
 
 LAUNCHED = "send.send:launch:after"
@@ -54,7 +60,9 @@ def test_every_call_to_a_provider_by_which_vms_live_has_a_point() -> None:
         "acknowledge",
         "ssh_user",
         "limits",
+        "list_everywhere",
         "lists_all_regions",
+        "trust",
     }
     every = {name for name in (*vars(Provider), *Provider.__annotations__) if not name.startswith("_")}
     assert every == CALLS | beside, "a new method of the interface is a call with failpoints, or is named here"
@@ -107,6 +115,69 @@ def test_a_hang_ends_by_itself_and_the_point_is_passed(tmp_path: Path) -> None:
     arm(tmp_path, LAUNCHED, Action.HANG, key="sim", seconds=0.01)
     with structlog.contextvars.bound_contextvars(job="watch/sim/us-east-1"):
         assert Arms(tmp_path, "postgresql://nowhere").reach(LAUNCHED) is Action.HANG
+
+
+@pytest.mark.parametrize(
+    ("point", "over"),
+    [
+        ("send._check:send:after", False),
+        ("send.send:launch:before", True),
+        ("send.send:launch:after", False),
+        ("send.record:commit:before", False),
+    ],
+)
+def test_a_late_point_waits_until_another_worker_has_finished_and_goes_on(
+    make_fleet: Callable[..., Fleet], tmp_path: Path, point: str, *, over: bool
+) -> None:
+    folder = tmp_path / "failpoints"
+    folder.mkdir()
+    quick = {"claim_seconds": 2.0, "call_timeout": 0.7, "connect_timeout": 0.3}
+    late, other = make_fleet(failpoints=folder, **quick), make_fleet(**quick)
+    lease_id = late.create()
+    hit = arm(folder, point, Action.LATE, key=lease_id, seconds=30, over=over)
+    resumed = hit.with_name(hit.name.removesuffix(HIT) + RESUMED)
+    with ThreadPoolExecutor(1) as threads:
+        step = threads.submit(late.step)
+        other.wait_for(hit.exists)
+        assert other.drive_to(lease_id, "active", "failed").state == "active"
+        if over:
+            assert not resumed.exists()
+        else:
+            other.wait_for(resumed.exists)
+        other.end(lease_id)
+        other.drive_to(lease_id, "released")
+        step.result(timeout=30)
+    assert json.loads(resumed.read_text()) == {"late": True}
+    assert len(late.sim.instances()) == 1
+    assert late.vms() == []
+    assert late.used() == {}
+
+
+def test_a_late_point_that_nobody_overtakes_goes_on_in_the_end(fleet: Fleet, tmp_path: Path) -> None:
+    lease_id = fleet.create()
+    claims = update(lease).where(lease.c.id == lease_id).values(claim_id=uuid4())
+    fleet.runtime.database.run(claims)
+    hit = arm(tmp_path, LAUNCHED, Action.LATE, key=lease_id, seconds=0.1)
+    with structlog.contextvars.bound_contextvars(lease_id=lease_id):
+        Arms(tmp_path, fleet.runtime.settings.database_url).stall(LAUNCHED)
+    assert json.loads(hit.with_name(hit.name.removesuffix(HIT) + RESUMED).read_text()) == {"late": False}
+
+
+def test_a_job_that_is_late_loses_its_claim_and_waits_for_whoever_does_it_instead(fleet: Fleet, tmp_path: Path) -> None:
+    arm(tmp_path, LAUNCHED, Action.LATE, key="sim", seconds=30)
+    hit = tmp_path / f"{LAUNCHED}@sim.late{RESUMED}"
+    runner = PeriodicRunner(fleet.runtime, kinds(fleet.runtime.settings).watch)
+    [job] = [row for row in fleet.runtime.database.all(select(periodic_job)) if row.kind == "watch"]
+
+    def stall() -> None:
+        with structlog.contextvars.bound_contextvars(job=job.name):
+            Arms(tmp_path, fleet.runtime.settings.database_url).stall(LAUNCHED)
+
+    with ThreadPoolExecutor(1) as threads:
+        stalled = threads.submit(stall)
+        fleet.wait_for(lambda: hit.exists() or (runner.run_one() and hit.exists()))
+        stalled.result(timeout=30)
+    assert json.loads(hit.read_text()) == {"late": True}
 
 
 def test_a_lease_lives_through_a_bug_and_a_lost_commit_around_its_launch(

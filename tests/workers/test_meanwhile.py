@@ -100,12 +100,17 @@ def test_a_release_is_stronger_than_a_step_that_was_already_decided(fleet: Fleet
     assert fleet.used() == {}
 
 
-@pytest.mark.parametrize("brake", ["stop", "hold", "expiry"])
+@pytest.mark.parametrize("brake", ["stop", "hold", "expiry", "failover"])
 def test_nothing_is_sent_when_a_brake_is_pulled_between_the_intent_and_the_call(
     fleet: Fleet, during: During, brake: str
 ) -> None:
     lease_id = fleet.create()
-    pulled = {"stop": fleet.stop_launches, "hold": fleet.put_on_hold, "expiry": lambda: fleet.extend(lease_id, 1.9)}
+    pulled = {
+        "stop": fleet.stop_launches,
+        "hold": fleet.put_on_hold,
+        "expiry": lambda: fleet.extend(lease_id, 1.9),
+        "failover": fleet.change_timeline,
+    }
     during.act, during.at = pulled[brake], lambda step: isinstance(step, Send)
     assert fleet.pause(lease_id) == 1
     assert during.act is None

@@ -89,12 +89,12 @@ def test_a_vm_that_never_gets_ready_ends_with_boot_timeout(make_fleet: Callable[
     assert fleet.vms() == []
 
 
-def test_a_vm_of_ours_without_any_row_is_listed_and_ended_after_the_grace(fleet: Fleet) -> None:
+def test_a_vm_with_our_tag_that_we_did_not_launch_is_listed_and_ended_after_the_grace(fleet: Fleet) -> None:
     tags = {"gpulease-installation": fleet.runtime.installation.id}
     (planted,) = fleet.plant(tags=tags)
     fleet.observe()
     (orphan,) = fleet.orphans()
-    assert (orphan.instance_id, orphan.cause, orphan.state) == (planted, "no_row", "seen")
+    assert (orphan.instance_id, orphan.cause, orphan.state) == (planted, "copied_tags", "seen")
     assert fleet.is_alive(planted)
     fleet.drive(lambda: not fleet.is_alive(planted))
     fleet.drive(lambda: fleet.orphans()[0].state == "gone")

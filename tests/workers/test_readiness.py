@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, func, insert, literal, select, update
 
-from app.db.tables import account, lease, offering
+from app.db.tables import account, lease, offering, periodic_job
 from app.domain.ids import LeaseId
 from app.domain.offerings import Market
 from tests.workers.fleet import REGION, Fleet
@@ -108,3 +108,119 @@ def test_what_costs_about_the_same_is_taken_at_once(
     lease_id = fleet.create()
     fleet.step()
     assert tried(fleet, lease_id) == taken
+
+
+# --- no inventory has listed the region since the worker started --------------------------------------------
+
+
+def let_time_pass(fleet: Fleet, seconds: float) -> None:
+    """The worker has run for so long, and every lease was created so much earlier."""
+    past = timedelta(seconds=seconds)
+    fleet.runtime.first_listings.started_at -= past
+    fleet.runtime.database.run(update(lease).values(wait_until=lease.c.wait_until - past))
+
+
+def listing_fails(fleet: Fleet) -> None:
+    """An inventory process tries, and the cloud refuses."""
+    job = {"last_started_at": func.now(), "last_error": "Unreachable: no connection"}
+    fleet.runtime.database.run(update(periodic_job).where(periodic_job.c.kind == "inventory").values(**job))
+
+
+@pytest.mark.parametrize("wait_seconds", [0, 30])
+def test_a_lease_waits_for_an_inventory_that_is_away_and_says_so(
+    fleet: Fleet, listed: set[str], wait_seconds: int
+) -> None:
+    lease_id = fleet.create(wait_seconds=wait_seconds)
+    fleet.step()
+    assert fleet.lease(lease_id).reason is None, "the worker has only just started"
+    let_time_pass(fleet, 100)
+    step_when_due(fleet)
+    waiting = fleet.lease(lease_id)
+    assert (waiting.state, waiting.reason["code"], waiting.reason["origin"]) == (
+        "queued",
+        "region_not_listed",
+        "system",
+    )
+    assert "no complete listing of the region yet" in waiting.reason["message"]
+    assert waiting.reason["retryable"]
+    assert 5 < fleet.rests(lease_id) <= 10
+    step_when_due(fleet)
+    assert fleet.events(lease_id) == ["lease.queued"], "told once"
+    listed.add(REGION)
+    assert fleet.drive_to(lease_id, "active", "failed").reason is None
+    assert fleet.events(lease_id).count("lease.queued") == 1
+
+
+def test_when_the_inventory_is_back_a_lease_that_does_not_wait_ends_with_the_clouds_own_answer(
+    fleet: Fleet, listed: set[str]
+) -> None:
+    fleet.sim.capacity(0, region=REGION)
+    lease_id = fleet.create()
+    let_time_pass(fleet, 100)
+    fleet.step()
+    listed.add(REGION)
+    assert fleet.drive_to(lease_id, "failed").reason["code"] == "capacity_exhausted"
+    assert len(fleet.attempts(lease_id)) > 1
+
+
+def test_a_lease_that_waits_for_capacity_shows_that_when_the_listing_is_no_longer_missing(
+    fleet: Fleet, listed: set[str]
+) -> None:
+    fleet.sim.capacity(0, region=REGION)
+    lease_id = fleet.create(wait_seconds=600)
+    let_time_pass(fleet, 100)
+    fleet.step()
+    listed.add(REGION)
+    fleet.drive(lambda: (fleet.lease(lease_id).reason or {}).get("code") == "capacity_exhausted")
+
+
+def test_refusals_elsewhere_do_not_end_a_lease_whose_other_region_waits_for_the_inventory(
+    fleet: Fleet, listed: set[str]
+) -> None:
+    offer_elsewhere(fleet, SMALL, price(fleet, SMALL))
+    listed.add(REGION)
+    fleet.sim.capacity(0, region=REGION)
+    lease_id = fleet.create()
+    fleet.drive(lambda: fleet.lease(lease_id).state == "provisioning" and fleet.rests(lease_id) > 0)
+    let_time_pass(fleet, 100)
+    step_when_due(fleet)
+    waiting = fleet.lease(lease_id)
+    assert (waiting.state, waiting.reason["code"]) == ("queued", "region_not_listed")
+    listed.add(ELSEWHERE)
+    assert fleet.drive_to(lease_id, "active", "failed").region == ELSEWHERE
+
+
+def test_a_region_whose_listing_fails_ends_a_lease_that_does_not_wait_and_the_reason_says_so(
+    fleet: Fleet, listed: set[str]
+) -> None:
+    lease_id = fleet.create()
+    listing_fails(fleet)
+    fleet.step()
+    assert fleet.lease(lease_id).state == "queued", "the listing may go well next time"
+    let_time_pass(fleet, 100)
+    step_when_due(fleet)
+    failed = fleet.drive_to(lease_id, "failed")
+    assert (failed.reason["code"], failed.reason["origin"]) == ("region_not_listed", "provider")
+    assert "listing us-east-1 at aws fails" in failed.reason["message"]
+
+
+def test_a_lease_that_waits_longer_shows_that_the_listing_fails(fleet: Fleet, listed: set[str]) -> None:
+    lease_id = fleet.create(wait_seconds=600)
+    listing_fails(fleet)
+    let_time_pass(fleet, 100)
+    fleet.step()
+    waiting = fleet.lease(lease_id)
+    assert (waiting.state, waiting.reason["code"], waiting.reason["origin"]) == (
+        "queued",
+        "region_not_listed",
+        "provider",
+    )
+
+
+def test_a_failure_from_before_the_worker_started_says_nothing(fleet: Fleet, listed: set[str]) -> None:
+    lease_id = fleet.create()
+    listing_fails(fleet)
+    fleet.runtime.first_listings.started_at = fleet.now()
+    fleet.runtime.database.run(update(lease).values(wait_until=lease.c.wait_until - timedelta(seconds=100)))
+    fleet.step()
+    assert fleet.lease(lease_id).state == "queued"

@@ -1,6 +1,16 @@
 """What happens when a provider says no: the next candidate, cool-offs, waiting, giving up with the true reason."""
 
-from tests.workers.fleet import ACCOUNT, Fleet
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+from app.db import quotas
+from app.domain.ids import LeaseId
+from app.settings import AccountConfig, Settings
+from app.settings.accounts import AwsAccount
+from tests.workers.fleet import ACCOUNT, LEAST, Fleet
+from workers.providers.aws.adapter import AwsProvider
+from workers.providers.base import InsufficientCapacity, Params, Vm
 
 ZONE_A, ZONE_B = "us-east-1a", "us-east-1b"
 
@@ -63,7 +73,7 @@ def test_a_waiting_lease_goes_back_to_the_queue_and_starts_when_capacity_returns
     waiting = fleet.lease(lease_id)
     assert waiting.state == "queued"
     assert waiting.reason["code"] == "capacity_exhausted"
-    assert fleet.used() == {"gpus": 1, "leases": 1}
+    assert fleet.used() == {name: Decimal(amount) for name, amount in waiting.minimum_claim.items()}
     fleet.sim.capacity(None)
     fleet.end_cool_offs()
     fleet.make_due(lease_id)
@@ -110,7 +120,7 @@ def test_wrong_credentials_set_the_account_aside_with_the_reason(fleet: Fleet) -
 
 def test_an_offering_that_does_not_fit_the_quota_is_skipped(fleet: Fleet) -> None:
     fleet.limit("gpus", 3)
-    lease_id = fleet.create(gpu={"model": "A10G", "count": 1, "memory_gib": None}, instance_types=["g5.12xlarge"])
+    lease_id = fleet.create(instance_types=["g5.12xlarge"], reserved=LEAST)
     failed = fleet.drive_to(lease_id, "failed")
     assert failed.reason["code"] == "quota_exceeded"
     assert fleet.runs() == 0
@@ -137,3 +147,39 @@ def test_an_emergency_stop_keeps_leases_in_the_queue(fleet: Fleet) -> None:
         fleet.step()
     assert fleet.lease(lease_id).state == "queued"
     assert fleet.runs() == 0
+
+
+def test_a_refusal_after_the_price_fell_returns_what_it_can_and_the_lease_still_ends(
+    make_fleet: Callable[..., Fleet],
+) -> None:
+    others: list[LeaseId] = []
+
+    class Refusing(AwsProvider):
+        """Another lease takes the spend that became free, then the cloud refuses."""
+
+        def launch(self, region: str, params: Params) -> Vm:
+            if not others:
+                others.append(fleet.create(reserved={**LEAST, "spend_per_hour": Decimal("0.5")}))
+            raise InsufficientCapacity("none", code="InsufficientInstanceCapacity")
+
+    def connect(account: AccountConfig, settings: Settings) -> AwsProvider:
+        assert isinstance(account, AwsAccount)
+        return Refusing(account, settings)
+
+    fleet = make_fleet(connect_account=connect)
+    fleet.limit("spend_per_hour", Decimal("1.1"))
+    either: dict[str, Any] = {
+        "gpu": {"model": None, "count": 1, "memory_gib": None},
+        "instance_types": ["g5.xlarge", "g4dn.xlarge"],
+    }
+    fleet.set_price("g4dn.xlarge", Decimal("1.006"))
+    lease_id = fleet.create(**either, wait_seconds=600)
+    reserved = fleet.used()
+    assert reserved == {**LEAST, "spend_per_hour": Decimal("1.006")}
+    fleet.set_price("g5.xlarge", Decimal("0.5"))
+    fleet.drive(lambda: [attempt.state for attempt in fleet.attempts(lease_id)][:1] == ["refused"])
+    for one in (lease_id, *others):
+        fleet.end(one)
+    fleet.drive(lambda: all(fleet.lease(one).state == "released" for one in (lease_id, *others)))
+    assert fleet.used() == {}
+    assert fleet.runtime.database.all(quotas.RECOUNT) == []

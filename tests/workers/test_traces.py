@@ -70,6 +70,28 @@ async def test_a_request_its_steps_and_their_calls_are_one_trace(
     fleet.drive_to(lease_id, "released")
 
 
+@pytest.mark.parametrize(
+    ("variables", "name"),
+    [
+        ({}, "gpulease-test"),
+        ({"OTEL_RESOURCE_ATTRIBUTES": "deployment.environment=prod"}, "gpulease-test"),
+        ({"OTEL_RESOURCE_ATTRIBUTES": "service.name=from-attributes"}, "from-attributes"),
+        ({"OTEL_SERVICE_NAME": "from-name"}, "from-name"),
+    ],
+)
+def test_a_service_has_its_processes_name_unless_the_environment_names_it(
+    variables: Mapping[str, str], name: str, exporter: InMemorySpanExporter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable, value in variables.items():
+        monkeypatch.setenv(variable, value)
+    with SdkTraces(SimpleSpanProcessor(exporter), "gpulease-test").root("work", None):
+        pass
+    attributes = named(exporter, "work").resource.attributes
+    assert attributes["service.name"] == name
+    assert attributes["telemetry.sdk.language"] == "python"
+    assert attributes.get("deployment.environment") == ("prod" if "prod" in str(variables) else None)
+
+
 def test_a_failure_is_told_by_its_class_and_not_by_its_words(traces: Traces, exporter: InMemorySpanExporter) -> None:
     with pytest.raises(ValueError, match="secret"), traces.root("work", None), traces.span("call"):
         raise ValueError("a secret")

@@ -151,7 +151,7 @@ def test_a_late_vm_of_an_attempt_declared_dead_is_ended_by_garbage_collection(fl
     fleet.end(lease_id)
     fleet.drive_to(lease_id, "released")
     tags = {"gpulease-installation": fleet.runtime.installation.id, "gpulease-lease": lease_id, "gpulease-attempt": "1"}
-    (late,) = fleet.plant(tags=tags)
+    (late,) = fleet.plant(tags=tags, token=fleet.attempts(lease_id)[0].token)
     fleet.drive(lambda: not fleet.is_alive(late))
     (orphan,) = fleet.orphans()
     assert orphan.cause == "ended_lease"

@@ -2,7 +2,7 @@
 
 A file `POINT` or `POINT@KEY` in the folder arms a point, for a lease's id or an account's name when there is a key. Whoever
 reaches the point takes the file away first, so that it acts once, whatever processes there are. It holds JSON:
-{"action": kill, exception, hang or postgres_gone, "seconds": how long it hangs}.
+{"action": kill, exception, hang, postgres_gone or late, "seconds": how long it hangs, or is late at most, "over": see `late`}.
 """
 
 import json
@@ -11,11 +11,17 @@ import signal
 import threading
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import structlog
 
+from workers.failpoints.late import wait_for_another
+
 HIT = ".hit"
+RESUMED = ".resumed"
+"""Added to a late point's name when the thread goes on: JSON {"late": whether another worker had finished by then}."""
+_LATE = ".late"
 TRACE = "trace"
 """Where there is a file of this name, every point that is reached is added to it: `POINT KEY`."""
 
@@ -26,23 +32,31 @@ WHERE datname = current_database() AND application_name = 'gpulease-worker' AND 
 
 
 class Action(StrEnum):
-    """`hang`: for some seconds, then it goes on. `postgres_gone`: every connection of the workers is cut."""
+    """`hang`: for some seconds, then it goes on. `postgres_gone`: every connection of the workers is cut.
+
+    `late`: the thread stalls, with no transaction open, until its claim is lost and another worker has finished; then it
+    goes on as if nothing had happened.
+    """
 
     KILL = "kill"
     EXCEPTION = "exception"
     HANG = "hang"
     POSTGRES_GONE = "postgres_gone"
+    LATE = "late"
 
 
 class FailpointError(Exception):
     """Raised on purpose: what a bug in a step would do."""
 
 
-def arm(folder: Path, point: str, action: Action, *, key: str = "", seconds: float = 0.0) -> Path:
-    """From now on the point acts, once. Answers the file that is there from when it has."""
-    file = folder / _name(point, key)
+def arm(folder: Path, point: str, action: Action, *, key: str = "", seconds: float = 0.0, over: bool = False) -> Path:
+    """From now on the point acts, once. Answers the file that is there from when it has.
+
+    `over`: a late thread goes on when the lease is over, else when another worker has let it rest.
+    """
+    file = folder / (_name(point, key) + (_LATE if action is Action.LATE else ""))
     written = file.with_name(f".{file.name}")
-    written.write_text(json.dumps({"action": action, "seconds": seconds}), encoding="utf-8")
+    written.write_text(json.dumps({"action": action, "seconds": seconds, "over": over}), encoding="utf-8")
     written.rename(file)
     return file.with_name(file.name + HIT)
 
@@ -61,7 +75,7 @@ class Arms:
         order = self._take(_name(point, key)) or self._take(_name(point, ""))
         if order is None:
             return None
-        action, seconds = order
+        action, seconds = Action(order["action"]), float(order["seconds"])
         match action:
             case Action.KILL:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -74,14 +88,23 @@ class Arms:
                 self._cut_connections()
         return action
 
-    def _take(self, name: str) -> tuple[Action, float] | None:
+    def stall(self, point: str) -> None:
+        """Waits at the point, where it is armed to be late. Nothing may be locked meanwhile."""
+        for name in (_name(point, _key()), _name(point, "")):
+            order = self._take(name + _LATE)
+            if order is not None:
+                late = wait_for_another(self._database_url, float(order["seconds"]), over=bool(order["over"]))
+                (self._folder / (name + _LATE + RESUMED)).write_text(json.dumps({"late": late}), encoding="utf-8")
+                return
+
+    def _take(self, name: str) -> dict[str, Any] | None:
         taken = self._folder / (name + HIT)
         try:
             (self._folder / name).rename(taken)
         except FileNotFoundError:
             return None
-        order = json.loads(taken.read_text(encoding="utf-8"))
-        return Action(order["action"]), float(order["seconds"])
+        order: dict[str, Any] = json.loads(taken.read_text(encoding="utf-8"))
+        return order
 
     def _trace(self, point: str, key: str) -> None:
         try:

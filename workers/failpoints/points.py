@@ -33,7 +33,7 @@ _BESIDE_THE_STEPS = (
 )
 _SHARED = f"{STEPS}.context"
 """Its transactions belong to the steps that ask for them."""
-_BETWEEN = ("workers.failpoints.wrappers", "workers.providers.metered", "contextlib", _SHARED)
+_BETWEEN = ("workers.failpoints.wrappers", "workers.providers.metered", "workers.verified", "contextlib", _SHARED)
 """What may stand between a commit or call and whoever asked for it."""
 _SINGLE = ("run", "first", "all")
 _BLOCKS = ("begin", "writing_attempts")

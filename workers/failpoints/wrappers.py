@@ -30,6 +30,7 @@ class FailingDatabase(Database):
     @contextmanager
     def begin(self) -> Iterator[Connection]:
         point = self._sites.find(sys._getframe())  # noqa: SLF001 - nothing else tells who calls
+        self._stall(point, BEFORE)
         with super().begin() as connection:
             yield connection
             self._reach(point, BEFORE)
@@ -46,16 +47,23 @@ class FailingDatabase(Database):
 
     def _around(self, act: Callable[[], T]) -> T:
         point = self._sites.find(sys._getframe())  # noqa: SLF001 - nothing else tells who calls
+        self._stall(point, BEFORE)
         self._reach(point, BEFORE)
         result = act()
         self._committed(point)
         return result
+
+    def _stall(self, point: str | None, when: str) -> None:
+        """Outside of any transaction, since nobody can go on with rows that are locked."""
+        if point is not None:
+            self._arms.stall(f"{point}:{when}")
 
     def _reach(self, point: str | None, when: str) -> Action | None:
         return None if point is None else self._arms.reach(f"{point}:{when}")
 
     def _committed(self, point: str | None) -> None:
         """A connection that is cut after the commit leaves the caller without the answer."""
+        self._stall(point, AFTER)
         if self._reach(point, AFTER) is Action.POSTGRES_GONE:
             error = OperationalError("COMMIT", None, psycopg.OperationalError("the answer to the commit is lost"))
             error.connection_invalidated = True
@@ -100,4 +108,5 @@ class FailingProvider:
 
     def _reach(self, point: str | None, when: str) -> None:
         if point is not None:
+            self._arms.stall(f"{point}:{when}")
             self._arms.reach(f"{point}:{when}")

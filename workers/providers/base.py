@@ -23,7 +23,12 @@ Params = dict[str, Any]
 
 
 class ProviderError(Exception):
-    """Base. `code` is the provider's own word, kept raw; `message` is for a person and holds no secret."""
+    """Base. `code` is the provider's own word, kept raw; `message` is for a person and holds no secret.
+
+    `answered`: the provider itself answered. False: the call may have timed out, or its connection was lost.
+    """
+
+    answered = True
 
     def __init__(self, message: str, *, code: str | None = None) -> None:
         super().__init__(message)
@@ -79,9 +84,19 @@ class Throttled(ProviderError):
 class Unreachable(Throttled):
     """No connection could be made, so nothing was sent: not done, ask later. A Throttled with another name."""
 
+    answered = False
+
+
+class SendExpired(ProviderError):
+    """The time for this create call was over before it left: nothing was sent. See `send_window`."""
+
 
 class OutcomeUnknown(ProviderError):
     """May have been done or not (time-out, lost connection, 5xx, unknown code): only the same call may follow."""
+
+    def __init__(self, message: str, *, code: str | None = None, answered: bool = True) -> None:
+        super().__init__(message, code=code)
+        self.answered = answered
 
 
 class NotFound(ProviderError):
@@ -90,6 +105,10 @@ class NotFound(ProviderError):
 
 class TokenConflict(ProviderError):
     """Something exists already under this token or name: read it back, compare the tags, adopt it."""
+
+
+OTHER_REGIONS = "other regions"
+"""Stands in `Page.failed` for the regions that a provider did not name."""
 
 
 # --- values -----------------------------------------------------------------------------------------------
@@ -122,7 +141,8 @@ class LaunchSpec:
     """What one attempt asks for. `plan` turns it into the provider's parameters.
 
     `allowed_cidrs`: the networks that may reach port 22; empty: the account's own firewall decides alone.
-    `max_seconds`: the longest that the VM may ever run, however often its lease is extended; None: unknown.
+    `max_seconds`: the longest that the VM may ever run; None: unknown. That covers all extensions of its lease, or none of them in
+    an account that is not extendable.
     """
 
     token: str
@@ -152,6 +172,8 @@ class Vm:
     `state_reason`: {"code", "message"} in the provider's words when the VM ends. `interrupted`: the provider
     took it back (spot). `ended_at`: the provider's own transition time when it says one. `refusal`: the VM was
     accepted and then not made (clouds that say "no capacity" only afterwards); its code is in `state_reason`.
+    `launch_identity`: what the cloud keeps of the launch that made the VM and does not copy with its tags: the client
+    token at EC2, the VM's name at Compute Engine and Azure. See `app.domain.tokens.is_genuine`.
     """
 
     id: str
@@ -161,7 +183,7 @@ class Vm:
     market: Market
     state: VmState
     tags: Mapping[str, str]
-    token: str | None = None
+    launch_identity: str | None = None
     launched_at: datetime | None = None
     ended_at: datetime | None = None
     public_ip: str | None = None
@@ -218,6 +240,32 @@ class Leftover:
     tags: Mapping[str, str]
     in_use: bool
     free: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftovers:
+    """Leftover resources of some leases. `unreachable`: zones in which there may be more."""
+
+    found: Sequence[Leftover] = ()
+    unreachable: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchResult:
+    """What became of the items of one call. One item that refuses keeps no other from being done.
+
+    `done`: the items that the provider accepted. `refused`: the other items, each with its own error; an item that was not tried
+    because the provider throttles or does not answer has that error.
+    """
+
+    done: frozenset[str] = frozenset()
+    refused: Mapping[str, ProviderError] = field(default_factory=dict)
+
+    def require(self, *items: str) -> None:
+        """Raises the error of the first of these items that was refused; of any item, when none is named."""
+        for item in items or self.refused:
+            if item in self.refused:
+                raise self.refused[item]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,6 +330,9 @@ class Limits:
 class Provider(Protocol):
     """What gpulease asks of a cloud account. All methods block; all raise ProviderError.
 
+    **A call with several items fails item by item.** A call that changes something returns a `BatchResult`. A call that reads
+    leaves out what it could not read and logs the reason; it raises only when it could read nothing.
+
     `lists_all_regions`: a listing of several regions costs the calls of one, so that they are listed together.
     """
 
@@ -293,8 +344,18 @@ class Provider(Protocol):
         """The account's own identity at the provider (STS account, project number, subscription id)."""
         ...
 
+    def trust(self, identity: str) -> None:
+        """From now on requests about VMs are sent only with credentials that `identity` was answered this for.
+
+        Others raise `CredentialsUnverified` and send nothing. Before the first call every request is sent.
+        """
+        ...
+
     def offered(self, region: str) -> Sequence[Offered]:
-        """Every GPU type offered in a region, by zone and market, priced where a price is known."""
+        """Every GPU type offered in a region, by zone and market, priced where a price is known.
+
+        A zone that cannot be read is left out.
+        """
         ...
 
     def prices(self, region: str) -> Prices:
@@ -319,7 +380,9 @@ class Provider(Protocol):
     def launch(self, region: str, params: Params) -> Vm:
         """Creates the VM, with its firewall rules before it, and returns at once.
 
-        Repeating with the same parameters returns the same VM. A refusal leaves nothing that costs money.
+        Repeating with the same parameters returns the same VM. A refusal leaves nothing that costs money. The last thing
+        before the create call is `require_open_window`. Errors that come after the cloud accepted the call, or said that
+        the VM exists, are OutcomeUnknown or TokenConflict: all others mean that this call did nothing.
         """
         ...
 
@@ -344,6 +407,14 @@ class Provider(Protocol):
         """
         ...
 
+    def list_everywhere(self, installation: str) -> Iterator[Page]:
+        """Every VM of this installation in all regions of the account, configured or not: what the dead-man switch looks at.
+
+        Needs the rights to list regions and VMs and no others, so a VM may lack addresses and the reason of its end.
+        A place that cannot be read is in `Page.unreachable` or `Page.failed`. Raises when nothing can be read.
+        """
+        ...
+
     def ready(self, region: str, vm_ids: Sequence[str]) -> frozenset[str]:
         """Those of the running VMs that have passed the provider's readiness checks. Costs O(pages).
 
@@ -363,29 +434,33 @@ class Provider(Protocol):
         """These messages were used."""
         ...
 
-    def terminate(self, region: str, vm_ids: Sequence[str]) -> frozenset[str]:
-        """Asks for the end of VMs; silently succeeds for those already gone. Confirmed by `get`, not by this.
+    def terminate(self, region: str, vm_ids: Sequence[str]) -> BatchResult:
+        """Asks for the end of VMs. Confirmed by `get`, not by this.
 
-        Answers those that the provider knew, whatever their state.
+        Done are those that the provider knew, whatever their state. One that it does not know is neither done nor refused.
         """
         ...
 
-    def leftovers(self, region: str, installation: str, lease_ids: Sequence[str] | None) -> Sequence[Leftover]:
+    def leftovers(self, region: str, installation: str, lease_ids: Sequence[str] | None) -> Leftovers:
         """What else exists of these leases (all when None): what costs money, and what must not pile up."""
         ...
 
     def remove_leftover(self, leftover: Leftover) -> None:
-        """Removes one; silently succeeds when it is gone already. `OutcomeUnknown` while something holds it."""
+        """Removes one; silently succeeds when it is gone already. Any error but `Throttled` concerns this one alone."""
         ...
 
-    def reboot(self, region: str, vm_ids: Sequence[str]) -> None:
-        """Asks for a reboot and returns at once. `NotFound` or `InvalidSpec` when a VM cannot be rebooted."""
+    def reboot(self, region: str, vm_ids: Sequence[str]) -> BatchResult:
+        """Asks for a reboot and returns at once. Refused with `NotFound` or `InvalidSpec`: a VM that cannot be rebooted."""
         ...
 
     def console_output(self, region: str, vm_id: str) -> str:
         """The last lines of a VM's serial console as the provider has them, at most 64 KiB; "" for none."""
         ...
 
-    def set_deadline(self, region: str, vm_ids: Sequence[str], deadline: datetime) -> None:
-        """Writes the deadline tag of VMs and of what belongs to them."""
+    def set_deadline(self, region: str, vm_ids: Sequence[str], deadline: datetime) -> BatchResult:
+        """Writes the deadline tag of VMs, and of what belongs to them.
+
+        Done are VMs whose own tag is written. Refused are VMs, with `NotFound` where the provider does not know one, and what
+        belongs to a VM, by its own id.
+        """
         ...

@@ -6,7 +6,7 @@ from typing import Any, cast
 from app.settings import AccountConfig, Settings
 from app.settings.traces import Traces
 from workers.metrics import Metrics
-from workers.providers.base import Page, Provider
+from workers.providers.base import BatchResult, Page, Provider
 
 Connect = Callable[[AccountConfig, Settings], Provider]
 
@@ -32,7 +32,10 @@ CALLS = frozenset(
         "set_deadline",
     }
 )
-"""The interface's methods that ask the cloud for one answer. `list` is timed by page, `plan` asks nobody."""
+"""The interface's methods that ask the cloud for one answer. `list` is timed by page, `plan` asks nobody.
+
+`list_everywhere` is the dead-man switch's, which counts nothing.
+"""
 
 
 class Metered:
@@ -74,15 +77,24 @@ class Metered:
             started, failed = self._monotonic(), None
             try:
                 with self._traces.span(operation, **about):
-                    return call(*arguments, **named)
+                    answer = call(*arguments, **named)
             except Exception as error:
                 failed = type(error).__name__
                 raise
+            else:
+                failed = _refusal(answer)
+                return answer
             finally:
                 seconds = self._monotonic() - started
                 self._metrics.called(self._account.provider, self._account.name, operation, seconds, failed)
 
         return timed
+
+
+def _refusal(answer: Any) -> str | None:
+    """The class of the first refusal among the items of a call."""
+    refused = answer.refused.values() if isinstance(answer, BatchResult) else ()
+    return next((error.kind for error in refused), None)
 
 
 def metered(connect: Connect, metrics: Metrics, traces: Traces, monotonic: Callable[[], float]) -> Connect:

@@ -12,18 +12,19 @@ log = structlog.get_logger(__name__)
 _FAILED_BOOTS = frozenset({ReasonCode.BOOT_TIMEOUT, ReasonCode.LAUNCH_TIMEOUT})
 
 
-def keep_console(ctx: Context) -> None:
-    """For a VM that is ended because it did not boot: one try, and a failure holds nothing up."""
+def keep_console(ctx: Context) -> bool:
+    """For a VM that is ended because it did not boot: one try, and a failure holds nothing up. True: the cloud was asked."""
     attempt, reason = ctx.attempt, ctx.lease.reason
     if reason is None or reason.code not in _FAILED_BOOTS:
-        return
+        return False
     database = ctx.runtime.database
     if database.first(consoles.ask_once(attempt.id)) is None:
-        return
+        return False
     try:
         output = ctx.provider.console_output(attempt.region, str(attempt.instance_id))
     except ProviderError as error:
         log.warning("no console output", instance_id=attempt.instance_id, code=error.code, error=error.message)
-        return
+        return True
     if output:
         database.run(consoles.keep(ctx.lease.tenant_id, ctx.lease.id, attempt.n, output))
+    return True

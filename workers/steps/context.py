@@ -8,10 +8,12 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+import structlog
 from sqlalchemy import ColumnElement, Connection
 
-from app.db import jobs, launches, quotas
+from app.db import claims, jobs, launches, quotas
 from app.db.events import NewEvent
+from app.db.safety import NOT_HELD
 from app.db.transitions import locked, write
 from app.domain.ids import LeaseId, TenantId
 from app.domain.leases import Attempt, Lease, LeaseState
@@ -20,6 +22,8 @@ from app.domain.reconcile import deadline
 from app.domain.tags import OwnerTags
 from workers.providers.base import Provider
 from workers.runtime import Runtime
+
+log = structlog.get_logger(__name__)
 
 
 class ClaimLostError(Exception):
@@ -72,6 +76,10 @@ class Context:
             connection.execute(*locked([self.lease.id]))
             yield connection
 
+    def require_claim(self, connection: Connection) -> None:
+        """Raises ClaimLostError, which rolls all back, when the claim is no longer ours."""
+        must_hold(connection.execute(*claims.holds(self.lease.id, self.claim_id)))
+
     def hurry_watch(self) -> None:
         """The attempt's VM is in change: its place is looked at within an interval. Losing this costs an idle watch's pause."""
         place = (self.attempt.account, self.attempt.region)
@@ -119,17 +127,17 @@ def change(
     where: Iterable[ColumnElement[bool]] = (),
     values: Mapping[str, Any] | None = None,
 ) -> None:
-    """A decision about the lease, told in the same statement; only while the claim is ours.
+    """A decision about the lease, told in the same statement; only while the claim is ours and no hold is set.
 
     `wanted`: and only while nobody asked for the end. Raises ClaimLostError, which rolls all back, when it is held off.
     """
-    guards = [*where, launches.WANTED] if wanted else list(where)
+    guards = [*where, NOT_HELD, *([launches.WANTED] if wanted else [])]
     changed = write(ctx.lease.id, event, to=to, claim_id=ctx.claim_id, where=guards, values=values)
     must_hold(connection.execute(*changed))
 
 
 def hold_quota(connection: Connection, tenant_id: TenantId, lease_id: LeaseId, amounts: Mapping[str, Decimal]) -> bool:
-    """Changes what the lease holds to `amounts`. False: it does not fit; the caller rolls back."""
+    """Changes what the lease holds to `amounts`. False: what rises did not fit and was not taken; what falls was given back."""
     held = connection.execute(*quotas.hold(tenant_id, lease_id, amounts)).one()
     if held.uncounted:
         connection.execute(quotas.ensure_rows(tenant_id, amounts))
@@ -138,6 +146,11 @@ def hold_quota(connection: Connection, tenant_id: TenantId, lease_id: LeaseId, a
 
 
 def hold_minimum(connection: Connection, ctx: Context) -> None:
-    """Returns the difference of a refused or ended attempt: back to what admission claimed."""
+    """Returns the difference of a refused or ended attempt: back to what admission claimed.
+
+    A part of that may not be free any more: the price fell after admission, and others took the spend. The lease then holds
+    less than its minimum. That is no overshoot, for the next plan takes what its offering needs in whole, or not at all.
+    """
     minimum = {name: Decimal(amount) for name, amount in ctx.row.lease_minimum_claim.items()}
-    hold_quota(connection, ctx.lease.tenant_id, ctx.lease.id, minimum)
+    if not hold_quota(connection, ctx.lease.tenant_id, ctx.lease.id, minimum):
+        log.info("the lease holds less quota than admission reserved")

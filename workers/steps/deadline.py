@@ -5,7 +5,7 @@ import structlog
 from app.db import attempts, launches
 from app.domain.reconcile import deadline
 from workers.accounts import error_json
-from workers.providers.base import ProviderError, Throttled
+from workers.providers.base import BatchResult, ProviderError, Throttled
 from workers.steps.context import Context
 
 log = structlog.get_logger(__name__)
@@ -18,12 +18,23 @@ def renew_deadline(ctx: Context) -> None:
     attempt, runtime = ctx.attempt, ctx.runtime
     at = deadline(ctx.lease, runtime.timing)
     try:
-        ctx.provider.set_deadline(attempt.region, [str(attempt.instance_id)], at)
+        written = ctx.provider.set_deadline(attempt.region, [str(attempt.instance_id)], at)
+        written.require(str(attempt.instance_id), *_to_repeat(written))
     except ProviderError as error:
         log.warning("deadline not written", code=error.code, error=error.message)
         pause = _FAILED_PAUSE
         if isinstance(error, Throttled):
             pause = runtime.pacer.throttled(ctx.provider, ctx.bucket("read"), error)
-        runtime.database.run(attempts.retry_later(attempt.id, attempt.token, pause, error_json(error)))
+        later = attempts.retry_later(attempt.id, attempt.token, pause, error_json(error), claim_id=ctx.claim_id)
+        runtime.database.run(later)
         return
+    for resource_id, refusal in written.refused.items():
+        about = {"id": resource_id, "code": refusal.code, "error": refusal.message}
+        log.warning("deadline not written on a resource of the VM", **about)
     runtime.database.run(launches.deadline_written(ctx.lease.id, ctx.claim_id, at))
+
+
+def _to_repeat(written: BatchResult) -> list[str]:
+    """What belongs to the VM and may well be written next time. The VM's own tag is the one that counts: a refusal is logged."""
+    errors = written.refused.items()
+    return [one for one, error in errors if isinstance(error, Throttled) or not error.answered]

@@ -6,12 +6,14 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Update
 
-from app.db import attempts, launches, learning, quotas
+from app.db import attempts, launches, learning, quotas, releases
 from app.db.bound import Bound
 from app.db.events import NewEvent
+from app.db.safety import IS_HELD
 from app.db.transitions import NOW
 from app.domain.leases import AttemptState, Desired, LeaseState, final_state
-from app.domain.reasons import Reason, ReasonCode
+from app.domain.provider_messages import public_error
+from app.domain.reasons import Reason, ReasonCode, vm_obstacle, without_obstacle
 from app.domain.reconcile import Rest
 from workers.accounts import error_json
 from workers.observing import refusal
@@ -22,6 +24,7 @@ from workers.steps.send import cool_off
 
 _NO_TOKEN_PAUSE = timedelta(seconds=1)
 _FAILED_PAUSE = 5.0
+_REFUSED_SHARE = 0.25
 _HOUR = Decimal(3600)
 _CENT_PARTS = Decimal("0.000001")
 _COOLING_REASONS = {
@@ -36,7 +39,7 @@ def begin_release(ctx: Context, reason: Reason) -> None:
     event = NewEvent(type="lease.releasing", data={"reason": reason.as_json()})
     values = {
         "desired": str(Desired.END),
-        "reason": reason.as_json(),
+        "reason": reason.as_stored(),
         "release_requested_at": NOW,
     }
     with ctx.runtime.database.begin() as connection:
@@ -58,24 +61,49 @@ def _cool_off(ctx: Context, reason: str, code: str | None = None) -> Bound[Updat
 
 
 def terminate(ctx: Context) -> Rest | None:
-    """Asks the provider to end the VM. Never gives up: the next try comes after a growing pause."""
+    """Asks the provider to end the VM. Never gives up: the next try comes after a growing pause.
+
+    Reading the console takes time: after it the lease is loaded again. A hold that was set meanwhile keeps the VM.
+    """
     attempt, runtime = ctx.attempt, ctx.runtime
+    if keep_console(ctx):
+        return None
     if not runtime.pacer.take(ctx.provider, ctx.bucket("terminate")):
         return Rest(ctx.now + _NO_TOKEN_PAUSE)
-    keep_console(ctx)
+    if runtime.stopping.is_set():
+        return Rest(ctx.now)
+    if runtime.database.first(IS_HELD) is not None:
+        return None
     try:
-        known = ctx.provider.terminate(attempt.region, [str(attempt.instance_id)])
+        ended = ctx.provider.terminate(attempt.region, [str(attempt.instance_id)])
+        ended.require(str(attempt.instance_id))
     except Throttled as error:
-        pause = runtime.pacer.throttled(ctx.provider, ctx.bucket("terminate"), error)
-        runtime.database.run(attempts.retry_later(attempt.id, attempt.token, pause, error_json(error)))
+        _again(ctx, runtime.pacer.throttled(ctx.provider, ctx.bucket("terminate"), error), error)
     except ProviderError as error:
-        if isinstance(error, CredentialsRejected):
-            runtime.accounts.set_aside(attempt.account, error)
-        runtime.database.run(attempts.retry_later(attempt.id, attempt.token, _FAILED_PAUSE, error_json(error)))
+        _not_ended(ctx, error)
     else:
-        runtime.database.run(launches.terminate_sent(attempt.id, attempt.token, known=bool(known)))
+        runtime.database.run(launches.terminate_sent(attempt.id, attempt.token, known=bool(ended.done)))
         ctx.hurry_watch()
     return None
+
+
+def _not_ended(ctx: Context, error: ProviderError) -> None:
+    """The lease says that the provider refuses. The pauses grow with the time that it has been doing so."""
+    runtime = ctx.runtime
+    if isinstance(error, CredentialsRejected):
+        runtime.accounts.set_aside(ctx.attempt.account, error)
+    pause = _FAILED_PAUSE
+    if error.answered and ctx.lease.state is LeaseState.RELEASING:
+        runtime.database.run(releases.blocked(ctx.lease.id, vm_obstacle(error.code or error.kind)))
+        waited = (ctx.now - (ctx.lease.release_requested_at or ctx.now)).total_seconds()
+        pause = min(runtime.timing.max_backoff, max(pause, waited * _REFUSED_SHARE))
+    _again(ctx, pause, error)
+
+
+def _again(ctx: Context, pause: float, error: ProviderError) -> None:
+    attempt = ctx.attempt
+    later = attempts.retry_later(attempt.id, attempt.token, pause, error_json(error), claim_id=ctx.claim_id)
+    ctx.runtime.database.run(later)
 
 
 def close_attempt(ctx: Context) -> None:
@@ -89,9 +117,10 @@ def close_attempt(ctx: Context) -> None:
     reason = ctx.row.attempt_vm_reason if wanted else None
     refused = refusal(reason) if reason is not None and ctx.lease.state is LeaseState.PROVISIONING else None
     state = AttemptState.DEAD if refused is None else AttemptState.REFUSED
-    error = _shown(reason) if refused is None else error_json(refused)
+    error = _vm_ended(reason) if refused is None else error_json(refused)
     with ctx.writing_attempts() as connection:
-        ended = must_hold(connection.execute(attempts.end(attempt.id, ctx.claim_id, state, clean=clean, error=error)))
+        statement = attempts.end(attempt.id, ctx.claim_id, state, before=attempt.state, clean=clean, error=error)
+        ended = must_hold(connection.execute(statement))
         values = {
             "provider_gone_at": NOW,
             "rate_per_hour": None,
@@ -105,7 +134,7 @@ def close_attempt(ctx: Context) -> None:
                 "n": attempt.n,
                 "instance_id": attempt.instance_id,
                 "offering": offering_json(attempt),
-                "error": error,
+                "error": None if error is None else public_error(error),
             },
         )
         change(connection, ctx, event, values=values)
@@ -116,7 +145,7 @@ def close_attempt(ctx: Context) -> None:
     ctx.runtime.catalogue.forget()
 
 
-def _shown(reason: dict[str, Any] | None) -> dict[str, Any] | None:
+def _vm_ended(reason: dict[str, Any] | None) -> dict[str, Any] | None:
     if reason is None:
         return None
     return {"class": "VmEnded", "code": reason.get("code"), "message": reason.get("message")}
@@ -152,9 +181,9 @@ def requeue(ctx: Context) -> None:
 def finish(ctx: Context) -> None:
     """Terminal means free: the quota goes back, once, and what was secret is forgotten."""
     state = final_state(ctx.lease)
-    reason = ctx.lease.reason.as_json() if ctx.lease.reason else None
+    reason = without_obstacle(ctx.lease.reason).as_json() if ctx.lease.reason else None
     event = NewEvent(type=f"lease.{state}", data={"reason": reason})
-    values = {"ended_at": NOW, "next_due": None, "rate_per_hour": None, "rate_since": None}
+    values = {"reason": reason, "ended_at": NOW, "next_due": None, "rate_per_hour": None, "rate_since": None}
     with ctx.runtime.database.begin() as connection:
         change(connection, ctx, event, to=state, values=values)
         _forget(connection, ctx)

@@ -8,9 +8,10 @@ from app.db.inventory import Observed
 from app.db.transitions import write
 from app.domain.leases import AttemptState, Desired, VmState
 from app.domain.reconcile import Rest, may_appear_until, settled
+from app.domain.tags import attempt_key
 from workers.accounts import error_json
 from workers.observing import reason_json
-from workers.providers.base import ProviderError, Throttled
+from workers.providers.base import ProviderError, Throttled, Vm
 from workers.steps.context import Context, must_hold
 from workers.steps.send import end_attempt, record
 
@@ -48,13 +49,15 @@ def look(ctx: Context) -> Rest | None:
 
 def _anything_left(ctx: Context) -> bool:
     left = ctx.provider.leftovers(ctx.attempt.region, ctx.runtime.installation.id, [ctx.lease.id])
-    return any(one.tags.get("gpulease-attempt") == str(ctx.attempt.n) for one in left if not one.free)
+    key = (ctx.lease.id, ctx.attempt.n)
+    ours = (attempt_key(leftover.tags) == key for leftover in left.found if not leftover.free)
+    return ctx.attempt.zone in left.unreachable or any(ours)
 
 
 def _declare_dead(ctx: Context) -> None:
     error = {"class": "NeverSeen", "code": None, "message": "the create call was never answered and created nothing"}
     with ctx.writing_attempts() as connection:
-        end_attempt(connection, ctx, AttemptState.DEAD, error)
+        end_attempt(connection, ctx, AttemptState.DEAD, error, before=AttemptState.SETTLING)
 
 
 def verify(ctx: Context) -> Rest | None:
@@ -66,23 +69,30 @@ def verify(ctx: Context) -> Rest | None:
         vm = ctx.provider.get(attempt.region, [vm_id])[vm_id]
     except ProviderError as error:
         return _later(ctx, error, _AFTER_FAILURE)
-    observed = Observed()
     if vm is not None:
-        observed.add(
-            attempt.id,
-            vm.state,
-            at=vm.ended_at or (ctx.row.attempt_vm_state_at if vm.state is VmState.GONE else ctx.now),
-            reason=reason_json(vm),
-            addresses=(vm.public_ip, vm.private_ip),
-        )
-    else:
-        last_seen, accepted = ctx.row.attempt_vm_state_at, ctx.row.attempt_end_accepted
-        until = may_appear_until(ctx.lease, attempt, timing, last_seen=last_seen, end_accepted=accepted)
-        if until is not None and until > ctx.now:
-            return Rest(min(until, ctx.now + timedelta(seconds=timing.settle_gap or 1.0)))
-        observed.add(attempt.id, VmState.GONE, at=last_seen)
-    ctx.runtime.database.run(observed.statement())
+        _store_seen(ctx, vm)
+        return None
+    last_seen, accepted = ctx.row.attempt_vm_state_at, ctx.row.attempt_end_accepted
+    until = may_appear_until(ctx.lease, attempt, timing, last_seen=last_seen, end_accepted=accepted)
+    if until is not None and until > ctx.now:
+        return Rest(min(until, ctx.now + timedelta(seconds=timing.settle_gap or 1.0)))
+    ctx.runtime.database.run(attempts.presume_gone(attempt.id, ctx.claim_id, absent_since=last_seen))
     return None
+
+
+def _store_seen(ctx: Context, vm: Vm) -> None:
+    """Under the claim: what this look saw may be old by now, and whoever took over has looked since."""
+    observed = Observed()
+    observed.add(
+        ctx.attempt.id,
+        vm.state,
+        at=vm.ended_at or (ctx.row.attempt_vm_state_at if vm.state is VmState.GONE else ctx.now),
+        reason=reason_json(vm),
+        addresses=(vm.public_ip, vm.private_ip),
+    )
+    with ctx.writing_attempts() as connection:
+        ctx.require_claim(connection)
+        connection.execute(observed.statement())
 
 
 def _pause(ctx: Context) -> timedelta:
@@ -94,7 +104,8 @@ def _pause(ctx: Context) -> timedelta:
 def _later(ctx: Context, error: ProviderError, pause: timedelta) -> Rest:
     if isinstance(error, Throttled):
         pause = timedelta(seconds=ctx.runtime.pacer.throttled(ctx.provider, ctx.bucket("read"), error))
-    statement = attempts.retry_later(ctx.attempt.id, ctx.attempt.token, pause.total_seconds(), error_json(error))
-    ctx.runtime.database.run(statement)
+    attempt, seconds = ctx.attempt, pause.total_seconds()
+    later = attempts.retry_later(attempt.id, attempt.token, seconds, error_json(error), claim_id=ctx.claim_id)
+    ctx.runtime.database.run(later)
     until = ctx.now + pause
     return Rest(min(until, ctx.lease.expires_at) if ctx.lease.desired is Desired.RUN else until)

@@ -1,6 +1,6 @@
 """Choosing the next offering: each candidate once a pass, until one can be planned or none is left."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, NoReturn
@@ -9,11 +9,11 @@ from sqlalchemy import Row
 
 from app.db import attempts, launches, learning
 from app.db.events import NewEvent
-from app.domain.exhaustion import why_exhausted
+from app.domain.exhaustion import AUTH, NO_ANSWER, could_not_ask, not_listed, why_exhausted
 from app.domain.leases import LeaseState
 from app.domain.offerings import Offering, OfferingKey
 from app.domain.placement import Wish, much_dearer
-from app.domain.reasons import Reason
+from app.domain.reasons import Origin, Reason, ReasonCode
 from app.domain.reconcile import Rest
 from workers.accounts import error_json
 from workers.bulkheads import CrowdedError
@@ -36,6 +36,9 @@ _STOPPED_PAUSE = timedelta(seconds=5)
 _RETRY_PAUSE = timedelta(seconds=2)
 _LONGEST_RETRY_PAUSE = timedelta(seconds=10)
 _UNLISTED_PAUSE = timedelta(seconds=0.5)
+_UNLISTED_SHARE = 0.1
+_SHOWN_AFTER = timedelta(seconds=5)
+"""A process waits so long for the first listing of a region before leases say so: usually it takes a second or two."""
 _LOOK_AGAIN = timedelta(seconds=30)
 _PROBLEM_COOL_OFF = 60.0
 _PATIENCE = timedelta(seconds=60)
@@ -43,11 +46,26 @@ _PATIENCE = timedelta(seconds=60)
 
 
 class _NotReadyError(Exception):
-    """The account may not be used just now: others are tried, and this one again after `pause`."""
+    """The account or region may not be used just now: others are tried, and this one again after `pause`."""
 
-    def __init__(self, pause: timedelta) -> None:
+    def __init__(self, pause: timedelta, reason: Reason) -> None:
         super().__init__()
         self.pause = pause
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _NotReady:
+    """An account and region that cannot be used: its best candidate, when to ask again, and why."""
+
+    offering: Offering
+    pause: timedelta
+    reason: Reason
+
+    @property
+    def awaits_inventory(self) -> bool:
+        """Nobody has tried to list it: the fault is neither the cloud's nor the request's."""
+        return self.reason.code is ReasonCode.REGION_NOT_LISTED and self.reason.origin is Origin.SYSTEM
 
 
 @dataclass(slots=True)
@@ -58,13 +76,13 @@ class _Pass:
     first: bool
     over_quota: int = 0
     errors: list[dict[str, Any]] = field(default_factory=list)
-    not_ready: dict[tuple[str, str], tuple[Offering, timedelta]] = field(default_factory=dict)
-    """By account and region: its first candidate, and when to ask again. They stay so for the whole pass: one that gets
-    ready during it would be left with its dearer offerings."""
+    not_ready: dict[tuple[str, str], _NotReady] = field(default_factory=dict)
+    """By account and region. They stay so for the whole pass: one that gets ready during it would be left with its dearer
+    offerings."""
 
-    def ask_again(self, offering: Offering, pause: timedelta) -> None:
+    def ask_again(self, offering: Offering, pause: timedelta, reason: Reason) -> None:
         """Its account and region are not ready."""
-        self.not_ready[_place(offering)] = (offering, pause)
+        self.not_ready[_place(offering)] = _NotReady(offering=offering, pause=pause, reason=reason)
 
 
 def place(ctx: Context) -> Rest | None:
@@ -75,15 +93,23 @@ def place(ctx: Context) -> Rest | None:
     ranking = ctx.runtime.catalogue.ranking(Wish.from_request(ctx.lease.request), ctx.now)
     patient_until = ctx.lease.looking_since + _PATIENCE
     for offering in _untried(ctx, this_pass, ranking.candidates):
-        if ctx.now < patient_until and much_dearer(offering, (better for better, _ in this_pass.not_ready.values())):
+        if ctx.runtime.stopping.is_set():
+            return Rest(ctx.now)
+        if ctx.now < patient_until and much_dearer(
+            offering, (better.offering for better in this_pass.not_ready.values())
+        ):
             continue
         outcome = _plan_at(ctx, offering, this_pass)
         if outcome is not _NEXT:
             return outcome
-    if this_pass.not_ready and ctx.now < max(ctx.lease.wait_until, patient_until):
-        return Rest(_earliest(ctx, ctx.now + min(pause for _, pause in this_pass.not_ready.values())))
+    not_ready = list(this_pass.not_ready.values())
+    if any(one.awaits_inventory for one in not_ready):
+        return _await_listing(ctx, not_ready, patient=ctx.now < patient_until)
+    if not_ready and ctx.now < max(ctx.lease.wait_until, patient_until):
+        _show_unlisted(ctx, not_ready)
+        return Rest(_earliest(ctx, ctx.now + min(one.pause for one in not_ready)))
     errors = [*this_pass.errors, *(error for error in this_pass.tried.values() if error is not None)]
-    reason = why_exhausted(ranking, errors, this_pass.over_quota)
+    reason = why_exhausted(ranking, errors, this_pass.over_quota, [one.reason for one in not_ready])
     return _wait_or_give_up(ctx, ranking.candidates, reason)
 
 
@@ -125,11 +151,11 @@ def _plan_at(ctx: Context, offering: Offering, this_pass: _Pass) -> Rest | None:
     except DoesNotFitError:
         this_pass.over_quota += 1
     except _NotReadyError as error:
-        this_pass.ask_again(offering, error.pause)
+        this_pass.ask_again(offering, error.pause, error.reason)
     except CrowdedError as error:
         if not error.slow:
             return Rest(_earliest(ctx, ctx.now + timedelta(seconds=error.pause)))
-        this_pass.ask_again(offering, timedelta(seconds=error.pause))
+        this_pass.ask_again(offering, timedelta(seconds=error.pause), NO_ANSWER)
     except (InvalidSpec, NotOffered, OutcomeUnknown, Unreachable) as error:
         this_pass.errors.append(dict(error_json(error)))
     return _NEXT
@@ -155,13 +181,14 @@ def _require_trust(ctx: Context, offering: Offering) -> None:
         runtime.accounts.require_identity(key.account)
     except CredentialsRejected as error:
         runtime.catalogue.forget()
-        raise _NotReadyError(_RETRY_PAUSE) from error
+        raise _NotReadyError(_RETRY_PAUSE, AUTH) from error
     except (OutcomeUnknown, Unreachable) as error:
         _out_of_reach(ctx, offering, error)
     except ProviderError as error:
-        raise _NotReadyError(_RETRY_PAUSE) from error
+        raise _NotReadyError(_RETRY_PAUSE, could_not_ask(error.code)) from error
     if not runtime.first_listings.done(key.account, key.region):
-        raise _NotReadyError(_UNLISTED_PAUSE)
+        failed = runtime.first_listings.failed(key.account, key.region)
+        raise _NotReadyError(_UNLISTED_PAUSE, not_listed(offering.provider, key.region, failed=failed))
 
 
 def _out_of_reach(ctx: Context, offering: Offering, error: ProviderError) -> NoReturn:
@@ -169,7 +196,7 @@ def _out_of_reach(ctx: Context, offering: Offering, error: ProviderError) -> NoR
     runtime, key = ctx.runtime, offering.key
     away = timedelta(seconds=runtime.accounts.out_of_reach(key.account))
     if away < timedelta(seconds=runtime.settings.unreachable_seconds):
-        raise _NotReadyError(min(_LONGEST_RETRY_PAUSE, max(_RETRY_PAUSE, away / 2))) from error
+        raise _NotReadyError(min(_LONGEST_RETRY_PAUSE, max(_RETRY_PAUSE, away / 2)), NO_ANSWER) from error
     if not offering.cooling(ctx.now):
         _set_aside(ctx, key, "provider_error", error)
     raise error
@@ -217,11 +244,34 @@ def _image(ctx: Context, offering: Offering) -> Image | Rest | None:
     return _NEXT
 
 
+def _await_listing(ctx: Context, not_ready: Sequence[_NotReady], *, patient: bool) -> Rest:
+    """A lease does not fail because the inventory is away, however short it waits for capacity: its owner sees why it waits.
+
+    A lease with `wait_seconds` of 0 still ends with a VM or with the clouds' own answers.
+    """
+    if ctx.lease.state is LeaseState.PROVISIONING and not patient:
+        _back_to_queue(ctx, next(one.reason for one in not_ready if one.awaits_inventory))
+    else:
+        _show_unlisted(ctx, not_ready)
+    waited = ctx.now - ctx.runtime.first_listings.started_at
+    pause = max(min(one.pause for one in not_ready), _UNLISTED_SHARE * waited)
+    return Rest(_earliest(ctx, ctx.now + min(_LONGEST_RETRY_PAUSE, pause)))
+
+
+def _show_unlisted(ctx: Context, not_ready: Sequence[_NotReady]) -> None:
+    """A queued lease without a reason gets one, unless this process has only just started."""
+    unlisted = next((one.reason for one in not_ready if one.reason.code is ReasonCode.REGION_NOT_LISTED), None)
+    is_new = ctx.now - ctx.runtime.first_listings.started_at < _SHOWN_AFTER
+    if unlisted is not None and not is_new and ctx.lease.state is LeaseState.QUEUED and ctx.lease.reason is None:
+        _back_to_queue(ctx, unlisted)
+
+
 def _wait_or_give_up(ctx: Context, candidates: tuple[Offering, ...], reason: Reason) -> Rest | None:
     if ctx.now >= ctx.lease.wait_until:
         begin_release(ctx, reason)
         return None
-    if ctx.lease.state is LeaseState.PROVISIONING or ctx.lease.reason is None:
+    outdated = ctx.lease.reason is None or ctx.lease.reason.code is ReasonCode.REGION_NOT_LISTED
+    if ctx.lease.state is LeaseState.PROVISIONING or outdated:
         _back_to_queue(ctx, reason)
     ends = [o.cool_off.until for o in candidates if o.cool_off is not None and o.cooling(ctx.now)]
     return Rest(min(_earliest(ctx, *ends), ctx.lease.wait_until, ctx.now + _LOOK_AGAIN))
@@ -230,7 +280,7 @@ def _wait_or_give_up(ctx: Context, candidates: tuple[Offering, ...], reason: Rea
 def _back_to_queue(ctx: Context, reason: Reason) -> None:
     to = LeaseState.QUEUED if ctx.lease.state is LeaseState.PROVISIONING else None
     event = NewEvent(type="lease.queued", data={"reason": reason.as_json()})
-    values = {"reason": reason.as_json(), "pass_started_at": None, "placement": None}
+    values = {"reason": reason.as_stored(), "pass_started_at": None, "placement": None}
     with ctx.runtime.database.begin() as connection:
         change(connection, ctx, event, to=to, wanted=True, values=values)
 

@@ -18,7 +18,7 @@ from app.domain.reconcile import deadline
 from app.domain.tags import OwnerTags
 from app.domain.tokens import host_key_hash, host_key_token, launch_token, params_hash
 from workers.providers.base import HostKeyReport, Image, LaunchSpec, Params
-from workers.steps.context import Context, change, hold_quota
+from workers.steps.context import Context, change, hold_quota, must_hold
 
 
 class DoesNotFitError(Exception):
@@ -28,6 +28,9 @@ class DoesNotFitError(Exception):
 def store_attempt(ctx: Context, offering: Offering, image: Image) -> None:
     """One transaction. Raises DoesNotFitError, or ClaimLostError when the lease is no longer ours or wanted."""
     with ctx.runtime.database.begin() as connection:
+        if not ctx.runtime.accounts.is_extendable(offering.key.account):
+            # the parameters hold the end of the VM: nobody may have extended the lease since it was loaded
+            must_hold(connection.execute(*launches.unextended(ctx.lease.id, ctx.lease.expires_at)))
         known = connection.execute(*launches.private(ctx.lease.id, ctx.lease.tenant_id)).one()
         n = ctx.lease.attempts_count + 1
         spec, params = _spec(ctx, offering, image, n, _Private(known.startup_script, known.max_total_seconds))
@@ -97,9 +100,16 @@ def _spec(ctx: Context, offering: Offering, image: Image, n: int, private: _Priv
         labels=ctx.row.lease_labels,
         allowed_cidrs=tuple(request.get("allowed_cidrs") or ()),
         host_keys=_host_keys(ctx, n),
-        max_seconds=private.longest + int(runtime.timing.deadline_grace),
+        max_seconds=_longest_run(ctx, offering, private.longest) + int(runtime.timing.deadline_grace),
     )
     return spec, runtime.accounts.provider(offering.key.account).plan(spec)
+
+
+def _longest_run(ctx: Context, offering: Offering, longest: int) -> int:
+    """Seconds that the VM may be needed: of all extensions together, or of the present term where there are none."""
+    if ctx.runtime.accounts.is_extendable(offering.key.account):
+        return longest
+    return max(0, int((ctx.lease.expires_at - ctx.now).total_seconds()))
 
 
 def _host_keys(ctx: Context, n: int) -> HostKeyReport | None:
@@ -112,6 +122,7 @@ def _host_keys(ctx: Context, n: int) -> HostKeyReport | None:
 
 def _enter_provisioning(connection: Connection, ctx: Context, offering: Offering, image: Image) -> None:
     queued = ctx.lease.state is LeaseState.QUEUED
+    extendable = ctx.runtime.accounts.is_extendable(offering.key.account)
     where, price = _where(offering), offering.price_per_hour
     assert price is not None  # placement leaves out what has no price
     event = NewEvent(
@@ -123,7 +134,7 @@ def _enter_provisioning(connection: Connection, ctx: Context, offering: Offering
         "first_attempt_at": launches.FIRST_ATTEMPT_AT,
         "pass_started_at": ctx.lease.pass_started_at or NOW,
         "reason": None,
-        "placement": placed.placement(where, _facts(offering, image), price, None),
+        "placement": placed.placement(where, _facts(offering, image), price, None, extendable=extendable),
         "launched_at": None,
         **_place_columns(offering),
         "gpu_model": offering.type.gpu.model,

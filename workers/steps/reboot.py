@@ -4,6 +4,7 @@ from datetime import timedelta
 
 from app.db import attempts, reboots
 from app.db.events import NewEvent
+from app.domain.provider_messages import public_error
 from app.domain.reconcile import Rest
 from workers.accounts import error_json
 from workers.providers.base import CredentialsRejected, NotFound, ProviderError, Refused, Throttled
@@ -21,7 +22,7 @@ def reboot(ctx: Context) -> Rest | None:
     if not runtime.pacer.take(ctx.provider, ctx.bucket("write")):
         return Rest(min(ctx.now + _NO_TOKEN_PAUSE, ctx.lease.expires_at))
     try:
-        ctx.provider.reboot(attempt.region, [str(attempt.instance_id)])
+        ctx.provider.reboot(attempt.region, [str(attempt.instance_id)]).require(str(attempt.instance_id))
     except ProviderError as error:
         _failed(ctx, error)
     else:
@@ -36,10 +37,13 @@ def _failed(ctx: Context, error: ProviderError) -> None:
     pause = _FAILED_PAUSE
     if isinstance(error, Throttled):
         pause = runtime.pacer.throttled(ctx.provider, ctx.bucket("write"), error)
+    found = error_json(error)
     if isinstance(error, Refused | NotFound) or _too_late(ctx):
-        _over(ctx, NewEvent(type="lease.reboot_failed", data={"n": attempt.n, "error": error_json(error)}))
+        runtime.database.run(attempts.fact(attempt.id, attempt.token, {"error": found}))
+        _over(ctx, NewEvent(type="lease.reboot_failed", data={"n": attempt.n, "error": public_error(found)}))
     else:
-        runtime.database.run(attempts.retry_later(attempt.id, attempt.token, pause, error_json(error)))
+        later = attempts.retry_later(attempt.id, attempt.token, pause, found, claim_id=ctx.claim_id)
+        runtime.database.run(later)
 
 
 def _too_late(ctx: Context) -> bool:

@@ -2,7 +2,8 @@
 
 import json
 from collections.abc import Mapping
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Update
@@ -12,6 +13,7 @@ from app.db.bound import Bound
 from app.db.events import NewEvent
 from app.db.transitions import NOW, write
 from app.domain.leases import AttemptState
+from app.domain.provider_messages import public_error
 from app.domain.reconcile import Rest, backoff
 from app.settings import Settings
 from workers.accounts import error_json
@@ -26,11 +28,13 @@ from workers.providers.base import (
     ProviderError,
     ProviderQuotaExceeded,
     Refused,
+    SendExpired,
     Throttled,
     TokenConflict,
     Unreachable,
     Vm,
 )
+from workers.providers.send_window import send_window
 from workers.steps.context import Context, change, hold_minimum, must_hold, offering_json, offering_key
 
 _RETRY_FIRST = 1.0
@@ -38,43 +42,65 @@ _RETRY_LONGEST = 15.0
 _HELD_OFF = timedelta(seconds=1)
 
 
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """One send: its parameters, and its time, by which the attempt remembers its newest one."""
+
+    params: Params
+    at: datetime
+
+
 def send(ctx: Context) -> Rest | None:
     """Sends the create call of a planned attempt, or repeats the same one whose outcome is unknown."""
-    params = _check(ctx)
-    if params is None:
+    settings, checked_at = ctx.runtime.settings, ctx.runtime.monotonic()
+    sent = _check(ctx)
+    if sent is None:
         return Rest(ctx.now + _HELD_OFF)
+    closes_at = checked_at + settings.claim_seconds - _call_seconds(settings)
     try:
-        vm = ctx.provider.launch(ctx.attempt.region, params)
-    except Unreachable as error:
-        _not_reached(ctx, error)
-    except Throttled as error:
-        _not_done(ctx, error)
-    except TokenConflict as error:
-        _only_look(ctx, error)
-    except Refused as error:
-        _refused(ctx, error)
+        with send_window(closes_at, ctx.runtime.monotonic):
+            vm = ctx.provider.launch(ctx.attempt.region, sent.params)
     except ProviderError as error:
-        _unknown(ctx, error)
+        _not_made(ctx, sent, error)
     else:
         record(ctx, vm)
     return None
 
 
+def _not_made(ctx: Context, sent: Sent, error: ProviderError) -> None:
+    match error:
+        case SendExpired():
+            _nothing_sent(ctx, sent, error)
+        case Unreachable():
+            _not_reached(ctx, sent, error)
+        case Throttled():
+            _not_done(ctx, sent, error)
+        case TokenConflict():
+            _only_look(ctx, sent, error)
+        case Refused():
+            _refused(ctx, sent, error)
+        case _:
+            _unknown(ctx, sent, error)
+
+
 def send_elsewhere(ctx: Context) -> None:
     """The cloud of a planned attempt does not answer others: nothing was sent, and the next candidate is tried."""
-    _refused(ctx, Unreachable("the cloud has not answered for a while", code="NoAnswer"))
+    _end_refused(
+        ctx, Unreachable("the cloud has not answered for a while", code="NoAnswer"), before=AttemptState.PLANNED
+    )
 
 
-def _check(ctx: Context) -> Params | None:
+def _check(ctx: Context) -> Sent | None:
     settings = ctx.runtime.settings
     statement = attempts.send(
-        ctx.attempt.id,
-        ctx.claim_id,
-        call_seconds=settings.call_timeout + settings.connect_timeout,
-        hold_seconds=settings.claim_seconds,
+        ctx.attempt.id, ctx.claim_id, call_seconds=_call_seconds(settings), hold_seconds=settings.claim_seconds
     )
     row = ctx.runtime.database.first(statement)
-    return dict(row.params) if row is not None else None
+    return Sent(dict(row.params), row.last_sent_at) if row is not None else None
+
+
+def _call_seconds(settings: Settings) -> float:
+    return settings.call_timeout + settings.connect_timeout
 
 
 def record(ctx: Context, vm: Vm) -> None:
@@ -102,65 +128,80 @@ def record(ctx: Context, vm: Vm) -> None:
     ctx.hurry_watch()
 
 
-def _not_done(ctx: Context, error: Throttled) -> None:
+def _not_done(ctx: Context, sent: Sent, error: Throttled) -> None:
     pause = ctx.runtime.pacer.throttled(ctx.provider, ctx.bucket("launch"), error)
+    _as_before(ctx, sent, error, pause, reached=not isinstance(error, Unreachable))
+
+
+def _nothing_sent(ctx: Context, sent: Sent, error: SendExpired) -> None:
+    """This worker was too slow, not the cloud: nobody slows down for it."""
+    _as_before(ctx, sent, error, _RETRY_FIRST, reached=True)
+
+
+def _as_before(ctx: Context, sent: Sent, error: ProviderError, pause: float, *, reached: bool) -> None:
+    attempt, since = ctx.attempt, ctx.attempt.unknown_since
     statement = attempts.not_done(
-        ctx.attempt.id,
-        ctx.attempt.token,
-        pause,
-        error_json(error),
-        unknown_since=ctx.attempt.unknown_since,
-        reached=not isinstance(error, Unreachable),
+        attempt.id, attempt.token, sent.at, pause, error_json(error), unknown_since=since, reached=reached
     )
     ctx.runtime.database.run(statement)
 
 
-def _not_reached(ctx: Context, error: Unreachable) -> None:
+def _not_reached(ctx: Context, sent: Sent, error: Unreachable) -> None:
     """Nothing was sent. A cloud that stays out of reach counts as a refusal, unless an earlier send may have worked."""
     since, patience = ctx.attempt.unreachable_since, timedelta(seconds=ctx.runtime.settings.unreachable_seconds)
     if ctx.attempt.unknown_since is None and since is not None and since + patience <= ctx.now:
-        _refused(ctx, error)
+        _refused(ctx, sent, error)
     else:
-        _not_done(ctx, error)
+        _not_done(ctx, sent, error)
 
 
-def _only_look(ctx: Context, error: ProviderError) -> None:
+def _only_look(ctx: Context, sent: Sent, error: ProviderError) -> None:
     """Something exists, or may exist, under our token: create nothing more, look for it and adopt it."""
-    with ctx.writing_attempts() as connection:
-        connection.execute(attempts.fact(ctx.attempt.id, ctx.attempt.token, {"error": error_json(error)}))
-        connection.execute(attempts.settle(ctx.attempt.id, ctx.attempt.token))
+    ctx.runtime.database.run(attempts.only_look(ctx.attempt.id, ctx.attempt.token, sent.at, error_json(error)))
 
 
-def _unknown(ctx: Context, error: ProviderError) -> None:
-    since = ctx.attempt.unknown_since
+def _unknown(ctx: Context, sent: Sent, error: ProviderError) -> None:
+    attempt, since = ctx.attempt, ctx.attempt.unknown_since
     tries = 1 if since is None else 2 + int((ctx.now - since).total_seconds() / _RETRY_LONGEST)
     pause = backoff(tries, _RETRY_LONGEST, first=_RETRY_FIRST)
-    if since is not None:
+    statement = attempts.unknown(attempt.id, attempt.token, sent.at, pause, error_json(error))
+    counts = ctx.runtime.database.first(statement) is not None
+    if counts and since is not None:
         # not for one lost answer, but a second one is a sign: leases that are free to choose go elsewhere first
         ctx.runtime.database.run(cool_off(ctx, error))
         ctx.runtime.catalogue.forget()
-    ctx.runtime.database.run(attempts.unknown(ctx.attempt.id, ctx.attempt.token, pause, error_json(error)))
 
 
-def _refused(ctx: Context, error: ProviderError) -> None:
+def _refused(ctx: Context, sent: Sent, error: ProviderError) -> None:
     """A definite no. After a send of unknown outcome it proves nothing about that one: then only look."""
     if ctx.attempt.unknown_since is not None:
-        _only_look(ctx, error)
-        return
-    if isinstance(error, CredentialsRejected):
-        ctx.runtime.accounts.set_aside(ctx.attempt.account, error)
+        _only_look(ctx, sent, error)
+    else:
+        _end_refused(ctx, error, before=AttemptState.SENT)
+
+
+def _end_refused(ctx: Context, error: ProviderError, *, before: AttemptState) -> None:
+    rejected = isinstance(error, CredentialsRejected)
     with ctx.writing_attempts() as connection:
-        end_attempt(connection, ctx, AttemptState.REFUSED, error_json(error))
-        if not isinstance(error, CredentialsRejected):
+        end_attempt(connection, ctx, AttemptState.REFUSED, error_json(error), before=before)
+        if not rejected:
             connection.execute(*cool_off(ctx, error))
+    if rejected:
+        ctx.runtime.accounts.set_aside(ctx.attempt.account, error)
     ctx.runtime.catalogue.forget()
 
 
-def end_attempt(connection: Connection, ctx: Context, state: AttemptState, error: Mapping[str, Any] | None) -> None:
-    """Ends the newest attempt with nothing left over, returns its quota difference, tells it. Guarded by the claim."""
+def end_attempt(
+    connection: Connection, ctx: Context, state: AttemptState, error: Mapping[str, Any] | None, *, before: AttemptState
+) -> None:
+    """Ends the newest attempt with nothing left over, returns its quota difference, tells it. Guarded by the claim.
+
+    `before`: the state that this was decided from; ClaimLostError when it is another by now.
+    """
     attempt = ctx.attempt
-    must_hold(connection.execute(attempts.end(attempt.id, ctx.claim_id, state, clean=True, error=error)))
-    data = {"n": attempt.n, "offering": offering_json(attempt), "error": dict(error) if error else None}
+    statement = attempts.end(attempt.id, ctx.claim_id, state, before=before, clean=True, error=error)
+    must_hold(connection.execute(statement))
+    data = {"n": attempt.n, "offering": offering_json(attempt), "error": public_error(error) if error else None}
     event = NewEvent(type=f"attempt.{state}", data=data)
     change(connection, ctx, event)
     hold_minimum(connection, ctx)

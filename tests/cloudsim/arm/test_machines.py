@@ -233,3 +233,18 @@ def test_a_group_is_seen_in_use_through_the_interface(arm: Arm, clock: ManualClo
     arm.call("DELETE", VM)
     clock.forward(1)
     assert arm.call("DELETE", group).status_code == 202
+
+
+def test_a_lock_refuses_the_end_of_a_vm_and_of_what_belongs_to_it(arm: Arm, sim: Control, clock: ManualClock) -> None:
+    arm.launch(kept=True)
+    (vm,) = sim.instances(**AZURE)
+    (disk,) = (one["id"] for one in sim.resources(**AZURE) if one["kind"] in {"disk", "volume"})
+    for one in (vm["id"], disk):
+        sim.protect(one, provider="azure")
+    message = arm.refused("ScopeLocked", 409, "DELETE", VM)
+    assert "cannot perform delete operation because following scope(s) are locked" in message
+    sim.protect(vm["id"], provider="azure", protected=False)
+    assert arm.call("DELETE", VM).status_code == 202
+    clock.forward(1)
+    arm.refused("ScopeLocked", 409, "DELETE", disk)
+    assert disk in {one["id"] for one in sim.resources(**AZURE)}

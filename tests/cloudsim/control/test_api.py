@@ -172,3 +172,11 @@ def test_senseless_wishes_are_refused_in_words(sim: Control, method: str, path: 
 def test_bodies_that_are_no_json_are_refused(sim: Control, method: str, path: str) -> None:
     answer = httpx.request(method, f"{sim.url}/_sim/{path}", content=b"{", trust_env=False, verify=NO_TLS)
     assert answer.status_code == 422
+
+
+def test_only_what_exists_can_be_protected(sim: Control) -> None:
+    (vm,) = sim.plant(region="us-east-1", instance_type="g5.xlarge")
+    sim.protect(vm)
+    for provider, name in (("aws", "i-0"), ("gcp", vm)):
+        with pytest.raises(httpx.HTTPStatusError, match="no VM or resource"):
+            sim.protect(name, provider=provider)

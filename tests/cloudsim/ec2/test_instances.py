@@ -194,3 +194,17 @@ def test_regions_and_accounts_see_only_their_own(clients: Clients, ec2: Any, lau
         with refused("InvalidInstanceID.NotFound"):
             stranger.terminate_instances(InstanceIds=[vm])
     assert ids(listed(ec2)) == [vm]
+
+
+def test_a_protected_vm_fails_the_call_and_keeps_the_others_of_its_zone(ec2: Any, sim: Control) -> None:
+    def plant(zone: str) -> str:
+        return sim.plant(region="us-east-1", zone=zone, instance_type="g5.xlarge")[0]
+
+    protected, neighbour, elsewhere = plant("us-east-1a"), plant("us-east-1a"), plant("us-east-1b")
+    sim.protect(protected)
+    with refused("OperationNotPermitted", 400):
+        ec2.terminate_instances(InstanceIds=[elsewhere, neighbour, protected])
+    assert {vm["id"] for vm in sim.instances(alive="true") if vm["state"] == "running"} == {protected, neighbour}
+    sim.protect(protected, protected=False)
+    ec2.terminate_instances(InstanceIds=[neighbour, protected])
+    assert {vm["state"] for vm in sim.instances()} == {"shutting-down"}

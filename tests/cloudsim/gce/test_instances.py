@@ -216,3 +216,15 @@ def test_a_fresh_vm_may_take_a_while_to_show(gce: Gce, sim: Control, clock: Manu
         gce.vm()
     clock.forward(3)
     assert gce.names() == ["vm"]
+
+
+def test_deletion_protection_refuses_the_end(gce: Gce, sim: Control) -> None:
+    gce.insert()
+    (number,) = (vm["id"] for vm in sim.instances(**GCP))
+    sim.protect(number, **GCP)
+    with pytest.raises(Refused) as caught:
+        gce("instances.delete", zone=ZONE, instance="vm")
+    assert (caught.value.status, caught.value.reason) == (400, "invalidResourceUsage")
+    assert gce.vm()["status"] == "PROVISIONING"
+    sim.protect(number, **GCP, protected=False)
+    assert gce("instances.delete", zone=ZONE, instance="vm")["operationType"] == "delete"

@@ -19,6 +19,8 @@ class Queue:
         self.waiting: dict[str, str] = {}
         self.asked: list[tuple[str, str]] = []
         self.silent = False
+        self.refusing: set[str] = set()
+        """Receipts of messages that are not deleted."""
         self.malformed = False
         self.closed = Event()
 
@@ -60,9 +62,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     def delete(self, asked: dict[str, Any]) -> None:
         assert len(asked["Entries"]) <= 10
-        for entry in asked["Entries"]:
+        taken = [entry for entry in asked["Entries"] if entry["ReceiptHandle"] not in self.queue.refusing]
+        failed = [entry for entry in asked["Entries"] if entry not in taken]
+        for entry in taken:
             del self.queue.waiting[entry["ReceiptHandle"]]
-        self._answer({"Successful": [{"Id": entry["Id"]} for entry in asked["Entries"]], "Failed": []})
+        error = {"Code": "InternalError", "SenderFault": False, "Message": "not deleted"}
+        self._answer(
+            {
+                "Successful": [{"Id": entry["Id"]} for entry in taken],
+                "Failed": [{"Id": entry["Id"], **error} for entry in failed],
+            }
+        )
 
     def pull(self, _asked: dict[str, Any]) -> None:
         received = [
@@ -90,6 +100,9 @@ class _Handler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         receipt = parts.path.rpartition("/")[2]
         assert parse_qs(parts.query)["popreceipt"] == [f"{receipt}+/="]
+        if receipt in self.queue.refusing:
+            self._write(500, "application/xml", b"")
+            return
         self._write(404 if self.queue.waiting.pop(receipt, None) is None else 204, "application/xml", b"")
 
     def log_message(self, *_: Any) -> None:

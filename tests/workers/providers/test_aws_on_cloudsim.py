@@ -150,11 +150,13 @@ def test_a_rejected_key_is_credentials_rejected_for_every_question(backend: OnCl
         "list": lambda p: list(p.list(frozenset({backend.region}), "x")),
         "ready": lambda p: p.ready(backend.region, ["i-0123456789abcdef0"]),
         "interruptions": lambda p: p.interruptions(frozenset({backend.region}), "x"),
-        "reboot": lambda p: p.reboot(backend.region, ["i-0123456789abcdef0"]),
+        "reboot": lambda p: p.reboot(backend.region, ["i-0123456789abcdef0"]).require(),
         "console_output": lambda p: p.console_output(backend.region, "i-0123456789abcdef0"),
-        "terminate": lambda p: p.terminate(backend.region, ["i-0123456789abcdef0"]),
+        "terminate": lambda p: p.terminate(backend.region, ["i-0123456789abcdef0"]).require(),
         "leftovers": lambda p: p.leftovers(backend.region, "x", None),
-        "set_deadline": lambda p: p.set_deadline(backend.region, ["i-0123456789abcdef0"], owner().deadline_at),
+        "set_deadline": lambda p: p.set_deadline(
+            backend.region, ["i-0123456789abcdef0"], owner().deadline_at
+        ).require(),
     }
     try:
         for ask in questions.values():

@@ -158,11 +158,11 @@ def test_a_rejected_token_is_credentials_rejected_for_every_question(backend: On
         "get": lambda p: p.get(backend.region, [VM_ID]),
         "list": lambda p: list(p.list(frozenset({backend.region}), "x")),
         "ready": lambda p: p.ready(backend.region, [VM_ID]),
-        "reboot": lambda p: p.reboot(backend.region, [VM_ID]),
+        "reboot": lambda p: p.reboot(backend.region, [VM_ID]).require(),
         "console_output": lambda p: p.console_output(backend.region, VM_ID),
-        "terminate": lambda p: p.terminate(backend.region, [VM_ID]),
+        "terminate": lambda p: p.terminate(backend.region, [VM_ID]).require(),
         "leftovers": lambda p: p.leftovers(backend.region, "x", None),
-        "set_deadline": lambda p: p.set_deadline(backend.region, [VM_ID], owner().deadline_at),
+        "set_deadline": lambda p: p.set_deadline(backend.region, [VM_ID], owner().deadline_at).require(),
     }
     try:
         for ask in questions.values():

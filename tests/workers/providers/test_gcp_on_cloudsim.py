@@ -158,11 +158,11 @@ def test_refused_credentials_are_credentials_rejected_for_every_question(backend
         "list": lambda p: list(p.list(frozenset({backend.region}), "x")),
         "ready": lambda p: p.ready(backend.region, [vm.id]),
         "interruptions": lambda p: p.interruptions(frozenset({backend.region}), "x"),
-        "reboot": lambda p: p.reboot(backend.region, [vm.id]),
+        "reboot": lambda p: p.reboot(backend.region, [vm.id]).require(),
         "console_output": lambda p: p.console_output(backend.region, vm.id),
-        "terminate": lambda p: p.terminate(backend.region, [vm.id]),
+        "terminate": lambda p: p.terminate(backend.region, [vm.id]).require(),
         "leftovers": lambda p: p.leftovers(backend.region, "x", None),
-        "set_deadline": lambda p: p.set_deadline(backend.region, [vm.id], owner().deadline_at),
+        "set_deadline": lambda p: p.set_deadline(backend.region, [vm.id], owner().deadline_at).require(),
     }
     try:
         for ask in questions.values():
@@ -207,7 +207,7 @@ def test_a_new_vm_of_the_same_name_is_another_one(backend: OnCloudsim) -> None:
     assert contract.look(backend, first.id).state is VmState.GONE
     backend.provider.terminate(backend.region, [first.id])
     with pytest.raises(base.NotFound):
-        backend.provider.reboot(backend.region, [first.id])
+        backend.provider.reboot(backend.region, [first.id]).require()
     assert list(backend.alive()) == [second.id]
 
 
@@ -219,12 +219,11 @@ def test_a_zone_out_of_reach_is_told_by_the_list_and_believed_by_nobody(backend:
     (page,) = backend.provider.list(frozenset({backend.region}), INSTALLATION)
     assert page.unreachable == {backend.zone}
     assert [vm.id for vm in page.vms] == [there.id]
-    for ask in (
-        lambda: backend.provider.find(backend.region, "f" * 64, owner()),
-        lambda: backend.provider.leftovers(backend.region, INSTALLATION, None),
-    ):
-        with pytest.raises(base.OutcomeUnknown, match=backend.zone):
-            ask()
+    left = backend.provider.leftovers(backend.region, INSTALLATION, None)
+    assert left.unreachable == {backend.zone}
+    assert [one.tags["gpulease-attempt"] for one in left.found] == ["2"]
+    with pytest.raises(base.OutcomeUnknown, match=backend.zone):
+        backend.provider.find(backend.region, "f" * 64, owner())
 
 
 def test_a_zone_out_of_reach_is_one_of_those_that_a_listing_of_several_regions_does_not_tell_of(

@@ -1,13 +1,16 @@
-"""Questions that go to the cloud for each thing alone."""
+"""What goes to the cloud for each item alone."""
 
 from collections.abc import Callable
 
 import pytest
+from structlog.testing import capture_logs
 
-from workers.providers.base import CredentialsRejected, OutcomeUnknown, ProviderError, Throttled
+from workers.providers.base import CredentialsRejected, InvalidSpec, OutcomeUnknown, ProviderError, Throttled
 from workers.providers.one_by_one import answered, each
 
-LOST = OutcomeUnknown("no answer")
+TROUBLE = OutcomeUnknown("trouble", code="E500")
+LOCKED = InvalidSpec("locked", code="Locked")
+LOST = OutcomeUnknown("no answer", answered=False)
 
 
 def answers(**given: bool | ProviderError) -> Callable[[str], bool]:
@@ -20,15 +23,17 @@ def answers(**given: bool | ProviderError) -> Callable[[str], bool]:
     return ask
 
 
-def test_a_question_that_fails_leaves_its_own_thing_out() -> None:
-    assert answered("abc", answers(a=LOST, b=True, c=False)) == {"b": True, "c": False}
+def test_a_question_that_fails_leaves_its_own_item_out_and_says_why() -> None:
+    with capture_logs() as lines:
+        assert answered("abc", answers(a=TROUBLE, b=True, c=False)) == {"b": True, "c": False}
+    assert [(line["item"], line["code"]) for line in lines] == [("a", "E500")]
     assert answered("", answers()) == {}
 
 
 def test_without_any_answer_the_first_failure_is_raised() -> None:
     with pytest.raises(OutcomeUnknown) as failed:
-        answered("ab", answers(a=LOST, b=OutcomeUnknown("later")))
-    assert failed.value is LOST
+        answered("ab", answers(a=TROUBLE, b=LOCKED))
+    assert failed.value is TROUBLE
 
 
 def test_throttling_ends_the_asking_and_what_is_known_counts() -> None:
@@ -38,19 +43,30 @@ def test_throttling_ends_the_asking_and_what_is_known_counts() -> None:
         answered("ab", answers(a=slow))
 
 
-def test_rejected_credentials_are_never_overlooked() -> None:
+def test_rejected_credentials_are_raised_unless_others_were_accepted() -> None:
+    no = CredentialsRejected("no")
     with pytest.raises(CredentialsRejected):
-        answered("ab", answers(a=True, b=CredentialsRejected("no")))
+        answered("ab", answers(a=no, b=no))
+    assert answered("ab", answers(a=True, b=no)) == {"a": True}
 
 
-def test_an_act_that_fails_keeps_no_other_waiting() -> None:
-    done: list[str] = []
+def test_an_item_that_refuses_keeps_no_other_waiting() -> None:
+    result = each("abcd", answers(a=LOCKED, b=True, c=False, d=True))
+    assert result.done == {"b", "d"}, "c is not known"
+    assert result.refused == {"a": LOCKED}
+    result.require("b", "c", "d")
+    with pytest.raises(InvalidSpec):
+        result.require("b", "a")
 
-    def act(one: str) -> None:
-        done.append(one)
-        if one == "a":
-            raise LOST
 
-    with pytest.raises(OutcomeUnknown):
-        each("abc", act)
-    assert done == ["a", "b", "c"]
+def test_throttling_is_the_error_of_all_items_that_are_left() -> None:
+    slow = Throttled("slower")
+    result = each("abcd", answers(a=True, b=slow))
+    assert result.done == {"a"}
+    assert result.refused == dict.fromkeys("bcd", slow)
+
+
+def test_a_silent_cloud_is_not_asked_on() -> None:
+    result = each("abcde", answers(a=LOST, b=True, c=LOST, d=LOST))
+    assert result.done == {"b"}
+    assert result.refused == dict.fromkeys("acde", LOST)

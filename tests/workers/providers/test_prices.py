@@ -94,7 +94,7 @@ def test_a_region_that_the_list_does_not_know_has_no_prices(provider: Provider) 
 def test_failures_are_told_apart(
     cloud: str, provider: Provider, sim: Control, fault: str, error: type[Exception]
 ) -> None:
-    sim.fault(OPERATIONS[cloud], fault, provider=cloud)
+    sim.fault(OPERATIONS[cloud], fault, provider=cloud, times=None)
     with pytest.raises(error):
         provider.prices(KNOWN[cloud][0][0])
 
@@ -102,7 +102,7 @@ def test_failures_are_told_apart(
 def test_a_missing_right_is_one_of_the_credentials(sim: Control) -> None:
     sim.reset()
     account = AwsAccount(provider="aws", name="sim", regions=("us-east-1",), endpoint_url=sim.url)
-    sim.fault("GetProducts", "error", code="AccessDeniedException")
+    sim.fault("GetProducts", "error", code="AccessDeniedException", times=None)
     with pytest.raises(CredentialsRejected, match=r"docs/providers/aws\.md"):
         AwsProvider(account, SETTINGS).prices("us-east-1")
 

@@ -28,23 +28,31 @@ from workers.providers.aws.clients import Clients
 from workers.providers.aws.errors import translated
 from workers.providers.aws.subnets import Subnets
 from workers.providers.base import (
+    OTHER_REGIONS,
+    BatchResult,
     Image,
     Interruption,
     InvalidSpec,
     LaunchSpec,
     Leftover,
+    Leftovers,
     Limits,
     NotFound,
     Offered,
     Page,
     Params,
     Prices,
+    ProviderError,
     ProviderEvent,
     Rate,
     ServiceQuota,
     Vm,
 )
+from workers.providers.credentials import CredentialGuard
 from workers.providers.images import wanted
+from workers.providers.one_by_one import answered
+from workers.providers.regions import Regions
+from workers.providers.send_window import require_open_window
 
 LIMITS = Limits(
     rates={
@@ -67,15 +75,22 @@ class AwsProvider:
 
     def __init__(self, account: AwsAccount, settings: Settings, *, clock: Callable[[], float] = time.time) -> None:
         self._account = account
-        self._clients = Clients(account, settings)
+        self._guard = CredentialGuard()
+        self._clients = Clients(account, settings, self._guard)
         self._subnets = Subnets(account.subnet_ids, self._clients.ec2)
         self._clock = clock
 
     def identity(self) -> str:
         """The account number that STS tells."""
-        with translated():
+        with self._guard.asking() as question, translated():
             answer = self._clients.sts().get_caller_identity()
-        return str(part(answer, "Account"))
+        identity = str(part(answer, "Account"))
+        self._guard.learn(question, identity)
+        return identity
+
+    def trust(self, identity: str) -> None:
+        """EC2 is asked with access keys of this account only."""
+        self._guard.trust(identity)
 
     def offered(self, region: str) -> Sequence[Offered]:
         """Types of the catalogue by zone; only zones with a subnet when the account lists subnets."""
@@ -108,6 +123,7 @@ class AwsProvider:
         """RunInstances, its group before it. A repeat within its token's zone returns the same VM, also an ended one."""
         ec2 = self._clients.ec2(region)
         with firewall.standing(ec2, params) as run:
+            require_open_window()
             try:
                 with translated():
                     answer = ec2.run_instances(**launch.arguments(run))
@@ -122,14 +138,34 @@ class AwsProvider:
 
     def get(self, region: str, vm_ids: Sequence[str]) -> Mapping[str, Vm | None]:
         """By id, 200 at a time."""
-        seen = (vms.from_instance(one, region) for one in instances.with_ids(self._clients.ec2(region), vm_ids))
-        return dict.fromkeys(vm_ids) | {vm.id: vm for vm in seen}
+        return instances.get(self._clients.ec2(region), region, vm_ids)
 
     def list(self, regions: frozenset[str], installation: str) -> Iterator[Page]:
         """Pages of 1,000, region by region; ended VMs show for about an hour."""
+        asked = Regions(regions)
         for region in sorted(regions):
-            for page in instances.listed(self._clients.ec2(region), region, installation):
-                yield Page(vms=page)
+            with asked.reading(region):
+                for page in instances.listed(self._clients.ec2(region), region, installation):
+                    yield Page(vms=page)
+        if asked.failed:
+            yield Page(vms=(), failed=dict(asked.failed))
+
+    def list_everywhere(self, installation: str) -> Iterator[Page]:
+        """All regions that are enabled for the account; those of the configuration alone where EC2 does not name them."""
+        others, error = self._regions()
+        yield from self.list(others.union(self._account.regions), installation)
+        if error is not None:
+            yield Page(vms=(), failed={OTHER_REGIONS: error})
+
+    def _regions(self) -> tuple[frozenset[str], ProviderError | None]:
+        """The account's regions as the first configured region that answers names them, or why none does."""
+        failed = None
+        for region in self._account.regions:
+            try:
+                return instances.regions(self._clients.ec2(region)), None
+            except ProviderError as error:
+                failed = failed or error
+        return frozenset(), failed
 
     def ready(self, region: str, vm_ids: Sequence[str]) -> frozenset[str]:
         """Instance and system status checks both ok."""
@@ -137,8 +173,8 @@ class AwsProvider:
 
     def interruptions(self, regions: frozenset[str], installation: str) -> Sequence[Interruption]:
         """Spot requests marked for termination or stop; two minutes' notice."""
-        every = (spot.interruptions(self._clients.ec2(region), installation) for region in sorted(regions))
-        return [one for some in every for one in some]
+        every = answered(sorted(regions), lambda region: spot.interruptions(self._clients.ec2(region), installation))
+        return [one for some in every.values() for one in some]
 
     def events(self) -> Sequence[ProviderEvent]:
         """From the account's SQS queue; none where it names none."""
@@ -148,30 +184,30 @@ class AwsProvider:
         """Deletes them from the queue."""
         events.delete(self._clients, self._account.events_queue_url, used)
 
-    def terminate(self, region: str, vm_ids: Sequence[str]) -> frozenset[str]:
-        """TerminateInstances, 100 at a time, leaving out ids that EC2 does not know."""
+    def terminate(self, region: str, vm_ids: Sequence[str]) -> BatchResult:
+        """TerminateInstances, 100 at a time, and around ids that EC2 does not know or end."""
         return instances.terminate(self._clients.ec2(region), vm_ids)
 
-    def leftovers(self, region: str, installation: str, lease_ids: Sequence[str] | None) -> Sequence[Leftover]:
+    def leftovers(self, region: str, installation: str, lease_ids: Sequence[str] | None) -> Leftovers:
         """Volumes, network interfaces, elastic addresses and security groups with our tags."""
-        return list(leftovers.of_leases(self._clients.ec2(region), region, installation, lease_ids))
+        found = leftovers.of_leases(self._clients.ec2(region), region, installation, lease_ids)
+        return Leftovers(found=list(found))
 
     def remove_leftover(self, leftover: Leftover) -> None:
-        """OutcomeUnknown while a VM still holds it."""
+        """One call. EC2 has a code of its own for each kind that something still holds."""
         leftovers.remove(self._clients.ec2(leftover.region), leftover)
 
-    def reboot(self, region: str, vm_ids: Sequence[str]) -> None:
+    def reboot(self, region: str, vm_ids: Sequence[str]) -> BatchResult:
         """RebootInstances: EC2 presses the button, and turns the VM off and on when it has not obeyed for minutes."""
-        with translated():
-            self._clients.ec2(region).reboot_instances(InstanceIds=list(vm_ids))
+        return instances.reboot(self._clients.ec2(region), vm_ids)
 
     def console_output(self, region: str, vm_id: str) -> str:
         """GetConsoleOutput, the latest that there is; all types of the catalogue are Nitro VMs, which have it."""
         return console.read(self._clients.ec2(region), vm_id)
 
-    def set_deadline(self, region: str, vm_ids: Sequence[str], deadline: datetime) -> None:
-        """Tags VMs, their volumes and interfaces. Raises NotFound naming unseen VMs after tagging the others."""
-        deadlines.renew(self._clients.ec2(region), vm_ids, deadline)
+    def set_deadline(self, region: str, vm_ids: Sequence[str], deadline: datetime) -> BatchResult:
+        """Tags VMs, then their volumes and interfaces."""
+        return deadlines.renew(self._clients.ec2(region), vm_ids, deadline)
 
 
 def _regular(one: Offered) -> bool:

@@ -1,11 +1,14 @@
-"""Ways to call EC2 that every module here needs: page by page, in chunks, without the ids that are gone."""
+"""Ways to call EC2 that every module here needs: page by page, in chunks, and around an id that fails a whole call."""
 
 import re
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, TypeVar
 
-from workers.providers.aws.errors import translated
-from workers.providers.base import NotFound, OutcomeUnknown
+from workers.providers.aws.errors import NOT_ALLOWED, translated
+from workers.providers.base import CredentialsRejected, NotFound, OutcomeUnknown, ProviderError, Throttled
+from workers.providers.one_by_one import MOST_SILENT
 
 T = TypeVar("T")
 
@@ -14,6 +17,9 @@ FILTER_VALUES = 200
 
 PAGE = 1000
 """Most items of one page of the Describe calls used here."""
+
+MOST_UNKNOWN = 10
+"""One id among hundreds is found within nine calls; more of them in a row mean that EC2 itself is in trouble."""
 
 _RESOURCE_ID = re.compile(r"\b[a-z]+-[0-9a-f]{8,17}\b")
 
@@ -46,21 +52,44 @@ def chunks(items: Sequence[str], size: int) -> Iterator[list[str]]:
         yield list(items[start : start + size])
 
 
-def without_missing(call: Callable[[list[str]], T], ids: Sequence[str]) -> Iterator[T]:
-    """Calls with the ids that exist: one unknown id fails a whole call and is named in the message.
+def in_bulk(
+    call: Callable[[list[str]], T], ids: Sequence[str], size: int
+) -> tuple[list[tuple[list[str], T]], dict[str, ProviderError]]:
+    """Calls with `size` ids at a time: (the answers with their ids, the ids that were refused with the errors).
 
-    When the message names none of them, the halves are tried on their own.
+    EC2 refuses a whole call for one of its ids. Such a call is repeated without the ids that its message names, and with each
+    of those alone; when it names none, with each half. Throttling, a second call without an answer in a row, and a tenth unknown
+    outcome in a row end it: the ids that are left are refused with that error.
     """
-    rest = list(ids)
-    while rest:
+    answers: list[tuple[list[str], T]] = []
+    refused: dict[str, ProviderError] = {}
+    todo = deque(chunks(ids, size))
+    silent = unknown = 0
+    while todo:
+        some = todo.popleft()
         try:
-            yield call(rest)
-        except NotFound as error:
-            named = set(_RESOURCE_ID.findall(error.message)).intersection(rest)
-            if not named and len(rest) > 1:
-                yield from without_missing(call, rest[: len(rest) // 2])
-                rest = rest[len(rest) // 2 :]
-            else:
-                rest = [one for one in rest if one not in named] if named else []
-        else:
-            return
+            answers.append((some, call(some)))
+            silent = unknown = 0
+        except ProviderError as error:
+            silent = 0 if error.answered else silent + 1
+            unknown = unknown + 1 if isinstance(error, OutcomeUnknown) else 0
+            if isinstance(error, Throttled) or silent == MOST_SILENT or unknown == MOST_UNKNOWN:
+                refused |= dict.fromkeys([*some, *chain.from_iterable(todo)], error)
+                break
+            smaller = _smaller(some, error)
+            refused |= dict.fromkeys(set(some).difference(*smaller), error)
+            todo.extendleft(reversed(smaller))
+    return answers, refused
+
+
+def _smaller(ids: list[str], error: ProviderError) -> list[list[str]]:
+    """The calls that follow a refused one. None for an id that was alone, for a call that may have been done, or for bad credentials."""
+    nobody = isinstance(error, CredentialsRejected) and error.code != NOT_ALLOWED
+    if len(ids) == 1 or not error.answered or nobody:
+        return []
+    named = set(_RESOURCE_ID.findall(error.message)).intersection(ids)
+    if not named:
+        return [ids[: len(ids) // 2], ids[len(ids) // 2 :]]
+    others = [one for one in ids if one not in named]
+    alone = [] if isinstance(error, NotFound) else [[one] for one in ids if one in named]
+    return [others, *alone] if others else alone

@@ -5,6 +5,7 @@ STS and renewed before it expires. Nothing is loaded or called before the first 
 """
 
 import logging
+import re
 from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any, cast
@@ -25,6 +26,7 @@ from app.settings import Settings
 from app.settings.accounts import AwsAccount
 from workers.providers.aws.errors import translated
 from workers.providers.aws.model import ReadingLoader, timestamp
+from workers.providers.credentials import CredentialGuard
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -38,6 +40,10 @@ logging.getLogger("botocore").setLevel(logging.INFO)
 PRICING_REGION = "us-east-1"
 """One of the few regions with an endpoint (AWS Price List user guide, "Using the AWS Price List Query API")."""
 
+_GUARDED = ("before-send.ec2", "before-send.sts.GetCallerIdentity")
+_ACCESS_KEY = re.compile(r"Credential=([^/,\s]+)/")
+"""In the Authorization header of a signed request (AWS Signature Version 4)."""
+
 # Service models are parsed once in a process, not once an account: EC2's takes a third of a second.
 _LOADER = ReadingLoader()
 
@@ -45,11 +51,13 @@ _LOADER = ReadingLoader()
 class Clients:
     """`longest_wait`: seconds to wait for a message, well below a call's time-out.
 
-    Clients are made once under a lock (boto3 sessions are not thread-safe) and shared (clients are).
+    Clients are made once under a lock (boto3 sessions are not thread-safe) and shared (clients are). `guard` sees each signed
+    request to EC2 before it is sent.
     """
 
-    def __init__(self, account: AwsAccount, settings: Settings) -> None:
+    def __init__(self, account: AwsAccount, settings: Settings, guard: CredentialGuard | None = None) -> None:
         self._account = account
+        self._guard = guard or CredentialGuard()
         self.longest_wait = max(1, min(5, int(settings.call_timeout / 2)))
         self._config = _config(settings)
         self._lock = Lock()
@@ -88,12 +96,20 @@ class Clients:
         with self._lock, translated():
             if self._session is None:
                 self._session = _session(self._account, self._config)
+                for name in _GUARDED:
+                    self._session.events.register(name, self._check_signed)
             if (service, region) not in self._clients:
                 create: Any = self._session.client  # typed per literal service name only
                 self._clients[service, region] = create(
                     service, region_name=region, endpoint_url=self._account.endpoint_url, config=self._config
                 )
             return self._clients[service, region]
+
+    def _check_signed(self, request: Any, **_: Any) -> None:
+        """Botocore's hook. What it raises is raised by the call, and nothing is sent."""
+        header = request.headers.get("Authorization", "")
+        found = _ACCESS_KEY.search(header.decode() if isinstance(header, bytes) else header)
+        self._guard.check(found.group(1) if found else "")
 
 
 def _config(settings: Settings) -> Config:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from app.domain import tags
 from workers.providers.aws import instances
-from workers.providers.aws.calls import chunks, without_missing
+from workers.providers.aws.calls import in_bulk
 from workers.providers.aws.errors import translated
-from workers.providers.base import NotFound
+from workers.providers.base import BatchResult, NotFound, ProviderError
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 _IDS_PER_CALL = 200
 
 
-def renew(ec2: "EC2Client", vm_ids: Sequence[str], deadline: datetime) -> None:
-    """Tags all that exist, then raises NotFound naming the VMs that EC2 does not show."""
-    found = list(instances.with_ids(ec2, vm_ids))
-    resources = [one for instance in found for one in _resources(instance)]
-    for chunk in chunks(resources, _IDS_PER_CALL):
-        for _ in without_missing(lambda some: _tag(ec2, some, deadline), chunk):
-            pass
-    missing = sorted(set(vm_ids).difference(instance["InstanceId"] for instance in found))
-    if missing:
-        raise NotFound(
-            f"no deadline written: EC2 does not show {', '.join(missing)}", code="InvalidInstanceID.NotFound"
-        )
+def renew(ec2: "EC2Client", vm_ids: Sequence[str], deadline: datetime) -> BatchResult:
+    """Tags all of them in one call, VMs first: their tags are the ones that count."""
+    known, refused = instances.with_ids(ec2, vm_ids)
+    found = {one: instance for one, instance in known.items() if instance is not None}
+    refused |= {one: _missing(one) for one, instance in known.items() if instance is None}
+    belongings = [one for instance in found.values() for one in _belongings(instance)]
+    _, failed = in_bulk(lambda some: _tag(ec2, some, deadline), [*found, *belongings], _IDS_PER_CALL)
+    refused |= {one: error for one, error in failed.items() if one in found or not isinstance(error, NotFound)}
+    return BatchResult(done=frozenset(found.keys() - refused.keys()), refused=refused)
 
 
-def _resources(instance: Any) -> Iterator[str]:
-    yield instance["InstanceId"]
+def _missing(vm_id: str) -> ProviderError:
+    return NotFound(f"no deadline written: EC2 does not show {vm_id}", code="InvalidInstanceID.NotFound")
+
+
+def _belongings(instance: Any) -> Iterator[str]:
     yield from (mapping["Ebs"]["VolumeId"] for mapping in instance.get("BlockDeviceMappings", ()))
     yield from (interface["NetworkInterfaceId"] for interface in instance.get("NetworkInterfaces", ()))
 

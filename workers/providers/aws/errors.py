@@ -26,6 +26,9 @@ from workers.providers.base import (
     Unreachable,
 )
 
+NOT_ALLOWED = "UnauthorizedOperation"
+"""EC2 knows the caller and does not allow this: rights may differ from resource to resource."""
+
 _TABLE: Mapping[type[ProviderError], tuple[str, ...]] = {
     InsufficientCapacity: (
         "InsufficientInstanceCapacity",
@@ -73,7 +76,7 @@ _TABLE: Mapping[type[ProviderError], tuple[str, ...]] = {
     ),
     CredentialsRejected: (
         "AuthFailure",
-        "UnauthorizedOperation",
+        NOT_ALLOWED,
         "AccessDenied",
         "AccessDeniedException",
         "NotAuthorized",
@@ -139,6 +142,7 @@ _TABLE: Mapping[type[ProviderError], tuple[str, ...]] = {
         "InvalidAction",
         "MissingParameter",
         "MissingInput",
+        "OperationNotPermitted",
         "TagLimitExceeded",
         "UnknownParameter",
         "UnknownVolumeType.Unsupported",
@@ -182,7 +186,7 @@ _LONGEST_MESSAGE = 300
 _RENEW = "renew the credentials that boto3 finds (environment, profile, role) and check the clock of this host"
 _GRANT = "grant the actions listed in docs/providers/aws.md to the identity that gpulease uses"
 _ADVICE: Mapping[str, str] = {
-    "UnauthorizedOperation": _GRANT,
+    NOT_ALLOWED: _GRANT,
     "AccessDenied": _GRANT,
     "AccessDeniedException": _GRANT,
     "NotAuthorized": _GRANT,
@@ -204,7 +208,8 @@ def translate(error: Exception) -> ProviderError:
     if isinstance(error, _BAD_CALL):
         # botocore's text quotes the values, the start-up script among them
         return InvalidSpec("the parameters do not fit the AWS API", code=type(error).__name__)
-    return OutcomeUnknown(_short(str(error)), code=type(error).__name__)
+    answered = not isinstance(error, (boto.HTTPClientError, boto.ConnectionError))
+    return OutcomeUnknown(_short(str(error)), code=type(error).__name__, answered=answered)
 
 
 def _answered(error: boto.ClientError) -> ProviderError:

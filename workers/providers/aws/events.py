@@ -7,10 +7,15 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import structlog
+
 from workers.providers.aws.calls import chunks
 from workers.providers.aws.clients import Clients
 from workers.providers.aws.errors import translated
 from workers.providers.base import ProviderEvent
+from workers.providers.one_by_one import answered
+
+log = structlog.get_logger(__name__)
 
 _MOST = 10
 """Messages of one receive and of one delete (SQS API reference)."""
@@ -34,11 +39,17 @@ def receive(clients: Clients, url: str | None) -> list[ProviderEvent]:
 
 
 def delete(clients: Clients, url: str | None, used: Sequence[ProviderEvent]) -> None:
-    """What SQS does not delete comes again. Raises ProviderError."""
-    for some in chunks([one.receipt for one in used], _MOST):
-        entries = [{"Id": str(n), "ReceiptHandle": receipt} for n, receipt in enumerate(some)]
-        with translated():
-            clients.sqs().delete_message_batch(QueueUrl=url, Entries=entries)
+    """What SQS does not delete comes again. Raises ProviderError when it deletes none."""
+    portions = {some[0]: some for some in chunks([one.receipt for one in used], _MOST)}
+    answered(portions, lambda first: _delete(clients, url, portions[first]))
+
+
+def _delete(clients: Clients, url: str | None, receipts: Sequence[str]) -> None:
+    entries = [{"Id": str(n), "ReceiptHandle": receipt} for n, receipt in enumerate(receipts)]
+    with translated():
+        answer = clients.sqs().delete_message_batch(QueueUrl=url, Entries=entries)
+    for failed in answer.get("Failed", ()):
+        log.warning("item left out", item=receipts[int(failed["Id"])], code=failed["Code"], error=failed.get("Message"))
 
 
 def regions(body: str) -> frozenset[str]:

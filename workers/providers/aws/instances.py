@@ -7,15 +7,23 @@ from typing import TYPE_CHECKING
 from app.domain import tags
 from app.domain.leases import VmState
 from workers.providers.aws import resource_tags, vms
-from workers.providers.aws.calls import FILTER_VALUES, chunks, pages, part, without_missing
+from workers.providers.aws.calls import FILTER_VALUES, chunks, in_bulk, pages, part
 from workers.providers.aws.errors import translated
-from workers.providers.base import Vm
+from workers.providers.base import BatchResult, NotFound, ProviderError, Vm
+from workers.providers.one_by_one import ask_each, leave_out
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_ec2.type_defs import InstanceStatusTypeDef, InstanceTypeDef
 
 _IDS_PER_CALL = 100
+
+
+def regions(ec2: "EC2Client") -> frozenset[str]:
+    """The regions that are enabled for the account."""
+    with translated():
+        answer = ec2.describe_regions()
+    return frozenset(region["RegionName"] for region in part(answer, "Regions"))
 
 
 def listed(ec2: "EC2Client", region: str, installation: str) -> Iterator[list[Vm]]:
@@ -25,11 +33,31 @@ def listed(ec2: "EC2Client", region: str, installation: str) -> Iterator[list[Vm
         yield vms.from_page(page, region)
 
 
-def with_ids(ec2: "EC2Client", ids: Sequence[str]) -> "Iterator[InstanceTypeDef]":
-    """Instances by a filter: unlike a call with ids, it leaves out the unknown ones instead of failing."""
-    for chunk in chunks(ids, FILTER_VALUES):
-        for page in pages(ec2, "describe_instances", Filters=[{"Name": "instance-id", "Values": chunk}]):
-            yield from vms.instances(page)
+def with_ids(
+    ec2: "EC2Client", ids: Sequence[str]
+) -> "tuple[dict[str, InstanceTypeDef | None], dict[str, ProviderError]]":
+    """EC2's records by id, None for one that it does not know; and the ids that could not be asked for.
+
+    By a filter: unlike a call with ids, that does not fail for an unknown one.
+    """
+    portions = {chunk[0]: chunk for chunk in chunks(ids, FILTER_VALUES)}
+    answers, failed = ask_each(portions, lambda first: list(_with_ids(ec2, portions[first])))
+    known: dict[str, InstanceTypeDef | None] = {}
+    for first, found in answers.items():
+        known |= dict.fromkeys(portions[first]) | {one["InstanceId"]: one for one in found}
+    return known, {one: error for first, error in failed.items() for one in portions[first]}
+
+
+def _with_ids(ec2: "EC2Client", ids: list[str]) -> "Iterator[InstanceTypeDef]":
+    for page in pages(ec2, "describe_instances", Filters=[{"Name": "instance-id", "Values": ids}]):
+        yield from vms.instances(page)
+
+
+def get(ec2: "EC2Client", region: str, ids: Sequence[str]) -> dict[str, Vm | None]:
+    """By id. Ids that could not be asked for are left out. Raises the first error when that is all of them."""
+    known, failed = with_ids(ec2, ids)
+    leave_out(known, failed)
+    return {one: vms.from_instance(found, region) if found is not None else None for one, found in known.items()}
 
 
 def with_token(ec2: "EC2Client", region: str, token: str) -> list[Vm]:
@@ -41,9 +69,9 @@ def with_token(ec2: "EC2Client", region: str, token: str) -> list[Vm]:
 
 def passing_checks(ec2: "EC2Client", ids: Sequence[str]) -> Iterator[str]:
     """Running VMs whose instance and system status checks are both ok."""
-    for chunk in chunks(ids, _IDS_PER_CALL):
-        for answer in without_missing(lambda some: _statuses(ec2, some), chunk):
-            yield from (status["InstanceId"] for status in answer if _ok(status))
+    answers, refused = in_bulk(partial(_statuses, ec2), ids, _IDS_PER_CALL)
+    leave_out(answers, {one: error for one, error in refused.items() if not isinstance(error, NotFound)})
+    yield from (status["InstanceId"] for _, found in answers for status in found if _ok(status))
 
 
 def _statuses(ec2: "EC2Client", ids: list[str]) -> "list[InstanceStatusTypeDef]":
@@ -58,15 +86,26 @@ def _ok(status: "InstanceStatusTypeDef") -> bool:
     return status["InstanceState"]["Name"] == "running" and checks == ("ok", "ok")
 
 
-def terminate(ec2: "EC2Client", ids: Sequence[str]) -> frozenset[str]:
-    """Asks for the end of those that exist, and answers them."""
-    answers = (
-        answer for chunk in chunks(ids, _IDS_PER_CALL) for answer in without_missing(partial(_terminate, ec2), chunk)
+def terminate(ec2: "EC2Client", ids: Sequence[str]) -> BatchResult:
+    """Asks for the end of those that exist. One that is protected keeps none of the others."""
+    answers, refused = in_bulk(partial(_terminate, ec2), ids, _IDS_PER_CALL)
+    return BatchResult(
+        done=frozenset(one for known, _ in answers for one in known),
+        refused={one: error for one, error in refused.items() if not isinstance(error, NotFound)},
     )
-    return frozenset(one for known in answers for one in known)
 
 
-def _terminate(ec2: "EC2Client", ids: list[str]) -> list[str]:
+def _terminate(ec2: "EC2Client", ids: list[str]) -> None:
     with translated():
         ec2.terminate_instances(InstanceIds=ids)
-    return ids
+
+
+def reboot(ec2: "EC2Client", ids: Sequence[str]) -> BatchResult:
+    """Asks for a reboot of each."""
+    answers, refused = in_bulk(partial(_reboot, ec2), ids, _IDS_PER_CALL)
+    return BatchResult(done=frozenset(one for known, _ in answers for one in known), refused=refused)
+
+
+def _reboot(ec2: "EC2Client", ids: list[str]) -> None:
+    with translated():
+        ec2.reboot_instances(InstanceIds=ids)

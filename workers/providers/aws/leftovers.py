@@ -18,6 +18,7 @@ INTERFACE = "network_interface"
 ADDRESS = "address"
 GROUP = "security_group"
 
+_FREE = "available"
 _GOING = frozenset({"deleting", "deleted"})
 
 
@@ -67,7 +68,8 @@ def _volume(volume: Any, region: str) -> Leftover:
 
 
 def _interface(interface: Any, region: str) -> Leftover:
-    used = interface["Status"] in {"in-use", "associated", "attaching"}
+    """One that is attached, or on its way there or back (`attaching`, `detaching`), cannot be deleted yet."""
+    used = interface["Status"] != _FREE
     return _leftover(INTERFACE, interface["NetworkInterfaceId"], region, interface.get("TagSet"), in_use=used)
 
 

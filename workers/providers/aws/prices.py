@@ -13,6 +13,7 @@ from app.domain.offerings import Market
 from workers.providers.aws.calls import pages, part
 from workers.providers.aws.errors import translated
 from workers.providers.base import Price
+from workers.providers.one_by_one import answered
 
 SOURCE = "AWS Price List"
 _PAGE = 100
@@ -29,10 +30,10 @@ _PRODUCT: Mapping[str, str] = {
 
 def on_demand(client: Any, names: Sequence[str], region: str, now: datetime) -> Mapping[tuple[str, Market], Price]:
     """Those that AWS sells in the region, each with exactly one price."""
-    found = ((name, set(_prices(client, name, region))) for name in names)
+    found = answered(names, lambda name: set(_prices(client, name, region)))
     return {
         (name, Market.ON_DEMAND): Price(per_hour=prices.pop(), as_of=now, source=SOURCE)
-        for name, prices in found
+        for name, prices in found.items()
         if len(prices) == 1
     }
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from workers.providers.aws.calls import part
 from workers.providers.aws.errors import translated
 from workers.providers.base import NotFound, ServiceQuota
+from workers.providers.one_by_one import answered
 
 if TYPE_CHECKING:
     from mypy_boto3_service_quotas import ServiceQuotasClient
@@ -24,10 +25,10 @@ CODES: Mapping[str, str] = {
 
 def read(client: "ServiceQuotasClient", region: str) -> list[ServiceQuota]:
     """Those that AWS tells; one that was never changed for this account is AWS's default."""
-    found = ((code, name, _value(client, code)) for code, name in CODES.items())
+    found = answered(CODES, lambda code: _value(client, code))
     return [
-        ServiceQuota(region=region, code=code, name=name, limit=value, unit="vCPU")
-        for code, name, value in found
+        ServiceQuota(region=region, code=code, name=CODES[code], limit=value, unit="vCPU")
+        for code, value in found.items()
         if value is not None
     ]
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from app.domain.tags import LABEL_PREFIX
+from app.domain.tags import LABEL_PREFIX, NAME
 from workers.providers.base import LaunchSpec
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _LONGEST_VALUE = 256
 def of(spec: LaunchSpec) -> dict[str, str]:
     """Name, owner and the tenant's labels under their prefix; what EC2 refuses in a label becomes `_`."""
     labels = {_key(LABEL_PREFIX + key): _value(value) for key, value in sorted(spec.labels.items())}
-    ours = {"Name": _value(spec.name), **spec.owner.as_tags()}
+    ours = {NAME: _value(spec.name), **spec.owner.as_tags()}
     room = _MOST_TAGS - len(ours)
     return dict(list(labels.items())[:room]) | ours
 

@@ -5,15 +5,19 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
+import structlog
+
 from app.domain.leases import VmState
 from app.domain.offerings import Market
 from workers.providers.aws import resource_tags
 from workers.providers.aws.calls import part
-from workers.providers.aws.errors import CODES
+from workers.providers.aws.errors import CODES, translated
 from workers.providers.base import Refused, Vm
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import DescribeInstancesResultTypeDef, InstanceTypeDef
+
+log = structlog.get_logger(__name__)
 
 STATES: Mapping[str, VmState] = {
     "pending": VmState.PENDING,
@@ -31,8 +35,9 @@ _TRANSITION_TIME = re.compile(r"\((\d{4}-\d{2}-\d{2} \d{2}:\d{2}:\d{2}) (?:GMT|U
 
 
 def from_page(page: "DescribeInstancesResultTypeDef", region: str) -> list[Vm]:
-    """The VMs of one page of DescribeInstances."""
-    return [from_instance(instance, region) for instance in instances(page)]
+    """The VMs of one page of DescribeInstances. Raises OutcomeUnknown for one that EC2's model does not explain."""
+    with translated():
+        return [from_instance(instance, region) for instance in instances(page)]
 
 
 def instances(page: "DescribeInstancesResultTypeDef") -> "Iterator[InstanceTypeDef]":
@@ -43,7 +48,7 @@ def instances(page: "DescribeInstancesResultTypeDef") -> "Iterator[InstanceTypeD
 
 def from_instance(instance: "InstanceTypeDef", region: str) -> Vm:
     """One record of DescribeInstances or RunInstances. `ended_at` and reason only once it is ending."""
-    state = STATES[instance["State"]["Name"]]
+    state = _state(instance)
     ended = state not in _LIVE
     reason = instance.get("StateReason") if ended else None
     code = reason.get("Code") if reason else None
@@ -55,7 +60,7 @@ def from_instance(instance: "InstanceTypeDef", region: str) -> Vm:
         market=Market.SPOT if instance.get("InstanceLifecycle") == "spot" else Market.ON_DEMAND,
         state=state,
         tags=resource_tags.to_dict(cast("Any", instance.get("Tags"))),
-        token=instance.get("ClientToken") or None,
+        launch_identity=instance.get("ClientToken") or None,
         launched_at=_utc(instance.get("LaunchTime")),
         ended_at=transition_time(instance.get("StateTransitionReason")) if ended else None,
         public_ip=instance.get("PublicIpAddress"),
@@ -64,6 +69,14 @@ def from_instance(instance: "InstanceTypeDef", region: str) -> Vm:
         interrupted=code in INTERRUPTED,
         refusal=_refusal(code),
     )
+
+
+def _state(instance: "InstanceTypeDef") -> VmState:
+    """A VM in a state that is not known here counts as neither running nor lost: the listing goes on for the others."""
+    name = instance["State"]["Name"]
+    if name not in STATES:
+        log.warning("unknown VM state", instance_id=instance["InstanceId"], state=name)
+    return STATES.get(name, VmState.PENDING)
 
 
 def _refusal(code: str | None) -> type[Refused] | None:

@@ -8,6 +8,7 @@ from typing import Any
 from azure.core.rest import HttpRequest
 
 from app.domain.tags import OwnerTags
+from app.domain.tokens import launch_name
 from app.settings import Settings
 from app.settings.accounts import AzureAccount
 from workers.providers.azure import (
@@ -20,7 +21,6 @@ from workers.providers.azure import (
     instances,
     launch,
     leftovers,
-    names,
     offered,
     prices,
     quotas,
@@ -29,10 +29,12 @@ from workers.providers.azure.calls import part
 from workers.providers.azure.clients import Clients, Group
 from workers.providers.azure.errors import translated
 from workers.providers.base import (
+    BatchResult,
     Image,
     Interruption,
     LaunchSpec,
     Leftover,
+    Leftovers,
     Limits,
     NotOffered,
     Offered,
@@ -44,6 +46,7 @@ from workers.providers.base import (
     ServiceQuota,
     Vm,
 )
+from workers.providers.credentials import CredentialGuard
 from workers.providers.images import wanted
 
 LIMITS = Limits(
@@ -71,18 +74,26 @@ class AzureProvider:
     def __init__(self, account: AzureAccount, settings: Settings, *, clock: Callable[[], float] = time.time) -> None:
         self._account = account
         self._clock = clock
-        self._group = Group(Clients(account, settings), account.subscription_id, account.resource_group)
+        self._guard = CredentialGuard()
+        clients = Clients(account, settings, self._guard)
+        self._group = Group(clients, account.subscription_id, account.resource_group)
 
     def identity(self) -> str:
         """The subscription's id, as Azure tells it to these credentials."""
         path = f"/subscriptions/{self._group.subscription}"
-        with translated():
+        with self._guard.asking() as question, translated():
             answer = self._group.compute.send_request(
                 HttpRequest("GET", path, params={"api-version": _SUBSCRIPTION_API})
             )
             answer.raise_for_status()
             document: Any = answer.json()
-        return str(part(document, "subscriptionId")).lower()
+        identity = str(part(document, "subscriptionId")).lower()
+        self._guard.learn(question, identity)
+        return identity
+
+    def trust(self, identity: str) -> None:
+        """Resource Manager is asked with access tokens that have seen this subscription only."""
+        self._guard.trust(identity)
 
     def offered(self, region: str) -> Sequence[Offered]:
         """Sizes of the catalogue by zone; none in a region for which the account names no subnet."""
@@ -120,8 +131,8 @@ class AzureProvider:
 
     def find(self, region: str, token: str, owner: OwnerTags) -> Vm | None:
         """By the name that derives from the token; owner tags are compared."""
-        vm = instances.named(self._group, region, names.of_vm(token))
-        return vm if vm is not None and vm.token == token and _belongs(vm, owner) else None
+        vm = instances.named(self._group, region, launch_name(token))
+        return vm if vm is not None and _belongs(vm, owner) else None
 
     def get(self, region: str, vm_ids: Sequence[str]) -> Mapping[str, Vm | None]:
         """By name and vmId, or from the listings when they are many. A deleted VM is not known any more."""
@@ -130,6 +141,10 @@ class AzureProvider:
     def list(self, regions: frozenset[str], installation: str) -> Iterator[Page]:
         """Pages of 200 over all regions of the group; deleted VMs do not show."""
         return instances.listed(self._group, regions, installation)
+
+    def list_everywhere(self, installation: str) -> Iterator[Page]:
+        """One listing of the whole subscription, other resource groups included."""
+        return instances.listed_everywhere(self._group, installation)
 
     def ready(self, region: str, vm_ids: Sequence[str]) -> frozenset[str]:  # noqa: ARG002  the group is asked by name
         """The VM's agent reports itself ready. One call for each VM: Azure has no other."""
@@ -147,30 +162,29 @@ class AzureProvider:
         """Deletes them from the queue."""
         events.delete(self._group, self._account.events_queue_url, used)
 
-    def terminate(self, region: str, vm_ids: Sequence[str]) -> frozenset[str]:  # noqa: ARG002  the group is asked by name
+    def terminate(self, region: str, vm_ids: Sequence[str]) -> BatchResult:  # noqa: ARG002  the group is asked by name
         """DELETE with force, for each VM whose vmId is still the same."""
         return instances.terminate(self._group, vm_ids)
 
-    def leftovers(self, region: str, installation: str, lease_ids: Sequence[str] | None) -> Sequence[Leftover]:
+    def leftovers(self, region: str, installation: str, lease_ids: Sequence[str] | None) -> Leftovers:
         """Disks, network interfaces, public addresses and network security groups with our tags."""
-        return list(leftovers.of_leases(self._group, region, installation, lease_ids))
+        return Leftovers(found=list(leftovers.of_leases(self._group, region, installation, lease_ids)))
 
     def remove_leftover(self, leftover: Leftover) -> None:
-        """OutcomeUnknown while something holds it."""
+        """Asked for by name; Azure ends it later."""
         leftovers.remove(self._group, leftover)
 
-    def reboot(self, region: str, vm_ids: Sequence[str]) -> None:  # noqa: ARG002  the group is asked by name
+    def reboot(self, region: str, vm_ids: Sequence[str]) -> BatchResult:  # noqa: ARG002  the group is asked by name
         """A restart, which also gets a VM going again that hangs."""
-        for one in vm_ids:
-            instances.restart(self._group, one)
+        return instances.restart(self._group, vm_ids)
 
     def console_output(self, region: str, vm_id: str) -> str:  # noqa: ARG002  the group is asked by name
         """From managed boot diagnostics."""
         return console.read(self._group, vm_id)
 
-    def set_deadline(self, region: str, vm_ids: Sequence[str], deadline: datetime) -> None:  # noqa: ARG002  as above
-        """Tags VMs, disks, interfaces and addresses. Raises NotFound naming unseen VMs after tagging the others."""
-        deadlines.renew(self._group, vm_ids, deadline)
+    def set_deadline(self, region: str, vm_ids: Sequence[str], deadline: datetime) -> BatchResult:  # noqa: ARG002  as above
+        """Tags VMs, then their disks, interfaces and addresses."""
+        return deadlines.renew(self._group, vm_ids, deadline)
 
 
 def _belongs(vm: Vm, owner: OwnerTags) -> bool:

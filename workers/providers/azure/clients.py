@@ -33,6 +33,7 @@ from azure.mgmt.network import NetworkManagementClient
 
 from app.settings import Settings
 from app.settings.accounts import AzureAccount
+from workers.providers.credentials import CredentialGuard
 
 PUBLIC_CLOUD = "https://management.azure.com"
 _STORAGE_SCOPE = "https://storage.azure.com/.default"
@@ -43,10 +44,14 @@ logging.getLogger("azure").setLevel(logging.WARNING)
 
 
 class Clients:
-    """Made at first use under a lock, then shared by all threads. There is no retry policy: a repeat is the reconciler's decision."""
+    """Made at first use under a lock, then shared by all threads. There is no retry policy: a repeat is the reconciler's decision.
 
-    def __init__(self, account: AzureAccount, settings: Settings) -> None:
+    `guard` sees each request to Resource Manager, with its access token, before it is sent.
+    """
+
+    def __init__(self, account: AzureAccount, settings: Settings, guard: CredentialGuard | None = None) -> None:
         self._account = account
+        self._guard = guard or CredentialGuard()
         self._settings = settings
         self._lock = Lock()
         self._compute: ComputeManagementClient | None = None
@@ -94,7 +99,7 @@ class Clients:
                 "subscription_id": self._account.subscription_id,
                 "base_url": endpoint,
                 "transport": _transport(self._settings),
-                "policies": _policies(credential, endpoint),
+                "policies": [*_policies(credential, endpoint), _GuardPolicy(self._guard)],
             }
         return self._options
 
@@ -119,6 +124,9 @@ class _Credential:
             additionally_allowed_tenants=list(self._tenant.values()),
             connection_timeout=settings.connect_timeout,
             read_timeout=settings.call_timeout,
+            # four tries of half a minute each are longer than a stopping worker may take
+            retry_connect=0,
+            retry_read=0,
         )
 
     def get_token(self, *scopes: str, **options: Any) -> AccessToken:
@@ -132,6 +140,18 @@ class _StandInCredential:
     def get_token(self, *_scopes: str, **_options: Any) -> AccessToken:
         """Read anew each time, as a renewed secret would be."""
         return AccessToken(os.environ.get("AZURE_CLIENT_SECRET", ""), 0)
+
+
+class _GuardPolicy(SansIOHTTPPolicy[Any, Any]):
+    """Shows each request to the guard when it has its token."""
+
+    def __init__(self, guard: CredentialGuard) -> None:
+        super().__init__()
+        self._guard = guard
+
+    def on_request(self, request: PipelineRequest[Any]) -> None:
+        """Before it is sent. Raises CredentialsUnverified, and nothing is sent."""
+        self._guard.check(str(request.http_request.headers.get("Authorization", "")))
 
 
 class _StandInPolicy(SansIOHTTPPolicy[Any, Any]):

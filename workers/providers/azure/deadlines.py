@@ -13,49 +13,64 @@ from workers.providers.azure import instances, interfaces, names, resource_tags
 from workers.providers.azure.calls import Document, part
 from workers.providers.azure.clients import Group
 from workers.providers.azure.errors import GONE, translated
-from workers.providers.base import NotFound
+from workers.providers.base import BatchResult, NotFound, ProviderError
 from workers.providers.one_by_one import each
 
 
-def renew(group: Group, ids: Sequence[str], deadline: datetime) -> None:
-    """Tags all that exist, then raises NotFound naming the VMs that Azure does not show."""
-    missing: list[str] = []
+def renew(group: Group, ids: Sequence[str], deadline: datetime) -> BatchResult:
+    """Tags VMs first: their tags are the ones that count."""
+    left: dict[str, ProviderError] = {}
 
-    def write(one: str) -> None:
+    def write(one: str) -> bool:
         vm = instances.document_of(group, *names.split(one))
         if vm is None:
-            missing.append(one)
-        else:
-            _write(group, vm, resource_tags.read(vm.get("tags")) | {DEADLINE: str(int(deadline.timestamp()))})
+            raise NotFound(f"no deadline written: Azure does not show {one}", code=GONE)
+        body = {"tags": resource_tags.read(vm.get("tags")) | {DEADLINE: str(int(deadline.timestamp()))}}
+        _write_vm(group, vm, body)
+        left.update(_write_belongings(group, vm, body).refused)
+        return True
 
-    each(ids, write)
-    if missing:
-        raise NotFound(f"no deadline written: Azure does not show {', '.join(sorted(missing))}", code=GONE)
+    vms = each(ids, write)
+    return BatchResult(done=vms.done, refused={**left, **vms.refused})
 
 
-def _write(group: Group, vm: Document, tags: dict[str, str]) -> None:
-    """The VM first: its tag is the one that counts."""
-    body: Any = {"tags": tags}
+def _write_vm(group: Group, vm: Document, body: Any) -> None:
     with translated():
         group.compute.virtual_machines.begin_update(group.name, part(vm, "name"), body, polling=False)
-        for disk in _disks(vm):
-            group.compute.disks.begin_update(group.name, disk, body, polling=False)
-    for interface_id in interfaces.ids_of(vm):
-        _write_interface(group, interface_id, body)
+
+
+def _write_belongings(group: Group, vm: Document, body: Any) -> BatchResult:
+    """By resource id."""
+    disks, cards = list(_disks(vm)), interfaces.ids_of(vm)
+
+    def write(one: str) -> bool:
+        if one in disks:
+            return _write_disk(group, names.last(one), body)
+        return _write_interface(group, one, body)
+
+    return each([*disks, *cards], write)
 
 
 def _disks(vm: Document) -> Iterator[str]:
     disk = (part(vm, "properties", "storageProfile").get("osDisk") or {}).get("managedDisk") or {}
     if disk.get("id"):
-        yield names.last(disk["id"])
+        yield disk["id"]
 
 
-def _write_interface(group: Group, interface_id: str, body: Any) -> None:
+def _write_disk(group: Group, name: str, body: Any) -> bool:
+    with translated():
+        group.compute.disks.begin_update(group.name, name, body, polling=False)
+    return True
+
+
+def _write_interface(group: Group, interface_id: str, body: Any) -> bool:
+    """Its public address with it. Answers whether Azure knows the interface."""
     interface = interfaces.get(group, interface_id)
     if interface is None:
-        return
+        return False
     address = interfaces.public_id(interface)
     with translated():
         group.network.network_interfaces.update_tags(group.name, part(interface, "name"), body)
         if address is not None:
             group.network.public_ip_addresses.update_tags(group.name, names.last(address), body)
+    return True

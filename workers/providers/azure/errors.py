@@ -131,7 +131,8 @@ def translate(error: Exception, *, creating: bool = False) -> ProviderError:
         return CredentialsRejected(f"{_short(_first_line(error))}; {_RENEW}", code=type(error).__name__)
     if isinstance(error, core.ServiceRequestError) and _never_sent(error):
         return Unreachable(_short(_first_line(error)), code=type(error).__name__)
-    return OutcomeUnknown(_short(_first_line(error)), code=type(error).__name__)
+    answered = not isinstance(error, (core.ServiceRequestError, core.ServiceResponseError))
+    return OutcomeUnknown(_short(_first_line(error)), code=type(error).__name__, answered=answered)
 
 
 def _never_sent(error: core.AzureError) -> bool:

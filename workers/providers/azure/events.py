@@ -15,6 +15,7 @@ from azure.core.rest import HttpRequest
 from workers.providers.azure.clients import Group
 from workers.providers.azure.errors import translated
 from workers.providers.base import OutcomeUnknown, ProviderEvent
+from workers.providers.one_by_one import answered
 
 _MOST = 32
 _HIDDEN_SECONDS = 30
@@ -36,14 +37,17 @@ def receive(group: Group, url: str | None, everywhere: Collection[str]) -> list[
 
 
 def delete(group: Group, url: str | None, used: Sequence[ProviderEvent]) -> None:
-    """One call each. What is not deleted comes again. Raises ProviderError."""
-    for one in used:
-        message_id, _, receipt = one.receipt.partition(" ")
-        query = urlencode({"popreceipt": receipt})
-        with translated():
-            answer = group.clients.queue.send_request(HttpRequest("DELETE", f"{url}/messages/{message_id}?{query}"))
-            if answer.status_code != _GONE:
-                answer.raise_for_status()
+    """One call each. What is not deleted comes again. Raises ProviderError when none is."""
+    answered([one.receipt for one in used], lambda one: _delete(group, url, one))
+
+
+def _delete(group: Group, url: str | None, receipt: str) -> None:
+    message_id, _, pop_receipt = receipt.partition(" ")
+    query = urlencode({"popreceipt": pop_receipt})
+    with translated():
+        answer = group.clients.queue.send_request(HttpRequest("DELETE", f"{url}/messages/{message_id}?{query}"))
+        if answer.status_code != _GONE:
+            answer.raise_for_status()
 
 
 def _messages(text: str) -> list[ET.Element]:

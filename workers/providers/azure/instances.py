@@ -6,7 +6,10 @@ their own. Two listings of pages show what runs in a region, whatever that is; a
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 
+import structlog
 from azure.core import MatchConditions
 
 from app.domain.leases import VmState
@@ -17,9 +20,23 @@ from workers.providers.azure.clients import Group
 from workers.providers.azure.errors import GONE, translated
 from workers.providers.azure.launch import REQUEST
 from workers.providers.azure.vms import Addresses
-from workers.providers.base import InvalidSpec, NotFound, OutcomeUnknown, Page, Params, TokenConflict, Vm
-from workers.providers.one_by_one import answered, each
+from workers.providers.base import (
+    BatchResult,
+    InvalidSpec,
+    NotFound,
+    OutcomeUnknown,
+    Page,
+    Params,
+    ProviderError,
+    Throttled,
+    TokenConflict,
+    Vm,
+)
+from workers.providers.one_by_one import answered, ask_each, each
 from workers.providers.regions import Regions
+from workers.providers.send_window import require_open_window
+
+log = structlog.get_logger(__name__)
 
 _WITH_STATUS = "instanceView"
 _SAME = (INSTALLATION, LEASE, ATTEMPT, REQUEST)
@@ -31,9 +48,11 @@ _MOST_DIRECT = 20
 def create(group: Group, params: Params) -> Vm:
     """Makes the VM of these parameters, or reads it back when it is there already.
 
-    Raises TokenConflict when what is there has other owners or came from other parameters.
+    Raises TokenConflict when what is there has other owners or came from other parameters. Once Azure has accepted the
+    PUT, or says that something has the name, a read that fails never means that nothing was done.
     """
     name, body = params["name"], params["vm"]
+    require_open_window()
     try:
         with translated(creating=True):
             poller = group.compute.virtual_machines.begin_create_or_update(
@@ -45,21 +64,36 @@ def create(group: Group, params: Params) -> Vm:
     except NotFound as error:
         raise InvalidSpec(error.message, code=error.code) from None
     vm = vms.from_document(made, None)
-    if vm.state is VmState.STOPPED:
-        # it has failed by now; why is told by its instance view alone
+    return _with_failure(group, name, vm) if vm.state is VmState.STOPPED else vm
+
+
+def _with_failure(group: Group, name: str, vm: Vm) -> Vm:
+    """A VM that has failed by now, with the reason, which its instance view alone has.
+
+    Where that cannot be read the VM counts as starting, and the watch reads it later.
+    """
+    try:
         failed = document_of(group, name)
         return vm if failed is None else _of_document(group, failed)
-    return vm
+    except ProviderError:
+        return replace(vm, state=VmState.PENDING)
 
 
 def _read_back(group: Group, params: Params, conflict: TokenConflict) -> Vm:
-    found = document_of(group, params["name"])
+    name = params["name"]
+    try:
+        found = document_of(group, name)
+    except ProviderError as error:
+        raise OutcomeUnknown(f"{name} exists and cannot be read: {error.message}", code=error.code) from None
     if found is None:
-        raise OutcomeUnknown(f"{params['name']} exists and is not shown: {conflict.message}", code=conflict.code)
+        raise OutcomeUnknown(f"{name} exists and is not shown: {conflict.message}", code=conflict.code)
     theirs, ours = resource_tags.read(found.get("tags")), params["vm"]["tags"]
     if any(theirs.get(key) != ours[key] for key in _SAME):
         raise conflict
-    return _of_document(group, found)
+    try:
+        return _of_document(group, found)
+    except ProviderError:
+        return vms.from_document(found, part(found, "properties").get("instanceView"))
 
 
 def listed(group: Group, regions: frozenset[str], installation: str | None = None) -> Iterator[Page]:
@@ -83,6 +117,29 @@ def listed(group: Group, regions: frozenset[str], installation: str | None = Non
         yield Page(vms=[vm for vm in seen if vm is not None], failed=dict(asked.failed))
 
 
+def listed_everywhere(group: Group, installation: str) -> Iterator[Page]:
+    """Pages of one installation's VMs in all groups and regions of the subscription, without power states and addresses.
+
+    A VM that cannot be read makes its region count as failed.
+    """
+    for page in listings.pages(group, listings.ALL_VMS):
+        yield _of_all_regions(group, [vm for vm in page if (vm.get("tags") or {}).get(INSTALLATION) == installation])
+
+
+def _of_all_regions(group: Group, documents: Sequence[Document]) -> Page:
+    shown = {str(number): vm for number, vm in enumerate(documents)}
+    read, failed = ask_each(shown, lambda number: _with_group(group, shown[number]))
+    regions = {str(shown[number].get("location", "unknown")).lower(): error for number, error in failed.items()}
+    return Page(vms=list(read.values()), failed=regions)
+
+
+def _with_group(group: Group, document: Document) -> Vm:
+    """A VM with an id by which `terminate` finds it, whatever its resource group."""
+    vm = vms.from_document(document, None)
+    theirs = names.group_in(part(document, "id"))
+    return vm if theirs == group.name.lower() else replace(vm, id=names.in_group(theirs, vm.id))
+
+
 def _is_wanted(vm: Document, regions: frozenset[str], installation: str | None) -> bool:
     here = _region(vm) in regions
     return here and (installation is None or (vm.get("tags") or {}).get(INSTALLATION) == installation)
@@ -103,10 +160,17 @@ def _statuses(group: Group) -> Mapping[str, Document]:
 def _with_details(
     group: Group, vm: Document, statuses: Mapping[str, Document], addresses: Mapping[str, Addresses]
 ) -> Vm | None:
-    """None for a VM that went while it was listed."""
+    """None for a VM that went while it was listed. One whose view cannot be read counts as neither running nor lost."""
     view = statuses.get(vm["id"].lower())
     if view is None:
-        view = known(group.compute.virtual_machines.instance_view, group.name, vm["name"])
+        try:
+            view = known(group.compute.virtual_machines.instance_view, group.name, vm["name"])
+        except Throttled:
+            raise
+        except ProviderError as error:
+            log.warning("VM state not read", name=vm["name"], code=error.code, error=error.message)
+            shown = vms.from_document(vm, None)
+            return shown if shown.state is VmState.ENDING else replace(shown, state=VmState.PENDING, ended_at=None)
     if view is None:
         return None
     first = next(iter(interfaces.ids_of(vm)), "")
@@ -166,12 +230,13 @@ def _is_ready(document: Document) -> bool:
     return vms.agent_is_ready(part(document, "properties").get("instanceView") or {})
 
 
-def terminate(group: Group, ids: Sequence[str]) -> frozenset[str]:
+def terminate(group: Group, ids: Sequence[str]) -> BatchResult:
     """Asks for the end of those that exist: deletion frees the VM and, by their delete options, what was made with it."""
-    shown = frozenset(_shown(group)) if len(ids) > _MOST_DIRECT else frozenset()
-    known: set[str] = set()
-    each(ids, lambda one: _terminate(group, one, shown, known))
-    return frozenset(known)
+    shown: frozenset[str] = frozenset()
+    if len(ids) > _MOST_DIRECT:
+        with suppress(ProviderError):
+            shown = frozenset(_shown(group))
+    return each(ids, lambda one: _terminate(group, one, shown))
 
 
 def _shown(group: Group) -> Iterator[str]:
@@ -179,23 +244,32 @@ def _shown(group: Group) -> Iterator[str]:
     return (names.join(part(vm, "name"), part(vm, "properties", "vmId")) for vm in every)
 
 
-def _terminate(group: Group, one: str, shown: frozenset[str], known: set[str]) -> None:
-    """Only the VM that is meant: a DELETE goes by the name alone. Adds to `known` what the provider knew."""
-    name, vm_id = names.split(one)
-    if one not in shown and document_of(group, name, vm_id) is None:
-        return
+def _terminate(group: Group, one: str, shown: frozenset[str]) -> bool:
+    """Only the VM that is meant: a DELETE goes by the name alone. Answers whether Azure knew it."""
+    try:
+        name, vm_id = names.split(one)
+    except NotFound:
+        return False
+    theirs = replace(group, name=names.group_of(one) or group.name)
+    if one not in shown and document_of(theirs, name, vm_id) is None:
+        return False
     try:
         with translated():
-            group.compute.virtual_machines.begin_delete(group.name, name, force_deletion=True, polling=False)
+            theirs.compute.virtual_machines.begin_delete(theirs.name, name, force_deletion=True, polling=False)
     except NotFound as error:
         if error.code != GONE:
             raise
-    else:
-        known.add(one)
+        return False
+    return True
 
 
-def restart(group: Group, one: str) -> None:
-    """Asks for it and returns. Raises NotFound, or InvalidSpec for a VM that cannot restart."""
+def restart(group: Group, ids: Sequence[str]) -> BatchResult:
+    """Asks for it and returns. Refused with NotFound, or with InvalidSpec: a VM that cannot restart."""
+    return each(ids, lambda one: _restart(group, one))
+
+
+def _restart(group: Group, one: str) -> bool:
     name = part(require(group, one), "name")
     with translated():
         group.compute.virtual_machines.begin_restart(group.name, name, polling=False)
+    return True

@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 from app.domain.offerings import Market
+from app.domain.tokens import launch_name
 from workers.providers.azure import firewall, names, places, resource_tags, userdata
 from workers.providers.base import LaunchSpec, Params
 
@@ -22,7 +23,7 @@ def plan(spec: LaunchSpec, *, group: str, subnet: str) -> Params:
 
     `group`: id of the resource group. `subnet`: id of the subnet. The VM gets no identity, so no rights at Azure.
     """
-    name = names.of_vm(spec.token)
+    name = launch_name(spec.token)
     labels = resource_tags.of(spec)
     body: dict[str, Any] = {
         "location": spec.region,

@@ -7,7 +7,7 @@ from workers.providers.azure import firewall, listings, names, resource_tags
 from workers.providers.azure.calls import Document, part
 from workers.providers.azure.clients import Group
 from workers.providers.azure.errors import translated
-from workers.providers.base import InvalidSpec, Leftover, NotFound, OutcomeUnknown
+from workers.providers.base import Leftover, NotFound
 
 VOLUME = "volume"
 INTERFACE = "network_interface"
@@ -42,7 +42,7 @@ def of_leases(group: Group, region: str, installation: str, lease_ids: Sequence[
 
 
 def remove(group: Group, leftover: Leftover) -> None:
-    """Asks for the end of one; one that is gone already is success. OutcomeUnknown while something holds it.
+    """Asks for the end of one; one that is gone already is success.
 
     Azure keeps an interface for its VM for three minutes after a launch that failed. Raises KeyError for a kind that is
     not Azure's.
@@ -53,8 +53,6 @@ def remove(group: Group, leftover: Leftover) -> None:
             call(group, names.last(leftover.id))
     except NotFound:
         return
-    except InvalidSpec as error:
-        raise OutcomeUnknown(error.message, code=error.code) from None
 
 
 _REMOVALS: Mapping[str, Callable[[Group, str], object]] = {

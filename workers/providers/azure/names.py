@@ -8,14 +8,7 @@ import re
 
 from workers.providers.base import NotFound
 
-_TOKEN_PART = 40
-_PREFIX = "gpulease-"
-_VM_ID = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]{0,63}):([0-9a-fA-F-]{36})")
-
-
-def of_vm(token: str) -> str:
-    """49 characters: Azure allows 64 for a Linux VM, a host name 63."""
-    return _PREFIX + token[:_TOKEN_PART]
+_VM_ID = re.compile(r"(?:([A-Za-z0-9_().-]{1,90})/)?([A-Za-z0-9][A-Za-z0-9._-]{0,63}):([0-9a-fA-F-]{36})")
 
 
 def os_disk(vm: str) -> str:
@@ -48,7 +41,23 @@ def split(vm: str) -> tuple[str, str]:
     match = _VM_ID.fullmatch(vm)
     if match is None:
         raise NotFound(f"{vm} is not the id of a VM at Azure", code="InvalidVmId")
-    return match[1], match[2].lower()
+    return match[2], match[3].lower()
+
+
+def in_group(group: str, vm: str) -> str:
+    """The id of a VM in a resource group that is not the account's."""
+    return f"{group}/{vm}"
+
+
+def group_of(vm: str) -> str | None:
+    """The resource group that such an id names; None: the account's own."""
+    match = _VM_ID.fullmatch(vm)
+    return match[1] if match is not None else None
+
+
+def group_in(resource_id: str) -> str:
+    """The resource group in a resource id, in lower case."""
+    return resource_id.lower().partition("/resourcegroups/")[2].partition("/")[0]
 
 
 def last(resource_id: str) -> str:

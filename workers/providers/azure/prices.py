@@ -18,6 +18,7 @@ from workers.providers.azure.calls import Document, part
 from workers.providers.azure.clients import Clients
 from workers.providers.azure.errors import translated
 from workers.providers.base import OutcomeUnknown, Price
+from workers.providers.one_by_one import answered
 
 PUBLIC = "https://prices.azure.com"
 PATH = "/api/retail/prices"
@@ -32,15 +33,13 @@ def by_size(
     clients: Clients, endpoint: str | None, names: Iterable[str], region: str, now: datetime
 ) -> Mapping[tuple[str, Market], Price]:
     """Of each size the price that came into force last, in each market that has one."""
-    found: dict[tuple[str, Market], Price] = {}
     with clients.anonymous as client:
-        for name in names:
-            meters = sorted(
-                _meters(client, endpoint or PUBLIC, name, region), key=lambda one: str(one["effectiveStartDate"])
-            )
-            for meter in meters:
-                market = Market.SPOT if meter["skuName"].endswith(_SPOT) else Market.ON_DEMAND
-                found[name, market] = Price(per_hour=meter["retailPrice"], as_of=now, source=SOURCE)
+        answers = answered(names, lambda name: list(_meters(client, endpoint or PUBLIC, name, region)))
+    found: dict[tuple[str, Market], Price] = {}
+    for name, meters in answers.items():
+        for meter in sorted(meters, key=lambda one: str(one["effectiveStartDate"])):
+            market = Market.SPOT if meter["skuName"].endswith(_SPOT) else Market.ON_DEMAND
+            found[name, market] = Price(per_hour=meter["retailPrice"], as_of=now, source=SOURCE)
     return found
 
 

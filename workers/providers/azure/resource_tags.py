@@ -7,11 +7,11 @@ Limits (Azure docs, "Use tags to organize your Azure resources"): 50 tags a reso
 import re
 from collections.abc import Mapping
 
-from app.domain.tags import LABEL_PREFIX
+from app.domain.tags import LABEL_PREFIX, NAME
 from workers.providers.base import LaunchSpec
 
 TOKEN = "gpulease-token"  # noqa: S105  the name of a tag
-"""The launch token: the name of a VM holds only a part of it."""
+"""The launch token in full: the name of a VM holds a part of it. It proves nothing: a copy of the tags has it too."""
 
 _NOT_IN_KEY = re.compile(r"[<>%&\\?/\x00-\x1f\x7f]")
 _NOT_IN_VALUE = re.compile(r"[\x00-\x1f\x7f]")
@@ -25,7 +25,7 @@ def of(spec: LaunchSpec) -> dict[str, str]:
 
     Of labels that differ only in case the last one stays.
     """
-    ours = {"Name": _value(spec.name), **spec.owner.as_tags(), TOKEN: spec.token}
+    ours = {NAME: _value(spec.name), **spec.owner.as_tags(), TOKEN: spec.token}
     labels: dict[str, tuple[str, str]] = {}
     for label, value in sorted(spec.labels.items()):
         key = _NOT_IN_KEY.sub("_", LABEL_PREFIX + label)[:_LONGEST_KEY]

@@ -54,7 +54,7 @@ def from_document(vm: Document, view: Document | None, addresses: Addresses | No
         market=Market.SPOT if properties.get("priority") == "Spot" else Market.ON_DEMAND,
         state=state,
         tags=found,
-        token=found.get(resource_tags.TOKEN),
+        launch_identity=part(vm, "name").lower(),
         launched_at=_time(properties.get("timeCreated")),
         ended_at=None if live else _time((power or failure or {}).get("time")),
         public_ip=shown.public,

@@ -5,14 +5,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
 from app.domain.tags import OwnerTags
+from app.domain.tokens import launch_name
 from app.settings import Settings
 from app.settings.accounts import GcpAccount
 from workers.providers.base import (
+    BatchResult,
     Image,
     Interruption,
     InvalidSpec,
     LaunchSpec,
     Leftover,
+    Leftovers,
     Limits,
     NotFound,
     NotOffered,
@@ -25,6 +28,7 @@ from workers.providers.base import (
     ServiceQuota,
     Vm,
 )
+from workers.providers.credentials import CredentialGuard
 from workers.providers.gcp import (
     catalogue,
     deadlines,
@@ -44,6 +48,7 @@ from workers.providers.gcp import (
 from workers.providers.gcp.clients import Clients
 from workers.providers.gcp.sdk import InstancesClient, ProjectsClient
 from workers.providers.images import wanted
+from workers.providers.send_window import require_open_window
 
 LIMITS = Limits(
     rates={
@@ -66,12 +71,20 @@ class GcpProvider:
 
     def __init__(self, account: GcpAccount, settings: Settings, *, clock: Callable[[], float] = time.time) -> None:
         self._account = account
-        self._clients = Clients(account, settings)
+        self._guard = CredentialGuard()
+        self._clients = Clients(account, settings, self._guard)
         self._clock = clock
 
     def identity(self) -> str:
         """The project's number: its name may be given away, its number never is."""
-        return str(self._clients.ask(self._clients.of(ProjectsClient).get).id)
+        with self._guard.asking() as question:
+            identity = str(self._clients.ask(self._clients.of(ProjectsClient).get).id)
+        self._guard.learn(question, identity)
+        return identity
+
+    def trust(self, identity: str) -> None:
+        """Compute Engine is asked with access tokens that have seen this project only."""
+        self._guard.trust(identity)
 
     def offered(self, region: str) -> Sequence[Offered]:
         """Types of the catalogue by zone."""
@@ -105,6 +118,7 @@ class GcpProvider:
         instance, zone = launch.body(params), params[launch.ZONE]
         rules = {launch.request_id(rule): rule for rule in params[launch.RULES]}
         with firewall.standing(self._clients, zone, rules):
+            require_open_window()
             try:
                 answer = self._clients.ask(
                     self._clients.of(InstancesClient).insert_unary,
@@ -119,7 +133,7 @@ class GcpProvider:
 
     def find(self, region: str, token: str, owner: OwnerTags) -> Vm | None:
         """By the name that the token gives; owner labels are compared. A VM that is gone is found by its operations."""
-        return instances.find(self._clients, region, launch.name_of(token), owner)
+        return instances.find(self._clients, region, launch_name(token), owner)
 
     def get(self, region: str, vm_ids: Sequence[str]) -> Mapping[str, Vm | None]:
         """By name and number, 50 at a time; operations tell what became of those that do not show."""
@@ -128,6 +142,10 @@ class GcpProvider:
     def list(self, regions: frozenset[str], installation: str) -> Iterator[Page]:
         """Pages of 500 over all regions of the project; VMs that are gone do not show."""
         return instances.listed(self._clients, regions, installation)
+
+    def list_everywhere(self, installation: str) -> Iterator[Page]:
+        """The same list, without the operations of VMs that end."""
+        return instances.listed_everywhere(self._clients, installation)
 
     def ready(self, region: str, vm_ids: Sequence[str]) -> frozenset[str]:
         """The guest attribute that the VM's boot ends with. One call per VM."""
@@ -146,26 +164,26 @@ class GcpProvider:
         """Pub/Sub's own acknowledgement."""
         events.acknowledge(self._clients, self._account.events_subscription, used)
 
-    def terminate(self, region: str, vm_ids: Sequence[str]) -> frozenset[str]:
+    def terminate(self, region: str, vm_ids: Sequence[str]) -> BatchResult:
         """instances.delete by number, one call per VM."""
         return instances.terminate(self._clients, region, vm_ids)
 
-    def leftovers(self, region: str, installation: str, lease_ids: Sequence[str] | None) -> Sequence[Leftover]:
+    def leftovers(self, region: str, installation: str, lease_ids: Sequence[str] | None) -> Leftovers:
         """Disks with our labels and firewall rules of ours."""
-        return list(leftovers.of_leases(self._clients, region, installation, lease_ids))
+        return leftovers.of_leases(self._clients, region, installation, lease_ids)
 
     def remove_leftover(self, leftover: Leftover) -> None:
-        """OutcomeUnknown while a VM holds a disk."""
+        """A disk by name, and only while it is the one that was found."""
         leftovers.remove(self._clients, leftover)
 
-    def reboot(self, region: str, vm_ids: Sequence[str]) -> None:
+    def reboot(self, region: str, vm_ids: Sequence[str]) -> BatchResult:
         """instances.reset: at once, without a shutdown."""
-        instances.reboot(self._clients, region, vm_ids)
+        return instances.reboot(self._clients, region, vm_ids)
 
     def console_output(self, region: str, vm_id: str) -> str:
         """What the first serial port has printed."""
         return instances.console_output(self._clients, region, vm_id)
 
-    def set_deadline(self, region: str, vm_ids: Sequence[str], deadline: datetime) -> None:
-        """Labels VMs and their disks. Raises NotFound naming unseen VMs after labelling the others."""
-        deadlines.renew(self._clients, region, vm_ids, deadline)
+    def set_deadline(self, region: str, vm_ids: Sequence[str], deadline: datetime) -> BatchResult:
+        """Labels VMs, then their disks."""
+        return deadlines.renew(self._clients, region, vm_ids, deadline)

@@ -11,25 +11,38 @@ _ZONES = "zones/"
 
 
 class Scoped(NamedTuple):
-    """One page of an aggregated list, as far as it is about one region: (zone, what it holds), and zones out of reach."""
+    """One page of an aggregated list, of all regions or of one: (zone, what it holds), and the zones out of reach."""
 
     found: Sequence[tuple[str, Any]]
     unreachable: frozenset[str]
 
 
+def everywhere(page: Any) -> Scoped:
+    """What one page of an aggregated list tells of all zones. Raises OutcomeUnknown for a list that does not say what it lacks."""
+    found, lost = _read(page)
+    return Scoped(found, frozenset(map(last, lost)))
+
+
 def scoped(page: Any, region: str) -> Scoped:
-    """Raises OutcomeUnknown when more is out of reach than single zones: then nothing is known."""
+    """What it tells of one region. Raises OutcomeUnknown when more is out of reach than single zones: then nothing is known."""
+    found, lost = _read(page)
+    if any(_ZONES not in one and last(one) in {region, "global"} for one in lost):
+        raise OutcomeUnknown(f"{region} is out of reach for a list", code="UNREACHABLE")
+    here = [(zone, held) for zone, held in found if in_region(zone, region)]
+    return Scoped(here, frozenset(last(one) for one in lost if in_region(last(one), region)))
+
+
+def _read(page: Any) -> tuple[list[tuple[str, Any]], set[str]]:
+    """What each zone holds, and the scopes out of reach."""
     found, lost = [], set(page.unreachables)
     for scope, held in page.items.items():
         if held.warning.code not in {"", EMPTY}:
             lost.add(scope)
-        if scope.startswith(_ZONES) and in_region(last(scope), region):
+        if scope.startswith(_ZONES):
             found.append((last(scope), held))
     if page.warning.code not in {"", EMPTY} and not lost:
         raise OutcomeUnknown(f"an incomplete list: {page.warning.message}", code=page.warning.code)
-    if any(_ZONES not in one and last(one) in {region, "global"} for one in lost):
-        raise OutcomeUnknown(f"{region} is out of reach for a list", code="UNREACHABLE")
-    return Scoped(found, frozenset(last(one) for one in lost if in_region(last(one), region)))
+    return found, lost
 
 
 def complete(page: Any, region: str) -> Sequence[tuple[str, Any]]:

@@ -22,6 +22,7 @@ from requests.adapters import HTTPAdapter
 from app.settings import Settings
 from app.settings.accounts import GcpAccount
 from workers.providers.base import OutcomeUnknown
+from workers.providers.credentials import CredentialGuard
 from workers.providers.gcp.errors import signing_in, translated
 
 # At DEBUG Google's libraries write requests and answers: start-up scripts and access tokens.
@@ -44,13 +45,17 @@ T = TypeVar("T")
 
 
 class Clients:
-    """Clients are made once under a lock and shared between threads, with one pool of connections."""
+    """Clients are made once under a lock and shared between threads.
 
-    def __init__(self, account: GcpAccount, settings: Settings) -> None:
+    `guard` sees each request to Compute Engine, with its access token, before it is sent.
+    """
+
+    def __init__(self, account: GcpAccount, settings: Settings, guard: CredentialGuard | None = None) -> None:
         self.project = account.project
         self._account = account
         self._timeout = settings.call_timeout
         self._connections = _Connections(settings)
+        self._guarded = _GuardedConnections(settings, guard or CredentialGuard())
         self._lock = Lock()
         self._credentials: Credentials | None = None
         self._clients: dict[type, Any] = {}
@@ -120,7 +125,7 @@ class Clients:
                 with signing_in():
                     credentials = _credentials(self._account, scope)
                 session = AuthorizedSession(credentials)  # type: ignore[no-untyped-call]  # ships none
-                self._mount(session)
+                _mount(session, self._connections)
                 self._sessions[scope] = session
             return self._sessions[scope]
 
@@ -139,12 +144,13 @@ class Clients:
         transport = kind.get_transport_class("rest")(
             host=endpoint.netloc, url_scheme=endpoint.scheme, credentials=credentials
         )
-        self._mount(transport._session)  # noqa: SLF001  the only way to its connections: the SDK has no option for them
+        _mount(transport._session, self._guarded)  # noqa: SLF001  the only way to its connections: the SDK has no option for them
         return kind(transport=transport)
 
-    def _mount(self, session: Any) -> None:
-        for scheme in ("https://", "http://"):
-            session.mount(scheme, self._connections)
+
+def _mount(session: Any, connections: HTTPAdapter) -> None:
+    for scheme in ("https://", "http://"):
+        session.mount(scheme, connections)
 
 
 class _Connections(HTTPAdapter):
@@ -165,6 +171,19 @@ class _Connections(HTTPAdapter):
     ) -> Any:
         """As the base's, with a time-out for the connection."""
         return super().send(request, stream, (self._connect_timeout, timeout), verify, cert, proxies)
+
+
+class _GuardedConnections(_Connections):
+    """Shows each request to the guard before it is sent."""
+
+    def __init__(self, settings: Settings, guard: CredentialGuard) -> None:
+        super().__init__(settings)
+        self._guard = guard
+
+    def send(self, request: Any, *arguments: Any, **options: Any) -> Any:
+        """As the base's. Raises CredentialsUnverified, and nothing is sent."""
+        self._guard.check(str(request.headers.get("authorization", "")))
+        return super().send(request, *arguments, **options)
 
 
 class _TokenOf(Credentials):

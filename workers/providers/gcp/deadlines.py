@@ -1,10 +1,10 @@
 """The deadline label, renewed on a VM and on its disks."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from app.domain import tags
-from workers.providers.base import NotFound
+from workers.providers.base import BatchResult, NotFound
 from workers.providers.gcp import instances, operations
 from workers.providers.gcp.clients import Clients
 from workers.providers.gcp.ids import Id, last
@@ -15,22 +15,31 @@ from workers.providers.gcp.sdk import (
     InstancesSetLabelsRequest,
     ZoneSetLabelsRequest,
 )
+from workers.providers.one_by_one import each
 
 
-def renew(clients: Clients, region: str, vm_ids: Sequence[str], deadline: datetime) -> None:
-    """Labels all that exist, then raises NotFound naming the VMs that Google does not show.
+def renew(clients: Clients, region: str, vm_ids: Sequence[str], deadline: datetime) -> BatchResult:
+    """Labels VMs first: their labels are the ones that count.
 
     Labels are replaced as a whole, under the fingerprint of those that were read: OutcomeUnknown when somebody else has changed
     them meanwhile.
     """
     value = str(int(deadline.timestamp()))
-    found = instances.with_ids(clients, region, vm_ids)
-    for vm, instance in found.items():
-        _label_vm(clients, vm, instance, value)
-        _label_disks(clients, vm.zone, (disk.source for disk in instance.disks), value)
-    missing = sorted(set(vm_ids).difference(map(str, found)))
-    if missing:
-        raise NotFound(f"no deadline written: Google does not show {', '.join(missing)}", code="notFound")
+    found, failed = instances.with_ids(clients, region, vm_ids)
+    shown = {str(vm): (vm, instance) for vm, instance in found.items()}
+
+    def label(vm_id: str) -> bool:
+        if vm_id not in shown:
+            parsed = Id.parse(vm_id)
+            unread = failed.get(parsed.zone) if parsed is not None else None
+            raise unread or NotFound(f"no deadline written: Google does not show {vm_id}", code="notFound")
+        _label_vm(clients, *shown[vm_id], value)
+        return True
+
+    vms = each(vm_ids, label)
+    disks = {disk.source: vm.zone for vm, instance in map(shown.__getitem__, vms.done) for disk in instance.disks}
+    left = each(disks, lambda source: _label_disk(clients, disks[source], last(source), value))
+    return BatchResult(done=vms.done, refused={**left.refused, **vms.refused})
 
 
 def _label_vm(clients: Clients, vm: Id, instance: Instance, value: str) -> None:
@@ -47,13 +56,15 @@ def _label_vm(clients: Clients, vm: Id, instance: Instance, value: str) -> None:
     )
 
 
-def _label_disks(clients: Clients, zone: str, sources: Iterable[str], value: str) -> None:
+def _label_disk(clients: Clients, zone: str, name: str, value: str) -> bool:
+    """Whether Google knows the disk."""
     client = clients.of(DisksClient)
-    for name in map(last, sources):
+    try:
         disk = clients.ask(client.get, zone=zone, disk=name)
-        body = ZoneSetLabelsRequest(
-            labels={**disk.labels, tags.DEADLINE: value}, label_fingerprint=disk.label_fingerprint
-        )
-        operations.accepted(
-            clients.ask(client.set_labels_unary, zone=zone, resource=name, zone_set_labels_request_resource=body)
-        )
+    except NotFound:
+        return False
+    body = ZoneSetLabelsRequest(labels={**disk.labels, tags.DEADLINE: value}, label_fingerprint=disk.label_fingerprint)
+    operations.accepted(
+        clients.ask(client.set_labels_unary, zone=zone, resource=name, zone_set_labels_request_resource=body)
+    )
+    return True

@@ -43,7 +43,14 @@ _REASONS: Mapping[type[ProviderError], tuple[str, ...]] = {
     ),
     TokenConflict: ("alreadyExists",),
     NotFound: ("notFound",),
-    InvalidSpec: ("invalid", "badRequest", "required", "invalidParameter", "resourceNotReady"),
+    InvalidSpec: (
+        "invalid",
+        "badRequest",
+        "required",
+        "invalidParameter",
+        "invalidResourceUsage",
+        "resourceNotReady",
+    ),
 }
 _CODES: Mapping[type[ProviderError], tuple[str, ...]] = {
     InsufficientCapacity: (
@@ -165,7 +172,7 @@ def _lost(error: requests.exceptions.RequestException) -> ProviderError:
     cause = getattr(cause, "reason", cause)
     if isinstance(error, requests.exceptions.ConnectTimeout) or isinstance(cause, _NEVER_SENT):
         return Unreachable(_short(str(error)), code=type(error).__name__)
-    return OutcomeUnknown(_short(str(error)), code=type(error).__name__)
+    return OutcomeUnknown(_short(str(error)), code=type(error).__name__, answered=False)
 
 
 def _short(text: str) -> str:

@@ -23,9 +23,14 @@ class Id(NamedTuple):
         return ":".join(self)
 
 
-def in_region(zone: str, region: str) -> bool:
+def region_of(zone: str) -> str:
     """Zones are named after their region: `us-central1-a`."""
-    return zone.rpartition("-")[0] == region
+    return zone.rpartition("-")[0]
+
+
+def in_region(zone: str, region: str) -> bool:
+    """Whether the zone is one of the region's."""
+    return region_of(zone) == region
 
 
 def last(link: str) -> str:

@@ -1,21 +1,22 @@
 """Looking at instances and ending them: lists, gets by id, names, guest attributes."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from app.domain import tags
 from app.domain.leases import VmState
 from app.domain.offerings import Market
 from app.domain.tags import OwnerTags
-from workers.providers.base import NotFound, Page, Vm
+from workers.providers.base import BatchResult, NotFound, Page, ProviderError, Vm
 from workers.providers.console import clean
 from workers.providers.gcp import labels, operations
-from workers.providers.gcp.calls import chunks, complete, either, scoped
+from workers.providers.gcp.calls import chunks, complete, either, everywhere, scoped
 from workers.providers.gcp.clients import Clients
-from workers.providers.gcp.ids import Id, in_region
+from workers.providers.gcp.ids import Id, in_region, region_of
 from workers.providers.gcp.sdk import Instance, InstancesClient
 from workers.providers.gcp.vms import from_instance
-from workers.providers.one_by_one import answered
+from workers.providers.one_by_one import answered, ask_each, each, leave_out
 from workers.providers.regions import Regions
 
 READY = "gpulease/ready"
@@ -36,30 +37,60 @@ def listed(clients: Clients, regions: frozenset[str], installation: str) -> Iter
             with asked.reading(region):
                 found, unreachable = scoped(page, region)
                 shown = [from_instance(one, region) for _, scope in found for one in scope.instances]
-                vms += _explained(clients, region, shown)
-                lost |= unreachable
+                explained, silent = _explained(clients, region, shown)
+                vms += explained
+                lost |= unreachable | silent.keys()
         yield Page(vms=vms, unreachable=lost, failed=dict(asked.failed))
 
 
-def _explained(clients: Clients, region: str, vms: Sequence[Vm]) -> list[Vm]:
-    """The VMs, those of them marked that Google takes back: operations tell it of spot VMs that are ending or have stopped."""
-    leaving = {vm.id for vm in vms if vm.market is Market.SPOT and vm.state in _LEAVING}
-    told = operations.of_vms(clients, filter(None, map(Id.parse, leaving)))
+def listed_everywhere(clients: Clients, installation: str) -> Iterator[Page]:
+    """Pages of this installation's VMs in all zones. Operations are not asked for: they need a right of their own.
+
+    A VM that cannot be read makes its zone count as out of reach.
+    """
+    wanted = labels.having(tags.INSTALLATION, installation)
+    for page in clients.pages(clients.of(InstancesClient).aggregated_list, filter=wanted):
+        yield _of_all_zones(page)
+
+
+def _of_all_zones(page: Any) -> Page:
+    found, unreachable = everywhere(page)
+    shown = {f"{zone}/{one.name}": (zone, one) for zone, scope in found for one in scope.instances}
+    read, failed = ask_each(shown, lambda key: from_instance(shown[key][1], region_of(shown[key][0])))
+    return Page(vms=list(read.values()), unreachable=unreachable.union(shown[key][0] for key in failed))
+
+
+def _explained(clients: Clients, region: str, vms: Sequence[Vm]) -> tuple[list[Vm], Mapping[str, ProviderError]]:
+    """The VMs, those of them marked that Google takes back: operations tell it of spot VMs that are ending or have stopped.
+
+    A VM whose operations cannot be read is left out, and its zone is in the second part: nobody knows yet why that VM ends.
+    """
+    leaving = [vm for vm in vms if vm.market is Market.SPOT and vm.state in _LEAVING]
+    told, silent = operations.of_vms(clients, filter(None, (Id.parse(vm.id) for vm in leaving)))
     fates = {str(key): operations.fate(key, region, found) for key, found in told.items()}
     taken = {vm_id for vm_id, fate in fates.items() if fate is not None and fate.interrupted}
-    return [replace(vm, interrupted=True) if vm.id in taken else vm for vm in vms]
+    unexplained = {vm.id for vm in leaving if vm.zone in silent}
+    explained = [replace(vm, interrupted=True) if vm.id in taken else vm for vm in vms if vm.id not in unexplained]
+    return explained, silent
 
 
-def with_ids(clients: Clients, region: str, vm_ids: Iterable[str]) -> Mapping[Id, Instance]:
-    """Google's records of those that show, by one list per fifty VMs of a zone. A name with another number is left out."""
+def with_ids(
+    clients: Clients, region: str, vm_ids: Iterable[str]
+) -> tuple[Mapping[Id, Instance], Mapping[str, ProviderError]]:
+    """Google's records of those that show, and the zones that could not be asked. A name with another number is left out."""
     wanted = {one for one in map(Id.parse, vm_ids) if one is not None and in_region(one.zone, region)}
+    zones = {zone: {one for one in wanted if one.zone == zone} for zone in sorted({one.zone for one in wanted})}
+    answers, failed = ask_each(zones, lambda zone: _in_zone(clients, zone, zones[zone]))
+    return {key: one for found in answers.values() for key, one in found.items()}, failed
+
+
+def _in_zone(clients: Clients, zone: str, wanted: Collection[Id]) -> Mapping[Id, Instance]:
+    """One list per fifty VMs."""
     found: dict[Id, Instance] = {}
-    for zone in sorted({one.zone for one in wanted}):
-        names = sorted({one.name for one in wanted if one.zone == zone})
-        for chunk in chunks(names, _NAMES_PER_CALL):
-            for page in clients.pages(clients.of(InstancesClient).list, zone=zone, filter=either("name", chunk)):
-                shown = ((Id(zone, one.name, str(one.id)), one) for one in page.items)
-                found.update((key, one) for key, one in shown if key in wanted)
+    for chunk in chunks(sorted({one.name for one in wanted}), _NAMES_PER_CALL):
+        for page in clients.pages(clients.of(InstancesClient).list, zone=zone, filter=either("name", chunk)):
+            shown = ((Id(zone, one.name, str(one.id)), one) for one in page.items)
+            found.update((key, one) for key, one in shown if key in wanted)
     return found
 
 
@@ -69,11 +100,15 @@ def get(clients: Clients, region: str, vm_ids: Sequence[str]) -> dict[str, Vm | 
     What neither explains is asked for directly, one by one, before it counts as unknown to Google.
     """
     asked = {one for one in map(Id.parse, vm_ids) if one is not None and in_region(one.zone, region)}
-    shown = with_ids(clients, region, vm_ids)
-    vms: dict[str, Vm | None] = dict.fromkeys(vm_ids)
-    vms |= {vm.id: vm for vm in _explained(clients, region, [from_instance(one, region) for one in shown.values()])}
-    for key, told in operations.of_vms(clients, asked.difference(shown)).items():
-        vms[str(key)] = operations.fate(key, region, told) or _directly(clients, region, key)
+    shown, failed = with_ids(clients, region, vm_ids)
+    explained, unexplained = _explained(clients, region, [from_instance(one, region) for one in shown.values()])
+    told, silent = operations.of_vms(clients, (one for one in asked.difference(shown) if one.zone not in failed))
+    fates = {str(key): operations.fate(key, region, found) for key, found in told.items()}
+    hidden = {str(key): key for key in told if fates[str(key)] is None}
+    direct, lost = ask_each(hidden, lambda key: _directly(clients, region, hidden[key]))
+    vms: dict[str, Vm | None] = dict.fromkeys(set(vm_ids).difference(map(str, asked)))
+    vms |= {vm.id: vm for vm in explained} | {key: vm for key, vm in fates.items() if vm is not None} | direct
+    leave_out(vms, {**failed, **unexplained, **silent, **lost})
     return vms
 
 
@@ -118,26 +153,32 @@ def _is_ready(clients: Clients, vm: Id) -> bool:
     return any(f"{item.namespace}/{item.key}" == READY for item in answer.query_value.items)
 
 
-def terminate(clients: Clients, region: str, vm_ids: Sequence[str]) -> frozenset[str]:
+def terminate(clients: Clients, region: str, vm_ids: Sequence[str]) -> BatchResult:
     """Asks for the end of those that exist, by number, so that a later VM of the same name is never meant."""
-    known = set()
-    for text in vm_ids:
-        one = Id.parse(text)
-        if one is None or not in_region(one.zone, region):
-            continue
-        try:
-            clients.ask(clients.of(InstancesClient).delete_unary, zone=one.zone, instance=one.number)
-        except NotFound:
-            continue
-        known.add(text)
-    return frozenset(known)
+    return each(vm_ids, lambda vm_id: _terminate(clients, region, vm_id))
 
 
-def reboot(clients: Clients, region: str, vm_ids: Sequence[str]) -> None:
-    """Resets each. Raises NotFound, or InvalidSpec for one that does not run."""
-    for text in vm_ids:
-        one = addressed(text, region)
-        clients.ask(clients.of(InstancesClient).reset_unary, zone=one.zone, instance=one.number)
+def _terminate(clients: Clients, region: str, vm_id: str) -> bool:
+    """Whether Google knows the VM."""
+    one = Id.parse(vm_id)
+    if one is None or not in_region(one.zone, region):
+        return False
+    try:
+        clients.ask(clients.of(InstancesClient).delete_unary, zone=one.zone, instance=one.number)
+    except NotFound:
+        return False
+    return True
+
+
+def reboot(clients: Clients, region: str, vm_ids: Sequence[str]) -> BatchResult:
+    """Resets each. Refused with NotFound, or with InvalidSpec: one that does not run."""
+    return each(vm_ids, lambda vm_id: _reset(clients, region, vm_id))
+
+
+def _reset(clients: Clients, region: str, vm_id: str) -> bool:
+    one = addressed(vm_id, region)
+    clients.ask(clients.of(InstancesClient).reset_unary, zone=one.zone, instance=one.number)
+    return True
 
 
 def addressed(vm_id: str, region: str) -> Id:

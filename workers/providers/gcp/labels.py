@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 
 from app.domain import tags
-from app.domain.tags import LABEL_PREFIX, OwnerTags
+from app.domain.tags import LABEL_PREFIX, NAME_LABEL, OwnerTags
 from workers.providers.base import LaunchSpec
 
 _NOT_ALLOWED = re.compile(r"[^a-z0-9_-]")
@@ -21,7 +21,7 @@ _MOST = 64
 def of(spec: LaunchSpec) -> dict[str, str]:
     """Name, owner and the tenant's labels under their prefix."""
     theirs = {_squeezed(LABEL_PREFIX + key): _squeezed(value) for key, value in sorted(spec.labels.items())}
-    ours = {"name": _squeezed(spec.name), **of_owner(spec.owner)}
+    ours = {NAME_LABEL: _squeezed(spec.name), **of_owner(spec.owner)}
     return dict(list(theirs.items())[: _MOST - len(ours)]) | ours
 
 

@@ -8,32 +8,27 @@ from typing import Any
 
 from app.domain.leases import VmState
 from app.domain.offerings import Market
+from app.domain.tokens import launch_name
 from app.settings.accounts import GcpAccount
 from workers.providers.base import LaunchSpec, OutcomeUnknown, Params, Vm
 from workers.providers.gcp import firewall, labels, metadata
 from workers.providers.gcp.errors import fitting
 from workers.providers.gcp.ids import Id, last
 from workers.providers.gcp.sdk import Instance, Operation
-from workers.providers.gcp.vms import described, time_of, token_in
+from workers.providers.gcp.vms import described, time_of
 
 INSTANCE, RULES, ZONE = "instance", "firewalls", "zone"
 """Parts of the stored parameters."""
 
-LONGEST_RUN = int(timedelta(days=120).total_seconds())
-"""The most that maxRunDuration takes (Compute Engine guide, "Limit the run time of a VM")."""
+SHORTEST_RUN, LONGEST_RUN = 30, int(timedelta(days=120).total_seconds())
+"""What maxRunDuration takes (Compute Engine guide, "Limit the run time of a VM")."""
 
-_NAME_DIGITS = 40
 _REQUESTS = uuid.UUID("8f1d6e0c-4b7a-5c53-9a0e-2f64d1b3c7aa")
-
-
-def name_of(token: str) -> str:
-    """The VM's name: unique in its zone among the living, and derived from the token."""
-    return f"{firewall.PREFIX}{token[:_NAME_DIGITS]}"
 
 
 def plan(spec: LaunchSpec, account: GcpAccount, boot_disk: str) -> Params:
     """Exactly one VM, JSON-able, the same for the same arguments. The VM holds no rights in the project."""
-    name = name_of(spec.token)
+    name = launch_name(spec.token)
     network = f"projects/{account.project}/global/networks/{account.network}"
     instance = {
         "name": name,
@@ -75,13 +70,16 @@ def _interface(spec: LaunchSpec, account: GcpAccount, network: str) -> dict[str,
 
 
 def _scheduling(spec: LaunchSpec) -> dict[str, Any]:
-    """A VM with GPUs cannot be moved to another host. maxRunDuration is Google's own dead-man switch; it cannot be renewed."""
+    """A VM with GPUs cannot be moved to another host. maxRunDuration is Google's own dead-man switch.
+
+    It cannot be renewed: Google takes instances.setScheduling for a stopped VM alone.
+    """
     spot = spec.market is Market.SPOT
     scheduling: dict[str, Any] = {"onHostMaintenance": "TERMINATE", "automaticRestart": False}
     if spot:
         scheduling["provisioningModel"] = "SPOT"
     if spec.max_seconds is not None:
-        scheduling["maxRunDuration"] = {"seconds": str(min(spec.max_seconds, LONGEST_RUN))}
+        scheduling["maxRunDuration"] = {"seconds": str(min(max(spec.max_seconds, SHORTEST_RUN), LONGEST_RUN))}
     if spot or spec.max_seconds is not None:
         scheduling["instanceTerminationAction"] = "DELETE"
     return scheduling
@@ -113,6 +111,6 @@ def begun(operation: Operation, params: Params, region: str) -> Vm:
         market=Market.SPOT if spot else Market.ON_DEMAND,
         state=VmState.PENDING,
         tags=instance["labels"],
-        token=token_in(instance["description"]),
+        launch_identity=instance["name"],
         launched_at=time_of(operation.insert_time),
     )

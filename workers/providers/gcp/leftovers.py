@@ -4,11 +4,12 @@ External addresses go with their VM: none is reserved.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from app.domain import tags
-from workers.providers.base import Leftover, NotFound
+from workers.providers.base import Leftover, Leftovers, NotFound
 from workers.providers.gcp import firewall, labels
-from workers.providers.gcp.calls import chunks, complete, either
+from workers.providers.gcp.calls import chunks, either, scoped
 from workers.providers.gcp.clients import Clients
 from workers.providers.gcp.ids import Id
 from workers.providers.gcp.sdk import Disk, DisksClient, InstancesClient
@@ -20,12 +21,18 @@ _GOING = "DELETING"
 _LEASES_PER_CALL = 50
 
 
-def of_leases(clients: Clients, region: str, installation: str, lease_ids: Sequence[str] | None) -> Iterator[Leftover]:
+def of_leases(clients: Clients, region: str, installation: str, lease_ids: Sequence[str] | None) -> Leftovers:
     """Those of these leases, or of the whole installation when None; `in_use` while a VM has them."""
     filters = list(_filters(installation, lease_ids))
+    found: list[Leftover] = []
+    lost: frozenset[str] = frozenset()
     for wanted in filters:
-        yield from _disks(clients, region, installation, wanted)
-    yield from _rules(clients, region, installation, lease_ids, filters)
+        for page in clients.pages(clients.of(DisksClient).aggregated_list, filter=wanted):
+            scopes, unreachable = scoped(page, region)
+            found += [one for zone, scope in scopes for one in _disks(scope, zone, region, installation)]
+            lost |= unreachable
+    found += _rules(clients, region, installation, lease_ids, filters)
+    return Leftovers(found=found, unreachable=lost)
 
 
 def _filters(installation: str, lease_ids: Sequence[str] | None) -> Iterator[str]:
@@ -37,13 +44,11 @@ def _filters(installation: str, lease_ids: Sequence[str] | None) -> Iterator[str
         yield either(f"labels.{tags.LEASE}", chunk)
 
 
-def _disks(clients: Clients, region: str, installation: str, wanted: str) -> Iterator[Leftover]:
-    for page in clients.pages(clients.of(DisksClient).aggregated_list, filter=wanted):
-        for zone, scope in complete(page, region):
-            for disk in scope.disks:
-                ours = disk.labels.get(tags.INSTALLATION) == labels.exact(installation)
-                if ours and disk.status != _GOING:
-                    yield _disk(disk, zone, region)
+def _disks(scope: Any, zone: str, region: str, installation: str) -> Iterator[Leftover]:
+    for disk in scope.disks:
+        ours = disk.labels.get(tags.INSTALLATION) == labels.exact(installation)
+        if ours and disk.status != _GOING:
+            yield _disk(disk, zone, region)
 
 
 def _disk(disk: Disk, zone: str, region: str) -> Leftover:
@@ -78,7 +83,7 @@ def _tags_in_use(clients: Clients, wanted: str) -> Iterator[str]:
 
 
 def remove(clients: Clients, leftover: Leftover) -> None:
-    """Removes one; one that is gone is success. Raises OutcomeUnknown while a VM holds a disk."""
+    """Removes one; one that is gone is success. Google has a code of its own for each reason to keep a disk."""
     if leftover.kind == RULE:
         firewall.remove(clients, leftover.id)
         return

@@ -2,19 +2,26 @@
 
 from collections.abc import Iterator
 
+import structlog
+
 from app.domain.offerings import InstanceType, Market
 from workers.providers.base import Offered
-from workers.providers.gcp.calls import complete
+from workers.providers.gcp.calls import scoped
 from workers.providers.gcp.catalogue import Catalogue
 from workers.providers.gcp.clients import Clients
 from workers.providers.gcp.sdk import MachineTypesClient
 
+log = structlog.get_logger(__name__)
+
 
 def by_zone(clients: Clients, catalogue: Catalogue, region: str) -> Iterator[Offered]:
-    """The markets of each catalogue type in each zone that has it. Raises OutcomeUnknown for a zone out of reach."""
+    """The markets of each catalogue type in each zone that has it. A zone out of reach is left out."""
     names = "|".join(sorted(catalogue.types))
     for page in clients.pages(clients.of(MachineTypesClient).aggregated_list, filter=f'name eq "{names}"'):
-        for zone, scope in complete(page, region):
+        found, unreachable = scoped(page, region)
+        if unreachable:
+            log.warning("zones left out", region=region, zones=sorted(unreachable))
+        for zone, scope in found:
             for machine in scope.machine_types:
                 kind = catalogue.types.get(machine.name)
                 if kind is not None:

@@ -8,13 +8,14 @@ from datetime import datetime
 
 from app.domain.leases import VmState
 from app.domain.offerings import Market
-from workers.providers.base import ProviderError, Refused, Vm
+from workers.providers.base import CredentialsRejected, ProviderError, Refused, Vm
 from workers.providers.gcp.calls import chunks, either, scoped
 from workers.providers.gcp.clients import Clients
 from workers.providers.gcp.errors import refusal
 from workers.providers.gcp.ids import Id, last
 from workers.providers.gcp.sdk import GlobalOperationsClient, Operation, ZoneOperationsClient
 from workers.providers.gcp.vms import time_of
+from workers.providers.one_by_one import ask_each
 from workers.providers.regions import Regions
 
 PREEMPTED = "compute.instances.preempted"
@@ -43,16 +44,25 @@ def accepted(operation: Operation) -> Operation:
     return operation
 
 
-def of_vms(clients: Clients, ids: Iterable[Id]) -> Mapping[Id, list[Operation]]:
-    """Operations of each VM, oldest first. One list per fifty VMs of a zone."""
-    found: dict[Id, list[Operation]] = {one: [] for one in ids}
-    for zone in sorted({one.zone for one in found}):
-        numbers = {one.number: one for one in found if one.zone == zone}
-        for chunk in chunks(list(numbers), _TARGETS_PER_CALL):
-            wanted = either("targetId", chunk)
-            for page in clients.pages(clients.of(ZoneOperationsClient).list, zone=zone, filter=wanted):
-                for operation in page.items:
-                    found[numbers[str(operation.target_id)]].append(operation)
+def of_vms(clients: Clients, ids: Iterable[Id]) -> tuple[Mapping[Id, Sequence[Operation]], Mapping[str, ProviderError]]:
+    """Operations of each VM, oldest first, and the zones that could not be asked. Raises CredentialsRejected."""
+    asked = set(ids)
+    zones = {zone: {one.number: one for one in asked if one.zone == zone} for zone in sorted({o.zone for o in asked})}
+    answers, failed = ask_each(zones, lambda zone: _in_zone(clients, zone, zones[zone]))
+    for error in failed.values():
+        if isinstance(error, CredentialsRejected):
+            raise error
+    return {key: told for found in answers.values() for key, told in found.items()}, failed
+
+
+def _in_zone(clients: Clients, zone: str, numbers: Mapping[str, Id]) -> Mapping[Id, Sequence[Operation]]:
+    """One list per fifty VMs."""
+    found: dict[Id, list[Operation]] = {one: [] for one in numbers.values()}
+    for chunk in chunks(list(numbers), _TARGETS_PER_CALL):
+        wanted = either("targetId", chunk)
+        for page in clients.pages(clients.of(ZoneOperationsClient).list, zone=zone, filter=wanted):
+            for operation in page.items:
+                found[numbers[str(operation.target_id)]].append(operation)
     for operations in found.values():
         operations.sort(key=_began)
     return found

@@ -1,11 +1,12 @@
 """The project's own limits on GPUs, per region and model, and over all regions."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 
 from workers.providers.base import ServiceQuota
 from workers.providers.gcp.clients import Clients
 from workers.providers.gcp.sdk import ProjectsClient, Quota, RegionsClient
+from workers.providers.one_by_one import answered
 
 _OVERALL = "GPUS_ALL_REGIONS"
 _PREFIXES = ("NVIDIA_", "PREEMPTIBLE_NVIDIA_")
@@ -13,12 +14,21 @@ _PREFIXES = ("NVIDIA_", "PREEMPTIBLE_NVIDIA_")
 
 def read(clients: Clients, region: str) -> list[ServiceQuota]:
     """Those of the region, then that of the project, in GPUs."""
-    regional = clients.ask(clients.of(RegionsClient).get, region=region)
-    project = clients.ask(clients.of(ProjectsClient).get)
-    return [
-        *_limits(region, (one for one in regional.quotas if one.metric.startswith(_PREFIXES))),
-        *_limits(region, (one for one in project.quotas if one.metric == _OVERALL)),
-    ]
+    questions: Mapping[str, Callable[[], list[ServiceQuota]]] = {
+        "region": lambda: _of_region(clients, region),
+        "project": lambda: _of_project(clients, region),
+    }
+    return [quota for quotas in answered(questions, lambda one: questions[one]()).values() for quota in quotas]
+
+
+def _of_region(clients: Clients, region: str) -> list[ServiceQuota]:
+    quotas = clients.ask(clients.of(RegionsClient).get, region=region).quotas
+    return list(_limits(region, (one for one in quotas if one.metric.startswith(_PREFIXES))))
+
+
+def _of_project(clients: Clients, region: str) -> list[ServiceQuota]:
+    quotas = clients.ask(clients.of(ProjectsClient).get).quotas
+    return list(_limits(region, (one for one in quotas if one.metric == _OVERALL)))
 
 
 def _limits(region: str, quotas: Iterable[Quota]) -> Iterator[ServiceQuota]:

@@ -15,6 +15,7 @@ from workers.providers.gcp import instances, labels, operations
 from workers.providers.gcp.clients import Clients
 from workers.providers.gcp.ids import Id, last
 from workers.providers.gcp.vms import from_instance, time_of
+from workers.providers.one_by_one import leave_out
 from workers.providers.regions import Regions
 
 NOTICE = timedelta(seconds=30)
@@ -30,7 +31,9 @@ def interruptions(
     asked = Regions(regions)
     for region in asked.told:
         with asked.reading(region):
-            for key, instance in instances.with_ids(clients, region, map(str, taken)).items():
+            found, failed = instances.with_ids(clients, region, map(str, taken))
+            leave_out(found, failed)
+            for key, instance in found.items():
                 ours = instance.labels.get(tags.INSTALLATION) == labels.exact(installation)
                 if ours and from_instance(instance, region).state in _LEAVING:
                     at = taken[key]

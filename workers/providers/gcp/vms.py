@@ -1,14 +1,17 @@
 """Compute Engine instances as the interface's VMs."""
 
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+
+import structlog
 
 from app.domain.leases import VmState
 from app.domain.offerings import Market
 from workers.providers.base import OutcomeUnknown, Vm
 from workers.providers.gcp.ids import Id, last
 from workers.providers.gcp.sdk import Instance
+
+log = structlog.get_logger(__name__)
 
 STATES: Mapping[str, VmState] = {
     "PENDING": VmState.PENDING,
@@ -27,25 +30,16 @@ STATES: Mapping[str, VmState] = {
 """Instance lifecycle, Compute Engine guide. TERMINATED means stopped: its disks are still billed."""
 
 _LIVE = frozenset({VmState.PENDING, VmState.RUNNING})
-_TOKEN = re.compile(r"gpulease ([0-9a-f]{64})")
 
 
 def described(token: str) -> str:
-    """What a VM's description holds: the launch token, which is longer than a label may be."""
+    """What a VM's description holds: the launch token in full. It proves nothing: a copy of the VM has it too."""
     return f"gpulease {token}"
-
-
-def token_in(description: str) -> str | None:
-    """The launch token of a description of ours."""
-    match = _TOKEN.fullmatch(description)
-    return match[1] if match else None
 
 
 def from_instance(instance: Instance, region: str) -> Vm:
     """One record of a list. `ended_at` and reason only once it is ending or stopped."""
-    state = STATES.get(instance.status)
-    if state is None:
-        raise OutcomeUnknown(f"a VM is in a state that is not known: {instance.status!r}", code="MalformedAnswer")
+    state = _state(instance)
     zone = last(instance.zone)
     nics = instance.network_interfaces
     addresses = [config.nat_i_p for nic in nics for config in nic.access_configs if config.nat_i_p]
@@ -57,13 +51,22 @@ def from_instance(instance: Instance, region: str) -> Vm:
         market=Market.SPOT if instance.scheduling.provisioning_model == "SPOT" else Market.ON_DEMAND,
         state=state,
         tags=dict(instance.labels),
-        token=token_in(instance.description),
+        launch_identity=instance.name or None,
         launched_at=time_of(instance.creation_timestamp),
         ended_at=time_of(instance.last_stop_timestamp) if state is VmState.STOPPED else None,
         public_ip=addresses[0] if addresses else None,
         private_ip=nics[0].network_i_p or None if nics else None,
         state_reason=None if state in _LIVE else {"code": instance.status, "message": instance.status_message or None},
     )
+
+
+def _state(instance: Instance) -> VmState:
+    """A VM in a state that is not known here counts as neither running nor lost: the listing goes on for the others."""
+    if not instance.status:
+        raise OutcomeUnknown(f"the VM {instance.name!r} has no state", code="MalformedAnswer")
+    if instance.status not in STATES:
+        log.warning("unknown VM state", instance_id=str(instance.id), state=instance.status)
+    return STATES.get(instance.status, VmState.PENDING)
 
 
 def time_of(text: str) -> datetime | None:

@@ -48,6 +48,7 @@ def ask_everything(aws: AwsProvider) -> None:
     aws.find(REGION, token_of(owner()), owner())
     aws.get(REGION, [vm.id])
     list(aws.list(frozenset({REGION}), INSTALLATION))
+    list(aws.list_everywhere(INSTALLATION))
     aws.ready(REGION, [vm.id])
     aws.interruptions(frozenset({REGION}), INSTALLATION)
     aws.set_deadline(REGION, [vm.id], owner().deadline_at)

@@ -95,4 +95,4 @@ def test_times_are_utc_whatever_zone_they_come_in() -> None:
 
 def test_a_vm_without_tags_token_and_addresses_is_read_too() -> None:
     vm = vms.from_instance(record(ClientToken=""), "us-east-1")
-    assert (vm.tags, vm.token, vm.public_ip, vm.private_ip) == ({}, None, None, None)
+    assert (vm.tags, vm.launch_identity, vm.public_ip, vm.private_ip) == ({}, None, None, None)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from app.domain.leases import VmState
 from app.settings import Settings
 from tests.workers.providers.azure.accounts import account
 from tests.workers.providers.azure.answering import Answer, answering
@@ -28,7 +29,6 @@ KNOWN = {
     base.OutcomeUnknown: "InternalServerError ServiceUnavailable",
     base.CredentialsRejected: "AuthorizationFailed ReadOnlyDisabledSubscription InvalidAuthenticationToken",
     base.InvalidSpec: "BadRequest InvalidParameter ResourceNotFound ResourceGroupNotFound",
-    base.TokenConflict: "PreconditionFailed",
 }
 ROWS = [(kind, code) for kind, codes in KNOWN.items() for code in codes.split()]
 
@@ -116,22 +116,35 @@ def vm(region: str) -> dict[str, Any]:
     return {"id": f"/vms/{region}", "name": region, "location": region, "tags": tags, "properties": properties}
 
 
+def list_with_one_view_that_fails(answer: Answer, status: int, code: str, *names: str) -> None:
+    """The listing of statuses lacks both VMs, and the first one's instance view cannot be read."""
+    documents: list[dict[str, Any]] = [{"value": [vm(name) for name in names]}, {"value": []}]
+    answer.first = [(200, json.dumps(one).encode()) for one in documents]
+    answer.first.append((status, json.dumps({"error": {"code": code, "message": "No."}}).encode()))
+    answer.json({"statuses": [{"code": "PowerState/running"}]})
+
+
+def test_a_vm_whose_state_cannot_be_read_is_neither_running_nor_lost(answer: Answer, azure: AzureProvider) -> None:
+    list_with_one_view_that_fails(answer, 503, "ServiceUnavailable", REGION, REGION)
+    (page,) = azure.list(frozenset({REGION}), "x")
+    assert [one.state for one in page.vms] == [VmState.PENDING, VmState.RUNNING]
+    assert not page.failed
+
+
+def test_a_vm_that_cannot_be_read_hides_its_region_and_no_other_vm(answer: Answer, azure: AzureProvider) -> None:
+    answer.json({"value": [vm(REGION) | {"properties": {}}, vm(REGION)]})
+    (page,) = azure.list_everywhere("x")
+    assert [one.region for one in page.vms] == [REGION]
+    assert {region: error.code for region, error in page.failed.items()} == {REGION: "MalformedAnswer"}
+
+
 def test_what_cannot_be_told_of_one_region_stops_a_listing_of_no_other(answer: Answer, azure: AzureProvider) -> None:
-    view = {"statuses": [{"code": "PowerState/running"}]}
-    busy = json.dumps({"error": {"code": "ServiceUnavailable", "message": "No."}}).encode()
-
-    def prepare() -> None:
-        documents: list[dict[str, Any]] = [{"value": [vm(REGION), vm("westeurope")]}, {"value": []}]
-        answer.first = [(200, json.dumps(one).encode()) for one in documents]
-        answer.first.append((503, busy))
-        answer.json(view)
-
-    prepare()
+    list_with_one_view_that_fails(answer, 429, "TooManyRequests", REGION, "westeurope")
     (page,) = azure.list(frozenset({REGION, "westeurope"}), "x")
     assert [one.region for one in page.vms] == ["westeurope"]
-    assert [(region, error.code) for region, error in page.failed.items()] == [(REGION, "ServiceUnavailable")]
-    prepare()
-    with pytest.raises(base.OutcomeUnknown):
+    assert [(region, error.code) for region, error in page.failed.items()] == [(REGION, "TooManyRequests")]
+    list_with_one_view_that_fails(answer, 429, "TooManyRequests", REGION, REGION)
+    with pytest.raises(base.Throttled):
         list(azure.list(frozenset({REGION}), "x"))
     answer.first = []
 
@@ -202,7 +215,7 @@ def test_a_vm_that_is_not_found_is_unknown_but_a_missing_group_is_an_error(
     assert azure.get(REGION, [VM]) == {VM: None}
     azure.terminate(REGION, [VM])
     answer.error("ResourceGroupNotFound", 404)
-    for ask in (lambda: azure.get(REGION, [VM]), lambda: azure.terminate(REGION, [VM])):
+    for ask in (lambda: azure.get(REGION, [VM]), lambda: azure.terminate(REGION, [VM]).require()):
         with pytest.raises(base.NotFound):
             ask()
 

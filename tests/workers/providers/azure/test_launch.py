@@ -11,10 +11,11 @@ import yaml
 
 from app.domain.offerings import Market
 from app.domain.tags import LABEL_PREFIX
+from app.domain.tokens import launch_name
 from tests.workers.providers.azure.accounts import GROUP, SUBNETS, SUBSCRIPTION
 from tests.workers.providers.azure.specs import spec
 from tests.workers.providers.samples import KEY, owner
-from workers.providers.azure import launch, names, resource_tags, userdata
+from workers.providers.azure import launch, resource_tags, userdata
 from workers.providers.base import HostKeyReport, Image, InvalidSpec
 
 GROUP_ID = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{GROUP}"
@@ -151,7 +152,7 @@ def test_other_parameters_are_another_request_under_the_same_name() -> None:
 
 
 def test_a_name_fits_a_host_name_and_differs_by_attempt() -> None:
-    found = {names.of_vm(spec(owner(n=n)).token) for n in range(1, 4)}
+    found = {launch_name(spec(owner(n=n)).token) for n in range(1, 4)}
     assert len(found) == 3
     assert all(len(one) <= 63 and one.replace("-", "").isalnum() for one in found)
 

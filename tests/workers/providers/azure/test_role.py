@@ -59,6 +59,7 @@ def ask_everything(azure: AzureProvider) -> None:
     azure.find(REGION, token_of(owner()), owner())
     azure.get(REGION, [vm.id])
     list(azure.list(frozenset({REGION}), INSTALLATION))
+    list(azure.list_everywhere(INSTALLATION))
     azure.ready(REGION, [vm.id])
     azure.interruptions(frozenset({REGION}), INSTALLATION)
     azure.set_deadline(REGION, [vm.id], owner().deadline_at)

@@ -92,7 +92,12 @@ def test_a_vm_that_ran_before_it_failed_was_no_refusal() -> None:
 def test_identity_place_and_times_are_azures_own() -> None:
     seen = vms.from_document(vm(priority="Spot"), view("PowerState/running"), Addresses("198.51.100.1", "10.0.0.4"))
     assert seen.id == f"gpulease-0:{VM_ID.lower()}"
-    assert (seen.region, seen.zone, seen.market, seen.token) == ("eastus", "eastus-2", Market.SPOT, "t")
+    assert (seen.region, seen.zone, seen.market, seen.launch_identity) == (
+        "eastus",
+        "eastus-2",
+        Market.SPOT,
+        "gpulease-0",
+    )
     assert seen.launched_at == datetime(2026, 11, 20, 12, 34, 56, 123456, tzinfo=UTC)
     assert (seen.public_ip, seen.private_ip, seen.ended_at) == ("198.51.100.1", "10.0.0.4", None)
     regional = {**vm(), "zones": None}

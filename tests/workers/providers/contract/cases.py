@@ -98,7 +98,7 @@ def listed(backend: Backend, installation: str = INSTALLATION) -> list[Vm]:
 
 
 def leftovers(backend: Backend, lease_ids: Sequence[str] | None = None) -> list[Leftover]:
-    return list(backend.provider.leftovers(backend.region, INSTALLATION, lease_ids))
+    return list(backend.provider.leftovers(backend.region, INSTALLATION, lease_ids).found)
 
 
 def left_alone(backend: Backend, lease_ids: Sequence[str] | None = None) -> list[Leftover]:

@@ -16,6 +16,7 @@ from tests.workers.providers.contract.cases import (
     look,
 )
 from tests.workers.providers.samples import INSTALLATION, owner
+from workers.providers import base
 
 
 @case()
@@ -44,11 +45,12 @@ def a_terminated_vm_is_gone_with_the_time_of_its_end(backend: Backend) -> None:
 def terminating_nothing_or_the_unknown_or_twice_is_silent(backend: Backend) -> None:
     vm = launch(backend)
     unknown = another(vm.id)
-    assert backend.provider.terminate(backend.region, []) == frozenset()
-    assert backend.provider.terminate(backend.region, [unknown]) == frozenset()
+    assert backend.provider.terminate(backend.region, []) == base.BatchResult()
+    assert backend.provider.terminate(backend.region, [unknown]) == base.BatchResult()
     assert list(backend.alive()) == [vm.id]
-    assert backend.provider.terminate(backend.region, [unknown, vm.id]) == {vm.id}, "known when its end was accepted"
-    backend.provider.terminate(backend.region, [unknown, vm.id])
+    known = base.BatchResult(done=frozenset({vm.id}))
+    assert backend.provider.terminate(backend.region, [unknown, vm.id]) == known, "known when its end was accepted"
+    assert not backend.provider.terminate(backend.region, [unknown, vm.id]).refused
     await_gone(backend, vm.id)
 
 
@@ -67,7 +69,9 @@ def many_are_terminated_even_when_some_are_gone(backend: Backend) -> None:
     ids = [vm.id for vm in listed(backend)]
     half = len(ids) // 2
     unknown = [another(vm_id) for vm_id in ids[:3]]
-    backend.provider.terminate(backend.region, [*ids[:half], *unknown, *ids[half:]])
+    ended = backend.provider.terminate(backend.region, [*ids[:half], *unknown, *ids[half:]])
+    assert ended.done == set(ids)
+    assert not ended.refused
     assert wait_until(lambda: not backend.alive(), timeout=PATIENCE)
 
 

@@ -30,7 +30,7 @@ def what_is_not_there_is_not_rebooted(backend: Backend) -> None:
     vm = launch(backend)
     unknown = another(vm.id)
     with pytest.raises(base.NotFound):
-        backend.provider.reboot(backend.region, [unknown])
+        backend.provider.reboot(backend.region, [unknown]).require(unknown)
 
 
 @case(Power.BOOT)
@@ -39,7 +39,7 @@ def what_has_ended_is_not_rebooted(backend: Backend) -> None:
     backend.provider.terminate(backend.region, [vm.id])
     await_gone(backend, vm.id)
     with pytest.raises((base.InvalidSpec, base.NotFound)):
-        backend.provider.reboot(backend.region, [vm.id])
+        backend.provider.reboot(backend.region, [vm.id]).require(vm.id)
 
 
 @case(Power.CONSOLE)
@@ -69,8 +69,10 @@ def a_deadline_that_could_not_be_written_is_told(backend: Backend) -> None:
     vm = launch(backend)
     unknown = another(vm.id)
     later = owner().deadline_at + timedelta(hours=5)
+    written = backend.provider.set_deadline(backend.region, [unknown, vm.id], later)
+    assert written.done == {vm.id}
     with pytest.raises(base.NotFound, match=unknown):
-        backend.provider.set_deadline(backend.region, [unknown, vm.id], later)
+        written.require(unknown)
     assert tags.deadline(look(backend, vm.id).tags) == later
 
 

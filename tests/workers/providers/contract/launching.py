@@ -10,6 +10,7 @@ from app.domain import tags
 from app.domain.leases import VmState
 from app.domain.offerings import Market
 from app.domain.tags import OwnerTags
+from app.domain.tokens import is_genuine
 from app.local.waiting import wait_until
 from tests.workers.providers.contract.backend import PATIENCE, Backend, Power
 from tests.workers.providers.contract.cases import (
@@ -24,6 +25,7 @@ from tests.workers.providers.contract.cases import (
 )
 from tests.workers.providers.samples import owner
 from workers.providers import base
+from workers.providers.send_window import send_window
 
 
 @case()
@@ -32,7 +34,7 @@ def a_launch_starts_one_vm_as_asked(backend: Backend) -> None:
     assert (vm.region, vm.zone, vm.instance_type) == (backend.region, backend.zone, backend.instance_type)
     assert vm.market is Market.ON_DEMAND
     assert vm.state in {VmState.PENDING, VmState.RUNNING}
-    assert vm.token == wish(backend).token
+    assert is_genuine(vm.launch_identity, wish(backend).token)
     assert vm.launched_at is not None
     assert vm.launched_at.tzinfo is UTC
     assert list(backend.alive()) == [vm.id]
@@ -106,6 +108,16 @@ def a_lost_reply_and_a_repeat_make_one_vm(backend: Backend) -> None:
     with pytest.raises(base.OutcomeUnknown):
         backend.provider.launch(backend.region, params)
     vm = backend.provider.launch(backend.region, params)
+    assert list(backend.alive()) == [vm.id]
+
+
+@case()
+def a_launch_that_was_held_up_for_too_long_is_not_sent(backend: Backend) -> None:
+    with send_window(closes_at=1.0, clock=lambda: 1.5), pytest.raises(base.SendExpired):
+        launch(backend, allowed_cidrs=NETWORKS)
+    assert backend.alive() == {}
+    with send_window(closes_at=1.0, clock=lambda: 0.5):
+        vm = launch(backend, allowed_cidrs=NETWORKS)
     assert list(backend.alive()) == [vm.id]
 
 

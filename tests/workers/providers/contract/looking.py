@@ -79,6 +79,19 @@ def a_listing_of_several_regions_shows_each_vm_once_with_its_own(backend: Backen
         assert backend.provider.interruptions(frozenset(asked), INSTALLATION) in ([], ())
 
 
+@case()
+def a_listing_of_everywhere_shows_regions_that_nobody_configured(backend: Backend) -> None:
+    backend.plant(1, owner().as_tags())
+    backend.plant_elsewhere(owner().as_tags())
+    backend.plant(1, owner(installation="another-installation").as_tags())
+    pages = list(backend.provider.list_everywhere(INSTALLATION))
+    assert sorted(vm.region for page in pages for vm in page.vms) == sorted([backend.region, backend.other_region])
+    assert not any(page.failed or page.unreachable for page in pages)
+    for vm in [vm for page in pages for vm in page.vms]:
+        assert vm.tags == owner().as_tags() or vm.tags.items() >= owner().as_tags().items()
+        assert backend.provider.terminate(vm.region, [vm.id]).done == {vm.id}
+
+
 @case(Power.MANY)
 def a_listing_of_several_pages_shows_each_vm_once(backend: Backend) -> None:
     planted = 2 * backend.page + 1

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from app.domain.leases import VmState
 from tests.workers.providers.gcp.accounts import REGION, provider
 from tests.workers.providers.gcp.answering import Answer, answering
 from tests.workers.providers.gcp.specs import VM_ID, spec
@@ -187,15 +188,27 @@ def test_a_list_that_is_not_complete_as_a_whole_is_an_unknown_outcome(answer: An
         list(gcp.list(frozenset({REGION}), "x"))
 
 
-def test_a_vm_in_a_state_that_nobody_knows_is_an_unknown_outcome(answer: Answer, gcp: GcpProvider) -> None:
-    vm = {"name": "x", "id": "1", "zone": f"zones/{REGION}-a", "status": "DREAMING"}
-    answer.json({"kind": "compute#instanceAggregatedList", "items": {f"zones/{REGION}-a": {"instances": [vm]}}})
-    with pytest.raises(base.OutcomeUnknown, match="DREAMING"):
-        list(gcp.list(frozenset({REGION}), "x"))
+def test_a_vm_in_a_state_that_nobody_knows_is_neither_running_nor_lost(answer: Answer, gcp: GcpProvider) -> None:
+    strange = {"name": "x", "id": "1", "zone": f"zones/{REGION}-a", "status": "DREAMING"}
+    known = {"name": "y", "id": "2", "zone": f"zones/{REGION}-a", "status": "RUNNING"}
+    there = {f"zones/{REGION}-a": {"instances": [strange, known]}}
+    answer.json({"kind": "compute#instanceAggregatedList", "items": there})
+    (page,) = gcp.list(frozenset({REGION}), "x")
+    assert [vm.state for vm in page.vms] == [VmState.PENDING, VmState.RUNNING]
+
+
+def test_a_vm_that_cannot_be_read_hides_its_zone_and_no_other_vm(answer: Answer, gcp: GcpProvider) -> None:
+    unread = {"name": "x", "id": "1", "zone": f"zones/{REGION}-a"}
+    known = {"name": "y", "id": "2", "zone": f"zones/{REGION}-a", "status": "RUNNING"}
+    there = {f"zones/{REGION}-a": {"instances": [unread, known]}}
+    answer.json({"kind": "compute#instanceAggregatedList", "items": there})
+    (page,) = gcp.list_everywhere("x")
+    assert [vm.id for vm in page.vms] == [f"{REGION}-a:y:2"]
+    assert page.unreachable == {f"{REGION}-a"}
 
 
 def test_what_cannot_be_told_of_one_region_stops_a_listing_of_no_other(answer: Answer, gcp: GcpProvider) -> None:
-    strange = {"name": "x", "id": "1", "zone": f"zones/{REGION}-a", "status": "DREAMING"}
+    strange = {"name": "x", "id": "1", "zone": f"zones/{REGION}-a"}
     known = {"name": "y", "id": "2", "zone": "zones/europe-west4-a", "status": "RUNNING"}
     there = {"zones/europe-west4-a": {"instances": [known]}}
     both = frozenset({REGION, "europe-west4"})

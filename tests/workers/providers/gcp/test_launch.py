@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from app.domain import tags
 from app.domain.offerings import Market
 from app.domain.tags import OwnerTags
+from app.domain.tokens import launch_name
 from cloudsim.gce.labels import check as check_labels
 from tests.cloudsim.gce.discovery import faults
 from tests.workers.providers.gcp.accounts import PROJECT, REGION, account
@@ -21,7 +22,6 @@ from tests.workers.providers.samples import KEY, owner
 from workers.providers.base import LaunchSpec, Params
 from workers.providers.gcp import firewall, launch
 from workers.providers.gcp.sdk import Firewall
-from workers.providers.gcp.vms import token_in
 
 NETWORKS = ("203.0.113.0/24", "198.51.100.7/32", "2001:db8::/32")
 
@@ -52,9 +52,9 @@ def test_the_parameters_fit_the_api_and_survive_json(market: Market, public_ip: 
 def test_the_name_comes_from_the_token_and_fits() -> None:
     made = instance(spec())
     assert re.fullmatch(r"gpulease-[0-9a-f]{40}", made["name"])
-    assert made["name"] == launch.name_of(spec().token)
+    assert made["name"] == launch_name(spec().token)
     assert made["tags"]["items"] == [made["name"]]
-    assert token_in(made["description"]) == spec().token
+    assert made["description"] == f"gpulease {spec().token}"
 
 
 def test_the_vm_is_made_in_its_zone_from_the_image() -> None:

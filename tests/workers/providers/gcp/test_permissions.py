@@ -58,6 +58,7 @@ def ask_everything(gcp: GcpProvider) -> None:
     gcp.service_quotas(REGION)
     gcp.find(REGION, token_of(owner()), owner())
     list(gcp.list(frozenset({REGION}), INSTALLATION))
+    list(gcp.list_everywhere(INSTALLATION))
     gcp.ready(REGION, [vm.id])
     gcp.interruptions(frozenset({REGION}), INSTALLATION)
     gcp.set_deadline(REGION, [vm.id], owner().deadline_at)
@@ -65,10 +66,10 @@ def ask_everything(gcp: GcpProvider) -> None:
     gcp.reboot(REGION, [vm.id])
     gcp.terminate(REGION, [vm.id])
     with pytest.raises(NotFound):
-        gcp.reboot(REGION, [vm.id])
+        gcp.reboot(REGION, [vm.id]).require()
     gcp.get(REGION, [vm.id, vm.id[:-4] + "1111"])
     gcp.find(REGION, token_of(owner()), owner())
-    for one in gcp.leftovers(REGION, INSTALLATION, None):
+    for one in gcp.leftovers(REGION, INSTALLATION, None).found:
         gcp.remove_leftover(one)
 
 

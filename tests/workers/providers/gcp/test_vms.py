@@ -3,8 +3,6 @@
 from datetime import UTC, datetime
 from typing import Any
 
-import pytest
-
 from app.domain.leases import VmState
 from app.domain.offerings import Market
 from tests.cloudsim.gce.discovery import document
@@ -38,16 +36,11 @@ def test_a_running_vm_in_full() -> None:
     assert vm.id == "us-central1-a:gpulease-x:1234"
     assert (vm.region, vm.zone, vm.instance_type) == ("us-central1", "us-central1-a", "g2-standard-4")
     assert (vm.market, vm.state, vm.tags) == (Market.ON_DEMAND, VmState.RUNNING, {"a": "b"})
-    assert vm.token == "f" * 64
+    assert vm.launch_identity == "gpulease-x", "the name: a copy of the VM has the same description"
     assert vm.launched_at == datetime(2026, 11, 20, 12, 34, 56, 789000, tzinfo=UTC)
     assert (vm.private_ip, vm.public_ip) == ("10.0.0.2", "198.18.0.1")
     assert vm.state_reason is None
     assert vm.ended_at is None
-
-
-@pytest.mark.parametrize("text", ["", "somebody's machine", "gpulease", f"gpulease {'f' * 63}"])
-def test_another_description_holds_no_token(text: str) -> None:
-    assert from_instance(instance(description=text), "us-central1").token is None
 
 
 def test_a_stopped_vm_still_exists_and_says_since_when() -> None:

@@ -1,0 +1,37 @@
+"""What keeps a lease from ending, told in the message of its reason."""
+
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import Interval, Text, bindparam, func, literal_column
+from sqlalchemy.sql.dml import ReturningInsert
+
+from app.db.bound import Bound
+from app.db.events import NewEvent
+from app.db.tables import lease
+from app.db.transitions import write
+from app.domain.ids import LeaseId
+from app.domain.leases import LeaseState
+from app.domain.reasons import BLOCKED
+
+_MESSAGE = lease.c.reason["message"].astext
+_BLOCKED_MESSAGE = func.split_part(_MESSAGE, BLOCKED, 1).concat(bindparam("obstacle", type_=Text))
+_BLOCKED_REASON = func.jsonb_set(lease.c.reason, literal_column("'{message}'"), func.to_jsonb(_BLOCKED_MESSAGE))
+
+_RELEASING = lease.c.state == str(LeaseState.RELEASING)
+_LONG_ENOUGH = lease.c.release_requested_at <= func.now() - bindparam("patience", type_=Interval)
+_NEWS = _MESSAGE.is_distinct_from(_BLOCKED_MESSAGE)
+
+
+def blocked(lease_id: LeaseId, obstacle: str, *, after_seconds: float = 0.0) -> Bound[ReturningInsert[Any]]:
+    """Writes an obstacle into the reason of a lease that has been releasing for so long, with an event.
+
+    Answers no row when the reason names that obstacle already. An obstacle is a fact: no claim is asked for.
+    """
+    return write(
+        lease_id,
+        NewEvent(type="lease.release_blocked", data={"obstacle": obstacle}),
+        where=[_RELEASING, _LONG_ENOUGH, _NEWS],
+        given={"obstacle": f"{BLOCKED}{obstacle}", "patience": timedelta(seconds=after_seconds)},
+        values={"reason": _BLOCKED_REASON},
+    )

@@ -1,0 +1,90 @@
+"""What tenants read of a provider's answer: our own sentence for it, never the provider's words.
+
+Those words name roles, accounts, networks and other resources of the installation. They are kept for its operators.
+"""
+
+import re
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+_BY_CLASS: Mapping[str, str] = MappingProxyType(
+    {
+        "Refused": "the provider refused",
+        "InsufficientCapacity": "the provider has no capacity for this instance type there at present",
+        "ProviderQuotaExceeded": "the installation's own quota at the provider is used up",
+        "NotOffered": "the provider does not offer this instance type there",
+        "InvalidSpec": "the provider did not accept the request",
+        "ImageMissing": "no such image is found there",
+        "PriceTooLow": "the spot price is above the price that was offered",
+        "CredentialsRejected": "the provider refuses the installation's credentials",
+        "IdentityChanged": "the provider refuses the installation's credentials",
+        "Throttled": "the provider takes no more requests for a moment",
+        "Unreachable": "no connection to the provider could be made",
+        "OutcomeUnknown": "the provider gave no clear answer",
+        "NotFound": "the provider does not know the VM",
+        "TokenConflict": "something exists already under this attempt's token",
+        "NeverSeen": "the create call was never answered and created nothing",
+        "Lost": "the database lost this attempt; a later one was adopted",
+        "VmEnded": "the VM ended",
+    }
+)
+"""By the class of an attempt's error."""
+
+_BY_CODE: Mapping[str, str] = MappingProxyType(
+    {
+        "Client.InstanceInitiatedShutdown": "it was shut down from inside",
+        "Client.UserInitiatedShutdown": "it was shut down through the provider's own API",
+        "Client.UserInitiatedHibernate": "it was hibernated through the provider's own API",
+        "Server.SpotInstanceTermination": "the provider took the spot VM back",
+        "Server.SpotInstanceShutdown": "the provider took the spot VM back",
+        "Server.InternalError": "an error at the provider ended it",
+    }
+)
+"""By the provider's code for the end of a VM."""
+
+_UNEXPLAINED = "operators of the installation see what the provider answered"
+
+_CODE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]{0,79}")
+_IDENTIFIER = re.compile(r"\d{6,}|[0-9a-f]{8}-|[0-9a-f]{17}|^(arn|projects|subscriptions)\b", re.IGNORECASE)
+
+
+def public_code(code: str | None) -> str | None:
+    """A provider's code, None for anything that does not look like one."""
+    if code is None or _CODE.fullmatch(code) is None or _IDENTIFIER.search(code) is not None:
+        return None
+    return code
+
+
+def public_message(kind: str | None, code: str | None) -> str:
+    """Our sentence for an error of this class and provider's code."""
+    return _BY_CODE.get(code or "") or _BY_CLASS.get(kind or "", _UNEXPLAINED)
+
+
+def public_error(error: Mapping[str, Any]) -> dict[str, str | None]:
+    """{class, code, message} of a stored error, as tenants see it."""
+    kind, code = error.get("class"), error.get("code")
+    return {"class": kind, "code": public_code(code), "message": public_message(kind, code)}
+
+
+def public_answer(error: Mapping[str, Any]) -> str:
+    """`<code>: <our sentence>` of a stored error, for the middle of another sentence."""
+    shown = public_error(error)
+    return f"{shown['code'] or shown['class']}: {shown['message']}"
+
+
+def why_vm_ended(reason: Mapping[str, Any]) -> str:
+    """Why the provider says that a VM ended. `reason`: as stored, {code, message}."""
+    code = public_code(reason.get("code"))
+    sentence = _BY_CODE.get(code or "")
+    if sentence is not None:
+        return f"{sentence} ({code})"
+    return code or "no reason given"
+
+
+def provider_words(error: Mapping[str, Any]) -> str | None:
+    """The provider's own words of a stored error or reason, for operators; None without any."""
+    code, message = error.get("code"), error.get("message")
+    if code and message and message.startswith(code):
+        return str(message)
+    return ": ".join(str(part) for part in (code, message) if part) or None

@@ -1,0 +1,141 @@
+"""What is left of a storm, and whether anything of it is wrong."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.domain.tags import LEASE, TENANT
+from app.local.waiting import wait_until
+from bench.three_clouds import Installation, figures, on_the_way, wait_for_none
+from tests.chaos.duty import Duty
+from tests.chaos.losses import Losses
+from tests.e2e.cloud import Json
+from tests.e2e.people import Tenant
+from tests.e2e.truth import differences
+
+_QUIET_SECONDS = 300.0
+_CYCLE_SECONDS = 20.0
+_COPIES_SECONDS = 90.0
+"""The grace, and the listings before and after it."""
+
+
+@dataclass
+class Course:
+    """What a storm did. `made`: leases that were answered for, `extra`: beside the planned ones. `last_fault`: when it ended, in seconds from the start."""
+
+    made: list[str] = field(default_factory=list)
+    extra: list[str] = field(default_factory=list)
+    cancelled: set[str] = field(default_factory=set)
+    copies: set[str] = field(default_factory=set)
+    happened: Counter[str] = field(default_factory=Counter)
+    without_hold: list[str] = field(default_factory=list)
+    last_fault: float = 0.0
+
+
+class Judge:
+    """Waits for quiet, then for the truth. At last everything is released, and nothing may be left."""
+
+    def __init__(self, installation: Installation, tenant: Tenant, course: Course, losses: Losses, duty: Duty) -> None:
+        self._installation = installation
+        self._tenant = tenant
+        self._course = course
+        self._losses = losses
+        self._duty = duty
+
+    def judge(self, asked: set[str], clock: Callable[[], float]) -> dict[str, Any]:
+        """`asked`: the leases of all requests. `clock`: seconds from the start of the storm."""
+        stuck = self._wait_for_quiet()
+        quiet = clock() - self._course.last_fault
+        copies = wait_for_none(self._living_copies, _COPIES_SECONDS)
+        found = self._tenant.leases()
+        there, asked = Counter(lease["id"] for lease in found), asked | set(self._course.extra)
+        adopted = self._adopted()
+        checks: dict[str, list[str]] = {
+            "leases lost without a reason": sorted(asked - set(there) - self._losses.leases),
+            "leases that nobody asked for": sorted(set(there) - asked - set(adopted.values())),
+            "leases stuck": stuck,
+            "orphans, ghosts, twins, invariants": self._differences(),
+            "VMs of lost rows ended": self._losses.ended(self._course.cancelled),
+            "copies of tags not ended": list(copies),
+            "copies of tags adopted": sorted(self._course.copies & set(adopted)),
+            "losses without a hold": self._course.without_hold,
+        }
+        evidence = self._evidence(found, [line for lines in checks.values() for line in lines])
+        checks |= self._release_all()
+        return {
+            "seconds": round(clock()),
+            "happened": dict(self._course.happened),
+            "rows_lost": len(self._losses.leases),
+            "vms_without_row": len(self._losses.vms),
+            "holds": self._duty.holds,
+            "hold_reasons": self._duty.reasons,
+            "checks": checks,
+            "seconds_until_the_last_fault_ended": round(self._course.last_fault),
+            "quiet_seconds_after_the_last_fault": max(0.0, round(quiet, 1)),
+            **figures(found),
+            "evidence": evidence,
+        }
+
+    def _wait_for_quiet(self) -> list[str]:
+        """What is still on its way after five minutes; a hold counts too."""
+        last: list[str] = []
+
+        def still() -> Sequence[Any]:
+            found = on_the_way(self._tenant)
+            last[:] = [f"{lease['id']} is {lease['state']}" for lease in found] or last
+            hold = self._installation.operator.hold()
+            return [*found, *([hold] if hold else [])]
+
+        waiting = wait_for_none(still, seconds=_QUIET_SECONDS)
+        return (last or [str(one) for one in waiting]) if waiting else []
+
+    def _living_copies(self) -> list[str]:
+        alive = {vm["id"] for vm in self._installation.cloud.vms(TENANT, self._tenant.id, alive=True)}
+        return sorted(alive & self._course.copies)
+
+    def _adopted(self) -> dict[str, str]:
+        """The leases that were rebuilt, by the id of their VM at the cloud."""
+        orphans = self._installation.operator.orphans(gone=True)
+        return {
+            one["instance_id"].rpartition(":")[2]: str(one["lease_id"]) for one in orphans if one["state"] == "adopted"
+        }
+
+    def _release_all(self) -> dict[str, list[str]]:
+        tenant, cloud = self._tenant, self._installation.cloud
+        tenant.release_all()
+        used = wait_for_none(lambda: [*tenant.used().items()], _CYCLE_SECONDS)
+        left = wait_for_none(lambda: cloud.resources_of_tenant(tenant.id), _CYCLE_SECONDS)
+        return {
+            "quota left": [f"{resource} {amount}" for resource, amount in used],
+            "volumes and interfaces left": [str(thing) for thing in left],
+            "differences after all ended": self._differences(),
+        }
+
+    def _evidence(self, leases: Sequence[Json], lines: Sequence[str]) -> list[Json]:
+        """What both sides know of each lease that a line names, and how observation goes."""
+        named = [lease["id"] for lease in leases if any(lease["id"] in line for line in lines)]
+        if not lines:
+            return []
+        vms = self._installation.cloud.vms(TENANT, self._tenant.id)
+        about: list[Json] = [
+            {
+                "lease": self._tenant.lease(lease_id),
+                "attempts": self._tenant.attempts(lease_id),
+                "vms": [vm for vm in vms if vm["tags"].get(LEASE) == lease_id],
+            }
+            for lease_id in named
+        ]
+        operator = self._installation.operator
+        return [*about, *operator.items("/v1/ops/accounts"), *operator.orphans(gone=True)]
+
+    def _differences(self) -> list[str]:
+        one = self._installation
+        found: list[str] = []
+
+        def differ() -> bool:
+            found[:] = differences(one.operator, one.cloud, one.database_url, copies=self._course.copies)
+            return not found
+
+        wait_until(differ, timeout=_CYCLE_SECONDS, poll=0.5)
+        return found

@@ -1,0 +1,49 @@
+"""A report as short tables for people."""
+
+from typing import Any
+
+from tests.reports import Table
+
+_NAMES = {
+    "kill": "processes killed",
+    "flush": "Redis emptied",
+    "postgres_restart": "PostgreSQL restarted",
+    "redis_outage": "Redis away",
+    "cloud_outage": "a cloud away",
+    "failover": "failovers that lost commits",
+    "restore": "restores from a backup",
+    "price_move": "spot prices moved",
+    "limit": "limits tightened and loosened",
+    "reclaim": "spot VMs reclaimed",
+    "cancel": "leases cancelled",
+    "copied_tags": "VMs started with copied tags",
+}
+
+
+def tables(report: dict[str, Any]) -> list[Table]:
+    """What happened, what came of it, what is wrong; details of what is wrong last."""
+    happened = Table(
+        title=f"Chaos, seed {report['seed']}: {report['leases']:,} leases in {report['seconds']:,} s",
+        columns=("what happened", "times"),
+        rows=[(name, report["happened"].get(what, 0)) for what, name in _NAMES.items()],
+    )
+    outcome = Table(
+        title="What came of it",
+        columns=("", ""),
+        rows=[
+            *((f"leases {state}", f"{count:,}") for state, count in sorted(report["states"].items())),
+            ("leases whose rows the database lost", f"{report['rows_lost']:,}"),
+            ("living VMs without a row at that moment", f"{report['vms_without_row']:,}"),
+            ("holds until the operator resumed", ", ".join(f"{seconds} s" for seconds in report["holds"]) or "none"),
+            ("p95 from the request to active", f"{report['p95']:.1f} s"),
+            ("quiet after the last fault", f"{report['quiet_seconds_after_the_last_fault']} s"),
+        ],
+    )
+    wrong = Table(
+        title="What is wrong (all must be 0)",
+        columns=("check", "found"),
+        rows=[(what, len(found)) for what, found in report["checks"].items()],
+    )
+    details = [(what, line) for what, found in report["checks"].items() for line in found]
+    shown = Table(title="Details", columns=("check", "what was found"), rows=details)
+    return [happened, outcome, wrong, *([shown] if details else [])]

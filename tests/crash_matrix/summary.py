@@ -1,0 +1,85 @@
+"""What a run came to: a document with all the evidence, and a short table for people."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench import report
+from tests.crash_matrix.matrix import Case, Place
+from tests.crash_matrix.unreached import REASONS
+from workers.failpoints.points import names
+
+_SHOWN = 10
+"""So many wrong cases are named in the table; the file has all of them."""
+
+
+def described(places: Collection[Place], cases: Sequence[Case], seconds: float) -> dict[str, Any]:
+    """The evidence: a line for each case, and what they come to."""
+    reached = {place.point for place in places}
+    wrong = [case for case in cases if case.wrong]
+    kinds = Counter(line.partition(":")[0] for case in wrong for line in case.wrong)
+    unreached = [name for name in names() if name not in reached]
+    return {
+        "summary": {
+            "machine": report.machine(),
+            "commit": report.commit(),
+            "points": len(names()),
+            "points_reached": len(reached),
+            "cases": len(cases),
+            "hit": sum(case.hit for case in cases),
+            "not_hit": [case.name for case in cases if not case.hit],
+            "wrong": len(wrong),
+            "kinds_of_wrong": dict(kinds),
+            "seconds": round(seconds),
+        },
+        "actions": {action: _counted([case for case in cases if case.action == action]) for action in _actions(cases)},
+        "points_not_reached": {name: REASONS.get(name.rpartition(":")[0]) for name in unreached},
+        "cases": [
+            {
+                "point": case.place.point,
+                "cloud": case.place.provider,
+                "action": case.action,
+                "scenario": case.scenario,
+                "over": case.over,
+                "hit": case.hit,
+                "wrong": case.wrong,
+            }
+            for case in cases
+        ],
+    }
+
+
+def _actions(cases: Sequence[Case]) -> list[str]:
+    return sorted({str(case.action) for case in cases})
+
+
+def _counted(cases: Sequence[Case]) -> dict[str, int]:
+    return {
+        "cases": len(cases),
+        "reached": sum(case.hit for case in cases),
+        "wrong": sum(bool(case.wrong) for case in cases),
+    }
+
+
+def table(document: Mapping[str, Any], file: Path) -> str:
+    """A screen of text. The rest is in `file`."""
+    summary = document["summary"]
+    total = {"cases": summary["cases"], "reached": summary["hit"], "wrong": summary["wrong"]}
+    rows = [*document["actions"].items(), ("all", total)]
+    wrong = [case for case in document["cases"] if case["wrong"]]
+    named = [f"  {case['point']} {case['action']} {case['cloud']}: {case['wrong'][0]}" for case in wrong[:_SHOWN]]
+    unreached: Mapping[str, str | None] = document["points_not_reached"]
+    unexplained = [f"  {name}" for name, reason in unreached.items() if reason is None]
+    known = f"{summary['points_reached']} of {summary['points']} failpoints have a scenario at these clouds"
+    return "\n".join(
+        [
+            f"{'action':<14} {'cases':>6} {'reached':>8} {'wrong':>6}",
+            *(f"{name:<14} {row['cases']:>6} {row['reached']:>8} {row['wrong']:>6}" for name, row in rows),
+            "",
+            f"{known}, {len(unreached) - len(unexplained)} a reason for having none, {len(unexplained)} neither.",
+            *unexplained,
+            *([f"Wrong, the first {len(named)} of {len(wrong)}:", *named] if wrong else []),
+            f"{summary['seconds']} s. Evidence, case by case: {file}",
+        ]
+    )

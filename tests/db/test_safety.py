@@ -1,0 +1,83 @@
+"""The statements of the hold: what it stops, and which terms are in doubt after it."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from app.db import claims, safety
+from app.db.bound import Bound
+from app.db.events import NewEvent
+from app.db.ops import LIFT_HOLD
+from app.db.tables import installation, lease
+from app.db.transitions import write
+from app.domain.ids import LeaseId
+from tests.db.store import ENDED, Store
+from workers.brakes import set_hold
+
+PROMISED = datetime(2100, 1, 1, tzinfo=UTC)
+
+
+def in_doubt(store: Store, lease_id: LeaseId) -> bool:
+    """As a worker that has claimed the lease loads it."""
+    row = store.first(claims.load(lease_id, store.claimed(lease_id)))
+    assert row is not None
+    store.write(lease, lease_id, claim_id=None, held_until=None)
+    return claims.lease_from_row(row).term_in_doubt
+
+
+def restore_term(store: Store, lease_id: LeaseId, expires_at: datetime = PROMISED) -> bool:
+    event, values = NewEvent(type="lease.extended"), {"expires_at": expires_at}
+    guards, given = [safety.MAY_RESTORE_TERM], {"promised": expires_at}
+    return store.first(write(lease_id, event, where=guards, given=given, values=values)) is not None
+
+
+def test_a_hold_puts_the_terms_of_live_leases_in_doubt_until_their_tags_were_read(store: Store) -> None:
+    read, unread, ended = store.lease(), store.lease(), store.lease(**ENDED)
+    assert not in_doubt(store, read)
+    set_hold(store.database, "test")
+    later = store.lease()
+    store.run(LIFT_HOLD)
+    assert [row.id for row in store.all(safety.terms_read([read, later, ended]))] == [read]
+    assert [in_doubt(store, one) for one in (read, unread, later)] == [False, True, False]
+    assert not store.row(lease, ended).term_in_doubt
+
+
+def test_only_a_new_hold_puts_terms_in_doubt(store: Store) -> None:
+    lease_id = store.lease()
+    set_hold(store.database, "first")
+    store.run(safety.terms_read([lease_id]))
+    set_hold(store.database, "second")
+    assert not in_doubt(store, lease_id)
+    store.run(LIFT_HOLD)
+    set_hold(store.database, "third")
+    assert in_doubt(store, lease_id)
+
+
+def test_only_a_term_in_doubt_is_restored_and_never_a_shorter_one(store: Store) -> None:
+    doubted, longer = store.lease(), store.lease(expires_at=PROMISED)
+    set_hold(store.database, "test")
+    sure = store.lease()
+    assert restore_term(store, doubted)
+    assert not restore_term(store, sure)
+    for earlier in (PROMISED, PROMISED - timedelta(hours=1)):
+        assert not restore_term(store, longer, earlier)
+
+
+def test_the_first_reason_of_a_hold_stays(store: Store) -> None:
+    store.run(safety.set_hold("first"))
+    store.run(safety.set_hold("second"))
+    assert store.rows(installation)[0].hold["reason"] == "first"
+
+
+def test_not_held_guards_a_write(store: Store) -> None:
+    lease_id = store.lease()
+
+    def guarded() -> Bound[Any]:
+        return write(lease_id, NewEvent(type="lease.queued"), where=[safety.NOT_HELD])
+
+    assert store.first(guarded()) is not None
+    store.run(safety.set_hold("test"))
+    assert store.first(guarded()) is None
+    assert store.first(safety.IS_HELD) is not None
+    store.run(LIFT_HOLD)
+    assert store.first(guarded()) is not None
+    assert store.first(safety.IS_HELD) is None

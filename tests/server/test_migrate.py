@@ -1,0 +1,179 @@
+"""`gpulease-server migrate` makes the logins of the processes, as an owner who is no superuser."""
+
+import os
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, LiteralString
+from urllib.parse import quote, urlsplit, urlunsplit
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from app.db.connections import API_SESSION, WORKER_SESSION, SessionSettings, check_connections
+from app.db.logins import ensure_login, login_for, read_cluster
+from app.server.main import run
+
+API, WORKER = "GPULEASE_API_PASSWORD", "GPULEASE_WORKER_PASSWORD"
+HARD = "p@ss/w:or#d '\"%41"
+SESSIONS = [API_SESSION, WORKER_SESSION]
+STATE: LiteralString = """
+    SELECT current_user, current_setting('statement_timeout'), current_setting('idle_in_transaction_session_timeout'),
+        current_setting('timezone')
+"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A database that nothing has been done to yet, and its owner."""
+
+    admin_url: str
+    url: str
+    name: str
+
+    def login_url(self, suffix: str) -> str:
+        """Without a password."""
+        parts = urlsplit(self.url)
+        return urlunsplit(parts._replace(netloc=f"{self.name}_{suffix}_login@{parts.netloc.rpartition('@')[2]}"))
+
+    def open(self, suffix: str, password: str) -> psycopg.Connection:
+        return psycopg.connect(self.login_url(suffix), password=password, autocommit=True)
+
+    def administer(self, *statements: str) -> None:
+        parts = urlsplit(self.admin_url)
+        with psycopg.connect(urlunsplit(parts._replace(path=f"/{self.name}")), autocommit=True) as admin:
+            for statement in statements:
+                admin.execute(statement.encode())
+
+
+@pytest.fixture
+def place(postgres_server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    name, password = f"gpulease_test_{os.getpid()}_{secrets.token_hex(3)}", secrets.token_hex(16)
+    role = sql.Identifier(name)
+    with psycopg.connect(postgres_server, autocommit=True) as admin:
+        create = sql.SQL("CREATE ROLE {} LOGIN CREATEROLE PASSWORD {}")
+        admin.execute(create.format(role, sql.Literal(password)))
+        admin.execute(sql.SQL("CREATE DATABASE {} OWNER {}").format(role, role))
+        groups = admin.execute(r"SELECT rolname FROM pg_roles WHERE rolname IN ('gpulease_api', 'gpulease_worker')")
+        for (group,) in groups.fetchall():
+            admin.execute(sql.SQL("GRANT {} TO {} WITH ADMIN OPTION").format(sql.Identifier(group), role))
+    parts = urlsplit(postgres_server)
+    url = urlunsplit(parts._replace(netloc=f"{name}:{password}@{parts.netloc.rpartition('@')[2]}", path=f"/{name}"))
+    monkeypatch.setenv("GPULEASE_DATABASE_URL", url)
+    yield Place(postgres_server, url, name)
+    with psycopg.connect(postgres_server, autocommit=True) as admin:
+        admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(role))
+        for one in (f"{name}_api_login", f"{name}_worker_login", name):
+            admin.execute(sql.SQL("DROP ROLE IF EXISTS {}").format(sql.Identifier(one)))
+
+
+@pytest.fixture
+def passwords(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(API, HARD)
+    monkeypatch.setenv(WORKER, HARD + "2")
+
+
+@pytest.mark.usefixtures("passwords")
+def test_each_login_has_its_role_and_time_outs_before_its_first_statement(place: Place) -> None:
+    assert run(["migrate"]) == 0
+    with place.open("api", HARD) as connection:
+        assert connection.execute(STATE).fetchone() == ("gpulease_api", "15s", "30s", "UTC")
+    with place.open("worker", HARD + "2") as connection:
+        assert connection.execute(STATE).fetchone() == ("gpulease_worker", "1min", "30s", "UTC")
+
+
+@pytest.mark.usefixtures("passwords")
+@pytest.mark.parametrize(("settings", "suffix", "end"), [(API_SESSION, "api", ""), (WORKER_SESSION, "worker", "2")])
+def test_no_login_has_a_right_too_many(place: Place, settings: SessionSettings, suffix: str, end: str) -> None:
+    assert run(["migrate"]) == 0
+    url = place.login_url(suffix).replace("_login@", f"_login:{quote(HARD + end, safe='')}@")
+    assert check_connections(url, settings).excess == ()
+
+
+@pytest.mark.usefixtures("passwords")
+def test_the_api_s_login_can_neither_read_secrets_nor_become_a_worker(place: Place) -> None:
+    assert run(["migrate"]) == 0
+    with place.open("api", HARD) as connection:
+        for statement in (
+            "SELECT params FROM attempt",
+            "SELECT token_key FROM installation",
+            "SET ROLE gpulease_worker",
+            "CREATE TABLE mine (n int)",
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(statement.encode())
+
+
+def test_another_password_replaces_the_first_and_none_leaves_it(
+    place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(API, "first")
+    assert run(["migrate"]) == 0
+    monkeypatch.delenv(API)
+    assert run(["migrate"]) == 0
+    place.open("api", "first").close()
+    (tmp_path / "password").write_text("second\n")
+    monkeypatch.setenv(API + "_FILE", str(tmp_path / "password"))
+    assert run(["migrate"]) == 0
+    place.open("api", "second").close()
+    with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+        place.open("api", "first")
+    with pytest.raises(psycopg.OperationalError):
+        place.open("worker", "first")
+
+
+class Recording(psycopg.Cursor[Any]):
+    """Keeps every statement that is sent."""
+
+    sent: ClassVar[list[str]] = []
+
+    def execute(self, query: Any, *args: Any, **kwargs: Any) -> "Recording":
+        self.sent.append(query.as_string() if isinstance(query, sql.Composable) else str(query))
+        super().execute(query, *args, **kwargs)
+        return self
+
+
+def test_no_statement_holds_the_password(place: Place) -> None:
+    """Statements stand in PostgreSQL's log and in its statistics."""
+    assert run(["migrate"]) == 0
+    with psycopg.connect(place.url, cursor_factory=Recording) as connection:
+        ensure_login(connection, login_for(read_cluster(connection), API_SESSION, HARD))
+    assert [statement for statement in Recording.sent if "SCRAM-SHA-256" in statement]
+    assert not [statement for statement in Recording.sent if HARD[:4] in statement]
+
+
+@pytest.mark.usefixtures("passwords")
+def test_an_owner_who_may_make_no_roles_is_told_the_sql_which_then_does_it(
+    place: Place, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.administer(f'ALTER ROLE "{place.name}" NOCREATEROLE')
+    assert run(["migrate"]) == 2
+    said = capsys.readouterr().err
+    assert HARD not in said
+    assert f"there is no role {place.name}_api_login" in said
+    script = said.partition("\n\n")[2]
+    assert script.count("PASSWORD '…'") == 2
+    place.administer(script.replace("'…'", "'set by hand'"))
+
+    assert run(["migrate"]) == 2
+    said = capsys.readouterr().err
+    assert "password authentication failed" in said
+    assert "PASSWORD '…'" in said
+    monkeypatch.setenv(API, "set by hand")
+    monkeypatch.setenv(WORKER, "set by hand")
+    assert run(["migrate"]) == 0
+    assert capsys.readouterr().out.count("it works") == 2
+
+
+@pytest.mark.usefixtures("passwords")
+def test_a_database_whose_name_leaves_no_room_for_the_login_s_is_refused(
+    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "gpulease_" + "x" * 50
+    place.administer(f'CREATE DATABASE {name} OWNER "{place.name}"')
+    monkeypatch.setenv("GPULEASE_DATABASE_URL", urlunsplit(urlsplit(place.url)._replace(path=f"/{name}")))
+    assert run(["migrate"]) == 2
+    assert "too long" in capsys.readouterr().err
+    place.administer(f"DROP DATABASE {name}")

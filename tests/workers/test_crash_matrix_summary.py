@@ -1,0 +1,39 @@
+"""A run of the crash matrix ends with a screen of text; all the evidence is in the file that it names."""
+
+import json
+from pathlib import Path
+
+from tests.crash_matrix.matrix import Case, Place
+from tests.crash_matrix.scenarios import SCENARIOS
+from tests.crash_matrix.summary import described, table
+from tests.crash_matrix.unreached import REASONS
+from workers.failpoints.actions import Action
+from workers.failpoints.points import names
+
+FILE = Path("/evidence.json")
+PLACES = [Place("life", point, "aws", of_lease=True) for point in names()]
+CASES = [Case(place, action, hit=action is not Action.KILL) for place in PLACES for action in Action]
+
+
+def test_the_table_fits_a_screen_however_many_cases_there_are() -> None:
+    for number, case in enumerate(CASES):
+        case.wrong = [f"orphan: {number}"] * 50 if number % 2 else []
+    text = table(described(PLACES, CASES, 3600.0), FILE)
+    lines = text.splitlines()
+    assert len(lines) < 30
+    assert max(map(len, lines)) <= 140
+    assert lines[0].split() == ["action", "cases", "reached", "wrong"]
+    assert ["kill", str(len(PLACES)), "0"] in [line.split()[:3] for line in lines]
+    assert ["late", str(len(PLACES)), str(len(PLACES))] in [line.split()[:3] for line in lines]
+    assert str(FILE) in lines[-1]
+
+
+def test_the_evidence_has_every_case_and_why_a_point_was_not_reached() -> None:
+    document = json.loads(json.dumps(described(PLACES[:1], CASES[:5], 1.0)))
+    assert [case["point"] for case in document["cases"]] == [names()[0]] * 5
+    assert set(document["points_not_reached"]) == set(names()[1:])
+
+
+def test_only_points_that_there_are_have_a_reason_for_having_no_scenario() -> None:
+    assert set(REASONS) <= {name.rpartition(":")[0] for name in names()}
+    assert all(scenario.__name__ == name for name, scenario in SCENARIOS.items())

@@ -1,0 +1,126 @@
+"""Calls to an account verify its credentials by themselves: the first one, and one that meets others than the verified ones."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from workers.providers.base import BatchResult, CredentialsRejected, OutcomeUnknown, Page, Provider, Unreachable
+from workers.providers.credentials import CredentialGuard
+from workers.providers.metered import CALLS
+from workers.providers.one_by_one import each
+from workers.verified import GUARDED, Verified
+
+
+class Account:
+    """An adapter whose credentials change; `pages` of a listing."""
+
+    def __init__(self) -> None:
+        self.guard = CredentialGuard()
+        self.credentials = "first"
+        self.questions = 0
+        self.asked: list[str] = []
+        self.failure: Exception | None = None
+
+    def identity(self) -> str:
+        self.questions += 1
+        if self.failure is not None:
+            raise self.failure
+        with self.guard.asking() as question:
+            self.guard.check(self.credentials)
+        self.guard.learn(question, "us")
+        return "us"
+
+    def trust(self, identity: str) -> None:
+        self.guard.trust(identity)
+
+    def terminate(self, region: str, vm_ids: list[str]) -> BatchResult:
+        def end(_: str) -> bool:
+            self.guard.check(self.credentials)
+            return True
+
+        result = each(vm_ids, end)
+        self.asked.append(region)
+        return result
+
+    def list(self, regions: frozenset[str], installation: str) -> Iterator[Page]:
+        for _ in range(2):
+            self.guard.check(self.credentials)
+            yield Page(vms=())
+
+
+@pytest.fixture
+def account() -> Account:
+    return Account()
+
+
+@pytest.fixture
+def provider(account: Account) -> Provider:
+    def verify() -> None:
+        guarded.trust(guarded.identity())
+
+    guarded = Verified.over(account, verify)  # type: ignore[arg-type]  # as much of one as these tests ask
+    return guarded
+
+
+def test_the_first_call_verifies_and_the_next_ones_do_not(account: Account, provider: Provider) -> None:
+    for _ in range(3):
+        assert provider.terminate("a", ["i"]) == BatchResult(done=frozenset({"i"}))
+    assert (account.questions, account.asked) == (1, ["a"] * 3)
+
+
+def test_threads_that_meet_new_credentials_verify_them_once(account: Account, provider: Provider) -> None:
+    provider.terminate("a", ["i"])
+    account.credentials = "second"
+    together = threading.Barrier(8)
+
+    def end(number: int) -> None:
+        together.wait(timeout=30)
+        provider.terminate(str(number), ["i"])
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(end, range(8)))
+    assert account.questions == 2
+    assert len(account.asked) == 9
+
+
+@pytest.mark.parametrize(
+    ("failure", "raised"),
+    [
+        (OutcomeUnknown("no answer", code="Timeout"), Unreachable),
+        (CredentialsRejected("not you", code="AuthFailure"), CredentialsRejected),
+    ],
+)
+def test_without_an_answer_nothing_is_sent(
+    account: Account, provider: Provider, failure: Exception, raised: type[Exception]
+) -> None:
+    account.failure = failure
+    with pytest.raises(raised):
+        provider.terminate("a", ["i"])
+    assert account.asked == []
+
+
+def test_a_listing_with_new_credentials_verifies_them_at_its_first_page_and_breaks_off_later(
+    account: Account, provider: Provider
+) -> None:
+    assert len(list(provider.list(frozenset(), "x"))) == 2
+    account.credentials = "second"
+    pages = provider.list(frozenset(), "x")
+    next(pages)
+    assert account.questions == 2
+    account.credentials = "third"
+    with pytest.raises(Unreachable, match="not verified"):
+        next(pages)
+
+
+def test_a_batch_does_not_take_unverified_credentials_for_the_refusal_of_an_item(
+    account: Account, provider: Provider
+) -> None:
+    provider.terminate("a", ["i"])
+    account.credentials = "second"
+    assert provider.terminate("a", ["i", "j"]) == BatchResult(done=frozenset({"i", "j"}))
+
+
+def test_every_call_about_vms_is_guarded() -> None:
+    assert CALLS - {"identity", "prices", "events", "acknowledge"} == GUARDED
