@@ -132,7 +132,8 @@ def _known(columns: Shape) -> Update:
     live = attempt.c.state.in_([str(state) for state in LIVE_ATTEMPT])
     told = {**setting(attempt, columns), "vm_state_at": func.now(), "retry_at": literal(None, Time)}
     unsettled = and_(live, attempt.c.state != AttemptState.KNOWN.value)
-    observed = and_(attempt.c.instance_id.is_not(None), told["vm_state"] != VmState.GONE.value)
+    is_gone = attempt.c.vm_state == VmState.GONE.value
+    observed = and_(attempt.c.instance_id.is_not(None), or_(is_gone, told["vm_state"] != VmState.GONE.value))
     kept = {name: case((observed, attempt.c[name]), else_=told[name]) for name in _OBSERVED & told.keys()}
     kept |= {name: case((unsettled, told[name]), else_=attempt.c[name]) for name in _OF_THE_SEND & told.keys()}
     return (
@@ -156,8 +157,8 @@ def known(attempt_id: AttemptId, token: str, values: Mapping[str, Any]) -> Bound
 
     An attempt already dead or refused stays so, with its error: garbage collection ends what turned up late, and so it ends
     a second VM of an attempt whose VM is known. What observers have seen of the VM since stays too: the answer to a create
-    call is older, however late it is written down. Unless it says that the VM is gone: none comes back. `values` has the
-    `instance_id` and the `vm_state`.
+    call is older, however late it is written down. Unless it is the first to say that the VM is gone: none comes back.
+    `values` has the `instance_id` and the `vm_state`.
     """
     return Bound(_known(shape(values)), {"attempt": attempt_id, "launch_token": token, **plain(values)})
 
@@ -195,6 +196,11 @@ def retry_later(
 ) -> Update:
     """A call about the attempt came to nothing: ask again in `seconds`. Only while the claim is held: it sets the pace."""
     return fact(attempt_id, token, _again(seconds, error)).where(held_by(claim_id))
+
+
+def failed(attempt_id: AttemptId, token: str, error: Mapping[str, Any], *, claim_id: UUID) -> Update:
+    """A call about the attempt was refused and is not repeated. Only while the claim is held."""
+    return fact(attempt_id, token, {"error": dict(error)}).where(held_by(claim_id))
 
 
 def _again(seconds: float, error: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ _TIMELINE = """(CASE WHEN pg_is_in_recovery() THEN NULL
     ELSE ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int END)"""
 
 _DATABASE = """((SELECT oid::text FROM pg_database WHERE datname = current_database()) || '/' ||
-    installation.tableoid::oid::text)"""
+    'installation'::regclass::oid::text)"""
 
 IDENTIFIER: ColumnElement[str] = literal_column(_IDENTIFIER, Text)
 TIMELINE: ColumnElement[int] = literal_column(_TIMELINE, Integer)

@@ -22,6 +22,7 @@ _BY_CLASS: Mapping[str, str] = MappingProxyType(
         "Throttled": "the provider takes no more requests for a moment",
         "Unreachable": "no connection to the provider could be made",
         "OutcomeUnknown": "the provider gave no clear answer",
+        "SendExpired": "the create call was not sent in time",
         "NotFound": "the provider does not know the VM",
         "TokenConflict": "something exists already under this attempt's token",
         "NeverSeen": "the create call was never answered and created nothing",

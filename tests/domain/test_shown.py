@@ -47,7 +47,7 @@ def test_a_place_is_stored_as_it_is_shown() -> None:
         "image": {"id": "ami-1", "name": "Base", "driver_version": None},
     }
     shown = placement(PLACE, facts, Decimal("0.4"), "i-1")
-    assert shown == {**facts, **PLACE, "price_per_hour": "0.40", "instance_id": "i-1"}
+    assert shown == {**facts, **PLACE, "price_per_hour": "0.40", "instance_id": "i-1", "extendable": True}
 
 
 @pytest.mark.parametrize(

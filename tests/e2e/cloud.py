@@ -21,6 +21,8 @@ class Cloud:
 
     def __init__(self, url: str) -> None:
         self._http = httpx.Client(base_url=url, timeout=PATIENCE, verify=NO_TLS)
+        self.planted: set[str] = set()
+        """Ids of the VMs that no launch of gpulease made."""
 
     def __enter__(self) -> Self:
         return self
@@ -76,8 +78,7 @@ class Cloud:
     def copy(self, vm: Json) -> str:
         """Somebody starts another VM with the tags of `vm`; its id."""
         place = {name: vm[name] for name in ("provider", "account", "region", "zone", "instance_type", "market")}
-        (copied,) = self._post("/_sim/instances", {**place, "tags": vm["tags"]})["ids"]
-        return str(copied)
+        return self._plant({**place, "tags": vm["tags"]})
 
     @contextmanager
     def fault(self, operation: str, mode: str, **details: Any) -> Iterator[None]:
@@ -117,8 +118,13 @@ class Cloud:
 
     def plant(self, tags: dict[str, str], **details: Any) -> str:
         """The id of a VM that somebody else started."""
-        body = {"provider": AWS, "region": "us-east-1", "instance_type": "g5.xlarge", "tags": tags, **details}
+        return self._plant(
+            {"provider": AWS, "region": "us-east-1", "instance_type": "g5.xlarge", "tags": tags, **details}
+        )
+
+    def _plant(self, body: Json) -> str:
         (planted,) = self._post("/_sim/instances", body)["ids"]
+        self.planted.add(str(planted))
         return str(planted)
 
     def stop(self, instance_id: str, provider: str = AWS) -> None:

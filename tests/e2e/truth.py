@@ -1,7 +1,7 @@
 """What the cloud has and what the database says must be the same."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
 from sqlalchemy import NullPool, create_engine, text
 
@@ -12,20 +12,17 @@ from tests.e2e.cloud import Cloud, Json
 from tests.e2e.people import Operator, Tenant
 
 
-def differences(
-    operator: Operator, cloud: Cloud, database_url: str, *, copies: Collection[str] = frozenset()
-) -> list[str]:
+def differences(operator: Operator, cloud: Cloud, database_url: str) -> list[str]:
     """One line for each orphan, ghost, twin and broken invariant; empty when all is well.
 
-    Both sides are read one after the other: a stack at rest is asked, or one whose leases do not change. `copies`: VMs that
-    somebody else started with tags of ours, and that are therefore no twins.
+    Both sides are read one after the other: a stack at rest is asked, or one whose leases do not change.
     """
     ours = [vm for vm in cloud.vms() if LEASE in vm["tags"]]
     leases = operator.items("/v1/leases", state=["!terminal"])
     return [
         *_orphans(ours, leases),
         *_ghosts(ours, leases),
-        *_twins([vm for vm in ours if vm["id"] not in copies]),
+        *_twins([vm for vm in ours if vm["id"] not in cloud.planted]),
         *_broken(database_url),
     ]
 

@@ -219,7 +219,7 @@ async def test_operators_see_what_a_provider_answered(story: Story, operator: Ca
         errors = [one["error"] for one in attempts if one["error"] is not None]
         assert all(PLANTED in error["provider_message"] for error in errors if error["class"] != "NeverSeen"), errors
         if (shown["reason"] or {}).get("origin") == "provider":
-            assert PLANTED in shown["provider_message"], shown["reason"]
+            assert PLANTED in (shown["provider_message"] or ""), shown["reason"]
             explained.add(shown["reason"]["code"])
     assert explained == {
         *("capacity_exhausted", "provider_quota", "provider_error", "image_missing", "provider_auth"),

@@ -15,7 +15,7 @@ from app.domain.ids import LeaseId
 from app.settings import AccountConfig, Settings
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from workers.inventory import take_inventory
-from workers.providers.base import Provider
+from workers.providers.base import BatchResult, Provider
 from workers.providers.registry import connect
 
 
@@ -77,10 +77,10 @@ class Stalling:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._provider, name)
 
-    def set_deadline(self, region: str, vm_ids: Sequence[str], deadline: datetime) -> None:
+    def set_deadline(self, region: str, vm_ids: Sequence[str], deadline: datetime) -> BatchResult:
         self.stalled.set()
         assert self.go.wait(10)
-        self._provider.set_deadline(region, vm_ids, deadline)
+        return self._provider.set_deadline(region, vm_ids, deadline)
 
 
 def test_an_older_tag_that_lands_late_is_renewed_within_one_inventory_cycle(

@@ -24,7 +24,7 @@ def test_a_vm_of_a_purged_lease_is_ended_at_once_and_holds_nothing(fleet: Fleet)
     assert forget_old(fleet.runtime) > 0
     assert fleet.lease(lease_id) is None
     assert [row.instance_id for row in fleet.runtime.database.all(attempt_archive.select())] == [vm["id"]]
-    [late] = fleet.plant(tags=vm["tags"])
+    [late] = fleet.plant(tags=vm["tags"], token=vm["token"])
     fleet.drive(lambda: not fleet.is_alive(late))
     [orphan] = fleet.orphans()
     assert (orphan.cause, orphan.lease_id) == ("ended_lease", lease_id)

@@ -181,9 +181,15 @@ def requeue(ctx: Context) -> None:
 def finish(ctx: Context) -> None:
     """Terminal means free: the quota goes back, once, and what was secret is forgotten."""
     state = final_state(ctx.lease)
-    reason = without_obstacle(ctx.lease.reason).as_json() if ctx.lease.reason else None
-    event = NewEvent(type=f"lease.{state}", data={"reason": reason})
-    values = {"reason": reason, "ended_at": NOW, "next_due": None, "rate_per_hour": None, "rate_since": None}
+    reason = without_obstacle(ctx.lease.reason) if ctx.lease.reason else None
+    event = NewEvent(type=f"lease.{state}", data={"reason": reason.as_json() if reason else None})
+    values = {
+        "reason": reason.as_stored() if reason else None,
+        "ended_at": NOW,
+        "next_due": None,
+        "rate_per_hour": None,
+        "rate_since": None,
+    }
     with ctx.runtime.database.begin() as connection:
         change(connection, ctx, event, to=state, values=values)
         _forget(connection, ctx)

@@ -39,7 +39,7 @@ def _failed(ctx: Context, error: ProviderError) -> None:
         pause = runtime.pacer.throttled(ctx.provider, ctx.bucket("write"), error)
     found = error_json(error)
     if isinstance(error, Refused | NotFound) or _too_late(ctx):
-        runtime.database.run(attempts.fact(attempt.id, attempt.token, {"error": found}))
+        runtime.database.run(attempts.failed(attempt.id, attempt.token, found, claim_id=ctx.claim_id))
         _over(ctx, NewEvent(type="lease.reboot_failed", data={"n": attempt.n, "error": public_error(found)}))
     else:
         later = attempts.retry_later(attempt.id, attempt.token, pause, found, claim_id=ctx.claim_id)

@@ -34,7 +34,7 @@ MOST_TAGS = 50
 PORTION = 200
 """VMs that EC2 is asked for at a time."""
 
-ONE_ITEM = {"identity", "image", "plan", "launch", "find", "console_output", "remove_leftover", "events"}
+ONE_ITEM = {"identity", "trust", "image", "plan", "launch", "find", "console_output", "remove_leftover", "events"}
 """Methods of the interface that are about one thing."""
 NO_ITEM_OF_ITS_OWN = {
     ("aws", "leftovers"): "one list for each kind; a kind that is not told of may hide any lease's",
