@@ -80,9 +80,10 @@ class Promises:
         """`honest`: the listing that is complete now, and began at `started`, has left nothing out."""
         rows = {(row.lease_id, row.n): row for row in self._rows(_ROWS, account=cloud.name)}
         for machine in cloud.machines.values():
-            if machine.copied:
-                continue
             row = rows.get(machine.key)
+            if machine.copied:
+                _copied(machine, row)
+                continue
             if row is None and machine.key[0] in self._restore.lost:
                 continue
             if row is None:
@@ -184,6 +185,11 @@ class Promises:
             begun, ended = _seconds(row.billing_started_at), _seconds(row.billing_ended_at)
             if begun < machine.born - 0.001 or ended > max(begun, machine.gone_at or 0.0) + 0.001:
                 raise Violation(f"{machine.id} ({machine.born}–{machine.gone_at}) is billed for {begun}–{ended}")
+
+
+def _copied(machine: Machine, row: Any) -> None:
+    if row is not None and row.instance_id == machine.id:
+        raise Violation(f"{machine.id} has copied tags and is taken for the VM of {machine.key}")
 
 
 def _seconds(when: datetime) -> float:

@@ -11,14 +11,16 @@ _FRESH = range(1000, 1200)
 
 
 def test_a_sample_finds_nothing_and_replays_exactly(clocked: Clocked) -> None:
-    """Seeds that once found something, the first of them once more, and then as many others as fit the time: one at least."""
+    """Seeds that once found something, the first of them once more, and then as many others as fit the time: until one has led to a VM."""
     began = time.monotonic()
     first, *_ = [well(clocked, seed) for seed in SEEDS]
     assert simulate(clocked, first.seed) == first, "the same seed did something else"
+    machines = 0
     for seed in _FRESH:
-        assert well(clocked, seed).machines
-        if time.monotonic() - began > _SECONDS:
-            break
+        machines += well(clocked, seed).machines
+        if machines and time.monotonic() - began > _SECONDS:
+            return
+    raise AssertionError("no seed has led to a VM")
 
 
 def well(clocked: Clocked, seed: int) -> Outcome:

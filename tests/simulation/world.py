@@ -23,6 +23,7 @@ from tests.simulation.restore import Restore
 from tests.simulation.scheduler import EPOCH, Scheduler
 from tests.simulation.trace import Log, Trace
 from tests.simulation.weather import Weather
+from workers import leftovers
 
 QUICK: dict[str, Any] = {
     "claim_seconds": 25.0,
@@ -223,6 +224,14 @@ def _account(nature: Nature) -> AccountConfig:
 
 
 @contextmanager
+def drawn_from(random: Random) -> Iterator[None]:
+    """What the program draws by itself comes from the seed."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(leftovers, "random", random)
+        yield
+
+
+@contextmanager
 def told_by(trace: Trace) -> Iterator[None]:
     """The program's log lines go into the trace."""
     with pytest.MonkeyPatch.context() as patch:
@@ -238,7 +247,7 @@ def simulate(clocked: Clocked, seed: int, **weather: float) -> Outcome:
     with virtual_ids(scheduler, seed):
         world = World(clocked, seed, scheduler, **weather)
         violation: str | None = None
-        with told_by(world.trace):
+        with told_by(world.trace), drawn_from(scheduler.random):
             try:
                 world.run()
             except Violation as broken:
