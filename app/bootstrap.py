@@ -10,8 +10,8 @@ from fastapi import FastAPI
 from app.api.app import create_app
 from app.api.auth import Gate
 from app.api.rate_limits import SYNC_SECONDS, RateLimiter
-from app.db.connections import EXCESS_RIGHTS
-from app.db.engine import Database, DatabaseUnavailable
+from app.db.core.connections import EXCESS_RIGHTS
+from app.db.core.engine import Database, DatabaseUnavailable
 from app.hints import QueuedHints, celery_sender
 from app.metrics import Metrics
 from app.prerequisites import check_database, schema_revisions

@@ -12,9 +12,9 @@ import migrations
 from app.db import audit as audit_statements
 from app.db import health as health_statements
 from app.db import keys as key_statements
-from app.db.connections import API_SESSION, DatabaseUnusable, Login, check_connections, single_connections
-from app.db.ids import new_id
-from app.db.scope import EVERY_TENANT
+from app.db.core.connections import API_SESSION, DatabaseUnusable, Login, check_connections, single_connections
+from app.db.core.ids import new_id
+from app.db.core.tenant_scope import EVERY_TENANT
 from app.domain.ids import KeyId
 from app.domain.schema import SchemaRevisions
 from app.services import key_format

@@ -14,9 +14,9 @@ from pydantic_core import to_json
 from sqlalchemy import bindparam, select
 from sqlalchemy.ext.asyncio import create_async_engine
 
-from app.db.ids import new_id
-from app.db.tables import lease
-from app.db.urls import async_url
+from app.db.core.ids import new_id
+from app.db.core.urls import async_url
+from app.db.schema.tables import lease
 
 _ROW = "SELECT * FROM lease WHERE id = $1"
 _INSERT = "INSERT INTO bench_insert (id, body) VALUES ($1, $2)"

@@ -20,7 +20,7 @@ import psycopg
 from psycopg.rows import dict_row
 from psycopg.types.json import Jsonb
 
-from app.db.ids import new_id
+from app.db.core.ids import new_id
 from app.domain.tags import ATTEMPT, DEADLINE, INSTALLATION, LEASE, PARAMS_HASH, TENANT
 from app.local.environment import SIMULATED_AWS, SIMULATED_AZURE
 from app.local.home import Home

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import psycopg
 from psycopg.types.json import Jsonb
 
-from app.db.ids import new_id
+from app.db.core.ids import new_id
 from app.domain.ids import KeyId
 from app.services import key_format
 

@@ -3,8 +3,8 @@
 from alembic import context
 from sqlalchemy import create_engine, pool, text
 
-from app.db.tables import metadata
-from app.db.urls import sync_url
+from app.db.core.urls import sync_url
+from app.db.schema.tables import metadata
 from app.settings import load_settings
 
 _LOCK = 0x6770756C

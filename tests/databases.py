@@ -17,8 +17,8 @@ import psycopg
 from psycopg import sql
 from sqlalchemy import Engine, create_engine, text
 
+from app.db.core.urls import sync_url
 from app.db.invariants import violations
-from app.db.urls import sync_url
 
 ROOT = Path(__file__).resolve().parents[1]
 

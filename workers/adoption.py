@@ -9,8 +9,8 @@ from sqlalchemy import Connection, Row, func
 
 from app.db import adoption as statements
 from app.db import quotas
+from app.db.core.ids import new_id
 from app.db.events import NewEvent
-from app.db.ids import new_id
 from app.db.launches import FIRST_ATTEMPT_AT
 from app.db.transitions import WAKE, locked, write
 from app.domain import placed, tags

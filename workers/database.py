@@ -10,10 +10,10 @@ from sqlalchemy.engine import CursorResult
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 from sqlalchemy.util import LRUCache
 
-from app.db.bound import Bound, parts
-from app.db.connections import CONNECT_SECONDS, WORKER_SESSION, configure_connections
-from app.db.session_limits import IDLE_IN_TRANSACTION_SECONDS, LIBPQ_PARAMETERS
-from app.db.urls import sync_url
+from app.db.core.connections import CONNECT_SECONDS, WORKER_SESSION, configure_connections
+from app.db.core.prepared import Bound, parts
+from app.db.core.session_limits import IDLE_IN_TRANSACTION_SECONDS, LIBPQ_PARAMETERS
+from app.db.core.urls import sync_url
 
 _FRESH_SECONDS = 1.0
 """A connection that was used so recently is not asked whether it lives: asking costs as much as a short statement."""

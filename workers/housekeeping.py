@@ -6,7 +6,7 @@ import structlog
 from sqlalchemy import Row
 
 from app.db import audit, events, invariants, jobs, purge
-from app.db.ids import new_id
+from app.db.core.ids import new_id
 from workers.runtime import Runtime
 
 log = structlog.get_logger(__name__)

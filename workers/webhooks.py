@@ -20,7 +20,7 @@ from sqlalchemy.exc import DBAPIError
 
 from app.db import audit, events_read
 from app.db import webhook_lanes as statements
-from app.db.ids import new_id
+from app.db.core.ids import new_id
 from app.domain.webhooks import LASTS, Outcome, message, pause, signed_headers
 from workers.database import Database
 from workers.webhook_sending import Sender

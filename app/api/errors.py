@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from app.api.auth import REQUEST_ID
 from app.api.problems import phrase, problem
-from app.db.engine import DatabaseUnavailable
+from app.db.core.engine import DatabaseUnavailable
 from app.services.errors import (
     BadHttpRequest,
     BodyTooLarge,

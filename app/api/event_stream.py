@@ -14,7 +14,7 @@ from app.api.events import LARGEST_NUMBER, event_json
 from app.api.lease_filters import QueryText
 from app.api.routing import UseServices, Viewer
 from app.api.routing import router as make_router
-from app.db.engine import DatabaseUnavailable
+from app.db.core.engine import DatabaseUnavailable
 from app.services.errors import FieldError, InvalidRequest, Unauthenticated
 from app.services.event_stream import Told, Wanted
 

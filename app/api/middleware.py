@@ -12,7 +12,7 @@ from app.api.auth import RATE, REQUEST_ID
 from app.api.body_limits import announced_length, limited, too_large
 from app.api.problems import problem
 from app.api.routing import PRINCIPAL
-from app.db.ids import new_id
+from app.db.core.ids import new_id
 from app.domain.client_address import Network, find_client_address
 from app.metrics import Metrics
 from app.services.errors import BodyTooLarge, InternalError, ServiceError

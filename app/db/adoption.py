@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Executable, Select, Update, func, select, text, tuple_, update
 from sqlalchemy.dialects.postgresql import Insert, insert
 
-from app.db.tables import attempt, lease, offering, orphan, tenant
+from app.db.schema.tables import attempt, lease, offering, orphan, tenant
 from app.domain.ids import LeaseId, TenantId
 from app.domain.leases import LIVE_ATTEMPT
 

@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy import Select, select
 from sqlalchemy.dialects.postgresql import Insert, insert
 
-from app.db.tables import audit
+from app.db.schema.tables import audit
 
 
 def append(values: dict[str, Any]) -> Insert:

@@ -25,10 +25,10 @@ from sqlalchemy import (
 )
 
 from app.db import cluster
-from app.db.bound import Bound
 from app.db.claimants import claim_ids
-from app.db.tables import account_region, attempt, installation, lease
-from app.db.types import Time
+from app.db.core.column_types import Time
+from app.db.core.prepared import Bound
+from app.db.schema.tables import account_region, attempt, installation, lease
 from app.domain.ids import AttemptId, LeaseId, TenantId
 from app.domain.leases import (
     TERMINAL,

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Boolean, ColumnElement, Executable, Integer, ScalarSelect, Text, literal_column, select, text
 
-from app.db.tables import installation
+from app.db.schema.tables import installation
 
 _IDENTIFIER = "(SELECT system_identifier::text FROM pg_control_system())"
 _TIMELINE = """(CASE WHEN pg_is_in_recovery() THEN NULL

@@ -5,8 +5,8 @@ from typing import Any
 from sqlalchemy import Select, Update, func, select, update
 from sqlalchemy.dialects.postgresql import Insert, insert
 
-from app.db.scope import owned
-from app.db.tables import attempt, lease_console
+from app.db.core.tenant_scope import owned
+from app.db.schema.tables import attempt, lease_console
 from app.domain.ids import AttemptId, LeaseId, TenantId
 
 

@@ -6,9 +6,9 @@ from typing import Any
 from sqlalchemy import CTE, Executable, Select, Text, Update, bindparam, select, text, update
 from sqlalchemy.dialects.postgresql import Insert, insert
 
-from app.db.ids import new_id
-from app.db.tables import event, installation
-from app.db.types import Json
+from app.db.core.column_types import Json
+from app.db.core.ids import new_id
+from app.db.schema.tables import event, installation
 from app.domain.ids import TenantId
 
 

@@ -4,8 +4,8 @@ from typing import Any
 
 from sqlalchemy import Select, func, select
 
-from app.db.scope import owned
-from app.db.tables import event, installation
+from app.db.core.tenant_scope import owned
+from app.db.schema.tables import event, installation
 
 _SHOWN = (
     "id",

@@ -23,8 +23,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB, Insert, insert
 
-from app.db.tables import account, account_region, attempt, installation, lease, offering
-from app.db.types import Time
+from app.db.core.column_types import Time
+from app.db.schema.tables import account, account_region, attempt, installation, lease, offering
 from app.domain.leases import LIVE_ATTEMPT
 
 _FORGET_UNOFFERED = timedelta(days=2)

@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import Select, exists, func, select, text
 
-from app.db.tables import account, worker_heartbeat
+from app.db.schema.tables import account, worker_heartbeat
 
 SCHEMA_REVISION = text("SELECT version_num FROM alembic_version")
 

@@ -5,9 +5,9 @@ from typing import Any
 from sqlalchemy import Integer, Select, bindparam, select
 from sqlalchemy.sql.dml import ReturningInsert
 
-from app.db.bound import Bound
+from app.db.core.prepared import Bound
 from app.db.events import NewEvent
-from app.db.tables import attempt, lease
+from app.db.schema.tables import attempt, lease
 from app.db.transitions import write
 from app.domain.ids import LeaseId
 

@@ -5,8 +5,8 @@ import hashlib
 from sqlalchemy import and_, bindparam, func, literal_column, select
 from sqlalchemy.dialects.postgresql import insert
 
-from app.db.compiled import Compiled
-from app.db.tables import idempotency
+from app.db.core.compiled import Compiled
+from app.db.schema.tables import idempotency
 
 
 def lock_number(scope: str, key: str, route: str) -> int:

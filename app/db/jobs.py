@@ -10,9 +10,9 @@ from sqlalchemy import Delete, TextClause, Update, case, delete, func, or_, sele
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db import cluster
-from app.db.bound import Bound
 from app.db.claimants import claim_ids
-from app.db.tables import periodic_job, worker_heartbeat
+from app.db.core.prepared import Bound
+from app.db.schema.tables import periodic_job, worker_heartbeat
 
 _HEARTBEAT_KEPT = timedelta(hours=1)
 DEADMAN = "deadman"

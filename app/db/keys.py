@@ -7,9 +7,9 @@ from sqlalchemy import ColumnElement, Select, Update, and_, bindparam, func, or_
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.sql.dml import ReturningInsert
 
-from app.db.reads import Query
-from app.db.scope import owned
-from app.db.tables import api_key
+from app.db.core.reads import Query
+from app.db.core.tenant_scope import owned
+from app.db.schema.tables import api_key
 
 _LIVE: ColumnElement[bool] = and_(
     api_key.c.revoked_at.is_(None), or_(api_key.c.expires_at.is_(None), api_key.c.expires_at > func.now())

@@ -21,9 +21,9 @@ from sqlalchemy import (
 )
 
 from app.db.attempts import fact
-from app.db.bound import Bound
-from app.db.tables import attempt, lease, lease_secret, tenant
-from app.db.types import Time
+from app.db.core.column_types import Time
+from app.db.core.prepared import Bound
+from app.db.schema.tables import attempt, lease, lease_secret, tenant
 from app.domain.ids import AttemptId, LeaseId, TenantId
 
 WANTED = lease.c.desired == "run"

@@ -16,8 +16,8 @@ from sqlalchemy import (
     update,
 )
 
-from app.db.bound import Bound
-from app.db.tables import offering
+from app.db.core.prepared import Bound
+from app.db.schema.tables import offering
 from app.domain.offerings import OfferingKey
 
 _COOL_OFF_DOUBLINGS = 5

@@ -26,10 +26,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 
+from app.db.core.column_types import Id, Json
+from app.db.core.reads import Query
 from app.db.leases import view_rows
-from app.db.reads import Query
-from app.db.tables import lease
-from app.db.types import Id, Json
+from app.db.schema.tables import lease
 from app.domain.leases import TERMINAL, LeaseState
 
 _LIVE_STATES = frozenset(LeaseState) - TERMINAL

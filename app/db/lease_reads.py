@@ -1,8 +1,8 @@
 """The API's hottest statements about leases, compiled once. Reads are done in one round trip."""
 
 from app.db import leases
-from app.db.compiled import Compiled
-from app.db.reads import Query
+from app.db.core.compiled import Compiled
+from app.db.core.reads import Query
 
 ONE = Query(leases.READ)
 """Parameter: lease_id."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, FromClause, Text, and_, case, cast, func, literal_column, or_, select
 
-from app.db.tables import account_region
+from app.db.schema.tables import account_region
 from app.domain.reasons import PROVIDER_MESSAGE
 
 _PLAIN = (

@@ -22,9 +22,9 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from app.db import lease_shown
-from app.db.scope import asking, parameter
-from app.db.tables import account_region, event, lease, lease_secret, quota_claim, tenant
-from app.db.types import Amount, Id, Json
+from app.db.core.column_types import Amount, Id, Json
+from app.db.core.tenant_scope import asking, parameter
+from app.db.schema.tables import account_region, event, lease, lease_secret, quota_claim, tenant
 
 _AS_OF = func.now().label("as_of")
 _TERMS = (tenant.c.status.label("tenant_status"), tenant.c.max_total_seconds.label("max_total_seconds"))

@@ -7,11 +7,11 @@ from typing import Any
 from sqlalchemy import Select, bindparam, func, or_, select, text
 from sqlalchemy.sql.dml import ReturningInsert
 
-from app.db.bound import Bound
+from app.db.core.column_types import Time
+from app.db.core.prepared import Bound
 from app.db.events import NewEvent
-from app.db.tables import lease
+from app.db.schema.tables import lease
 from app.db.transitions import write
-from app.db.types import Time
 from app.domain.ids import LeaseId
 
 _UNTOLD = or_(lease.c.expiry_told_for.is_(None), lease.c.expiry_told_for < lease.c.expires_at)

@@ -24,17 +24,9 @@ from sqlalchemy import (
 )
 
 from app.db import cluster
-from app.db.reads import Query
-from app.db.tables import (
-    account,
-    account_region,
-    attempt,
-    installation,
-    lease,
-    offering,
-    orphan,
-)
-from app.db.types import Time
+from app.db.core.column_types import Time
+from app.db.core.reads import Query
+from app.db.schema.tables import account, account_region, attempt, installation, lease, offering, orphan
 from app.domain.leases import LIVE_ATTEMPT, TERMINAL, AttemptState, LeaseState
 
 LIVE = lease.c.state.not_in([literal_column(f"'{state}'") for state in sorted(TERMINAL)])

@@ -6,11 +6,11 @@ from typing import Any
 
 from sqlalchemy import Interval, Select, case, column, func, literal, literal_column, select, table
 
-from app.db.compiled import with_values
+from app.db.core.compiled import with_values
+from app.db.core.reads import Query
 from app.db.invariants import NOTED
 from app.db.ops import BRAKES, LIVE, OPEN, stuck
-from app.db.reads import Query
-from app.db.tables import attempt, lease, orphan, tenant, worker_heartbeat
+from app.db.schema.tables import attempt, lease, orphan, tenant, worker_heartbeat
 from app.domain.leases import AttemptState
 
 MOST_TENANTS = 100

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from sqlalchemy import TextClause, text
 
-from app.db.bound import Bound
+from app.db.core.prepared import Bound
 
 _IDEMPOTENCY = text(
     """

@@ -10,9 +10,9 @@ from decimal import Decimal
 from sqlalchemy import Executable, TextClause, text
 from sqlalchemy.dialects.postgresql import Insert, insert
 
-from app.db.bound import Bound
-from app.db.compiled import Compiled
-from app.db.tables import quota, quota_claim
+from app.db.core.compiled import Compiled
+from app.db.core.prepared import Bound
+from app.db.schema.tables import quota, quota_claim
 from app.domain.ids import LeaseId, TenantId
 
 _WANTED = "SELECT * FROM unnest(CAST(:resources AS text[]), CAST(:amounts AS numeric[])) AS w (resource, amount)"

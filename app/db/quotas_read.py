@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Select, select
 from sqlalchemy.dialects.postgresql import Insert, insert
 
-from app.db.tables import quota
+from app.db.schema.tables import quota
 
 
 def of_tenant(tenant_id: str) -> Select[Any]:

@@ -7,12 +7,12 @@ from uuid import UUID
 from sqlalchemy import bindparam
 from sqlalchemy.sql.dml import ReturningInsert
 
-from app.db.bound import Bound
+from app.db.core.column_types import Time
+from app.db.core.prepared import Bound
+from app.db.core.tenant_scope import parameter
 from app.db.events import NewEvent
-from app.db.scope import parameter
-from app.db.tables import lease
+from app.db.schema.tables import lease
 from app.db.transitions import NOW, OWNED, WAKE, write
-from app.db.types import Time
 from app.domain.ids import LeaseId
 from app.domain.leases import LeaseState
 

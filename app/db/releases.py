@@ -6,9 +6,9 @@ from typing import Any
 from sqlalchemy import Interval, Text, bindparam, func, literal_column
 from sqlalchemy.sql.dml import ReturningInsert
 
-from app.db.bound import Bound
+from app.db.core.prepared import Bound
 from app.db.events import NewEvent
-from app.db.tables import lease
+from app.db.schema.tables import lease
 from app.db.transitions import write
 from app.domain.ids import LeaseId
 from app.domain.leases import LeaseState

@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import Executable, Select, Update, and_, bindparam, exists, func, not_, or_, select, text, update
 
 from app.db import cluster
-from app.db.tables import account_region, installation, lease, periodic_job
-from app.db.types import Time
+from app.db.core.column_types import Time
+from app.db.schema.tables import account_region, installation, lease, periodic_job
 
 
 def now() -> Select[Any]:

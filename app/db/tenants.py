@@ -6,9 +6,9 @@ from sqlalchemy import Select, Update, bindparam, func, select, update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.sql.dml import ReturningInsert
 
-from app.db.reads import Query
-from app.db.scope import owned
-from app.db.tables import tenant
+from app.db.core.reads import Query
+from app.db.core.tenant_scope import owned
+from app.db.schema.tables import tenant
 
 GET = Query(select(tenant).where(tenant.c.id == bindparam("tenant_id")))
 """One tenant, `tenant_id`."""

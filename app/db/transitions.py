@@ -8,10 +8,10 @@ from uuid import UUID
 from sqlalchemy import ARRAY, ColumnElement, Select, Text, Uuid, bindparam, func, select, update
 from sqlalchemy.sql.dml import ReturningInsert
 
-from app.db.bound import Bound, Shape, plain, setting, shape
+from app.db.core.prepared import Bound, Shape, plain, setting, shape
+from app.db.core.tenant_scope import asking, parameter
 from app.db.events import NewEvent, append_to_leases, told
-from app.db.scope import asking, parameter
-from app.db.tables import event, lease
+from app.db.schema.tables import event, lease
 from app.domain.ids import LeaseId, TenantId
 from app.domain.leases import LeaseState, sources
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Select, Update, and_, case, exists, func, or_, select, update
 from sqlalchemy.dialects.postgresql import Insert, insert
 
-from app.db.tables import event, webhook, webhook_delivery, webhook_secret
+from app.db.schema.tables import event, webhook, webhook_delivery, webhook_secret
 
 _PENDING = webhook_delivery.c.state == "pending"
 _OVER = webhook_delivery.c.gives_up_at <= func.now()

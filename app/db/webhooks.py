@@ -7,8 +7,8 @@ from sqlalchemy import ColumnElement, Delete, Select, Update, delete, func, sele
 from sqlalchemy.dialects.postgresql import Insert, insert
 from sqlalchemy.sql.dml import ReturningInsert
 
-from app.db.scope import owned
-from app.db.tables import installation, webhook, webhook_delivery, webhook_secret
+from app.db.core.tenant_scope import owned
+from app.db.schema.tables import installation, webhook, webhook_delivery, webhook_secret
 
 _PREVIOUS = (
     select(func.max(webhook_secret.c.valid_until))

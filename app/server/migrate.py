@@ -11,8 +11,8 @@ import psycopg
 from alembic.config import CommandLine
 from sqlalchemy.exc import OperationalError
 
-from app.db.connections import API_SESSION, WORKER_SESSION, DatabaseUnusable, check_connections
-from app.db.logins import (
+from app.db.core.connections import API_SESSION, WORKER_SESSION, DatabaseUnusable, check_connections
+from app.db.core.logins import (
     GROUPS,
     Cluster,
     Login,
@@ -22,7 +22,7 @@ from app.db.logins import (
     read_cluster,
     script_for_administrator,
 )
-from app.db.urls import login_url
+from app.db.core.urls import login_url
 from app.settings import Settings, StartupError, load_settings
 from app.settings.passwords import read_password
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from app.db import keys as statements
-from app.db.engine import Database
+from app.db.core.engine import Database
 from app.domain.ids import KeyId, TenantId
 from app.services import key_format
 from app.services.errors import Unauthenticated

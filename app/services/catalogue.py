@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import func, select
 
 from app.db import fleet
-from app.db.engine import Database
+from app.db.core.engine import Database
 from app.db.offering_rows import offering_from_row
 from app.domain import placement, quotas
 from app.domain.offerings import Offering

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from app.db.engine import Database
+from app.db.core.engine import Database
 from app.domain.ids import LeaseId
 from app.domain.schema import SchemaRevisions
 from app.settings import Settings

@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import Any
 
 from app.db import events_read
-from app.db.engine import Database
+from app.db.core.engine import Database
 from app.services.errors import TooManyStreams
 from app.services.principal import Principal
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.db import health as statements
-from app.db.engine import DatabaseUnavailable
+from app.db.core.engine import DatabaseUnavailable
 from app.services.context import Context
 
 _STALE_SECONDS = 60.0

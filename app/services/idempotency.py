@@ -7,7 +7,7 @@ import orjson
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db import idempotency as statements
-from app.db.engine import fetch
+from app.db.core.engine import fetch
 from app.services.errors import IdempotencyInFlight, IdempotencyMismatch
 
 

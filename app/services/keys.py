@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db import keys as statements
 from app.db import tenants as tenant_statements
-from app.db.ids import new_id
+from app.db.core.ids import new_id
 from app.domain.ids import KeyId, is_typeid
 from app.services import audit, key_format
 from app.services.context import Context

@@ -9,8 +9,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db import leases as statements
 from app.db import transitions
+from app.db.core.tenant_scope import parameter
 from app.db.events import NewEvent
-from app.db.scope import parameter
 from app.domain.ids import LeaseId
 from app.domain.leases import Desired
 from app.domain.reasons import Origin, Reason, ReasonCode

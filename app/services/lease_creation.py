@@ -15,8 +15,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.db import lease_reads, quotas_read
 from app.db import leases as statements
 from app.db import quotas as quota_statements
-from app.db.engine import fetch
-from app.db.ids import new_id
+from app.db.core.engine import fetch
+from app.db.core.ids import new_id
 from app.domain.ids import LeaseId, TenantId, is_typeid
 from app.domain.placement import Excluded, Exclusion, Ranking, Wish
 from app.domain.quotas import Amounts, Shortage, shortages

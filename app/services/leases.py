@@ -7,8 +7,8 @@ from typing import Any
 
 from app.db import lease_attempts, lease_lists, lease_reads
 from app.db import leases as statements
+from app.db.core.reads import Query
 from app.db.lease_lists import LeaseFilter, LeaseSort
-from app.db.reads import Query
 from app.domain.ids import is_typeid
 from app.services.context import Context
 from app.services.cursors import PageRequest, cursor, moment

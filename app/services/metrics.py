@@ -8,7 +8,7 @@ from typing import Any
 
 from app.db import health
 from app.db import metrics as statements
-from app.db.engine import DatabaseUnavailable
+from app.db.core.engine import DatabaseUnavailable
 from app.services.context import Context
 
 _KEPT_SECONDS = 5.0

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from app.db import ops_summary as statements
-from app.db.reads import Query
+from app.db.core.reads import Query
 from app.services.context import Context
 from app.services.kept import Kept
 

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db import tenants as tenant_statements
 from app.db import webhooks as statements
-from app.db.ids import new_id
+from app.db.core.ids import new_id
 from app.domain.ids import is_typeid
 from app.domain.webhook_urls import Refused, check_addresses, parse
 from app.domain.webhooks import LASTS, MOST, OVERLAP, TEST, secret_text

@@ -13,7 +13,7 @@ import pytest
 
 from app.api import event_stream
 from app.bootstrap import build_api
-from app.db.ids import new_id
+from app.db.core.ids import new_id
 from app.domain.ids import TenantId
 from app.local.ports import LOOPBACK
 from app.prerequisites import ensure_operator_key

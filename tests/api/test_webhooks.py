@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from fastapi import FastAPI
 
-from app.db.ids import new_id
+from app.db.core.ids import new_id
 from app.name_lookup import Lookup
 from tests.api.conftest import Caller, MakeSettings, serving
 from tests.api.fleet import Fleet

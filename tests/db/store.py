@@ -11,9 +11,9 @@ from uuid import UUID, uuid4
 from sqlalchemy import Executable, Table, TextClause, func, insert, select, text, update
 
 from app.db import claims, quotas
-from app.db.bound import Bound
-from app.db.ids import new_id
-from app.db.tables import attempt, lease, quota, tenant
+from app.db.core.ids import new_id
+from app.db.core.prepared import Bound
+from app.db.schema.tables import attempt, lease, quota, tenant
 from app.domain.ids import AttemptId, LeaseId, TenantId
 from workers.database import Database
 from workers.runtime import Runtime

@@ -9,7 +9,7 @@ from sqlalchemy import Update, func, text, update
 from sqlalchemy.exc import IntegrityError
 
 from app.db import attempts, inventory, launches
-from app.db.tables import attempt, installation, lease
+from app.db.schema.tables import attempt, installation, lease
 from app.db.transitions import locked
 from app.domain.ids import AttemptId, LeaseId
 from app.domain.leases import AttemptState

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Connection, func, select, update
 
 from app.db import buckets
-from app.db.tables import provider_bucket
+from app.db.schema.tables import provider_bucket
 from tests.db.store import Store, together
 
 RATE: dict[str, float] = {"burst": 3, "per_second": 2}

@@ -13,8 +13,8 @@ import pytest
 from sqlalchemy import Connection, func, insert, select, text
 
 from app.db import claimants, claims, jobs, webhook_lanes
-from app.db.ids import new_id
-from app.db.tables import webhook
+from app.db.core.ids import new_id
+from app.db.schema.tables import webhook
 from app.local.waiting import wait_until
 from tests.databases import ROOT
 from tests.db.store import Store, ago

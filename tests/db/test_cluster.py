@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import insert, text
 
 from app.db import attempts, claimants, claims, cluster, inventory, jobs, ops
-from app.db.tables import account, attempt, lease
+from app.db.schema.tables import account, attempt, lease
 from tests.db.store import Store, ago
 from workers.presence import free_of_the_dead
 

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from app.db.connections import API_SESSION, WORKER_SESSION, DatabaseUnusable, SessionSettings, check_connections
+from app.db.core.connections import API_SESSION, WORKER_SESSION, DatabaseUnusable, SessionSettings, check_connections
 from tests.databases import Databases
 
 SESSIONS = [API_SESSION, WORKER_SESSION]

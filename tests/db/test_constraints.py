@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import func, insert
 from sqlalchemy.exc import IntegrityError
 
-from app.db.tables import attempt, lease, quota_claim
+from app.db.schema.tables import attempt, lease, quota_claim
 from tests.db.store import ENDED, Store
 
 RATE = {"rate_per_hour": 1, "rate_since": func.now()}

@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import func, insert, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from app.db.engine import Database, DatabaseUnavailable
-from app.db.reads import Query, within_tenant
-from app.db.scope import TENANT
-from app.db.tables import quota, tenant
+from app.db.core.engine import Database, DatabaseUnavailable
+from app.db.core.reads import Query, within_tenant
+from app.db.core.tenant_scope import TENANT
+from app.db.schema.tables import quota, tenant
 from app.local.ports import free_port
 from tests.databases import end_connections
 

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import func, select
 
 from app.db import events, events_read
-from app.db.tables import event, installation
+from app.db.schema.tables import event, installation
 from app.db.transitions import write
 from tests.db.store import Store, together
 

@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy import insert, select, update
 
 from app.db import learning
-from app.db.tables import account, offering
+from app.db.schema.tables import account, offering
 from app.domain.offerings import Market, OfferingKey
 from tests.db.store import Store, ago
 

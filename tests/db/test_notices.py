@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import update
 
 from app.db import notices
-from app.db.tables import event, lease, quota
+from app.db.schema.tables import event, lease, quota
 from tests.db.store import ENDED, Store, ago, ahead
 
 SOON = timedelta(minutes=10)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 
 from app.db import quotas, quotas_read
-from app.db.tables import quota, quota_claim
+from app.db.schema.tables import quota, quota_claim
 from app.domain.ids import LeaseId, TenantId
 from app.domain.offerings import Offering
 from app.domain.quotas import Amounts, allowed, amounts, minimum

@@ -9,7 +9,7 @@ from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from app.db import quotas
-from app.db.tables import tenant
+from app.db.schema.tables import tenant
 from app.domain.ids import LeaseId
 from app.domain.quotas import allowed
 from tests.db.store import Store, together

@@ -4,10 +4,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from app.db import claims, safety
-from app.db.bound import Bound
+from app.db.core.prepared import Bound
 from app.db.events import NewEvent
 from app.db.ops import LIFT_HOLD
-from app.db.tables import installation, lease
+from app.db.schema.tables import installation, lease
 from app.db.transitions import write
 from app.domain.ids import LeaseId
 from tests.db.store import ENDED, Store

@@ -9,10 +9,10 @@ import pytest
 from sqlalchemy import text, update
 from sqlalchemy.exc import DBAPIError
 
-from app.db import engine
-from app.db.engine import DatabaseUnavailable
-from app.db.session_limits import LIBPQ_PARAMETERS, SERVER_SETTINGS
-from app.db.tables import quota
+from app.db.core import engine
+from app.db.core.engine import DatabaseUnavailable
+from app.db.core.session_limits import LIBPQ_PARAMETERS, SERVER_SETTINGS
+from app.db.schema.tables import quota
 from app.prerequisites import ensure_operator_key
 from app.settings import load_settings
 from tests.api.conftest import Caller, new_tenant, serving

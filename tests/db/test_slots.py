@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import select, text
 
 from app.db import buckets, launches
-from app.db.tables import lease
+from app.db.schema.tables import lease
 from app.domain.ids import LeaseId, TenantId
 from tests.db.store import Store, together
 

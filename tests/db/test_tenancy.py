@@ -23,10 +23,10 @@ from app.db import (
     webhooks,
 )
 from app.db import tenants as tenant_statements
-from app.db.bound import Bound
-from app.db.engine import Database
-from app.db.ids import new_id
-from app.db.tables import (
+from app.db.core.engine import Database
+from app.db.core.ids import new_id
+from app.db.core.prepared import Bound
+from app.db.schema.tables import (
     api_key,
     attempt,
     attempt_archive,
@@ -42,7 +42,7 @@ from app.db.tables import (
     webhook_delivery,
     webhook_secret,
 )
-from app.db.tables import audit as audit_table
+from app.db.schema.tables import audit as audit_table
 from app.domain.ids import LeaseId, TenantId
 from tests.db.store import Store
 

@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 
 from app.db import transitions
 from app.db.events import NewEvent
-from app.db.tables import event, lease
+from app.db.schema.tables import event, lease
 from app.domain.ids import LeaseId
 from app.domain.leases import TERMINAL, TRANSITIONS, LeaseState
 from tests.db.store import ENDED, Store, together

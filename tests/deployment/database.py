@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psycopg
 
-from app.db.connections import API_SESSION, WORKER_SESSION, DatabaseUnusable, check_connections
+from app.db.core.connections import API_SESSION, WORKER_SESSION, DatabaseUnusable, check_connections
 from tests.deployment import documents
 from tests.deployment.installation import Installation, Passwords, module
 from tests.deployment.needs import POSTGRESQL

@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 import pytest
 import yaml
 
-from app.db.connections import API_SESSION, WORKER_SESSION
-from app.db.logins import Cluster, login_for
+from app.db.core.connections import API_SESSION, WORKER_SESSION
+from app.db.core.logins import Cluster, login_for
 from app.local.programs import services
 from app.server.main import PROCESSES
 from app.settings import load_settings

@@ -16,7 +16,7 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from psycopg import sql
 
-from app.db.tables import metadata
+from app.db.schema.tables import metadata
 from app.domain.schema import SchemaRevisions
 from app.prerequisites import schema_revisions
 from tests.databases import ROOT

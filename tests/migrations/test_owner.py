@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from app.db.connections import API_SESSION, check_connections
+from app.db.core.connections import API_SESSION, check_connections
 from app.local import embedded_postgres
 from app.server.main import run
 from tests.databases import ROOT, migrate

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import select
 
 from app.db import reboots
-from app.db.tables import webhook_delivery
+from app.db.schema.tables import webhook_delivery
 from app.domain.ids import LeaseId
 from app.domain.leases import VmState
 from app.settings import AccountConfig, Settings

@@ -13,7 +13,7 @@ import pytest
 from fastapi import FastAPI
 
 from app import bootstrap
-from app.db.engine import Database
+from app.db.core.engine import Database
 from tests.api.conftest import Caller, MakeSettings, new_tenant, serving
 from tests.api.fleet import Fleet
 from tests.security.conftest import UNLIMITED

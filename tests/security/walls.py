@@ -11,8 +11,8 @@ import psycopg
 from psycopg import sql
 from sqlalchemy import event
 
-from app.db.connections import API_ROLE
-from app.db.engine import Database
+from app.db.core.connections import API_ROLE
+from app.db.core.engine import Database
 
 _VALUE = r'\$\d+::VARCHAR(?: COLLATE "C")?'
 _FILTER = re.compile(

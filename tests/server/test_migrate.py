@@ -12,8 +12,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from app.db.connections import API_SESSION, WORKER_SESSION, SessionSettings, check_connections
-from app.db.logins import ensure_login, login_for, read_cluster
+from app.db.core.connections import API_SESSION, WORKER_SESSION, SessionSettings, check_connections
+from app.db.core.logins import ensure_login, login_for, read_cluster
 from app.server.main import run
 
 API, WORKER = "GPULEASE_API_PASSWORD", "GPULEASE_WORKER_PASSWORD"

@@ -9,8 +9,8 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from app.db.connections import WORKER_SESSION, check_connections
-from app.db.engine import Database
+from app.db.core.connections import WORKER_SESSION, check_connections
+from app.db.core.engine import Database
 from app.settings import StartupError, load_settings
 from tests.databases import Databases
 

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import text
 
-from app.db.connections import WORKER_SESSION, DatabaseUnusable, check_connections
-from app.db.engine import Database as ApiDatabase
+from app.db.core.connections import WORKER_SESSION, DatabaseUnusable, check_connections
+from app.db.core.engine import Database as ApiDatabase
 from tests.pooler import Mode, Pooler, pooled
 from tests.server.test_main import DATABASE, server
 from workers.database import Database as WorkerDatabase

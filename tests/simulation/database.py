@@ -15,9 +15,9 @@ from sqlalchemy import Connection, Executable, NullPool, Row, create_engine, tex
 from sqlalchemy.engine import CursorResult
 from sqlalchemy.exc import OperationalError
 
-from app.db.bound import Bound, parts
-from app.db.connections import WORKER_ROLE
-from app.db.urls import sync_url
+from app.db.core.connections import WORKER_ROLE
+from app.db.core.prepared import Bound, parts
+from app.db.core.urls import sync_url
 from tests.simulation.scheduler import Scheduler
 from workers.database import Database
 

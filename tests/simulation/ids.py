@@ -7,12 +7,12 @@ from uuid import UUID
 
 import pytest
 
-from app.db import ids
+from app.db.core import ids
 from tests.simulation.scheduler import Scheduler
 
 
 class VirtualUuids:
-    """Stands in for `uuid_utils` in `app.db.ids`. `random` is the ids' own: an id more or less changes nothing else."""
+    """Stands in for `uuid_utils` in `app.db.core.ids`. `random` is the ids' own: an id more or less changes nothing else."""
 
     def __init__(self, scheduler: Scheduler, seed: int) -> None:
         self._scheduler = scheduler

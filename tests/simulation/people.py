@@ -10,13 +10,13 @@ from typing import Any
 from sqlalchemy import Connection, func, insert, select, text, update
 
 from app.db import fleet, quotas
-from app.db.bound import parts
+from app.db.core.ids import new_id
+from app.db.core.prepared import parts
 from app.db.events import NewEvent
-from app.db.ids import new_id
 from app.db.offering_rows import offering_from_row
 from app.db.ops import stop_launches
 from app.db.quotas_read import set_limits
-from app.db.tables import installation, lease, quota, tenant
+from app.db.schema.tables import installation, lease, quota, tenant
 from app.db.transitions import WAKE, request_end, write
 from app.domain import quotas as quota_rules
 from app.domain.ids import LeaseId, TenantId

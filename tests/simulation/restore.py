@@ -9,7 +9,7 @@ from sqlalchemy import delete, select, text, update
 
 from app.db import quotas
 from app.db.ops import LIFT_HOLD, adopt_orphans
-from app.db.tables import attempt, event, installation, lease, lease_console, lease_secret
+from app.db.schema.tables import attempt, event, installation, lease, lease_console, lease_secret
 from app.domain.ids import LeaseId
 from app.domain.tags import deadline
 from tests.simulation.cloud import Machine

@@ -15,10 +15,10 @@ import pytest
 from sqlalchemy import delete, func, insert, select, text, update
 
 from app.db import claims, quotas
-from app.db.bound import Bound
-from app.db.ids import new_id
+from app.db.core.ids import new_id
+from app.db.core.prepared import Bound
 from app.db.ops import LIFT_HOLD, adopt_orphans
-from app.db.tables import (
+from app.db.schema.tables import (
     account,
     account_region,
     attempt,

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select, text
 
 from app.db import reboots
-from app.db.tables import attempt, lease_console
+from app.db.schema.tables import attempt, lease_console
 from app.domain.ids import LeaseId
 from app.domain.tokens import host_key_hash, host_key_token
 from tests.cloudsim.clock import ManualClock

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from app.db import jobs
-from app.db.tables import account_region, periodic_job
+from app.db.schema.tables import account_region, periodic_job
 from app.domain.ids import LeaseId
 from app.settings import AccountConfig, Settings, load_settings
 from app.settings.accounts import GcpAccount

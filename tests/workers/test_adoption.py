@@ -5,7 +5,7 @@ import pytest
 from sqlalchemy import delete, func, update
 
 from app.db import quotas
-from app.db.tables import attempt, lease
+from app.db.schema.tables import attempt, lease
 from app.domain.ids import LeaseId, TenantId
 from app.domain.tags import DEADLINE, TENANT
 from tests.workers.fleet import ACCOUNT, REGION, Fleet

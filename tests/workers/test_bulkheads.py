@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import insert, text, update
 
 from app.db import learning
-from app.db.tables import account, account_region, attempt, periodic_job
+from app.db.schema.tables import account, account_region, attempt, periodic_job
 from app.local.waiting import wait_until
 from tests.workers.fleet import ACCOUNT, Fleet
 from workers.bulkheads import Bulkheads, CrowdedError

@@ -10,7 +10,7 @@ import boto3
 import pytest
 from sqlalchemy import text, update
 
-from app.db.tables import lease
+from app.db.schema.tables import lease
 from app.domain.ids import LeaseId
 from app.settings import AccountConfig, Settings
 from tests.workers.fleet import ACCOUNT, REGION, Fleet

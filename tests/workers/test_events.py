@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import text, update
 
-from app.db.tables import periodic_job
+from app.db.schema.tables import periodic_job
 from app.local.waiting import wait_until
 from app.settings import AccountConfig, Settings
 from app.settings.accounts import AwsAccount

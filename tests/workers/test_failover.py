@@ -9,7 +9,7 @@ from sqlalchemy import text, update
 from sqlalchemy.exc import DBAPIError
 
 from app.db import claimants
-from app.db.tables import lease
+from app.db.schema.tables import lease
 from app.local.embedded_postgres import FORGETFUL, SETTINGS, Cluster, running
 from app.local.ports import free_port
 from app.local.waiting import wait_until

@@ -11,7 +11,7 @@ import pytest
 import structlog
 from sqlalchemy import select, update
 
-from app.db.tables import lease, periodic_job
+from app.db.schema.tables import lease, periodic_job
 from app.domain import reconcile
 from app.settings import StartupError, load_settings
 from app.settings.accounts import account_from_json

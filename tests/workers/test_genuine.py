@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import select
 
-from app.db.tables import event
+from app.db.schema.tables import event
 from tests.workers.cloud_samples import CloudSample
 from tests.workers.fleet import ACCOUNT, Fleet
 from workers.inventory import take_inventory

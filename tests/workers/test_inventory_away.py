@@ -5,7 +5,7 @@ from pathlib import Path
 
 from sqlalchemy import update
 
-from app.db.tables import lease
+from app.db.schema.tables import lease
 from app.local.waiting import wait_until
 from tests.workers.fleet import Fleet
 from tests.workers.worker_process import PATIENCE, running

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import func, update
 
 from app.db import reboots
-from app.db.tables import attempt, lease
+from app.db.schema.tables import attempt, lease
 from app.domain.ids import LeaseId
 from tests.workers.fleet import ACCOUNT, Fleet
 from tests.workers.late import LOST, Answer, Scripted, Stall

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import func, select, update
 
-from app.db.tables import event, lease
+from app.db.schema.tables import event, lease
 from app.domain.ids import LeaseId
 from app.domain.leases import LeaseState
 from app.domain.reconcile import BeginRelease, Enter, Place, Requeue, Send, Step, decide

@@ -2,7 +2,7 @@
 
 from sqlalchemy import text, update
 
-from app.db.tables import event, lease, orphan, quota
+from app.db.schema.tables import event, lease, orphan, quota
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from workers.inventory import take_inventory
 from workers.kinds import kinds

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select, text, update
 
-from app.db.tables import account_region, attempt, lease
+from app.db.schema.tables import account_region, attempt, lease
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from workers.inventory import take_inventory
 from workers.providers.base import ProviderError

@@ -7,8 +7,8 @@ import pytest
 from sqlalchemy import func, text, update
 
 from app.db import reboots
-from app.db.ids import new_id
-from app.db.tables import lease, offering, provider_bucket
+from app.db.core.ids import new_id
+from app.db.schema.tables import lease, offering, provider_bucket
 from app.domain.ids import TenantId
 from tests.workers.failing import NO_LINE, NOBODY_KNOWS, REJECTED, SLOW_DOWN, Failing
 from tests.workers.fleet import ACCOUNT, LEAST, REGION, Fleet

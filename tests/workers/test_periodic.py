@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from app.db.tables import periodic_job
+from app.db.schema.tables import periodic_job
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from workers.periodic import Kind, PeriodicRunner, ensure_jobs
 from workers.runtime import Runtime

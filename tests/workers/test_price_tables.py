@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.db.tables import offering
+from app.db.schema.tables import offering
 from app.domain.offerings import Gpu, InstanceType, Market
 from tests.workers.fleet import Fleet
 from workers.price_tables import COLUMNS, Ours, Place, compare, read

@@ -10,7 +10,7 @@ from sqlalchemy import func, select, update
 
 from app.db.fleet import candidates, save_offerings
 from app.db.offering_rows import offering_from_row
-from app.db.tables import offering, periodic_job
+from app.db.schema.tables import offering, periodic_job
 from app.domain.offerings import PriceStatus
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from workers.kinds import kinds

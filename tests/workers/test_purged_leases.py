@@ -2,7 +2,7 @@
 
 from sqlalchemy import text, update
 
-from app.db.tables import attempt, attempt_archive, lease
+from app.db.schema.tables import attempt, attempt_archive, lease
 from tests.workers.fleet import Fleet
 from workers.housekeeping import forget_old
 

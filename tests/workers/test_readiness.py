@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, func, insert, literal, select, update
 
-from app.db.tables import account, lease, offering, periodic_job
+from app.db.schema.tables import account, lease, offering, periodic_job
 from app.domain.ids import LeaseId
 from app.domain.offerings import Market
 from tests.workers.fleet import REGION, Fleet

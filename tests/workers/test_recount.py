@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import select, text
 
 from app.db.invariants import CHECKS, NOTED, note
-from app.db.tables import audit, invariant
+from app.db.schema.tables import audit, invariant
 from tests.db.store import Store
 from workers.database import Database
 from workers.housekeeping import recount

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from app.db import claims, reboots
-from app.db.tables import attempt, lease, provider_bucket
+from app.db.schema.tables import attempt, lease, provider_bucket
 from app.domain.ids import LeaseId
 from app.settings import load_settings
 from tests.workers.failing import ASKED_LATER, NO_LINE, NOBODY_KNOWS, REJECTED, SLOW_DOWN, Failing

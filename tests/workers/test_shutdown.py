@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select
 
-from app.db.tables import lease
+from app.db.schema.tables import lease
 from app.domain.ids import LeaseId
 from app.hints import celery_sender
 from app.local.ports import free_port

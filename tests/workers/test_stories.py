@@ -19,7 +19,7 @@ from sqlalchemy import Integer, func, or_, select
 from structlog.typing import EventDict
 
 from app.db import reboots
-from app.db.tables import event, lease_console, offering, provider_bucket, quota
+from app.db.schema.tables import event, lease_console, offering, provider_bucket, quota
 from app.domain.ids import LeaseId
 from tests.workers.fleet import Fleet
 from workers import reconciler

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import text, update
 
-from app.db.tables import attempt
+from app.db.schema.tables import attempt
 from app.domain.ids import LeaseId
 from tests.workers.fleet import Fleet
 from workers.providers.aws.adapter import AwsProvider

@@ -17,7 +17,7 @@ from typing import Any, get_args, get_origin
 
 from sqlalchemy import Select, TextClause
 
-from app.db.bound import Bound
+from app.db.core.prepared import Bound
 
 BEFORE, AFTER = "before", "after"
 

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Executable, Row
 from sqlalchemy.engine import CursorResult
 from sqlalchemy.exc import OperationalError
 
-from app.db.bound import Bound
+from app.db.core.prepared import Bound
 from workers.database import Database
 from workers.failpoints.actions import Action, Arms
 from workers.failpoints.points import AFTER, BEFORE, CALLS, Sites

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, Update
 
 from app.db import attempts, launches, learning, quotas, releases
-from app.db.bound import Bound
+from app.db.core.prepared import Bound
 from app.db.events import NewEvent
 from app.db.safety import IS_HELD
 from app.db.transitions import NOW

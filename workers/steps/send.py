@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection, Update
 
 from app.db import attempts, learning
-from app.db.bound import Bound
+from app.db.core.prepared import Bound
 from app.db.events import NewEvent
 from app.db.transitions import NOW, write
 from app.domain.leases import AttemptState

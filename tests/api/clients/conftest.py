@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.db.ids import new_id
+from app.db.core.ids import new_id
 from tests.api.conftest import MakeSettings
 from tests.api.fleet import Fleet
 from tests.api.test_event_stream import Running, running

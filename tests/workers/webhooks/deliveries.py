@@ -10,8 +10,8 @@ from sqlalchemy import select, text
 
 from app.db import events
 from app.db import webhooks as statements
-from app.db.ids import new_id
-from app.db.tables import event, webhook_delivery
+from app.db.core.ids import new_id
+from app.db.schema.tables import event, webhook_delivery
 from app.domain.webhooks import secret_text
 from tests.db.store import Store
 from tests.db.test_events import sequence

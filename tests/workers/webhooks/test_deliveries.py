@@ -8,8 +8,8 @@ from standardwebhooks import Webhook, WebhookVerificationError
 
 from app.db import events, purge
 from app.db import webhooks as statements
-from app.db.ids import new_id
-from app.db.tables import audit, event, webhook, webhook_delivery, webhook_secret
+from app.db.core.ids import new_id
+from app.db.schema.tables import audit, event, webhook, webhook_delivery, webhook_secret
 from app.domain.webhooks import OVERLAP, TEST, secret_text
 from app.local.ports import free_port
 from tests.db.store import Store, ago

@@ -2,7 +2,7 @@
 
 import threading
 
-from app.db.tables import webhook
+from app.db.schema.tables import webhook
 from app.local.waiting import wait_until
 from tests.databases import end_connections
 from tests.db.store import Store, together

@@ -13,8 +13,8 @@ from typing import Any, Self
 from sqlalchemy import Connection, Engine, NullPool, Row, TextClause, create_engine, event, text
 from sqlalchemy.exc import DBAPIError
 
-from app.db.session_limits import SERVER_SETTINGS, server_settings
-from app.db.urls import sync_url
+from app.db.core.session_limits import SERVER_SETTINGS, server_settings
+from app.db.core.urls import sync_url
 
 API_ROLE = "gpulease_api"
 WORKER_ROLE = "gpulease_worker"

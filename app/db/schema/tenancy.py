@@ -2,8 +2,8 @@
 
 from sqlalchemy import Boolean, CheckConstraint, Column, ForeignKey, Index, Integer, LargeBinary, Table, Text, text
 
-from app.db.metadata import metadata
-from app.db.types import Amount, Id, Json, Time
+from app.db.core.column_types import Amount, Id, Json, Time
+from app.db.schema.metadata import metadata
 
 _NOW = text("now()")
 

@@ -1,7 +1,6 @@
 """Every table, by subject. Constraints make the forbidden impossible; see migrations for row-level security."""
 
-from app.db.metadata import metadata
-from app.db.tables_fleet import (
+from app.db.schema.fleet import (
     account,
     account_region,
     installation,
@@ -12,9 +11,10 @@ from app.db.tables_fleet import (
     provider_bucket,
     worker_heartbeat,
 )
-from app.db.tables_leases import attempt, attempt_archive, event, lease, lease_console, lease_secret
-from app.db.tables_tenants import api_key, audit, idempotency, quota, quota_claim, tenant
-from app.db.tables_webhooks import webhook, webhook_delivery, webhook_secret
+from app.db.schema.leases import attempt, attempt_archive, event, lease, lease_console, lease_secret
+from app.db.schema.metadata import metadata
+from app.db.schema.tenancy import api_key, audit, idempotency, quota, quota_claim, tenant
+from app.db.schema.webhooks import webhook, webhook_delivery, webhook_secret
 
 __all__ = [
     "account",

@@ -10,8 +10,8 @@ from typing import Any
 
 from sqlalchemy import Select, bindparam, func, literal, select
 
-from app.db.compiled import Compiled
-from app.db.scope import TENANT
+from app.db.core.compiled import Compiled
+from app.db.core.tenant_scope import TENANT
 
 
 def within_tenant(statement: Select[Any]) -> Select[Any]:

@@ -9,8 +9,8 @@ import psycopg
 from psycopg import sql
 from sqlalchemy import NullPool, create_engine
 
-from app.db.connections import API_SESSION, CONNECT_SECONDS, WORKER_SESSION, SessionSettings
-from app.db.urls import sync_url
+from app.db.core.connections import API_SESSION, CONNECT_SECONDS, WORKER_SESSION, SessionSettings
+from app.db.core.urls import sync_url
 
 GROUPS = (API_SESSION.role, WORKER_SESSION.role)
 _NAMES = {API_SESSION.role: "{}_api_login", WORKER_SESSION.role: "{}_worker_login"}

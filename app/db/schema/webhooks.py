@@ -16,8 +16,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import UUID
 
-from app.db.metadata import metadata
-from app.db.types import Id, Json, Time
+from app.db.core.column_types import Id, Json, Time
+from app.db.schema.metadata import metadata
 
 _NOW = text("now()")
 _FALSE = text("false")

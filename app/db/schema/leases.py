@@ -17,8 +17,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import UUID
 
-from app.db.metadata import metadata
-from app.db.types import Id, Json, Money, Time
+from app.db.core.column_types import Id, Json, Money, Time
+from app.db.schema.metadata import metadata
 from app.domain.leases import LIVE_ATTEMPT, TERMINAL, AttemptState, Desired, LeaseState, VmState
 
 _NOW = text("now()")

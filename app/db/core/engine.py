@@ -15,12 +15,12 @@ import orjson
 from sqlalchemy import Row, Select, event, exc
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from app.db.compiled import Compiled
-from app.db.connections import API_ROLE, API_SESSION, MARKER, STATE, SessionSettings, new_marker, session_problem
-from app.db.reads import Query, within_tenant
-from app.db.scope import EVERY_TENANT, TENANT
-from app.db.session_limits import IDLE_IN_TRANSACTION_SECONDS
-from app.db.urls import async_url
+from app.db.core.compiled import Compiled
+from app.db.core.connections import API_ROLE, API_SESSION, MARKER, STATE, SessionSettings, new_marker, session_problem
+from app.db.core.reads import Query, within_tenant
+from app.db.core.session_limits import IDLE_IN_TRANSACTION_SECONDS
+from app.db.core.tenant_scope import EVERY_TENANT, TENANT
+from app.db.core.urls import async_url
 from app.domain.ids import is_typeid
 
 T = TypeVar("T")

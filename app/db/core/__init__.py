@@ -1,0 +1,1 @@
+"""What every statement stands on: engine, connections, prepared statements, tenant scope, column types, URLs, ids."""

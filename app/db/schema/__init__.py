@@ -1,0 +1,1 @@
+"""The tables, a module per area. `tables` names all of them."""
