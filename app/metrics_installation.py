@@ -13,7 +13,7 @@ from prometheus_client import generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from app.db.jobs import DEADMAN
+from app.db.fleet.jobs import DEADMAN
 from app.domain.leases import TERMINAL, LeaseState
 from app.services.metrics import Snapshot
 

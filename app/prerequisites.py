@@ -9,12 +9,12 @@ from pathlib import Path
 from sqlalchemy import Connection, exc, func, literal, make_url, select
 
 import migrations
-from app.db import audit as audit_statements
-from app.db import health as health_statements
-from app.db import keys as key_statements
 from app.db.core.connections import API_SESSION, DatabaseUnusable, Login, check_connections, single_connections
 from app.db.core.ids import new_id
 from app.db.core.tenant_scope import EVERY_TENANT
+from app.db.operations import health as health_statements
+from app.db.tenancy import audit as audit_statements
+from app.db.tenancy import keys as key_statements
 from app.domain.ids import KeyId
 from app.domain.schema import SchemaRevisions
 from app.services import key_format

@@ -18,7 +18,7 @@ from psycopg import sql
 from sqlalchemy import Engine, create_engine, text
 
 from app.db.core.urls import sync_url
-from app.db.invariants import violations
+from app.db.operations.invariants import violations
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import structlog
 
-from app.db import fleet
+from app.db.fleet import accounts
 from app.settings import AccountConfig, Settings
 from app.settings.accounts import account_from_json
 from workers.database import Database
@@ -66,16 +66,18 @@ class Accounts:
         names = list(self._configured)
         with self._database.begin() as connection:
             for account in self._configured.values():
-                connection.execute(fleet.save_account(account.name, account.provider, account.model_dump(mode="json")))
-            connection.execute(fleet.drain_accounts(names))
+                connection.execute(
+                    accounts.save_account(account.name, account.provider, account.model_dump(mode="json"))
+                )
+            connection.execute(accounts.drain_accounts(names))
             if self._configured:
-                connection.execute(fleet.ensure_regions(self._places(self._configured)))
+                connection.execute(accounts.ensure_regions(self._places(self._configured)))
 
     def places(self) -> list[tuple[str, str]]:
         """Every (account, region) to observe: configured ones, accounts left with live attempts, and regions left with them."""
-        rows = self._database.all(fleet.accounts_in_use(self._configured))
+        rows = self._database.all(accounts.accounts_in_use(self._configured))
         stored = {row.name: account_from_json(row.config) for row in rows}
-        left = [(row.account, row.region) for row in self._database.all(fleet.places_in_use())]
+        left = [(row.account, row.region) for row in self._database.all(accounts.places_in_use())]
         return list(dict.fromkeys([*self._places({**stored, **self._configured}), *sorted(left)]))
 
     def regions(self, name: str) -> list[str]:
@@ -101,7 +103,7 @@ class Accounts:
     def _config(self, name: str) -> AccountConfig:
         if name in self._configured:
             return self._configured[name]
-        for row in self._database.all(fleet.accounts_in_use([name])):
+        for row in self._database.all(accounts.accounts_in_use([name])):
             if row.name == name:
                 return account_from_json(row.config)
         msg = f"no account is named {name!r}"
@@ -187,18 +189,18 @@ class Accounts:
             return
         self._trusted_until.pop(name, None)
         error = IdentityChanged(f"the credentials belong to {identity}, not to the account first seen as {name!r}")
-        self._database.run(fleet.account_failed(name, "disabled", error_json(error)))
+        self._database.run(accounts.account_failed(name, "disabled", error_json(error)))
         log.error("account disabled", account=name, identity=identity)
         raise error
 
     def _is_ours(self, name: str, identity: str) -> bool:
         """Pins the identity, or compares it; an account that is back wakes the leases that wait for an offering."""
         with self._database.begin() as connection:
-            before = connection.execute(fleet.account_state(name)).scalar()
-            if connection.execute(fleet.account_ok(name, identity)).first() is None:
+            before = connection.execute(accounts.account_state(name)).scalar()
+            if connection.execute(accounts.account_ok(name, identity)).first() is None:
                 return False
             if before in _SET_ASIDE:
-                connection.execute(fleet.wake_queued())
+                connection.execute(accounts.wake_queued())
         return True
 
     def set_aside(self, name: str, error: ProviderError) -> None:
@@ -207,7 +209,7 @@ class Accounts:
             return
         log.error("account set aside", account=name, code=error.code, error=error.message)
         self._trusted_until.pop(name, None)
-        self._database.run(fleet.account_failed(name, "failing", error_json(error)))
+        self._database.run(accounts.account_failed(name, "failing", error_json(error)))
 
 
 def error_json(error: ProviderError) -> dict[str, str | None]:

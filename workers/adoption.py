@@ -7,12 +7,12 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection, Row, func
 
-from app.db import adoption as statements
-from app.db import quotas
 from app.db.core.ids import new_id
-from app.db.events import NewEvent
-from app.db.launches import FIRST_ATTEMPT_AT
-from app.db.transitions import WAKE, locked, write
+from app.db.events.events import NewEvent
+from app.db.fleet import adoption as statements
+from app.db.leases.launches import FIRST_ATTEMPT_AT
+from app.db.leases.transitions import WAKE, locked, write
+from app.db.tenancy import quotas
 from app.domain import placed, tags
 from app.domain.leases import TERMINAL, LeaseState
 from app.domain.offerings import Gpu

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 import structlog
 from sqlalchemy.exc import DBAPIError, ProgrammingError
 
-from app.db import jobs
 from app.db.core.connections import EXCESS_RIGHTS, WORKER_SESSION, DatabaseUnusable, check_connections
+from app.db.fleet import jobs
 from app.settings import AccountConfig, Settings, StartupError, load_accounts
 from app.settings.logs import configure_logs
 from app.settings.traces import Traces

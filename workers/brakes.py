@@ -9,7 +9,8 @@ from datetime import datetime
 
 import structlog
 
-from app.db import cluster, fleet, safety
+from app.db.fleet import accounts
+from app.db.operations import brakes, cluster
 from app.domain.safety import too_many
 from workers.database import Database
 
@@ -30,13 +31,13 @@ class FirstListings:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self.started_at: datetime = database.all(safety.now())[0].now
+        self.started_at: datetime = database.all(brakes.now())[0].now
         self._done: set[tuple[str, str]] = set()
 
     def done(self, account: str, region: str) -> bool:
         """True from the first complete listing on that began after the start of this process."""
         place = (account, region)
-        if place not in self._done and self._database.first(safety.listed_since(account, region, self.started_at)):
+        if place not in self._done and self._database.first(brakes.listed_since(account, region, self.started_at)):
             self._done.add(place)
         return place in self._done
 
@@ -45,7 +46,7 @@ class FirstListings:
 
         While it is neither done nor failed the inventory is away, or has not come to it yet.
         """
-        return self._database.first(safety.listing_failed_since(account, region, self.started_at)) is not None
+        return self._database.first(brakes.listing_failed_since(account, region, self.started_at)) is not None
 
 
 def check_cluster(database: Database) -> bool:
@@ -90,9 +91,9 @@ def hold_for_lost_rows(database: Database, keys: Sequence[tuple[str, int] | None
 def set_hold(database: Database, reason: str) -> None:
     """Sets the hold once; it stays until an operator resumes. The term of every live lease is in doubt from then on."""
     with database.begin() as connection:
-        newly_set = bool(connection.execute(safety.set_hold(reason)).rowcount)
+        newly_set = bool(connection.execute(brakes.set_hold(reason)).rowcount)
         if newly_set:
-            connection.execute(safety.doubt_terms())
+            connection.execute(brakes.doubt_terms())
     if newly_set:
         log.error("hold set", reason=reason)
 
@@ -105,7 +106,7 @@ def mass_loss(database: Database, account: str, region: str, counts: Iterable[tu
     braked = set()
     for kind, lost, live in counts:
         many = too_many(lost, live)
-        cycles: int = database.all(safety.count_cycle(account, region, kind, many=many))[0].cycles
+        cycles: int = database.all(brakes.count_cycle(account, region, kind, many=many))[0].cycles
         if many and cycles < CONFIRMING_CYCLES:
             braked.add(kind)
             log.error(
@@ -113,5 +114,5 @@ def mass_loss(database: Database, account: str, region: str, counts: Iterable[tu
             )
             message = f"{lost} VMs {kind} at once ({live} live): nothing is closed or ended before {CONFIRMING_CYCLES} cycles agree"
             error = {"class": "MassLoss", "code": kind, "message": message}
-            database.run(fleet.region_failed(account, region, error))
+            database.run(accounts.region_failed(account, region, error))
     return frozenset(braked)

@@ -9,8 +9,8 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from app.db import fleet
-from app.db.offering_rows import offering_from_row
+from app.db.fleet import offerings
+from app.db.fleet.offerings import offering_from_row
 from app.domain.offerings import Offering
 from app.domain.placement import Ranking, Wish, rank
 from workers.database import Database
@@ -51,7 +51,7 @@ class Catalogue:
 
     def _read(self) -> tuple[Offering, ...]:
         if self._monotonic() - self._read_at >= self._seconds:
-            found = self._database.all(fleet.candidates())
+            found = self._database.all(offerings.candidates())
             self._rows = {key: self._parsed(key, row) for key, row in zip(map(_key, found), found, strict=True)}
             self._offerings = tuple(offering for _, offering in self._rows.values())
             self._rankings.clear()

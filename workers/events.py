@@ -9,7 +9,7 @@ import threading
 import structlog
 from sqlalchemy.exc import DBAPIError
 
-from app.db import jobs
+from app.db.fleet import jobs
 from workers.providers.base import ProviderError
 from workers.runtime import Runtime
 

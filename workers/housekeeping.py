@@ -5,8 +5,11 @@ from typing import Any
 import structlog
 from sqlalchemy import Row
 
-from app.db import audit, events, invariants, jobs, purge
 from app.db.core.ids import new_id
+from app.db.events import events
+from app.db.fleet import jobs
+from app.db.operations import invariants, purge
+from app.db.tenancy import audit
 from workers.runtime import Runtime
 
 log = structlog.get_logger(__name__)

@@ -14,11 +14,11 @@ from typing import Any
 
 import structlog
 
-from app.db import inventory as statements
-from app.db import safety
-from app.db.events import NewEvent
-from app.db.launches import WANTED
-from app.db.transitions import WAKE, locked, write
+from app.db.events.events import NewEvent
+from app.db.fleet import inventory as statements
+from app.db.leases.launches import WANTED
+from app.db.leases.transitions import WAKE, locked, write
+from app.db.operations import brakes
 from app.domain.ids import LeaseId
 from app.domain.inventory import Findings, Key, Listing, Row, Seen, compare
 from app.domain.leases import AttemptState, VmState
@@ -228,7 +228,7 @@ def _store_deadlines(runtime: Runtime, findings: Findings) -> None:
         log.warning("deadline tag differs", lease_id=row.lease_id, shown=seen.deadline, applied=row.deadline_applied)
     shown = [(row.lease_id, row.deadline_applied, seen.deadline) for row, seen in wrong if row.deadline_applied]
     read = {row.lease_id for row, _ in findings.in_doubt}
-    writes: list[Any] = [safety.terms_read(read)] if read else []
+    writes: list[Any] = [brakes.terms_read(read)] if read else []
     if shown:
         writes.append(statements.retagged(shown))
     if writes:
@@ -241,7 +241,7 @@ def _restore_term(runtime: Runtime, row: Row, seen: Seen) -> bool:
     expires_at = seen.deadline - timedelta(seconds=runtime.timing.deadline_grace)
     event = NewEvent(type="lease.extended", data={"expires_at": _rfc3339(expires_at)})
     values = {"expires_at": expires_at, "deadline_applied": seen.deadline}
-    guards = [WANTED, safety.MAY_RESTORE_TERM]
+    guards = [WANTED, brakes.MAY_RESTORE_TERM]
     restored = write(row.lease_id, event, where=guards, given={"promised": expires_at}, values=values)
     if runtime.database.first(restored) is None:
         return False

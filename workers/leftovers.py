@@ -8,7 +8,7 @@ no row knows (a restored database has lost it) is removed after it has been unus
 import random
 from collections.abc import Sequence
 
-from app.db import leftovers as statements
+from app.db.fleet import leftovers as statements
 from app.domain.tags import attempt_key
 from workers.providers.base import Leftover, Throttled
 from workers.runtime import Runtime

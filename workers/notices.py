@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row
 
-from app.db import events, notices
+from app.db.events import events, notices
 from app.domain.ids import LeaseId, TenantId
 from app.domain.quotas import SPEND_PER_HOUR
 from workers.runtime import Runtime

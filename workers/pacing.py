@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from app.db import buckets
+from app.db.fleet import provider_rate_limits
 from workers.database import Database
 from workers.providers.base import Provider, Rate, Throttled
 
@@ -26,7 +26,7 @@ class Pacer:
         rate = self._rate(provider, bucket)
         if rate is None:
             return None
-        row = self._database.first(buckets.reserve(bucket, burst=rate.burst, per_second=rate.per_second))
+        row = self._database.first(provider_rate_limits.reserve(bucket, burst=rate.burst, per_second=rate.per_second))
         slot: datetime | None = row.slot_at if row is not None else None
         return slot
 
@@ -35,14 +35,19 @@ class Pacer:
         rate = self._rate(provider, bucket)
         if rate is None:
             return True
-        return self._database.first(buckets.take(bucket, burst=rate.burst, per_second=rate.per_second)) is not None
+        return (
+            self._database.first(provider_rate_limits.take(bucket, burst=rate.burst, per_second=rate.per_second))
+            is not None
+        )
 
     def throttled(self, provider: Provider, bucket: str, error: Throttled) -> float:
         """The provider said no for now: slows this account's operation down. Answers the seconds to pause."""
         pause = error.retry_after or _FIRST_PAUSE
         rate = provider.limits.rates.get(bucket.rpartition("/")[2], _UNSTATED)
         if self._enabled:
-            self._database.run(buckets.slow_down(bucket, burst=rate.burst, per_second=rate.per_second, pause=pause))
+            self._database.run(
+                provider_rate_limits.slow_down(bucket, burst=rate.burst, per_second=rate.per_second, pause=pause)
+            )
         return pause
 
     def _rate(self, provider: Provider, bucket: str) -> Rate | None:

@@ -10,7 +10,7 @@ import structlog
 from sqlalchemy import Row
 from sqlalchemy.exc import DBAPIError
 
-from app.db import fleet, jobs
+from app.db.fleet import accounts, jobs
 from workers.accounts import error_json
 from workers.brakes import check_cluster
 from workers.providers.base import CredentialsRejected, OutcomeUnknown, ProviderError, Throttled, Unreachable
@@ -205,7 +205,7 @@ class PeriodicRunner:
             if isinstance(error, Throttled):
                 provider = runtime.accounts.provider(job.account)
                 runtime.pacer.throttled(provider, runtime.pacer.bucket(job.account, region, "read"), error)
-            runtime.database.run(fleet.region_failed(job.account, region, error_json(error), silent=silent))
+            runtime.database.run(accounts.region_failed(job.account, region, error_json(error), silent=silent))
         return f"{error.kind}: {error.code or ''} {error.message}"
 
     def _count_failure(self, job: Row[Any], error: Exception) -> None:

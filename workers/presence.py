@@ -7,7 +7,7 @@ import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from app.db import claimants
+from app.db.leases import process_locks
 from workers.brakes import check_cluster
 from workers.database import Database
 
@@ -25,7 +25,7 @@ class Presence:
 
     def claim_id(self) -> UUID:
         """For a claim of this process."""
-        return claimants.claim_id(self.number)
+        return process_locks.claim_id(self.number)
 
     def loop(self, stopping: threading.Event, freed: threading.Event) -> None:
         """Until the process stops. `freed` is set when there are claims to take over. Outermost: nothing ends the loop."""
@@ -42,8 +42,8 @@ class Presence:
             stopping.wait(_EVERY_SECONDS)
 
     def _stay(self, connection: Connection, stopping: threading.Event, freed: threading.Event) -> None:
-        number = claimants.new_number()
-        if not connection.execute(claimants.lock(number)).scalar_one():
+        number = process_locks.new_number()
+        if not connection.execute(process_locks.lock(number)).scalar_one():
             return
         self.number = number
         while not stopping.wait(_EVERY_SECONDS):
@@ -53,7 +53,7 @@ class Presence:
 
 def free_of_the_dead(connection: Connection) -> int:
     """Ends the claims of processes that are gone; how many."""
-    count = sum(connection.execute(statement).rowcount for statement in claimants.FREE)
+    count = sum(connection.execute(statement).rowcount for statement in process_locks.FREE)
     if count:
         log.info("claims of a dead process freed", count=count)
     return count

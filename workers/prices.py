@@ -9,8 +9,8 @@ from pathlib import Path
 
 from sqlalchemy.exc import DBAPIError
 
-from app.db import fleet
-from app.db.offering_rows import offering_from_row
+from app.db.fleet import offerings
+from app.db.fleet.offerings import offering_from_row
 from app.domain.offerings import InstanceType, Market, Offering
 from app.settings import StartupError, load_settings
 from workers.database import Database
@@ -114,7 +114,7 @@ def _table(path: Path) -> list[dict[str, str]]:
 def _offerings(url: str) -> list[Offering]:
     database = Database(url, pool_size=1)
     try:
-        return [offering_from_row(row) for row in database.all(fleet.candidates())]
+        return [offering_from_row(row) for row in database.all(offerings.candidates())]
     except DBAPIError as error:
         reason = (str(error.orig).strip() or type(error).__name__).splitlines()[0]
         raise StartupError(f"cannot use the database of GPULEASE_DATABASE_URL: {reason}") from None

@@ -11,7 +11,7 @@ from uuid import uuid4
 import structlog
 from sqlalchemy.exc import DBAPIError
 
-from app.db import jobs
+from app.db.fleet import jobs
 from workers import housekeeping
 from workers.events import EventListener
 from workers.kinds import kinds

@@ -9,7 +9,7 @@ from uuid import UUID
 import structlog
 from sqlalchemy.exc import DBAPIError
 
-from app.db import claims
+from app.db.leases import claims
 from app.domain.ids import LeaseId
 from app.domain.leases import AttemptState, Desired, LeaseState
 from app.domain.reconcile import (

@@ -6,7 +6,7 @@ from typing import Any
 import structlog
 from sqlalchemy import Connection
 
-from app.db import fleet, jobs
+from app.db.fleet import accounts, jobs, offerings
 from workers.providers.base import Offered, Prices, ProviderError, ServiceQuota
 from workers.runtime import Runtime
 
@@ -27,14 +27,14 @@ def refresh(runtime: Runtime, account: str, region: str) -> int:
     limits = provider.service_quotas(region)
     name = runtime.accounts.provider_name(account)
     with runtime.database.begin() as connection:
-        connection.execute(fleet.lock_region(account, region))
+        connection.execute(offerings.lock_region(account, region))
         before = _known(connection, account, region)
         if offered:
-            connection.execute(fleet.save_offerings(), [_row(account, name, one) for one in offered])
+            connection.execute(offerings.save_offerings(), [_row(account, name, one) for one in offered])
         if _known(connection, account, region) > before:
             connection.execute(*jobs.hurry(PRICES, [(account, region)]))
-        connection.execute(fleet.forget_unoffered(account, region))
-        connection.execute(fleet.service_quotas(account, region, [_quota(one) for one in limits]))
+        connection.execute(offerings.forget_unoffered(account, region))
+        connection.execute(accounts.service_quotas(account, region, [_quota(one) for one in limits]))
     runtime.catalogue.forget()
     return len(offered)
 
@@ -51,14 +51,14 @@ def refresh_prices(runtime: Runtime, account: str, region: str) -> int:
         return 0
     if told:
         with runtime.database.begin() as connection:
-            connection.execute(fleet.lock_region(account, region))
-            connection.execute(fleet.save_price(account, region), list(_prices(told)))
+            connection.execute(offerings.lock_region(account, region))
+            connection.execute(offerings.save_price(account, region), list(_prices(told)))
         runtime.catalogue.forget()
     return len(told)
 
 
 def _known(connection: Connection, account: str, region: str) -> int:
-    return int(connection.execute(fleet.count_offerings(account, region)).scalar_one())
+    return int(connection.execute(offerings.count_offerings(account, region)).scalar_one())
 
 
 def _prices(told: Prices) -> Iterator[dict[str, Any]]:

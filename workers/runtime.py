@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from app.db import fleet
+from app.db.fleet import accounts
 from app.domain.reconcile import Timing
 from app.settings import Settings, StartupError
 from app.settings.traces import Traces
@@ -75,7 +75,7 @@ def timing_from(settings: Settings) -> Timing:
 
 def read_installation(database: Database, settings: Settings) -> Installation:
     """Raises StartupError when the database is not migrated or belongs to another installation."""
-    row = database.first(fleet.installation_row())
+    row = database.first(accounts.installation_row())
     if row is None:
         msg = "the database has no installation yet: run `gpulease-server migrate`"
         raise StartupError(msg)

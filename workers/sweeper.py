@@ -9,7 +9,7 @@ import structlog
 from sqlalchemy import Row
 from sqlalchemy.exc import DBAPIError
 
-from app.db import claims
+from app.db.leases import claims
 from app.domain.ids import LeaseId
 from workers.reconciler import Reconciler
 from workers.runtime import Runtime

@@ -12,8 +12,9 @@ from typing import Any
 import structlog
 from sqlalchemy import Row
 
-from app.db import attempts, inventory, releases
-from app.db.transitions import locked
+from app.db.fleet import inventory
+from app.db.leases import attempts, releases
+from app.db.leases.transitions import locked
 from app.domain.ids import LeaseId
 from app.domain.leases import AttemptState, VmState
 from app.domain.reasons import in_use_obstacle, leftover_obstacle

@@ -18,9 +18,10 @@ import structlog
 from sqlalchemy import Connection, Row
 from sqlalchemy.exc import DBAPIError
 
-from app.db import audit, events_read
-from app.db import webhook_lanes as statements
 from app.db.core.ids import new_id
+from app.db.events import reads
+from app.db.events import webhook_lanes as statements
+from app.db.tenancy import audit
 from app.domain.webhooks import LASTS, Outcome, message, pause, signed_headers
 from workers.database import Database
 from workers.webhook_sending import Sender
@@ -50,9 +51,7 @@ def _fan_out_to(database: Database, webhook_id: str) -> int:
         mine = connection.execute(statements.lock_position(webhook_id)).first()
         if mine is None:
             return 0
-        found = connection.execute(
-            events_read.numbered(after=mine.position, limit=_EVENTS, tenant_id=mine.tenant_id)
-        ).all()
+        found = connection.execute(reads.numbered(after=mine.position, limit=_EVENTS, tenant_id=mine.tenant_id)).all()
         if not found:
             return 0
         wanted = [row for row in found if mine.event_types is None or row.type in mine.event_types]

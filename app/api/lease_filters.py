@@ -8,7 +8,7 @@ from fastapi import Depends, Query
 from pydantic import AfterValidator
 
 from app.api.schemas import Text, Timestamp
-from app.db.lease_lists import LeaseFilter, LeaseSort
+from app.db.leases.lists import LeaseFilter, LeaseSort
 from app.domain.ids import is_typeid
 from app.domain.leases import TERMINAL, LeaseState
 from app.services.errors import FieldError, InvalidRequest

@@ -24,7 +24,7 @@ _PLACE = ("provider", "account", "region", "zone", "instance_type", "market")
 
 
 def lease_json(row: Any, role: Role, *, startup_script: str | None = None) -> bytes:
-    """One lease, from a row of app.db.leases.READ. `startup_script` only where the caller may see it."""
+    """One lease, from a row of app.db.leases.statements.READ. `startup_script` only where the caller may see it."""
     return _lease(row, role, startup_script).encode()
 
 

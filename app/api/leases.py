@@ -18,7 +18,7 @@ from app.api.pagination import UsePage
 from app.api.responses import answer, known_already, tagged
 from app.api.routing import Member, UseServices, Viewer
 from app.api.routing import router as make_router
-from app.db.lease_lists import LeaseFilter, LeaseSort
+from app.db.leases.lists import LeaseFilter, LeaseSort
 from app.services.errors import FieldError, InvalidRequest
 from app.services.lease_creation import Render
 from app.services.preconditions import list_tag, parse_tags, version_tag

@@ -5,8 +5,8 @@ from typing import Any
 from pydantic_core import to_jsonable_python
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.db import audit as statements
 from app.db.core.ids import new_id
+from app.db.tenancy import audit as statements
 from app.services.context import Context
 from app.services.cursors import PageRequest, cut, last_id
 from app.services.principal import Principal

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from app.db import keys as statements
 from app.db.core.engine import Database
+from app.db.tenancy import keys as statements
 from app.domain.ids import KeyId, TenantId
 from app.services import key_format
 from app.services.errors import Unauthenticated

@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from app.db import fleet
 from app.db.core.engine import Database
-from app.db.offering_rows import offering_from_row
+from app.db.fleet import offerings
+from app.db.fleet.offerings import offering_from_row
 from app.domain import placement, quotas
 from app.domain.offerings import Offering
 from app.domain.placement import Ranking, Wish
@@ -68,7 +68,7 @@ class Catalogue:
     async def _read(self) -> Snapshot:
         async with self._database.transaction(None, read_only=True) as connection:
             as_of = (await connection.execute(select(func.now()))).scalar_one()
-            rows = (await connection.execute(fleet.candidates())).all()
+            rows = (await connection.execute(offerings.candidates())).all()
         return Snapshot(as_of, tuple(_line(row) for row in rows))
 
 

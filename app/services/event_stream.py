@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from app.db import events_read
 from app.db.core.engine import Database
+from app.db.events import reads
 from app.services.errors import TooManyStreams
 from app.services.principal import Principal
 
@@ -149,14 +149,14 @@ class EventStreams:
         return found, found[-1].sequence if len(found) == _PAGE else max(newest, *map(_sequence, found), at)
 
     async def _numbered(self, after: int, limit: int, wanted: Wanted, tenant: str | None) -> list[Told]:
-        statement = events_read.numbered(after=after, limit=limit, tenant_id=wanted.tenant_id, lease_id=wanted.lease_id)
+        statement = reads.numbered(after=after, limit=limit, tenant_id=wanted.tenant_id, lease_id=wanted.lease_id)
         async with self._database.transaction(tenant, read_only=True) as connection:
             rows = (await connection.execute(statement)).all()
         return [Told(row.sequence, row.tenant_id, row.lease_id, row) for row in rows]
 
     async def _last_number(self) -> int:
         async with self._database.transaction(None, read_only=True) as connection:
-            last: int = (await connection.execute(events_read.last_number())).scalar_one()
+            last: int = (await connection.execute(reads.last_number())).scalar_one()
         return last
 
     @contextlib.contextmanager

@@ -4,8 +4,8 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.db import events_read
-from app.db import leases as lease_statements
+from app.db.events import reads
+from app.db.leases import statements as lease_statements
 from app.services.context import Context
 from app.services.cursors import cursor
 from app.services.errors import CursorExpired, NotFound
@@ -26,7 +26,7 @@ class EventService:
         """Of the caller's tenant; of all tenants, or `tenant_id`, for operators. Raises CursorExpired."""
         await self.require_kept(after)
         mine = principal.tenant_id or tenant_id
-        statement = events_read.numbered(after=after or 0, limit=limit + 1, tenant_id=mine)
+        statement = reads.numbered(after=after or 0, limit=limit + 1, tenant_id=mine)
         async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
             return await _page(connection, statement, limit)
 
@@ -39,9 +39,7 @@ class EventService:
         """Of one lease. Raises NotFound, CursorExpired."""
         expired = after is not None and await self._purged_since(after)
         mine = principal.tenant_id
-        statement = events_read.numbered(
-            after=after or 0, limit=limit + 1, tenant_id=mine, lease_id=lease_key(lease_id)
-        )
+        statement = reads.numbered(after=after or 0, limit=limit + 1, tenant_id=mine, lease_id=lease_key(lease_id))
         async with self._database.transaction(mine, read_only=True) as connection:
             known = await connection.execute(lease_statements.VERSION, lease_statements.named(lease_id, mine))
             if known.first() is None:
@@ -53,13 +51,13 @@ class EventService:
     async def _purged_since(self, after: int) -> bool:
         """Whether numbers above `after` are gone. Looks over all tenants, for only there numbers have no gaps."""
         async with self._database.transaction(None, read_only=True) as connection:
-            oldest: int = (await connection.execute(events_read.oldest_kept())).scalar_one()
+            oldest: int = (await connection.execute(reads.oldest_kept())).scalar_one()
         return after < oldest - 1
 
 
 async def _lost_its_beginning(connection: AsyncConnection, lease_id: str, within: str | None) -> bool:
     """A young lease has lost nothing, however old the cursor."""
-    first: int | None = (await connection.execute(events_read.first_of_lease(lease_id, within=within))).scalar_one()
+    first: int | None = (await connection.execute(reads.first_of_lease(lease_id, within=within))).scalar_one()
     return first != 1
 
 

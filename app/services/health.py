@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.db import health as statements
 from app.db.core.engine import DatabaseUnavailable
+from app.db.operations import health as statements
 from app.services.context import Context
 
 _STALE_SECONDS = 60.0

@@ -7,7 +7,7 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
-from app.db import host_keys as statements
+from app.db.leases import host_keys as statements
 from app.domain.ids import LeaseId
 from app.domain.tokens import host_key_hash
 from app.services.context import Context

@@ -6,8 +6,8 @@ from typing import Any
 import orjson
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.db import idempotency as statements
 from app.db.core.engine import fetch
+from app.db.tenancy import idempotency as statements
 from app.services.errors import IdempotencyInFlight, IdempotencyMismatch
 
 

@@ -8,9 +8,9 @@ from pydantic_core import to_jsonable_python
 from sqlalchemy import RowMapping, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.db import keys as statements
-from app.db import tenants as tenant_statements
 from app.db.core.ids import new_id
+from app.db.tenancy import keys as statements
+from app.db.tenancy import tenants as tenant_statements
 from app.domain.ids import KeyId, is_typeid
 from app.services import audit, key_format
 from app.services.context import Context

@@ -7,8 +7,7 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.db import consoles, reboots
-from app.db import leases as statements
+from app.db.leases import consoles, reboots, statements
 from app.domain.ids import LeaseId
 from app.domain.leases import Desired, LeaseState
 from app.services.audit import record_lease

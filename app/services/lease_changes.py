@@ -7,10 +7,9 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.db import leases as statements
-from app.db import transitions
 from app.db.core.tenant_scope import parameter
-from app.db.events import NewEvent
+from app.db.events.events import NewEvent
+from app.db.leases import statements, transitions
 from app.domain.ids import LeaseId
 from app.domain.leases import Desired
 from app.domain.reasons import Origin, Reason, ReasonCode

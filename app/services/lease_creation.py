@@ -12,11 +12,11 @@ from typing import Any
 import orjson
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.db import lease_reads, quotas_read
-from app.db import leases as statements
-from app.db import quotas as quota_statements
 from app.db.core.engine import fetch
 from app.db.core.ids import new_id
+from app.db.leases import reads, statements
+from app.db.tenancy import quota_limits
+from app.db.tenancy import quotas as quota_statements
 from app.domain.ids import LeaseId, TenantId, is_typeid
 from app.domain.placement import Excluded, Exclusion, Ranking, Wish
 from app.domain.quotas import Amounts, Shortage, shortages
@@ -112,7 +112,7 @@ class _Work:
         if not room["fits"]:
             raise _NoRoom
         values = self._values(new, ranked.minimum)
-        rows = await fetch(self.connection, lease_reads.CREATE, values)
+        rows = await fetch(self.connection, reads.CREATE, values)
         if not rows:
             await check_terms(self.connection, self.tenant_id, new.ttl_seconds)
             raise _NoRoom
@@ -192,7 +192,7 @@ def check_image(wish: Wish, ranking: Ranking) -> None:
 
 async def find_shortages(connection: AsyncConnection, tenant_id: TenantId, asked: Amounts) -> list[Shortage]:
     """Which of the resources asked for leave no room now."""
-    rows = (await connection.execute(quotas_read.of_tenant(tenant_id))).all()
+    rows = (await connection.execute(quota_limits.of_tenant(tenant_id))).all()
     limits: Mapping[str, Decimal | None] = {row.resource: row.limit for row in rows}
     return shortages(limits, {row.resource: row.used for row in rows}, asked)
 

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
-from app.db import lease_attempts, lease_lists, lease_reads
-from app.db import leases as statements
 from app.db.core.reads import Query
-from app.db.lease_lists import LeaseFilter, LeaseSort
+from app.db.leases import attempt_reads, lists, reads, statements
+from app.db.leases.lists import LeaseFilter, LeaseSort
 from app.domain.ids import is_typeid
 from app.services.context import Context
 from app.services.cursors import PageRequest, cursor, moment
@@ -53,10 +52,10 @@ class LeaseService:
 
     async def get(self, principal: Principal, lease_id: str, known: frozenset[str] | None) -> Found:
         """A row of lease_reads.ONE_WITH_SCRIPT, for viewers of ONE. Raises NotFound."""
-        shown = lease_reads.ONE if principal.role in _WITHOUT_SCRIPT else lease_reads.ONE_WITH_SCRIPT
+        shown = reads.ONE if principal.role in _WITHOUT_SCRIPT else reads.ONE_WITH_SCRIPT
         key = lease_key(lease_id)
         if known:
-            versions = await self._database.fetch(principal.tenant_id, lease_reads.VERSION, lease_id=key)
+            versions = await self._database.fetch(principal.tenant_id, reads.VERSION, lease_id=key)
             tag = version_tag(key, versions[0]["version"]) if versions else None
             if tag is not None and ("*" in known or tag in known):
                 return Found(tag, None)
@@ -68,7 +67,7 @@ class LeaseService:
 
     async def is_at(self, principal: Principal, lease_id: str, version: int) -> bool:
         """Whether this is the lease's present version. Raises NotFound."""
-        rows = await self._database.fetch(principal.tenant_id, lease_reads.VERSION, lease_id=lease_key(lease_id))
+        rows = await self._database.fetch(principal.tenant_id, reads.VERSION, lease_id=lease_key(lease_id))
         if not rows:
             raise NotFound
         return bool(rows[0]["version"] == version)
@@ -88,10 +87,10 @@ class LeaseService:
         """
         after, limit = _after(page, sort), page.limit + 1
         if known:
-            tag = _tag(await self._page(principal, sort, page, lease_lists.versions(wanted, sort, after, limit)))
+            tag = _tag(await self._page(principal, sort, page, lists.versions(wanted, sort, after, limit)))
             if "*" in known or tag in known:
                 return FoundPage(tag, None)
-        asked = lease_lists.page(wanted, sort, after, limit, LARGEST_PAGE)
+        asked = lists.page(wanted, sort, after, limit, LARGEST_PAGE)
         found = await self._page(principal, sort, page, asked)
         return FoundPage(_tag(found), found)
 
@@ -109,7 +108,7 @@ class LeaseService:
         after = page.after("attempts")
         first = 0 if after is None else _number(after[0])
         mine = principal.tenant_id
-        statement = lease_attempts.of_lease(lease_key(lease_id), within=mine, after=first, limit=page.limit + 1)
+        statement = attempt_reads.of_lease(lease_key(lease_id), within=mine, after=first, limit=page.limit + 1)
         async with self._database.transaction(mine, read_only=True) as connection:
             if (await connection.execute(statements.VERSION, statements.named(lease_id, mine))).first() is None:
                 raise NotFound

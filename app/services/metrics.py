@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.db import health
-from app.db import metrics as statements
 from app.db.core.engine import DatabaseUnavailable
+from app.db.operations import health
+from app.db.operations import metrics as statements
 from app.services.context import Context
 
 _KEPT_SECONDS = 5.0
@@ -16,7 +16,7 @@ _KEPT_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """Rows of the statements of app.db.metrics by their names, all of one moment; empty while the database is away."""
+    """Rows of the statements of app.db.operations.metrics by their names, all of one moment; empty while the database is away."""
 
     rows: Mapping[str, Sequence[Any]]
     needs_deadman: bool = False

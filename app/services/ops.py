@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.db import ops as statements
-from app.db.jobs import DEADMAN, beat
+from app.db.fleet.jobs import DEADMAN, beat
+from app.db.operations import ops as statements
 from app.services.audit import record
 from app.services.context import Context
 from app.services.cursors import PageRequest, cursor, moment

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-from app.db import ops_summary as statements
 from app.db.core.reads import Query
+from app.db.operations import summary as statements
 from app.services.context import Context
 from app.services.kept import Kept
 
@@ -18,12 +18,12 @@ _PAST_SHARE = 15
 _HOUR = Decimal(3600)
 
 Row = Mapping[str, Any]
-"""A row of a statement of app.db.ops_summary: amounts are int or Decimal, times datetime."""
+"""A row of a statement of app.db.operations.summary: amounts are int or Decimal, times datetime."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Summary:
-    """Rows of the statements of app.db.ops_summary. `spend_of_month` goes on from its reading at the present rate."""
+    """Rows of the statements of app.db.operations.summary. `spend_of_month` goes on from its reading at the present rate."""
 
     as_of: datetime
     brakes: Row

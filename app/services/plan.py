@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
-from app.db import fleet, quotas_read
+from app.db.fleet import accounts
+from app.db.tenancy import quota_limits
 from app.domain import quotas
 from app.domain.ids import TenantId
 from app.domain.offerings import Offering
@@ -89,8 +90,8 @@ class PlanService:
     async def _state(self, principal: Principal, tenant_id: TenantId, ttl_seconds: int) -> "_State":
         async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
             await check_terms(connection, tenant_id, ttl_seconds)
-            rows = (await connection.execute(quotas_read.of_tenant(tenant_id))).all()
-            brakes = (await connection.execute(fleet.brakes())).one()
+            rows = (await connection.execute(quota_limits.of_tenant(tenant_id))).all()
+            brakes = (await connection.execute(accounts.brakes())).one()
         return _State(
             limits={row.resource: row.limit for row in rows},
             used={row.resource: row.used for row in rows},

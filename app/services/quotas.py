@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.db import quotas_read as statements
-from app.db import tenants as tenant_statements
+from app.db.tenancy import quota_limits as statements
+from app.db.tenancy import tenants as tenant_statements
 from app.domain.ids import is_typeid
 from app.domain.quotas import GPUS
 from app.services import audit

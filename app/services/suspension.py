@@ -2,7 +2,7 @@
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.db.transitions import ids_in, request_end
+from app.db.leases.transitions import ids_in, request_end
 from app.domain.ids import LeaseId, TenantId
 from app.domain.leases import LeaseState, sources
 from app.domain.reasons import Origin, Reason, ReasonCode

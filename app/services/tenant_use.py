@@ -4,7 +4,7 @@ import json
 from decimal import Decimal
 from typing import Any
 
-from app.db import tenant_use as statements
+from app.db.tenancy import tenant_use as statements
 from app.services.context import Context
 from app.services.cursors import PageRequest, cut, last_id
 from app.services.quotas import available

@@ -8,9 +8,9 @@ from sqlalchemy import RowMapping
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.db import quotas as quota_statements
-from app.db import tenants as statements
 from app.db.core.ids import new_id
+from app.db.tenancy import quotas as quota_statements
+from app.db.tenancy import tenants as statements
 from app.domain.ids import TenantId, is_typeid
 from app.domain.quotas import GPUS, LEASES, SPEND_PER_HOUR
 from app.services import audit

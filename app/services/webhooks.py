@@ -9,9 +9,9 @@ from pydantic_core import to_jsonable_python
 from sqlalchemy import RowMapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.db import tenants as tenant_statements
-from app.db import webhooks as statements
 from app.db.core.ids import new_id
+from app.db.events import webhooks as statements
+from app.db.tenancy import tenants as tenant_statements
 from app.domain.ids import is_typeid
 from app.domain.webhook_urls import Refused, check_addresses, parse
 from app.domain.webhooks import LASTS, MOST, OVERLAP, TEST, secret_text

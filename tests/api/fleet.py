@@ -12,9 +12,9 @@ import psycopg
 from psycopg.types.json import Jsonb
 from sqlalchemy import create_engine
 
-from app.db import events
 from app.db.core.ids import new_id
 from app.db.core.urls import sync_url
+from app.db.events import events
 from app.domain import placed
 from app.domain.offerings import Gpu
 from app.domain.tokens import host_key_hash

@@ -10,10 +10,11 @@ from uuid import UUID, uuid4
 
 from sqlalchemy import Executable, Table, TextClause, func, insert, select, text, update
 
-from app.db import claims, quotas
 from app.db.core.ids import new_id
 from app.db.core.prepared import Bound
+from app.db.leases import claims
 from app.db.schema.tables import attempt, lease, quota, tenant
+from app.db.tenancy import quotas
 from app.domain.ids import AttemptId, LeaseId, TenantId
 from workers.database import Database
 from workers.runtime import Runtime

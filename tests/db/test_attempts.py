@@ -8,9 +8,10 @@ import pytest
 from sqlalchemy import Update, func, text, update
 from sqlalchemy.exc import IntegrityError
 
-from app.db import attempts, inventory, launches
+from app.db.fleet import inventory
+from app.db.leases import attempts, launches
+from app.db.leases.transitions import locked
 from app.db.schema.tables import attempt, installation, lease
-from app.db.transitions import locked
 from app.domain.ids import AttemptId, LeaseId
 from app.domain.leases import AttemptState
 from tests.db.store import Store, ago, ahead, together

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, func, select, update
 
-from app.db import buckets
+from app.db.fleet import provider_rate_limits
 from app.db.schema.tables import provider_bucket
 from tests.db.store import Store, together
 
@@ -18,12 +18,12 @@ RATE: dict[str, float] = {"burst": 3, "per_second": 2}
 
 
 def waits(connection: Connection, count: int, **rate: Any) -> list[float]:
-    statement = buckets.reserve("b", **{**RATE, **rate})
+    statement = provider_rate_limits.reserve("b", **{**RATE, **rate})
     return [float(connection.execute(statement).one().wait_seconds) for _ in range(count)]
 
 
 def takes(connection: Connection, count: int) -> list[bool]:
-    return [connection.execute(buckets.take("b", **RATE)).first() is not None for _ in range(count)]
+    return [connection.execute(provider_rate_limits.take("b", **RATE)).first() is not None for _ in range(count)]
 
 
 def pass_time(connection: Connection, seconds: float) -> None:
@@ -36,7 +36,7 @@ def pass_time(connection: Connection, seconds: float) -> None:
 
 
 def slow_down(connection: Connection, pause: float) -> None:
-    connection.execute(buckets.slow_down("b", **RATE, pause=pause))
+    connection.execute(provider_rate_limits.slow_down("b", **RATE, pause=pause))
 
 
 def test_a_burst_goes_at_once_and_the_rest_at_the_rate_in_order_of_asking(store: Store) -> None:
@@ -47,7 +47,7 @@ def test_a_burst_goes_at_once_and_the_rest_at_the_rate_in_order_of_asking(store:
 def test_a_slot_is_a_time_of_the_database(store: Store) -> None:
     with store.database.begin() as connection:
         waits(connection, 3)
-        row = connection.execute(buckets.reserve("b", **RATE)).one()
+        row = connection.execute(provider_rate_limits.reserve("b", **RATE)).one()
         assert row.slot_at - connection.execute(select(func.now())).scalar_one() == timedelta(seconds=0.5)
 
 
@@ -119,14 +119,14 @@ def test_a_minute_without_throttling_brings_the_rate_back(store: Store, use: Any
 def test_buckets_do_not_share(store: Store) -> None:
     with store.database.begin() as connection:
         waits(connection, 5)
-        assert connection.execute(buckets.reserve("other", **RATE)).one().wait_seconds == 0
+        assert connection.execute(provider_rate_limits.reserve("other", **RATE)).one().wait_seconds == 0
 
 
 def test_asking_at_once_gives_every_slot_once(store: Store) -> None:
     slow = {"burst": 4, "per_second": 0.001}
-    taken = together(16, lambda _: store.first(buckets.take("b", **slow)))
+    taken = together(16, lambda _: store.first(provider_rate_limits.take("b", **slow)))
     assert sum(row is not None for row in taken) == 4
-    slots = together(16, lambda _: store.first(buckets.reserve("c", **slow)))
+    slots = together(16, lambda _: store.first(provider_rate_limits.reserve("c", **slow)))
     waiting = sorted(row.wait_seconds for row in slots if row is not None and row.wait_seconds > 1)
     assert len(waiting) == 12
     assert all(later - earlier > 990 for earlier, later in pairwise(waiting))

@@ -12,8 +12,10 @@ import psycopg
 import pytest
 from sqlalchemy import Connection, func, insert, select, text
 
-from app.db import claimants, claims, jobs, webhook_lanes
 from app.db.core.ids import new_id
+from app.db.events import webhook_lanes
+from app.db.fleet import jobs
+from app.db.leases import claims, process_locks
 from app.db.schema.tables import webhook
 from app.local.waiting import wait_until
 from tests.databases import ROOT
@@ -26,15 +28,15 @@ from workers.presence import Presence, free_of_the_dead
 def process(database: Database, number: int) -> Iterator[Connection]:
     """One that lives for as long as the block runs."""
     with database.outside_pool() as connection:
-        assert connection.execute(claimants.lock(number)).scalar_one()
+        assert connection.execute(process_locks.lock(number)).scalar_one()
         yield connection
 
 
 @pytest.fixture(autouse=True)
 def long_running_server(monkeypatch: pytest.MonkeyPatch) -> None:
     """The tests' server may have been started a moment ago."""
-    now = [text(str(statement).replace("- interval '10 seconds'", "")) for statement in claimants.FREE]
-    monkeypatch.setattr(claimants, "FREE", now)
+    now = [text(str(statement).replace("- interval '10 seconds'", "")) for statement in process_locks.FREE]
+    monkeypatch.setattr(process_locks, "FREE", now)
 
 
 def freed(store: Store) -> int:
@@ -43,7 +45,7 @@ def freed(store: Store) -> int:
 
 
 def by_id(store: Store, number: int | None) -> None:
-    assert store.first(claims.claim(store.lease(), claimants.claim_id(number), 60)) is not None
+    assert store.first(claims.claim(store.lease(), process_locks.claim_id(number), 60)) is not None
 
 
 def by_sweep(store: Store, number: int | None) -> None:
@@ -60,7 +62,7 @@ def a_lane(store: Store, number: int | None) -> None:
     """As whoever delivers webhooks takes one."""
     values = {"url": "https://example.com", "position": 0, "next_due": ago("1 second")}
     store.run(insert(webhook).values(id=new_id("webhook"), tenant_id=store.tenant_id, **values))
-    taken = webhook_lanes.claim(claimants.claim_id(number), timedelta(minutes=1), slow_too=True, not_of=())
+    taken = webhook_lanes.claim(process_locks.claim_id(number), timedelta(minutes=1), slow_too=True, not_of=())
     assert store.first(taken) is not None
 
 
@@ -89,7 +91,7 @@ def test_a_claim_of_nobody_in_particular_runs_out_by_itself(
 
 def test_whoever_takes_over_leaves_nothing_to_decide_to_one_that_lives_after_all(store: Store) -> None:
     lease_id = store.lease()
-    lost = claimants.claim_id(7)
+    lost = process_locks.claim_id(7)
     assert store.first(claims.claim(lease_id, lost, 60)) is not None
     assert store.first(claims.claim(lease_id, uuid4(), 60)) is None
     assert freed(store) == 1
@@ -109,14 +111,16 @@ def test_only_locks_of_ours_say_that_a_process_lives(store: Store) -> None:
 def test_nobody_is_dead_to_a_server_that_has_just_started(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     by_id(store, 7)
     monkeypatch.setattr(
-        claimants, "FREE", [text(str(one).replace("< now()", "< now() - interval '1 year'")) for one in claimants.FREE]
+        process_locks,
+        "FREE",
+        [text(str(one).replace("< now()", "< now() - interval '1 year'")) for one in process_locks.FREE],
     )
     assert freed(store) == 0
 
 
 def test_a_number_belongs_to_one_process(store: Store) -> None:
     with process(store.database, 7), store.database.outside_pool() as other:
-        assert not other.execute(claimants.lock(7)).scalar_one()
+        assert not other.execute(process_locks.lock(7)).scalar_one()
 
 
 LIVES = """

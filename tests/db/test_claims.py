@@ -5,9 +5,9 @@ from uuid import uuid4
 
 from sqlalchemy import func, select
 
-from app.db import claims
+from app.db.leases import claims
+from app.db.leases.transitions import WAKE
 from app.db.schema.tables import lease
-from app.db.transitions import WAKE
 from app.domain.leases import LeaseState
 from tests.db.store import ENDED, Store, ago, ahead, together
 

@@ -6,7 +6,9 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import insert, text
 
-from app.db import attempts, claimants, claims, cluster, inventory, jobs, ops
+from app.db.fleet import inventory, jobs
+from app.db.leases import attempts, claims, process_locks
+from app.db.operations import cluster, ops
 from app.db.schema.tables import account, attempt, lease
 from tests.db.store import Store, ago
 from workers.presence import free_of_the_dead
@@ -18,8 +20,8 @@ CHANGES = ["system_identifier = '1'", "timeline = timeline + 1", "timeline = NUL
 def known_cluster(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The running cluster is stored, and the tests' server may have been started a moment ago."""
     store.run(cluster.remember())
-    without_pause = [text(str(statement).replace("- interval '10 seconds'", "")) for statement in claimants.FREE]
-    monkeypatch.setattr(claimants, "FREE", without_pause)
+    without_pause = [text(str(statement).replace("- interval '10 seconds'", "")) for statement in process_locks.FREE]
+    monkeypatch.setattr(process_locks, "FREE", without_pause)
 
 
 @pytest.fixture(params=CHANGES)
@@ -61,7 +63,7 @@ def test_no_orphan_is_due_on_another_cluster(store: Store, change: str) -> None:
 
 def test_no_claim_is_freed_on_another_cluster(store: Store, change: str) -> None:
     lease_id = store.lease()
-    assert store.first(claims.claim(lease_id, claimants.claim_id(7), 60)) is not None
+    assert store.first(claims.claim(lease_id, process_locks.claim_id(7), 60)) is not None
     store_another(store, change)
     with store.database.outside_pool() as connection:
         assert free_of_the_dead(connection) == 0

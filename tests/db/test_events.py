@@ -5,9 +5,9 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from app.db import events, events_read
+from app.db.events import events, reads
+from app.db.leases.transitions import write
 from app.db.schema.tables import event, installation
-from app.db.transitions import write
 from tests.db.store import Store, together
 
 TOLD = events.NewEvent(type="lease.tested")
@@ -25,7 +25,7 @@ def sequence(store: Store, batch: int = 1000) -> int:
 
 
 def numbers(store: Store) -> list[int]:
-    return [row.sequence for row in store.all(events_read.numbered(after=0, limit=10_000))]
+    return [row.sequence for row in store.all(reads.numbered(after=0, limit=10_000))]
 
 
 def test_a_reader_who_goes_on_from_the_last_number_misses_nothing(store: Store) -> None:
@@ -73,7 +73,7 @@ def _read_until(store: Store, done: threading.Event) -> list[Any]:
     read: list[Any] = []
     while True:
         finished = done.is_set() and store.first(events.any_unnumbered()) is None
-        rows = store.all(events_read.numbered(after=read[-1].sequence if read else 0, limit=50))
+        rows = store.all(reads.numbered(after=read[-1].sequence if read else 0, limit=50))
         read.extend(rows)
         if finished and not rows:
             return read
@@ -85,7 +85,7 @@ def test_what_is_not_committed_is_numbered_later_and_higher(store: Store) -> Non
         store.run(events.append(store.tenant_id, events.NewEvent(type="fast")))
         assert sequence(store) == 1
     assert sequence(store) == 1
-    order = [row.type for row in store.all(events_read.numbered(after=0, limit=10))]
+    order = [row.type for row in store.all(reads.numbered(after=0, limit=10))]
     assert order == ["fast", "lease.tested"]
 
 

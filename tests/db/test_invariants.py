@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from sqlalchemy import text
 
-from app.db.invariants import CHECKS, violations
+from app.db.operations.invariants import CHECKS, violations
 from tests.db.store import Store
 
 END = "ended_at = now(), clean = true"

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Update, func, insert, select, update
 
-from app.db import inventory, ops
 from app.db.core.prepared import Bound
+from app.db.fleet import inventory
+from app.db.operations import ops
 from app.db.schema.tables import account, account_region, attempt, installation, lease, orphan
 from app.domain.leases import VmState
 from tests.db.store import ENDED, Store, ago, together

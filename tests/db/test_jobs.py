@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import select, update
 
-from app.db import jobs
+from app.db.fleet import jobs
 from app.db.schema.tables import periodic_job, worker_heartbeat
 from tests.db.store import Store, ago, ahead, together
 

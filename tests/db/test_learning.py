@@ -4,7 +4,7 @@ from typing import Any
 
 from sqlalchemy import insert, select, update
 
-from app.db import learning
+from app.db.fleet import offering_stats
 from app.db.schema.tables import account, offering
 from app.domain.offerings import Market, OfferingKey
 from tests.db.store import Store, ago
@@ -23,7 +23,7 @@ def make(store: Store) -> None:
 
 
 def refuse(store: Store) -> Any:
-    store.run(learning.cool_off(KEY, seconds=10, longest=100, reason="no_capacity", code=None))
+    store.run(offering_stats.cool_off(KEY, seconds=10, longest=100, reason="no_capacity", code=None))
     return known(store)
 
 
@@ -57,7 +57,7 @@ def test_old_tries_are_forgotten(store: Store) -> None:
     for _ in range(200):
         refuse(store)
     for _ in range(60):
-        store.run(learning.launched(KEY))
+        store.run(offering_stats.launched(KEY))
     row = known(store)
     assert row.launches + row.refusals < 40
     assert row.launches > 0.8 * (row.launches + row.refusals)

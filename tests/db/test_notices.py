@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import update
 
-from app.db import notices
+from app.db.events import notices
 from app.db.schema.tables import event, lease, quota
 from tests.db.store import ENDED, Store, ago, ahead
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from sqlalchemy import delete, insert, select, text, update
 
-from app.db import events, purge
+from app.db.events import events
+from app.db.operations import purge
 from app.db.schema.tables import attempt, attempt_archive, event, idempotency, lease, lease_console, orphan, quota_claim
 from app.domain.ids import LeaseId
 from tests.db.store import ENDED, Store, ago

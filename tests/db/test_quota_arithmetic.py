@@ -14,8 +14,8 @@ from hypothesis import stateful
 from hypothesis import strategies as st
 from sqlalchemy import select
 
-from app.db import quotas, quotas_read
 from app.db.schema.tables import quota, quota_claim
+from app.db.tenancy import quota_limits, quotas
 from app.domain.ids import LeaseId, TenantId
 from app.domain.offerings import Offering
 from app.domain.quotas import Amounts, allowed, amounts, minimum
@@ -136,7 +136,7 @@ class QuotaLife(stateful.RuleBasedStateMachine):
     def limit(self, resource: str, above: Decimal | None) -> None:
         """An operator raises, lowers or removes a limit."""
         limit = None if above is None else max(self.model.used(resource) + above, NOTHING)
-        self.store.run(quotas_read.set_limits(self.tenant, {resource: limit}))
+        self.store.run(quota_limits.set_limits(self.tenant, {resource: limit}))
         self.model.limits[resource] = limit
 
     def counted(self) -> dict[str, Decimal]:

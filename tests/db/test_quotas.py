@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import select, text
 from sqlalchemy.exc import IntegrityError, OperationalError
 
-from app.db import quotas
 from app.db.schema.tables import tenant
+from app.db.tenancy import quotas
 from app.domain.ids import LeaseId
 from app.domain.quotas import allowed
 from tests.db.store import Store, together

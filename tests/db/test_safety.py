@@ -3,12 +3,13 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from app.db import claims, safety
 from app.db.core.prepared import Bound
-from app.db.events import NewEvent
-from app.db.ops import LIFT_HOLD
+from app.db.events.events import NewEvent
+from app.db.leases import claims
+from app.db.leases.transitions import write
+from app.db.operations import brakes
+from app.db.operations.ops import LIFT_HOLD
 from app.db.schema.tables import installation, lease
-from app.db.transitions import write
 from app.domain.ids import LeaseId
 from tests.db.store import ENDED, Store
 from workers.brakes import set_hold
@@ -26,7 +27,7 @@ def in_doubt(store: Store, lease_id: LeaseId) -> bool:
 
 def restore_term(store: Store, lease_id: LeaseId, expires_at: datetime = PROMISED) -> bool:
     event, values = NewEvent(type="lease.extended"), {"expires_at": expires_at}
-    guards, given = [safety.MAY_RESTORE_TERM], {"promised": expires_at}
+    guards, given = [brakes.MAY_RESTORE_TERM], {"promised": expires_at}
     return store.first(write(lease_id, event, where=guards, given=given, values=values)) is not None
 
 
@@ -36,7 +37,7 @@ def test_a_hold_puts_the_terms_of_live_leases_in_doubt_until_their_tags_were_rea
     set_hold(store.database, "test")
     later = store.lease()
     store.run(LIFT_HOLD)
-    assert [row.id for row in store.all(safety.terms_read([read, later, ended]))] == [read]
+    assert [row.id for row in store.all(brakes.terms_read([read, later, ended]))] == [read]
     assert [in_doubt(store, one) for one in (read, unread, later)] == [False, True, False]
     assert not store.row(lease, ended).term_in_doubt
 
@@ -44,7 +45,7 @@ def test_a_hold_puts_the_terms_of_live_leases_in_doubt_until_their_tags_were_rea
 def test_only_a_new_hold_puts_terms_in_doubt(store: Store) -> None:
     lease_id = store.lease()
     set_hold(store.database, "first")
-    store.run(safety.terms_read([lease_id]))
+    store.run(brakes.terms_read([lease_id]))
     set_hold(store.database, "second")
     assert not in_doubt(store, lease_id)
     store.run(LIFT_HOLD)
@@ -63,8 +64,8 @@ def test_only_a_term_in_doubt_is_restored_and_never_a_shorter_one(store: Store) 
 
 
 def test_the_first_reason_of_a_hold_stays(store: Store) -> None:
-    store.run(safety.set_hold("first"))
-    store.run(safety.set_hold("second"))
+    store.run(brakes.set_hold("first"))
+    store.run(brakes.set_hold("second"))
     assert store.rows(installation)[0].hold["reason"] == "first"
 
 
@@ -72,12 +73,12 @@ def test_not_held_guards_a_write(store: Store) -> None:
     lease_id = store.lease()
 
     def guarded() -> Bound[Any]:
-        return write(lease_id, NewEvent(type="lease.queued"), where=[safety.NOT_HELD])
+        return write(lease_id, NewEvent(type="lease.queued"), where=[brakes.NOT_HELD])
 
     assert store.first(guarded()) is not None
-    store.run(safety.set_hold("test"))
+    store.run(brakes.set_hold("test"))
     assert store.first(guarded()) is None
-    assert store.first(safety.IS_HELD) is not None
+    assert store.first(brakes.IS_HELD) is not None
     store.run(LIFT_HOLD)
     assert store.first(guarded()) is not None
-    assert store.first(safety.IS_HELD) is None
+    assert store.first(brakes.IS_HELD) is None

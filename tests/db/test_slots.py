@@ -6,7 +6,8 @@ from typing import Any
 
 from sqlalchemy import select, text
 
-from app.db import buckets, launches
+from app.db.fleet import provider_rate_limits
+from app.db.leases import launches
 from app.db.schema.tables import lease
 from app.domain.ids import LeaseId, TenantId
 from tests.db.store import Store, together
@@ -18,7 +19,7 @@ def reserve(store: Store, tenant_id: TenantId, name: str = BUCKET) -> LeaseId:
     """A lease that has asked for its slot, as placing does it."""
     lease_id = store.lease(tenant_id=tenant_id)
     claim_id = store.claimed(lease_id)
-    asked: Any = store.first(buckets.reserve(name, burst=1, per_second=0.1))
+    asked: Any = store.first(provider_rate_limits.reserve(name, burst=1, per_second=0.1))
     if asked.wait_seconds > 0:
         traded = store.first(launches.trade_slot(tenant_id, name, asked.slot_at))
         slot = asked.slot_at if traded is None else traded.slot_at

@@ -9,23 +9,11 @@ import pytest
 from psycopg import sql
 from sqlalchemy import Select, func, insert, select, text
 
-from app.db import (
-    audit,
-    consoles,
-    events_read,
-    keys,
-    lease_attempts,
-    lease_lists,
-    leases,
-    quotas_read,
-    reboots,
-    transitions,
-    webhooks,
-)
-from app.db import tenants as tenant_statements
 from app.db.core.engine import Database
 from app.db.core.ids import new_id
 from app.db.core.prepared import Bound
+from app.db.events import reads, webhooks
+from app.db.leases import attempt_reads, consoles, lists, reboots, statements, transitions
 from app.db.schema.tables import (
     api_key,
     attempt,
@@ -43,6 +31,8 @@ from app.db.schema.tables import (
     webhook_secret,
 )
 from app.db.schema.tables import audit as audit_table
+from app.db.tenancy import audit, keys, quota_limits
+from app.db.tenancy import tenants as tenant_statements
 from app.domain.ids import LeaseId, TenantId
 from tests.db.store import Store
 
@@ -251,11 +241,11 @@ def test_the_applications_own_filters_hold_without_the_wall(store: Store, tenant
     """Run as a worker, who sees every tenant."""
     one, _ = tenants
     pages: list[Select[Any]] = [
-        events_read.numbered(after=0, limit=10, tenant_id=one),
+        reads.numbered(after=0, limit=10, tenant_id=one),
         audit.page(tenant_id=one, after=None, limit=10),
         keys.page(one, after=None, limit=10),
         webhooks.page(tenant_id=one, after=None, limit=10),
-        quotas_read.of_tenant(one),
+        quota_limits.of_tenant(one),
     ]
     for statement in pages:
         (row,) = store.all(statement)
@@ -270,10 +260,10 @@ def test_statements_about_one_thing_know_its_owner_without_the_wall(
     (lease_id,) = (row.id for row in store.rows(lease) if row.tenant_id == one)
     (key_id,) = (row.id for row in store.rows(api_key) if row.tenant_id == one)
     for within, there in ((two, False), (one, True), (None, True)):
-        for named in (leases.READ, leases.READ_WITH_SCRIPT, leases.LOCK, leases.VERSION):
-            assert bool(store.all(Bound(named, leases.named(lease_id, within)))) is there
+        for named in (statements.READ, statements.READ_WITH_SCRIPT, statements.LOCK, statements.VERSION):
+            assert bool(store.all(Bound(named, statements.named(lease_id, within)))) is there
         for statement in (
-            lease_attempts.of_lease(lease_id, within=within, after=0, limit=10),
+            attempt_reads.of_lease(lease_id, within=within, after=0, limit=10),
             consoles.of_lease(lease_id, within=within),
             keys.get(key_id, within=within),
             tenant_statements.get(one, within=within),
@@ -303,8 +293,8 @@ def test_changes_by_another_tenant_hold_nothing_without_the_wall(
 async def test_the_list_of_leases_is_filtered_without_the_wall_too(
     database_url: str, tenants: tuple[TenantId, TenantId]
 ) -> None:
-    wanted = lease_lists.LeaseFilter(tenant_id=tenants[0])
-    query, parameters = lease_lists.page(wanted, next(iter(lease_lists.LeaseSort)), None, 10, 1_000_000)
+    wanted = lists.LeaseFilter(tenant_id=tenants[0])
+    query, parameters = lists.page(wanted, next(iter(lists.LeaseSort)), None, 10, 1_000_000)
     all_seeing = Database(database_url, pool_size=1, role="gpulease_worker")
     rows = await all_seeing.fetch(None, query, **parameters)
     await all_seeing.close()

@@ -7,8 +7,8 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import func, select
 
-from app.db import transitions
-from app.db.events import NewEvent
+from app.db.events.events import NewEvent
+from app.db.leases import transitions
 from app.db.schema.tables import event, lease
 from app.domain.ids import LeaseId
 from app.domain.leases import TERMINAL, TRANSITIONS, LeaseState

@@ -6,7 +6,7 @@ from collections.abc import Collection
 import psutil
 import psycopg
 
-from app.db.claimants import _CLASS
+from app.db.leases.process_locks import _CLASS
 from app.local.waiting import wait_until
 
 _POLL_SECONDS = 0.1

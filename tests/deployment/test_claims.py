@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from app.db.claimants import _CLASS, claim_id
+from app.db.leases.process_locks import _CLASS, claim_id
 from tests.databases import Databases
 from tests.deployment.claims import Claims
 

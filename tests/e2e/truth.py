@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from sqlalchemy import NullPool, create_engine, text
 
 from app.db.core.urls import sync_url
-from app.db.invariants import violations
+from app.db.operations.invariants import violations
 from app.domain.tags import ATTEMPT, LEASE
 from tests.e2e.cloud import Cloud, Json
 from tests.e2e.people import Operator, Tenant

@@ -5,7 +5,7 @@ import math
 
 from fastapi import FastAPI
 
-from app.db.metrics import statements
+from app.db.operations.metrics import statements
 from app.services.metrics import MetricsService
 from app.settings import load_settings
 from tests.api.conftest import Caller, serving

@@ -7,7 +7,7 @@ import psycopg
 from fastapi import FastAPI
 from prometheus_client import generate_latest
 
-from app.db.invariants import CHECKS
+from app.db.operations.invariants import CHECKS
 from app.services.metrics import Snapshot
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet

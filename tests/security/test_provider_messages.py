@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from app.db import reboots
+from app.db.leases import reboots
 from app.db.schema.tables import webhook_delivery
 from app.domain.ids import LeaseId
 from app.domain.leases import VmState

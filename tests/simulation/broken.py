@@ -9,9 +9,10 @@ from uuid import UUID
 import pytest
 from sqlalchemy import text
 
-from app.db import attempts, claims, safety, transitions
-from app.db.events import NewEvent
-from app.db.inventory import Observed
+from app.db.events.events import NewEvent
+from app.db.fleet.inventory import Observed
+from app.db.leases import attempts, claims, transitions
+from app.db.operations import brakes
 from app.domain import inventory as rules
 from app.domain.ids import LeaseId
 from app.domain.leases import AttemptState, VmState
@@ -126,7 +127,7 @@ def vms_of_lost_rows_are_ended(patch: pytest.MonkeyPatch) -> None:
 
 def terms_are_not_restored(patch: pytest.MonkeyPatch) -> None:
     """After a restore leases end at the expiry that the backup tells, whatever their tags promise."""
-    patch.setattr(safety, "doubt_terms", lambda: text("SELECT 1"))
+    patch.setattr(brakes, "doubt_terms", lambda: text("SELECT 1"))
 
 
 BROKEN: tuple[tuple[Break, int, dict[str, float]], ...] = (

@@ -9,15 +9,16 @@ from typing import Any
 
 from sqlalchemy import Connection, func, insert, select, text, update
 
-from app.db import fleet, quotas
 from app.db.core.ids import new_id
 from app.db.core.prepared import parts
-from app.db.events import NewEvent
-from app.db.offering_rows import offering_from_row
-from app.db.ops import stop_launches
-from app.db.quotas_read import set_limits
+from app.db.events.events import NewEvent
+from app.db.fleet import offerings
+from app.db.fleet.offerings import offering_from_row
+from app.db.leases.transitions import WAKE, request_end, write
+from app.db.operations.ops import stop_launches
 from app.db.schema.tables import installation, lease, quota, tenant
-from app.db.transitions import WAKE, request_end, write
+from app.db.tenancy import quotas
+from app.db.tenancy.quota_limits import set_limits
 from app.domain import quotas as quota_rules
 from app.domain.ids import LeaseId, TenantId
 from app.domain.offerings import Offering
@@ -121,8 +122,9 @@ class People:
 
     def _candidates(self, wish: dict[str, Any]) -> tuple[Offering, ...]:
         grounds = self._grounds
-        offerings = [offering_from_row(row) for row in self.do(fleet.candidates())[0]]
-        return rank(Wish.from_request(wish), offerings, grounds.scheduler.time).candidates
+        rows = self.do(offerings.candidates())[0]
+        found = [offering_from_row(row) for row in rows]
+        return rank(Wish.from_request(wish), found, grounds.scheduler.time).candidates
 
     def _admit(self, whose: TenantId, wish: dict[str, Any], minimum: quota_rules.Amounts) -> None:
         random, grounds, lease_id = self._random, self._grounds, LeaseId(new_id("lease"))

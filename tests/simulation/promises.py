@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import text
 
-from app.db.invariants import violations
+from app.db.operations.invariants import violations
 from app.domain.leases import VmState
 from app.domain.tags import DEADLINE, deadline
 from tests.simulation.cloud import Cloud, Machine, Violation

@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import delete, select, text, update
 
-from app.db import quotas
-from app.db.ops import LIFT_HOLD, adopt_orphans
+from app.db.operations.ops import LIFT_HOLD, adopt_orphans
 from app.db.schema.tables import attempt, event, installation, lease, lease_console, lease_secret
+from app.db.tenancy import quotas
 from app.domain.ids import LeaseId
 from app.domain.tags import deadline
 from tests.simulation.cloud import Machine

@@ -14,10 +14,11 @@ import boto3
 import pytest
 from sqlalchemy import delete, func, insert, select, text, update
 
-from app.db import claims, quotas
 from app.db.core.ids import new_id
 from app.db.core.prepared import Bound
-from app.db.ops import LIFT_HOLD, adopt_orphans
+from app.db.leases import claims
+from app.db.leases.transitions import request_end
+from app.db.operations.ops import LIFT_HOLD, adopt_orphans
 from app.db.schema.tables import (
     account,
     account_region,
@@ -31,7 +32,7 @@ from app.db.schema.tables import (
     quota,
     tenant,
 )
-from app.db.transitions import request_end
+from app.db.tenancy import quotas
 from app.domain.ids import LeaseId, TenantId
 from app.domain.placement import Wish
 from app.domain.quotas import Amounts, minimum

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from sqlalchemy import select, text
 
-from app.db import reboots
+from app.db.leases import reboots
 from app.db.schema.tables import attempt, lease_console
 from app.domain.ids import LeaseId
 from app.domain.tokens import host_key_hash, host_key_token

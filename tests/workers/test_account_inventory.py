@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from sqlalchemy import text
 
-from app.db import jobs
+from app.db.fleet import jobs
 from app.db.schema.tables import account_region, periodic_job
 from app.domain.ids import LeaseId
 from app.settings import AccountConfig, Settings, load_settings

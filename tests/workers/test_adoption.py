@@ -4,8 +4,8 @@ import boto3
 import pytest
 from sqlalchemy import delete, func, update
 
-from app.db import quotas
 from app.db.schema.tables import attempt, lease
+from app.db.tenancy import quotas
 from app.domain.ids import LeaseId, TenantId
 from app.domain.tags import DEADLINE, TENANT
 from tests.workers.fleet import ACCOUNT, REGION, Fleet

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.db import safety
+from app.db.operations import brakes
 from app.local.waiting import wait_until
 from app.settings import load_settings
 from cloudsim.testing import Control
@@ -145,7 +145,7 @@ def test_a_vm_that_went_unseen_is_not_billed_until_its_lease_was_released(fleet:
     (vm,) = fleet.vms()
     fleet.sim.stop(vm["id"], provider="azure")
     fleet.wait_for(lambda: fleet.vms() == [])
-    gone_at = fleet.runtime.database.all(safety.now())[0].now
+    gone_at = fleet.runtime.database.all(brakes.now())[0].now
     fleet.end(lease_id)
     fleet.drive_to(lease_id, "released")
     assert fleet.lease(lease_id).billing_ended_at < gone_at

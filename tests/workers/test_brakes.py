@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from sqlalchemy import text
 
-from app.db.ops import end_orphan
+from app.db.operations.ops import end_orphan
 from app.domain.ids import LeaseId
 from app.domain.reconcile import Terminate
 from app.domain.tokens import launch_token

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 from sqlalchemy import insert, text, update
 
-from app.db import learning
+from app.db.fleet import offering_stats
 from app.db.schema.tables import account, account_region, attempt, periodic_job
 from app.local.waiting import wait_until
 from tests.workers.fleet import ACCOUNT, Fleet
@@ -171,6 +171,8 @@ def set_aside(fleet: Fleet) -> set[tuple[str, str | None]]:
 def test_a_refusal_while_an_offering_is_set_aside_makes_that_no_longer_twice(fleet: Fleet) -> None:
     key = fleet.runtime.catalogue.offerings()[0].key
     for _ in range(5):
-        fleet.runtime.database.run(learning.cool_off(key, seconds=10, longest=1000, reason="no_capacity", code=None))
+        fleet.runtime.database.run(
+            offering_stats.cool_off(key, seconds=10, longest=1000, reason="no_capacity", code=None)
+        )
     fleet.runtime.catalogue.forget()
     assert [one.cool_off.count for one in fleet.runtime.catalogue.offerings() if one.cool_off is not None] == [1]

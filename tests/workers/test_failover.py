@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import text, update
 from sqlalchemy.exc import DBAPIError
 
-from app.db import claimants
+from app.db.leases import process_locks
 from app.db.schema.tables import lease
 from app.local.embedded_postgres import FORGETFUL, SETTINGS, Cluster, running
 from app.local.ports import free_port
@@ -80,15 +80,15 @@ def adopt_and_resume(fleet: Fleet) -> None:
 
 def hold_by_dead_process(fleet: Fleet, lease_id: str) -> None:
     """As when the process with this number was killed while it moved the lease."""
-    held = {"claim_id": claimants.claim_id(DEAD_PROCESS), "held_until": text("now() + interval '1 hour'")}
+    held = {"claim_id": process_locks.claim_id(DEAD_PROCESS), "held_until": text("now() + interval '1 hour'")}
     fleet.runtime.database.run(update(lease).where(lease.c.id == lease_id).values(**held))
 
 
 def test_a_promotion_that_lost_commits_sets_the_hold_within_one_step(
     fleet: Fleet, pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    without_pause = [text(str(one).replace("- interval '10 seconds'", "")) for one in claimants.FREE]
-    monkeypatch.setattr(claimants, "FREE", without_pause)
+    without_pause = [text(str(one).replace("- interval '10 seconds'", "")) for one in process_locks.FREE]
+    monkeypatch.setattr(process_locks, "FREE", without_pause)
     kept, ending, held = fleet.active(), fleet.active(), fleet.active()
     fleet.end(ending)
     hold_by_dead_process(fleet, held)

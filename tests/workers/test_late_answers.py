@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, update
 
-from app.db import reboots
+from app.db.leases import reboots
 from app.db.schema.tables import attempt, lease
 from app.domain.ids import LeaseId
 from tests.workers.fleet import ACCOUNT, Fleet

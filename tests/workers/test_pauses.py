@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import func, text, update
 
-from app.db import reboots
 from app.db.core.ids import new_id
+from app.db.leases import reboots
 from app.db.schema.tables import lease, offering, provider_bucket
 from app.domain.ids import TenantId
 from tests.workers.failing import NO_LINE, NOBODY_KNOWS, REJECTED, SLOW_DOWN, Failing

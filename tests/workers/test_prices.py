@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select, update
 
-from app.db.fleet import candidates, save_offerings
-from app.db.offering_rows import offering_from_row
+from app.db.fleet.offerings import candidates, offering_from_row, save_offerings
 from app.db.schema.tables import offering, periodic_job
 from app.domain.offerings import PriceStatus
 from tests.workers.fleet import ACCOUNT, REGION, Fleet

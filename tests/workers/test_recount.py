@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 from sqlalchemy import select, text
 
-from app.db.invariants import CHECKS, NOTED, note
+from app.db.operations.invariants import CHECKS, NOTED, note
 from app.db.schema.tables import audit, invariant
 from tests.db.store import Store
 from workers.database import Database

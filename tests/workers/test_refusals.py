@@ -4,7 +4,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
-from app.db import quotas
+from app.db.tenancy import quotas
 from app.domain.ids import LeaseId
 from app.settings import AccountConfig, Settings
 from app.settings.accounts import AwsAccount

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import func, select, update
 
-from app.db import claims, reboots
+from app.db.leases import claims, reboots
 from app.db.schema.tables import attempt, lease, provider_bucket
 from app.domain.ids import LeaseId
 from app.settings import load_settings

@@ -18,7 +18,7 @@ import structlog
 from sqlalchemy import Integer, func, or_, select
 from structlog.typing import EventDict
 
-from app.db import reboots
+from app.db.leases import reboots
 from app.db.schema.tables import event, lease_console, offering, provider_bucket, quota
 from app.domain.ids import LeaseId
 from tests.workers.fleet import Fleet

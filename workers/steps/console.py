@@ -2,7 +2,7 @@
 
 import structlog
 
-from app.db import consoles
+from app.db.leases import consoles
 from app.domain.reasons import ReasonCode
 from workers.providers.base import ProviderError
 from workers.steps.context import Context

@@ -11,10 +11,12 @@ from uuid import UUID
 import structlog
 from sqlalchemy import ColumnElement, Connection
 
-from app.db import claims, jobs, launches, quotas
-from app.db.events import NewEvent
-from app.db.safety import NOT_HELD
-from app.db.transitions import locked, write
+from app.db.events.events import NewEvent
+from app.db.fleet import jobs
+from app.db.leases import claims, launches
+from app.db.leases.transitions import locked, write
+from app.db.operations.brakes import NOT_HELD
+from app.db.tenancy import quotas
 from app.domain.ids import LeaseId, TenantId
 from app.domain.leases import Attempt, Lease, LeaseState
 from app.domain.offerings import Market, OfferingKey

@@ -2,7 +2,7 @@
 
 import structlog
 
-from app.db import attempts, launches
+from app.db.leases import attempts, launches
 from app.domain.reconcile import deadline
 from workers.accounts import error_json
 from workers.providers.base import BatchResult, ProviderError, Throttled

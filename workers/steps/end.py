@@ -6,11 +6,13 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Update
 
-from app.db import attempts, launches, learning, quotas, releases
 from app.db.core.prepared import Bound
-from app.db.events import NewEvent
-from app.db.safety import IS_HELD
-from app.db.transitions import NOW
+from app.db.events.events import NewEvent
+from app.db.fleet import offering_stats
+from app.db.leases import attempts, launches, releases
+from app.db.leases.transitions import NOW
+from app.db.operations.brakes import IS_HELD
+from app.db.tenancy import quotas
 from app.domain.leases import AttemptState, Desired, LeaseState, final_state
 from app.domain.provider_messages import public_error
 from app.domain.reasons import Reason, ReasonCode, vm_obstacle, without_obstacle
@@ -51,7 +53,7 @@ def begin_release(ctx: Context, reason: Reason) -> None:
 
 def _cool_off(ctx: Context, reason: str, code: str | None = None) -> Bound[Update]:
     settings = ctx.runtime.settings
-    return learning.cool_off(
+    return offering_stats.cool_off(
         offering_key(ctx.attempt),
         seconds=settings.cool_off_capacity_seconds,
         longest=settings.cool_off_unoffered_seconds,

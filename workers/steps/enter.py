@@ -2,9 +2,10 @@
 
 from typing import Any
 
-from app.db import launches, learning
-from app.db.events import NewEvent
-from app.db.transitions import NOW
+from app.db.events.events import NewEvent
+from app.db.fleet import offering_stats
+from app.db.leases import launches
+from app.db.leases.transitions import NOW
 from app.domain.leases import LeaseState
 from workers.steps.context import Context, change, offering_key
 
@@ -26,7 +27,7 @@ def enter_booting(ctx: Context) -> None:
     with ctx.runtime.database.begin() as connection:
         change(connection, ctx, event, to=LeaseState.BOOTING, wanted=True, values=values)
         connection.execute(*launches.start_billing(attempt.id))
-        connection.execute(*learning.launched(offering_key(attempt)))
+        connection.execute(*offering_stats.launched(offering_key(attempt)))
 
 
 def enter_active(ctx: Context) -> None:
@@ -38,7 +39,7 @@ def enter_active(ctx: Context) -> None:
         change(connection, ctx, event, to=LeaseState.ACTIVE, wanted=True, values=values)
         if ctx.row.lease_launched_at is not None:
             seconds = (ctx.now - ctx.row.lease_launched_at).total_seconds()
-            connection.execute(*learning.became_ready(offering_key(attempt), seconds))
+            connection.execute(*offering_stats.became_ready(offering_key(attempt), seconds))
     if ctx.lease.ready_at is None:
         waited = (ctx.now - ctx.lease.created_at).total_seconds()
         ctx.runtime.metrics.became_ready(attempt.provider, attempt.market, waited)

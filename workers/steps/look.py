@@ -2,10 +2,10 @@
 
 from datetime import timedelta
 
-from app.db import attempts
-from app.db.events import NewEvent
-from app.db.inventory import Observed
-from app.db.transitions import write
+from app.db.events.events import NewEvent
+from app.db.fleet.inventory import Observed
+from app.db.leases import attempts
+from app.db.leases.transitions import write
 from app.domain.leases import AttemptState, Desired, VmState
 from app.domain.reconcile import Rest, may_appear_until, settled
 from app.domain.tags import attempt_key

@@ -7,8 +7,9 @@ from typing import Any, NoReturn
 
 from sqlalchemy import Row
 
-from app.db import attempts, launches, learning
-from app.db.events import NewEvent
+from app.db.events.events import NewEvent
+from app.db.fleet import offering_stats
+from app.db.leases import attempts, launches
 from app.domain.exhaustion import AUTH, NO_ANSWER, could_not_ask, not_listed, why_exhausted
 from app.domain.leases import LeaseState
 from app.domain.offerings import Offering, OfferingKey
@@ -204,7 +205,7 @@ def _out_of_reach(ctx: Context, offering: Offering, error: ProviderError) -> NoR
 
 def _set_aside(ctx: Context, key: OfferingKey, reason: str, error: ProviderError) -> None:
     pause = _PROBLEM_COOL_OFF
-    ctx.runtime.database.run(learning.cool_off(key, seconds=pause, longest=pause, reason=reason, code=error.code))
+    ctx.runtime.database.run(offering_stats.cool_off(key, seconds=pause, longest=pause, reason=reason, code=error.code))
     ctx.runtime.catalogue.forget()
 
 

@@ -4,10 +4,10 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
-from app.db import attempts, launches
 from app.db.core.ids import new_id
-from app.db.events import NewEvent
-from app.db.transitions import NOW
+from app.db.events.events import NewEvent
+from app.db.leases import attempts, launches
+from app.db.leases.transitions import NOW
 from app.domain import placed
 from app.domain import quotas as quota_rules
 from app.domain.ids import AttemptId

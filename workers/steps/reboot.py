@@ -2,8 +2,8 @@
 
 from datetime import timedelta
 
-from app.db import attempts, reboots
-from app.db.events import NewEvent
+from app.db.events.events import NewEvent
+from app.db.leases import attempts, reboots
 from app.domain.provider_messages import public_error
 from app.domain.reconcile import Rest
 from workers.accounts import error_json

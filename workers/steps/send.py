@@ -8,10 +8,11 @@ from typing import Any
 
 from sqlalchemy import Connection, Update
 
-from app.db import attempts, learning
 from app.db.core.prepared import Bound
-from app.db.events import NewEvent
-from app.db.transitions import NOW, write
+from app.db.events.events import NewEvent
+from app.db.fleet import offering_stats
+from app.db.leases import attempts
+from app.db.leases.transitions import NOW, write
 from app.domain.leases import AttemptState
 from app.domain.provider_messages import public_error
 from app.domain.reconcile import Rest, backoff
@@ -213,7 +214,7 @@ def cool_off(ctx: Context, error: ProviderError) -> Bound[Update]:
     seconds, reason = _pause(settings, error)
     most = settings.max_backoff_seconds if reason == "provider_error" else settings.cool_off_unoffered_seconds
     longest = max(seconds, most)
-    return learning.cool_off(
+    return offering_stats.cool_off(
         offering_key(ctx.attempt), seconds=seconds, longest=longest, reason=reason, code=error.code or error.kind
     )
 

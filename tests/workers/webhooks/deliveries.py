@@ -8,9 +8,9 @@ from typing import Any
 
 from sqlalchemy import select, text
 
-from app.db import events
-from app.db import webhooks as statements
 from app.db.core.ids import new_id
+from app.db.events import events
+from app.db.events import webhooks as statements
 from app.db.schema.tables import event, webhook_delivery
 from app.domain.webhooks import secret_text
 from tests.db.store import Store

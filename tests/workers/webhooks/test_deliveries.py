@@ -6,9 +6,10 @@ import pytest
 from sqlalchemy import insert, text, update
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from app.db import events, purge
-from app.db import webhooks as statements
 from app.db.core.ids import new_id
+from app.db.events import events
+from app.db.events import webhooks as statements
+from app.db.operations import purge
 from app.db.schema.tables import audit, event, webhook, webhook_delivery, webhook_secret
 from app.domain.webhooks import OVERLAP, TEST, secret_text
 from app.local.ports import free_port

@@ -9,9 +9,9 @@ from sqlalchemy.sql.dml import ReturningInsert
 
 from app.db.core.column_types import Time
 from app.db.core.prepared import Bound
-from app.db.events import NewEvent
+from app.db.events.events import NewEvent
+from app.db.leases.transitions import write
 from app.db.schema.tables import lease
-from app.db.transitions import write
 from app.domain.ids import LeaseId
 
 _UNTOLD = or_(lease.c.expiry_told_for.is_(None), lease.c.expiry_told_for < lease.c.expires_at)

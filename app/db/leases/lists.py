@@ -28,7 +28,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 from app.db.core.column_types import Id, Json
 from app.db.core.reads import Query
-from app.db.leases import view_rows
+from app.db.leases.statements import view_rows
 from app.db.schema.tables import lease
 from app.domain.leases import TERMINAL, LeaseState
 

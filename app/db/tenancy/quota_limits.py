@@ -1,4 +1,4 @@
-"""Statements that read and set limits. Those that take and give back quota are in `app.db.quotas`."""
+"""Statements that read and set limits. Those that take and give back quota are in `app.db.tenancy.quotas`."""
 
 from collections.abc import Mapping
 from decimal import Decimal

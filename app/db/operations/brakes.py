@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy import Executable, Select, Update, and_, bindparam, exists, func, not_, or_, select, text, update
 
-from app.db import cluster
 from app.db.core.column_types import Time
+from app.db.operations import cluster
 from app.db.schema.tables import account_region, installation, lease, periodic_job
 
 

@@ -1,17 +1,17 @@
 """The API's hottest statements about leases, compiled once. Reads are done in one round trip."""
 
-from app.db import leases
 from app.db.core.compiled import Compiled
 from app.db.core.reads import Query
+from app.db.leases import statements
 
-ONE = Query(leases.READ)
+ONE = Query(statements.READ)
 """Parameter: lease_id."""
 
-ONE_WITH_SCRIPT = Query(leases.READ_WITH_SCRIPT)
+ONE_WITH_SCRIPT = Query(statements.READ_WITH_SCRIPT)
 """Parameter: lease_id."""
 
-CREATE = Compiled(leases.CREATE)
+CREATE = Compiled(statements.CREATE)
 """Writes; see leases.CREATE."""
 
-VERSION = Query(leases.VERSION)
+VERSION = Query(statements.VERSION)
 """Parameter: lease_id."""

@@ -32,10 +32,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import Insert, insert
 
-from app.db import cluster
-from app.db.claims import held_by
 from app.db.core.column_types import Time
 from app.db.core.prepared import Bound, Shape, plain, setting, shape
+from app.db.leases.claims import held_by
+from app.db.operations import cluster
 from app.db.schema.tables import attempt, installation, lease
 from app.domain.ids import AttemptId, LeaseId
 from app.domain.leases import LIVE_ATTEMPT, AttemptState, VmState

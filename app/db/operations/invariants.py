@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Executable, TextClause, func, select, text
 
-from app.db.quotas import RECOUNT
 from app.db.schema.tables import invariant
+from app.db.tenancy.quotas import RECOUNT
 
 _EXAMPLES = 3
 """So many rows are kept of an invariant's violations."""

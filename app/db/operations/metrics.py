@@ -8,9 +8,9 @@ from collections.abc import Mapping
 
 from sqlalchemy import Executable, text
 
-from app.db.invariants import NOTED
-from app.db.ops import BRAKES, stuck_counts
-from app.db.quotas import RECOUNT
+from app.db.operations.invariants import NOTED
+from app.db.operations.ops import BRAKES, stuck_counts
+from app.db.tenancy.quotas import RECOUNT
 
 _LIVE = "NOT (l.state IN ('failed', 'released'))"
 _LIVE_ATTEMPT = "a.state IN ('planned', 'sent', 'known', 'settling')"

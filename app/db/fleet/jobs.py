@@ -9,9 +9,9 @@ from uuid import UUID
 from sqlalchemy import Delete, TextClause, Update, case, delete, func, or_, select, text, update
 from sqlalchemy.dialects.postgresql import Insert, insert
 
-from app.db import cluster
-from app.db.claimants import claim_ids
 from app.db.core.prepared import Bound
+from app.db.leases.process_locks import claim_ids
+from app.db.operations import cluster
 from app.db.schema.tables import periodic_job, worker_heartbeat
 
 _HEARTBEAT_KEPT = timedelta(hours=1)

@@ -20,9 +20,9 @@ from sqlalchemy import (
     update,
 )
 
-from app.db.attempts import fact
 from app.db.core.column_types import Time
 from app.db.core.prepared import Bound
+from app.db.leases.attempts import fact
 from app.db.schema.tables import attempt, lease, lease_secret, tenant
 from app.domain.ids import AttemptId, LeaseId, TenantId
 

@@ -1,34 +1,24 @@
-"""Statements on the installation, the cloud accounts and the catalogue of offerings."""
+"""Statements on the installation and its cloud accounts."""
 
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
-    Delete,
     Select,
     Update,
-    and_,
-    bindparam,
     case,
     cast,
-    delete,
     func,
     not_,
     or_,
     select,
-    true,
     update,
 )
 from sqlalchemy.dialects.postgresql import JSONB, Insert, insert
 
-from app.db.core.column_types import Time
-from app.db.schema.tables import account, account_region, attempt, installation, lease, offering
+from app.db.schema.tables import account, account_region, attempt, installation, lease
 from app.domain.leases import LIVE_ATTEMPT
-
-_FORGET_UNOFFERED = timedelta(days=2)
-_SILENCE = timedelta(seconds=30)
 
 
 def installation_row() -> Select[Any]:
@@ -148,95 +138,3 @@ def service_quotas(name: str, region: str, quotas: list[dict[str, Any]]) -> Upda
 
 
 # --- offerings --------------------------------------------------------------------------------------------
-
-_FACTS = [
-    "provider",
-    "gpu_model",
-    "gpu_count",
-    "gpu_memory_gib",
-    "gpu_interconnect",
-    "vcpus",
-    "memory_gib",
-]
-_PRICE = ["price_per_hour", "price_as_of", "price_source", "price_live"]
-_KEY = (offering.c.account, offering.c.region, offering.c.zone, offering.c.instance_type, offering.c.market)
-
-
-def save_offerings() -> Insert:
-    """Adds or refreshes offerings, a set of parameters each; what placement has learnt of them (cool-offs, counts) stays.
-
-    So does a known price where none is told now, and a live one until a live one or a newer list replaces it.
-    """
-    statement = insert(offering)
-    new = statement.excluded
-    outlived = and_(offering.c.price_live, not_(new.price_live), offering.c.price_as_of >= new.price_as_of)
-    kept = or_(new.price_per_hour.is_(None), outlived)
-    changes: dict[str, Any] = {name: new[name] for name in _FACTS}
-    prices = {name: case((kept, offering.c[name]), else_=new[name]) for name in _PRICE}
-    return statement.on_conflict_do_update(
-        index_elements=list(_KEY), set_={**changes, **prices, "refreshed_at": func.now()}
-    )
-
-
-def lock_region(name: str, region: str) -> Select[Any]:
-    """Whoever writes many offerings of a region holds this until the transaction ends: two would lock rows crosswise."""
-    here = (account_region.c.account == name, account_region.c.region == region)
-    return select(account_region.c.region).where(*here).with_for_update()
-
-
-def count_offerings(name: str, region: str) -> Select[Any]:
-    """How many offerings of a region are known."""
-    return select(func.count()).where(offering.c.account == name, offering.c.region == region)
-
-
-def save_price(name: str, region: str) -> Update:
-    """A live price of a type in all zones of a region: parameters `type`, `in_market`, `per_hour`, `as_of`, `source`."""
-    return (
-        update(offering)
-        .where(
-            offering.c.account == name,
-            offering.c.region == region,
-            offering.c.instance_type == bindparam("type"),
-            offering.c.market == bindparam("in_market"),
-        )
-        .values(
-            price_per_hour=bindparam("per_hour"),
-            price_as_of=bindparam("as_of"),
-            price_source=bindparam("source"),
-            price_live=True,
-        )
-    )
-
-
-def forget_unoffered(name: str, region: str) -> Delete:
-    """Drops offerings of a region that its refreshes have not shown for days."""
-    return delete(offering).where(
-        offering.c.account == name,
-        offering.c.region == region,
-        offering.c.refreshed_at < func.now() - _FORGET_UNOFFERED,
-    )
-
-
-def candidates() -> Select[Any]:
-    """Every offering with its account's state, for placement, in the order of their keys. Read by app.db.offering_rows.
-
-    Those of a region that left its account's configuration are left out: it is observed while a VM lives there, and no more.
-    `silent_until`: its region has given no answer for half a minute; asked again all the time, but by nobody in a hurry.
-    """
-    since = cast(account_region.c.last_error["since"].astext, Time)
-    found = select(
-        offering,
-        case((since < func.now() - _SILENCE, func.now() + _SILENCE)).label("silent_until"),
-        account_region.c.last_error.label("region_error"),
-        account.c.state.label("account_state"),
-        account.c.cordoned.label("account_cordoned"),
-        account.c.last_error.label("account_error"),
-        account.c.config["images"].label("account_images"),
-    ).select_from(
-        offering.join(account, account.c.name == offering.c.account).outerjoin(
-            account_region,
-            and_(account_region.c.account == offering.c.account, account_region.c.region == offering.c.region),
-        )
-    )
-    configured = func.jsonb_exists(account.c.config["regions"], offering.c.region)
-    return found.where(func.coalesce(configured, true())).order_by(*_KEY)

@@ -1,4 +1,4 @@
-"""Statements of the API about webhooks. What workers do with them is in `app.db.webhook_lanes`."""
+"""Statements of the API about webhooks. What workers do with them is in `app.db.events.webhook_lanes`."""
 
 from datetime import timedelta
 from typing import Any

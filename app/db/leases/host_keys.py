@@ -6,9 +6,9 @@ from sqlalchemy import Integer, Select, bindparam, select
 from sqlalchemy.sql.dml import ReturningInsert
 
 from app.db.core.prepared import Bound
-from app.db.events import NewEvent
+from app.db.events.events import NewEvent
+from app.db.leases.transitions import write
 from app.db.schema.tables import attempt, lease
-from app.db.transitions import write
 from app.domain.ids import LeaseId
 
 _FIRST = (

@@ -10,9 +10,9 @@ from sqlalchemy.sql.dml import ReturningInsert
 from app.db.core.column_types import Time
 from app.db.core.prepared import Bound
 from app.db.core.tenant_scope import parameter
-from app.db.events import NewEvent
+from app.db.events.events import NewEvent
+from app.db.leases.transitions import NOW, OWNED, WAKE, write
 from app.db.schema.tables import lease
-from app.db.transitions import NOW, OWNED, WAKE, write
 from app.domain.ids import LeaseId
 from app.domain.leases import LeaseState
 

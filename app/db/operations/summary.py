@@ -8,8 +8,8 @@ from sqlalchemy import Interval, Select, case, column, func, literal, literal_co
 
 from app.db.core.compiled import with_values
 from app.db.core.reads import Query
-from app.db.invariants import NOTED
-from app.db.ops import BRAKES, LIVE, OPEN, stuck
+from app.db.operations.invariants import NOTED
+from app.db.operations.ops import BRAKES, LIVE, OPEN, stuck
 from app.db.schema.tables import attempt, lease, orphan, tenant, worker_heartbeat
 from app.domain.leases import AttemptState
 

@@ -23,9 +23,9 @@ from sqlalchemy import (
     update,
 )
 
-from app.db import cluster
 from app.db.core.column_types import Time
 from app.db.core.reads import Query
+from app.db.operations import cluster
 from app.db.schema.tables import account, account_region, attempt, installation, lease, offering, orphan
 from app.domain.leases import LIVE_ATTEMPT, TERMINAL, AttemptState, LeaseState
 

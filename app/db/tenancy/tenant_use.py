@@ -4,7 +4,7 @@ from sqlalchemy import Integer, Text, bindparam, cast, func, select, true
 
 from app.db.core.column_types import Id
 from app.db.core.reads import Query
-from app.db.ops import LIVE
+from app.db.operations.ops import LIVE
 from app.db.schema.tables import lease, quota, tenant
 
 _QUOTAS = (

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Executable, Select, Table, Update, and_, exists, func, literal, or_, select, text, update
 
-from app.db import cluster
+from app.db.operations import cluster
 from app.db.schema.tables import account_region, attempt, installation, lease, orphan
 from app.domain.ids import AttemptId, LeaseId
 from app.domain.inventory import Row

@@ -21,9 +21,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from app.db import lease_shown
 from app.db.core.column_types import Amount, Id, Json
 from app.db.core.tenant_scope import asking, parameter
+from app.db.leases import projection
 from app.db.schema.tables import account_region, event, lease, lease_secret, quota_claim, tenant
 
 _AS_OF = func.now().label("as_of")
@@ -32,8 +32,8 @@ _TERMS = (tenant.c.status.label("tenant_status"), tenant.c.max_total_seconds.lab
 
 def _view(row: FromClause, terms: FromClause, listed_at: ColumnElement[Any]) -> Iterator[ColumnElement[Any]]:
     yield from (row.c[name] for name in ("id", "tenant_id", "version", "state", "desired"))
-    yield from (lease_shown.shown(row, listed_at), cast(row.c.request, Text).label("request"))
-    yield lease_shown.provider_message(row)
+    yield from (projection.shown(row, listed_at), cast(row.c.request, Text).label("request"))
+    yield projection.provider_message(row)
     latest = row.c.created_at + terms.c.max_total_seconds * literal_column("interval '1 second'")
     yield (row.c.expires_at <= func.now()).label("over")
     yield (row.c.expires_at >= latest).label("at_latest")
@@ -99,7 +99,7 @@ def _create() -> Select[Any]:
         .with_for_update(read=True)
         .cte("terms")
     )
-    new = _new_lease(terms).returning(*(lease.c[name] for name in ("request", *lease_shown.NEEDED))).cte("new")
+    new = _new_lease(terms).returning(*(lease.c[name] for name in ("request", *projection.NEEDED))).cte("new")
     return (
         select(*_view(new, terms, null()), terms.c.tenant_status, new.c.expires_at)
         .select_from(new.join(terms, true()))

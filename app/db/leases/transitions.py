@@ -10,7 +10,7 @@ from sqlalchemy.sql.dml import ReturningInsert
 
 from app.db.core.prepared import Bound, Shape, plain, setting, shape
 from app.db.core.tenant_scope import asking, parameter
-from app.db.events import NewEvent, append_to_leases, told
+from app.db.events.events import NewEvent, append_to_leases, told
 from app.db.schema.tables import event, lease
 from app.domain.ids import LeaseId, TenantId
 from app.domain.leases import LeaseState, sources

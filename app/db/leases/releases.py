@@ -7,9 +7,9 @@ from sqlalchemy import Interval, Text, bindparam, func, literal_column
 from sqlalchemy.sql.dml import ReturningInsert
 
 from app.db.core.prepared import Bound
-from app.db.events import NewEvent
+from app.db.events.events import NewEvent
+from app.db.leases.transitions import write
 from app.db.schema.tables import lease
-from app.db.transitions import write
 from app.domain.ids import LeaseId
 from app.domain.leases import LeaseState
 from app.domain.reasons import BLOCKED

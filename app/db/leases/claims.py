@@ -24,10 +24,10 @@ from sqlalchemy import (
     update,
 )
 
-from app.db import cluster
-from app.db.claimants import claim_ids
 from app.db.core.column_types import Time
 from app.db.core.prepared import Bound
+from app.db.leases.process_locks import claim_ids
+from app.db.operations import cluster
 from app.db.schema.tables import account_region, attempt, installation, lease
 from app.domain.ids import AttemptId, LeaseId, TenantId
 from app.domain.leases import (

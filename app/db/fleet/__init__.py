@@ -1,0 +1,1 @@
+"""What the clouds offer and hold: accounts, offerings, listings, orphans, jobs, request rates."""

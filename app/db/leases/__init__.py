@@ -1,0 +1,1 @@
+"""Leases and their attempts: claims, transitions, what the API shows and lists."""

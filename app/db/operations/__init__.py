@@ -1,0 +1,1 @@
+"""What operators watch and do: summary, metrics, health, brakes, invariants, purge."""
