@@ -11,12 +11,12 @@ from app.api.app import create_app
 from app.api.auth import Gate
 from app.api.rate_limits import SYNC_SECONDS, RateLimiter
 from app.db.core.connections import EXCESS_RIGHTS
-from app.db.core.engine import Database, DatabaseUnavailable
+from app.db.core.engine import ApiDatabase, DatabaseUnavailable
 from app.hints import QueuedHints, celery_sender
 from app.metrics import Metrics
 from app.prerequisites import check_database, schema_revisions
 from app.services.container import Services
-from app.services.context import Context
+from app.services.context import ServiceContext
 from app.services.event_stream import POLL_SECONDS
 from app.settings import Settings, load_settings
 from app.settings.logs import configure_logs
@@ -40,8 +40,8 @@ def build_api(settings: Settings, traces: Traces | None = None) -> FastAPI:
     """The application for these settings; opens nothing before its lifespan begins."""
     metrics = Metrics()
     hints = QueuedHints(celery_sender(settings.broker_url), metrics)
-    database = Database(settings.database_url, pool_size=settings.api_pool_size)
-    context = Context(database=database, settings=settings, hints=hints, schema=schema_revisions())
+    database = ApiDatabase(settings.database_url, pool_size=settings.api_pool_size)
+    context = ServiceContext(database=database, settings=settings, hints=hints, schema=schema_revisions())
     services = Services.build(context)
     requests = RateLimiter(settings.rate_limit, settings.broker_url, name="requests")
     writes = RateLimiter(settings.write_rate_limit, settings.broker_url, name="writes")

@@ -27,7 +27,7 @@ _OF_THE_SOURCE = {"test_failpoints", "test_deadman"}
 """They read the source, or start it as it stands: mutmut's copy is not what they expect."""
 _CONFIGURATION = """
 source_paths = ["workers"]
-only_mutate = ["workers/steps/*", "workers/reconciler.py"]
+only_mutate = ["workers/lifecycle/steps/*", "workers/lifecycle/reconciler.py"]
 also_copy = ["app", "cloudsim", "migrations", "bench"]
 process_isolation = "forkserver"
 forkserver_warmup = "none"

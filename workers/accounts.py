@@ -10,7 +10,7 @@ import structlog
 from app.db.fleet import accounts
 from app.settings import AccountConfig, Settings
 from app.settings.accounts import account_from_json
-from workers.database import Database
+from workers.database import WorkerDatabase
 from workers.providers.base import (
     CredentialsRejected,
     Image,
@@ -42,7 +42,7 @@ class Accounts:
 
     def __init__(
         self,
-        database: Database,
+        database: WorkerDatabase,
         settings: Settings,
         configured: Mapping[str, AccountConfig],
         connect: Connect,

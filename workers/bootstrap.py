@@ -13,19 +13,19 @@ from app.settings.logs import configure_logs
 from app.settings.traces import Traces
 from workers import failpoints
 from workers.accounts import Accounts
-from workers.brakes import FirstListings, check_cluster
-from workers.bulkheads import bulkheads
-from workers.catalogue import Catalogue
-from workers.database import Database
-from workers.kinds import kinds
+from workers.database import WorkerDatabase
+from workers.jobs.runner import ensure_jobs
+from workers.jobs.schedule import job_specs
+from workers.lifecycle.bulkheads import bulkheads
+from workers.lifecycle.claim_renewer import Renewals
+from workers.lifecycle.ranked_offerings import RankedOfferings
 from workers.metrics import Metrics
-from workers.pacing import Pacer
-from workers.periodic import ensure_jobs
-from workers.presence import Presence
+from workers.observation.brakes import FirstListings, check_cluster
+from workers.process_locks import Presence
+from workers.provider_rate_limiter import ProviderRateLimiter
 from workers.providers.base import Provider
 from workers.providers.metered import metered
 from workers.providers.registry import connect
-from workers.renewals import Renewals
 from workers.runtime import Runtime, read_installation, timing_from
 
 log = structlog.get_logger(__name__)
@@ -50,7 +50,7 @@ def build_runtime(
     pool_size = settings.worker_threads // 2 + _EXTRA_CONNECTIONS
     failing = failpoints.switched_on(settings, configured)
     if failing is None:
-        database = Database(settings.database_url, pool_size=pool_size)
+        database = WorkerDatabase(settings.database_url, pool_size=pool_size)
     else:
         database, connect_account = failing.database(pool_size=pool_size), failing.connect(connect_account)
     try:
@@ -68,7 +68,7 @@ def build_runtime(
 
 
 def assemble(
-    database: Database,
+    database: WorkerDatabase,
     settings: Settings,
     configured: Mapping[str, AccountConfig],
     connect_account: Callable[[AccountConfig, Settings], Provider],
@@ -86,8 +86,8 @@ def assemble(
         settings=settings,
         database=database,
         accounts=accounts,
-        catalogue=Catalogue(database, seconds=_CATALOGUE_SECONDS, monotonic=monotonic),
-        pacer=Pacer(database, enabled=settings.provider_rate_limits),
+        catalogue=RankedOfferings(database, seconds=_CATALOGUE_SECONDS, monotonic=monotonic),
+        pacer=ProviderRateLimiter(database, enabled=settings.provider_rate_limits),
         installation=installation,
         timing=timing_from(settings),
         first_listings=FirstListings(database),
@@ -98,7 +98,7 @@ def assemble(
         metrics=metrics or Metrics(),
         traces=traces or Traces(),
     )
-    ensure_jobs(runtime, kinds(settings).all)
+    ensure_jobs(runtime, job_specs(settings).all)
     database.run(jobs.hurry("inventory", accounts.places()))
     return runtime
 

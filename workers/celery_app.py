@@ -8,7 +8,7 @@ from celery.worker import WorkController, state
 from app.domain.ids import LeaseId
 from app.settings import Settings
 from app.settings.broker import STEP_TASK, celery_broker_options
-from workers.reconciler import Reconciler
+from workers.lifecycle.reconciler import Reconciler
 
 
 def create_celery(settings: Settings, reconciler: Reconciler) -> Celery:

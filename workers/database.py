@@ -21,7 +21,7 @@ _COMPILED: MutableMapping[Any, Any] = LRUCache(1000)
 """Statements are compiled once in a process, however many pools it opens."""
 
 
-class Database:
+class WorkerDatabase:
     """A pool of connections. `begin` is one transaction; nothing slow may happen inside.
 
     The server ends a connection that stands still inside a transaction for `idle_in_transaction_seconds`.

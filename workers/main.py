@@ -11,7 +11,7 @@ import structlog
 from app.settings import StartupError, load_settings
 from app.settings.memory import settle_memory
 from app.settings.traces import load_traces
-from workers import deadman, prices
+from workers import compare_prices, deadman
 from workers.bootstrap import build_runtime
 from workers.celery_app import HintConsumer, create_celery
 from workers.metrics import serve_metrics
@@ -27,7 +27,7 @@ _USAGE = "usage: python -m workers worker|inventory|deadman|prices"
 
 def main(arguments: list[str]) -> int:
     """Runs until a signal; 0 after SIGTERM or SIGINT, 2 with one line on stderr when it cannot start."""
-    commands = {"deadman": deadman.main, "prices": prices.main}
+    commands = {"deadman": deadman.main, "prices": compare_prices.main}
     if arguments[:1] and arguments[0] in commands:
         return commands[arguments[0]](arguments[1:])
     if arguments not in (["worker"], ["inventory"]):

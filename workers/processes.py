@@ -12,15 +12,15 @@ import structlog
 from sqlalchemy.exc import DBAPIError
 
 from app.db.fleet import jobs
-from workers import housekeeping
-from workers.events import EventListener
-from workers.kinds import kinds
-from workers.periodic import LANES, Kind, PeriodicRunner
-from workers.reconciler import Reconciler
+from workers.delivery.sender import Sender
+from workers.delivery.webhooks import Lanes
+from workers.jobs import housekeeping
+from workers.jobs.runner import LANES, JobSpec, PeriodicRunner
+from workers.jobs.schedule import job_specs
+from workers.lifecycle.reconciler import Reconciler
+from workers.lifecycle.sweeper import Sweeper
+from workers.observation.provider_events import EventListener
 from workers.runtime import Runtime
-from workers.sweeper import Sweeper
-from workers.webhook_sending import Sender
-from workers.webhooks import Lanes
 
 log = structlog.get_logger(__name__)
 
@@ -74,7 +74,7 @@ class WorkerThreads(ProcessThreads):
 
     def start(self) -> None:
         """Starts them all."""
-        every = kinds(self._runtime.settings)
+        every = job_specs(self._runtime.settings)
         self._company = _company(self._runtime, "worker")
         self._work = [
             self._sweeper.start(),
@@ -111,10 +111,10 @@ class InventoryThreads(ProcessThreads):
     def start(self) -> None:
         """Starts them all."""
         self._company = _company(self._runtime, "inventory")
-        self._work = _runners(self._runtime, kinds(self._runtime.settings).inventory)
+        self._work = _runners(self._runtime, job_specs(self._runtime.settings).inventory)
 
 
-def _runners(runtime: Runtime, some: Mapping[str, Kind]) -> list[threading.Thread]:
+def _runners(runtime: Runtime, some: Mapping[str, JobSpec]) -> list[threading.Thread]:
     """As many threads as the accounts have lanes: each has its own, whatever the others' clouds do."""
     runner = PeriodicRunner(runtime, some)
     regions = Counter(account for account, _ in runtime.accounts.places())

@@ -10,15 +10,15 @@ from app.domain.reconcile import Timing
 from app.settings import Settings, StartupError
 from app.settings.traces import Traces
 from workers.accounts import Accounts
-from workers.brakes import FirstListings
-from workers.bulkheads import Bulkheads
-from workers.catalogue import Catalogue
-from workers.database import Database
+from workers.database import WorkerDatabase
+from workers.lifecycle.bulkheads import Bulkheads
+from workers.lifecycle.claim_renewer import Renewals
+from workers.lifecycle.ranked_offerings import RankedOfferings
 from workers.metrics import Metrics
-from workers.pacing import Pacer
-from workers.presence import Presence
-from workers.renewals import Renewals
-from workers.rowless import RowlessLeftovers
+from workers.observation.brakes import FirstListings
+from workers.observation.rowless_leftovers import RowlessLeftovers
+from workers.process_locks import Presence
+from workers.provider_rate_limiter import ProviderRateLimiter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +40,10 @@ class Runtime:
     """
 
     settings: Settings
-    database: Database
+    database: WorkerDatabase
     accounts: Accounts
-    catalogue: Catalogue
-    pacer: Pacer
+    catalogue: RankedOfferings
+    pacer: ProviderRateLimiter
     installation: Installation
     timing: Timing
     first_listings: FirstListings
@@ -73,7 +73,7 @@ def timing_from(settings: Settings) -> Timing:
     )
 
 
-def read_installation(database: Database, settings: Settings) -> Installation:
+def read_installation(database: WorkerDatabase, settings: Settings) -> Installation:
     """Raises StartupError when the database is not migrated or belongs to another installation."""
     row = database.first(accounts.installation_row())
     if row is None:

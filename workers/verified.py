@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
-from workers.providers.base import OutcomeUnknown, Page, Provider, Unreachable
+from workers.providers.base import ListingPage, OutcomeUnknown, Provider, Unreachable
 from workers.providers.credentials import CredentialsUnverified
 
 GUARDED = frozenset(
@@ -68,10 +68,10 @@ class Verified:
         self._provider.trust(identity)
         self._times_verified += 1
 
-    def list(self, regions: frozenset[str], installation: str) -> Iterator[Page]:
+    def list(self, regions: frozenset[str], installation: str) -> Iterator[ListingPage]:
         """A listing breaks off when the credentials change after its first page."""
 
-        def begin() -> tuple[Iterator[Page], Page | None]:
+        def begin() -> tuple[Iterator[ListingPage], ListingPage | None]:
             pages = iter(self._provider.list(regions, installation))
             return pages, next(pages, None)
 

@@ -28,7 +28,7 @@ from app.api import (
 )
 from app.api.auth import Gate
 from app.api.errors import add_handlers
-from app.api.middleware import Edge
+from app.api.middleware import RequestMiddleware
 from app.metrics import Metrics
 from app.services.container import Services
 from app.settings.traces import Traces
@@ -74,7 +74,7 @@ def create_app(services: Services, *, gate: Gate, metrics: Metrics, traces: Trac
     add_handlers(app)
     settings = services.context.settings
     app.add_middleware(
-        Edge,
+        RequestMiddleware,
         body_limit=settings.body_limit_bytes,
         metrics=metrics,
         traces=traces,

@@ -14,7 +14,7 @@ from app.api.routing import router as make_router
 from app.api.schemas import Details, Moment, View
 from app.services.errors import FieldError, InvalidRequest
 from app.services.events import KIND
-from app.services.leases import Page
+from app.services.leases import RowPage
 from app.services.preconditions import list_tag
 
 router = make_router("events")
@@ -90,7 +90,7 @@ async def list_lease_events(
     return _page(request, await services.events.of_lease(principal, lease_id, after=after, limit=page.limit))
 
 
-def _page(request: Request, found: Page) -> Response:
+def _page(request: Request, found: RowPage) -> Response:
     tag = list_tag(((row.id, row.sequence) for row in found.rows), also=found.next_cursor or "")
     items = [event_json(row) for row in found.rows]
     return tagged(request, to_json({"items": items, "next_cursor": found.next_cursor}), tag)

@@ -35,7 +35,7 @@ _ABOUT = ("request_id", "tenant_id", "lease_id")
 """What every line of a request tells, as far as it is known: the routes add tenant and lease."""
 
 
-class Edge:
+class RequestMiddleware:
     """Gives each request its id and its client's address, bounds its body, completes the headers of its answer, counts and logs it.
 
     One layer and not five: a layer costs more than what most of these do. An exception that nobody else answers ends

@@ -21,9 +21,9 @@ from app.domain import offerings as domain
 from app.domain.money import format_money
 from app.domain.offerings import Market, PriceStatus
 from app.domain.placement import Exclusion
-from app.services.catalogue import Line
 from app.services.container import Services
 from app.services.lease_creation import exclusion_detail
+from app.services.offering_cache import Line
 from app.services.offerings import AvailabilityStatus, OfferingFilter, OfferingSort, availability
 from app.services.plan import Candidate, Need, Plan
 from app.services.preconditions import list_tag

@@ -77,7 +77,7 @@ class SecuredRoute(APIRoute):
             principal = await gate.admit(request)
             principal.require(role)
             request.scope[PRINCIPAL] = principal
-            _tell_in_lines(principal, request.scope["path_params"])
+            _bind_log_context(principal, request.scope["path_params"])
             if writes:
                 return await counted(gate, principal, request)
             if shortcut is not None and (arguments := shortcut.arguments(request)) is not None:
@@ -138,7 +138,7 @@ def router(tag: str) -> APIRouter:
     return APIRouter(route_class=SecuredRoute, tags=[tag], generate_unique_id_function=lambda route: route.name)
 
 
-def _tell_in_lines(principal: Principal, parameters: Mapping[str, Any]) -> None:
+def _bind_log_context(principal: Principal, parameters: Mapping[str, Any]) -> None:
     """Names the tenant and the lease in every log line of the request."""
     about: dict[str, str | None] = {"tenant_id": principal.tenant_id, "lease_id": parameters.get("lease_id")}
     structlog.contextvars.bind_contextvars(**{name: value for name, value in about.items() if value is not None})

@@ -7,7 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.core.ids import new_id
 from app.db.tenancy import audit as statements
-from app.services.context import Context
+from app.services.context import ServiceContext
 from app.services.cursors import PageRequest, cut, last_id
 from app.services.principal import Principal
 
@@ -50,7 +50,7 @@ async def record_lease(
 class AuditService:
     """Reads the trail."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ServiceContext) -> None:
         self._database = context.database
 
     async def entries(self, principal: Principal, page: PageRequest) -> tuple[list[dict[str, Any]], str | None]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from app.db.core.engine import Database
+from app.db.core.engine import ApiDatabase
 from app.db.tenancy import keys as statements
 from app.domain.ids import KeyId, TenantId
 from app.services import key_format
@@ -36,7 +36,7 @@ class Authenticator:
     """`cache_seconds` bounds how long a revoked key still works. `clock` is monotonic seconds."""
 
     def __init__(
-        self, database: Database, *, cache_seconds: float, clock: Callable[[], float] = time.monotonic
+        self, database: ApiDatabase, *, cache_seconds: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._database = database
         self._cache_seconds = cache_seconds

@@ -5,8 +5,7 @@ from typing import Self
 
 from app.services.audit import AuditService
 from app.services.authentication import Authenticator
-from app.services.catalogue import Catalogue
-from app.services.context import Context
+from app.services.context import ServiceContext
 from app.services.event_stream import EventStreams
 from app.services.events import EventService
 from app.services.health import HealthService
@@ -17,6 +16,7 @@ from app.services.lease_changes import LeaseChanges
 from app.services.lease_creation import LeaseCreation
 from app.services.leases import LeaseService
 from app.services.metrics import MetricsService
+from app.services.offering_cache import OfferingCache
 from app.services.offerings import OfferingService
 from app.services.ops import OpsService
 from app.services.plan import PlanService
@@ -30,7 +30,7 @@ from app.services.webhooks import WebhookService
 class Services:
     """What the routers call."""
 
-    context: Context
+    context: ServiceContext
     authenticator: Authenticator
     tenants: TenantService
     tenant_use: TenantUseService
@@ -52,10 +52,10 @@ class Services:
     ops: OpsService
 
     @classmethod
-    def build(cls, context: Context) -> Self:
+    def build(cls, context: ServiceContext) -> Self:
         """`context` is opened and closed by whoever built it."""
         settings = context.settings
-        catalogue = Catalogue(context.database, cache_seconds=settings.catalogue_cache_seconds)
+        catalogue = OfferingCache(context.database, cache_seconds=settings.catalogue_cache_seconds)
         return cls(
             context=context,
             authenticator=Authenticator(context.database, cache_seconds=settings.key_cache_seconds),

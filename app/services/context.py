@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-from app.db.core.engine import Database
+from app.db.core.engine import ApiDatabase
 from app.domain.ids import LeaseId
 from app.domain.schema import SchemaRevisions
 from app.settings import Settings
@@ -17,10 +17,10 @@ class Hints(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class ServiceContext:
     """Passed to each service when it is built. `schema`: the migrations this program knows."""
 
-    database: Database
+    database: ApiDatabase
     settings: Settings
     hints: Hints
     schema: SchemaRevisions

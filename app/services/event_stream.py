@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from app.db.core.engine import Database
+from app.db.core.engine import ApiDatabase
 from app.db.events import reads
 from app.services.errors import TooManyStreams
 from app.services.principal import Principal
@@ -57,7 +57,7 @@ class Wanted:
 class EventStreams:
     """`most` streams and waits at a time, a quarter of them for one tenant, 50 for one key. `look` is to be called every POLL_SECONDS."""
 
-    def __init__(self, database: Database, *, most: int) -> None:
+    def __init__(self, database: ApiDatabase, *, most: int) -> None:
         self._database = database
         self._most = most
         self._open: Counter[str | None] = Counter()

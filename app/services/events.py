@@ -6,10 +6,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.events import reads
 from app.db.leases import statements as lease_statements
-from app.services.context import Context
+from app.services.context import ServiceContext
 from app.services.cursors import cursor
 from app.services.errors import CursorExpired, NotFound
-from app.services.leases import Page, lease_key
+from app.services.leases import RowPage, lease_key
 from app.services.principal import Principal
 
 KIND = "events"
@@ -19,10 +19,10 @@ KIND = "events"
 class EventService:
     """Numbered events only: nothing ever appears below a number that was shown."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ServiceContext) -> None:
         self._database = context.database
 
-    async def of_tenant(self, principal: Principal, *, after: int | None, limit: int, tenant_id: str | None) -> Page:
+    async def of_tenant(self, principal: Principal, *, after: int | None, limit: int, tenant_id: str | None) -> RowPage:
         """Of the caller's tenant; of all tenants, or `tenant_id`, for operators. Raises CursorExpired."""
         await self.require_kept(after)
         mine = principal.tenant_id or tenant_id
@@ -35,7 +35,7 @@ class EventService:
         if after is not None and await self._purged_since(after):
             raise CursorExpired
 
-    async def of_lease(self, principal: Principal, lease_id: str, *, after: int | None, limit: int) -> Page:
+    async def of_lease(self, principal: Principal, lease_id: str, *, after: int | None, limit: int) -> RowPage:
         """Of one lease. Raises NotFound, CursorExpired."""
         expired = after is not None and await self._purged_since(after)
         mine = principal.tenant_id
@@ -61,8 +61,8 @@ async def _lost_its_beginning(connection: AsyncConnection, lease_id: str, within
     return first != 1
 
 
-async def _page(connection: AsyncConnection, statement: Any, limit: int) -> Page:
+async def _page(connection: AsyncConnection, statement: Any, limit: int) -> RowPage:
     rows = (await connection.execute(statement)).all()
     more = len(rows) > limit
     rows = rows[:limit]
-    return Page(rows, cursor(KIND, str(rows[-1].sequence)) if more else None)
+    return RowPage(rows, cursor(KIND, str(rows[-1].sequence)) if more else None)

@@ -6,7 +6,7 @@ from typing import Any
 
 from app.db.core.engine import DatabaseUnavailable
 from app.db.operations import health as statements
-from app.services.context import Context
+from app.services.context import ServiceContext
 
 _STALE_SECONDS = 60.0
 _KINDS = ("worker", "inventory")
@@ -27,7 +27,7 @@ class Readiness:
 class HealthService:
     """Judges by one short transaction."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ServiceContext) -> None:
         self._database = context.database
         self._schema = context.schema
 

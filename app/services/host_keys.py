@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 from app.db.leases import host_keys as statements
 from app.domain.ids import LeaseId
 from app.domain.tokens import host_key_hash
-from app.services.context import Context
+from app.services.context import ServiceContext
 from app.services.errors import InvalidToken
 
 LONGEST_KEY = 4096
@@ -43,7 +43,7 @@ def one_of_each_type(keys: list[str]) -> list[str]:
 class HostKeyService:
     """Takes what VMs tell. The one use case without an API key."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ServiceContext) -> None:
         self._database = context.database
 
     async def is_known(self, token: str) -> bool:

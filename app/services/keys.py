@@ -13,7 +13,7 @@ from app.db.tenancy import keys as statements
 from app.db.tenancy import tenants as tenant_statements
 from app.domain.ids import KeyId, is_typeid
 from app.services import audit, key_format
-from app.services.context import Context
+from app.services.context import ServiceContext
 from app.services.cursors import PageRequest, cut, last_id
 from app.services.errors import Conflict, FieldError, InvalidRequest, NotFound
 from app.services.idempotency import Created, IdempotencyKey, Stored, replay, store
@@ -34,7 +34,7 @@ class NewKey:
 class KeyService:
     """Everything happens within the principal's tenant; an operator may name any."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ServiceContext) -> None:
         self._database = context.database
 
     async def create(self, principal: Principal, tenant_id: str, new: NewKey, key: IdempotencyKey | None) -> Created:

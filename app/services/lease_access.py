@@ -11,7 +11,7 @@ from app.db.leases import consoles, reboots, statements
 from app.domain.ids import LeaseId
 from app.domain.leases import Desired, LeaseState
 from app.services.audit import record_lease
-from app.services.context import Context
+from app.services.context import ServiceContext
 from app.services.errors import LeaseEnding, LeaseNotActive, NotFound
 from app.services.idempotency import IdempotencyKey, Stored, replay, store
 from app.services.lease_creation import Render
@@ -31,7 +31,7 @@ class Accepted:
 class LeaseAccess:
     """What a member may do with the VM beside using it."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ServiceContext) -> None:
         self._context = context
 
     async def reboot(

@@ -14,7 +14,7 @@ from app.domain.ids import LeaseId
 from app.domain.leases import Desired
 from app.domain.reasons import Origin, Reason, ReasonCode
 from app.services.audit import record_lease
-from app.services.context import Context
+from app.services.context import ServiceContext
 from app.services.errors import LeaseEnding, NotExtendable, NotFound, TenantSuspended, TermExceeded
 from app.services.idempotency import IdempotencyKey, Stored, replay, store
 from app.services.lease_creation import Render
@@ -34,7 +34,7 @@ class Extended:
 class LeaseChanges:
     """Each call answers the lease as it is after the change."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ServiceContext) -> None:
         self._context = context
 
     async def update(self, principal: Principal, lease_id: str, changes: dict[str, Any], if_match: IfMatch) -> Any:

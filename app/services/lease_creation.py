@@ -21,11 +21,11 @@ from app.domain.ids import LeaseId, TenantId, is_typeid
 from app.domain.placement import Excluded, Exclusion, Ranking, Wish
 from app.domain.quotas import Amounts, Shortage, shortages
 from app.services.audit import record_lease
-from app.services.catalogue import Catalogue, Ranked
-from app.services.context import Context
+from app.services.context import ServiceContext
 from app.services.errors import FieldError, InvalidRequest, NoOffering, QuotaExceeded, TenantSuspended
 from app.services.idempotency import IdempotencyKey, Stored, replay, store
 from app.services.lease_requests import NewLease, fingerprint
+from app.services.offering_cache import OfferingCache, Ranked
 from app.services.principal import Principal, Role
 
 _TRIES = 3
@@ -55,7 +55,7 @@ class _NoRoom(Exception):
 class LeaseCreation:
     """Admits leases."""
 
-    def __init__(self, context: Context, catalogue: Catalogue) -> None:
+    def __init__(self, context: ServiceContext, catalogue: OfferingCache) -> None:
         self._context = context
         self._catalogue = catalogue
 

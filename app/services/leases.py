@@ -9,7 +9,7 @@ from app.db.core.reads import Query
 from app.db.leases import attempt_reads, lists, reads, statements
 from app.db.leases.lists import LeaseFilter, LeaseSort
 from app.domain.ids import is_typeid
-from app.services.context import Context
+from app.services.context import ServiceContext
 from app.services.cursors import PageRequest, cursor, moment
 from app.services.errors import FieldError, InvalidRequest, NotFound
 from app.services.preconditions import list_tag, version_tag
@@ -21,7 +21,7 @@ LARGEST_PAGE = 524_288
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class RowPage:
     """Rows and where to go on."""
 
     rows: Sequence[Any]
@@ -33,7 +33,7 @@ class FoundPage:
     """A page of leases; None when the caller knows it as it is already."""
 
     etag: str
-    page: Page | None
+    page: RowPage | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Found:
 class LeaseService:
     """What a caller may see."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ServiceContext) -> None:
         self._database = context.database
 
     async def get(self, principal: Principal, lease_id: str, known: frozenset[str] | None) -> Found:
@@ -96,14 +96,14 @@ class LeaseService:
 
     async def _page(
         self, principal: Principal, sort: LeaseSort, page: PageRequest, asked: tuple[Query, dict[str, Any]]
-    ) -> Page:
+    ) -> RowPage:
         query, parameters = asked
         read = await self._database.fetch(principal.tenant_id, query, **parameters)
         rows = [SimpleNamespace(**row) for row in read[: page.limit]]
         more = bool(rows) and read[0].get("found", len(read)) > len(rows)
-        return Page(rows, _cursor(rows[-1], sort) if more else None)
+        return RowPage(rows, _cursor(rows[-1], sort) if more else None)
 
-    async def attempts(self, principal: Principal, lease_id: str, page: PageRequest) -> Page:
+    async def attempts(self, principal: Principal, lease_id: str, page: PageRequest) -> RowPage:
         """Every try of a lease, in order. Raises NotFound."""
         after = page.after("attempts")
         first = 0 if after is None else _number(after[0])
@@ -115,10 +115,10 @@ class LeaseService:
             rows = (await connection.execute(statement)).all()
         more = len(rows) > page.limit
         rows = rows[: page.limit]
-        return Page(rows, cursor("attempts", str(rows[-1].n)) if more else None)
+        return RowPage(rows, cursor("attempts", str(rows[-1].n)) if more else None)
 
 
-def _tag(page: Page) -> str:
+def _tag(page: RowPage) -> str:
     return list_tag(((row.id, row.version) for row in page.rows), also=page.next_cursor or "")
 
 

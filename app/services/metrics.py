@@ -9,7 +9,7 @@ from typing import Any
 from app.db.core.engine import DatabaseUnavailable
 from app.db.operations import health
 from app.db.operations import metrics as statements
-from app.services.context import Context
+from app.services.context import ServiceContext
 
 _KEPT_SECONDS = 5.0
 
@@ -32,7 +32,7 @@ class Snapshot:
 class MetricsService:
     """Any process tells the same of the whole installation, however many scrape it."""
 
-    def __init__(self, context: Context, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, context: ServiceContext, *, clock: Callable[[], float] = time.monotonic) -> None:
         settings = context.settings
         self._database = context.database
         self._clock = clock

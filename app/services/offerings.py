@@ -8,9 +8,9 @@ from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 
 from app.domain.offerings import Market, Offering
-from app.services.catalogue import Catalogue, Line
 from app.services.cursors import PageRequest, cursor
 from app.services.errors import FieldError, InvalidRequest
+from app.services.offering_cache import Line, OfferingCache
 
 _Key = tuple[bool, Decimal, str, str, str, str, str]
 
@@ -102,7 +102,7 @@ class NamedImage:
 class OfferingService:
     """Reads the catalogue."""
 
-    def __init__(self, catalogue: Catalogue) -> None:
+    def __init__(self, catalogue: OfferingCache) -> None:
         self._catalogue = catalogue
 
     async def list(self, wanted: OfferingFilter, sort: OfferingSort, page: PageRequest) -> OfferingPage:

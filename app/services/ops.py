@@ -9,10 +9,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.db.fleet.jobs import DEADMAN, beat
 from app.db.operations import ops as statements
 from app.services.audit import record
-from app.services.context import Context
+from app.services.context import ServiceContext
 from app.services.cursors import PageRequest, cursor, moment
 from app.services.errors import NotFound
-from app.services.leases import Page
+from app.services.leases import RowPage
 from app.services.ops_summary import Row, Summary, SummaryReader
 from app.services.principal import Principal
 
@@ -24,7 +24,7 @@ _EVERYTHING = "installation"
 class OpsService:
     """Reads and changes what concerns all tenants. Changes leave an audit row."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ServiceContext) -> None:
         self._database = context.database
         self._summary = SummaryReader(context)
 
@@ -32,14 +32,14 @@ class OpsService:
         """What goes on now."""
         return await self._summary.get()
 
-    async def orphans(self, *, gone: bool, page: PageRequest) -> Page:
+    async def orphans(self, *, gone: bool, page: PageRequest) -> RowPage:
         """The latest first seen first. `gone`: those that are no more, too."""
         statement = statements.orphans(gone=gone, after=_orphan_key(page), limit=page.limit + 1)
         async with self._database.transaction(None, read_only=True) as connection:
             rows = (await connection.execute(statement)).all()
         more = len(rows) > page.limit
         rows = rows[: page.limit]
-        return Page(rows, _orphan_cursor(rows[-1]) if more else None)
+        return RowPage(rows, _orphan_cursor(rows[-1]) if more else None)
 
     async def end_orphan(self, principal: Principal, account: str, region: str, instance_id: str) -> None:
         """Garbage collection ends it at its next cycle. Raises NotFound when no such orphan is open."""

@@ -9,8 +9,8 @@ from typing import Any
 
 from app.db.core.reads import Query
 from app.db.operations import summary as statements
-from app.services.context import Context
-from app.services.kept import Kept
+from app.services.context import ServiceContext
+from app.services.ttl_cache import Kept
 
 _MOST_STUCK = 100
 _PAST_SHARE = 15
@@ -51,7 +51,7 @@ class _Parts:
 class SummaryReader:
     """Read once for all who ask within `catalogue_cache_seconds`; what was, _PAST_SHARE times less often than what is."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ServiceContext) -> None:
         settings = context.settings
         self._database = context.database
         self._present = statements.present(

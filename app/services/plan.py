@@ -11,10 +11,10 @@ from app.domain import quotas
 from app.domain.ids import TenantId
 from app.domain.offerings import Offering
 from app.domain.placement import Excluded
-from app.services.catalogue import Catalogue, Ranked
-from app.services.context import Context
+from app.services.context import ServiceContext
 from app.services.lease_creation import check_image, check_terms, whose
 from app.services.lease_requests import NewLease
+from app.services.offering_cache import OfferingCache, Ranked
 from app.services.principal import Principal
 
 _SECONDS_PER_HOUR = 3600
@@ -56,7 +56,7 @@ class Plan:
 class PlanService:
     """Answers what `LeaseCreation.create` would do."""
 
-    def __init__(self, context: Context, catalogue: Catalogue) -> None:
+    def __init__(self, context: ServiceContext, catalogue: OfferingCache) -> None:
         self._database = context.database
         self._catalogue = catalogue
 

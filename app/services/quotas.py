@@ -11,7 +11,7 @@ from app.db.tenancy import tenants as tenant_statements
 from app.domain.ids import is_typeid
 from app.domain.quotas import GPUS
 from app.services import audit
-from app.services.context import Context
+from app.services.context import ServiceContext
 from app.services.errors import InvalidRequest, NotFound
 from app.services.preconditions import IfMatch, list_tag
 from app.services.principal import Principal
@@ -22,7 +22,7 @@ Limits = Mapping[str, Decimal | None]
 class QuotaService:
     """Rows are `resource, limit, used, available`."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ServiceContext) -> None:
         self._database = context.database
 
     async def own(self, principal: Principal) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from decimal import Decimal
 from typing import Any
 
 from app.db.tenancy import tenant_use as statements
-from app.services.context import Context
+from app.services.context import ServiceContext
 from app.services.cursors import PageRequest, cut, last_id
 from app.services.quotas import available
 
@@ -15,7 +15,7 @@ _KIND = "tenant_use"
 class TenantUseService:
     """Reads across tenants; the routes see to it that only operators do."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ServiceContext) -> None:
         self._database = context.database
 
     async def page(self, page: PageRequest) -> tuple[list[dict[str, Any]], str | None]:

@@ -14,7 +14,7 @@ from app.db.tenancy import tenants as statements
 from app.domain.ids import TenantId, is_typeid
 from app.domain.quotas import GPUS, LEASES, SPEND_PER_HOUR
 from app.services import audit
-from app.services.context import Context
+from app.services.context import ServiceContext
 from app.services.cursors import PageRequest, cut, last_id
 from app.services.errors import FieldError, InvalidRequest, NameTaken, NotFound
 from app.services.idempotency import Created, IdempotencyKey, Stored, replay, store
@@ -37,7 +37,7 @@ class TenantChange:
 class TenantService:
     """All of it needs an operator; the routes see to that."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ServiceContext) -> None:
         self._database = context.database
         self._settings = context.settings
         self._hints = context.hints

@@ -17,7 +17,7 @@ from app.domain.webhook_urls import Refused, check_addresses, parse
 from app.domain.webhooks import LASTS, MOST, OVERLAP, TEST, secret_text
 from app.name_lookup import Lookup, look_up, within
 from app.services import audit
-from app.services.context import Context
+from app.services.context import ServiceContext
 from app.services.cursors import PageRequest, cut, last_id
 from app.services.errors import Conflict, FieldError, InvalidRequest, NotFound
 from app.services.idempotency import Created, IdempotencyKey, Stored, replay, store
@@ -44,7 +44,7 @@ class NewWebhook:
 class WebhookService:
     """Everything happens within the principal's tenant; an operator may name any."""
 
-    def __init__(self, context: Context, *, lookup: Lookup = look_up) -> None:
+    def __init__(self, context: ServiceContext, *, lookup: Lookup = look_up) -> None:
         self._database = context.database
         self._local = context.settings.webhook_local
         self._lookup = lookup

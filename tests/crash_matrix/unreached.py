@@ -10,6 +10,6 @@ _ACCOUNT = "only the simulated AWS can refuse our credentials or answer as anoth
 REASONS: Mapping[str, str] = {
     "accounts.Accounts._pin:account_failed": _ACCOUNT,
     "accounts.Accounts.set_aside:account_failed": _ACCOUNT,
-    "look._store_seen:commit": "reached where Google's operations tell of a VM that does not show; elsewhere the watch sees it first",
-    "look.verify:presume_gone": "reached at Azure, which forgets a VM with its end; EC2 shows it for an hour, Google's operations tell of it",
+    "resolve_unknown._store_seen:commit": "reached where Google's operations tell of a VM that does not show; elsewhere the watch sees it first",
+    "resolve_unknown.verify:presume_gone": "reached at Azure, which forgets a VM with its end; EC2 shows it for an hour, Google's operations tell of it",
 }

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.db.store import Store
-from workers.database import Database
+from workers.database import WorkerDatabase
 
 
 @pytest.fixture
 def store(database_url: str) -> Iterator[Store]:
     """The tables as a worker sees them."""
-    database = Database(database_url, pool_size=16)
+    database = WorkerDatabase(database_url, pool_size=16)
     yield Store(database)
     database.close()

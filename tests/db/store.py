@@ -16,9 +16,9 @@ from app.db.leases import claims
 from app.db.schema.tables import attempt, lease, quota, tenant
 from app.db.tenancy import quotas
 from app.domain.ids import AttemptId, LeaseId, TenantId
-from workers.database import Database
+from workers.database import WorkerDatabase
+from workers.lifecycle.steps.context import StepContext, hold_minimum, hold_quota
 from workers.runtime import Runtime
-from workers.steps.context import Context, hold_minimum, hold_quota
 
 T = TypeVar("T")
 LEASE: dict[str, Any] = {"name": "t", "request": {}, "minimum_claim": {}}
@@ -61,7 +61,7 @@ def together(count: int, work: Callable[[int], T]) -> list[T]:
 class Store:
     """A tenant, and ways to make and read rows."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: WorkerDatabase) -> None:
         self.database = database
         self.run = database.run
         self.first = database.first
@@ -131,14 +131,14 @@ class Store:
             connection.execute(quotas.remember(tenant_id, lease_id, amounts))
         return lease_id
 
-    def context(self, lease_id: LeaseId) -> Context:
+    def context(self, lease_id: LeaseId) -> StepContext:
         """What a step is given that writes quota: the lease, claimed and loaded as the reconciler does it."""
         claim_id = uuid4()
         self.write(lease, lease_id, claim_id=claim_id)
         row = self.first(claims.load(lease_id, claim_id))
         assert row is not None
         runtime = cast(Runtime, SimpleNamespace(database=self.database))
-        return Context(runtime=runtime, lease=claims.lease_from_row(row), claim_id=claim_id, now=row.now, row=row)
+        return StepContext(runtime=runtime, lease=claims.lease_from_row(row), claim_id=claim_id, now=row.now, row=row)
 
     def give_back(self, lease_id: LeaseId) -> None:
         """What a refused attempt does: the lease goes back to what admission reserved. The step commits in any case."""

@@ -20,12 +20,12 @@ from app.db.schema.tables import webhook
 from app.local.waiting import wait_until
 from tests.databases import ROOT
 from tests.db.store import Store, ago
-from workers.database import Database
-from workers.presence import Presence, free_of_the_dead
+from workers.database import WorkerDatabase
+from workers.process_locks import Presence, free_of_the_dead
 
 
 @contextmanager
-def process(database: Database, number: int) -> Iterator[Connection]:
+def process(database: WorkerDatabase, number: int) -> Iterator[Connection]:
     """One that lives for as long as the block runs."""
     with database.outside_pool() as connection:
         assert connection.execute(process_locks.lock(number)).scalar_one()
@@ -126,9 +126,9 @@ def test_a_number_belongs_to_one_process(store: Store) -> None:
 LIVES = """
 import sys, threading
 from app.db import claimants
-from workers.database import Database
+from workers.database import WorkerDatabase
 
-with Database(sys.argv[1], pool_size=1).outside_pool() as connection:
+with WorkerDatabase(sys.argv[1], pool_size=1).outside_pool() as connection:
     print(connection.execute(claimants.lock(7)).scalar_one(), flush=True)
     threading.Event().wait()
 """

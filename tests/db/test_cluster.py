@@ -11,7 +11,7 @@ from app.db.leases import attempts, claims, process_locks
 from app.db.operations import cluster, ops
 from app.db.schema.tables import account, attempt, lease
 from tests.db.store import Store, ago
-from workers.presence import free_of_the_dead
+from workers.process_locks import free_of_the_dead
 
 CHANGES = ["system_identifier = '1'", "timeline = timeline + 1", "timeline = NULL"]
 

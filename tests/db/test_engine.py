@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import func, insert, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from app.db.core.engine import Database, DatabaseUnavailable
+from app.db.core.engine import ApiDatabase, DatabaseUnavailable
 from app.db.core.reads import Query, within_tenant
 from app.db.core.tenant_scope import TENANT
 from app.db.schema.tables import quota, tenant
@@ -23,8 +23,8 @@ TWO = "tenant_01jz0000000000000000000002"
 
 
 @pytest.fixture
-async def database(database_url: str) -> AsyncIterator[Database]:
-    opened = Database(database_url, pool_size=3)
+async def database(database_url: str) -> AsyncIterator[ApiDatabase]:
+    opened = ApiDatabase(database_url, pool_size=3)
     async with opened.transaction(None) as connection:
         for tenant_id in (ONE, TWO):
             await connection.execute(insert(tenant).values(row(tenant_id)))
@@ -36,23 +36,23 @@ def row(tenant_id: str) -> dict[str, object]:
     return {"id": tenant_id, "name": tenant_id, "max_ttl_seconds": 60, "max_total_seconds": 60}
 
 
-async def seen(database: Database, tenant_id: str | None) -> list[str]:
+async def seen(database: ApiDatabase, tenant_id: str | None) -> list[str]:
     async with database.transaction(tenant_id, read_only=True) as connection:
         return list((await connection.execute(select(tenant.c.id).order_by(tenant.c.id))).scalars())
 
 
-async def test_a_transaction_sees_its_tenant_alone(database: Database) -> None:
+async def test_a_transaction_sees_its_tenant_alone(database: ApiDatabase) -> None:
     assert await seen(database, ONE) == [ONE]
     assert await seen(database, TWO) == [TWO]
     assert await seen(database, None) == [ONE, TWO]
 
 
-async def test_tenants_at_the_same_time_do_not_mix(database: Database) -> None:
+async def test_tenants_at_the_same_time_do_not_mix(database: ApiDatabase) -> None:
     answers = await asyncio.gather(*(seen(database, tenant_id) for tenant_id in [ONE, TWO] * 50))
     assert answers == [[ONE], [TWO]] * 50
 
 
-async def test_it_runs_as_the_role_that_row_level_security_binds(database: Database) -> None:
+async def test_it_runs_as_the_role_that_row_level_security_binds(database: ApiDatabase) -> None:
     async with database.transaction(None) as connection:
         assert (await connection.execute(text("SELECT current_user"))).scalar_one() == "gpulease_api"
 
@@ -65,12 +65,12 @@ async def test_it_runs_as_the_role_that_row_level_security_binds(database: Datab
 
 
 @pytest.mark.parametrize("tenant_id", ["*", "", "x'; RESET ROLE; --", "tenant_01jz0000000000000000000001'"])
-async def test_what_is_no_tenant_id_reaches_no_statement(database: Database, tenant_id: str) -> None:
+async def test_what_is_no_tenant_id_reaches_no_statement(database: ApiDatabase, tenant_id: str) -> None:
     with pytest.raises(ValueError, match="not a tenant id"):
         await seen(database, tenant_id)
 
 
-async def test_an_exception_undoes_everything(database: Database) -> None:
+async def test_an_exception_undoes_everything(database: ApiDatabase) -> None:
     async def fail() -> None:
         async with database.transaction(None) as connection:
             await connection.execute(insert(tenant).values(row("tenant_01jz0000000000000000000003")))
@@ -81,7 +81,7 @@ async def test_an_exception_undoes_everything(database: Database) -> None:
     assert await seen(database, None) == [ONE, TWO]
 
 
-async def test_a_failed_statement_cannot_be_swallowed_into_a_false_commit(database: Database) -> None:
+async def test_a_failed_statement_cannot_be_swallowed_into_a_false_commit(database: ApiDatabase) -> None:
     async def swallow() -> None:
         async with database.transaction(None) as connection:
             with pytest.raises(IntegrityError):
@@ -92,14 +92,14 @@ async def test_a_failed_statement_cannot_be_swallowed_into_a_false_commit(databa
     assert await seen(database, None) == [ONE, TWO]
 
 
-async def test_dead_pooled_connections_are_replaced_unnoticed(database: Database, database_url: str) -> None:
+async def test_dead_pooled_connections_are_replaced_unnoticed(database: ApiDatabase, database_url: str) -> None:
     await asyncio.gather(*(seen(database, None) for _ in range(6)))
     end_connections(database_url)
     answers = await asyncio.gather(*(seen(database, ONE) for _ in range(6)))
     assert answers == [[ONE]] * 6
 
 
-async def test_a_connection_lost_in_the_middle_is_said_so(database: Database, database_url: str) -> None:
+async def test_a_connection_lost_in_the_middle_is_said_so(database: ApiDatabase, database_url: str) -> None:
     async def interrupted() -> None:
         async with database.transaction(None) as connection:
             await connection.execute(insert(tenant).values(row("tenant_01jz0000000000000000000003")))
@@ -114,7 +114,7 @@ async def test_a_connection_lost_in_the_middle_is_said_so(database: Database, da
 async def test_the_last_words_of_a_dying_server_are_no_error_of_ours(database_url: str) -> None:
     """The goodbye comes unasked and is read before the connection ends."""
     async with dying_server(database_url) as (url, say_goodbye):
-        opened = Database(url, pool_size=1)
+        opened = ApiDatabase(url, pool_size=1)
 
         async def interrupted() -> None:
             async with opened.transaction(None) as connection:
@@ -155,7 +155,7 @@ async def dying_server(database_url: str) -> AsyncIterator[tuple[str, Callable[[
             client.close()
 
 
-async def test_a_statement_that_takes_too_long_is_ended(database: Database) -> None:
+async def test_a_statement_that_takes_too_long_is_ended(database: ApiDatabase) -> None:
     async def long() -> None:
         async with database.transaction(None) as connection:
             await connection.execute(text("SET LOCAL statement_timeout = 50"))
@@ -166,7 +166,7 @@ async def test_a_statement_that_takes_too_long_is_ended(database: Database) -> N
     assert await seen(database, ONE) == [ONE]
 
 
-async def test_a_cancelled_request_leaves_a_usable_pool(database: Database) -> None:
+async def test_a_cancelled_request_leaves_a_usable_pool(database: ApiDatabase) -> None:
     async def long() -> None:
         async with database.transaction(None) as connection:
             started.set()
@@ -183,14 +183,14 @@ async def test_a_cancelled_request_leaves_a_usable_pool(database: Database) -> N
 
 
 async def test_a_server_that_is_not_there_is_unavailable() -> None:
-    nowhere = Database(f"postgresql://gpulease@127.0.0.1:{free_port()}/gpulease")
+    nowhere = ApiDatabase(f"postgresql://gpulease@127.0.0.1:{free_port()}/gpulease")
     with pytest.raises(DatabaseUnavailable):
         await seen(nowhere, None)
     await nowhere.close()
 
 
 @pytest.fixture(params=["compiled", "put together"])
-def read(request: pytest.FixtureRequest, database: Database) -> Read:
+def read(request: pytest.FixtureRequest, database: ApiDatabase) -> Read:
     """The two ways of reading in one round trip."""
     every = select(tenant.c.id).order_by(tenant.c.id)
     query = Query(every)
@@ -208,7 +208,7 @@ async def test_a_read_in_one_round_trip_sees_its_tenant_alone(read: Read) -> Non
     assert answers == [[ONE], [TWO], [ONE, TWO]] * 20
 
 
-async def test_the_tenant_of_a_read_does_not_stay_on_the_connection(read: Read, database: Database) -> None:
+async def test_the_tenant_of_a_read_does_not_stay_on_the_connection(read: Read, database: ApiDatabase) -> None:
     await asyncio.gather(*(read(None) for _ in range(6)))
     bare = "SELECT current_setting('gpulease.tenant', true)"
     async with database._engine.connect() as connection:
@@ -227,7 +227,7 @@ async def test_a_read_takes_no_false_tenant_either(read: Read) -> None:
         await read("*")
 
 
-async def test_the_tenant_is_set_before_any_row_is_looked_at_whatever_the_plan(database: Database) -> None:
+async def test_the_tenant_is_set_before_any_row_is_looked_at_whatever_the_plan(database: ApiDatabase) -> None:
     joined = (
         select(tenant.c.id, func.count(quota.c.resource).label("n"))
         .join_from(tenant, quota, tenant.c.id == quota.c.tenant_id, isouter=True)

@@ -17,7 +17,7 @@ from app.prerequisites import ensure_operator_key
 from app.settings import load_settings
 from tests.api.conftest import Caller, new_tenant, serving
 from tests.api.fleet import Fleet
-from workers.database import Database, is_outage
+from workers.database import WorkerDatabase, is_outage
 
 IN_FORCE = text(f"SELECT {', '.join(f'current_setting({name!r}) AS {name}' for name in SERVER_SETTINGS)}")
 SHORT = 0.5
@@ -25,7 +25,7 @@ SESSION = text("SELECT pg_backend_pid() AS pid")
 
 
 def test_workers_sessions_have_the_limits_at_both_ends(database_url: str) -> None:
-    database = Database(database_url, pool_size=1)
+    database = WorkerDatabase(database_url, pool_size=1)
     with database.begin() as connection:
         assert dict(connection.execute(IN_FORCE).mappings().one()) == SERVER_SETTINGS
         driver: Any = connection.connection.driver_connection
@@ -35,7 +35,7 @@ def test_workers_sessions_have_the_limits_at_both_ends(database_url: str) -> Non
 
 
 async def test_the_apis_sessions_have_the_limits(database_url: str) -> None:
-    database = engine.Database(database_url, pool_size=1)
+    database = engine.ApiDatabase(database_url, pool_size=1)
     async with database.transaction(None) as connection:
         assert dict((await connection.execute(IN_FORCE)).mappings().one()) == SERVER_SETTINGS
     await database.close()
@@ -51,7 +51,7 @@ async def alice(database_url: str, broker_url: str) -> AsyncIterator[Caller]:
 async def test_a_worker_that_stands_still_with_a_tenants_quota_does_not_stop_the_tenants_creates(
     database_url: str, alice: Caller
 ) -> None:
-    database = Database(database_url, pool_size=1, idle_in_transaction_seconds=SHORT)
+    database = WorkerDatabase(database_url, pool_size=1, idle_in_transaction_seconds=SHORT)
 
     async def stand_still() -> None:
         with database.begin() as connection:
@@ -69,7 +69,7 @@ async def test_a_worker_that_stands_still_with_a_tenants_quota_does_not_stop_the
 async def test_a_transaction_of_the_api_that_stood_still_is_an_outage_and_the_next_one_goes_through(
     database_url: str,
 ) -> None:
-    database = engine.Database(database_url, pool_size=1, idle_in_transaction_seconds=SHORT)
+    database = engine.ApiDatabase(database_url, pool_size=1, idle_in_transaction_seconds=SHORT)
     pids = []
 
     async def stand_still() -> None:

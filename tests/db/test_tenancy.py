@@ -9,7 +9,7 @@ import pytest
 from psycopg import sql
 from sqlalchemy import Select, func, insert, select, text
 
-from app.db.core.engine import Database
+from app.db.core.engine import ApiDatabase
 from app.db.core.ids import new_id
 from app.db.core.prepared import Bound
 from app.db.events import reads, webhooks
@@ -295,7 +295,7 @@ async def test_the_list_of_leases_is_filtered_without_the_wall_too(
 ) -> None:
     wanted = lists.LeaseFilter(tenant_id=tenants[0])
     query, parameters = lists.page(wanted, next(iter(lists.LeaseSort)), None, 10, 1_000_000)
-    all_seeing = Database(database_url, pool_size=1, role="gpulease_worker")
+    all_seeing = ApiDatabase(database_url, pool_size=1, role="gpulease_worker")
     rows = await all_seeing.fetch(None, query, **parameters)
     await all_seeing.close()
     assert [row["tenant_id"] for row in rows] == [tenants[0]]

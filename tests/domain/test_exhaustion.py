@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from app.domain.exhaustion import NO_ANSWER, could_not_ask, not_listed, why_exhausted
 from app.domain.offerings import Offering
 from app.domain.placement import Ranking, Wish, rank
+from app.domain.placement_failure import NO_ANSWER, could_not_ask, not_listed, why_exhausted
 from app.domain.reasons import Origin, Reason, ReasonCode
 from tests.domain.samples import NOW, ahead, cool_off, offering
 

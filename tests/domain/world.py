@@ -1,6 +1,6 @@
 """A cloud, a worker and an observer in miniature, on simulated time: what the steps of `decide` lead to.
 
-The executor does to a lease what workers/steps do, in memory; what the cloud answers is drawn at random. The truth of
+The executor does to a lease what workers/lifecycle/steps do, in memory; what the cloud answers is drawn at random. The truth of
 the cloud (`vms`, by attempt number) is hidden from the rules, which see only what is recorded.
 """
 

@@ -22,11 +22,11 @@ from tests.security.routes import HOOK, LEASE, OPERATIONS, Operation
 from tests.workers import conftest as workers
 from tests.workers.failing import Failing
 from tests.workers.fleet import ACCOUNT, Fleet
-from workers.housekeeping import number_events
+from workers.delivery.webhooks import fan_out
+from workers.jobs.housekeeping import number_events
 from workers.providers import base
 from workers.providers.aws.adapter import AwsProvider
-from workers.providers.base import Page, ProviderError, Vm
-from workers.webhooks import fan_out
+from workers.providers.base import ListingPage, ProviderError, Vm
 
 sim = workers.sim
 make_fleet = workers.make_fleet
@@ -69,7 +69,7 @@ def _changed(call: Callable[..., Any], change: Callable[[Any], Any]) -> Callable
     return lambda *given: change(call(*given))
 
 
-def _telling_pages(pages: Iterable[Page]) -> Iterator[Page]:
+def _telling_pages(pages: Iterable[ListingPage]) -> Iterator[ListingPage]:
     for page in pages:
         yield replace(page, vms=[_telling(vm) for vm in page.vms])
 

@@ -13,7 +13,7 @@ import pytest
 from fastapi import FastAPI
 
 from app import bootstrap
-from app.db.core.engine import Database
+from app.db.core.engine import ApiDatabase
 from tests.api.conftest import Caller, MakeSettings, new_tenant, serving
 from tests.api.fleet import Fleet
 from tests.security.conftest import UNLIMITED
@@ -92,7 +92,7 @@ async def attacked(
     settings = make_settings(rate_limit=UNLIMITED, write_rate_limit=UNLIMITED, login_rate_limit=UNLIMITED)
     if wall == FILTER:
         with role_past_row_level_security(postgres_server, database_url) as role:
-            monkeypatch.setattr(bootstrap, "Database", partial(Database, role=role))
+            monkeypatch.setattr(bootstrap, "Database", partial(ApiDatabase, role=role))
             async with serving(settings) as running:
                 yield running
         return

@@ -12,7 +12,7 @@ from psycopg import sql
 from sqlalchemy import event
 
 from app.db.core.connections import API_ROLE
-from app.db.core.engine import Database
+from app.db.core.engine import ApiDatabase
 
 _VALUE = r'\$\d+::VARCHAR(?: COLLATE "C")?'
 _FILTER = re.compile(
@@ -20,7 +20,7 @@ _FILTER = re.compile(
 )
 
 
-class WithoutFilter(Database):
+class WithoutFilter(ApiDatabase):
     """Sends the application's statements without their own conditions on the tenant. Row-level security stands."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 from psycopg import sql
 
 from app.db.core.connections import WORKER_SESSION, check_connections
-from app.db.core.engine import Database
+from app.db.core.engine import ApiDatabase
 from app.settings import StartupError, load_settings
 from tests.databases import Databases
 
@@ -40,7 +40,7 @@ async def test_a_password_of_any_characters_opens_the_database_in_each_way(login
         load_settings(database_url=in_url),
     ):
         assert check_connections(settings.database_url, WORKER_SESSION).name == urlsplit(login).username
-        database = Database(settings.database_url, pool_size=1)
+        database = ApiDatabase(settings.database_url, pool_size=1)
         async with database.transaction(None):
             pass
         await database.close()

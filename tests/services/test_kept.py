@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from app.services.kept import Kept
+from app.services.ttl_cache import Kept
 
 
 async def test_those_who_ask_meanwhile_wait_for_one_reading() -> None:

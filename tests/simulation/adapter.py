@@ -19,8 +19,8 @@ from workers.providers.base import (
     Leftover,
     Leftovers,
     Limits,
+    ListingPage,
     Offered,
-    Page,
     Params,
     Price,
     Prices,
@@ -140,7 +140,7 @@ class SimulatedProvider(Calls):
 
         return self._call("get", look)
 
-    def list(self, regions: frozenset[str], installation: str) -> Iterator[Page]:
+    def list(self, regions: frozenset[str], installation: str) -> Iterator[ListingPage]:
         """An empty or cut listing looks as complete as any."""
         cloud, random = self._cloud, self._cloud.scheduler.random
         started = cloud.scheduler.now
@@ -154,14 +154,14 @@ class SimulatedProvider(Calls):
             yield self._call("list", lambda part=ids[start : start + _PAGE]: self._page(part, silent))  # type: ignore[misc]
         self._listed(cloud, honest and not cut and not silent, started)
 
-    def list_everywhere(self, installation: str) -> Iterator[Page]:
+    def list_everywhere(self, installation: str) -> Iterator[ListingPage]:
         return self.list(frozenset({REGION}), installation)
 
-    def _page(self, ids: Sequence[str], silent: frozenset[str]) -> Page:
+    def _page(self, ids: Sequence[str], silent: frozenset[str]) -> ListingPage:
         cloud = self._cloud
         found = [cloud.machines[one] for one in ids]
         shown = [m for m in found if m.lists_from <= cloud.scheduler.now and cloud.shows(m) and m.zone not in silent]
-        return Page(vms=[self._vm(machine) for machine in shown], unreachable=silent)
+        return ListingPage(vms=[self._vm(machine) for machine in shown], unreachable=silent)
 
     def _known(self) -> Iterator[Machine]:
         cloud = self._cloud

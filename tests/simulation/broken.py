@@ -17,11 +17,12 @@ from app.domain import inventory as rules
 from app.domain.ids import LeaseId
 from app.domain.leases import AttemptState, VmState
 from app.domain.reconcile import Rest, Verify
-from workers import inventory, reconciler
 from workers.accounts import error_json
+from workers.lifecycle import reconciler
+from workers.lifecycle.steps import context, end, place, plan, resolve_unknown, send
+from workers.lifecycle.steps.context import StepContext
+from workers.observation import inventory
 from workers.providers.base import Image, ProviderError
-from workers.steps import context, end, look, place, plan, send
-from workers.steps.context import Context
 
 Break = Callable[[pytest.MonkeyPatch], None]
 
@@ -29,7 +30,7 @@ Break = Callable[[pytest.MonkeyPatch], None]
 def a_fresh_token_each_call(patch: pytest.MonkeyPatch) -> None:
     numbers, check = count(), send._check
 
-    def without_token(ctx: Context) -> send.Sent | None:
+    def without_token(ctx: StepContext) -> send.Sent | None:
         sent = check(ctx)
         return sent and replace(sent, params={**sent.params, "token": f"token-{next(numbers)}"})
 
@@ -39,7 +40,7 @@ def a_fresh_token_each_call(patch: pytest.MonkeyPatch) -> None:
 def the_call_before_its_row(patch: pytest.MonkeyPatch) -> None:
     store = plan.store_attempt
 
-    def call_first(ctx: Context, offering: Any, image: Image) -> None:
+    def call_first(ctx: StepContext, offering: Any, image: Image) -> None:
         n = ctx.lease.attempts_count + 1
         _, params = plan._spec(ctx, offering, image, n, plan._Private(None, 864000))
         ctx.runtime.accounts.provider(offering.key.account).launch(offering.key.region, params)
@@ -49,7 +50,7 @@ def the_call_before_its_row(patch: pytest.MonkeyPatch) -> None:
 
 
 def an_empty_listing_is_believed(patch: pytest.MonkeyPatch) -> None:
-    def believe(ctx: Context) -> Rest | None:
+    def believe(ctx: StepContext) -> Rest | None:
         observed = Observed()
         observed.add(ctx.attempt.id, VmState.GONE, at=ctx.row.attempt_vm_state_at)
         ctx.runtime.database.run(observed.statement())
@@ -60,7 +61,7 @@ def an_empty_listing_is_believed(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_next_candidate_after_a_time_out(patch: pytest.MonkeyPatch) -> None:
-    def give_up(ctx: Context, _sent: send.Sent, error: ProviderError) -> None:
+    def give_up(ctx: StepContext, _sent: send.Sent, error: ProviderError) -> None:
         with ctx.runtime.database.begin() as connection:
             send.end_attempt(connection, ctx, AttemptState.REFUSED, error_json(error), before=AttemptState.SENT)
 
@@ -81,7 +82,7 @@ def the_claim_is_not_checked(patch: pytest.MonkeyPatch) -> None:
     def unguarded(lease_id: LeaseId, new: NewEvent, *, claim_id: UUID | None = None, **given: Any) -> Any:
         return transitions.write(lease_id, new, **given)
 
-    for module in (context, look, send):
+    for module in (context, resolve_unknown, send):
         patch.setattr(module, "write", unguarded)
     patch.setattr(attempts, "end", lambda *args, **named: _without_claim(end_attempt(*args, **named)))
     patch.setattr(claims, "load", lambda *args: load(*args)._replace(statement=_without_claim(load(*args).statement)))
@@ -103,7 +104,7 @@ def quota_is_given_back_twice(patch: pytest.MonkeyPatch) -> None:
         """
     )
 
-    def twice(connection: Any, ctx: Context) -> None:
+    def twice(connection: Any, ctx: StepContext) -> None:
         connection.execute(again, {"lease": ctx.lease.id})
         forget(connection, ctx)
 

@@ -19,7 +19,7 @@ from app.db.core.connections import WORKER_ROLE
 from app.db.core.prepared import Bound, parts
 from app.db.core.urls import sync_url
 from tests.simulation.scheduler import Scheduler
-from workers.database import Database
+from workers.database import WorkerDatabase
 
 T = TypeVar("T")
 
@@ -174,7 +174,7 @@ class Troubled(Protocol):
     def database_fails(self) -> bool: ...
 
 
-class VirtualDatabase(Database):
+class VirtualDatabase(WorkerDatabase):
     """One process's way to the database. Before and after each transaction others act, and the process may be killed."""
 
     def __init__(self, clocked: Clocked, scheduler: Scheduler, trouble: Troubled) -> None:

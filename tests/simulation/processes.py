@@ -16,11 +16,11 @@ from tests.simulation.scheduler import Actor, Killed, Scheduler
 from tests.simulation.trace import Trace
 from tests.simulation.weather import Weather
 from workers.bootstrap import assemble
-from workers.kinds import kinds
-from workers.periodic import PeriodicRunner
-from workers.reconciler import Reconciler
+from workers.jobs.runner import PeriodicRunner
+from workers.jobs.schedule import job_specs
+from workers.lifecycle.reconciler import Reconciler
+from workers.lifecycle.sweeper import Sweeper
 from workers.runtime import Runtime
-from workers.sweeper import Sweeper
 
 LEASES, JOBS, INVENTORY = "leases", "jobs", "inventory"
 _OUTAGE_PAUSE = 0.5
@@ -153,7 +153,7 @@ class Process:
         return SimulatedProvider(grounds.clouds[account.name], self, grounds.listed, grounds.ending)
 
     def _work(self, runtime: Runtime) -> Callable[[], bool]:
-        every = kinds(runtime.settings)
+        every = job_specs(runtime.settings)
         if self._role == INVENTORY:
             return PeriodicRunner(runtime, every.inventory).run_one
         if self._role == JOBS:

@@ -23,7 +23,7 @@ from tests.simulation.restore import Restore
 from tests.simulation.scheduler import EPOCH, Scheduler
 from tests.simulation.trace import Log, Trace
 from tests.simulation.weather import Weather
-from workers import leftovers
+from workers.observation import leftovers
 
 QUICK: dict[str, Any] = {
     "claim_seconds": 25.0,

@@ -38,13 +38,13 @@ from app.domain.placement import Wish
 from app.domain.quotas import Amounts, minimum
 from app.domain.reasons import Origin, Reason, ReasonCode
 from cloudsim.testing import Control
-from workers.brakes import set_hold
-from workers.inventory import take_inventory
+from workers.jobs.refresh_offerings import refresh
+from workers.lifecycle.reconciler import Reconciler
+from workers.observation.brakes import set_hold
+from workers.observation.inventory import take_inventory
+from workers.observation.watch import watch
 from workers.providers.base import ProviderError
-from workers.reconciler import Reconciler
-from workers.refresh import refresh
 from workers.runtime import Runtime
-from workers.watch import watch
 
 _SHORTEST = 0.02
 _LONGEST = 0.2

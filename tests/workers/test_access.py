@@ -13,7 +13,7 @@ from app.domain.ids import LeaseId
 from app.domain.tokens import host_key_hash, host_key_token
 from tests.cloudsim.clock import ManualClock
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
-from workers.leftovers import sweep_leftovers
+from workers.observation.leftovers import sweep_leftovers
 
 NETWORKS = ["203.0.113.0/24", "2001:db8::/32"]
 

@@ -20,14 +20,14 @@ from tests.workers.conftest import FAST
 from tests.workers.providers.gcp.accounts import EMAIL, PROJECT, key_file
 from workers.accounts import Connect
 from workers.bootstrap import build_runtime
-from workers.kinds import kinds
-from workers.periodic import Kind, PeriodicRunner, ensure_jobs
-from workers.providers.base import InvalidSpec, OutcomeUnknown, Page, ProviderError
+from workers.jobs.refresh_offerings import refresh
+from workers.jobs.runner import JobSpec, PeriodicRunner, ensure_jobs
+from workers.jobs.schedule import job_specs
+from workers.observation.watch import watch
+from workers.providers.base import InvalidSpec, ListingPage, OutcomeUnknown, ProviderError
 from workers.providers.gcp.adapter import GcpProvider
 from workers.providers.registry import connect
-from workers.refresh import refresh
 from workers.runtime import Runtime
-from workers.watch import watch
 
 ACCOUNT = "many-regions"
 HERE, THERE = REGIONS = ("us-central1", "europe-west4")
@@ -48,7 +48,7 @@ class Fleet(aws.Fleet):
         super().__init__(runtime, sim, observe=False)
         self.regions = regions or REGIONS
         self.provider = provider
-        self.runner = PeriodicRunner(runtime, kinds(runtime.settings).inventory)
+        self.runner = PeriodicRunner(runtime, job_specs(runtime.settings).inventory)
         for region in regions:
             refresh(runtime, ACCOUNT, region)
         self.inventory()
@@ -80,7 +80,7 @@ class Fleet(aws.Fleet):
         return found
 
     def jobs(self) -> list[Any]:
-        """Of the account, of all kinds."""
+        """Of the account, of all job_specs."""
         return self.runtime.database.all(periodic_job.select().where(periodic_job.c.account == ACCOUNT))
 
     def listings(self) -> list[int]:
@@ -115,10 +115,10 @@ class Failing(GcpProvider):
         assert isinstance(account, GcpAccount)
         super().__init__(account, settings)
 
-    def list(self, regions: frozenset[str], installation: str) -> Iterator[Page]:
+    def list(self, regions: frozenset[str], installation: str) -> Iterator[ListingPage]:
         for page in super().list(regions, installation):
             failed = {self.untold: OutcomeUnknown("no answer", code="Lost")} if self.untold else {}
-            yield Page(vms=page.vms, unreachable=page.unreachable, failed=failed)
+            yield ListingPage(vms=page.vms, unreachable=page.unreachable, failed=failed)
             if self.broken:
                 raise OutcomeUnknown("no second page", code="BrokenOff")
 
@@ -300,7 +300,7 @@ def test_regions_are_added_and_a_drained_account_is_listed_until_its_vms_are_gon
     assert (rest.row(HERE).cycles, rest.row(THERE).cycles) == (cycles + 1, 2)
     rest.end(lease_id)
     rest.drive_to(lease_id, "released")
-    ensure_jobs(rest.runtime, kinds(rest.runtime.settings).all)
+    ensure_jobs(rest.runtime, job_specs(rest.runtime.settings).all)
     assert rest.jobs() == []
 
 
@@ -332,7 +332,7 @@ def test_a_region_that_fails_in_one_step_has_no_part_in_the_next(start: Start) -
     ]
     for number, failure in enumerate(failures):
         steps = Steps(failure)
-        kind = Kind(name=f"test-{number}", run=fail, together=steps.together, interval=lambda _: 60.0)
+        kind = JobSpec(name=f"test-{number}", run=fail, together=steps.together, interval=lambda _: 60.0)
         ensure_jobs(fleet.runtime, {kind.name: kind})
         assert PeriodicRunner(fleet.runtime, {kind.name: kind}).run_one()
         assert steps.done == [("first", HERE), ("first", THERE), ("second", THERE)]

@@ -9,7 +9,7 @@ from app.db.tenancy import quotas
 from app.domain.ids import LeaseId, TenantId
 from app.domain.tags import DEADLINE, TENANT
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
-from workers.inventory import take_inventory
+from workers.observation.inventory import take_inventory
 
 
 def lost_lease(fleet: Fleet) -> LeaseId:

@@ -14,7 +14,7 @@ from cloudsim.testing import Control
 from tests.workers.conftest import FAST
 from tests.workers.fleet import ACCOUNT, Fleet
 from workers.bootstrap import build_runtime
-from workers.leftovers import sweep_leftovers
+from workers.observation.leftovers import sweep_leftovers
 
 REGION = "eastus"
 SIZE = "Standard_NC4as_T4_v3"

@@ -19,11 +19,11 @@ from app.local.waiting import wait_until
 from app.settings import StartupError
 from tests.databases import Databases
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
-from workers import reconciler
-from workers.inventory import take_inventory
-from workers.periodic import Kind, PeriodicRunner, ensure_jobs
+from workers.jobs.runner import JobSpec, PeriodicRunner, ensure_jobs
+from workers.lifecycle import reconciler
+from workers.lifecycle.steps.end import begin_release
+from workers.observation.inventory import take_inventory
 from workers.providers.base import CredentialsRejected, ProviderError
-from workers.steps.end import begin_release
 
 OLDER_LEASE = LeaseId("lease_01m7wh00000000000000000000")
 NEWER_LEASE = LeaseId("lease_7zzzzzzzzzzzzzzzzzzzzzzzzz")
@@ -262,7 +262,7 @@ def test_a_step_on_another_timeline_sets_the_hold_before_it_asks_the_cloud_anyth
 
 def test_a_job_on_another_timeline_sets_the_hold_before_it_runs(fleet: Fleet) -> None:
     holds = []
-    kind = Kind(name="test", run=lambda *_: holds.append(fleet.hold()), interval=lambda _: 1.0)
+    kind = JobSpec(name="test", run=lambda *_: holds.append(fleet.hold()), interval=lambda _: 1.0)
     ensure_jobs(fleet.runtime, {"test": kind})
     fleet.change_timeline()
     assert PeriodicRunner(fleet.runtime, {"test": kind}).run_one()

@@ -11,9 +11,9 @@ from app.db.fleet import offering_stats
 from app.db.schema.tables import account, account_region, attempt, periodic_job
 from app.local.waiting import wait_until
 from tests.workers.fleet import ACCOUNT, Fleet
-from workers.bulkheads import Bulkheads, CrowdedError
-from workers.inventory import take_inventory
-from workers.periodic import LANES, Kind, PeriodicRunner, ensure_jobs
+from workers.jobs.runner import LANES, JobSpec, PeriodicRunner, ensure_jobs
+from workers.lifecycle.bulkheads import Bulkheads, CrowdedError
+from workers.observation.inventory import take_inventory
 from workers.runtime import Runtime
 
 SLOW = 0.05
@@ -87,7 +87,7 @@ class Jobs:
                 connection.execute(insert(account_region).values(account=name, region=region))
                 job = {"name": f"{name}/{region}", "kind": "test", "account": name, "region": region}
                 connection.execute(insert(periodic_job).values(**job))
-        kind = Kind(name="test", run=self.run, interval=lambda _: 0.2)
+        kind = JobSpec(name="test", run=self.run, interval=lambda _: 0.2)
         self.runner = PeriodicRunner(fleet.runtime, {"test": kind})
 
     def run(self, _runtime: Runtime, account: str, _region: str) -> None:
@@ -141,7 +141,7 @@ def test_what_was_planned_and_not_sent_leaves_a_cloud_that_does_not_answer(impat
 
 
 def test_a_region_without_an_answer_comes_last_with_the_reason_until_it_answers_again(fleet: Fleet) -> None:
-    listing = Kind(name="inventory", run=take_inventory, interval=lambda _: 0.0)
+    listing = JobSpec(name="inventory", run=take_inventory, interval=lambda _: 0.0)
     ensure_jobs(fleet.runtime, {"inventory": listing})
     runner = PeriodicRunner(fleet.runtime, {"inventory": listing})
     fleet.sim.fault("DescribeInstances", "error", code="InternalError", times=None)

@@ -8,20 +8,20 @@ from sqlalchemy.exc import DBAPIError
 
 from tests.databases import end_connections
 from workers import database
-from workers.database import Database, is_outage
+from workers.database import WorkerDatabase, is_outage
 
 ONE = text("SELECT 1 AS one")
 
 
 @pytest.fixture
-def pool(database_url: str) -> Iterator[Database]:
-    opened = Database(database_url, pool_size=1)
+def pool(database_url: str) -> Iterator[WorkerDatabase]:
+    opened = WorkerDatabase(database_url, pool_size=1)
     yield opened
     opened.close()
 
 
 def test_one_that_lay_idle_is_replaced_before_it_is_used(
-    pool: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
+    pool: WorkerDatabase, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert pool.all(ONE) == [(1,)]
     end_connections(database_url)
@@ -29,7 +29,9 @@ def test_one_that_lay_idle_is_replaced_before_it_is_used(
     assert pool.all(ONE) == [(1,)]
 
 
-def test_one_that_was_used_just_now_fails_as_an_outage_and_the_next_is_new(pool: Database, database_url: str) -> None:
+def test_one_that_was_used_just_now_fails_as_an_outage_and_the_next_is_new(
+    pool: WorkerDatabase, database_url: str
+) -> None:
     assert pool.all(ONE) == [(1,)]
     end_connections(database_url)
     with pytest.raises(DBAPIError) as failed:
@@ -38,7 +40,7 @@ def test_one_that_was_used_just_now_fails_as_an_outage_and_the_next_is_new(pool:
     assert pool.all(ONE) == [(1,)]
 
 
-def test_a_single_statement_is_kept_and_a_block_that_fails_is_not(pool: Database) -> None:
+def test_a_single_statement_is_kept_and_a_block_that_fails_is_not(pool: WorkerDatabase) -> None:
     pool.run(text("CREATE TEMPORARY TABLE kept (n int)"))
     pool.run(text("INSERT INTO kept VALUES (1)"))
     with pytest.raises(DBAPIError):
@@ -46,7 +48,7 @@ def test_a_single_statement_is_kept_and_a_block_that_fails_is_not(pool: Database
     assert pool.all(text("SELECT n FROM kept")) == [(1,)]
 
 
-def _write_and_fail(pool: Database) -> None:
+def _write_and_fail(pool: WorkerDatabase) -> None:
     with pool.begin() as connection:
         connection.execute(text("INSERT INTO kept VALUES (2)"))
         connection.execute(text("SELECT 1 / 0"))

@@ -14,7 +14,7 @@ from app.db.schema.tables import lease
 from app.domain.ids import LeaseId
 from app.settings import AccountConfig, Settings
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
-from workers.inventory import take_inventory
+from workers.observation.inventory import take_inventory
 from workers.providers.base import BatchResult, Provider
 from workers.providers.registry import connect
 

@@ -18,7 +18,7 @@ from tests.workers.clouds import CLOUDS, ENVIRONMENT, PLACES, REFUSALS, account_
 from tests.workers.providers.azure.accounts import GROUP
 from workers.deadman import Deadman, main
 from workers.providers.aws.adapter import AwsProvider
-from workers.providers.base import Page
+from workers.providers.base import ListingPage
 from workers.providers.registry import connect
 
 INSTALLATION = "gpl-0123456789ab"
@@ -230,5 +230,5 @@ def test_a_bug_in_one_adapter_protects_no_vm_of_another_account(start: Callable[
 class Broken(AwsProvider):
     """An adapter that does not understand what the cloud answers."""
 
-    def list_everywhere(self, installation: str) -> Iterator[Page]:
+    def list_everywhere(self, installation: str) -> Iterator[ListingPage]:
         raise KeyError(installation)

@@ -11,9 +11,9 @@ from app.local.waiting import wait_until
 from app.settings import AccountConfig, Settings
 from app.settings.accounts import AwsAccount
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
-from workers.events import EventListener
-from workers.kinds import kinds
-from workers.periodic import ensure_jobs
+from workers.jobs.runner import ensure_jobs
+from workers.jobs.schedule import job_specs
+from workers.observation.provider_events import EventListener
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.base import OutcomeUnknown, ProviderEvent
 
@@ -55,7 +55,7 @@ def telling() -> Telling:
 @pytest.fixture
 def fleet(make_fleet: Callable[..., Fleet], telling: Telling) -> Fleet:
     made = make_fleet(connect_account=telling.connect)
-    ensure_jobs(made.runtime, kinds(made.runtime.settings).all)
+    ensure_jobs(made.runtime, job_specs(made.runtime.settings).all)
     made.runtime.database.run(update(periodic_job).values(next_due=text("now() + interval '1 hour'")))
     return made
 

@@ -17,8 +17,8 @@ from app.settings import StartupError
 from tests.databases import Databases
 from tests.standby import PATIENCE, Pair, running_pair
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
-from workers.inventory import take_inventory
-from workers.presence import free_of_the_dead
+from workers.observation.inventory import take_inventory
+from workers.process_locks import free_of_the_dead
 
 DEAD_PROCESS = 7
 

@@ -16,12 +16,13 @@ from app.domain import reconcile
 from app.settings import StartupError, load_settings
 from app.settings.accounts import account_from_json
 from tests.workers.fleet import Fleet
-from workers import failpoints, reconciler
-from workers.database import Database
+from workers import failpoints
+from workers.database import WorkerDatabase
 from workers.failpoints.actions import HIT, RESUMED, TRACE, Action, Arms, FailpointError, arm
 from workers.failpoints.points import AFTER, BEFORE, CALLS, names, read_sites
-from workers.kinds import kinds
-from workers.periodic import PeriodicRunner
+from workers.jobs.runner import PeriodicRunner
+from workers.jobs.schedule import job_specs
+from workers.lifecycle import reconciler
 from workers.providers.base import Provider
 
 LAUNCHED = "send.send:launch:after"
@@ -93,7 +94,7 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_without_the_setting_nothing_takes_the_place_of_anything(fleet: Fleet) -> None:
     assert failpoints.switched_on(fleet.runtime.settings, {}) is None
-    assert type(fleet.runtime.database) is Database
+    assert type(fleet.runtime.database) is WorkerDatabase
 
 
 def test_a_point_acts_once_for_its_lease_alone_and_leaves_a_sign(tmp_path: Path) -> None:
@@ -166,7 +167,7 @@ def test_a_late_point_that_nobody_overtakes_goes_on_in_the_end(fleet: Fleet, tmp
 def test_a_job_that_is_late_loses_its_claim_and_waits_for_whoever_does_it_instead(fleet: Fleet, tmp_path: Path) -> None:
     arm(tmp_path, LAUNCHED, Action.LATE, key="sim", seconds=30)
     hit = tmp_path / f"{LAUNCHED}@sim.late{RESUMED}"
-    runner = PeriodicRunner(fleet.runtime, kinds(fleet.runtime.settings).watch)
+    runner = PeriodicRunner(fleet.runtime, job_specs(fleet.runtime.settings).watch)
     [job] = [row for row in fleet.runtime.database.all(select(periodic_job)) if row.kind == "watch"]
 
     def stall() -> None:

@@ -13,7 +13,7 @@ from tests.workers.clouds import ENVIRONMENT, PLACES, account_text, request
 from tests.workers.conftest import FAST
 from tests.workers.fleet import Fleet
 from workers.bootstrap import build_runtime
-from workers.steps import plan
+from workers.lifecycle.steps import plan
 
 GRACE = 1800
 TOTAL = 864_000
@@ -79,7 +79,7 @@ def test_an_extension_before_the_vm_is_planned_counts(start: Start, monkeypatch:
             fleet.extend(lease_id, 7200)
         store(*arguments)
 
-    monkeypatch.setattr("workers.steps.place.store_attempt", store_after_an_extension)
+    monkeypatch.setattr("workers.lifecycle.steps.place.store_attempt", store_after_an_extension)
     fleet.drive_to(lease_id, "active")
     assert extended
     assert 7200 + GRACE - 10 <= longest_run(fleet, lease_id) <= 7200 + GRACE

@@ -13,11 +13,11 @@ from tests.workers import fleet as aws
 from tests.workers.conftest import FAST
 from tests.workers.providers.gcp.accounts import EMAIL, PROJECT, REGION, key_file
 from workers.bootstrap import build_runtime
-from workers.inventory import take_inventory
-from workers.leftovers import sweep_leftovers
+from workers.jobs.refresh_offerings import refresh
+from workers.observation.inventory import take_inventory
+from workers.observation.leftovers import sweep_leftovers
+from workers.observation.watch import watch
 from workers.providers.base import ProviderError
-from workers.refresh import refresh
-from workers.watch import watch
 
 ACCOUNT = "sim-gcp"
 GCP: dict[str, Any] = {"provider": "gcp"}

@@ -8,7 +8,7 @@ from sqlalchemy import select
 from app.db.schema.tables import event
 from tests.workers.cloud_samples import CloudSample
 from tests.workers.fleet import ACCOUNT, Fleet
-from workers.inventory import take_inventory
+from workers.observation.inventory import take_inventory
 
 FAILED_LAUNCH = {
     "aws": {"operation": "RunInstances", "code": "InternalError"},

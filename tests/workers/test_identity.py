@@ -9,9 +9,9 @@ import pytest
 from app.domain.ids import LeaseId
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from tests.workers.wallet import OURS, RENEWED, THEIRS, Wallet
-from workers.inventory import take_inventory
+from workers.observation.inventory import take_inventory
+from workers.observation.watch import watch
 from workers.providers.base import ProviderError
-from workers.watch import watch
 
 OTHER_ACCOUNT = "000000000002"
 

@@ -18,8 +18,8 @@ from app.db.schema.tables import attempt, lease
 from app.domain.ids import LeaseId
 from tests.workers.fleet import ACCOUNT, Fleet
 from tests.workers.late import LOST, Answer, Scripted, Stall
+from workers.lifecycle.reconciler import Reconciler
 from workers.providers import base
-from workers.reconciler import Reconciler
 
 ERRORS: tuple[base.ProviderError, ...] = (
     base.Throttled("slow down", code="RequestLimitExceeded"),

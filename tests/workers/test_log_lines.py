@@ -13,8 +13,8 @@ from app.settings import load_settings
 from tests.api.conftest import Caller, new_tenant, serving
 from tests.lines import Lines, written_by
 from tests.workers.fleet import Fleet
-from workers import reconciler
-from workers.steps.context import Context
+from workers.lifecycle import reconciler
+from workers.lifecycle.steps.context import StepContext
 
 ASKED, ENDED = "request-that-asked", "request-that-ended"
 
@@ -60,7 +60,7 @@ def test_a_failure_is_told_with_the_same_names_and_the_next_lease_is_not_confuse
 ) -> None:
     fleet.may_break_off = True
 
-    def broken(ctx: Context) -> None:
+    def broken(ctx: StepContext) -> None:
         raise RuntimeError("a bug")
 
     with monkeypatch.context() as patch:

@@ -60,7 +60,7 @@ def fleet(make_fleet: Callable[..., Fleet], during: During, monkeypatch: pytest.
         during.happen(step)
         return step
 
-    monkeypatch.setattr("workers.reconciler.decide", decided)
+    monkeypatch.setattr("workers.lifecycle.reconciler.decide", decided)
     return make_fleet(connect_account=lambda account, settings: Launching(during, account, settings))
 
 

@@ -12,9 +12,9 @@ from app.settings import StartupError, load_settings
 from app.settings.accounts import account_from_json
 from app.settings.traces import Traces
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
+from workers.jobs.runner import JobSpec, PeriodicRunner, ensure_jobs
 from workers.metrics import Metrics, serve_metrics
-from workers.periodic import Kind, PeriodicRunner, ensure_jobs
-from workers.providers.base import InsufficientCapacity, Page, Provider, Unreachable
+from workers.providers.base import InsufficientCapacity, ListingPage, Provider, Unreachable
 from workers.providers.metered import CALLS, metered
 from workers.runtime import Runtime
 
@@ -37,9 +37,9 @@ class Adapter:
         self.now += 1
         raise InsufficientCapacity("none", code="ICE")
 
-    def list(self, regions: frozenset[str], installation: str) -> Iterator[Page]:
+    def list(self, regions: frozenset[str], installation: str) -> Iterator[ListingPage]:
         self.now += 1
-        yield Page(vms=())
+        yield ListingPage(vms=())
         self.now += 2
         raise Unreachable("gone")
 
@@ -118,7 +118,7 @@ def _fail_a_job(fleet: Fleet) -> None:
         assert region == REGION
         raise Unreachable("no route")
 
-    kind = Kind(name="test", run=fail, interval=lambda _: 60.0)
+    kind = JobSpec(name="test", run=fail, interval=lambda _: 60.0)
     ensure_jobs(fleet.runtime, {"test": kind})
     assert PeriodicRunner(fleet.runtime, {"test": kind}).run_one()
 

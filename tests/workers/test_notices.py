@@ -4,10 +4,10 @@ from sqlalchemy import text, update
 
 from app.db.schema.tables import event, lease, orphan, quota
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
-from workers.inventory import take_inventory
-from workers.kinds import kinds
-from workers.notices import tell
-from workers.periodic import PeriodicRunner, ensure_jobs
+from workers.jobs.notices import tell
+from workers.jobs.runner import PeriodicRunner, ensure_jobs
+from workers.jobs.schedule import job_specs
+from workers.observation.inventory import take_inventory
 
 
 def told(fleet: Fleet, name: str) -> list[dict[str, object]]:
@@ -19,7 +19,7 @@ def test_the_end_of_a_lease_and_a_quota_nearly_used_are_told_by_a_periodic_job(f
     database = fleet.runtime.database
     lease_id = fleet.create(ttl=300)
     database.run(update(quota).where(quota.c.resource == "gpus").values(limit=1))
-    every = kinds(fleet.runtime.settings).notices
+    every = job_specs(fleet.runtime.settings).notices
     ensure_jobs(fleet.runtime, every)
     assert PeriodicRunner(fleet.runtime, every).run_one()
     expires_at = fleet.lease(lease_id).expires_at.isoformat().replace("+00:00", "Z")

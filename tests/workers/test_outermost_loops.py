@@ -9,14 +9,15 @@ from sqlalchemy.exc import TimeoutError as PoolExhausted
 
 from app.local.waiting import wait_until
 from app.settings import load_settings
-from workers import presence, processes, renewals
-from workers.database import Database
-from workers.periodic import Kind, PeriodicRunner
-from workers.presence import Presence
-from workers.reconciler import Reconciler
-from workers.renewals import Renewals
+from workers import process_locks, processes
+from workers.database import WorkerDatabase
+from workers.jobs.runner import JobSpec, PeriodicRunner
+from workers.lifecycle import claim_renewer
+from workers.lifecycle.claim_renewer import Renewals
+from workers.lifecycle.reconciler import Reconciler
+from workers.lifecycle.sweeper import Sweeper
+from workers.process_locks import Presence
 from workers.runtime import Runtime
-from workers.sweeper import Sweeper
 
 
 class NoConnectionFree:
@@ -40,14 +41,14 @@ class WithoutConnections:
         self.settings = load_settings(sweep_interval=0.01, sequencer_interval=0.01)
         self.stopping = threading.Event()
         self.nudge = threading.Event()
-        self.presence = Presence(cast(Database, self.database))
+        self.presence = Presence(cast(WorkerDatabase, self.database))
 
 
 @pytest.fixture
 def process(monkeypatch: pytest.MonkeyPatch) -> WithoutConnections:
     monkeypatch.setattr(processes, "_BEAT_SECONDS", 0.01)
-    monkeypatch.setattr(renewals, "_EVERY_SECONDS", 0.01)
-    monkeypatch.setattr(presence, "_EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(claim_renewer, "_EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(process_locks, "_EVERY_SECONDS", 0.01)
     return WithoutConnections()
 
 
@@ -56,7 +57,7 @@ def sweeping(runtime: Runtime) -> None:
 
 
 def running_jobs(runtime: Runtime) -> None:
-    kind = Kind(name="any", run=lambda *_: 0, interval=lambda _: 0.01)
+    kind = JobSpec(name="any", run=lambda *_: 0, interval=lambda _: 0.01)
     PeriodicRunner(runtime, {"any": kind}).loop()
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from app.db.schema.tables import periodic_job
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
-from workers.periodic import Kind, PeriodicRunner, ensure_jobs
+from workers.jobs.runner import JobSpec, PeriodicRunner, ensure_jobs
+from workers.observation.watch import watch
 from workers.runtime import Runtime
-from workers.watch import watch
 
 WORK = 0.1
 
@@ -23,7 +23,7 @@ def run_once(fleet: Fleet, *, found: int = 1, **pauses: Any) -> float:
         return found
 
     interval = pauses.pop("interval")
-    kind = Kind(name="test", run=work, interval=lambda _: interval, **pauses)
+    kind = JobSpec(name="test", run=work, interval=lambda _: interval, **pauses)
     ensure_jobs(fleet.runtime, {"test": kind})
     assert PeriodicRunner(fleet.runtime, {"test": kind}).run_one()
     job: Any = next(
@@ -52,7 +52,7 @@ def test_a_job_that_found_something_does_not_idle(fleet: Fleet) -> None:
 
 def test_a_launch_and_a_release_end_the_watchs_idling(make_fleet: Callable[..., Fleet]) -> None:
     fleet = make_fleet(watch_interval=0.1)
-    watching = Kind(name="watch", run=watch, interval=lambda _: 0.0, idle=3600.0)
+    watching = JobSpec(name="watch", run=watch, interval=lambda _: 0.0, idle=3600.0)
     ensure_jobs(fleet.runtime, {"watch": watching})
     runner = PeriodicRunner(fleet.runtime, {"watch": watching})
 

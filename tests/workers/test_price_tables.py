@@ -10,8 +10,8 @@ import pytest
 from app.db.schema.tables import offering
 from app.domain.offerings import Gpu, InstanceType, Market
 from tests.workers.fleet import Fleet
+from workers.compare_prices import main, of_listings
 from workers.price_tables import COLUMNS, Ours, Place, compare, read
-from workers.prices import main, of_listings
 
 PLACE: Place = ("gcp", "us-central1", "a2-highgpu-1g")
 A100 = Gpu(model="A100", count=1, memory_gib=40, interconnect="PCIe")

@@ -12,9 +12,9 @@ from app.db.fleet.offerings import candidates, offering_from_row, save_offerings
 from app.db.schema.tables import offering, periodic_job
 from app.domain.offerings import PriceStatus
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
-from workers.kinds import kinds
-from workers.periodic import PeriodicRunner
-from workers.refresh import PRICES, refresh_prices
+from workers.jobs.refresh_offerings import PRICES, refresh_prices
+from workers.jobs.runner import PeriodicRunner
+from workers.jobs.schedule import job_specs
 
 WEEK = timedelta(days=7)
 
@@ -87,7 +87,7 @@ def test_a_price_that_is_not_told_any_more_is_kept(fleet: Fleet) -> None:
 
 
 def test_new_offerings_are_priced_at_once(fleet: Fleet) -> None:
-    every = kinds(fleet.runtime.settings).refresh
+    every = job_specs(fleet.runtime.settings).refresh
     runner = PeriodicRunner(fleet.runtime, {PRICES: every[PRICES]})
     assert runner.run_one()
     assert not runner.run_one()

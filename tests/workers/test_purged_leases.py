@@ -4,7 +4,7 @@ from sqlalchemy import text, update
 
 from app.db.schema.tables import attempt, attempt_archive, lease
 from tests.workers.fleet import Fleet
-from workers.housekeeping import forget_old
+from workers.jobs.housekeeping import forget_old
 
 
 def age(fleet: Fleet, days: int) -> None:

@@ -11,8 +11,8 @@ from sqlalchemy import select, text
 from app.db.operations.invariants import CHECKS, NOTED, note
 from app.db.schema.tables import audit, invariant
 from tests.db.store import Store
-from workers.database import Database
-from workers.housekeeping import recount
+from workers.database import WorkerDatabase
+from workers.jobs.housekeeping import recount
 from workers.runtime import Runtime
 
 DRIFT = "used equals the claims"
@@ -20,7 +20,7 @@ DRIFT = "used equals the claims"
 
 @pytest.fixture
 def store(database_url: str) -> Iterator[Store]:
-    database = Database(database_url, pool_size=2)
+    database = WorkerDatabase(database_url, pool_size=2)
     yield Store(database)
     database.close()
 

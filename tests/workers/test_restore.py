@@ -18,7 +18,7 @@ from app.local import embedded_postgres
 from tests.databases import Databases
 from tests.workers.cloud_samples import CloudSample
 from tests.workers.fleet import ACCOUNT, Fleet
-from workers.inventory import take_inventory
+from workers.observation.inventory import take_inventory
 
 Start = Callable[..., Fleet]
 

@@ -14,6 +14,7 @@ from app.domain.ids import LeaseId
 from app.settings import load_settings
 from tests.workers.failing import ASKED_LATER, NO_LINE, NOBODY_KNOWS, REJECTED, SLOW_DOWN, Failing
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
+from workers.lifecycle.steps import send
 from workers.providers.base import (
     InsufficientCapacity,
     InvalidSpec,
@@ -23,7 +24,6 @@ from workers.providers.base import (
     ProviderQuotaExceeded,
     Unreachable,
 )
-from workers.steps import send
 
 ZONE = "us-east-1a"
 

@@ -11,9 +11,9 @@ from app.domain.placement import Wish
 from app.local.waiting import wait_until
 from tests.workers.failing import Failing
 from tests.workers.fleet import Fleet
+from workers.lifecycle.sweeper import Sweeper
 from workers.processes import WorkerThreads
 from workers.providers.base import InvalidSpec
-from workers.sweeper import Sweeper
 
 PATIENCE = 20.0
 

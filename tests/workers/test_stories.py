@@ -22,8 +22,8 @@ from app.db.leases import reboots
 from app.db.schema.tables import event, lease_console, offering, provider_bucket, quota
 from app.domain.ids import LeaseId
 from tests.workers.fleet import Fleet
-from workers import reconciler
-from workers.steps import console, deadline
+from workers.lifecycle import reconciler
+from workers.lifecycle.steps import console, deadline
 
 KEPT = Path(__file__).with_name("stories")
 NAMES = {

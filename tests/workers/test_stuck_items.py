@@ -13,7 +13,7 @@ from tests.workers.clouds import CLOUDS, ENVIRONMENT, PLACES, REFUSALS, account_
 from tests.workers.conftest import FAST
 from tests.workers.fleet import Fleet
 from workers.bootstrap import build_runtime
-from workers.leftovers import sweep_leftovers
+from workers.observation.leftovers import sweep_leftovers
 from workers.providers.base import LaunchSpec, Params, Provider
 from workers.providers.registry import connect
 

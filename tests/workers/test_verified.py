@@ -6,10 +6,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from workers.providers.base import BatchResult, CredentialsRejected, OutcomeUnknown, Page, Provider, Unreachable
+from workers.providers.base import BatchResult, CredentialsRejected, ListingPage, OutcomeUnknown, Provider, Unreachable
+from workers.providers.common.batch import each
 from workers.providers.credentials import CredentialGuard
 from workers.providers.metered import CALLS
-from workers.providers.one_by_one import each
 from workers.verified import GUARDED, Verified
 
 
@@ -44,10 +44,10 @@ class Account:
         self.asked.append(region)
         return result
 
-    def list(self, regions: frozenset[str], installation: str) -> Iterator[Page]:
+    def list(self, regions: frozenset[str], installation: str) -> Iterator[ListingPage]:
         for _ in range(2):
             self.guard.check(self.credentials)
-            yield Page(vms=())
+            yield ListingPage(vms=())
 
 
 @pytest.fixture

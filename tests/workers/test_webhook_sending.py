@@ -18,7 +18,7 @@ from app.domain.webhooks import Outcome
 from app.local.ports import free_port
 from app.name_lookup import look_up, within
 from tests.workers.receiver import Receiver, receiving
-from workers.webhook_sending import Sender
+from workers.delivery.sender import Sender
 
 NAME = "hooks.example.org"
 METADATA = "169.254.169.254"

@@ -17,7 +17,7 @@ from sqlalchemy import text
 from app.local.waiting import wait_until
 from tests.databases import ROOT
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
-from workers.inventory import take_inventory
+from workers.observation.inventory import take_inventory
 
 PATIENCE = 60.0
 SETTINGS: Mapping[str, str] = {

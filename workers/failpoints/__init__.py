@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from app.settings import AccountConfig, Settings, StartupError
-from workers.database import Database
+from workers.database import WorkerDatabase
 from workers.failpoints.actions import Arms
 from workers.failpoints.points import read_sites
 from workers.failpoints.wrappers import FailingDatabase, FailingProvider
@@ -25,7 +25,7 @@ class Failpoints:
     arms: Arms
     settings: Settings
 
-    def database(self, *, pool_size: int) -> Database:
+    def database(self, *, pool_size: int) -> WorkerDatabase:
         """The database of the settings, failing where it is told to."""
         return FailingDatabase(self.settings.database_url, pool_size=pool_size, arms=self.arms, sites=read_sites())
 

@@ -1,6 +1,6 @@
 """The names of all failpoints, read from the program's own source, so that no step can be without.
 
-`send.send:launch:before` is the point before the call `launch` of the function `send` in the module `workers.steps.send`;
+`send.send:launch:before` is the point before the call `launch` of the function `send` in the module `workers.lifecycle.steps.send`;
 `send._check:send:after` the one after the commit of the statement `send` in its function `_check`. A transaction of
 several statements is called `commit`.
 """
@@ -21,14 +21,14 @@ from app.db.core.prepared import Bound
 
 BEFORE, AFTER = "before", "after"
 
-STEPS = "workers.steps"
+STEPS = "workers.lifecycle.steps"
 _BESIDE_THE_STEPS = (
-    "workers.reconciler",
-    "workers.sweeper",
-    "workers.watch",
-    "workers.inventory",
-    "workers.listings",
-    "workers.leftovers",
+    "workers.lifecycle.reconciler",
+    "workers.lifecycle.sweeper",
+    "workers.observation.watch",
+    "workers.observation.inventory",
+    "workers.observation.listings",
+    "workers.observation.leftovers",
     "workers.accounts",
 )
 _SHARED = f"{STEPS}.context"

@@ -11,7 +11,7 @@ from sqlalchemy.engine import CursorResult
 from sqlalchemy.exc import OperationalError
 
 from app.db.core.prepared import Bound
-from workers.database import Database
+from workers.database import WorkerDatabase
 from workers.failpoints.actions import Action, Arms
 from workers.failpoints.points import AFTER, BEFORE, CALLS, Sites
 from workers.providers.base import Provider
@@ -19,7 +19,7 @@ from workers.providers.base import Provider
 T = TypeVar("T")
 
 
-class FailingDatabase(Database):
+class FailingDatabase(WorkerDatabase):
     """`before` is before a commit (of a single statement: before it is sent), `after` when it is done."""
 
     def __init__(self, url: str, *, pool_size: int, arms: Arms, sites: Sites) -> None:

@@ -108,7 +108,7 @@ class TokenConflict(ProviderError):
 
 
 OTHER_REGIONS = "other regions"
-"""Stands in `Page.failed` for the regions that a provider did not name."""
+"""Stands in `ListingPage.failed` for the regions that a provider did not name."""
 
 
 # --- values -----------------------------------------------------------------------------------------------
@@ -195,7 +195,7 @@ class Vm:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class ListingPage:
     """One page of a listing. `unreachable`: zones that this page says nothing about.
 
     `failed`: regions of which the whole listing tells nothing that counts, with the reason, while it goes on for others.
@@ -400,18 +400,18 @@ class Provider(Protocol):
         """
         ...
 
-    def list(self, regions: frozenset[str], installation: str) -> Iterator[Page]:
+    def list(self, regions: frozenset[str], installation: str) -> Iterator[ListingPage]:
         """Every VM of these regions tagged with this installation, ended ones that still show included, page by page.
 
-        Raises when it can tell of none of the regions; what concerns some of them alone may stand in `Page.failed`.
+        Raises when it can tell of none of the regions; what concerns some of them alone may stand in `ListingPage.failed`.
         """
         ...
 
-    def list_everywhere(self, installation: str) -> Iterator[Page]:
+    def list_everywhere(self, installation: str) -> Iterator[ListingPage]:
         """Every VM of this installation in all regions of the account, configured or not: what the dead-man switch looks at.
 
         Needs the rights to list regions and VMs and no others, so a VM may lack addresses and the reason of its end.
-        A place that cannot be read is in `Page.unreachable` or `Page.failed`. Raises when nothing can be read.
+        A place that cannot be read is in `ListingPage.unreachable` or `ListingPage.failed`. Raises when nothing can be read.
         """
         ...
 

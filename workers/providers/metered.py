@@ -6,7 +6,7 @@ from typing import Any, cast
 from app.settings import AccountConfig, Settings
 from app.settings.traces import Traces
 from workers.metrics import Metrics
-from workers.providers.base import BatchResult, Page, Provider
+from workers.providers.base import BatchResult, ListingPage, Provider
 
 Connect = Callable[[AccountConfig, Settings], Provider]
 
@@ -63,7 +63,7 @@ class Metered:
             self.__dict__[name] = found
         return found
 
-    def list(self, regions: frozenset[str], installation: str) -> Iterator[Page]:
+    def list(self, regions: frozenset[str], installation: str) -> Iterator[ListingPage]:
         """Times each page by itself: what is done with it in between is not the cloud's."""
         pages = iter(self._provider.list(regions, installation))
         following = self._timed("list", lambda: next(pages, None))

@@ -5,7 +5,7 @@ from typing import cast
 
 from app.settings import AccountConfig, Settings
 from workers.providers.base import Provider
-from workers.providers.listing import Listing
+from workers.providers.price_catalogue import Listing
 
 _FACTORIES = {
     "aws": "workers.providers.aws.adapter:AwsProvider",

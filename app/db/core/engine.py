@@ -43,7 +43,7 @@ class DatabaseUnavailable(Exception):
     """The database does not answer, or gave up on this transaction: nothing was committed unless COMMIT was lost."""
 
 
-class Database:
+class ApiDatabase:
     """A pool. `url` is postgresql://…; `pool_size` connections at most, opened when needed."""
 
     def __init__(

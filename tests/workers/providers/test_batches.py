@@ -24,7 +24,7 @@ from tests.workers.providers.gcp.accounts import account as gcp_account
 from tests.workers.providers.gcp.accounts import key_file
 from tests.workers.providers.samples import INSTALLATION, owner
 from workers.providers.aws.quotas import CODES as AWS_QUOTAS
-from workers.providers.base import BatchResult, Page, Provider, ProviderEvent
+from workers.providers.base import BatchResult, ListingPage, Provider, ProviderEvent
 from workers.providers.registry import PROVIDERS, connect
 
 OTHER_ZONES = {"aws": "us-east-1b", "gcp": "us-central1-b", "azure": "eastus-2"}
@@ -103,7 +103,7 @@ def read(ask: Callable[[], Iterable[str]]) -> Outcome:
     return Outcome(done, {str(line["item"]): line["code"] for line in lines if line["event"] == "item left out"})
 
 
-def listed(pages: Iterator[Page]) -> Outcome:
+def listed(pages: Iterator[ListingPage]) -> Outcome:
     """By place: where VMs show, and what the listing says that it could not see."""
     told = list(pages)
     lost: dict[str, str | None] = {zone: None for page in told for zone in page.unreachable}
@@ -240,7 +240,7 @@ def list_everywhere_where_one_place_refuses(cloud: Cloud) -> tuple[Outcome, Outc
     return _listed(cloud, lambda: cloud.provider.list_everywhere(INSTALLATION))
 
 
-def _listed(cloud: Cloud, ask: Callable[[], Iterator[Page]]) -> tuple[Outcome, Outcome]:
+def _listed(cloud: Cloud, ask: Callable[[], Iterator[ListingPage]]) -> tuple[Outcome, Outcome]:
     elsewhere = OTHER_REGIONS[cloud.name]
     zone = {"aws": f"{elsewhere}a", "gcp": f"{elsewhere}-a"}[cloud.name]
     cloud.plant()

@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from workers.providers.base import CredentialsRejected, InvalidSpec, OutcomeUnknown, ProviderError, Throttled
-from workers.providers.one_by_one import answered, each
+from workers.providers.common.batch import answered, each
 
 TROUBLE = OutcomeUnknown("trouble", code="E500")
 LOCKED = InvalidSpec("locked", code="Locked")

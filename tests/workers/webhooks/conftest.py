@@ -6,12 +6,12 @@ import pytest
 
 from tests.db.store import Store
 from tests.workers.receiver import Receiver, receiving
-from workers.database import Database
+from workers.database import WorkerDatabase
 
 
 @pytest.fixture
 def store(database_url: str) -> Iterator[Store]:
-    database = Database(database_url, pool_size=16)
+    database = WorkerDatabase(database_url, pool_size=16)
     yield Store(database)
     database.close()
 

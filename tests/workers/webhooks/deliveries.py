@@ -15,8 +15,8 @@ from app.db.schema.tables import event, webhook_delivery
 from app.domain.webhooks import secret_text
 from tests.db.store import Store
 from tests.db.test_events import sequence
-from workers.webhook_sending import Sender
-from workers.webhooks import Lanes, fan_out
+from workers.delivery.sender import Sender
+from workers.delivery.webhooks import Lanes, fan_out
 
 SECRET = secret_text(b"1" * 32)
 TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

@@ -17,7 +17,7 @@ from tests.db.store import Store, ago
 from tests.db.test_events import sequence
 from tests.workers.receiver import Receiver
 from tests.workers.webhooks.deliveries import SECRET, deliver, log, make, pass_time, tell
-from workers.webhooks import fan_out
+from workers.delivery.webhooks import fan_out
 
 
 def test_what_happens_arrives_in_order_signed_and_as_it_is_read_elsewhere(store: Store, receiver: Receiver) -> None:

@@ -8,9 +8,9 @@ from tests.databases import end_connections
 from tests.db.store import Store, together
 from tests.workers.receiver import Receiver, receiving
 from tests.workers.webhooks.deliveries import TLS, deliver, lanes, log, make, pass_time, running, tell
-from workers.database import Database
-from workers.webhook_sending import Sender
-from workers.webhooks import Lanes, fan_out
+from workers.database import WorkerDatabase
+from workers.delivery.sender import Sender
+from workers.delivery.webhooks import Lanes, fan_out
 
 
 def test_each_event_is_delivered_once_where_many_processes_make_deliveries(store: Store, receiver: Receiver) -> None:
@@ -92,7 +92,7 @@ def test_a_lane_whose_process_died_is_taken_over(store: Store, receiver: Receive
 def test_threads_survive_a_database_that_hangs_up(store: Store, receiver: Receiver, database_url: str) -> None:
     webhook_id = make(store, receiver.url)
     ids = tell(store, "lease.active")
-    deliverers = Database(database_url, pool_size=4)
+    deliverers = WorkerDatabase(database_url, pool_size=4)
     sender = Sender(local=True, seconds=5.0, tls=TLS)
     mine = Lanes(deliverers, sender, threads=2, stopping=threading.Event())
     with running(mine):

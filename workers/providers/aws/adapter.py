@@ -37,9 +37,9 @@ from workers.providers.base import (
     Leftover,
     Leftovers,
     Limits,
+    ListingPage,
     NotFound,
     Offered,
-    Page,
     Params,
     Prices,
     ProviderError,
@@ -48,10 +48,10 @@ from workers.providers.base import (
     ServiceQuota,
     Vm,
 )
+from workers.providers.common.batch import answered
+from workers.providers.common.images import wanted
+from workers.providers.common.regions import Regions
 from workers.providers.credentials import CredentialGuard
-from workers.providers.images import wanted
-from workers.providers.one_by_one import answered
-from workers.providers.regions import Regions
 from workers.providers.send_window import require_open_window
 
 LIMITS = Limits(
@@ -122,7 +122,7 @@ class AwsProvider:
     def launch(self, region: str, params: Params) -> Vm:
         """RunInstances, its group before it. A repeat within its token's zone returns the same VM, also an ended one."""
         ec2 = self._clients.ec2(region)
-        with firewall.standing(ec2, params) as run:
+        with firewall.ensure_firewall(ec2, params) as run:
             require_open_window()
             try:
                 with translated():
@@ -140,22 +140,22 @@ class AwsProvider:
         """By id, 200 at a time."""
         return instances.get(self._clients.ec2(region), region, vm_ids)
 
-    def list(self, regions: frozenset[str], installation: str) -> Iterator[Page]:
+    def list(self, regions: frozenset[str], installation: str) -> Iterator[ListingPage]:
         """Pages of 1,000, region by region; ended VMs show for about an hour."""
         asked = Regions(regions)
         for region in sorted(regions):
             with asked.reading(region):
                 for page in instances.listed(self._clients.ec2(region), region, installation):
-                    yield Page(vms=page)
+                    yield ListingPage(vms=page)
         if asked.failed:
-            yield Page(vms=(), failed=dict(asked.failed))
+            yield ListingPage(vms=(), failed=dict(asked.failed))
 
-    def list_everywhere(self, installation: str) -> Iterator[Page]:
+    def list_everywhere(self, installation: str) -> Iterator[ListingPage]:
         """All regions that are enabled for the account; those of the configuration alone where EC2 does not name them."""
         others, error = self._regions()
         yield from self.list(others.union(self._account.regions), installation)
         if error is not None:
-            yield Page(vms=(), failed={OTHER_REGIONS: error})
+            yield ListingPage(vms=(), failed={OTHER_REGIONS: error})
 
     def _regions(self) -> tuple[frozenset[str], ProviderError | None]:
         """The account's regions as the first configured region that answers names them, or why none does."""

@@ -10,11 +10,11 @@ from importlib.resources import files
 from typing import Any
 
 from app.domain.offerings import Gpu, InstanceType, Market
-from workers.providers.listing import ListedKey
+from workers.providers.price_catalogue import ListedKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Catalogue:
+class AwsCatalogue:
     """`types` by name; `on_demand` in USD per hour by (region, type name), only where the price is certain."""
 
     types: Mapping[str, InstanceType]
@@ -29,11 +29,11 @@ class Catalogue:
 
 
 @cache
-def load() -> Catalogue:
+def load() -> AwsCatalogue:
     """Reads the file that is part of this package."""
     text = files(__package__).joinpath("catalogue.toml").read_text(encoding="utf-8")
     document = tomllib.loads(text)
-    return Catalogue(
+    return AwsCatalogue(
         types={entry["name"]: _type(entry) for entry in document["types"]},
         on_demand={
             (region, entry["name"]): Decimal(price)

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from workers.providers.aws.errors import translated
-from workers.providers.console import clean
+from workers.providers.common.console import clean
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client

@@ -13,7 +13,7 @@ from workers.providers.aws.calls import chunks
 from workers.providers.aws.clients import Clients
 from workers.providers.aws.errors import translated
 from workers.providers.base import ProviderEvent
-from workers.providers.one_by_one import answered
+from workers.providers.common.batch import answered
 
 log = structlog.get_logger(__name__)
 

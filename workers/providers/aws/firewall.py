@@ -63,7 +63,7 @@ def _rule(cidrs: tuple[str, ...]) -> dict[str, Any]:
 
 
 @contextmanager
-def standing(ec2: "EC2Client", params: Params) -> Iterator[Params]:
+def ensure_firewall(ec2: "EC2Client", params: Params) -> Iterator[Params]:
     """The parameters of RunInstances, with the attempt's group made and attached; without one, as they are.
 
     When the block is refused the group is withdrawn: a refusal leaves nothing behind. Raises ProviderError.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.domain.offerings import InstanceType, Market
 from workers.providers.aws.calls import pages, part
-from workers.providers.aws.catalogue import Catalogue
+from workers.providers.aws.catalogue import AwsCatalogue
 from workers.providers.base import Offered, Price
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SPOT_SOURCE = "EC2 DescribeSpotPriceHistory"
 
 
-def by_zone(ec2: "EC2Client", catalogue: Catalogue, region: str, now: datetime) -> Iterator[Offered]:
+def by_zone(ec2: "EC2Client", catalogue: AwsCatalogue, region: str, now: datetime) -> Iterator[Offered]:
     """Both markets of each catalogue type in each zone where EC2 offers it."""
     spot = spot_prices(ec2, list(catalogue.types), now)
     for zone, name in _places(ec2, list(catalogue.types)):
@@ -50,7 +50,7 @@ def spot_prices(ec2: "EC2Client", names: list[str], now: datetime) -> Mapping[tu
     return newest
 
 
-def _on_demand(catalogue: Catalogue, kind: InstanceType, region: str, zone: str) -> Offered:
+def _on_demand(catalogue: AwsCatalogue, kind: InstanceType, region: str, zone: str) -> Offered:
     price = catalogue.on_demand.get((region, kind.name))
     return Offered(
         type=kind,

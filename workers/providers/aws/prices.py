@@ -13,7 +13,7 @@ from app.domain.offerings import Market
 from workers.providers.aws.calls import pages, part
 from workers.providers.aws.errors import translated
 from workers.providers.base import Price
-from workers.providers.one_by_one import answered
+from workers.providers.common.batch import answered
 
 SOURCE = "AWS Price List"
 _PAGE = 100

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from workers.providers.aws.calls import part
 from workers.providers.aws.errors import translated
 from workers.providers.base import NotFound, ServiceQuota
-from workers.providers.one_by_one import answered
+from workers.providers.common.batch import answered
 
 if TYPE_CHECKING:
     from mypy_boto3_service_quotas import ServiceQuotasClient

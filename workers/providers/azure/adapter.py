@@ -36,9 +36,9 @@ from workers.providers.base import (
     Leftover,
     Leftovers,
     Limits,
+    ListingPage,
     NotOffered,
     Offered,
-    Page,
     Params,
     Prices,
     ProviderEvent,
@@ -46,8 +46,8 @@ from workers.providers.base import (
     ServiceQuota,
     Vm,
 )
+from workers.providers.common.images import wanted
 from workers.providers.credentials import CredentialGuard
-from workers.providers.images import wanted
 
 LIMITS = Limits(
     rates={
@@ -126,7 +126,7 @@ class AzureProvider:
 
         "No capacity" mostly comes later: `get` then shows the VM with its `refusal`.
         """
-        with firewall.standing(self._group.network, self._group.name, params.get(firewall.PART)):
+        with firewall.ensure_firewall(self._group.network, self._group.name, params.get(firewall.PART)):
             return instances.create(self._group, params)
 
     def find(self, region: str, token: str, owner: OwnerTags) -> Vm | None:
@@ -138,11 +138,11 @@ class AzureProvider:
         """By name and vmId, or from the listings when they are many. A deleted VM is not known any more."""
         return instances.with_ids(self._group, region, vm_ids)
 
-    def list(self, regions: frozenset[str], installation: str) -> Iterator[Page]:
+    def list(self, regions: frozenset[str], installation: str) -> Iterator[ListingPage]:
         """Pages of 200 over all regions of the group; deleted VMs do not show."""
         return instances.listed(self._group, regions, installation)
 
-    def list_everywhere(self, installation: str) -> Iterator[Page]:
+    def list_everywhere(self, installation: str) -> Iterator[ListingPage]:
         """One listing of the whole subscription, other resource groups included."""
         return instances.listed_everywhere(self._group, installation)
 

@@ -10,11 +10,11 @@ from importlib.resources import files
 from typing import Any
 
 from app.domain.offerings import Gpu, InstanceType, Market
-from workers.providers.listing import ListedKey
+from workers.providers.price_catalogue import ListedKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Catalogue:
+class AzureCatalogue:
     """`types` by name; `prices` in USD per hour by (region, type name, market), only where the price is known."""
 
     types: Mapping[str, InstanceType]
@@ -29,11 +29,11 @@ class Catalogue:
 
 
 @cache
-def load() -> Catalogue:
+def load() -> AzureCatalogue:
     """Reads the file that is part of this package."""
     text = files(__package__).joinpath("catalogue.toml").read_text(encoding="utf-8")
     document = tomllib.loads(text)
-    return Catalogue(
+    return AzureCatalogue(
         types={entry["name"]: _type(entry) for entry in document["types"]},
         prices={
             (region, entry["name"], market): Decimal(price)

@@ -14,7 +14,7 @@ from workers.providers.azure.calls import Document, part
 from workers.providers.azure.clients import Group
 from workers.providers.azure.errors import GONE, translated
 from workers.providers.base import BatchResult, NotFound, ProviderError
-from workers.providers.one_by_one import each
+from workers.providers.common.batch import each
 
 
 def renew(group: Group, ids: Sequence[str], deadline: datetime) -> BatchResult:

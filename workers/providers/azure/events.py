@@ -15,7 +15,7 @@ from azure.core.rest import HttpRequest
 from workers.providers.azure.clients import Group
 from workers.providers.azure.errors import translated
 from workers.providers.base import OutcomeUnknown, ProviderEvent
-from workers.providers.one_by_one import answered
+from workers.providers.common.batch import answered
 
 _MOST = 32
 _HIDDEN_SECONDS = 30

@@ -68,7 +68,7 @@ def _rule(name: str, priority: int, access: str, protocol: str, ports: str, sour
 
 
 @contextmanager
-def standing(network: NetworkManagementClient, group: str, wanted: Params | None) -> Iterator[None]:
+def ensure_firewall(network: NetworkManagementClient, group: str, wanted: Params | None) -> Iterator[None]:
     """Makes the attempt's group in the resource group `group`, if one is wanted, before the block launches the VM.
 
     When the block is refused the group is withdrawn: a refusal leaves nothing behind. Raises ProviderError.

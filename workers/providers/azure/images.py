@@ -9,7 +9,7 @@ from typing import Any
 from workers.providers.azure.clients import Group
 from workers.providers.azure.errors import translated
 from workers.providers.base import Image, ImageMissing, NotFound
-from workers.providers.images import driver_version
+from workers.providers.common.images import driver_version
 
 DEFAULT = "microsoft-dsvm:ubuntu-hpc:2204:latest"
 DISK_GIB = 128

@@ -23,17 +23,17 @@ from workers.providers.azure.vms import Addresses
 from workers.providers.base import (
     BatchResult,
     InvalidSpec,
+    ListingPage,
     NotFound,
     OutcomeUnknown,
-    Page,
     Params,
     ProviderError,
     Throttled,
     TokenConflict,
     Vm,
 )
-from workers.providers.one_by_one import answered, ask_each, each
-from workers.providers.regions import Regions
+from workers.providers.common.batch import answered, ask_each, each
+from workers.providers.common.regions import Regions
 from workers.providers.send_window import require_open_window
 
 log = structlog.get_logger(__name__)
@@ -96,7 +96,7 @@ def _read_back(group: Group, params: Params, conflict: TokenConflict) -> Vm:
         return vms.from_document(found, part(found, "properties").get("instanceView"))
 
 
-def listed(group: Group, regions: frozenset[str], installation: str | None = None) -> Iterator[Page]:
+def listed(group: Group, regions: frozenset[str], installation: str | None = None) -> Iterator[ListingPage]:
     """Pages of the VMs of some regions with their addresses, or of one installation's without them.
 
     The listing of statuses comes after that of the VMs, so that it lacks only VMs that have gone since.
@@ -114,10 +114,10 @@ def listed(group: Group, regions: frozenset[str], installation: str | None = Non
             if region not in asked.failed:
                 with asked.reading(region):
                     seen.append(_with_details(group, vm, statuses, addresses))
-        yield Page(vms=[vm for vm in seen if vm is not None], failed=dict(asked.failed))
+        yield ListingPage(vms=[vm for vm in seen if vm is not None], failed=dict(asked.failed))
 
 
-def listed_everywhere(group: Group, installation: str) -> Iterator[Page]:
+def listed_everywhere(group: Group, installation: str) -> Iterator[ListingPage]:
     """Pages of one installation's VMs in all groups and regions of the subscription, without power states and addresses.
 
     A VM that cannot be read makes its region count as failed.
@@ -126,11 +126,11 @@ def listed_everywhere(group: Group, installation: str) -> Iterator[Page]:
         yield _of_all_regions(group, [vm for vm in page if (vm.get("tags") or {}).get(INSTALLATION) == installation])
 
 
-def _of_all_regions(group: Group, documents: Sequence[Document]) -> Page:
+def _of_all_regions(group: Group, documents: Sequence[Document]) -> ListingPage:
     shown = {str(number): vm for number, vm in enumerate(documents)}
     read, failed = ask_each(shown, lambda number: _with_group(group, shown[number]))
     regions = {str(shown[number].get("location", "unknown")).lower(): error for number, error in failed.items()}
-    return Page(vms=list(read.values()), failed=regions)
+    return ListingPage(vms=list(read.values()), failed=regions)
 
 
 def _with_group(group: Group, document: Document) -> Vm:

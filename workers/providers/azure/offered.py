@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from app.domain.offerings import InstanceType, Market
 from workers.providers.azure import listings, places
 from workers.providers.azure.calls import Document, part
-from workers.providers.azure.catalogue import Catalogue
+from workers.providers.azure.catalogue import AzureCatalogue
 from workers.providers.azure.clients import Group
 from workers.providers.base import Offered
 
@@ -17,7 +17,7 @@ _VMS = "virtualMachines"
 _SPOT = "LowPriorityCapable"
 
 
-def by_zone(group: Group, catalogue: Catalogue, region: str) -> Iterator[Offered]:
+def by_zone(group: Group, catalogue: AzureCatalogue, region: str) -> Iterator[Offered]:
     """Each market of each size of the catalogue in each open zone; a size without zones in the region as a whole."""
     for sku in listings.items(group, listings.SKUS, query={"$filter": f"location eq '{region}'"}):
         kind = catalogue.types.get(part(sku, "name"))
@@ -48,7 +48,7 @@ def _markets(sku: Document) -> list[Market]:
     return [Market.ON_DEMAND, Market.SPOT] if capable else [Market.ON_DEMAND]
 
 
-def _offered(catalogue: Catalogue, kind: InstanceType, region: str, zone: str, market: Market) -> Offered:
+def _offered(catalogue: AzureCatalogue, kind: InstanceType, region: str, zone: str, market: Market) -> Offered:
     price = catalogue.prices.get((region, kind.name, market))
     return Offered(
         type=kind,

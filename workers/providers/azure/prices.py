@@ -18,7 +18,7 @@ from workers.providers.azure.calls import Document, part
 from workers.providers.azure.clients import Clients
 from workers.providers.azure.errors import translated
 from workers.providers.base import OutcomeUnknown, Price
-from workers.providers.one_by_one import answered
+from workers.providers.common.batch import answered
 
 PUBLIC = "https://prices.azure.com"
 PATH = "/api/retail/prices"

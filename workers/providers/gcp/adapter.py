@@ -17,10 +17,10 @@ from workers.providers.base import (
     Leftover,
     Leftovers,
     Limits,
+    ListingPage,
     NotFound,
     NotOffered,
     Offered,
-    Page,
     Params,
     Prices,
     ProviderEvent,
@@ -28,6 +28,7 @@ from workers.providers.base import (
     ServiceQuota,
     Vm,
 )
+from workers.providers.common.images import wanted
 from workers.providers.credentials import CredentialGuard
 from workers.providers.gcp import (
     catalogue,
@@ -47,7 +48,6 @@ from workers.providers.gcp import (
 )
 from workers.providers.gcp.clients import Clients
 from workers.providers.gcp.sdk import InstancesClient, ProjectsClient
-from workers.providers.images import wanted
 from workers.providers.send_window import require_open_window
 
 LIMITS = Limits(
@@ -117,7 +117,7 @@ class GcpProvider:
         """
         instance, zone = launch.body(params), params[launch.ZONE]
         rules = {launch.request_id(rule): rule for rule in params[launch.RULES]}
-        with firewall.standing(self._clients, zone, rules):
+        with firewall.ensure_firewall(self._clients, zone, rules):
             require_open_window()
             try:
                 answer = self._clients.ask(
@@ -139,11 +139,11 @@ class GcpProvider:
         """By name and number, 50 at a time; operations tell what became of those that do not show."""
         return instances.get(self._clients, region, vm_ids)
 
-    def list(self, regions: frozenset[str], installation: str) -> Iterator[Page]:
+    def list(self, regions: frozenset[str], installation: str) -> Iterator[ListingPage]:
         """Pages of 500 over all regions of the project; VMs that are gone do not show."""
         return instances.listed(self._clients, regions, installation)
 
-    def list_everywhere(self, installation: str) -> Iterator[Page]:
+    def list_everywhere(self, installation: str) -> Iterator[ListingPage]:
         """The same list, without the operations of VMs that end."""
         return instances.listed_everywhere(self._clients, installation)
 

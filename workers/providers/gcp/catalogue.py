@@ -10,11 +10,11 @@ from importlib.resources import files
 from typing import Any
 
 from app.domain.offerings import Gpu, InstanceType, Market
-from workers.providers.listing import ListedKey
+from workers.providers.price_catalogue import ListedKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Catalogue:
+class GcpCatalogue:
     """`types`, the types of their `boot_disks` and the `markets` that they are sold in, by name.
 
     `prices`: USD per hour by (market, region, type name), only where one is known.
@@ -34,12 +34,12 @@ class Catalogue:
 
 
 @cache
-def load() -> Catalogue:
+def load() -> GcpCatalogue:
     """Reads the file that is part of this package."""
     text = files(__package__).joinpath("catalogue.toml").read_text(encoding="utf-8")
     document = tomllib.loads(text)
     entries = document["types"]
-    return Catalogue(
+    return GcpCatalogue(
         types={entry["name"]: _type(entry) for entry in entries},
         boot_disks={entry["name"]: entry.get("boot_disk", document["boot_disk"]) for entry in entries},
         markets={entry["name"]: tuple(map(Market, entry.get("markets", Market))) for entry in entries},

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from app.domain import tags
 from workers.providers.base import BatchResult, NotFound
+from workers.providers.common.batch import each
 from workers.providers.gcp import instances, operations
 from workers.providers.gcp.clients import Clients
 from workers.providers.gcp.ids import Id, last
@@ -15,7 +16,6 @@ from workers.providers.gcp.sdk import (
     InstancesSetLabelsRequest,
     ZoneSetLabelsRequest,
 )
-from workers.providers.one_by_one import each
 
 
 def renew(clients: Clients, region: str, vm_ids: Sequence[str], deadline: datetime) -> BatchResult:

@@ -50,7 +50,7 @@ def plan(spec: LaunchSpec, vm_name: str, network: str) -> list[Params]:
 
 
 @contextmanager
-def standing(clients: Clients, zone: str, rules: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
+def ensure_firewall(clients: Clients, zone: str, rules: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
     """Makes the rules, given by request id. When the block is refused they are withdrawn: a refusal leaves nothing behind."""
     bodies = {request_id: _body(rule) for request_id, rule in rules.items()}
     try:

@@ -3,9 +3,9 @@
 import re
 
 from workers.providers.base import Image, ImageMissing, NotFound
+from workers.providers.common.images import driver_version
 from workers.providers.gcp.clients import Clients
 from workers.providers.gcp.sdk import ImagesClient
-from workers.providers.images import driver_version
 
 FAMILIES = (
     "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2404-amd64-with-nvidia-580",

@@ -8,16 +8,16 @@ from app.domain import tags
 from app.domain.leases import VmState
 from app.domain.offerings import Market
 from app.domain.tags import OwnerTags
-from workers.providers.base import BatchResult, NotFound, Page, ProviderError, Vm
-from workers.providers.console import clean
+from workers.providers.base import BatchResult, ListingPage, NotFound, ProviderError, Vm
+from workers.providers.common.batch import answered, ask_each, each, leave_out
+from workers.providers.common.console import clean
+from workers.providers.common.regions import Regions
 from workers.providers.gcp import labels, operations
 from workers.providers.gcp.calls import chunks, complete, either, everywhere, scoped
 from workers.providers.gcp.clients import Clients
 from workers.providers.gcp.ids import Id, in_region, region_of
 from workers.providers.gcp.sdk import Instance, InstancesClient
 from workers.providers.gcp.vms import from_instance
-from workers.providers.one_by_one import answered, ask_each, each, leave_out
-from workers.providers.regions import Regions
 
 READY = "gpulease/ready"
 """The guest attribute that the VM writes at the end of its boot: namespace and key."""
@@ -26,7 +26,7 @@ _NAMES_PER_CALL = 50
 _LEAVING = frozenset({VmState.ENDING, VmState.STOPPED})
 
 
-def listed(clients: Clients, regions: frozenset[str], installation: str) -> Iterator[Page]:
+def listed(clients: Clients, regions: frozenset[str], installation: str) -> Iterator[ListingPage]:
     """Pages of this installation's VMs in some regions; Google's pages are those of all regions."""
     wanted = labels.having(tags.INSTALLATION, installation)
     asked = Regions(regions)
@@ -40,10 +40,10 @@ def listed(clients: Clients, regions: frozenset[str], installation: str) -> Iter
                 explained, silent = _explained(clients, region, shown)
                 vms += explained
                 lost |= unreachable | silent.keys()
-        yield Page(vms=vms, unreachable=lost, failed=dict(asked.failed))
+        yield ListingPage(vms=vms, unreachable=lost, failed=dict(asked.failed))
 
 
-def listed_everywhere(clients: Clients, installation: str) -> Iterator[Page]:
+def listed_everywhere(clients: Clients, installation: str) -> Iterator[ListingPage]:
     """Pages of this installation's VMs in all zones. Operations are not asked for: they need a right of their own.
 
     A VM that cannot be read makes its zone count as out of reach.
@@ -53,11 +53,11 @@ def listed_everywhere(clients: Clients, installation: str) -> Iterator[Page]:
         yield _of_all_zones(page)
 
 
-def _of_all_zones(page: Any) -> Page:
+def _of_all_zones(page: Any) -> ListingPage:
     found, unreachable = everywhere(page)
     shown = {f"{zone}/{one.name}": (zone, one) for zone, scope in found for one in scope.instances}
     read, failed = ask_each(shown, lambda key: from_instance(shown[key][1], region_of(shown[key][0])))
-    return Page(vms=list(read.values()), unreachable=unreachable.union(shown[key][0] for key in failed))
+    return ListingPage(vms=list(read.values()), unreachable=unreachable.union(shown[key][0] for key in failed))
 
 
 def _explained(clients: Clients, region: str, vms: Sequence[Vm]) -> tuple[list[Vm], Mapping[str, ProviderError]]:

@@ -7,14 +7,14 @@ import structlog
 from app.domain.offerings import InstanceType, Market
 from workers.providers.base import Offered
 from workers.providers.gcp.calls import scoped
-from workers.providers.gcp.catalogue import Catalogue
+from workers.providers.gcp.catalogue import GcpCatalogue
 from workers.providers.gcp.clients import Clients
 from workers.providers.gcp.sdk import MachineTypesClient
 
 log = structlog.get_logger(__name__)
 
 
-def by_zone(clients: Clients, catalogue: Catalogue, region: str) -> Iterator[Offered]:
+def by_zone(clients: Clients, catalogue: GcpCatalogue, region: str) -> Iterator[Offered]:
     """The markets of each catalogue type in each zone that has it. A zone out of reach is left out."""
     names = "|".join(sorted(catalogue.types))
     for page in clients.pages(clients.of(MachineTypesClient).aggregated_list, filter=f'name eq "{names}"'):
@@ -29,7 +29,7 @@ def by_zone(clients: Clients, catalogue: Catalogue, region: str) -> Iterator[Off
                         yield _offered(catalogue, kind, region, zone, market)
 
 
-def _offered(catalogue: Catalogue, kind: InstanceType, region: str, zone: str, market: Market) -> Offered:
+def _offered(catalogue: GcpCatalogue, kind: InstanceType, region: str, zone: str, market: Market) -> Offered:
     price = catalogue.prices.get((market, region, kind.name))
     return Offered(
         type=kind,

@@ -11,12 +11,12 @@ from app.domain import tags
 from app.domain.inventory import ALIVE
 from app.domain.leases import VmState
 from workers.providers.base import Interruption
+from workers.providers.common.batch import leave_out
+from workers.providers.common.regions import Regions
 from workers.providers.gcp import instances, labels, operations
 from workers.providers.gcp.clients import Clients
 from workers.providers.gcp.ids import Id, last
 from workers.providers.gcp.vms import from_instance, time_of
-from workers.providers.one_by_one import leave_out
-from workers.providers.regions import Regions
 
 NOTICE = timedelta(seconds=30)
 _RECENT = timedelta(minutes=10)

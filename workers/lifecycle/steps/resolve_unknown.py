@@ -10,10 +10,10 @@ from app.domain.leases import AttemptState, Desired, VmState
 from app.domain.reconcile import Rest, may_appear_until, settled
 from app.domain.tags import attempt_key
 from workers.accounts import error_json
-from workers.observing import reason_json
+from workers.lifecycle.steps.context import StepContext, must_hold
+from workers.lifecycle.steps.send import end_attempt, record
+from workers.observation.vm_reasons import reason_json
 from workers.providers.base import ProviderError, Throttled, Vm
-from workers.steps.context import Context, must_hold
-from workers.steps.send import end_attempt, record
 
 _LOOKS_A_GAP = 4
 _SHORTEST = 0.5
@@ -22,7 +22,7 @@ _LONGEST_AFTER_FAILURE = timedelta(seconds=30)
 _FAILED_SHARE = 0.25
 
 
-def settle(ctx: Context) -> None:
+def settle(ctx: StepContext) -> None:
     """From here on the attempt is only looked for."""
     event = NewEvent(type="attempt.settling", data={"n": ctx.attempt.n})
     with ctx.writing_attempts() as connection:
@@ -30,7 +30,7 @@ def settle(ctx: Context) -> None:
             must_hold(connection.execute(*write(ctx.lease.id, event, claim_id=ctx.claim_id)))
 
 
-def look(ctx: Context) -> Rest | None:
+def look(ctx: StepContext) -> Rest | None:
     """One direct get by token. Found: adopt. Not found, and the proof is complete: the attempt is dead."""
     attempt = ctx.attempt
     try:
@@ -47,20 +47,20 @@ def look(ctx: Context) -> Rest | None:
     return Rest(ctx.now + timedelta(seconds=max(ctx.runtime.timing.settle_gap / _LOOKS_A_GAP, _SHORTEST)))
 
 
-def _anything_left(ctx: Context) -> bool:
+def _anything_left(ctx: StepContext) -> bool:
     left = ctx.provider.leftovers(ctx.attempt.region, ctx.runtime.installation.id, [ctx.lease.id])
     key = (ctx.lease.id, ctx.attempt.n)
     ours = (attempt_key(leftover.tags) == key for leftover in left.found if not leftover.free)
     return ctx.attempt.zone in left.unreachable or any(ours)
 
 
-def _declare_dead(ctx: Context) -> None:
+def _declare_dead(ctx: StepContext) -> None:
     error = {"class": "NeverSeen", "code": None, "message": "the create call was never answered and created nothing"}
     with ctx.writing_attempts() as connection:
         end_attempt(connection, ctx, AttemptState.DEAD, error, before=AttemptState.SETTLING)
 
 
-def verify(ctx: Context) -> Rest | None:
+def verify(ctx: StepContext) -> Rest | None:
     """A complete listing did not show the VM: a direct get decides, and only after the provider's time of unknowing."""
     attempt, timing = ctx.attempt, ctx.runtime.timing
     vm_id = str(ctx.row.attempt_instance_id)
@@ -80,7 +80,7 @@ def verify(ctx: Context) -> Rest | None:
     return None
 
 
-def _store_seen(ctx: Context, vm: Vm) -> None:
+def _store_seen(ctx: StepContext, vm: Vm) -> None:
     """Under the claim: what this look saw may be old by now, and whoever took over has looked since."""
     observed = Observed()
     observed.add(
@@ -95,13 +95,13 @@ def _store_seen(ctx: Context, vm: Vm) -> None:
         connection.execute(observed.statement())
 
 
-def _pause(ctx: Context) -> timedelta:
+def _pause(ctx: StepContext) -> timedelta:
     """The later, the longer nobody knows: the first complete listing of a cloud that is back wakes the lease anyway."""
     sent_at = ctx.attempt.last_sent_at or ctx.now
     return min(_LONGEST_AFTER_FAILURE, max(_AFTER_FAILURE, _FAILED_SHARE * (ctx.now - sent_at)))
 
 
-def _later(ctx: Context, error: ProviderError, pause: timedelta) -> Rest:
+def _later(ctx: StepContext, error: ProviderError, pause: timedelta) -> Rest:
     if isinstance(error, Throttled):
         pause = timedelta(seconds=ctx.runtime.pacer.throttled(ctx.provider, ctx.bucket("read"), error))
     attempt, seconds = ctx.attempt, pause.total_seconds()

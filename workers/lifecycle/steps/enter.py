@@ -7,10 +7,10 @@ from app.db.fleet import offering_stats
 from app.db.leases import launches
 from app.db.leases.transitions import NOW
 from app.domain.leases import LeaseState
-from workers.steps.context import Context, change, offering_key
+from workers.lifecycle.steps.context import StepContext, change, offering_key
 
 
-def enter_booting(ctx: Context) -> None:
+def enter_booting(ctx: StepContext) -> None:
     """The provider bills from here on: so does gpulease, at the price the attempt was planned with."""
     attempt = ctx.attempt
     event = NewEvent(type="lease.booting", data={"n": attempt.n, "instance_id": attempt.instance_id})
@@ -30,7 +30,7 @@ def enter_booting(ctx: Context) -> None:
         connection.execute(*offering_stats.launched(offering_key(attempt)))
 
 
-def enter_active(ctx: Context) -> None:
+def enter_active(ctx: StepContext) -> None:
     """Usable: the connection is shown, and the offering's time to ready is learnt from it."""
     attempt = ctx.attempt
     event = NewEvent(type="lease.active", data={"n": attempt.n, "instance_id": attempt.instance_id})
@@ -45,7 +45,7 @@ def enter_active(ctx: Context) -> None:
         ctx.runtime.metrics.became_ready(attempt.provider, attempt.market, waited)
 
 
-def _connection(ctx: Context) -> dict[str, Any]:
+def _connection(ctx: StepContext) -> dict[str, Any]:
     user = ctx.provider.ssh_user
     public, private = ctx.row.attempt_public_ip, ctx.row.attempt_private_ip
     address = public or private

@@ -23,8 +23,8 @@ from app.db.events import reads
 from app.db.events import webhook_lanes as statements
 from app.db.tenancy import audit
 from app.domain.webhooks import LASTS, Outcome, message, pause, signed_headers
-from workers.database import Database
-from workers.webhook_sending import Sender
+from workers.database import WorkerDatabase
+from workers.delivery.sender import Sender
 
 log = structlog.get_logger(__name__)
 
@@ -41,12 +41,12 @@ _SHARE = 2
 _GAVE_UP = "given up: for three days the receiver took nothing"
 
 
-def fan_out(database: Database) -> int:
+def fan_out(database: WorkerDatabase) -> int:
     """Makes deliveries of new events. Answers how many. Safe beside other processes that do the same."""
     return sum(_fan_out_to(database, row.id) for row in database.all(statements.behind(_BEHIND)))
 
 
-def _fan_out_to(database: Database, webhook_id: str) -> int:
+def _fan_out_to(database: WorkerDatabase, webhook_id: str) -> int:
     with database.begin() as connection:
         mine = connection.execute(statements.lock_position(webhook_id)).first()
         if mine is None:
@@ -91,7 +91,7 @@ class Lanes:
 
     def __init__(
         self,
-        database: Database,
+        database: WorkerDatabase,
         sender: Sender,
         *,
         threads: int,

@@ -18,7 +18,8 @@ from app.domain.provider_messages import public_error
 from app.domain.reconcile import Rest, backoff
 from app.settings import Settings
 from workers.accounts import error_json
-from workers.observing import reason_json
+from workers.lifecycle.steps.context import StepContext, change, hold_minimum, must_hold, offering_json, offering_key
+from workers.observation.vm_reasons import reason_json
 from workers.providers.base import (
     CredentialsRejected,
     InsufficientCapacity,
@@ -36,7 +37,6 @@ from workers.providers.base import (
     Vm,
 )
 from workers.providers.send_window import send_window
-from workers.steps.context import Context, change, hold_minimum, must_hold, offering_json, offering_key
 
 _RETRY_FIRST = 1.0
 _RETRY_LONGEST = 15.0
@@ -51,7 +51,7 @@ class Sent:
     at: datetime
 
 
-def send(ctx: Context) -> Rest | None:
+def send(ctx: StepContext) -> Rest | None:
     """Sends the create call of a planned attempt, or repeats the same one whose outcome is unknown."""
     settings, checked_at = ctx.runtime.settings, ctx.runtime.monotonic()
     sent = _check(ctx)
@@ -68,7 +68,7 @@ def send(ctx: Context) -> Rest | None:
     return None
 
 
-def _not_made(ctx: Context, sent: Sent, error: ProviderError) -> None:
+def _not_made(ctx: StepContext, sent: Sent, error: ProviderError) -> None:
     match error:
         case SendExpired():
             _nothing_sent(ctx, sent, error)
@@ -84,14 +84,14 @@ def _not_made(ctx: Context, sent: Sent, error: ProviderError) -> None:
             _unknown(ctx, sent, error)
 
 
-def send_elsewhere(ctx: Context) -> None:
+def send_elsewhere(ctx: StepContext) -> None:
     """The cloud of a planned attempt does not answer others: nothing was sent, and the next candidate is tried."""
     _end_refused(
         ctx, Unreachable("the cloud has not answered for a while", code="NoAnswer"), before=AttemptState.PLANNED
     )
 
 
-def _check(ctx: Context) -> Sent | None:
+def _check(ctx: StepContext) -> Sent | None:
     settings = ctx.runtime.settings
     statement = attempts.send(
         ctx.attempt.id, ctx.claim_id, call_seconds=_call_seconds(settings), hold_seconds=settings.claim_seconds
@@ -104,7 +104,7 @@ def _call_seconds(settings: Settings) -> float:
     return settings.call_timeout + settings.connect_timeout
 
 
-def record(ctx: Context, vm: Vm) -> None:
+def record(ctx: StepContext, vm: Vm) -> None:
     """T5: the provider's id is kept whatever the lease became meanwhile; the lease shows it while it is ours.
 
     A VM that has failed by the time of the answer says why, once: nobody may see it again.
@@ -129,17 +129,17 @@ def record(ctx: Context, vm: Vm) -> None:
     ctx.hurry_watch()
 
 
-def _not_done(ctx: Context, sent: Sent, error: Throttled) -> None:
+def _not_done(ctx: StepContext, sent: Sent, error: Throttled) -> None:
     pause = ctx.runtime.pacer.throttled(ctx.provider, ctx.bucket("launch"), error)
     _as_before(ctx, sent, error, pause, reached=not isinstance(error, Unreachable))
 
 
-def _nothing_sent(ctx: Context, sent: Sent, error: SendExpired) -> None:
+def _nothing_sent(ctx: StepContext, sent: Sent, error: SendExpired) -> None:
     """This worker was too slow, not the cloud: nobody slows down for it."""
     _as_before(ctx, sent, error, _RETRY_FIRST, reached=True)
 
 
-def _as_before(ctx: Context, sent: Sent, error: ProviderError, pause: float, *, reached: bool) -> None:
+def _as_before(ctx: StepContext, sent: Sent, error: ProviderError, pause: float, *, reached: bool) -> None:
     attempt, since = ctx.attempt, ctx.attempt.unknown_since
     statement = attempts.not_done(
         attempt.id, attempt.token, sent.at, pause, error_json(error), unknown_since=since, reached=reached
@@ -147,7 +147,7 @@ def _as_before(ctx: Context, sent: Sent, error: ProviderError, pause: float, *, 
     ctx.runtime.database.run(statement)
 
 
-def _not_reached(ctx: Context, sent: Sent, error: Unreachable) -> None:
+def _not_reached(ctx: StepContext, sent: Sent, error: Unreachable) -> None:
     """Nothing was sent. A cloud that stays out of reach counts as a refusal, unless an earlier send may have worked."""
     since, patience = ctx.attempt.unreachable_since, timedelta(seconds=ctx.runtime.settings.unreachable_seconds)
     if ctx.attempt.unknown_since is None and since is not None and since + patience <= ctx.now:
@@ -156,12 +156,12 @@ def _not_reached(ctx: Context, sent: Sent, error: Unreachable) -> None:
         _not_done(ctx, sent, error)
 
 
-def _only_look(ctx: Context, sent: Sent, error: ProviderError) -> None:
+def _only_look(ctx: StepContext, sent: Sent, error: ProviderError) -> None:
     """Something exists, or may exist, under our token: create nothing more, look for it and adopt it."""
     ctx.runtime.database.run(attempts.only_look(ctx.attempt.id, ctx.attempt.token, sent.at, error_json(error)))
 
 
-def _unknown(ctx: Context, sent: Sent, error: ProviderError) -> None:
+def _unknown(ctx: StepContext, sent: Sent, error: ProviderError) -> None:
     attempt, since = ctx.attempt, ctx.attempt.unknown_since
     tries = 1 if since is None else 2 + int((ctx.now - since).total_seconds() / _RETRY_LONGEST)
     pause = backoff(tries, _RETRY_LONGEST, first=_RETRY_FIRST)
@@ -173,7 +173,7 @@ def _unknown(ctx: Context, sent: Sent, error: ProviderError) -> None:
         ctx.runtime.catalogue.forget()
 
 
-def _refused(ctx: Context, sent: Sent, error: ProviderError) -> None:
+def _refused(ctx: StepContext, sent: Sent, error: ProviderError) -> None:
     """A definite no. After a send of unknown outcome it proves nothing about that one: then only look."""
     if ctx.attempt.unknown_since is not None:
         _only_look(ctx, sent, error)
@@ -181,7 +181,7 @@ def _refused(ctx: Context, sent: Sent, error: ProviderError) -> None:
         _end_refused(ctx, error, before=AttemptState.SENT)
 
 
-def _end_refused(ctx: Context, error: ProviderError, *, before: AttemptState) -> None:
+def _end_refused(ctx: StepContext, error: ProviderError, *, before: AttemptState) -> None:
     rejected = isinstance(error, CredentialsRejected)
     with ctx.writing_attempts() as connection:
         end_attempt(connection, ctx, AttemptState.REFUSED, error_json(error), before=before)
@@ -193,7 +193,12 @@ def _end_refused(ctx: Context, error: ProviderError, *, before: AttemptState) ->
 
 
 def end_attempt(
-    connection: Connection, ctx: Context, state: AttemptState, error: Mapping[str, Any] | None, *, before: AttemptState
+    connection: Connection,
+    ctx: StepContext,
+    state: AttemptState,
+    error: Mapping[str, Any] | None,
+    *,
+    before: AttemptState,
 ) -> None:
     """Ends the newest attempt with nothing left over, returns its quota difference, tells it. Guarded by the claim.
 
@@ -208,7 +213,7 @@ def end_attempt(
     hold_minimum(connection, ctx)
 
 
-def cool_off(ctx: Context, error: ProviderError) -> Bound[Update]:
+def cool_off(ctx: StepContext, error: ProviderError) -> Bound[Update]:
     """Sets the offering aside for as long as this kind of refusal usually lasts."""
     settings = ctx.runtime.settings
     seconds, reason = _pause(settings, error)

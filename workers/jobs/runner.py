@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 
 from app.db.fleet import accounts, jobs
 from workers.accounts import error_json
-from workers.brakes import check_cluster
+from workers.observation.brakes import check_cluster
 from workers.providers.base import CredentialsRejected, OutcomeUnknown, ProviderError, Throttled, Unreachable
 from workers.runtime import Runtime
 
@@ -38,7 +38,7 @@ Together = Callable[[Runtime, str, frozenset[str]], Sequence[Callable[[str], obj
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class JobSpec:
     """A kind of job: what it does for an (account, region), and how often.
 
     `together`: takes the place of `run` at accounts whose adapter lists all regions at once; the account has one job then.
@@ -61,7 +61,7 @@ class PeriodicRunner:
     Only one of those without work looks for it: what looking costs does not grow with the threads.
     """
 
-    def __init__(self, runtime: Runtime, kinds: Mapping[str, Kind]) -> None:
+    def __init__(self, runtime: Runtime, kinds: Mapping[str, JobSpec]) -> None:
         self._runtime = runtime
         self._kinds = dict(kinds)
         self._names = frozenset(kinds)
@@ -149,7 +149,7 @@ class PeriodicRunner:
         again = max(again, (1 + kind.rest) * (self._runtime.monotonic() - started))
         self._runtime.database.run(jobs.done(job.name, job.claim_id, again_in=again, error=error))
 
-    def _run(self, kind: Kind, job: Row[Any]) -> tuple[object, str | None]:
+    def _run(self, kind: JobSpec, job: Row[Any]) -> tuple[object, str | None]:
         """What the job answered, and what went wrong."""
         if kind.together is not None and job.region is None:
             return None, self._run_together(kind.together, job)
@@ -217,7 +217,7 @@ def _again_after_failure(interval: float, job: Row[Any]) -> float:
     return max(min(interval, soon), min(late, float(job.failing_for or 0.0) * _FAILED_SHARE))
 
 
-def ensure_jobs(runtime: Runtime, kinds: Mapping[str, Kind]) -> None:
+def ensure_jobs(runtime: Runtime, kinds: Mapping[str, JobSpec]) -> None:
     """Makes the rows of these kinds for every account and region in use, and drops those of places that left."""
     places = runtime.accounts.places()
     rows = {name: row for kind in kinds.values() for name, row in _rows(runtime, kind, places)}
@@ -228,7 +228,7 @@ def ensure_jobs(runtime: Runtime, kinds: Mapping[str, Kind]) -> None:
 
 
 def _rows(
-    runtime: Runtime, kind: Kind, places: Iterable[tuple[str, str]]
+    runtime: Runtime, kind: JobSpec, places: Iterable[tuple[str, str]]
 ) -> Iterator[tuple[str, dict[str, str | None]]]:
     """A kind's jobs by name: those of an account that lists all regions at once are one and the same."""
     wanted: Iterable[tuple[str | None, str | None]] = [(None, None)]
@@ -239,7 +239,7 @@ def _rows(
         yield name, {"name": name, "kind": kind.name, "account": account, "region": region}
 
 
-def _region(runtime: Runtime, kind: Kind, account: str, region: str) -> str | None:
+def _region(runtime: Runtime, kind: JobSpec, account: str, region: str) -> str | None:
     """The region of its job; None where one job does all of the account's."""
     together = kind.together is not None and runtime.accounts.provider(account).lists_all_regions
     return None if together else region

@@ -19,7 +19,7 @@ from app.domain.ids import LeaseId
 from app.domain.leases import AttemptState, VmState
 from app.domain.reasons import in_use_obstacle, leftover_obstacle
 from app.domain.tags import attempt_key
-from workers.observing import reason_json
+from workers.observation.vm_reasons import reason_json
 from workers.providers.base import Leftover, Provider, ProviderError, Throttled, Vm
 from workers.runtime import Runtime
 

@@ -8,8 +8,8 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from app.db.leases import process_locks
-from workers.brakes import check_cluster
-from workers.database import Database
+from workers.database import WorkerDatabase
+from workers.observation.brakes import check_cluster
 
 log = structlog.get_logger(__name__)
 
@@ -19,7 +19,7 @@ _EVERY_SECONDS = 1.0
 class Presence:
     """The number of this process while its lock is held. Without it claims are nobody's and run out by themselves."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: WorkerDatabase) -> None:
         self._database = database
         self.number: int | None = None
 

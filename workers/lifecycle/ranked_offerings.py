@@ -13,15 +13,17 @@ from app.db.fleet import offerings
 from app.db.fleet.offerings import offering_from_row
 from app.domain.offerings import Offering
 from app.domain.placement import Ranking, Wish, rank
-from workers.database import Database
+from workers.database import WorkerDatabase
 
 _key = attrgetter("account", "region", "zone", "instance_type", "market")
 
 
-class Catalogue:
+class RankedOfferings:
     """A short-lived copy of the offering table."""
 
-    def __init__(self, database: Database, *, seconds: float, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, database: WorkerDatabase, *, seconds: float, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
         self._database = database
         self._monotonic = monotonic
         self._seconds = seconds

@@ -5,15 +5,15 @@ import structlog
 from app.db.leases import attempts, launches
 from app.domain.reconcile import deadline
 from workers.accounts import error_json
+from workers.lifecycle.steps.context import StepContext
 from workers.providers.base import BatchResult, ProviderError, Throttled
-from workers.steps.context import Context
 
 log = structlog.get_logger(__name__)
 
 _FAILED_PAUSE = 5.0
 
 
-def renew_deadline(ctx: Context) -> None:
+def renew_deadline(ctx: StepContext) -> None:
     """Writes the tag, then that it is written: a crash between the two writes it again."""
     attempt, runtime = ctx.attempt, ctx.runtime
     at = deadline(ctx.lease, runtime.timing)

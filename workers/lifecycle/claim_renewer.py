@@ -8,7 +8,7 @@ import structlog
 from sqlalchemy import Executable
 from sqlalchemy.exc import DBAPIError
 
-from workers.database import Database
+from workers.database import WorkerDatabase
 
 log = structlog.get_logger(__name__)
 
@@ -18,7 +18,7 @@ _EVERY_SECONDS = 2.0
 class Renewals:
     """Statements that one thread repeats while their work goes on."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: WorkerDatabase) -> None:
         self._database = database
         self._lock = threading.Lock()
         self._running: set[Callable[[], Executable]] = set()

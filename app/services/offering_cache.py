@@ -7,13 +7,13 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from app.db.core.engine import Database
+from app.db.core.engine import ApiDatabase
 from app.db.fleet import offerings
 from app.db.fleet.offerings import offering_from_row
 from app.domain import placement, quotas
 from app.domain.offerings import Offering
 from app.domain.placement import Ranking, Wish
-from app.services.kept import Kept
+from app.services.ttl_cache import Kept
 
 _MOST_RANKINGS = 256
 """Wishes whose ranking is kept per snapshot; tenants mostly ask for the same few."""
@@ -54,10 +54,10 @@ class Snapshot:
         return known
 
 
-class Catalogue:
+class OfferingCache:
     """Read when asked for and too old; concurrent askers wait for one reading."""
 
-    def __init__(self, database: Database, *, cache_seconds: float) -> None:
+    def __init__(self, database: ApiDatabase, *, cache_seconds: float) -> None:
         self._database = database
         self._kept = Kept(self._read, cache_seconds)
 

@@ -7,8 +7,8 @@ from app.db.leases import attempts, reboots
 from app.domain.provider_messages import public_error
 from app.domain.reconcile import Rest
 from workers.accounts import error_json
+from workers.lifecycle.steps.context import StepContext
 from workers.providers.base import CredentialsRejected, NotFound, ProviderError, Refused, Throttled
-from workers.steps.context import Context
 
 _NO_TOKEN_PAUSE = timedelta(seconds=1)
 _FAILED_PAUSE = 5.0
@@ -16,7 +16,7 @@ _PATIENCE = timedelta(minutes=5)
 """A reboot that comes later than this would surprise its owner."""
 
 
-def reboot(ctx: Context) -> Rest | None:
+def reboot(ctx: StepContext) -> Rest | None:
     """Sent, or given up when the provider refuses or cannot be asked for five minutes; either is told by an event."""
     attempt, runtime = ctx.attempt, ctx.runtime
     if not runtime.pacer.take(ctx.provider, ctx.bucket("write")):
@@ -30,7 +30,7 @@ def reboot(ctx: Context) -> Rest | None:
     return None
 
 
-def _failed(ctx: Context, error: ProviderError) -> None:
+def _failed(ctx: StepContext, error: ProviderError) -> None:
     attempt, runtime = ctx.attempt, ctx.runtime
     if isinstance(error, CredentialsRejected):
         runtime.accounts.set_aside(attempt.account, error)
@@ -46,12 +46,12 @@ def _failed(ctx: Context, error: ProviderError) -> None:
         runtime.database.run(later)
 
 
-def _too_late(ctx: Context) -> bool:
+def _too_late(ctx: StepContext) -> bool:
     asked_at = ctx.lease.reboot_requested_at
     return asked_at is not None and asked_at + _PATIENCE <= ctx.now
 
 
-def _over(ctx: Context, told: NewEvent) -> None:
+def _over(ctx: StepContext, told: NewEvent) -> None:
     if ctx.lease.reboot_requested_at is not None:
         statement = reboots.over(ctx.lease.id, ctx.claim_id, ctx.lease.reboot_requested_at, told)
         ctx.runtime.database.run(statement)

@@ -3,17 +3,17 @@
 from datetime import datetime
 
 from app.db.fleet import provider_rate_limits
-from workers.database import Database
+from workers.database import WorkerDatabase
 from workers.providers.base import Provider, Rate, Throttled
 
 _FIRST_PAUSE = 1.0
 _UNSTATED = Rate(burst=1.0, per_second=1.0)
 
 
-class Pacer:
+class ProviderRateLimiter:
     """Slots and tokens of each account, region and operation."""
 
-    def __init__(self, database: Database, *, enabled: bool) -> None:
+    def __init__(self, database: WorkerDatabase, *, enabled: bool) -> None:
         self._database = database
         self._enabled = enabled
 

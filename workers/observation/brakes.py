@@ -12,7 +12,7 @@ import structlog
 from app.db.fleet import accounts
 from app.db.operations import brakes, cluster
 from app.domain.safety import too_many
-from workers.database import Database
+from workers.database import WorkerDatabase
 
 log = structlog.get_logger(__name__)
 
@@ -29,7 +29,7 @@ class FirstListings:
     A worker that comes up beside a stale or foreign database must not launch before observation has spoken.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: WorkerDatabase) -> None:
         self._database = database
         self.started_at: datetime = database.all(brakes.now())[0].now
         self._done: set[tuple[str, str]] = set()
@@ -49,7 +49,7 @@ class FirstListings:
         return self._database.first(brakes.listing_failed_since(account, region, self.started_at)) is not None
 
 
-def check_cluster(database: Database) -> bool:
+def check_cluster(database: WorkerDatabase) -> bool:
     """Compares the running PostgreSQL cluster and its database with those stored. Others, or another timeline, set the hold.
 
     False: it is not the known cluster, and nothing may be made, ended or freed. On a standby, which cannot store a hold, too.
@@ -72,7 +72,7 @@ def check_cluster(database: Database) -> bool:
     return False
 
 
-def hold_for_lost_rows(database: Database, keys: Sequence[tuple[str, int] | None]) -> None:
+def hold_for_lost_rows(database: WorkerDatabase, keys: Sequence[tuple[str, int] | None]) -> None:
     """`keys`: (lease id, attempt n) of VMs that this installation has launched and of which the database does not tell.
 
     A launch stores its row before it makes the VM. So the database has lost rows, and the hold is set.
@@ -88,7 +88,7 @@ def hold_for_lost_rows(database: Database, keys: Sequence[tuple[str, int] | None
     )
 
 
-def set_hold(database: Database, reason: str) -> None:
+def set_hold(database: WorkerDatabase, reason: str) -> None:
     """Sets the hold once; it stays until an operator resumes. The term of every live lease is in doubt from then on."""
     with database.begin() as connection:
         newly_set = bool(connection.execute(brakes.set_hold(reason)).rowcount)
@@ -98,7 +98,9 @@ def set_hold(database: Database, reason: str) -> None:
         log.error("hold set", reason=reason)
 
 
-def mass_loss(database: Database, account: str, region: str, counts: Iterable[tuple[str, int, int]]) -> frozenset[str]:
+def mass_loss(
+    database: WorkerDatabase, account: str, region: str, counts: Iterable[tuple[str, int, int]]
+) -> frozenset[str]:
     """Judges the losses of a cycle. `counts`: (kind, lost, live), kind vanished or rowless.
 
     Answers the kinds that may not be acted on: too many at once, and not yet seen three cycles in a row.

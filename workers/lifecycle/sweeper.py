@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 
 from app.db.leases import claims
 from app.domain.ids import LeaseId
-from workers.reconciler import Reconciler
+from workers.lifecycle.reconciler import Reconciler
 from workers.runtime import Runtime
 
 log = structlog.get_logger(__name__)

@@ -33,7 +33,7 @@ class ClaimLostError(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class StepContext:
     """One claimed lease as loaded at `now` (the database's clock). `row` has the columns that only some steps need."""
 
     runtime: Runtime
@@ -121,7 +121,7 @@ def must_hold(result: Any) -> Any:
 
 def change(
     connection: Connection,
-    ctx: Context,
+    ctx: StepContext,
     event: NewEvent,
     *,
     to: LeaseState | None = None,
@@ -147,7 +147,7 @@ def hold_quota(connection: Connection, tenant_id: TenantId, lease_id: LeaseId, a
     return bool(held.fits)
 
 
-def hold_minimum(connection: Connection, ctx: Context) -> None:
+def hold_minimum(connection: Connection, ctx: StepContext) -> None:
     """Returns the difference of a refused or ended attempt: back to what admission claimed.
 
     A part of that may not be free any more: the price fell after admission, and others took the spend. The lease then holds

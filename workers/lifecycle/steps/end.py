@@ -18,11 +18,11 @@ from app.domain.provider_messages import public_error
 from app.domain.reasons import Reason, ReasonCode, vm_obstacle, without_obstacle
 from app.domain.reconcile import Rest
 from workers.accounts import error_json
-from workers.observing import refusal
+from workers.lifecycle.steps.console import keep_console
+from workers.lifecycle.steps.context import StepContext, change, hold_minimum, must_hold, offering_json, offering_key
+from workers.lifecycle.steps.send import cool_off
+from workers.observation.vm_reasons import refusal
 from workers.providers.base import CredentialsRejected, ProviderError, Throttled
-from workers.steps.console import keep_console
-from workers.steps.context import Context, change, hold_minimum, must_hold, offering_json, offering_key
-from workers.steps.send import cool_off
 
 _NO_TOKEN_PAUSE = timedelta(seconds=1)
 _FAILED_PAUSE = 5.0
@@ -36,7 +36,7 @@ _COOLING_REASONS = {
 }
 
 
-def begin_release(ctx: Context, reason: Reason) -> None:
+def begin_release(ctx: StepContext, reason: Reason) -> None:
     """The lease ends for `reason`. An offering that took its VM back or never got it ready is set aside."""
     event = NewEvent(type="lease.releasing", data={"reason": reason.as_json()})
     values = {
@@ -51,7 +51,7 @@ def begin_release(ctx: Context, reason: Reason) -> None:
             connection.execute(*_cool_off(ctx, _COOLING_REASONS[reason.code]))
 
 
-def _cool_off(ctx: Context, reason: str, code: str | None = None) -> Bound[Update]:
+def _cool_off(ctx: StepContext, reason: str, code: str | None = None) -> Bound[Update]:
     settings = ctx.runtime.settings
     return offering_stats.cool_off(
         offering_key(ctx.attempt),
@@ -62,7 +62,7 @@ def _cool_off(ctx: Context, reason: str, code: str | None = None) -> Bound[Updat
     )
 
 
-def terminate(ctx: Context) -> Rest | None:
+def terminate(ctx: StepContext) -> Rest | None:
     """Asks the provider to end the VM. Never gives up: the next try comes after a growing pause.
 
     Reading the console takes time: after it the lease is loaded again. A hold that was set meanwhile keeps the VM.
@@ -89,7 +89,7 @@ def terminate(ctx: Context) -> Rest | None:
     return None
 
 
-def _not_ended(ctx: Context, error: ProviderError) -> None:
+def _not_ended(ctx: StepContext, error: ProviderError) -> None:
     """The lease says that the provider refuses. The pauses grow with the time that it has been doing so."""
     runtime = ctx.runtime
     if isinstance(error, CredentialsRejected):
@@ -102,13 +102,13 @@ def _not_ended(ctx: Context, error: ProviderError) -> None:
     _again(ctx, pause, error)
 
 
-def _again(ctx: Context, pause: float, error: ProviderError) -> None:
+def _again(ctx: StepContext, pause: float, error: ProviderError) -> None:
     attempt = ctx.attempt
     later = attempts.retry_later(attempt.id, attempt.token, pause, error_json(error), claim_id=ctx.claim_id)
     ctx.runtime.database.run(later)
 
 
-def close_attempt(ctx: Context) -> None:
+def close_attempt(ctx: StepContext) -> None:
     """The attempt is over: its billing ends at the provider's own time, whatever is still to be cleaned up after it.
 
     A VM that was accepted and then not made for want of capacity is a refusal like any other.
@@ -162,7 +162,7 @@ def cost(ended: Row[Any]) -> Decimal:
     return (price * seconds / _HOUR).quantize(_CENT_PARTS)
 
 
-def requeue(ctx: Context) -> None:
+def requeue(ctx: StepContext) -> None:
     """The old VM is confirmed dead: the lease queues again for another one, its quota kept."""
     reason = Reason(ReasonCode.INTERRUPTED, "the provider took the spot VM back; a replacement is being looked for")
     event = NewEvent(type="lease.queued", data={"reason": reason.as_json()})
@@ -180,7 +180,7 @@ def requeue(ctx: Context) -> None:
         change(connection, ctx, event, to=LeaseState.QUEUED, wanted=True, values=values)
 
 
-def finish(ctx: Context) -> None:
+def finish(ctx: StepContext) -> None:
     """Terminal means free: the quota goes back, once, and what was secret is forgotten."""
     state = final_state(ctx.lease)
     reason = without_obstacle(ctx.lease.reason) if ctx.lease.reason else None
@@ -197,7 +197,7 @@ def finish(ctx: Context) -> None:
         _forget(connection, ctx)
 
 
-def _forget(connection: Connection, ctx: Context) -> None:
+def _forget(connection: Connection, ctx: StepContext) -> None:
     connection.execute(quotas.release(ctx.lease.id))
     connection.execute(launches.forget_script(ctx.lease.id))
     connection.execute(launches.forget_params(ctx.lease.id))

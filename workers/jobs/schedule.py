@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from app.settings import Settings
-from workers import housekeeping, notices
-from workers.inventory import take_account_inventory, take_inventory
-from workers.leftovers import sweep_leftovers
-from workers.periodic import Kind, ensure_jobs, first_often
-from workers.refresh import PRICES, refresh, refresh_prices
+from workers.jobs import housekeeping, notices
+from workers.jobs.refresh_offerings import PRICES, refresh, refresh_prices
+from workers.jobs.runner import JobSpec, ensure_jobs, first_often
+from workers.observation.inventory import take_account_inventory, take_inventory
+from workers.observation.leftovers import sweep_leftovers
+from workers.observation.watch import watch
 from workers.runtime import Runtime
-from workers.watch import watch
 
 _HOURLY = 3600.0
 _RARELY = 10
@@ -24,43 +24,45 @@ _WATCH_REST = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kinds:
+class JobSpecs:
     """`inventory` costs CPU and has its own process; the others run in threads of every worker process."""
 
-    inventory: Mapping[str, Kind]
-    watch: Mapping[str, Kind]
-    refresh: Mapping[str, Kind]
-    housekeeping: Mapping[str, Kind]
-    notices: Mapping[str, Kind]
+    inventory: Mapping[str, JobSpec]
+    watch: Mapping[str, JobSpec]
+    refresh: Mapping[str, JobSpec]
+    housekeeping: Mapping[str, JobSpec]
+    notices: Mapping[str, JobSpec]
 
     @property
-    def all(self) -> dict[str, Kind]:
+    def all(self) -> dict[str, JobSpec]:
         return {**self.inventory, **self.watch, **self.refresh, **self.housekeeping, **self.notices}
 
 
-def kinds(settings: Settings) -> Kinds:
+def job_specs(settings: Settings) -> JobSpecs:
     """Every kind with its interval from the settings."""
     s = settings
     inventory_interval = first_often(s.inventory_first_interval, s.inventory_interval)
-    inventory = Kind(name="inventory", run=take_inventory, together=take_account_inventory, interval=inventory_interval)
-    watching = Kind(
+    inventory = JobSpec(
+        name="inventory", run=take_inventory, together=take_account_inventory, interval=inventory_interval
+    )
+    watching = JobSpec(
         name="watch",
         run=watch,
         interval=lambda _: s.watch_interval,
         rest=_WATCH_REST,
         idle=_WATCH_IDLE * s.watch_interval,
     )
-    refreshing = Kind(name="offerings", run=refresh, interval=lambda _: s.offerings_interval)
-    pricing = Kind(
+    refreshing = JobSpec(name="offerings", run=refresh, interval=lambda _: s.offerings_interval)
+    pricing = JobSpec(
         name=PRICES, run=refresh_prices, interval=lambda _: s.prices_interval, idle=min(_HOURLY, s.prices_interval)
     )
-    sweeping = Kind(
+    sweeping = JobSpec(
         name="leftovers",
         run=sweep_leftovers,
         interval=lambda _: _RARELY * s.inventory_interval,
     )
-    telling = Kind(name="notices", run=notices.tell, interval=lambda _: _NOTICES_INTERVAL, per_region=False)
-    return Kinds(
+    telling = JobSpec(name="notices", run=notices.tell, interval=lambda _: _NOTICES_INTERVAL, per_region=False)
+    return JobSpecs(
         inventory={"inventory": inventory},
         watch={"watch": watching},
         refresh={"offerings": refreshing, "leftovers": sweeping, PRICES: pricing},
@@ -69,9 +71,9 @@ def kinds(settings: Settings) -> Kinds:
     )
 
 
-def _housekeeping(settings: Settings) -> list[Kind]:
+def _housekeeping(settings: Settings) -> list[JobSpec]:
     def places(runtime: Runtime, _account: str, _region: str) -> None:
-        ensure_jobs(runtime, kinds(settings).all)
+        ensure_jobs(runtime, job_specs(settings).all)
 
     def recount(runtime: Runtime, _account: str, _region: str) -> int:
         return housekeeping.recount(runtime)
@@ -81,7 +83,7 @@ def _housekeeping(settings: Settings) -> list[Kind]:
 
     intervals = {"places": _PLACES_INTERVAL, "recount": settings.recount_interval, "purge": _HOURLY}
     return [
-        Kind(
+        JobSpec(
             name=run.__name__,
             run=run,
             interval=lambda _, seconds=intervals[run.__name__]: seconds,  # type: ignore[misc]

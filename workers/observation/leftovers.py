@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 from app.db.fleet import leftovers as statements
 from app.domain.tags import attempt_key
+from workers.observation.watch import try_to_remove
 from workers.providers.base import Leftover, Throttled
 from workers.runtime import Runtime
-from workers.watch import try_to_remove
 
 _MOST_AT_ONCE = 50
 

@@ -31,18 +31,18 @@ from app.domain.reconcile import (
     decide,
 )
 from app.settings.traces import Span
-from workers.brakes import check_cluster
-from workers.bulkheads import CrowdedError
 from workers.database import is_outage
+from workers.lifecycle.bulkheads import CrowdedError
+from workers.lifecycle.steps.context import ClaimLostError, StepContext
+from workers.lifecycle.steps.deadline import renew_deadline
+from workers.lifecycle.steps.end import begin_release, close_attempt, finish, requeue, terminate
+from workers.lifecycle.steps.enter import enter_active, enter_booting
+from workers.lifecycle.steps.place import place
+from workers.lifecycle.steps.reboot import reboot
+from workers.lifecycle.steps.resolve_unknown import look, settle, verify
+from workers.lifecycle.steps.send import send, send_elsewhere
+from workers.observation.brakes import check_cluster
 from workers.runtime import Runtime
-from workers.steps.context import ClaimLostError, Context
-from workers.steps.deadline import renew_deadline
-from workers.steps.end import begin_release, close_attempt, finish, requeue, terminate
-from workers.steps.enter import enter_active, enter_booting
-from workers.steps.look import look, settle, verify
-from workers.steps.place import place
-from workers.steps.reboot import reboot
-from workers.steps.send import send, send_elsewhere
 
 log = structlog.get_logger(__name__)
 
@@ -54,7 +54,7 @@ _HELD_PAUSE = timedelta(seconds=2)
 """While the installation is on hold no lease moves; observation goes on."""
 _AFTER_A_BUG = timedelta(seconds=30)
 
-_STEPS: dict[type[Step], Callable[[Context], Rest | None]] = {
+_STEPS: dict[type[Step], Callable[[StepContext], Rest | None]] = {
     Place: place,
     Send: send,
     Look: look,
@@ -62,7 +62,7 @@ _STEPS: dict[type[Step], Callable[[Context], Rest | None]] = {
     Terminate: terminate,
     Reboot: reboot,
 }
-_PLAIN_STEPS: dict[type[Step], Callable[[Context], None]] = {
+_PLAIN_STEPS: dict[type[Step], Callable[[StepContext], None]] = {
     Settle: settle,
     CloseAttempt: close_attempt,
     RenewDeadline: renew_deadline,
@@ -127,21 +127,21 @@ class Reconciler:
                 return
         self._let_go(lease_id, claim_id, _AGAIN_SOON)
 
-    def _is_on_hold(self, ctx: Context) -> bool:
+    def _is_on_hold(self, ctx: StepContext) -> bool:
         """Loading a lease also compares the cluster: no step runs on another one than the known one."""
         if not ctx.row.cluster_is_known:
             check_cluster(self._runtime.database)
         return ctx.row.hold is not None or not ctx.row.cluster_is_known
 
-    def _load(self, lease_id: LeaseId, claim_id: UUID) -> Context:
+    def _load(self, lease_id: LeaseId, claim_id: UUID) -> StepContext:
         row = self._runtime.database.first(claims.load(lease_id, claim_id))
         if row is None:
             raise ClaimLostError
         lease = claims.lease_from_row(row)
-        _tell_in_lines(row)
-        return Context(runtime=self._runtime, lease=lease, claim_id=claim_id, now=row.now, row=row)
+        _bind_log_context(row)
+        return StepContext(runtime=self._runtime, lease=lease, claim_id=claim_id, now=row.now, row=row)
 
-    def _take(self, step: Step, ctx: Context) -> Rest | None:
+    def _take(self, step: Step, ctx: StepContext) -> Rest | None:
         if not isinstance(step, _CALLS):
             return self._execute(step, ctx)
         try:
@@ -150,7 +150,7 @@ class Reconciler:
         except CrowdedError as error:
             return self._crowded(step, ctx, error)
 
-    def _crowded(self, step: Step, ctx: Context, error: CrowdedError) -> Rest | None:
+    def _crowded(self, step: Step, ctx: StepContext, error: CrowdedError) -> Rest | None:
         """What was never sent need not wait for a cloud that has not answered for a while."""
         slow = self._runtime.bulkheads.slow_for(ctx.attempt.account)
         never_sent = isinstance(step, Send) and ctx.attempt.state is AttemptState.PLANNED
@@ -159,7 +159,7 @@ class Reconciler:
             return None
         return Rest(ctx.now + timedelta(seconds=error.pause))
 
-    def _execute(self, step: Step, ctx: Context) -> Rest | None:
+    def _execute(self, step: Step, ctx: StepContext) -> Rest | None:
         name = type(step).__name__
         with self._span(name, ctx), self._runtime.metrics.step(name, self._runtime.monotonic):
             rest = self._do(step, ctx)
@@ -167,7 +167,7 @@ class Reconciler:
         tell("step", step=name, state=str(ctx.lease.state), **_details(step))
         return rest
 
-    def _span(self, name: str, ctx: Context) -> AbstractContextManager[Span]:
+    def _span(self, name: str, ctx: StepContext) -> AbstractContextManager[Span]:
         return self._runtime.traces.root(
             name,
             ctx.row.lease_request_id,
@@ -176,7 +176,7 @@ class Reconciler:
             gpulease__attempt_id=ctx.row.attempt_id,
         )
 
-    def _do(self, step: Step, ctx: Context) -> Rest | None:
+    def _do(self, step: Step, ctx: StepContext) -> Rest | None:
         match step:
             case BeginRelease(reason):
                 begin_release(ctx, reason)
@@ -190,7 +190,7 @@ class Reconciler:
                 return _STEPS[type(step)](ctx)
         return None
 
-    def _rest(self, ctx: Context, until: datetime | None) -> None:
+    def _rest(self, ctx: StepContext, until: datetime | None) -> None:
         if ctx.lease.desired is Desired.RUN and until is not None and not ctx.lease.is_expired(ctx.now):
             until = min(until, ctx.lease.expires_at)
         statement = claims.unclaim(ctx.lease.id, ctx.claim_id, next_due=until, wake_count=ctx.lease.wake_count)
@@ -209,7 +209,7 @@ _ABOUT = ("lease_id", "tenant_id", "request_id", "attempt_id")
 
 @contextmanager
 def _lines_about(lease_id: LeaseId) -> Iterator[None]:
-    """Each line of this thread names the lease, and once it is loaded what `_tell_in_lines` knows of it."""
+    """Each line of this thread names the lease, and once it is loaded what `_bind_log_context` knows of it."""
     structlog.contextvars.bind_contextvars(lease_id=lease_id)
     try:
         yield
@@ -217,7 +217,7 @@ def _lines_about(lease_id: LeaseId) -> Iterator[None]:
         structlog.contextvars.unbind_contextvars(*_ABOUT)
 
 
-def _tell_in_lines(row: Any) -> None:
+def _bind_log_context(row: Any) -> None:
     """Its tenant, its newest attempt, and the request that last changed it."""
     about = {"tenant_id": row.lease_tenant_id, "request_id": row.lease_request_id, "attempt_id": row.attempt_id}
     structlog.contextvars.bind_contextvars(**{name: value for name, value in about.items() if value is not None})

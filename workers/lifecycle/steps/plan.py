@@ -17,15 +17,15 @@ from app.domain.offerings import Offering
 from app.domain.reconcile import deadline
 from app.domain.tags import OwnerTags
 from app.domain.tokens import host_key_hash, host_key_token, launch_token, params_hash
+from workers.lifecycle.steps.context import StepContext, change, hold_quota, must_hold
 from workers.providers.base import HostKeyReport, Image, LaunchSpec, Params
-from workers.steps.context import Context, change, hold_quota, must_hold
 
 
 class DoesNotFitError(Exception):
     """The tenant's quota does not cover the offering: nothing is stored, try the next."""
 
 
-def store_attempt(ctx: Context, offering: Offering, image: Image) -> None:
+def store_attempt(ctx: StepContext, offering: Offering, image: Image) -> None:
     """One transaction. Raises DoesNotFitError, or ClaimLostError when the lease is no longer ours or wanted."""
     with ctx.runtime.database.begin() as connection:
         if not ctx.runtime.accounts.is_extendable(offering.key.account):
@@ -67,7 +67,7 @@ class _Private(NamedTuple):
     longest: int
 
 
-def _spec(ctx: Context, offering: Offering, image: Image, n: int, private: _Private) -> tuple[LaunchSpec, Params]:
+def _spec(ctx: StepContext, offering: Offering, image: Image, n: int, private: _Private) -> tuple[LaunchSpec, Params]:
     """The spec and its parameters; the tagged hash is over what the tenant chose and where, without the tags."""
     lease, runtime, request = ctx.lease, ctx.runtime, ctx.lease.request
     basis = {
@@ -105,14 +105,14 @@ def _spec(ctx: Context, offering: Offering, image: Image, n: int, private: _Priv
     return spec, runtime.accounts.provider(offering.key.account).plan(spec)
 
 
-def _longest_run(ctx: Context, offering: Offering, longest: int) -> int:
+def _longest_run(ctx: StepContext, offering: Offering, longest: int) -> int:
     """Seconds that the VM may be needed: of all extensions together, or of the present term where there are none."""
     if ctx.runtime.accounts.is_extendable(offering.key.account):
         return longest
     return max(0, int((ctx.lease.expires_at - ctx.now).total_seconds()))
 
 
-def _host_keys(ctx: Context, n: int) -> HostKeyReport | None:
+def _host_keys(ctx: StepContext, n: int) -> HostKeyReport | None:
     url, installation = ctx.runtime.settings.public_url, ctx.runtime.installation
     if url is None:
         return None
@@ -120,7 +120,7 @@ def _host_keys(ctx: Context, n: int) -> HostKeyReport | None:
     return HostKeyReport(url=f"{url}/v1/host-keys", token=token)
 
 
-def _enter_provisioning(connection: Connection, ctx: Context, offering: Offering, image: Image) -> None:
+def _enter_provisioning(connection: Connection, ctx: StepContext, offering: Offering, image: Image) -> None:
     queued = ctx.lease.state is LeaseState.QUEUED
     extendable = ctx.runtime.accounts.is_extendable(offering.key.account)
     where, price = _where(offering), offering.price_per_hour

@@ -13,7 +13,7 @@ from app.db.fleet import offerings
 from app.db.fleet.offerings import offering_from_row
 from app.domain.offerings import InstanceType, Market, Offering
 from app.settings import StartupError, load_settings
-from workers.database import Database
+from workers.database import WorkerDatabase
 from workers.price_tables import Comparison, Ours, Place, compare, read
 from workers.providers.registry import PROVIDERS, listing
 
@@ -112,7 +112,7 @@ def _table(path: Path) -> list[dict[str, str]]:
 
 
 def _offerings(url: str) -> list[Offering]:
-    database = Database(url, pool_size=1)
+    database = WorkerDatabase(url, pool_size=1)
     try:
         return [offering_from_row(row) for row in database.all(offerings.candidates())]
     except DBAPIError as error:

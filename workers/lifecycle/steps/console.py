@@ -4,15 +4,15 @@ import structlog
 
 from app.db.leases import consoles
 from app.domain.reasons import ReasonCode
+from workers.lifecycle.steps.context import StepContext
 from workers.providers.base import ProviderError
-from workers.steps.context import Context
 
 log = structlog.get_logger(__name__)
 
 _FAILED_BOOTS = frozenset({ReasonCode.BOOT_TIMEOUT, ReasonCode.LAUNCH_TIMEOUT})
 
 
-def keep_console(ctx: Context) -> bool:
+def keep_console(ctx: StepContext) -> bool:
     """For a VM that is ended because it did not boot: one try, and a failure holds nothing up. True: the cloud was asked."""
     attempt, reason = ctx.attempt, ctx.lease.reason
     if reason is None or reason.code not in _FAILED_BOOTS:

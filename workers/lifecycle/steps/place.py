@@ -10,14 +10,17 @@ from sqlalchemy import Row
 from app.db.events.events import NewEvent
 from app.db.fleet import offering_stats
 from app.db.leases import attempts, launches
-from app.domain.exhaustion import AUTH, NO_ANSWER, could_not_ask, not_listed, why_exhausted
 from app.domain.leases import LeaseState
 from app.domain.offerings import Offering, OfferingKey
 from app.domain.placement import Wish, much_dearer
+from app.domain.placement_failure import AUTH, NO_ANSWER, could_not_ask, not_listed, why_exhausted
 from app.domain.reasons import Origin, Reason, ReasonCode
 from app.domain.reconcile import Rest
 from workers.accounts import error_json
-from workers.bulkheads import CrowdedError
+from workers.lifecycle.bulkheads import CrowdedError
+from workers.lifecycle.steps.context import StepContext, change
+from workers.lifecycle.steps.end import begin_release
+from workers.lifecycle.steps.plan import DoesNotFitError, store_attempt
 from workers.providers.base import (
     CredentialsRejected,
     Image,
@@ -29,9 +32,6 @@ from workers.providers.base import (
     Throttled,
     Unreachable,
 )
-from workers.steps.context import Context, change
-from workers.steps.end import begin_release
-from workers.steps.plan import DoesNotFitError, store_attempt
 
 _STOPPED_PAUSE = timedelta(seconds=5)
 _RETRY_PAUSE = timedelta(seconds=2)
@@ -86,7 +86,7 @@ class _Pass:
         self.not_ready[_place(offering)] = _NotReady(offering=offering, pause=pause, reason=reason)
 
 
-def place(ctx: Context) -> Rest | None:
+def place(ctx: StepContext) -> Rest | None:
     """Plans the next attempt. Without any candidate left the lease waits in the queue or begins to end."""
     if ctx.row.launches_stopped is not None:
         return Rest(_earliest(ctx, ctx.now + _STOPPED_PAUSE))
@@ -118,7 +118,7 @@ _NEXT = Rest(None)
 """Outcome of an offering that could not be planned: go on with the next one."""
 
 
-def _read_pass(ctx: Context) -> _Pass:
+def _read_pass(ctx: StepContext) -> _Pass:
     lease = ctx.lease
     if lease.pass_started_at is None:
         return _Pass(tried={}, first=lease.attempts_count == 0)
@@ -133,7 +133,7 @@ def _key(row: Row[Any]) -> OfferingKey:
     )
 
 
-def _untried(ctx: Context, this_pass: _Pass, candidates: tuple[Offering, ...]) -> Iterator[Offering]:
+def _untried(ctx: StepContext, this_pass: _Pass, candidates: tuple[Offering, ...]) -> Iterator[Offering]:
     """Each candidate once a pass. Offerings in cool-off are tried last, and only in the first pass."""
     for offering in candidates:
         if offering.key in this_pass.tried or (offering.cooling(ctx.now) and not this_pass.first):
@@ -146,7 +146,7 @@ def _place(offering: Offering) -> tuple[str, str]:
     return offering.key.account, offering.key.region
 
 
-def _plan_at(ctx: Context, offering: Offering, this_pass: _Pass) -> Rest | None:
+def _plan_at(ctx: StepContext, offering: Offering, this_pass: _Pass) -> Rest | None:
     try:
         return _plan(ctx, offering)
     except DoesNotFitError:
@@ -162,7 +162,7 @@ def _plan_at(ctx: Context, offering: Offering, this_pass: _Pass) -> Rest | None:
     return _NEXT
 
 
-def _plan(ctx: Context, offering: Offering) -> Rest | None:
+def _plan(ctx: StepContext, offering: Offering) -> Rest | None:
     with ctx.runtime.bulkheads.inside(offering.key.account):
         _require_trust(ctx, offering)
         wait = _launch_slot(ctx, offering)
@@ -175,7 +175,7 @@ def _plan(ctx: Context, offering: Offering) -> Rest | None:
     return None
 
 
-def _require_trust(ctx: Context, offering: Offering) -> None:
+def _require_trust(ctx: StepContext, offering: Offering) -> None:
     """Nothing is launched where this process has not seen, since its start, who it is and what runs there already."""
     runtime, key = ctx.runtime, offering.key
     try:
@@ -192,7 +192,7 @@ def _require_trust(ctx: Context, offering: Offering) -> None:
         raise _NotReadyError(_UNLISTED_PAUSE, not_listed(offering.provider, key.region, failed=failed))
 
 
-def _out_of_reach(ctx: Context, offering: Offering, error: ProviderError) -> NoReturn:
+def _out_of_reach(ctx: StepContext, offering: Offering, error: ProviderError) -> NoReturn:
     """The cloud may be back soon, the less so the longer it is away; after a while it is set aside, and the error told."""
     runtime, key = ctx.runtime, offering.key
     away = timedelta(seconds=runtime.accounts.out_of_reach(key.account))
@@ -203,13 +203,13 @@ def _out_of_reach(ctx: Context, offering: Offering, error: ProviderError) -> NoR
     raise error
 
 
-def _set_aside(ctx: Context, key: OfferingKey, reason: str, error: ProviderError) -> None:
+def _set_aside(ctx: StepContext, key: OfferingKey, reason: str, error: ProviderError) -> None:
     pause = _PROBLEM_COOL_OFF
     ctx.runtime.database.run(offering_stats.cool_off(key, seconds=pause, longest=pause, reason=reason, code=error.code))
     ctx.runtime.catalogue.forget()
 
 
-def _launch_slot(ctx: Context, offering: Offering) -> Rest | None:
+def _launch_slot(ctx: StepContext, offering: Offering) -> Rest | None:
     """Waits for the provider's request rate before anything is planned: None when the launch may go ahead."""
     runtime = ctx.runtime
     bucket = runtime.pacer.bucket(offering.key.account, offering.key.region, "launch")
@@ -223,7 +223,7 @@ def _launch_slot(ctx: Context, offering: Offering) -> Rest | None:
     return Rest(_earliest(ctx, slot)) if slot is not None and slot > ctx.now else None
 
 
-def _image(ctx: Context, offering: Offering) -> Image | Rest | None:
+def _image(ctx: StepContext, offering: Offering) -> Image | Rest | None:
     """What is wrong with an image of a name sets nothing aside: leases that ask for another one go on there."""
     runtime, key, wanted = ctx.runtime, offering.key, ctx.lease.request.get("image")
     try:
@@ -245,7 +245,7 @@ def _image(ctx: Context, offering: Offering) -> Image | Rest | None:
     return _NEXT
 
 
-def _await_listing(ctx: Context, not_ready: Sequence[_NotReady], *, patient: bool) -> Rest:
+def _await_listing(ctx: StepContext, not_ready: Sequence[_NotReady], *, patient: bool) -> Rest:
     """A lease does not fail because the inventory is away, however short it waits for capacity: its owner sees why it waits.
 
     A lease with `wait_seconds` of 0 still ends with a VM or with the clouds' own answers.
@@ -259,7 +259,7 @@ def _await_listing(ctx: Context, not_ready: Sequence[_NotReady], *, patient: boo
     return Rest(_earliest(ctx, ctx.now + min(_LONGEST_RETRY_PAUSE, pause)))
 
 
-def _show_unlisted(ctx: Context, not_ready: Sequence[_NotReady]) -> None:
+def _show_unlisted(ctx: StepContext, not_ready: Sequence[_NotReady]) -> None:
     """A queued lease without a reason gets one, unless this process has only just started."""
     unlisted = next((one.reason for one in not_ready if one.reason.code is ReasonCode.REGION_NOT_LISTED), None)
     is_new = ctx.now - ctx.runtime.first_listings.started_at < _SHOWN_AFTER
@@ -267,7 +267,7 @@ def _show_unlisted(ctx: Context, not_ready: Sequence[_NotReady]) -> None:
         _back_to_queue(ctx, unlisted)
 
 
-def _wait_or_give_up(ctx: Context, candidates: tuple[Offering, ...], reason: Reason) -> Rest | None:
+def _wait_or_give_up(ctx: StepContext, candidates: tuple[Offering, ...], reason: Reason) -> Rest | None:
     if ctx.now >= ctx.lease.wait_until:
         begin_release(ctx, reason)
         return None
@@ -278,7 +278,7 @@ def _wait_or_give_up(ctx: Context, candidates: tuple[Offering, ...], reason: Rea
     return Rest(min(_earliest(ctx, *ends), ctx.lease.wait_until, ctx.now + _LOOK_AGAIN))
 
 
-def _back_to_queue(ctx: Context, reason: Reason) -> None:
+def _back_to_queue(ctx: StepContext, reason: Reason) -> None:
     to = LeaseState.QUEUED if ctx.lease.state is LeaseState.PROVISIONING else None
     event = NewEvent(type="lease.queued", data={"reason": reason.as_json()})
     values = {"reason": reason.as_stored(), "pass_started_at": None, "placement": None}
@@ -286,5 +286,5 @@ def _back_to_queue(ctx: Context, reason: Reason) -> None:
         change(connection, ctx, event, to=to, wanted=True, values=values)
 
 
-def _earliest(ctx: Context, *times: datetime | None) -> datetime:
+def _earliest(ctx: StepContext, *times: datetime | None) -> datetime:
     return min([ctx.lease.expires_at, *(time for time in times if time is not None)])
