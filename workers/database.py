@@ -10,7 +10,7 @@ from sqlalchemy.engine import CursorResult
 from sqlalchemy.exc import DBAPIError, DisconnectionError
 from sqlalchemy.util import LRUCache
 
-from app.db.core.connections import CONNECT_SECONDS, WORKER_SESSION, configure_connections
+from app.db.core.connections import CONNECT_SECONDS, READ_ONLY, WORKER_SESSION, configure_connections
 from app.db.core.prepared import Bound, parts
 from app.db.core.session_limits import IDLE_IN_TRANSACTION_SECONDS, LIBPQ_PARAMETERS
 from app.db.core.urls import sync_url
@@ -100,4 +100,6 @@ def _ask_the_idle(engine: Engine) -> None:
 
 def is_outage(error: DBAPIError) -> bool:
     """Whether the database is away (restart, failover), as against a statement that is wrong."""
-    return error.connection_invalidated or error.orig is None or not getattr(error.orig, "sqlstate", None)
+    if error.connection_invalidated or error.orig is None:
+        return True
+    return getattr(error.orig, "sqlstate", None) in {None, READ_ONLY}

@@ -134,7 +134,7 @@ class Judge:
         found: list[str] = []
 
         def differ() -> bool:
-            found[:] = differences(one.operator, one.cloud, one.database_url)
+            found[:] = differences(one.operator, one.cloud, one.database_url, forgotten=self._losses.ended_before)
             return not found
 
         wait_until(differ, timeout=_CYCLE_SECONDS, poll=0.5)

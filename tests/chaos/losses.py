@@ -12,19 +12,24 @@ _ASKED_TO_END = "user"
 
 
 class Losses:
-    """`leases`: answered for, and then without a row. `vms`: their VMs that lived, with the lease of each."""
+    """`leases`: answered for, and then without a row. `vms`: their VMs that lived, with the lease of each.
+
+    `ended_before`: VMs that had ended when the database lost commits.
+    """
 
     def __init__(self, tenant: Tenant, cloud: Cloud) -> None:
         self._tenant = tenant
         self._cloud = cloud
         self.leases: set[str] = set()
         self.vms: dict[str, str] = {}
+        self.ended_before: set[str] = set()
 
     def note(self, made: Collection[str], copies: Collection[str]) -> None:
         """Called when the API answers again. `made`: leases that were answered for. `copies`: VMs with copied tags.
 
         The clouds are asked before the database.
         """
+        self.ended_before |= {vm["id"] for vm in self._cloud.vms(TENANT, self._tenant.id, alive=False)}
         living = self._cloud.vms(TENANT, self._tenant.id, alive=True)
         alive = [vm for vm in living if vm["id"] not in copies and not vm["ending_at"]]
         there = {lease["id"] for lease in self._tenant.leases()}

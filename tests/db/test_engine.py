@@ -111,6 +111,17 @@ async def test_a_connection_lost_in_the_middle_is_said_so(database: ApiDatabase,
     assert await seen(database, None) == [ONE, TWO]
 
 
+async def test_a_standby_that_is_not_promoted_yet_counts_as_away(database: ApiDatabase) -> None:
+    async def write() -> None:
+        async with database.transaction(None) as connection:
+            await connection.execute(text("SET TRANSACTION READ ONLY"))
+            await connection.execute(insert(tenant).values(row("tenant_01jz0000000000000000000003")))
+
+    with pytest.raises(DatabaseUnavailable):
+        await write()
+    assert await seen(database, None) == [ONE, TWO]
+
+
 async def test_the_last_words_of_a_dying_server_are_no_error_of_ours(database_url: str) -> None:
     """The goodbye comes unasked and is read before the connection ends."""
     async with dying_server(database_url) as (url, say_goodbye):

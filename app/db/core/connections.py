@@ -24,6 +24,9 @@ MARKER = "gpulease.connection"
 
 SESSIONS_ONLY = "set pool_mode = session for this database (see docs/running.md)"
 
+READ_ONLY = "25006"
+"""SQLSTATE of a write on a server that takes none: a standby that is not promoted yet. The same may succeed later."""
+
 CONNECT_SECONDS = 5
 _TRIES = 3
 

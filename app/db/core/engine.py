@@ -16,7 +16,16 @@ from sqlalchemy import Row, Select, event, exc
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from app.db.core.compiled import Compiled
-from app.db.core.connections import API_ROLE, API_SESSION, MARKER, STATE, SessionSettings, new_marker, session_problem
+from app.db.core.connections import (
+    API_ROLE,
+    API_SESSION,
+    MARKER,
+    READ_ONLY,
+    STATE,
+    SessionSettings,
+    new_marker,
+    session_problem,
+)
 from app.db.core.reads import Query, within_tenant
 from app.db.core.session_limits import IDLE_IN_TRANSACTION_SECONDS
 from app.db.core.tenant_scope import EVERY_TENANT, TENANT
@@ -32,7 +41,7 @@ POOL_WAIT_SECONDS = 5.0
 
 _GONE_CLASSES = ("08", "53", "57")
 """SQLSTATE classes of a server that is away, out of resources or ending us (statement time-outs included)."""
-_REPEATABLE = frozenset({"40001", "40P01"})
+_REPEATABLE = frozenset({"40001", "40P01", READ_ONLY})
 _SHUTDOWN = frozenset({"57P01", "57P02", "57P03"})
 _LOST = (asyncpg.InterfaceError, asyncpg.InternalClientError)
 """The driver's own words: the second when a dying server spoke unasked, and its goodbye was read before the end."""
