@@ -8,19 +8,19 @@ import structlog
 from fastapi import FastAPI
 
 from app.api.app import create_app
-from app.api.auth import Gate
-from app.api.rate_limits import SYNC_SECONDS, RateLimiter
+from app.api.http.auth import Gate
+from app.api.http.rate_limits import SYNC_SECONDS, RateLimiter
 from app.db.core.connections import EXCESS_RIGHTS
 from app.db.core.engine import ApiDatabase, DatabaseUnavailable
 from app.hints import QueuedHints, celery_sender
-from app.metrics import Metrics
+from app.observability.logs import configure_logs
+from app.observability.metrics import Metrics
+from app.observability.traces import Traces, load_traces
 from app.prerequisites import check_database, schema_revisions
 from app.services.container import Services
 from app.services.context import ServiceContext
 from app.services.event_stream import POLL_SECONDS
 from app.settings import Settings, load_settings
-from app.settings.logs import configure_logs
-from app.settings.traces import Traces, load_traces
 
 _WRITE_USES_SECONDS = 10.0
 _log = structlog.get_logger("gpulease.api")

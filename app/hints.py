@@ -12,7 +12,7 @@ import structlog
 from celery import Celery
 
 from app.domain.ids import LeaseId
-from app.metrics import Metrics
+from app.observability.metrics import Metrics
 from app.settings.broker import HINT_SECONDS, STEP_TASK, celery_broker_options
 
 _LONGEST_QUEUE = 2_000

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import structlog
 
-from app.settings.logs import configure_logs
+from app.observability.logs import configure_logs
 
 
 class Lines:

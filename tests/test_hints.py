@@ -9,7 +9,7 @@ from app.domain.ids import LeaseId
 from app.hints import QueuedHints, celery_sender
 from app.local.ports import free_port
 from app.local.waiting import wait_until
-from app.metrics import Metrics
+from app.observability.metrics import Metrics
 from app.settings.broker import QUEUE, STEP_TASK
 
 LEASE = LeaseId("lease_01jz0000000000000000000000")

@@ -11,7 +11,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from app.api import docs_page
+from app.api.http import docs_page
 
 ROOT = Path(__file__).resolve().parents[1]
 

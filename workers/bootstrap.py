@@ -8,9 +8,9 @@ from sqlalchemy.exc import DBAPIError, ProgrammingError
 
 from app.db.core.connections import EXCESS_RIGHTS, WORKER_SESSION, DatabaseUnusable, check_connections
 from app.db.fleet import jobs
+from app.observability.logs import configure_logs
+from app.observability.traces import Traces
 from app.settings import AccountConfig, Settings, StartupError, load_accounts
-from app.settings.logs import configure_logs
-from app.settings.traces import Traces
 from workers import failpoints
 from workers.accounts import Accounts
 from workers.database import WorkerDatabase

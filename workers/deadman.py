@@ -23,8 +23,8 @@ import structlog
 
 from app.domain import tags
 from app.domain.inventory import ALIVE
+from app.observability.logs import configure_logs
 from app.settings import AccountConfig, Settings, StartupError, load_accounts, load_settings
-from app.settings.logs import configure_logs
 from workers.providers.base import OutcomeUnknown, Provider, ProviderError, Vm
 from workers.providers.registry import connect
 

@@ -8,9 +8,9 @@ from types import FrameType
 
 import structlog
 
+from app.observability.traces import load_traces
 from app.settings import StartupError, load_settings
 from app.settings.memory import settle_memory
-from app.settings.traces import load_traces
 from workers import compare_prices, deadman
 from workers.bootstrap import build_runtime
 from workers.celery_app import HintConsumer, create_celery

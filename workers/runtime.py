@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from app.db.fleet import accounts
-from app.domain.reconcile import Timing
+from app.domain.lifecycle import Timing
+from app.observability.traces import Traces
 from app.settings import Settings, StartupError
-from app.settings.traces import Traces
 from workers.accounts import Accounts
 from workers.database import WorkerDatabase
 from workers.lifecycle.bulkheads import Bulkheads

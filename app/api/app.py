@@ -5,7 +5,11 @@ from contextlib import AbstractAsyncContextManager
 
 from fastapi import APIRouter, FastAPI
 
-from app.api import (
+from app.api.http import openapi_document
+from app.api.http.auth import Gate
+from app.api.http.errors import add_handlers
+from app.api.http.middleware import RequestMiddleware
+from app.api.routes import (
     audit,
     dashboard,
     event_stream,
@@ -22,16 +26,12 @@ from app.api import (
     ops_accounts,
     ops_tenants,
     quotas,
-    spec,
     tenants,
     webhooks,
 )
-from app.api.auth import Gate
-from app.api.errors import add_handlers
-from app.api.middleware import RequestMiddleware
-from app.metrics import Metrics
+from app.observability.metrics import Metrics
+from app.observability.traces import Traces
 from app.services.container import Services
-from app.settings.traces import Traces
 
 ROUTERS: tuple[APIRouter, ...] = (
     me.router,
@@ -52,7 +52,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     audit.router,
     host_keys.router,
     health.router,
-    spec.router,
+    openapi_document.router,
     dashboard.router,
 )
 """In the order of the documentation. Their paths are full, so they are merged and not nested: one list to search."""

@@ -3,8 +3,8 @@
 import sys
 from pathlib import Path
 
-from app.api import spec
 from app.api.app import routed
+from app.api.http import openapi_document
 from app.services.errors import every_error
 from app.settings.settings import describe
 
@@ -53,7 +53,7 @@ def settings_table() -> str:
 def generated() -> dict[Path, str]:
     """Each generated file and what it must hold."""
     return {
-        ROOT / "openapi.json": spec.text(routed()),
+        ROOT / "openapi.json": openapi_document.text(routed()),
         ROOT / "docs" / "errors.md": error_table(),
         ROOT / "docs" / "settings.md": settings_table(),
     }

@@ -8,7 +8,7 @@ import pytest
 from fastapi.routing import APIRoute
 
 from app.api.app import routed
-from app.api.routing import SecuredRoute
+from app.api.http.routing import SecuredRoute
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
 

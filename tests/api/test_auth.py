@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from fastapi import FastAPI
 
-from app.api import middleware
+from app.api.http import middleware
 from app.domain.ids import KeyId
 from app.prerequisites import ensure_operator_key
 from app.services import key_format

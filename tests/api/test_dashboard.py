@@ -5,7 +5,7 @@ import tomllib
 
 import pytest
 
-from app.api.dashboard import POLICY, static_files
+from app.api.routes.dashboard import POLICY, static_files
 from tests.api.conftest import Caller
 from tests.house.sources import ROOT, tracked_files
 

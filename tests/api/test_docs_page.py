@@ -5,7 +5,7 @@ import hashlib
 import re
 
 from app.api.app import routed
-from app.api.spec import document
+from app.api.http.openapi_document import document
 from tests.api.conftest import Caller
 
 

@@ -6,7 +6,7 @@ import psycopg
 import pytest
 from fastapi import FastAPI
 
-from app.api.problems import Problem
+from app.api.http.problems import Problem
 from app.prerequisites import ensure_operator_key
 from app.services.errors import every_error
 from app.settings import Settings

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api import event_stream
+from app.api.routes import event_stream
 from app.bootstrap import build_api
 from app.db.core.ids import new_id
 from app.domain.ids import TenantId

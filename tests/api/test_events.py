@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.api.events import EventPage
+from app.api.routes.events import EventPage
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
 

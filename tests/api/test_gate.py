@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from fastapi import Request
 
-from app.api.auth import REQUEST_ID, SUSPICIOUS_LOOKUPS, Gate
-from app.api.rate_limits import RateLimiter
+from app.api.http.auth import REQUEST_ID, SUSPICIOUS_LOOKUPS, Gate
+from app.api.http.rate_limits import RateLimiter
 from app.domain.ids import KeyId
 from app.services import key_format
 from app.services.authentication import Authenticator

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicNumbers
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from fastapi import FastAPI
 
-from app.api.routing import OneTimeRoute
+from app.api.http.routing import OneTimeRoute
 from tests.api.conftest import Caller, MakeSettings, serving
 from tests.api.fleet import Fleet
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from app.api.lease_views import AttemptPage, Lease, LeasePage
+from app.api.schemas.leases import AttemptPage, Lease, LeasePage
 from app.domain.money import format_money
 from app.services.leases import LARGEST_PAGE
 from tests.api.conftest import Caller

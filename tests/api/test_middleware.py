@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.api import middleware
+from app.api.http import middleware
 from tests.api.conftest import Caller
 from tests.lines import written_by
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from app.api.offerings import LeasePlan, OfferingPage
+from app.api.routes.offerings import LeasePlan, OfferingPage
 from tests.api.conftest import Caller, MakeSettings, new_tenant, serving
 from tests.api.fleet import Fleet
 

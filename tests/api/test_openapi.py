@@ -7,9 +7,9 @@ import pytest
 from openapi_spec_validator import validate
 
 from app.api.app import routed
-from app.api.open_enums import answered
+from app.api.http.open_enums import answered
+from app.api.http.openapi_document import document
 from app.api.openapi import outdated
-from app.api.spec import document
 from tests.api.conftest import Caller
 
 

@@ -7,8 +7,8 @@ import pytest
 from psycopg.types.json import Jsonb
 from pydantic import BaseModel
 
-from app.api.ops_tenants import TenantUsePage
-from app.api.ops_views import Account, AccountPage, Brakes, OpsSummary, OrphanPage
+from app.api.routes.ops_tenants import TenantUsePage
+from app.api.schemas.ops import Account, AccountPage, Brakes, OpsSummary, OrphanPage
 from app.prerequisites import ensure_operator_key
 from tests.api.conftest import Caller, MakeSettings, new_tenant, serving
 from tests.api.fleet import Fleet

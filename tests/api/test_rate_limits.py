@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 from redis.exceptions import RedisError
 
-from app.api.rate_limits import RateLimiter
+from app.api.http.rate_limits import RateLimiter
 from app.local.ports import free_port
 from app.prerequisites import ensure_operator_key
 from app.settings import Settings

@@ -5,7 +5,7 @@ from typing import Any
 
 import orjson
 
-from app.api.responses import Rendered
+from app.api.http.responses import Rendered
 
 
 def written_by(calls: list[Any]) -> Rendered:

@@ -4,7 +4,7 @@ import pytest
 from fastapi.routing import APIRoute
 
 from app.api.app import routed
-from app.api.routing import OneTimeRoute, SecuredRoute
+from app.api.http.routing import OneTimeRoute, SecuredRoute
 from app.services.principal import Role
 from tests.api.conftest import Caller
 

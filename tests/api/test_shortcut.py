@@ -6,7 +6,7 @@ import pytest
 from fastapi import Depends, Header, Query, Request, Response
 from fastapi.routing import APIRoute
 
-from app.api.shortcut import Shortcut, Sources
+from app.api.http.shortcut import Shortcut, Sources
 
 
 async def _who(request: Request) -> str:

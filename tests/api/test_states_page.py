@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from app.api.lease_present import outcome
+from app.api.schemas.lease_serializer import outcome
 from app.domain.leases import TRANSITIONS, AttemptState, LeaseState
 from app.domain.reasons import RETRYABLE, Origin, ReasonCode
 

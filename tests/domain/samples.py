@@ -6,8 +6,8 @@ from typing import Any
 
 from app.domain.ids import AttemptId, LeaseId, TenantId
 from app.domain.leases import Attempt, AttemptState, Desired, Lease, LeaseState, OnInterruption
+from app.domain.lifecycle import Timing
 from app.domain.offerings import CoolOff, Gpu, InstanceType, Market, Offering, OfferingKey
-from app.domain.reconcile import Timing
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 LEASE = LeaseId("lease_01jz0000000000000000000001")

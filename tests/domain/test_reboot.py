@@ -3,7 +3,7 @@
 import pytest
 
 from app.domain.leases import Desired, LeaseState, VmState
-from app.domain.reconcile import BeginRelease, Reboot, RenewDeadline, Rest, Step, decide
+from app.domain.lifecycle import BeginRelease, Reboot, RenewDeadline, Rest, Step, decide
 from tests.domain.samples import NOW, TIMING, ago, ahead, attempt, lease
 
 

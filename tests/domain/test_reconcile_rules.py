@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from app.domain.inventory import EMPTY_LISTINGS
 from app.domain.leases import AttemptState, Desired, LeaseState, OnInterruption, VmState
-from app.domain.reasons import Origin, ReasonCode
-from app.domain.reconcile import (
+from app.domain.lifecycle import (
     BeginRelease,
     CloseAttempt,
     Enter,
@@ -28,6 +27,7 @@ from app.domain.reconcile import (
     may_appear_until,
     settled,
 )
+from app.domain.reasons import Origin, ReasonCode
 from tests.domain.cases import leases
 from tests.domain.samples import NOW, TIMING, ago, ahead, attempt, lease
 

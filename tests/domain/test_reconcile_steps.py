@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 from app.domain.leases import AttemptState, Lease, LeaseState, VmState
-from app.domain.reasons import ReasonCode
-from app.domain.reconcile import (
+from app.domain.lifecycle import (
     BeginRelease,
     CloseAttempt,
     Finish,
@@ -21,6 +20,7 @@ from app.domain.reconcile import (
     backoff,
     decide,
 )
+from app.domain.reasons import ReasonCode
 from tests.domain.samples import NOW, TIMING, ago, ahead, attempt, lease
 
 A, S = AttemptState, LeaseState

@@ -5,8 +5,7 @@ from functools import cache
 from typing import get_args
 
 from app.domain.leases import TRANSITIONS, AttemptState, Desired, Lease, LeaseState, OnInterruption, VmState
-from app.domain.reasons import ReasonCode
-from app.domain.reconcile import (
+from app.domain.lifecycle import (
     BeginRelease,
     CloseAttempt,
     Enter,
@@ -24,6 +23,7 @@ from app.domain.reconcile import (
     deadline,
     decide,
 )
+from app.domain.reasons import ReasonCode
 from tests.domain.cases import NOW, TIMING, leases
 
 ALIVE = (AttemptState.PLANNED, AttemptState.SENT, AttemptState.KNOWN, AttemptState.SETTLING)

@@ -19,8 +19,7 @@ from app.domain.leases import (
     VmState,
     final_state,
 )
-from app.domain.reasons import Origin, Reason, ReasonCode
-from app.domain.reconcile import (
+from app.domain.lifecycle import (
     BeginRelease,
     CloseAttempt,
     Enter,
@@ -39,6 +38,7 @@ from app.domain.reconcile import (
     decide,
     settled,
 )
+from app.domain.reasons import Origin, Reason, ReasonCode
 from tests.domain.samples import NOW, TIMING, ahead, attempt, lease
 
 MOST_STEPS = 64

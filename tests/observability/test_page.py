@@ -5,8 +5,8 @@ import re
 from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.metrics import MetricWrapperBase
 
-from app.metrics import Metrics as ApiMetrics
-from app.metrics_installation import DATABASE_UP, FAMILIES
+from app.observability.installation_metrics import DATABASE_UP, FAMILIES
+from app.observability.metrics import Metrics as ApiMetrics
 from tests.house.sources import ROOT
 from workers.metrics import Metrics as WorkerMetrics
 

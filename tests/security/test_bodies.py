@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from app.api.problems import Problem
-from app.api.routing import OneTimeRoute
+from app.api.http.problems import Problem
+from app.api.http.routing import OneTimeRoute
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
 from tests.security.routes import WITH_BODY, Operation, document

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from app.api import event_stream
+from app.api.routes import event_stream
 from tests.api.conftest import Caller, MakeSettings
 from tests.api.fleet import Fleet
 from tests.api.test_event_stream import Running, create, running, stream

@@ -8,7 +8,7 @@ from tests.databases import ROOT
 
 PROGRAM = """
 import logging, sys, warnings
-from app.settings.logs import configure_logs
+from app.observability.logs import configure_logs
 configure_logs("INFO", sys.stderr)
 logging.getLogger("celery.worker").error("of a library")
 warnings.warn("something is deprecated", DeprecationWarning)

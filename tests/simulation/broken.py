@@ -16,7 +16,7 @@ from app.db.operations import brakes
 from app.domain import inventory as rules
 from app.domain.ids import LeaseId
 from app.domain.leases import AttemptState, VmState
-from app.domain.reconcile import Rest, Verify
+from app.domain.lifecycle import Rest, Verify
 from workers.accounts import error_json
 from workers.lifecycle import reconciler
 from workers.lifecycle.steps import context, end, place, plan, resolve_unknown, send

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from app.observability.traces import Traces
 from app.settings import load_settings
-from app.settings.traces import Traces
 from cloudsim.testing import Control, running
 from tests.workers.cloud_samples import CLOUDS, CloudSample
 from tests.workers.failing import Failing

@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from app.db.operations.ops import end_orphan
 from app.domain.ids import LeaseId
-from app.domain.reconcile import Terminate
+from app.domain.lifecycle import Terminate
 from app.domain.tokens import launch_token
 from app.local.waiting import wait_until
 from app.settings import StartupError

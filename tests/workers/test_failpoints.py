@@ -12,7 +12,7 @@ import structlog
 from sqlalchemy import select, update
 
 from app.db.schema.tables import lease, periodic_job
-from app.domain import reconcile
+from app.domain import lifecycle
 from app.settings import StartupError, load_settings
 from app.settings.accounts import account_from_json
 from tests.workers.fleet import Fleet
@@ -29,8 +29,8 @@ LAUNCHED = "send.send:launch:after"
 MODULE_OF: dict[type[Any], str] = {
     **{step: act.__module__.rpartition(".")[2] for step, act in reconciler._STEPS.items()},
     **{step: act.__module__.rpartition(".")[2] for step, act in reconciler._PLAIN_STEPS.items()},
-    reconcile.BeginRelease: "end",
-    reconcile.Enter: "enter",
+    lifecycle.BeginRelease: "end",
+    lifecycle.Enter: "enter",
 }
 
 
@@ -39,7 +39,7 @@ def account(endpoint_url: str | None) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("step", MODULE_OF, ids=[step.__name__ for step in MODULE_OF])
-def test_every_step_has_a_point_before_and_after_each_of_its_effects(step: type[reconcile.Step]) -> None:
+def test_every_step_has_a_point_before_and_after_each_of_its_effects(step: type[lifecycle.Step]) -> None:
     module = "plan" if MODULE_OF[step] == "place" else MODULE_OF[step]
     mine = [name for name in names() if name.startswith(f"{module}.")]
     assert mine
@@ -47,7 +47,7 @@ def test_every_step_has_a_point_before_and_after_each_of_its_effects(step: type[
 
 
 def test_every_step_that_is_decided_is_known_here() -> None:
-    assert set(MODULE_OF) == {step for step in reconcile.Step.__args__ if step is not reconcile.Rest}
+    assert set(MODULE_OF) == {step for step in lifecycle.Step.__args__ if step is not lifecycle.Rest}
 
 
 def test_every_call_to_a_provider_by_which_vms_live_has_a_point() -> None:

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from app.api import middleware
+from app.api.http import middleware
 from app.domain.ids import LeaseId
-from app.domain.reconcile import Send
+from app.domain.lifecycle import Send
 from app.prerequisites import ensure_operator_key
 from app.settings import load_settings
 from tests.api.conftest import Caller, new_tenant, serving

@@ -11,7 +11,7 @@ from sqlalchemy import func, select, update
 from app.db.schema.tables import event, lease
 from app.domain.ids import LeaseId
 from app.domain.leases import LeaseState
-from app.domain.reconcile import BeginRelease, Enter, Place, Requeue, Send, Step, decide
+from app.domain.lifecycle import BeginRelease, Enter, Place, Requeue, Send, Step, decide
 from app.settings import AccountConfig, Settings
 from app.settings.accounts import AwsAccount
 from tests.workers.fleet import Fleet

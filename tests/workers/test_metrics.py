@@ -8,9 +8,9 @@ import httpx
 import pytest
 from prometheus_client import generate_latest
 
+from app.observability.traces import Traces
 from app.settings import StartupError, load_settings
 from app.settings.accounts import account_from_json
-from app.settings.traces import Traces
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from workers.jobs.runner import JobSpec, PeriodicRunner, ensure_jobs
 from workers.metrics import Metrics, serve_metrics

@@ -9,10 +9,10 @@ from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProces
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from app.bootstrap import build_api
+from app.observability.otel import SdkTraces, exporter_named
+from app.observability.traces import Traces, asked_for, load_traces
 from app.prerequisites import ensure_operator_key
 from app.settings import StartupError, load_settings
-from app.settings.otel import SdkTraces, exporter_named
-from app.settings.traces import Traces, asked_for, load_traces
 from tests.api.conftest import Caller, new_tenant
 from tests.house.sources import imports_below
 from tests.workers.fleet import Fleet
@@ -126,12 +126,14 @@ def test_an_exporter_is_chosen_by_its_name() -> None:
 
 
 def test_asking_without_the_extra_is_answered_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "app.settings.otel", None)
+    monkeypatch.setitem(sys.modules, "app.observability.otel", None)
     with pytest.raises(StartupError, match="install the extra `otel`"):
         load_traces("api", ENDPOINT)
 
 
 def test_unless_asked_for_nothing_of_it_is_imported() -> None:
     imports = [*imports_below("app"), *imports_below("workers")]
-    assert {file for file, name in imports if name.startswith("opentelemetry")} == {"app/settings/otel.py"}
-    assert {file for file, name in imports if name.startswith("app.settings.otel")} == {"app/settings/traces.py"}
+    assert {file for file, name in imports if name.startswith("opentelemetry")} == {"app/observability/otel.py"}
+    assert {file for file, name in imports if name.startswith("app.observability.otel")} == {
+        "app/observability/traces.py"
+    }

@@ -12,7 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from app.db.leases import claims
 from app.domain.ids import LeaseId
 from app.domain.leases import AttemptState, Desired, LeaseState
-from app.domain.reconcile import (
+from app.domain.lifecycle import (
     BeginRelease,
     CloseAttempt,
     Enter,
@@ -30,7 +30,7 @@ from app.domain.reconcile import (
     Verify,
     decide,
 )
-from app.settings.traces import Span
+from app.observability.traces import Span
 from workers.database import is_outage
 from workers.lifecycle.bulkheads import CrowdedError
 from workers.lifecycle.steps.context import ClaimLostError, StepContext

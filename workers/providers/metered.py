@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
+from app.observability.traces import Traces
 from app.settings import AccountConfig, Settings
-from app.settings.traces import Traces
 from workers.metrics import Metrics
 from workers.providers.base import BatchResult, ListingPage, Provider
 

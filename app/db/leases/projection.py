@@ -1,7 +1,7 @@
 """A lease as callers see it, written as JSON by PostgreSQL.
 
 Reading every value in Python only to write it again took most of what a page of leases cost. What depends on the caller,
-`app.api.lease_present` adds.
+`app.api.schemas.lease_serializer` adds.
 """
 
 from typing import Any

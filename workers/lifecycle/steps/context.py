@@ -19,8 +19,8 @@ from app.db.operations.brakes import NOT_HELD
 from app.db.tenancy import quotas
 from app.domain.ids import LeaseId, TenantId
 from app.domain.leases import Attempt, Lease, LeaseState
+from app.domain.lifecycle import deadline
 from app.domain.offerings import Market, OfferingKey
-from app.domain.reconcile import deadline
 from app.domain.tags import OwnerTags
 from workers.providers.base import Provider
 from workers.runtime import Runtime

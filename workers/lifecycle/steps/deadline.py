@@ -3,7 +3,7 @@
 import structlog
 
 from app.db.leases import attempts, launches
-from app.domain.reconcile import deadline
+from app.domain.lifecycle import deadline
 from workers.accounts import error_json
 from workers.lifecycle.steps.context import StepContext
 from workers.providers.base import BatchResult, ProviderError, Throttled

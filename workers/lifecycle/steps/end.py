@@ -14,9 +14,9 @@ from app.db.leases.transitions import NOW
 from app.db.operations.brakes import IS_HELD
 from app.db.tenancy import quotas
 from app.domain.leases import AttemptState, Desired, LeaseState, final_state
+from app.domain.lifecycle import Rest
 from app.domain.provider_messages import public_error
 from app.domain.reasons import Reason, ReasonCode, vm_obstacle, without_obstacle
-from app.domain.reconcile import Rest
 from workers.accounts import error_json
 from workers.lifecycle.steps.console import keep_console
 from workers.lifecycle.steps.context import StepContext, change, hold_minimum, must_hold, offering_json, offering_key

@@ -11,11 +11,11 @@ from app.db.events.events import NewEvent
 from app.db.fleet import offering_stats
 from app.db.leases import attempts, launches
 from app.domain.leases import LeaseState
+from app.domain.lifecycle import Rest
 from app.domain.offerings import Offering, OfferingKey
 from app.domain.placement import Wish, much_dearer
 from app.domain.placement_failure import AUTH, NO_ANSWER, could_not_ask, not_listed, why_exhausted
 from app.domain.reasons import Origin, Reason, ReasonCode
-from app.domain.reconcile import Rest
 from workers.accounts import error_json
 from workers.lifecycle.bulkheads import CrowdedError
 from workers.lifecycle.steps.context import StepContext, change

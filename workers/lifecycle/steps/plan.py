@@ -12,9 +12,9 @@ from app.domain import placed
 from app.domain import quotas as quota_rules
 from app.domain.ids import AttemptId
 from app.domain.leases import LeaseState
+from app.domain.lifecycle import deadline
 from app.domain.money import format_money
 from app.domain.offerings import Offering
-from app.domain.reconcile import deadline
 from app.domain.tags import OwnerTags
 from app.domain.tokens import host_key_hash, host_key_token, launch_token, params_hash
 from workers.lifecycle.steps.context import StepContext, change, hold_quota, must_hold

@@ -4,8 +4,8 @@ from datetime import timedelta
 
 from app.db.events.events import NewEvent
 from app.db.leases import attempts, reboots
+from app.domain.lifecycle import Rest
 from app.domain.provider_messages import public_error
-from app.domain.reconcile import Rest
 from workers.accounts import error_json
 from workers.lifecycle.steps.context import StepContext
 from workers.providers.base import CredentialsRejected, NotFound, ProviderError, Refused, Throttled

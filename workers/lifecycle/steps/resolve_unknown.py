@@ -7,7 +7,7 @@ from app.db.fleet.inventory import Observed
 from app.db.leases import attempts
 from app.db.leases.transitions import write
 from app.domain.leases import AttemptState, Desired, VmState
-from app.domain.reconcile import Rest, may_appear_until, settled
+from app.domain.lifecycle import Rest, may_appear_until, settled
 from app.domain.tags import attempt_key
 from workers.accounts import error_json
 from workers.lifecycle.steps.context import StepContext, must_hold

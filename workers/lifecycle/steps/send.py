@@ -14,8 +14,8 @@ from app.db.fleet import offering_stats
 from app.db.leases import attempts
 from app.db.leases.transitions import NOW, write
 from app.domain.leases import AttemptState
+from app.domain.lifecycle import Rest, backoff
 from app.domain.provider_messages import public_error
-from app.domain.reconcile import Rest, backoff
 from app.settings import Settings
 from workers.accounts import error_json
 from workers.lifecycle.steps.context import StepContext, change, hold_minimum, must_hold, offering_json, offering_key

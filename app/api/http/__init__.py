@@ -1,0 +1,1 @@
+"""What every route shares: middleware, authentication, rate limits, errors, ETags, the OpenAPI document."""

@@ -1,0 +1,129 @@
+"""From the Authorization header to a principal, within the rate limits."""
+
+from asyncio import Semaphore
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any
+
+from fastapi import Request
+
+from app.api.http.rate_limits import Decision, RateLimiter
+from app.domain.ids import TenantId
+from app.services.authentication import Authenticator, CheckedKey
+from app.services.errors import InvalidToken, RateLimited, TooManyFailedLogins, Unauthenticated
+from app.services.principal import Principal
+
+REQUEST_ID = "gpulease.request_id"
+RATE = "gpulease.rate"
+"""Scope keys: the request's id, and the (RateLimit, RateLimit-Policy) values for its answer."""
+
+
+SUSPICIOUS_LOOKUPS = 2
+"""Keys and tokens from locked-out addresses that are looked up in the database at the same time; further ones wait."""
+
+_TOO_MANY_CHANGES = "The tenant has made too many changes; leases can still be read and released."
+
+
+class Gate:
+    """What every secured request passes first. `requests` and `writes` count per tenant, `failures` failed logins per address.
+
+    `strangers` counts refused one-time tokens per address, apart from logins: many VMs may share an address.
+    """
+
+    def __init__(
+        self,
+        authenticator: Authenticator,
+        *,
+        requests: RateLimiter,
+        writes: RateLimiter,
+        failures: RateLimiter,
+        strangers: RateLimiter,
+    ) -> None:
+        self._authenticator = authenticator
+        self._writes = writes
+        self._strangers = strangers
+        self._requests = requests
+        self._failures = failures
+        self._suspicious = Semaphore(SUSPICIOUS_LOOKUPS)
+
+    async def admit(self, request: Request) -> Principal:
+        """Raises Unauthenticated, TooManyFailedLogins, RateLimited."""
+        address = _address(request)
+        key = await self._check(bearer(request), address or "")
+        self._count(request.scope, key)
+        return Principal(
+            key_id=key.key_id,
+            key_name=key.name,
+            role=key.role,
+            tenant_id=TenantId(key.tenant_id) if key.tenant_id is not None else None,
+            address=address,
+            request_id=request.scope[REQUEST_ID],
+        )
+
+    def check_writes(self, principal: Principal) -> None:
+        """Raises RateLimited when the principal's tenant may change nothing more for now."""
+        if principal.tenant_id is None:
+            return
+        left = self._writes.peek(principal.tenant_id)
+        if not left.allowed:
+            raise RateLimited(_TOO_MANY_CHANGES, headers=_wait(left))
+
+    def count_write(self, principal: Principal) -> None:
+        """The principal's tenant has changed something."""
+        if principal.tenant_id is not None:
+            self._writes.hit(principal.tenant_id)
+
+    async def check_again(self, request: Request) -> None:
+        """Raises Unauthenticated when a key that was good at the beginning of a long answer is so no more."""
+        await self._authenticator.check(bearer(request) or "")
+
+    async def admit_token(self, request: Request, is_known: Callable[[str], Awaitable[bool]]) -> None:
+        """Raises InvalidToken, TooManyFailedLogins. A token that is known is let in from a locked-out address too."""
+        left = self._strangers.peek(_address(request) or "")
+        async with self._lookups(suspicious=not left.allowed):
+            if await is_known(bearer(request) or ""):
+                return
+        self.count_refused_token(request)
+        if not left.allowed:
+            raise TooManyFailedLogins(headers=_wait(left))
+        raise InvalidToken
+
+    def count_refused_token(self, request: Request) -> None:
+        """It counts for the caller's address."""
+        self._strangers.hit(_address(request) or "")
+
+    async def _check(self, text: str | None, address: str) -> CheckedKey:
+        """A valid key is let in from a locked-out address too: others may share the address. Any other counts there."""
+        left = self._failures.peek(address)
+        try:
+            async with self._lookups(suspicious=not left.allowed and not self._authenticator.has_worked(text or "")):
+                return await self._authenticator.check(text or "")
+        except Unauthenticated:
+            self._failures.hit(address)
+            if left.allowed:
+                raise
+            raise TooManyFailedLogins(headers=_wait(left)) from None
+
+    def _lookups(self, *, suspicious: bool) -> AbstractAsyncContextManager[None]:
+        """Suspicious callers share a few look-ups, so that a flood of made-up secrets leaves the database to others."""
+        return self._suspicious if suspicious else nullcontext()
+
+    def _count(self, scope: Any, key: CheckedKey) -> None:
+        decision = self._requests.hit(key.tenant_id or key.key_id)
+        scope[RATE] = (self._requests.header(decision), self._requests.policy)
+        if not decision.allowed:
+            raise RateLimited(headers=_wait(decision))
+
+
+def _address(request: Request) -> str | None:
+    return request.client.host if request.client is not None else None
+
+
+def bearer(request: Request) -> str | None:
+    """The token of the Authorization header, None when there is none."""
+    scheme, _, token = request.headers.get("authorization", "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" else None
+
+
+def _wait(decision: Decision) -> dict[str, str]:
+    return {"Retry-After": str(decision.reset)}

@@ -1,0 +1,107 @@
+"""Which answer each exception gets."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.routing import Route
+
+from app.api.http.auth import REQUEST_ID
+from app.api.http.problems import phrase, problem
+from app.db.core.engine import DatabaseUnavailable
+from app.services.errors import (
+    BadHttpRequest,
+    BodyTooLarge,
+    DatabaseDown,
+    FieldError,
+    InvalidRequest,
+    MalformedBody,
+    MethodNotAllowed,
+    NotFound,
+    ServiceError,
+    UnsupportedMediaType,
+)
+
+_LONGEST_DETAIL = 300
+_MOST_FIELDS = 50
+
+
+def add_handlers(app: FastAPI) -> None:
+    """Unhandled exceptions are the outermost middleware's business."""
+    app.add_exception_handler(ServiceError, _service_error)
+    app.add_exception_handler(DatabaseUnavailable, _database_unavailable)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+
+
+def respond(request: Request, error: ServiceError) -> Response:
+    """The answer to a refused request."""
+    return problem(error, instance=request.scope["path"], request_id=request.scope[REQUEST_ID])
+
+
+async def _service_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ServiceError)
+    return respond(request, error)
+
+
+async def _database_unavailable(request: Request, _error: Exception) -> Response:
+    return respond(request, DatabaseDown())
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    found = error.errors()
+    if any(one["type"] == "json_invalid" for one in found):
+        return respond(request, MalformedBody())
+    if isinstance(error.body, bytes):
+        return respond(request, UnsupportedMediaType())
+    return respond(request, InvalidRequest(errors=field_errors(found)))
+
+
+async def _http(request: Request, error: Exception) -> Response:
+    """What Starlette and FastAPI refuse by themselves."""
+    assert isinstance(error, HTTPException)
+    headers = dict(error.headers or {})
+    if error.status_code == 400:
+        return respond(request, MalformedBody())
+    if error.status_code == 413:
+        return respond(request, BodyTooLarge(error.detail))
+    if error.status_code == 405:
+        return respond(request, MethodNotAllowed(headers={"Allow": _methods(request)}))
+    if error.status_code == 404:
+        return respond(request, NotFound())
+    return respond(request, BadHttpRequest(phrase(error.status_code), headers=headers))
+
+
+def _methods(request: Request) -> str:
+    """Those of all routes on this path; Starlette names the first route's alone."""
+    path = request.scope["path"]
+    routes = [one for one in request.app.routes if isinstance(one, Route) and one.path_regex.match(path)]
+    return ", ".join(sorted({method for route in routes for method in route.methods or ()}))
+
+
+def field_errors(found: Iterable[Any]) -> list[FieldError]:
+    """Pydantic's findings, without what the caller sent (it may be a secret)."""
+    fields = [FieldError(_pointer(one["loc"]), _detail(one)) for one in found]
+    return list(dict.fromkeys(fields))[:_MOST_FIELDS]
+
+
+def _pointer(location: tuple[int | str, ...]) -> str:
+    """`/gpu/count` for a field of the body, `` for the body itself, `#/query/limit` for the rest."""
+    where, *path = location
+    parts = "".join(f"/{_escape(str(part))}" for part in path)
+    return parts if where == "body" else f"#/{where}{parts}"
+
+
+def _escape(part: str) -> str:
+    return part[:_LONGEST_DETAIL].replace("~", "~0").replace("/", "~1")
+
+
+def _detail(one: Any) -> str:
+    if one["type"] == "missing":
+        return "is required"
+    if one["type"] == "extra_forbidden":
+        return "is not a field of this request"
+    return str(one["msg"]).removeprefix("Value error, ")[:_LONGEST_DETAIL]

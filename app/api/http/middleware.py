@@ -1,0 +1,171 @@
+"""The outermost layer, pure ASGI: what every request and every answer have in common."""
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import structlog
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from app.api.http.auth import RATE, REQUEST_ID
+from app.api.http.body_limits import announced_length, limited, too_large
+from app.api.http.problems import problem
+from app.api.http.routing import PRINCIPAL
+from app.db.core.ids import new_id
+from app.domain.client_address import Network, find_client_address
+from app.observability.metrics import Metrics
+from app.observability.traces import Span, Traces
+from app.services.errors import BodyTooLarge, InternalError, ServiceError
+
+_SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{8,128}")
+_QUIET = frozenset({"/livez", "/readyz", "/metrics"})
+
+_SECURITY = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+]
+_CSP = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
+_NO_STORE = (b"cache-control", b"no-store")
+
+_log = structlog.get_logger("gpulease.access")
+_ABOUT = ("request_id", "tenant_id", "lease_id")
+"""What every line of a request tells, as far as it is known: the routes add tenant and lease."""
+
+
+class RequestMiddleware:
+    """Gives each request its id and its client's address, bounds its body, completes the headers of its answer, counts and logs it.
+
+    One layer and not five: a layer costs more than what most of these do. An exception that nobody else answers ends
+    here, as `internal_error`.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        body_limit: int,
+        metrics: Metrics,
+        traces: Traces,
+        trusted_proxies: Sequence[Network] = (),
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._app = app
+        self._body_limit = body_limit
+        self._metrics = metrics
+        self._traces = traces
+        self._trusted_proxies = trusted_proxies
+        self._clock = clock
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """ASGI."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        scope[REQUEST_ID] = _request_id(scope)
+        if self._trusted_proxies:
+            scope["client"] = _client(scope, self._trusted_proxies)
+        with self._traces.root(scope["method"], scope[REQUEST_ID], serves=True) as span:
+            await self._answer(scope, receive, _Exchange(scope, send), span)
+
+    async def _answer(self, scope: Scope, receive: Receive, exchange: "_Exchange", span: Span) -> None:
+        started = self._clock()
+        structlog.contextvars.bind_contextvars(request_id=scope[REQUEST_ID])
+        try:
+            await self._limited(scope, receive, exchange)
+        except Exception:
+            _log.exception("unhandled", method=scope["method"], path=scope["path"])
+            if exchange.status:
+                raise
+            await exchange.refuse(receive, InternalError())
+        finally:
+            self._note(scope, exchange.status, self._clock() - started)
+            _describe(span, scope, exchange.status)
+            structlog.contextvars.unbind_contextvars(*_ABOUT)
+
+    async def _limited(self, scope: Scope, receive: Receive, exchange: "_Exchange") -> None:
+        if announced_length(scope) > self._body_limit:
+            await exchange.refuse(receive, BodyTooLarge(too_large(self._body_limit)))
+            return
+        await self._app(scope, limited(receive, self._body_limit), exchange.send)
+
+    def _note(self, scope: Scope, status: int, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", "unmatched")
+        self._metrics.request(scope["method"], route, status, seconds)
+        if route in _QUIET:
+            return
+        principal = scope.get(PRINCIPAL)
+        client = scope.get("client")
+        _log.info(
+            "request",
+            method=scope["method"],
+            path=scope["path"],
+            status=status,
+            ms=round(seconds * 1000, 2),
+            key_id=principal and principal.key_id,
+            address=client and client[0],
+        )
+
+
+def _describe(span: Span, scope: Scope, status: int) -> None:
+    """The words of OpenTelemetry's conventions for HTTP."""
+    method, route = scope["method"], getattr(scope.get("route"), "path", None)
+    principal = scope.get(PRINCIPAL)
+    span.tell(
+        method if route is None else f"{method} {route}",
+        http__request__method=method,
+        http__route=route,
+        http__response__status_code=status,
+        gpulease__tenant_id=principal and principal.tenant_id,
+    )
+
+
+class _Exchange:
+    """An answer on its way out."""
+
+    __slots__ = ("_scope", "_send", "status")
+
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._scope = scope
+        self._send = send
+        self.status = 0
+
+    async def send(self, message: Message) -> None:
+        """Completes the headers."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message["headers"] = [*message.get("headers", ()), *self._common(message.get("headers", ()))]
+        await self._send(message)
+
+    async def refuse(self, receive: Receive, error: ServiceError) -> None:
+        """Answers without the application."""
+        answer = problem(error, instance=self._scope["path"], request_id=self._scope[REQUEST_ID])
+        await answer(self._scope, receive, self.send)
+
+    def _common(self, present: Any) -> list[tuple[bytes, bytes]]:
+        names = {name for name, _ in present}
+        headers = [(b"x-request-id", self._scope[REQUEST_ID].encode()), *_SECURITY]
+        headers += [header for header in (_CSP, _NO_STORE) if header[0] not in names]
+        rate = self._scope.get(RATE)
+        if rate is not None:
+            headers += [(b"ratelimit", rate[0].encode()), (b"ratelimit-policy", rate[1].encode())]
+        return headers
+
+
+def _request_id(scope: Scope) -> str:
+    """The caller's X-Request-Id when it looks like one, else a new one."""
+    for name, value in scope["headers"]:
+        if name == b"x-request-id" and _SANE_ID.fullmatch(value):
+            return str(value, "ascii")
+    return new_id("req")
+
+
+def _client(scope: Scope, trusted: Sequence[Network]) -> tuple[str, int] | None:
+    """The client's address, as the trusted proxies before it report it, and the port of the peer."""
+    peer = scope.get("client")
+    if peer is None:
+        return None
+    forwarded = [value.decode("latin-1") for name, value in scope["headers"] if name == b"x-forwarded-for"]
+    return find_client_address(peer[0], forwarded, trusted) or peer[0], peer[1]

@@ -1,0 +1,161 @@
+"""Routes that check the key before anything else is read, and say in one place which role they need."""
+
+import inspect
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Annotated, Any
+
+import structlog
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.routing import APIRoute
+
+from app.api.http.auth import Gate
+from app.api.http.body_limits import announced_length, limited, too_large
+from app.api.http.shortcut import Shortcut, Sources
+from app.services.container import Services
+from app.services.errors import BodyTooLarge, InvalidToken, NotFound
+from app.services.principal import Principal, Role
+
+PRINCIPAL = "gpulease.principal"
+"""Scope key of the checked principal."""
+
+
+class RoleRule:
+    """The dependency behind `Viewer`, `Member` …: hands out the principal that the route has checked already."""
+
+    def __init__(self, role: Role) -> None:
+        self.role = role
+
+    async def __call__(self, request: Request) -> Principal:
+        """What FastAPI calls."""
+        return _scope_principal(request)
+
+
+OPERATORS_ONLY = Depends(RoleRule(Role.OPERATOR))
+"""For `dependencies=[…]` of a route that needs the role and not the principal."""
+DEADMAN_OR_OPERATOR = Depends(RoleRule(Role.DEADMAN))
+"""The same."""
+
+Viewer = Annotated[Principal, Depends(RoleRule(Role.VIEWER))]
+Member = Annotated[Principal, Depends(RoleRule(Role.MEMBER))]
+Admin = Annotated[Principal, Depends(RoleRule(Role.ADMIN))]
+Operator = Annotated[Principal, Depends(RoleRule(Role.OPERATOR))]
+
+
+def path_part(text: str) -> str:
+    """A name in a path. Raises NotFound for U+0000: PostgreSQL's text holds none, so nothing has such a name."""
+    if "\x00" in text:
+        raise NotFound
+    return text
+
+
+_WRITING = {"POST", "PUT", "PATCH"}
+_READING = {"plan_lease"}
+"""POST with a body that only asks."""
+
+
+class SecuredRoute(APIRoute):
+    """Key, role and rate limit first, so that nobody unknown makes us read a body. Needs one RoleRule."""
+
+    @property
+    def required_role(self) -> Role:
+        """The least role that may call this. Raises TypeError when the endpoint declares none."""
+        for dependency in self.dependant.dependencies:
+            if isinstance(dependency.call, RoleRule):
+                return dependency.call.role
+        raise TypeError(
+            f"{self.endpoint.__name__} asks for no principal: annotate one as Viewer, Member, Admin or Operator"
+        )
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """FastAPI's handler behind the checks."""
+        shortcut = self._shortcut()
+        handler = super().get_route_handler()
+        role, writes = self.required_role, self._writes
+
+        async def secured(request: Request) -> Response:
+            gate: Gate = request.app.state.gate
+            principal = await gate.admit(request)
+            principal.require(role)
+            request.scope[PRINCIPAL] = principal
+            _bind_log_context(principal, request.scope["path_params"])
+            if writes:
+                return await counted(gate, principal, request)
+            if shortcut is not None and (arguments := shortcut.arguments(request)) is not None:
+                return await shortcut.call(arguments)
+            return await handler(request)
+
+        async def counted(gate: Gate, principal: Principal, request: Request) -> Response:
+            gate.check_writes(principal)
+            response = await handler(request)
+            gate.count_write(principal)
+            return response
+
+        return secured
+
+    @property
+    def _writes(self) -> bool:
+        """Whether a call leaves rows behind. DELETE does too, but it ends what costs money."""
+        return bool(_WRITING & (self.methods or set())) and self.endpoint.__name__ not in _READING
+
+    def _shortcut(self) -> Shortcut | None:
+        """Takes the endpoint's place where the endpoint asks for nothing unusual and answers whole responses."""
+        if inspect.signature(self.endpoint).return_annotation is not Response:
+            return None
+        rules = [one.call for one in self.dependant.dependencies if isinstance(one.call, RoleRule)]
+        sources: Sources = {_services: _state_services, **dict.fromkeys(rules, _scope_principal)}
+        shortcut = Shortcut.of(self.dependant, sources)
+        if shortcut is not None:
+            self.dependant.call = shortcut.solved
+        return shortcut
+
+
+class OneTimeRoute(APIRoute):
+    """For callers with a one-time token and no key: the token first, so that nobody unknown makes us read a body."""
+
+    largest_body = 32 * 1024
+    """Bytes. Five host keys of the greatest length need 21 KiB."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """FastAPI's handler behind the checks."""
+        handler = super().get_route_handler()
+
+        async def checked(request: Request) -> Response:
+            gate: Gate = request.app.state.gate
+            await gate.admit_token(request, _state_services(request).host_keys.is_known)
+            if announced_length(request.scope) > self.largest_body:
+                raise BodyTooLarge(too_large(self.largest_body))
+            try:
+                return await handler(Request(request.scope, limited(request.receive, self.largest_body)))
+            except InvalidToken:
+                gate.count_refused_token(request)
+                raise
+
+        return checked
+
+
+def router(tag: str) -> APIRouter:
+    """A router whose routes all need a key. Paths are written in full; operation ids are the functions' names."""
+    return APIRouter(route_class=SecuredRoute, tags=[tag], generate_unique_id_function=lambda route: route.name)
+
+
+def _bind_log_context(principal: Principal, parameters: Mapping[str, Any]) -> None:
+    """Names the tenant and the lease in every log line of the request."""
+    about: dict[str, str | None] = {"tenant_id": principal.tenant_id, "lease_id": parameters.get("lease_id")}
+    structlog.contextvars.bind_contextvars(**{name: value for name, value in about.items() if value is not None})
+
+
+def _state_services(request: Request) -> Services:
+    services: Services = request.app.state.services
+    return services
+
+
+def _scope_principal(request: Request) -> Principal:
+    principal: Principal = request.scope[PRINCIPAL]
+    return principal
+
+
+async def _services(request: Request) -> Services:
+    return _state_services(request)
+
+
+UseServices = Annotated[Services, Depends(_services)]

@@ -1,0 +1,1 @@
+"""The endpoints, a module per noun: parse, one service call, render."""

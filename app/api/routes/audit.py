@@ -1,0 +1,43 @@
+"""The audit trail."""
+
+from fastapi import Request, Response
+
+from app.api.http.pagination import UsePage
+from app.api.http.responses import tagged
+from app.api.http.routing import Admin, UseServices
+from app.api.http.routing import router as make_router
+from app.api.schemas.base import Details, Moment, View
+from app.services.preconditions import list_tag
+
+router = make_router("audit")
+
+
+class AuditEntry(View):
+    """One change. `action` such as `key.revoke` (open list); `before` and `after` show what it changed."""
+
+    id: str
+    at: Moment
+    tenant_id: str | None
+    principal: str
+    role: str
+    action: str
+    target: str | None
+    before: Details | None
+    after: Details | None
+    address: str | None
+    request_id: str | None
+
+
+class AuditPage(View):
+    """A page of entries, newest first."""
+
+    items: list[AuditEntry]
+    next_cursor: str | None
+
+
+@router.get("/v1/audit", response_model=AuditPage)
+async def list_audit(request: Request, principal: Admin, services: UseServices, page: UsePage) -> Response:
+    """List who did what, newest first: operators see all, admins their own tenant."""
+    rows, next_cursor = await services.audit.entries(principal, page)
+    items = [AuditEntry.model_validate(row) for row in rows]
+    return tagged(request, AuditPage(items=items, next_cursor=next_cursor), list_tag((row["id"], 1) for row in rows))

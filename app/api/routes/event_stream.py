@@ -1,0 +1,81 @@
+"""Events as they come, by server-sent events (WHATWG HTML, section 9.2)."""
+
+import contextlib
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import Annotated, Any
+
+from fastapi import Header, Query, Request, Response
+from fastapi.responses import StreamingResponse
+from pydantic_core import to_json
+
+from app.api.http.auth import Gate
+from app.api.http.routing import UseServices, Viewer
+from app.api.http.routing import router as make_router
+from app.api.routes.events import LARGEST_NUMBER, event_json
+from app.api.schemas.lease_filters import QueryText
+from app.db.core.engine import DatabaseUnavailable
+from app.services.errors import FieldError, InvalidRequest, Unauthenticated
+from app.services.event_stream import Told, Wanted
+
+router = make_router("events")
+
+HEARTBEAT_SECONDS = 15.0
+_MEDIA = "text/event-stream"
+_DESCRIPTION = "`id` is the event's `sequence`, `event` its `type`, `data` an Event as JSON. A comment every 15 s without an event."
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {"description": _DESCRIPTION, "content": {_MEDIA: {"schema": {"type": "string"}}}}
+}
+_BEGINNING = b"retry: 2000\n\n"
+_STILL_HERE = b": still here\n\n"
+
+LastEventId = Annotated[
+    int | None,
+    Header(alias="Last-Event-ID", ge=0, le=LARGEST_NUMBER, description="Goes on after this event, as browsers do."),
+]
+
+
+@router.get("/v1/events/stream", response_class=Response, responses=_RESPONSES)
+async def stream_events(
+    request: Request,
+    principal: Viewer,
+    services: UseServices,
+    after: Annotated[
+        int | None, Query(ge=0, le=LARGEST_NUMBER, description="Begin above this `sequence`. Without it: from now on.")
+    ] = None,
+    last_event_id: LastEventId = None,
+    tenant_id: Annotated[QueryText | None, Query(description="Operators only.")] = None,
+    lease_id: Annotated[QueryText | None, Query(description="Of one lease.")] = None,
+) -> StreamingResponse:
+    """Tell what happens as it happens. Nothing is left out: whoever goes on after the last event seen misses none."""
+    if principal.tenant_id is not None and tenant_id not in {None, principal.tenant_id}:
+        raise InvalidRequest(errors=[FieldError("#/query/tenant_id", "only operators may name a tenant")])
+    begin = after if last_event_id is None else last_event_id
+    await services.events.require_kept(begin)
+    wanted = Wanted(principal.tenant_id or tenant_id, lease_id)
+    told = services.streams.follow(principal, wanted, after=begin, heartbeat_seconds=HEARTBEAT_SECONDS)
+    await anext(told)
+    return StreamingResponse(_text(request, told), media_type=_MEDIA, headers={"X-Accel-Buffering": "no"})
+
+
+async def _text(request: Request, told: AsyncIterator[Sequence[Told]]) -> AsyncIterator[bytes]:
+    """Ends when the key is no longer good, and when the database is away: the reader asks again, and is told so."""
+    gate: Gate = request.app.state.gate
+    checked = time.monotonic()
+    yield _BEGINNING
+    with contextlib.suppress(Unauthenticated, DatabaseUnavailable):
+        async for some in told:
+            if time.monotonic() - checked >= HEARTBEAT_SECONDS:
+                await gate.check_again(request)
+                checked = time.monotonic()
+            yield b"".join(map(_frame, some)) or _STILL_HERE
+
+
+def _frame(one: Told) -> bytes:
+    if one.rendered is None:
+        one.rendered = b"id: %d\nevent: %s\ndata: %s\n\n" % (
+            one.sequence,
+            one.row.type.encode(),
+            to_json(event_json(one.row)),
+        )
+    return one.rendered

@@ -1,0 +1,44 @@
+"""The images that leases may ask for by name."""
+
+from fastapi import Request, Response
+from pydantic_core import to_json
+
+from app.api.http.responses import tagged
+from app.api.http.routing import UseServices, Viewer
+from app.api.http.routing import router as make_router
+from app.api.schemas.base import View
+from app.services.preconditions import list_tag
+
+router = make_router("images")
+
+
+class ImageAccount(View):
+    """An account that has the image."""
+
+    provider: str
+    account: str
+
+
+class NamedImage(View):
+    """An image of the operators' list. What the name stands for is each account's own matter."""
+
+    name: str
+    accounts: list[ImageAccount]
+
+
+class NamedImagePage(View):
+    """All images, by name."""
+
+    items: list[NamedImage]
+    next_cursor: str | None
+
+
+@router.get("/v1/images", response_model=NamedImagePage)
+async def list_images(request: Request, principal: Viewer, services: UseServices) -> Response:  # noqa: ARG001  any role
+    """List the images that a lease may ask for by name, and where each can be had."""
+    items = [
+        {"name": one.name, "accounts": [{"provider": provider, "account": account} for provider, account in one.places]}
+        for one in await services.offerings.images()
+    ]
+    content = to_json({"items": items, "next_cursor": None})
+    return tagged(request, content, list_tag((), also=content.decode()))

@@ -1,0 +1,129 @@
+"""API keys (operators, and the admins of a tenant)."""
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+from fastapi import Request, Response
+from pydantic import Field
+
+from app.api.http.idempotency import IdempotencyHeader, created, idempotency_key
+from app.api.http.pagination import UsePage
+from app.api.http.responses import answer, tagged
+from app.api.http.routing import Admin, UseServices
+from app.api.http.routing import router as make_router
+from app.api.schemas.base import Body, Moment, Name, Timestamp, View
+from app.services.key_format import prefix
+from app.services.keys import NewKey
+from app.services.preconditions import list_tag
+from app.services.principal import Role
+
+router = make_router("keys")
+
+LONGEST_OVERLAP = 7 * 86_400
+
+
+class TenantRole(StrEnum):
+    """Roles within a tenant: a viewer reads, a member leases, an admin makes keys too."""
+
+    ADMIN = "admin"
+    MEMBER = "member"
+    VIEWER = "viewer"
+
+
+class NewApiKey(Body):
+    """A key to be. `expires_at` null or absent: it works until it is revoked."""
+
+    name: Name
+    role: Annotated[TenantRole, Field(strict=False)]
+    expires_at: Timestamp | None = None
+
+
+class KeyRotation(Body):
+    """How long the old secret stays valid beside the new one."""
+
+    overlap_seconds: Annotated[int, Field(ge=0, le=LONGEST_OVERLAP)] = 0
+
+
+class ApiKey(View):
+    """A key, without its secret. `prefix` is how the key begins."""
+
+    id: str
+    tenant_id: str | None
+    name: str
+    role: Role
+    prefix: str
+    created_at: Moment
+    expires_at: Moment | None
+    revoked_at: Moment | None
+    last_used_at: Annotated[Moment | None, Field(description="Within about a minute.")]
+    previous_valid_until: Annotated[Moment | None, Field(description="Until then the secret before works too.")]
+
+
+class ApiKeyWithSecret(ApiKey):
+    """A new key or a new secret."""
+
+    secret: Annotated[
+        str | None, Field(description="The whole key, shown this once. Null when this answer repeats an earlier one.")
+    ]
+
+
+class ApiKeyPage(View):
+    """A page of keys, newest first."""
+
+    items: list[ApiKey]
+    next_cursor: str | None
+
+
+@router.post("/v1/tenants/{tenant_id}/keys", status_code=201, response_model=ApiKeyWithSecret)
+async def create_key(
+    request: Request,
+    tenant_id: str,
+    body: NewApiKey,
+    principal: Admin,
+    services: UseServices,
+    key: IdempotencyHeader = None,
+) -> Response:
+    """Create a key. Its secret is in this answer and nowhere else."""
+    repeat = idempotency_key(request, principal, key, body)
+    new = NewKey(name=body.name, role=Role(body.role), expires_at=body.expires_at)
+    made = await services.keys.create(principal, tenant_id, new, repeat)
+    return created(_with_secret(made.values), replayed=made.replayed)
+
+
+@router.get("/v1/tenants/{tenant_id}/keys", response_model=ApiKeyPage)
+async def list_keys(
+    request: Request, tenant_id: str, principal: Admin, services: UseServices, page: UsePage
+) -> Response:
+    """List a tenant's keys, newest first, revoked ones included."""
+    rows, next_cursor = await services.keys.page(principal, tenant_id, page)
+    content = ApiKeyPage(items=[_key(row) for row in rows], next_cursor=next_cursor).model_dump_json()
+    return tagged(request, content.encode(), list_tag((), also=content))
+
+
+@router.delete("/v1/keys/{key_id}", response_model=ApiKey)
+async def revoke_key(key_id: str, principal: Admin, services: UseServices) -> Response:
+    """End a key: it is refused everywhere within 5 seconds."""
+    return answer(_key(await services.keys.revoke(principal, key_id)))
+
+
+@router.post("/v1/keys/{key_id}/rotate", status_code=201, response_model=ApiKeyWithSecret)
+async def rotate_key(
+    request: Request,
+    key_id: str,
+    body: KeyRotation,
+    principal: Admin,
+    services: UseServices,
+    key: IdempotencyHeader = None,
+) -> Response:
+    """Give a key a new secret; the old one stays valid for `overlap_seconds`."""
+    repeat = idempotency_key(request, principal, key, body)
+    made = await services.keys.rotate(principal, key_id, body.overlap_seconds, repeat)
+    return created(_with_secret(made.values), replayed=made.replayed)
+
+
+def _key(row: dict[str, Any]) -> ApiKey:
+    return ApiKey.model_validate({**row, "prefix": prefix(row["id"])})
+
+
+def _with_secret(row: dict[str, Any]) -> ApiKeyWithSecret:
+    return ApiKeyWithSecret.model_validate({**row, "prefix": prefix(row["id"])})

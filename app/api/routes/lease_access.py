@@ -1,0 +1,45 @@
+"""Reboots, and what a VM printed that did not boot."""
+
+from fastapi import Request, Response
+
+from app.api.http.etags import UseIfMatch
+from app.api.http.idempotency import IdempotencyHeader, created, idempotency_key
+from app.api.http.responses import tagged
+from app.api.http.routing import Member, UseServices
+from app.api.http.routing import router as make_router
+from app.api.schemas.lease_serializer import lease_json
+from app.api.schemas.leases import ConsoleOutput, ConsoleOutputPage, Lease
+from app.services.preconditions import list_tag
+
+router = make_router("leases")
+
+
+@router.post("/v1/leases/{lease_id}/reboot", status_code=202, response_model=Lease)
+async def reboot_lease(
+    request: Request,
+    lease_id: str,
+    principal: Member,
+    services: UseServices,
+    if_match: UseIfMatch,
+    key: IdempotencyHeader = None,
+) -> Response:
+    """Reboot the VM of an active lease. Events tell when it was sent (`lease.rebooted`) or refused (`lease.reboot_failed`)."""
+    made = await services.lease_access.reboot(
+        principal,
+        lease_id,
+        if_match=if_match,
+        key=idempotency_key(request, principal, key, None),
+        render=lambda row: lease_json(row, principal.role),
+    )
+    return created(made.content, status=202, replayed=made.replayed)
+
+
+@router.get("/v1/leases/{lease_id}/console", response_model=ConsoleOutputPage)
+async def list_lease_console_output(
+    request: Request, lease_id: str, principal: Member, services: UseServices
+) -> Response:
+    """List what VMs of this lease printed that did not boot in time. Kept 7 days; start-up scripts may print secrets."""
+    rows = await services.lease_access.console(principal, lease_id)
+    items = [ConsoleOutput(n=row.n, text=row.text, at=row.at) for row in rows]
+    tag = list_tag(((lease_id, row.n) for row in rows), also="console")
+    return tagged(request, ConsoleOutputPage(items=items, next_cursor=None), tag)

@@ -1,0 +1,146 @@
+"""Leases and their attempts."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Annotated, Any
+
+import structlog
+from fastapi import Query, Request, Response
+
+from app.api.http.etags import UseIfMatch
+from app.api.http.idempotency import IdempotencyHeader, created, idempotency_key
+from app.api.http.pagination import UsePage
+from app.api.http.responses import answer, known_already, tagged
+from app.api.http.routing import Member, UseServices, Viewer
+from app.api.http.routing import router as make_router
+from app.api.routes.events import LARGEST_NUMBER
+from app.api.schemas.lease_bodies import LeaseExtension, LeasePatch, NewLease, new_lease
+from app.api.schemas.lease_filters import UseLeaseFilter, UseLeaseSort
+from app.api.schemas.lease_serializer import attempt_page_json, lease_json, lease_page_json
+from app.api.schemas.leases import AttemptPage, Lease, LeasePage
+from app.db.leases.lists import LeaseFilter, LeaseSort
+from app.services.errors import FieldError, InvalidRequest
+from app.services.lease_creation import Render
+from app.services.preconditions import list_tag, parse_tags, version_tag
+from app.services.principal import Principal
+
+router = make_router("leases")
+
+_LONGEST_POLL = 60
+
+
+@router.post("/v1/leases", status_code=201, response_model=Lease)
+async def create_lease(
+    request: Request, body: NewLease, principal: Member, services: UseServices, key: IdempotencyHeader = None
+) -> Response:
+    """Ask for GPUs. The lease is `queued`; what becomes of it, GET tells."""
+    repeat = idempotency_key(request, principal, key, body)
+    made = await services.lease_creation.create(principal, new_lease(body), repeat, _render(principal))
+    structlog.contextvars.bind_contextvars(lease_id=made.location.rpartition("/")[2])
+    return created(made.content, location=made.location, replayed=made.replayed)
+
+
+@router.get("/v1/leases", response_model=LeasePage)
+async def list_leases(
+    request: Request,
+    principal: Viewer,
+    services: UseServices,
+    wanted: UseLeaseFilter,
+    page: UsePage,
+    sort: UseLeaseSort = LeaseSort.CREATED_AT_DESC,
+) -> Response:
+    """List leases, the newest first unless `sort` says otherwise."""
+    known = parse_tags(request.headers.get("if-none-match"))
+    found = await services.leases.list(principal, _mine(principal, wanted), sort, page, known)
+    if found.page is None:
+        return known_already(found.etag)
+    return tagged(request, lease_page_json(found.page.rows, principal.role, found.page.next_cursor), found.etag)
+
+
+@router.get("/v1/leases/{lease_id}", response_model=Lease)
+async def get_lease(
+    request: Request,
+    lease_id: str,
+    principal: Viewer,
+    services: UseServices,
+    poll_seconds: Annotated[
+        int, Query(ge=0, le=_LONGEST_POLL, description="Wait so long for another version than `if_version`.")
+    ] = 0,
+    if_version: Annotated[
+        int | None, Query(ge=0, le=LARGEST_NUMBER, description="The version that the caller knows.")
+    ] = None,
+) -> Response:
+    """Read a lease. With `poll_seconds` and `if_version`: as soon as it has changed, or when the time is up."""
+    if poll_seconds and if_version is not None:
+        unchanged = partial(services.leases.is_at, principal, lease_id, if_version)
+        await services.streams.wait(principal, lease_id, unchanged, poll_seconds)
+    known = parse_tags(request.headers.get("if-none-match"))
+    found = await services.leases.get(principal, lease_id, known)
+    if found.row is None:
+        return known_already(found.etag)
+    script = getattr(found.row, "startup_script", None)
+    return tagged(request, lease_json(found.row, principal.role, startup_script=script), found.etag)
+
+
+@router.patch("/v1/leases/{lease_id}", response_model=Lease)
+async def update_lease(
+    lease_id: str, body: LeasePatch, principal: Member, services: UseServices, if_match: UseIfMatch
+) -> Response:
+    """Change the name or the labels."""
+    changes = body.model_dump(exclude_unset=True)
+    return _changed(await services.lease_changes.update(principal, lease_id, changes, if_match), principal)
+
+
+@router.post("/v1/leases/{lease_id}/extend", response_model=Lease)
+async def extend_lease(
+    request: Request,
+    lease_id: str,
+    body: LeaseExtension,
+    principal: Member,
+    services: UseServices,
+    if_match: UseIfMatch,
+    key: IdempotencyHeader = None,
+) -> Response:
+    """Let a lease last `ttl_seconds` from now at least; one that lasts longer already is answered unchanged."""
+    made = await services.lease_changes.extend(
+        principal,
+        lease_id,
+        body.ttl_seconds,
+        if_match=if_match,
+        key=idempotency_key(request, principal, key, body),
+        render=_render(principal),
+    )
+    return created(made.content, status=200, replayed=made.replayed)
+
+
+@router.delete("/v1/leases/{lease_id}", status_code=202, response_model=Lease)
+async def release_lease(lease_id: str, principal: Member, services: UseServices, if_match: UseIfMatch) -> Response:
+    """Give a lease back, in whatever state it is. Doing it again does no harm."""
+    return _changed(await services.lease_changes.release(principal, lease_id, if_match), principal, status=202)
+
+
+@router.get("/v1/leases/{lease_id}/attempts", response_model=AttemptPage)
+async def list_lease_attempts(
+    request: Request, lease_id: str, principal: Viewer, services: UseServices, page: UsePage
+) -> Response:
+    """List every try of a lease at an offering, and how the provider answered."""
+    found = await services.leases.attempts(principal, lease_id, page)
+    facts = "\n".join(f"{row.state} {row.error} {row.billing_started_at} {row.ended_at}" for row in found.rows)
+    tag = list_tag(((row.id, row.n) for row in found.rows), also=f"{facts}\n{found.next_cursor}")
+    return tagged(request, attempt_page_json(found.rows, principal.role, found.next_cursor), tag)
+
+
+def _render(principal: Principal) -> Render:
+    return lambda row: lease_json(row, principal.role)
+
+
+def _changed(row: Any, principal: Principal, *, status: int = 200) -> Response:
+    return answer(lease_json(row, principal.role), status, {"ETag": version_tag(row.id, row.version)})
+
+
+def _mine(principal: Principal, wanted: LeaseFilter) -> LeaseFilter:
+    if principal.tenant_id is None:
+        return wanted
+    if wanted.tenant_id not in {None, principal.tenant_id}:
+        raise InvalidRequest(errors=[FieldError("#/query/tenant_id", "only operators may name a tenant")])
+    return replace(wanted, tenant_id=principal.tenant_id)

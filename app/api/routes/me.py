@@ -1,0 +1,33 @@
+"""Who am I."""
+
+from fastapi import Response
+
+from app.api.http.responses import answer
+from app.api.http.routing import Viewer
+from app.api.http.routing import router as make_router
+from app.api.schemas.base import View
+from app.services.principal import Role
+
+router = make_router("me")
+
+
+class Me(View):
+    """The key that asks. `tenant_id` is null for operators."""
+
+    key_id: str
+    key_name: str
+    role: Role
+    tenant_id: str | None
+
+
+@router.get("/v1/me", response_model=Me)
+async def get_me(principal: Viewer) -> Response:
+    """Who am I: key, role, tenant."""
+    return answer(
+        Me(
+            key_id=principal.key_id,
+            key_name=principal.key_name,
+            role=principal.role,
+            tenant_id=principal.tenant_id,
+        )
+    )

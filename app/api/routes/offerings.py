@@ -1,0 +1,300 @@
+"""What can be leased, and what a request would lead to."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Annotated, Any
+
+from fastapi import Depends, Query, Request, Response
+from pydantic import Field
+from pydantic_core import to_json
+
+from app.api.http.pagination import UsePage
+from app.api.http.responses import answer, tagged
+from app.api.http.routing import Member, UseServices, Viewer
+from app.api.http.routing import router as make_router
+from app.api.schemas.base import DecimalText, Moment, Money, View
+from app.api.schemas.lease_bodies import NewLease, ProviderName, new_lease
+from app.api.schemas.lease_filters import QueryText
+from app.api.schemas.leases import GROWS, Gpu
+from app.domain import offerings as domain
+from app.domain.money import format_money
+from app.domain.offerings import Market, PriceStatus
+from app.domain.placement import Exclusion
+from app.services.container import Services
+from app.services.lease_creation import exclusion_detail
+from app.services.offering_cache import Line
+from app.services.offerings import AvailabilityStatus, OfferingFilter, OfferingSort, availability
+from app.services.plan import Candidate, Need, Plan
+from app.services.preconditions import list_tag
+from app.services.principal import Principal
+
+router = make_router("offerings")
+plan_router = make_router("leases")
+
+
+class OfferingAvailability(View):
+    """What is known of a launch there. `until` and `reason` are told while it cools off."""
+
+    status: AvailabilityStatus
+    until: Moment | None
+    reason: str | None
+
+
+class LaunchStatistics(View):
+    """How launches there went of late: old ones are forgotten. `ready_seconds`: average from launch to ready.
+
+    `success_rate`: the share of launches that gave a VM, 0 to 1; null while nothing was tried.
+    """
+
+    launches: int
+    refusals: int
+    success_rate: float | None
+    ready_seconds: float | None
+
+
+class PlannedOffering(View):
+    """An instance type in a zone of an account, in a market."""
+
+    provider: str
+    account: str
+    region: str
+    zone: str
+    instance_type: str
+    market: Annotated[Market, Field(description=GROWS)]
+    gpu: Gpu
+    vcpus: int
+    memory_gib: float
+    price_per_hour: Annotated[Money | None, Field(description="USD for the whole VM; null while it is not known.")]
+    price_as_of: Moment | None
+    price_source: str | None
+    price_status: PriceStatus
+    availability: OfferingAvailability
+
+
+class Offering(PlannedOffering):
+    """An offering of the catalogue."""
+
+    price_per_gpu_hour: Money | None
+    statistics: LaunchStatistics
+
+
+class OfferingPage(View):
+    """A page of the catalogue, the cheapest first, unknown prices last."""
+
+    items: list[Offering]
+    next_cursor: str | None
+
+
+class PlanCandidate(View):
+    """An offering that would be tried. `quota_fits`: the quota has room for all of it; it is passed over otherwise."""
+
+    rank: int
+    offering: PlannedOffering
+    price_for_term: Money
+    quota_fits: bool
+
+
+class PlanExclusion(View):
+    """An offering that would not be tried, and the first reason for that."""
+
+    offering: PlannedOffering
+    code: Annotated[Exclusion, Field(description=GROWS)]
+    detail: str
+
+
+class PlanNeed(View):
+    """A resource that would be claimed. `limit` null: none is set, which `gpus` needs and the others do not."""
+
+    resource: str
+    limit: str | None
+    used: str
+    asked: str
+    fits: bool
+
+
+class PlanQuota(View):
+    """Whether the request would be admitted: it claims the least that any candidate needs."""
+
+    fits: bool
+    resources: list[PlanNeed]
+
+
+class PlanCost(View):
+    """Of the first candidate: for an hour, and for the whole term."""
+
+    per_hour: Money
+    for_term: Money
+    currency: str
+
+
+class LeasePlan(View):
+    """What a create would do now. Nothing was changed."""
+
+    admissible: Annotated[bool, Field(description="A create would be accepted now.")]
+    launches_stopped: Annotated[bool, Field(description="Operators have stopped launches: the lease would wait.")]
+    candidates: list[PlanCandidate]
+    excluded: list[PlanExclusion]
+    quota: PlanQuota
+    cost: PlanCost | None
+    as_of: Moment
+
+
+@dataclass(frozen=True, slots=True)
+class _Sight:
+    """Who looks at the catalogue, and when; a price told longer than `stale_after` ago is stale."""
+
+    now: datetime
+    operator: bool
+    stale_after: timedelta
+
+
+def _sight(services: Services, principal: Principal, now: datetime) -> _Sight:
+    stale_after = timedelta(seconds=services.context.settings.price_stale_seconds)
+    return _Sight(now, principal.is_operator, stale_after)
+
+
+async def _filter(  # noqa: PLR0913, PLR0917 - one argument for each query parameter
+    gpu_model: QueryText | None = None,
+    min_gpus: Annotated[int | None, Query(ge=1, le=1000)] = None,
+    min_gpu_memory_gib: Annotated[int | None, Query(ge=1, le=100_000)] = None,
+    market: Market | None = None,
+    provider: ProviderName | None = None,
+    account: QueryText | None = None,
+    region: QueryText | None = None,
+    instance_type: QueryText | None = None,
+    max_price_per_hour: DecimalText | None = None,
+) -> OfferingFilter:
+    return OfferingFilter(
+        gpu_model=gpu_model,
+        min_gpus=min_gpus,
+        min_gpu_memory_gib=min_gpu_memory_gib,
+        market=market,
+        provider=provider,
+        account=account,
+        region=region,
+        instance_type=instance_type,
+        max_price_per_hour=max_price_per_hour,
+    )
+
+
+@router.get("/v1/offerings", response_model=OfferingPage)
+async def list_offerings(
+    request: Request,
+    principal: Viewer,
+    services: UseServices,
+    page: UsePage,
+    wanted: Annotated[OfferingFilter, Depends(_filter)],
+    sort: Annotated[OfferingSort, Query(description="Cheapest first: by VM or by GPU.")] = OfferingSort.PRICE,
+) -> Response:
+    """List what can be leased, where and for how much."""
+    found = await services.offerings.list(wanted, sort, page)
+    sight = _sight(services, principal, found.as_of)
+    items = [_line(line, sight) for line in found.lines]
+    content = to_json({"items": items, "next_cursor": found.next_cursor})
+    return tagged(request, content, list_tag((), also=content.decode()))
+
+
+@plan_router.post("/v1/leases/plan", response_model=LeasePlan)
+async def plan_lease(body: NewLease, principal: Member, services: UseServices) -> Response:
+    """Say what a create would do, in which order and at what cost, without doing it."""
+    plan = await services.plan.plan(principal, new_lease(body))
+    return answer(to_json(_plan(plan, _sight(services, principal, plan.as_of))))
+
+
+def _plan(plan: Plan, sight: _Sight) -> dict[str, Any]:
+    return {
+        "admissible": plan.admissible,
+        "launches_stopped": plan.launches_stopped,
+        "candidates": [_candidate(one, sight) for one in plan.candidates],
+        "excluded": [
+            {
+                "offering": _offering(one.offering, sight),
+                "code": one.code,
+                "detail": exclusion_detail(one, operator=sight.operator),
+            }
+            for one in plan.excluded
+        ],
+        "quota": {"fits": all(need.fits for need in plan.needs), "resources": [_need(need) for need in plan.needs]},
+        "cost": _first_cost(plan),
+        "as_of": plan.as_of,
+    }
+
+
+def _candidate(one: Candidate, sight: _Sight) -> dict[str, Any]:
+    return {
+        "rank": one.rank,
+        "offering": _offering(one.offering, sight),
+        "price_for_term": format_money(one.price_for_term),
+        "quota_fits": one.quota_fits,
+    }
+
+
+def _first_cost(plan: Plan) -> dict[str, Any] | None:
+    if not plan.candidates:
+        return None
+    first = plan.candidates[0]
+    return {
+        "per_hour": _money(first.offering.price_per_hour),
+        "for_term": format_money(first.price_for_term),
+        "currency": "USD",
+    }
+
+
+def _need(need: Need) -> dict[str, Any]:
+    return {
+        "resource": need.resource,
+        "limit": None if need.limit is None else _plain(need.limit),
+        "used": _plain(need.used),
+        "asked": _plain(need.asked),
+        "fits": need.fits,
+    }
+
+
+def _line(line: Line, sight: _Sight) -> dict[str, Any]:
+    offering = line.offering
+    price = offering.price_per_hour
+    return {
+        **_offering(offering, sight),
+        "price_per_gpu_hour": None if price is None else format_money(price / offering.type.gpu.count),
+        "statistics": {
+            "launches": offering.launches,
+            "refusals": offering.refusals,
+            "success_rate": None if offering.success_rate is None else round(offering.success_rate, 3),
+            "ready_seconds": None if line.ready_seconds is None else float(line.ready_seconds),
+        },
+    }
+
+
+def _offering(offering: domain.Offering, sight: _Sight) -> dict[str, Any]:
+    key, gpu = offering.key, offering.type.gpu
+    known = availability(offering, sight.now, operator=sight.operator)
+    return {
+        "provider": offering.provider,
+        "account": key.account,
+        "region": key.region,
+        "zone": key.zone,
+        "instance_type": key.instance_type,
+        "market": key.market,
+        "gpu": {
+            "model": gpu.model,
+            "count": gpu.count,
+            "memory_gib": gpu.memory_gib,
+            "interconnect": gpu.interconnect,
+        },
+        "vcpus": offering.type.vcpus,
+        "memory_gib": float(offering.type.memory_gib),
+        "price_per_hour": _money(offering.price_per_hour),
+        "price_as_of": offering.price_as_of,
+        "price_source": offering.price_source,
+        "price_status": offering.price_status(sight.now, sight.stale_after),
+        "availability": {"status": known.status, "until": known.until, "reason": known.reason},
+    }
+
+
+def _money(value: Decimal | None) -> str | None:
+    return None if value is None else format_money(value)
+
+
+def _plain(value: Decimal) -> str:
+    return f"{value.normalize():f}"

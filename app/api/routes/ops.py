@@ -1,0 +1,213 @@
+"""The operators' calls."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import Annotated, Any
+
+from fastapi import Query, Request, Response
+from pydantic_core import to_json
+
+from app.api.http.pagination import UsePage
+from app.api.http.responses import answer, tagged, to_bytes
+from app.api.http.routing import DEADMAN_OR_OPERATOR, OPERATORS_ONLY, Operator, UseServices, path_part
+from app.api.http.routing import router as make_router
+from app.api.schemas.ops import (
+    Adoption,
+    Brakes,
+    LaunchStop,
+    OpsSummary,
+    OrphanPage,
+)
+from app.domain.money import format_money
+from app.services.ops_summary import Row, Summary
+from app.services.preconditions import list_tag
+
+router = make_router("ops")
+
+_WORST = 20
+_TRIED_AT = ("provider", "region", "instance_type", "market")
+_SIGN_OF_LIFE = 30
+"""Seconds within which a process that is well tells of itself."""
+
+
+@router.get("/v1/ops/summary", response_model=OpsSummary, dependencies=[OPERATORS_ONLY])
+async def get_ops_summary(request: Request, services: UseServices) -> Response:
+    """Read what goes on in the whole installation.
+
+    What changes by itself (`as_of`, `spend_month_to_date`, the seconds of `processes`) changes the ETag only now and then.
+    """
+    return tagged(request, *_rendered(await services.ops.summary()))
+
+
+@lru_cache(maxsize=1)
+def _rendered(found: Summary) -> tuple[bytes, str]:
+    """The answer and its tag, written once for all who share a reading."""
+    lasting, passing = to_bytes(_lasting(found)), to_bytes(_passing(found))
+    facts = lasting + to_bytes(_steady(found))
+    return passing[:-1] + b"," + lasting[1:], list_tag((), also=facts.decode())
+
+
+@router.get("/v1/ops/orphans", response_model=OrphanPage, dependencies=[OPERATORS_ONLY])
+async def list_orphans(
+    request: Request,
+    services: UseServices,
+    page: UsePage,
+    *,
+    gone: Annotated[bool, Query(description="Show those too that are no more (kept 30 days).")] = False,
+) -> Response:
+    """List VMs that no lease stands behind, and what was done about them."""
+    found = await services.ops.orphans(gone=gone, page=page)
+    facts = "\n".join(
+        f"{row.account} {row.instance_id} {row.state} {row.sightings} {row.end_after} {row.end_error}"
+        for row in found.rows
+    )
+    items = [_orphan(row) for row in found.rows]
+    content = to_json({"items": items, "next_cursor": found.next_cursor})
+    return tagged(request, content, list_tag((), also=f"{facts}\n{found.next_cursor}"))
+
+
+@router.post("/v1/ops/orphans/{account}/{region}/{instance_id}/end", status_code=204)
+async def end_orphan(
+    account: str, region: str, instance_id: str, principal: Operator, services: UseServices
+) -> Response:
+    """End an orphan at the next cycle of garbage collection, without waiting for its grace."""
+    await services.ops.end_orphan(principal, path_part(account), path_part(region), path_part(instance_id))
+    return Response(status_code=204)
+
+
+@router.post("/v1/ops/adopt", status_code=202, response_model=Adoption)
+async def adopt_orphans(principal: Operator, services: UseServices) -> Response:
+    """Rebuild the leases of all orphans of cause `lost_row` from their tags; the orphans show how each went."""
+    return answer(to_json({"requested": await services.ops.adopt(principal)}), status=202)
+
+
+@router.put("/v1/ops/launches", response_model=Brakes)
+async def stop_launches(body: LaunchStop, principal: Operator, services: UseServices) -> Response:
+    """Stop all launches at once, or allow them again."""
+    return answer(to_json(_brakes(await services.ops.stop_launches(principal, stopped=body.stopped, note=body.note))))
+
+
+@router.post("/v1/ops/deadman", status_code=204, dependencies=[DEADMAN_OR_OPERATOR])
+async def tell_deadman_pass(services: UseServices) -> Response:
+    """Tell that `gpulease deadman` has looked at every account: `/readyz` warns when it is not heard of.
+
+    A key of the role `deadman` may do this and nothing else.
+    """
+    await services.ops.deadman_passed()
+    return Response(status_code=204)
+
+
+@router.post("/v1/ops/resume", response_model=Brakes)
+async def lift_hold(principal: Operator, services: UseServices) -> Response:
+    """Lift the hold that a changed or restored database has set."""
+    return answer(to_json(_brakes(await services.ops.resume(principal))))
+
+
+def _lasting(found: Summary) -> dict[str, Any]:
+    """What changes when something happens."""
+    ready = found.time_to_ready
+    return {
+        "brakes": _brakes(SimpleNamespace(**found.brakes)),
+        "by_state": found.counts,
+        "by_provider": _grouped(found.placed, "provider"),
+        "by_region": _grouped(found.placed, "region"),
+        "by_gpu_model": _grouped(found.placed, "gpu_model"),
+        "by_tenant": [{**row, "spend_per_hour": _money(row["spend_per_hour"])} for row in found.tenants],
+        "gpus": sum(row["gpus"] for row in found.placed),
+        "spend_per_hour": _money(found.spend_now),
+        "capacity_failures": _places(found.trouble, "failures"),
+        "interruptions": _places(found.trouble, "interruptions"),
+        "orphans": found.orphan_counts,
+        "stuck": found.stuck,
+        "time_to_ready": {
+            "leases": ready["leases"],
+            "p50_seconds": _float(ready["p50"]),
+            "p95_seconds": _float(ready["p95"]),
+        },
+        "invariants": _invariants(found.invariants),
+    }
+
+
+def _passing(found: Summary) -> dict[str, Any]:
+    """What changes by itself."""
+    return {
+        "as_of": found.as_of,
+        "spend_month_to_date": _money(found.spend_of_month),
+        "processes": [
+            {"kind": row["kind"], "processes": row["processes"], "last_seen_seconds": _float(row["age"])}
+            for row in found.heartbeats
+        ],
+    }
+
+
+def _invariants(rows: Sequence[Row]) -> dict[str, Any]:
+    return {
+        "checked_at": min((row["checked_at"] for row in rows), default=None),
+        "broken": [
+            {name: row[name] for name in ("name", "violations", "examples", "since")}
+            for row in rows
+            if row["violations"]
+        ],
+    }
+
+
+def _steady(found: Summary) -> dict[str, Any]:
+    """What stands for that in the ETag: the hour, and signs of life in steps."""
+    alive = [(row["kind"], row["processes"], int(row["age"] // _SIGN_OF_LIFE)) for row in found.heartbeats]
+    return {"hour": found.as_of.replace(minute=0, second=0, microsecond=0), "alive": alive}
+
+
+def _places(rows: Sequence[Row], name: str) -> dict[str, Any]:
+    """The most frequent first; of equals, in the order of `rows`."""
+    worst = sorted((row for row in rows if row[name]), key=lambda row: -row[name])
+    return {
+        "total": sum(row[name] for row in worst),
+        "worst": [{column: row[column] for column in (*_TRIED_AT, name)} for row in worst[:_WORST]],
+    }
+
+
+def _grouped(rows: Iterable[Row], column: str) -> list[dict[str, Any]]:
+    groups: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row[column] or "unknown"].append(row)
+    return [
+        {
+            "name": name,
+            "leases": sum(row["leases"] for row in members),
+            "gpus": sum(row["gpus"] for row in members),
+            "spend_per_hour": _money(sum(row["spend_per_hour"] for row in members)),
+        }
+        for name, members in sorted(groups.items())
+    ]
+
+
+def _money(value: Decimal | int) -> str:
+    return format_money(Decimal(value))
+
+
+def _brakes(row: Any) -> dict[str, Any]:
+    hold = row.hold
+    return {
+        "installation_id": row.id,
+        "launches_stopped": row.launches_stopped,
+        "hold": None if hold is None else {"reason": hold.get("reason"), "since": hold.get("since")},
+    }
+
+
+def _orphan(row: Any) -> dict[str, Any]:
+    shown = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name
+    as_of = shown.pop("as_of")
+    price = row.price_per_hour
+    age = (row.gone_at or as_of) - (row.launched_at or row.first_seen_at)
+    return {
+        **shown,
+        "price_per_hour": None if price is None else format_money(price),
+        "age_seconds": age.total_seconds(),
+    }
+
+
+def _float(value: Any) -> float | None:
+    return None if value is None else float(value)

@@ -1,0 +1,64 @@
+"""Cloud accounts as operators watch them, and their brake."""
+
+from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
+
+import orjson
+from fastapi import Request, Response
+
+from app.api.http.responses import Rendered, answer, tagged, to_bytes
+from app.api.http.routing import OPERATORS_ONLY, Operator, UseServices, path_part
+from app.api.http.routing import router as make_router
+from app.api.schemas.ops import Account, AccountCordon, AccountPage, AccountState
+from app.services.ops_summary import Row
+
+router = make_router("ops")
+
+_ACCOUNT = ("name", "provider", "identity", "state", "checked_at", "created_at")
+_REGION = ("region", "last_complete_listing_at", "listed", "listing_calls", "listing_seconds", "cycles")
+
+
+@router.get("/v1/ops/accounts", response_model=AccountPage, dependencies=[OPERATORS_ONLY])
+async def list_accounts(request: Request, services: UseServices) -> Response:
+    """List the cloud accounts: identity, listings, errors, brakes."""
+    return tagged(request, *_PAGE.of(await services.ops.accounts()))
+
+
+@router.put("/v1/ops/accounts/{name}/cordon", response_model=Account)
+async def cordon_account(name: str, body: AccountCordon, principal: Operator, services: UseServices) -> Response:
+    """Launch nothing more at an account, or allow it again."""
+    rows = await services.ops.cordon(principal, path_part(name), cordoned=body.cordoned, note=body.note)
+    return answer(to_bytes(_account(rows)))
+
+
+def _page(rows: Sequence[Row]) -> bytes:
+    items = [_account(list(of_account)) for _, of_account in groupby(rows, itemgetter("name"))]
+    return to_bytes({"items": items, "next_cursor": None})
+
+
+_PAGE = Rendered(_page)
+
+
+def _account(rows: Sequence[Row]) -> dict[str, Any]:
+    row = rows[0]
+    return {
+        **{name: row[name] for name in _ACCOUNT},
+        "cordoned": _stored(row["cordoned"]),
+        "last_error": _stored(row["last_error"]),
+        "draining": row["state"] == AccountState.DRAINING,
+        "regions": [_region(one) for one in rows if one["region"] is not None],
+    }
+
+
+def _region(row: Row) -> dict[str, Any]:
+    return {
+        **{name: row[name] for name in _REGION},
+        "last_error": _stored(row["region_error"]),
+        "service_quotas": _stored(row["service_quotas"]),
+    }
+
+
+def _stored(text: str | None) -> orjson.Fragment | None:
+    return None if text is None else orjson.Fragment(text)

@@ -1,0 +1,106 @@
+"""Tenants (operators)."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from fastapi import Request, Response
+from pydantic import Field
+
+from app.api.http.etags import UseIfMatch
+from app.api.http.idempotency import IdempotencyHeader, created, idempotency_key
+from app.api.http.pagination import UsePage
+from app.api.http.responses import answer, tagged
+from app.api.http.routing import OPERATORS_ONLY, Operator, UseServices
+from app.api.http.routing import router as make_router
+from app.api.schemas.base import Body, Moment, Name, View
+from app.services.preconditions import list_tag, version_tag
+from app.services.tenants import TenantChange
+
+router = make_router("tenants")
+
+Term = Annotated[int, Field(ge=60, le=31_536_000)]
+
+
+class TenantStatus(StrEnum):
+    """A suspended tenant starts and extends nothing. The list may grow."""
+
+    ACTIVE = "active"
+    SUSPENDED = "suspended"
+
+
+class NewTenant(Body):
+    """A tenant to be. Without terms it gets the installation's defaults; without quotas it cannot lease."""
+
+    name: Name
+    max_ttl_seconds: Annotated[Term | None, Field(description="Longest `ttl_seconds` of a lease.")] = None
+    max_total_seconds: Annotated[Term | None, Field(description="Longest life of a lease, extensions included.")] = None
+
+
+class TenantPatch(Body):
+    """What is absent or null stays as it is."""
+
+    name: Name | None = None
+    max_ttl_seconds: Term | None = None
+    max_total_seconds: Term | None = None
+    status: Annotated[TenantStatus | None, Field(strict=False)] = None
+    end_leases: Annotated[
+        bool, Field(description="With a suspended tenant: end what runs too. What is queued ends in any case.")
+    ] = False
+
+
+class Tenant(View):
+    """Who leases."""
+
+    id: str
+    name: str
+    status: TenantStatus
+    max_ttl_seconds: int
+    max_total_seconds: int
+    version: int
+    created_at: Moment
+    updated_at: Moment
+
+
+class TenantPage(View):
+    """A page of tenants, newest first."""
+
+    items: list[Tenant]
+    next_cursor: str | None
+
+
+@router.post("/v1/tenants", status_code=201, response_model=Tenant)
+async def create_tenant(
+    request: Request, body: NewTenant, principal: Operator, services: UseServices, key: IdempotencyHeader = None
+) -> Response:
+    """Create a tenant."""
+    repeat = idempotency_key(request, principal, key, body)
+    made = await services.tenants.create(principal, body.model_dump(exclude_none=True), repeat)
+    tenant = Tenant.model_validate(made.values)
+    return created(tenant, location=f"/v1/tenants/{tenant.id}", replayed=made.replayed)
+
+
+@router.get("/v1/tenants", response_model=TenantPage, dependencies=[OPERATORS_ONLY])
+async def list_tenants(request: Request, services: UseServices, page: UsePage) -> Response:
+    """List tenants, newest first."""
+    rows, next_cursor = await services.tenants.page(page)
+    tag = list_tag((row["id"], row["version"]) for row in rows)
+    items = [Tenant.model_validate(row) for row in rows]
+    return tagged(request, TenantPage(items=items, next_cursor=next_cursor), tag)
+
+
+@router.get("/v1/tenants/{tenant_id}", response_model=Tenant, dependencies=[OPERATORS_ONLY])
+async def get_tenant(request: Request, tenant_id: str, services: UseServices) -> Response:
+    """Read a tenant."""
+    row = await services.tenants.get(tenant_id)
+    return tagged(request, Tenant.model_validate(row), version_tag(row["id"], row["version"]))
+
+
+@router.patch("/v1/tenants/{tenant_id}", response_model=Tenant)
+async def update_tenant(
+    tenant_id: str, body: TenantPatch, principal: Operator, services: UseServices, if_match: UseIfMatch
+) -> Response:
+    """Change a tenant, suspend it or let it work again."""
+    values = body.model_dump(exclude_none=True, exclude={"end_leases"}, mode="json")
+    change = TenantChange(values=values, end_leases=body.end_leases)
+    row = await services.tenants.change(principal, tenant_id, change, if_match)
+    return answer(Tenant.model_validate(row), headers={"ETag": version_tag(row["id"], row["version"])})

@@ -1,0 +1,249 @@
+"""Webhooks: where a tenant is told what happens (admins, and operators for any tenant)."""
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+from fastapi import Query, Request, Response
+from pydantic import AfterValidator, Field
+
+from app.api.http.etags import UseIfMatch
+from app.api.http.idempotency import IdempotencyHeader, created, idempotency_key
+from app.api.http.pagination import UsePage
+from app.api.http.responses import answer, tagged
+from app.api.http.routing import Admin, UseServices
+from app.api.http.routing import router as make_router
+from app.api.schemas.base import Body, Moment, Text, View
+from app.api.schemas.lease_filters import QueryText
+from app.domain.webhooks import EVENT_TYPES, LONGEST_URL
+from app.services import webhooks as service
+from app.services.errors import FieldError, InvalidRequest
+from app.services.preconditions import list_tag, version_tag
+
+router = make_router("webhooks")
+
+
+def _event_type(name: str) -> str:
+    if name not in EVENT_TYPES:
+        raise ValueError("is no type of event: see docs/states.md")
+    return name
+
+
+def _once_each(names: list[str]) -> list[str]:
+    if len(set(names)) < len(names):
+        raise ValueError("a type is named twice")
+    return names
+
+
+EventTypes = Annotated[
+    list[Annotated[str, Field(max_length=64, examples=["lease.active"]), AfterValidator(_event_type)]],
+    Field(min_length=1, max_length=len(EVENT_TYPES), description="Only these types of events. Null: every type."),
+    AfterValidator(_once_each),
+]
+Url = Annotated[
+    Text,
+    Field(
+        max_length=LONGEST_URL,
+        examples=["https://hooks.example.org/gpulease"],
+        description="https, leading to public addresses alone. Redirects are not followed.",
+    ),
+]
+Description = Annotated[Text, Field(max_length=200)]
+
+
+class NewWebhook(Body):
+    """A webhook to be. It is told what happens from now on."""
+
+    url: Url
+    description: Description | None = None
+    event_types: EventTypes | None = None
+    tenant_id: Annotated[
+        str | None, Field(max_length=40, description="Operators only, and required of them: whom to act for.")
+    ] = None
+
+
+class WebhookPatch(Body):
+    """What is absent stays as it is; so do `url` and `enabled` when they are null."""
+
+    url: Url | None = None
+    description: Description | None = None
+    event_types: EventTypes | None = None
+    enabled: Annotated[
+        bool | None, Field(description="Enabled again, it is told what happens from then on, and what was pending.")
+    ] = None
+
+
+class DisabledReason(StrEnum):
+    """Who disabled it: somebody of the tenant, or the receiver, which answered 410. The list may grow."""
+
+    BY_USER = "by_user"
+    GONE = "gone"
+
+
+class Webhook(View):
+    """Where a tenant is told what happens."""
+
+    id: str
+    tenant_id: str
+    url: str
+    description: str | None
+    event_types: Annotated[list[str] | None, Field(description="Null: every type.")]
+    enabled: bool
+    disabled_reason: DisabledReason | None
+    previous_valid_until: Annotated[
+        Moment | None, Field(description="Until then messages are signed with the secret before, too.")
+    ]
+    version: int
+    created_at: Moment
+    updated_at: Moment
+
+
+class WebhookWithSecret(Webhook):
+    """A new webhook, or a new secret."""
+
+    secret: Annotated[
+        str | None,
+        Field(description="`whsec_…`, shown this once. Null when this answer repeats an earlier one."),
+    ]
+
+
+class WebhookPage(View):
+    """A page of webhooks, newest first."""
+
+    items: list[Webhook]
+    next_cursor: str | None
+
+
+class DeliveryState(StrEnum):
+    """`pending` until the receiver has taken it (`delivered`) or it is not tried any more. The list may grow."""
+
+    PENDING = "pending"
+    DELIVERED = "delivered"
+    GIVEN_UP = "given_up"
+
+
+class Delivery(View):
+    """A message to a webhook, and how it fared. Kept 30 days."""
+
+    id: str
+    webhook_id: str
+    event_id: Annotated[str, Field(description="The message's `webhook-id`, the same at every try.")]
+    sequence: Annotated[int | None, Field(description="The event's number; null for a test.")]
+    event_type: str
+    state: DeliveryState
+    tries: int
+    status: Annotated[int | None, Field(description="That the receiver answered last; null: no answer.")]
+    error: Annotated[str | None, Field(description="Why the last try failed.")]
+    next_try_at: Annotated[Moment | None, Field(description="Null: it is not tried any more.")]
+    last_try_at: Moment | None
+    gives_up_at: Moment
+    ended_at: Moment | None
+    created_at: Moment
+
+
+class DeliveryPage(View):
+    """A page of deliveries, newest first."""
+
+    items: list[Delivery]
+    next_cursor: str | None
+
+
+@router.post("/v1/webhooks", status_code=201, response_model=WebhookWithSecret)
+async def create_webhook(
+    request: Request, body: NewWebhook, principal: Admin, services: UseServices, key: IdempotencyHeader = None
+) -> Response:
+    """Create a webhook. Its secret is in this answer and nowhere else. A tenant has at most ten."""
+    repeat = idempotency_key(request, principal, key, body)
+    made = await services.webhooks.create(principal, service.NewWebhook(**body.model_dump()), repeat)
+    hook = WebhookWithSecret.model_validate(made.values)
+    return created(hook, location=f"/v1/webhooks/{hook.id}", replayed=made.replayed)
+
+
+@router.get("/v1/webhooks", response_model=WebhookPage)
+async def list_webhooks(
+    request: Request,
+    principal: Admin,
+    services: UseServices,
+    page: UsePage,
+    tenant_id: Annotated[QueryText | None, Query(description="Operators only.")] = None,
+) -> Response:
+    """List webhooks, newest first."""
+    if principal.tenant_id is not None and tenant_id not in {None, principal.tenant_id}:
+        raise InvalidRequest(errors=[FieldError("#/query/tenant_id", "only operators may name a tenant")])
+    rows, next_cursor = await services.webhooks.page(principal, tenant_id, page)
+    tag = list_tag(((row["id"], row["version"]) for row in rows), also=next_cursor or "")
+    return tagged(request, WebhookPage(items=[_hook(row) for row in rows], next_cursor=next_cursor), tag)
+
+
+@router.get("/v1/webhooks/{webhook_id}", response_model=Webhook)
+async def get_webhook(request: Request, webhook_id: str, principal: Admin, services: UseServices) -> Response:
+    """Read a webhook."""
+    row = await services.webhooks.get(principal, webhook_id)
+    return tagged(request, _hook(row), version_tag(row["id"], row["version"]))
+
+
+@router.patch("/v1/webhooks/{webhook_id}", response_model=Webhook)
+async def update_webhook(
+    webhook_id: str, body: WebhookPatch, principal: Admin, services: UseServices, if_match: UseIfMatch
+) -> Response:
+    """Change a webhook, disable it or enable it again."""
+    given = body.model_dump(exclude_unset=True)
+    values = {name: value for name, value in given.items() if value is not None or name not in {"url", "enabled"}}
+    row = await services.webhooks.change(principal, webhook_id, values, if_match)
+    return answer(_hook(row), headers={"ETag": version_tag(row["id"], row["version"])})
+
+
+@router.delete("/v1/webhooks/{webhook_id}", status_code=204)
+async def delete_webhook(webhook_id: str, principal: Admin, services: UseServices) -> Response:
+    """Delete a webhook, with its log."""
+    await services.webhooks.remove(principal, webhook_id)
+    return Response(status_code=204)
+
+
+@router.post("/v1/webhooks/{webhook_id}/rotate-secret", status_code=201, response_model=WebhookWithSecret)
+async def rotate_webhook_secret(
+    request: Request, webhook_id: str, principal: Admin, services: UseServices, key: IdempotencyHeader = None
+) -> Response:
+    """Give a webhook a new secret. For 24 hours messages are signed with both."""
+    repeat = idempotency_key(request, principal, key, None)
+    made = await services.webhooks.rotate(principal, webhook_id, repeat)
+    return created(WebhookWithSecret.model_validate(made.values), replayed=made.replayed)
+
+
+@router.post("/v1/webhooks/{webhook_id}/test", status_code=202, response_model=Delivery)
+async def try_webhook(
+    request: Request, webhook_id: str, principal: Admin, services: UseServices, key: IdempotencyHeader = None
+) -> Response:
+    """Send `webhook.test`, once. The log tells how it went."""
+    repeat = idempotency_key(request, principal, key, None)
+    made = await services.webhooks.test(principal, webhook_id, repeat)
+    return created(Delivery.model_validate(made.values), status=202, replayed=made.replayed)
+
+
+@router.get("/v1/webhooks/{webhook_id}/deliveries", response_model=DeliveryPage)
+async def list_webhook_deliveries(
+    request: Request, webhook_id: str, principal: Admin, services: UseServices, page: UsePage
+) -> Response:
+    """List what was sent or will be, newest first."""
+    rows, next_cursor = await services.webhooks.deliveries(principal, webhook_id, page)
+    items = [Delivery.model_validate(row) for row in rows]
+    content = DeliveryPage(items=items, next_cursor=next_cursor).model_dump_json()
+    return tagged(request, content.encode(), list_tag((), also=content))
+
+
+@router.post("/v1/webhooks/{webhook_id}/deliveries/{delivery_id}/replay", status_code=202, response_model=Delivery)
+async def replay_webhook_delivery(
+    request: Request,
+    webhook_id: str,
+    delivery_id: str,
+    principal: Admin,
+    services: UseServices,
+    key: IdempotencyHeader = None,
+) -> Response:
+    """Deliver a message again, for up to three days, under the same `webhook-id`."""
+    repeat = idempotency_key(request, principal, key, None)
+    made = await services.webhooks.replay(principal, webhook_id, delivery_id, repeat)
+    return created(Delivery.model_validate(made.values), status=202, replayed=made.replayed)
+
+
+def _hook(row: dict[str, Any]) -> Webhook:
+    return Webhook.model_validate(row)

@@ -1,0 +1,1 @@
+"""Request and response models, and how rows become JSON."""

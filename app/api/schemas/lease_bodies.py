@@ -1,0 +1,157 @@
+"""What callers send about leases."""
+
+from decimal import Decimal
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+from typing_extensions import TypeAliasType
+
+from app.api.schemas.base import Body, DecimalText, Name, Text
+from app.domain.leases import OnInterruption
+from app.domain.offerings import MarketWish
+from app.services import lease_requests
+from app.services.errors import FieldError, InvalidRequest
+from app.services.lease_requests import (
+    LARGEST_SSH_KEYS,
+    LARGEST_STARTUP_SCRIPT,
+    check_ssh_keys,
+    checked_script,
+    network,
+    ssh_public_key,
+)
+
+_YEAR = 31_536_000
+
+
+class ProviderName(StrEnum):
+    """A cloud. The list may grow."""
+
+    AWS = "aws"
+    GCP = "gcp"
+    AZURE = "azure"
+
+
+def _not_null(value: object) -> object:
+    if value is None:
+        raise ValueError("must not be null; leave it out to keep it")
+    return value
+
+
+GpuModel = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]{0,39}$", examples=["A100"])]
+TypeName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", examples=["p4d.24xlarge"])]
+RegionName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$", examples=["us-east-1"])]
+ImageName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,39}$", examples=["pytorch"])]
+Ttl = Annotated[int, Field(ge=60, le=_YEAR, description="Seconds from now; at most the tenant's `max_ttl_seconds`.")]
+Cidr = Annotated[str, Field(max_length=50, examples=["203.0.113.0/24"]), AfterValidator(network)]
+Labels = TypeAliasType(
+    "Labels",
+    Annotated[
+        dict[
+            Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,63}$")],
+            Annotated[str, Field(pattern=r"^[\x20-\x7e]{0,63}$")],
+        ],
+        Field(
+            max_length=20,
+            description="At most 20; keys of a-z, 0-9, _ and -, values of printable ASCII, each up to 63 characters.",
+        ),
+    ],
+)
+
+
+class GpuWish(Body):
+    """The GPUs of one VM. `count` and `memory_gib` (of each GPU) are minimums; null means any."""
+
+    model: GpuModel
+    count: Annotated[int, Field(ge=1, le=64)] = 1
+    memory_gib: Annotated[int | None, Field(ge=1, le=1024)] = None
+
+
+class NewLease(Body):
+    """A lease to be. Give `gpu` or `instance_types`; what is absent or null means any."""
+
+    name: Annotated[Name | None, Field(description="Absent: one is made up.")] = None
+    gpu: GpuWish | None = None
+    instance_types: Annotated[list[TypeName] | None, Field(min_length=1, max_length=20)] = None
+    market: Annotated[
+        MarketWish | None, Field(strict=False, description="`spot_first`: spot everywhere, on demand after that.")
+    ] = None
+    providers: Annotated[
+        list[Annotated[ProviderName, Field(strict=False)]] | None, Field(min_length=1, max_length=3)
+    ] = None
+    regions: Annotated[list[RegionName] | None, Field(min_length=1, max_length=50)] = None
+    max_price_per_hour: Annotated[
+        Annotated[DecimalText, Field(gt=0)] | None, Field(description="USD for the whole VM.")
+    ] = None
+    ttl_seconds: Ttl
+    wait_seconds: Annotated[
+        int, Field(ge=0, le=86_400, description="How long to wait for capacity. 0: one pass over the candidates.")
+    ] = 0
+    ssh_public_keys: Annotated[
+        list[Annotated[str, Field(max_length=LARGEST_SSH_KEYS), AfterValidator(ssh_public_key)]],
+        Field(
+            max_length=20,
+            description="OpenSSH public keys, one line each, without options; RSA from 2048 bits. At most 8 KiB together, "
+            "and 256 characters in each comment.",
+        ),
+        AfterValidator(check_ssh_keys),
+    ] = Field(default_factory=list)
+    startup_script: Annotated[
+        Annotated[Text, Field(max_length=LARGEST_STARTUP_SCRIPT), AfterValidator(checked_script)] | None,
+        Field(description="Run at the first boot; at most 12 KiB. Never shown to viewers, forgotten when it ended."),
+    ] = None
+    image: Annotated[
+        ImageName | None,
+        Field(description="One of `GET /v1/images`. Null: the newest driver-ready image, or the account's default."),
+    ] = None
+    disk_gib: Annotated[int, Field(ge=30, le=16_384)] = 100
+    public_ip: bool = True
+    allowed_cidrs: Annotated[
+        list[Cidr] | None,
+        Field(
+            min_length=1,
+            max_length=50,
+            description="Networks that may reach port 22. Null: the provider account's own firewall decides alone.",
+        ),
+    ] = None
+    on_interruption: Annotated[
+        OnInterruption, Field(strict=False, description="What happens when the provider takes a spot VM back.")
+    ] = OnInterruption.END
+    labels: Labels = Field(default_factory=dict)
+    tenant_id: Annotated[
+        str | None, Field(max_length=40, description="Operators only, and required of them: whom to act for.")
+    ] = None
+
+
+class LeasePatch(Body):
+    """What is absent stays as it is. `labels` replaces all labels."""
+
+    name: Annotated[Name | None, AfterValidator(_not_null)] = None
+    labels: Annotated[Labels | None, AfterValidator(_not_null)] = None
+
+
+class LeaseExtension(Body):
+    """How long the lease shall last from now at least. It is never shortened."""
+
+    ttl_seconds: Annotated[int, Field(ge=60, le=_YEAR)]
+
+
+def new_lease(body: NewLease) -> lease_requests.NewLease:
+    """The request for the service. Raises InvalidRequest for fields that contradict one another."""
+    if (body.gpu is None) == (body.instance_types is None):
+        detail = "give gpu or instance_types, and not both"
+        raise InvalidRequest(errors=[FieldError("/gpu", detail), FieldError("/instance_types", detail)])
+    request = body.model_dump(mode="json", exclude={"tenant_id", "startup_script"})
+    request["max_price_per_hour"] = _plain(body.max_price_per_hour)
+    return lease_requests.NewLease(
+        tenant_id=body.tenant_id,
+        name=body.name,
+        labels=body.labels,
+        request=request,
+        startup_script=body.startup_script,
+    )
+
+
+def _plain(amount: Decimal | None) -> str | None:
+    """Without an exponent."""
+    return None if amount is None else f"{amount:f}"

@@ -1,0 +1,98 @@
+"""The query parameters of GET /v1/leases."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Annotated
+
+from fastapi import Depends, Query
+from pydantic import AfterValidator
+
+from app.api.schemas.base import Text, Timestamp
+from app.db.leases.lists import LeaseFilter, LeaseSort
+from app.domain.ids import is_typeid
+from app.domain.leases import TERMINAL, LeaseState
+from app.services.errors import FieldError, InvalidRequest
+
+_MOST_IDS = 100
+_LIVE = frozenset(LeaseState) - TERMINAL
+
+
+class LeaseStateFilter(StrEnum):
+    """A state, or `!terminal` for all that has not ended."""
+
+    QUEUED = "queued"
+    PROVISIONING = "provisioning"
+    BOOTING = "booting"
+    ACTIVE = "active"
+    RELEASING = "releasing"
+    RELEASED = "released"
+    FAILED = "failed"
+    NOT_TERMINAL = "!terminal"
+
+
+def _label(text: str) -> str:
+    if ":" not in text:
+        raise ValueError("must be key:value")
+    return text
+
+
+QueryText = Annotated[Text, Query(max_length=200)]
+QueryLabel = Annotated[Text, AfterValidator(_label)]
+
+
+async def _filter(  # noqa: PLR0913, PLR0917 - one argument for each query parameter
+    state: Annotated[list[LeaseStateFilter] | None, Query(description="Repeatable.")] = None,
+    name: Annotated[QueryText | None, Query(description="Exactly this name.")] = None,
+    search: Annotated[
+        QueryText | None, Query(description="A part of the name, in upper or lower case, or the whole id.")
+    ] = None,
+    provider: QueryText | None = None,
+    region: QueryText | None = None,
+    gpu_model: QueryText | None = None,
+    label: Annotated[
+        list[QueryLabel] | None, Query(max_length=20, description="`key:value`; repeatable, all must hold.")
+    ] = None,
+    ids: Annotated[
+        list[Text] | None, Query(description=f"Up to {_MOST_IDS}; repeated, or separated by commas.")
+    ] = None,
+    created_after: Timestamp | None = None,
+    created_before: Timestamp | None = None,
+    updated_since: Timestamp | None = None,
+    tenant_id: Annotated[QueryText | None, Query(description="Operators only.")] = None,
+) -> LeaseFilter:
+    return LeaseFilter(
+        tenant_id=tenant_id,
+        states=_states(state or ()),
+        ids=_ids(ids or ()),
+        name=name,
+        search=search,
+        provider=provider,
+        region=region,
+        gpu_model=gpu_model,
+        labels=dict(one.split(":", 1) for one in label or ()),
+        created_after=created_after,
+        created_before=created_before,
+        updated_since=updated_since,
+    )
+
+
+def _states(wanted: Iterable[LeaseStateFilter]) -> frozenset[LeaseState]:
+    found: set[LeaseState] = set()
+    for one in wanted:
+        found |= _LIVE if one is LeaseStateFilter.NOT_TERMINAL else {LeaseState(one.value)}
+    return frozenset(found)
+
+
+def _ids(wanted: Iterable[str]) -> tuple[str, ...]:
+    found = tuple(dict.fromkeys(part.strip() for one in wanted for part in one.split(",")))
+    if len(found) > _MOST_IDS:
+        raise InvalidRequest(errors=[FieldError("#/query/ids", f"at most {_MOST_IDS} ids")])
+    if not all(is_typeid("lease", one) for one in found):
+        raise InvalidRequest(errors=[FieldError("#/query/ids", "must be ids of leases")])
+    return found
+
+
+UseLeaseFilter = Annotated[LeaseFilter, Depends(_filter)]
+UseLeaseSort = Annotated[
+    LeaseSort, Query(alias="sort", description="A field; with a minus the greatest comes first. Ties go by id.")
+]

@@ -1,0 +1,130 @@
+"""From rows to the JSON of `lease_views`, without building models.
+
+A test holds the two together: real answers validate strictly against the declared models.
+"""
+
+from collections.abc import Iterable
+from datetime import timedelta
+from decimal import Decimal
+from functools import cache
+from typing import Any
+
+from app.api.http.responses import to_bytes
+from app.api.schemas.leases import AttemptOutcome
+from app.domain.leases import AttemptState, Desired, LeaseState
+from app.domain.money import format_money
+from app.domain.provider_messages import public_error
+from app.services.principal import Role
+
+_MICROSECOND = timedelta(microseconds=1)
+_MICROSECONDS_PER_HOUR = 3_600_000_000
+
+_ACTIONS = ("release", "extend", "reboot")
+_PLACE = ("provider", "account", "region", "zone", "instance_type", "market")
+
+
+def lease_json(row: Any, role: Role, *, startup_script: str | None = None) -> bytes:
+    """One lease, from a row of app.db.leases.statements.READ. `startup_script` only where the caller may see it."""
+    return _lease(row, role, startup_script).encode()
+
+
+def lease_page_json(rows: Iterable[Any], role: Role, next_cursor: str | None) -> bytes:
+    """A page of leases."""
+    items = ",".join(_lease(row, role, None) for row in rows)
+    return f'{{"items":[{items}],"next_cursor":{_text(next_cursor)}}}'.encode()
+
+
+def _lease(row: Any, role: Role, startup_script: str | None) -> str:
+    """Joins what the database has written already."""
+    script = _text(startup_script)
+    actions = _actions(role, row.desired, row.state, _extend(row))
+    words = _text(row.provider_message if role is Role.OPERATOR else None)
+    request = f'{row.request[:-1]},"startup_script":{script}}}'
+    return f'{row.shown[:-1]},"provider_message":{words},"request":{request},"actions":{actions}}}'
+
+
+def _text(value: str | None) -> str:
+    return "null" if value is None else to_bytes(value).decode()
+
+
+@cache
+def _actions(role: Role, desired: str, state: str, extend: str) -> str:
+    """The rules of app.services.lease_changes, told in advance."""
+    if role is Role.VIEWER:
+        reasons = dict.fromkeys(_ACTIONS, "forbidden")
+    elif desired != Desired.RUN:
+        reasons = dict.fromkeys(_ACTIONS, "lease_ending")
+    else:
+        reboot = "" if state == LeaseState.ACTIVE else "lease_not_active"
+        reasons = {"release": "", "extend": extend, "reboot": reboot}
+    told = {name: {"available": not reason, "reason_code": reason or None} for name, reason in reasons.items()}
+    return to_bytes(told).decode()
+
+
+def _extend(row: Any) -> str:
+    if row.over:
+        return "lease_ending"
+    if row.tenant_status != "active":
+        return "tenant_suspended"
+    if row.not_extendable:
+        return "not_extendable"
+    return "term_exceeded" if row.at_latest else ""
+
+
+def attempt_page_json(rows: Iterable[Any], role: Role, next_cursor: str | None) -> bytes:
+    """A page of attempts."""
+    return to_bytes({"items": [_attempt(row, role) for row in rows], "next_cursor": next_cursor})
+
+
+def _attempt(row: Any, role: Role) -> dict[str, Any]:
+    price = format_money(row.price_per_hour)
+    return {
+        "id": row.id,
+        "n": row.n,
+        "outcome": outcome(row.state, row.instance_id),
+        "state": row.state,
+        "offering": {
+            **{name: getattr(row, name) for name in _PLACE},
+            **row.offering,
+            "price_per_hour": price,
+        },
+        "instance_id": row.instance_id,
+        "error": None if row.error is None else _error(row.error, role),
+        "cost": format_money(_accrued(row)),
+        "started_at": row.created_at,
+        "sent_at": row.first_sent_at,
+        "launched_at": row.known_at,
+        "billing_started_at": row.billing_started_at,
+        "billing_ended_at": row.billing_ended_at,
+        "ended_at": row.ended_at,
+    }
+
+
+def _error(error: dict[str, Any], role: Role) -> dict[str, Any]:
+    words = error.get("message") if role is Role.OPERATOR else None
+    return {**public_error(error), "provider_message": words}
+
+
+def _accrued(row: Any) -> Decimal:
+    """USD until now."""
+    since, until = row.billing_started_at, row.billing_ended_at or row.as_of
+    if since is None or until <= since:
+        return Decimal(0)
+    cost: Decimal = row.price_per_hour * ((until - since) // _MICROSECOND) / _MICROSECONDS_PER_HOUR
+    return cost
+
+
+def outcome(state: str, instance_id: str | None) -> AttemptOutcome:
+    """The public word for an attempt's state."""
+    if state == AttemptState.DEAD:
+        return AttemptOutcome.ENDED if instance_id is not None else AttemptOutcome.NOT_CREATED
+    return _OUTCOMES[AttemptState(state)]
+
+
+_OUTCOMES = {
+    AttemptState.PLANNED: AttemptOutcome.PENDING,
+    AttemptState.SENT: AttemptOutcome.PENDING,
+    AttemptState.SETTLING: AttemptOutcome.UNKNOWN,
+    AttemptState.KNOWN: AttemptOutcome.LAUNCHED,
+    AttemptState.REFUSED: AttemptOutcome.REFUSED,
+}
