@@ -9,13 +9,13 @@ from typing import Any
 
 from app.db.core.reads import Query
 from app.db.operations import summary as statements
+from app.domain.billing import cost
 from app.services.context import ServiceContext
 from app.services.ttl_cache import Kept
 
 _MOST_STUCK = 100
 _PAST_SHARE = 15
 """What was is read so many times less often than what is: it changes slowly, and all rows tell of it."""
-_HOUR = Decimal(3600)
 
 Row = Mapping[str, Any]
 """A row of a statement of app.db.operations.summary: amounts are int or Decimal, times datetime."""
@@ -79,7 +79,6 @@ class SummaryReader:
 
 def _summary(present: _Parts, past: _Parts) -> Summary:
     now, was = present.rows, past.rows
-    seconds = int((present.as_of - past.as_of).total_seconds())
     spend_now = Decimal(now["spend_now"][0]["usd"])
     return Summary(
         as_of=present.as_of,
@@ -88,7 +87,7 @@ def _summary(present: _Parts, past: _Parts) -> Summary:
         placed=now["placed"],
         tenants=now["tenants"],
         spend_now=spend_now,
-        spend_of_month=Decimal(was["spend_of_month"][0]["usd"]) + spend_now * seconds / _HOUR,
+        spend_of_month=Decimal(was["spend_of_month"][0]["usd"]) + cost(spend_now, present.as_of - past.as_of),
         trouble=was["trouble"],
         time_to_ready=was["time_to_ready"][0],
         orphan_counts=now["orphan_counts"],

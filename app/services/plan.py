@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 
 from app.db.fleet import accounts
 from app.db.tenancy import quota_limits
 from app.domain import quotas
+from app.domain.billing import cost
 from app.domain.ids import TenantId
 from app.domain.offerings import Offering
 from app.domain.placement import Excluded
@@ -16,8 +17,6 @@ from app.services.lease_creation import check_image, check_terms, whose
 from app.services.lease_requests import NewLease
 from app.services.offering_cache import OfferingCache, Ranked
 from app.services.principal import Principal
-
-_SECONDS_PER_HOUR = 3600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +72,7 @@ class PlanService:
             Candidate(
                 rank=number,
                 offering=offering,
-                price_for_term=(offering.price_per_hour or Decimal(0)) * new.ttl_seconds / _SECONDS_PER_HOUR,
+                price_for_term=cost(offering.price_per_hour or Decimal(0), timedelta(seconds=new.ttl_seconds)),
                 quota_fits=not quotas.shortages(state.limits, state.used, quotas.amounts(offering)),
             )
             for number, offering in enumerate(ranked.ranking.candidates, start=1)

@@ -125,11 +125,11 @@ def test_a_number_belongs_to_one_process(store: Store) -> None:
 
 LIVES = """
 import sys, threading
-from app.db import claimants
+from app.db.leases import process_locks
 from workers.database import WorkerDatabase
 
 with WorkerDatabase(sys.argv[1], pool_size=1).outside_pool() as connection:
-    print(connection.execute(claimants.lock(7)).scalar_one(), flush=True)
+    print(connection.execute(process_locks.lock(7)).scalar_one(), flush=True)
     threading.Event().wait()
 """
 

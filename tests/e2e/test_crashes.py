@@ -23,7 +23,7 @@ LATE = (
 )
 """A point, whether it is one of a lease, and whether its answer waits for the end of the lease: else another worker's rest."""
 
-TRIES = 4
+TRIES = 8
 """A case may miss its point: the worker that another case killed leaves the lease to be adopted on another way."""
 
 

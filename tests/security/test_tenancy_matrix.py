@@ -92,12 +92,12 @@ async def attacked(
     settings = make_settings(rate_limit=UNLIMITED, write_rate_limit=UNLIMITED, login_rate_limit=UNLIMITED)
     if wall == FILTER:
         with role_past_row_level_security(postgres_server, database_url) as role:
-            monkeypatch.setattr(bootstrap, "Database", partial(ApiDatabase, role=role))
+            monkeypatch.setattr(bootstrap, "ApiDatabase", partial(ApiDatabase, role=role))
             async with serving(settings) as running:
                 yield running
         return
     if wall == POLICIES:
-        monkeypatch.setattr(bootstrap, "Database", WithoutFilter)
+        monkeypatch.setattr(bootstrap, "ApiDatabase", WithoutFilter)
     async with serving(settings) as running:
         yield running
 
@@ -260,7 +260,7 @@ async def open_to_all(
 ) -> AsyncIterator[FastAPI]:
     """The application with neither wall."""
     with role_past_row_level_security(postgres_server, database_url) as role:
-        monkeypatch.setattr(bootstrap, "Database", partial(WithoutFilter, role=role))
+        monkeypatch.setattr(bootstrap, "ApiDatabase", partial(WithoutFilter, role=role))
         async with serving(make_settings()) as running:
             yield running
 

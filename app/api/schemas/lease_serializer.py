@@ -4,20 +4,17 @@ A test holds the two together: real answers validate strictly against the declar
 """
 
 from collections.abc import Iterable
-from datetime import timedelta
 from decimal import Decimal
 from functools import cache
 from typing import Any
 
 from app.api.http.responses import to_bytes
 from app.api.schemas.leases import AttemptOutcome
+from app.domain.billing import cost
 from app.domain.leases import AttemptState, Desired, LeaseState
 from app.domain.money import format_money
 from app.domain.provider_messages import public_error
 from app.services.principal import Role
-
-_MICROSECOND = timedelta(microseconds=1)
-_MICROSECONDS_PER_HOUR = 3_600_000_000
 
 _ACTIONS = ("release", "extend", "reboot")
 _PLACE = ("provider", "account", "region", "zone", "instance_type", "market")
@@ -110,8 +107,7 @@ def _accrued(row: Any) -> Decimal:
     since, until = row.billing_started_at, row.billing_ended_at or row.as_of
     if since is None or until <= since:
         return Decimal(0)
-    cost: Decimal = row.price_per_hour * ((until - since) // _MICROSECOND) / _MICROSECONDS_PER_HOUR
-    return cost
+    return cost(row.price_per_hour, until - since)
 
 
 def outcome(state: str, instance_id: str | None) -> AttemptOutcome:

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, FromClause, Text, and_, case, cast, func, literal_column, or_, select
 
+from app.db.leases.billing import cost
 from app.db.schema.tables import account_region
 from app.domain.reasons import PROVIDER_MESSAGE
 
@@ -44,7 +45,6 @@ _TIMES = (
 NEEDED = (*_PLAIN, *_TIMES, "reason", "connection", "ssh_host_keys", "cost_closed", "rate_per_hour", "rate_since")
 """Columns of a lease that it is shown from."""
 
-_SECONDS_PER_HOUR: ColumnElement[int] = literal_column("3600")
 _RFC3339: ColumnElement[str] = literal_column("""'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'""")
 _MONEY: ColumnElement[str] = literal_column("'FM999999999999990.009999'")
 """USD with two decimals at least and six at most, as app.domain.money writes it."""
@@ -75,8 +75,7 @@ def shown(row: FromClause, listed_at: ColumnElement[Any]) -> ColumnElement[str]:
 
 def _cost(row: FromClause) -> ColumnElement[Any]:
     """What closed attempts cost, and the running rate since."""
-    seconds = func.greatest(func.extract("epoch", func.now() - row.c.rate_since), 0)
-    running = func.coalesce(row.c.rate_per_hour * seconds / _SECONDS_PER_HOUR, 0)
+    running = func.coalesce(cost(row.c.rate_per_hour, row.c.rate_since, func.now()), 0)
     return _object(
         row,
         func.to_char(row.c.cost_closed + running, _MONEY).label("accrued"),

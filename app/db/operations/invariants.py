@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Executable, TextClause, func, select, text
+from sqlalchemy import ColumnElement, Connection, Executable, Select, TextClause, func, literal_column, select, text
 
-from app.db.schema.tables import invariant
+from app.db.leases.billing import cost
+from app.db.schema.tables import attempt, invariant, lease
 from app.db.tenancy.quotas import RECOUNT
 
 _EXAMPLES = 3
@@ -22,8 +23,13 @@ class Check:
     """One invariant: a row of `statement` is a violation."""
 
     name: str
-    statement: TextClause
+    statement: TextClause | Select[Any]
 
+
+_BILLED = cost(attempt.c.price_per_hour, attempt.c.billing_started_at, attempt.c.billing_ended_at)
+_NOTHING: ColumnElement[Any] = literal_column("0")
+_ROUNDING: ColumnElement[Any] = literal_column("0.0001")
+"""USD: each closed attempt is rounded to a millionth."""
 
 CHECKS = (
     Check("used equals the claims", RECOUNT),
@@ -82,14 +88,11 @@ CHECKS = (
     ),
     Check(
         "an ended lease cost what its attempts cost",
-        text(
-            """
-            SELECT l.id, l.cost_closed FROM lease l JOIN attempt a ON a.lease_id = l.id
-            WHERE l.state IN ('released', 'failed')
-            GROUP BY l.id HAVING abs(l.cost_closed - coalesce(sum(
-                a.price_per_hour * extract(epoch FROM a.billing_ended_at - a.billing_started_at) / 3600), 0)) > 0.0001
-            """
-        ),
+        select(lease.c.id, lease.c.cost_closed)
+        .join(attempt, attempt.c.lease_id == lease.c.id)
+        .where(lease.c.ended_at.is_not(None))
+        .group_by(lease.c.id)
+        .having(func.abs(lease.c.cost_closed - func.coalesce(func.sum(_BILLED), _NOTHING)) > _ROUNDING),
     ),
     Check(
         "secrets of ended leases are forgotten",

@@ -8,6 +8,7 @@ from sqlalchemy import Interval, Select, case, column, func, literal, literal_co
 
 from app.db.core.compiled import with_values
 from app.db.core.reads import Query
+from app.db.leases.billing import cost
 from app.db.operations.invariants import NOTED
 from app.db.operations.ops import BRAKES, LIVE, OPEN, stuck
 from app.db.schema.tables import attempt, lease, orphan, tenant, worker_heartbeat
@@ -71,8 +72,7 @@ ENDED = select(lease.c.state, _LEASES, literal(0).label("gpus")).where(~LIVE).gr
 
 _MONTH = func.date_trunc("month", func.now())
 _UNTIL = func.coalesce(attempt.c.billing_ended_at, func.now())
-_SECONDS = func.extract("epoch", _UNTIL - func.greatest(attempt.c.billing_started_at, _MONTH))
-_USD = attempt.c.price_per_hour * func.greatest(_SECONDS, 0) / literal_column("3600")
+_USD = cost(attempt.c.price_per_hour, func.greatest(attempt.c.billing_started_at, _MONTH), _UNTIL)
 SPEND_OF_MONTH = select(func.coalesce(func.sum(_USD), 0).label("usd")).where(
     attempt.c.billing_started_at.is_not(None), _UNTIL > _MONTH
 )

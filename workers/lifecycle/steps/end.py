@@ -1,10 +1,9 @@
 """The way out: begin to end, terminate, close the attempt once its death is confirmed, finish or replace."""
 
 from datetime import timedelta
-from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Connection, Row, Update
+from sqlalchemy import Connection, Update
 
 from app.db.core.prepared import Bound
 from app.db.events.events import NewEvent
@@ -13,6 +12,7 @@ from app.db.leases import attempts, launches, releases
 from app.db.leases.transitions import NOW
 from app.db.operations.brakes import IS_HELD
 from app.db.tenancy import quotas
+from app.domain.billing import closed_cost
 from app.domain.leases import AttemptState, Desired, LeaseState, final_state
 from app.domain.lifecycle import Rest
 from app.domain.provider_messages import public_error
@@ -27,8 +27,6 @@ from workers.providers.base import CredentialsRejected, ProviderError, Throttled
 _NO_TOKEN_PAUSE = timedelta(seconds=1)
 _FAILED_PAUSE = 5.0
 _REFUSED_SHARE = 0.25
-_HOUR = Decimal(3600)
-_CENT_PARTS = Decimal("0.000001")
 _COOLING_REASONS = {
     ReasonCode.INTERRUPTED: "interrupted",
     ReasonCode.BOOT_TIMEOUT: "boot_timeout",
@@ -127,7 +125,8 @@ def close_attempt(ctx: StepContext) -> None:
             "provider_gone_at": NOW,
             "rate_per_hour": None,
             "rate_since": None,
-            "cost_closed": ctx.row.lease_cost_closed + cost(ended),
+            "cost_closed": ctx.row.lease_cost_closed
+            + closed_cost(ended.price_per_hour, ended.billing_started_at, ended.billing_ended_at),
             "billing_ended_at": ended.billing_ended_at,
         }
         event = NewEvent(
@@ -151,15 +150,6 @@ def _vm_ended(reason: dict[str, Any] | None) -> dict[str, Any] | None:
     if reason is None:
         return None
     return {"class": "VmEnded", "code": reason.get("code"), "message": reason.get("message")}
-
-
-def cost(ended: Row[Any]) -> Decimal:
-    """USD of a closed attempt: its price for the time from billing start to billing end, to a millionth."""
-    if ended.billing_started_at is None:
-        return Decimal(0)
-    seconds = Decimal(str((ended.billing_ended_at - ended.billing_started_at).total_seconds()))
-    price: Decimal = ended.price_per_hour
-    return (price * seconds / _HOUR).quantize(_CENT_PARTS)
 
 
 def requeue(ctx: StepContext) -> None:
