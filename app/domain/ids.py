@@ -12,8 +12,6 @@ TenantId = NewType("TenantId", str)
 KeyId = NewType("KeyId", str)
 LeaseId = NewType("LeaseId", str)
 AttemptId = NewType("AttemptId", str)
-EventId = NewType("EventId", str)
-AuditId = NewType("AuditId", str)
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _SUFFIX_LENGTH = 26

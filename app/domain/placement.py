@@ -29,8 +29,6 @@ class Exclusion(StrEnum):
     PRICE_CAP = "price_cap"
     CORDONED = "cordoned"
     ACCOUNT = "account"
-    QUOTA = "quota"
-    TRIED = "tried"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,6 @@ class ReasonCode(StrEnum):
     EXPIRED = "expired"
     INTERRUPTED = "interrupted"
     INSTANCE_LOST = "instance_lost"
-    HOST_MAINTENANCE = "host_maintenance"
     TENANT_SUSPENDED = "tenant_suspended"
 
 
@@ -46,7 +45,6 @@ RETRYABLE = frozenset(
         ReasonCode.BOOT_TIMEOUT,
         ReasonCode.INTERRUPTED,
         ReasonCode.INSTANCE_LOST,
-        ReasonCode.HOST_MAINTENANCE,
     }
 )
 """Asking again later may succeed without changing the request."""

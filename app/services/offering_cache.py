@@ -2,14 +2,11 @@
 
 from dataclasses import dataclass, field
 from datetime import datetime
-from decimal import Decimal
-from typing import Any
 
 from sqlalchemy import func, select
 
 from app.db.core.engine import ApiDatabase
 from app.db.fleet import offerings
-from app.db.fleet.offerings import offering_from_row
 from app.domain import placement, quotas
 from app.domain.offerings import Offering
 from app.domain.placement import Ranking, Wish
@@ -17,14 +14,6 @@ from app.services.ttl_cache import Kept
 
 _MOST_RANKINGS = 256
 """Wishes whose ranking is kept per snapshot; tenants mostly ask for the same few."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """An offering and what placement does not look at. `ready_seconds`: average from launch to ready."""
-
-    offering: Offering
-    ready_seconds: Decimal | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,14 +29,14 @@ class Snapshot:
     """The whole catalogue at `as_of`, by the database's clock."""
 
     as_of: datetime
-    lines: tuple[Line, ...]
+    offerings: tuple[Offering, ...]
     _ranked: dict[Wish, Ranked] = field(default_factory=dict, repr=False, compare=False)
 
     def rank(self, wish: Wish) -> Ranked:
         """As placement.rank; computed once per wish."""
         known = self._ranked.get(wish)
         if known is None:
-            ranking = placement.rank(wish, (line.offering for line in self.lines), self.as_of)
+            ranking = placement.rank(wish, self.offerings, self.as_of)
             known = Ranked(ranking=ranking, minimum=quotas.minimum(ranking.candidates))
             if len(self._ranked) < _MOST_RANKINGS:
                 self._ranked[wish] = known
@@ -69,8 +58,4 @@ class OfferingCache:
         async with self._database.transaction(None, read_only=True) as connection:
             as_of = (await connection.execute(select(func.now()))).scalar_one()
             rows = (await connection.execute(offerings.candidates())).all()
-        return Snapshot(as_of, tuple(_line(row) for row in rows))
-
-
-def _line(row: Any) -> Line:
-    return Line(offering=offering_from_row(row), ready_seconds=row.ready_seconds)
+        return Snapshot(as_of, tuple(offerings.offering_from_row(row) for row in rows))

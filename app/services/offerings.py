@@ -10,7 +10,7 @@ from enum import StrEnum
 from app.domain.offerings import Market, Offering
 from app.services.cursors import PageRequest, cursor
 from app.services.errors import FieldError, InvalidRequest
-from app.services.offering_cache import Line, OfferingCache
+from app.services.offering_cache import OfferingCache
 
 _Key = tuple[bool, Decimal, str, str, str, str, str]
 
@@ -86,7 +86,7 @@ class OfferingFilter:
 class OfferingPage:
     """Lines of the catalogue as of `as_of`."""
 
-    lines: tuple[Line, ...]
+    offerings: tuple[Offering, ...]
     as_of: datetime
     next_cursor: str | None
 
@@ -109,21 +109,21 @@ class OfferingService:
         """Raises InvalidRequest for a cursor of another list."""
         snapshot = await self._catalogue.snapshot()
         after = _after(page, sort)
-        lines = sorted(
-            ((_sort_key(line.offering, sort), line) for line in snapshot.lines if wanted.takes(line.offering)),
+        keyed = sorted(
+            ((_sort_key(offering, sort), offering) for offering in snapshot.offerings if wanted.takes(offering)),
             key=lambda entry: entry[0],
         )
-        rest = [(key, line) for key, line in lines if after is None or key > after]
+        rest = [(key, offering) for key, offering in keyed if after is None or key > after]
         shown = rest[: page.limit]
         more = _cursor(shown[-1][0], sort) if len(rest) > page.limit else None
-        return OfferingPage(lines=tuple(line for _, line in shown), as_of=snapshot.as_of, next_cursor=more)
+        return OfferingPage(offerings=tuple(offering for _, offering in shown), as_of=snapshot.as_of, next_cursor=more)
 
     async def images(self) -> tuple[NamedImage, ...]:
         """By name; of accounts with offerings."""
         places: dict[str, set[tuple[str, str]]] = defaultdict(set)
-        for line in (await self._catalogue.snapshot()).lines:
-            for name in line.offering.images:
-                places[name].add((line.offering.provider, line.offering.key.account))
+        for offering in (await self._catalogue.snapshot()).offerings:
+            for name in offering.images:
+                places[name].add((offering.provider, offering.key.account))
         return tuple(NamedImage(name=name, places=tuple(sorted(places[name]))) for name in sorted(places))
 
 

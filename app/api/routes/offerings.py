@@ -23,7 +23,6 @@ from app.domain.offerings import Market, PriceStatus
 from app.domain.placement import Exclusion
 from app.services.container import Services
 from app.services.lease_creation import exclusion_detail
-from app.services.offering_cache import Line
 from app.services.offerings import AvailabilityStatus, OfferingFilter, OfferingSort, availability
 from app.services.plan import Candidate, Need, Plan
 from app.services.preconditions import list_tag
@@ -190,7 +189,7 @@ async def list_offerings(
     """List what can be leased, where and for how much."""
     found = await services.offerings.list(wanted, sort, page)
     sight = _sight(services, principal, found.as_of)
-    items = [_line(line, sight) for line in found.lines]
+    items = [_rendered(offering, sight) for offering in found.offerings]
     content = to_json({"items": items, "next_cursor": found.next_cursor})
     return tagged(request, content, list_tag((), also=content.decode()))
 
@@ -251,8 +250,7 @@ def _need(need: Need) -> dict[str, Any]:
     }
 
 
-def _line(line: Line, sight: _Sight) -> dict[str, Any]:
-    offering = line.offering
+def _rendered(offering: domain.Offering, sight: _Sight) -> dict[str, Any]:
     price = offering.price_per_hour
     return {
         **_offering(offering, sight),
@@ -261,7 +259,7 @@ def _line(line: Line, sight: _Sight) -> dict[str, Any]:
             "launches": offering.launches,
             "refusals": offering.refusals,
             "success_rate": None if offering.success_rate is None else round(offering.success_rate, 3),
-            "ready_seconds": None if line.ready_seconds is None else float(line.ready_seconds),
+            "ready_seconds": offering.ready_seconds,
         },
     }
 
