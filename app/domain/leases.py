@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from app.domain.ids import AttemptId, LeaseId, TenantId
+from app.domain.lease_requests import LeaseRequest, OnInterruption
 from app.domain.reasons import BY_WISH, Reason
 
 
@@ -57,13 +58,6 @@ class VmState(StrEnum):
     STOPPED = "stopped"
     GONE = "gone"
     ABSENT = "absent"
-
-
-class OnInterruption(StrEnum):
-    """What happens to a lease whose spot VM the provider takes back."""
-
-    END = "end"
-    REPLACE = "replace"
 
 
 TERMINAL = frozenset({LeaseState.RELEASED, LeaseState.FAILED})
@@ -135,7 +129,7 @@ class Lease:
     state: LeaseState
     desired: Desired
     reason: Reason | None
-    request: dict[str, Any]
+    request: LeaseRequest
     on_interruption: OnInterruption
     created_at: datetime
     expires_at: datetime
@@ -167,7 +161,7 @@ class Lease:
     @property
     def waits(self) -> timedelta:
         """For how long it waits for capacity, for its first VM and for a replacement."""
-        return timedelta(seconds=self.request.get("wait_seconds") or 0)
+        return timedelta(seconds=self.request.wait_seconds)
 
     @property
     def looking_since(self) -> datetime:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from app.domain.inventory import EMPTY_LISTINGS
-from app.domain.leases import Attempt, AttemptState, Desired, Lease, LeaseState, OnInterruption, VmState
+from app.domain.lease_requests import OnInterruption
+from app.domain.leases import Attempt, AttemptState, Desired, Lease, LeaseState, VmState
 from app.domain.provider_messages import provider_words, public_code, why_vm_ended
 from app.domain.reasons import Origin, Reason, ReasonCode
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
-from typing import Any, Self
+from typing import Self
 
+from app.domain.lease_requests import LeaseRequest
 from app.domain.offerings import Market, MarketWish, Offering
 
 _REFUSAL_STEPS = 10
@@ -32,7 +33,7 @@ class Exclusion(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class Requirements:
     """What a tenant asked for, reduced to what placement looks at. None means any; of `image`, the account's default one."""
 
     gpu_model: str | None = None
@@ -46,21 +47,19 @@ class Wish:
     image: str | None = None
 
     @classmethod
-    def from_request(cls, request: dict[str, Any]) -> Self:
-        """Reads the stored form of a request (JSON of the API's body)."""
-        gpu = request.get("gpu") or {}
-        cap = request.get("max_price_per_hour")
-        market = request.get("market")
+    def of(cls, request: LeaseRequest) -> Self:
+        """What placement looks at of a request."""
+        gpu = request.gpu
         return cls(
-            gpu_model=gpu.get("model"),
-            gpu_count=gpu.get("count") or 1,
-            gpu_memory_gib=gpu.get("memory_gib"),
-            instance_types=_tuple(request.get("instance_types")),
-            market=MarketWish(market) if market else None,
-            providers=_tuple(request.get("providers")),
-            regions=_tuple(request.get("regions")),
-            max_price_per_hour=Decimal(cap) if cap is not None else None,
-            image=request.get("image"),
+            gpu_model=gpu.model if gpu else None,
+            gpu_count=gpu.count if gpu else 1,
+            gpu_memory_gib=gpu.memory_gib if gpu else None,
+            instance_types=request.instance_types,
+            market=request.market,
+            providers=request.providers,
+            regions=request.regions,
+            max_price_per_hour=request.max_price_per_hour,
+            image=request.image,
         )
 
 
@@ -81,18 +80,14 @@ class Ranking:
     excluded: tuple[Excluded, ...]
 
 
-def _tuple(values: list[str] | None) -> tuple[str, ...] | None:
-    return tuple(values) if values is not None else None
-
-
-def exclusion(wish: Wish, offering: Offering) -> Excluded | None:
+def exclusion(wish: Requirements, offering: Offering) -> Excluded | None:
     """The first reason why `offering` cannot serve `wish`, or None when it can."""
     for code, detail in _objections(wish, offering):
         return Excluded(offering=offering, code=code, detail=detail)
     return None
 
 
-def _objections(wish: Wish, o: Offering) -> Iterable[tuple[Exclusion, str]]:
+def _objections(wish: Requirements, o: Offering) -> Iterable[tuple[Exclusion, str]]:
     yield from _type_objections(wish, o)
     yield from _where_objections(wish, o)
     yield from _price_objections(wish, o)
@@ -102,7 +97,7 @@ def _objections(wish: Wish, o: Offering) -> Iterable[tuple[Exclusion, str]]:
         yield Exclusion.ACCOUNT, f"account {o.key.account} is set aside: {o.account_problem}"
 
 
-def _type_objections(wish: Wish, o: Offering) -> Iterable[tuple[Exclusion, str]]:
+def _type_objections(wish: Requirements, o: Offering) -> Iterable[tuple[Exclusion, str]]:
     gpu = o.type.gpu
     if wish.instance_types is not None and o.key.instance_type not in wish.instance_types:
         yield Exclusion.INSTANCE_TYPE, f"{o.key.instance_type} was not asked for"
@@ -114,7 +109,7 @@ def _type_objections(wish: Wish, o: Offering) -> Iterable[tuple[Exclusion, str]]
         yield Exclusion.GPU_MEMORY, f"has {gpu.memory_gib} GiB a GPU, asked for {wish.gpu_memory_gib}"
 
 
-def _where_objections(wish: Wish, o: Offering) -> Iterable[tuple[Exclusion, str]]:
+def _where_objections(wish: Requirements, o: Offering) -> Iterable[tuple[Exclusion, str]]:
     if wish.providers is not None and o.provider not in wish.providers:
         yield Exclusion.PROVIDER, f"at {o.provider}, asked for {', '.join(wish.providers)}"
     if wish.regions is not None and o.key.region not in wish.regions:
@@ -125,14 +120,14 @@ def _where_objections(wish: Wish, o: Offering) -> Iterable[tuple[Exclusion, str]
         yield Exclusion.IMAGE, f"account {o.key.account} has no image named {wish.image}"
 
 
-def _price_objections(wish: Wish, o: Offering) -> Iterable[tuple[Exclusion, str]]:
+def _price_objections(wish: Requirements, o: Offering) -> Iterable[tuple[Exclusion, str]]:
     if o.price_per_hour is None:
         yield Exclusion.NO_PRICE, "its price is not known at present"
     elif wish.max_price_per_hour is not None and o.price_per_hour > wish.max_price_per_hour:
         yield Exclusion.PRICE_CAP, f"costs {o.price_per_hour} USD an hour, the cap is {wish.max_price_per_hour}"
 
 
-def rank(wish: Wish, offerings: Iterable[Offering], now: datetime) -> Ranking:
+def rank(wish: Requirements, offerings: Iterable[Offering], now: datetime) -> Ranking:
     """Candidates out of cool-off first, then by market wish and price; equal ones by what was learnt, then by name.
 
     Learnt are the share of refusals and the time to ready, each in steps, so that chance decides nothing. What was never
@@ -150,7 +145,7 @@ def rank(wish: Wish, offerings: Iterable[Offering], now: datetime) -> Ranking:
     return Ranking(candidates=tuple(candidates), excluded=tuple(excluded))
 
 
-def _rank_key(wish: Wish, o: Offering, now: datetime) -> tuple[object, ...]:
+def _rank_key(wish: Requirements, o: Offering, now: datetime) -> tuple[object, ...]:
     spot_later = wish.market is MarketWish.SPOT_FIRST and o.key.market is not Market.SPOT
     refused = 0 if o.success_rate is None else round((1 - o.success_rate) * _REFUSAL_STEPS)
     slowness = 0 if o.ready_seconds is None else round(o.ready_seconds / _READY_STEP)

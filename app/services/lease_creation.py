@@ -3,7 +3,7 @@
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
 from types import SimpleNamespace
@@ -18,13 +18,13 @@ from app.db.leases import reads, statements
 from app.db.tenancy import quota_limits
 from app.db.tenancy import quotas as quota_statements
 from app.domain.ids import LeaseId, TenantId, is_typeid
-from app.domain.placement import Excluded, Exclusion, Ranking, Wish
+from app.domain.placement import Excluded, Exclusion, Ranking, Requirements
 from app.domain.quotas import Amounts, Shortage, shortages
 from app.services.audit import record_lease
 from app.services.context import ServiceContext
 from app.services.errors import FieldError, InvalidRequest, NoOffering, QuotaExceeded, TenantSuspended
 from app.services.idempotency import IdempotencyKey, Stored, replay, store
-from app.services.lease_requests import NewLease, fingerprint
+from app.services.lease_requests import CreateLease, fingerprint
 from app.services.offering_cache import OfferingCache, Ranked
 from app.services.principal import Principal, Role
 
@@ -59,13 +59,15 @@ class LeaseCreation:
         self._context = context
         self._catalogue = catalogue
 
-    async def create(self, principal: Principal, new: NewLease, key: IdempotencyKey | None, render: Render) -> Created:
+    async def create(
+        self, principal: Principal, new: CreateLease, key: IdempotencyKey | None, render: Render
+    ) -> Created:
         """The lease in `queued`, or the answer to this key's first request.
 
         Raises TenantSuspended, InvalidRequest, NoOffering, QuotaExceeded and what `replay` raises.
         """
         tenant_id = whose(principal, new.tenant_id)
-        ranked = (await self._catalogue.snapshot()).rank(new.wish)
+        ranked = (await self._catalogue.snapshot()).rank(new.requirements)
         for _ in range(_TRIES):
             lease_id = LeaseId(new_id("lease"))
             try:
@@ -83,11 +85,11 @@ class LeaseCreation:
         raise QuotaExceeded
 
     async def _make_room_or_refuse(
-        self, principal: Principal, tenant_id: TenantId, new: NewLease, asked: Amounts
+        self, principal: Principal, tenant_id: TenantId, new: CreateLease, asked: Amounts
     ) -> None:
         """Returns when another try may succeed: a row that counts was missing, or room came back meanwhile."""
         async with self._context.database.transaction(principal.tenant_id) as connection:
-            await check_terms(connection, tenant_id, new.ttl_seconds)
+            await check_terms(connection, tenant_id, new.request.ttl_seconds)
             short = await find_shortages(connection, tenant_id, asked)
             if short:
                 raise quota_exceeded(short)
@@ -103,10 +105,10 @@ class _Work:
     tenant_id: TenantId
     lease_id: LeaseId
 
-    async def create(self, new: NewLease, ranked: Ranked, key: IdempotencyKey | None, render: Render) -> Created:
+    async def create(self, new: CreateLease, ranked: Ranked, key: IdempotencyKey | None, render: Render) -> Created:
         if not ranked.ranking.candidates:
-            await check_terms(self.connection, self.tenant_id, new.ttl_seconds)
-            check_image(new.wish, ranked.ranking)
+            await check_terms(self.connection, self.tenant_id, new.request.ttl_seconds)
+            check_image(new.requirements, ranked.ranking)
             raise no_offering(ranked.ranking, operator=self.principal.is_operator)
         [room] = await fetch(self.connection, quota_statements.ADMIT, self._quota(ranked.minimum))
         if not room["fits"]:
@@ -114,12 +116,12 @@ class _Work:
         values = self._values(new, ranked.minimum)
         rows = await fetch(self.connection, reads.CREATE, values)
         if not rows:
-            await check_terms(self.connection, self.tenant_id, new.ttl_seconds)
+            await check_terms(self.connection, self.tenant_id, new.request.ttl_seconds)
             raise _NoRoom
         row = SimpleNamespace(**rows[0])
         if self.principal.role in _ACCOUNTABLE:
-            keys = [fingerprint(key) for key in new.request["ssh_public_keys"]]
-            request = {**new.request, "ssh_public_keys": keys}
+            keys = [fingerprint(key) for key in new.request.ssh_public_keys]
+            request = {**new.request.as_json(), "ssh_public_keys": keys}
             after = {"name": values["name"], "request": request, "expires_at": row.expires_at}
             await record_lease(self.connection, self.principal, "lease.create", row, after=after)
         made = Created(content=render(row), location=f"/v1/leases/{self.lease_id}", replayed=False)
@@ -130,19 +132,19 @@ class _Work:
     def _quota(self, minimum: Amounts) -> dict[str, Any]:
         return {"tenant_id": self.tenant_id, "resources": list(minimum), "amounts": list(minimum.values())}
 
-    def _values(self, new: NewLease, minimum: Amounts) -> dict[str, Any]:
-        name = new.name or f"lease-{self.lease_id[-8:]}"
+    def _values(self, new: CreateLease, minimum: Amounts) -> dict[str, Any]:
+        name = new.request.name or f"lease-{self.lease_id[-8:]}"
         return {
             "lease_id": self.lease_id,
             **self._quota(minimum),
             "name": name,
-            "labels": _text(new.labels),
-            "request": _text({**new.request, "name": name}),
-            "on_interruption": new.request["on_interruption"],
+            "labels": _text(new.request.labels),
+            "request": _text(replace(new.request, name=name).as_json()),
+            "on_interruption": str(new.request.on_interruption),
             "minimum_claim": _text({resource: str(amount) for resource, amount in minimum.items()}),
-            "ttl_seconds": new.ttl_seconds,
-            "ttl": timedelta(seconds=new.ttl_seconds),
-            "wait": timedelta(seconds=new.wait_seconds),
+            "ttl_seconds": new.request.ttl_seconds,
+            "ttl": timedelta(seconds=new.request.ttl_seconds),
+            "wait": timedelta(seconds=new.request.wait_seconds),
             "startup_script": new.startup_script,
             "event_id": new_id("event"),
             "event_data": _text({"name": name}),
@@ -180,7 +182,7 @@ async def check_terms(connection: AsyncConnection, tenant_id: TenantId, ttl_seco
         )
 
 
-def check_image(wish: Wish, ranking: Ranking) -> None:
+def check_image(wish: Requirements, ranking: Ranking) -> None:
     """Raises InvalidRequest for an image that no account has. `ranking`: one without candidates."""
     if wish.image is None or not ranking.excluded:
         return

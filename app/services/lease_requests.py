@@ -4,13 +4,13 @@ import base64
 import hashlib
 from dataclasses import dataclass, field
 from ipaddress import ip_network
-from typing import Any
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
 
-from app.domain.placement import Wish
+from app.domain.lease_requests import LeaseRequest
+from app.domain.placement import Requirements
 
 LEAST_RSA_BITS = 2048
 LARGEST_SSH_KEYS = 8192
@@ -33,29 +33,17 @@ SSH_KEY_TYPES = frozenset(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewLease:
-    """A checked request. `request` is what is stored and shown: as given, defaults filled in, no startup script."""
+class CreateLease:
+    """A create call, checked. `tenant_id` None: the caller's own."""
 
     tenant_id: str | None
-    name: str | None
-    labels: dict[str, str]
-    request: dict[str, Any]
+    request: LeaseRequest
     startup_script: str | None = field(repr=False)
 
     @property
-    def wish(self) -> Wish:
+    def requirements(self) -> Requirements:
         """What placement looks at."""
-        return Wish.from_request(self.request)
-
-    @property
-    def ttl_seconds(self) -> int:
-        """From creation to expiry."""
-        return int(self.request["ttl_seconds"])
-
-    @property
-    def wait_seconds(self) -> int:
-        """How long to wait for capacity."""
-        return int(self.request["wait_seconds"])
+        return Requirements.of(self.request)
 
 
 def ssh_public_key(text: str) -> str:

@@ -9,7 +9,7 @@ from app.db.core.engine import ApiDatabase
 from app.db.fleet import offerings
 from app.domain import placement, quotas
 from app.domain.offerings import Offering
-from app.domain.placement import Ranking, Wish
+from app.domain.placement import Ranking, Requirements
 from app.services.ttl_cache import Kept
 
 _MOST_RANKINGS = 256
@@ -30,9 +30,9 @@ class Snapshot:
 
     as_of: datetime
     offerings: tuple[Offering, ...]
-    _ranked: dict[Wish, Ranked] = field(default_factory=dict, repr=False, compare=False)
+    _ranked: dict[Requirements, Ranked] = field(default_factory=dict, repr=False, compare=False)
 
-    def rank(self, wish: Wish) -> Ranked:
+    def rank(self, wish: Requirements) -> Ranked:
         """As placement.rank; computed once per wish."""
         known = self._ranked.get(wish)
         if known is None:

@@ -14,7 +14,7 @@ from app.domain.offerings import Offering
 from app.domain.placement import Excluded
 from app.services.context import ServiceContext
 from app.services.lease_creation import check_image, check_terms, whose
-from app.services.lease_requests import NewLease
+from app.services.lease_requests import CreateLease
 from app.services.offering_cache import OfferingCache, Ranked
 from app.services.principal import Principal
 
@@ -59,20 +59,20 @@ class PlanService:
         self._database = context.database
         self._catalogue = catalogue
 
-    async def plan(self, principal: Principal, new: NewLease) -> Plan:
+    async def plan(self, principal: Principal, new: CreateLease) -> Plan:
         """Raises TenantSuspended and InvalidRequest as a create would; short quota and no offering are shown."""
         tenant_id = whose(principal, new.tenant_id)
         snapshot = await self._catalogue.snapshot()
-        ranked = snapshot.rank(new.wish)
-        state = await self._state(principal, tenant_id, new.ttl_seconds)
+        ranked = snapshot.rank(new.requirements)
+        state = await self._state(principal, tenant_id, new.request.ttl_seconds)
         if not ranked.ranking.candidates:
-            check_image(new.wish, ranked.ranking)
+            check_image(new.requirements, ranked.ranking)
         needs = state.needs(ranked)
         candidates = tuple(
             Candidate(
                 rank=number,
                 offering=offering,
-                price_for_term=cost(offering.price_per_hour or Decimal(0), timedelta(seconds=new.ttl_seconds)),
+                price_for_term=cost(offering.price_per_hour or Decimal(0), timedelta(seconds=new.request.ttl_seconds)),
                 quota_fits=not quotas.shortages(state.limits, state.used, quotas.amounts(offering)),
             )
             for number, offering in enumerate(ranked.ranking.candidates, start=1)

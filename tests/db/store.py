@@ -21,7 +21,7 @@ from workers.lifecycle.steps.context import StepContext, hold_minimum, hold_quot
 from workers.runtime import Runtime
 
 T = TypeVar("T")
-LEASE: dict[str, Any] = {"name": "t", "request": {}, "minimum_claim": {}}
+LEASE: dict[str, Any] = {"name": "t", "request": {"ttl_seconds": 3600}, "minimum_claim": {}}
 ATTEMPT: dict[str, Any] = {
     "provider": "aws",
     "account": "main",

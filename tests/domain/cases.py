@@ -5,7 +5,8 @@ from datetime import datetime
 from itertools import product
 from typing import Any
 
-from app.domain.leases import Attempt, AttemptState, Lease, LeaseState, OnInterruption, VmState
+from app.domain.lease_requests import OnInterruption
+from app.domain.leases import Attempt, AttemptState, Lease, LeaseState, VmState
 from tests.domain.samples import NOW, TIMING, ago, ahead, attempt, lease
 
 A, S = AttemptState, LeaseState

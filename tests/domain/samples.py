@@ -5,7 +5,8 @@ from decimal import Decimal
 from typing import Any
 
 from app.domain.ids import AttemptId, LeaseId, TenantId
-from app.domain.leases import Attempt, AttemptState, Desired, Lease, LeaseState, OnInterruption
+from app.domain.lease_requests import LeaseRequest, OnInterruption
+from app.domain.leases import Attempt, AttemptState, Desired, Lease, LeaseState
 from app.domain.lifecycle import Timing
 from app.domain.offerings import CoolOff, Gpu, InstanceType, Market, Offering, OfferingKey
 
@@ -57,7 +58,7 @@ def lease(state: LeaseState = LeaseState.QUEUED, **changes: Any) -> Lease:
         "tenant_id": TENANT,
         "desired": Desired.RUN if wanted else Desired.END,
         "reason": None,
-        "request": {},
+        "request": LeaseRequest(ttl_seconds=3600),
         "on_interruption": OnInterruption.END,
         "created_at": ago(1000),
         "expires_at": ahead(3600),

@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 
 from app.domain.offerings import Offering
-from app.domain.placement import Ranking, Wish, rank
+from app.domain.placement import Ranking, Requirements, rank
 from app.domain.placement_failure import NO_ANSWER, could_not_ask, not_listed, why_exhausted
 from app.domain.reasons import Origin, Reason, ReasonCode
 from tests.domain.samples import NOW, ahead, cool_off, offering
 
 
-def ranking(wish: Wish, *offerings: Offering) -> Ranking:
+def ranking(wish: Requirements, *offerings: Offering) -> Ranking:
     return rank(wish, offerings, NOW)
 
 
-EMPTY = ranking(Wish())
+EMPTY = ranking(Requirements())
 ERROR = {"class": "InsufficientCapacity", "code": "InsufficientInstanceCapacity", "message": "none in us-east-1a"}
 
 
@@ -55,27 +55,27 @@ def test_a_refusal_without_a_code_is_named_by_its_class() -> None:
 
 
 def test_first_hand_refusals_go_before_everything_else() -> None:
-    assert why(ERROR, over_quota=3, of=ranking(Wish(max_price_per_hour=Decimal(0)), offering())).code is (
+    assert why(ERROR, over_quota=3, of=ranking(Requirements(max_price_per_hour=Decimal(0)), offering())).code is (
         ReasonCode.CAPACITY_EXHAUSTED
     )
 
 
 def test_offerings_over_the_quota_are_said_so() -> None:
-    reason = why(over_quota=3, of=ranking(Wish(), offering()))
+    reason = why(over_quota=3, of=ranking(Requirements(), offering()))
     assert (reason.code, reason.origin, reason.retryable) == (ReasonCode.QUOTA_EXCEEDED, Origin.SYSTEM, False)
 
 
 def test_offerings_all_in_cool_off_are_a_lack_of_capacity() -> None:
-    reason = why(of=ranking(Wish(), offering(cool_off=cool_off(ahead(60)))))
+    reason = why(of=ranking(Requirements(), offering(cool_off=cool_off(ahead(60)))))
     assert (reason.code, reason.retryable) == (ReasonCode.CAPACITY_EXHAUSTED, True)
 
 
 def test_a_cap_below_every_price_is_said_so() -> None:
-    assert why(of=ranking(Wish(max_price_per_hour=Decimal("0.5")), offering())).code is ReasonCode.PRICE_CAP
+    assert why(of=ranking(Requirements(max_price_per_hour=Decimal("0.5")), offering())).code is ReasonCode.PRICE_CAP
 
 
 def test_accounts_set_aside_are_said_so() -> None:
-    reason = why(of=ranking(Wish(), offering(account_problem="keys expired")))
+    reason = why(of=ranking(Requirements(), offering(account_problem="keys expired")))
     assert reason.code is ReasonCode.PROVIDER_AUTH
     assert "keys expired" not in reason.message, "what goes on in an account is the operators' business"
 
@@ -95,7 +95,7 @@ def test_a_region_that_was_not_listed_is_said_so_and_not_taken_for_a_lack_of_cap
     failed: bool, origin: Origin
 ) -> None:
     unlisted = not_listed("aws", "us-east-1", failed=failed)
-    reason = why(over_quota=1, of=ranking(Wish(), offering()), not_ready=[unlisted, NO_ANSWER])
+    reason = why(over_quota=1, of=ranking(Requirements(), offering()), not_ready=[unlisted, NO_ANSWER])
     assert reason == unlisted
     assert (reason.code, reason.origin, reason.retryable) == (ReasonCode.REGION_NOT_LISTED, origin, True)
     assert reason.message.startswith("no complete listing of the region yet")

@@ -7,14 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.domain.lease_requests import GpuRequest, LeaseRequest
 from app.domain.offerings import Market, MarketWish, Offering
-from app.domain.placement import Exclusion, Wish, exclusion, much_dearer, rank
+from app.domain.placement import Exclusion, Requirements, exclusion, much_dearer, rank
 from tests.domain.samples import NOW, ago, ahead, cool_off, offering
 
 SPOT, ON_DEMAND = Market.SPOT, Market.ON_DEMAND
 
 
-def order(wish: Wish, *offerings: Offering) -> list[str]:
+def order(wish: Requirements, *offerings: Offering) -> list[str]:
     return [one.key.instance_type for one in rank(wish, offerings, NOW).candidates]
 
 
@@ -34,7 +35,7 @@ def order(wish: Wish, *offerings: Offering) -> list[str]:
     ids=str,
 )
 def test_what_does_not_fit_is_excluded_with_its_reason(wish: dict[str, Any], code: Exclusion) -> None:
-    found = exclusion(Wish(**wish), offering())
+    found = exclusion(Requirements(**wish), offering())
     assert found is not None
     assert found.code is code
     assert found.detail
@@ -50,7 +51,7 @@ def test_what_does_not_fit_is_excluded_with_its_reason(wish: dict[str, Any], cod
     ids=str,
 )
 def test_what_cannot_be_used_is_excluded_whoever_asks(change: dict[str, Any], code: Exclusion) -> None:
-    found = exclusion(Wish(), offering(**change))
+    found = exclusion(Requirements(), offering(**change))
     assert found is not None
     assert found.code is code
 
@@ -69,15 +70,15 @@ def test_what_cannot_be_used_is_excluded_whoever_asks(change: dict[str, Any], co
     ids=str,
 )
 def test_what_fits_exactly_is_a_candidate(wish: dict[str, Any]) -> None:
-    assert exclusion(Wish(**wish), offering()) is None
+    assert exclusion(Requirements(**wish), offering()) is None
 
 
 def test_more_gpus_and_more_memory_than_asked_for_are_welcome() -> None:
-    assert exclusion(Wish(gpu_count=2, gpu_memory_gib=40), offering(count=8, memory_gib=80)) is None
+    assert exclusion(Requirements(gpu_count=2, gpu_memory_gib=40), offering(count=8, memory_gib=80)) is None
 
 
 def test_an_image_asked_for_must_be_one_of_the_accounts() -> None:
-    wish = Wish(image="pytorch")
+    wish = Requirements(image="pytorch")
     assert exclusion(wish, offering(images=frozenset({"pytorch", "jax"}))) is None
     excluded = exclusion(wish, offering(images=frozenset({"jax"})))
     assert excluded is not None
@@ -85,7 +86,7 @@ def test_an_image_asked_for_must_be_one_of_the_accounts() -> None:
 
 
 def test_the_cheapest_is_tried_first() -> None:
-    assert order(Wish(), offering("b", price="2"), offering("a", price="10"), offering("c", price="1.5")) == [
+    assert order(Requirements(), offering("b", price="2"), offering("a", price="10"), offering("c", price="1.5")) == [
         "c",
         "b",
         "a",
@@ -94,30 +95,30 @@ def test_the_cheapest_is_tried_first() -> None:
 
 def test_spot_first_tries_every_spot_offering_before_any_other() -> None:
     dear_spot, cheap = offering("spot", market=SPOT, price="9"), offering("cheap", price="1")
-    assert order(Wish(market=MarketWish.SPOT_FIRST), cheap, dear_spot) == ["spot", "cheap"]
-    assert order(Wish(), cheap, dear_spot) == ["cheap", "spot"]
+    assert order(Requirements(market=MarketWish.SPOT_FIRST), cheap, dear_spot) == ["spot", "cheap"]
+    assert order(Requirements(), cheap, dear_spot) == ["cheap", "spot"]
 
 
 @pytest.mark.parametrize(("wish", "left"), [(MarketWish.SPOT, ["s"]), (MarketWish.ON_DEMAND, ["d"])])
 def test_a_market_asked_for_is_the_only_one(wish: MarketWish, left: list[str]) -> None:
-    assert order(Wish(market=wish), offering("s", market=SPOT), offering("d")) == left
+    assert order(Requirements(market=wish), offering("s", market=SPOT), offering("d")) == left
 
 
 def test_an_offering_in_cool_off_goes_last_even_before_spot_first() -> None:
     cooling = offering("spot", market=SPOT, price="0.1", cool_off=cool_off(ahead(1)))
-    assert order(Wish(market=MarketWish.SPOT_FIRST), cooling, offering("dear", price="99")) == ["dear", "spot"]
+    assert order(Requirements(market=MarketWish.SPOT_FIRST), cooling, offering("dear", price="99")) == ["dear", "spot"]
 
 
 def test_a_cool_off_that_is_over_counts_no_more() -> None:
     over = offering("over", price="1", cool_off=cool_off(NOW))
-    assert order(Wish(), offering("dear", price="2"), over) == ["over", "dear"]
+    assert order(Requirements(), offering("dear", price="2"), over) == ["over", "dear"]
     assert not over.cooling(NOW)
     assert over.cooling(ago(1))
 
 
 def test_at_one_price_the_one_that_refused_less_often_is_first() -> None:
     assert order(
-        Wish(),
+        Requirements(),
         offering("never", launches=0, refusals=4),
         offering("often", launches=1, refusals=1),
         offering("fine", launches=9, refusals=1),
@@ -127,7 +128,7 @@ def test_at_one_price_the_one_that_refused_less_often_is_first() -> None:
 
 def test_at_one_price_and_success_the_one_that_is_ready_sooner_is_first() -> None:
     assert order(
-        Wish(),
+        Requirements(),
         offering("a slow", launches=9, refusals=1, ready_seconds=300.0),
         offering("quick", launches=9, refusals=1, ready_seconds=40.0),
         offering("refusing", launches=5, refusals=5, ready_seconds=10.0),
@@ -136,7 +137,7 @@ def test_at_one_price_and_success_the_one_that_is_ready_sooner_is_first() -> Non
 
 def test_small_differences_decide_nothing() -> None:
     assert order(
-        Wish(),
+        Requirements(),
         offering("a", launches=97, refusals=3, ready_seconds=41.0),
         offering("b", launches=98, refusals=2, ready_seconds=40.0),
     ) == ["a", "b"]
@@ -155,7 +156,7 @@ CATALOGUE = [
 @given(st.permutations(CATALOGUE), st.sampled_from([None, *MarketWish]))
 def test_the_order_of_the_catalogue_does_not_matter(mixed: list[Offering], market: MarketWish | None) -> None:
     def told(offerings: list[Offering]) -> list[tuple[Any, ...]]:
-        ranking = rank(Wish(market=market), offerings, NOW)
+        ranking = rank(Requirements(market=market), offerings, NOW)
         return [(o.key, o.price_per_hour) for o in ranking.candidates]
 
     keys = {(o.key, o.price_per_hour): o for o in CATALOGUE}
@@ -165,21 +166,20 @@ def test_the_order_of_the_catalogue_does_not_matter(mixed: list[Offering], marke
 
 @given(st.permutations(CATALOGUE), st.sampled_from([None, *MarketWish]))
 def test_every_offering_is_either_a_candidate_or_excluded(mixed: list[Offering], market: MarketWish | None) -> None:
-    ranking = rank(Wish(market=market), mixed, NOW)
+    ranking = rank(Requirements(market=market), mixed, NOW)
     assert len(ranking.candidates) + len(ranking.excluded) == len(mixed)
-    assert [e.offering for e in ranking.excluded] == [o for o in mixed if exclusion(Wish(market=market), o)]
+    assert [e.offering for e in ranking.excluded] == [o for o in mixed if exclusion(Requirements(market=market), o)]
 
 
-def test_a_wish_is_read_from_the_stored_request() -> None:
-    request = {
-        "gpu": {"model": "A100", "count": 8, "memory_gib": 40},
-        "instance_types": None,
-        "market": "spot_first",
-        "providers": ["aws", "gcp"],
-        "regions": None,
-        "max_price_per_hour": "40.00",
-    }
-    assert Wish.from_request(request) == Wish(
+def test_placement_looks_at_these_parts_of_a_request() -> None:
+    request = LeaseRequest(
+        ttl_seconds=60,
+        gpu=GpuRequest(model="A100", count=8, memory_gib=40),
+        market=MarketWish.SPOT_FIRST,
+        providers=("aws", "gcp"),
+        max_price_per_hour=Decimal("40.00"),
+    )
+    assert Requirements.of(request) == Requirements(
         gpu_model="A100",
         gpu_count=8,
         gpu_memory_gib=40,
@@ -187,11 +187,8 @@ def test_a_wish_is_read_from_the_stored_request() -> None:
         providers=("aws", "gcp"),
         max_price_per_hour=Decimal("40.00"),
     )
-    assert Wish.from_request({"gpu": None, "instance_types": ["g5.xlarge"]}) == Wish(instance_types=("g5.xlarge",))
-
-
-def test_a_price_cap_of_zero_is_a_cap() -> None:
-    assert Wish.from_request({"max_price_per_hour": "0"}).max_price_per_hour == 0
+    by_type = LeaseRequest(ttl_seconds=60, instance_types=("g5.xlarge",))
+    assert Requirements.of(by_type) == Requirements(instance_types=("g5.xlarge",))
 
 
 @pytest.mark.parametrize(

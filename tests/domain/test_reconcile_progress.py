@@ -6,7 +6,8 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.leases import Desired, LeaseState, OnInterruption
+from app.domain.lease_requests import OnInterruption
+from app.domain.leases import Desired, LeaseState
 from tests.domain.world import World
 
 TROUBLED = 60

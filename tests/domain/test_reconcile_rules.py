@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.inventory import EMPTY_LISTINGS
-from app.domain.leases import AttemptState, Desired, LeaseState, OnInterruption, VmState
+from app.domain.lease_requests import OnInterruption
+from app.domain.leases import AttemptState, Desired, LeaseState, VmState
 from app.domain.lifecycle import (
     BeginRelease,
     CloseAttempt,

@@ -4,7 +4,8 @@ from datetime import datetime
 from functools import cache
 from typing import get_args
 
-from app.domain.leases import TRANSITIONS, AttemptState, Desired, Lease, LeaseState, OnInterruption, VmState
+from app.domain.lease_requests import OnInterruption
+from app.domain.leases import TRANSITIONS, AttemptState, Desired, Lease, LeaseState, VmState
 from app.domain.lifecycle import (
     BeginRelease,
     CloseAttempt,

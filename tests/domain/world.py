@@ -9,16 +9,8 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
-from app.domain.leases import (
-    TRANSITIONS,
-    AttemptState,
-    Desired,
-    Lease,
-    LeaseState,
-    OnInterruption,
-    VmState,
-    final_state,
-)
+from app.domain.lease_requests import OnInterruption
+from app.domain.leases import TRANSITIONS, AttemptState, Desired, Lease, LeaseState, VmState, final_state
 from app.domain.lifecycle import (
     BeginRelease,
     CloseAttempt,

@@ -21,8 +21,9 @@ from app.db.tenancy import quotas
 from app.db.tenancy.quota_limits import set_limits
 from app.domain import quotas as quota_rules
 from app.domain.ids import LeaseId, TenantId
+from app.domain.lease_requests import LeaseRequest
 from app.domain.offerings import Offering
-from app.domain.placement import Wish, rank
+from app.domain.placement import Requirements, rank
 from app.domain.reasons import Origin, Reason, ReasonCode
 from tests.simulation.processes import Grounds
 
@@ -124,7 +125,7 @@ class People:
         grounds = self._grounds
         rows = self.do(offerings.candidates())[0]
         found = [offering_from_row(row) for row in rows]
-        return rank(Wish.from_request(wish), found, grounds.scheduler.time).candidates
+        return rank(Requirements.of(LeaseRequest.from_json(wish)), found, grounds.scheduler.time).candidates
 
     def _admit(self, whose: TenantId, wish: dict[str, Any], minimum: quota_rules.Amounts) -> None:
         random, grounds, lease_id = self._random, self._grounds, LeaseId(new_id("lease"))
@@ -181,6 +182,7 @@ class People:
         model, types = random.choice(_GPU_TYPES)
         return {
             "name": "simulated",
+            "ttl_seconds": 600,
             "gpu": {"model": model, "count": 1, "memory_gib": None},
             "instance_types": types,
             "market": random.choice(["on_demand", "spot", "spot_first"]),

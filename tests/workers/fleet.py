@@ -34,7 +34,8 @@ from app.db.schema.tables import (
 )
 from app.db.tenancy import quotas
 from app.domain.ids import LeaseId, TenantId
-from app.domain.placement import Wish
+from app.domain.lease_requests import LeaseRequest
+from app.domain.placement import Requirements
 from app.domain.quotas import Amounts, minimum
 from app.domain.reasons import Origin, Reason, ReasonCode
 from cloudsim.testing import Control
@@ -59,6 +60,7 @@ REQUEST: dict[str, Any] = {
     "providers": None,
     "regions": None,
     "max_price_per_hour": None,
+    "ttl_seconds": 3600,
     "wait_seconds": 0,
     "ssh_public_keys": [],
     "disk_gib": 100,
@@ -132,7 +134,12 @@ class Fleet:
         return lease_id
 
     def _least(self, request: dict[str, Any]) -> Amounts:
-        return minimum(self.runtime.catalogue.ranking(Wish.from_request(request), self.now()).candidates) or LEAST
+        return (
+            minimum(
+                self.runtime.catalogue.ranking(Requirements.of(LeaseRequest.from_json(request)), self.now()).candidates
+            )
+            or LEAST
+        )
 
     def end(self, lease_id: LeaseId) -> None:
         """What DELETE does."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from app.domain.ids import LeaseId
-from app.domain.placement import Wish
+from app.domain.placement import Requirements
 from app.local.waiting import wait_until
 from tests.workers.failing import Failing
 from tests.workers.fleet import Fleet
@@ -95,7 +95,7 @@ def test_no_further_candidate_is_tried(fleet: Fleet, failing: Stopping) -> None:
     fleet.runtime.accounts.require_identity("sim")
     failing.errors = {"image": InvalidSpec("no such image", code="Gone")}
     lease_id = fleet.create(wait_seconds=600)
-    assert len(fleet.runtime.catalogue.ranking(Wish(instance_types=("g5.xlarge",)), fleet.now()).candidates) > 1
+    assert len(fleet.runtime.catalogue.ranking(Requirements(instance_types=("g5.xlarge",)), fleet.now()).candidates) > 1
     stop_during(fleet, failing, "image")
     fleet.step()
     assert failing.calls == ["image"]

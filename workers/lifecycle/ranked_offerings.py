@@ -12,7 +12,7 @@ from sqlalchemy import Row
 from app.db.fleet import offerings
 from app.db.fleet.offerings import offering_from_row
 from app.domain.offerings import Offering
-from app.domain.placement import Ranking, Wish, rank
+from app.domain.placement import Ranking, Requirements, rank
 from workers.database import WorkerDatabase
 
 _key = attrgetter("account", "region", "zone", "instance_type", "market")
@@ -31,14 +31,14 @@ class RankedOfferings:
         self._read_at = float("-inf")
         self._rows: dict[tuple[Any, ...], tuple[Row[Any], Offering]] = {}
         self._offerings: tuple[Offering, ...] = ()
-        self._rankings: dict[Wish, Ranking] = {}
+        self._rankings: dict[Requirements, Ranking] = {}
 
     def offerings(self) -> tuple[Offering, ...]:
         """All offerings, at most `seconds` old."""
         with self._lock:
             return self._read()
 
-    def ranking(self, wish: Wish, now: datetime) -> Ranking:
+    def ranking(self, wish: Requirements, now: datetime) -> Ranking:
         """The offerings ranked for a wish, as of a moment at most `seconds` ago."""
         with self._lock:
             offerings = self._read()

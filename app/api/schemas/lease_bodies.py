@@ -1,6 +1,6 @@
 """What callers send about leases."""
 
-from decimal import Decimal
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Annotated
 
@@ -8,13 +8,13 @@ from pydantic import AfterValidator, Field
 from typing_extensions import TypeAliasType
 
 from app.api.schemas.base import Body, DecimalText, Name, Text
-from app.domain.leases import OnInterruption
+from app.domain.lease_requests import GpuRequest, LeaseRequest, OnInterruption
 from app.domain.offerings import MarketWish
-from app.services import lease_requests
 from app.services.errors import FieldError, InvalidRequest
 from app.services.lease_requests import (
     LARGEST_SSH_KEYS,
     LARGEST_STARTUP_SCRIPT,
+    CreateLease,
     check_ssh_keys,
     checked_script,
     network,
@@ -136,22 +136,31 @@ class LeaseExtension(Body):
     ttl_seconds: Annotated[int, Field(ge=60, le=_YEAR)]
 
 
-def new_lease(body: NewLease) -> lease_requests.NewLease:
+def new_lease(body: NewLease) -> CreateLease:
     """The request for the service. Raises InvalidRequest for fields that contradict one another."""
     if (body.gpu is None) == (body.instance_types is None):
         detail = "give gpu or instance_types, and not both"
         raise InvalidRequest(errors=[FieldError("/gpu", detail), FieldError("/instance_types", detail)])
-    request = body.model_dump(mode="json", exclude={"tenant_id", "startup_script"})
-    request["max_price_per_hour"] = _plain(body.max_price_per_hour)
-    return lease_requests.NewLease(
-        tenant_id=body.tenant_id,
+    request = LeaseRequest(
         name=body.name,
         labels=body.labels,
-        request=request,
-        startup_script=body.startup_script,
+        gpu=None if body.gpu is None else GpuRequest(**body.gpu.model_dump()),
+        instance_types=_tuple(body.instance_types),
+        market=body.market,
+        providers=_tuple(body.providers),
+        regions=_tuple(body.regions),
+        max_price_per_hour=body.max_price_per_hour,
+        ttl_seconds=body.ttl_seconds,
+        wait_seconds=body.wait_seconds,
+        ssh_public_keys=tuple(body.ssh_public_keys),
+        image=body.image,
+        disk_gib=body.disk_gib,
+        public_ip=body.public_ip,
+        allowed_cidrs=_tuple(body.allowed_cidrs),
+        on_interruption=body.on_interruption,
     )
+    return CreateLease(tenant_id=body.tenant_id, request=request, startup_script=body.startup_script)
 
 
-def _plain(amount: Decimal | None) -> str | None:
-    """Without an exponent."""
-    return None if amount is None else f"{amount:f}"
+def _tuple(values: Iterable[str] | None) -> tuple[str, ...] | None:
+    return None if values is None else tuple(map(str, values))

@@ -6,7 +6,8 @@ from typing import Annotated
 from pydantic import Field
 
 from app.api.schemas.base import Moment, Money, View
-from app.domain.leases import AttemptState, Desired, LeaseState, OnInterruption
+from app.domain.lease_requests import OnInterruption
+from app.domain.leases import AttemptState, Desired, LeaseState
 from app.domain.offerings import Market, MarketWish
 from app.domain.reasons import Origin, ReasonCode
 

@@ -30,16 +30,8 @@ from app.db.leases.process_locks import claim_ids
 from app.db.operations import cluster
 from app.db.schema.tables import account_region, attempt, installation, lease
 from app.domain.ids import AttemptId, LeaseId, TenantId
-from app.domain.leases import (
-    TERMINAL,
-    Attempt,
-    AttemptState,
-    Desired,
-    Lease,
-    LeaseState,
-    OnInterruption,
-    VmState,
-)
+from app.domain.lease_requests import LeaseRequest, OnInterruption
+from app.domain.leases import TERMINAL, Attempt, AttemptState, Desired, Lease, LeaseState, VmState
 from app.domain.reasons import Reason
 
 
@@ -232,7 +224,7 @@ def lease_from_row(row: Any) -> Lease:
         state=LeaseState(row.lease_state),
         desired=Desired(row.lease_desired),
         reason=Reason.from_json(reason) if reason else None,
-        request=row.lease_request,
+        request=LeaseRequest.from_json(row.lease_request),
         on_interruption=OnInterruption(row.lease_on_interruption),
         created_at=row.lease_created_at,
         expires_at=row.lease_expires_at,

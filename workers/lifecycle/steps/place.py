@@ -13,7 +13,7 @@ from app.db.leases import attempts, launches
 from app.domain.leases import LeaseState
 from app.domain.lifecycle import Rest
 from app.domain.offerings import Offering, OfferingKey
-from app.domain.placement import Wish, much_dearer
+from app.domain.placement import Requirements, much_dearer
 from app.domain.placement_failure import AUTH, NO_ANSWER, could_not_ask, not_listed, why_exhausted
 from app.domain.reasons import Origin, Reason, ReasonCode
 from workers.accounts import error_json
@@ -91,7 +91,7 @@ def place(ctx: StepContext) -> Rest | None:
     if ctx.row.launches_stopped is not None:
         return Rest(_earliest(ctx, ctx.now + _STOPPED_PAUSE))
     this_pass = _read_pass(ctx)
-    ranking = ctx.runtime.catalogue.ranking(Wish.from_request(ctx.lease.request), ctx.now)
+    ranking = ctx.runtime.catalogue.ranking(Requirements.of(ctx.lease.request), ctx.now)
     patient_until = ctx.lease.looking_since + _PATIENCE
     for offering in _untried(ctx, this_pass, ranking.candidates):
         if ctx.runtime.stopping.is_set():
@@ -225,7 +225,7 @@ def _launch_slot(ctx: StepContext, offering: Offering) -> Rest | None:
 
 def _image(ctx: StepContext, offering: Offering) -> Image | Rest | None:
     """What is wrong with an image of a name sets nothing aside: leases that ask for another one go on there."""
-    runtime, key, wanted = ctx.runtime, offering.key, ctx.lease.request.get("image")
+    runtime, key, wanted = ctx.runtime, offering.key, ctx.lease.request.image
     try:
         return runtime.accounts.image(key.account, key.region, wanted)
     except (OutcomeUnknown, Unreachable) as error:

@@ -71,7 +71,7 @@ def _spec(ctx: StepContext, offering: Offering, image: Image, n: int, private: _
     """The spec and its parameters; the tagged hash is over what the tenant chose and where, without the tags."""
     lease, runtime, request = ctx.lease, ctx.runtime, ctx.lease.request
     basis = {
-        "request": request,
+        "request": request.as_json(),
         "offering": _facts(offering, image),
         "zone": offering.key.zone,
         "script": private.script,
@@ -93,12 +93,12 @@ def _spec(ctx: StepContext, offering: Offering, image: Image, n: int, private: _
         instance_type=offering.key.instance_type,
         market=offering.key.market,
         image=image,
-        disk_gib=request["disk_gib"],
-        public_ip=request["public_ip"],
-        ssh_public_keys=tuple(request["ssh_public_keys"]),
+        disk_gib=request.disk_gib,
+        public_ip=request.public_ip,
+        ssh_public_keys=request.ssh_public_keys,
         startup_script=private.script,
         labels=ctx.row.lease_labels,
-        allowed_cidrs=tuple(request.get("allowed_cidrs") or ()),
+        allowed_cidrs=request.allowed_cidrs or (),
         host_keys=_host_keys(ctx, n),
         max_seconds=_longest_run(ctx, offering, private.longest) + int(runtime.timing.deadline_grace),
     )
