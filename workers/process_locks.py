@@ -5,10 +5,10 @@ from uuid import UUID
 
 import structlog
 from sqlalchemy import Connection
-from sqlalchemy.exc import DBAPIError
 
 from app.db.leases import process_locks
 from workers.database import WorkerDatabase
+from workers.loop import Loop
 from workers.observation.brakes import check_cluster
 
 log = structlog.get_logger(__name__)
@@ -27,19 +27,17 @@ class Presence:
         """For a claim of this process."""
         return process_locks.claim_id(self.number)
 
-    def loop(self, stopping: threading.Event, freed: threading.Event) -> None:
-        """Until the process stops. `freed` is set when there are claims to take over. Outermost: nothing ends the loop."""
-        while not stopping.is_set():
+    def loop(self, stopping: threading.Event, freed: threading.Event) -> Loop:
+        """Until the process stops. `freed` is set when there are claims to take over."""
+
+        def stay() -> None:
             try:
                 with self._database.outside_pool() as connection:
                     self._stay(connection, stopping, freed)
-            except DBAPIError as error:
-                log.warning("database away", error=str(error.orig))
-            except Exception:
-                log.exception("showing that this process lives failed")
             finally:
                 self.number = None
-            stopping.wait(_EVERY_SECONDS)
+
+        return Loop("presence", stay, stopping=stopping, pause=_EVERY_SECONDS)
 
     def _stay(self, connection: Connection, stopping: threading.Event, freed: threading.Event) -> None:
         number = process_locks.new_number()

@@ -5,11 +5,10 @@ import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from uuid import uuid4
 
 import structlog
-from sqlalchemy.exc import DBAPIError
 
 from app.db.fleet import jobs
 from workers.delivery.sender import Sender
@@ -19,6 +18,7 @@ from workers.jobs.runner import LANES, JobSpec, PeriodicRunner
 from workers.jobs.schedule import job_specs
 from workers.lifecycle.reconciler import Reconciler
 from workers.lifecycle.sweeper import Sweeper
+from workers.loop import Loop
 from workers.observation.provider_events import EventListener
 from workers.runtime import Runtime
 
@@ -81,7 +81,7 @@ class WorkerThreads(ProcessThreads):
             *_runners(self._runtime, every.watch),
             *_runners(self._runtime, every.refresh),
             PeriodicRunner(self._runtime, {**every.housekeeping, **every.notices}).start("housekeeping"),
-            _thread("sequencer", lambda: _sequence(self._runtime)),
+            sequencer(self._runtime).start(),
             *_webhooks(self._runtime).start(),
             *(EventListener(self._runtime, name).start() for name in self._runtime.accounts.with_events()),
         ]
@@ -125,36 +125,26 @@ def _runners(runtime: Runtime, some: Mapping[str, JobSpec]) -> list[threading.Th
 def _company(runtime: Runtime, kind: str) -> list[threading.Thread]:
     """What every process has beside its work: signs of life, and the renewal of its claims on jobs, until it is drained."""
     return [
-        _thread("heartbeat", lambda: beat(runtime, kind)),
-        _thread("renewals", lambda: runtime.renewals.loop(runtime.drained)),
-        _thread("presence", lambda: runtime.presence.loop(runtime.drained, runtime.nudge)),
+        heartbeat(runtime, kind).start(),
+        runtime.renewals.loop(runtime.drained).start(),
+        runtime.presence.loop(runtime.drained, runtime.nudge).start(),
     ]
 
 
-def _thread(name: str, loop: Callable[[], None]) -> threading.Thread:
-    thread = threading.Thread(target=loop, name=name, daemon=True)
-    thread.start()
-    return thread
-
-
-def _sequence(runtime: Runtime) -> None:
-    while not runtime.stopping.wait(runtime.settings.sequencer_interval):
-        try:
-            housekeeping.number_events(runtime)
-        except DBAPIError as error:
-            log.warning("database away", error=str(error.orig))
-        except Exception:
-            log.exception("numbering events failed")
-
-
-def beat(runtime: Runtime, kind: str) -> None:
+def heartbeat(runtime: Runtime, kind: str) -> Loop:
     """Says every two seconds that this process lives."""
     name = f"{kind}-{socket.gethostname()}-{os.getpid()}-{uuid4().hex[:6]}"
-    while not runtime.stopping.is_set():
-        try:
-            runtime.database.run(jobs.beat(name, kind))
-        except DBAPIError as error:
-            log.warning("database away", error=str(error.orig))
-        except Exception:
-            log.exception("sign of life failed")
-        runtime.stopping.wait(_BEAT_SECONDS)
+
+    def beat() -> None:
+        runtime.database.run(jobs.beat(name, kind))
+
+    return Loop("heartbeat", beat, stopping=runtime.stopping, pause=_BEAT_SECONDS)
+
+
+def sequencer(runtime: Runtime) -> Loop:
+    """Numbers events."""
+
+    def number() -> None:
+        housekeeping.number_events(runtime)
+
+    return Loop("sequencer", number, stopping=runtime.stopping, pause=runtime.settings.sequencer_interval)

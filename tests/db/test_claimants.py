@@ -149,7 +149,7 @@ def test_a_process_that_is_killed_holds_nothing_any_more(store: Store, database_
 
 def test_a_process_whose_connection_is_cut_comes_back(store: Store, database_url: str) -> None:
     presence, stopping, nudge = Presence(store.database), threading.Event(), threading.Event()
-    thread = threading.Thread(target=presence.loop, args=(stopping, nudge))
+    thread = threading.Thread(target=presence.loop(stopping, nudge).run)
     thread.start()
     try:
         assert wait_until(lambda: presence.number is not None, timeout=10)

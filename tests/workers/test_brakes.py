@@ -283,7 +283,7 @@ def test_a_worker_that_may_not_read_the_timeline_does_not_start(
 
 def test_an_idle_process_notices_another_timeline(fleet: Fleet) -> None:
     runtime = fleet.runtime
-    thread = threading.Thread(target=runtime.presence.loop, args=(runtime.stopping, runtime.nudge))
+    thread = threading.Thread(target=runtime.presence.loop(runtime.stopping, runtime.nudge).run)
     thread.start()
     try:
         fleet.change_timeline()

@@ -9,7 +9,7 @@ from sqlalchemy.exc import TimeoutError as PoolExhausted
 
 from app.local.waiting import wait_until
 from app.settings import load_settings
-from workers import process_locks, processes
+from workers import loop, process_locks, processes
 from workers.database import WorkerDatabase
 from workers.jobs.runner import JobSpec, PeriodicRunner
 from workers.lifecycle import claim_renewer
@@ -46,6 +46,7 @@ class WithoutConnections:
 
 @pytest.fixture
 def process(monkeypatch: pytest.MonkeyPatch) -> WithoutConnections:
+    monkeypatch.setattr(loop, "_FAILED_PAUSE", 0.01)
     monkeypatch.setattr(processes, "_BEAT_SECONDS", 0.01)
     monkeypatch.setattr(claim_renewer, "_EVERY_SECONDS", 0.01)
     monkeypatch.setattr(process_locks, "_EVERY_SECONDS", 0.01)
@@ -53,37 +54,37 @@ def process(monkeypatch: pytest.MonkeyPatch) -> WithoutConnections:
 
 
 def sweeping(runtime: Runtime) -> None:
-    Sweeper(runtime, Reconciler(runtime)).loop()
+    Sweeper(runtime, Reconciler(runtime)).loop().run()
 
 
 def running_jobs(runtime: Runtime) -> None:
     kind = JobSpec(name="any", run=lambda *_: 0, interval=lambda _: 0.01)
-    PeriodicRunner(runtime, {"any": kind}).loop()
+    PeriodicRunner(runtime, {"any": kind}).loop("any").run()
 
 
 def renewing(runtime: Runtime) -> None:
     kept = Renewals(runtime.database)
     with kept.renewing(lambda: cast(Any, None)):
-        kept.loop(runtime.stopping)
+        kept.loop(runtime.stopping).run()
 
 
 def showing(runtime: Runtime) -> None:
-    runtime.presence.loop(runtime.stopping, runtime.nudge)
+    runtime.presence.loop(runtime.stopping, runtime.nudge).run()
 
 
 def beating(runtime: Runtime) -> None:
-    processes.beat(runtime, "worker")
+    processes.heartbeat(runtime, "worker").run()
 
 
 def numbering(runtime: Runtime) -> None:
-    processes._sequence(runtime)
+    processes.sequencer(runtime).run()
 
 
-@pytest.mark.parametrize("loop", [sweeping, running_jobs, renewing, showing, beating, numbering])
+@pytest.mark.parametrize("run", [sweeping, running_jobs, renewing, showing, beating, numbering])
 def test_a_round_that_fails_in_an_unforeseen_way_is_followed_by_another(
-    process: WithoutConnections, loop: Callable[[Runtime], None]
+    process: WithoutConnections, run: Callable[[Runtime], None]
 ) -> None:
-    thread = threading.Thread(target=loop, args=[cast(Runtime, process)], daemon=True)
+    thread = threading.Thread(target=run, args=[cast(Runtime, process)], daemon=True)
     thread.start()
     assert wait_until(lambda: process.database.asked > 2 or not thread.is_alive(), timeout=30, poll=0.01)
     assert thread.is_alive()

@@ -16,7 +16,6 @@ from uuid import UUID, uuid4
 
 import structlog
 from sqlalchemy import Connection, Row
-from sqlalchemy.exc import DBAPIError
 
 from app.db.core.ids import new_id
 from app.db.events import reads
@@ -25,6 +24,7 @@ from app.db.tenancy import audit
 from app.domain.webhooks import LASTS, Outcome, message, pause, signed_headers
 from workers.database import WorkerDatabase
 from workers.delivery.sender import Sender
+from workers.loop import Loop
 
 log = structlog.get_logger(__name__)
 
@@ -32,7 +32,6 @@ HOLD = timedelta(seconds=60)
 """A lane whose process died is taken over after so long."""
 
 _IDLE_SECONDS = 0.5
-_OUTAGE_PAUSE = 0.5
 _BEHIND = 200
 _EVENTS = 500
 _TURN_SECONDS = 5.0
@@ -110,26 +109,10 @@ class Lanes:
         self._of_tenant: Counter[str] = Counter()
 
     def start(self) -> list[threading.Thread]:
-        """Starts them all."""
-        made = [
-            threading.Thread(target=self.loop, name=f"webhooks-{number}", daemon=True)
-            for number in range(self._threads)
+        """Starts all threads."""
+        return [
+            Loop(f"webhooks-{number}", self._next, stopping=self._stopping).start() for number in range(self._threads)
         ]
-        for thread in made:
-            thread.start()
-        return made
-
-    def loop(self) -> None:
-        """Outermost: nothing that happens in a lane ends it."""
-        while not self._stopping.is_set():
-            try:
-                self._next()
-            except DBAPIError as error:
-                log.warning("database away", error=str(error.orig))
-                self._stopping.wait(_OUTAGE_PAUSE)
-            except Exception:
-                log.exception("webhook lane failed")
-                self._stopping.wait(_OUTAGE_PAUSE)
 
     def run_one(self) -> bool:
         """Takes a lane that is due and delivers for a turn. False: none is due."""

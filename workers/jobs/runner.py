@@ -12,6 +12,7 @@ from sqlalchemy.exc import DBAPIError
 
 from app.db.fleet import accounts, jobs
 from workers.accounts import error_json
+from workers.loop import Loop
 from workers.observation.brakes import check_cluster
 from workers.providers.base import CredentialsRejected, OutcomeUnknown, ProviderError, Throttled, Unreachable
 from workers.runtime import Runtime
@@ -28,7 +29,6 @@ _FAILED_AGAIN = (5.0, 30.0)
 _FAILED_SHARE = 0.25
 LANES = 2
 """Jobs of one account that a runner's threads do at a time: a cloud that hangs never holds up the others."""
-_OUTAGE_PAUSE = 0.5
 _FIRST_CYCLES = 20
 
 T = TypeVar("T")
@@ -73,24 +73,17 @@ class PeriodicRunner:
         self._idle = min(longest, max(shortest, interval / _IDLE_LOOKS_AN_INTERVAL))
 
     def start(self, name: str) -> threading.Thread:
-        """Starts the thread; it ends soon after `runtime.stopping` is set."""
-        thread = threading.Thread(target=self.loop, name=name, daemon=True)
-        thread.start()
-        return thread
+        """Starts a thread; it ends soon after `runtime.stopping` is set."""
+        return self.loop(name).start()
 
-    def loop(self) -> None:
-        """Outermost: nothing that a job raises ends the loop."""
-        while not self._runtime.stopping.is_set():
-            try:
-                claimed = self._wait()
-                if claimed is not None:
-                    self._do(claimed)
-            except DBAPIError as error:
-                log.warning("database away", error=str(error.orig))
-                self._runtime.stopping.wait(_OUTAGE_PAUSE)
-            except Exception:
-                log.exception("looking for jobs failed")
-                self._runtime.stopping.wait(_OUTAGE_PAUSE)
+    def loop(self, name: str) -> Loop:
+        """One job after the other. A look for jobs waits by itself."""
+        return Loop(name, self._run_next, stopping=self._runtime.stopping)
+
+    def _run_next(self) -> None:
+        claimed = self._wait()
+        if claimed is not None:
+            self._do(claimed)
 
     def run_one(self) -> bool:
         """Takes and runs the job that is due longest. False: none is due."""

@@ -4,13 +4,10 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import structlog
 from sqlalchemy import Executable
-from sqlalchemy.exc import DBAPIError
 
 from workers.database import WorkerDatabase
-
-log = structlog.get_logger(__name__)
+from workers.loop import Loop
 
 _EVERY_SECONDS = 2.0
 
@@ -34,15 +31,12 @@ class Renewals:
             with self._lock:
                 self._running.discard(statement)
 
-    def loop(self, stopping: threading.Event) -> None:
+    def loop(self, stopping: threading.Event) -> Loop:
         """Until the process stops. While the database is away claims may run out: another process goes on then."""
-        while not stopping.wait(_EVERY_SECONDS):
-            with self._lock:
-                due = list(self._running)
-            try:
-                for statement in due:
-                    self._database.run(statement())
-            except DBAPIError as error:
-                log.warning("claims not renewed", error=str(error.orig))
-            except Exception:
-                log.exception("renewing claims failed")
+        return Loop("claim renewer", self._renew, stopping=stopping, pause=_EVERY_SECONDS)
+
+    def _renew(self) -> None:
+        with self._lock:
+            due = list(self._running)
+        for statement in due:
+            self._database.run(statement())

@@ -5,16 +5,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID
 
-import structlog
 from sqlalchemy import Row
-from sqlalchemy.exc import DBAPIError
 
 from app.db.leases import claims
 from app.domain.ids import LeaseId
 from workers.lifecycle.reconciler import Reconciler
+from workers.loop import Loop
 from workers.runtime import Runtime
-
-log = structlog.get_logger(__name__)
 
 
 class Sweeper:
@@ -30,22 +27,22 @@ class Sweeper:
 
     def start(self) -> threading.Thread:
         """Starts the thread; it ends soon after `runtime.stopping` is set."""
-        self._thread = threading.Thread(target=self.loop, name="sweeper", daemon=True)
-        self._thread.start()
+        self._thread = self.loop().start()
         return self._thread
 
-    def loop(self) -> None:
-        """Sweeps at each interval, or as soon as something in this process nudges. Outermost: nothing ends the loop."""
-        while not self._runtime.stopping.is_set():
-            self._runtime.nudge.wait(self._runtime.settings.sweep_interval)
-            self._runtime.nudge.clear()
-            try:
-                while self.sweep():
-                    pass
-            except DBAPIError as error:
-                log.warning("database away", error=str(error.orig))
-            except Exception:
-                log.exception("sweep failed")
+    def loop(self) -> Loop:
+        """Sweeps at each interval, or as soon as something in this process nudges."""
+        runtime = self._runtime
+        interval = runtime.settings.sweep_interval
+        return Loop("sweeper", self._sweep_all, stopping=runtime.stopping, pause=interval, wait=self._wait)
+
+    def _wait(self, seconds: float) -> None:
+        self._runtime.nudge.wait(seconds)
+        self._runtime.nudge.clear()
+
+    def _sweep_all(self) -> None:
+        while self.sweep():
+            pass
 
     def sweep(self) -> bool:
         """Takes due leases once, unless the process stops. True: there may be more."""

@@ -7,9 +7,9 @@ nothing that polling would not.
 import threading
 
 import structlog
-from sqlalchemy.exc import DBAPIError
 
 from app.db.fleet import jobs
+from workers.loop import Loop
 from workers.providers.base import ProviderError
 from workers.runtime import Runtime
 
@@ -30,25 +30,16 @@ class EventListener:
 
     def start(self) -> threading.Thread:
         """Starts the thread; it ends soon after `runtime.stopping` is set."""
-        thread = threading.Thread(target=self.loop, name=f"events-{self._account}", daemon=True)
-        thread.start()
-        return thread
+        return Loop(f"events-{self._account}", self._listen, stopping=self._runtime.stopping, pause=_PAUSE).start()
 
-    def loop(self) -> None:
-        """Outermost: a queue that cannot be read is tried again, the account is used as before."""
-        while not self._runtime.stopping.is_set():
-            pause = _PAUSE
-            try:
-                self.listen_once()
-                self._failures = 0
-            except ProviderError as error:
-                pause = self._failed(error.code, error.message)
-            except DBAPIError as error:
-                pause = self._failed("database away", str(error.orig))
-            except Exception:
-                log.exception("events failed", account=self._account)
-                pause = _FAILED_PAUSE[1]
-            self._runtime.stopping.wait(pause)
+    def _listen(self) -> float | None:
+        """A queue that cannot be read is tried again later; the account is used as before."""
+        try:
+            self.listen_once()
+        except ProviderError as error:
+            return self._failed(error.code, error.message)
+        self._failures = 0
+        return None
 
     def listen_once(self) -> int:
         """Takes what is there, hurries the looks that it asks for, then acknowledges it. Answers how many looks."""
