@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.leases import consoles, reboots, statements
 from app.domain.ids import LeaseId
+from app.domain.lease_actions import Refusal, reboot_refusal
 from app.domain.leases import Desired, LeaseState
 from app.services.audit import record_lease
 from app.services.context import ServiceContext
@@ -64,16 +65,16 @@ async def _requested(connection: AsyncConnection, principal: Principal, lease_id
     if row is None:
         raise NotFound
     if_match.check(row.id, row.version)
-    check_reboot(row)
+    _check_reboot(row)
     await connection.execute(*reboots.request(LeaseId(lease_id), principal.request_id, within=principal.tenant_id))
     wish = {"before": {"reboot_requested": False}, "after": {"reboot_requested": True}}
     await record_lease(connection, principal, "lease.reboot", row, **wish)
     return (await connection.execute(statements.READ, mine)).one()
 
 
-def check_reboot(row: Any) -> None:
-    """The same rule that `actions.reboot` of a lease shows in advance."""
-    if row.desired != Desired.RUN:
-        raise LeaseEnding
-    if row.state != LeaseState.ACTIVE:
-        raise LeaseNotActive(f"The lease is {row.state}; only the VM of an active lease can be rebooted.")
+def _check_reboot(row: Any) -> None:
+    match reboot_refusal(Desired(row.desired), LeaseState(row.state)):
+        case Refusal.LEASE_ENDING:
+            raise LeaseEnding
+        case Refusal.LEASE_NOT_ACTIVE:
+            raise LeaseNotActive(f"The lease is {row.state}; only the VM of an active lease can be rebooted.")

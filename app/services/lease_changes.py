@@ -11,6 +11,7 @@ from app.db.core.tenant_scope import parameter
 from app.db.events.events import NewEvent
 from app.db.leases import statements, transitions
 from app.domain.ids import LeaseId
+from app.domain.lease_actions import Extension, Refusal, extension_refusal
 from app.domain.leases import Desired
 from app.domain.reasons import Origin, Reason, ReasonCode
 from app.services.audit import record_lease
@@ -132,21 +133,28 @@ async def _extended(connection: AsyncConnection, principal: Principal, lease_id:
 
 
 def _check_extension(row: Any, until: datetime) -> None:
-    """The same rule that `actions.extend` of a lease shows in advance."""
-    if row.desired != Desired.RUN or row.over:
-        raise LeaseEnding
-    if row.tenant_status != "active":
-        raise TenantSuspended
-    if row.not_extendable and until > row.expires_at:
-        raise NotExtendable(
-            f"The cloud deletes this VM after {_rfc3339(row.expires_at)}, and nobody can move that time while the VM runs: "
-            f"the account {row.account} is configured with `extendable = false`.",
-        )
     latest = row.created_at + timedelta(seconds=row.max_total_seconds)
-    if until > latest and until > row.expires_at:
-        raise TermExceeded(
-            f"The lease may last until {_rfc3339(latest)} at the latest.", extra={"latest_expires_at": _rfc3339(latest)}
-        )
+    extension = Extension(
+        desired=Desired(row.desired),
+        expired=row.over,
+        tenant_active=row.tenant_status == "active",
+        extendable=not row.not_extendable,
+        lengthens=until > row.expires_at,
+        exceeds_terms=until > latest,
+    )
+    match extension_refusal(extension):
+        case Refusal.LEASE_ENDING:
+            raise LeaseEnding
+        case Refusal.TENANT_SUSPENDED:
+            raise TenantSuspended
+        case Refusal.NOT_EXTENDABLE:
+            raise NotExtendable(
+                f"The cloud deletes this VM after {_rfc3339(row.expires_at)}, and nobody can move that time while the VM "
+                f"runs: the account {row.account} is configured with `extendable = false`.",
+            )
+        case Refusal.TERM_EXCEEDED:
+            detail = f"The lease may last until {_rfc3339(latest)} at the latest."
+            raise TermExceeded(detail, extra={"latest_expires_at": _rfc3339(latest)})
 
 
 def _released_by(principal: Principal) -> Reason:

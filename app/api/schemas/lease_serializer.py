@@ -11,12 +11,12 @@ from typing import Any
 from app.api.http.responses import to_bytes
 from app.api.schemas.leases import AttemptOutcome
 from app.domain.billing import cost
+from app.domain.lease_actions import Extension, extension_refusal, reboot_refusal, release_refusal
 from app.domain.leases import AttemptState, Desired, LeaseState
 from app.domain.money import format_money
 from app.domain.provider_messages import public_error
 from app.services.principal import Role
 
-_ACTIONS = ("release", "extend", "reboot")
 _PLACE = ("provider", "account", "region", "zone", "instance_type", "market")
 
 
@@ -34,7 +34,7 @@ def lease_page_json(rows: Iterable[Any], role: Role, next_cursor: str | None) ->
 def _lease(row: Any, role: Role, startup_script: str | None) -> str:
     """Joins what the database has written already."""
     script = _text(startup_script)
-    actions = _actions(role, row.desired, row.state, _extend(row))
+    actions = _actions(role, LeaseState(row.state), _any_extension(row))
     words = _text(row.provider_message if role is Role.OPERATOR else None)
     request = f'{row.request[:-1]},"startup_script":{script}}}'
     return f'{row.shown[:-1]},"provider_message":{words},"request":{request},"actions":{actions}}}'
@@ -44,28 +44,29 @@ def _text(value: str | None) -> str:
     return "null" if value is None else to_bytes(value).decode()
 
 
+def _any_extension(row: Any) -> Extension:
+    return Extension(
+        desired=Desired(row.desired),
+        expired=row.over,
+        tenant_active=row.tenant_status == "active",
+        extendable=not row.not_extendable,
+        lengthens=True,
+        exceeds_terms=row.at_latest,
+    )
+
+
 @cache
-def _actions(role: Role, desired: str, state: str, extend: str) -> str:
-    """The rules of app.services.lease_changes, told in advance."""
+def _actions(role: Role, state: LeaseState, extension: Extension) -> str:
+    """What `app.domain.lease_actions` says, in advance. There are few cases: each is rendered once."""
+    reasons: dict[str, str | None] = {
+        "release": release_refusal(extension.desired),
+        "extend": extension_refusal(extension),
+        "reboot": reboot_refusal(extension.desired, state),
+    }
     if role is Role.VIEWER:
-        reasons = dict.fromkeys(_ACTIONS, "forbidden")
-    elif desired != Desired.RUN:
-        reasons = dict.fromkeys(_ACTIONS, "lease_ending")
-    else:
-        reboot = "" if state == LeaseState.ACTIVE else "lease_not_active"
-        reasons = {"release": "", "extend": extend, "reboot": reboot}
-    told = {name: {"available": not reason, "reason_code": reason or None} for name, reason in reasons.items()}
+        reasons = dict.fromkeys(reasons, "forbidden")
+    told = {name: {"available": reason is None, "reason_code": reason} for name, reason in reasons.items()}
     return to_bytes(told).decode()
-
-
-def _extend(row: Any) -> str:
-    if row.over:
-        return "lease_ending"
-    if row.tenant_status != "active":
-        return "tenant_suspended"
-    if row.not_extendable:
-        return "not_extendable"
-    return "term_exceeded" if row.at_latest else ""
 
 
 def attempt_page_json(rows: Iterable[Any], role: Role, next_cursor: str | None) -> bytes:
