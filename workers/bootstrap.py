@@ -26,7 +26,7 @@ from workers.provider_rate_limiter import ProviderRateLimiter
 from workers.providers.base import Provider
 from workers.providers.metered import metered
 from workers.providers.registry import connect
-from workers.runtime import Runtime, read_installation, timing_from
+from workers.runtime import Runtime, cool_offs_from, read_installation, timing_from
 
 log = structlog.get_logger(__name__)
 
@@ -90,6 +90,7 @@ def assemble(
         pacer=ProviderRateLimiter(database, enabled=settings.provider_rate_limits),
         installation=installation,
         timing=timing_from(settings),
+        cool_offs=cool_offs_from(settings),
         first_listings=FirstListings(database),
         renewals=Renewals(database),
         presence=Presence(database),

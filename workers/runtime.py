@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from app.db.fleet import accounts
+from app.domain.cool_off import CoolOffSeconds
 from app.domain.lifecycle import Timing
 from app.observability.traces import Traces
 from app.settings import Settings, StartupError
@@ -46,6 +47,7 @@ class Runtime:
     pacer: ProviderRateLimiter
     installation: Installation
     timing: Timing
+    cool_offs: CoolOffSeconds
     first_listings: FirstListings
     renewals: Renewals
     presence: Presence
@@ -70,6 +72,17 @@ def timing_from(settings: Settings) -> Timing:
         max_backoff=settings.max_backoff_seconds,
         not_found_grace=settings.not_found_grace_seconds,
         deadline_grace=settings.deadline_grace_seconds,
+    )
+
+
+def cool_offs_from(settings: Settings) -> CoolOffSeconds:
+    """For how long refusals set offerings aside."""
+    return CoolOffSeconds(
+        capacity=settings.cool_off_capacity_seconds,
+        quota=settings.cool_off_quota_seconds,
+        not_offered=settings.cool_off_unoffered_seconds,
+        outage=settings.unreachable_seconds,
+        outage_longest=settings.max_backoff_seconds,
     )
 
 

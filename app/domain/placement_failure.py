@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from app.domain.error_kinds import ErrorKind
 from app.domain.placement import Exclusion, Ranking
 from app.domain.provider_messages import provider_words, public_answer, public_code
 from app.domain.reasons import Origin, Reason, ReasonCode
@@ -13,10 +14,13 @@ NO_ANSWER = Reason(ReasonCode.PROVIDER_ERROR, "the provider gives no answer at p
 """Shown for a place whose cloud did not answer a moment ago."""
 
 _BY_ERROR = {
-    "ProviderQuotaExceeded": (ReasonCode.PROVIDER_QUOTA, "the installation's own quota at the provider is used up"),
-    "Unreachable": (ReasonCode.PROVIDER_ERROR, "no connection to the provider could be made"),
-    "ImageMissing": (ReasonCode.IMAGE_MISSING, "no driver-ready image is found"),
-    "InvalidSpec": (ReasonCode.PROVIDER_ERROR, "the provider did not accept the launch parameters"),
+    ErrorKind.PROVIDER_QUOTA_EXCEEDED: (
+        ReasonCode.PROVIDER_QUOTA,
+        "the installation's own quota at the provider is used up",
+    ),
+    ErrorKind.UNREACHABLE: (ReasonCode.PROVIDER_ERROR, "no connection to the provider could be made"),
+    ErrorKind.IMAGE_MISSING: (ReasonCode.IMAGE_MISSING, "no driver-ready image is found"),
+    ErrorKind.INVALID_SPEC: (ReasonCode.PROVIDER_ERROR, "the provider did not accept the launch parameters"),
 }
 
 
@@ -65,12 +69,13 @@ def could_not_ask(error: str | None) -> Reason:
 
 
 def _from_errors(errors: Sequence[dict[str, Any]]) -> Reason:
-    if all(error.get("class") == "CredentialsRejected" for error in errors):
+    if all(error.get("class") == ErrorKind.CREDENTIALS_REJECTED for error in errors):
         return replace(AUTH, provider_message=provider_words(errors[-1]))
-    kinds = Counter(str(error.get("class")) for error in errors)
+    kinds = {error.get("class") for error in errors}
     words = provider_words(errors[-1])
-    if len(kinds) == 1 and next(iter(kinds)) in _BY_ERROR:
-        code, what = _BY_ERROR[next(iter(kinds))]
+    same = next((_BY_ERROR[kind] for kind in _BY_ERROR if kinds == {kind}), None)
+    if same is not None:
+        code, what = same
         last = public_code(errors[-1].get("code"))
         return Reason(code, what if last is None else f"{what}; last answer: {last}", Origin.PROVIDER, words)
     message = f"{len(errors)} offerings refused; last answer: {public_answer(errors[-1])}"

@@ -8,26 +8,28 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from app.domain.error_kinds import ErrorKind
+
 _BY_CLASS: Mapping[str, str] = MappingProxyType(
     {
-        "Refused": "the provider refused",
-        "InsufficientCapacity": "the provider has no capacity for this instance type there at present",
-        "ProviderQuotaExceeded": "the installation's own quota at the provider is used up",
-        "NotOffered": "the provider does not offer this instance type there",
-        "InvalidSpec": "the provider did not accept the request",
-        "ImageMissing": "no such image is found there",
-        "PriceTooLow": "the spot price is above the price that was offered",
-        "CredentialsRejected": "the provider refuses the installation's credentials",
-        "IdentityChanged": "the provider refuses the installation's credentials",
-        "Throttled": "the provider takes no more requests for a moment",
-        "Unreachable": "no connection to the provider could be made",
-        "OutcomeUnknown": "the provider gave no clear answer",
-        "SendExpired": "the create call was not sent in time",
-        "NotFound": "the provider does not know the VM",
-        "TokenConflict": "something exists already under this attempt's token",
-        "NeverSeen": "the create call was never answered and created nothing",
-        "Lost": "the database lost this attempt; a later one was adopted",
-        "VmEnded": "the VM ended",
+        ErrorKind.REFUSED: "the provider refused",
+        ErrorKind.INSUFFICIENT_CAPACITY: "the provider has no capacity for this instance type there at present",
+        ErrorKind.PROVIDER_QUOTA_EXCEEDED: "the installation's own quota at the provider is used up",
+        ErrorKind.NOT_OFFERED: "the provider does not offer this instance type there",
+        ErrorKind.INVALID_SPEC: "the provider did not accept the request",
+        ErrorKind.IMAGE_MISSING: "no such image is found there",
+        ErrorKind.PRICE_TOO_LOW: "the spot price is above the price that was offered",
+        ErrorKind.CREDENTIALS_REJECTED: "the provider refuses the installation's credentials",
+        ErrorKind.IDENTITY_CHANGED: "the provider refuses the installation's credentials",
+        ErrorKind.THROTTLED: "the provider takes no more requests for a moment",
+        ErrorKind.UNREACHABLE: "no connection to the provider could be made",
+        ErrorKind.OUTCOME_UNKNOWN: "the provider gave no clear answer",
+        ErrorKind.SEND_EXPIRED: "the create call was not sent in time",
+        ErrorKind.NOT_FOUND: "the provider does not know the VM",
+        ErrorKind.TOKEN_CONFLICT: "something exists already under this attempt's token",
+        ErrorKind.NEVER_SEEN: "the create call was never answered and created nothing",
+        ErrorKind.LOST: "the database lost this attempt; a later one was adopted",
+        ErrorKind.VM_ENDED: "the VM ended",
     }
 )
 """By the class of an attempt's error."""

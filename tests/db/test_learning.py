@@ -6,9 +6,11 @@ from sqlalchemy import insert, select, update
 
 from app.db.fleet import offering_stats
 from app.db.schema.tables import account, offering
+from app.domain.cool_off import CoolOffPause, CoolOffReason
 from app.domain.offerings import Market, OfferingKey
 from tests.db.store import Store, ago
 
+PAUSE = CoolOffPause(seconds=10, longest=100, reason=CoolOffReason.NO_CAPACITY)
 KEY = OfferingKey(
     account="main", region="us-east-1", zone="us-east-1a", instance_type="g5.xlarge", market=Market.ON_DEMAND
 )
@@ -23,7 +25,7 @@ def make(store: Store) -> None:
 
 
 def refuse(store: Store) -> Any:
-    store.run(offering_stats.cool_off(KEY, seconds=10, longest=100, reason="no_capacity", code=None))
+    store.run(offering_stats.cool_off(KEY, PAUSE, code=None))
     return known(store)
 
 

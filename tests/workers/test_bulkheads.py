@@ -9,6 +9,7 @@ from sqlalchemy import insert, text, update
 
 from app.db.fleet import offering_stats
 from app.db.schema.tables import account, account_region, attempt, periodic_job
+from app.domain.cool_off import CoolOffPause, CoolOffReason
 from app.local.waiting import wait_until
 from tests.workers.fleet import ACCOUNT, Fleet
 from workers.jobs.runner import LANES, JobSpec, PeriodicRunner, ensure_jobs
@@ -172,7 +173,9 @@ def test_a_refusal_while_an_offering_is_set_aside_makes_that_no_longer_twice(fle
     key = fleet.runtime.catalogue.offerings()[0].key
     for _ in range(5):
         fleet.runtime.database.run(
-            offering_stats.cool_off(key, seconds=10, longest=1000, reason="no_capacity", code=None)
+            offering_stats.cool_off(
+                key, CoolOffPause(seconds=10, longest=1000, reason=CoolOffReason.NO_CAPACITY), code=None
+            )
         )
     fleet.runtime.catalogue.forget()
     assert [one.cool_off.count for one in fleet.runtime.catalogue.offerings() if one.cool_off is not None] == [1]

@@ -38,7 +38,7 @@ ERRORS: tuple[base.ProviderError, ...] = (
 )
 REFUSED = Answer(base.InsufficientCapacity("none left", code="InsufficientInstanceCapacity"))
 THROTTLED = Answer(base.Throttled("slow down", code="RequestLimitExceeded"))
-FAILURES = {error.kind: Answer(error) for error in ERRORS}
+FAILURES = {str(error.kind): Answer(error) for error in ERRORS}
 
 
 class Workers:

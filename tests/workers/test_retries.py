@@ -10,11 +10,11 @@ from sqlalchemy import func, select, update
 
 from app.db.leases import claims, reboots
 from app.db.schema.tables import attempt, lease, provider_bucket
+from app.domain.cool_off import after_error
 from app.domain.ids import LeaseId
 from app.settings import load_settings
 from tests.workers.failing import ASKED_LATER, NO_LINE, NOBODY_KNOWS, REJECTED, SLOW_DOWN, Failing
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
-from workers.lifecycle.steps import send
 from workers.providers.base import (
     InsufficientCapacity,
     InvalidSpec,
@@ -24,6 +24,7 @@ from workers.providers.base import (
     ProviderQuotaExceeded,
     Unreachable,
 )
+from workers.runtime import cool_offs_from
 
 ZONE = "us-east-1a"
 
@@ -109,7 +110,8 @@ def test_credentials_that_are_refused_at_the_launch_set_the_account_aside_and_no
 )
 def test_each_kind_of_refusal_has_its_own_cool_off(error: ProviderError, seconds: str, reason: str) -> None:
     settings = load_settings()
-    assert send._pause(settings, error) == (getattr(settings, seconds), reason)
+    pause = after_error(error.kind, cool_offs_from(settings))
+    assert (pause.seconds, pause.reason) == (getattr(settings, seconds), reason)
 
 
 # --- looking for what a call did ---------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from app.db.leases.launches import FIRST_ATTEMPT_AT
 from app.db.leases.transitions import WAKE, locked, write
 from app.db.tenancy import quotas
 from app.domain import placed, tags
+from app.domain.error_kinds import ErrorKind
 from app.domain.leases import TERMINAL, LeaseState
 from app.domain.offerings import Gpu
 from app.domain.quotas import GPUS, LEASES, MODEL_PREFIX, SPEND_PER_HOUR, Amounts
@@ -216,7 +217,11 @@ def _attempts(runtime: Runtime, row: Row[Any], owner: OwnerTags, known: int) -> 
 _LOST: dict[str, Any] = {
     "state": "dead",
     "clean": True,
-    "error": {"class": "Lost", "code": None, "message": "the database lost this attempt; a later one was adopted"},
+    "error": {
+        "class": ErrorKind.LOST,
+        "code": None,
+        "message": "the database lost this attempt; a later one was adopted",
+    },
     "instance_id": None,
     "vm_state": None,
     "known_at": None,

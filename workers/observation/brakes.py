@@ -11,6 +11,7 @@ import structlog
 
 from app.db.fleet import accounts
 from app.db.operations import brakes, cluster
+from app.domain.error_kinds import ErrorKind
 from app.domain.safety import too_many
 from workers.database import WorkerDatabase
 
@@ -115,6 +116,6 @@ def mass_loss(
                 "mass loss braked", account=account, region=region, kind=kind, lost=lost, live=live, cycles=cycles
             )
             message = f"{lost} VMs {kind} at once ({live} live): nothing is closed or ended before {CONFIRMING_CYCLES} cycles agree"
-            error = {"class": "MassLoss", "code": kind, "message": message}
+            error = {"class": ErrorKind.MASS_LOSS, "code": kind, "message": message}
             database.run(accounts.region_failed(account, region, error))
     return frozenset(braked)

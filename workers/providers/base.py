@@ -11,6 +11,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, Protocol
 
+from app.domain.error_kinds import ErrorKind
 from app.domain.leases import VmState
 from app.domain.offerings import InstanceType, Market
 from app.domain.tags import OwnerTags
@@ -36,9 +37,9 @@ class ProviderError(Exception):
         self.code = code
 
     @property
-    def kind(self) -> str:
-        """The name of the error's class: what an attempt's `error.class` shows."""
-        return type(self).__name__
+    def kind(self) -> ErrorKind:
+        """What an attempt's `error.class` shows."""
+        return ErrorKind(type(self).__name__)
 
 
 class Refused(ProviderError):

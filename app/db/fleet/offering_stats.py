@@ -18,6 +18,7 @@ from sqlalchemy import (
 
 from app.db.core.prepared import Bound
 from app.db.schema.tables import offering
+from app.domain.cool_off import CoolOffPause
 from app.domain.offerings import OfferingKey
 
 _COOL_OFF_DOUBLINGS = 5
@@ -60,12 +61,12 @@ def _cool_off() -> Update:
 _COOL_OFF = _cool_off()
 
 
-def cool_off(key: OfferingKey, *, seconds: float, longest: float, reason: str, code: str | None) -> Bound[Update]:
-    """The offering refused: set it aside for `seconds`, twice as long each time in a row, at most `longest`.
+def cool_off(key: OfferingKey, pause: CoolOffPause, *, code: str | None) -> Bound[Update]:
+    """The offering refused: set it aside for `pause.seconds`, twice as long each time in a row, at most `pause.longest`.
 
     Refusals while it is set aside, of leases that asked at the same time, are one and the same time.
     """
-    given = {"seconds": seconds, "longest": longest, "why": reason, "code": code}
+    given = {"seconds": pause.seconds, "longest": pause.longest, "why": str(pause.reason), "code": code}
     return Bound(_COOL_OFF, {**_here(key), **given})
 
 

@@ -12,6 +12,7 @@ from app.db.leases.billing import cost
 from app.db.operations.invariants import NOTED
 from app.db.operations.ops import BRAKES, LIVE, OPEN, stuck
 from app.db.schema.tables import attempt, lease, orphan, tenant, worker_heartbeat
+from app.domain.error_kinds import ErrorKind
 from app.domain.leases import AttemptState
 
 MOST_TENANTS = 100
@@ -79,7 +80,9 @@ SPEND_OF_MONTH = select(func.coalesce(func.sum(_USD), 0).label("usd")).where(
 """USD since the month began (UTC), for the attempts that were billed in it."""
 
 _TRIED_AT = (attempt.c.provider, attempt.c.region, attempt.c.instance_type, attempt.c.market)
-_REFUSED = (attempt.c.state == str(AttemptState.REFUSED)) & (attempt.c.error["class"].astext == "InsufficientCapacity")
+_REFUSED = (attempt.c.state == str(AttemptState.REFUSED)) & (
+    attempt.c.error["class"].astext == str(ErrorKind.INSUFFICIENT_CAPACITY)
+)
 _TAKEN_BACK = attempt.c.vm_reason["interrupted"].astext == "true"
 _FAILURES = func.count(case((_REFUSED, 1))).label("failures")
 _INTERRUPTIONS = func.count(case((_TAKEN_BACK, 1))).label("interruptions")

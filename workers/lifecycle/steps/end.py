@@ -13,6 +13,8 @@ from app.db.leases.transitions import NOW
 from app.db.operations.brakes import IS_HELD
 from app.db.tenancy import quotas
 from app.domain.billing import closed_cost
+from app.domain.cool_off import after_end
+from app.domain.error_kinds import ErrorKind
 from app.domain.leases import AttemptState, Desired, LeaseState, final_state
 from app.domain.lifecycle import Rest
 from app.domain.provider_messages import public_error
@@ -27,11 +29,6 @@ from workers.providers.base import CredentialsRejected, ProviderError, Throttled
 _NO_TOKEN_PAUSE = timedelta(seconds=1)
 _FAILED_PAUSE = 5.0
 _REFUSED_SHARE = 0.25
-_COOLING_REASONS = {
-    ReasonCode.INTERRUPTED: "interrupted",
-    ReasonCode.BOOT_TIMEOUT: "boot_timeout",
-    ReasonCode.LAUNCH_TIMEOUT: "launch_timeout",
-}
 
 
 def begin_release(ctx: StepContext, reason: Reason) -> None:
@@ -45,19 +42,9 @@ def begin_release(ctx: StepContext, reason: Reason) -> None:
     with ctx.runtime.database.begin() as connection:
         expired = [launches.EXPIRED] if reason.code is ReasonCode.EXPIRED else []
         change(connection, ctx, event, to=LeaseState.RELEASING, wanted=True, where=expired, values=values)
-        if ctx.lease.attempt is not None and reason.code in _COOLING_REASONS:
-            connection.execute(*_cool_off(ctx, _COOLING_REASONS[reason.code]))
-
-
-def _cool_off(ctx: StepContext, reason: str, code: str | None = None) -> Bound[Update]:
-    settings = ctx.runtime.settings
-    return offering_stats.cool_off(
-        offering_key(ctx.attempt),
-        seconds=settings.cool_off_capacity_seconds,
-        longest=settings.cool_off_unoffered_seconds,
-        reason=reason,
-        code=code,
-    )
+        pause = after_end(reason.code, ctx.runtime.cool_offs)
+        if ctx.lease.attempt is not None and pause is not None:
+            connection.execute(*offering_stats.cool_off(offering_key(ctx.attempt), pause, code=None))
 
 
 def terminate(ctx: StepContext) -> Rest | None:
@@ -141,15 +128,20 @@ def close_attempt(ctx: StepContext) -> None:
         change(connection, ctx, event, values=values)
         if wanted:
             hold_minimum(connection, ctx)
-            code = (reason or {}).get("code")
-            connection.execute(*(_cool_off(ctx, "interrupted", code) if refused is None else cool_off(ctx, refused)))
+            connection.execute(*_taken_back(ctx, reason) if refused is None else cool_off(ctx, refused))
     ctx.runtime.catalogue.forget()
+
+
+def _taken_back(ctx: StepContext, reason: dict[str, Any] | None) -> Bound[Update]:
+    pause = after_end(ReasonCode.INTERRUPTED, ctx.runtime.cool_offs)
+    assert pause is not None
+    return offering_stats.cool_off(offering_key(ctx.attempt), pause, code=(reason or {}).get("code"))
 
 
 def _vm_ended(reason: dict[str, Any] | None) -> dict[str, Any] | None:
     if reason is None:
         return None
-    return {"class": "VmEnded", "code": reason.get("code"), "message": reason.get("message")}
+    return {"class": ErrorKind.VM_ENDED, "code": reason.get("code"), "message": reason.get("message")}
 
 
 def requeue(ctx: StepContext) -> None:

@@ -10,6 +10,7 @@ from sqlalchemy import Row
 from app.db.events.events import NewEvent
 from app.db.fleet import offering_stats
 from app.db.leases import attempts, launches
+from app.domain.cool_off import CoolOffReason, after_problem
 from app.domain.leases import LeaseState
 from app.domain.lifecycle import Rest
 from app.domain.offerings import Offering, OfferingKey
@@ -199,13 +200,13 @@ def _out_of_reach(ctx: StepContext, offering: Offering, error: ProviderError) ->
     if away < timedelta(seconds=runtime.settings.unreachable_seconds):
         raise _NotReadyError(min(_LONGEST_RETRY_PAUSE, max(_RETRY_PAUSE, away / 2)), NO_ANSWER) from error
     if not offering.cooling(ctx.now):
-        _set_aside(ctx, key, "provider_error", error)
+        _set_aside(ctx, key, CoolOffReason.PROVIDER_ERROR, error)
     raise error
 
 
-def _set_aside(ctx: StepContext, key: OfferingKey, reason: str, error: ProviderError) -> None:
-    pause = _PROBLEM_COOL_OFF
-    ctx.runtime.database.run(offering_stats.cool_off(key, seconds=pause, longest=pause, reason=reason, code=error.code))
+def _set_aside(ctx: StepContext, key: OfferingKey, reason: CoolOffReason, error: ProviderError) -> None:
+    pause = after_problem(reason, _PROBLEM_COOL_OFF)
+    ctx.runtime.database.run(offering_stats.cool_off(key, pause, code=error.code))
     ctx.runtime.catalogue.forget()
 
 
@@ -238,10 +239,10 @@ def _image(ctx: StepContext, offering: Offering) -> Image | Rest | None:
         return None
     except InvalidSpec as error:
         if wanted is None:
-            _set_aside(ctx, key, "image_missing", error)
+            _set_aside(ctx, key, CoolOffReason.IMAGE_MISSING, error)
         raise ImageMissing(error.message, code=error.code) from error
     except ProviderError as error:
-        _set_aside(ctx, key, "provider_error", error)
+        _set_aside(ctx, key, CoolOffReason.PROVIDER_ERROR, error)
     return _NEXT
 
 

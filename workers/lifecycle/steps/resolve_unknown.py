@@ -6,6 +6,7 @@ from app.db.events.events import NewEvent
 from app.db.fleet.inventory import Observed
 from app.db.leases import attempts
 from app.db.leases.transitions import write
+from app.domain.error_kinds import ErrorKind
 from app.domain.leases import AttemptState, Desired, VmState
 from app.domain.lifecycle import Rest, may_appear_until, settled
 from app.domain.tags import attempt_key
@@ -55,7 +56,11 @@ def _anything_left(ctx: StepContext) -> bool:
 
 
 def _declare_dead(ctx: StepContext) -> None:
-    error = {"class": "NeverSeen", "code": None, "message": "the create call was never answered and created nothing"}
+    error = {
+        "class": ErrorKind.NEVER_SEEN,
+        "code": None,
+        "message": "the create call was never answered and created nothing",
+    }
     with ctx.writing_attempts() as connection:
         end_attempt(connection, ctx, AttemptState.DEAD, error, before=AttemptState.SETTLING)
 

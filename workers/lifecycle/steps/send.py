@@ -13,6 +13,7 @@ from app.db.events.events import NewEvent
 from app.db.fleet import offering_stats
 from app.db.leases import attempts
 from app.db.leases.transitions import NOW, write
+from app.domain.cool_off import after_error
 from app.domain.leases import AttemptState
 from app.domain.lifecycle import Rest, backoff
 from app.domain.provider_messages import public_error
@@ -22,13 +23,8 @@ from workers.lifecycle.steps.context import StepContext, change, hold_minimum, m
 from workers.observation.vm_reasons import reason_json
 from workers.providers.base import (
     CredentialsRejected,
-    InsufficientCapacity,
-    NotOffered,
-    OutcomeUnknown,
     Params,
-    PriceTooLow,
     ProviderError,
-    ProviderQuotaExceeded,
     Refused,
     SendExpired,
     Throttled,
@@ -215,24 +211,5 @@ def end_attempt(
 
 def cool_off(ctx: StepContext, error: ProviderError) -> Bound[Update]:
     """Sets the offering aside for as long as this kind of refusal usually lasts."""
-    settings = ctx.runtime.settings
-    seconds, reason = _pause(settings, error)
-    most = settings.max_backoff_seconds if reason == "provider_error" else settings.cool_off_unoffered_seconds
-    longest = max(seconds, most)
-    return offering_stats.cool_off(
-        offering_key(ctx.attempt), seconds=seconds, longest=longest, reason=reason, code=error.code or error.kind
-    )
-
-
-def _pause(settings: Settings, error: ProviderError) -> tuple[float, str]:
-    match error:
-        case InsufficientCapacity() | PriceTooLow():
-            return settings.cool_off_capacity_seconds, "no_capacity"
-        case ProviderQuotaExceeded():
-            return settings.cool_off_quota_seconds, "provider_quota"
-        case NotOffered():
-            return settings.cool_off_unoffered_seconds, "not_offered"
-        case OutcomeUnknown() | Unreachable():
-            return settings.unreachable_seconds, "provider_error"
-        case _:
-            return settings.cool_off_quota_seconds, "refused"
+    pause = after_error(error.kind, ctx.runtime.cool_offs)
+    return offering_stats.cool_off(offering_key(ctx.attempt), pause, code=error.code or error.kind)

@@ -1,0 +1,17 @@
+"""Every class of provider error has a kind, and none is without a class or a word of ours."""
+
+from app.domain.error_kinds import ErrorKind
+from workers.accounts import IdentityChanged
+from workers.providers.base import ProviderError
+
+OWN = {ErrorKind.NEVER_SEEN, ErrorKind.LOST, ErrorKind.VM_ENDED, ErrorKind.MASS_LOSS}
+
+
+def classes(base: type[ProviderError]) -> set[type[ProviderError]]:
+    return {base}.union(*(classes(each) for each in base.__subclasses__() if each.__module__.startswith("workers.")))
+
+
+def test_each_class_has_a_kind_and_each_kind_a_class() -> None:
+    assert IdentityChanged in classes(ProviderError)
+    kinds = {each("message").kind for each in classes(ProviderError)}
+    assert kinds == set(ErrorKind) - OWN
