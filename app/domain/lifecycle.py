@@ -141,9 +141,19 @@ def decide(lease: Lease, now: datetime, timing: Timing) -> Step:
         if cause is not None:
             return BeginRelease(cause)
     step = _DECIDERS[lease.state](lease, now, timing)
-    if isinstance(step, Rest) and lease.desired is Desired.RUN and lease.is_expired(now):
-        return Rest(now + _TERM_IN_DOUBT_PAUSE)
-    return step
+    return bounded(lease, step, now) if isinstance(step, Rest) else step
+
+
+def bounded(lease: Lease, rest: Rest, now: datetime) -> Rest:
+    """The rest of a lease that is wanted ends with its time at the latest.
+
+    A lease whose time is over rests only while its term is in doubt: for a while, or for as long as a step asks.
+    """
+    if lease.desired is Desired.END or lease.terminal:
+        return rest
+    if not lease.is_expired(now):
+        return Rest(lease.expires_at if rest.until is None else min(rest.until, lease.expires_at))
+    return rest if rest.until is not None and rest.until > now else Rest(now + _TERM_IN_DOUBT_PAUSE)
 
 
 def cause_to_end(lease: Lease, now: datetime, timing: Timing) -> Reason | None:
@@ -204,11 +214,11 @@ def _provisioning(lease: Lease, now: datetime, timing: Timing) -> Step:
         return _with_attempt(lease, now, timing)
     match attempt.vm_state:
         case VmState.GONE | VmState.ENDING | VmState.STOPPED:
-            return _until_gone(lease, attempt, now, timing)
+            return _until_gone(attempt, now, timing)
         case VmState.RUNNING:
             return Enter(LeaseState.BOOTING)
         case VmState.ABSENT:
-            return _verify(lease, attempt, now)
+            return _verify(attempt, now)
         case _:
             return _deadline_or_rest(lease, now, timing, _judged(attempt.known_at, timing.launch_timeout, now))
 
@@ -218,9 +228,9 @@ def _with_attempt(lease: Lease, now: datetime, timing: Timing) -> Step:
     if attempt is None or not attempt.live:
         return Place()
     if attempt.state is AttemptState.SETTLING:
-        return _settling(lease, attempt, now)
+        return _settling(attempt, now)
     if attempt.retry_at is not None and attempt.retry_at > now:
-        return _rest(lease, attempt.retry_at)
+        return Rest(attempt.retry_at)
     if _after(attempt.unknown_since, timing.unknown_retry, now):
         return Settle()
     return Send()
@@ -229,9 +239,9 @@ def _with_attempt(lease: Lease, now: datetime, timing: Timing) -> Step:
 def _booting(lease: Lease, now: datetime, timing: Timing) -> Step:
     attempt = _known(lease)
     if _taken_back(attempt):
-        return _until_gone(lease, attempt, now, timing)
+        return _until_gone(attempt, now, timing)
     if attempt.vm_state is VmState.ABSENT:
-        return _verify(lease, attempt, now)
+        return _verify(attempt, now)
     if attempt.ready and attempt.vm_state is VmState.RUNNING:
         return Enter(LeaseState.ACTIVE)
     return _deadline_or_rest(lease, now, timing, _judged(lease.running_at, timing.boot_timeout, now))
@@ -240,9 +250,9 @@ def _booting(lease: Lease, now: datetime, timing: Timing) -> Step:
 def _active(lease: Lease, now: datetime, timing: Timing) -> Step:
     attempt = _known(lease)
     if _taken_back(attempt):
-        return _until_gone(lease, attempt, now, timing)
+        return _until_gone(attempt, now, timing)
     if attempt.vm_state is VmState.ABSENT:
-        return _verify(lease, attempt, now)
+        return _verify(attempt, now)
     if lease.reboot_requested_at is None:
         return _deadline_or_rest(lease, now, timing, None)
     if attempt.retry_at is None or attempt.retry_at <= now:
@@ -261,11 +271,11 @@ def _deadline_or_rest(lease: Lease, now: datetime, timing: Timing, until: dateti
     Not while the term is in doubt: the tag may tell what the database has lost.
     """
     if lease.deadline_applied == deadline(lease, timing) or lease.term_in_doubt:
-        return _rest(lease, until)
+        return Rest(until)
     retry_at = _known(lease).retry_at
     if retry_at is None or retry_at <= now:
         return RenewDeadline()
-    return _rest(lease, retry_at if until is None else min(retry_at, until))
+    return Rest(retry_at if until is None else min(retry_at, until))
 
 
 def _taken_back(attempt: Attempt) -> bool:
@@ -286,12 +296,12 @@ def _releasing(lease: Lease, now: datetime, timing: Timing) -> Step:
         case AttemptState.SENT:
             return Settle()
         case AttemptState.SETTLING:
-            return _settling(lease, attempt, now)
+            return _settling(attempt, now)
         case _:
-            return _until_gone(lease, attempt, now, timing)
+            return _until_gone(attempt, now, timing)
 
 
-def _until_gone(lease: Lease, attempt: Attempt, now: datetime, timing: Timing) -> Step:
+def _until_gone(attempt: Attempt, now: datetime, timing: Timing) -> Step:
     """Ends a VM and closes the attempt once the provider confirms; then the lease may be replaced.
 
     Billing ends with the VM. What is left over (`clean`) is the watch's business, and only a terminal lease waits for it.
@@ -301,11 +311,11 @@ def _until_gone(lease: Lease, attempt: Attempt, now: datetime, timing: Timing) -
     if attempt.vm_state is VmState.GONE:
         return CloseAttempt()
     if attempt.vm_state is VmState.ABSENT and attempt.terminate_sent_at is not None:
-        return _verify(lease, attempt, now)
+        return _verify(attempt, now)
     due = _terminate_due(attempt, timing)
     if due is None or due <= now:
         return Terminate()
-    return _rest(lease, due)
+    return Rest(due)
 
 
 def _terminate_due(attempt: Attempt, timing: Timing) -> datetime | None:
@@ -322,10 +332,10 @@ def backoff(tries: int, longest: float, *, first: float = 5.0) -> float:
     return float(min(longest, first * 2 ** min(max(tries - 1, 0), 16)))
 
 
-def _settling(lease: Lease, attempt: Attempt, now: datetime) -> Step:
+def _settling(attempt: Attempt, now: datetime) -> Step:
     """Dead only when enough time passed since the last send, and two complete listings and one direct get saw nothing."""
     if attempt.retry_at is not None and attempt.retry_at > now:
-        return _rest(lease, attempt.retry_at)
+        return Rest(attempt.retry_at)
     return Look()
 
 
@@ -358,17 +368,10 @@ def may_appear_until(
     return min(unknown, seen_at + timedelta(seconds=timing.settle_gap))
 
 
-def _verify(lease: Lease, attempt: Attempt, now: datetime) -> Step:
+def _verify(attempt: Attempt, now: datetime) -> Step:
     if attempt.retry_at is not None and attempt.retry_at > now:
-        return _rest(lease, attempt.retry_at)
+        return Rest(attempt.retry_at)
     return Verify()
-
-
-def _rest(lease: Lease, until: datetime | None) -> Rest:
-    """A lease that is wanted never sleeps past its own expiry, whatever else it waits for."""
-    if lease.desired is Desired.END:
-        return Rest(until)
-    return Rest(lease.expires_at if until is None else min(until, lease.expires_at))
 
 
 def _known(lease: Lease) -> Attempt:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError
 
 from app.db.leases import claims
 from app.domain.ids import LeaseId
-from app.domain.leases import AttemptState, Desired, LeaseState
+from app.domain.leases import AttemptState, LeaseState
 from app.domain.lifecycle import (
     BeginRelease,
     CloseAttempt,
@@ -28,6 +28,7 @@ from app.domain.lifecycle import (
     Step,
     Terminate,
     Verify,
+    bounded,
     decide,
 )
 from app.observability.traces import Span
@@ -118,12 +119,12 @@ class Reconciler:
                 break
             ctx = self._load(lease_id, claim_id)
             if self._is_on_hold(ctx):
-                self._rest(ctx, ctx.now + _HELD_PAUSE)
+                self._rest(ctx, Rest(ctx.now + _HELD_PAUSE))
                 return
             step = decide(ctx.lease, ctx.now, self._runtime.timing)
             rest = step if isinstance(step, Rest) else self._take(step, ctx)
             if rest is not None:
-                self._rest(ctx, rest.until)
+                self._rest(ctx, rest)
                 return
         self._let_go(lease_id, claim_id, _AGAIN_SOON)
 
@@ -190,10 +191,9 @@ class Reconciler:
                 return _STEPS[type(step)](ctx)
         return None
 
-    def _rest(self, ctx: StepContext, until: datetime | None) -> None:
-        if ctx.lease.desired is Desired.RUN and until is not None and not ctx.lease.is_expired(ctx.now):
-            until = min(until, ctx.lease.expires_at)
-        statement = claims.unclaim(ctx.lease.id, ctx.claim_id, next_due=until, wake_count=ctx.lease.wake_count)
+    def _rest(self, ctx: StepContext, rest: Rest) -> None:
+        rest = bounded(ctx.lease, rest, ctx.now)
+        statement = claims.unclaim(ctx.lease.id, ctx.claim_id, next_due=rest.until, wake_count=ctx.lease.wake_count)
         self._runtime.database.run(statement)
 
     def _let_go(self, lease_id: LeaseId, claim_id: UUID, pause: timedelta) -> None:

@@ -90,7 +90,7 @@ class _Pass:
 def place(ctx: StepContext) -> Rest | None:
     """Plans the next attempt. Without any candidate left the lease waits in the queue or begins to end."""
     if ctx.row.launches_stopped is not None:
-        return Rest(_earliest(ctx, ctx.now + _STOPPED_PAUSE))
+        return Rest(ctx.now + _STOPPED_PAUSE)
     this_pass = _read_pass(ctx)
     ranking = ctx.runtime.catalogue.ranking(Requirements.of(ctx.lease.request), ctx.now)
     patient_until = ctx.lease.looking_since + _PATIENCE
@@ -109,7 +109,7 @@ def place(ctx: StepContext) -> Rest | None:
         return _await_listing(ctx, not_ready, patient=ctx.now < patient_until)
     if not_ready and ctx.now < max(ctx.lease.wait_until, patient_until):
         _show_unlisted(ctx, not_ready)
-        return Rest(_earliest(ctx, ctx.now + min(one.pause for one in not_ready)))
+        return Rest(ctx.now + min(one.pause for one in not_ready))
     errors = [*this_pass.errors, *(error for error in this_pass.tried.values() if error is not None)]
     reason = why_exhausted(ranking, errors, this_pass.over_quota, [one.reason for one in not_ready])
     return _wait_or_give_up(ctx, ranking.candidates, reason)
@@ -156,7 +156,7 @@ def _plan_at(ctx: StepContext, offering: Offering, this_pass: _Pass) -> Rest | N
         this_pass.ask_again(offering, error.pause, error.reason)
     except CrowdedError as error:
         if not error.slow:
-            return Rest(_earliest(ctx, ctx.now + timedelta(seconds=error.pause)))
+            return Rest(ctx.now + timedelta(seconds=error.pause))
         this_pass.ask_again(offering, timedelta(seconds=error.pause), NO_ANSWER)
     except (InvalidSpec, NotOffered, OutcomeUnknown, Unreachable) as error:
         this_pass.errors.append(dict(error_json(error)))
@@ -221,7 +221,7 @@ def _launch_slot(ctx: StepContext, offering: Offering) -> Rest | None:
             traded = runtime.database.first(launches.trade_slot(ctx.lease.tenant_id, bucket, slot))
             slot = slot if traded is None else traded.slot_at
             runtime.database.run(launches.reserve_slot(ctx.lease.id, ctx.claim_id, bucket, slot))
-    return Rest(_earliest(ctx, slot)) if slot is not None and slot > ctx.now else None
+    return Rest(slot) if slot is not None and slot > ctx.now else None
 
 
 def _image(ctx: StepContext, offering: Offering) -> Image | Rest | None:
@@ -232,7 +232,7 @@ def _image(ctx: StepContext, offering: Offering) -> Image | Rest | None:
     except (OutcomeUnknown, Unreachable) as error:
         _out_of_reach(ctx, offering, error)
     except Throttled:
-        return Rest(_earliest(ctx, ctx.now + _RETRY_PAUSE))
+        return Rest(ctx.now + _RETRY_PAUSE)
     except CredentialsRejected as error:
         runtime.accounts.set_aside(key.account, error)
         runtime.catalogue.forget()
@@ -257,7 +257,7 @@ def _await_listing(ctx: StepContext, not_ready: Sequence[_NotReady], *, patient:
         _show_unlisted(ctx, not_ready)
     waited = ctx.now - ctx.runtime.first_listings.started_at
     pause = max(min(one.pause for one in not_ready), _UNLISTED_SHARE * waited)
-    return Rest(_earliest(ctx, ctx.now + min(_LONGEST_RETRY_PAUSE, pause)))
+    return Rest(ctx.now + min(_LONGEST_RETRY_PAUSE, pause))
 
 
 def _show_unlisted(ctx: StepContext, not_ready: Sequence[_NotReady]) -> None:
@@ -276,7 +276,7 @@ def _wait_or_give_up(ctx: StepContext, candidates: tuple[Offering, ...], reason:
     if ctx.lease.state is LeaseState.PROVISIONING or outdated:
         _back_to_queue(ctx, reason)
     ends = [o.cool_off.until for o in candidates if o.cool_off is not None and o.cooling(ctx.now)]
-    return Rest(min(_earliest(ctx, *ends), ctx.lease.wait_until, ctx.now + _LOOK_AGAIN))
+    return Rest(min([*ends, ctx.lease.wait_until, ctx.now + _LOOK_AGAIN]))
 
 
 def _back_to_queue(ctx: StepContext, reason: Reason) -> None:
@@ -285,7 +285,3 @@ def _back_to_queue(ctx: StepContext, reason: Reason) -> None:
     values = {"reason": reason.as_stored(), "pass_started_at": None, "placement": None}
     with ctx.runtime.database.begin() as connection:
         change(connection, ctx, event, to=to, wanted=True, values=values)
-
-
-def _earliest(ctx: StepContext, *times: datetime | None) -> datetime:
-    return min([ctx.lease.expires_at, *(time for time in times if time is not None)])

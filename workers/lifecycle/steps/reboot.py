@@ -20,7 +20,7 @@ def reboot(ctx: StepContext) -> Rest | None:
     """Sent, or given up when the provider refuses or cannot be asked for five minutes; either is told by an event."""
     attempt, runtime = ctx.attempt, ctx.runtime
     if not runtime.pacer.take(ctx.provider, ctx.bucket("write")):
-        return Rest(min(ctx.now + _NO_TOKEN_PAUSE, ctx.lease.expires_at))
+        return Rest(ctx.now + _NO_TOKEN_PAUSE)
     try:
         ctx.provider.reboot(attempt.region, [str(attempt.instance_id)]).require(str(attempt.instance_id))
     except ProviderError as error:

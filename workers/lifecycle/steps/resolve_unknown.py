@@ -7,7 +7,7 @@ from app.db.fleet.inventory import Observed
 from app.db.leases import attempts
 from app.db.leases.transitions import write
 from app.domain.error_kinds import ErrorKind
-from app.domain.leases import AttemptState, Desired, VmState
+from app.domain.leases import AttemptState, VmState
 from app.domain.lifecycle import Rest, may_appear_until, settled
 from app.domain.tags import attempt_key
 from workers.accounts import error_json
@@ -112,5 +112,4 @@ def _later(ctx: StepContext, error: ProviderError, pause: timedelta) -> Rest:
     attempt, seconds = ctx.attempt, pause.total_seconds()
     later = attempts.retry_later(attempt.id, attempt.token, seconds, error_json(error), claim_id=ctx.claim_id)
     ctx.runtime.database.run(later)
-    until = ctx.now + pause
-    return Rest(min(until, ctx.lease.expires_at) if ctx.lease.desired is Desired.RUN else until)
+    return Rest(ctx.now + pause)
