@@ -30,8 +30,9 @@ from bench import load, report, stack
 from bench.burst import post_lease
 from bench.plant import HARDWARE, LEASE_REQUEST
 from bench.stack import Stack
-from workers.providers.base import Provider, Vm
+from workers.providers.interfaces import Provider
 from workers.providers.registry import connect
+from workers.providers.types import Vm
 
 CYCLES = 3
 INTERVAL = 5.0

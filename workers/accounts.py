@@ -11,15 +11,9 @@ from app.db.fleet import accounts
 from app.settings import AccountConfig, Settings
 from app.settings.accounts import account_from_json
 from workers.database import WorkerDatabase
-from workers.providers.base import (
-    CredentialsRejected,
-    Image,
-    InvalidSpec,
-    OutcomeUnknown,
-    Provider,
-    ProviderError,
-    Unreachable,
-)
+from workers.providers.errors import CredentialsRejected, InvalidSpec, OutcomeUnknown, ProviderError, Unreachable
+from workers.providers.interfaces import Provider
+from workers.providers.types import Image
 from workers.verified import Verified
 
 log = structlog.get_logger(__name__)

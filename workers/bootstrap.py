@@ -23,7 +23,7 @@ from workers.metrics import Metrics
 from workers.observation.brakes import FirstListings, check_cluster
 from workers.process_locks import Presence
 from workers.provider_rate_limiter import ProviderRateLimiter
-from workers.providers.base import Provider
+from workers.providers.interfaces import Provider
 from workers.providers.metered import metered
 from workers.providers.registry import connect
 from workers.runtime import Runtime, cool_offs_from, read_installation, timing_from

@@ -25,8 +25,10 @@ from app.domain import tags
 from app.domain.inventory import ALIVE
 from app.observability.logs import configure_logs
 from app.settings import AccountConfig, Settings, StartupError, load_accounts, load_settings
-from workers.providers.base import OutcomeUnknown, Provider, ProviderError, Vm
+from workers.providers.errors import OutcomeUnknown, ProviderError
+from workers.providers.interfaces import Provider
 from workers.providers.registry import connect
+from workers.providers.types import Vm
 
 log = structlog.get_logger(__name__)
 

@@ -4,7 +4,9 @@ from datetime import datetime
 
 from app.db.fleet import provider_rate_limits
 from workers.database import WorkerDatabase
-from workers.providers.base import Provider, Rate, Throttled
+from workers.providers.errors import Throttled
+from workers.providers.interfaces import Provider
+from workers.providers.types import Rate
 
 _FIRST_PAUSE = 1.0
 _UNSTATED = Rate(burst=1.0, per_second=1.0)

@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
-from workers.providers.base import ListingPage, OutcomeUnknown, Provider, Unreachable
 from workers.providers.credentials import CredentialsUnverified
+from workers.providers.errors import OutcomeUnknown, Unreachable
+from workers.providers.interfaces import Provider
+from workers.providers.types import ListingPage
 
 GUARDED = frozenset(
     {

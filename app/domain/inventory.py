@@ -37,7 +37,7 @@ EMPTY_LISTINGS = 2
 class Seen:
     """A listed VM, reduced to what the comparison needs. `key` is None when its tags name no attempt.
 
-    `launch_identity`: as `workers.providers.base.Vm` has it. `deadline`: its tagged deadline, None when there is none.
+    `launch_identity`: as `workers.providers.types.Vm` has it. `deadline`: its tagged deadline, None when there is none.
     """
 
     vm_id: str

@@ -14,7 +14,7 @@ from app.domain.provider_messages import (
 )
 from workers.providers.aws import errors as aws
 from workers.providers.azure import errors as azure
-from workers.providers.base import ProviderError
+from workers.providers.errors import ProviderError
 from workers.providers.gcp import errors as gcp
 
 WORDS = ("arn:aws:sts::123456789012:assumed-role/gpulease", "unauthorized", "subnet-0f1e2d3c4b5a69788")

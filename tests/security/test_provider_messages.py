@@ -24,9 +24,10 @@ from tests.workers.failing import Failing
 from tests.workers.fleet import ACCOUNT, Fleet
 from workers.delivery.webhooks import fan_out
 from workers.jobs.housekeeping import number_events
-from workers.providers import base
+from workers.providers import errors
 from workers.providers.aws.adapter import AwsProvider
-from workers.providers.base import ListingPage, ProviderError, Vm
+from workers.providers.errors import ProviderError
+from workers.providers.types import ListingPage, Vm
 
 sim = workers.sim
 make_fleet = workers.make_fleet
@@ -45,14 +46,19 @@ PLANTED = (
 MARKERS = (*IDS, "acme-prod", "gpulease-prod", "not authorized")
 
 REFUSALS: tuple[type[ProviderError], ...] = (
-    base.InsufficientCapacity,
-    base.ProviderQuotaExceeded,
-    base.NotOffered,
-    base.InvalidSpec,
-    base.ImageMissing,
-    base.PriceTooLow,
+    errors.InsufficientCapacity,
+    errors.ProviderQuotaExceeded,
+    errors.NotOffered,
+    errors.InvalidSpec,
+    errors.ImageMissing,
+    errors.PriceTooLow,
 )
-UNSETTLED: tuple[type[ProviderError], ...] = (base.Throttled, base.Unreachable, base.OutcomeUnknown, base.TokenConflict)
+UNSETTLED: tuple[type[ProviderError], ...] = (
+    errors.Throttled,
+    errors.Unreachable,
+    errors.OutcomeUnknown,
+    errors.TokenConflict,
+)
 
 
 class Telling(Failing):
@@ -92,18 +98,18 @@ class Story:
         self.leases: list[LeaseId] = []
 
     def tell_all(self) -> None:
-        self.is_refused("image", base.InvalidSpec)  # first: an image that was found is not asked for again
+        self.is_refused("image", errors.InvalidSpec)  # first: an image that was found is not asked for again
         for kind in REFUSALS:
             self.is_refused("launch", kind)
         for kind in UNSETTLED:
             self.is_not_answered(kind)
-        self.is_refused("launch", base.CredentialsRejected, to=("queued", "failed"))
+        self.is_refused("launch", errors.CredentialsRejected, to=("queued", "failed"))
         self.fleet.runtime.accounts.require_identity(ACCOUNT)
         self.vm_ends_outside()
         self.vm_is_taken_back()
         self.vm_is_taken_back(on_interruption="replace")
         self.reboot_and_end_fail()
-        self.fleet.runtime.accounts.set_aside(ACCOUNT, base.CredentialsRejected(PLANTED, code="SomeCode"))
+        self.fleet.runtime.accounts.set_aside(ACCOUNT, errors.CredentialsRejected(PLANTED, code="SomeCode"))
 
     def is_refused(self, call: str, kind: type[ProviderError], to: tuple[str, ...] = ("failed",)) -> None:
         self.failing.errors[call] = kind(PLANTED, code="SomeCode")
@@ -132,10 +138,10 @@ class Story:
 
     def reboot_and_end_fail(self) -> None:
         lease_id = self._active()
-        self.failing.errors["reboot"] = base.InvalidSpec(PLANTED, code="SomeCode")
+        self.failing.errors["reboot"] = errors.InvalidSpec(PLANTED, code="SomeCode")
         self.fleet.runtime.database.run(reboots.request(lease_id, "req_1", within=self.fleet.tenant_id))
         self.fleet.drive(lambda: "lease.reboot_failed" in self.fleet.events(lease_id))
-        self.failing.errors["terminate"] = base.OutcomeUnknown(PLANTED, code="SomeCode")
+        self.failing.errors["terminate"] = errors.OutcomeUnknown(PLANTED, code="SomeCode")
         self.fleet.end(lease_id)
         self.fleet.drive(lambda: self.fleet.attempts(lease_id)[0].error is not None)
 

@@ -10,9 +10,9 @@ from app.domain.tags import ATTEMPT, DEADLINE, LEASE, OwnerTags
 from tests.simulation.calls import Calls, Process
 from tests.simulation.cloud import TYPES, Cloud, Machine, Violation, list_price
 from tests.simulation.scheduler import EPOCH
-from workers.providers.base import (
+from workers.providers.errors import CredentialsRejected
+from workers.providers.types import (
     BatchResult,
-    CredentialsRejected,
     Image,
     Interruption,
     LaunchSpec,

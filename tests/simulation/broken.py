@@ -22,7 +22,8 @@ from workers.lifecycle import reconciler
 from workers.lifecycle.steps import context, end, place, plan, resolve_unknown, send
 from workers.lifecycle.steps.context import StepContext
 from workers.observation import inventory
-from workers.providers.base import Image, ProviderError
+from workers.providers.errors import ProviderError
+from workers.providers.types import Image
 
 Break = Callable[[pytest.MonkeyPatch], None]
 

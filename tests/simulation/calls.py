@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from tests.simulation.cloud import Cloud
-from workers.providers.base import (
+from workers.providers.errors import (
     CredentialsRejected,
     OutcomeUnknown,
     ProviderError,

@@ -13,7 +13,7 @@ from app.domain.offerings import Gpu, Market
 from app.domain.tags import attempt_key
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.weather import Weather
-from workers.providers.base import (
+from workers.providers.errors import (
     InsufficientCapacity,
     NotOffered,
     PriceTooLow,

@@ -6,7 +6,7 @@ from typing import Any
 from app.settings import AccountConfig, Settings
 from app.settings.accounts import AwsAccount
 from workers.providers.aws.adapter import AwsProvider
-from workers.providers.base import CredentialsRejected, OutcomeUnknown, Throttled, Unreachable
+from workers.providers.errors import CredentialsRejected, OutcomeUnknown, Throttled, Unreachable
 
 CALLS = (
     "launch",

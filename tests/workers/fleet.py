@@ -44,7 +44,7 @@ from workers.lifecycle.reconciler import Reconciler
 from workers.observation.brakes import set_hold
 from workers.observation.inventory import take_inventory
 from workers.observation.watch import watch
-from workers.providers.base import ProviderError
+from workers.providers.errors import ProviderError
 from workers.runtime import Runtime
 
 _SHORTEST = 0.02

@@ -7,7 +7,7 @@ from typing import Any
 from app.settings import AccountConfig, Settings
 from app.settings.accounts import AwsAccount
 from workers.providers.aws.adapter import AwsProvider
-from workers.providers.base import OutcomeUnknown
+from workers.providers.errors import OutcomeUnknown
 
 LOST = OutcomeUnknown("the connection broke", code="ConnectionClosedError")
 

@@ -24,9 +24,10 @@ from workers.jobs.refresh_offerings import refresh
 from workers.jobs.runner import JobSpec, PeriodicRunner, ensure_jobs
 from workers.jobs.schedule import job_specs
 from workers.observation.watch import watch
-from workers.providers.base import InvalidSpec, ListingPage, OutcomeUnknown, ProviderError
+from workers.providers.errors import InvalidSpec, OutcomeUnknown, ProviderError
 from workers.providers.gcp.adapter import GcpProvider
 from workers.providers.registry import connect
+from workers.providers.types import ListingPage
 from workers.runtime import Runtime
 
 ACCOUNT = "many-regions"

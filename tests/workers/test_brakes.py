@@ -23,7 +23,7 @@ from workers.jobs.runner import JobSpec, PeriodicRunner, ensure_jobs
 from workers.lifecycle import reconciler
 from workers.lifecycle.steps.end import begin_release
 from workers.observation.inventory import take_inventory
-from workers.providers.base import CredentialsRejected, ProviderError
+from workers.providers.errors import CredentialsRejected, ProviderError
 
 OLDER_LEASE = LeaseId("lease_01m7wh00000000000000000000")
 NEWER_LEASE = LeaseId("lease_7zzzzzzzzzzzzzzzzzzzzzzzzz")

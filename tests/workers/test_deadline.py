@@ -15,8 +15,9 @@ from app.domain.ids import LeaseId
 from app.settings import AccountConfig, Settings
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from workers.observation.inventory import take_inventory
-from workers.providers.base import BatchResult, Provider
+from workers.providers.interfaces import Provider
 from workers.providers.registry import connect
+from workers.providers.types import BatchResult
 
 
 def tagged(fleet: Fleet) -> int:

@@ -18,8 +18,8 @@ from tests.workers.clouds import CLOUDS, ENVIRONMENT, PLACES, REFUSALS, account_
 from tests.workers.providers.azure.accounts import GROUP
 from workers.deadman import Deadman, main
 from workers.providers.aws.adapter import AwsProvider
-from workers.providers.base import ListingPage
 from workers.providers.registry import connect
+from workers.providers.types import ListingPage
 
 INSTALLATION = "gpl-0123456789ab"
 PAST = "1"

@@ -15,7 +15,8 @@ from workers.jobs.runner import ensure_jobs
 from workers.jobs.schedule import job_specs
 from workers.observation.provider_events import EventListener
 from workers.providers.aws.adapter import AwsProvider
-from workers.providers.base import OutcomeUnknown, ProviderEvent
+from workers.providers.errors import OutcomeUnknown
+from workers.providers.types import ProviderEvent
 
 
 class Telling:

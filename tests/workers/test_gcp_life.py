@@ -17,7 +17,7 @@ from workers.jobs.refresh_offerings import refresh
 from workers.observation.inventory import take_inventory
 from workers.observation.leftovers import sweep_leftovers
 from workers.observation.watch import watch
-from workers.providers.base import ProviderError
+from workers.providers.errors import ProviderError
 
 ACCOUNT = "sim-gcp"
 GCP: dict[str, Any] = {"provider": "gcp"}

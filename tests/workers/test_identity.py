@@ -11,7 +11,7 @@ from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from tests.workers.wallet import OURS, RENEWED, THEIRS, Wallet
 from workers.observation.inventory import take_inventory
 from workers.observation.watch import watch
-from workers.providers.base import ProviderError
+from workers.providers.errors import ProviderError
 
 OTHER_ACCOUNT = "000000000002"
 

@@ -19,25 +19,25 @@ from app.domain.ids import LeaseId
 from tests.workers.fleet import ACCOUNT, Fleet
 from tests.workers.late import LOST, Answer, Scripted, Stall
 from workers.lifecycle.reconciler import Reconciler
-from workers.providers import base
+from workers.providers import errors
 
-ERRORS: tuple[base.ProviderError, ...] = (
-    base.Throttled("slow down", code="RequestLimitExceeded"),
-    base.Unreachable("no line", code="EndpointConnectionError"),
-    base.SendExpired("held up", code="SendExpired"),
-    base.OutcomeUnknown("internal error", code="InternalError"),
-    base.InsufficientCapacity("none left", code="InsufficientInstanceCapacity"),
-    base.ProviderQuotaExceeded("full", code="VcpuLimitExceeded"),
-    base.NotOffered("not here", code="Unsupported"),
-    base.InvalidSpec("no", code="InvalidParameterValue"),
-    base.ImageMissing("none", code="InvalidAMIID.NotFound"),
-    base.PriceTooLow("more", code="SpotMaxPriceTooLow"),
-    base.CredentialsRejected("not you", code="UnauthorizedOperation"),
-    base.TokenConflict("other parameters", code="IdempotentParameterMismatch"),
-    base.NotFound("unknown", code="InvalidInstanceID.NotFound"),
+ERRORS: tuple[errors.ProviderError, ...] = (
+    errors.Throttled("slow down", code="RequestLimitExceeded"),
+    errors.Unreachable("no line", code="EndpointConnectionError"),
+    errors.SendExpired("held up", code="SendExpired"),
+    errors.OutcomeUnknown("internal error", code="InternalError"),
+    errors.InsufficientCapacity("none left", code="InsufficientInstanceCapacity"),
+    errors.ProviderQuotaExceeded("full", code="VcpuLimitExceeded"),
+    errors.NotOffered("not here", code="Unsupported"),
+    errors.InvalidSpec("no", code="InvalidParameterValue"),
+    errors.ImageMissing("none", code="InvalidAMIID.NotFound"),
+    errors.PriceTooLow("more", code="SpotMaxPriceTooLow"),
+    errors.CredentialsRejected("not you", code="UnauthorizedOperation"),
+    errors.TokenConflict("other parameters", code="IdempotentParameterMismatch"),
+    errors.NotFound("unknown", code="InvalidInstanceID.NotFound"),
 )
-REFUSED = Answer(base.InsufficientCapacity("none left", code="InsufficientInstanceCapacity"))
-THROTTLED = Answer(base.Throttled("slow down", code="RequestLimitExceeded"))
+REFUSED = Answer(errors.InsufficientCapacity("none left", code="InsufficientInstanceCapacity"))
+THROTTLED = Answer(errors.Throttled("slow down", code="RequestLimitExceeded"))
 FAILURES = {str(error.kind): Answer(error) for error in ERRORS}
 
 

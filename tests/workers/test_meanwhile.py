@@ -16,7 +16,7 @@ from app.settings import AccountConfig, Settings
 from app.settings.accounts import AwsAccount
 from tests.workers.fleet import Fleet
 from workers.providers.aws.adapter import AwsProvider
-from workers.providers.base import Params, Vm
+from workers.providers.types import Params, Vm
 
 
 class During:

@@ -12,7 +12,7 @@ from app.db.schema.tables import account_region, attempt, lease
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from workers.observation.inventory import take_inventory
 from workers.observation.watch import watch
-from workers.providers.base import ProviderError
+from workers.providers.errors import ProviderError
 
 
 def test_a_vm_ended_behind_our_back_closes_the_lease_its_billing_and_its_quota(fleet: Fleet) -> None:

@@ -12,11 +12,7 @@ from app.db.schema.tables import lease, offering, provider_bucket
 from app.domain.ids import TenantId
 from tests.workers.failing import NO_LINE, NOBODY_KNOWS, REJECTED, SLOW_DOWN, Failing
 from tests.workers.fleet import ACCOUNT, LEAST, REGION, Fleet
-from workers.providers.base import (
-    InvalidSpec,
-    NotOffered,
-    ProviderError,
-)
+from workers.providers.errors import InvalidSpec, NotOffered, ProviderError
 
 ZONE = "us-east-1a"
 

@@ -10,7 +10,8 @@ from app.settings import AccountConfig, Settings
 from app.settings.accounts import AwsAccount
 from tests.workers.fleet import ACCOUNT, LEAST, Fleet
 from workers.providers.aws.adapter import AwsProvider
-from workers.providers.base import InsufficientCapacity, Params, Vm
+from workers.providers.errors import InsufficientCapacity
+from workers.providers.types import Params, Vm
 
 ZONE_A, ZONE_B = "us-east-1a", "us-east-1b"
 

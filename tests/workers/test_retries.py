@@ -15,7 +15,7 @@ from app.domain.ids import LeaseId
 from app.settings import load_settings
 from tests.workers.failing import ASKED_LATER, NO_LINE, NOBODY_KNOWS, REJECTED, SLOW_DOWN, Failing
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
-from workers.providers.base import (
+from workers.providers.errors import (
     InsufficientCapacity,
     InvalidSpec,
     NotOffered,

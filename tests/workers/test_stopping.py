@@ -13,7 +13,7 @@ from tests.workers.failing import Failing
 from tests.workers.fleet import Fleet
 from workers.lifecycle.sweeper import Sweeper
 from workers.processes import WorkerThreads
-from workers.providers.base import InvalidSpec
+from workers.providers.errors import InvalidSpec
 
 PATIENCE = 20.0
 

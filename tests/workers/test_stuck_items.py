@@ -14,8 +14,9 @@ from tests.workers.conftest import FAST
 from tests.workers.fleet import Fleet
 from workers.bootstrap import build_runtime
 from workers.observation.leftovers import sweep_leftovers
-from workers.providers.base import LaunchSpec, Params, Provider
+from workers.providers.interfaces import Provider
 from workers.providers.registry import connect
+from workers.providers.types import LaunchSpec, Params
 
 POISON = "poison"
 """The name of the lease of which something stays."""

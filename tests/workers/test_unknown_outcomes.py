@@ -9,7 +9,7 @@ from app.db.schema.tables import attempt
 from app.domain.ids import LeaseId
 from tests.workers.fleet import Fleet
 from workers.providers.aws.adapter import AwsProvider
-from workers.providers.base import Params, Vm
+from workers.providers.types import Params, Vm
 
 LONGER_THAN_AT_FIRST = 10.0
 

@@ -6,10 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from workers.providers.base import BatchResult, CredentialsRejected, ListingPage, OutcomeUnknown, Provider, Unreachable
 from workers.providers.common.batch import each
 from workers.providers.credentials import CredentialGuard
+from workers.providers.errors import CredentialsRejected, OutcomeUnknown, Unreachable
+from workers.providers.interfaces import Provider
 from workers.providers.metered import CALLS
+from workers.providers.types import BatchResult, ListingPage
 from workers.verified import GUARDED, Verified
 
 

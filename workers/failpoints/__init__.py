@@ -12,7 +12,7 @@ from workers.database import WorkerDatabase
 from workers.failpoints.actions import Arms
 from workers.failpoints.points import read_sites
 from workers.failpoints.wrappers import FailingDatabase, FailingProvider
-from workers.providers.base import Provider
+from workers.providers.interfaces import Provider
 
 _THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
 Connect = Callable[[AccountConfig, Settings], Provider]

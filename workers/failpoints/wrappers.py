@@ -14,7 +14,7 @@ from app.db.core.prepared import Bound
 from workers.database import WorkerDatabase
 from workers.failpoints.actions import Action, Arms
 from workers.failpoints.points import AFTER, BEFORE, CALLS, Sites
-from workers.providers.base import Provider
+from workers.providers.interfaces import Provider
 
 T = TypeVar("T")
 

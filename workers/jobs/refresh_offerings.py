@@ -7,7 +7,8 @@ import structlog
 from sqlalchemy import Connection
 
 from app.db.fleet import accounts, jobs, offerings
-from workers.providers.base import Offered, Prices, ProviderError, ServiceQuota
+from workers.providers.errors import ProviderError
+from workers.providers.types import Offered, Prices, ServiceQuota
 from workers.runtime import Runtime
 
 log = structlog.get_logger(__name__)

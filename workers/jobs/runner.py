@@ -14,7 +14,7 @@ from app.db.fleet import accounts, jobs
 from workers.accounts import error_json
 from workers.loop import Loop
 from workers.observation.brakes import check_cluster
-from workers.providers.base import CredentialsRejected, OutcomeUnknown, ProviderError, Throttled, Unreachable
+from workers.providers.errors import CredentialsRejected, OutcomeUnknown, ProviderError, Throttled, Unreachable
 from workers.runtime import Runtime
 
 log = structlog.get_logger(__name__)

@@ -30,7 +30,9 @@ from workers.observation.adoption import adopt_requested
 from workers.observation.brakes import ROWLESS, VANISHED, check_cluster, hold_for_lost_rows, mass_loss
 from workers.observation.listings import AccountListing, Listed
 from workers.observation.vm_reasons import reason_json
-from workers.providers.base import CredentialsRejected, Interruption, Provider, ProviderError, Throttled, Vm
+from workers.providers.errors import CredentialsRejected, ProviderError, Throttled
+from workers.providers.interfaces import Provider
+from workers.providers.types import Interruption, Vm
 from workers.runtime import Runtime
 
 log = structlog.get_logger(__name__)

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from app.db.fleet import leftovers as statements
 from app.domain.tags import attempt_key
 from workers.observation.watch import try_to_remove
-from workers.providers.base import Leftover, Throttled
+from workers.providers.errors import Throttled
+from workers.providers.types import Leftover
 from workers.runtime import Runtime
 
 _MOST_AT_ONCE = 50

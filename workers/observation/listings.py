@@ -4,7 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from workers.providers.base import Provider, ProviderError, Vm
+from workers.providers.errors import ProviderError
+from workers.providers.interfaces import Provider
+from workers.providers.types import Vm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

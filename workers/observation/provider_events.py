@@ -10,7 +10,7 @@ import structlog
 
 from app.db.fleet import jobs
 from workers.loop import Loop
-from workers.providers.base import ProviderError
+from workers.providers.errors import ProviderError
 from workers.runtime import Runtime
 
 log = structlog.get_logger(__name__)

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from workers.providers.base import (
+from workers.providers.errors import (
     ImageMissing,
     InsufficientCapacity,
     InvalidSpec,
@@ -12,8 +12,8 @@ from workers.providers.base import (
     PriceTooLow,
     ProviderQuotaExceeded,
     Refused,
-    Vm,
 )
+from workers.providers.types import Vm
 
 _REFUSALS = {
     kind.__name__: kind

@@ -20,7 +20,9 @@ from app.domain.leases import AttemptState, VmState
 from app.domain.reasons import in_use_obstacle, leftover_obstacle
 from app.domain.tags import attempt_key
 from workers.observation.vm_reasons import reason_json
-from workers.providers.base import Leftover, Provider, ProviderError, Throttled, Vm
+from workers.providers.errors import ProviderError, Throttled
+from workers.providers.interfaces import Provider
+from workers.providers.types import Leftover, Vm
 from workers.runtime import Runtime
 
 log = structlog.get_logger(__name__)

@@ -6,7 +6,8 @@ from typing import Any, cast
 from app.observability.traces import Traces
 from app.settings import AccountConfig, Settings
 from workers.metrics import Metrics
-from workers.providers.base import BatchResult, ListingPage, Provider
+from workers.providers.interfaces import Provider
+from workers.providers.types import BatchResult, ListingPage
 
 Connect = Callable[[AccountConfig, Settings], Provider]
 

@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import cast
 
 from app.settings import AccountConfig, Settings
-from workers.providers.base import Provider
+from workers.providers.interfaces import Provider
 from workers.providers.price_catalogue import Listing
 
 _FACTORIES = {

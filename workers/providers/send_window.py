@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from workers.providers.base import SendExpired
+from workers.providers.errors import SendExpired
 
 _window: ContextVar[tuple[float, Callable[[], float]] | None] = ContextVar("send_window", default=None)
 

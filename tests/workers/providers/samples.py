@@ -8,7 +8,7 @@ from typing import Any
 from app.domain.ids import LeaseId, TenantId
 from app.domain.offerings import Market
 from app.domain.tags import OwnerTags
-from workers.providers.base import Image, LaunchSpec
+from workers.providers.types import Image, LaunchSpec
 
 INSTALLATION = "test-installation"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGludmVudGVkLWZvci10ZXN0cy1vbmx5LXh4eHh4 me@example"

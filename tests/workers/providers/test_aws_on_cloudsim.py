@@ -15,24 +15,25 @@ from tests.workers.providers.aws.rules import firewalls
 from tests.workers.providers.conftest import ACCESS_KEY
 from tests.workers.providers.contract import Power
 from tests.workers.providers.samples import owner
-from workers.providers import base
+from workers.providers import errors
 from workers.providers.aws.adapter import AwsProvider
-from workers.providers.base import Image, Params, Provider
+from workers.providers.interfaces import Provider
+from workers.providers.types import Image, Params
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
 KINDS = {"volume": "volume", "disk": "volume", "network_interface": "network_interface", "nic": "network_interface"}
 
-REFUSALS: Mapping[type[base.ProviderError], str] = {
-    base.InsufficientCapacity: "InsufficientInstanceCapacity",
-    base.ProviderQuotaExceeded: "VcpuLimitExceeded",
-    base.NotOffered: "Unsupported",
-    base.InvalidSpec: "InvalidParameterCombination",
-    base.PriceTooLow: "SpotMaxPriceTooLow",
-    base.CredentialsRejected: "UnauthorizedOperation",
-    base.Throttled: "RequestLimitExceeded",
-    base.OutcomeUnknown: "InternalError",
+REFUSALS: Mapping[type[errors.ProviderError], str] = {
+    errors.InsufficientCapacity: "InsufficientInstanceCapacity",
+    errors.ProviderQuotaExceeded: "VcpuLimitExceeded",
+    errors.NotOffered: "Unsupported",
+    errors.InvalidSpec: "InvalidParameterCombination",
+    errors.PriceTooLow: "SpotMaxPriceTooLow",
+    errors.CredentialsRejected: "UnauthorizedOperation",
+    errors.Throttled: "RequestLimitExceeded",
+    errors.OutcomeUnknown: "InternalError",
 }
 
 LACKS = {Power.LATE_REFUSALS: "EC2 refuses in the answer to the launch"}
@@ -47,7 +48,9 @@ class OnCloudsim:
     other_zone = "us-east-1b"
     instance_type = "g5.xlarge"
     short_timeout = 1.0
-    refusals: Sequence[type[base.ProviderError]] = tuple(kind for kind in REFUSALS if kind is not base.OutcomeUnknown)
+    refusals: Sequence[type[errors.ProviderError]] = tuple(
+        kind for kind in REFUSALS if kind is not errors.OutcomeUnknown
+    )
     belonging_kinds = frozenset({"volume", "network_interface"})
     firewall_stages: Sequence[str] = ("made", "opened")
     page = 1_000
@@ -71,7 +74,7 @@ class OnCloudsim:
         found = [one for one in self.sim.resources() if one.get("instance_id") == vm_id]
         return {KINDS[one["kind"]]: one["tags"] for one in found if one["kind"] in KINDS}
 
-    def refuse(self, kind: type[base.ProviderError]) -> None:
+    def refuse(self, kind: type[errors.ProviderError]) -> None:
         self.sim.fault("RunInstances", "error", code=REFUSALS[kind])
 
     def refuse_late(self) -> None:
@@ -160,7 +163,7 @@ def test_a_rejected_key_is_credentials_rejected_for_every_question(backend: OnCl
     }
     try:
         for ask in questions.values():
-            with pytest.raises(base.CredentialsRejected, match="renew the credentials"):
+            with pytest.raises(errors.CredentialsRejected, match="renew the credentials"):
                 ask(backend.provider)
     finally:
         backend.sim.credentials(bad=[])

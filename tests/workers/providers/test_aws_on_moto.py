@@ -15,10 +15,11 @@ from app.settings.accounts import AwsAccount
 from tests.workers.providers import contract
 from tests.workers.providers.aws.rules import firewalls
 from tests.workers.providers.contract import Power
-from workers.providers import base
+from workers.providers import errors
 from workers.providers.aws import resource_tags
 from workers.providers.aws.adapter import AwsProvider
-from workers.providers.base import Image, Params, Provider
+from workers.providers.interfaces import Provider
+from workers.providers.types import Image, Params
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -52,7 +53,7 @@ class OnMoto:
     other_zone = "us-east-1b"
     instance_type = "g5.xlarge"
     short_timeout = 60.0
-    refusals: Sequence[type[base.ProviderError]] = ()
+    refusals: Sequence[type[errors.ProviderError]] = ()
     belonging_kinds = frozenset({"volume", "network_interface"})
     firewall_stages: Sequence[str] = ()
     page = 1_000
@@ -124,7 +125,7 @@ class OnMoto:
         kept = device | {"Ebs": device["Ebs"] | {"DeleteOnTermination": False}}
         return params | {"BlockDeviceMappings": [kept]}
 
-    def refuse(self, kind: type[base.ProviderError]) -> None:
+    def refuse(self, kind: type[errors.ProviderError]) -> None:
         raise NotImplementedError(LACKS[Power.REFUSALS])
 
     def refuse_late(self) -> None:

@@ -16,22 +16,23 @@ from tests.workers.providers.azure.strict import checked
 from tests.workers.providers.conftest import AZURE_TOKEN
 from tests.workers.providers.contract import Power
 from tests.workers.providers.samples import owner
-from workers.providers import base
+from workers.providers import errors
 from workers.providers.azure.adapter import AzureProvider
 from workers.providers.azure.clients import Clients, Group
-from workers.providers.base import Image, Params, Provider
+from workers.providers.interfaces import Provider
+from workers.providers.types import Image, Params
 
 KINDS = {"volume": "volume", "disk": "volume", "network_interface": "network_interface", "address": "address"}
 VM_ID = "gpulease-0:00000000-0000-4000-8000-000000000000"
 
-REFUSALS: Mapping[type[base.ProviderError], str] = {
-    base.InsufficientCapacity: "AllocationFailed",
-    base.ProviderQuotaExceeded: "QuotaExceeded",
-    base.NotOffered: "SkuNotAvailable",
-    base.InvalidSpec: "InvalidParameter",
-    base.CredentialsRejected: "AuthorizationFailed",
-    base.Throttled: "TooManyRequests",
-    base.OutcomeUnknown: "InternalServerError",
+REFUSALS: Mapping[type[errors.ProviderError], str] = {
+    errors.InsufficientCapacity: "AllocationFailed",
+    errors.ProviderQuotaExceeded: "QuotaExceeded",
+    errors.NotOffered: "SkuNotAvailable",
+    errors.InvalidSpec: "InvalidParameter",
+    errors.CredentialsRejected: "AuthorizationFailed",
+    errors.Throttled: "TooManyRequests",
+    errors.OutcomeUnknown: "InternalServerError",
 }
 LACKS = {
     Power.AT_ONCE: "a VM is accepted before a place is looked for",
@@ -50,7 +51,9 @@ class OnCloudsim:
     other_zone = "eastus-2"
     instance_type = "Standard_NC4as_T4_v3"
     short_timeout = 0.5
-    refusals: Sequence[type[base.ProviderError]] = tuple(kind for kind in REFUSALS if kind is not base.OutcomeUnknown)
+    refusals: Sequence[type[errors.ProviderError]] = tuple(
+        kind for kind in REFUSALS if kind is not errors.OutcomeUnknown
+    )
     belonging_kinds = frozenset({"volume", "network_interface", "address"})
     firewall_stages: Sequence[str] = ("made",)
     page = 200
@@ -75,7 +78,7 @@ class OnCloudsim:
         found = [one for one in self.sim.resources() if one.get("instance_id") == _world_id(vm_id)]
         return {KINDS[one["kind"]]: one["tags"] for one in found if one["kind"] in KINDS}
 
-    def refuse(self, kind: type[base.ProviderError]) -> None:
+    def refuse(self, kind: type[errors.ProviderError]) -> None:
         self._fault("VirtualMachines.CreateOrUpdate", "error", code=REFUSALS[kind])
 
     def refuse_late(self) -> None:
@@ -166,7 +169,7 @@ def test_a_rejected_token_is_credentials_rejected_for_every_question(backend: On
     }
     try:
         for ask in questions.values():
-            with pytest.raises(base.CredentialsRejected, match="renew the credentials"):
+            with pytest.raises(errors.CredentialsRejected, match="renew the credentials"):
                 ask(backend.provider)
     finally:
         backend.sim.credentials(bad=[])
@@ -175,6 +178,6 @@ def test_a_rejected_token_is_credentials_rejected_for_every_question(backend: On
 def test_a_launch_that_has_failed_when_it_is_answered_says_why(backend: OnCloudsim) -> None:
     backend.exhaust(backend.zone)
     vm = contract.launch(backend)
-    assert (vm.state, vm.refusal) == (VmState.STOPPED, base.InsufficientCapacity)
+    assert (vm.state, vm.refusal) == (VmState.STOPPED, errors.InsufficientCapacity)
     assert vm.state_reason is not None
     assert vm.state_reason["code"] == "ZonalAllocationFailed"

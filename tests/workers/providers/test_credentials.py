@@ -20,8 +20,9 @@ from tests.workers.providers.samples import INSTALLATION, owner, spec
 from tests.workers.wallet import RENEWED, THEIRS, Wallet
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.azure.adapter import AzureProvider
-from workers.providers.base import Params, Provider
 from workers.providers.credentials import CredentialGuard, CredentialsUnverified
+from workers.providers.interfaces import Provider
+from workers.providers.types import Params
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from app.domain.error_kinds import ErrorKind
 from workers.accounts import IdentityChanged
-from workers.providers.base import ProviderError
+from workers.providers.errors import ProviderError
 
 OWN = {ErrorKind.NEVER_SEEN, ErrorKind.LOST, ErrorKind.VM_ENDED, ErrorKind.MASS_LOSS}
 

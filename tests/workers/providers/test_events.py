@@ -15,8 +15,9 @@ from tests.workers.providers.gcp import accounts as gcp_accounts
 from tests.workers.providers.queues import Queue
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.azure.adapter import AzureProvider
-from workers.providers.base import OutcomeUnknown, Provider
+from workers.providers.errors import OutcomeUnknown
 from workers.providers.gcp.adapter import GcpProvider
+from workers.providers.interfaces import Provider
 
 SUBSCRIPTION = "projects/sim-project/subscriptions/gpulease"
 FAST = Settings(call_timeout=2.0)

@@ -17,18 +17,19 @@ from tests.workers.providers import contract
 from tests.workers.providers.contract import Power
 from tests.workers.providers.gcp.accounts import EMAIL, PROJECT, REGION, ZONE, provider
 from tests.workers.providers.samples import INSTALLATION, owner
-from workers.providers import base
-from workers.providers.base import Image, Params, Provider
+from workers.providers import errors
+from workers.providers.interfaces import Provider
+from workers.providers.types import Image, Params
 
 LACKS = {Power.NOTICES: "tells only the VM, half a minute before", Power.HELD: "removes a firewall rule in use"}
 
-FAULTS: Mapping[type[base.ProviderError], str] = {
-    base.InsufficientCapacity: "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS",
-    base.ProviderQuotaExceeded: "QUOTA_EXCEEDED",
-    base.InvalidSpec: "invalid",
-    base.CredentialsRejected: "forbidden",
-    base.Throttled: "rateLimitExceeded",
-    base.OutcomeUnknown: "backendError",
+FAULTS: Mapping[type[errors.ProviderError], str] = {
+    errors.InsufficientCapacity: "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS",
+    errors.ProviderQuotaExceeded: "QUOTA_EXCEEDED",
+    errors.InvalidSpec: "invalid",
+    errors.CredentialsRejected: "forbidden",
+    errors.Throttled: "rateLimitExceeded",
+    errors.OutcomeUnknown: "backendError",
 }
 GCP = {"provider": "gcp"}
 
@@ -42,7 +43,7 @@ class OnCloudsim:
     other_zone = "us-central1-b"
     instance_type = "g2-standard-4"
     short_timeout = 1.0
-    refusals: Sequence[type[base.ProviderError]] = tuple(kind for kind in FAULTS if kind is not base.OutcomeUnknown)
+    refusals: Sequence[type[errors.ProviderError]] = tuple(kind for kind in FAULTS if kind is not errors.OutcomeUnknown)
     belonging_kinds = frozenset({"volume"})
     firewall_stages: Sequence[str] = ("IPv4", "IPv6")
     page = 500
@@ -67,7 +68,7 @@ class OnCloudsim:
         found = self.sim.resources(**GCP)
         return {one["kind"]: one["tags"] for one in found if one["instance_id"] == number}
 
-    def refuse(self, kind: type[base.ProviderError]) -> None:
+    def refuse(self, kind: type[errors.ProviderError]) -> None:
         self.sim.fault("instances.insert", "error", code=FAULTS[kind], **GCP)
 
     def refuse_late(self) -> None:
@@ -166,7 +167,7 @@ def test_refused_credentials_are_credentials_rejected_for_every_question(backend
     }
     try:
         for ask in questions.values():
-            with pytest.raises(base.CredentialsRejected, match="renew the credentials"):
+            with pytest.raises(errors.CredentialsRejected, match="renew the credentials"):
                 ask(backend.provider)
     finally:
         backend.sim.credentials(bad=[])
@@ -206,7 +207,7 @@ def test_a_new_vm_of_the_same_name_is_another_one(backend: OnCloudsim) -> None:
     assert first.id != second.id
     assert contract.look(backend, first.id).state is VmState.GONE
     backend.provider.terminate(backend.region, [first.id])
-    with pytest.raises(base.NotFound):
+    with pytest.raises(errors.NotFound):
         backend.provider.reboot(backend.region, [first.id]).require()
     assert list(backend.alive()) == [second.id]
 
@@ -222,7 +223,7 @@ def test_a_zone_out_of_reach_is_told_by_the_list_and_believed_by_nobody(backend:
     left = backend.provider.leftovers(backend.region, INSTALLATION, None)
     assert left.unreachable == {backend.zone}
     assert [one.tags["gpulease-attempt"] for one in left.found] == ["2"]
-    with pytest.raises(base.OutcomeUnknown, match=backend.zone):
+    with pytest.raises(errors.OutcomeUnknown, match=backend.zone):
         backend.provider.find(backend.region, "f" * 64, owner())
 
 
@@ -248,10 +249,10 @@ def test_a_zone_of_another_region_out_of_reach_changes_nothing(backend: OnClouds
 def test_a_refusal_after_a_lost_answer_leaves_the_rules_to_the_vm_that_was_made(backend: OnCloudsim) -> None:
     params = backend.provider.plan(contract.wish(backend, allowed_cidrs=contract.NETWORKS))
     backend.lose_next_launch_reply()
-    with pytest.raises(base.OutcomeUnknown):
+    with pytest.raises(errors.OutcomeUnknown):
         backend.provider.launch(backend.region, params)
     backend.sim.fault("instances.insert", "error", code="quotaExceeded", **GCP)
-    with pytest.raises(base.ProviderQuotaExceeded):
+    with pytest.raises(errors.ProviderQuotaExceeded):
         backend.provider.launch(backend.region, params)
     (vm_id,) = backend.alive()
     assert sorted(backend.firewalls(vm_id)) == [vm_id.split(":")[1] + suffix for suffix in ("", "-v6")]
@@ -262,7 +263,7 @@ def test_a_rule_of_that_name_that_is_not_ours_is_never_used(backend: OnCloudsim)
     params = backend.provider.plan(contract.wish(backend, allowed_cidrs=contract.NETWORKS))
     name = params["instance"]["name"]
     backend.provider.launch(backend.region, other | {"firewalls": [other["firewalls"][0] | {"name": name}]})
-    with pytest.raises(base.OutcomeUnknown, match="not ours"):
+    with pytest.raises(errors.OutcomeUnknown, match="not ours"):
         backend.provider.launch(backend.region, params)
     assert len(backend.alive()) == 1
 

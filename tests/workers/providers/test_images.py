@@ -13,8 +13,9 @@ from tests.workers.providers.azure import accounts as azure_accounts
 from tests.workers.providers.gcp import accounts as gcp_accounts
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.azure.adapter import AzureProvider
-from workers.providers.base import ImageMissing, Provider
 from workers.providers.common.images import driver_version
+from workers.providers.errors import ImageMissing
+from workers.providers.interfaces import Provider
 
 SETTINGS = Settings(call_timeout=60.0)
 REGIONS = {"aws": "us-east-1", "gcp": "us-central1", "azure": "eastus"}

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 from structlog.testing import capture_logs
 
-from workers.providers.base import CredentialsRejected, InvalidSpec, OutcomeUnknown, ProviderError, Throttled
 from workers.providers.common.batch import answered, each
+from workers.providers.errors import CredentialsRejected, InvalidSpec, OutcomeUnknown, ProviderError, Throttled
 
 TROUBLE = OutcomeUnknown("trouble", code="E500")
 LOCKED = InvalidSpec("locked", code="Locked")

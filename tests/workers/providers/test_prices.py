@@ -22,7 +22,8 @@ from workers.providers.aws.adapter import AwsProvider
 from workers.providers.azure.adapter import AzureProvider
 from workers.providers.azure.clients import Clients
 from workers.providers.azure.prices import by_size
-from workers.providers.base import CredentialsRejected, OutcomeUnknown, Provider, Throttled
+from workers.providers.errors import CredentialsRejected, OutcomeUnknown, Throttled
+from workers.providers.interfaces import Provider
 
 SETTINGS = Settings(call_timeout=60.0)
 

@@ -5,7 +5,7 @@ import structlog
 from app.db.leases import consoles
 from app.domain.reasons import ReasonCode
 from workers.lifecycle.steps.context import StepContext
-from workers.providers.base import ProviderError
+from workers.providers.errors import ProviderError
 
 log = structlog.get_logger(__name__)
 

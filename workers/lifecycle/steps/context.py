@@ -22,7 +22,7 @@ from app.domain.leases import Attempt, Lease, LeaseState
 from app.domain.lifecycle import deadline
 from app.domain.offerings import Market, OfferingKey
 from app.domain.tags import OwnerTags
-from workers.providers.base import Provider
+from workers.providers.interfaces import Provider
 from workers.runtime import Runtime
 
 log = structlog.get_logger(__name__)

@@ -6,7 +6,8 @@ from app.db.leases import attempts, launches
 from app.domain.lifecycle import deadline
 from workers.accounts import error_json
 from workers.lifecycle.steps.context import StepContext
-from workers.providers.base import BatchResult, ProviderError, Throttled
+from workers.providers.errors import ProviderError, Throttled
+from workers.providers.types import BatchResult
 
 log = structlog.get_logger(__name__)
 

@@ -24,7 +24,7 @@ from workers.lifecycle.steps.console import keep_console
 from workers.lifecycle.steps.context import StepContext, change, hold_minimum, must_hold, offering_json, offering_key
 from workers.lifecycle.steps.send import cool_off
 from workers.observation.vm_reasons import refusal
-from workers.providers.base import CredentialsRejected, ProviderError, Throttled
+from workers.providers.errors import CredentialsRejected, ProviderError, Throttled
 
 _NO_TOKEN_PAUSE = timedelta(seconds=1)
 _FAILED_PAUSE = 5.0

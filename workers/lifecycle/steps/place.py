@@ -22,9 +22,8 @@ from workers.lifecycle.bulkheads import CrowdedError
 from workers.lifecycle.steps.context import StepContext, change
 from workers.lifecycle.steps.end import begin_release
 from workers.lifecycle.steps.plan import DoesNotFitError, store_attempt
-from workers.providers.base import (
+from workers.providers.errors import (
     CredentialsRejected,
-    Image,
     ImageMissing,
     InvalidSpec,
     NotOffered,
@@ -33,6 +32,7 @@ from workers.providers.base import (
     Throttled,
     Unreachable,
 )
+from workers.providers.types import Image
 
 _STOPPED_PAUSE = timedelta(seconds=5)
 _RETRY_PAUSE = timedelta(seconds=2)

@@ -18,7 +18,7 @@ from app.domain.offerings import Offering
 from app.domain.tags import OwnerTags
 from app.domain.tokens import host_key_hash, host_key_token, launch_token, params_hash
 from workers.lifecycle.steps.context import StepContext, change, hold_quota, must_hold
-from workers.providers.base import HostKeyReport, Image, LaunchSpec, Params
+from workers.providers.types import HostKeyReport, Image, LaunchSpec, Params
 
 
 class DoesNotFitError(Exception):

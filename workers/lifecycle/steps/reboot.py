@@ -8,7 +8,7 @@ from app.domain.lifecycle import Rest
 from app.domain.provider_messages import public_error
 from workers.accounts import error_json
 from workers.lifecycle.steps.context import StepContext
-from workers.providers.base import CredentialsRejected, NotFound, ProviderError, Refused, Throttled
+from workers.providers.errors import CredentialsRejected, NotFound, ProviderError, Refused, Throttled
 
 _NO_TOKEN_PAUSE = timedelta(seconds=1)
 _FAILED_PAUSE = 5.0

@@ -14,7 +14,8 @@ from workers.accounts import error_json
 from workers.lifecycle.steps.context import StepContext, must_hold
 from workers.lifecycle.steps.send import end_attempt, record
 from workers.observation.vm_reasons import reason_json
-from workers.providers.base import ProviderError, Throttled, Vm
+from workers.providers.errors import ProviderError, Throttled
+from workers.providers.types import Vm
 
 _LOOKS_A_GAP = 4
 _SHORTEST = 0.5

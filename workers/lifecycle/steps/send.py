@@ -21,18 +21,17 @@ from app.settings import Settings
 from workers.accounts import error_json
 from workers.lifecycle.steps.context import StepContext, change, hold_minimum, must_hold, offering_json, offering_key
 from workers.observation.vm_reasons import reason_json
-from workers.providers.base import (
+from workers.providers.errors import (
     CredentialsRejected,
-    Params,
     ProviderError,
     Refused,
     SendExpired,
     Throttled,
     TokenConflict,
     Unreachable,
-    Vm,
 )
 from workers.providers.send_window import send_window
+from workers.providers.types import Params, Vm
 
 _RETRY_FIRST = 1.0
 _RETRY_LONGEST = 15.0

@@ -27,32 +27,30 @@ from workers.providers.aws.calls import part
 from workers.providers.aws.clients import Clients
 from workers.providers.aws.errors import translated
 from workers.providers.aws.subnets import Subnets
-from workers.providers.base import (
+from workers.providers.common.batch import answered
+from workers.providers.common.images import wanted
+from workers.providers.common.regions import Regions
+from workers.providers.credentials import CredentialGuard
+from workers.providers.errors import InvalidSpec, NotFound, ProviderError
+from workers.providers.send_window import require_open_window
+from workers.providers.types import (
     OTHER_REGIONS,
     BatchResult,
     Image,
     Interruption,
-    InvalidSpec,
     LaunchSpec,
     Leftover,
     Leftovers,
     Limits,
     ListingPage,
-    NotFound,
     Offered,
     Params,
     Prices,
-    ProviderError,
     ProviderEvent,
     Rate,
     ServiceQuota,
     Vm,
 )
-from workers.providers.common.batch import answered
-from workers.providers.common.images import wanted
-from workers.providers.common.regions import Regions
-from workers.providers.credentials import CredentialGuard
-from workers.providers.send_window import require_open_window
 
 LIMITS = Limits(
     rates={

@@ -7,8 +7,8 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from workers.providers.aws.errors import NOT_ALLOWED, translated
-from workers.providers.base import CredentialsRejected, NotFound, OutcomeUnknown, ProviderError, Throttled
 from workers.providers.common.batch import MOST_SILENT
+from workers.providers.errors import CredentialsRejected, NotFound, OutcomeUnknown, ProviderError, Throttled
 
 T = TypeVar("T")
 

@@ -8,7 +8,8 @@ from app.domain import tags
 from workers.providers.aws import instances
 from workers.providers.aws.calls import in_bulk
 from workers.providers.aws.errors import translated
-from workers.providers.base import BatchResult, NotFound, ProviderError
+from workers.providers.errors import NotFound, ProviderError
+from workers.providers.types import BatchResult
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client

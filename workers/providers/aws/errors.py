@@ -11,7 +11,7 @@ from typing import Any
 from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
 
-from workers.providers.base import (
+from workers.providers.errors import (
     CredentialsRejected,
     InsufficientCapacity,
     InvalidSpec,

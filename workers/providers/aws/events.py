@@ -12,8 +12,8 @@ import structlog
 from workers.providers.aws.calls import chunks
 from workers.providers.aws.clients import Clients
 from workers.providers.aws.errors import translated
-from workers.providers.base import ProviderEvent
 from workers.providers.common.batch import answered
+from workers.providers.types import ProviderEvent
 
 log = structlog.get_logger(__name__)
 

@@ -14,15 +14,8 @@ from app.domain import tags
 from workers.providers.aws import resource_tags
 from workers.providers.aws.calls import part
 from workers.providers.aws.errors import translated
-from workers.providers.base import (
-    InvalidSpec,
-    LaunchSpec,
-    OutcomeUnknown,
-    Params,
-    ProviderError,
-    Refused,
-    TokenConflict,
-)
+from workers.providers.errors import InvalidSpec, OutcomeUnknown, ProviderError, Refused, TokenConflict
+from workers.providers.types import LaunchSpec, Params
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client

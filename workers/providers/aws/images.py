@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from workers.providers.aws.calls import part
 from workers.providers.aws.errors import translated
-from workers.providers.base import Image, InvalidSpec, NotFound
 from workers.providers.common.images import driver_version
+from workers.providers.errors import InvalidSpec, NotFound
+from workers.providers.types import Image
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client

@@ -9,8 +9,9 @@ from app.domain.leases import VmState
 from workers.providers.aws import resource_tags, vms
 from workers.providers.aws.calls import FILTER_VALUES, chunks, in_bulk, pages, part
 from workers.providers.aws.errors import translated
-from workers.providers.base import BatchResult, NotFound, ProviderError, Vm
 from workers.providers.common.batch import ask_each, leave_out
+from workers.providers.errors import NotFound, ProviderError
+from workers.providers.types import BatchResult, Vm
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client

@@ -6,7 +6,8 @@ from typing import Any
 from app.domain.offerings import Market
 from workers.providers.aws import firewall, resource_tags, userdata
 from workers.providers.aws.subnets import Subnet
-from workers.providers.base import InvalidSpec, LaunchSpec, Params
+from workers.providers.errors import InvalidSpec
+from workers.providers.types import LaunchSpec, Params
 
 _TAGGED = ("instance", "volume", "network-interface")
 

@@ -7,7 +7,8 @@ from app.domain import tags
 from workers.providers.aws import firewall, resource_tags
 from workers.providers.aws.calls import FILTER_VALUES, chunks, pages, part
 from workers.providers.aws.errors import translated
-from workers.providers.base import Leftover, NotFound
+from workers.providers.errors import NotFound
+from workers.providers.types import Leftover
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from app.domain.offerings import InstanceType, Market
 from workers.providers.aws.calls import pages, part
 from workers.providers.aws.catalogue import AwsCatalogue
-from workers.providers.base import Offered, Price
+from workers.providers.types import Offered, Price
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client

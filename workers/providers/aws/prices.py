@@ -12,8 +12,8 @@ from typing import Any
 from app.domain.offerings import Market
 from workers.providers.aws.calls import pages, part
 from workers.providers.aws.errors import translated
-from workers.providers.base import Price
 from workers.providers.common.batch import answered
+from workers.providers.types import Price
 
 SOURCE = "AWS Price List"
 _PAGE = 100

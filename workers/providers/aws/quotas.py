@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from workers.providers.aws.calls import part
 from workers.providers.aws.errors import translated
-from workers.providers.base import NotFound, ServiceQuota
 from workers.providers.common.batch import answered
+from workers.providers.errors import NotFound
+from workers.providers.types import ServiceQuota
 
 if TYPE_CHECKING:
     from mypy_boto3_service_quotas import ServiceQuotasClient

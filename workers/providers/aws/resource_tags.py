@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from app.domain.tags import LABEL_PREFIX, NAME
-from workers.providers.base import LaunchSpec
+from workers.providers.types import LaunchSpec
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import FilterTypeDef

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from app.domain import tags
 from workers.providers.aws import resource_tags
 from workers.providers.aws.calls import pages, part
-from workers.providers.base import Interruption
+from workers.providers.types import Interruption
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from workers.providers.aws.calls import part
 from workers.providers.aws.errors import translated
-from workers.providers.base import NotOffered
+from workers.providers.errors import NotOffered
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client

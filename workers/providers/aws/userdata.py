@@ -3,8 +3,8 @@
 import base64
 
 from workers.providers.aws import deadman
-from workers.providers.base import LaunchSpec
 from workers.providers.common import cloud_init
+from workers.providers.types import LaunchSpec
 
 LIMIT = 16 * 1024
 """Bytes before EC2's own base64 (EC2 user guide, "Run commands when you launch an EC2 instance")."""

@@ -12,7 +12,8 @@ from app.domain.offerings import Market
 from workers.providers.aws import resource_tags
 from workers.providers.aws.calls import part
 from workers.providers.aws.errors import CODES, translated
-from workers.providers.base import Refused, Vm
+from workers.providers.errors import Refused
+from workers.providers.types import Vm
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import DescribeInstancesResultTypeDef, InstanceTypeDef

@@ -28,7 +28,10 @@ from workers.providers.azure import (
 from workers.providers.azure.calls import part
 from workers.providers.azure.clients import Clients, Group
 from workers.providers.azure.errors import translated
-from workers.providers.base import (
+from workers.providers.common.images import wanted
+from workers.providers.credentials import CredentialGuard
+from workers.providers.errors import NotOffered
+from workers.providers.types import (
     BatchResult,
     Image,
     Interruption,
@@ -37,7 +40,6 @@ from workers.providers.base import (
     Leftovers,
     Limits,
     ListingPage,
-    NotOffered,
     Offered,
     Params,
     Prices,
@@ -46,8 +48,6 @@ from workers.providers.base import (
     ServiceQuota,
     Vm,
 )
-from workers.providers.common.images import wanted
-from workers.providers.credentials import CredentialGuard
 
 LIMITS = Limits(
     rates={

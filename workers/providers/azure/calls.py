@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from workers.providers.azure.errors import GONE, translated
-from workers.providers.base import NotFound, OutcomeUnknown
+from workers.providers.errors import NotFound, OutcomeUnknown
 
 Document = Mapping[str, Any]
 """A resource as Azure writes it: the SDK's models are mappings of the JSON, by its own names."""

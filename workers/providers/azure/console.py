@@ -9,8 +9,8 @@ from workers.providers.azure import instances
 from workers.providers.azure.calls import part
 from workers.providers.azure.clients import Group, is_stand_in
 from workers.providers.azure.errors import translated
-from workers.providers.base import OutcomeUnknown
 from workers.providers.common.console import MOST_BYTES, clean
+from workers.providers.errors import OutcomeUnknown
 
 _MINUTES = 5
 _ABSENT = 404

@@ -13,8 +13,9 @@ from workers.providers.azure import instances, interfaces, names, resource_tags
 from workers.providers.azure.calls import Document, part
 from workers.providers.azure.clients import Group
 from workers.providers.azure.errors import GONE, translated
-from workers.providers.base import BatchResult, NotFound, ProviderError
 from workers.providers.common.batch import each
+from workers.providers.errors import NotFound, ProviderError
+from workers.providers.types import BatchResult
 
 
 def renew(group: Group, ids: Sequence[str], deadline: datetime) -> BatchResult:

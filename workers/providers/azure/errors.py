@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from azure.core import exceptions as core
 from urllib3.exceptions import ConnectTimeoutError, MaxRetryError, NewConnectionError
 
-from workers.providers.base import (
+from workers.providers.errors import (
     CredentialsRejected,
     InsufficientCapacity,
     InvalidSpec,

@@ -14,8 +14,9 @@ from azure.core.rest import HttpRequest
 
 from workers.providers.azure.clients import Group
 from workers.providers.azure.errors import translated
-from workers.providers.base import OutcomeUnknown, ProviderEvent
 from workers.providers.common.batch import answered
+from workers.providers.errors import OutcomeUnknown
+from workers.providers.types import ProviderEvent
 
 _MOST = 32
 _HIDDEN_SECONDS = 30

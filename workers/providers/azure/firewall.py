@@ -15,16 +15,8 @@ from app.domain import tags
 from workers.providers.azure import names, resource_tags
 from workers.providers.azure.calls import Document, known, part
 from workers.providers.azure.errors import translated
-from workers.providers.base import (
-    InvalidSpec,
-    LaunchSpec,
-    NotFound,
-    OutcomeUnknown,
-    Params,
-    ProviderError,
-    Refused,
-    Throttled,
-)
+from workers.providers.errors import InvalidSpec, NotFound, OutcomeUnknown, ProviderError, Refused, Throttled
+from workers.providers.types import LaunchSpec, Params
 
 PART = "firewall"
 """Its place in the stored parameters: name and body of the group."""

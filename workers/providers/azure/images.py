@@ -8,8 +8,9 @@ from typing import Any
 
 from workers.providers.azure.clients import Group
 from workers.providers.azure.errors import translated
-from workers.providers.base import Image, ImageMissing, NotFound
 from workers.providers.common.images import driver_version
+from workers.providers.errors import ImageMissing, NotFound
+from workers.providers.types import Image
 
 DEFAULT = "microsoft-dsvm:ubuntu-hpc:2204:latest"
 DISK_GIB = 128

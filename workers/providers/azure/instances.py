@@ -20,21 +20,11 @@ from workers.providers.azure.clients import Group
 from workers.providers.azure.errors import GONE, translated
 from workers.providers.azure.launch import REQUEST
 from workers.providers.azure.vms import Addresses
-from workers.providers.base import (
-    BatchResult,
-    InvalidSpec,
-    ListingPage,
-    NotFound,
-    OutcomeUnknown,
-    Params,
-    ProviderError,
-    Throttled,
-    TokenConflict,
-    Vm,
-)
 from workers.providers.common.batch import answered, ask_each, each
 from workers.providers.common.regions import Regions
+from workers.providers.errors import InvalidSpec, NotFound, OutcomeUnknown, ProviderError, Throttled, TokenConflict
 from workers.providers.send_window import require_open_window
+from workers.providers.types import BatchResult, ListingPage, Params, Vm
 
 log = structlog.get_logger(__name__)
 

@@ -7,7 +7,7 @@ from typing import Any
 from app.domain.offerings import Market
 from app.domain.tokens import launch_name
 from workers.providers.azure import firewall, names, places, resource_tags, userdata
-from workers.providers.base import LaunchSpec, Params
+from workers.providers.types import LaunchSpec, Params
 
 REQUEST = "gpulease-request"
 """The tag that holds a hash of all other parameters: the same name with other parameters is another request."""

@@ -7,7 +7,8 @@ from workers.providers.azure import firewall, listings, names, resource_tags
 from workers.providers.azure.calls import Document, part
 from workers.providers.azure.clients import Group
 from workers.providers.azure.errors import translated
-from workers.providers.base import Leftover, NotFound
+from workers.providers.errors import NotFound
+from workers.providers.types import Leftover
 
 VOLUME = "volume"
 INTERFACE = "network_interface"

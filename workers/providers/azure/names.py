@@ -6,7 +6,7 @@ interface and of the public address from those given here and adds to them: they
 
 import re
 
-from workers.providers.base import NotFound
+from workers.providers.errors import NotFound
 
 _VM_ID = re.compile(r"(?:([A-Za-z0-9_().-]{1,90})/)?([A-Za-z0-9][A-Za-z0-9._-]{0,63}):([0-9a-fA-F-]{36})")
 

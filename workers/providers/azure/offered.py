@@ -11,7 +11,7 @@ from workers.providers.azure import listings, places
 from workers.providers.azure.calls import Document, part
 from workers.providers.azure.catalogue import AzureCatalogue
 from workers.providers.azure.clients import Group
-from workers.providers.base import Offered
+from workers.providers.types import Offered
 
 _VMS = "virtualMachines"
 _SPOT = "LowPriorityCapable"

@@ -17,8 +17,9 @@ from app.domain.offerings import Market
 from workers.providers.azure.calls import Document, part
 from workers.providers.azure.clients import Clients
 from workers.providers.azure.errors import translated
-from workers.providers.base import OutcomeUnknown, Price
 from workers.providers.common.batch import answered
+from workers.providers.errors import OutcomeUnknown
+from workers.providers.types import Price
 
 PUBLIC = "https://prices.azure.com"
 PATH = "/api/retail/prices"

@@ -6,7 +6,7 @@ from decimal import Decimal
 from workers.providers.azure import listings
 from workers.providers.azure.calls import part
 from workers.providers.azure.clients import Group
-from workers.providers.base import ServiceQuota
+from workers.providers.types import ServiceQuota
 
 _SHOWN = re.compile(r"cores|lowPriorityCores|standard ?N[CD].*Family", re.IGNORECASE)
 """Names in the Compute API's usages: the region's vCPUs, those of spot VMs, and the families NC and ND."""

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 
 from app.domain.tags import LABEL_PREFIX, NAME
-from workers.providers.base import LaunchSpec
+from workers.providers.types import LaunchSpec
 
 TOKEN = "gpulease-token"  # noqa: S105  the name of a tag
 """The launch token in full: the name of a VM holds a part of it. It proves nothing: a copy of the tags has it too."""

@@ -3,8 +3,8 @@
 import base64
 import hashlib
 
-from workers.providers.base import LaunchSpec
 from workers.providers.common import cloud_init
+from workers.providers.types import LaunchSpec
 
 LIMIT = 65_535 // 4 * 3
 """Bytes whose base64 fits (Compute API, `osProfile.customData`: 65,535)."""

@@ -10,7 +10,8 @@ from app.domain.offerings import Market
 from workers.providers.azure import names, places, resource_tags
 from workers.providers.azure.calls import Document, part
 from workers.providers.azure.errors import kind_of
-from workers.providers.base import Refused, Vm
+from workers.providers.errors import Refused
+from workers.providers.types import Vm
 
 POWER: Mapping[str, VmState] = {
     "starting": VmState.PENDING,

@@ -5,7 +5,8 @@ from typing import TypeVar
 
 import structlog
 
-from workers.providers.base import BatchResult, ProviderError, Throttled
+from workers.providers.errors import ProviderError, Throttled
+from workers.providers.types import BatchResult
 
 log = structlog.get_logger(__name__)
 

@@ -13,8 +13,9 @@ from email.message import EmailMessage
 from email.policy import EmailPolicy
 from typing import Any, NamedTuple
 
-from workers.providers.base import InvalidSpec, LaunchSpec
 from workers.providers.common import host_keys, ssh_keys
+from workers.providers.errors import InvalidSpec
+from workers.providers.types import LaunchSpec
 
 _SCRIPT_NAME = "startup-script"
 """cloud-init runs scripts in the order of their names: this one after its own `runcmd`, so that a script without end

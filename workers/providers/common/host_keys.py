@@ -7,7 +7,7 @@ what they are; nothing passes a shell.
 import json
 from typing import Any
 
-from workers.providers.base import HostKeyReport
+from workers.providers.types import HostKeyReport
 
 _PATH = "/usr/local/sbin/gpulease-host-keys"
 _UNIT = "gpulease-host-keys.service"

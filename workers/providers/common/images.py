@@ -3,7 +3,7 @@
 import re
 
 from app.settings import AccountConfig
-from workers.providers.base import ImageMissing
+from workers.providers.errors import ImageMissing
 
 _DRIVER = re.compile(r"nvidia(?:[-_ ](?:driver|open|server))*[-_ ]v?(\d{3}(?:\.\d{1,3})*)\b", re.IGNORECASE)
 

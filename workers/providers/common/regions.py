@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from workers.providers.base import ProviderError
+from workers.providers.errors import ProviderError
 
 
 class Regions:

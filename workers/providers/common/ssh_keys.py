@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-from workers.providers.base import InvalidSpec
+from workers.providers.errors import InvalidSpec
 
 _KEY = re.compile(
     r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)|sk-(ssh-ed25519|ecdsa-sha2-nistp256)@openssh\.com)"

@@ -8,28 +8,9 @@ from app.domain.tags import OwnerTags
 from app.domain.tokens import launch_name
 from app.settings import Settings
 from app.settings.accounts import GcpAccount
-from workers.providers.base import (
-    BatchResult,
-    Image,
-    Interruption,
-    InvalidSpec,
-    LaunchSpec,
-    Leftover,
-    Leftovers,
-    Limits,
-    ListingPage,
-    NotFound,
-    NotOffered,
-    Offered,
-    Params,
-    Prices,
-    ProviderEvent,
-    Rate,
-    ServiceQuota,
-    Vm,
-)
 from workers.providers.common.images import wanted
 from workers.providers.credentials import CredentialGuard
+from workers.providers.errors import InvalidSpec, NotFound, NotOffered
 from workers.providers.gcp import (
     catalogue,
     deadlines,
@@ -39,16 +20,33 @@ from workers.providers.gcp import (
     instances,
     launch,
     leftovers,
-    metadata,
     offered,
     operations,
     prices,
     quotas,
     spot,
+    userdata,
 )
 from workers.providers.gcp.clients import Clients
 from workers.providers.gcp.sdk import InstancesClient, ProjectsClient
 from workers.providers.send_window import require_open_window
+from workers.providers.types import (
+    BatchResult,
+    Image,
+    Interruption,
+    LaunchSpec,
+    Leftover,
+    Leftovers,
+    Limits,
+    ListingPage,
+    Offered,
+    Params,
+    Prices,
+    ProviderEvent,
+    Rate,
+    ServiceQuota,
+    Vm,
+)
 
 LIMITS = Limits(
     rates={
@@ -66,7 +64,7 @@ class GcpProvider:
     """See `Provider` for the contract. Construction makes no call; all methods may be called from any thread."""
 
     limits = LIMITS
-    ssh_user = metadata.SSH_USER
+    ssh_user = userdata.SSH_USER
     lists_all_regions = True
 
     def __init__(self, account: GcpAccount, settings: Settings, *, clock: Callable[[], float] = time.time) -> None:

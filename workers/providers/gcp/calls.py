@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from workers.providers.base import OutcomeUnknown
+from workers.providers.errors import OutcomeUnknown
 from workers.providers.gcp.ids import in_region, last
 
 EMPTY = "NO_RESULTS_ON_PAGE"

@@ -21,8 +21,8 @@ from requests.adapters import HTTPAdapter
 
 from app.settings import Settings
 from app.settings.accounts import GcpAccount
-from workers.providers.base import OutcomeUnknown
 from workers.providers.credentials import CredentialGuard
+from workers.providers.errors import OutcomeUnknown
 from workers.providers.gcp.errors import signing_in, translated
 
 # At DEBUG Google's libraries write requests and answers: start-up scripts and access tokens.

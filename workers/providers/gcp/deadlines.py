@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from app.domain import tags
-from workers.providers.base import BatchResult, NotFound
 from workers.providers.common.batch import each
+from workers.providers.errors import NotFound
 from workers.providers.gcp import instances, operations
 from workers.providers.gcp.clients import Clients
 from workers.providers.gcp.ids import Id, last
@@ -16,6 +16,7 @@ from workers.providers.gcp.sdk import (
     InstancesSetLabelsRequest,
     ZoneSetLabelsRequest,
 )
+from workers.providers.types import BatchResult
 
 
 def renew(clients: Clients, region: str, vm_ids: Sequence[str], deadline: datetime) -> BatchResult:

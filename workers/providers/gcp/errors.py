@@ -15,7 +15,7 @@ from google.auth import exceptions as auth
 from google.protobuf.json_format import Error as JsonError  # type: ignore[import-untyped]  # ships none
 from urllib3 import exceptions as wire
 
-from workers.providers.base import (
+from workers.providers.errors import (
     CredentialsRejected,
     InsufficientCapacity,
     InvalidSpec,

@@ -8,8 +8,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from workers.providers.base import ProviderEvent
 from workers.providers.gcp.clients import Clients
+from workers.providers.types import ProviderEvent
 
 _MOST = 100
 _ENDS = ("preempted", "delete", "stop", "suspend", "guestTerminate", "hostError", "terminateOnHostMaintenance")

@@ -11,19 +11,12 @@ from contextlib import contextmanager, suppress
 from ipaddress import ip_network
 from typing import Any
 
-from workers.providers.base import (
-    LaunchSpec,
-    NotFound,
-    OutcomeUnknown,
-    Params,
-    ProviderError,
-    Refused,
-    TokenConflict,
-)
+from workers.providers.errors import NotFound, OutcomeUnknown, ProviderError, Refused, TokenConflict
 from workers.providers.gcp import operations
 from workers.providers.gcp.clients import Clients
 from workers.providers.gcp.errors import fitting
 from workers.providers.gcp.sdk import Firewall, FirewallsClient, InstancesClient
+from workers.providers.types import LaunchSpec, Params
 
 PREFIX = "gpulease-"
 _SSH = "22"

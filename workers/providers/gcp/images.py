@@ -2,10 +2,11 @@
 
 import re
 
-from workers.providers.base import Image, ImageMissing, NotFound
 from workers.providers.common.images import driver_version
+from workers.providers.errors import ImageMissing, NotFound
 from workers.providers.gcp.clients import Clients
 from workers.providers.gcp.sdk import ImagesClient
+from workers.providers.types import Image
 
 FAMILIES = (
     "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2404-amd64-with-nvidia-580",

@@ -8,16 +8,17 @@ from app.domain import tags
 from app.domain.leases import VmState
 from app.domain.offerings import Market
 from app.domain.tags import OwnerTags
-from workers.providers.base import BatchResult, ListingPage, NotFound, ProviderError, Vm
 from workers.providers.common.batch import answered, ask_each, each, leave_out
 from workers.providers.common.console import clean
 from workers.providers.common.regions import Regions
-from workers.providers.gcp import labels, operations
+from workers.providers.errors import NotFound, ProviderError
+from workers.providers.gcp import operations, resource_tags
 from workers.providers.gcp.calls import chunks, complete, either, everywhere, scoped
 from workers.providers.gcp.clients import Clients
 from workers.providers.gcp.ids import Id, in_region, region_of
 from workers.providers.gcp.sdk import Instance, InstancesClient
 from workers.providers.gcp.vms import from_instance
+from workers.providers.types import BatchResult, ListingPage, Vm
 
 READY = "gpulease/ready"
 """The guest attribute that the VM writes at the end of its boot: namespace and key."""
@@ -28,7 +29,7 @@ _LEAVING = frozenset({VmState.ENDING, VmState.STOPPED})
 
 def listed(clients: Clients, regions: frozenset[str], installation: str) -> Iterator[ListingPage]:
     """Pages of this installation's VMs in some regions; Google's pages are those of all regions."""
-    wanted = labels.having(tags.INSTALLATION, installation)
+    wanted = resource_tags.having(tags.INSTALLATION, installation)
     asked = Regions(regions)
     for page in clients.pages(clients.of(InstancesClient).aggregated_list, filter=wanted):
         vms: list[Vm] = []
@@ -48,7 +49,7 @@ def listed_everywhere(clients: Clients, installation: str) -> Iterator[ListingPa
 
     A VM that cannot be read makes its zone count as out of reach.
     """
-    wanted = labels.having(tags.INSTALLATION, installation)
+    wanted = resource_tags.having(tags.INSTALLATION, installation)
     for page in clients.pages(clients.of(InstancesClient).aggregated_list, filter=wanted):
         yield _of_all_zones(page)
 
@@ -132,7 +133,7 @@ def find(clients: Clients, region: str, name: str, owner: OwnerTags) -> Vm | Non
     """The owner's VM of this name; else what the operations on this name tell, for the name is ours alone."""
     shown = named(clients, region, name)
     if shown:
-        return next((vm for vm in shown if labels.belongs(vm.tags, owner)), None)
+        return next((vm for vm in shown if resource_tags.belongs(vm.tags, owner)), None)
     told = operations.of_name(clients, region, name)
     fates = (operations.fate(key, region, found) for key, found in told.items())
     return next((vm for vm in fates if vm is not None), None)

@@ -10,12 +10,13 @@ from app.domain.leases import VmState
 from app.domain.offerings import Market
 from app.domain.tokens import launch_name
 from app.settings.accounts import GcpAccount
-from workers.providers.base import LaunchSpec, OutcomeUnknown, Params, Vm
-from workers.providers.gcp import firewall, labels, metadata
+from workers.providers.errors import OutcomeUnknown
+from workers.providers.gcp import firewall, resource_tags, userdata
 from workers.providers.gcp.errors import fitting
 from workers.providers.gcp.ids import Id, last
 from workers.providers.gcp.sdk import Instance, Operation
 from workers.providers.gcp.vms import described, time_of
+from workers.providers.types import LaunchSpec, Params, Vm
 
 INSTANCE, RULES, ZONE = "instance", "firewalls", "zone"
 """Parts of the stored parameters."""
@@ -34,11 +35,11 @@ def plan(spec: LaunchSpec, account: GcpAccount, boot_disk: str) -> Params:
         "name": name,
         "description": described(spec.token),
         "machineType": f"zones/{spec.zone}/machineTypes/{spec.instance_type}",
-        "labels": labels.of(spec),
+        "labels": resource_tags.of(spec),
         "tags": {"items": [name]},
         "disks": [_disk(spec, f"zones/{spec.zone}/diskTypes/{boot_disk}")],
         "networkInterfaces": [_interface(spec, account, network)],
-        "metadata": {"items": metadata.items(spec)},
+        "metadata": {"items": userdata.items(spec)},
         "scheduling": _scheduling(spec),
         "serviceAccounts": [],
     }
@@ -53,7 +54,7 @@ def _disk(spec: LaunchSpec, disk_type: str) -> dict[str, Any]:
             "sourceImage": spec.image.id,
             "diskSizeGb": str(max(spec.disk_gib, spec.image.disk_gib)),
             "diskType": disk_type,
-            "labels": labels.of(spec),
+            "labels": resource_tags.of(spec),
         },
     }
 

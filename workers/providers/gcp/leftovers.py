@@ -7,12 +7,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from app.domain import tags
-from workers.providers.base import Leftover, Leftovers, NotFound
-from workers.providers.gcp import firewall, labels
+from workers.providers.errors import NotFound
+from workers.providers.gcp import firewall, resource_tags
 from workers.providers.gcp.calls import chunks, either, scoped
 from workers.providers.gcp.clients import Clients
 from workers.providers.gcp.ids import Id
 from workers.providers.gcp.sdk import Disk, DisksClient, InstancesClient
+from workers.providers.types import Leftover, Leftovers
 
 VOLUME = "volume"
 RULE = "firewall_rule"
@@ -38,15 +39,15 @@ def of_leases(clients: Clients, region: str, installation: str, lease_ids: Seque
 def _filters(installation: str, lease_ids: Sequence[str] | None) -> Iterator[str]:
     """Google takes no AND around several ORs; lease ids alone are unique enough to ask for."""
     if lease_ids is None:
-        yield labels.having(tags.INSTALLATION, installation)
+        yield resource_tags.having(tags.INSTALLATION, installation)
         return
-    for chunk in chunks([labels.exact(one) for one in lease_ids], _LEASES_PER_CALL):
+    for chunk in chunks([resource_tags.exact(one) for one in lease_ids], _LEASES_PER_CALL):
         yield either(f"labels.{tags.LEASE}", chunk)
 
 
 def _disks(scope: Any, zone: str, region: str, installation: str) -> Iterator[Leftover]:
     for disk in scope.disks:
-        ours = disk.labels.get(tags.INSTALLATION) == labels.exact(installation)
+        ours = disk.labels.get(tags.INSTALLATION) == resource_tags.exact(installation)
         if ours and disk.status != _GOING:
             yield _disk(disk, zone, region)
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import structlog
 
 from app.domain.offerings import InstanceType, Market
-from workers.providers.base import Offered
 from workers.providers.gcp.calls import scoped
 from workers.providers.gcp.catalogue import GcpCatalogue
 from workers.providers.gcp.clients import Clients
 from workers.providers.gcp.sdk import MachineTypesClient
+from workers.providers.types import Offered
 
 log = structlog.get_logger(__name__)
 

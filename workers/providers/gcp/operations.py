@@ -8,15 +8,16 @@ from datetime import datetime
 
 from app.domain.leases import VmState
 from app.domain.offerings import Market
-from workers.providers.base import CredentialsRejected, ProviderError, Refused, Vm
 from workers.providers.common.batch import ask_each
 from workers.providers.common.regions import Regions
+from workers.providers.errors import CredentialsRejected, ProviderError, Refused
 from workers.providers.gcp.calls import chunks, either, scoped
 from workers.providers.gcp.clients import Clients
 from workers.providers.gcp.errors import refusal
 from workers.providers.gcp.ids import Id, last
 from workers.providers.gcp.sdk import GlobalOperationsClient, Operation, ZoneOperationsClient
 from workers.providers.gcp.vms import time_of
+from workers.providers.types import Vm
 
 PREEMPTED = "compute.instances.preempted"
 INSERT = "insert"

@@ -13,8 +13,9 @@ from decimal import Decimal
 from typing import Any
 
 from app.domain.offerings import InstanceType, Market
-from workers.providers.base import OutcomeUnknown, Price
+from workers.providers.errors import OutcomeUnknown
 from workers.providers.gcp.clients import Clients
+from workers.providers.types import Price
 
 PUBLIC = "https://cloudbilling.googleapis.com"
 PATH = "/v1/services/6F81-5844-456A/skus"

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 
-from workers.providers.base import ServiceQuota
 from workers.providers.common.batch import answered
 from workers.providers.gcp.clients import Clients
 from workers.providers.gcp.sdk import ProjectsClient, Quota, RegionsClient
+from workers.providers.types import ServiceQuota
 
 _OVERALL = "GPUS_ALL_REGIONS"
 _PREFIXES = ("NVIDIA_", "PREEMPTIBLE_NVIDIA_")

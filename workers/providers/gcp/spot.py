@@ -10,13 +10,13 @@ from datetime import datetime, timedelta
 from app.domain import tags
 from app.domain.inventory import ALIVE
 from app.domain.leases import VmState
-from workers.providers.base import Interruption
 from workers.providers.common.batch import leave_out
 from workers.providers.common.regions import Regions
-from workers.providers.gcp import instances, labels, operations
+from workers.providers.gcp import instances, operations, resource_tags
 from workers.providers.gcp.clients import Clients
 from workers.providers.gcp.ids import Id, last
 from workers.providers.gcp.vms import from_instance, time_of
+from workers.providers.types import Interruption
 
 NOTICE = timedelta(seconds=30)
 _RECENT = timedelta(minutes=10)
@@ -34,7 +34,7 @@ def interruptions(
             found, failed = instances.with_ids(clients, region, map(str, taken))
             leave_out(found, failed)
             for key, instance in found.items():
-                ours = instance.labels.get(tags.INSTALLATION) == labels.exact(installation)
+                ours = instance.labels.get(tags.INSTALLATION) == resource_tags.exact(installation)
                 if ours and from_instance(instance, region).state in _LEAVING:
                     at = taken[key]
                     yield Interruption(vm_id=str(key), notice_at=at, deadline_at=at + NOTICE, action="terminate")

@@ -7,9 +7,10 @@ import structlog
 
 from app.domain.leases import VmState
 from app.domain.offerings import Market
-from workers.providers.base import OutcomeUnknown, Vm
+from workers.providers.errors import OutcomeUnknown
 from workers.providers.gcp.ids import Id, last
 from workers.providers.gcp.sdk import Instance
+from workers.providers.types import Vm
 
 log = structlog.get_logger(__name__)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.providers.aws.calls import chunks, in_bulk
-from workers.providers.base import (
+from workers.providers.errors import (
     CredentialsRejected,
     InvalidSpec,
     NotFound,

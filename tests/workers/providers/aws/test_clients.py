@@ -15,7 +15,7 @@ from cloudsim.testing import Control, running
 from tests.workers.providers.aws.answering import Answer, answering
 from tests.workers.providers.conftest import ACCESS_KEY, SECRET_KEY
 from tests.workers.providers.samples import spec
-from workers.providers import base
+from workers.providers import errors
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.clients import Clients
 
@@ -72,22 +72,22 @@ def test_the_role_is_assumed_once_while_its_credentials_last(sim: Control) -> No
 def test_a_role_that_may_not_be_assumed_is_credentials_rejected(stub: Answer) -> None:
     for code, status in (("AccessDenied", 403), ("ValidationError", 400), ("SomethingNew", 403)):
         stub.sts(code, status)
-        with pytest.raises(base.CredentialsRejected, match="AssumeRole"):
+        with pytest.raises(errors.CredentialsRejected, match="AssumeRole"):
             connect(stub.url, role_arn=ROLE).get(REGION, ["i-0123456789abcdef0"])
 
 
 def test_a_role_asked_for_too_often_is_throttled_and_in_trouble_unknown(stub: Answer) -> None:
     stub.sts("Throttling", 400)
-    with pytest.raises(base.Throttled):
+    with pytest.raises(errors.Throttled):
         connect(stub.url, role_arn=ROLE).get(REGION, ["i-0123456789abcdef0"])
     stub.sts("ServiceUnavailable", 503)
-    with pytest.raises(base.OutcomeUnknown):
+    with pytest.raises(errors.OutcomeUnknown):
         connect(stub.url, role_arn=ROLE).get(REGION, ["i-0123456789abcdef0"])
 
 
 def test_credentials_that_come_expired_are_credentials_rejected(stub: Answer) -> None:
     stub.say(200, assumed(datetime(2026, 1, 1, tzinfo=UTC)))
-    with pytest.raises(base.CredentialsRejected, match="clock of this host"):
+    with pytest.raises(errors.CredentialsRejected, match="clock of this host"):
         connect(stub.url, role_arn=ROLE).get(REGION, ["i-0123456789abcdef0"])
 
 
@@ -95,19 +95,19 @@ def test_no_credentials_at_all_is_credentials_rejected(monkeypatch: pytest.Monke
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     for role in ({}, {"role_arn": ROLE}):
-        with pytest.raises(base.CredentialsRejected, match="renew the credentials"):
+        with pytest.raises(errors.CredentialsRejected, match="renew the credentials"):
             connect(stub.url, **role).identity()
     assert not stub.bodies
 
 
 def test_half_a_credential_is_credentials_rejected(monkeypatch: pytest.MonkeyPatch, stub: Answer) -> None:
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    with pytest.raises(base.CredentialsRejected):
+    with pytest.raises(errors.CredentialsRejected):
         connect(stub.url).identity()
 
 
 def test_an_unknown_profile_is_credentials_rejected_and_named(stub: Answer) -> None:
-    with pytest.raises(base.CredentialsRejected, match="no-such-profile"):
+    with pytest.raises(errors.CredentialsRejected, match="no-such-profile"):
         connect(stub.url, profile="no-such-profile").identity()
 
 
@@ -117,7 +117,7 @@ def test_a_broken_credentials_file_is_credentials_rejected(
     broken = tmp_path / "config"
     broken.write_text("[profile x\nnot an ini file")
     monkeypatch.setenv("AWS_CONFIG_FILE", str(broken))
-    with pytest.raises(base.CredentialsRejected):
+    with pytest.raises(errors.CredentialsRejected):
         connect(stub.url, profile="x").identity()
 
 
@@ -128,7 +128,7 @@ def test_a_profile_chooses_the_credentials(monkeypatch: pytest.MonkeyPatch, tmp_
     sim.credentials(bad=["AKIAOTHEROTHER"])
     try:
         assert connect(sim.url).identity()
-        with pytest.raises(base.CredentialsRejected):
+        with pytest.raises(errors.CredentialsRejected):
             connect(sim.url, profile="other").identity()
     finally:
         sim.credentials(bad=[])
@@ -140,7 +140,7 @@ def test_no_secret_reaches_logs_or_errors_even_at_debug(
     caplog.set_level(logging.DEBUG)
     stub.say(200, assumed(datetime(2100, 1, 1, tzinfo=UTC)))
     aws = connect(stub.url, role_arn=ROLE)
-    with pytest.raises(base.OutcomeUnknown) as caught:
+    with pytest.raises(errors.OutcomeUnknown) as caught:
         aws.launch(REGION, aws.plan(spec(startup_script="#!/bin/sh\nexport TOKEN=hunter2\n")))
     shown = caplog.text + str(caught.value) + repr(caught.value)
     for secret in (SECRET_KEY, "assumed-secret", "session-token-secret", "hunter2"):

@@ -9,7 +9,7 @@ from app.settings import Settings
 from app.settings.accounts import AwsAccount
 from tests.workers.providers.aws.answering import Answer, answering
 from tests.workers.providers.samples import owner, spec
-from workers.providers import base
+from workers.providers import errors
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.errors import CODES
 
@@ -17,24 +17,24 @@ REGION = "us-east-1"
 
 # The rows that were found in documentation and practice, written down apart from the table under test.
 KNOWN = {
-    base.InsufficientCapacity: (
+    errors.InsufficientCapacity: (
         "InsufficientInstanceCapacity UnfulfillableCapacity ReservationCapacityExceeded InsufficientHostCapacity "
         "InsufficientFreeAddressesInSubnet Server.InsufficientInstanceCapacity"
     ),
-    base.NotOffered: "Unsupported",
-    base.ProviderQuotaExceeded: "VcpuLimitExceeded MaxSpotInstanceCountExceeded InstanceLimitExceeded",
-    base.Throttled: "RequestLimitExceeded Throttling",
-    base.OutcomeUnknown: "InternalError ServiceUnavailable Unavailable ServerInternal",
-    base.CredentialsRejected: (
+    errors.NotOffered: "Unsupported",
+    errors.ProviderQuotaExceeded: "VcpuLimitExceeded MaxSpotInstanceCountExceeded InstanceLimitExceeded",
+    errors.Throttled: "RequestLimitExceeded Throttling",
+    errors.OutcomeUnknown: "InternalError ServiceUnavailable Unavailable ServerInternal",
+    errors.CredentialsRejected: (
         "AuthFailure UnauthorizedOperation ExpiredToken RequestExpired InvalidClientTokenId OptInRequired "
         "PendingVerification"
     ),
-    base.InvalidSpec: (
+    errors.InvalidSpec: (
         "InvalidParameterCombination InvalidParameterValue InvalidAMIID.NotFound InvalidUserData.Malformed "
         "InvalidInstanceID.NotFound"
     ),
-    base.PriceTooLow: "SpotMaxPriceTooLow",
-    base.TokenConflict: "IdempotentParameterMismatch",
+    errors.PriceTooLow: "SpotMaxPriceTooLow",
+    errors.TokenConflict: "IdempotentParameterMismatch",
 }
 ROWS = [(kind, code) for kind, codes in KNOWN.items() for code in codes.split()]
 
@@ -61,8 +61,8 @@ def aws(stub: tuple[Answer, AwsProvider]) -> AwsProvider:
     return stub[1]
 
 
-def launch(aws: AwsProvider) -> base.ProviderError:
-    with pytest.raises(base.ProviderError) as caught:
+def launch(aws: AwsProvider) -> errors.ProviderError:
+    with pytest.raises(errors.ProviderError) as caught:
         aws.launch(REGION, aws.plan(spec()))
     return caught.value
 
@@ -70,7 +70,7 @@ def launch(aws: AwsProvider) -> base.ProviderError:
 @pytest.mark.parametrize(("kind", "code"), ROWS)
 @pytest.mark.parametrize("status", [400, 500, 503])
 def test_a_refused_launch_says_what_to_do(
-    answer: Answer, aws: AwsProvider, kind: type[base.ProviderError], code: str, status: int
+    answer: Answer, aws: AwsProvider, kind: type[errors.ProviderError], code: str, status: int
 ) -> None:
     answer.ec2(code, status)
     error = launch(aws)
@@ -94,7 +94,7 @@ def test_what_is_not_in_the_table_is_an_unknown_outcome(
     answer: Answer, aws: AwsProvider, code: str, status: int
 ) -> None:
     answer.ec2(code, status)
-    assert type(launch(aws)) is base.OutcomeUnknown
+    assert type(launch(aws)) is errors.OutcomeUnknown
 
 
 @pytest.mark.parametrize("body", ["", "<html>Bad Gateway</html>", "<Response>", "\0"])
@@ -103,7 +103,7 @@ def test_an_answer_that_cannot_be_read_is_an_unknown_outcome(
     answer: Answer, aws: AwsProvider, body: str, status: int
 ) -> None:
     answer.say(status, body)
-    assert type(launch(aws)) is base.OutcomeUnknown
+    assert type(launch(aws)) is errors.OutcomeUnknown
 
 
 def test_an_answer_of_something_else_is_never_an_empty_listing(answer: Answer, aws: AwsProvider) -> None:
@@ -121,24 +121,24 @@ def test_an_answer_of_something_else_is_never_an_empty_listing(answer: Answer, a
         "image": lambda: aws.image(REGION),
     }
     for ask in questions.values():
-        with pytest.raises(base.OutcomeUnknown):
+        with pytest.raises(errors.OutcomeUnknown):
             ask()
 
 
 def test_throttling_tells_how_long_to_wait_when_aws_does(answer: Answer, aws: AwsProvider) -> None:
     answer.ec2("RequestLimitExceeded", 503, Retry_After="7")
     error = launch(aws)
-    assert isinstance(error, base.Throttled)
+    assert isinstance(error, errors.Throttled)
     assert error.retry_after == 7.0
     answer.ec2("RequestLimitExceeded", 503)
     error = launch(aws)
-    assert isinstance(error, base.Throttled)
+    assert isinstance(error, errors.Throttled)
     assert error.retry_after is None
 
 
 def test_an_unknown_vm_is_not_found_when_it_is_looked_at(answer: Answer, aws: AwsProvider) -> None:
     answer.ec2("InvalidInstanceID.NotFound")
-    with pytest.raises(base.NotFound):
+    with pytest.raises(errors.NotFound):
         aws.get(REGION, ["i-0123456789abcdef0"])
 
 
@@ -155,16 +155,16 @@ def test_missing_rights_name_the_action_and_what_to_grant(answer: Answer, aws: A
 @pytest.mark.parametrize("code", ["InvalidClientTokenId", "ExpiredToken", "SignatureDoesNotMatch", "AccessDenied"])
 def test_identity_names_what_to_do_about_credentials(answer: Answer, aws: AwsProvider, code: str) -> None:
     answer.sts(code)
-    with pytest.raises(base.CredentialsRejected, match=r"renew the credentials|grant the actions"):
+    with pytest.raises(errors.CredentialsRejected, match=r"renew the credentials|grant the actions"):
         aws.identity()
 
 
 @pytest.mark.parametrize("code", ["UnrecognizedClientException", "AccessDeniedException", "ExpiredTokenException"])
 def test_json_services_say_the_same(answer: Answer, aws: AwsProvider, code: str) -> None:
     answer.json(code)
-    with pytest.raises(base.CredentialsRejected):
+    with pytest.raises(errors.CredentialsRejected):
         aws.service_quotas(REGION)
-    with pytest.raises(base.CredentialsRejected):
+    with pytest.raises(errors.CredentialsRejected):
         aws.image(REGION)
 
 
@@ -178,19 +178,19 @@ def test_a_refused_connection_is_told_apart_because_nothing_was_sent() -> None:
         listener.bind(("127.0.0.1", 0))
         closed = listener.getsockname()[1]
     error = launch(provider(f"http://127.0.0.1:{closed}"))
-    assert type(error) is base.Unreachable
-    assert isinstance(error, base.Throttled)
+    assert type(error) is errors.Unreachable
+    assert isinstance(error, errors.Throttled)
 
 
 def test_a_connection_closed_without_answer_is_an_unknown_outcome() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         aws = provider(f"http://127.0.0.1:{listener.getsockname()[1]}", call_timeout=0.5)
-        assert type(launch(aws)) is base.OutcomeUnknown
+        assert type(launch(aws)) is errors.OutcomeUnknown
 
 
 def test_parameters_that_boto3_refuses_are_invalid_and_not_quoted(answer: Answer, aws: AwsProvider) -> None:
     params = aws.plan(spec()) | {"KeyName": {"secret-script": "hunter2"}}
-    with pytest.raises(base.InvalidSpec) as caught:
+    with pytest.raises(errors.InvalidSpec) as caught:
         aws.launch(REGION, params)
     assert "hunter2" not in str(caught.value)
     assert not answer.bodies
@@ -198,10 +198,10 @@ def test_parameters_that_boto3_refuses_are_invalid_and_not_quoted(answer: Answer
 
 def test_a_token_used_with_other_parameters_is_a_conflict(answer: Answer, aws: AwsProvider) -> None:
     answer.ec2("IdempotentParameterMismatch")
-    assert type(launch(aws)) is base.TokenConflict
+    assert type(launch(aws)) is errors.TokenConflict
 
 
 def test_errors_inside_a_listing_are_translated_too(answer: Answer, aws: AwsProvider) -> None:
     answer.ec2("RequestLimitExceeded", 503)
-    with pytest.raises(base.Throttled):
+    with pytest.raises(errors.Throttled):
         next(iter(aws.list(frozenset({REGION}), owner().installation)))

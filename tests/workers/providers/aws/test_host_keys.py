@@ -16,7 +16,7 @@ import yaml
 
 from tests.workers.providers.samples import spec
 from workers.providers.aws import userdata
-from workers.providers.base import HostKeyReport
+from workers.providers.types import HostKeyReport
 
 TOKEN = "0123456789abcdef" * 4
 ED25519 = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"

@@ -16,7 +16,8 @@ from tests.workers.providers.samples import IMAGE, owner, spec
 from workers.providers.aws import firewall
 from workers.providers.aws.launch import plan
 from workers.providers.aws.subnets import Subnet
-from workers.providers.base import InvalidSpec, LaunchSpec, Params
+from workers.providers.errors import InvalidSpec
+from workers.providers.types import LaunchSpec, Params
 
 RUN_INSTANCES: Any = botocore.session.Session().get_service_model("ec2").operation_model("RunInstances")
 

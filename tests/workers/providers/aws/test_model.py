@@ -8,7 +8,7 @@ import pytest
 from botocore.loaders import Loader
 from botocore.utils import parse_timestamp
 
-from workers.providers.aws.model import READ, ReadingLoader, timestamp
+from workers.providers.aws.sdk import READ, ReadingLoader, timestamp
 
 WHOLE: Mapping[str, Any] = Loader().load_service_model("ec2", "service-2")
 TRIMMED: Mapping[str, Any] = ReadingLoader().load_service_model("ec2", "service-2")

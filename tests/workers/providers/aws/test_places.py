@@ -12,7 +12,7 @@ from app.settings import Settings
 from app.settings.accounts import AwsAccount
 from cloudsim.testing import Control, running
 from tests.workers.providers.samples import spec
-from workers.providers import base
+from workers.providers import errors, types
 from workers.providers.aws import images, offered
 from workers.providers.aws.adapter import AwsProvider
 
@@ -63,7 +63,7 @@ class Ssm:
     def get_parameter(self, Name: str) -> Mapping[str, Any]:  # noqa: N803
         self.asked.append(Name)
         if Name not in self._values:
-            raise base.NotFound("no such parameter", code="ParameterNotFound")
+            raise errors.NotFound("no such parameter", code="ParameterNotFound")
         return {"Parameter": {"Value": self._values[Name]}}
 
 
@@ -82,7 +82,7 @@ IMAGES = [
 ]
 
 
-def resolve(ec2: Ec2, ssm: Ssm, pin: str | None = None) -> base.Image:
+def resolve(ec2: Ec2, ssm: Ssm, pin: str | None = None) -> types.Image:
     return images.resolve(cast("Any", ec2), cast("Any", ssm), pin)
 
 
@@ -116,7 +116,7 @@ def test_a_parameter_may_be_pinned() -> None:
 
 @pytest.mark.parametrize("pin", ["/our/image", "ami-00000000000000009", None])
 def test_no_image_is_a_bad_request_that_says_where_to_look(pin: str | None) -> None:
-    with pytest.raises(base.InvalidSpec, match=r"`image`|does not exist here"):
+    with pytest.raises(errors.InvalidSpec, match=r"`image`|does not exist here"):
         resolve(Ec2(), Ssm(), pin)
 
 
@@ -156,7 +156,7 @@ def test_a_launch_uses_the_listed_subnet_of_its_zone(sim: Control, subnets: Mapp
 
 
 def test_a_zone_without_a_listed_subnet_is_not_offered_to_a_plan(sim: Control, subnets: Mapping[str, str]) -> None:
-    with pytest.raises(base.NotOffered, match="subnet_ids"):
+    with pytest.raises(errors.NotOffered, match="subnet_ids"):
         connect(sim, subnets[f"{REGION}a"]).plan(spec(zone=f"{REGION}b"))
 
 

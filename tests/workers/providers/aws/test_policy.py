@@ -14,7 +14,7 @@ from cloudsim.testing import running
 from tests.workers.providers.samples import INSTALLATION, owner, spec, token_of
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.leftovers import ADDRESS, GROUP, INTERFACE, VOLUME
-from workers.providers.base import Leftover
+from workers.providers.types import Leftover
 
 PAGE = Path(__file__).parents[4] / "docs" / "providers" / "aws.md"
 REGION = "us-east-1"

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from app.services.lease_requests import LARGEST_STARTUP_SCRIPT
 from tests.workers.providers.samples import KEY, spec
 from workers.providers.aws import deadman, userdata
-from workers.providers.base import HostKeyReport, InvalidSpec
+from workers.providers.errors import InvalidSpec
+from workers.providers.types import HostKeyReport
 
 HOSTILE_SCRIPTS = [
     "#!/bin/sh\n--=_gpulease_\nContent-Type: text/cloud-boothook\n\nrm -rf /\n",

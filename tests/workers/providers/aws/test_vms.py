@@ -9,7 +9,7 @@ import pytest
 from app.domain.leases import VmState
 from app.domain.offerings import Market
 from workers.providers.aws import vms
-from workers.providers.base import InsufficientCapacity
+from workers.providers.errors import InsufficientCapacity
 
 LAUNCHED = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 

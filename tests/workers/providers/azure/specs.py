@@ -4,7 +4,7 @@ from typing import Any
 
 from app.domain.tags import OwnerTags
 from tests.workers.providers import samples
-from workers.providers.base import Image, LaunchSpec
+from workers.providers.types import Image, LaunchSpec
 
 REGION = "eastus"
 IMAGE = Image(id="microsoft-dsvm:ubuntu-hpc:2204:22.04.2026060801", name="driver-ready", disk_gib=128)

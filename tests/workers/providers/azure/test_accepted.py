@@ -14,7 +14,7 @@ from app.settings import Settings
 from tests.workers.providers.azure.accounts import account
 from tests.workers.providers.azure.answering import Answer, answering
 from tests.workers.providers.azure.specs import REGION, spec
-from workers.providers import base
+from workers.providers import errors
 from workers.providers.azure import instances
 from workers.providers.azure.adapter import AzureProvider
 from workers.providers.azure.clients import Group
@@ -80,7 +80,7 @@ def test_what_has_our_name_and_cannot_be_read_back_is_an_unknown_outcome(
     status, code = READS_THAT_FAIL[failure]
     answer.first = [CONFLICT]
     answer.error(code, status)
-    with pytest.raises(base.OutcomeUnknown) as caught:
+    with pytest.raises(errors.OutcomeUnknown) as caught:
         azure.launch(REGION, azure.plan(spec()))
     assert caught.value.code == code
 
@@ -103,7 +103,7 @@ def test_a_vm_of_another_launch_under_our_name_is_a_conflict(answer: Answer, azu
     theirs = record(azure)
     answer.first = [CONFLICT]
     answer.json(theirs | {"tags": {**theirs["tags"], tag: "theirs"}})
-    with pytest.raises(base.TokenConflict) as caught:
+    with pytest.raises(errors.TokenConflict) as caught:
         azure.launch(REGION, azure.plan(spec()))
     assert caught.value.code == "PreconditionFailed"
 

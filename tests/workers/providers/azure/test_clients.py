@@ -12,7 +12,7 @@ from tests.workers.providers.azure.accounts import account
 from tests.workers.providers.azure.answering import Answer, answering
 from tests.workers.providers.azure.specs import REGION, spec
 from tests.workers.providers.conftest import AZURE_TOKEN
-from workers.providers import base, registry
+from workers.providers import errors, registry, types
 from workers.providers.azure.adapter import AzureProvider
 from workers.providers.azure.clients import Clients, is_stand_in
 
@@ -74,7 +74,7 @@ def test_without_credentials_for_azure_itself_nothing_is_sent(monkeypatch: pytes
     monkeypatch.setenv("PATH", "/nowhere")
     monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "EnvironmentCredential")
     azure = AzureProvider(account("http://x", endpoint_url=None, tenant_id="t"), Settings(connect_timeout=0.1))
-    with pytest.raises(base.CredentialsRejected, match="renew the credentials"):
+    with pytest.raises(errors.CredentialsRejected, match="renew the credentials"):
         azure.identity()
 
 
@@ -97,7 +97,7 @@ def test_the_console_is_fetched_without_our_token(answer: Answer) -> None:
 def test_a_console_elsewhere_than_at_a_safe_address_is_not_fetched(answer: Answer) -> None:
     address = json.dumps({"serialConsoleLogBlobUri": "http://169.254.169.254/metadata"}).encode()
     answer.first += [(200, json.dumps(record()).encode()), (200, address)]
-    with pytest.raises(base.OutcomeUnknown):
+    with pytest.raises(errors.OutcomeUnknown):
         connect(answer).console_output(REGION, f"vm:{VM_ID}")
     assert len(answer.asked) == 2
 
@@ -112,7 +112,7 @@ def test_no_vm_is_launched_before_its_group_stands(answer: Answer) -> None:
     tags = params["firewall"]["body"]["tags"]
     missing = json.dumps({"error": {"code": "ResourceNotFound", "message": ""}}).encode()
     answer.first += [(404, missing), (201, group("Updating", tags))]
-    with pytest.raises(base.Throttled) as waiting:
+    with pytest.raises(errors.Throttled) as waiting:
         azure.launch(REGION, params)
     assert waiting.value.retry_after == 1.0
     assert [one[0] for one in answer.asked] == ["GET", "PUT"]
@@ -125,7 +125,7 @@ def test_no_vm_is_launched_before_its_group_stands(answer: Answer) -> None:
 def test_a_group_of_somebody_else_is_never_used(answer: Answer) -> None:
     azure = connect(answer)
     answer.first += [(200, group("Succeeded", {"gpulease-installation": "another"}))]
-    with pytest.raises(base.OutcomeUnknown, match="not ours"):
+    with pytest.raises(errors.OutcomeUnknown, match="not ours"):
         azure.launch(REGION, azure.plan(spec(allowed_cidrs=NETWORKS)))
     assert len(answer.asked) == 1
 
@@ -136,7 +136,7 @@ def test_a_vm_of_the_same_name_and_another_identity_is_another_one(answer: Answe
     answer.json(record())
     assert azure.get(REGION, [other]) == {other: None}
     azure.terminate(REGION, [other])
-    with pytest.raises(base.NotFound):
+    with pytest.raises(errors.NotFound):
         azure.reboot(REGION, [other]).require()
     assert {one[0] for one in answer.asked} == {"GET"}, "nothing is done to it"
 
@@ -163,8 +163,8 @@ def test_a_vm_is_ended_by_force(answer: Answer) -> None:
 @pytest.mark.parametrize("code", ["NicReservedForAnotherVm", "NicInUse", "OperationNotAllowed"])
 def test_what_is_held_says_why(answer: Answer, code: str) -> None:
     answer.error(code, 400, "reserved for another VM for 180 seconds")
-    held = base.Leftover(kind="network_interface", id="/x/nic", region=REGION, tags={}, in_use=False)
-    with pytest.raises(base.ProviderError) as caught:
+    held = types.Leftover(kind="network_interface", id="/x/nic", region=REGION, tags={}, in_use=False)
+    with pytest.raises(errors.ProviderError) as caught:
         connect(answer).remove_leftover(held)
     assert caught.value.code == code
 
@@ -175,7 +175,7 @@ def test_a_token_endpoint_that_hangs_is_asked_once(monkeypatch: pytest.MonkeyPat
         monkeypatch.setenv("AZURE_TOKEN_CREDENTIALS", "managedidentitycredential")
         monkeypatch.setenv("AZURE_POD_IDENTITY_AUTHORITY_HOST", f"http://127.0.0.1:{silent.getsockname()[1]}")
         azure = AzureProvider(account("https://127.0.0.1:1"), Settings(call_timeout=0.2, connect_timeout=0.2))
-        with pytest.raises(base.ProviderError):
+        with pytest.raises(errors.ProviderError):
             azure.identity()
         silent.setblocking(False)
         silent.accept()[0].close()

@@ -13,7 +13,7 @@ from tests.workers.providers.azure.accounts import account
 from tests.workers.providers.azure.answering import Answer, answering
 from tests.workers.providers.azure.specs import REGION, spec
 from tests.workers.providers.samples import owner
-from workers.providers import base
+from workers.providers import errors
 from workers.providers.azure.adapter import AzureProvider
 from workers.providers.azure.errors import CODES
 
@@ -21,14 +21,14 @@ VM = "gpulease-0:00000000-0000-4000-8000-000000000000"
 
 # The rows that were found in documentation and practice, written down apart from the table under test.
 KNOWN = {
-    base.InsufficientCapacity: (
+    errors.InsufficientCapacity: (
         "AllocationFailed ZonalAllocationFailed OverconstrainedAllocationRequest OverconstrainedZonalAllocationRequest"
     ),
-    base.NotOffered: "SkuNotAvailable VMSizeNotSupported",
-    base.ProviderQuotaExceeded: "QuotaExceeded",
-    base.OutcomeUnknown: "InternalServerError ServiceUnavailable",
-    base.CredentialsRejected: "AuthorizationFailed ReadOnlyDisabledSubscription InvalidAuthenticationToken",
-    base.InvalidSpec: "BadRequest InvalidParameter ResourceNotFound ResourceGroupNotFound",
+    errors.NotOffered: "SkuNotAvailable VMSizeNotSupported",
+    errors.ProviderQuotaExceeded: "QuotaExceeded",
+    errors.OutcomeUnknown: "InternalServerError ServiceUnavailable",
+    errors.CredentialsRejected: "AuthorizationFailed ReadOnlyDisabledSubscription InvalidAuthenticationToken",
+    errors.InvalidSpec: "BadRequest InvalidParameter ResourceNotFound ResourceGroupNotFound",
 }
 ROWS = [(kind, code) for kind, codes in KNOWN.items() for code in codes.split()]
 
@@ -55,8 +55,8 @@ def azure(stub: tuple[Answer, AzureProvider]) -> AzureProvider:
     return stub[1]
 
 
-def launch(azure: AzureProvider) -> base.ProviderError:
-    with pytest.raises(base.ProviderError) as caught:
+def launch(azure: AzureProvider) -> errors.ProviderError:
+    with pytest.raises(errors.ProviderError) as caught:
         azure.launch(REGION, azure.plan(spec()))
     return caught.value
 
@@ -64,7 +64,7 @@ def launch(azure: AzureProvider) -> base.ProviderError:
 @pytest.mark.parametrize(("kind", "code"), ROWS)
 @pytest.mark.parametrize("status", [400, 409, 500])
 def test_a_refused_launch_says_what_to_do(
-    answer: Answer, azure: AzureProvider, kind: type[base.ProviderError], code: str, status: int
+    answer: Answer, azure: AzureProvider, kind: type[errors.ProviderError], code: str, status: int
 ) -> None:
     answer.error(code, status)
     error = launch(azure)
@@ -86,14 +86,14 @@ def test_each_code_of_the_table_arrives_as_its_error(answer: Answer, azure: Azur
 @pytest.mark.parametrize(
     ("message", "kind"),
     [
-        ("results in exceeding approved standardNDASv4_A100Family Cores quota", base.ProviderQuotaExceeded),
-        ("exceeding approved Total Regional Cores quota. Additional Required: 96", base.ProviderQuotaExceeded),
-        ("exceeding approved LowPriorityCores limit", base.ProviderQuotaExceeded),
-        ("The virtual machine is not in a state that allows a restart", base.InvalidSpec),
+        ("results in exceeding approved standardNDASv4_A100Family Cores quota", errors.ProviderQuotaExceeded),
+        ("exceeding approved Total Regional Cores quota. Additional Required: 96", errors.ProviderQuotaExceeded),
+        ("exceeding approved LowPriorityCores limit", errors.ProviderQuotaExceeded),
+        ("The virtual machine is not in a state that allows a restart", errors.InvalidSpec),
     ],
 )
 def test_a_code_with_two_meanings_is_told_by_its_message(
-    answer: Answer, azure: AzureProvider, message: str, kind: type[base.ProviderError]
+    answer: Answer, azure: AzureProvider, message: str, kind: type[errors.ProviderError]
 ) -> None:
     answer.error("OperationNotAllowed", 409, message)
     assert type(launch(azure)) is kind
@@ -103,9 +103,9 @@ def test_a_code_with_two_meanings_is_told_by_its_message(
 def test_what_is_not_in_the_table_is_an_unknown_outcome(answer: Answer, azure: AzureProvider, code: str) -> None:
     for status in (400, 403, 404, 500, 503):
         answer.error(code, status)
-        assert type(launch(azure)) is base.OutcomeUnknown
+        assert type(launch(azure)) is errors.OutcomeUnknown
     answer.error(code, 409)
-    with pytest.raises(base.OutcomeUnknown):
+    with pytest.raises(errors.OutcomeUnknown):
         list(azure.list(frozenset({REGION}), "x"))
 
 
@@ -144,7 +144,7 @@ def test_what_cannot_be_told_of_one_region_stops_a_listing_of_no_other(answer: A
     assert [one.region for one in page.vms] == ["westeurope"]
     assert [(region, error.code) for region, error in page.failed.items()] == [(REGION, "TooManyRequests")]
     list_with_one_view_that_fails(answer, 429, "TooManyRequests", REGION, REGION)
-    with pytest.raises(base.Throttled):
+    with pytest.raises(errors.Throttled):
         list(azure.list(frozenset({REGION}), "x"))
     answer.first = []
 
@@ -157,7 +157,7 @@ def test_a_conflict_without_a_known_code_means_that_something_has_the_name(
         answer.first.append((status, conflict))
         answer.error("ResourceNotFound", 404)
         error = launch(azure)
-        assert type(error) is base.OutcomeUnknown, "it exists and does not show: look again, create nothing else"
+        assert type(error) is errors.OutcomeUnknown, "it exists and does not show: look again, create nothing else"
         assert [one[0] for one in answer.asked[-2:]] == ["PUT", "GET"]
 
 
@@ -165,11 +165,11 @@ def test_too_many_requests_is_told_by_the_status_whatever_the_code(answer: Answe
     for code in ("TooManyRequests", "OperationNotAllowed", "AllocationFailed", "SomethingNew"):
         answer.error(code, 429, Retry_After="7")
         error = launch(azure)
-        assert isinstance(error, base.Throttled)
+        assert isinstance(error, errors.Throttled)
         assert error.retry_after == 7.0
     answer.error("TooManyRequests", 429)
     error = launch(azure)
-    assert isinstance(error, base.Throttled)
+    assert isinstance(error, errors.Throttled)
     assert error.retry_after is None
 
 
@@ -177,7 +177,7 @@ def test_an_unauthorized_call_is_a_matter_of_credentials_whatever_the_code(
     answer: Answer, azure: AzureProvider
 ) -> None:
     answer.error("SomethingNew", 401)
-    assert isinstance(launch(azure), base.CredentialsRejected)
+    assert isinstance(launch(azure), errors.CredentialsRejected)
 
 
 @pytest.mark.parametrize("body", ["", "<html>Bad Gateway</html>", '{"value"', "[]", "{}", "null"])
@@ -186,7 +186,7 @@ def test_an_answer_that_cannot_be_read_is_an_unknown_outcome(
     answer: Answer, azure: AzureProvider, body: str, status: int
 ) -> None:
     answer.say(status, body)
-    assert type(launch(azure)) is base.OutcomeUnknown
+    assert type(launch(azure)) is errors.OutcomeUnknown
 
 
 @pytest.mark.parametrize("body", ["<html><body>Please log in to the network</body></html>", "{}"])
@@ -204,7 +204,7 @@ def test_an_answer_of_something_else_is_never_an_empty_listing(answer: Answer, a
         "service_quotas": lambda: azure.service_quotas(REGION),
     }
     for ask in questions.values():
-        with pytest.raises(base.OutcomeUnknown):
+        with pytest.raises(errors.OutcomeUnknown):
             ask()
 
 
@@ -216,7 +216,7 @@ def test_a_vm_that_is_not_found_is_unknown_but_a_missing_group_is_an_error(
     azure.terminate(REGION, [VM])
     answer.error("ResourceGroupNotFound", 404)
     for ask in (lambda: azure.get(REGION, [VM]), lambda: azure.terminate(REGION, [VM]).require()):
-        with pytest.raises(base.NotFound):
+        with pytest.raises(errors.NotFound):
             ask()
 
 
@@ -232,7 +232,7 @@ def test_a_refused_connection_is_told_apart_because_nothing_was_sent() -> None:
         listener.bind(("127.0.0.1", 0))
         closed = listener.getsockname()[1]
     error = launch(provider(f"http://127.0.0.1:{closed}"))
-    assert type(error) is base.Unreachable
+    assert type(error) is errors.Unreachable
 
 
 def test_a_name_that_is_not_known_is_told_apart_because_nothing_was_sent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,16 +241,16 @@ def test_a_name_that_is_not_known_is_told_apart_because_nothing_was_sent(monkeyp
 
     azure = provider("http://localhost:1")
     monkeypatch.setattr(socket, "getaddrinfo", unknown)
-    assert type(launch(azure)) is base.Unreachable
+    assert type(launch(azure)) is errors.Unreachable
 
 
 def test_no_answer_in_time_is_an_unknown_outcome() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         azure = provider(f"http://127.0.0.1:{listener.getsockname()[1]}", call_timeout=0.2)
-        assert type(launch(azure)) is base.OutcomeUnknown
+        assert type(launch(azure)) is errors.OutcomeUnknown
 
 
 def test_a_connection_cut_before_the_answer_is_an_unknown_outcome(answer: Answer, azure: AzureProvider) -> None:
     answer.say(200, '{"id": "half of it', Content_Length="4000")
     error = launch(provider(answer.url, call_timeout=0.2))
-    assert type(error) is base.OutcomeUnknown
+    assert type(error) is errors.OutcomeUnknown

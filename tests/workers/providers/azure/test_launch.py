@@ -16,7 +16,8 @@ from tests.workers.providers.azure.accounts import GROUP, SUBNETS, SUBSCRIPTION
 from tests.workers.providers.azure.specs import spec
 from tests.workers.providers.samples import KEY, owner
 from workers.providers.azure import launch, resource_tags, userdata
-from workers.providers.base import HostKeyReport, Image, InvalidSpec
+from workers.providers.errors import InvalidSpec
+from workers.providers.types import HostKeyReport, Image
 
 GROUP_ID = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{GROUP}"
 ECDSA = "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTY me@example"

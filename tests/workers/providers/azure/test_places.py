@@ -13,7 +13,7 @@ from tests.workers.providers.azure.answering import Answer, answering
 from tests.workers.providers.azure.specs import REGION, spec
 from workers.providers.azure import catalogue
 from workers.providers.azure.adapter import AzureProvider
-from workers.providers.base import ImageMissing, NotOffered
+from workers.providers.errors import ImageMissing, NotOffered
 
 T4 = "Standard_NC4as_T4_v3"
 

@@ -12,7 +12,7 @@ from tests.workers.providers.azure.specs import REGION, spec
 from tests.workers.providers.samples import INSTALLATION, owner, token_of
 from workers.providers.azure.adapter import AzureProvider
 from workers.providers.azure.leftovers import ADDRESS, GROUP, INTERFACE, VOLUME
-from workers.providers.base import Leftover
+from workers.providers.types import Leftover
 
 PAGE = Path(__file__).parents[4] / "docs" / "providers" / "azure.md"
 VERBS = {

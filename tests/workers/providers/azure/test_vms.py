@@ -8,7 +8,7 @@ import pytest
 from app.domain.leases import VmState
 from app.domain.offerings import Market
 from tests.workers.providers.samples import owner
-from workers.providers import base
+from workers.providers import errors
 from workers.providers.azure import vms
 from workers.providers.azure.vms import Addresses
 
@@ -65,16 +65,20 @@ def test_provisioning_and_power_together_make_the_state(provisioning: str, codes
 @pytest.mark.parametrize(
     ("code", "message", "refusal"),
     [
-        ("AllocationFailed", "none left", base.InsufficientCapacity),
-        ("ZonalAllocationFailed", "none left", base.InsufficientCapacity),
-        ("OverconstrainedZonalAllocationRequest", "none left", base.InsufficientCapacity),
-        ("SkuNotAvailable", "not here", base.NotOffered),
-        ("OperationNotAllowed", "exceeding approved standardNCASv3_T4 Family Cores quota", base.ProviderQuotaExceeded),
+        ("AllocationFailed", "none left", errors.InsufficientCapacity),
+        ("ZonalAllocationFailed", "none left", errors.InsufficientCapacity),
+        ("OverconstrainedZonalAllocationRequest", "none left", errors.InsufficientCapacity),
+        ("SkuNotAvailable", "not here", errors.NotOffered),
+        (
+            "OperationNotAllowed",
+            "exceeding approved standardNCASv3_T4 Family Cores quota",
+            errors.ProviderQuotaExceeded,
+        ),
         ("InternalExecutionError", "try again", None),
         ("SomethingNew", "?", None),
     ],
 )
-def test_a_vm_that_was_never_made_says_why(code: str, message: str, refusal: type[base.Refused] | None) -> None:
+def test_a_vm_that_was_never_made_says_why(code: str, message: str, refusal: type[errors.Refused] | None) -> None:
     failed = vms.from_document(vm("Failed"), view(f"ProvisioningState/failed/{code}", message=message))
     assert failed.refusal is refusal
     assert failed.state_reason == {"code": code, "message": message}
@@ -129,5 +133,5 @@ def test_only_an_agent_that_says_so_is_ready(status: dict[str, str], ready: bool
 
 @pytest.mark.parametrize("missing", ["name", "location", "properties"])
 def test_a_record_without_its_parts_is_not_azures(missing: str) -> None:
-    with pytest.raises(base.OutcomeUnknown, match="not one of Azure's"):
+    with pytest.raises(errors.OutcomeUnknown, match="not one of Azure's"):
         vms.from_document({key: value for key, value in vm().items() if key != missing}, None)

@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Protocol
 
-from workers.providers import base
-from workers.providers.base import Image, Params, Provider
+from workers.providers import errors
+from workers.providers.interfaces import Provider
+from workers.providers.types import Image, Params
 
 PATIENCE = 30.0
 """Seconds that anything simulated may take."""
@@ -52,7 +53,7 @@ class Backend(Protocol):
     zone: str
     other_zone: str
     instance_type: str
-    refusals: Sequence[type[base.ProviderError]]
+    refusals: Sequence[type[errors.ProviderError]]
     """What `refuse` can make of a launch."""
     belonging_kinds: frozenset[str]
     """Kinds of leftover that are made, and tagged, with each VM."""
@@ -72,7 +73,7 @@ class Backend(Protocol):
     def belongings(self, vm_id: str) -> Mapping[str, Mapping[str, str]]:
         """Ground truth: tags of the VM's disk and network interface, by kind of leftover."""
 
-    def refuse(self, kind: type[base.ProviderError]) -> None:
+    def refuse(self, kind: type[errors.ProviderError]) -> None:
         """Makes the next launch fail in a way that means `kind`."""
 
     def refuse_late(self) -> None:

@@ -19,8 +19,8 @@ from tests.workers.providers.contract.cases import (
     wish,
 )
 from tests.workers.providers.samples import owner
-from workers.providers import base
-from workers.providers.base import Leftover, Vm
+from workers.providers import errors
+from workers.providers.types import Leftover, Vm
 
 
 @case(Power.BELONGINGS)
@@ -101,7 +101,7 @@ def whatever_answer_is_lost_a_repeat_makes_one_vm_behind_one_firewall(backend: B
             backend.lose_next_launch_reply()
         else:
             backend.break_firewall(stage)
-        with pytest.raises(base.OutcomeUnknown):
+        with pytest.raises(errors.OutcomeUnknown):
             backend.provider.launch(backend.region, params)
         vm = backend.provider.launch(backend.region, params)
         assert len(backend.alive()) == n
@@ -112,7 +112,7 @@ def whatever_answer_is_lost_a_repeat_makes_one_vm_behind_one_firewall(backend: B
 @case(Power.CAPACITY, Power.AT_ONCE)
 def a_refused_launch_leaves_no_firewall(backend: Backend) -> None:
     backend.exhaust(backend.zone)
-    with pytest.raises(base.InsufficientCapacity):
+    with pytest.raises(errors.InsufficientCapacity):
         launch(backend, allowed_cidrs=NETWORKS)
     assert groups_left(backend) == []
 
@@ -136,7 +136,7 @@ def a_firewall_is_the_owners_and_goes_after_its_vm(backend: Backend) -> None:
 def a_firewall_in_use_stays(backend: Backend) -> None:
     vm = launch(backend, allowed_cidrs=NETWORKS)
     (held,) = groups_left(backend)
-    with pytest.raises(base.ProviderError):
+    with pytest.raises(errors.ProviderError):
         backend.provider.remove_leftover(held)
     assert list(backend.firewalls(vm.id)) == [held.id]
 

@@ -11,8 +11,8 @@ from app.domain.tags import OwnerTags
 from app.local.waiting import wait_until
 from tests.workers.providers.contract.backend import PATIENCE, Backend, Power
 from tests.workers.providers.samples import INSTALLATION, spec
-from workers.providers import base
-from workers.providers.base import LaunchSpec, Leftover, Vm
+from workers.providers import errors
+from workers.providers.types import LaunchSpec, Leftover, Vm
 
 Case = Callable[[Backend], None]
 
@@ -74,11 +74,11 @@ def await_gone(backend: Backend, vm_id: str) -> Vm | None:
     return backend.provider.get(backend.region, [vm_id])[vm_id]
 
 
-def refused(backend: Backend, of: OwnerTags | None = None, **changes: Any) -> type[base.Refused]:
+def refused(backend: Backend, of: OwnerTags | None = None, **changes: Any) -> type[errors.Refused]:
     """What the refusal of a launch means, also where it comes after the VM was accepted; one that stays is ended then."""
     try:
         vm = launch(backend, of, **changes)
-    except base.Refused as error:
+    except errors.Refused as error:
         return type(error)
     assert wait_until(lambda: look(backend, vm.id).refusal is not None, timeout=PATIENCE)
     kind = look(backend, vm.id).refusal

@@ -16,7 +16,7 @@ from tests.workers.providers.contract.cases import (
     look,
 )
 from tests.workers.providers.samples import INSTALLATION, owner
-from workers.providers import base
+from workers.providers import types
 
 
 @case()
@@ -45,10 +45,10 @@ def a_terminated_vm_is_gone_with_the_time_of_its_end(backend: Backend) -> None:
 def terminating_nothing_or_the_unknown_or_twice_is_silent(backend: Backend) -> None:
     vm = launch(backend)
     unknown = another(vm.id)
-    assert backend.provider.terminate(backend.region, []) == base.BatchResult()
-    assert backend.provider.terminate(backend.region, [unknown]) == base.BatchResult()
+    assert backend.provider.terminate(backend.region, []) == types.BatchResult()
+    assert backend.provider.terminate(backend.region, [unknown]) == types.BatchResult()
     assert list(backend.alive()) == [vm.id]
-    known = base.BatchResult(done=frozenset({vm.id}))
+    known = types.BatchResult(done=frozenset({vm.id}))
     assert backend.provider.terminate(backend.region, [unknown, vm.id]) == known, "known when its end was accepted"
     assert not backend.provider.terminate(backend.region, [unknown, vm.id]).refused
     await_gone(backend, vm.id)

@@ -13,7 +13,7 @@ from app.domain.tags import OwnerTags
 from tests.workers.providers.contract.backend import Backend, Power
 from tests.workers.providers.contract.cases import another, await_gone, await_state, case, launch, look
 from tests.workers.providers.samples import owner
-from workers.providers import base
+from workers.providers import errors
 
 
 @case(Power.REBOOTS)
@@ -29,7 +29,7 @@ def a_running_vm_can_be_rebooted_and_stays_the_same(backend: Backend) -> None:
 def what_is_not_there_is_not_rebooted(backend: Backend) -> None:
     vm = launch(backend)
     unknown = another(vm.id)
-    with pytest.raises(base.NotFound):
+    with pytest.raises(errors.NotFound):
         backend.provider.reboot(backend.region, [unknown]).require(unknown)
 
 
@@ -38,7 +38,7 @@ def what_has_ended_is_not_rebooted(backend: Backend) -> None:
     vm = launch(backend)
     backend.provider.terminate(backend.region, [vm.id])
     await_gone(backend, vm.id)
-    with pytest.raises((base.InvalidSpec, base.NotFound)):
+    with pytest.raises((errors.InvalidSpec, errors.NotFound)):
         backend.provider.reboot(backend.region, [vm.id]).require(vm.id)
 
 
@@ -71,7 +71,7 @@ def a_deadline_that_could_not_be_written_is_told(backend: Backend) -> None:
     later = owner().deadline_at + timedelta(hours=5)
     written = backend.provider.set_deadline(backend.region, [unknown, vm.id], later)
     assert written.done == {vm.id}
-    with pytest.raises(base.NotFound, match=unknown):
+    with pytest.raises(errors.NotFound, match=unknown):
         written.require(unknown)
     assert tags.deadline(look(backend, vm.id).tags) == later
 
@@ -122,7 +122,7 @@ def the_image_is_driver_ready_and_can_be_launched(backend: Backend) -> None:
 
 @case(Power.IMAGE_CHECK)
 def an_image_that_does_not_exist_is_a_bad_request(backend: Backend) -> None:
-    with pytest.raises(base.InvalidSpec):
+    with pytest.raises(errors.InvalidSpec):
         launch(backend, image=replace(backend.image(), id=another(backend.image().id)))
     assert not backend.alive()
 

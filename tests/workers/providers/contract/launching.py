@@ -24,7 +24,7 @@ from tests.workers.providers.contract.cases import (
     wish,
 )
 from tests.workers.providers.samples import owner
-from workers.providers import base
+from workers.providers import errors
 from workers.providers.send_window import send_window
 
 
@@ -89,7 +89,7 @@ def a_repeated_spot_launch_is_the_same_vm(backend: Backend) -> None:
 @case(Power.TOKENS)
 def the_same_token_with_other_parameters_is_a_conflict(backend: Backend) -> None:
     vm = launch(backend)
-    with pytest.raises(base.TokenConflict):
+    with pytest.raises(errors.TokenConflict):
         launch(backend, disk_gib=999)
     assert list(backend.alive()) == [vm.id]
 
@@ -105,7 +105,7 @@ def another_attempt_is_another_vm(backend: Backend) -> None:
 def a_lost_reply_and_a_repeat_make_one_vm(backend: Backend) -> None:
     params = backend.provider.plan(wish(backend))
     backend.lose_next_launch_reply()
-    with pytest.raises(base.OutcomeUnknown):
+    with pytest.raises(errors.OutcomeUnknown):
         backend.provider.launch(backend.region, params)
     vm = backend.provider.launch(backend.region, params)
     assert list(backend.alive()) == [vm.id]
@@ -113,7 +113,7 @@ def a_lost_reply_and_a_repeat_make_one_vm(backend: Backend) -> None:
 
 @case()
 def a_launch_that_was_held_up_for_too_long_is_not_sent(backend: Backend) -> None:
-    with send_window(closes_at=1.0, clock=lambda: 1.5), pytest.raises(base.SendExpired):
+    with send_window(closes_at=1.0, clock=lambda: 1.5), pytest.raises(errors.SendExpired):
         launch(backend, allowed_cidrs=NETWORKS)
     assert backend.alive() == {}
     with send_window(closes_at=1.0, clock=lambda: 0.5):
@@ -127,7 +127,7 @@ def a_launch_without_answer_is_unknown_within_the_timeout(backend: Backend) -> N
     backend.impatient.identity()
     backend.hang_next_launch()
     started = monotonic()
-    with pytest.raises(base.OutcomeUnknown):
+    with pytest.raises(errors.OutcomeUnknown):
         backend.impatient.launch(backend.region, params)
     assert monotonic() - started < backend.short_timeout + 5
 
@@ -136,7 +136,7 @@ def a_launch_without_answer_is_unknown_within_the_timeout(backend: Backend) -> N
 def each_refusal_says_what_to_do_and_starts_nothing(backend: Backend) -> None:
     for n, kind in enumerate(backend.refusals):
         backend.refuse(kind)
-        with pytest.raises(base.ProviderError) as caught:
+        with pytest.raises(errors.ProviderError) as caught:
             launch(backend, owner(n=n))
         assert type(caught.value) is kind
         assert caught.value.code
@@ -146,8 +146,8 @@ def each_refusal_says_what_to_do_and_starts_nothing(backend: Backend) -> None:
 
 @case(Power.REFUSALS)
 def trouble_at_the_provider_is_an_unknown_outcome(backend: Backend) -> None:
-    backend.refuse(base.OutcomeUnknown)
-    with pytest.raises(base.OutcomeUnknown):
+    backend.refuse(errors.OutcomeUnknown)
+    with pytest.raises(errors.OutcomeUnknown):
         launch(backend)
 
 
@@ -159,13 +159,13 @@ def a_refusal_after_the_answer_is_told_by_get_and_find(backend: Backend) -> None
     assert wait_until(lambda: look(backend, vm.id).refusal is not None, timeout=PATIENCE)
     seen = look(backend, vm.id)
     assert seen.state in {VmState.GONE, VmState.STOPPED}, "it must not count as coming"
-    assert seen.refusal is base.InsufficientCapacity
+    assert seen.refusal is errors.InsufficientCapacity
     assert seen.state_reason is not None
     assert seen.state_reason["code"]
     assert not seen.interrupted
     found = backend.provider.find(backend.region, wish(backend).token, owner())
     assert found is not None
-    assert (found.id, found.refusal) == (vm.id, base.InsufficientCapacity)
+    assert (found.id, found.refusal) == (vm.id, errors.InsufficientCapacity)
     backend.provider.terminate(backend.region, [vm.id])
     await_gone(backend, vm.id)
     assert wait_until(lambda: all(one.free and not one.in_use for one in leftovers(backend)), timeout=PATIENCE)
@@ -175,6 +175,6 @@ def a_refusal_after_the_answer_is_told_by_get_and_find(backend: Backend) -> None
 @case(Power.CAPACITY)
 def a_full_zone_refuses_and_the_next_one_launches(backend: Backend) -> None:
     backend.exhaust(backend.zone)
-    assert refused(backend) is base.InsufficientCapacity
+    assert refused(backend) is errors.InsufficientCapacity
     vm = launch(backend, owner(n=2), zone=backend.other_zone)
     assert list(backend.alive()) == [vm.id]

@@ -16,7 +16,7 @@ from app.settings import Settings
 from tests.workers.providers.gcp.accounts import PROJECT, REGION, account, key_file, provider
 from tests.workers.providers.gcp.answering import TOKEN, Answer, answering
 from tests.workers.providers.gcp.specs import spec
-from workers.providers import base
+from workers.providers import errors
 from workers.providers.gcp.adapter import GcpProvider
 from workers.providers.gcp.clients import Clients
 from workers.providers.gcp.sdk import InstancesClient, ProjectsClient
@@ -54,7 +54,7 @@ def test_a_key_file_that_cannot_be_used_is_credentials_rejected(
     path = tmp_path / "key.json"
     if content is not None:
         path.write_text(content)
-    with pytest.raises(base.CredentialsRejected, match="renew the credentials"):
+    with pytest.raises(errors.CredentialsRejected, match="renew the credentials"):
         GcpProvider(account(stub.url, str(path)), Settings()).identity()
     assert not stub.calls
 
@@ -70,14 +70,14 @@ def test_no_credentials_at_all_is_credentials_rejected(
     stub: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "nowhere.json"))
-    with pytest.raises(base.CredentialsRejected):
+    with pytest.raises(errors.CredentialsRejected):
         GcpProvider(account(stub.url, None), Settings()).identity()
 
 
 def test_a_key_that_google_no_longer_knows_is_credentials_rejected(stub: Answer, tmp_path: Path) -> None:
     stub.token_status = 400
     stub.token_body = json.dumps({"error": "invalid_grant", "error_description": "Invalid JWT Signature."})
-    with pytest.raises(base.CredentialsRejected, match="invalid_grant"):
+    with pytest.raises(errors.CredentialsRejected, match="invalid_grant"):
         provider(stub.url, tmp_path).identity()
     assert not stub.calls
 
@@ -103,7 +103,7 @@ def test_one_token_serves_every_client_and_nobody_else_is_asked(
 def test_a_token_endpoint_out_of_reach_means_that_nothing_was_sent(stub: Answer, tmp_path: Path) -> None:
     with answering() as gone:
         path = key_file(tmp_path, gone.url)
-    with pytest.raises(base.Unreachable, match="no access token"):
+    with pytest.raises(errors.Unreachable, match="no access token"):
         GcpProvider(account(stub.url, path), Settings()).identity()
     assert not stub.calls
 
@@ -132,7 +132,7 @@ def test_no_secret_reaches_logs_or_errors_even_at_debug(
 ) -> None:
     caplog.set_level(logging.DEBUG)
     gcp = provider(stub.url, tmp_path)
-    with pytest.raises(base.OutcomeUnknown) as caught:
+    with pytest.raises(errors.OutcomeUnknown) as caught:
         gcp.launch(REGION, gcp.plan(spec(startup_script="#!/bin/sh\nexport TOKEN=hunter2\n")))
     shown = caplog.text + str(caught.value) + repr(caught.value)
     for secret in (TOKEN, "hunter2", "PRIVATE KEY"):

@@ -11,38 +11,38 @@ from tests.workers.providers.gcp.accounts import REGION, provider
 from tests.workers.providers.gcp.answering import Answer, answering
 from tests.workers.providers.gcp.specs import VM_ID, spec
 from tests.workers.providers.samples import owner
-from workers.providers import base
+from workers.providers import errors
 from workers.providers.gcp.adapter import GcpProvider
 from workers.providers.gcp.errors import CODES, REASONS, STATUSES
 
 # The rows that were found in documentation and practice, written down apart from the tables under test.
 KNOWN_CODES = {
-    base.InsufficientCapacity: (
+    errors.InsufficientCapacity: (
         "ZONE_RESOURCE_POOL_EXHAUSTED ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS RESOURCE_NOT_READY UNSUPPORTED_OPERATION"
     ),
-    base.ProviderQuotaExceeded: "QUOTA_EXCEEDED",
-    base.CredentialsRejected: "PERMISSION_DENIED",
-    base.InvalidSpec: "INVALID_ARGUMENT",
+    errors.ProviderQuotaExceeded: "QUOTA_EXCEEDED",
+    errors.CredentialsRejected: "PERMISSION_DENIED",
+    errors.InvalidSpec: "INVALID_ARGUMENT",
 }
 KNOWN_ANSWERS = [
-    (base.InsufficientCapacity, 503, "insufficientCapacity"),
-    (base.InsufficientCapacity, 400, "insufficientCapacity"),
-    (base.ProviderQuotaExceeded, 403, "quotaExceeded"),
-    (base.Throttled, 403, "rateLimitExceeded"),
-    (base.Throttled, 429, "rateLimitExceeded"),
-    (base.Throttled, 429, "somethingNew"),
-    (base.OutcomeUnknown, 500, "internalError"),
-    (base.OutcomeUnknown, 502, ""),
-    (base.OutcomeUnknown, 503, "backendError"),
-    (base.CredentialsRejected, 401, "authError"),
-    (base.CredentialsRejected, 403, "forbidden"),
-    (base.CredentialsRejected, 403, "somethingNew"),
-    (base.InvalidSpec, 400, "invalid"),
-    (base.InvalidSpec, 400, "somethingNew"),
-    (base.InvalidSpec, 404, "notFound"),
-    (base.TokenConflict, 409, "alreadyExists"),
-    (base.OutcomeUnknown, 412, "conditionNotMet"),
-    (base.OutcomeUnknown, 418, "somethingNew"),
+    (errors.InsufficientCapacity, 503, "insufficientCapacity"),
+    (errors.InsufficientCapacity, 400, "insufficientCapacity"),
+    (errors.ProviderQuotaExceeded, 403, "quotaExceeded"),
+    (errors.Throttled, 403, "rateLimitExceeded"),
+    (errors.Throttled, 429, "rateLimitExceeded"),
+    (errors.Throttled, 429, "somethingNew"),
+    (errors.OutcomeUnknown, 500, "internalError"),
+    (errors.OutcomeUnknown, 502, ""),
+    (errors.OutcomeUnknown, 503, "backendError"),
+    (errors.CredentialsRejected, 401, "authError"),
+    (errors.CredentialsRejected, 403, "forbidden"),
+    (errors.CredentialsRejected, 403, "somethingNew"),
+    (errors.InvalidSpec, 400, "invalid"),
+    (errors.InvalidSpec, 400, "somethingNew"),
+    (errors.InvalidSpec, 404, "notFound"),
+    (errors.TokenConflict, 409, "alreadyExists"),
+    (errors.OutcomeUnknown, 412, "conditionNotMet"),
+    (errors.OutcomeUnknown, 418, "somethingNew"),
 ]
 
 
@@ -63,8 +63,8 @@ def gcp(stub: tuple[Answer, GcpProvider]) -> GcpProvider:
     return stub[1]
 
 
-def launch(gcp: GcpProvider) -> base.ProviderError:
-    with pytest.raises(base.ProviderError) as caught:
+def launch(gcp: GcpProvider) -> errors.ProviderError:
+    with pytest.raises(errors.ProviderError) as caught:
         gcp.launch(REGION, gcp.plan(spec()))
     return caught.value
 
@@ -73,7 +73,7 @@ def launch(gcp: GcpProvider) -> base.ProviderError:
     ("kind", "code"), [(kind, code) for kind, all_ in KNOWN_CODES.items() for code in all_.split()]
 )
 def test_a_launch_refused_inside_its_operation_says_what_to_do(
-    answer: Answer, gcp: GcpProvider, kind: type[base.ProviderError], code: str
+    answer: Answer, gcp: GcpProvider, kind: type[errors.ProviderError], code: str
 ) -> None:
     answer.operation(code)
     error = launch(gcp)
@@ -85,7 +85,7 @@ def test_a_launch_refused_inside_its_operation_says_what_to_do(
 
 @pytest.mark.parametrize(("kind", "status", "reason"), KNOWN_ANSWERS)
 def test_a_launch_refused_in_the_answer_says_what_to_do(
-    answer: Answer, gcp: GcpProvider, kind: type[base.ProviderError], status: int, reason: str
+    answer: Answer, gcp: GcpProvider, kind: type[errors.ProviderError], status: int, reason: str
 ) -> None:
     answer.error(status, reason)
     error = launch(gcp)
@@ -122,12 +122,12 @@ def test_an_operation_that_ended_with_something_else_is_an_unknown_outcome(
     answer: Answer, gcp: GcpProvider, code: str
 ) -> None:
     answer.operation(code)
-    assert type(launch(gcp)) is base.OutcomeUnknown
+    assert type(launch(gcp)) is errors.OutcomeUnknown
 
 
 def test_an_operation_that_failed_without_a_code_is_an_unknown_outcome(answer: Answer, gcp: GcpProvider) -> None:
     answer.operation(httpErrorStatusCode=503, httpErrorMessage="SERVICE UNAVAILABLE")
-    assert type(launch(gcp)) is base.OutcomeUnknown
+    assert type(launch(gcp)) is errors.OutcomeUnknown
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_a_type_that_the_zone_does_not_have_is_not_offered(
     answer: Answer, gcp: GcpProvider, status: int, message: str
 ) -> None:
     answer.error(status, "invalid" if status == 400 else "notFound", message)
-    assert type(launch(gcp)) is base.NotOffered
+    assert type(launch(gcp)) is errors.NotOffered
 
 
 @pytest.mark.parametrize("body", ["", "<html>Bad Gateway</html>", "{", "[]", "{}", '{"kind": "something#else"}', "\0"])
@@ -150,12 +150,12 @@ def test_an_answer_that_cannot_be_read_is_an_unknown_outcome(
     answer: Answer, gcp: GcpProvider, body: str, status: int
 ) -> None:
     answer.say(status, body)
-    assert type(launch(gcp)) is base.OutcomeUnknown
+    assert type(launch(gcp)) is errors.OutcomeUnknown
 
 
 def test_an_operation_that_names_no_vm_is_an_unknown_outcome(answer: Answer, gcp: GcpProvider) -> None:
     answer.json({"kind": "compute#operation", "status": "RUNNING"})
-    assert type(launch(gcp)) is base.OutcomeUnknown
+    assert type(launch(gcp)) is errors.OutcomeUnknown
 
 
 def test_an_answer_of_something_else_is_never_an_empty_listing(answer: Answer, gcp: GcpProvider) -> None:
@@ -174,17 +174,17 @@ def test_an_answer_of_something_else_is_never_an_empty_listing(answer: Answer, g
     for body in ("<html><body>Please log in to the network</body></html>", "{}"):
         answer.say(200, body)
         for ask in questions.values():
-            with pytest.raises(base.OutcomeUnknown):
+            with pytest.raises(errors.OutcomeUnknown):
                 ask()
 
 
 def test_a_list_that_is_not_complete_as_a_whole_is_an_unknown_outcome(answer: Answer, gcp: GcpProvider) -> None:
     warning = {"code": "UNREACHABLE", "message": "Some scopes."}
     answer.json({"kind": "compute#instanceAggregatedList", "items": {}, "warning": warning})
-    with pytest.raises(base.OutcomeUnknown, match="Some scopes"):
+    with pytest.raises(errors.OutcomeUnknown, match="Some scopes"):
         list(gcp.list(frozenset({REGION}), "x"))
     answer.json({"kind": "compute#instanceAggregatedList", "items": {}, "unreachables": [f"regions/{REGION}"]})
-    with pytest.raises(base.OutcomeUnknown, match="out of reach"):
+    with pytest.raises(errors.OutcomeUnknown, match="out of reach"):
         list(gcp.list(frozenset({REGION}), "x"))
 
 
@@ -219,19 +219,19 @@ def test_what_cannot_be_told_of_one_region_stops_a_listing_of_no_other(answer: A
         answer.json({"kind": "compute#instanceAggregatedList", **told})
         (page,) = gcp.list(both, "x")
         assert [vm.region for vm in page.vms] == ["europe-west4"]
-        assert [(region, type(error)) for region, error in page.failed.items()] == [(REGION, base.OutcomeUnknown)]
-        with pytest.raises(base.OutcomeUnknown):
+        assert [(region, type(error)) for region, error in page.failed.items()] == [(REGION, errors.OutcomeUnknown)]
+        with pytest.raises(errors.OutcomeUnknown):
             list(gcp.list(frozenset({REGION}), "x"))
     everywhere = [f"regions/{region}" for region in both]
     answer.json({"kind": "compute#instanceAggregatedList", "items": {}, "unreachables": everywhere})
-    with pytest.raises(base.OutcomeUnknown, match="out of reach"):
+    with pytest.raises(errors.OutcomeUnknown, match="out of reach"):
         list(gcp.list(both, "x"))
 
 
 def test_what_throttles_may_say_how_long(answer: Answer, gcp: GcpProvider) -> None:
     answer.error(429, "rateLimitExceeded", Retry_After="17")
     error = launch(gcp)
-    assert isinstance(error, base.Throttled)
+    assert isinstance(error, errors.Throttled)
     assert error.retry_after == 17
 
 
@@ -262,8 +262,8 @@ def test_a_refused_connection_is_told_apart_because_nothing_was_sent(answer: Ans
         gcp = provider(url, tmp_path)
         gcp._clients._account = gcp._account.model_copy(update={"endpoint_url": closed})
         error = launch(gcp)
-        assert type(error) is base.Unreachable
-        assert isinstance(error, base.Throttled)
+        assert type(error) is errors.Unreachable
+        assert isinstance(error, errors.Throttled)
 
 
 def test_a_connection_closed_without_answer_is_an_unknown_outcome(answer: Answer, tmp_path: Path) -> None:
@@ -271,15 +271,15 @@ def test_a_connection_closed_without_answer_is_an_unknown_outcome(answer: Answer
         gcp = provider(answer.url, tmp_path, call_timeout=0.3)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         gcp._clients._account = gcp._account.model_copy(update={"endpoint_url": url})
-        assert type(launch(gcp)) is base.OutcomeUnknown
+        assert type(launch(gcp)) is errors.OutcomeUnknown
 
 
 def test_parameters_that_the_sdk_refuses_are_invalid_and_not_quoted(answer: Answer, gcp: GcpProvider) -> None:
     params = gcp.plan(spec())
-    with pytest.raises(base.InvalidSpec) as caught:
+    with pytest.raises(errors.InvalidSpec) as caught:
         gcp.launch(REGION, params | {"instance": params["instance"] | {"machineTypo": {"secret-script": "hunter2"}}})
     assert "hunter2" not in str(caught.value)
     rules = gcp.plan(spec(allowed_cidrs=("203.0.113.0/24",)))
-    with pytest.raises(base.InvalidSpec):
+    with pytest.raises(errors.InvalidSpec):
         gcp.launch(REGION, rules | {"firewalls": [{**rules["firewalls"][0], "typo": 1}]})
     assert not answer.calls

@@ -19,9 +19,9 @@ from tests.cloudsim.gce.discovery import faults
 from tests.workers.providers.gcp.accounts import PROJECT, REGION, account
 from tests.workers.providers.gcp.specs import IMAGE, spec
 from tests.workers.providers.samples import KEY, owner
-from workers.providers.base import LaunchSpec, Params
 from workers.providers.gcp import firewall, launch
 from workers.providers.gcp.sdk import Firewall
+from workers.providers.types import LaunchSpec, Params
 
 NETWORKS = ("203.0.113.0/24", "198.51.100.7/32", "2001:db8::/32")
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.workers.providers.gcp.specs import spec
-from workers.providers.base import HostKeyReport, InvalidSpec
-from workers.providers.gcp import metadata
+from workers.providers.errors import InvalidSpec
+from workers.providers.gcp import userdata
+from workers.providers.types import HostKeyReport
 
 TOKEN = "0123456789abcdef" * 4
 REPORT = HostKeyReport(url="https://gpu.example.org/v1/host-keys", token=TOKEN)
@@ -51,7 +52,7 @@ def machine(tmp_path: Path) -> Machine:
 
 def test_readiness_is_told_at_every_boot_and_the_tenants_script_runs_once(machine: Machine) -> None:
     told = machine.folder / "told"
-    script = metadata.script(spec(startup_script=f"#!/bin/bash\necho once >>{told}\n"))
+    script = userdata.script(spec(startup_script=f"#!/bin/bash\necho once >>{told}\n"))
     for _ in range(2):
         machine.boot(script)
     assert [ATTRIBUTE in call for call in machine.calls("curl")] == [True, True]
@@ -59,23 +60,23 @@ def test_readiness_is_told_at_every_boot_and_the_tenants_script_runs_once(machin
 
 
 def test_the_tenants_script_comes_after_the_readiness(machine: Machine) -> None:
-    machine.boot(metadata.script(spec(startup_script=f"#!/bin/sh\necho tenant >>{machine.log}\n")))
+    machine.boot(userdata.script(spec(startup_script=f"#!/bin/sh\necho tenant >>{machine.log}\n")))
     assert [line.split()[0] for line in machine.log.read_text().splitlines()] == ["curl", "tenant"]
 
 
 @pytest.mark.parametrize("text", ["END\nput 0700 /x <<'END'\n", "'\"`$(touch no)\\", "é\u2028\x07", "no interpreter"])
 def test_no_script_leaves_its_place(machine: Machine, text: str) -> None:
-    machine.boot(metadata.script(spec(startup_script=f"#!/bin/true\n{text}")))
+    machine.boot(userdata.script(spec(startup_script=f"#!/bin/true\n{text}")))
     assert (machine.state / "startup-script").read_text() == f"#!/bin/true\n{text}"
 
 
 def test_without_a_script_only_the_readiness_is_told(machine: Machine) -> None:
-    machine.boot(metadata.script(spec(startup_script=None)))
+    machine.boot(userdata.script(spec(startup_script=None)))
     assert [line.split()[0] for line in machine.log.read_text().splitlines()] == ["curl"]
 
 
 def test_the_host_keys_are_told_by_a_service_of_their_own_that_only_root_reads(machine: Machine) -> None:
-    script = metadata.script(spec(host_keys=REPORT))
+    script = userdata.script(spec(host_keys=REPORT))
     assert TOKEN not in script
     machine.boot(script)
     program = machine.folder / "sbin" / "gpulease-host-keys"
@@ -89,7 +90,7 @@ def test_the_host_keys_are_told_by_a_service_of_their_own_that_only_root_reads(m
 
 
 def test_a_secret_is_never_readable_by_others_while_it_is_written() -> None:
-    put = next(line for line in metadata.script(spec()).splitlines() if line.startswith("put()"))
+    put = next(line for line in userdata.script(spec()).splitlines() if line.startswith("put()"))
     assert put.index("chmod") < put.index("base64")
 
 
@@ -98,10 +99,10 @@ def test_a_secret_is_never_readable_by_others_while_it_is_written() -> None:
 )
 def test_what_is_no_key_is_refused(key: str) -> None:
     with pytest.raises(InvalidSpec, match="SSH public key"):
-        metadata.items(spec(ssh_public_keys=(key,)))
+        userdata.items(spec(ssh_public_keys=(key,)))
 
 
 def test_a_script_that_does_not_fit_is_refused() -> None:
-    assert metadata.items(spec(startup_script="x" * 150_000))
+    assert userdata.items(spec(startup_script="x" * 150_000))
     with pytest.raises(InvalidSpec, match="262144"):
-        metadata.items(spec(startup_script="x" * 250_000))
+        userdata.items(spec(startup_script="x" * 250_000))

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from app.domain.leases import VmState
-from workers.providers import base
-from workers.providers.base import Vm
+from workers.providers import errors
 from workers.providers.gcp.ids import Id, in_region
 from workers.providers.gcp.operations import accepted, fate
 from workers.providers.gcp.sdk import Operation
+from workers.providers.types import Vm
 
 VM = Id("us-central1-a", "gpulease-x", "1234")
 
@@ -50,7 +50,7 @@ def test_a_creation_at_work_is_a_vm_to_come(status: str) -> None:
 def test_a_refused_creation_is_gone_and_says_why() -> None:
     vm = told(operation("insert", 0, "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS"))
     assert vm is not None
-    assert (vm.state, vm.refusal) == (VmState.GONE, base.InsufficientCapacity)
+    assert (vm.state, vm.refusal) == (VmState.GONE, errors.InsufficientCapacity)
     assert vm.state_reason is not None
     assert vm.state_reason["code"] == "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS"
     assert vm.ended_at == datetime(2026, 11, 20, 12, 0, 30, tzinfo=UTC)
@@ -100,7 +100,7 @@ def test_a_zone_lies_in_the_region_that_it_is_named_after() -> None:
 
 
 def test_a_change_that_has_failed_already_is_raised_and_one_at_work_is_not() -> None:
-    with pytest.raises(base.ProviderQuotaExceeded, match="Why"):
+    with pytest.raises(errors.ProviderQuotaExceeded, match="Why"):
         accepted(operation("setLabels", 0, "QUOTA_EXCEEDED"))
     for fine in (operation("setLabels", 0, status="RUNNING"), operation("setLabels", 0)):
         assert accepted(fine) is fine

@@ -12,7 +12,7 @@ from cloudsim.testing import running
 from tests.workers.providers.gcp.accounts import REGION, provider
 from tests.workers.providers.gcp.specs import spec
 from tests.workers.providers.samples import INSTALLATION, owner, token_of
-from workers.providers.base import NotFound
+from workers.providers.errors import NotFound
 from workers.providers.gcp.adapter import GcpProvider
 
 PAGE = Path(__file__).parents[4] / "docs" / "providers" / "gcp.md"

@@ -6,8 +6,9 @@ All that comes from outside stands in the script as base64, so that nothing can 
 import base64
 import shlex
 
-from workers.providers.base import InvalidSpec, LaunchSpec
 from workers.providers.common import host_keys, ssh_keys
+from workers.providers.errors import InvalidSpec
+from workers.providers.types import LaunchSpec
 
 LIMIT = 256 * 1024
 """Bytes of one value (Compute Engine guide, "About VM metadata": limits)."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from app.domain import tags
 from app.domain.tags import LABEL_PREFIX, NAME_LABEL, OwnerTags
-from workers.providers.base import LaunchSpec
+from workers.providers.types import LaunchSpec
 
 _NOT_ALLOWED = re.compile(r"[^a-z0-9_-]")
 _LONGEST = 63
