@@ -27,7 +27,7 @@ _BY_CLASS: Mapping[str, str] = MappingProxyType(
         ErrorKind.SEND_EXPIRED: "the create call was not sent in time",
         ErrorKind.NOT_FOUND: "the provider does not know the VM",
         ErrorKind.TOKEN_CONFLICT: "something exists already under this attempt's token",
-        ErrorKind.NEVER_SEEN: "the create call was never answered and created nothing",
+        ErrorKind.NEVER_SEEN: "the create call was never answered, and it has left no VM",
         ErrorKind.LOST: "the database lost this attempt; a later one was adopted",
         ErrorKind.VM_ENDED: "the VM ended",
     }

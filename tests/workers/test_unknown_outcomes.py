@@ -7,6 +7,7 @@ from sqlalchemy import text, update
 
 from app.db.schema.tables import attempt
 from app.domain.ids import LeaseId
+from app.domain.tags import ATTEMPT, INSTALLATION, LEASE, TENANT
 from tests.workers.fleet import Fleet
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.types import Params, Vm
@@ -92,6 +93,21 @@ def test_a_create_that_never_happened_is_declared_dead_only_after_the_proof(flee
     assert attempt.empty_listings >= 2
     assert fleet.runs() == sends, "nothing is created while settling"
     assert attempt.billing_started_at is None
+
+
+def test_a_vm_that_ended_before_anybody_saw_it_leaves_things_that_keep_no_lease(fleet: Fleet) -> None:
+    """Every answer to the create call is lost. The VM ends by itself; an address of it stays, idle and billed."""
+    fleet.sim.fault("RunInstances", "error", code="InternalError", times=None)
+    lease_id = fleet.create()
+    fleet.drive(lambda: any(a.state == "settling" for a in fleet.attempts(lease_id)))
+    left = {INSTALLATION: fleet.runtime.installation.id, LEASE: lease_id, ATTEMPT: "1", TENANT: fleet.tenant_id}
+    fleet.make_address(left)
+    fleet.end(lease_id)
+    fleet.drive_to(lease_id, "released")
+    (attempt,) = fleet.attempts(lease_id)
+    assert (attempt.state, attempt.error["class"], attempt.clean) == ("dead", "NeverSeen", True)
+    assert fleet.sim.resources() == []
+    assert fleet.used() == {}
 
 
 def test_after_a_send_of_unknown_outcome_a_refusal_is_not_believed(make_fleet: Callable[..., Fleet]) -> None:

@@ -1,5 +1,6 @@
 """Looking: for what an attempt of unknown outcome created, and for a VM that a listing did not show."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from app.db.events.events import NewEvent
@@ -15,7 +16,7 @@ from workers.lifecycle.steps.context import StepContext, must_hold
 from workers.lifecycle.steps.send import end_attempt, record
 from workers.observation.vm_reasons import reason_json
 from workers.providers.errors import ProviderError, Throttled
-from workers.providers.types import Vm
+from workers.providers.types import Leftover, Vm
 
 _LOOKS_A_GAP = 4
 _SHORTEST = 0.5
@@ -33,14 +34,20 @@ def settle(ctx: StepContext) -> None:
 
 
 def look(ctx: StepContext) -> Rest | None:
-    """One direct get by token. Found: adopt. Not found, and the proof is complete: the attempt is dead."""
+    """One direct get by token. Found: adopt. Not found, and the proof is complete: the attempt is dead.
+
+    A resource that is in use says that the VM exists. Idle ones are what a VM left behind that ended before anybody saw it:
+    they are removed after the attempt.
+    """
     attempt = ctx.attempt
     try:
         ctx.runtime.accounts.check_identity(attempt.account)
         vm = ctx.provider.find(attempt.region, attempt.token, ctx.owner)
-        if vm is None and settled(attempt, ctx.now, ctx.runtime.timing) and not _anything_left(ctx):
-            _declare_dead(ctx)
-            return None
+        if vm is None and settled(attempt, ctx.now, ctx.runtime.timing):
+            left = _left(ctx)
+            if left is not None and not any(leftover.in_use for leftover in left):
+                _declare_dead(ctx, clean=not left)
+                return None
     except ProviderError as error:
         return _later(ctx, error, _pause(ctx))
     if vm is not None:
@@ -49,21 +56,25 @@ def look(ctx: StepContext) -> Rest | None:
     return Rest(ctx.now + timedelta(seconds=max(ctx.runtime.timing.settle_gap / _LOOKS_A_GAP, _SHORTEST)))
 
 
-def _anything_left(ctx: StepContext) -> bool:
+def _left(ctx: StepContext) -> Sequence[Leftover] | None:
+    """What the attempt has left that costs money. None: its zone does not answer."""
     left = ctx.provider.leftovers(ctx.attempt.region, ctx.runtime.installation.id, [ctx.lease.id])
+    if ctx.attempt.zone in left.unreachable:
+        return None
     key = (ctx.lease.id, ctx.attempt.n)
-    ours = (attempt_key(leftover.tags) == key for leftover in left.found if not leftover.free)
-    return ctx.attempt.zone in left.unreachable or any(ours)
+    return [leftover for leftover in left.found if not leftover.free and attempt_key(leftover.tags) == key]
 
 
-def _declare_dead(ctx: StepContext) -> None:
+def _declare_dead(ctx: StepContext, *, clean: bool) -> None:
     error = {
         "class": ErrorKind.NEVER_SEEN,
         "code": None,
-        "message": "the create call was never answered and created nothing",
+        "message": "the create call was never answered, and it has left no VM",
     }
     with ctx.writing_attempts() as connection:
-        end_attempt(connection, ctx, AttemptState.DEAD, error, before=AttemptState.SETTLING)
+        end_attempt(connection, ctx, AttemptState.DEAD, error, before=AttemptState.SETTLING, clean=clean)
+    if not clean:
+        ctx.hurry_watch()
 
 
 def verify(ctx: StepContext) -> Rest | None:

@@ -194,13 +194,14 @@ def end_attempt(
     error: Mapping[str, Any] | None,
     *,
     before: AttemptState,
+    clean: bool = True,
 ) -> None:
-    """Ends the newest attempt with nothing left over, returns its quota difference, tells it. Guarded by the claim.
+    """Ends the newest attempt, returns its quota difference, tells it. Guarded by the claim.
 
-    `before`: the state that this was decided from; ClaimLostError when it is another by now.
+    `before`: the state that this was decided from; ClaimLostError when it is another by now. `clean`: it has left nothing.
     """
     attempt = ctx.attempt
-    statement = attempts.end(attempt.id, ctx.claim_id, state, before=before, clean=True, error=error)
+    statement = attempts.end(attempt.id, ctx.claim_id, state, before=before, clean=clean, error=error)
     must_hold(connection.execute(statement))
     data = {"n": attempt.n, "offering": offering_json(attempt), "error": public_error(error) if error else None}
     event = NewEvent(type=f"attempt.{state}", data=data)
