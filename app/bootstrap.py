@@ -14,7 +14,7 @@ from app.db.core.connections import EXCESS_RIGHTS
 from app.db.core.engine import ApiDatabase, DatabaseUnavailable
 from app.hints import QueuedHints, celery_sender
 from app.observability.logs import configure_logs
-from app.observability.metrics import Metrics
+from app.observability.metrics import ApiMetrics
 from app.observability.traces import Traces, load_traces
 from app.prerequisites import check_database, schema_revisions
 from app.services.container import Services
@@ -38,7 +38,7 @@ def create_api() -> FastAPI:
 
 def build_api(settings: Settings, traces: Traces | None = None) -> FastAPI:
     """The application for these settings; opens nothing before its lifespan begins."""
-    metrics = Metrics()
+    metrics = ApiMetrics()
     hints = QueuedHints(celery_sender(settings.broker_url), metrics)
     database = ApiDatabase(settings.database_url, pool_size=settings.api_pool_size)
     context = ServiceContext(database=database, settings=settings, hints=hints, schema=schema_revisions())

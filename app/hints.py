@@ -12,7 +12,7 @@ import structlog
 from celery import Celery
 
 from app.domain.ids import LeaseId
-from app.observability.metrics import Metrics
+from app.observability.metrics import ApiMetrics
 from app.settings.broker import HINT_SECONDS, STEP_TASK, celery_broker_options
 
 _LONGEST_QUEUE = 2_000
@@ -39,7 +39,7 @@ def celery_sender(broker_url: str) -> Send:
 class QueuedHints:
     """`wake` never blocks and never fails. `send` runs on the thread of this object, between `start` and `stop`."""
 
-    def __init__(self, send: Send, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, send: Send, metrics: ApiMetrics, clock: Callable[[], float] = time.monotonic) -> None:
         self._send = send
         self._metrics = metrics
         self._clock = clock

@@ -4,7 +4,7 @@ import socket
 import threading
 from collections.abc import Callable
 
-from app.domain.webhook_urls import Refused
+from app.domain.webhook_urls import RefusedUrl
 
 Lookup = Callable[[str, int], list[str]]
 """Host and port -> addresses as text, the preferred first. Raises OSError, UnicodeError."""
@@ -17,7 +17,7 @@ def look_up(host: str, port: int) -> list[str]:
 
 
 def within(seconds: float, lookup: Lookup, host: str, port: int) -> list[str]:
-    """The same, but not longer than `seconds`: the system's resolver knows no time-out. Raises Refused."""
+    """The same, but not longer than `seconds`: the system's resolver knows no time-out. Raises RefusedUrl."""
     answer: list[list[str] | Exception] = []
 
     def ask() -> None:
@@ -30,7 +30,7 @@ def within(seconds: float, lookup: Lookup, host: str, port: int) -> list[str]:
     thread.start()
     thread.join(seconds)
     if not answer:
-        raise Refused("has a host that was not resolved in time")
+        raise RefusedUrl("has a host that was not resolved in time")
     if isinstance(answer[0], Exception):
-        raise Refused("has a host that cannot be resolved")
+        raise RefusedUrl("has a host that cannot be resolved")
     return answer[0]

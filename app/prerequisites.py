@@ -9,7 +9,7 @@ from pathlib import Path
 from sqlalchemy import Connection, exc, func, literal, make_url, select
 
 import migrations
-from app.db.core.connections import API_SESSION, DatabaseUnusable, Login, check_connections, single_connections
+from app.db.core.connections import API_SESSION, CurrentLogin, DatabaseUnusable, check_connections, single_connections
 from app.db.core.ids import new_id
 from app.db.core.tenant_scope import EVERY_TENANT
 from app.db.operations import health as health_statements
@@ -33,7 +33,7 @@ def schema_revisions() -> SchemaRevisions:
     return SchemaRevisions(max(revisions), revisions)
 
 
-def check_database(url: str) -> Login:
+def check_database(url: str) -> CurrentLogin:
     """The login that `url` names.
 
     Raises StartupError when the database cannot be reached, has an older schema than this program needs, or does not give

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from app.local import embedded_postgres, embedded_redis
-from app.local.embedded_postgres import Cluster
-from app.local.embedded_redis import Server
+from app.local.embedded_postgres import EmbeddedCluster
+from app.local.embedded_redis import EmbeddedRedis
 from app.local.ports import free_port
 from bench import ending
 
@@ -47,10 +47,10 @@ def running() -> Iterator[Servers]:
         # PostgreSQL may run as another user, which must be able to reach its data
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gpulease-bench-")))
         folder.chmod(0o711)
-        cluster = Cluster(folder / "postgres", free_port(), secrets.token_hex(16))
+        cluster = EmbeddedCluster(folder / "postgres", free_port(), secrets.token_hex(16))
         stack.enter_context(embedded_postgres.running(cluster))
         broker = stack.enter_context(
-            embedded_redis.running(Server(folder / "redis", free_port(), secrets.token_hex(16)))
+            embedded_redis.running(EmbeddedRedis(folder / "redis", free_port(), secrets.token_hex(16)))
         )
         servers = Servers(folder, cluster.url(), cluster.url(user=embedded_postgres.SUPERUSER), broker.url)
         _migrate(servers)

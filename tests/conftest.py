@@ -98,7 +98,9 @@ def postgres_server(server_directory: Path) -> Iterator[str]:
         yield EXTERNAL_DATABASE_URL
         return
     settings = {**embedded_postgres.SETTINGS, **embedded_postgres.FORGETFUL}
-    cluster = embedded_postgres.Cluster(server_directory / "postgres", free_port(), secrets.token_hex(16), settings)
+    cluster = embedded_postgres.EmbeddedCluster(
+        server_directory / "postgres", free_port(), secrets.token_hex(16), settings
+    )
     with embedded_postgres.running(cluster):
         yield cluster.admin_url
 
@@ -126,7 +128,7 @@ def redis_server(server_directory: Path) -> Iterator[str]:
     if EXTERNAL_BROKER_URL is not None:
         yield EXTERNAL_BROKER_URL
         return
-    server = embedded_redis.Server(server_directory / "redis", free_port(), secrets.token_hex(16))
+    server = embedded_redis.EmbeddedRedis(server_directory / "redis", free_port(), secrets.token_hex(16))
     with embedded_redis.running(server):
         yield server.url
 

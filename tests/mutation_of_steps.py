@@ -89,9 +89,9 @@ def _servers() -> Iterator[Mapping[str, str]]:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gpulease-mutation-")))
         folder.chmod(0o711)
         settings = {**embedded_postgres.SETTINGS, **embedded_postgres.FORGETFUL}
-        cluster = embedded_postgres.Cluster(folder / "postgres", free_port(), secrets.token_hex(16), settings)
+        cluster = embedded_postgres.EmbeddedCluster(folder / "postgres", free_port(), secrets.token_hex(16), settings)
         stack.enter_context(embedded_postgres.running(cluster))
-        broker = embedded_redis.Server(folder / "redis", free_port(), secrets.token_hex(16))
+        broker = embedded_redis.EmbeddedRedis(folder / "redis", free_port(), secrets.token_hex(16))
         stack.enter_context(embedded_redis.running(broker))
         yield {"GPULEASE_DATABASE_URL": cluster.admin_url, "GPULEASE_BROKER_URL": broker.url}
 

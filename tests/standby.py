@@ -18,7 +18,7 @@ from typing import Any, Self
 import psutil
 import psycopg
 
-from app.local.embedded_postgres import Cluster, program, running
+from app.local.embedded_postgres import EmbeddedCluster, program, running
 from app.local.ports import LOOPBACK, free_port
 from app.local.system_user import give, postgres_user
 from app.local.waiting import wait_until
@@ -93,8 +93,8 @@ def _close(connection: socket.socket) -> None:
 class Pair:
     """`admin_url` leads to the server in charge: the primary, and after `fail_over` the promoted standby."""
 
-    primary: Cluster
-    standby: Cluster
+    primary: EmbeddedCluster
+    standby: EmbeddedCluster
     forwarder: Forwarder
 
     @property
@@ -114,7 +114,7 @@ class Pair:
 
 
 @contextmanager
-def running_pair(folder: Path, primary: Cluster) -> Iterator[Pair]:
+def running_pair(folder: Path, primary: EmbeddedCluster) -> Iterator[Pair]:
     """Makes a standby of a running primary, and starts it. Its data are in `folder`."""
     standby = replace(primary, data_dir=folder / "standby", port=free_port())
     copy(primary, standby.data_dir)
@@ -122,7 +122,7 @@ def running_pair(folder: Path, primary: Cluster) -> Iterator[Pair]:
         yield Pair(primary, standby, forwarder)
 
 
-def copy(primary: Cluster, data_dir: Path) -> None:
+def copy(primary: EmbeddedCluster, data_dir: Path) -> None:
     """Copies the data of a running primary. A server that starts on the copy is a standby of the primary."""
     data_dir.mkdir(mode=0o700)
     identity: dict[str, Any] = {}
@@ -141,14 +141,14 @@ def copy(primary: Cluster, data_dir: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def wait_until_replayed(primary: Cluster, standby: Cluster) -> None:
+def wait_until_replayed(primary: EmbeddedCluster, standby: EmbeddedCluster) -> None:
     """Waits until the standby has replayed every commit so far. The primary has `synchronous_commit` on."""
     (position,) = ask(primary, "SELECT pg_current_wal_flush_lsn()::text")
     replayed = f"SELECT pg_last_wal_replay_lsn() >= '{position}'::pg_lsn"
     assert wait_until(lambda: ask(standby, replayed) == (True,), timeout=PATIENCE), "the standby does not follow"
 
 
-def cut_off(standby: Cluster) -> None:
+def cut_off(standby: EmbeddedCluster) -> None:
     """Ends the standby's connection to its primary, for good."""
     ask(standby, "ALTER SYSTEM SET primary_conninfo = ''")
     ask(standby, "SELECT pg_reload_conf()")
@@ -156,12 +156,12 @@ def cut_off(standby: Cluster) -> None:
     assert wait_until(lambda: ask(standby, receiving) == (0,), timeout=PATIENCE), "the standby still receives"
 
 
-def promote(standby: Cluster) -> None:
+def promote(standby: EmbeddedCluster) -> None:
     """Makes the standby a primary, on the next timeline."""
     assert ask(standby, "SELECT pg_promote()") == (True,)
 
 
-def kill(cluster: Cluster) -> None:
+def kill(cluster: EmbeddedCluster) -> None:
     """Ends a server at once: no checkpoint, nothing is sent to a standby any more."""
     server = postmaster(cluster.data_dir)
     children = server.children()
@@ -175,7 +175,7 @@ def postmaster(data_dir: Path) -> psutil.Process:
     return psutil.Process(int((data_dir / "postmaster.pid").read_text().split()[0]))
 
 
-def ask(cluster: Cluster, statement: str) -> tuple[Any, ...]:
+def ask(cluster: EmbeddedCluster, statement: str) -> tuple[Any, ...]:
     """The first row of one statement as the superuser; an empty one for a statement without rows."""
     with psycopg.connect(cluster.admin_url, autocommit=True) as connection:
         done = connection.execute(statement)

@@ -9,7 +9,7 @@ from app.domain.ids import LeaseId
 from app.hints import QueuedHints, celery_sender
 from app.local.ports import free_port
 from app.local.waiting import wait_until
-from app.observability.metrics import Metrics
+from app.observability.metrics import ApiMetrics
 from app.settings.broker import QUEUE, STEP_TASK
 
 LEASE = LeaseId("lease_01jz0000000000000000000000")
@@ -40,15 +40,15 @@ class Blocked:
 
 
 @pytest.fixture
-def metrics() -> Metrics:
-    return Metrics()
+def metrics() -> ApiMetrics:
+    return ApiMetrics()
 
 
-def count(metrics: Metrics, outcome: str) -> float:
+def count(metrics: ApiMetrics, outcome: str) -> float:
     return metrics.registry.get_sample_value("gpulease_hints_total", {"outcome": outcome}) or 0.0
 
 
-def test_what_is_queued_is_sent_before_the_end(metrics: Metrics) -> None:
+def test_what_is_queued_is_sent_before_the_end(metrics: ApiMetrics) -> None:
     send = Recorder()
     hints = QueuedHints(send, metrics)
     for _ in range(3):
@@ -59,7 +59,7 @@ def test_what_is_queued_is_sent_before_the_end(metrics: Metrics) -> None:
     assert count(metrics, "sent") == 3
 
 
-def test_after_a_failure_hints_are_dropped_for_a_while_and_then_sent_again(metrics: Metrics) -> None:
+def test_after_a_failure_hints_are_dropped_for_a_while_and_then_sent_again(metrics: ApiMetrics) -> None:
     now = [100.0]
     send = Recorder(fails=1)
     hints = QueuedHints(send, metrics, clock=lambda: now[0])
@@ -73,7 +73,7 @@ def test_after_a_failure_hints_are_dropped_for_a_while_and_then_sent_again(metri
     assert send.sent == [LEASE]
 
 
-def test_in_a_burst_most_hints_are_spared(metrics: Metrics) -> None:
+def test_in_a_burst_most_hints_are_spared(metrics: ApiMetrics) -> None:
     now = [100.0]
     send = Recorder()
     hints = QueuedHints(send, metrics, clock=lambda: now[0])
@@ -87,7 +87,7 @@ def test_in_a_burst_most_hints_are_spared(metrics: Metrics) -> None:
     assert (count(metrics, "sent"), len(send.sent), count(metrics, "dropped")) == (6, 6, 0)
 
 
-def test_waking_never_blocks(metrics: Metrics) -> None:
+def test_waking_never_blocks(metrics: ApiMetrics) -> None:
     send = Blocked()
     hints = QueuedHints(send, metrics)
     hints.start()

@@ -19,7 +19,7 @@ from workers.jobs.schedule import job_specs
 from workers.lifecycle.bulkheads import bulkheads
 from workers.lifecycle.claim_renewer import Renewals
 from workers.lifecycle.ranked_offerings import RankedOfferings
-from workers.metrics import Metrics
+from workers.metrics import WorkerMetrics
 from workers.observation.brakes import FirstListings, check_cluster
 from workers.process_locks import Presence
 from workers.provider_rate_limiter import ProviderRateLimiter
@@ -54,7 +54,7 @@ def build_runtime(
     else:
         database, connect_account = failing.database(pool_size=pool_size), failing.connect(connect_account)
     try:
-        metrics, traces = Metrics(), traces or Traces()
+        metrics, traces = WorkerMetrics(), traces or Traces()
         connect_metered = metered(connect_account, metrics, traces, time.monotonic)
         return assemble(database, settings, configured, connect_metered, metrics=metrics, traces=traces)
     except ProgrammingError as error:
@@ -74,7 +74,7 @@ def assemble(
     connect_account: Callable[[AccountConfig, Settings], Provider],
     *,
     monotonic: Callable[[], float] = time.monotonic,
-    metrics: Metrics | None = None,
+    metrics: WorkerMetrics | None = None,
     traces: Traces | None = None,
 ) -> Runtime:
     """A process over this database. Raises StartupError when it belongs to another installation, and DBAPIError."""
@@ -96,7 +96,7 @@ def assemble(
         presence=Presence(database),
         bulkheads=bulkheads(threads=settings.worker_threads, call_timeout=settings.call_timeout, monotonic=monotonic),
         monotonic=monotonic,
-        metrics=metrics or Metrics(),
+        metrics=metrics or WorkerMetrics(),
         traces=traces or Traces(),
     )
     ensure_jobs(runtime, job_specs(settings).all)

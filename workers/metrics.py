@@ -24,7 +24,7 @@ _PORTS = 64
 """So many processes of one host find a port."""
 
 
-class Metrics:
+class WorkerMetrics:
     """Labels are our own words: accounts, operations and classes of errors, never what a provider or a tenant says."""
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class Metrics:
         self._job_failures.labels(kind, account or "", error).inc()
 
 
-def serve_metrics(settings: Settings, metrics: Metrics) -> int | None:
+def serve_metrics(settings: Settings, metrics: WorkerMetrics) -> int | None:
     """Tells them over HTTP on the first free port from GPULEASE_METRICS_PORT on; None where that is not set.
 
     Each process of a host has a port of its own, the lower ones first. Raises StartupError when none is free.

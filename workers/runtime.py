@@ -15,7 +15,7 @@ from workers.database import WorkerDatabase
 from workers.lifecycle.bulkheads import Bulkheads
 from workers.lifecycle.claim_renewer import Renewals
 from workers.lifecycle.ranked_offerings import RankedOfferings
-from workers.metrics import Metrics
+from workers.metrics import WorkerMetrics
 from workers.observation.brakes import FirstListings
 from workers.observation.rowless_leftovers import RowlessLeftovers
 from workers.process_locks import Presence
@@ -52,7 +52,7 @@ class Runtime:
     renewals: Renewals
     presence: Presence
     bulkheads: Bulkheads
-    metrics: Metrics = field(default_factory=Metrics)
+    metrics: WorkerMetrics = field(default_factory=WorkerMetrics)
     traces: Traces = field(default_factory=Traces)
     rowless_leftovers: RowlessLeftovers = field(default_factory=RowlessLeftovers)
     nudge: threading.Event = field(default_factory=threading.Event)

@@ -29,7 +29,7 @@ from app.api.routes import (
     tenants,
     webhooks,
 )
-from app.observability.metrics import Metrics
+from app.observability.metrics import ApiMetrics
 from app.observability.traces import Traces
 from app.services.container import Services
 
@@ -63,7 +63,7 @@ _HOTTEST = "/v1/leases"
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
-def create_app(services: Services, *, gate: Gate, metrics: Metrics, traces: Traces, lifespan: Lifespan) -> FastAPI:
+def create_app(services: Services, *, gate: Gate, metrics: ApiMetrics, traces: Traces, lifespan: Lifespan) -> FastAPI:
     """`lifespan` opens and closes what the services use."""
     app = routed()
     app.router.lifespan_context = lifespan

@@ -52,7 +52,7 @@ _LOCAL_V6 = (IPv6Network("::1/128"), IPv6Network("fc00::/7"))
 _LOCAL_BUT_METADATA = IPv6Address("fd00:ec2::254")
 
 
-class Refused(Exception):
+class RefusedUrl(Exception):
     """Nothing is sent there; the message says why, for the webhook's owner."""
 
 
@@ -73,28 +73,28 @@ class Target:
 
 
 def parse(url: str, *, local: bool) -> Target:
-    """`local`: http, names of one label and the machine's own names may be used too. Raises Refused."""
+    """`local`: http, names of one label and the machine's own names may be used too. Raises RefusedUrl."""
     found = _URL.fullmatch(url) if len(url) <= LONGEST_URL else None
     if found is None:
-        raise Refused(
+        raise RefusedUrl(
             "must be https://host/path: ASCII, no user or password, no fragment; an international name in its xn-- form"
         )
     scheme, port = found["scheme"], int(found["port"] or _PORTS[found["scheme"]])
     if scheme != "https" and not local:
-        raise Refused("must begin with https://")
+        raise RefusedUrl("must begin with https://")
     if not 1 <= port <= 65_535:
-        raise Refused("has a port that does not exist")
+        raise RefusedUrl("has a port that does not exist")
     host = _host(found["host"], local=local)
     return Target(scheme=scheme, host=host, port=port, path=(found["path"] or "/") + (found["query"] or ""))
 
 
 def check_addresses(addresses: list[str], *, local: bool) -> None:
-    """All that a name leads to must be allowed: which of them is used is not for its owner to choose. Raises Refused."""
+    """All that a name leads to must be allowed: which of them is used is not for its owner to choose. Raises RefusedUrl."""
     if not addresses:
-        raise Refused("has a host without an address")
+        raise RefusedUrl("has a host without an address")
     for text in addresses:
         if not is_allowed(ip_address(text), local=local):
-            raise Refused("leads to an address that is not public")
+            raise RefusedUrl("leads to an address that is not public")
 
 
 def is_allowed(address: Address, *, local: bool) -> bool:
@@ -115,16 +115,16 @@ def _host(text: str, *, local: bool) -> str:
         try:
             address: Address = IPv6Address(text[1:-1])
         except ValueError:
-            raise Refused("has a host that is no IPv6 address") from None
+            raise RefusedUrl("has a host that is no IPv6 address") from None
         check_addresses([str(address)], local=local)
         return str(address)
     labels = text.lower().split(".")
     if _NUMBER.fullmatch(labels[-1]):
         return _written_address(text, local=local)
     if len(text) > _LONGEST_NAME or not all(_LABEL.fullmatch(label) for label in labels):
-        raise Refused("has a host that is no name (a dot at its end is not allowed either)")
+        raise RefusedUrl("has a host that is no name (a dot at its end is not allowed either)")
     if not local and (len(labels) == 1 or labels[-1] in {"localhost", "local", "internal"}):
-        raise Refused("has a host that is no public name")
+        raise RefusedUrl("has a host that is no public name")
     return ".".join(labels)
 
 
@@ -133,6 +133,6 @@ def _written_address(text: str, *, local: bool) -> str:
     try:
         address = IPv4Address(text)
     except ValueError:
-        raise Refused("has a host that is neither a name nor an address of four plain decimal numbers") from None
+        raise RefusedUrl("has a host that is neither a name nor an address of four plain decimal numbers") from None
     check_addresses([str(address)], local=local)
     return str(address)

@@ -63,7 +63,7 @@ class PostgresError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Cluster:
+class EmbeddedCluster:
     """One data directory and where its server listens. `password` opens both roles."""
 
     data_dir: Path
@@ -96,7 +96,7 @@ def program(name: str) -> Path:
     return Path(spec.origin).parent / f"pginstall{VERSION}" / "bin" / name
 
 
-def prepare(cluster: Cluster) -> None:
+def prepare(cluster: EmbeddedCluster) -> None:
     """Create the data directory if it is not there. All or nothing: a crash in between leaves no half of it."""
     user = postgres_user()
     if user is not None:
@@ -114,7 +114,7 @@ def _open_programs() -> None:
             open_tree(folder)
 
 
-def _initdb(cluster: Cluster, user: SystemUser | None) -> None:
+def _initdb(cluster: EmbeddedCluster, user: SystemUser | None) -> None:
     fresh = cluster.data_dir.with_name(cluster.data_dir.name + ".new")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(mode=0o700, parents=True)
@@ -167,7 +167,7 @@ def answers(url: str) -> bool:
         return False
 
 
-def ensure_database(cluster: Cluster) -> None:
+def ensure_database(cluster: EmbeddedCluster) -> None:
     """Make the program's role and database where missing. The role is no superuser: row-level security binds it."""
     with psycopg.connect(cluster.admin_url, autocommit=True) as connection:
         if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [OWNER]).fetchone():
@@ -179,7 +179,7 @@ def ensure_database(cluster: Cluster) -> None:
 
 
 @contextmanager
-def running(cluster: Cluster) -> Iterator[Cluster]:
+def running(cluster: EmbeddedCluster) -> Iterator[EmbeddedCluster]:
     """Prepare and start the server, make role and database, and end it on leaving."""
     prepare(cluster)
     with tempfile.TemporaryFile() as log:

@@ -23,7 +23,7 @@ class RedisError(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Server:
+class EmbeddedRedis:
     """Where one Redis listens. Hints may be lost, so it saves nothing and needs no data directory of worth."""
 
     directory: Path
@@ -54,7 +54,7 @@ def program() -> Path:
     return Path(spec.origin).parent / "bin" / "redis-server"
 
 
-def prepare(server: Server) -> None:
+def prepare(server: EmbeddedRedis) -> None:
     """Write the configuration, mode 0600."""
     server.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     lines = [
@@ -82,7 +82,7 @@ def answers(url: str) -> bool:
 
 
 @contextmanager
-def running(server: Server) -> Iterator[Server]:
+def running(server: EmbeddedRedis) -> Iterator[EmbeddedRedis]:
     """Start the server and end it on leaving."""
     prepare(server)
     process = subprocess.Popen(server.argv(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)

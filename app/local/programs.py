@@ -5,8 +5,8 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from app.local.embedded_postgres import Cluster
-from app.local.embedded_redis import Server
+from app.local.embedded_postgres import EmbeddedCluster
+from app.local.embedded_redis import EmbeddedRedis
 from app.local.home import Home
 from app.local.system_user import postgres_user
 from app.settings import StartupError
@@ -47,7 +47,7 @@ def python(*argv: str) -> tuple[str, ...]:
     return (sys.executable, "-m", *argv)
 
 
-def database(cluster: Cluster) -> Program:
+def database(cluster: EmbeddedCluster) -> Program:
     """PostgreSQL; SIGINT is its fast and clean shutdown."""
     user = postgres_user()
     return Program(
@@ -55,7 +55,7 @@ def database(cluster: Cluster) -> Program:
     )
 
 
-def broker(server: Server) -> Program:
+def broker(server: EmbeddedRedis) -> Program:
     """Redis."""
     return Program(BROKER, tuple(server.argv()))
 

@@ -11,8 +11,8 @@ import psutil
 
 from app.local import embedded_postgres, embedded_redis, programs
 from app.local.demo import Credentials, ensure_tenant, has_offerings, known_keys
-from app.local.embedded_postgres import Cluster
-from app.local.embedded_redis import Server
+from app.local.embedded_postgres import EmbeddedCluster
+from app.local.embedded_redis import EmbeddedRedis
 from app.local.environment import process_environment, write_accounts
 from app.local.home import CHECKOUT, Home
 from app.local.memory import Memory
@@ -31,13 +31,13 @@ OFFERINGS_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class Plan:
+class StackPlan:
     """Everything that is decided before the first process starts."""
 
     home: Home
     options: Options
-    cluster: Cluster | None
-    broker: Server | None
+    cluster: EmbeddedCluster | None
+    broker: EmbeddedRedis | None
     environment: Mapping[str, str]
 
     @property
@@ -51,14 +51,14 @@ class Plan:
         return self.environment["GPULEASE_BROKER_URL"]
 
 
-def make_plan(home: Home, options: Options, memory: Memory, outside: Mapping[str, str]) -> Plan:
+def make_plan(home: Home, options: Options, memory: Memory, outside: Mapping[str, str]) -> StackPlan:
     """Own servers where the user named none."""
     cluster = None
     if options.database_url is None:
-        cluster = Cluster(home.postgres, memory.postgres_port, memory.postgres_password)
+        cluster = EmbeddedCluster(home.postgres, memory.postgres_port, memory.postgres_password)
     broker = None
     if options.broker_url is None:
-        broker = Server(home.redis, memory.redis_port, memory.redis_password)
+        broker = EmbeddedRedis(home.redis, memory.redis_port, memory.redis_password)
     environment = process_environment(
         home,
         options,
@@ -66,7 +66,7 @@ def make_plan(home: Home, options: Options, memory: Memory, outside: Mapping[str
         broker_url=broker.url if broker else str(options.broker_url),
         outside=outside,
     )
-    return Plan(home, options, cluster, broker, environment)
+    return StackPlan(home, options, cluster, broker, environment)
 
 
 def check_ports(options: Options) -> None:
@@ -94,7 +94,7 @@ def _by_whom(port: int) -> str:
 class Stack:
     """A running stack. `bring_up` may be interrupted anywhere; `take_down` ends whatever there is by then."""
 
-    def __init__(self, plan: Plan, progress: Progress) -> None:
+    def __init__(self, plan: StackPlan, progress: Progress) -> None:
         self._plan = plan
         self._progress = progress
         self._supervisor: Supervisor | None = None

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 
 from app.db.fleet.jobs import DEADMAN
 from app.domain.leases import TERMINAL, LeaseState
-from app.services.metrics import Snapshot
+from app.services.metrics import MetricsSnapshot
 
 Sample = tuple[tuple[str, ...], float]
 
@@ -76,13 +76,13 @@ FAMILIES = (
 """In the order in which they are told."""
 
 
-def text_of(snapshot: Snapshot) -> bytes:
+def text_of(snapshot: MetricsSnapshot) -> bytes:
     """The exposition format. While the database is away, only that."""
     return generate_latest(_Told(snapshot))
 
 
 class _Told(Collector):
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: MetricsSnapshot) -> None:
         self._snapshot = snapshot
 
     def collect(self) -> Iterator[Metric]:
@@ -102,7 +102,7 @@ def _family(family: Family, samples: Iterable[Sample]) -> Metric:
     return made
 
 
-def _samples(snapshot: Snapshot) -> dict[str, list[Sample]]:
+def _samples(snapshot: MetricsSnapshot) -> dict[str, list[Sample]]:
     rows = snapshot.rows
     places = [(row.account, row.region) for row in rows["places"]]
     told: dict[str, list[Sample]] = {

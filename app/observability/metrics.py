@@ -12,7 +12,7 @@ from prometheus_client import (
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0)
 
 
-class Metrics:
+class ApiMetrics:
     """Families are created once; children are kept, since looking them up by label costs more than counting."""
 
     def __init__(self) -> None:

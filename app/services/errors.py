@@ -89,7 +89,7 @@ class TenantSuspended(ServiceError):
     advice = "Nothing can be started or extended; ask the operator."
 
 
-class NotFound(ServiceError):
+class ResourceNotFound(ServiceError):
     """There is no such resource."""
 
     code, status = "not_found", 404

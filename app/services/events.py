@@ -8,7 +8,7 @@ from app.db.events import reads
 from app.db.leases import statements as lease_statements
 from app.services.context import ServiceContext
 from app.services.cursors import cursor
-from app.services.errors import CursorExpired, NotFound
+from app.services.errors import CursorExpired, ResourceNotFound
 from app.services.leases import RowPage, lease_key
 from app.services.principal import Principal
 
@@ -36,14 +36,14 @@ class EventService:
             raise CursorExpired
 
     async def of_lease(self, principal: Principal, lease_id: str, *, after: int | None, limit: int) -> RowPage:
-        """Of one lease. Raises NotFound, CursorExpired."""
+        """Of one lease. Raises ResourceNotFound, CursorExpired."""
         expired = after is not None and await self._purged_since(after)
         mine = principal.tenant_id
         statement = reads.numbered(after=after or 0, limit=limit + 1, tenant_id=mine, lease_id=lease_key(lease_id))
         async with self._database.transaction(mine, read_only=True) as connection:
             known = await connection.execute(lease_statements.VERSION, lease_statements.named(lease_id, mine))
             if known.first() is None:
-                raise NotFound
+                raise ResourceNotFound
             if expired and await _lost_its_beginning(connection, lease_id, mine):
                 raise CursorExpired
             return await _page(connection, statement, limit)

@@ -15,7 +15,7 @@ from app.domain.ids import KeyId, is_typeid
 from app.services import audit, key_format
 from app.services.context import ServiceContext
 from app.services.cursors import PageRequest, cut, last_id
-from app.services.errors import Conflict, FieldError, InvalidRequest, NotFound
+from app.services.errors import Conflict, FieldError, InvalidRequest, ResourceNotFound
 from app.services.idempotency import Created, IdempotencyKey, Stored, replay, store
 from app.services.principal import Principal, Role
 
@@ -38,7 +38,7 @@ class KeyService:
         self._database = context.database
 
     async def create(self, principal: Principal, tenant_id: str, new: NewKey, key: IdempotencyKey | None) -> Created:
-        """The row and its `secret`, which is None in a repeated answer. Raises NotFound, InvalidRequest."""
+        """The row and its `secret`, which is None in a repeated answer. Raises ResourceNotFound, InvalidRequest."""
         _check_id("tenant", tenant_id)
         text = key_format.generate(KeyId(new_id("key")))
         values = {
@@ -62,7 +62,7 @@ class KeyService:
     async def page(
         self, principal: Principal, tenant_id: str, page: PageRequest
     ) -> tuple[list[dict[str, Any]], str | None]:
-        """Newest first, revoked ones included, and the cursor of the next page. Raises NotFound."""
+        """Newest first, revoked ones included, and the cursor of the next page. Raises ResourceNotFound."""
         _check_id("tenant", tenant_id)
         statement = statements.page(tenant_id, after=last_id(page, _KIND, "key"), limit=page.limit + 1)
         async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
@@ -71,7 +71,7 @@ class KeyService:
         return cut(rows, page, _KIND)
 
     async def revoke(self, principal: Principal, key_id: str) -> dict[str, Any]:
-        """Repeating it changes nothing. Raises NotFound."""
+        """Repeating it changes nothing. Raises ResourceNotFound."""
         _check_id("key", key_id)
         async with self._database.transaction(principal.tenant_id) as connection:
             before = await _locked(connection, principal, key_id)
@@ -84,7 +84,7 @@ class KeyService:
     async def rotate(
         self, principal: Principal, key_id: str, overlap_seconds: int, key: IdempotencyKey | None
     ) -> Created:
-        """A new secret. Raises NotFound, Conflict for a key that is revoked or expired."""
+        """A new secret. Raises ResourceNotFound, Conflict for a key that is revoked or expired."""
         _check_id("key", key_id)
         text = key_format.generate(KeyId(key_id))
         async with self._database.transaction(principal.tenant_id) as connection:
@@ -103,7 +103,7 @@ class KeyService:
 async def _check_tenant(connection: AsyncConnection, principal: Principal, tenant_id: str) -> None:
     found = await connection.execute(tenant_statements.get(tenant_id, within=principal.tenant_id))
     if found.first() is None:
-        raise NotFound
+        raise ResourceNotFound
 
 
 async def _check_expiry(connection: AsyncConnection, expires_at: datetime | None) -> None:
@@ -118,7 +118,7 @@ async def _locked(connection: AsyncConnection, principal: Principal, key_id: str
     found = await connection.execute(statements.get(key_id, within=principal.tenant_id, lock=True))
     row: RowMapping | None = found.mappings().first()
     if row is None:
-        raise NotFound
+        raise ResourceNotFound
     return row
 
 
@@ -137,4 +137,4 @@ async def _record(connection: AsyncConnection, principal: Principal, action: str
 
 def _check_id(kind: str, text: str) -> None:
     if not is_typeid(kind, text):
-        raise NotFound
+        raise ResourceNotFound

@@ -13,7 +13,7 @@ from app.domain.lease_actions import Refusal, reboot_refusal
 from app.domain.leases import Desired, LeaseState
 from app.services.audit import record_lease
 from app.services.context import ServiceContext
-from app.services.errors import LeaseEnding, LeaseNotActive, NotFound
+from app.services.errors import LeaseEnding, LeaseNotActive, ResourceNotFound
 from app.services.idempotency import IdempotencyKey, Stored, replay, store
 from app.services.lease_creation import Render
 from app.services.leases import lease_key
@@ -38,7 +38,7 @@ class LeaseAccess:
     async def reboot(
         self, principal: Principal, lease_id: str, *, if_match: IfMatch, key: IdempotencyKey | None, render: Render
     ) -> Accepted:
-        """Stores the wish; a worker sends it. Raises NotFound, VersionConflict, LeaseEnding, LeaseNotActive, what `replay` raises."""
+        """Stores the wish; a worker sends it. Raises ResourceNotFound, VersionConflict, LeaseEnding, LeaseNotActive, what `replay` raises."""
         async with self._context.database.transaction(principal.tenant_id) as connection:
             first = await replay(connection, key)
             if first is not None:
@@ -49,12 +49,12 @@ class LeaseAccess:
         return Accepted(content=content, replayed=False)
 
     async def console(self, principal: Principal, lease_id: str) -> Sequence[Any]:
-        """Rows of consoles.of_lease. Raises NotFound."""
+        """Rows of consoles.of_lease. Raises ResourceNotFound."""
         mine = principal.tenant_id
         async with self._context.database.transaction(mine, read_only=True) as connection:
             known = await connection.execute(statements.VERSION, statements.named(lease_key(lease_id), mine))
             if known.first() is None:
-                raise NotFound
+                raise ResourceNotFound
             rows: Sequence[Any] = (await connection.execute(consoles.of_lease(lease_id, within=mine))).all()
         return rows
 
@@ -63,7 +63,7 @@ async def _requested(connection: AsyncConnection, principal: Principal, lease_id
     mine = statements.named(lease_id, principal.tenant_id)
     row = (await connection.execute(statements.LOCK, mine)).one_or_none()
     if row is None:
-        raise NotFound
+        raise ResourceNotFound
     if_match.check(row.id, row.version)
     _check_reboot(row)
     await connection.execute(*reboots.request(LeaseId(lease_id), principal.request_id, within=principal.tenant_id))

@@ -16,7 +16,7 @@ from app.domain.leases import Desired
 from app.domain.reasons import Origin, Reason, ReasonCode
 from app.services.audit import record_lease
 from app.services.context import ServiceContext
-from app.services.errors import LeaseEnding, NotExtendable, NotFound, TenantSuspended, TermExceeded
+from app.services.errors import LeaseEnding, NotExtendable, ResourceNotFound, TenantSuspended, TermExceeded
 from app.services.idempotency import IdempotencyKey, Stored, replay, store
 from app.services.lease_creation import Render
 from app.services.leases import lease_key
@@ -39,7 +39,7 @@ class LeaseChanges:
         self._context = context
 
     async def update(self, principal: Principal, lease_id: str, changes: dict[str, Any], if_match: IfMatch) -> Any:
-        """`changes`: name, labels, or both; a row of leases.READ. Legal in every state. Raises NotFound, VersionConflict."""
+        """`changes`: name, labels, or both; a row of leases.READ. Legal in every state. Raises ResourceNotFound, VersionConflict."""
         async with self._context.database.transaction(principal.tenant_id) as connection:
             row = await _locked(connection, principal, lease_id, if_match)
             changed = {name: value for name, value in changes.items() if getattr(row, name) != value}
@@ -62,7 +62,7 @@ class LeaseChanges:
     ) -> Extended:
         """The lease ends `ttl_seconds` from now at the earliest; an earlier end than it has leaves it as it is.
 
-        Raises NotFound, VersionConflict, LeaseEnding, NotExtendable, TermExceeded, TenantSuspended and what `replay` raises.
+        Raises ResourceNotFound, VersionConflict, LeaseEnding, NotExtendable, TermExceeded, TenantSuspended and what `replay` raises.
         """
         async with self._context.database.transaction(principal.tenant_id) as connection:
             first = await replay(connection, key)
@@ -85,7 +85,7 @@ class LeaseChanges:
     async def release(self, principal: Principal, lease_id: str, if_match: IfMatch) -> Any:
         """A row of leases.READ, `releasing`; a lease that ends or has ended is answered as it is. Once, with an audit row.
 
-        Raises NotFound, VersionConflict.
+        Raises ResourceNotFound, VersionConflict.
         """
         async with self._context.database.transaction(principal.tenant_id) as connection:
             row = await _locked(connection, principal, lease_id, if_match)
@@ -108,7 +108,7 @@ async def _locked(connection: AsyncConnection, principal: Principal, lease_id: s
     mine = statements.named(lease_key(lease_id), principal.tenant_id)
     row = (await connection.execute(statements.LOCK, mine)).one_or_none()
     if row is None:
-        raise NotFound
+        raise ResourceNotFound
     if_match.check(row.id, row.version)
     return row
 

@@ -40,7 +40,7 @@ Render = Callable[[Any], bytes]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Created:
+class CreatedLease:
     """The answer, first or repeated."""
 
     content: bytes
@@ -61,7 +61,7 @@ class LeaseCreation:
 
     async def create(
         self, principal: Principal, new: CreateLease, key: IdempotencyKey | None, render: Render
-    ) -> Created:
+    ) -> CreatedLease:
         """The lease in `queued`, or the answer to this key's first request.
 
         Raises TenantSuspended, InvalidRequest, NoOffering, QuotaExceeded and what `replay` raises.
@@ -105,7 +105,9 @@ class _Work:
     tenant_id: TenantId
     lease_id: LeaseId
 
-    async def create(self, new: CreateLease, ranked: Ranked, key: IdempotencyKey | None, render: Render) -> Created:
+    async def create(
+        self, new: CreateLease, ranked: Ranked, key: IdempotencyKey | None, render: Render
+    ) -> CreatedLease:
         if not ranked.ranking.candidates:
             await check_terms(self.connection, self.tenant_id, new.request.ttl_seconds)
             check_image(new.requirements, ranked.ranking)
@@ -124,7 +126,7 @@ class _Work:
             request = {**new.request.as_json(), "ssh_public_keys": keys}
             after = {"name": values["name"], "request": request, "expires_at": row.expires_at}
             await record_lease(self.connection, self.principal, "lease.create", row, after=after)
-        made = Created(content=render(row), location=f"/v1/leases/{self.lease_id}", replayed=False)
+        made = CreatedLease(content=render(row), location=f"/v1/leases/{self.lease_id}", replayed=False)
         if key is not None:
             await store(self.connection, key, Stored(201, made.content, made.location))
         return made
@@ -241,8 +243,8 @@ def _examples(excluded: Iterable[Excluded], *, operator: bool) -> dict[str, list
     return {code: list(some) for code, some in found.items()}
 
 
-def _replayed(first: Stored) -> Created:
-    return Created(content=json.dumps(first.response).encode(), location=first.location or "", replayed=True)
+def _replayed(first: Stored) -> CreatedLease:
+    return CreatedLease(content=json.dumps(first.response).encode(), location=first.location or "", replayed=True)
 
 
 def _shortage(short: Shortage) -> str:

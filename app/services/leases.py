@@ -11,7 +11,7 @@ from app.db.leases.lists import LeaseFilter, LeaseSort
 from app.domain.ids import is_typeid
 from app.services.context import ServiceContext
 from app.services.cursors import PageRequest, cursor, moment
-from app.services.errors import FieldError, InvalidRequest, NotFound
+from app.services.errors import FieldError, InvalidRequest, ResourceNotFound
 from app.services.preconditions import list_tag, version_tag
 from app.services.principal import Principal, Role
 
@@ -51,7 +51,7 @@ class LeaseService:
         self._database = context.database
 
     async def get(self, principal: Principal, lease_id: str, known: frozenset[str] | None) -> Found:
-        """A row of lease_reads.ONE_WITH_SCRIPT, for viewers of ONE. Raises NotFound."""
+        """A row of lease_reads.ONE_WITH_SCRIPT, for viewers of ONE. Raises ResourceNotFound."""
         shown = reads.ONE if principal.role in _WITHOUT_SCRIPT else reads.ONE_WITH_SCRIPT
         key = lease_key(lease_id)
         if known:
@@ -61,15 +61,15 @@ class LeaseService:
                 return Found(tag, None)
         rows = await self._database.fetch(principal.tenant_id, shown, lease_id=key)
         if not rows:
-            raise NotFound
+            raise ResourceNotFound
         row = SimpleNamespace(**rows[0])
         return Found(version_tag(key, row.version), row)
 
     async def is_at(self, principal: Principal, lease_id: str, version: int) -> bool:
-        """Whether this is the lease's present version. Raises NotFound."""
+        """Whether this is the lease's present version. Raises ResourceNotFound."""
         rows = await self._database.fetch(principal.tenant_id, reads.VERSION, lease_id=lease_key(lease_id))
         if not rows:
-            raise NotFound
+            raise ResourceNotFound
         return bool(rows[0]["version"] == version)
 
     async def list(
@@ -104,14 +104,14 @@ class LeaseService:
         return RowPage(rows, _cursor(rows[-1], sort) if more else None)
 
     async def attempts(self, principal: Principal, lease_id: str, page: PageRequest) -> RowPage:
-        """Every try of a lease, in order. Raises NotFound."""
+        """Every try of a lease, in order. Raises ResourceNotFound."""
         after = page.after("attempts")
         first = 0 if after is None else _number(after[0])
         mine = principal.tenant_id
         statement = attempt_reads.of_lease(lease_key(lease_id), within=mine, after=first, limit=page.limit + 1)
         async with self._database.transaction(mine, read_only=True) as connection:
             if (await connection.execute(statements.VERSION, statements.named(lease_id, mine))).first() is None:
-                raise NotFound
+                raise ResourceNotFound
             rows = (await connection.execute(statement)).all()
         more = len(rows) > page.limit
         rows = rows[: page.limit]
@@ -123,9 +123,9 @@ def _tag(page: RowPage) -> str:
 
 
 def lease_key(lease_id: str) -> str:
-    """Refuses what cannot be an id before a statement sees it. Raises NotFound."""
+    """Refuses what cannot be an id before a statement sees it. Raises ResourceNotFound."""
     if not is_typeid("lease", lease_id):
-        raise NotFound
+        raise ResourceNotFound
     return lease_id
 
 

@@ -15,7 +15,7 @@ _KEPT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Snapshot:
+class MetricsSnapshot:
     """Rows of the statements of app.db.operations.metrics by their names, all of one moment; empty while the database is away."""
 
     rows: Mapping[str, Sequence[Any]]
@@ -37,12 +37,12 @@ class MetricsService:
         self._database = context.database
         self._clock = clock
         self._lock = asyncio.Lock()
-        self._kept: tuple[float, Snapshot] | None = None
+        self._kept: tuple[float, MetricsSnapshot] | None = None
         self._statements = statements.statements(
             release=settings.release_alarm_seconds, launch=settings.launch_timeout, boot=settings.boot_timeout
         )
 
-    async def snapshot(self) -> Snapshot:
+    async def snapshot(self) -> MetricsSnapshot:
         """Five seconds old at the most. Never raises: a database that is away is an answer too."""
         async with self._lock:
             if self._kept is None or self._clock() - self._kept[0] >= _KEPT_SECONDS:
@@ -51,7 +51,7 @@ class MetricsService:
                 self._kept = self._clock(), taken
             return self._kept[1]
 
-    async def _take(self) -> Snapshot:
+    async def _take(self) -> MetricsSnapshot:
         started = self._clock()
         rows: dict[str, Sequence[Any]] = {}
         try:
@@ -60,5 +60,5 @@ class MetricsService:
                     rows[name] = (await connection.execute(statement)).all()
                 deadman: bool = (await connection.execute(health.NEEDS_DEADMAN)).scalar_one()
         except DatabaseUnavailable:
-            return Snapshot(rows={}, seconds=self._clock() - started)
-        return Snapshot(rows=rows, needs_deadman=deadman, seconds=self._clock() - started)
+            return MetricsSnapshot(rows={}, seconds=self._clock() - started)
+        return MetricsSnapshot(rows=rows, needs_deadman=deadman, seconds=self._clock() - started)

@@ -25,7 +25,7 @@ class Ranked:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class CatalogueSnapshot:
     """The whole catalogue at `as_of`, by the database's clock."""
 
     as_of: datetime
@@ -50,12 +50,12 @@ class OfferingCache:
         self._database = database
         self._kept = Kept(self._read, cache_seconds)
 
-    async def snapshot(self) -> Snapshot:
+    async def snapshot(self) -> CatalogueSnapshot:
         """Raises DatabaseUnavailable."""
         return await self._kept.get()
 
-    async def _read(self) -> Snapshot:
+    async def _read(self) -> CatalogueSnapshot:
         async with self._database.transaction(None, read_only=True) as connection:
             as_of = (await connection.execute(select(func.now()))).scalar_one()
             rows = (await connection.execute(offerings.candidates())).all()
-        return Snapshot(as_of, tuple(offerings.offering_from_row(row) for row in rows))
+        return CatalogueSnapshot(as_of, tuple(offerings.offering_from_row(row) for row in rows))

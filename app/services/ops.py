@@ -11,7 +11,7 @@ from app.db.operations import ops as statements
 from app.services.audit import record
 from app.services.context import ServiceContext
 from app.services.cursors import PageRequest, cursor, moment
-from app.services.errors import NotFound
+from app.services.errors import ResourceNotFound
 from app.services.leases import RowPage
 from app.services.ops_summary import Row, Summary, SummaryReader
 from app.services.principal import Principal
@@ -42,11 +42,11 @@ class OpsService:
         return RowPage(rows, _orphan_cursor(rows[-1]) if more else None)
 
     async def end_orphan(self, principal: Principal, account: str, region: str, instance_id: str) -> None:
-        """Garbage collection ends it at its next cycle. Raises NotFound when no such orphan is open."""
+        """Garbage collection ends it at its next cycle. Raises ResourceNotFound when no such orphan is open."""
         async with self._database.transaction(None) as connection:
             found = await connection.execute(statements.end_orphan(account, region, instance_id))
             if found.first() is None:
-                raise NotFound
+                raise ResourceNotFound
             target = f"{account}/{region}/{instance_id}"
             await record(connection, principal, "orphan.end", target=target, tenant_id=None, after={"end": "asked for"})
 
@@ -65,7 +65,7 @@ class OpsService:
         return await self._database.fetch(None, statements.ACCOUNTS)
 
     async def cordon(self, principal: Principal, name: str, *, cordoned: bool, note: str | None) -> Sequence[Row]:
-        """Launches nothing more at an account, or allows it again; answers its rows. Raises NotFound."""
+        """Launches nothing more at an account, or allows it again; answers its rows. Raises ResourceNotFound."""
         async with self._database.transaction(None) as connection:
             before = await _account(connection, name)
             since = (await connection.execute(statements.BRAKES)).one().as_of
@@ -126,7 +126,7 @@ class OpsService:
 async def _account(connection: AsyncConnection, name: str) -> Any:
     row = (await connection.execute(statements.ACCOUNT, {"name": name})).one_or_none()
     if row is None:
-        raise NotFound
+        raise ResourceNotFound
     return row
 
 

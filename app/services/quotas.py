@@ -12,7 +12,7 @@ from app.domain.ids import is_typeid
 from app.domain.quotas import GPUS
 from app.services import audit
 from app.services.context import ServiceContext
-from app.services.errors import InvalidRequest, NotFound
+from app.services.errors import InvalidRequest, ResourceNotFound
 from app.services.preconditions import IfMatch, list_tag
 from app.services.principal import Principal
 
@@ -32,7 +32,7 @@ class QuotaService:
         return await self.of_tenant(principal, principal.tenant_id)
 
     async def of_tenant(self, principal: Principal, tenant_id: str) -> list[dict[str, Any]]:
-        """Raises NotFound."""
+        """Raises ResourceNotFound."""
         _check_id(tenant_id)
         async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
             await _check_tenant(connection, principal, tenant_id, lock=False)
@@ -43,7 +43,7 @@ class QuotaService:
     ) -> list[dict[str, Any]]:
         """Writes the limits given and keeps the others. A limit below what is used ends nothing.
 
-        Raises NotFound, VersionConflict.
+        Raises ResourceNotFound, VersionConflict.
         """
         _check_id(tenant_id)
         async with self._database.transaction(principal.tenant_id) as connection:
@@ -89,9 +89,9 @@ def _limits(rows: list[dict[str, Any]]) -> dict[str, Any]:
 async def _check_tenant(connection: AsyncConnection, principal: Principal, tenant_id: str, *, lock: bool) -> None:
     found = await connection.execute(tenant_statements.get(tenant_id, within=principal.tenant_id, lock=lock))
     if found.first() is None:
-        raise NotFound
+        raise ResourceNotFound
 
 
 def _check_id(tenant_id: str) -> None:
     if not is_typeid("tenant", tenant_id):
-        raise NotFound
+        raise ResourceNotFound

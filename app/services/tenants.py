@@ -16,7 +16,7 @@ from app.domain.quotas import GPUS, LEASES, SPEND_PER_HOUR
 from app.services import audit
 from app.services.context import ServiceContext
 from app.services.cursors import PageRequest, cut, last_id
-from app.services.errors import FieldError, InvalidRequest, NameTaken, NotFound
+from app.services.errors import FieldError, InvalidRequest, NameTaken, ResourceNotFound
 from app.services.idempotency import Created, IdempotencyKey, Stored, replay, store
 from app.services.preconditions import IfMatch
 from app.services.principal import Principal
@@ -61,11 +61,11 @@ class TenantService:
         return Created(dict(row), replayed=False)
 
     async def get(self, tenant_id: str) -> dict[str, Any]:
-        """Raises NotFound."""
+        """Raises ResourceNotFound."""
         _check_id(tenant_id)
         rows = await self._database.fetch(None, statements.GET, tenant_id=tenant_id)
         if not rows:
-            raise NotFound
+            raise ResourceNotFound
         return rows[0]
 
     async def page(self, page: PageRequest) -> tuple[list[dict[str, Any]], str | None]:
@@ -76,7 +76,7 @@ class TenantService:
     async def change(
         self, principal: Principal, tenant_id: str, change: TenantChange, if_match: IfMatch
     ) -> dict[str, Any]:
-        """Raises NotFound, VersionConflict, InvalidRequest, NameTaken."""
+        """Raises ResourceNotFound, VersionConflict, InvalidRequest, NameTaken."""
         _check_id(tenant_id)
         async with self._database.transaction(None) as connection:
             before = await _locked(connection, tenant_id)
@@ -113,7 +113,7 @@ async def _locked(connection: AsyncConnection, tenant_id: str) -> RowMapping:
     found = await connection.execute(statements.get(tenant_id, within=None, lock=True))
     row: RowMapping | None = found.mappings().first()
     if row is None:
-        raise NotFound
+        raise ResourceNotFound
     return row
 
 
@@ -131,7 +131,7 @@ async def _write(connection: AsyncConnection, before: RowMapping, values: dict[s
 
 def _check_id(tenant_id: str) -> None:
     if not is_typeid("tenant", tenant_id):
-        raise NotFound
+        raise ResourceNotFound
 
 
 def _check_terms(values: dict[str, Any]) -> None:

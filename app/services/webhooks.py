@@ -13,13 +13,13 @@ from app.db.core.ids import new_id
 from app.db.events import webhooks as statements
 from app.db.tenancy import tenants as tenant_statements
 from app.domain.ids import is_typeid
-from app.domain.webhook_urls import Refused, check_addresses, parse
+from app.domain.webhook_urls import RefusedUrl, check_addresses, parse
 from app.domain.webhooks import LASTS, MOST, OVERLAP, TEST, secret_text
 from app.name_lookup import Lookup, look_up, within
 from app.services import audit
 from app.services.context import ServiceContext
 from app.services.cursors import PageRequest, cut, last_id
-from app.services.errors import Conflict, FieldError, InvalidRequest, NotFound
+from app.services.errors import Conflict, FieldError, InvalidRequest, ResourceNotFound
 from app.services.idempotency import Created, IdempotencyKey, Stored, replay, store
 from app.services.lease_creation import whose
 from app.services.preconditions import IfMatch
@@ -50,7 +50,7 @@ class WebhookService:
         self._lookup = lookup
 
     async def create(self, principal: Principal, new: NewWebhook, key: IdempotencyKey | None) -> Created:
-        """The row and its `secret`, which is None in a repeated answer. Raises NotFound, InvalidRequest, Conflict."""
+        """The row and its `secret`, which is None in a repeated answer. Raises ResourceNotFound, InvalidRequest, Conflict."""
         tenant_id = whose(principal, new.tenant_id)
         await self._check_url(new.url)
         made = {"id": new_id("webhook"), "tenant_id": tenant_id, "url": new.url}
@@ -76,17 +76,17 @@ class WebhookService:
         return cut(await self._database.rows(principal.tenant_id, statement), page, _KIND)
 
     async def get(self, principal: Principal, webhook_id: str) -> dict[str, Any]:
-        """Raises NotFound."""
+        """Raises ResourceNotFound."""
         _check_id("webhook", webhook_id)
         rows = await self._database.rows(principal.tenant_id, statements.get(webhook_id, within=principal.tenant_id))
         if not rows:
-            raise NotFound
+            raise ResourceNotFound
         return dict(rows[0])
 
     async def change(
         self, principal: Principal, webhook_id: str, values: dict[str, Any], if_match: IfMatch
     ) -> dict[str, Any]:
-        """`values`: any of url, description, event_types, enabled. Raises NotFound, VersionConflict, InvalidRequest."""
+        """`values`: any of url, description, event_types, enabled. Raises ResourceNotFound, VersionConflict, InvalidRequest."""
         _check_id("webhook", webhook_id)
         if "url" in values:
             await self._check_url(values["url"])
@@ -104,7 +104,7 @@ class WebhookService:
         return dict(after)
 
     async def remove(self, principal: Principal, webhook_id: str) -> None:
-        """With its log. What is being sent just now may still arrive. Raises NotFound."""
+        """With its log. What is being sent just now may still arrive. Raises ResourceNotFound."""
         _check_id("webhook", webhook_id)
         async with self._database.transaction(principal.tenant_id) as connection:
             before = await _locked(connection, principal, webhook_id)
@@ -112,7 +112,7 @@ class WebhookService:
             await _record(connection, principal, "webhook.delete", before, before=_audited(before))
 
     async def rotate(self, principal: Principal, webhook_id: str, key: IdempotencyKey | None) -> Created:
-        """A new secret; the present one signs beside it for a day, any before that no more. Raises NotFound."""
+        """A new secret; the present one signs beside it for a day, any before that no more. Raises ResourceNotFound."""
         _check_id("webhook", webhook_id)
         mine = principal.tenant_id
         async with self._database.transaction(mine) as connection:
@@ -134,18 +134,18 @@ class WebhookService:
     async def deliveries(
         self, principal: Principal, webhook_id: str, page: PageRequest
     ) -> tuple[list[dict[str, Any]], str | None]:
-        """The log, newest first. Raises NotFound."""
+        """The log, newest first. Raises ResourceNotFound."""
         _check_id("webhook", webhook_id)
         after, mine = last_id(page, _DELIVERIES, "delivery"), principal.tenant_id
         async with self._database.transaction(mine, read_only=True) as connection:
             if (await connection.execute(statements.get(webhook_id, within=mine))).first() is None:
-                raise NotFound
+                raise ResourceNotFound
             log = statements.deliveries(webhook_id, within=mine, after=after, limit=page.limit + 1)
             rows = (await connection.execute(log)).mappings().all()
         return cut(rows, page, _DELIVERIES)
 
     async def test(self, principal: Principal, webhook_id: str, key: IdempotencyKey | None) -> Created:
-        """Sends `webhook.test`, once. Raises NotFound, Conflict."""
+        """Sends `webhook.test`, once. Raises ResourceNotFound, Conflict."""
         _check_id("webhook", webhook_id)
         mine = principal.tenant_id
         async with self._database.transaction(mine) as connection:
@@ -166,7 +166,7 @@ class WebhookService:
     async def replay(
         self, principal: Principal, webhook_id: str, delivery_id: str, key: IdempotencyKey | None
     ) -> Created:
-        """Delivers it as if it were new, under the same message id. Raises NotFound, Conflict."""
+        """Delivers it as if it were new, under the same message id. Raises ResourceNotFound, Conflict."""
         _check_id("webhook", webhook_id)
         _check_id("delivery", delivery_id)
         mine = principal.tenant_id
@@ -190,7 +190,7 @@ class WebhookService:
             target = parse(url, local=self._local)
             found = await asyncio.to_thread(within, _LOOKUP_SECONDS, self._lookup, target.host, target.port)
             check_addresses(found, local=self._local)
-        except Refused as refused:
+        except RefusedUrl as refused:
             raise InvalidRequest(errors=[FieldError("/url", str(refused))]) from None
 
 
@@ -198,7 +198,7 @@ async def _check_room(connection: AsyncConnection, principal: Principal, tenant_
     """The tenant's row is locked, so that two who ask at once do not both get the last place."""
     tenant = tenant_statements.get(tenant_id, within=principal.tenant_id, lock=True)
     if (await connection.execute(tenant)).first() is None:
-        raise NotFound
+        raise ResourceNotFound
     if (await connection.execute(statements.count(tenant_id))).scalar_one() >= MOST:
         raise Conflict(f"A tenant has at most {MOST} webhooks: delete one.")
 
@@ -207,7 +207,7 @@ async def _locked(connection: AsyncConnection, principal: Principal, webhook_id:
     found = await connection.execute(statements.get(webhook_id, within=principal.tenant_id, lock=True))
     row: RowMapping | None = found.mappings().first()
     if row is None:
-        raise NotFound
+        raise ResourceNotFound
     return row
 
 
@@ -215,7 +215,7 @@ async def _delivery(connection: AsyncConnection, principal: Principal, webhook_i
     found = await connection.execute(statements.delivery(webhook_id, delivery_id, within=principal.tenant_id))
     row: RowMapping | None = found.mappings().first()
     if row is None:
-        raise NotFound
+        raise ResourceNotFound
     return row
 
 
@@ -265,4 +265,4 @@ def _audited(row: RowMapping) -> dict[str, Any]:
 
 def _check_id(kind: str, text: str) -> None:
     if not is_typeid(kind, text):
-        raise NotFound
+        raise ResourceNotFound

@@ -4,7 +4,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from app.domain.webhook_urls import Refused, check_addresses, is_allowed, parse
+from app.domain.webhook_urls import RefusedUrl, check_addresses, is_allowed, parse
 
 LOOPBACK = [
     "127.0.0.1",
@@ -124,23 +124,23 @@ OPEN = ["8.8.8.8", "1.1.1.1", "93.184.216.34", "168.63.129.17", "172.32.0.1", "1
 
 @pytest.mark.parametrize("host", LOOPBACK)
 def test_a_host_that_is_not_plainly_public_is_refused(host: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedUrl):
         parse(f"https://{host}/hook", local=False)
 
 
 @pytest.mark.parametrize("url", ODD)
 def test_a_url_that_could_be_read_in_two_ways_is_refused(url: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedUrl):
         parse(url, local=False)
 
 
 @pytest.mark.parametrize("address", CLOSED)
 def test_an_address_that_is_not_public_is_refused_resolved_and_written(address: str) -> None:
     assert not is_allowed(ip_address(address), local=False)
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedUrl):
         check_addresses([address], local=False)
     written = f"[{address}]" if ":" in address else address
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedUrl):
         parse(f"https://{written}/", local=False)
 
 
@@ -155,9 +155,9 @@ def test_public_addresses_are_allowed_and_shown_as_they_are(address: str) -> Non
 def test_one_closed_address_among_several_closes_the_name() -> None:
     check_addresses(OPEN, local=False)
     for address in CLOSED:
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedUrl):
             check_addresses([*OPEN, address], local=False)
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedUrl):
         check_addresses([], local=False)
 
 
@@ -174,7 +174,7 @@ def test_a_name_is_taken_in_lower_case_with_its_usual_port() -> None:
 @pytest.mark.parametrize("url", ["http://127.0.0.1:8000/", "http://[::1]/", "http://localhost/", "https://10.0.0.1/"])
 def test_local_use_opens_loopback_private_addresses_and_http(url: str) -> None:
     assert parse(url, local=True).host
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedUrl):
         parse(url, local=False)
 
 

@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 import httpx
 import psutil
 
-from app.local.embedded_postgres import Cluster
+from app.local.embedded_postgres import EmbeddedCluster
 from app.local.home import Home
 from app.local.leftovers import end_leftovers, processes_of
 from app.local.ports import free_port
@@ -110,11 +110,11 @@ class Stack:
         return self._home
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> EmbeddedCluster:
         """The stack's PostgreSQL server."""
         parts = urlsplit(self.credentials.database_url)
         assert parts.port is not None
-        return Cluster(self._home.postgres, parts.port, unquote(str(parts.password)))
+        return EmbeddedCluster(self._home.postgres, parts.port, unquote(str(parts.password)))
 
     def count(self, program: str) -> int:
         """How many processes of this program run."""

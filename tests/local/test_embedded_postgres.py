@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from app.local import embedded_postgres as postgres
-from app.local.embedded_postgres import Cluster, PostgresError
+from app.local.embedded_postgres import EmbeddedCluster, PostgresError
 from app.local.ports import free_port
 
 FOR_TESTS = {**postgres.SETTINGS, **postgres.FORGETFUL}
@@ -25,8 +25,8 @@ def tmp_path() -> Iterator[Path]:
         yield Path(folder)
 
 
-def cluster_in(folder: Path) -> Cluster:
-    return Cluster(folder / "data", free_port(), secrets.token_hex(8), FOR_TESTS)
+def cluster_in(folder: Path) -> EmbeddedCluster:
+    return EmbeddedCluster(folder / "data", free_port(), secrets.token_hex(8), FOR_TESTS)
 
 
 async def test_both_drivers_connect_with_the_same_url(tmp_path: Path) -> None:
@@ -66,13 +66,13 @@ def test_half_an_initialisation_is_started_over(tmp_path: Path) -> None:
 
 def test_a_wrong_password_is_refused(tmp_path: Path) -> None:
     with postgres.running(cluster_in(tmp_path)) as cluster:
-        wrong = Cluster(cluster.data_dir, cluster.port, "wrong")
+        wrong = EmbeddedCluster(cluster.data_dir, cluster.port, "wrong")
         assert not postgres.answers(wrong.url())
 
 
 def test_a_taken_port_is_reported_with_what_the_server_said(tmp_path: Path) -> None:
     with postgres.running(cluster_in(tmp_path)) as first:
-        second = Cluster(tmp_path / "other", first.port, "x", FOR_TESTS)
+        second = EmbeddedCluster(tmp_path / "other", first.port, "x", FOR_TESTS)
         with pytest.raises(PostgresError, match="Address already in use"), postgres.running(second):
             raise AssertionError
 

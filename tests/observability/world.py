@@ -8,11 +8,11 @@ from fastapi import FastAPI
 from prometheus_client import generate_latest
 
 from app.db.operations.invariants import CHECKS
-from app.services.metrics import Snapshot
+from app.services.metrics import MetricsSnapshot
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
 from tests.observability.promql import Scrape, scrape
-from workers.metrics import Metrics
+from workers.metrics import WorkerMetrics
 
 SCRAPED_EVERY = 60.0
 NEW = {"gpu": {"model": "A10G"}, "ttl_seconds": 3600}
@@ -25,7 +25,7 @@ class World:
         self.app = app
         self.tenant = tenant
         self.fleet = fleet
-        self.worker = Metrics()
+        self.worker = WorkerMetrics()
         self.api_answers = True
         self.database_answers = True
         self.active = ""
@@ -64,7 +64,7 @@ class World:
 
     async def _api(self) -> str:
         service = self.app.state.services.metrics
-        service._kept = None if self.database_answers else (service._clock(), Snapshot(rows={}, seconds=0.0))
+        service._kept = None if self.database_answers else (service._clock(), MetricsSnapshot(rows={}, seconds=0.0))
         answer = await self.tenant.get("/metrics")
         assert answer.status_code == 200, answer.text
         return answer.text

@@ -71,7 +71,9 @@ def server() -> Iterator[str]:
     """A PostgreSQL server for one process: the superuser's URL."""
     with TemporaryDirectory(prefix="gpulease-simulation-") as folder:
         settings = {**embedded_postgres.SETTINGS, **embedded_postgres.FORGETFUL}
-        cluster = embedded_postgres.Cluster(Path(folder) / "postgres", free_port(), secrets.token_hex(16), settings)
+        cluster = embedded_postgres.EmbeddedCluster(
+            Path(folder) / "postgres", free_port(), secrets.token_hex(16), settings
+        )
         with embedded_postgres.running(cluster):
             yield cluster.admin_url
 

@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 
 from app.db.leases import process_locks
 from app.db.schema.tables import lease
-from app.local.embedded_postgres import FORGETFUL, SETTINGS, Cluster, running
+from app.local.embedded_postgres import FORGETFUL, SETTINGS, EmbeddedCluster, running
 from app.local.ports import free_port
 from app.local.waiting import wait_until
 from app.settings import StartupError
@@ -24,18 +24,18 @@ DEAD_PROCESS = 7
 
 
 @pytest.fixture
-def primary(server_directory: Path) -> Iterator[Cluster]:
+def primary(server_directory: Path) -> Iterator[EmbeddedCluster]:
     """A server of this test's own, since it is killed."""
     folder = server_directory / f"failover-{secrets.token_hex(3)}"
     # a commit must be on its way to the standby when it is answered, not a moment later
     settings = {**SETTINGS, **FORGETFUL, "synchronous_commit": "on"}
-    cluster = Cluster(folder / "primary", free_port(), secrets.token_hex(16), settings)
+    cluster = EmbeddedCluster(folder / "primary", free_port(), secrets.token_hex(16), settings)
     with running(cluster):
         yield cluster
 
 
 @pytest.fixture
-def pair(primary: Cluster) -> Iterator[Pair]:
+def pair(primary: EmbeddedCluster) -> Iterator[Pair]:
     with running_pair(primary.data_dir.parent, primary) as pair:
         yield pair
 

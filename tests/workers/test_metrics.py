@@ -14,7 +14,7 @@ from app.settings.accounts import account_from_json
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from tests.workers.ports import METHODS
 from workers.jobs.runner import JobSpec, PeriodicRunner, ensure_jobs
-from workers.metrics import Metrics, serve_metrics
+from workers.metrics import WorkerMetrics, serve_metrics
 from workers.providers.errors import InsufficientCapacity, Unreachable
 from workers.providers.interfaces import Provider
 from workers.providers.metered import CALLS, metered
@@ -47,15 +47,15 @@ class Adapter:
         raise Unreachable("gone")
 
 
-def told(metrics: Metrics, *parts: str) -> list[float]:
+def told(metrics: WorkerMetrics, *parts: str) -> list[float]:
     """Values of the samples whose line has all these parts."""
     lines = generate_latest(metrics.registry).decode().splitlines()
     return [float(line.rsplit(" ", 1)[1]) for line in lines if line[0] != "#" and all(part in line for part in parts)]
 
 
 @pytest.fixture
-def metrics() -> Metrics:
-    return Metrics()
+def metrics() -> WorkerMetrics:
+    return WorkerMetrics()
 
 
 @pytest.fixture
@@ -64,11 +64,11 @@ def adapter() -> Adapter:
 
 
 @pytest.fixture
-def provider(adapter: Adapter, metrics: Metrics) -> Provider:
+def provider(adapter: Adapter, metrics: WorkerMetrics) -> Provider:
     return metered(lambda *_: cast(Provider, adapter), metrics, Traces(), lambda: adapter.now)(AWS, load_settings())
 
 
-def test_calls_are_timed_and_failures_counted_by_class(provider: Provider, metrics: Metrics) -> None:
+def test_calls_are_timed_and_failures_counted_by_class(provider: Provider, metrics: WorkerMetrics) -> None:
     for _ in range(2):
         assert provider.identity() == "me"
     with pytest.raises(InsufficientCapacity):
@@ -80,7 +80,7 @@ def test_calls_are_timed_and_failures_counted_by_class(provider: Provider, metri
 
 
 def test_a_listing_is_timed_by_page_without_what_is_done_between(
-    provider: Provider, adapter: Adapter, metrics: Metrics
+    provider: Provider, adapter: Adapter, metrics: WorkerMetrics
 ) -> None:
     pages = provider.list(frozenset({"us-east-1"}), "gpl-1")
     next(pages)
@@ -128,7 +128,7 @@ def _fail_a_job(fleet: Fleet) -> None:
 def test_each_process_of_a_host_has_a_port_of_its_own() -> None:
     first = _free_run_of_ports()
     settings = load_settings(metrics_port=first)
-    ports = [serve_metrics(settings, Metrics()) for _ in range(2)]
+    ports = [serve_metrics(settings, WorkerMetrics()) for _ in range(2)]
     assert ports == [first, first + 1]
     for port in ports:
         answer = httpx.get(f"http://127.0.0.1:{port}/metrics")
@@ -148,7 +148,7 @@ def _free_run_of_ports() -> int:
 
 
 def test_without_a_port_nothing_is_told_anywhere() -> None:
-    assert serve_metrics(load_settings(), Metrics()) is None
+    assert serve_metrics(load_settings(), WorkerMetrics()) is None
 
 
 def test_a_host_without_a_free_port_is_said_so() -> None:
@@ -156,4 +156,4 @@ def test_a_host_without_a_free_port_is_said_so() -> None:
         socket.create_server(("127.0.0.1", 65535)),
         pytest.raises(StartupError, match="no port from 65535 on is free"),
     ):
-        serve_metrics(load_settings(metrics_port=65535), Metrics())
+        serve_metrics(load_settings(metrics_port=65535), WorkerMetrics())

@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from app.domain.webhook_urls import Refused
+from app.domain.webhook_urls import RefusedUrl
 from app.domain.webhooks import Outcome
 from app.local.ports import free_port
 from app.name_lookup import look_up, within
@@ -166,7 +166,7 @@ def test_a_name_that_is_not_resolved_in_time_is_refused() -> None:
         forever.wait(30)
         return ["127.0.0.1"]
 
-    with pytest.raises(Refused, match="in time"):
+    with pytest.raises(RefusedUrl, match="in time"):
         within(0.05, hangs, NAME, 443)
     forever.set()
 
@@ -175,7 +175,7 @@ def test_a_name_that_does_not_exist_is_refused() -> None:
     def fails(_host: str, _port: int) -> list[str]:
         raise socket.gaierror
 
-    with pytest.raises(Refused, match="cannot be resolved"):
+    with pytest.raises(RefusedUrl, match="cannot be resolved"):
         within(5, fails, NAME, 443)
 
 

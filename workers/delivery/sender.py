@@ -7,7 +7,7 @@ from typing import Any
 
 import httpcore
 
-from app.domain.webhook_urls import Refused, Target, check_addresses, parse
+from app.domain.webhook_urls import RefusedUrl, Target, check_addresses, parse
 from app.domain.webhooks import Outcome
 from app.name_lookup import Lookup, look_up, within
 
@@ -33,7 +33,7 @@ class Sender:
             target = parse(url, local=self._local)
             addresses = within(_LOOKUP_SECONDS, self._lookup, target.host, target.port)
             check_addresses(addresses, local=self._local)
-        except Refused as refused:
+        except RefusedUrl as refused:
             return Outcome(status=None, error=f"the URL {refused}")
         return self._post(target, addresses[:_ADDRESSES_TRIED], headers, body)
 

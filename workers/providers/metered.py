@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from app.observability.traces import Traces
 from app.settings import AccountConfig, Settings
-from workers.metrics import Metrics
+from workers.metrics import WorkerMetrics
 from workers.providers.interfaces import Provider
 from workers.providers.types import BatchResult, ListingPage
 
@@ -46,7 +46,7 @@ class Metered:
         self,
         provider: Provider,
         account: AccountConfig,
-        metrics: Metrics,
+        metrics: WorkerMetrics,
         traces: Traces,
         monotonic: Callable[[], float],
     ) -> None:
@@ -98,7 +98,7 @@ def _refusal(answer: Any) -> str | None:
     return next((error.kind for error in refused), None)
 
 
-def metered(connect: Connect, metrics: Metrics, traces: Traces, monotonic: Callable[[], float]) -> Connect:
+def metered(connect: Connect, metrics: WorkerMetrics, traces: Traces, monotonic: Callable[[], float]) -> Connect:
     """Connects accounts as `connect` does, with their calls timed and traced."""
 
     def connect_metered(account: AccountConfig, settings: Settings) -> Provider:

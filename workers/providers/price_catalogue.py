@@ -11,7 +11,7 @@ ListedKey = tuple[str, str, Market]
 """(region, type name, market)."""
 
 
-class Listing(Protocol):
+class PriceCatalogue(Protocol):
     """Prices in USD per hour, of `price_source` as of `price_as_of` (UTC)."""
 
     @property

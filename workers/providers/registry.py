@@ -5,7 +5,7 @@ from typing import cast
 
 from app.settings import AccountConfig, Settings
 from workers.providers.interfaces import Provider
-from workers.providers.price_catalogue import Listing
+from workers.providers.price_catalogue import PriceCatalogue
 
 _FACTORIES = {
     "aws": "workers.providers.aws.adapter:AwsProvider",
@@ -17,10 +17,10 @@ _FACTORIES = {
 PROVIDERS = tuple(_FACTORIES)
 
 
-def listing(provider: str) -> Listing:
+def listing(provider: str) -> PriceCatalogue:
     """The list of types and prices that comes with an adapter; imports no SDK. Raises KeyError for an unknown name."""
     package = _FACTORIES[provider].rpartition(".")[0]
-    return cast(Listing, import_module(f"{package}.catalogue").load())
+    return cast(PriceCatalogue, import_module(f"{package}.catalogue").load())
 
 
 def connect(account: AccountConfig, settings: Settings) -> Provider:

@@ -19,7 +19,7 @@ from app.services.errors import (
     InvalidRequest,
     MalformedBody,
     MethodNotAllowed,
-    NotFound,
+    ResourceNotFound,
     ServiceError,
     UnsupportedMediaType,
 )
@@ -71,7 +71,7 @@ async def _http(request: Request, error: Exception) -> Response:
     if error.status_code == 405:
         return respond(request, MethodNotAllowed(headers={"Allow": _methods(request)}))
     if error.status_code == 404:
-        return respond(request, NotFound())
+        return respond(request, ResourceNotFound())
     return respond(request, BadHttpRequest(phrase(error.status_code), headers=headers))
 
 

@@ -14,7 +14,7 @@ from app.api.http.problems import problem
 from app.api.http.routing import PRINCIPAL
 from app.db.core.ids import new_id
 from app.domain.client_address import Network, find_client_address
-from app.observability.metrics import Metrics
+from app.observability.metrics import ApiMetrics
 from app.observability.traces import Span, Traces
 from app.services.errors import BodyTooLarge, InternalError, ServiceError
 
@@ -47,7 +47,7 @@ class RequestMiddleware:
         app: ASGIApp,
         *,
         body_limit: int,
-        metrics: Metrics,
+        metrics: ApiMetrics,
         traces: Traces,
         trusted_proxies: Sequence[Network] = (),
         clock: Callable[[], float] = time.perf_counter,

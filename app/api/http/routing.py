@@ -12,7 +12,7 @@ from app.api.http.auth import Gate
 from app.api.http.body_limits import announced_length, limited, too_large
 from app.api.http.shortcut import Shortcut, Sources
 from app.services.container import Services
-from app.services.errors import BodyTooLarge, InvalidToken, NotFound
+from app.services.errors import BodyTooLarge, InvalidToken, ResourceNotFound
 from app.services.principal import Principal, Role
 
 PRINCIPAL = "gpulease.principal"
@@ -42,9 +42,9 @@ Operator = Annotated[Principal, Depends(RoleRule(Role.OPERATOR))]
 
 
 def path_part(text: str) -> str:
-    """A name in a path. Raises NotFound for U+0000: PostgreSQL's text holds none, so nothing has such a name."""
+    """A name in a path. Raises ResourceNotFound for U+0000: PostgreSQL's text holds none, so nothing has such a name."""
     if "\x00" in text:
-        raise NotFound
+        raise ResourceNotFound
     return text
 
 

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from fastapi import APIRouter, Request, Response
 
 from app.api.http.responses import not_modified
-from app.services.errors import NotFound
+from app.services.errors import ResourceNotFound
 
 router = APIRouter(include_in_schema=False)
 
@@ -61,7 +61,7 @@ async def get_dashboard_file(request: Request, path: str) -> Response:
 def _answer(request: Request, path: str) -> Response:
     found = static_files().get(path)
     if found is None:
-        raise NotFound
+        raise ResourceNotFound
     headers = {"ETag": found.etag, "Cache-Control": "no-cache", "Content-Security-Policy": POLICY}
     same = not_modified(request, found.etag)
     if same is not None:

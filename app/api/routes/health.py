@@ -6,7 +6,7 @@ from app.api.http.responses import answer
 from app.api.http.routing import UseServices
 from app.api.schemas.base import View
 from app.observability.installation_metrics import text_of
-from app.observability.metrics import Metrics
+from app.observability.metrics import ApiMetrics
 
 router = APIRouter(tags=["health"], generate_unique_id_function=lambda route: route.name)
 
@@ -47,6 +47,6 @@ async def get_metrics(request: Request, services: UseServices) -> Response:
 
     Keep the path inside: it names accounts, regions and routes.
     """
-    metrics: Metrics = request.app.state.metrics
+    metrics: ApiMetrics = request.app.state.metrics
     installation = text_of(await services.metrics.snapshot())
     return Response(metrics.text() + installation, headers={"Content-Type": METRICS_TYPE})

@@ -110,7 +110,7 @@ def single_connections(url: str, settings: SessionSettings) -> Iterator[Engine]:
         engine.dispose()
 
 
-def check_connections(url: str, settings: SessionSettings) -> "Login":
+def check_connections(url: str, settings: SessionSettings) -> "CurrentLogin":
     """The login that `url` names. Raises DatabaseUnusable when connections to it are not what a process needs."""
     try:
         with single_connections(url, settings) as engine:
@@ -168,19 +168,19 @@ _RIGHTS: TextClause = text("""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Login:
+class CurrentLogin:
     """Who is logged in, and which of its rights no process of this kind needs."""
 
     name: str
     excess: tuple[str, ...]
 
 
-def _read_login(connection: Connection, settings: SessionSettings) -> Login:
+def _read_login(connection: Connection, settings: SessionSettings) -> CurrentLogin:
     """The login of this connection, whatever role it has taken since."""
     other = WORKER_ROLE if settings.role == API_ROLE else API_ROLE
     row = connection.execute(_RIGHTS, {"other": other}).one()
     if row.superuser:
-        return Login(name=row.login, excess=("SUPERUSER",))
+        return CurrentLogin(name=row.login, excess=("SUPERUSER",))
     rights = {
         "BYPASSRLS": row.bypassrls,
         "CREATEDB": row.createdb,
@@ -188,4 +188,4 @@ def _read_login(connection: Connection, settings: SessionSettings) -> Login:
         "owner of the tables": row.owner,
         f"member of {other}": row.other,
     }
-    return Login(name=row.login, excess=tuple(right for right, there in rights.items() if there))
+    return CurrentLogin(name=row.login, excess=tuple(right for right, there in rights.items() if there))

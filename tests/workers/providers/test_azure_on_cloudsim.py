@@ -18,7 +18,7 @@ from tests.workers.providers.contract import Power
 from tests.workers.providers.samples import owner
 from workers.providers import errors
 from workers.providers.azure.adapter import AzureProvider
-from workers.providers.azure.clients import Clients, Group
+from workers.providers.azure.clients import AzureClients, Group
 from workers.providers.interfaces import Provider
 from workers.providers.types import Image, Params
 
@@ -108,7 +108,7 @@ class OnCloudsim:
         self.sim.plant(region=self.other_region, instance_type=self.instance_type, provider="azure", tags=dict(tags))
 
     def firewalls(self, vm_id: str) -> Mapping[str, Sequence[contract.Inbound]]:
-        return firewalls(Group(Clients(self.account, Settings()), SUBSCRIPTION, GROUP), vm_id)
+        return firewalls(Group(AzureClients(self.account, Settings()), SUBSCRIPTION, GROUP), vm_id)
 
     def break_firewall(self, stage: str) -> None:
         assert stage == "made", "one PUT makes a group and opens it"

@@ -20,7 +20,7 @@ from tests.workers.providers.gcp import accounts as gcp_accounts
 from tests.workers.providers.gcp.answering import answering as gcp_answering
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.azure.adapter import AzureProvider
-from workers.providers.azure.clients import Clients
+from workers.providers.azure.clients import AzureClients
 from workers.providers.azure.prices import by_size
 from workers.providers.errors import CredentialsRejected, OutcomeUnknown, Throttled
 from workers.providers.interfaces import Provider
@@ -138,7 +138,7 @@ def test_the_newest_meter_of_a_size_counts_over_all_pages() -> None:
         answer.first = [(200, json.dumps(first).encode())]
         answer.json({"Items": [old], "NextPageLink": None})
         account, now = azure_accounts.account(answer.url), datetime(2026, 11, 20, tzinfo=UTC)
-        told = by_size(Clients(account, SETTINGS), answer.url, ["Standard_ND96asr_v4"], "eastus", now)
+        told = by_size(AzureClients(account, SETTINGS), answer.url, ["Standard_ND96asr_v4"], "eastus", now)
     assert told["Standard_ND96asr_v4", Market.ON_DEMAND].per_hour == Decimal("27.197")
     assert answer.asked[1][1] == "/api/retail/prices?$skip=100"
     assert {token for _, _, token, _ in answer.asked} == {None}

@@ -24,7 +24,7 @@ from workers.providers.aws import (
     vms,
 )
 from workers.providers.aws.calls import part
-from workers.providers.aws.clients import Clients
+from workers.providers.aws.clients import AwsClients
 from workers.providers.aws.errors import translated
 from workers.providers.aws.subnets import Subnets
 from workers.providers.common.batch import answered
@@ -74,7 +74,7 @@ class AwsProvider:
     def __init__(self, account: AwsAccount, settings: Settings, *, clock: Callable[[], float] = time.time) -> None:
         self._account = account
         self._guard = CredentialGuard()
-        self._clients = Clients(account, settings, self._guard)
+        self._clients = AwsClients(account, settings, self._guard)
         self._subnets = Subnets(account.subnet_ids, self._clients.ec2)
         self._clock = clock
 

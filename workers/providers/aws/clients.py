@@ -48,10 +48,10 @@ _ACCESS_KEY = re.compile(r"Credential=([^/,\s]+)/")
 _LOADER = ReadingLoader()
 
 
-class Clients:
+class AwsClients:
     """`longest_wait`: seconds to wait for a message, well below a call's time-out.
 
-    Clients are made once under a lock (boto3 sessions are not thread-safe) and shared (clients are). `guard` sees each signed
+    AwsClients are made once under a lock (boto3 sessions are not thread-safe) and shared (clients are). `guard` sees each signed
     request to EC2 before it is sent.
     """
 

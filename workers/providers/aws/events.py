@@ -10,7 +10,7 @@ from typing import Any
 import structlog
 
 from workers.providers.aws.calls import chunks
-from workers.providers.aws.clients import Clients
+from workers.providers.aws.clients import AwsClients
 from workers.providers.aws.errors import translated
 from workers.providers.common.batch import answered
 from workers.providers.types import ProviderEvent
@@ -24,7 +24,7 @@ _CHANGE = "EC2 Instance State-change Notification"
 _ENDS = frozenset({"shutting-down", "terminated", "stopping", "stopped"})
 
 
-def receive(clients: Clients, url: str | None) -> list[ProviderEvent]:
+def receive(clients: AwsClients, url: str | None) -> list[ProviderEvent]:
     """Waits a few seconds for the first. Raises ProviderError."""
     if url is None:
         return []
@@ -38,13 +38,13 @@ def receive(clients: Clients, url: str | None) -> list[ProviderEvent]:
     ]
 
 
-def delete(clients: Clients, url: str | None, used: Sequence[ProviderEvent]) -> None:
+def delete(clients: AwsClients, url: str | None, used: Sequence[ProviderEvent]) -> None:
     """What SQS does not delete comes again. Raises ProviderError when it deletes none."""
     portions = {some[0]: some for some in chunks([one.receipt for one in used], _MOST)}
     answered(portions, lambda first: _delete(clients, url, portions[first]))
 
 
-def _delete(clients: Clients, url: str | None, receipts: Sequence[str]) -> None:
+def _delete(clients: AwsClients, url: str | None, receipts: Sequence[str]) -> None:
     entries = [{"Id": str(n), "ReceiptHandle": receipt} for n, receipt in enumerate(receipts)]
     with translated():
         answer = clients.sqs().delete_message_batch(QueueUrl=url, Entries=entries)

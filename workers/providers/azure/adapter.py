@@ -26,7 +26,7 @@ from workers.providers.azure import (
     quotas,
 )
 from workers.providers.azure.calls import part
-from workers.providers.azure.clients import Clients, Group
+from workers.providers.azure.clients import AzureClients, Group
 from workers.providers.azure.errors import translated
 from workers.providers.common.images import wanted
 from workers.providers.credentials import CredentialGuard
@@ -75,7 +75,7 @@ class AzureProvider:
         self._account = account
         self._clock = clock
         self._guard = CredentialGuard()
-        clients = Clients(account, settings, self._guard)
+        clients = AzureClients(account, settings, self._guard)
         self._group = Group(clients, account.subscription_id, account.resource_group)
 
     def identity(self) -> str:

@@ -43,7 +43,7 @@ _STORAGE_VERSION = "2023-11-03"
 logging.getLogger("azure").setLevel(logging.WARNING)
 
 
-class Clients:
+class AzureClients:
     """Made at first use under a lock, then shared by all threads. There is no retry policy: a repeat is the reconciler's decision.
 
     `guard` sees each request to Resource Manager, with its access token, before it is sent.
@@ -203,7 +203,7 @@ def _transport(settings: Settings) -> RequestsTransport:
 class Group:
     """The account's resource group, in which everything of ours is: who to ask, and for which group."""
 
-    clients: Clients
+    clients: AzureClients
     subscription: str
     name: str
 
@@ -214,10 +214,10 @@ class Group:
 
     @property
     def compute(self) -> ComputeManagementClient:
-        """See `Clients`."""
+        """See `AzureClients`."""
         return self.clients.compute
 
     @property
     def network(self) -> NetworkManagementClient:
-        """See `Clients`."""
+        """See `AzureClients`."""
         return self.clients.network

@@ -15,7 +15,7 @@ from azure.core.rest import HttpRequest
 
 from app.domain.offerings import Market
 from workers.providers.azure.calls import Document, part
-from workers.providers.azure.clients import Clients
+from workers.providers.azure.clients import AzureClients
 from workers.providers.azure.errors import translated
 from workers.providers.common.batch import answered
 from workers.providers.errors import OutcomeUnknown
@@ -31,7 +31,7 @@ _HOURLY = "1 Hour"
 
 
 def by_size(
-    clients: Clients, endpoint: str | None, names: Iterable[str], region: str, now: datetime
+    clients: AzureClients, endpoint: str | None, names: Iterable[str], region: str, now: datetime
 ) -> Mapping[tuple[str, Market], Price]:
     """Of each size the price that came into force last, in each market that has one."""
     with clients.anonymous as client:

@@ -27,7 +27,7 @@ from workers.providers.gcp import (
     spot,
     userdata,
 )
-from workers.providers.gcp.clients import Clients
+from workers.providers.gcp.clients import GcpClients
 from workers.providers.gcp.sdk import InstancesClient, ProjectsClient
 from workers.providers.send_window import require_open_window
 from workers.providers.types import (
@@ -70,7 +70,7 @@ class GcpProvider:
     def __init__(self, account: GcpAccount, settings: Settings, *, clock: Callable[[], float] = time.time) -> None:
         self._account = account
         self._guard = CredentialGuard()
-        self._clients = Clients(account, settings, self._guard)
+        self._clients = GcpClients(account, settings, self._guard)
         self._clock = clock
 
     def identity(self) -> str:

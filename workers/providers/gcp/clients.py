@@ -44,8 +44,8 @@ C = TypeVar("C")
 T = TypeVar("T")
 
 
-class Clients:
-    """Clients are made once under a lock and shared between threads.
+class GcpClients:
+    """GcpClients are made once under a lock and shared between threads.
 
     `guard` sees each request to Compute Engine, with its access token, before it is sent.
     """

@@ -7,7 +7,7 @@ from app.domain import tags
 from workers.providers.common.batch import each
 from workers.providers.errors import NotFound
 from workers.providers.gcp import instances, operations
-from workers.providers.gcp.clients import Clients
+from workers.providers.gcp.clients import GcpClients
 from workers.providers.gcp.ids import Id, last
 from workers.providers.gcp.sdk import (
     DisksClient,
@@ -19,7 +19,7 @@ from workers.providers.gcp.sdk import (
 from workers.providers.types import BatchResult
 
 
-def renew(clients: Clients, region: str, vm_ids: Sequence[str], deadline: datetime) -> BatchResult:
+def renew(clients: GcpClients, region: str, vm_ids: Sequence[str], deadline: datetime) -> BatchResult:
     """Labels VMs first: their labels are the ones that count.
 
     Labels are replaced as a whole, under the fingerprint of those that were read: OutcomeUnknown when somebody else has changed
@@ -43,7 +43,7 @@ def renew(clients: Clients, region: str, vm_ids: Sequence[str], deadline: dateti
     return BatchResult(done=vms.done, refused={**left.refused, **vms.refused})
 
 
-def _label_vm(clients: Clients, vm: Id, instance: Instance, value: str) -> None:
+def _label_vm(clients: GcpClients, vm: Id, instance: Instance, value: str) -> None:
     body = InstancesSetLabelsRequest(
         labels={**instance.labels, tags.DEADLINE: value}, label_fingerprint=instance.label_fingerprint
     )
@@ -57,7 +57,7 @@ def _label_vm(clients: Clients, vm: Id, instance: Instance, value: str) -> None:
     )
 
 
-def _label_disk(clients: Clients, zone: str, name: str, value: str) -> bool:
+def _label_disk(clients: GcpClients, zone: str, name: str, value: str) -> bool:
     """Whether Google knows the disk."""
     client = clients.of(DisksClient)
     try:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from workers.providers.gcp.clients import Clients
+from workers.providers.gcp.clients import GcpClients
 from workers.providers.types import ProviderEvent
 
 _MOST = 100
@@ -16,7 +16,7 @@ _ENDS = ("preempted", "delete", "stop", "suspend", "guestTerminate", "hostError"
 """Methods of `compute.instances` after which a VM does not run any more, or not for long."""
 
 
-def receive(clients: Clients, subscription: str | None) -> list[ProviderEvent]:
+def receive(clients: GcpClients, subscription: str | None) -> list[ProviderEvent]:
     """Waits a few seconds for the first. Raises ProviderError."""
     if subscription is None:
         return []
@@ -27,7 +27,7 @@ def receive(clients: Clients, subscription: str | None) -> list[ProviderEvent]:
     ]
 
 
-def acknowledge(clients: Clients, subscription: str | None, used: Sequence[ProviderEvent]) -> None:
+def acknowledge(clients: GcpClients, subscription: str | None, used: Sequence[ProviderEvent]) -> None:
     """What is not acknowledged comes again. Raises ProviderError."""
     clients.pubsub(f"{subscription}:acknowledge", {"ackIds": [one.receipt for one in used]})
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from workers.providers.errors import NotFound, OutcomeUnknown, ProviderError, Refused, TokenConflict
 from workers.providers.gcp import operations
-from workers.providers.gcp.clients import Clients
+from workers.providers.gcp.clients import GcpClients
 from workers.providers.gcp.errors import fitting
 from workers.providers.gcp.sdk import Firewall, FirewallsClient, InstancesClient
 from workers.providers.types import LaunchSpec, Params
@@ -43,7 +43,7 @@ def plan(spec: LaunchSpec, vm_name: str, network: str) -> list[Params]:
 
 
 @contextmanager
-def ensure_firewall(clients: Clients, zone: str, rules: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
+def ensure_firewall(clients: GcpClients, zone: str, rules: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
     """Makes the rules, given by request id. When the block is refused they are withdrawn: a refusal leaves nothing behind."""
     bodies = {request_id: _body(rule) for request_id, rule in rules.items()}
     try:
@@ -56,7 +56,7 @@ def ensure_firewall(clients: Clients, zone: str, rules: Mapping[str, Mapping[str
         raise
 
 
-def _withdraw(clients: Clients, zone: str, rules: Iterable[Firewall]) -> None:
+def _withdraw(clients: GcpClients, zone: str, rules: Iterable[Firewall]) -> None:
     """Only while no VM shows: an earlier send may have made one, and Google would take the rules from under it."""
     for rule in rules:
         try:
@@ -71,7 +71,7 @@ def _body(rule: Mapping[str, Any]) -> Firewall:
         return body
 
 
-def _make(clients: Clients, rule: Firewall, request_id: str) -> None:
+def _make(clients: GcpClients, rule: Firewall, request_id: str) -> None:
     try:
         operations.accepted(
             clients.ask(clients.of(FirewallsClient).insert_unary, firewall_resource=rule, request_id=request_id)
@@ -80,20 +80,20 @@ def _make(clients: Clients, rule: Firewall, request_id: str) -> None:
         _check(clients, rule)
 
 
-def _check(clients: Clients, rule: Firewall) -> None:
+def _check(clients: GcpClients, rule: Firewall) -> None:
     """An earlier send made it. A rule of that name with another owner is not ours and never used."""
     found = clients.ask(clients.of(FirewallsClient).get, firewall=rule.name)
     if found.description != rule.description:
         raise OutcomeUnknown(f"firewall rule {rule.name} exists and is not ours", code="alreadyExists")
 
 
-def remove(clients: Clients, name: str) -> None:
+def remove(clients: GcpClients, name: str) -> None:
     """Removes a rule; one that is gone is success."""
     with suppress(NotFound):
         clients.ask(clients.of(FirewallsClient).delete_unary, firewall=name)
 
 
-def every(clients: Clients) -> Iterator[Firewall]:
+def every(clients: GcpClients) -> Iterator[Firewall]:
     """All rules of ours, those of other installations included."""
     for page in clients.pages(clients.of(FirewallsClient).list, filter=f'name eq "{PREFIX}[0-9a-f]+(-v6)?"'):
         yield from page.items

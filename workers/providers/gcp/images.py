@@ -4,7 +4,7 @@ import re
 
 from workers.providers.common.images import driver_version
 from workers.providers.errors import ImageMissing, NotFound
-from workers.providers.gcp.clients import Clients
+from workers.providers.gcp.clients import GcpClients
 from workers.providers.gcp.sdk import ImagesClient
 from workers.providers.types import Image
 
@@ -18,7 +18,7 @@ FAMILIES = (
 _PATH = re.compile(r"projects/([^/]+)/global/images/(family/)?([^/]+)")
 
 
-def resolve(clients: Clients, pin: str | None) -> Image:
+def resolve(clients: GcpClients, pin: str | None) -> Image:
     """`pin` is the path of an image or of a family. Raises ImageMissing when there is none."""
     for path in (pin,) if pin is not None else FAMILIES:
         try:
@@ -28,7 +28,7 @@ def resolve(clients: Clients, pin: str | None) -> Image:
     raise ImageMissing(f"no image at {pin or FAMILIES[0]}: check `image` of this account", code="notFound")
 
 
-def _image(clients: Clients, path: str) -> Image:
+def _image(clients: GcpClients, path: str) -> Image:
     match = _PATH.fullmatch(path)
     if match is None:
         raise ImageMissing(f"{path} is not the path of an image: projects/P/global/images/NAME", code="invalid")

@@ -14,7 +14,7 @@ from workers.providers.common.regions import Regions
 from workers.providers.errors import NotFound, ProviderError
 from workers.providers.gcp import operations, resource_tags
 from workers.providers.gcp.calls import chunks, complete, either, everywhere, scoped
-from workers.providers.gcp.clients import Clients
+from workers.providers.gcp.clients import GcpClients
 from workers.providers.gcp.ids import Id, in_region, region_of
 from workers.providers.gcp.sdk import Instance, InstancesClient
 from workers.providers.gcp.vms import from_instance
@@ -27,7 +27,7 @@ _NAMES_PER_CALL = 50
 _LEAVING = frozenset({VmState.ENDING, VmState.STOPPED})
 
 
-def listed(clients: Clients, regions: frozenset[str], installation: str) -> Iterator[ListingPage]:
+def listed(clients: GcpClients, regions: frozenset[str], installation: str) -> Iterator[ListingPage]:
     """Pages of this installation's VMs in some regions; Google's pages are those of all regions."""
     wanted = resource_tags.having(tags.INSTALLATION, installation)
     asked = Regions(regions)
@@ -44,7 +44,7 @@ def listed(clients: Clients, regions: frozenset[str], installation: str) -> Iter
         yield ListingPage(vms=vms, unreachable=lost, failed=dict(asked.failed))
 
 
-def listed_everywhere(clients: Clients, installation: str) -> Iterator[ListingPage]:
+def listed_everywhere(clients: GcpClients, installation: str) -> Iterator[ListingPage]:
     """Pages of this installation's VMs in all zones. Operations are not asked for: they need a right of their own.
 
     A VM that cannot be read makes its zone count as out of reach.
@@ -61,7 +61,7 @@ def _of_all_zones(page: Any) -> ListingPage:
     return ListingPage(vms=list(read.values()), unreachable=unreachable.union(shown[key][0] for key in failed))
 
 
-def _explained(clients: Clients, region: str, vms: Sequence[Vm]) -> tuple[list[Vm], Mapping[str, ProviderError]]:
+def _explained(clients: GcpClients, region: str, vms: Sequence[Vm]) -> tuple[list[Vm], Mapping[str, ProviderError]]:
     """The VMs, those of them marked that Google takes back: operations tell it of spot VMs that are ending or have stopped.
 
     A VM whose operations cannot be read is left out, and its zone is in the second part: nobody knows yet why that VM ends.
@@ -76,7 +76,7 @@ def _explained(clients: Clients, region: str, vms: Sequence[Vm]) -> tuple[list[V
 
 
 def with_ids(
-    clients: Clients, region: str, vm_ids: Iterable[str]
+    clients: GcpClients, region: str, vm_ids: Iterable[str]
 ) -> tuple[Mapping[Id, Instance], Mapping[str, ProviderError]]:
     """Google's records of those that show, and the zones that could not be asked. A name with another number is left out."""
     wanted = {one for one in map(Id.parse, vm_ids) if one is not None and in_region(one.zone, region)}
@@ -85,7 +85,7 @@ def with_ids(
     return {key: one for found in answers.values() for key, one in found.items()}, failed
 
 
-def _in_zone(clients: Clients, zone: str, wanted: Collection[Id]) -> Mapping[Id, Instance]:
+def _in_zone(clients: GcpClients, zone: str, wanted: Collection[Id]) -> Mapping[Id, Instance]:
     """One list per fifty VMs."""
     found: dict[Id, Instance] = {}
     for chunk in chunks(sorted({one.name for one in wanted}), _NAMES_PER_CALL):
@@ -95,7 +95,7 @@ def _in_zone(clients: Clients, zone: str, wanted: Collection[Id]) -> Mapping[Id,
     return found
 
 
-def get(clients: Clients, region: str, vm_ids: Sequence[str]) -> dict[str, Vm | None]:
+def get(clients: GcpClients, region: str, vm_ids: Sequence[str]) -> dict[str, Vm | None]:
     """By id; operations tell of those that do not show.
 
     What neither explains is asked for directly, one by one, before it counts as unknown to Google.
@@ -113,14 +113,14 @@ def get(clients: Clients, region: str, vm_ids: Sequence[str]) -> dict[str, Vm | 
     return vms
 
 
-def _directly(clients: Clients, region: str, vm: Id) -> Vm | None:
+def _directly(clients: GcpClients, region: str, vm: Id) -> Vm | None:
     try:
         return from_instance(clients.ask(clients.of(InstancesClient).get, zone=vm.zone, instance=vm.number), region)
     except NotFound:
         return None
 
 
-def named(clients: Clients, region: str, name: str) -> list[Vm]:
+def named(clients: GcpClients, region: str, name: str) -> list[Vm]:
     """VMs of this name that show. Raises OutcomeUnknown when a zone of the region is out of reach."""
     wanted = f'name = "{name}"'
     pages = clients.pages(clients.of(InstancesClient).aggregated_list, filter=wanted)
@@ -129,7 +129,7 @@ def named(clients: Clients, region: str, name: str) -> list[Vm]:
     ]
 
 
-def find(clients: Clients, region: str, name: str, owner: OwnerTags) -> Vm | None:
+def find(clients: GcpClients, region: str, name: str, owner: OwnerTags) -> Vm | None:
     """The owner's VM of this name; else what the operations on this name tell, for the name is ours alone."""
     shown = named(clients, region, name)
     if shown:
@@ -139,13 +139,13 @@ def find(clients: Clients, region: str, name: str, owner: OwnerTags) -> Vm | Non
     return next((vm for vm in fates if vm is not None), None)
 
 
-def ready(clients: Clients, region: str, vm_ids: Sequence[str]) -> frozenset[str]:
+def ready(clients: GcpClients, region: str, vm_ids: Sequence[str]) -> frozenset[str]:
     """Those that have written the guest attribute: one call each, because Google has none for several."""
     known = {str(one): one for one in map(Id.parse, vm_ids) if one is not None and in_region(one.zone, region)}
     return frozenset(one for one, ready in answered(known, lambda one: _is_ready(clients, known[one])).items() if ready)
 
 
-def _is_ready(clients: Clients, vm: Id) -> bool:
+def _is_ready(clients: GcpClients, vm: Id) -> bool:
     method = clients.of(InstancesClient).get_guest_attributes
     try:
         answer = clients.ask(method, zone=vm.zone, instance=vm.number, query_path=READY)
@@ -154,12 +154,12 @@ def _is_ready(clients: Clients, vm: Id) -> bool:
     return any(f"{item.namespace}/{item.key}" == READY for item in answer.query_value.items)
 
 
-def terminate(clients: Clients, region: str, vm_ids: Sequence[str]) -> BatchResult:
+def terminate(clients: GcpClients, region: str, vm_ids: Sequence[str]) -> BatchResult:
     """Asks for the end of those that exist, by number, so that a later VM of the same name is never meant."""
     return each(vm_ids, lambda vm_id: _terminate(clients, region, vm_id))
 
 
-def _terminate(clients: Clients, region: str, vm_id: str) -> bool:
+def _terminate(clients: GcpClients, region: str, vm_id: str) -> bool:
     """Whether Google knows the VM."""
     one = Id.parse(vm_id)
     if one is None or not in_region(one.zone, region):
@@ -171,12 +171,12 @@ def _terminate(clients: Clients, region: str, vm_id: str) -> bool:
     return True
 
 
-def reboot(clients: Clients, region: str, vm_ids: Sequence[str]) -> BatchResult:
+def reboot(clients: GcpClients, region: str, vm_ids: Sequence[str]) -> BatchResult:
     """Resets each. Refused with NotFound, or with InvalidSpec: one that does not run."""
     return each(vm_ids, lambda vm_id: _reset(clients, region, vm_id))
 
 
-def _reset(clients: Clients, region: str, vm_id: str) -> bool:
+def _reset(clients: GcpClients, region: str, vm_id: str) -> bool:
     one = addressed(vm_id, region)
     clients.ask(clients.of(InstancesClient).reset_unary, zone=one.zone, instance=one.number)
     return True
@@ -190,7 +190,7 @@ def addressed(vm_id: str, region: str) -> Id:
     return one
 
 
-def console_output(clients: Clients, region: str, vm_id: str) -> str:
+def console_output(clients: GcpClients, region: str, vm_id: str) -> str:
     """The end of what the first serial port printed, as clean text."""
     one = addressed(vm_id, region)
     method = clients.of(InstancesClient).get_serial_port_output

@@ -10,7 +10,7 @@ from app.domain import tags
 from workers.providers.errors import NotFound
 from workers.providers.gcp import firewall, resource_tags
 from workers.providers.gcp.calls import chunks, either, scoped
-from workers.providers.gcp.clients import Clients
+from workers.providers.gcp.clients import GcpClients
 from workers.providers.gcp.ids import Id
 from workers.providers.gcp.sdk import Disk, DisksClient, InstancesClient
 from workers.providers.types import Leftover, Leftovers
@@ -22,7 +22,7 @@ _GOING = "DELETING"
 _LEASES_PER_CALL = 50
 
 
-def of_leases(clients: Clients, region: str, installation: str, lease_ids: Sequence[str] | None) -> Leftovers:
+def of_leases(clients: GcpClients, region: str, installation: str, lease_ids: Sequence[str] | None) -> Leftovers:
     """Those of these leases, or of the whole installation when None; `in_use` while a VM has them."""
     filters = list(_filters(installation, lease_ids))
     found: list[Leftover] = []
@@ -58,7 +58,7 @@ def _disk(disk: Disk, zone: str, region: str) -> Leftover:
 
 
 def _rules(
-    clients: Clients, region: str, installation: str, lease_ids: Sequence[str] | None, filters: Sequence[str]
+    clients: GcpClients, region: str, installation: str, lease_ids: Sequence[str] | None, filters: Sequence[str]
 ) -> Iterator[Leftover]:
     """A rule does not say whether it applies to anything; the VMs that show do. Rules belong to no region."""
     found = [(rule, firewall.owner_of(rule)) for rule in firewall.every(clients)]
@@ -75,7 +75,7 @@ def _rules(
         yield Leftover(kind=RULE, id=rule.name, region=region, tags=owner, in_use=in_use, free=True)
 
 
-def _tags_in_use(clients: Clients, wanted: str) -> Iterator[str]:
+def _tags_in_use(clients: GcpClients, wanted: str) -> Iterator[str]:
     """Network tags of the VMs of all regions."""
     for page in clients.pages(clients.of(InstancesClient).aggregated_list, filter=wanted):
         for scope in page.items.values():
@@ -83,7 +83,7 @@ def _tags_in_use(clients: Clients, wanted: str) -> Iterator[str]:
                 yield from instance.tags.items
 
 
-def remove(clients: Clients, leftover: Leftover) -> None:
+def remove(clients: GcpClients, leftover: Leftover) -> None:
     """Removes one; one that is gone is success. Google has a code of its own for each reason to keep a disk."""
     if leftover.kind == RULE:
         firewall.remove(clients, leftover.id)

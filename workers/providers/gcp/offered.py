@@ -7,14 +7,14 @@ import structlog
 from app.domain.offerings import InstanceType, Market
 from workers.providers.gcp.calls import scoped
 from workers.providers.gcp.catalogue import GcpCatalogue
-from workers.providers.gcp.clients import Clients
+from workers.providers.gcp.clients import GcpClients
 from workers.providers.gcp.sdk import MachineTypesClient
 from workers.providers.types import Offered
 
 log = structlog.get_logger(__name__)
 
 
-def by_zone(clients: Clients, catalogue: GcpCatalogue, region: str) -> Iterator[Offered]:
+def by_zone(clients: GcpClients, catalogue: GcpCatalogue, region: str) -> Iterator[Offered]:
     """The markets of each catalogue type in each zone that has it. A zone out of reach is left out."""
     names = "|".join(sorted(catalogue.types))
     for page in clients.pages(clients.of(MachineTypesClient).aggregated_list, filter=f'name eq "{names}"'):

@@ -12,7 +12,7 @@ from workers.providers.common.batch import ask_each
 from workers.providers.common.regions import Regions
 from workers.providers.errors import CredentialsRejected, ProviderError, Refused
 from workers.providers.gcp.calls import chunks, either, scoped
-from workers.providers.gcp.clients import Clients
+from workers.providers.gcp.clients import GcpClients
 from workers.providers.gcp.errors import refusal
 from workers.providers.gcp.ids import Id, last
 from workers.providers.gcp.sdk import GlobalOperationsClient, Operation, ZoneOperationsClient
@@ -45,7 +45,9 @@ def accepted(operation: Operation) -> Operation:
     return operation
 
 
-def of_vms(clients: Clients, ids: Iterable[Id]) -> tuple[Mapping[Id, Sequence[Operation]], Mapping[str, ProviderError]]:
+def of_vms(
+    clients: GcpClients, ids: Iterable[Id]
+) -> tuple[Mapping[Id, Sequence[Operation]], Mapping[str, ProviderError]]:
     """Operations of each VM, oldest first, and the zones that could not be asked. Raises CredentialsRejected."""
     asked = set(ids)
     zones = {zone: {one.number: one for one in asked if one.zone == zone} for zone in sorted({o.zone for o in asked})}
@@ -56,7 +58,7 @@ def of_vms(clients: Clients, ids: Iterable[Id]) -> tuple[Mapping[Id, Sequence[Op
     return {key: told for found in answers.values() for key, told in found.items()}, failed
 
 
-def _in_zone(clients: Clients, zone: str, numbers: Mapping[str, Id]) -> Mapping[Id, Sequence[Operation]]:
+def _in_zone(clients: GcpClients, zone: str, numbers: Mapping[str, Id]) -> Mapping[Id, Sequence[Operation]]:
     """One list per fifty VMs."""
     found: dict[Id, list[Operation]] = {one: [] for one in numbers.values()}
     for chunk in chunks(list(numbers), _TARGETS_PER_CALL):
@@ -69,7 +71,7 @@ def _in_zone(clients: Clients, zone: str, numbers: Mapping[str, Id]) -> Mapping[
     return found
 
 
-def of_name(clients: Clients, region: str, name: str) -> Mapping[Id, list[Operation]]:
+def of_name(clients: GcpClients, region: str, name: str) -> Mapping[Id, list[Operation]]:
     """Operations of every VM that had this name in a region, oldest first."""
     found: dict[Id, list[Operation]] = {}
     regions = frozenset({region})
@@ -80,12 +82,12 @@ def of_name(clients: Clients, region: str, name: str) -> Mapping[Id, list[Operat
     return found
 
 
-def preemptions(clients: Clients, regions: frozenset[str]) -> Iterator[Operation]:
+def preemptions(clients: GcpClients, regions: frozenset[str]) -> Iterator[Operation]:
     """All of which Google still knows: those of some days. A region out of reach tells none, unless all are: that raises."""
     return _aggregated(clients, regions, f'operationType = "{PREEMPTED}"')
 
 
-def _aggregated(clients: Clients, regions: frozenset[str], wanted: str) -> Iterator[Operation]:
+def _aggregated(clients: GcpClients, regions: frozenset[str], wanted: str) -> Iterator[Operation]:
     asked = Regions(regions)
     for page in clients.pages(clients.of(GlobalOperationsClient).aggregated_list, filter=wanted):
         for region in asked.told:

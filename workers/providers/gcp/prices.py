@@ -14,7 +14,7 @@ from typing import Any
 
 from app.domain.offerings import InstanceType, Market
 from workers.providers.errors import OutcomeUnknown
-from workers.providers.gcp.clients import Clients
+from workers.providers.gcp.clients import GcpClients
 from workers.providers.types import Price
 
 PUBLIC = "https://cloudbilling.googleapis.com"
@@ -56,7 +56,7 @@ _Rates = Mapping[tuple[str, Market], set[Decimal]]
 
 
 def by_type(
-    clients: Clients, endpoint: str | None, types: Mapping[str, InstanceType], region: str, now: datetime
+    clients: GcpClients, endpoint: str | None, types: Mapping[str, InstanceType], region: str, now: datetime
 ) -> Mapping[tuple[str, Market], Price]:
     """Of the types whose parts all have exactly one price in the region."""
     rates = _rates(clients, (endpoint or PUBLIC).rstrip("/") + PATH, region)
@@ -77,7 +77,7 @@ def _sum(kind: InstanceType, market: Market, rates: _Rates) -> Decimal | None:
     return total
 
 
-def _rates(clients: Clients, url: str, region: str) -> _Rates:
+def _rates(clients: GcpClients, url: str, region: str) -> _Rates:
     """USD for an hour of one core, GiB or GPU. More than one price of a name: which one counts is not known."""
     rates: dict[tuple[str, Market], set[Decimal]] = defaultdict(set)
     for sku in _skus(clients, url):
@@ -88,7 +88,7 @@ def _rates(clients: Clients, url: str, region: str) -> _Rates:
     return rates
 
 
-def _skus(clients: Clients, url: str) -> Iterator[Mapping[str, Any]]:
+def _skus(clients: GcpClients, url: str) -> Iterator[Mapping[str, Any]]:
     token = ""
     while True:
         page = clients.get(url, {"pageSize": _PAGE, "currencyCode": "USD", **({"pageToken": token} if token else {})})

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
 
 from workers.providers.common.batch import answered
-from workers.providers.gcp.clients import Clients
+from workers.providers.gcp.clients import GcpClients
 from workers.providers.gcp.sdk import ProjectsClient, Quota, RegionsClient
 from workers.providers.types import ServiceQuota
 
@@ -12,7 +12,7 @@ _OVERALL = "GPUS_ALL_REGIONS"
 _PREFIXES = ("NVIDIA_", "PREEMPTIBLE_NVIDIA_")
 
 
-def read(clients: Clients, region: str) -> list[ServiceQuota]:
+def read(clients: GcpClients, region: str) -> list[ServiceQuota]:
     """Those of the region, then that of the project, in GPUs."""
     questions: Mapping[str, Callable[[], list[ServiceQuota]]] = {
         "region": lambda: _of_region(clients, region),
@@ -21,12 +21,12 @@ def read(clients: Clients, region: str) -> list[ServiceQuota]:
     return [quota for quotas in answered(questions, lambda one: questions[one]()).values() for quota in quotas]
 
 
-def _of_region(clients: Clients, region: str) -> list[ServiceQuota]:
+def _of_region(clients: GcpClients, region: str) -> list[ServiceQuota]:
     quotas = clients.ask(clients.of(RegionsClient).get, region=region).quotas
     return list(_limits(region, (one for one in quotas if one.metric.startswith(_PREFIXES))))
 
 
-def _of_project(clients: Clients, region: str) -> list[ServiceQuota]:
+def _of_project(clients: GcpClients, region: str) -> list[ServiceQuota]:
     quotas = clients.ask(clients.of(ProjectsClient).get).quotas
     return list(_limits(region, (one for one in quotas if one.metric == _OVERALL)))
 

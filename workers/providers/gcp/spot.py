@@ -13,7 +13,7 @@ from app.domain.leases import VmState
 from workers.providers.common.batch import leave_out
 from workers.providers.common.regions import Regions
 from workers.providers.gcp import instances, operations, resource_tags
-from workers.providers.gcp.clients import Clients
+from workers.providers.gcp.clients import GcpClients
 from workers.providers.gcp.ids import Id, last
 from workers.providers.gcp.vms import from_instance, time_of
 from workers.providers.types import Interruption
@@ -24,7 +24,7 @@ _LEAVING = ALIVE | {VmState.ENDING}
 
 
 def interruptions(
-    clients: Clients, regions: frozenset[str], installation: str, now: datetime
+    clients: GcpClients, regions: frozenset[str], installation: str, now: datetime
 ) -> Iterator[Interruption]:
     """Of this installation's VMs that still show. One list, and others only where something was taken lately."""
     taken = dict(_taken(clients, regions, now))
@@ -40,7 +40,7 @@ def interruptions(
                     yield Interruption(vm_id=str(key), notice_at=at, deadline_at=at + NOTICE, action="terminate")
 
 
-def _taken(clients: Clients, regions: frozenset[str], now: datetime) -> Iterator[tuple[Id, datetime]]:
+def _taken(clients: GcpClients, regions: frozenset[str], now: datetime) -> Iterator[tuple[Id, datetime]]:
     for operation in operations.preemptions(clients, regions):
         at = time_of(operation.insert_time)
         if at is not None and at > now - _RECENT:

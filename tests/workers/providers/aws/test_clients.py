@@ -17,7 +17,7 @@ from tests.workers.providers.conftest import ACCESS_KEY, SECRET_KEY
 from tests.workers.providers.samples import spec
 from workers.providers import errors
 from workers.providers.aws.adapter import AwsProvider
-from workers.providers.aws.clients import Clients
+from workers.providers.aws.clients import AwsClients
 
 REGION = "us-east-1"
 ROLE = "arn:aws:iam::210987654321:role/gpulease"
@@ -150,7 +150,7 @@ def test_no_secret_reaches_logs_or_errors_even_at_debug(
 
 def test_threads_share_one_client_per_region() -> None:
     account = AwsAccount(provider="aws", name="main", regions=(REGION,), endpoint_url="http://127.0.0.1:9")
-    clients = Clients(account, Settings())
+    clients = AwsClients(account, Settings())
     with ThreadPoolExecutor(16) as pool:
         made = list(pool.map(lambda n: clients.ec2(REGION if n % 2 else "eu-west-1"), range(64)))
     assert len({id(client) for client in made}) == 2
@@ -159,7 +159,7 @@ def test_threads_share_one_client_per_region() -> None:
 def test_a_client_neither_retries_nor_waits_longer_than_told_and_serves_all_threads() -> None:
     account = AwsAccount(provider="aws", name="main", regions=(REGION,), endpoint_url="http://127.0.0.1:9")
     settings = Settings(call_timeout=11.0, connect_timeout=3.0, worker_threads=40)
-    config: Any = Clients(account, settings).ec2(REGION).meta.config
+    config: Any = AwsClients(account, settings).ec2(REGION).meta.config
     assert config.retries["total_max_attempts"] == 1
     assert (config.connect_timeout, config.read_timeout) == (3.0, 11.0)
     assert config.max_pool_connections >= 40

@@ -14,7 +14,7 @@ from tests.workers.providers.azure.specs import REGION, spec
 from tests.workers.providers.conftest import AZURE_TOKEN
 from workers.providers import errors, registry, types
 from workers.providers.azure.adapter import AzureProvider
-from workers.providers.azure.clients import Clients, is_stand_in
+from workers.providers.azure.clients import AzureClients, is_stand_in
 
 NETWORKS = ("203.0.113.0/24",)
 VM_ID = "00000000-0000-4000-8000-000000000000"
@@ -79,7 +79,7 @@ def test_without_credentials_for_azure_itself_nothing_is_sent(monkeypatch: pytes
 
 
 def test_the_clients_are_made_once(answer: Answer) -> None:
-    clients = Clients(account(answer.url), Settings())
+    clients = AzureClients(account(answer.url), Settings())
     assert clients.compute is clients.compute
     assert clients.network is clients.network
 

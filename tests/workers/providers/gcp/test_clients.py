@@ -18,7 +18,7 @@ from tests.workers.providers.gcp.answering import TOKEN, Answer, answering
 from tests.workers.providers.gcp.specs import spec
 from workers.providers import errors
 from workers.providers.gcp.adapter import GcpProvider
-from workers.providers.gcp.clients import Clients
+from workers.providers.gcp.clients import GcpClients
 from workers.providers.gcp.sdk import InstancesClient, ProjectsClient
 
 NUMBER = {"kind": "compute#project", "id": "123456789012", "name": PROJECT}
@@ -109,7 +109,7 @@ def test_a_token_endpoint_out_of_reach_means_that_nothing_was_sent(stub: Answer,
 
 
 def test_the_project_that_pays_for_the_calls_is_still_named(stub: Answer, tmp_path: Path) -> None:
-    clients = Clients(account(stub.url, key_file(tmp_path, stub.url)), Settings())
+    clients = GcpClients(account(stub.url, key_file(tmp_path, stub.url)), Settings())
     clients.of(ProjectsClient)
     found: Any = clients._credentials
     found.source = found.source.with_quota_project("payer")
@@ -120,7 +120,7 @@ def test_the_project_that_pays_for_the_calls_is_still_named(stub: Answer, tmp_pa
 
 def test_impersonation_acts_through_the_accounts_credentials(stub: Answer, tmp_path: Path) -> None:
     wanted = account(stub.url, key_file(tmp_path, stub.url), impersonate="robot@p.example")
-    clients = Clients(wanted, Settings())
+    clients = GcpClients(wanted, Settings())
     clients.of(ProjectsClient)
     found: Any = clients._credentials
     assert isinstance(found.source, impersonated_credentials.Credentials)
@@ -140,7 +140,7 @@ def test_no_secret_reaches_logs_or_errors_even_at_debug(
 
 
 def test_threads_share_one_client_per_service_and_one_pool() -> None:
-    clients = Clients(account("http://127.0.0.1:9", None), Settings(worker_threads=40))
+    clients = GcpClients(account("http://127.0.0.1:9", None), Settings(worker_threads=40))
     clients._credentials = AnonymousCredentials()  # type: ignore[no-untyped-call]  # ships no types
     kinds: list[type[Any]] = [InstancesClient, ProjectsClient]
     with ThreadPoolExecutor(8) as pool:
@@ -152,6 +152,6 @@ def test_threads_share_one_client_per_service_and_one_pool() -> None:
 
 
 def test_without_an_endpoint_it_is_googles_over_tls() -> None:
-    clients = Clients(account("http://127.0.0.1:9", None).model_copy(update={"endpoint_url": None}), Settings())
+    clients = GcpClients(account("http://127.0.0.1:9", None).model_copy(update={"endpoint_url": None}), Settings())
     clients._credentials = AnonymousCredentials()  # type: ignore[no-untyped-call]  # ships no types
     assert clients.of(InstancesClient).transport._host == "https://compute.googleapis.com"

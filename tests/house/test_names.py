@@ -1,0 +1,26 @@
+"""A name means one thing: no two public classes of the program have the same one."""
+
+import ast
+from collections import defaultdict
+
+from tests.house.sources import ROOT, tracked_files
+
+OTHERS = ("app/api/routes/", "app/api/schemas/", "app/cli/")
+"""Models of the HTTP API are named as the API's contract names them. The command line is a program of its own."""
+
+
+def public_classes() -> dict[str, list[str]]:
+    """Name -> the files of `app` and `workers` that define it."""
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in tracked_files():
+        name = str(path.relative_to(ROOT))
+        if path.suffix != ".py" or not name.startswith(("app/", "workers/")) or name.startswith(OTHERS):
+            continue
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found[node.name].append(name)
+    return found
+
+
+def test_every_public_class_has_a_name_of_its_own() -> None:
+    assert {name: files for name, files in public_classes().items() if len(files) > 1} == {}
