@@ -10,14 +10,12 @@ from workers.failpoints.actions import Action
 SAMPLE = (
     ("send.send:launch:after", Action.KILL),
     ("end.finish:commit:before", Action.KILL),
-    ("plan.store_attempt:commit:after", Action.POSTGRES_GONE),
     ("send.record:commit:before", Action.POSTGRES_GONE),
     ("end.terminate:terminate_sent:after", Action.POSTGRES_GONE),
 )
 
 LATE = (
     ("send.send:launch:before", True, True),
-    ("send.send:launch:after", True, False),
     ("end.terminate:terminate:after", True, True),
     ("watch.watch:get:after", False, False),
 )

@@ -1,0 +1,73 @@
+"""Modules stay small enough to read, and none needs another one that needs it back."""
+
+import ast
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+from tests.house.sources import ROOT, tracked_files
+
+LONGEST_MODULE = 300
+LONGEST_FUNCTION = 40
+
+LONGER: Mapping[str, str] = {
+    "app/api/schemas/ops.py": "one model for each thing that operators see",
+    "app/db/fleet/inventory.py": "statements that observe many VMs at once; SQL is long",
+    "app/db/leases/attempts.py": "the three kinds of writers of an attempt stand side by side",
+    "app/domain/lifecycle.py": "the protocol's decisions, read as a whole",
+    "cloudsim/world/core.py": "the one state of all simulated clouds",
+    "workers/observation/inventory.py": "one cycle of observation, in the order in which it happens",
+    "app/db/fleet/jobs.py:claim_due": "one statement",
+    "app/db/leases/attempts.py:end": "one statement",
+    "cloudsim/ec2/orders.py:read_order": "one field of RunInstances after the other",
+}
+"""What is longer all the same, and why."""
+
+
+def sources() -> Iterator[tuple[str, ast.Module, int]]:
+    """(path, syntax tree, lines) of every module of the program and of the simulator."""
+    for path in tracked_files():
+        name = str(path.relative_to(ROOT))
+        if path.suffix == ".py" and name.startswith(("app/", "workers/", "cloudsim/")):
+            text = path.read_text(encoding="utf-8")
+            yield name, ast.parse(text), text.count("\n")
+
+
+def test_modules_and_functions_are_short_or_say_why_not() -> None:
+    longer = set()
+    for name, tree, lines in sources():
+        if lines > LONGEST_MODULE:
+            longer.add(name)
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = (node.end_lineno or 0) - node.lineno + 1
+                longer |= {f"{name}:{node.name}"} if length > LONGEST_FUNCTION else set()
+    assert longer == LONGER.keys()
+
+
+def test_no_import_leads_back() -> None:
+    """Imports within functions and for type checkers alone do not count."""
+    modules = {name.removesuffix(".py").replace("/", ".").removesuffix(".__init__") for name, *_ in sources()}
+    graph: dict[str, set[str]] = {}
+    for name, tree, _ in sources():
+        module = name.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+        graph[module] = {found for found in _imported(tree, modules) if found != module}
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        raise AssertionError(" → ".join(error.args[1])) from None
+
+
+def _imported(tree: ast.Module, modules: set[str]) -> Iterator[str]:
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in modules)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            submodules = {f"{node.module}.{alias.name}" for alias in node.names} & modules
+            yield from submodules
+            if node.module in modules and len(submodules) < len(node.names):
+                yield node.module
+
+
+def test_the_list_names_files_that_exist() -> None:
+    assert [name for name in LONGER if not Path(ROOT, name.partition(":")[0]).is_file()] == []
