@@ -13,6 +13,7 @@ from app.observability.traces import Traces
 from app.settings import AccountConfig, Settings, StartupError, load_accounts
 from workers import failpoints
 from workers.accounts import Accounts
+from workers.brakes import FirstListings, check_cluster
 from workers.database import WorkerDatabase
 from workers.jobs.runner import ensure_jobs
 from workers.jobs.schedule import job_specs
@@ -20,7 +21,6 @@ from workers.lifecycle.bulkheads import bulkheads
 from workers.lifecycle.claim_renewer import Renewals
 from workers.lifecycle.ranked_offerings import RankedOfferings
 from workers.metrics import WorkerMetrics
-from workers.observation.brakes import FirstListings, check_cluster
 from workers.process_locks import Presence
 from workers.provider_rate_limiter import ProviderRateLimiter
 from workers.providers.interfaces import Provider

@@ -7,9 +7,9 @@ import structlog
 from sqlalchemy import Connection
 
 from app.db.leases import process_locks
+from workers.brakes import check_cluster
 from workers.database import WorkerDatabase
 from workers.loop import Loop
-from workers.observation.brakes import check_cluster
 
 log = structlog.get_logger(__name__)
 

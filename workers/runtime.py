@@ -11,12 +11,12 @@ from app.domain.lifecycle import Timing
 from app.observability.traces import Traces
 from app.settings import Settings, StartupError
 from workers.accounts import Accounts
+from workers.brakes import FirstListings
 from workers.database import WorkerDatabase
 from workers.lifecycle.bulkheads import Bulkheads
 from workers.lifecycle.claim_renewer import Renewals
 from workers.lifecycle.ranked_offerings import RankedOfferings
 from workers.metrics import WorkerMetrics
-from workers.observation.brakes import FirstListings
 from workers.observation.rowless_leftovers import RowlessLeftovers
 from workers.process_locks import Presence
 from workers.provider_rate_limiter import ProviderRateLimiter

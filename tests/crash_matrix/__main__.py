@@ -30,7 +30,8 @@ SETTINGS = {
     "GPULEASE_COOL_OFF_CAPACITY_SECONDS": "2",
     "GPULEASE_COOL_OFF_QUOTA_SECONDS": "2",
     "GPULEASE_COOL_OFF_UNOFFERED_SECONDS": "4",
-    "GPULEASE_WORKER_THREADS": "32",
+    # an eighth of them may be at a slow cloud at once: room for every case of a batch that hangs or is late there
+    "GPULEASE_WORKER_THREADS": "160",
     "GPULEASE_PROVIDER_RATE_LIMITS": "true",
 }
 

@@ -12,7 +12,7 @@ from app.db.operations.ops import LIFT_HOLD
 from app.db.schema.tables import installation, lease
 from app.domain.ids import LeaseId
 from tests.db.store import ENDED, Store
-from workers.observation.brakes import set_hold
+from workers.brakes import set_hold
 
 PROMISED = datetime(2100, 1, 1, tzinfo=UTC)
 

@@ -39,9 +39,9 @@ from app.domain.placement import Requirements
 from app.domain.quotas import Amounts, minimum
 from app.domain.reasons import Origin, Reason, ReasonCode
 from cloudsim.testing import Control
+from workers.brakes import set_hold
 from workers.jobs.refresh_offerings import refresh
 from workers.lifecycle.reconciler import Reconciler
-from workers.observation.brakes import set_hold
 from workers.observation.inventory import take_inventory
 from workers.observation.watch import watch
 from workers.providers.errors import ProviderError

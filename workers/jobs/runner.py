@@ -12,8 +12,8 @@ from sqlalchemy.exc import DBAPIError
 
 from app.db.fleet import accounts, jobs
 from workers.accounts import error_json
+from workers.brakes import check_cluster
 from workers.loop import Loop
-from workers.observation.brakes import check_cluster
 from workers.providers.errors import CredentialsRejected, OutcomeUnknown, ProviderError, Throttled, Unreachable
 from workers.runtime import Runtime
 

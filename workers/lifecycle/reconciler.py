@@ -32,6 +32,7 @@ from app.domain.lifecycle import (
     decide,
 )
 from app.observability.traces import Span
+from workers.brakes import check_cluster
 from workers.database import is_outage
 from workers.lifecycle.bulkheads import CrowdedError
 from workers.lifecycle.steps.context import ClaimLostError, StepContext
@@ -42,7 +43,6 @@ from workers.lifecycle.steps.place import place
 from workers.lifecycle.steps.reboot import reboot
 from workers.lifecycle.steps.resolve_unknown import look, settle, verify
 from workers.lifecycle.steps.send import send, send_elsewhere
-from workers.observation.brakes import check_cluster
 from workers.runtime import Runtime
 
 log = structlog.get_logger(__name__)

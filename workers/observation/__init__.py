@@ -1,1 +1,1 @@
-"""Compares the clouds with the database: inventory, watch, leftovers, adoption, provider events, brakes."""
+"""Compares the clouds with the database: inventory, watch, leftovers, adoption, provider events."""

@@ -25,9 +25,9 @@ from app.domain.leases import AttemptState, VmState
 from app.domain.tags import attempt_key, deadline
 from app.domain.tokens import launch_token
 from workers.accounts import error_json
+from workers.brakes import ROWLESS, VANISHED, check_cluster, hold_for_lost_rows, mass_loss
 from workers.jobs.notices import tell_orphans
 from workers.observation.adoption import adopt_requested
-from workers.observation.brakes import ROWLESS, VANISHED, check_cluster, hold_for_lost_rows, mass_loss
 from workers.observation.listings import AccountListing, Listed
 from workers.observation.vm_reasons import reason_json
 from workers.providers.errors import CredentialsRejected, ProviderError, Throttled
