@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import structlog
 
 from app.db.fleet import accounts
-from app.settings import AccountConfig, Settings
+from app.settings import AccountSettings, Settings
 from app.settings.accounts import account_from_json
 from workers.database import WorkerDatabase
 from workers.providers.errors import CredentialsRejected, InvalidSpec, OutcomeUnknown, ProviderError, Unreachable
@@ -24,7 +24,7 @@ _TRUST_SECONDS = 60.0
 _SILENT_SECONDS = 2.0
 """After a call without an answer, so long nobody else asks the account the same kind of thing: hundreds of leases may want to."""
 _SET_ASIDE = ("failing", "disabled")
-Connect = Callable[[AccountConfig, Settings], Provider]
+Connect = Callable[[AccountSettings, Settings], Provider]
 
 
 class IdentityChanged(CredentialsRejected):
@@ -38,7 +38,7 @@ class Accounts:
         self,
         database: WorkerDatabase,
         settings: Settings,
-        configured: Mapping[str, AccountConfig],
+        configured: Mapping[str, AccountSettings],
         connect: Connect,
         *,
         monotonic: Callable[[], float] = time.monotonic,
@@ -83,7 +83,7 @@ class Accounts:
         return [account.name for account in self._configured.values() if account.tells_events]
 
     @staticmethod
-    def _places(accounts: Mapping[str, AccountConfig]) -> list[tuple[str, str]]:
+    def _places(accounts: Mapping[str, AccountSettings]) -> list[tuple[str, str]]:
         return [(account.name, region) for account in accounts.values() for region in account.regions]
 
     def provider(self, name: str) -> Provider:
@@ -94,7 +94,7 @@ class Accounts:
                 self._providers[name] = Verified.over(connected, lambda: self.check_identity(name))
             return self._providers[name]
 
-    def _config(self, name: str) -> AccountConfig:
+    def _config(self, name: str) -> AccountSettings:
         if name in self._configured:
             return self._configured[name]
         for row in self._database.all(accounts.accounts_in_use([name])):
@@ -109,7 +109,7 @@ class Accounts:
 
     def is_extendable(self, name: str) -> bool:
         """Whether leases that are placed in the account may be extended."""
-        return self._config(name).extendable
+        return self._config(name).is_extendable
 
     def image(self, name: str, region: str, wanted: str | None = None) -> Image:
         """The account's image in a region, its default one or the one `wanted` by name. Raises ProviderError.

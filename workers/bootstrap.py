@@ -10,7 +10,7 @@ from app.db.core.connections import EXCESS_RIGHTS, WORKER_SESSION, DatabaseUnusa
 from app.db.fleet import jobs
 from app.observability.logs import configure_logs
 from app.observability.traces import Traces
-from app.settings import AccountConfig, Settings, StartupError, load_accounts
+from app.settings import AccountSettings, Settings, StartupError, load_accounts
 from workers import failpoints
 from workers.accounts import Accounts
 from workers.brakes import FirstListings, check_cluster
@@ -39,7 +39,7 @@ _RIGHT_MISSING = "42501"
 def build_runtime(
     settings: Settings,
     *,
-    connect_account: Callable[[AccountConfig, Settings], Provider] = connect,
+    connect_account: Callable[[AccountSettings, Settings], Provider] = connect,
     traces: Traces | None = None,
 ) -> Runtime:
     """Raises StartupError: broken accounts file, unreachable or foreign database, contradicting settings."""
@@ -70,8 +70,8 @@ def build_runtime(
 def assemble(
     database: WorkerDatabase,
     settings: Settings,
-    configured: Mapping[str, AccountConfig],
-    connect_account: Callable[[AccountConfig, Settings], Provider],
+    configured: Mapping[str, AccountSettings],
+    connect_account: Callable[[AccountSettings, Settings], Provider],
     *,
     monotonic: Callable[[], float] = time.monotonic,
     metrics: WorkerMetrics | None = None,

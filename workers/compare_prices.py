@@ -13,9 +13,10 @@ from app.db.fleet import offerings
 from app.db.fleet.offerings import offering_from_row
 from app.domain.offerings import InstanceType, Market, Offering
 from app.settings import StartupError, load_settings
+from app.settings.providers import providers
 from workers.database import WorkerDatabase
 from workers.price_tables import Comparison, Ours, Place, compare, read
-from workers.providers.registry import PROVIDERS, listing
+from workers.providers.registry import catalogue
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -56,8 +57,8 @@ def of_offerings(offerings: Iterable[Offering]) -> Mapping[Place, Ours]:
 def of_listings() -> Mapping[Place, Ours]:
     """What comes with the adapters; no database and no network is asked."""
     held: dict[Place, Ours] = {}
-    for provider in PROVIDERS:
-        one = listing(provider)
+    for provider in providers():
+        one = catalogue(provider)
         for region, name in {(region, name) for region, name, _ in one.listed}:
             markets = {market: one.listed.get((region, name, market)) for market in Market}
             held[provider, region, name] = Ours(

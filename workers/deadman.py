@@ -24,7 +24,7 @@ import structlog
 from app.domain import tags
 from app.domain.inventory import ALIVE
 from app.observability.logs import configure_logs
-from app.settings import AccountConfig, Settings, StartupError, load_accounts, load_settings
+from app.settings import AccountSettings, Settings, StartupError, load_accounts, load_settings
 from workers.providers.errors import OutcomeUnknown, ProviderError
 from workers.providers.interfaces import Provider
 from workers.providers.registry import connect
@@ -39,7 +39,7 @@ _HEARTBEAT_SECONDS = 10.0
 _HEARTBEAT_PATH = "/v1/ops/deadman"
 """Where the API takes the key: the end of the path, for an API that a proxy shows under a prefix."""
 
-Connect = Callable[[AccountConfig, Settings], Provider]
+Connect = Callable[[AccountSettings, Settings], Provider]
 Report = Callable[[dict[str, Any]], None]
 
 
@@ -51,7 +51,7 @@ class Deadman:
     """
 
     installation: str
-    accounts: Sequence[tuple[AccountConfig, Provider]]
+    accounts: Sequence[tuple[AccountSettings, Provider]]
     clock: Callable[[], datetime]
     report: Report
     dry_run: bool = False
@@ -74,7 +74,7 @@ class Deadman:
         except httpx.HTTPError as error:
             self.report({"event": "heartbeat not told", "error": str(error)})
 
-    def _account(self, account: AccountConfig, provider: Provider) -> bool:
+    def _account(self, account: AccountSettings, provider: Provider) -> bool:
         """Whether all of it was seen, and all that is due was ended. What could not be seen protects nothing else."""
         sight = self._look(account, provider)
         due = [vm for vm in sight.vms if self._is_due(vm, account)]
@@ -85,7 +85,7 @@ class Deadman:
         self.report({"event": "looked", "account": account.name, "vms": len(sight.vms), "ended": ended})
         return sight.complete and not refused
 
-    def _look(self, account: AccountConfig, provider: Provider) -> "_Sight":
+    def _look(self, account: AccountSettings, provider: Provider) -> "_Sight":
         sight = _Sight()
         try:
             for page in provider.list_everywhere(self.installation):
@@ -106,7 +106,7 @@ class Deadman:
         return sight
 
     def _end(
-        self, account: AccountConfig, provider: Provider, region: str, due: Sequence[Vm]
+        self, account: AccountSettings, provider: Provider, region: str, due: Sequence[Vm]
     ) -> Mapping[str, ProviderError]:
         """The VMs that were not ended, with the reasons."""
         refused: Mapping[str, ProviderError] = {}
@@ -125,7 +125,7 @@ class Deadman:
             self.report({"event": event, **_place(account, vm), **_shown(vm), **why})
         return refused
 
-    def _is_due(self, vm: Vm, account: AccountConfig) -> bool:
+    def _is_due(self, vm: Vm, account: AccountSettings) -> bool:
         deadline = tags.deadline(vm.tags)
         if deadline is None:
             self.report({"event": "no deadline", **_place(account, vm), **_shown(vm)})
@@ -157,7 +157,7 @@ def _bug(error: Exception) -> ProviderError:
     return OutcomeUnknown(str(error), code=type(error).__name__)
 
 
-def _place(account: AccountConfig, vm: Vm) -> dict[str, str]:
+def _place(account: AccountSettings, vm: Vm) -> dict[str, str]:
     return {"account": account.name, "region": vm.region}
 
 

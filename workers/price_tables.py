@@ -11,6 +11,7 @@ from decimal import Decimal, InvalidOperation
 
 from app.domain.money import format_money
 from app.domain.offerings import InstanceType, Market
+from app.settings.providers import providers
 
 COLUMNS = (
     "provider",
@@ -27,7 +28,6 @@ COLUMNS = (
     "note",
 )
 _PRICES = {Market.ON_DEMAND: "on_demand_usd_per_hour", Market.SPOT: "spot_usd_per_hour"}
-_BY_ZONE = {("aws", Market.SPOT)}
 _DOUBTFUL = "doubtful"
 _GPU_MEMORY_TOLERANCE = Decimal("0.1")
 """Some tables tell the nominal memory of a GPU, others what the driver leaves of it."""
@@ -110,7 +110,8 @@ def compare(held: Mapping[Place, Ours], rows: Iterable[Mapping[str, str]], toler
 
 def _told(row: Mapping[str, str], *, on_demand: bool) -> Iterator[tuple[Market, Decimal]]:
     for market, column in _PRICES.items():
-        wanted = (row["provider"], market) not in _BY_ZONE and (on_demand or market is not Market.ON_DEMAND)
+        by_zone = market is Market.SPOT and providers()[row["provider"]].spot_price_by_zone
+        wanted = not by_zone and (on_demand or market is not Market.ON_DEMAND)
         if row[column] and wanted:
             yield market, Decimal(row[column])
 

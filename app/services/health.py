@@ -7,6 +7,7 @@ from typing import Any
 from app.db.core.engine import DatabaseUnavailable
 from app.db.operations import health as statements
 from app.services.context import ServiceContext
+from app.settings.providers import without_own_end
 
 _STALE_SECONDS = 60.0
 _KINDS = ("worker", "inventory")
@@ -37,7 +38,7 @@ class HealthService:
             async with self._database.transaction(None, read_only=True) as connection:
                 revision = (await connection.execute(statements.SCHEMA_REVISION)).scalar_one_or_none()
                 beats = (await connection.execute(statements.HEARTBEATS)).mappings().all()
-                deadman = (await connection.execute(statements.NEEDS_DEADMAN)).scalar_one()
+                deadman = (await connection.execute(statements.needs_deadman(without_own_end()))).scalar_one()
                 session = await self._database.session_problem(connection) or "ok"
         except DatabaseUnavailable:
             return Readiness(ready=False, checks={"database": "unavailable", "schema": "unknown", "session": "unknown"})

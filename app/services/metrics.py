@@ -10,6 +10,7 @@ from app.db.core.engine import DatabaseUnavailable
 from app.db.operations import health
 from app.db.operations import metrics as statements
 from app.services.context import ServiceContext
+from app.settings.providers import without_own_end
 
 _KEPT_SECONDS = 5.0
 
@@ -58,7 +59,7 @@ class MetricsService:
             async with self._database.transaction(None, read_only=True) as connection:
                 for name, statement in self._statements.items():
                     rows[name] = (await connection.execute(statement)).all()
-                deadman: bool = (await connection.execute(health.NEEDS_DEADMAN)).scalar_one()
+                deadman: bool = (await connection.execute(health.needs_deadman(without_own_end()))).scalar_one()
         except DatabaseUnavailable:
             return MetricsSnapshot(rows={}, seconds=self._clock() - started)
         return MetricsSnapshot(rows=rows, needs_deadman=deadman, seconds=self._clock() - started)

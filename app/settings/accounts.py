@@ -1,114 +1,25 @@
 """The accounts file `gpulease.toml`: which cloud accounts are used, never any secret."""
 
 import tomllib
+from functools import cache, reduce
+from operator import or_
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from app.settings.errors import StartupError
-
-PROVIDERS = ("aws", "gcp", "azure")
-
-
-ImageName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,39}$")]
+from app.settings.providers import AccountSettings, providers
 
 
-class _Account(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")
-    regions: tuple[str, ...] = Field(min_length=1)
-    endpoint_url: str | None = None
-    images: dict[ImageName, Annotated[str, Field(min_length=1, max_length=512)]] = Field(
-        default_factory=dict,
-        max_length=100,
-        description="Images that leases may ask for by name; each written as `image` is.",
-    )
+@cache
+def _adapter() -> TypeAdapter[AccountSettings]:
+    """Reads an account as its provider's class."""
+    classes: Any = reduce(or_, (info.account for info in providers().values()))
+    return TypeAdapter(Annotated[classes, Field(discriminator="provider")])
 
 
-class AwsAccount(_Account):
-    """One AWS account. Credentials come from boto3's own chain, `profile` and `role_arn` narrow it."""
-
-    provider: Literal["aws"]
-    role_arn: str | None = None
-    profile: str | None = None
-    subnet_ids: tuple[str, ...] = ()
-    security_group_ids: tuple[str, ...] = ()
-    image: str | None = Field(default=None, description="Pin: an AMI id or an SSM parameter name.")
-    events_queue_url: str | None = Field(default=None, description="An SQS queue with EC2's events of EventBridge.")
-
-    @property
-    def extendable(self) -> bool:
-        """This cloud ends no VM at a time that is fixed at its launch."""
-        return True
-
-    @property
-    def tells_events(self) -> bool:
-        """Whether there is a queue to listen to."""
-        return self.events_queue_url is not None
-
-
-class GcpAccount(_Account):
-    """One GCP project. Credentials are Google's application default ones, or those of `credentials_file`."""
-
-    provider: Literal["gcp"]
-    project: str = Field(pattern=r"^[a-z][a-z0-9:.-]{4,60}[a-z0-9]$")
-    credentials_file: str | None = None
-    impersonate: str | None = Field(default=None, description="A service account to act as.")
-    network: str = Field(
-        default="default", description="The VPC network of the firewall rules and, by default, of the VMs."
-    )
-    subnetworks: dict[str, str] = Field(
-        default_factory=dict, description="Region to subnetwork; none: the network's own."
-    )
-    image: str | None = Field(default=None, description="Pin: projects/P/global/images/NAME or .../images/family/NAME.")
-    extendable: bool = Field(
-        default=True,
-        description="Whether leases may be extended here. false: Google ends a VM at the end that its lease has when it is launched.",
-    )
-    events_subscription: str | None = Field(
-        default=None,
-        pattern=r"^projects/[^/]+/subscriptions/[^/]+$",
-        description="A Pub/Sub pull subscription with the audit log of VMs.",
-    )
-
-    @property
-    def tells_events(self) -> bool:
-        """Whether there is a subscription to pull from."""
-        return self.events_subscription is not None
-
-
-class AzureAccount(_Account):
-    """One Azure subscription and the resource group in which VMs are made. Credentials: azure-identity's default chain."""
-
-    provider: Literal["azure"]
-    subscription_id: str = Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
-    resource_group: str = Field(pattern=r"^[A-Za-z0-9_().-]{1,90}$")
-    tenant_id: str | None = Field(default=None, description="The directory to sign in to, where there are several.")
-    subnet_ids: dict[str, str] = Field(min_length=1, description="Region to the resource id of the VMs' subnet.")
-    image: str | None = Field(default=None, description="Pin: publisher:offer:sku:version, or an image's resource id.")
-    events_queue_url: str | None = Field(
-        default=None, description="A storage queue with Event Grid's events of the group."
-    )
-
-    @property
-    def extendable(self) -> bool:
-        """This cloud ends no VM at a time that is fixed at its launch."""
-        return True
-
-    @property
-    def tells_events(self) -> bool:
-        """Whether there is a queue to listen to."""
-        return self.events_queue_url is not None
-
-
-Account = AwsAccount | GcpAccount | AzureAccount
-AccountConfig = Annotated[Account, Field(discriminator="provider")]
-_ADAPTER: TypeAdapter[Account] = TypeAdapter(AccountConfig)
-
-
-def load_accounts(path: Path | None) -> dict[str, Account]:
+def load_accounts(path: Path | None) -> dict[str, AccountSettings]:
     """Accounts by name. No path means none. Raises StartupError naming file, account and field."""
     if path is None:
         return {}
@@ -127,16 +38,16 @@ def load_accounts(path: Path | None) -> dict[str, Account]:
     return _by_name(path, document.get("accounts", []))
 
 
-def account_from_json(value: dict[str, Any]) -> Account:
+def account_from_json(value: dict[str, Any]) -> AccountSettings:
     """The settings of an account as the database stores them."""
-    return _ADAPTER.validate_python(value)
+    return _adapter().validate_python(value)
 
 
-def _by_name(path: Path, entries: Any) -> dict[str, Account]:
+def _by_name(path: Path, entries: Any) -> dict[str, AccountSettings]:
     if not isinstance(entries, list):
         msg = f"{path}: accounts must be written as [[accounts]]"
         raise StartupError(msg)
-    accounts: dict[str, Account] = {}
+    accounts: dict[str, AccountSettings] = {}
     for number, entry in enumerate(entries, start=1):
         account = _parse(path, number, entry)
         if account.name in accounts:
@@ -146,11 +57,11 @@ def _by_name(path: Path, entries: Any) -> dict[str, Account]:
     return accounts
 
 
-def _parse(path: Path, number: int, entry: Any) -> Account:
+def _parse(path: Path, number: int, entry: Any) -> AccountSettings:
     try:
-        return _ADAPTER.validate_python(entry)
+        return _adapter().validate_python(entry)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"] if part not in PROVIDERS) or "accounts"
+        where = ".".join(str(part) for part in first["loc"] if part not in providers()) or "accounts"
         msg = f"{path}: account {number}: {where}: {first['msg']}"
         raise StartupError(msg) from None

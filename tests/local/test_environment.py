@@ -10,7 +10,7 @@ from app.local.home import Home
 from app.local.options import parse
 from app.local.profiles import PROFILES
 from app.settings import Settings, load_accounts
-from app.settings.accounts import GcpAccount
+from workers.providers.gcp.settings import GcpAccount
 
 
 def environment(home: Home, *argv: str, **outside: str) -> dict[str, str]:

@@ -14,7 +14,7 @@ from app.db.leases import reboots
 from app.db.schema.tables import webhook_delivery
 from app.domain.ids import LeaseId
 from app.domain.leases import VmState
-from app.settings import AccountConfig, Settings
+from app.settings import AccountSettings, Settings
 from cloudsim.testing import Control
 from tests.api.conftest import Caller, MakeSettings
 from tests.api.test_event_stream import running, stream
@@ -64,7 +64,7 @@ UNSETTLED: tuple[type[ProviderError], ...] = (
 class Telling(Failing):
     """A cloud that gives the planted words as the reason of every VM that ends."""
 
-    def connect(self, account: AccountConfig, settings: Settings) -> AwsProvider:
+    def connect(self, account: AccountSettings, settings: Settings) -> AwsProvider:
         provider = super().connect(account, settings)
         for name, change in (("list", _telling_pages), ("get", _telling_vms)):
             setattr(provider, name, _changed(getattr(provider, name), change))

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy.exc import DBAPIError
 
 from app.domain.ids import LeaseId
-from app.settings import AccountConfig, Settings
+from app.settings import AccountSettings, Settings
 from tests.simulation.adapter import SimulatedProvider
 from tests.simulation.cloud import Cloud
 from tests.simulation.database import Clocked, VirtualDatabase
@@ -36,7 +36,7 @@ class Grounds:
     clocked: Clocked
     trace: Trace
     settings: Settings
-    accounts: dict[str, AccountConfig]
+    accounts: dict[str, AccountSettings]
     clouds: dict[str, Cloud]
     weather: Weather
     listed: Callable[[Cloud, bool, float], None]
@@ -148,7 +148,7 @@ class Process:
             if not busy:
                 grounds.scheduler.idle(self._role, grounds.scheduler.random.uniform(0.05, 1.0))
 
-    def _connect(self, account: AccountConfig, settings: Settings) -> SimulatedProvider:
+    def _connect(self, account: AccountSettings, settings: Settings) -> SimulatedProvider:
         grounds = self._grounds
         return SimulatedProvider(grounds.clouds[account.name], self, grounds.listed, grounds.ending)
 

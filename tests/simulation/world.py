@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from app.settings import AccountConfig, load_settings
+from app.settings import AccountSettings, load_settings
 from app.settings.accounts import account_from_json
 from tests.simulation.adapter import REGION
 from tests.simulation.cloud import NATURES, Cloud, Nature, Violation
@@ -218,7 +218,7 @@ class World:
         )
 
 
-def _account(nature: Nature) -> AccountConfig:
+def _account(nature: Nature) -> AccountSettings:
     own = _OWN_SETTINGS[nature.provider]
     return account_from_json({"name": nature.provider, "provider": nature.provider, "regions": [REGION], **own})
 

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
-from app.settings import AccountConfig, Settings
-from app.settings.accounts import AwsAccount
+from app.settings import AccountSettings, Settings
 from workers.providers.aws.adapter import AwsProvider
+from workers.providers.aws.settings import AwsAccount
 from workers.providers.errors import CredentialsRejected, OutcomeUnknown, Throttled, Unreachable
 
 CALLS = (
@@ -33,7 +33,7 @@ class Failing:
     def __init__(self) -> None:
         self.errors: dict[str, Exception] = {}
 
-    def connect(self, account: AccountConfig, settings: Settings) -> AwsProvider:
+    def connect(self, account: AccountSettings, settings: Settings) -> AwsProvider:
         assert isinstance(account, AwsAccount)
         provider = AwsProvider(account, settings)
         for name in CALLS:

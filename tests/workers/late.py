@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.settings import AccountConfig, Settings
-from app.settings.accounts import AwsAccount
+from app.settings import AccountSettings, Settings
 from workers.providers.aws.adapter import AwsProvider
+from workers.providers.aws.settings import AwsAccount
 from workers.providers.errors import OutcomeUnknown
 
 LOST = OutcomeUnknown("the connection broke", code="ConnectionClosedError")
@@ -54,7 +54,7 @@ class Scripted:
 
     script: dict[str, list[Answer | Stall]] = field(default_factory=dict)
 
-    def connect(self, account: AccountConfig, settings: Settings) -> AwsProvider:
+    def connect(self, account: AccountSettings, settings: Settings) -> AwsProvider:
         assert isinstance(account, AwsAccount)
         provider = AwsProvider(account, settings)
         for name in ("identity", "image", "launch", "find", "leftovers", "get", "terminate", "reboot", "set_deadline"):

@@ -12,8 +12,7 @@ from sqlalchemy import text
 from app.db.fleet import jobs
 from app.db.schema.tables import account_region, periodic_job
 from app.domain.ids import LeaseId
-from app.settings import AccountConfig, Settings, load_settings
-from app.settings.accounts import GcpAccount
+from app.settings import AccountSettings, Settings, load_settings
 from cloudsim.testing import Control
 from tests.workers import fleet as aws
 from tests.workers.conftest import FAST
@@ -26,6 +25,7 @@ from workers.jobs.schedule import job_specs
 from workers.observation.watch import watch
 from workers.providers.errors import InvalidSpec, OutcomeUnknown, ProviderError
 from workers.providers.gcp.adapter import GcpProvider
+from workers.providers.gcp.settings import GcpAccount
 from workers.providers.registry import connect
 from workers.providers.types import ListingPage
 from workers.runtime import Runtime
@@ -112,7 +112,7 @@ class Failing(GcpProvider):
     broken = False
     untold: str | None = None
 
-    def __init__(self, account: AccountConfig, settings: Settings) -> None:
+    def __init__(self, account: AccountSettings, settings: Settings) -> None:
         assert isinstance(account, GcpAccount)
         super().__init__(account, settings)
 

@@ -12,7 +12,7 @@ from sqlalchemy import text, update
 
 from app.db.schema.tables import lease
 from app.domain.ids import LeaseId
-from app.settings import AccountConfig, Settings
+from app.settings import AccountSettings, Settings
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from workers.observation.inventory import take_inventory
 from workers.providers.interfaces import Provider
@@ -91,7 +91,7 @@ def test_an_older_tag_that_lands_late_is_renewed_within_one_inventory_cycle(
     lease_id = fleet.active()
     slow: list[Stalling] = []
 
-    def connect_slow(account: AccountConfig, settings: Settings) -> Provider:
+    def connect_slow(account: AccountSettings, settings: Settings) -> Provider:
         slow.append(Stalling(connect(account, settings)))
         return cast("Provider", slow[0])
 

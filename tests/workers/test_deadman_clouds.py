@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from app.settings import Settings, load_accounts
-from app.settings.accounts import AwsAccount
 from cloudsim.testing import Control, running
 from tests.workers.clouds import CLOUDS, ENVIRONMENT, PLACES, REFUSALS, account_text
 from tests.workers.providers.azure.accounts import GROUP
 from workers.deadman import Deadman, main
 from workers.providers.aws.adapter import AwsProvider
+from workers.providers.aws.settings import AwsAccount
 from workers.providers.registry import connect
 from workers.providers.types import ListingPage
 

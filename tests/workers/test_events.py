@@ -8,13 +8,13 @@ from sqlalchemy import text, update
 
 from app.db.schema.tables import periodic_job
 from app.local.waiting import wait_until
-from app.settings import AccountConfig, Settings
-from app.settings.accounts import AwsAccount
+from app.settings import AccountSettings, Settings
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from workers.jobs.runner import ensure_jobs
 from workers.jobs.schedule import job_specs
 from workers.observation.provider_events import EventListener
 from workers.providers.aws.adapter import AwsProvider
+from workers.providers.aws.settings import AwsAccount
 from workers.providers.errors import OutcomeUnknown
 from workers.providers.types import ProviderEvent
 
@@ -28,12 +28,12 @@ class Telling:
         self.asked = 0
         self.used: list[str] = []
 
-    def connect(self, account: AccountConfig, settings: Settings) -> AwsProvider:
+    def connect(self, account: AccountSettings, settings: Settings) -> AwsProvider:
         return _Provider(self, account, settings)
 
 
 class _Provider(AwsProvider):
-    def __init__(self, telling: Telling, account: AccountConfig, settings: Settings) -> None:
+    def __init__(self, telling: Telling, account: AccountSettings, settings: Settings) -> None:
         assert isinstance(account, AwsAccount)
         super().__init__(account, settings)
         self._telling = telling

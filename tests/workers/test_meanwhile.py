@@ -12,10 +12,10 @@ from app.db.schema.tables import event, lease
 from app.domain.ids import LeaseId
 from app.domain.leases import LeaseState
 from app.domain.lifecycle import BeginRelease, Enter, Place, Requeue, Send, Step, decide
-from app.settings import AccountConfig, Settings
-from app.settings.accounts import AwsAccount
+from app.settings import AccountSettings, Settings
 from tests.workers.fleet import Fleet
 from workers.providers.aws.adapter import AwsProvider
+from workers.providers.aws.settings import AwsAccount
 from workers.providers.types import Params, Vm
 
 
@@ -35,7 +35,7 @@ class During:
 class Launching(AwsProvider):
     """Things happen between the create call and its answer."""
 
-    def __init__(self, during: During, account: AccountConfig, settings: Settings) -> None:
+    def __init__(self, during: During, account: AccountSettings, settings: Settings) -> None:
         assert isinstance(account, AwsAccount)
         super().__init__(account, settings)
         self._during = during

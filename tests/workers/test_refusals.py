@@ -6,10 +6,10 @@ from typing import Any
 
 from app.db.tenancy import quotas
 from app.domain.ids import LeaseId
-from app.settings import AccountConfig, Settings
-from app.settings.accounts import AwsAccount
+from app.settings import AccountSettings, Settings
 from tests.workers.fleet import ACCOUNT, LEAST, Fleet
 from workers.providers.aws.adapter import AwsProvider
+from workers.providers.aws.settings import AwsAccount
 from workers.providers.errors import InsufficientCapacity
 from workers.providers.types import Params, Vm
 
@@ -163,7 +163,7 @@ def test_a_refusal_after_the_price_fell_returns_what_it_can_and_the_lease_still_
                 others.append(fleet.create(reserved={**LEAST, "spend_per_hour": Decimal("0.5")}))
             raise InsufficientCapacity("none", code="InsufficientInstanceCapacity")
 
-    def connect(account: AccountConfig, settings: Settings) -> AwsProvider:
+    def connect(account: AccountSettings, settings: Settings) -> AwsProvider:
         assert isinstance(account, AwsAccount)
         return Refusing(account, settings)
 

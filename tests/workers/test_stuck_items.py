@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.settings import AccountConfig, Settings, load_settings
+from app.settings import AccountSettings, Settings, load_settings
 from cloudsim.testing import Control
 from tests.workers.clouds import CLOUDS, ENVIRONMENT, PLACES, REFUSALS, account_text, request
 from tests.workers.conftest import FAST
@@ -40,7 +40,7 @@ def keep(provider: str, params: Params) -> Params:
     return params | {"vm": params["vm"] | {"properties": properties | {"storageProfile": storage}}}
 
 
-def connect_keeping(account: AccountConfig, settings: Settings) -> Provider:
+def connect_keeping(account: AccountSettings, settings: Settings) -> Provider:
     """An account whose VMs of one lease leave something behind."""
     provider = connect(account, settings)
     plan = provider.plan

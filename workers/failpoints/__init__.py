@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from app.settings import AccountConfig, Settings, StartupError
+from app.settings import AccountSettings, Settings, StartupError
 from workers.database import WorkerDatabase
 from workers.failpoints.actions import Arms
 from workers.failpoints.points import read_sites
@@ -15,7 +15,7 @@ from workers.failpoints.wrappers import FailingDatabase, FailingProvider
 from workers.providers.interfaces import Provider
 
 _THIS_MACHINE = ("127.0.0.1", "::1", "localhost")
-Connect = Callable[[AccountConfig, Settings], Provider]
+Connect = Callable[[AccountSettings, Settings], Provider]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Failpoints:
         return lambda account, settings: FailingProvider.over(connect(account, settings), self.arms, sites)
 
 
-def switched_on(settings: Settings, accounts: Mapping[str, AccountConfig]) -> Failpoints | None:
+def switched_on(settings: Settings, accounts: Mapping[str, AccountSettings]) -> Failpoints | None:
     """None unless GPULEASE_FAILPOINTS is set. Raises StartupError where it could meet a real cloud."""
     if settings.failpoints is None:
         return None

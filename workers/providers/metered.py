@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 from app.observability.traces import Traces
-from app.settings import AccountConfig, Settings
+from app.settings import AccountSettings, Settings
 from workers.metrics import WorkerMetrics
 from workers.providers.interfaces import Provider
 from workers.providers.types import BatchResult, ListingPage
 
-Connect = Callable[[AccountConfig, Settings], Provider]
+Connect = Callable[[AccountSettings, Settings], Provider]
 
 CALLS = frozenset(
     {
@@ -45,7 +45,7 @@ class Metered:
     def __init__(
         self,
         provider: Provider,
-        account: AccountConfig,
+        account: AccountSettings,
         metrics: WorkerMetrics,
         traces: Traces,
         monotonic: Callable[[], float],
@@ -101,7 +101,7 @@ def _refusal(answer: Any) -> str | None:
 def metered(connect: Connect, metrics: WorkerMetrics, traces: Traces, monotonic: Callable[[], float]) -> Connect:
     """Connects accounts as `connect` does, with their calls timed and traced."""
 
-    def connect_metered(account: AccountConfig, settings: Settings) -> Provider:
+    def connect_metered(account: AccountSettings, settings: Settings) -> Provider:
         return cast(Provider, Metered(connect(account, settings), account, metrics, traces, monotonic))
 
     return connect_metered

@@ -3,28 +3,18 @@
 from importlib import import_module
 from typing import cast
 
-from app.settings import AccountConfig, Settings
+from app.settings import AccountSettings, Settings
+from app.settings.providers import providers
 from workers.providers.interfaces import Provider
 from workers.providers.price_catalogue import PriceCatalogue
 
-_FACTORIES = {
-    "aws": "workers.providers.aws.adapter:AwsProvider",
-    "gcp": "workers.providers.gcp.adapter:GcpProvider",
-    "azure": "workers.providers.azure.adapter:AzureProvider",
-}
+
+def catalogue(provider: str) -> PriceCatalogue:
+    """The types and prices that come with an adapter; imports no SDK. Raises KeyError for an unknown name."""
+    return cast(PriceCatalogue, import_module(providers()[provider].catalogue).load())
 
 
-PROVIDERS = tuple(_FACTORIES)
-
-
-def listing(provider: str) -> PriceCatalogue:
-    """The list of types and prices that comes with an adapter; imports no SDK. Raises KeyError for an unknown name."""
-    package = _FACTORIES[provider].rpartition(".")[0]
-    return cast(PriceCatalogue, import_module(f"{package}.catalogue").load())
-
-
-def connect(account: AccountConfig, settings: Settings) -> Provider:
+def connect(account: AccountSettings, settings: Settings) -> Provider:
     """The adapter of an account. Makes no call. Raises KeyError for an unknown provider name."""
-    module, _, name = _FACTORIES[account.provider].partition(":")
-    factory = getattr(import_module(module), name)
-    return cast(Provider, factory(account, settings))
+    module, _, name = providers()[account.provider].adapter.partition(":")
+    return cast(Provider, getattr(import_module(module), name)(account, settings))

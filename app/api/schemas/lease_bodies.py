@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, Field
 from typing_extensions import TypeAliasType
@@ -20,16 +20,20 @@ from app.services.lease_requests import (
     network,
     ssh_public_key,
 )
+from app.settings.providers import providers
 
 _YEAR = 31_536_000
+_MOST_PROVIDERS = len(providers())
 
 
-class ProviderName(StrEnum):
-    """A cloud. The list may grow."""
+if TYPE_CHECKING:
 
-    AWS = "aws"
-    GCP = "gcp"
-    AZURE = "azure"
+    class ProviderName(StrEnum):
+        """A cloud. The list may grow."""
+
+else:
+    ProviderName = StrEnum("ProviderName", {name.upper(): name for name in providers()}, module=__name__)
+    ProviderName.__doc__ = "A cloud. The list may grow."
 
 
 def _not_null(value: object) -> object:
@@ -77,7 +81,7 @@ class NewLease(Body):
         MarketWish | None, Field(strict=False, description="`spot_first`: spot everywhere, on demand after that.")
     ] = None
     providers: Annotated[
-        list[Annotated[ProviderName, Field(strict=False)]] | None, Field(min_length=1, max_length=3)
+        list[Annotated[ProviderName, Field(strict=False)]] | None, Field(min_length=1, max_length=_MOST_PROVIDERS)
     ] = None
     regions: Annotated[list[RegionName] | None, Field(min_length=1, max_length=50)] = None
     max_price_per_hour: Annotated[

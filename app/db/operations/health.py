@@ -1,5 +1,6 @@
 """Statements of the readiness check."""
 
+from collections.abc import Collection
 from typing import Any
 
 from sqlalchemy import Select, exists, func, select, text
@@ -15,8 +16,12 @@ HEARTBEATS: Select[Any] = select(
 """Age of each process' last sign of life."""
 
 _ENDPOINT = account.c.config["endpoint_url"].as_string()
-NEEDS_DEADMAN: Select[Any] = select(
-    exists().where(account.c.provider == "azure", func.coalesce(_ENDPOINT, "").not_like("http://%"))
-)
-"""Whether there is an account at Azure, where nothing but `gpulease deadman` ends a VM when all of ours is down. Plain http
-is a simulated one's."""
+
+
+def needs_deadman(providers: Collection[str]) -> Select[Any]:
+    """Whether there is an account at one of these, where nothing but `gpulease deadman` ends a VM while gpulease is down.
+
+    Plain http is a simulated one's.
+    """
+    real = func.coalesce(_ENDPOINT, "").not_like("http://%")
+    return select(exists().where(account.c.provider.in_(sorted(providers)), real))

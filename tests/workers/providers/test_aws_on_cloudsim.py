@@ -8,7 +8,6 @@ import boto3
 import pytest
 
 from app.settings import Settings
-from app.settings.accounts import AwsAccount
 from cloudsim.testing import Control, running
 from tests.workers.providers import contract
 from tests.workers.providers.aws.rules import firewalls
@@ -17,6 +16,7 @@ from tests.workers.providers.contract import Power
 from tests.workers.providers.samples import owner
 from workers.providers import errors
 from workers.providers.aws.adapter import AwsProvider
+from workers.providers.aws.settings import AwsAccount
 from workers.providers.interfaces import Provider
 from workers.providers.types import Image, Params
 

@@ -11,13 +11,13 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from app.settings import Settings
-from app.settings.accounts import AwsAccount
 from tests.workers.providers import contract
 from tests.workers.providers.aws.rules import firewalls
 from tests.workers.providers.contract import Power
 from workers.providers import errors
 from workers.providers.aws import resource_tags
 from workers.providers.aws.adapter import AwsProvider
+from workers.providers.aws.settings import AwsAccount
 from workers.providers.interfaces import Provider
 from workers.providers.types import Image, Params
 

@@ -7,7 +7,6 @@ import pytest
 
 from app.domain.leases import VmState
 from app.settings import Settings
-from app.settings.accounts import AzureAccount
 from cloudsim.testing import Control, running
 from tests.workers.providers import contract
 from tests.workers.providers.azure.accounts import GROUP, SUBSCRIPTION, account
@@ -19,6 +18,7 @@ from tests.workers.providers.samples import owner
 from workers.providers import errors
 from workers.providers.azure.adapter import AzureProvider
 from workers.providers.azure.clients import AzureClients, Group
+from workers.providers.azure.settings import AzureAccount
 from workers.providers.interfaces import Provider
 from workers.providers.types import Image, Params
 

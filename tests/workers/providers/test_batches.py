@@ -14,8 +14,8 @@ from structlog.testing import capture_logs
 
 from app.domain.offerings import Market
 from app.domain.tags import DEADLINE
-from app.settings import AccountConfig, Settings
-from app.settings.accounts import AwsAccount
+from app.settings import AccountSettings, Settings
+from app.settings.providers import providers
 from cloudsim.testing import Control, running
 from tests.workers.clouds import PLACES, REFUSALS
 from tests.workers.ports import METHODS
@@ -25,8 +25,9 @@ from tests.workers.providers.gcp.accounts import account as gcp_account
 from tests.workers.providers.gcp.accounts import key_file
 from tests.workers.providers.samples import INSTALLATION, owner
 from workers.providers.aws.quotas import CODES as AWS_QUOTAS
+from workers.providers.aws.settings import AwsAccount
 from workers.providers.interfaces import Provider
-from workers.providers.registry import PROVIDERS, connect
+from workers.providers.registry import connect
 from workers.providers.types import BatchResult, ListingPage, ProviderEvent
 
 OTHER_ZONES = {"aws": "us-east-1b", "gcp": "us-central1-b", "azure": "eastus-2"}
@@ -343,7 +344,7 @@ def queue() -> Iterator[queues.Queue]:
 def cloud(request: pytest.FixtureRequest, sim: Control, queue: queues.Queue, tmp_path: Path) -> Cloud:
     name, call = request.param
     sim.reset()
-    accounts: dict[str, Callable[[], AccountConfig]] = {
+    accounts: dict[str, Callable[[], AccountSettings]] = {
         "aws": lambda: AwsAccount(
             provider="aws",
             name="sim",
@@ -367,6 +368,6 @@ def test_the_others_are_done_and_the_one_that_refuses_is_named(cloud: Cloud, req
 
 
 def test_every_call_with_several_items_is_tried_at_every_cloud() -> None:
-    every = {(cloud, call) for cloud in PROVIDERS for call in METHODS - ONE_ITEM}
+    every = {(cloud, call) for cloud in providers() for call in METHODS - ONE_ITEM}
     assert every == CASES.keys() | NO_ITEM_OF_ITS_OWN.keys()
     assert not CASES.keys() & NO_ITEM_OF_ITS_OWN.keys()

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from app.settings import Settings
-from app.settings.accounts import AwsAccount
 from cloudsim.gce.credentials import issue
 from cloudsim.testing import Control, running
 from tests.workers.providers.azure.accounts import account as azure_account
@@ -19,6 +18,7 @@ from tests.workers.providers.gcp.accounts import provider as gcp_provider
 from tests.workers.providers.samples import INSTALLATION, owner, spec
 from tests.workers.wallet import RENEWED, THEIRS, Wallet
 from workers.providers.aws.adapter import AwsProvider
+from workers.providers.aws.settings import AwsAccount
 from workers.providers.azure.adapter import AzureProvider
 from workers.providers.credentials import CredentialGuard, CredentialsUnverified
 from workers.providers.interfaces import Provider

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from app.settings import Settings
-from app.settings.accounts import AwsAccount
 from tests.workers.providers import queues
 from tests.workers.providers.azure import accounts as azure_accounts
 from tests.workers.providers.conftest import AZURE_TOKEN
 from tests.workers.providers.gcp import accounts as gcp_accounts
 from tests.workers.providers.queues import Queue
 from workers.providers.aws.adapter import AwsProvider
+from workers.providers.aws.settings import AwsAccount
 from workers.providers.azure.adapter import AzureProvider
 from workers.providers.errors import OutcomeUnknown
 from workers.providers.gcp.adapter import GcpProvider

@@ -7,11 +7,11 @@ import pytest
 from pydantic import ValidationError
 
 from app.settings import Settings
-from app.settings.accounts import AwsAccount
 from cloudsim.testing import Control, running
 from tests.workers.providers.azure import accounts as azure_accounts
 from tests.workers.providers.gcp import accounts as gcp_accounts
 from workers.providers.aws.adapter import AwsProvider
+from workers.providers.aws.settings import AwsAccount
 from workers.providers.azure.adapter import AzureProvider
 from workers.providers.common.images import driver_version
 from workers.providers.errors import ImageMissing

@@ -12,13 +12,13 @@ import pytest
 
 from app.domain.offerings import Market
 from app.settings import Settings
-from app.settings.accounts import AwsAccount
 from cloudsim.testing import Control, running
 from tests.workers.providers.azure import accounts as azure_accounts
 from tests.workers.providers.azure.answering import answering as azure_answering
 from tests.workers.providers.gcp import accounts as gcp_accounts
 from tests.workers.providers.gcp.answering import answering as gcp_answering
 from workers.providers.aws.adapter import AwsProvider
+from workers.providers.aws.settings import AwsAccount
 from workers.providers.azure.adapter import AzureProvider
 from workers.providers.azure.clients import AzureClients
 from workers.providers.azure.prices import by_size

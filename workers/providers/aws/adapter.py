@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 
 from app.domain.tags import OwnerTags
 from app.settings import Settings
-from app.settings.accounts import AwsAccount
 from workers.providers.aws import (
     catalogue,
     console,
@@ -26,6 +25,7 @@ from workers.providers.aws import (
 from workers.providers.aws.calls import part
 from workers.providers.aws.clients import AwsClients
 from workers.providers.aws.errors import translated
+from workers.providers.aws.settings import AwsAccount
 from workers.providers.aws.subnets import Subnets
 from workers.providers.common.batch import answered
 from workers.providers.common.images import wanted

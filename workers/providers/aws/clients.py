@@ -23,9 +23,9 @@ from botocore.credentials import (
 from botocore.exceptions import NoCredentialsError
 
 from app.settings import Settings
-from app.settings.accounts import AwsAccount
 from workers.providers.aws.errors import translated
 from workers.providers.aws.sdk import ReadingLoader, timestamp
+from workers.providers.aws.settings import AwsAccount
 from workers.providers.credentials import CredentialGuard
 
 if TYPE_CHECKING:

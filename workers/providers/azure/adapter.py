@@ -10,7 +10,6 @@ from azure.core.rest import HttpRequest
 from app.domain.tags import OwnerTags
 from app.domain.tokens import launch_name
 from app.settings import Settings
-from app.settings.accounts import AzureAccount
 from workers.providers.azure import (
     catalogue,
     console,
@@ -28,6 +27,7 @@ from workers.providers.azure import (
 from workers.providers.azure.calls import part
 from workers.providers.azure.clients import AzureClients, Group
 from workers.providers.azure.errors import translated
+from workers.providers.azure.settings import AzureAccount
 from workers.providers.common.images import wanted
 from workers.providers.credentials import CredentialGuard
 from workers.providers.errors import NotOffered

@@ -32,7 +32,7 @@ from azure.mgmt.core.policies import ARMChallengeAuthenticationPolicy
 from azure.mgmt.network import NetworkManagementClient
 
 from app.settings import Settings
-from app.settings.accounts import AzureAccount
+from workers.providers.azure.settings import AzureAccount
 from workers.providers.credentials import CredentialGuard
 
 PUBLIC_CLOUD = "https://management.azure.com"

@@ -2,13 +2,13 @@
 
 import re
 
-from app.settings import AccountConfig
+from app.settings import AccountSettings
 from workers.providers.errors import ImageMissing
 
 _DRIVER = re.compile(r"nvidia(?:[-_ ](?:driver|open|server))*[-_ ]v?(\d{3}(?:\.\d{1,3})*)\b", re.IGNORECASE)
 
 
-def wanted(account: AccountConfig, name: str | None) -> str | None:
+def wanted(account: AccountSettings, name: str | None) -> str | None:
     """What the account's settings say of an image: of the one named so, or of its default. None: the newest public one.
 
     Raises ImageMissing for a name that the account does not have (any more).

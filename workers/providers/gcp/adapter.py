@@ -7,7 +7,6 @@ from datetime import UTC, datetime
 from app.domain.tags import OwnerTags
 from app.domain.tokens import launch_name
 from app.settings import Settings
-from app.settings.accounts import GcpAccount
 from workers.providers.common.images import wanted
 from workers.providers.credentials import CredentialGuard
 from workers.providers.errors import InvalidSpec, NotFound, NotOffered
@@ -29,6 +28,7 @@ from workers.providers.gcp import (
 )
 from workers.providers.gcp.clients import GcpClients
 from workers.providers.gcp.sdk import InstancesClient, ProjectsClient
+from workers.providers.gcp.settings import GcpAccount
 from workers.providers.send_window import require_open_window
 from workers.providers.types import (
     BatchResult,

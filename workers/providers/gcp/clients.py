@@ -20,10 +20,10 @@ from requests import ReadTimeout
 from requests.adapters import HTTPAdapter
 
 from app.settings import Settings
-from app.settings.accounts import GcpAccount
 from workers.providers.credentials import CredentialGuard
 from workers.providers.errors import OutcomeUnknown
 from workers.providers.gcp.errors import signing_in, translated
+from workers.providers.gcp.settings import GcpAccount
 
 # At DEBUG Google's libraries write requests and answers: start-up scripts and access tokens.
 logging.getLogger("google").setLevel(logging.INFO)

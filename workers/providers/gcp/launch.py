@@ -9,12 +9,12 @@ from typing import Any
 from app.domain.leases import VmState
 from app.domain.offerings import Market
 from app.domain.tokens import launch_name
-from app.settings.accounts import GcpAccount
 from workers.providers.errors import OutcomeUnknown
 from workers.providers.gcp import firewall, resource_tags, userdata
 from workers.providers.gcp.errors import fitting
 from workers.providers.gcp.ids import Id, last
 from workers.providers.gcp.sdk import Instance, Operation
+from workers.providers.gcp.settings import GcpAccount
 from workers.providers.gcp.vms import described, time_of
 from workers.providers.types import LaunchSpec, Params, Vm
 

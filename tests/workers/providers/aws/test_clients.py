@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from app.settings import Settings
-from app.settings.accounts import AwsAccount
 from cloudsim.testing import Control, running
 from tests.workers.providers.aws.answering import Answer, answering
 from tests.workers.providers.conftest import ACCESS_KEY, SECRET_KEY
@@ -18,6 +17,7 @@ from tests.workers.providers.samples import spec
 from workers.providers import errors
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.clients import AwsClients
+from workers.providers.aws.settings import AwsAccount
 
 REGION = "us-east-1"
 ROLE = "arn:aws:iam::210987654321:role/gpulease"

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from app.settings import Settings
-from app.settings.accounts import AwsAccount
 from tests.workers.providers.aws.answering import Answer, answering
 from tests.workers.providers.samples import owner, spec
 from workers.providers import errors
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.errors import CODES
+from workers.providers.aws.settings import AwsAccount
 
 REGION = "us-east-1"
 

@@ -9,12 +9,12 @@ import pytest
 
 from app.domain.offerings import Market
 from app.settings import Settings
-from app.settings.accounts import AwsAccount
 from cloudsim.testing import Control, running
 from tests.workers.providers.samples import spec
 from workers.providers import errors, types
 from workers.providers.aws import images, offered
 from workers.providers.aws.adapter import AwsProvider
+from workers.providers.aws.settings import AwsAccount
 
 REGION = "us-east-1"
 NOW = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)

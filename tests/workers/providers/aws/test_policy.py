@@ -9,11 +9,11 @@ import pytest
 
 from app.domain.offerings import Market
 from app.settings import Settings
-from app.settings.accounts import AwsAccount
 from cloudsim.testing import running
 from tests.workers.providers.samples import INSTALLATION, owner, spec, token_of
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.leftovers import ADDRESS, GROUP, INTERFACE, VOLUME
+from workers.providers.aws.settings import AwsAccount
 from workers.providers.types import Leftover
 
 PAGE = Path(__file__).parents[4] / "docs" / "providers" / "aws.md"

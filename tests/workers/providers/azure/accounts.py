@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from app.settings.accounts import AzureAccount
+from workers.providers.azure.settings import AzureAccount
 
 SUBSCRIPTION = "00000000-0000-4000-8000-000000000001"
 GROUP = "gpulease"

@@ -9,8 +9,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from app.settings import Settings
-from app.settings.accounts import GcpAccount
 from workers.providers.gcp.adapter import GcpProvider
+from workers.providers.gcp.settings import GcpAccount
 
 REGION = "us-central1"
 ZONE = "us-central1-a"
