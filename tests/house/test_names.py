@@ -1,4 +1,4 @@
-"""A name means one thing: no two public classes of the program have the same one."""
+"""A name means one thing, and stands where it belongs."""
 
 import ast
 from collections import defaultdict
@@ -24,3 +24,20 @@ def public_classes() -> dict[str, list[str]]:
 
 def test_every_public_class_has_a_name_of_its_own() -> None:
     assert {name: files for name, files in public_classes().items() if len(files) > 1} == {}
+
+
+PROVIDERS = frozenset({"aws", "gcp", "azure"})
+ABOUT_PROVIDERS = ("app/local/", *(f"workers/providers/{provider}/" for provider in sorted(PROVIDERS)))
+"""Their own folders; and `make up`, which gives each simulated cloud an account."""
+
+
+def test_only_its_own_folder_names_a_provider() -> None:
+    named = []
+    for path in tracked_files():
+        name = str(path.relative_to(ROOT))
+        if path.suffix == ".py" and name.startswith(("app/", "workers/")) and not name.startswith(ABOUT_PROVIDERS):
+            constants = (
+                node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Constant)
+            )
+            named += [f"{name}:{node.lineno}" for node in constants if node.value in PROVIDERS]
+    assert named == []
