@@ -5,9 +5,10 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from app.domain.request_rates import RequestRate
 from app.settings.errors import StartupError
 from app.settings.passwords import insert_password, read_password
 
@@ -28,6 +29,12 @@ def _network(text: str) -> IPv4Network | IPv6Network:
         raise ValueError(f"{error}; write networks such as 10.0.0.0/8, separated by commas") from None
 
 
+def _rate(text: str) -> str:
+    RequestRate.parse(text)
+    return text
+
+
+RateText = Annotated[str, AfterValidator(_rate)]
 Networks = Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode, BeforeValidator(_networks)]
 
 
@@ -86,15 +93,15 @@ class Settings(BaseSettings):
         description="Event streams and long polls open at one API process; a quarter of them for one tenant, 50 for one key.",
     )
     body_limit_bytes: int = Field(default=1_048_576, ge=1024, description="Larger request bodies are refused (413).")
-    rate_limit: str = Field(
+    rate_limit: RateText = Field(
         default="12000/minute", description="Requests per tenant, as 'count/period'. Shared through Redis."
     )
-    write_rate_limit: str = Field(
+    write_rate_limit: RateText = Field(
         default="3600/hour",
         description="Changes that one tenant may make, as 'count/period': leases, extensions, labels, keys, webhooks. Each leaves rows "
         "behind. Releases are never refused, and what is refused does not count.",
     )
-    login_rate_limit: str = Field(
+    login_rate_limit: RateText = Field(
         default="60/minute",
         description="Failed logins per address before 429, as 'count/period'. A valid key is never refused for them.",
     )

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import redis.asyncio
 import structlog
-from limits import RateLimitItem, parse
 from redis.exceptions import RedisError
+
+from app.domain.request_rates import RequestRate
 
 SYNC_SECONDS = 0.25
 _PAUSE_SECONDS = 5.0
@@ -44,8 +45,8 @@ class RateLimiter:
     """`rule` such as `600/minute`. `name` keeps the counters of several limiters apart."""
 
     def __init__(self, rule: str, broker_url: str, *, name: str, clock: Callable[[], float] = time.time) -> None:
-        self._item: RateLimitItem = parse(rule)
-        self._seconds = self._item.get_expiry()
+        self._rate = RequestRate.parse(rule)
+        self._seconds = self._rate.seconds
         self._name = name
         self._clock = clock
         self._windows: dict[str, _Window] = {}
@@ -53,7 +54,7 @@ class RateLimiter:
         self._redis = redis.asyncio.Redis.from_url(
             broker_url, socket_timeout=_SOCKET_SECONDS, socket_connect_timeout=_SOCKET_SECONDS
         )
-        self.policy = f'"{name}";q={self._item.amount};w={self._seconds}'
+        self.policy = f'"{name}";q={self._rate.amount};w={self._seconds}'
 
     def hit(self, identity: str) -> Decision:
         """Counts one request of `identity`. A refused one counts too."""
@@ -65,7 +66,7 @@ class RateLimiter:
         """What the next `hit` would answer at best; counts nothing."""
         window = self._window(identity)
         used = window.total + window.pending
-        return Decision(used < self._item.amount, max(self._item.amount - used, 0), self._reset())
+        return Decision(used < self._rate.amount, max(self._rate.amount - used, 0), self._reset())
 
     def header(self, decision: Decision) -> str:
         """The RateLimit header's value."""
@@ -104,7 +105,7 @@ class RateLimiter:
 
     def _decide(self, window: _Window) -> Decision:
         used = window.total + window.pending
-        return Decision(used <= self._item.amount, max(self._item.amount - used, 0), self._reset())
+        return Decision(used <= self._rate.amount, max(self._rate.amount - used, 0), self._reset())
 
     def _window(self, identity: str) -> _Window:
         number = self._number()
