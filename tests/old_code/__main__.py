@@ -20,7 +20,7 @@ VERSIONS = Path("migrations", "versions")
 TESTS = (
     *(f"tests/api/test_leases_{what}.py" for what in ("create", "read", "change")),
     *(f"tests/db/test_{what}.py" for what in ("attempts", "claims", "quotas")),
-    "tests/workers/test_life.py",
+    "tests/workers/lifecycle/test_life.py",
 )
 
 

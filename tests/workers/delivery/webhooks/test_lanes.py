@@ -6,8 +6,8 @@ from app.db.schema.tables import webhook
 from app.local.waiting import wait_until
 from tests.databases import end_connections
 from tests.db.store import Store, together
+from tests.workers.delivery.webhooks.deliveries import TLS, deliver, lanes, log, make, pass_time, running, tell
 from tests.workers.receiver import Receiver, receiving
-from tests.workers.webhooks.deliveries import TLS, deliver, lanes, log, make, pass_time, running, tell
 from workers.database import WorkerDatabase
 from workers.delivery.sender import Sender
 from workers.delivery.webhooks import Lanes, fan_out

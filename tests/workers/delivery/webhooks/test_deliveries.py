@@ -13,10 +13,10 @@ from app.db.operations import purge
 from app.db.schema.tables import audit, event, webhook, webhook_delivery, webhook_secret
 from app.domain.webhooks import OVERLAP, TEST, secret_text
 from app.local.ports import free_port
+from tests.db.events.test_events import sequence
 from tests.db.store import Store, ago
-from tests.db.test_events import sequence
+from tests.workers.delivery.webhooks.deliveries import SECRET, deliver, log, make, pass_time, tell
 from tests.workers.receiver import Receiver
-from tests.workers.webhooks.deliveries import SECRET, deliver, log, make, pass_time, tell
 from workers.delivery.webhooks import fan_out
 
 

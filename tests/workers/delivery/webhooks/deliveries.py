@@ -13,8 +13,8 @@ from app.db.events import events
 from app.db.events import webhooks as statements
 from app.db.schema.tables import event, webhook_delivery
 from app.domain.webhooks import secret_text
+from tests.db.events.test_events import sequence
 from tests.db.store import Store
-from tests.db.test_events import sequence
 from workers.delivery.sender import Sender
 from workers.delivery.webhooks import Lanes, fan_out
 
