@@ -24,6 +24,10 @@ FENCED = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 SHELL = {"", "sh", "ini"}
 IN_LINE = re.compile(r"`(gpulease[^`\n]* -[^`\n]*)`")
 COMMAND = re.compile(r"(?:^|[\s/])(gpulease(?:-server)? [a-z-].*)")
+CODE = re.compile(r"`((?:app|workers|cloudsim|migrations|tests|dashboard|tools|bench)/[\w./-]+\.\w+)(?:::(\w+))?`")
+EXPLAINING = [
+    page for page in PAGES if page.parent.name in {"architecture", "decisions"} or page.name == "ARCHITECTURE.md"
+]
 MAKE = re.compile(r"^(?:\$ )?make ([a-z-]+)", re.MULTILINE)
 
 
@@ -32,6 +36,14 @@ def test_links_lead_somewhere(page: object) -> None:
     path = ROOT / str(page)
     missing = [link for link in LINK.findall(path.read_text(encoding="utf-8")) if not (path.parent / link).exists()]
     assert not missing
+
+
+@pytest.mark.parametrize("page", EXPLAINING, ids=lambda path: str(path.relative_to(ROOT)))
+def test_code_and_tests_that_explain_a_decision_exist(page: Path) -> None:
+    for name, test in CODE.findall((ROOT / page).read_text(encoding="utf-8")):
+        file = ROOT / name
+        assert file.exists(), name
+        assert not test or f"def {test}(" in file.read_text(encoding="utf-8"), test
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
