@@ -17,7 +17,7 @@ from app.db.schema.tables import attempt, lease, quota, tenant
 from app.db.tenancy import quotas
 from app.domain.ids import AttemptId, LeaseId, TenantId
 from workers.database import WorkerDatabase
-from workers.lifecycle.steps.context import StepContext, hold_minimum, hold_quota
+from workers.lifecycle.steps.context import StepContext, reserve_minimum, reserve_quota
 from workers.runtime import Runtime
 
 T = TypeVar("T")
@@ -144,13 +144,13 @@ class Store:
         """What a refused attempt does: the lease goes back to what admission reserved. The step commits in any case."""
         ctx = self.context(lease_id)
         with ctx.writing_attempts() as connection:
-            hold_minimum(connection, ctx)
+            reserve_minimum(connection, ctx)
 
     def hold(self, tenant_id: TenantId, lease_id: LeaseId, amounts: Mapping[str, Decimal]) -> bool:
         """Changes what a lease holds, as placing does: under the lease's row lock, all of it or nothing."""
         with self.database.begin() as connection:
             connection.execute(select(lease.c.id).where(lease.c.id == lease_id).with_for_update())
-            fits = hold_quota(connection, tenant_id, lease_id, amounts)
+            fits = reserve_quota(connection, tenant_id, lease_id, amounts)
             if not fits:
                 connection.rollback()
         return fits

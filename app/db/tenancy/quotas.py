@@ -50,7 +50,7 @@ _ADMIT = text(
 ADMIT = Compiled(_ADMIT)
 """As `admit`, for the API. Parameters: tenant_id, resources, amounts."""
 
-_HOLD = text(
+_RESERVE = text(
     f"""
     WITH wanted AS ({_WANTED}), delta AS (
         SELECT resource, coalesce(w.amount, 0) - coalesce(h.amount, 0) AS delta
@@ -91,23 +91,23 @@ def admit(tenant_id: TenantId, amounts: Mapping[str, Decimal]) -> Executable:
     return _ADMIT.bindparams(tenant_id=tenant_id, **_arrays(amounts))
 
 
-def hold(tenant_id: TenantId, lease_id: LeaseId, amounts: Mapping[str, Decimal]) -> Bound[TextClause]:
-    """Changes what the lease holds to `amounts`. The caller holds the lease's row lock. Answers one row (fits, uncounted).
+def reserve(tenant_id: TenantId, lease_id: LeaseId, amounts: Mapping[str, Decimal]) -> Bound[TextClause]:
+    """Changes what the lease has reserved to `amounts`. The caller holds the lease's row lock. Answers one row (fits, uncounted).
 
     What falls is given back in any case. What rises is taken as a whole (`fits`), or not at all. Claims and `used` agree
     either way, so the caller may commit or roll back. `uncounted`: nothing was done, since a resource has no row of quota:
     call `ensure_rows`, then ask again.
     """
-    return Bound(_HOLD, {"tenant_id": tenant_id, "lease_id": lease_id, **_arrays(amounts)})
+    return Bound(_RESERVE, {"tenant_id": tenant_id, "lease_id": lease_id, **_arrays(amounts)})
 
 
 def release(lease_id: LeaseId) -> Executable:
-    """Gives back all that the lease holds. Happens once: a second time there is no claim left."""
+    """Gives back all that the lease has reserved. Happens once: a second time there is no claim left."""
     return _RELEASE.bindparams(lease_id=lease_id)
 
 
 def remember(tenant_id: TenantId, lease_id: LeaseId, amounts: Mapping[str, Decimal]) -> Insert:
-    """Writes what the lease holds now. `amounts` must not be empty."""
+    """Writes what the lease has reserved now. `amounts` must not be empty."""
     rows = [
         {"lease_id": lease_id, "tenant_id": tenant_id, "resource": name, "amount": amount}
         for name, amount in sorted(amounts.items())
@@ -136,4 +136,4 @@ RECOUNT = text(
 )
 """Rows where `used` differs from the claims: there must never be one."""
 
-__all__ = ["ADMIT", "RECOUNT", "admit", "ensure_rows", "hold", "release", "remember"]
+__all__ = ["ADMIT", "RECOUNT", "admit", "ensure_rows", "release", "remember", "reserve"]

@@ -138,21 +138,23 @@ def change(
     must_hold(connection.execute(*changed))
 
 
-def hold_quota(connection: Connection, tenant_id: TenantId, lease_id: LeaseId, amounts: Mapping[str, Decimal]) -> bool:
-    """Changes what the lease holds to `amounts`. False: what rises did not fit and was not taken; what falls was given back."""
-    held = connection.execute(*quotas.hold(tenant_id, lease_id, amounts)).one()
+def reserve_quota(
+    connection: Connection, tenant_id: TenantId, lease_id: LeaseId, amounts: Mapping[str, Decimal]
+) -> bool:
+    """Changes what the lease has reserved to `amounts`. False: what rises did not fit and was not taken; what falls was given back."""
+    held = connection.execute(*quotas.reserve(tenant_id, lease_id, amounts)).one()
     if held.uncounted:
         connection.execute(quotas.ensure_rows(tenant_id, amounts))
-        held = connection.execute(*quotas.hold(tenant_id, lease_id, amounts)).one()
+        held = connection.execute(*quotas.reserve(tenant_id, lease_id, amounts)).one()
     return bool(held.fits)
 
 
-def hold_minimum(connection: Connection, ctx: StepContext) -> None:
+def reserve_minimum(connection: Connection, ctx: StepContext) -> None:
     """Returns the difference of a refused or ended attempt: back to what admission claimed.
 
     A part of that may not be free any more: the price fell after admission, and others took the spend. The lease then holds
     less than its minimum. That is no overshoot, for the next plan takes what its offering needs in whole, or not at all.
     """
     minimum = {name: Decimal(amount) for name, amount in ctx.row.lease_minimum_claim.items()}
-    if not hold_quota(connection, ctx.lease.tenant_id, ctx.lease.id, minimum):
+    if not reserve_quota(connection, ctx.lease.tenant_id, ctx.lease.id, minimum):
         log.info("the lease holds less quota than admission reserved")

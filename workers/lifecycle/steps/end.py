@@ -21,7 +21,7 @@ from app.domain.provider_messages import public_error
 from app.domain.reasons import Reason, ReasonCode, vm_obstacle, without_obstacle
 from workers.accounts import error_json
 from workers.lifecycle.steps.console import keep_console
-from workers.lifecycle.steps.context import StepContext, change, hold_minimum, must_hold, offering_json, offering_key
+from workers.lifecycle.steps.context import StepContext, change, must_hold, offering_json, offering_key, reserve_minimum
 from workers.lifecycle.steps.send import cool_off
 from workers.observation.vm_reasons import refusal
 from workers.providers.errors import CredentialsRejected, ProviderError, Throttled
@@ -127,7 +127,7 @@ def close_attempt(ctx: StepContext) -> None:
         )
         change(connection, ctx, event, values=values)
         if wanted:
-            hold_minimum(connection, ctx)
+            reserve_minimum(connection, ctx)
             connection.execute(*_taken_back(ctx, reason) if refused is None else cool_off(ctx, refused))
     ctx.runtime.catalogue.forget()
 

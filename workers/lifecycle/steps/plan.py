@@ -17,7 +17,7 @@ from app.domain.money import format_money
 from app.domain.offerings import Offering
 from app.domain.tags import OwnerTags
 from app.domain.tokens import host_key_hash, host_key_token, launch_token, params_hash
-from workers.lifecycle.steps.context import StepContext, change, hold_quota, must_hold
+from workers.lifecycle.steps.context import StepContext, change, must_hold, reserve_quota
 from workers.providers.types import HostKeyReport, Image, LaunchSpec, Params
 
 
@@ -36,7 +36,7 @@ def store_attempt(ctx: StepContext, offering: Offering, image: Image) -> None:
         spec, params = _spec(ctx, offering, image, n, _Private(known.startup_script, known.max_total_seconds))
         attempt_id = AttemptId(new_id("attempt"))
         _enter_provisioning(connection, ctx, offering, image)
-        if not hold_quota(connection, ctx.lease.tenant_id, ctx.lease.id, quota_rules.amounts(offering)):
+        if not reserve_quota(connection, ctx.lease.tenant_id, ctx.lease.id, quota_rules.amounts(offering)):
             raise DoesNotFitError
         connection.execute(
             *attempts.plan(

@@ -19,7 +19,7 @@ from app.domain.lifecycle import Rest, backoff
 from app.domain.provider_messages import public_error
 from app.settings import Settings
 from workers.accounts import error_json
-from workers.lifecycle.steps.context import StepContext, change, hold_minimum, must_hold, offering_json, offering_key
+from workers.lifecycle.steps.context import StepContext, change, must_hold, offering_json, offering_key, reserve_minimum
 from workers.observation.vm_reasons import reason_json
 from workers.providers.errors import (
     CredentialsRejected,
@@ -206,7 +206,7 @@ def end_attempt(
     data = {"n": attempt.n, "offering": offering_json(attempt), "error": public_error(error) if error else None}
     event = NewEvent(type=f"attempt.{state}", data=data)
     change(connection, ctx, event)
-    hold_minimum(connection, ctx)
+    reserve_minimum(connection, ctx)
 
 
 def cool_off(ctx: StepContext, error: ProviderError) -> Bound[Update]:
