@@ -1,4 +1,4 @@
-"""The accounts file `gpulease.toml`: which cloud accounts are used, never any secret."""
+"""The accounts file `gpulease.toml`. It names the cloud accounts and contains no secrets."""
 
 import tomllib
 from pathlib import Path
@@ -23,83 +23,92 @@ class _Account(BaseModel):
     images: dict[ImageName, Annotated[str, Field(min_length=1, max_length=512)]] = Field(
         default_factory=dict,
         max_length=100,
-        description="Images that leases may ask for by name; each written as `image` is.",
+        description="Images that leases can request by name. Each is written in the format of `image`.",
     )
 
 
 class AwsAccount(_Account):
-    """One AWS account. Credentials come from boto3's own chain, `profile` and `role_arn` narrow it."""
+    """One AWS account. Credentials come from boto3's own chain; `profile` and `role_arn` narrow it."""
 
     provider: Literal["aws"]
     role_arn: str | None = None
     profile: str | None = None
     subnet_ids: tuple[str, ...] = ()
     security_group_ids: tuple[str, ...] = ()
-    image: str | None = Field(default=None, description="Pin: an AMI id or an SSM parameter name.")
-    events_queue_url: str | None = Field(default=None, description="An SQS queue with EC2's events of EventBridge.")
+    image: str | None = Field(default=None, description="A fixed image: an AMI id or an SSM parameter name.")
+    events_queue_url: str | None = Field(
+        default=None, description="An SQS queue that receives EC2 events from EventBridge."
+    )
 
     @property
     def extendable(self) -> bool:
-        """This cloud ends no VM at a time that is fixed at its launch."""
+        """This cloud does not end VMs at a time fixed at launch."""
         return True
 
     @property
     def tells_events(self) -> bool:
-        """Whether there is a queue to listen to."""
+        """Whether the account has an event queue."""
         return self.events_queue_url is not None
 
 
 class GcpAccount(_Account):
-    """One GCP project. Credentials are Google's application default ones, or those of `credentials_file`."""
+    """One GCP project. Credentials are Google's application default credentials, or those in `credentials_file`."""
 
     provider: Literal["gcp"]
     project: str = Field(pattern=r"^[a-z][a-z0-9:.-]{4,60}[a-z0-9]$")
     credentials_file: str | None = None
-    impersonate: str | None = Field(default=None, description="A service account to act as.")
+    impersonate: str | None = Field(default=None, description="A service account to impersonate.")
     network: str = Field(
         default="default", description="The VPC network of the firewall rules and, by default, of the VMs."
     )
     subnetworks: dict[str, str] = Field(
-        default_factory=dict, description="Region to subnetwork; none: the network's own."
+        default_factory=dict, description="Region to subnetwork. None: the network's own subnetworks."
     )
-    image: str | None = Field(default=None, description="Pin: projects/P/global/images/NAME or .../images/family/NAME.")
+    image: str | None = Field(
+        default=None, description="A fixed image: projects/P/global/images/NAME or .../images/family/NAME."
+    )
     extendable: bool = Field(
         default=True,
-        description="Whether leases may be extended here. false: Google ends a VM at the end that its lease has when it is launched.",
+        description=(
+            "Whether leases can be extended in this account. false: Google ends a VM at the expiry that "
+            "its lease has at launch."
+        ),
     )
     events_subscription: str | None = Field(
         default=None,
         pattern=r"^projects/[^/]+/subscriptions/[^/]+$",
-        description="A Pub/Sub pull subscription with the audit log of VMs.",
+        description="A Pub/Sub pull subscription that receives the audit log of VMs.",
     )
 
     @property
     def tells_events(self) -> bool:
-        """Whether there is a subscription to pull from."""
+        """Whether the account has an event subscription."""
         return self.events_subscription is not None
 
 
 class AzureAccount(_Account):
-    """One Azure subscription and the resource group in which VMs are made. Credentials: azure-identity's default chain."""
+    """One Azure subscription and the resource group of its VMs. Credentials come from azure-identity's default chain."""
 
     provider: Literal["azure"]
     subscription_id: str = Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
     resource_group: str = Field(pattern=r"^[A-Za-z0-9_().-]{1,90}$")
-    tenant_id: str | None = Field(default=None, description="The directory to sign in to, where there are several.")
+    tenant_id: str | None = Field(default=None, description="The directory to sign in to, if there are several.")
     subnet_ids: dict[str, str] = Field(min_length=1, description="Region to the resource id of the VMs' subnet.")
-    image: str | None = Field(default=None, description="Pin: publisher:offer:sku:version, or an image's resource id.")
+    image: str | None = Field(
+        default=None, description="A fixed image: publisher:offer:sku:version, or an image's resource id."
+    )
     events_queue_url: str | None = Field(
-        default=None, description="A storage queue with Event Grid's events of the group."
+        default=None, description="A storage queue that receives the group's events from Event Grid."
     )
 
     @property
     def extendable(self) -> bool:
-        """This cloud ends no VM at a time that is fixed at its launch."""
+        """This cloud does not end VMs at a time fixed at launch."""
         return True
 
     @property
     def tells_events(self) -> bool:
-        """Whether there is a queue to listen to."""
+        """Whether the account has an event queue."""
         return self.events_queue_url is not None
 
 
@@ -109,7 +118,7 @@ _ADAPTER: TypeAdapter[Account] = TypeAdapter(AccountConfig)
 
 
 def load_accounts(path: Path | None) -> dict[str, Account]:
-    """Accounts by name. No path means none. Raises StartupError naming file, account and field."""
+    """Accounts by name. Without a path there are none. Raises StartupError naming file, account and field."""
     if path is None:
         return {}
     try:
@@ -128,7 +137,7 @@ def load_accounts(path: Path | None) -> dict[str, Account]:
 
 
 def account_from_json(value: dict[str, Any]) -> Account:
-    """The settings of an account as the database stores them."""
+    """The account settings in the form that the database stores."""
     return _ADAPTER.validate_python(value)
 
 
