@@ -42,27 +42,22 @@ DATABASE_UP = Family(
 )
 FAMILIES = (
     Family("gpulease_scrape_seconds", "Seconds that reading these metrics from the database took."),
-    Family("gpulease_orphan_vm_seconds", ("Age in seconds of the oldest VM that belongs to no lease: since the end "
-"of its own attempt, else since its first sighting."), (*_PLACE, "cause")),
+    Family("gpulease_orphan_vm_seconds", "Age in seconds of the oldest VM that belongs to no lease: since the end of its own attempt, else since its first sighting.", (*_PLACE, "cause")),
     Family("gpulease_orphan_vms", "VMs that belong to no lease.", (*_PLACE, "cause")),
-    Family("gpulease_ghost_lease_seconds", ("Seconds since the last sighting of the VM, for the oldest lease that is "
-"active or billed without a VM."), _PLACE),
+    Family("gpulease_ghost_lease_seconds", "Seconds since the last sighting of the VM, for the oldest lease that is active or billed without a VM.", _PLACE),
     Family("gpulease_ghost_leases", "Leases that are active or billed without a VM.", _PLACE),
-    Family("gpulease_settling_age_seconds", ("Seconds since gpulease stopped retrying the oldest create of unknown outcome and only looks it up."), _PLACE),
-    Family("gpulease_settling_attempts", ("Creates of unknown outcome that gpulease no longer retries and only "
-"looks up."), _PLACE),
-    Family("gpulease_gc_last_complete_age_seconds", ("Seconds since the last complete listing of a location began, or since "
-"its account was added."), _PLACE),
+    Family("gpulease_settling_age_seconds", "Seconds since gpulease stopped retrying the oldest create of unknown outcome and only looks it up.", _PLACE),
+    Family("gpulease_settling_attempts", "Creates of unknown outcome that gpulease no longer retries and only looks up.", _PLACE),
+    Family("gpulease_gc_last_complete_age_seconds", "Seconds since the last complete listing of a location began, or since its account was added.", _PLACE),
     Family("gpulease_listing_seconds", "Seconds that the last listing took.", _PLACE),
     Family("gpulease_listed_vms", "VMs in the last listing.", _PLACE),
     Family("gpulease_quota_drift", "Quota rows whose use differs from the sum over leases. Must be 0."),
     Family("gpulease_invariant_violations", "Violations found by the last check of an invariant. Must be 0.", ("check",)),
     Family("gpulease_invariant_check_age_seconds", "Seconds since the last check of the invariants; +Inf: never."),
-    Family("gpulease_queue_age_seconds", ("Seconds that the oldest lease in `queued` has waited for a worker or for "
-"capacity.")),
+    Family("gpulease_queue_age_seconds", "Seconds that the oldest lease in `queued` has waited for a worker or for capacity."),
     Family("gpulease_overdue_leases", "Due leases that no worker has claimed."),
     Family("gpulease_overdue_seconds", "Seconds that the oldest due lease has waited for a worker."),
-    Family("gpulease_releasing_age_seconds", ("Seconds since the release request of the oldest lease in `releasing`.")),
+    Family("gpulease_releasing_age_seconds", "Seconds since the release request of the oldest lease in `releasing`."),
     Family("gpulease_leases", "Leases by state, without ended leases.", ("state",)),
     Family("gpulease_stuck_leases", "Leases that take too long, by kind as in GET /v1/ops/summary.", ("kind",)),
     Family("gpulease_vms", "Running VMs of leases.", ("provider", *_PLACE, "market", "gpu_model")),
@@ -72,15 +67,12 @@ FAMILIES = (
     Family("gpulease_offerings_cooling_off", "Offerings in cool-off, by reason.", ("provider", *_PLACE, "reason")),
     Family("gpulease_account_state", "1 for the current state of an account, 0 for the other states.", ("provider", "account", "state")),
     Family("gpulease_account_cordoned", "1 when an operator has cordoned the account.", ("provider", "account")),
-    Family("gpulease_hold", ("1 while the installation is on hold. On hold, gpulease launches, expires, ends and "
-"closes nothing.")),
+    Family("gpulease_hold", "1 while the installation is on hold. On hold, gpulease launches, expires, ends and closes nothing."),
     Family("gpulease_launches_stopped", "1 while operators have stopped all launches."),
     Family("gpulease_processes", "Processes that reported within the last minute.", ("kind",)),
-    Family("gpulease_process_heartbeat_age_seconds", ("Seconds since the last report of a process of this kind; +Inf: never."), ("kind",)),
-    Family("gpulease_deadman_heartbeat_age_seconds", ("Seconds since the last report of `gpulease deadman`; +Inf: never; "
-"missing if no report exists and none is required.")),
-    Family("gpulease_job_last_ok_age_seconds", ("Seconds since the last successful run of a periodic job. account and "
-"region are empty for jobs without them."), ("kind", *_PLACE)),
+    Family("gpulease_process_heartbeat_age_seconds", "Seconds since the last report of a process of this kind; +Inf: never.", ("kind",)),
+    Family("gpulease_deadman_heartbeat_age_seconds", "Seconds since the last report of `gpulease deadman`; +Inf: never; missing if no report exists and none is required."),
+    Family("gpulease_job_last_ok_age_seconds", "Seconds since the last successful run of a periodic job. account and region are empty for jobs without them.", ("kind", *_PLACE)),
 )  # fmt: skip
 "In the order of the output."
 
