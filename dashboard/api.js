@@ -113,14 +113,14 @@ async function send(method, path, headers, { body, key = session.get()?.key, sig
     signal: signal ?? AbortSignal.timeout(PATIENCE_MS),
   }).catch((error) => {
     if (signal?.aborted) throw error;
-    throw away("The API cannot be reached.");
+    throw away("The API is unreachable.");
   });
   heardTime(answer.headers.get("Date"));
   if (answer.status >= 502 && answer.status <= 504) throw away((await problemOf(answer)).message);
   awaySince.set(null);
   if (answer.ok || answer.status === 304) return answer;
   const problem = await problemOf(answer);
-  if (answer.status === 401 && key === session.get()?.key) signOut("Your key is no longer accepted. Sign in again.");
+  if (answer.status === 401 && key === session.get()?.key) signOut("The API rejects your key. Sign in again.");
   throw problem;
 }
 

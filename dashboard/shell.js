@@ -90,11 +90,11 @@ const Way = ({ one, here, me }) => html`
 function Alarms({ of }) {
   const { data } = useLive(SUMMARY, 5);
   const number = data ? of(data) : 0;
-  return number ? html`<span class="alarms">${count(number)}<span class="vh"> to look at</span></span>` : null;
+  return number ? html`<span class="alarms">${count(number)}<span class="vh"> problems</span></span>` : null;
 }
 
 const SCHEMES = [
-  ["auto", "auto", "As the system"],
+  ["auto", "auto", "System"],
   ["light", "sun", "Light"],
   ["dark", "moon", "Dark"],
 ];
@@ -133,7 +133,7 @@ export function Banner() {
 const AwayFor = ({ since }) => html`
   <div class="banner">
     <${Icon} name="warning" />
-    <p><strong>The API does not answer</strong> <span>What is shown is <${For} since=${since} /> old. This page tries again by itself.</span></p>
+    <p><strong>The API does not respond</strong> <span>This data is <${For} since=${since} /> old. The page retries automatically.</span></p>
   </div>
 `;
 

@@ -1,4 +1,4 @@
-"""What one worker process counts, in a registry of its own, and the port on which it tells that."""
+"""WorkerMetrics of one worker process, in a registry of its own, and the port that exposes them."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,11 +21,14 @@ _CALLS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _WORK = (0.01, 0.05, 0.25, 1.0, 5.0, 30.0, 120.0)
 _READY = (15.0, 30.0, 60.0, 120.0, 180.0, 300.0, 600.0, 900.0, 1800.0, 3600.0)
 _PORTS = 64
-"""So many processes of one host find a port."""
+"The number of processes of one host that can find a port."
 
 
 class WorkerMetrics:
-    """Labels are our own words: accounts, operations and classes of errors, never what a provider or a tenant says."""
+    """Labels are names of gpulease: accounts, operations and error classes.
+
+    They never contain text of a provider or tenant.
+    """
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -34,36 +37,38 @@ class WorkerMetrics:
         place = ["provider", "account", "operation"]
         self._calls = self._histogram(
             "gpulease_provider_call_seconds",
-            "Time for one call of the provider interface to answer or fail; of a listing, for one page.",
+            "Duration of one call to the provider interface, including failures; for a listing, of one page.",
             place,
             _CALLS,
         )
         self._errors = self._counter(
-            "gpulease_provider_errors_total", "Failed calls by class of the error.", [*place, "class"]
+            "gpulease_provider_errors_total", "Failed calls by error class.", [*place, "class"]
         )
         self._ready = self._histogram(
             "gpulease_time_to_ready_seconds",
-            "From a lease's creation to its VM being ready, the first time.",
+            "Time from a lease's creation to the first time its VM is ready.",
             ["provider", "market"],
             _READY,
         )
         self._steps = self._histogram(
-            "gpulease_step_seconds", "Time for one step of a lease, calls included.", ["step"], _WORK
+            "gpulease_step_seconds", "Duration of one step of a lease, including provider calls.", ["step"], _WORK
         )
         self._failures = self._counter(
             "gpulease_step_failures_total",
-            "Moves of a lease that broke off: claim_lost, database or bug.",
+            "Aborted lease steps, by reason: claim_lost, database or bug.",
             ["reason"],
         )
         for reason in ("claim_lost", "database", "bug"):
             self._failures.labels(reason)
         self._jobs = self._histogram(
-            "gpulease_job_seconds", "Time for one run of a periodic job, failed ones included.", ["kind"], _WORK
+            "gpulease_job_seconds", "Duration of one run of a periodic job, including failed runs.", ["kind"], _WORK
         )
         self._job_failures = self._counter(
             "gpulease_job_failures_total",
-            "Failed runs of periodic jobs by class of the error; an account's job counts once for what its regions have in "
-            "common, and once for each that fails alone.",
+            (
+                "Failed runs of periodic jobs by error class. An account's job counts once for a failure common to "
+                "its regions, and once for each region that fails alone."
+            ),
             ["kind", "account", "class"],
         )
 
@@ -74,18 +79,18 @@ class WorkerMetrics:
         return Counter(name, meaning, labels, registry=self.registry)
 
     def called(self, provider: str, account: str, operation: str, seconds: float, error: str | None = None) -> None:
-        """A call has ended; `error` is the name of its class."""
+        """Records the end of a call. `error` is the name of its class."""
         self._calls.labels(provider, account, operation).observe(seconds)
         if error is not None:
             self._errors.labels(provider, account, operation, error).inc()
 
     def became_ready(self, provider: str, market: str, seconds: float) -> None:
-        """A lease became active for the first time."""
+        """Records that a lease became active for the first time."""
         self._ready.labels(provider, market).observe(seconds)
 
     @contextmanager
     def step(self, name: str, monotonic: Callable[[], float]) -> Iterator[None]:
-        """For the time of one step."""
+        """Measures the duration of one step."""
         started = monotonic()
         try:
             yield
@@ -97,7 +102,7 @@ class WorkerMetrics:
         self._failures.labels(reason).inc()
 
     def job_done(self, kind: str, seconds: float) -> None:
-        """A run of a job has ended, well or not."""
+        """Records the end of a job run, successful or not."""
         self._jobs.labels(kind).observe(seconds)
 
     def job_failed(self, kind: str, account: str | None, error: str) -> None:
@@ -106,9 +111,9 @@ class WorkerMetrics:
 
 
 def serve_metrics(settings: Settings, metrics: WorkerMetrics) -> int | None:
-    """Tells them over HTTP on the first free port from GPULEASE_METRICS_PORT on; None where that is not set.
+    """Exposes the metrics over HTTP on the first free port from GPULEASE_METRICS_PORT on. None where that is not set.
 
-    Each process of a host has a port of its own, the lower ones first. Raises StartupError when none is free.
+    Each process of a host uses a port of its own, lowest first. Raises StartupError when none is free.
     """
     first = settings.metrics_port
     if first is None:

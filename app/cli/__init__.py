@@ -1,1 +1,1 @@
-"""The `gpulease` command line: an ordinary client of the HTTP API that imports nothing of the server."""
+"""The `gpulease` command line. It is an ordinary client of the HTTP API and imports nothing of the server."""

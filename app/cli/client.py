@@ -1,4 +1,4 @@
-"""The HTTP side: one httpx client, errors as exceptions, repeats where they are safe, pages."""
+"""The HTTP client: one httpx client, errors as exceptions, safe retries, and pagination."""
 
 import ssl
 import uuid
@@ -27,7 +27,7 @@ _NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
 @dataclass(frozen=True)
 class Call:
-    """One request, complete: sending it twice is the same request."""
+    """One complete request. Sending it twice sends the same request."""
 
     method: str
     path: str
@@ -37,12 +37,12 @@ class Call:
 
     @property
     def repeatable(self) -> bool:
-        """True when a second send can do no second thing: reads, and creations under an idempotency key."""
+        """True when a retry has no further effect: reads, and creations with an idempotency key."""
         return self.method in _SAFE or "Idempotency-Key" in (self.headers or {})
 
 
 class Api:
-    """An open connection to one API with one key. Every method raises CliError when it cannot do its work."""
+    """An open connection to one API with one key. Every method raises CliError on failure."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Api:
         pause: Callable[[float], None] = times.pause,
         timeout: float | None = None,
     ) -> None:
-        """`timeout`: seconds for each part of a call; None is patient."""
+        """`timeout`: seconds for each part of a call. None: no limit."""
         self._note = note
         self._pause = pause
         self._url = endpoint.url
@@ -71,7 +71,10 @@ class Api:
     def get_if_changed(
         self, path: str, etag: str | None, params: Params | None = None
     ) -> tuple[Json | None, str | None]:
-        """The document and its ETag; no document when it still carries `etag`. Sent once: the caller asks again anyway."""
+        """Returns the document and its ETag, or no document if `etag` still matches.
+
+        Sends the request once, because the caller polls.
+        """
         response = _response(
             self._exchange(Call("GET", path, params, headers={"If-None-Match": etag} if etag else None))
         )
@@ -80,28 +83,31 @@ class Api:
         return self._parsed(response), response.headers.get("ETag")
 
     def create(self, path: str, body: Json, *, idempotency_key: str | None = None) -> Json:
-        """POST under an idempotency key (a fresh one unless given): sent again as often as needed, done once."""
+        """Sends a POST with an idempotency key (a new one unless given). Retries are safe."""
         key = idempotency_key or str(uuid.uuid4())
         return self._document(Call("POST", path, body=body, headers={"Idempotency-Key": key}))
 
     def post(self, path: str, body: Json | None = None) -> Json:
-        """POST of an action."""
+        """Sends a POST of an action."""
         return self._document(Call("POST", path, body=body))
 
     def put(self, path: str, body: Json) -> Json:
-        """PUT of a whole setting."""
+        """Replaces a whole setting with PUT."""
         return self._document(Call("PUT", path, body=body))
 
     def patch(self, path: str, body: Json) -> Json:
-        """PATCH of the given fields."""
+        """Changes the given fields with PATCH."""
         return self._document(Call("PATCH", path, body=body))
 
     def delete(self, path: str) -> Json:
-        """DELETE; an empty document where the API answers without one."""
+        """Sends DELETE. Returns an empty document if the response has no body."""
         return self._document(Call("DELETE", path))
 
     def page(self, path: str, params: Params | None = None, *, limit: int | None = None) -> Json:
-        """`{"items", "next_cursor"}` with up to `limit` items, from as many pages as that takes; None: all of them."""
+        """Returns `{"items", "next_cursor"}` with up to `limit` items, from as many pages as needed.
+
+        None: all items.
+        """
         items: list[Json] = []
         cursor = (params or {}).get("cursor")
         while True:
@@ -110,7 +116,7 @@ class Api:
             items += page.get("items") or []
             before, cursor = cursor, page.get("next_cursor")
             if cursor is not None and cursor == before:
-                msg = f"{path} gives the same page again and again"
+                msg = f"{path} returns the same page repeatedly"
                 raise CliError(msg)
             if cursor is None or (limit is not None and len(items) >= limit):
                 return {**page, "items": items}
@@ -126,7 +132,7 @@ class Api:
             if wait is None:
                 return _response(outcome)
             repeats -= 1
-            self._note(f"{_why(outcome)}; trying again in {wait:g} s")
+            self._note(f"{_why(outcome)}; retrying in {wait:g} s")
             self._pause(wait)
 
     def _exchange(self, call: Call) -> httpx.Response | Unreachable:
@@ -135,10 +141,10 @@ class Api:
                 call.method, call.path, params=_query(call.params), json=call.body, headers=call.headers
             )
         except (httpx.InvalidURL, httpx.UnsupportedProtocol) as error:
-            msg = f"{self._url!r} cannot be used as an address: {error}"
+            msg = f"{self._url!r} is not a valid address: {error}"
             raise NotConfiguredError(msg) from None
         except httpx.TimeoutException as error:
-            return Unreachable(self._url, "no answer in time", connected=not isinstance(error, httpx.ConnectTimeout))
+            return Unreachable(self._url, "no response in time", connected=not isinstance(error, httpx.ConnectTimeout))
         except httpx.TransportError as error:
             connected = not isinstance(error, httpx.ConnectError)
             return Unreachable(self._url, _reason(error), connected=connected)
@@ -170,7 +176,7 @@ def _response(outcome: httpx.Response | Unreachable) -> httpx.Response:
 
 
 def _wait(outcome: httpx.Response | Unreachable) -> float | None:
-    """Seconds before a repeatable call is worth sending again; None when it is not."""
+    """Seconds to wait before retrying a repeatable call. None when a retry is useless."""
     if isinstance(outcome, Unreachable):
         return 1.0 if outcome.connected else None
     if outcome.status_code in _COME_BACK and "Retry-After" in outcome.headers:
@@ -180,7 +186,7 @@ def _wait(outcome: httpx.Response | Unreachable) -> float | None:
 
 
 def _retry_after(response: httpx.Response) -> float:
-    """Seconds that the API asks for, a minute at most; 0 when it asks for nothing."""
+    """Seconds from the `Retry-After` header, at most a minute. 0 without the header."""
     text = response.headers.get("Retry-After", "")
     return float(min(int(text), 60)) if text.isascii() and text.isdigit() else 0.0
 

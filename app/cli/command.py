@@ -1,7 +1,7 @@
-"""Plain functions as Typer commands: groups of options, a session, errors as exit codes.
+"""Turns plain functions into Typer commands: groups of options, a session, errors as exit codes.
 
 A command's function takes a `Session`, the fields of any dataclass of options, and its own parameters. Typer sees one
-flat list; so a group of options that several commands share is written once.
+flat list. Several commands can therefore share one group of options.
 """
 
 import inspect
@@ -37,7 +37,7 @@ class _Group:
 
 
 def command(group: typer.Typer, name: str) -> Callable[[Body], Body]:
-    """Add the decorated function to `group` as the command `name`."""
+    """Adds the decorated function to `group` as the command `name`."""
 
     def register(body: Body) -> Body:
         group.command(name, help=inspect.getdoc(body))(_flat(body))
@@ -47,7 +47,7 @@ def command(group: typer.Typer, name: str) -> Callable[[Body], Body]:
 
 
 def before_commands(group: typer.Typer) -> Callable[[Body], Body]:
-    """Make the decorated function what runs before every command of `group`, the connection options being known."""
+    """Runs the decorated function before every command of `group`, with the connection options."""
 
     def register(body: Body) -> Body:
         def run(**values: Any) -> None:
@@ -62,7 +62,7 @@ def before_commands(group: typer.Typer) -> Callable[[Body], Body]:
 
 
 def connect(context: typer.Context) -> Connection:
-    """The connection options that stood before the command's name."""
+    """The connection options before the command's name."""
     found = context.find_object(Connection)
     return found if found is not None else Connection()
 
@@ -87,7 +87,7 @@ def _flat(body: Body) -> Callable[..., None]:
 
 
 def _guarded(session: Session, work: Callable[[], None]) -> None:
-    """Run it; what a person can understand becomes a message and an exit code, what is a bug stays a traceback."""
+    """Runs the function. An expected error becomes a message and an exit code; a bug stays a traceback."""
     try:
         work()
     except CliError as error:

@@ -1,4 +1,4 @@
-"""Names for the shell's completion: quickly, or not at all."""
+"""Completes names in the shell, within a time limit."""
 
 import os
 import re
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from app.cli.errors import Json
 
 _PATIENCE = 1.0
-"""Seconds until the shell gives up on an answer."""
+"Seconds after which completion stops waiting for a response."
 _LIMIT = 100
 _PLAIN = re.compile(r"[A-Za-z0-9_.@+][A-Za-z0-9_.@+:/=-]*")
-"""What a shell takes literally: names come from other people and end up on a command line."""
+"The characters that a shell takes literally. Other people choose names, and names reach a command line."
 
 
 def live_leases(context: typer.Context, incomplete: str) -> list[str]:
-    """Names, or ids where an id was begun, of the leases that have not ended."""
+    """Names of the leases that have not ended, or ids if the input starts like an id."""
     return _leases(context, incomplete, "!terminal")
 
 
 def active_leases(context: typer.Context, incomplete: str) -> list[str]:
-    """As `live_leases`, those one can log in to."""
+    """As `live_leases`, limited to leases that accept a login."""
     return _leases(context, incomplete, "active")
 
 

@@ -1,4 +1,4 @@
-"""Which API to talk to and with which key: options, the environment, a profile, then `credentials.json`."""
+"""Determines the API address and key: options, the environment, a profile, then `credentials.json`."""
 
 import ipaddress
 import json
@@ -12,14 +12,14 @@ from app.cli.key_command import profile_key
 from app.cli.profiles import Profile, config_path, load
 
 _HOW = (
-    "use --url and --key, set GPULEASE_URL and GPULEASE_KEY, make a profile with `gpulease profile add`, "
-    "or start a local stack with `gpulease up`"
+    "use --url and --key, set GPULEASE_URL and GPULEASE_KEY, add a profile with `gpulease profile add`, or start "
+    "a local stack with `gpulease up`"
 )
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where the API is and the key to show there. The key never appears in a message."""
+    """The API address and the key for it. No message contains the key."""
 
     url: str
     key: str
@@ -32,7 +32,10 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class _Source:
-    """One place that may name an address, a key, or both. `bound`: its key is for its own address alone."""
+    """A source that may name an address, a key, or both.
+
+    `bound`: the key is valid only for the address of the same source.
+    """
 
     url: str | None
     key: Callable[[], str | None]
@@ -41,9 +44,9 @@ class _Source:
 
 @dataclass(frozen=True)
 class Choice:
-    """What the options of a command say about where to go; None where they say nothing.
+    """The connection options of a command. An option that is not set is None.
 
-    An empty profile means none, whatever the default.
+    An empty profile means no profile, even if there is a default.
     """
 
     url: str | None = None
@@ -59,10 +62,10 @@ def find_endpoint(
     directory: Path,
     profile_key: Callable[[Profile], str | None] = profile_key,
 ) -> Endpoint:
-    """The first source that names a value wins, for address and key apart; none is looked at in vain.
+    """Takes address and key each from the first source that names it, and reads no further source.
 
-    A key from a profile or from `credentials.json` is shown only to the address beside it: no other host ever gets to
-    see it. Raises NotConfiguredError with what to do.
+    A key from a profile or from `credentials.json` is sent only to the address stored with it. Raises
+    NotConfiguredError with instructions.
     """
     address = key = None
     for source in _sources(choice, operator, environ, directory, profile_key):
@@ -73,7 +76,7 @@ def find_endpoint(
         if address and key:
             return Endpoint(address, clean_key(key))
     if address is None:
-        msg = f"no credentials: which API? {_HOW}"
+        msg = f"no credentials: no API address; {_HOW}"
         raise NotConfiguredError(msg)
     role = "an operator key" if operator else "a key"
     msg = f"no credentials: {address} needs {role}; {_HOW}"
@@ -87,7 +90,7 @@ def _sources(
     directory: Path,
     profile_key: Callable[[Profile], str | None],
 ) -> Iterator[_Source]:
-    """In their order. A profile that an option names comes before the environment: it was asked for just now."""
+    """The sources in order of precedence. A profile named by an option precedes the environment."""
     asked_for = choice.profile is not None
     yield _Source(choice.url, lambda: choice.key, bound=False)
     if asked_for:
@@ -103,7 +106,7 @@ def _sources(
 def _profile(
     name: str | None, environ: Mapping[str, str], profile_key: Callable[[Profile], str | None]
 ) -> Iterator[_Source]:
-    """The profile of that name; None means the default one, an empty name means none."""
+    """The profile of that name. None: the default profile. An empty name: no profile."""
     path = config_path(environ)
     if path is None or name == "":
         return
@@ -133,20 +136,20 @@ def _credentials_path(environ: Mapping[str, str], directory: Path) -> Path | Non
 
 
 def clean_url(address: str | None) -> str:
-    """The address without a slash at its end. Raises NotConfiguredError for what is none."""
+    """The address without a trailing slash. Raises NotConfiguredError for an invalid address."""
     address = address or ""
     parts = urlsplit(address)
     if parts.scheme not in {"http", "https"} or not parts.hostname:
-        msg = f"{address!r} is not an address of an API: write it like http://127.0.0.1:8000"
+        msg = f"{address!r} is not an API address: use a form like http://127.0.0.1:8000"
         raise NotConfiguredError(msg)
     return address.rstrip("/")
 
 
 def clean_key(key: str) -> str:
-    """The key without space around it. Raises NotConfiguredError, which does not repeat it."""
+    """The key without surrounding whitespace. Raises NotConfiguredError, which does not contain the key."""
     stripped = key.strip()
     if not stripped.isascii() or not stripped.isprintable() or " " in stripped:
-        msg = "the key holds characters that no key has: copy it again, without line breaks or quotes"
+        msg = "the key contains invalid characters: copy it again, without line breaks or quotes"
         raise NotConfiguredError(msg)
     return stripped
 

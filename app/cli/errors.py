@@ -1,31 +1,31 @@
-"""What ends a command early: each error knows its exit code and the lines that tell a person about it.
+"""Errors that end a command early. Each error has an exit code and a message for people.
 
-This is the one module every other part of the command line may import: it needs nothing but the standard library.
+Every other module of the command line may import this one. It needs only the standard library.
 """
 
 from typing import Any
 
 Json = dict[str, Any]
-"""One document of the API, as parsed."""
+"One parsed document of the API."
 
 FAILED = 1
 USAGE = 2
 UNREACHABLE = 3
 INTERRUPTED = 130
-"""Exit codes: the API refused or the lease failed, wrong usage or no credentials, no API there, Ctrl-C."""
+("Exit codes: the API rejected the call or the lease failed, wrong usage or no credentials, API unreachable, Ctrl-C.")
 
 
 _TOO_MANY, _SERVER_SIDE = 429, 500
 
 
 class CliError(Exception):
-    """Anything that a person should read as a message and not as a traceback."""
+    """Any error that is shown as a message, not as a traceback."""
 
     exit_code = FAILED
     passing = False
-    """True when the same request may work in a moment: what a restart or a busy API looks like from outside."""
+    "True when the same request may succeed soon, for example while the API restarts or is busy."
     retry_after = 0.0
-    """Seconds that the API asks to wait before the next try."""
+    "Seconds that the API requests before a retry."
 
     def lines(self) -> list[str]:
         """The message, most important line first."""
@@ -33,17 +33,17 @@ class CliError(Exception):
 
 
 class NotConfiguredError(CliError):
-    """No API address or no key, or one that cannot be used: the message says what to set."""
+    """The API address or key is missing or invalid. The message names the setting."""
 
     exit_code = USAGE
 
 
 class AmbiguousError(CliError):
-    """A name that means several things: the message lists their ids."""
+    """A name matches several resources. The message lists their ids."""
 
 
 class UnreachableError(CliError):
-    """No answer came: nothing listens there, the connection broke, or time ran out."""
+    """No response arrived: the connection failed, broke, or timed out."""
 
     exit_code = UNREACHABLE
     passing = True
@@ -51,15 +51,15 @@ class UnreachableError(CliError):
     def __init__(self, url: str, why: str, *, connected: bool = False) -> None:
         super().__init__(f"cannot reach the API at {url}: {why}")
         self.connected = connected
-        """The request may have arrived: only a repeatable call may be sent again."""
+        "The request may have arrived. Only a repeatable call may be retried."
 
     def lines(self) -> list[str]:
-        """One line: which address, and what to start."""
+        """One line with the address and the command that starts a stack."""
         return [f"{self}. Start a local stack with `gpulease up`, or set --url or GPULEASE_URL to a running API."]
 
 
 class ApiError(CliError):
-    """The API, or something in front of it, answered and did not do what was asked."""
+    """The API, or a proxy in front of it, returned an error."""
 
     def __init__(self, message: str, status: int, retry_after: float = 0.0) -> None:
         super().__init__(message)
@@ -69,27 +69,27 @@ class ApiError(CliError):
 
 
 class UnexpectedAnswerError(ApiError):
-    """An answer that is not the API's own, such as the error page of a proxy."""
+    """A response that does not come from the API, for example the error page of a proxy."""
 
     def __init__(self, url: str, status: int) -> None:
-        super().__init__(f"{url} answered {status} with something that is not gpulease's JSON", status)
+        super().__init__(f"{url} returned {status} with a body that is not gpulease's JSON", status)
 
 
 class ProblemError(ApiError):
-    """An `application/problem+json` answer (RFC 9457)."""
+    """An `application/problem+json` response (RFC 9457)."""
 
     def __init__(self, document: Json, status: int, request_id: str | None, retry_after: float = 0.0) -> None:
-        super().__init__(str(document.get("title") or "the API refused"), status, retry_after)
+        super().__init__(str(document.get("title") or "the API rejected the request"), status, retry_after)
         self.document = document
         self.request_id = request_id
 
     @property
     def code(self) -> str:
-        """The contract's name for what went wrong, such as `quota_exceeded`; empty when there is none."""
+        """The error code, for example `quota_exceeded`. Empty without a code."""
         return str(self.document.get("code") or "")
 
     def lines(self) -> list[str]:
-        """Title and code, detail, one line for each pointer, what else is short or in the way, request id."""
+        """Title and code, detail, one line per pointer, further members, request id."""
         detail = self.document.get("detail")
         head = [f"{self} ({self.status} {self.code})".replace(" )", ")")]
         body = [str(detail)] if detail and detail != str(self) else []
@@ -111,7 +111,7 @@ def _fault(fault: Json) -> str:
 
 
 def _more(name: str, value: object) -> list[str]:
-    """A further member of the problem, such as the `limit` of a quota or the `excluded` offerings."""
+    """A further member of the problem, for example the `limit` of a quota or the `excluded` offerings."""
     title = name.replace("_", " ")
     if not isinstance(value, list):
         return [f"{title}: {_inline(value)}"] if value is not None else []

@@ -1,4 +1,4 @@
-"""The command that prints a profile's key, such as `pass show gpulease`."""
+"""Runs the command that prints a profile's key, for example `pass show gpulease`."""
 
 import shlex
 import subprocess
@@ -7,14 +7,14 @@ from app.cli.errors import NotConfiguredError
 from app.cli.profiles import Profile
 
 _PATIENCE = 60.0
-"""Seconds: a person may have to type a passphrase."""
+"Seconds. A person may have to type a passphrase."
 
 
 def profile_key(profile: Profile, *, timeout: float = _PATIENCE) -> str | None:
-    """The profile's key: the one in the file, or the first line that its command prints; None without either.
+    """The profile's key: from the file, or the first line that its command prints. None without either.
 
-    The command runs without a shell and may ask at the terminal. Raises NotConfiguredError; what it printed is never
-    repeated.
+    The command runs without a shell and may prompt at the terminal. Raises NotConfiguredError, which never contains the
+    command's output.
     """
     return profile.key if profile.key_command is None else _printed(profile, timeout)
 
@@ -26,9 +26,9 @@ def _printed(profile: Profile, timeout: float) -> str:
     except subprocess.TimeoutExpired:
         raise _fault(profile, f"printed no key within {timeout:g} s") from None
     except (OSError, ValueError, IndexError) as error:
-        raise _fault(profile, f"cannot be started: {error}") from None
+        raise _fault(profile, f"failed to start: {error}") from None
     if done.returncode != 0:
-        raise _fault(profile, f"ended with code {done.returncode}")
+        raise _fault(profile, f"exited with code {done.returncode}")
     key = done.stdout.decode(errors="replace").partition("\n")[0].strip()
     if not key:
         raise _fault(profile, "printed nothing")

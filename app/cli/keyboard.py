@@ -1,4 +1,4 @@
-"""Keys that count as soon as they are pressed (Unix)."""
+"""Single-key input without Enter (Unix)."""
 
 import os
 import select
@@ -13,9 +13,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def ending_with(key: str) -> Iterator[None]:
-    """Inside, pressing `key` is what Ctrl-C is, and typing is not shown.
+    """Within the context, pressing `key` acts like Ctrl-C, and typed characters are not shown.
 
-    For the main thread. Does nothing where standard input is no terminal; leaves the terminal as it was.
+    Only for the main thread. Has no effect if standard input is not a terminal. Restores the terminal's settings.
     """
     if not sys.stdin.isatty():
         yield

@@ -1,4 +1,4 @@
-"""`gpulease key`: API keys. A secret is shown once, by the command that makes it."""
+"""`gpulease key`: API keys. The command that creates a secret shows it once."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -16,7 +16,7 @@ group = typer.Typer(no_args_is_help=True, help="API keys.")
 
 KeyId = Annotated[str, typer.Argument(metavar="KEY", help="Id of the key.")]
 Tenant = Annotated[
-    str | None, typer.Option(help="Of this tenant, by id or name (operators); default: the key's own tenant.")
+    str | None, typer.Option(help="Id or name of the tenant (operators); default: the key's own tenant.")
 ]
 
 COLUMNS: output.Columns = (
@@ -41,7 +41,7 @@ def create(
     ] = None,
     tenant: Tenant = None,
 ) -> None:
-    """Make a key and show its secret, this once."""
+    """Create a key and show its secret once."""
     api = session.api(operator=tenant is not None)
     body = {"name": name, "role": role} | ({"expires_at": expires} if expires else {})
     made = api.create(_path(api, tenant), body)
@@ -54,16 +54,16 @@ def list_keys(
     session: Session,
     *,
     tenant: Tenant = None,
-    limit: Annotated[int, typer.Option(min=0, help="At most this many; 0: all.")] = 50,
+    limit: Annotated[int, typer.Option(min=0, help="Maximum number; 0: all.")] = 50,
 ) -> None:
-    """Show the keys, never their secrets."""
+    """List the keys, without their secrets."""
     api = session.api(operator=tenant is not None)
     session.items(api.page(_path(api, tenant), limit=limit or None), COLUMNS, none="no keys")
 
 
 @command(group, "revoke")
 def revoke(session: Session, key_id: KeyId) -> None:
-    """End a key: refused everywhere within 5 seconds."""
+    """Revoke a key. All processes reject it within 5 seconds."""
     document = session.api().delete(f"/v1/keys/{key_id}")
     session.answer(document, output.fields)
     session.note(f"revoked {key_id}")
@@ -78,7 +78,7 @@ def rotate(
         int, typer.Option(metavar="DURATION", parser=values.seconds, help="How long the old secret stays valid.")
     ] = 0,
 ) -> None:
-    """Give a key a new secret and show it, this once."""
+    """Rotate the secret of a key and show the new secret once."""
     made = session.api().create(f"/v1/keys/{key_id}/rotate", {"overlap_seconds": overlap})
     session.answer(made, output.fields)
     _remind(session, made)
@@ -91,4 +91,4 @@ def _path(api: "Api", tenant: str | None) -> str:
 
 def _remind(session: Session, made: "Json") -> None:
     if made.get("secret"):
-        session.note("keep the secret now: it is never shown again")
+        session.note("store the key now: it is not shown again")

@@ -1,4 +1,4 @@
-"""The body of a new lease, from options and from a file."""
+"""Builds the body of a new lease from options and from a file."""
 
 import json
 import sys
@@ -14,20 +14,22 @@ from app.cli.errors import Json
 if TYPE_CHECKING:
     from app.cli.client import Api
 
-_WHAT, _TERMS, _VM = "What to lease", "Terms", "The VM"
+_WHAT, _TERMS, _VM = "Lease request", "Terms", "The VM"
 
 
 @dataclass(frozen=True)
 class LeaseOptions:
-    """Every field of a lease request as an option; what is not given is left to the API's defaults."""
+    """Every field of a lease request as an option. The API fills in defaults for missing options."""
 
-    name: Annotated[str | None, typer.Option(help="A name to find the lease by.")] = None
+    name: Annotated[str | None, typer.Option(help="Name of the lease.")] = None
     gpu: Annotated[
         str | None,
-        typer.Option(metavar="MODEL[:COUNT]", help="GPUs per VM at least, such as A100:8.", rich_help_panel=_WHAT),
+        typer.Option(
+            metavar="MODEL[:COUNT]", help="Model and minimum GPUs per VM, such as A100:8.", rich_help_panel=_WHAT
+        ),
     ] = None
     gpu_memory: Annotated[
-        int | None, typer.Option(metavar="GIB", help="Memory per GPU at least.", rich_help_panel=_WHAT)
+        int | None, typer.Option(metavar="GIB", help="Minimum memory per GPU.", rich_help_panel=_WHAT)
     ] = None
     type: Annotated[
         list[str] | None,
@@ -44,14 +46,14 @@ class LeaseOptions:
         list[str] | None, typer.Option(metavar="REGION", help="Repeatable. Default: any.", rich_help_panel=_WHAT)
     ] = None
     max_price: Annotated[
-        str | None, typer.Option(metavar="USD", help="Highest price per hour.", rich_help_panel=_TERMS)
+        str | None, typer.Option(metavar="USD", help="Maximum price per hour.", rich_help_panel=_TERMS)
     ] = None
     ttl: Annotated[
         int | None,
         typer.Option(
             metavar="DURATION",
             parser=values.seconds,
-            help="How long the lease lives, such as 4h, 90m or 3600.",
+            help="Duration of the lease, such as 4h, 90m or 3600.",
             rich_help_panel=_TERMS,
         ),
     ] = None
@@ -60,20 +62,20 @@ class LeaseOptions:
         typer.Option(
             metavar="DURATION",
             parser=values.seconds,
-            help="How long to wait for capacity; 0 is one try of each candidate.",
+            help="Maximum wait for capacity; 0 tries each candidate once.",
             rich_help_panel=_TERMS,
         ),
     ] = None
     on_interruption: Annotated[
         Literal["end", "replace"] | None,
-        typer.Option(help="When the provider takes a spot VM back.", rich_help_panel=_TERMS),
+        typer.Option(help="What to do when the provider interrupts a spot VM.", rich_help_panel=_TERMS),
     ] = None
     ssh_key: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="Public key that may log in; repeatable.", rich_help_panel=_VM),
+        typer.Option(metavar="FILE", help="Public key for the login; repeatable.", rich_help_panel=_VM),
     ] = None
     startup_script: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Run at the first boot.", rich_help_panel=_VM)
+        Path | None, typer.Option(metavar="FILE", help="Script to run at the first boot.", rich_help_panel=_VM)
     ] = None
     image: Annotated[
         str | None,
@@ -81,29 +83,29 @@ class LeaseOptions:
     ] = None
     disk: Annotated[int | None, typer.Option(metavar="GIB", help="Size of the disk.", rich_help_panel=_VM)] = None
     public_ip: Annotated[
-        bool | None, typer.Option("--public-ip/--no-public-ip", help="Give it a public address.", rich_help_panel=_VM)
+        bool | None, typer.Option("--public-ip/--no-public-ip", help="Assign a public address.", rich_help_panel=_VM)
     ] = None
     cidr: Annotated[
         list[str] | None,
-        typer.Option(metavar="CIDR", help="Network that may reach port 22; repeatable.", rich_help_panel=_VM),
+        typer.Option(metavar="CIDR", help="Network that may connect to port 22; repeatable.", rich_help_panel=_VM),
     ] = None
     label: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Repeatable.")] = None
     from_file: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="A request as JSON (- for standard input); other options go over it."),
+        typer.Option(metavar="FILE", help="Lease request as JSON (- for standard input); options override it."),
     ] = None
-    tenant: Annotated[str | None, typer.Option(help="Act for this tenant, by id or name (operators).")] = None
+    tenant: Annotated[str | None, typer.Option(help="Tenant to act for, by id or name (operators).")] = None
 
 
 def request_body(options: LeaseOptions) -> Json:
-    """The body for POST /v1/leases. Raises BadParameter (exit code 2) for what cannot be a request."""
+    """The body for POST /v1/leases. Raises BadParameter (exit code 2) for an invalid request."""
     saved = _from_file(options.from_file)
     body = {**saved, **_given(options), **_hardware(options, saved.get("gpu"))}
     if not body.get("gpu") and not body.get("instance_types"):
-        msg = "say what to lease: --gpu MODEL:COUNT, --type or --from-file"
+        msg = "no hardware given: use --gpu MODEL:COUNT, --type or --from-file"
         raise typer.BadParameter(msg)
     if "ttl_seconds" not in body:
-        msg = "say for how long: --ttl, such as --ttl 4h"
+        msg = "no duration given: use --ttl, such as --ttl 4h"
         raise typer.BadParameter(msg)
     return body
 
@@ -136,16 +138,16 @@ def _given(options: LeaseOptions) -> Json:
 
 
 def _hardware(options: LeaseOptions, saved: Json | None) -> Json:
-    """`gpu` or `instance_types`: one given here takes the place of either in the file, `saved` being its `gpu`."""
+    """Sets `gpu` or `instance_types`. An option replaces either field of the file; `saved` is the file's `gpu`."""
     if options.type:
         if options.gpu or options.gpu_memory:
-            msg = "give --gpu or --type, not both"
+            msg = "use --gpu or --type, not both"
             raise typer.BadParameter(msg)
         return {"gpu": None, "instance_types": options.type}
     gpu = _gpu(options.gpu) or saved
     if options.gpu_memory is not None:
         if not gpu:
-            msg = "--gpu-memory needs --gpu"
+            msg = "--gpu-memory requires --gpu"
             raise typer.BadParameter(msg)
         gpu = {**gpu, "memory_gib": options.gpu_memory}
     return {"gpu": gpu, "instance_types": None} if gpu else {}
@@ -168,6 +170,6 @@ def _from_file(path: Path | None) -> Json:
         msg = f"{path} is not JSON: {error}"
         raise typer.BadParameter(msg) from None
     if not isinstance(document, dict):
-        msg = f"{path} does not hold one JSON object"
+        msg = f"{path} does not contain a JSON object"
         raise typer.BadParameter(msg)
     return document

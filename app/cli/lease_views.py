@@ -1,4 +1,4 @@
-"""How leases, attempts, events and plans read in a terminal."""
+"""Terminal output of leases, attempts, events and plans."""
 
 from collections.abc import Iterable
 
@@ -48,20 +48,20 @@ def offering(place: object) -> str | None:
 
 
 def wanted(request: object) -> str | None:
-    """The hardware a request asks for."""
+    """The requested hardware."""
     return gpus(request) or words(at(request, "instance_types"))
 
 
 def reason(item: Json) -> str | None:
-    """`code: message` of why it is where it is."""
+    """`code: message` of the lease's reason."""
     code, message = at(item, "reason.code"), at(item, "reason.message")
     return ": ".join(str(part) for part in (code, message) if part) or None
 
 
 def interruption(item: Json) -> str | None:
-    """What the provider announced and when; None when it announced nothing."""
+    """The announced interruption and its time. None without one."""
     notice = item.get("interruption")
-    return f"the provider takes the VM back {since(at(notice, 'deadline_at')) or 'soon'}" if notice else None
+    return f"the provider interrupts the VM {since(at(notice, 'deadline_at')) or 'soon'}" if notice else None
 
 
 def money(amount: object, unit: str) -> str | None:
@@ -70,7 +70,7 @@ def money(amount: object, unit: str) -> str | None:
 
 
 def refusal(attempt: Json) -> str | None:
-    """What went wrong: the provider's code and our sentence, for operators the provider's own words."""
+    """The error: the provider's code and the message of gpulease; for operators also the provider's message."""
     message = at(attempt, "error.provider_message") or at(attempt, "error.message")
     parts = [at(attempt, "error.code") or at(attempt, "error.class"), message]
     return ": ".join(str(part) for part in parts if part) or None
@@ -112,7 +112,7 @@ EVENTS: Columns = (
 
 
 def lease(item: Json) -> Table:
-    """Everything a person asks about one lease."""
+    """All details of one lease."""
     return details([*_identity(item), *_machine(item), *_money(item), *_times(item), *_rest(item)])
 
 
@@ -172,7 +172,7 @@ CANDIDATES: Columns = (
 
 
 def plan(document: Json) -> RenderableType:
-    """The ranked candidates, then what else the plan says."""
+    """The ranked candidates, then the other results of the plan."""
     rest = fields({name: value for name, value in document.items() if name != "candidates"})
     return Group(table(CANDIDATES, _candidates(document)), Text(), rest)
 

@@ -1,4 +1,4 @@
-"""`gpulease lease`: ask for GPUs, follow them, extend them, give them back."""
+"""`gpulease lease`: create, watch, extend and release leases."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -20,16 +20,14 @@ _PATH = "/v1/leases"
 
 Reference = Annotated[
     str,
-    typer.Argument(
-        metavar="LEASE", help="Id, or name where it means one lease.", autocompletion=completion.live_leases
-    ),
+    typer.Argument(metavar="LEASE", help="Id, or unique name of a lease.", autocompletion=completion.live_leases),
 ]
-Until = Annotated[watch.Goal, typer.Option(help="What to wait for.")]
+Until = Annotated[watch.Goal, typer.Option(help="The state to wait for.")]
 Timeout = Annotated[
     int | None,
-    typer.Option(metavar="DURATION", parser=values.seconds, help="Stop watching after this long, with exit code 1."),
+    typer.Option(metavar="DURATION", parser=values.seconds, help="Stop watching after this time, with exit code 1."),
 ]
-Limit = Annotated[int, typer.Option(min=0, help="At most this many; 0: all.")]
+Limit = Annotated[int, typer.Option(min=0, help="Maximum number; 0: all.")]
 
 
 @command(group, "create")
@@ -37,14 +35,17 @@ def create(
     session: Session,
     options: LeaseOptions,
     *,
-    follow: Annotated[bool, typer.Option("--watch", "--follow", help="Watch it at once.")] = False,
+    follow: Annotated[bool, typer.Option("--watch", "--follow", help="Watch the lease after creating it.")] = False,
     until: Until = "active",
     timeout: Timeout = None,
     idempotency_key: Annotated[
-        str | None, typer.Option(help="The same key gives the same lease; default: a fresh one.")
+        str | None, typer.Option(help="The same key returns the same lease; default: a new key.")
     ] = None,
 ) -> None:
-    """Ask for a VM with GPUs. With --watch it ends when the lease is usable (exit code 0) or failed (1)."""
+    """Create a lease of a VM with GPUs.
+
+    With --watch, the command ends when the lease is active (exit code 0) or failed (1).
+    """
     if follow:
         session.refuse_csv("a watch")
     body = request_body(options)
@@ -57,7 +58,7 @@ def create(
 
 @command(group, "plan")
 def plan(session: Session, options: LeaseOptions) -> None:
-    """Show which offerings a lease would try, in order, and what it would cost. Changes nothing."""
+    """Preview which offerings a lease would try, in order, and its cost. Creates nothing."""
     body = request_body(options)
     api = session.api(operator=options.tenant is not None)
     session.answer(
@@ -67,10 +68,12 @@ def plan(session: Session, options: LeaseOptions) -> None:
 
 @dataclass(frozen=True)
 class LeaseFilters:
-    """What `lease list` shows."""
+    """The filters of `lease list`."""
 
-    all: Annotated[bool, typer.Option("--all", "-a", help="Ended leases too.")] = False
-    state: Annotated[list[str] | None, typer.Option(metavar="STATE", help="Only this state; repeatable.")] = None
+    all: Annotated[bool, typer.Option("--all", "-a", help="Include ended leases.")] = False
+    state: Annotated[list[str] | None, typer.Option(metavar="STATE", help="Only leases in this state; repeatable.")] = (
+        None
+    )
     provider: Annotated[str | None, typer.Option()] = None
     region: Annotated[str | None, typer.Option()] = None
     gpu_model: Annotated[str | None, typer.Option()] = None
@@ -81,8 +84,8 @@ class LeaseFilters:
     created_before: Annotated[
         str | None, typer.Option(metavar="TIME", parser=values.past, help="2h (ago) or an RFC 3339 time.")
     ] = None
-    sort: Annotated[str | None, typer.Option(help="A field name, as the API takes it.")] = None
-    cursor: Annotated[str | None, typer.Option(help="Go on from the next_cursor of a --json answer.")] = None
+    sort: Annotated[str | None, typer.Option(help="Name of the sort field.")] = None
+    cursor: Annotated[str | None, typer.Option(help="Continue from the next_cursor of a --json response.")] = None
 
     def params(self) -> "Json":
         """As query parameters."""
@@ -106,15 +109,17 @@ def list_leases(
     session: Session,
     filters: LeaseFilters,
     *,
-    tenant: Annotated[str | None, typer.Option(help="Of this tenant, by id or name (operators).")] = None,
+    tenant: Annotated[str | None, typer.Option(help="Id or name of the tenant (operators).")] = None,
     limit: Limit = 50,
 ) -> None:
-    """Show leases that have not ended; --all for every one."""
+    """List leases that have not ended; --all includes ended leases."""
     params, api = filters.params(), session.api(operator=tenant is not None)
     if tenant:
         params["tenant_id"] = lookup.tenant_id(api, tenant)
     page = api.page(_PATH, params, limit=limit or None)
-    session.items(page, lease_views.LEASES, none="no leases" if filters.all else "no leases (--all shows ended ones)")
+    session.items(
+        page, lease_views.LEASES, none="no leases" if filters.all else "no leases (--all includes ended leases)"
+    )
 
 
 @command(group, "show")
@@ -126,9 +131,9 @@ def show(session: Session, lease: Reference) -> None:
 
 @command(group, "watch")
 def watch_lease(session: Session, lease: Reference, *, until: Until = "terminal", timeout: Timeout = None) -> None:
-    """Follow a lease until it has ended, or with --until active until it is usable.
+    """Watch a lease until it ends, or with --until active until it is active.
 
-    Exit code 0 when it got there, 1 when it failed. Goes on through restarts of the API.
+    Exit code 0 when the lease reaches that state, 1 when it fails. Watching continues through restarts of the API.
     """
     session.refuse_csv("a watch")
     api = session.api()
@@ -141,10 +146,13 @@ def extend(
     session: Session,
     lease: Reference,
     ttl: Annotated[
-        int, typer.Argument(metavar="DURATION", parser=values.seconds, help="From now, such as 4h; never shortens.")
+        int,
+        typer.Argument(
+            metavar="DURATION", parser=values.seconds, help="Minimum remaining time, such as 4h; never shortens."
+        ),
     ],
 ) -> None:
-    """Let a lease live longer."""
+    """Extend a lease."""
     api = session.api()
     session.answer(api.post(f"{_path(api, lease)}/extend", {"ttl_seconds": ttl}), lease_views.lease, lease_views.sheet)
 
@@ -154,10 +162,10 @@ def release(
     session: Session,
     lease: Reference,
     *,
-    follow: Annotated[bool, typer.Option("--watch", "--follow", help="Watch until nothing is left.")] = False,
+    follow: Annotated[bool, typer.Option("--watch", "--follow", help="Watch until the lease has ended.")] = False,
     timeout: Timeout = None,
 ) -> None:
-    """Give a lease back. Legal in every state; doing it twice does no harm."""
+    """Release a lease in any state. Repeating the command has no effect."""
     if follow:
         session.refuse_csv("a watch")
     api = session.api()
@@ -178,13 +186,13 @@ def reboot(session: Session, lease: Reference) -> None:
 
 @command(group, "console")
 def console(session: Session, lease: Reference, *, limit: Limit = 50) -> None:
-    """Show what the VM of a failed boot printed on its console."""
+    """Show the console output of a VM that failed to boot."""
     _sub_list(session, lease, "console", lease_views.CONSOLE, {}, limit)
 
 
 @command(group, "attempts")
 def attempts(session: Session, lease: Reference, *, limit: Limit = 50) -> None:
-    """Show every try of a lease at an offering and what the provider said."""
+    """List every attempt of a lease to launch at an offering, with the provider's response."""
     _sub_list(session, lease, "attempts", lease_views.ATTEMPTS, {}, limit)
 
 
@@ -193,10 +201,10 @@ def events(
     session: Session,
     lease: Reference,
     *,
-    after: Annotated[int | None, typer.Option(help="Only events above this sequence number.")] = None,
+    after: Annotated[int | None, typer.Option(help="Only events after this sequence number.")] = None,
     limit: Limit = 50,
 ) -> None:
-    """Show what happened to a lease, in order."""
+    """List the events of a lease, in order."""
     _sub_list(session, lease, "events", lease_views.EVENTS, {"after": after}, limit)
 
 

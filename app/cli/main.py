@@ -1,4 +1,4 @@
-"""The `gpulease` command, put together."""
+"""The `gpulease` command with all its groups."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ _PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
 
 
 def main() -> None:
-    """Run the command line; ends the process with its exit code."""
+    """Runs the command line and exits the process with its exit code."""
     app(prog_name="gpulease")
 
 
@@ -40,16 +40,15 @@ def root(
 ) -> None:
     """Lease GPUs at AWS, GCP and Azure.
 
-    Address and key come from the options, GPULEASE_URL and GPULEASE_KEY, a profile, or
-    .gpulease/credentials.json.
-    Exit codes: 1 refused or failed, 2 wrong usage, 3 no API there, 130 interrupted.
+    Address and key come from the options, GPULEASE_URL and GPULEASE_KEY, a profile, or .gpulease/credentials.json. Exit
+    codes: 1 rejected or failed, 2 wrong usage, 3 API unreachable, 130 interrupted.
     """
     del version
 
 
 @command(app, "me")
 def me(session: Session) -> None:
-    """Show whose key this is."""
+    """Show the current key, its role and its tenant."""
     session.answer(session.api().get("/v1/me"), output.fields)
 
 

@@ -1,4 +1,4 @@
-"""`gpulease offerings`: what can be leased, where and for how much."""
+"""`gpulease offerings`: the catalogue with locations and prices."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -15,17 +15,15 @@ from app.cli.session import Session
 class OfferingFilters:
     """The filters of GET /v1/offerings."""
 
-    gpu: Annotated[str | None, typer.Option(metavar="MODEL[:COUNT]", help="Model, and how many per VM at least.")] = (
-        None
-    )
-    min_gpus: Annotated[int | None, typer.Option(min=1, help="GPUs per VM at least.")] = None
-    gpu_memory: Annotated[int | None, typer.Option(metavar="GIB", help="Memory per GPU at least.")] = None
+    gpu: Annotated[str | None, typer.Option(metavar="MODEL[:COUNT]", help="Model and minimum number per VM.")] = None
+    min_gpus: Annotated[int | None, typer.Option(min=1, help="Minimum GPUs per VM.")] = None
+    gpu_memory: Annotated[int | None, typer.Option(metavar="GIB", help="Minimum memory per GPU.")] = None
     market: Annotated[Literal["on_demand", "spot"] | None, typer.Option()] = None
     provider: Annotated[str | None, typer.Option()] = None
     region: Annotated[str | None, typer.Option()] = None
-    max_price: Annotated[str | None, typer.Option(metavar="USD", help="Highest price per hour.")] = None
+    max_price: Annotated[str | None, typer.Option(metavar="USD", help="Maximum price per hour.")] = None
     sort: Annotated[Literal["price", "price_per_gpu"] | None, typer.Option()] = None
-    cursor: Annotated[str | None, typer.Option(help="Go on from the next_cursor of a --json answer.")] = None
+    cursor: Annotated[str | None, typer.Option(help="Continue from the next_cursor of a --json response.")] = None
 
     def params(self) -> Json:
         """As query parameters."""
@@ -73,13 +71,13 @@ def offerings(
     session: Session,
     filters: OfferingFilters,
     *,
-    limit: Annotated[int, typer.Option(min=0, help="At most this many; 0: all.")] = 50,
+    limit: Annotated[int, typer.Option(min=0, help="Maximum number; 0: all.")] = 50,
 ) -> None:
-    """Show what can be leased, where and for how much."""
+    """List offerings with their location and price."""
     page = session.api().page("/v1/offerings", filters.params(), limit=limit or None)
-    session.items(page, COLUMNS, none="no offering fits")
+    session.items(page, COLUMNS, none="no matching offering")
 
 
 def images(session: Session) -> None:
-    """Show the images that --image of a lease can name, and where each can be had."""
-    session.items(session.api().get("/v1/images"), IMAGE_COLUMNS, none="no account names an image")
+    """List the images that --image of a lease accepts, and the accounts that offer each."""
+    session.items(session.api().get("/v1/images"), IMAGE_COLUMNS, none="no account offers a named image")

@@ -1,4 +1,4 @@
-"""`gpulease ops`: the operator's view of the whole installation, and its brakes."""
+"""`gpulease ops`: commands for operators of the whole installation, and its brakes."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
 group = typer.Typer(no_args_is_help=True, help="The whole installation (operators).")
 
 
-Note = Annotated[str | None, typer.Option(help="Why, for the others.")]
+Note = Annotated[str | None, typer.Option(help="Reason, shown to other operators.")]
 
 
 @command(group, "summary")
 def summary(session: Session) -> None:
-    """Show leases, GPUs, spend, capacity failures and what needs attention."""
+    """Show leases, GPUs, spend, capacity failures and problems."""
     session.answer(session.api(operator=True).get("/v1/ops/summary"), output.fields)
 
 
 @command(group, "orphans")
 def orphans(session: Session) -> None:
-    """Show VMs that no lease stands behind, and what was done about them."""
+    """List VMs that belong to no lease, and the actions taken on them."""
     page = session.api(operator=True).page("/v1/ops/orphans")
     session.items(page, _columns(page), none="no orphans")
 
 
 @command(group, "accounts")
 def accounts(session: Session) -> None:
-    """Show the cloud accounts: identity, last complete listing, last error, cordon."""
+    """List the cloud accounts: identity, last complete listing, last error, cordon."""
     page = session.api(operator=True).page("/v1/ops/accounts")
     session.items(page, _columns(page), none="no accounts")
 
@@ -40,11 +40,11 @@ def accounts(session: Session) -> None:
 @command(group, "launches")
 def launches(
     session: Session,
-    wish: Annotated[Literal["stop", "allow"], typer.Argument(help="Stop all launches, or allow them.")],
+    wish: Annotated[Literal["stop", "allow"], typer.Argument(help="Stop all launches, or allow them again.")],
     *,
     note: Note = None,
 ) -> None:
-    """Emergency stop of all launches, or its end. Running leases go on."""
+    """Stop all launches in an emergency, or allow them again. Running leases continue."""
     body = {"stopped": wish == "stop", **_noted(note)}
     session.answer(session.api(operator=True).put("/v1/ops/launches", body), output.fields)
 
@@ -57,20 +57,20 @@ def cordon(
     off: Annotated[bool, typer.Option("--off", help="Lift the cordon.")] = False,
     note: Note = None,
 ) -> None:
-    """Launch nothing more at an account. Its running leases go on."""
+    """Stop launches at an account, or allow them again. Its running leases continue."""
     body = {"cordoned": not off, **_noted(note)}
     session.answer(session.api(operator=True).put(f"/v1/ops/accounts/{account}/cordon", body), output.fields)
 
 
 @command(group, "resume")
 def resume(session: Session) -> None:
-    """Lift the hold that a changed database set."""
+    """Lift the hold that a changed or restored database has set."""
     session.answer(session.api(operator=True).post("/v1/ops/resume"), output.fields)
 
 
 @command(group, "adopt")
 def adopt(session: Session) -> None:
-    """Rebuild the leases of VMs whose rows are lost from their tags; `ops orphans` shows how each went."""
+    """Rebuild the leases of VMs with lost rows from their tags; `ops orphans` shows the result of each."""
     session.answer(session.api(operator=True).post("/v1/ops/adopt"), output.fields)
 
 
@@ -79,7 +79,7 @@ def _noted(note: str | None) -> "Json":
 
 
 def _columns(page: "Json") -> output.Columns:
-    """One column for each field of the items: operators see all there is."""
+    """One column for each field of the items, because operators see all fields."""
     names = dict.fromkeys(name for item in page["items"] for name in item)
     return [(name.removesuffix("_at").replace("_", " ").upper(), _look(name)) for name in names]
 
@@ -91,7 +91,7 @@ def _look(name: str) -> output.Look:
 
 
 def _regions(account: "Json") -> str:
-    """A line for each; limits of the provider and costs of listings are in --json."""
+    """One line per account. Provider limits and listing costs are only in --json."""
     return "\n".join(map(_region, account["regions"]))
 
 

@@ -1,4 +1,4 @@
-"""How answers look: JSON or CSV for programs, Rich tables for people."""
+"""Renders responses: JSON or CSV for programs, Rich tables for people."""
 
 import json
 import os
@@ -19,15 +19,15 @@ Format = Literal["table", "json", "csv"]
 
 @dataclass(frozen=True)
 class Faces:
-    """A value that a person and a program read differently: a time seen from now, and the time itself."""
+    """A value with two forms: relative time for people, the exact time for programs."""
 
     shown: Callable[[Json], object]
     raw: str
-    """Dotted path to what the API says."""
+    "Dotted path into the API's response."
 
 
 Look = str | Callable[[Json], object] | Faces
-"""Where a value comes from: a dotted path into the document, or a function of it."""
+"The source of a value: a dotted path into the document, or a function of it."
 Columns = Sequence[tuple[str, Look]]
 
 _PIPE_WIDTH = 1000
@@ -35,7 +35,7 @@ _NOTHING = "-"
 
 
 def console() -> Console:
-    """Standard output: as wide as the terminal, never wrapped in a pipe or file."""
+    """Standard output: as wide as the terminal, and never wrapped in a pipe or file."""
     narrow = sys.stdout.isatty() or "COLUMNS" in os.environ
     return Console(highlight=False, markup=False, emoji=False, width=None if narrow else _PIPE_WIDTH)
 
@@ -46,25 +46,25 @@ def write_json(document: Json) -> None:
 
 
 def write_json_line(document: Json) -> None:
-    """One document on one line, out at once."""
+    """One document on one line, flushed immediately."""
     sys.stdout.write(json.dumps(document, ensure_ascii=False) + "\n")
     sys.stdout.flush()
 
 
 def at(document: object, path: str) -> Any:
-    """The value at a dotted path; None where any part of the way is null or missing."""
+    """The value at a dotted path. None if any part of the path is null or missing."""
     for part in path.split("."):
         document = document.get(part) if isinstance(document, dict) else None
     return document
 
 
 def printable(text: str) -> str:
-    """What a terminal may be shown: names come from other people and must not move its cursor."""
+    """Text without control characters. Other people choose names, and names must not move the cursor."""
     return "".join(letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}" for letter in text)
 
 
 def words(value: object) -> str:
-    """Any JSON value as a person reads it; times relative, lists joined."""
+    """Any JSON value in a form for people: relative times, joined lists."""
     if value is None or value in ("", [], {}):
         return _NOTHING
     if isinstance(value, bool):
@@ -77,12 +77,12 @@ def words(value: object) -> str:
 
 
 def when(path: str) -> Look:
-    """A column's look: the time at `path`, seen from now."""
+    """A column's format: the time at `path`, relative to now."""
     return Faces(lambda document: since(at(document, path)), path)
 
 
 def since(text: object) -> str | None:
-    """An API time seen from now, such as `in 3 h 58 min`; None when there is none."""
+    """An API time relative to now, such as `in 3 h 58 min`. None without a time."""
     moment = times.parse_time(text) if isinstance(text, str) else None
     return times.relative(moment, times.now()) if moment else None
 
@@ -98,7 +98,7 @@ def table(columns: Columns, items: Iterable[Json]) -> Table:
 
 
 def details(rows: Iterable[tuple[str, object]]) -> Table:
-    """Names and values of one thing; rows without a value are left out."""
+    """Names and values of one resource. Rows without a value are omitted."""
     result = Table.grid(padding=(0, 2))
     result.add_column(style="dim", no_wrap=True)
     result.add_column(overflow="fold")
@@ -109,7 +109,7 @@ def details(rows: Iterable[tuple[str, object]]) -> Table:
 
 
 def fields(document: Json) -> Table:
-    """Any document, for answers that may grow: nested ones indented, lists of documents as lines."""
+    """Any document, for responses that may grow: nested objects indented, lists of objects as lines."""
     return details(_flat(document))
 
 
@@ -119,7 +119,7 @@ def cell(value: object) -> Text:
 
 
 def raw(look: Look, item: Json) -> object:
-    """The value as the API says it."""
+    """The value as the API returns it."""
     if isinstance(look, Faces):
         return at(item, look.raw)
     return _value(look, item)

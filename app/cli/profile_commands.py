@@ -22,7 +22,7 @@ COLUMNS: output.Columns = (("NAME", "name"), ("URL", "url"), ("KEY", "key_from")
 
 @command(group, "list")
 def list_profiles(session: Session) -> None:
-    """Show the profiles, never their keys."""
+    """List the profiles, without their keys."""
     known = _known()
     items = [
         {"name": one.name, "url": one.url, "key_from": _key_from(one), "default": one.name == known.default}
@@ -37,19 +37,25 @@ def add(
     name: NewName,
     *,
     key_command: Annotated[
-        str | None, typer.Option(metavar="COMMAND", help="Prints the key, such as 'pass show gpulease'; no shell.")
+        str | None,
+        typer.Option(
+            metavar="COMMAND", help=("Command that prints the key, such as 'pass show gpulease'; runs without a shell.")
+        ),
     ] = None,
 ) -> None:
-    """Add a profile for the API at --url. Without --key-command the key is asked for, or read from standard input."""
+    """Add a profile for the API at --url.
+
+    Without --key-command, the command prompts for the key or reads it from standard input.
+    """
     known, url = _known(), session.choice.url
     if not profiles.NAME.fullmatch(name):
-        msg = f"{name!r}: a name has letters, digits, - and _, 64 at most"
+        msg = f"{name!r}: a name consists of letters, digits, - and _, at most 64"
         raise typer.BadParameter(msg)
     if url is None:
-        msg = "say where the API is: --url https://gpulease.example"
+        msg = "no API address given: use --url https://gpulease.example"
         raise typer.BadParameter(msg)
     if name in known.by_name:
-        msg = f"there is a profile {name!r} already: `gpulease profile remove {name}` takes it away"
+        msg = f"the profile {name!r} already exists: remove it with `gpulease profile remove {name}`"
         raise CliError(msg)
     address = clean_url(url)
     key = None if key_command else clean_key(session.choice.key or _asked_for())
@@ -62,12 +68,12 @@ def use(session: Session, name: Name) -> None:
     """Make a profile the default."""
     known = _known()
     profile_file.use(known, known.get(name).name)
-    session.note(f"{name} is the default now")
+    session.note(f"{name} is now the default")
 
 
 @command(group, "remove")
 def remove(session: Session, name: Name) -> None:
-    """Take a profile away, its key with it. The key itself stays valid: see `gpulease key revoke`."""
+    """Remove a profile and its stored key. The key itself stays valid: see `gpulease key revoke`."""
     known = _known()
     profile_file.remove(known, known.get(name).name)
     session.note(f"removed {name} from {known.path}")
@@ -88,7 +94,7 @@ def _key_from(profile: profiles.Profile) -> str | None:
 
 
 def _asked_for() -> str:
-    """The key, from a person who types it unseen or from a pipe."""
+    """The key, typed without echo or read from a pipe."""
     if sys.stdin.isatty():
         return str(typer.prompt("API key", hide_input=True, err=True))
     key = sys.stdin.readline().strip()

@@ -1,4 +1,4 @@
-"""Changes to `config.toml` that keep what else a person wrote there."""
+"""Changes to `config.toml` that keep all other text of the file."""
 
 import json
 import os
@@ -16,7 +16,7 @@ _DEFAULT = re.compile(r"^[ \t]*default[ \t]*=.*\n?", re.MULTILINE)
 
 
 def add(before: Profiles, profile: Profile) -> None:
-    """Append the profile."""
+    """Appends the profile."""
     given = {"url": profile.url, "key": profile.key, "key_command": profile.key_command}
     table = {name: value for name, value in given.items() if value is not None}
     lines = [f"[profiles.{profile.name}]", *(f"{name} = {_quoted(value)}" for name, value in table.items())]
@@ -27,12 +27,12 @@ def add(before: Profiles, profile: Profile) -> None:
 
 
 def use(before: Profiles, name: str) -> None:
-    """Make it the default."""
+    """Makes the profile the default."""
     _save(before, _with_default(before.text, name), {**_document(before), "default": name})
 
 
 def remove(before: Profiles, name: str) -> None:
-    """Take the profile out; where it was the default there is none afterwards."""
+    """Removes the profile. If it was the default, no default remains."""
     section = rf"^[ \t]*\[[ \t]*profiles[ \t]*\.[ \t]*[\"']?{re.escape(name)}[\"']?[ \t]*\].*?(?=^[ \t]*\[|\Z)"
     text = re.sub(section, "", before.text, flags=re.MULTILINE | re.DOTALL)
     document = _document(before)
@@ -62,13 +62,13 @@ def _quoted(value: str) -> str:
 
 
 def _save(before: Profiles, text: str, meant: Json) -> None:
-    """Write the text if it says what is meant; a hand-written file may say it in ways that are not changed here."""
+    """Writes the text if it parses to the intended value. Some forms of a hand-written file cannot be changed here."""
     try:
         said: Json | None = tomllib.loads(text)
     except ValueError:
         said = None
     if said != meant:
-        msg = f"cannot change {before.path} without harm to what else is in it: change it by hand"
+        msg = f"cannot change {before.path} without damaging other content: edit it by hand"
         raise CliError(msg)
     try:
         _replace(before.path.resolve(), text)
@@ -78,7 +78,7 @@ def _save(before: Profiles, text: str, meant: Json) -> None:
 
 
 def _replace(path: Path, text: str) -> None:
-    """All or nothing, for its owner alone."""
+    """Writes the whole file or nothing, readable only by its owner."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=path.name, dir=path.parent)  # made with mode 0600
     try:

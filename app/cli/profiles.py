@@ -17,7 +17,7 @@ _READ_BY_OTHERS, _WRITTEN_BY_OTHERS = 0o077, 0o022
 
 @dataclass(frozen=True)
 class Profile:
-    """One API. At most one of `key` and `key_command`, a command line that prints the key."""
+    """One API. Has at most one of `key` and `key_command`, a command line that prints the key."""
 
     name: str
     url: str
@@ -27,7 +27,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class Profiles:
-    """The file as it is: its text, and what that says."""
+    """The text of the file, and its parsed profiles."""
 
     path: Path
     text: str = field(default="", repr=False)
@@ -38,14 +38,16 @@ class Profiles:
         """The profile of that name. Raises NotConfiguredError."""
         found = self.by_name.get(name)
         if found is None:
-            known = ", ".join(self.by_name) or "none yet: `gpulease profile add NAME --url URL` makes one"
-            msg = f"no profile is called {name!r} in {self.path}; there are: {known}"
+            known = ", ".join(self.by_name) or (
+                "there are no profiles: add one with `gpulease profile add NAME --url URL`"
+            )
+            msg = f"no profile has the name {name!r} in {self.path}; existing profiles: {known}"
             raise NotConfiguredError(msg)
         return found
 
 
 def config_path(environ: Mapping[str, str]) -> Path | None:
-    """Where the file is or would be; None where the environment names no home."""
+    """The path of the file. None if the environment has no home directory."""
     given = environ.get("GPULEASE_CLI_CONFIG")
     if given:
         return Path(given).expanduser()
@@ -56,10 +58,10 @@ def config_path(environ: Mapping[str, str]) -> Path | None:
 
 
 def load(path: Path) -> Profiles:
-    """What the file says; no profiles when there is none.
+    """The parsed file. Without a file there are no profiles.
 
-    Raises NotConfiguredError for what cannot be understood, for keys that other users of the machine can read, and for
-    key commands that they could change.
+    Raises NotConfiguredError for invalid content, for keys that other users of the machine can read, and for key
+    commands that they can change.
     """
     try:
         with path.open("rb") as file:
@@ -89,12 +91,12 @@ def _profile(path: Path, name: str, table: object) -> Profile:
         raise _fault(path, f"{where} must be a table: write [profiles.{name}]")
     unknown = sorted(set(table) - _FIELDS)
     if unknown:
-        raise _fault(path, f"{where} has an unknown field {unknown[0]!r}: it takes url, key and key_command")
+        raise _fault(path, f"{where} has an unknown field {unknown[0]!r}: the fields are url, key and key_command")
     url, key, command = (_text(path, table, part) for part in ("url", "key", "key_command"))
     if not url:
         raise _fault(path, f"{where} has no url")
     if key and command:
-        raise _fault(path, f"{where} has both key and key_command: leave one")
+        raise _fault(path, f"{where} has both key and key_command: remove one")
     return Profile(name, url, key, command)
 
 
@@ -108,9 +110,9 @@ def _text(path: Path, table: Json, name: str) -> str | None:
 def _refuse_open(found: Profiles, mode: int) -> None:
     profiles = found.by_name.values()
     if mode & _READ_BY_OTHERS and any(profile.key for profile in profiles):
-        raise _fault(found.path, f"others can read its keys: run `chmod 600 {found.path}`")
+        raise _fault(found.path, f"other users can read its keys: run `chmod 600 {found.path}`")
     if mode & _WRITTEN_BY_OTHERS and any(profile.key_command for profile in profiles):
-        raise _fault(found.path, f"others can change its key commands: run `chmod 600 {found.path}`")
+        raise _fault(found.path, f"other users can change its key commands: run `chmod 600 {found.path}`")
 
 
 def _fault(path: Path, message: str) -> NotConfiguredError:

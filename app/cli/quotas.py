@@ -1,4 +1,4 @@
-"""`gpulease quota`: what a tenant may use at a time."""
+"""`gpulease quota`: the limits of a tenant's concurrent use."""
 
 from typing import Annotated
 
@@ -39,10 +39,10 @@ def show(
     session: Session,
     *,
     tenant: Annotated[
-        str | None, typer.Option(help="Of this tenant, by id or name (operators); default: the key's own tenant.")
+        str | None, typer.Option(help="Id or name of the tenant (operators); default: the key's own tenant.")
     ] = None,
 ) -> None:
-    """Show limits and what is used of them."""
+    """Show limits and their current use."""
     api = session.api(operator=tenant is not None)
     path = f"/v1/tenants/{lookup.tenant_id(api, tenant)}/quotas" if tenant else "/v1/quotas"
-    session.items(api.get(path), COLUMNS, none="no limits: nothing may be leased")
+    session.items(api.get(path), COLUMNS, none="no limits: the tenant cannot lease anything")

@@ -1,4 +1,4 @@
-"""What every command gets: the way to the API, and where its answer goes."""
+"""The connection and the output that every command uses."""
 
 import os
 import sys
@@ -25,7 +25,7 @@ _PANEL = "Connection and output"
 
 @dataclass(frozen=True)
 class Connection:
-    """The options that every command understands, before or after the command's name."""
+    """The options that every command accepts, before or after the command's name."""
 
     url: Annotated[
         str | None,
@@ -41,11 +41,11 @@ class Connection:
         bool, typer.Option("--as-operator", help="Use the operator key of credentials.json.", rich_help_panel=_PANEL)
     ] = False
     as_json: Annotated[
-        bool, typer.Option("--json", help="Short for --output json: the API's own JSON.", rich_help_panel=_PANEL)
+        bool, typer.Option("--json", help="Short for --output json: the JSON of the API.", rich_help_panel=_PANEL)
     ] = False
-    form: Annotated[
-        output.Format | None, typer.Option("--output", help="How to print the answer.", rich_help_panel=_PANEL)
-    ] = None
+    form: Annotated[output.Format | None, typer.Option("--output", help="Output format.", rich_help_panel=_PANEL)] = (
+        None
+    )
     profile: Annotated[
         str | None,
         typer.Option(
@@ -58,14 +58,14 @@ class Connection:
 
     @property
     def format(self) -> output.Format | None:
-        """The form of output that was asked for. BadParameter for --json beside another one."""
+        """The requested output format. Raises BadParameter for --json together with another format."""
         if self.as_json and self.form not in {None, "json"}:
-            msg = f"give --json or --output {self.form}, not both"
+            msg = f"use --json or --output {self.form}, not both"
             raise typer.BadParameter(msg)
         return "json" if self.as_json else self.form
 
     def over(self, other: "Connection") -> "Connection":
-        """This one where it says something, `other` where it does not."""
+        """These options, with missing values taken from `other`."""
         return Connection(
             self.url or other.url,
             self.key or other.key,
@@ -76,7 +76,7 @@ class Connection:
 
 
 class Session:
-    """One run of one command. Close it to close its connections."""
+    """One run of one command. Closing it closes its connections."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -91,16 +91,16 @@ class Session:
 
     @property
     def as_json(self) -> bool:
-        """True when standard output belongs to a program: JSON only."""
+        """True when standard output is for a program: JSON only."""
         return self._connection.format == "json"
 
     @property
     def choice(self) -> Choice:
-        """What the options say about where to go."""
+        """The connection options."""
         return Choice(self._connection.url, self._connection.key, self._connection.profile)
 
     def api(self, *, operator: bool = False) -> "Api":
-        """The API with the tenant's key, or the operator's for what only operators may do."""
+        """The API with the tenant's key, or with the operator's key for operator calls."""
         from app.cli.client import Api  # noqa: PLC0415 - httpx takes half of the start-up: only for commands that call
 
         operator = operator or self._connection.as_operator
@@ -116,11 +116,11 @@ class Session:
 
     @property
     def as_csv(self) -> bool:
-        """True when standard output is a sheet: header and rows only."""
+        """True when the output is CSV: header and rows only."""
         return self._connection.format == "csv"
 
     def refuse_csv(self, what: str) -> None:
-        """BadParameter where CSV was asked of `what`, which has no table. Call it before anything is done."""
+        """Raises BadParameter if CSV is requested for `what`, which has no table. Call it before any request."""
         if self.as_csv:
             msg = f"{what} has no table: use --output json or leave --output csv away"
             raise typer.BadParameter(msg)
@@ -131,7 +131,7 @@ class Session:
         render: Callable[[Json], "RenderableType"],
         rows: Callable[[Json], sheet.Sheet] = sheet.one_row,
     ) -> None:
-        """The command's result on standard output: the document itself, its `rows`, or what `render` makes of it."""
+        """Prints the command's result on standard output: the document, its `rows`, or the result of `render`."""
         if self.as_json:
             output.write_json(document)
         elif self.as_csv:
@@ -140,7 +140,7 @@ class Session:
             output.console().print(render(document))
 
     def items(self, page: Json, columns: output.Columns, *, none: str) -> None:
-        """A list as a table; the sentence `none` on standard error when it is empty."""
+        """Prints a list as a table. An empty list prints the sentence `none` on standard error."""
         if self.as_json:
             output.write_json(page)
         elif self.as_csv:
@@ -153,11 +153,11 @@ class Session:
             self.note(f"only the first {len(page['items'])}: --limit 0 shows all")
 
     def note(self, message: str) -> None:
-        """A remark for the person at the terminal, on standard error."""
+        """Prints a remark for the person at the terminal, on standard error."""
         sys.stderr.write(output.printable(message) + "\n")
 
     def report(self, error: CliError) -> None:
-        """Tell why the command ends: on standard error, and as the problem document for programs."""
+        """Reports why the command ends: on standard error, and as the problem document for programs."""
         first, *rest = error.lines()
         for line in (f"error: {first}", *rest):
             self.note(line)

@@ -1,4 +1,4 @@
-"""Answers as CSV (RFC 4180): a header, then one line for each item, with the API's own values."""
+"""Responses as CSV (RFC 4180): a header, then one line per item, with the API's own values."""
 
 import csv
 import json
@@ -18,14 +18,14 @@ _NUMBER = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
 
 @dataclass(frozen=True)
 class Sheet:
-    """What one CSV file holds."""
+    """The content of one CSV file."""
 
     columns: Columns
     items: Sequence[Json]
 
 
 def write(sheet: Sheet) -> None:
-    """To standard output; nothing at all for a sheet without columns."""
+    """Writes to standard output. A sheet without columns writes nothing."""
     if not sheet.columns:
         return
     lines = csv.writer(sys.stdout)
@@ -34,14 +34,14 @@ def write(sheet: Sheet) -> None:
 
 
 def one_row(document: Json) -> Sheet:
-    """Any document: a column for each field, nested ones under dotted names."""
+    """Any document: a column per field, with dotted names for nested fields."""
     return Sheet([(name, name) for name in _names(document)], (document,))
 
 
 def cell(value: object) -> str:
-    """A value as the API says it: null is empty, lists and objects are JSON.
+    """A value as the API returns it: null is empty, lists and objects are JSON.
 
-    Text that a spreadsheet would run as a formula gets an apostrophe before it: names come from other people.
+    Text that a spreadsheet would run as a formula gets a leading apostrophe, because other people choose names.
     """
     text = _text(value)
     harmless = not text.startswith(_FORMULA) or _NUMBER.fullmatch(text)

@@ -1,7 +1,7 @@
-"""`gpulease ssh`: become the system's ssh, which believes only the VM of this lease.
+"""`gpulease ssh`: runs the system's ssh, which accepts only the host keys of the lease's VM.
 
-What the API says about a VM is checked before it becomes an argument or a line of a file: an address that begins with a
-minus would be an option of ssh, and a line break in a key another host's key.
+The command validates each value of the API before using it as an argument or a line of a file. An address that begins
+with a minus would be an option of ssh. A line break in a key would add a key for another host.
 """
 
 import os
@@ -34,37 +34,37 @@ _ALWAYS_OVER = frozenset({"released", "failed", "releasing"})
 
 @dataclass(frozen=True)
 class Target:
-    """The VM of a lease, every part checked."""
+    """The VM of a lease, with all values validated."""
 
     lease_id: str
     attempt: int
-    """Number of the try that made this VM: a replacement VM has other host keys."""
+    "Number of the attempt that created this VM. A replacement VM has other host keys."
     user: str | None
     host: str
     port: int
     host_keys: tuple[str, ...]
-    """`type base64`, as the VM told them; empty when it told none."""
+    "`type base64`, as reported by the VM. Empty without a report."
 
 
 def ssh(
     session: Session,
     lease: Annotated[
         str,
-        typer.Argument(metavar="LEASE", help="Id, or name where it means one lease.", autocompletion=active_leases),
+        typer.Argument(metavar="LEASE", help="Id, or unique name of a lease.", autocompletion=active_leases),
     ],
     rest: Annotated[
         list[str] | None,
-        typer.Argument(metavar="COMMAND", help="After --: further options of ssh, then a command to run there."),
+        typer.Argument(metavar="COMMAND", help="After --: further options of ssh, then a command to run on the VM."),
     ] = None,
     *,
     identity: Annotated[
-        Path | None, typer.Option("-i", "--identity", metavar="FILE", help="Private key to log in with.")
+        Path | None, typer.Option("-i", "--identity", metavar="FILE", help="Private key for the login.")
     ] = None,
-    only_print: Annotated[bool, typer.Option("--print", help="Show the command and do not run it.")] = False,
+    only_print: Annotated[bool, typer.Option("--print", help="Print the command without running it.")] = False,
 ) -> None:
-    """Log in to the VM of an active lease, or run a command there. Only that VM's own host keys are believed.
+    """Log in to the VM of an active lease, or run a command on it. Only that VM's own host keys are accepted.
 
-    Its exit code is this command's.
+    The command exits with the exit code of ssh.
     """
     session.refuse_csv("ssh")
     vm = target(_lease(session.api(), lease))
@@ -73,7 +73,7 @@ def ssh(
         sys.stdout.write(shlex.join(words) + "\n")
         return
     if shutil.which("ssh") is None:
-        msg = "there is no ssh on PATH: install OpenSSH's client, or see --print"
+        msg = "ssh is not on PATH: install the OpenSSH client, or see --print"
         raise CliError(msg)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -81,15 +81,11 @@ def ssh(
 
 
 def target(lease: Json) -> Target:
-    """Where to log in. Raises CliError for a lease that is not usable, and for answers that could do harm."""
+    """The login target. Raises CliError for a lease that is not active, and for unsafe values."""
     lease_id, state = str(lease["id"]), str(lease.get("state"))
     if state != "active":
         over = lease.get("terminal") or state in _ALWAYS_OVER
-        hint = (
-            "there is nothing to log in to"
-            if over
-            else f"`gpulease lease watch {lease_id} --until active` waits for it"
-        )
+        hint = "there is no VM to log in to" if over else f"wait with `gpulease lease watch {lease_id} --until active`"
         msg = f"{lease_id} is {state}, not active: {hint}"
         raise CliError(msg)
     user = at(lease, "connection.ssh_user")
@@ -108,9 +104,9 @@ def target(lease: Json) -> Target:
 
 
 def arguments(vm: Target, directory: Path, *, identity: Path | None, rest: Sequence[str]) -> list[str]:
-    """The command line of ssh; writes the file of known hosts that it names, where the host keys are known.
+    """The command line of ssh. If the host keys are known, also writes the file of known hosts that it names.
 
-    Without known keys the first ones seen are kept for this VM, and others refused from then on.
+    If the host keys are unknown, ssh stores the first ones it receives for this VM and rejects others later.
     """
     known = directory / f"{vm.lease_id}-{vm.attempt}.{'known' if vm.host_keys else 'seen'}"
     _keep(known, "".join(f"{vm.lease_id} {key}\n" for key in vm.host_keys))
@@ -127,11 +123,11 @@ def arguments(vm: Target, directory: Path, *, identity: Path | None, rest: Seque
 
 
 def state_directory(environ: Mapping[str, str]) -> Path:
-    """Where known hosts are kept. CliError where the environment names no home."""
+    """The path of the known hosts. Raises CliError if the environment has no home directory."""
     base = environ.get("XDG_STATE_HOME", "")
     if not Path(base).is_absolute():
         if not environ.get("HOME"):
-            msg = "no home directory to keep host keys in: set HOME or XDG_STATE_HOME"
+            msg = "no home directory for host keys: set HOME or XDG_STATE_HOME"
             raise CliError(msg)
         base = f"{environ['HOME']}/.local/state"
     return Path(base, "gpulease", "ssh")
@@ -144,7 +140,7 @@ def _lease(api: "Api", reference: str) -> Json:
 def _checked(pattern: re.Pattern[str], value: object, what: str) -> str:
     text = str(value)
     if not pattern.fullmatch(text):
-        msg = f"the API's answer has {text!r} as {what}: that is not handed to ssh"
+        msg = f"the API returned {text!r} as {what}: the value is unsafe for ssh"
         raise CliError(msg)
     return text
 
@@ -153,7 +149,7 @@ def _port(value: object) -> int:
     if value is None:
         return 22
     if not isinstance(value, int) or not 0 < value < 65536:
-        msg = f"the API's answer has {value!r} as port: that is not handed to ssh"
+        msg = f"the API returned {value!r} as port: the value is unsafe for ssh"
         raise CliError(msg)
     return value
 
@@ -161,13 +157,13 @@ def _port(value: object) -> int:
 def _host_key(value: object) -> str:
     parts = _KEY.fullmatch(str(value))
     if parts is None:
-        msg = f"the API's answer has {value!r} as host key: that is not believed"
+        msg = f"the API returned {value!r} as host key: the value is not a valid host key"
         raise CliError(msg)
     return f"{parts[1]} {parts[2]}"
 
 
 def _keep(known: Path, text: str) -> None:
-    """Write the file in one step, for another ssh may be reading it; without text only make its folder."""
+    """Writes the file atomically, because another ssh may read it. Without text, only creates the folder."""
     try:
         known.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         known.parent.chmod(0o700)
@@ -176,10 +172,10 @@ def _keep(known: Path, text: str) -> None:
             new.write_text(text, encoding="ascii")
             new.replace(known)
     except OSError as error:
-        msg = f"cannot keep host keys in {known.parent}: {error.strerror}"
+        msg = f"cannot store host keys in {known.parent}: {error.strerror}"
         raise CliError(msg) from None
 
 
 def _quoted(path: Path) -> str:
-    """As a value of ssh's configuration: spaces kept, `%` no token."""
+    """Quotes a value for ssh's configuration: spaces are kept, and `%` starts no token."""
     return '"{}"'.format(str(path).replace("%", "%%"))

@@ -1,4 +1,4 @@
-"""`gpulease tenant`: who may lease (operators)."""
+"""`gpulease tenant`: tenants of the installation (operators)."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -15,13 +15,13 @@ group = typer.Typer(no_args_is_help=True, help="Tenants (operators).")
 
 _PATH = "/v1/tenants"
 
-Reference = Annotated[str, typer.Argument(metavar="TENANT", help="Id, or name where it means one tenant.")]
-MaxTtl = Annotated[
-    int | None, typer.Option(metavar="DURATION", parser=values.seconds, help="Longest term a lease may ask for.")
-]
+Reference = Annotated[str, typer.Argument(metavar="TENANT", help="Id, or unique name of a tenant.")]
+MaxTtl = Annotated[int | None, typer.Option(metavar="DURATION", parser=values.seconds, help="Maximum ttl of a lease.")]
 MaxTotal = Annotated[
     int | None,
-    typer.Option(metavar="DURATION", parser=values.seconds, help="Longest life of a lease, extensions included."),
+    typer.Option(
+        metavar="DURATION", parser=values.seconds, help="Maximum total duration of a lease, including extensions."
+    ),
 ]
 
 COLUMNS: output.Columns = (
@@ -42,16 +42,16 @@ def create(
     max_ttl: MaxTtl = None,
     max_total: MaxTotal = None,
 ) -> None:
-    """Create a tenant. Nothing can be leased before `gpulease quota set` allows GPUs."""
+    """Create a tenant. The tenant cannot lease until `gpulease quota set` allows GPUs."""
     body = _body(name=name, max_ttl_seconds=max_ttl, max_total_seconds=max_total)
     session.answer(session.api(operator=True).create(_PATH, body), output.fields)
 
 
 @command(group, "list")
 def list_tenants(
-    session: Session, *, limit: Annotated[int, typer.Option(min=0, help="At most this many; 0: all.")] = 50
+    session: Session, *, limit: Annotated[int, typer.Option(min=0, help="Maximum number; 0: all.")] = 50
 ) -> None:
-    """Show the tenants."""
+    """List the tenants."""
     page = session.api(operator=True).page(_PATH, limit=limit or None)
     session.items(page, COLUMNS, none="no tenants")
 
@@ -72,11 +72,11 @@ def update(
     max_ttl: MaxTtl = None,
     max_total: MaxTotal = None,
     status: Annotated[
-        Literal["active", "suspended"] | None, typer.Option(help="A suspended tenant starts and extends nothing.")
+        Literal["active", "suspended"] | None, typer.Option(help="A suspended tenant cannot create or extend leases.")
     ] = None,
-    end_leases: Annotated[bool, typer.Option("--end-leases", help="With suspended: end running leases too.")] = False,
+    end_leases: Annotated[bool, typer.Option("--end-leases", help="With suspended: also end running leases.")] = False,
 ) -> None:
-    """Change a tenant: only what is given."""
+    """Change a tenant. Options that are not given stay unchanged."""
     body = _body(
         name=name,
         max_ttl_seconds=max_ttl,
@@ -85,7 +85,7 @@ def update(
         end_leases=end_leases or None,
     )
     if not body:
-        msg = "nothing to change: give an option"
+        msg = "nothing to change: give at least one option"
         raise typer.BadParameter(msg)
     api = session.api(operator=True)
     session.answer(api.patch(f"{_PATH}/{lookup.tenant_id(api, tenant)}", body), output.fields)

@@ -1,4 +1,4 @@
-"""What a lease went through and how long each state took, out of its own timestamps."""
+"""The states of a lease and their durations, computed from its timestamps."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,21 +17,21 @@ _ENTERED = (
 
 @dataclass(frozen=True)
 class Stage:
-    """One state of a lease; `ended` is None for the one it is in."""
+    """One state of a lease. `ended` is None for the current state."""
 
     state: str
     began: datetime
     ended: datetime | None
 
     def took(self, now: datetime) -> timedelta:
-        """Time spent in it, until `now` for the current one."""
+        """The duration of the state, until `now` for the current one."""
         return (self.ended or now) - self.began
 
 
 def stages(lease: Json, attempts: Sequence[Json]) -> tuple[Stage, ...]:
-    """The states in the order they were entered, the last one being the lease's own.
+    """The states in order; the last one is the lease's current state.
 
-    A state too short to leave a timestamp is left out, never invented.
+    A state too short to have a timestamp is omitted.
     """
     marks = sorted(_marks(lease, attempts), key=lambda mark: mark[0])
     if marks and marks[-1][1] != lease["state"]:

@@ -1,4 +1,4 @@
-"""Clock, durations and how times read: the only place of the command line that looks at the clock or waits."""
+"""Clock and durations. Only this module of the command line reads the clock or sleeps."""
 
 import re
 import threading
@@ -15,23 +15,23 @@ def now() -> datetime:
 
 
 def pause(seconds: float) -> None:
-    """Wait between two looks at the API; Ctrl-C ends it."""
+    """Waits between two polls; Ctrl-C ends the wait."""
     threading.Event().wait(seconds)
 
 
 def parse_duration(text: str) -> int:
-    """`3600`, `90m`, `4h`, `1h30m` or `2d` as whole seconds; ValueError for anything else."""
+    """Converts `3600`, `90m`, `4h`, `1h30m` or `2d` to whole seconds. Raises ValueError for other text."""
     if text.isascii() and text.isdigit():
         return int(text)
     match = _DURATION.fullmatch(text.strip().lower())
     if not text or match is None or not any(match.groups()):
-        msg = f"{text!r} is not a duration: write 3600, 90m, 4h, 1h30m or 2d"
+        msg = f"{text!r} is not a duration: use 3600, 90m, 4h, 1h30m or 2d"
         raise ValueError(msg)
     return sum(int(count or 0) * unit for count, unit in zip(match.groups(), _UNITS.values(), strict=True))
 
 
 def parse_time(text: str | None) -> datetime | None:
-    """An RFC 3339 time of the API; None for null or for something that is not a time."""
+    """An RFC 3339 time of the API. None for null or for an invalid time."""
     try:
         return datetime.fromisoformat(text) if text else None
     except ValueError:
@@ -39,12 +39,15 @@ def parse_time(text: str | None) -> datetime | None:
 
 
 def rfc3339(when: datetime) -> str:
-    """The way the API writes times: UTC, seconds, `Z`."""
+    """Formats a time as the API does: UTC, seconds, `Z`."""
     return when.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def duration(seconds: float) -> str:
-    """`12 s`, `4 min 10 s`, `3 h 58 min`, `2 d 4 h`: the two largest units; negative counts as zero."""
+    """Formats a duration in its two largest units: `12 s`, `4 min 10 s`, `3 h 58 min`, `2 d 4 h`.
+
+    A negative one counts as zero.
+    """
     rest = max(0, int(seconds))
     parts = []
     for count, word in ((86400, "d"), (3600, "h"), (60, "min"), (1, "s")):
@@ -56,7 +59,7 @@ def duration(seconds: float) -> str:
 
 
 def relative(when: datetime, at: datetime) -> str:
-    """`in 3 h 58 min`, `5 min 2 s ago` or `now`, seen from `at`."""
+    """`in 3 h 58 min`, `5 min 2 s ago` or `now`, relative to `at`."""
     gap = (when - at).total_seconds()
     if abs(gap) < timedelta(seconds=1).total_seconds():
         return "now"

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from app.cli.client import Api
 
 _KEPT = 50
-"""Events to begin with, and at most on a screen."""
+"Number of events at the start, and the maximum on a screen."
 _PAGE = 200
 _PAGES = 5
-"""In one look: an API with more to tell is asked again with the next."""
+"Maximum events per poll. The next poll reads further events."
 _ASKED = 5
-"""Leases asked for their events, to learn the newest number."""
+"Number of leases whose events are read to find the newest number."
 _OLDEST = 0
 _TERMINATED = 128 + signal.SIGTERM
 
@@ -30,11 +30,11 @@ _TERMINATED = 128 + signal.SIGTERM
 def top(
     session: Session,
     *,
-    interval: Annotated[float, typer.Option(metavar="SECONDS", min=0.2, help="Between two looks at the API.")] = 2.0,
+    interval: Annotated[float, typer.Option(metavar="SECONDS", min=0.2, help="Seconds between two polls.")] = 2.0,
 ) -> None:
-    """Watch the whole installation until q or Ctrl-C. Goes on through restarts of the API.
+    """Show the whole installation live until q or Ctrl-C. The display continues through restarts of the API.
 
-    Where standard output is no terminal it is shown once.
+    If standard output is not a terminal, the command prints it once.
     """
     session.refuse_csv("ops top")
     board = Board(session.api(operator=True))
@@ -48,7 +48,7 @@ def top(
 
 
 class Board:
-    """Asks the API for what is new: the summary by its ETag, the events by the last one seen."""
+    """Polls the API for changes: the summary by its ETag, the events by the last sequence."""
 
     def __init__(self, api: "Api") -> None:
         self._api = api
@@ -58,7 +58,7 @@ class Board:
         self._events: deque[Json] = deque(maxlen=_KEPT)
 
     def look(self) -> top_views.Seen:
-        """The installation as it is. Raises CliError; the next look goes on from the last that worked."""
+        """The current state of the installation. Raises CliError; the next poll continues from the last success."""
         summary, self._etag = self._api.get_if_changed("/v1/ops/summary", self._etag)
         self._summary = self._summary if summary is None else summary
         self._read_events()
@@ -75,9 +75,9 @@ class Board:
                 break
 
     def _begin(self) -> int | None:
-        """A number a little below the newest events; None while nobody knows it.
+        """A number slightly below the newest events. None while it is unknown.
 
-        The API counts upwards from the oldest event: the leases last changed tell how far it has come.
+        The API counts upwards from the oldest event. The most recently changed leases show the current number.
         """
         leases = self._read("/v1/leases", sort="-updated_at", limit=_ASKED)
         if not leases:
@@ -89,7 +89,7 @@ class Board:
         return None
 
     def _newer(self) -> list[Json]:
-        """The events after the last one seen; those still kept when that one is not."""
+        """The events after the last one read. If that one was deleted, the events that are still stored."""
         try:
             return self._read("/v1/events", **({"after": self._last} if self._last else {}))
         except ProblemError as error:
@@ -117,7 +117,7 @@ def _live(board: Board, interval: float) -> None:
 
 
 def _look(board: Board, screen: top_views.Screen) -> float:
-    """Show what there is; the seconds that the API asks to be left alone."""
+    """Draws the current data. Returns the seconds that the API requests before the next poll."""
     try:
         screen.show(board.look())
     except CliError as error:
@@ -129,5 +129,5 @@ def _look(board: Board, screen: top_views.Screen) -> float:
 
 
 def _terminate(*_: object) -> None:
-    """As an exception, so that the terminal is given back as it was."""
+    """Raises an exception, so that the terminal's settings are restored."""
     raise SystemExit(_TERMINATED)

@@ -1,4 +1,4 @@
-"""How `ops top` looks: lines that fit the terminal, the most urgent first, the newest events in what room is left."""
+"""Layout of `ops top`: lines that fit the terminal, most urgent first, newest events in the remaining space."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _GAP = 2
 
 @dataclass(frozen=True)
 class Seen:
-    """One look at the installation; the newest event first."""
+    """The result of one poll, newest event first."""
 
     summary: Json
     events: Sequence[Json]
@@ -26,7 +26,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Away:
-    """The API does not answer: why, and since when."""
+    """The API does not respond: the cause and the start time."""
 
     why: str
     since: datetime
@@ -41,22 +41,22 @@ class Size:
 
 
 PAPER = Size(100, 40)
-"""The room on what is no terminal."""
+"The size if standard output is not a terminal."
 
 
 class Screen:
-    """What is known at the moment, drawn into whatever room there is."""
+    """The current data, drawn into the available space."""
 
     def __init__(self) -> None:
         self._seen: Seen | None = None
         self._away: Away | None = None
 
     def show(self, seen: Seen) -> None:
-        """The API answered."""
+        """Records a response of the API."""
         self._seen, self._away = seen, None
 
     def away(self, why: str, now: datetime) -> None:
-        """The API did not answer; what was seen before stays."""
+        """Records that the API did not respond. The last data stays."""
         self._away = Away(why, self._away.since if self._away else now)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -65,7 +65,7 @@ class Screen:
 
 
 def lines(seen: Seen | None, away: Away | None, now: datetime, size: Size) -> list[Text]:
-    """The picture: at most `size.height` lines, none wider than `size.width`."""
+    """The rendered screen: at most `size.height` lines, none wider than `size.width`."""
     head = list(_head(seen, away, now))
     if seen is None:
         return _fitted(head, size)
@@ -88,7 +88,7 @@ def _head(seen: Seen | None, away: Away | None, now: datetime) -> Iterator[Text]
     yield Text.assemble(("gpulease", "bold"), f"  {_plain(installation or '')}  {as_of}  ", ("q ends", "dim"))
     if away:
         since = f"{times.rfc3339(away.since)} ({times.relative(away.since, now)})"
-        yield Text(_plain(f"API AWAY since {since}: {away.why}"), "bold yellow")
+        yield Text(_plain(f"API UNREACHABLE since {since}: {away.why}"), "bold yellow")
     if seen:
         yield from _brakes(seen.summary, now)
 
@@ -126,7 +126,7 @@ def _figures(summary: Json) -> Iterator[Text]:
 
 
 def _groups(summary: Json, size: Size) -> Iterator[Text]:
-    """Three small tables side by side: those that spend most."""
+    """Three small tables side by side with the highest spenders."""
     width = (size.width - 2 * _GAP) // 3
     rows = 8 if size.height >= _TALL else 4
     parts = [
@@ -188,5 +188,5 @@ def _ago(text: object, now: datetime) -> str:
 
 
 def _plain(text: str) -> str:
-    """One line, and nothing that moves the cursor."""
+    """One line without control characters."""
     return printable(text).replace("\n", " ")

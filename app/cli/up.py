@@ -1,4 +1,4 @@
-"""Commands that hand over to another program of ours: the local stack, and the dead-man switch."""
+"""Commands that run another program of gpulease: the local stack, and the dead-man switch."""
 
 import os
 import sys
@@ -12,25 +12,25 @@ WORKERS = "workers"
 
 
 def up(context: typer.Context) -> None:
-    """Run the local stack here: API, workers, Postgres, Redis and simulated clouds, until Ctrl-C.
+    """Run the local stack: API, workers, Postgres, Redis and simulated clouds, until Ctrl-C.
 
-    All arguments go to it, such as --profile fast, --fresh, --api 2, --workers 4; `gpulease up --help` shows them.
+    All arguments are passed on, such as --profile fast, --fresh, --api 2, --workers 4; `gpulease up --help` lists them.
     """
     hand_over(LOCAL_STACK, context.args)
 
 
 def deadman(context: typer.Context) -> None:
-    """End VMs past their tagged deadline, without API, Postgres or Redis: needs only cloud credentials.
+    """End VMs past their tagged deadline, without API, Postgres or Redis. Needs only cloud credentials.
 
-    All arguments go to it, such as --installation ID, --dry-run, --every 60; `gpulease deadman --help` shows them.
+    All arguments are passed on, such as --installation ID, --dry-run, --every 60; `gpulease deadman --help` lists them.
     """
     hand_over(WORKERS, ["deadman", *context.args])
 
 
 def hand_over(module: str, arguments: Sequence[str]) -> NoReturn:
-    """Become `python -m module`: signals reach it first hand, and its exit code is this command's.
+    """Replaces the process with `python -m module`. Signals and the exit code pass directly.
 
-    The current directory stays off its import path, so that a project's own `app` package is not taken for ours.
+    The current directory is not on the import path, so that a project's own `app` package does not shadow ours.
     """
     sys.stdout.flush()
     sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""Values on the command line: each parser refuses with what to write instead."""
+"""Parsers of command-line values. Each error message shows a valid form."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -18,12 +18,12 @@ def seconds(text: str) -> int:
 
 
 def past(text: str) -> str:
-    """`2h` (ago) or an RFC 3339 time, as the API takes it."""
+    """`2h` (ago) or an RFC 3339 time, in the form of the API."""
     return _moment(text, direction=-1)
 
 
 def future(text: str) -> str:
-    """`30d` (from now) or an RFC 3339 time, as the API takes it."""
+    """`30d` (from now) or an RFC 3339 time, in the form of the API."""
     return _moment(text, direction=1)
 
 
@@ -39,13 +39,13 @@ def gpu(text: str) -> tuple[str, int]:
     """`A100:8` as model and count per VM; `A100` means one."""
     model, colon, count = text.partition(":")
     if not model or (colon and not (count.isascii() and count.isdigit() and int(count) > 0)):
-        msg = f"{text!r}: write MODEL or MODEL:COUNT, such as A100:8"
+        msg = f"{text!r}: use MODEL or MODEL:COUNT, such as A100:8"
         raise typer.BadParameter(msg)
     return model, int(count or 1)
 
 
 def pairs(texts: Iterable[str], *, what: str) -> dict[str, str]:
-    """Repeated `key=value` texts; the same key twice is refused."""
+    """Parses repeated `key=value` texts. A key given twice is an error."""
     result: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
@@ -60,19 +60,19 @@ def pairs(texts: Iterable[str], *, what: str) -> dict[str, str]:
 
 
 def ssh_keys(paths: Iterable[Path]) -> list[str]:
-    """The public keys in these files, one a line; a private key is refused before it leaves this machine."""
+    """The public keys in these files, one per line. A private key is rejected before it leaves this machine."""
     return [key for path in paths for key in _public_keys(path)]
 
 
 def _public_keys(path: Path) -> list[str]:
     content = text_file(path)
     if "PRIVATE KEY" in content:
-        msg = f"{path} is a private key: give the public one, usually {path}.pub"
+        msg = f"{path} is a private key: use the public key, usually {path}.pub"
         raise typer.BadParameter(msg)
     lines = [line.strip() for line in content.splitlines()]
     keys = [line for line in lines if line and not line.startswith("#")]
     if not keys:
-        msg = f"{path} holds no key"
+        msg = f"{path} contains no key"
         raise typer.BadParameter(msg)
     return keys
 

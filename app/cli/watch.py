@@ -1,4 +1,4 @@
-"""Following one lease: poll with ETag, show what changes, go on through restarts of the API."""
+"""Watches one lease: polls with ETag, prints changes, and continues through restarts of the API."""
 
 import math
 import sys
@@ -21,18 +21,18 @@ _COST_EVERY = timedelta(seconds=10)
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds between polls: `fastest` after a change, slower while nothing happens, never above `slowest`."""
+    """Seconds between polls: `fastest` after a change, slower without changes, at most `slowest`."""
 
     fastest: float = 0.5
     slowest: float = 2.0
 
     def next(self, current: float, *, changed: bool) -> float:
-        """The pause after one more poll."""
+        """The delay after one more poll."""
         return self.fastest if changed else min(current * 1.25, self.slowest)
 
 
 class Poller:
-    """Reads one lease and its attempts, asking only for what changed."""
+    """Reads one lease and its attempts, and requests only changes."""
 
     def __init__(self, api: "Api", lease_id: str) -> None:
         self._api = api
@@ -42,7 +42,7 @@ class Poller:
         self._full_at: datetime | None = None
 
     def poll(self, now: datetime) -> Snapshot:
-        """The lease as it is; the cost, which changes without an ETag, is at most 10 s old."""
+        """The current lease. Its cost changes without an ETag and is at most 10 s old."""
         if self._full_at is None or now - self._full_at >= _COST_EVERY:
             self._etags.clear()
             self._full_at = now
@@ -61,12 +61,12 @@ class Poller:
 def follow(
     session: "Session", api: "Api", lease_id: str, *, until: Goal, timeout: int | None, pace: Pace | None = None
 ) -> int:
-    """Watch until the goal, the lease's end or the time-out (seconds); returns the exit code."""
+    """Watches until the target state, the lease's end or the timeout (seconds). Returns the exit code."""
     deadline = times.now() + timedelta(seconds=timeout) if timeout is not None else None
     with _view(as_json=session.as_json) as view:
         final = _watch(Poller(api, lease_id), view, until, deadline, pace or Pace())
     if final is None:
-        session.note(f"error: not {until} after {times.duration(timeout or 0)}; the lease goes on")
+        session.note(f"error: not {until} after {times.duration(timeout or 0)}; the lease continues")
         return FAILED
     return _verdict(final.lease, until)
 
@@ -87,13 +87,16 @@ def _watch(poller: Poller, view: View, until: Goal, deadline: datetime | None, p
 
 
 def _look(poller: Poller, view: View, *, started: bool) -> Snapshot | None:
-    """One poll; None while the API is away. Before the first answer an absent API is an error like any other."""
+    """One poll. Returns None while the API is unreachable.
+
+    Before the first response, an unreachable API is an error.
+    """
     try:
         seen = poller.poll(times.now())
     except CliError as error:
         if not started or not error.passing:
             raise
-        view.trouble(f"{error}; trying again")
+        view.trouble(f"{error}; retrying")
         times.pause(error.retry_after)
         return None
     view.trouble(None)
@@ -101,7 +104,7 @@ def _look(poller: Poller, view: View, *, started: bool) -> Snapshot | None:
 
 
 def is_over(lease: Json, until: Goal) -> bool:
-    """True when nothing more is to be waited for."""
+    """True when the watch is complete."""
     return bool(lease.get("terminal")) or (until == "active" and lease["state"] == "active")
 
 

@@ -1,4 +1,4 @@
-"""The three faces of `lease watch`: a live picture, lines for a log, JSON lines for a program."""
+"""The three outputs of `lease watch`: a live display, lines for a log, JSON lines for a program."""
 
 import sys
 from abc import ABC, abstractmethod
@@ -18,19 +18,19 @@ from app.cli.timeline import Stage, stages
 _BY_ITSELF = frozenset({"cost", "last_observed_at"})
 _NEWS = frozenset({"reason", "connect", "interruption"})
 _TRIES = 5
-"""How many of the latest tries the picture has room for."""
+"Maximum number of recent attempts in the display."
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One look at a lease and its attempts."""
+    """The result of one poll: a lease and its attempts."""
 
     lease: Json
     attempts: tuple[Json, ...]
 
 
 class View(ABC):
-    """Where a watch shows what it sees. Both calls may repeat themselves: a view shows a thing once."""
+    """The output of a watch. Both calls may be repeated; a view shows each item once."""
 
     def __init__(self) -> None:
         self._trouble: str | None = None
@@ -39,29 +39,29 @@ class View(ABC):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Nothing seen stays unsaid."""
+        """Reports every change."""
         sys.stdout.flush()
 
     @abstractmethod
     def show(self, seen: Snapshot) -> None:
-        """The lease as it is now."""
+        """Shows the current lease."""
 
     def trouble(self, message: str | None) -> None:
-        """Why no news come; None when they come again. On standard error."""
+        """Prints on standard error why updates are missing. None: updates arrive again."""
         if message != self._trouble:
-            sys.stderr.write(output.printable(message or "the API answers again") + "\n")
+            sys.stderr.write(output.printable(message or "the API responds again") + "\n")
             self._trouble = message
 
 
 class JsonView(View):
-    """The API's lease on one line for each change; its running cost alone is no change."""
+    """Prints the API's lease on one line for each change. A change of the running cost alone does not count."""
 
     def __init__(self) -> None:
         super().__init__()
         self._last: Json | None = None
 
     def show(self, seen: Snapshot) -> None:
-        """Print it unless only time passed."""
+        """Prints the lease unless only time has passed."""
         essence = {name: value for name, value in seen.lease.items() if name not in _BY_ITSELF}
         if essence != self._last:
             output.write_json_line(seen.lease)
@@ -69,14 +69,14 @@ class JsonView(View):
 
 
 class LineView(View):
-    """One line for each state, try and fact: for pipes and logs."""
+    """Prints one line for each state, attempt and fact, for pipes and logs."""
 
     def __init__(self) -> None:
         super().__init__()
         self._said: set[str] = set()
 
     def show(self, seen: Snapshot) -> None:
-        """Print the lines that are new."""
+        """Prints the new lines."""
         for key, line in _log(seen):
             if key not in self._said:
                 self._said.add(key)
@@ -85,7 +85,7 @@ class LineView(View):
 
 
 class LiveView(View):
-    """A picture that is redrawn in place, with clocks that run between two polls."""
+    """A display that is redrawn in place, with clocks that run between two polls."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -100,12 +100,12 @@ class LiveView(View):
         self._live.stop()
 
     def show(self, seen: Snapshot) -> None:
-        """Draw it."""
+        """Draws the display."""
         self._seen = seen
         self._live.refresh()
 
     def trouble(self, message: str | None) -> None:
-        """Part of the picture: it goes away by itself."""
+        """A part of the display that disappears when it expires."""
         self._trouble = message
 
     def _picture(self) -> RenderableType:
@@ -116,7 +116,7 @@ class LiveView(View):
 
 
 def picture(seen: Snapshot) -> RenderableType:
-    """States with their times, tries, then the facts of now."""
+    """States with their times, attempts, then the current facts."""
     lease = seen.lease
     title = Text.assemble(
         (output.printable(str(lease.get("name") or lease["id"])), "bold"), "  ", (str(lease["id"]), "dim")
@@ -165,7 +165,7 @@ def _facts(lease: Json) -> list[tuple[str, object]]:
 
 
 def _log(seen: Snapshot) -> Iterator[tuple[str, str]]:
-    """What there is to say and a key for each line: a key seen before is old news, whatever its line."""
+    """The lines to print, each with a key. A key that was printed before is skipped."""
     for number, stage in enumerate(stages(seen.lease, seen.attempts)):
         yield f"{number} {stage.state}", f"{times.rfc3339(stage.began)} {stage.state}"
     for attempt in seen.attempts:

@@ -1,7 +1,7 @@
-"""What /metrics tells of the whole installation, made from rows of the database: any API process says the same.
+"""Metrics of the whole installation, computed from database rows. Every API process returns the same values.
 
-Where there is nothing to tell the value is 0 and the sample stays, for every known place, state and cause: an alert that
-compares it can then never be silent for want of a series.
+A value without data is 0, and its sample stays present for every known location, state and cause. An alert that
+compares the value therefore always has a series.
 """
 
 import math
@@ -29,7 +29,7 @@ _LIVE_STATES = tuple(str(state) for state in LeaseState if state not in TERMINAL
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One gauge. `meaning` says the unit."""
+    """One gauge. `meaning` includes the unit."""
 
     name: str
     meaning: str
@@ -37,47 +37,48 @@ class Family:
 
 
 DATABASE_UP = Family(
-    "gpulease_database_up", "1 when the database answered this scrape, else 0, and all that follows is missing."
+    "gpulease_database_up",
+    ("1 when the database answered this scrape, else 0. At 0, all further metrics of the installation are missing."),
 )
 FAMILIES = (
-    Family("gpulease_scrape_seconds", "Seconds that reading all this from the database took."),
-    Family("gpulease_orphan_vm_seconds", "Age in seconds of the oldest VM that no lease stands behind: since the end of its own attempt, else since it was first seen.", (*_PLACE, "cause")),
-    Family("gpulease_orphan_vms", "VMs that no lease stands behind.", (*_PLACE, "cause")),
-    Family("gpulease_ghost_lease_seconds", "Seconds since the VM of the oldest lease that shows active, or is charged, without one was last seen alive.", _PLACE),
-    Family("gpulease_ghost_leases", "Leases that show active, or are charged, without a VM.", _PLACE),
-    Family("gpulease_settling_age_seconds", "Seconds for which the oldest create of unknown outcome has only been looked for.", _PLACE),
-    Family("gpulease_settling_attempts", "Creates of unknown outcome that are only looked for.", _PLACE),
-    Family("gpulease_gc_last_complete_age_seconds", "Seconds since the last complete listing of a place began, or since its account is known.", _PLACE),
+    Family("gpulease_scrape_seconds", "Seconds that reading these metrics from the database took."),
+    Family("gpulease_orphan_vm_seconds", "Age in seconds of the oldest VM that belongs to no lease: since the end of its own attempt, else since its first sighting.", (*_PLACE, "cause")),
+    Family("gpulease_orphan_vms", "VMs that belong to no lease.", (*_PLACE, "cause")),
+    Family("gpulease_ghost_lease_seconds", "Seconds since the last sighting of the VM, for the oldest lease that is active or billed without a VM.", _PLACE),
+    Family("gpulease_ghost_leases", "Leases that are active or billed without a VM.", _PLACE),
+    Family("gpulease_settling_age_seconds", "Seconds since gpulease stopped retrying the oldest create of unknown outcome and only looks it up.", _PLACE),
+    Family("gpulease_settling_attempts", "Creates of unknown outcome that gpulease no longer retries and only looks up.", _PLACE),
+    Family("gpulease_gc_last_complete_age_seconds", "Seconds since the last complete listing of a location began, or since its account was added.", _PLACE),
     Family("gpulease_listing_seconds", "Seconds that the last listing took.", _PLACE),
     Family("gpulease_listed_vms", "VMs in the last listing.", _PLACE),
-    Family("gpulease_quota_drift", "Rows of quota whose use differs from what leases hold. Must be 0."),
-    Family("gpulease_invariant_violations", "Violations that the last check of an invariant found. Must be 0.", ("check",)),
-    Family("gpulease_invariant_check_age_seconds", "Seconds since the invariants were last checked; +Inf: never."),
-    Family("gpulease_queue_age_seconds", "Seconds for which the oldest lease in `queued` has waited, for a worker or for capacity."),
-    Family("gpulease_overdue_leases", "Leases that are due and that no worker has taken."),
-    Family("gpulease_overdue_seconds", "Seconds for which the longest due of them has waited for a worker."),
-    Family("gpulease_releasing_age_seconds", "Seconds since the end of the oldest lease in `releasing` was asked for."),
-    Family("gpulease_leases", "Leases by state; ended ones are not counted.", ("state",)),
+    Family("gpulease_quota_drift", "Quota rows whose use differs from the sum over leases. Must be 0."),
+    Family("gpulease_invariant_violations", "Violations found by the last check of an invariant. Must be 0.", ("check",)),
+    Family("gpulease_invariant_check_age_seconds", "Seconds since the last check of the invariants; +Inf: never."),
+    Family("gpulease_queue_age_seconds", "Seconds that the oldest lease in `queued` has waited for a worker or for capacity."),
+    Family("gpulease_overdue_leases", "Due leases that no worker has claimed."),
+    Family("gpulease_overdue_seconds", "Seconds that the oldest due lease has waited for a worker."),
+    Family("gpulease_releasing_age_seconds", "Seconds since the release request of the oldest lease in `releasing`."),
+    Family("gpulease_leases", "Leases by state, without ended leases.", ("state",)),
     Family("gpulease_stuck_leases", "Leases that take too long, by kind as in GET /v1/ops/summary.", ("kind",)),
     Family("gpulease_vms", "Running VMs of leases.", ("provider", *_PLACE, "market", "gpu_model")),
-    Family("gpulease_gpus", "GPUs in them.", ("provider", *_PLACE, "market", "gpu_model")),
-    Family("gpulease_spend_per_hour", "USD an hour that they are billed at.", ("provider", *_PLACE, "market", "gpu_model")),
-    Family("gpulease_offerings", "Offerings in the catalogue, those in cool-off included.", ("provider", *_PLACE)),
-    Family("gpulease_offerings_cooling_off", "Offerings set aside for a while, by reason.", ("provider", *_PLACE, "reason")),
-    Family("gpulease_account_state", "1 for the state that an account is in, 0 for the others.", ("provider", "account", "state")),
+    Family("gpulease_gpus", "GPUs of running VMs of leases.", ("provider", *_PLACE, "market", "gpu_model")),
+    Family("gpulease_spend_per_hour", "Billed rate of these VMs in USD per hour.", ("provider", *_PLACE, "market", "gpu_model")),
+    Family("gpulease_offerings", "Offerings in the catalogue, including those in cool-off.", ("provider", *_PLACE)),
+    Family("gpulease_offerings_cooling_off", "Offerings in cool-off, by reason.", ("provider", *_PLACE, "reason")),
+    Family("gpulease_account_state", "1 for the current state of an account, 0 for the other states.", ("provider", "account", "state")),
     Family("gpulease_account_cordoned", "1 when an operator has cordoned the account.", ("provider", "account")),
-    Family("gpulease_hold", "1 while the installation is on hold: nothing is launched, expired, ended or closed."),
+    Family("gpulease_hold", "1 while the installation is on hold. On hold, gpulease launches, expires, ends and closes nothing."),
     Family("gpulease_launches_stopped", "1 while operators have stopped all launches."),
-    Family("gpulease_processes", "Processes heard of within a minute.", ("kind",)),
-    Family("gpulease_process_heartbeat_age_seconds", "Seconds since the latest sign of life of a process of this kind; +Inf: never.", ("kind",)),
-    Family("gpulease_deadman_heartbeat_age_seconds", "Seconds since a pass of `gpulease deadman` was told; +Inf: never; missing where it is neither told nor needed."),
-    Family("gpulease_job_last_ok_age_seconds", "Seconds since a periodic job last went well; account and region are empty where it has none.", ("kind", *_PLACE)),
+    Family("gpulease_processes", "Processes that reported within the last minute.", ("kind",)),
+    Family("gpulease_process_heartbeat_age_seconds", "Seconds since the last report of a process of this kind; +Inf: never.", ("kind",)),
+    Family("gpulease_deadman_heartbeat_age_seconds", "Seconds since the last report of `gpulease deadman`; +Inf: never; missing if no report exists and none is required."),
+    Family("gpulease_job_last_ok_age_seconds", "Seconds since the last successful run of a periodic job. account and region are empty for jobs without them.", ("kind", *_PLACE)),
 )  # fmt: skip
-"""In the order in which they are told."""
+"In the order of the output."
 
 
 def text_of(snapshot: MetricsSnapshot) -> bytes:
-    """The exposition format. While the database is away, only that."""
+    """The Prometheus exposition format. While the database is unavailable, only the database metric."""
     return generate_latest(_Told(snapshot))
 
 
@@ -86,7 +87,7 @@ class _Told(Collector):
         self._snapshot = snapshot
 
     def collect(self) -> Iterator[Metric]:
-        """Every family; one without samples is told by its name alone."""
+        """All metric families. A family without samples appears with its name only."""
         snapshot = self._snapshot
         yield _family(DATABASE_UP, [((), float(snapshot.complete))])
         if snapshot.complete:
@@ -201,5 +202,5 @@ def _running(rows: Any, *, needs_deadman: bool) -> dict[str, list[Sample]]:
 
 
 def _filled(known: Iterable[tuple[str, ...]], found: dict[tuple[str, ...], Any]) -> list[Sample]:
-    """What was found, and 0 for what is known and was not."""
+    """The values read, and 0 for known label sets without rows."""
     return [*((key, 0.0) for key in known if key not in found), *((key, float(one)) for key, one in found.items())]

@@ -1,4 +1,4 @@
-"""What one API process counts, in a registry of its own."""
+"""Metrics of one API process, in a registry of its own."""
 
 from prometheus_client import (
     CollectorRegistry,
@@ -13,7 +13,7 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5
 
 
 class ApiMetrics:
-    """Families are created once; children are kept, since looking them up by label costs more than counting."""
+    """Creates families once and keeps their children, because looking up labels costs more than counting."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -27,7 +27,7 @@ class ApiMetrics:
         )
         self._seconds = Histogram(
             "gpulease_http_request_seconds",
-            "Time to answer, by method and route template.",
+            "Response time by method and route template.",
             ["method", "route"],
             buckets=_SECONDS,
             registry=self.registry,
@@ -42,7 +42,7 @@ class ApiMetrics:
         self._timers: dict[tuple[str, str], Histogram] = {}
 
     def request(self, method: str, route: str, status: int, seconds: float) -> None:
-        """One answered request. `route` is a template or `unmatched`, so that labels stay few."""
+        """Records one response. `route` is a template or `unmatched`, which limits the number of labels."""
         counter = self._counters.get((method, route, status))
         if counter is None:
             counter = self._counters[method, route, status] = self._requests.labels(method, route, str(status))

@@ -1,7 +1,7 @@
-"""Every refusal of the API, one class per code. The first line of a docstring is the public title.
+"""Every error of the API, one class per code. The first line of a docstring is the public title.
 
-`code` and `status` are contract: once set they are set. `advice` is what a caller should do; `docs/errors.md` is made
-from this file.
+`code` and `status` are part of the API contract and never change. `advice` states what a caller should do.
+`docs/errors.md` is generated from this file.
 """
 
 from collections.abc import Sequence
@@ -11,14 +11,14 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One wrong field. `pointer` is a JSON pointer into the body (`/gpu/count`), or `#/query/limit`, `#/header/…`."""
+    """One invalid field. `pointer` is a JSON pointer into the body (`/gpu/count`), or `#/query/limit`, `#/header/…`."""
 
     pointer: str
     detail: str
 
 
 class ServiceError(Exception):
-    """Base of all refusals: `detail` is for a person, `extra` are further members of the answer."""
+    """Base of all API errors. `detail` is a message for a person; `extra` holds further members of the response."""
 
     code: ClassVar[str]
     status: ClassVar[int]
@@ -59,7 +59,7 @@ class Unauthenticated(ServiceError):
     """A valid API key is required."""
 
     code, status = "unauthenticated", 401
-    advice = "Send `Authorization: Bearer <key>`. A revoked, expired or mistyped key gets the same answer."
+    advice = "Send `Authorization: Bearer <key>`. A revoked, expired or mistyped key returns the same error."
 
     def __init__(self) -> None:
         super().__init__(headers={"WWW-Authenticate": "Bearer"})
@@ -69,7 +69,7 @@ class InvalidToken(ServiceError):
     """The one-time token is not valid."""
 
     code, status = "invalid_token", 401
-    advice = "A token works once, and only while its VM runs. An unknown, used or late one gets the same answer."
+    advice = "A token works once, and only while its VM runs. An unknown, used or expired token returns the same error."
 
     def __init__(self) -> None:
         super().__init__(headers={"WWW-Authenticate": "Bearer"})
@@ -86,18 +86,18 @@ class TenantSuspended(ServiceError):
     """The tenant is suspended."""
 
     code, status = "tenant_suspended", 403
-    advice = "Nothing can be started or extended; ask the operator."
+    advice = "The tenant cannot create or extend leases. Contact the operator."
 
 
 class ResourceNotFound(ServiceError):
-    """There is no such resource."""
+    """The resource does not exist."""
 
     code, status = "not_found", 404
-    advice = "Check the id. What belongs to another tenant answers the same."
+    advice = "Check the id. A resource of another tenant returns the same error."
 
 
 class MethodNotAllowed(ServiceError):
-    """This path does not know the method."""
+    """This path does not support the method."""
 
     code, status = "method_not_allowed", 405
     advice = "See the `Allow` header."
@@ -111,20 +111,22 @@ class NameTaken(ServiceError):
 
 
 class QuotaExceeded(ServiceError):
-    """The quota leaves no room for this request."""
+    """The request exceeds the quota."""
 
     code, status = "quota_exceeded", 409
     retryable = True
-    advice = "`resource`, `limit`, `used` and `asked` tell what is short. Release leases or ask for more."
+    advice = (
+        "`resource`, `limit`, `used` and `asked` describe the exceeded limit. Release leases or request a higher quota."
+    )
 
 
 class NoOffering(ServiceError):
-    """No offering fits the request."""
+    """No offering matches the request."""
 
     code, status = "no_offering", 409
     advice = (
-        "`excluded` tells why each offering was left out. Relax the request; `retryable` says that an account was only "
-        "set aside for now."
+        "`excluded` gives the reason for each excluded offering. Relax the request. If `retryable` is true, an "
+        "account is only temporarily excluded."
     )
 
 
@@ -140,57 +142,57 @@ class LeaseNotActive(ServiceError):
 
     code, status = "lease_not_active", 409
     retryable = True
-    advice = "Wait until its `state` is `active`."
+    advice = "Wait until the lease has the state `active`."
 
 
 class NotExtendable(ServiceError):
     """The cloud ends this lease's VM at a fixed time, so the lease cannot be extended."""
 
     code, status = "not_extendable", 409
-    advice = "Create another lease before this one ends; `placement.extendable` tells such leases."
+    advice = "Create another lease before this one ends. `placement.extendable` is false for such leases."
 
 
 class TermExceeded(ServiceError):
-    """The tenant's longest total term does not allow this."""
+    """The request exceeds the tenant's maximum total term."""
 
     code, status = "term_exceeded", 409
-    advice = "Ask for less; `detail` names the latest possible end."
+    advice = "Request a shorter term. `detail` gives the latest possible end."
 
 
 class IdempotencyInFlight(ServiceError):
-    """A request with this Idempotency-Key is being worked on."""
+    """A request with this Idempotency-Key is still in progress."""
 
     code, status = "idempotency_in_flight", 409
     retryable = True
-    advice = "Repeat it after a moment, with the same key."
+    advice = "Retry after a short delay with the same key."
 
 
 class Conflict(ServiceError):
-    """The resource's present state does not allow this."""
+    """The resource's current state does not allow this."""
 
     code, status = "conflict", 409
-    advice = "Read the resource again; `detail` says what is in the way."
+    advice = "Read the resource again. `detail` describes the conflict."
 
 
 class CursorExpired(ServiceError):
-    """Events after this cursor are no longer kept."""
+    """Events after this cursor have been deleted."""
 
     code, status = "cursor_expired", 410
-    advice = "Start again without `after` and re-read the resources."
+    advice = "Start again without `after` and read the resources again."
 
 
 class VersionConflict(ServiceError):
-    """The resource has changed meanwhile."""
+    """The resource has changed since it was read."""
 
     code, status = "version_conflict", 412
-    advice = "Read it again and repeat the change with the new ETag."
+    advice = "Read the resource again and repeat the change with the new ETag."
 
 
 class BodyTooLarge(ServiceError):
     """The request body is too large."""
 
     code, status = "body_too_large", 413
-    advice = "Send less; `detail` names the limit."
+    advice = "Send a smaller body. `detail` gives the limit."
 
 
 class UnsupportedMediaType(ServiceError):
@@ -204,11 +206,11 @@ class InvalidRequest(ServiceError):
     """The request is not valid."""
 
     code, status = "invalid_request", 422
-    advice = "`errors` points at each wrong field."
+    advice = "`errors` lists each invalid field."
 
 
 class IdempotencyMismatch(ServiceError):
-    """This Idempotency-Key was used with another body."""
+    """This Idempotency-Key was used with a different body."""
 
     code, status = "idempotency_mismatch", 422
     advice = "Use a new key for a new request."
@@ -231,18 +233,18 @@ class TooManyFailedLogins(ServiceError):
 
 
 class BadHttpRequest(ServiceError):
-    """The request is not acceptable HTTP."""
+    """The request is not valid HTTP."""
 
     code, status = "bad_request", 400
-    advice = "`detail` says what is wrong."
+    advice = "`detail` describes the error."
 
 
 class InternalError(ServiceError):
-    """Something went wrong on our side."""
+    """The service failed to process the request."""
 
     code, status = "internal_error", 500
     retryable = True
-    advice = "Repeat it with the same Idempotency-Key; report `request_id` when it stays."
+    advice = "Retry with the same Idempotency-Key. If the error persists, report `request_id`."
 
 
 class DatabaseDown(ServiceError):
@@ -250,7 +252,7 @@ class DatabaseDown(ServiceError):
 
     code, status = "database_unavailable", 503
     retryable = True
-    advice = "Repeat it, with the same Idempotency-Key, after `Retry-After` seconds."
+    advice = "Retry after `Retry-After` seconds with the same Idempotency-Key."
 
     def __init__(self) -> None:
         super().__init__(headers={"Retry-After": "1"})
@@ -261,12 +263,12 @@ class TooManyStreams(ServiceError):
 
     code, status = "too_many_streams", 503
     retryable = True
-    advice = "Close streams that nobody reads, or wait for `Retry-After` seconds; another API process may have room."
+    advice = "Close unused streams, or wait for `Retry-After` seconds. Another API process may have capacity."
 
     def __init__(self, detail: str | None = None) -> None:
         super().__init__(detail, headers={"Retry-After": "5"})
 
 
 def every_error() -> list[type[ServiceError]]:
-    """All public errors, by status and code."""
+    """All public errors, sorted by status and code."""
     return sorted(ServiceError.__subclasses__(), key=lambda error: (error.status, error.code))

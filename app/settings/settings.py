@@ -1,4 +1,4 @@
-"""Settings from the environment. Durations are seconds."""
+"""Settings from environment variables. Durations are in seconds."""
 
 from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
@@ -16,7 +16,7 @@ PREFIX = "GPULEASE_"
 
 
 def _networks(value: object) -> object:
-    """Networks from a list in one text. Raises ValueError naming the entry that is none."""
+    """Networks from a comma-separated list. Raises ValueError naming the invalid entry."""
     if not isinstance(value, str):
         return value
     return tuple(_network(entry.strip()) for entry in value.split(",") if entry.strip())
@@ -46,15 +46,19 @@ class Settings(BaseSettings):
     database_url: str = Field(
         default="postgresql://gpulease@127.0.0.1:5432/gpulease",
         repr=False,
-        description="PostgreSQL 15 or newer, as postgresql://user:password@host:port/database; the password percent-encoded, "
-        "or left out and given by itself.",
+        description=(
+            "PostgreSQL 15 or newer, as postgresql://user:password@host:port/database. Percent-encode the "
+            "password, or set GPULEASE_DATABASE_PASSWORD instead."
+        ),
     )
     database_password: SecretStr | None = Field(
         default=None,
-        description="Password of the user in GPULEASE_DATABASE_URL, as it is: nothing needs to be encoded.",
+        description="Password of the user in GPULEASE_DATABASE_URL. It needs no encoding.",
     )
-    database_password_file: Path | None = Field(default=None, description="A file that holds it instead.")
-    broker_url: str = Field(default="redis://127.0.0.1:6379/0", description="Redis 6.2 or newer. Holds only hints.")
+    database_password_file: Path | None = Field(default=None, description="Path of a file that contains the password.")
+    broker_url: str = Field(
+        default="redis://127.0.0.1:6379/0", description="Redis 6.2 or newer. Redis holds only hints."
+    )
     installation_id: str | None = Field(
         default=None,
         pattern=r"^[a-z0-9-]{4,40}$",
@@ -66,167 +70,228 @@ class Settings(BaseSettings):
     # migrate
     api_password: SecretStr | None = Field(
         default=None,
-        description="`migrate` makes the API's database login, or changes its password to this. None: it is left alone.",
+        description=(
+            "`migrate` creates the API's database login with this password, or changes the password of "
+            "that login. None: `migrate` leaves the login unchanged."
+        ),
     )
-    api_password_file: Path | None = Field(default=None, description="A file that holds it instead.")
+    api_password_file: Path | None = Field(default=None, description="Path of a file that contains the password.")
     worker_password: SecretStr | None = Field(
-        default=None, description="The same for the login of `worker` and `inventory`."
+        default=None,
+        description=(
+            "Password for the login of `worker` and `inventory`. `migrate` sets it as it sets GPULEASE_API_PASSWORD."
+        ),
     )
-    worker_password_file: Path | None = Field(default=None, description="A file that holds it instead.")
+    worker_password_file: Path | None = Field(default=None, description="Path of a file that contains the password.")
 
     # API
     host: str = Field(default="127.0.0.1", description="Address the API listens on.")
     port: int = Field(default=8000, ge=1, le=65535, description="Port the API listens on.")
-    api_pool_size: int = Field(default=16, ge=1, description="Database connections of one API process.")
+    api_pool_size: int = Field(default=16, ge=1, description="Database connections per API process.")
     key_cache_seconds: float = Field(
-        default=3.0, ge=0, le=4.5, description="How long a checked key is believed. A revocation counts within 5 s."
+        default=3.0,
+        ge=0,
+        le=4.5,
+        description="How long an API process caches a verified key. A revocation takes effect within 5 s.",
     )
     catalogue_cache_seconds: float = Field(
         default=1.0,
         ge=0,
-        description="How old the API's view of offerings, and the operators' summary, may be. What the summary tells of ended "
-        "leases, of the month and of the last day may be 15 times as old.",
+        description=(
+            "Maximum age of cached offerings and of the operators' summary. The summary's figures of "
+            "ended leases, of the month and of the last day may be 15 times as old."
+        ),
     )
     max_streams: int = Field(
         default=2000,
         ge=2,
-        description="Event streams and long polls open at one API process; a quarter of them for one tenant, 50 for one key.",
+        description=(
+            "Maximum number of event streams and long polls per API process. One tenant may open a "
+            "quarter of them, and one key 50."
+        ),
     )
-    body_limit_bytes: int = Field(default=1_048_576, ge=1024, description="Larger request bodies are refused (413).")
+    body_limit_bytes: int = Field(
+        default=1_048_576, ge=1024, description="The API rejects larger request bodies (413)."
+    )
     rate_limit: RateText = Field(
-        default="12000/minute", description="Requests per tenant, as 'count/period'. Shared through Redis."
+        default="12000/minute",
+        description="Requests per tenant, as 'count/period'. All API processes share the limit through Redis.",
     )
     write_rate_limit: RateText = Field(
         default="3600/hour",
-        description="Changes that one tenant may make, as 'count/period': leases, extensions, labels, keys, webhooks. Each leaves rows "
-        "behind. Releases are never refused, and what is refused does not count.",
+        description=(
+            "Changes per tenant, as 'count/period': leases, extensions, labels, keys, webhooks. Each "
+            "change stores rows. The limit never applies to releases. Rejected requests do not count."
+        ),
     )
     login_rate_limit: RateText = Field(
         default="60/minute",
-        description="Failed logins per address before 429, as 'count/period'. A valid key is never refused for them.",
+        description=(
+            "Failed logins per address before the API returns 429, as 'count/period'. The limit never "
+            "applies to valid keys."
+        ),
     )
     trusted_proxies: Networks = Field(
         default=(),
-        description="Networks of the proxies in front of the API, such as `10.0.0.0/8,192.0.2.7`. Only from these is the client's "
-        "address taken out of `X-Forwarded-For`. Empty: from nobody.",
+        description=(
+            "Networks of the proxies in front of the API, for example `10.0.0.0/8,192.0.2.7`. The API "
+            "reads the client's address from `X-Forwarded-For` only for these proxies. Empty: no proxy is "
+            "trusted."
+        ),
     )
-    default_max_ttl_seconds: int = Field(default=86_400, description="A new tenant's longest ttl_seconds.")
-    default_max_total_seconds: int = Field(default=604_800, description="A new tenant's longest total term.")
+    default_max_ttl_seconds: int = Field(default=86_400, description="Maximum ttl_seconds of a new tenant.")
+    default_max_total_seconds: int = Field(default=604_800, description="Maximum total term of a new tenant.")
 
     public_url: str | None = Field(
         default=None,
         pattern=r"^https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~-]+)*$",
-        description="Where VMs reach this API, such as https://gpu.example.org, to tell their SSH host keys. None: they do not.",
+        description=(
+            "URL at which VMs reach this API, for example https://gpu.example.org. VMs report their SSH "
+            "host keys there. None: VMs report no host keys."
+        ),
     )
 
     # workers
-    worker_threads: int = Field(default=32, ge=1, description="Leases one worker process handles at the same time.")
-    sweep_interval: float = Field(default=1.0, gt=0, description="How often each worker looks for due leases.")
+    worker_threads: int = Field(default=32, ge=1, description="Leases that one worker process handles concurrently.")
+    sweep_interval: float = Field(default=1.0, gt=0, description="Interval at which each worker looks for due leases.")
     claim_seconds: float = Field(
         default=90.0,
         gt=0,
-        description="A worker's claim on a lease, should it vanish unnoticed. Must exceed twice the call time-out.",
+        description=(
+            "Duration of a worker's claim on a lease. After it, another worker can take over from a "
+            "worker that vanished. Must exceed twice the call timeout."
+        ),
     )
-    call_timeout: float = Field(default=30.0, gt=0, description="Longest wait for one answer of a provider.")
-    connect_timeout: float = Field(default=5.0, gt=0, description="Longest wait for a connection to a provider.")
+    call_timeout: float = Field(default=30.0, gt=0, description="Maximum wait for one response of a provider.")
+    connect_timeout: float = Field(default=5.0, gt=0, description="Maximum wait for a connection to a provider.")
     provider_rate_limits: bool = Field(
-        default=True, description="Keep below the providers' documented request rates. Off only for simulated clouds."
+        default=True,
+        description="Stay below the providers' documented request rates. Disable only for simulated clouds.",
     )
 
     metrics_port: int | None = Field(
         default=None,
         ge=1,
         le=65535,
-        description="Each worker and inventory process tells its metrics on the first free port from this one on. None: nowhere.",
+        description=(
+            "Each worker and inventory process exposes its metrics on the first free port, starting with "
+            "this one. None: no metrics."
+        ),
     )
-    metrics_host: str = Field(default="127.0.0.1", description="Address of those ports.")
+    metrics_host: str = Field(default="127.0.0.1", description="Address on which these ports listen.")
     failpoints: Path | None = Field(
         default=None,
-        description="A folder whose files tell workers where to fail on purpose. For tests; refused unless every account "
-        "has its `endpoint_url` on this machine.",
+        description=(
+            "A folder whose files make workers fail on purpose. For tests only. Workers refuse it unless "
+            "the `endpoint_url` of every account is on this machine."
+        ),
     )
 
     # protocol
     unknown_retry_seconds: float = Field(
-        default=300.0, ge=0, description="How long a create of unknown outcome is repeated with the same token."
+        default=300.0, ge=0, description="How long gpulease repeats a create of unknown outcome with the same token."
     )
     unreachable_seconds: float = Field(
-        default=30.0, ge=0, description="How long a launch waits for a cloud to which no connection can be made."
+        default=30.0, ge=0, description="How long a launch waits for a cloud that accepts no connections."
     )
     settle_seconds: float = Field(
-        default=600.0, ge=0, description="How long after the last send an unseen VM may still appear."
+        default=600.0, ge=0, description="Time after the last create call during which an unseen VM may still appear."
     )
     settle_gap_seconds: float = Field(
-        default=120.0, ge=0, description="Least time between the looks that declare an attempt dead."
+        default=120.0, ge=0, description="Minimum time between the lookups that declare an attempt dead."
     )
     not_found_grace_seconds: float = Field(
         default=300.0,
         ge=0,
-        description="How long after a launch 'not found' means unknown, never gone, unless the VM was seen to run.",
+        description=(
+            "Grace period after a launch during which 'not found' means unknown, not deleted, unless the "
+            "VM was observed running."
+        ),
     )
-    launch_timeout: float = Field(default=300.0, gt=0, description="From accepted launch to running.")
-    boot_timeout: float = Field(default=900.0, gt=0, description="From running to ready.")
-    release_alarm_seconds: float = Field(default=900.0, gt=0, description="A release older than this is stuck.")
-    max_backoff_seconds: float = Field(default=300.0, gt=0, description="Longest pause between two tries of a call.")
+    launch_timeout: float = Field(default=300.0, gt=0, description="Maximum time from an accepted launch to running.")
+    boot_timeout: float = Field(default=900.0, gt=0, description="Maximum time from running to ready.")
+    release_alarm_seconds: float = Field(
+        default=900.0, gt=0, description="A release that takes longer counts as stuck."
+    )
+    max_backoff_seconds: float = Field(default=300.0, gt=0, description="Maximum delay between two retries of a call.")
     cool_off_capacity_seconds: float = Field(
-        default=180.0, gt=0, description="First pause of an offering without capacity; doubles while it repeats."
+        default=180.0,
+        gt=0,
+        description="First cool-off of an offering without capacity. It doubles with each repetition.",
     )
     cool_off_quota_seconds: float = Field(
-        default=600.0, gt=0, description="Pause when our quota at the provider is used up."
+        default=600.0, gt=0, description="Cool-off when the provider's quota is used up."
     )
     cool_off_unoffered_seconds: float = Field(
-        default=3600.0, gt=0, description="Pause of an offering that is not offered."
+        default=3600.0, gt=0, description="Cool-off of an offering that the provider does not offer."
     )
     deadline_grace_seconds: int = Field(
-        default=1800, ge=0, description="How long after the expiry the tagged deadline lies."
+        default=1800, ge=0, description="Time between the lease's expiry and the deadline in the VM's tags."
     )
 
     # webhooks
     webhook_threads: int = Field(
-        default=8, ge=2, description="Webhooks that one worker process delivers to at the same time."
+        default=8, ge=2, description="Webhooks to which one worker process delivers concurrently."
     )
     webhook_timeout: float = Field(
-        default=10.0, gt=0, description="Longest time for a webhook's receiver to answer, from connection to status."
+        default=10.0, gt=0, description="Maximum time for a webhook's receiver to respond, from connection to status."
     )
     webhook_local: bool = Field(
         default=False,
-        description="Webhooks may use http, and lead to loopback and private addresses. Only where all tenants are trusted.",
+        description=(
+            "Allow webhooks with http, and to loopback and private addresses. Enable only if all tenants are trusted."
+        ),
     )
     expiry_notice_seconds: float = Field(
-        default=600.0, ge=0, description="How long before its expires_at a lease's owner is told `lease.expiring_soon`."
+        default=600.0,
+        ge=0,
+        description="How long before a lease's expires_at its owner receives `lease.expiring_soon`.",
     )
 
     # observation
     inventory_interval: float = Field(
         default=60.0,
         gt=0,
-        description="One full listing of each account, or of each of its regions where its cloud lists them one by one.",
+        description=(
+            "Interval of full listings of each account. If a cloud lists regions separately, the interval "
+            "applies to each region."
+        ),
     )
-    inventory_first_interval: float = Field(default=10.0, gt=0, description="The same for the first 20 cycles.")
-    watch_interval: float = Field(default=5.0, gt=0, description="Bulk look at VMs that boot or end.")
+    inventory_first_interval: float = Field(
+        default=10.0, gt=0, description="Interval of full listings during the first 20 cycles."
+    )
+    watch_interval: float = Field(default=5.0, gt=0, description="Interval of bulk lookups of VMs that boot or end.")
     rowless_grace_seconds: float = Field(
         default=900.0,
         ge=0,
-        description="How long a VM with copied tags, which gpulease did not launch, is shown before it is ended.",
+        description=(
+            "How long gpulease reports a VM with copied tags before ending it. gpulease did not launch such a VM."
+        ),
     )
     offerings_interval: float = Field(
-        default=3600.0, gt=0, description="Refresh of offered types, service quotas and the spot prices of AWS."
+        default=3600.0,
+        gt=0,
+        description="Interval of refreshing offered types, service quotas and the spot prices of AWS.",
     )
-    prices_interval: float = Field(default=21_600.0, gt=0, description="Refresh of prices from the providers' lists.")
+    prices_interval: float = Field(
+        default=21_600.0, gt=0, description="Interval of refreshing prices from the providers' price lists."
+    )
     price_stale_seconds: float = Field(
-        default=604_800.0, gt=0, description="A price that the provider told longer ago is shown as `stale`."
+        default=604_800.0, gt=0, description="A price that the provider reported longer ago is marked `stale`."
     )
-    recount_interval: float = Field(default=300.0, gt=0, description="Recount of quota use and the other invariants.")
+    recount_interval: float = Field(
+        default=300.0, gt=0, description="Interval of recounting quota use and checking the other invariants."
+    )
     lease_retention_days: int = Field(
         default=90,
         ge=35,
-        description="Days after which an ended lease is deleted, with its attempts. What it cost is kept.",
+        description="Days after which an ended lease and its attempts are deleted. Its cost record is kept.",
     )
-    sequencer_interval: float = Field(default=0.2, gt=0, description="Pause between two numberings of new events.")
+    sequencer_interval: float = Field(default=0.2, gt=0, description="Delay between two runs that number new events.")
 
 
 def load_settings(**overrides: Any) -> Settings:
-    """Reads the environment; `database_url` has its password in it. Raises StartupError naming each variable that is wrong."""
+    """Reads the environment. `database_url` includes its password. Raises StartupError naming each invalid variable."""
     try:
         settings = Settings(**overrides)
     except ValidationError as error:

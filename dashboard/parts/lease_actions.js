@@ -21,9 +21,9 @@ function release(lease) {
   confirm({
     title: `Release ${nameOf(lease)}?`,
     text: place
-      ? html`<p>Its VM (${gpuText(lease)}, ${providerName(place.provider)} ${place.region}) is ended and its disk deleted. It has cost
-          ${" "}${usd(lease.cost.accrued)} so far. This cannot be undone.</p>`
-      : html`<p>It has no VM yet and will get none. This cannot be undone.</p>`,
+      ? html`<p>Its VM (${gpuText(lease)}, ${providerName(place.provider)} ${place.region}) and its disk will be deleted. Cost so far:
+          ${" "}${usd(lease.cost.accrued)}. This cannot be undone.</p>`
+      : html`<p>The lease has no VM yet, and none will start. This cannot be undone.</p>`,
     yes: "Release",
     danger: true,
     act: async () => {
@@ -37,14 +37,14 @@ function release(lease) {
 function extend(lease) {
   confirm({
     title: `Extend ${nameOf(lease)}`,
-    text: html`<p>It ends ${shortTime(lease.expires_at)}. It is never shortened.</p>`,
-    legend: "Let it last, from now",
+    text: html`<p>The lease ends ${shortTime(lease.expires_at)}. Extending never shortens it.</p>`,
+    legend: "New duration, from now",
     choices: TERMS.map(([seconds, label]) => [seconds, `${label}, until ${shortTime(now() + seconds * 1000)}`]),
     yes: "Extend",
     act: async (seconds) => {
       const lasting = await change("POST", `/v1/leases/${lease.id}/extend`, { ttl_seconds: seconds });
       nudge();
-      return `${nameOf(lease)} lasts until ${shortTime(lasting.expires_at)}.`;
+      return `${nameOf(lease)} now ends ${shortTime(lasting.expires_at)}.`;
     },
   });
 }

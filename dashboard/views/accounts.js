@@ -14,9 +14,9 @@ const CAUSES = {
   ended_lease: "its lease has ended",
   other_attempt: "its lease has another VM",
   lost_row: "its lease was lost with the database",
-  copied_tags: "not launched by us: the tags were copied",
-  no_row: "no lease is known",
-  leftover: "left over by a VM",
+  copied_tags: "not launched by gpulease: the tags were copied",
+  no_row: "no lease found",
+  leftover: "leftover resource of a VM",
 };
 
 export function Accounts() {
@@ -29,11 +29,11 @@ export function Accounts() {
     <${Head} title="Accounts" sub="Cloud accounts, and VMs without a lease" />
     <${Awaited} live=${accounts} rows=${5}>
       <div class="panels">${accounts.data?.items.map((one) => html`<${Account} key=${one.name} account=${one} />`)}</div>
-      ${accounts.data?.items.length === 0 && html`<div class="panel"><${Empty} title="No account yet.">Name your cloud accounts in <code>gpulease.toml</code> and start a worker.<//></div>`}
+      ${accounts.data?.items.length === 0 && html`<div class="panel"><${Empty} title="No accounts yet.">Add your cloud accounts to <code>gpulease.toml</code> and start a worker.<//></div>`}
     <//>
-    <${Panel} title="Orphans" wide flush aside=${html`<a href=${refined({ gone: gone ? null : "true" })}>${gone ? "open ones only" : "with those that are gone"}</a>`}>
+    <${Panel} title="Orphans" wide flush aside=${html`<a href=${refined({ gone: gone ? null : "true" })}>${gone ? "open orphans only" : "include terminated orphans"}</a>`}>
       <${Awaited} live=${orphans} rows=${4}>
-        ${items && (items.length ? html`<${Orphans} items=${items} />` : html`<${Empty} title="No orphan.">Every VM that we see belongs to a lease.<//>`)}
+        ${items && (items.length ? html`<${Orphans} items=${items} />` : html`<${Empty} title="No orphans.">Every observed VM belongs to a lease.<//>`)}
         ${orphans.data?.next_cursor && html`<p class="note">Only the latest 100 are shown; <code>gpulease ops orphans</code> lists all.</p>`}
       <//>
     <//>
@@ -91,7 +91,7 @@ const Orphan = ({ one }) => html`
     <td data-label="Age" class="n">${span(one.age_seconds)}</td>
     <td data-label="USD/h" class="n">${one.price_per_hour === null ? NOTHING : usd(one.price_per_hour)}</td>
     <td data-label="Cost" class="n">${cost(one) === null ? NOTHING : usd(cost(one))}</td>
-    <td data-label="Ended in" class="n">${one.gone_at ? "gone" : one.end_after ? html`<${Left} at=${one.end_after} over="next cycle" soon=${0} />` : "by you only"}</td>
+    <td data-label="Ended in" class="n">${one.gone_at ? "gone" : one.end_after ? html`<${Left} at=${one.end_after} over="next cycle" soon=${0} />` : "by an operator"}</td>
     <td class="do">${one.state === "seen" && html`<button type="button" class="ghost" aria-label=${`End now ${one.instance_id}`} onClick=${() => end(one)}><${Icon} name="release" />End now</button>`}</td>
   </tr>
 `;
@@ -99,7 +99,7 @@ const Orphan = ({ one }) => html`
 function end(orphan) {
   confirm({
     title: `End ${orphan.instance_id}?`,
-    text: html`<p>No lease stands behind this VM (${orphan.instance_type}, ${providerName(orphan.provider)} ${orphan.region}). The next cycle of
+    text: html`<p>This VM belongs to no lease (${orphan.instance_type}, ${providerName(orphan.provider)} ${orphan.region}). The next cycle of
       garbage collection ends it, and its disk is deleted. This cannot be undone.</p>`,
     yes: "End the VM",
     danger: true,
@@ -107,7 +107,7 @@ function end(orphan) {
       const path = [orphan.account, orphan.region, orphan.instance_id].map(encodeURIComponent).join("/");
       await change("POST", `/v1/ops/orphans/${path}/end`);
       nudge();
-      return `${orphan.instance_id} is ended at the next cycle.`;
+      return `${orphan.instance_id} will be ended in the next cycle.`;
     },
   });
 }

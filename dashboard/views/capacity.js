@@ -18,7 +18,7 @@ export function Capacity({ me }) {
   const shown = useMemo(() => all?.filter((one) => FILTERS.every((name) => !query.get(name) || valueOf(one, name) === query.get(name))), [all, query]);
   const cooling = shown?.filter((one) => one.availability.status === "cooling_off") ?? [];
   return html`
-    <${Head} title="Capacity" sub="Refused launches out of all, and pauses, of late" />
+    <${Head} title="Capacity" sub="Recent launches, refusals and cool-offs" />
     <${Figures} operator=${operator} summary=${summary.data} all=${all} cooling=${cooling} />
     <${Choices} query=${query} all=${all ?? []} />
     <${Panel} title="Offerings" aside=${shown && count(shown.length)} wide flush>
@@ -27,7 +27,7 @@ export function Capacity({ me }) {
       <//>
     <//>
     <div class="panels">
-      <${Panel} title="Cooling off now" aside=${offerings.data && count(cooling.length)} wide flush>
+      <${Panel} title="In cool-off now" aside=${offerings.data && count(cooling.length)} wide flush>
         <${Awaited} live=${offerings} rows=${3}><${Cooling} items=${cooling} /><//>
       <//>
     </div>
@@ -36,8 +36,8 @@ export function Capacity({ me }) {
 
 const NoOffering = ({ any }) =>
   any
-    ? html`<${Empty} title="No offering is like that."><a href=${to("capacity")}>Take the filters away</a>.<//>`
-    : html`<${Empty} title="No offerings yet.">They come when a worker has asked the clouds, within a minute of its start. Look at the <a href=${to("accounts")}>accounts</a> if not.<//>`;
+    ? html`<${Empty} title="No offering matches the filters."><a href=${to("capacity")}>Clear the filters</a>.<//>`
+    : html`<${Empty} title="No offerings yet.">Workers load the offerings within a minute after they start. If none appear, check the <a href=${to("accounts")}>accounts</a>.<//>`;
 
 function Figures({ operator, summary, all, cooling }) {
   if (!operator) return null;
@@ -46,9 +46,9 @@ function Figures({ operator, summary, all, cooling }) {
   return html`
     <div class="figures">
       <${Figure} loading=${loading} name="Time to ready, p50" value=${ready && (ready.leases ? fineSpan(ready.p50_seconds) : NOTHING)} more=${ready && `${count(ready.leases)} leases in 24 h`} href=${to("leases", { state: "active" })} />
-      <${Figure} loading=${loading} name="Time to ready, p95" value=${ready && (ready.leases ? fineSpan(ready.p95_seconds) : NOTHING)} more="from asking to usable" href=${to("leases", { state: "active" })} />
-      <${Figure} loading=${loading} name="Refusals" value=${summary && count(summary.capacity_failures.total)} more="for want of capacity, 24 h" href=${to("fleet")} />
-      <${Figure} loading=${loading} name="Interruptions" value=${summary && count(summary.interruptions.total)} more="taken back, 24 h" href=${to("fleet")} />
+      <${Figure} loading=${loading} name="Time to ready, p95" value=${ready && (ready.leases ? fineSpan(ready.p95_seconds) : NOTHING)} more="from creation to ready" href=${to("leases", { state: "active" })} />
+      <${Figure} loading=${loading} name="Refusals" value=${summary && count(summary.capacity_failures.total)} more="for lack of capacity, 24 h" href=${to("fleet")} />
+      <${Figure} loading=${loading} name="Interruptions" value=${summary && count(summary.interruptions.total)} more="by the provider, 24 h" href=${to("fleet")} />
       <${Figure} loading=${!all} name="Cooling off" value=${count(cooling.length)} more=${all && `of ${count(all.length)} offerings`} href=${to("capacity")} tone=${cooling.length ? "warn" : "good"} />
     </div>
   `;
@@ -164,7 +164,7 @@ const Legend = () => html`
 `;
 
 function Cooling({ items }) {
-  if (!items.length) return html`<${Empty} title="Nothing is paused.">An offering that refuses a launch is set aside for some minutes, longer each time.<//>`;
+  if (!items.length) return html`<${Empty} title="No offering is in cool-off.">When an offering refuses a launch, gpulease skips it for some minutes. Each repetition doubles the time.<//>`;
   const sorted = [...items].sort((a, b) => a.availability.until.localeCompare(b.availability.until));
   return html`
     <${Scroll} label="Cooling off">

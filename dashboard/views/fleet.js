@@ -29,10 +29,10 @@ export function Fleet() {
       <${Groups} title="By GPU model" live=${summary} rows=${data?.by_gpu_model} link=${(row) => live({ gpu_model: row.name })} />
       <${Groups} title="By region" live=${summary} rows=${data?.by_region} link=${(row) => live({ region: row.name })} />
       <${Groups} title="By tenant" live=${summary} rows=${data?.by_tenant} link=${(row) => live({ tenant_id: row.tenant_id })} />
-      <${Panel} title="Refused and taken back" aside="24 hours">
+      <${Panel} title="Refusals and interruptions" aside="24 hours">
         <${Awaited} live=${summary} rows=${4}>
-          ${data && html`<${Places} found=${data.capacity_failures} name="failures" title="Refused for want of capacity" none="No refusal in 24 hours." />`}
-          ${data && html`<${Places} found=${data.interruptions} name="interruptions" title="Taken back by the provider" none="No interruption in 24 hours." />`}
+          ${data && html`<${Places} found=${data.capacity_failures} name="failures" title="Refused for lack of capacity" none="No refusals in 24 hours." />`}
+          ${data && html`<${Places} found=${data.interruptions} name="interruptions" title="Interrupted by the provider" none="No interruptions in 24 hours." />`}
         <//>
       <//>
       <${Panel} title="Processes"><${Awaited} live=${summary} rows=${3}>${data && html`<${Processes} data=${data} />`}<//><//>
@@ -54,7 +54,7 @@ function Figures({ data }) {
       <${Figure} loading=${loading} name="USD per hour" value=${data && usd(data.spend_per_hour)} more=${data && `≈ ${usd(Number(data.spend_per_hour) * 24)} a day`} href=${to("leases", { state: ["booting", "active", "releasing"] })} />
       <${Figure} loading=${loading} name="Month to date" value=${data && html`<${MonthToDate} data=${data} />`} more="since the 1st, UTC" href=${to("tenants")} />
       <${Figure} loading=${loading} name="Time to ready" value=${ready && (ready.leases ? fineSpan(ready.p50_seconds) : NOTHING)} more=${ready && (ready.leases ? `p95 ${fineSpan(ready.p95_seconds)}, ${count(ready.leases)} in 24 h` : "none in 24 hours")} href=${to("capacity")} />
-      <${Figure} loading=${loading} name="To look at" value=${count(stuck + orphans)} more=${`${count(stuck)} stuck, ${count(orphans)} orphans`} href=${to(stuck || !orphans ? "stuck" : "accounts")} tone=${stuck + orphans ? "bad" : "good"} />
+      <${Figure} loading=${loading} name="Problems" value=${count(stuck + orphans)} more=${`${count(stuck)} stuck, ${count(orphans)} orphans`} href=${to(stuck || !orphans ? "stuck" : "accounts")} tone=${stuck + orphans ? "bad" : "good"} />
     </div>
   `;
 }
@@ -86,7 +86,7 @@ function States({ rows }) {
         `,
       )}
     </ul>
-    ${all === 0 && html`<${Empty} title="Nothing runs.">Ask for GPUs with <code>gpulease lease create --gpu A10G:1 --ttl 1h</code>; they appear here by themselves.<//>`}
+    ${all === 0 && html`<${Empty} title="Nothing runs.">Create a lease with <code>gpulease lease create --gpu A10G:1 --ttl 1h</code>; it appears here automatically.<//>`}
   `;
 }
 

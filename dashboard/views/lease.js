@@ -30,7 +30,7 @@ export function Lease({ me, id }) {
       <${Panel} title="Where"><${Where} lease=${data} tenant=${tenants.get(data.tenant_id)} /><//>
       <${Panel} title="Connection"><${Connection} lease=${data} /><//>
       <${Panel} title="Cost and term"><${Cost} lease=${data} /><//>
-      <${Panel} title="Asked for"><${Asked} request=${data.request} labels=${data.labels} /><//>
+      <${Panel} title="Request"><${Asked} request=${data.request} labels=${data.labels} /><//>
     </div>
     <${Panel} title="Attempts" aside=${attempts.data?.items.length} wide flush>
       <${Awaited} live=${attempts} rows=${2}>${attempts.data && html`<${Attempts} items=${attempts.data.items} />`}<//>
@@ -48,14 +48,14 @@ function Notices({ lease }) {
     !lease.terminal &&
     html`
       <p class="notice" data-tone="bad" role="status"><${Icon} name="warning" />
-        <span><strong>The provider takes this VM back</strong>${interruption.deadline_at && html` in <${Left} at=${interruption.deadline_at} over="this moment" />`}${interruption.action && ` (${interruption.action})`}. ${lease.request.on_interruption === "replace" ? "It will be replaced." : "The lease ends then."}</span>
+        <span><strong>The provider interrupts this VM</strong>${interruption.deadline_at && html` in <${Left} at=${interruption.deadline_at} over="a moment" />`}${interruption.action && ` (${interruption.action})`}. ${lease.request.on_interruption === "replace" ? "It will be replaced." : "The lease will end."}</span>
       </p>
     `}
     ${reason &&
     html`
       <p class="notice" data-tone=${lease.state === "failed" ? "bad" : "plain"}><${Icon} name="warning" />
         <span><strong>${words(reason.code)}</strong>: ${reason.message} <span class="by">By ${reason.origin}${reason.retryable ? "; the same request may succeed later" : ""}.</span>
-          ${lease.provider_message && html`<span class="under">The provider's answer, shown to operators only: ${lease.provider_message}</span>`}</span>
+          ${lease.provider_message && html`<span class="under">Provider message (operators only): ${lease.provider_message}</span>`}</span>
       </p>
     `}
   `;
@@ -98,7 +98,7 @@ function Timeline({ lease, events }) {
 function Where({ lease, tenant }) {
   const place = lease.placement;
   const whose = ["Tenant", html`<a href=${to("leases", { tenant_id: lease.tenant_id })}>${tenant ?? "this one"}</a>`];
-  if (!place) return html`<${Empty} title="No place yet.">It waits for capacity until ${timeOfDay(lease.wait_until)}.<//><${Facts} rows=${[whose]} />`;
+  if (!place) return html`<${Empty} title="No VM yet.">The lease waits for capacity until ${timeOfDay(lease.wait_until)}.<//><${Facts} rows=${[whose]} />`;
   return html`
     <${Facts} rows=${[
       whose,
@@ -116,14 +116,14 @@ function Where({ lease, tenant }) {
 
 function Connection({ lease }) {
   const reach = lease.connection;
-  if (!reach || lease.terminal) return html`<${Empty} title=${lease.terminal ? "The VM is gone." : "Not reachable yet."}>${!lease.terminal && "The address comes when the VM runs."}<//>`;
+  if (!reach || lease.terminal) return html`<${Empty} title=${lease.terminal ? "The VM was deleted." : "Not reachable yet."}>${!lease.terminal && "The address appears when the VM runs."}<//>`;
   return html`
     <${Facts} rows=${[
       ["SSH", reach.ssh_command && html`<${Copy} text=${reach.ssh_command} label="SSH command" />`],
       ["Public IP", reach.public_ip && html`<${Copy} text=${reach.public_ip} label="public IP" />`],
       ["Private IP", reach.private_ip && html`<${Copy} text=${reach.private_ip} label="private IP" />`],
       ["User", reach.ssh_user],
-      ["Host keys", reach.ssh_host_keys?.length ? html`<span class="stacked">${reach.ssh_host_keys.map((key) => html`<${Copy} key=${key} text=${key} short=${key.slice(0, 34)} label="host key" />`)}</span>` : "not told"],
+      ["SSH host keys", reach.ssh_host_keys?.length ? html`<span class="stacked">${reach.ssh_host_keys.map((key) => html`<${Copy} key=${key} text=${key} short=${key.slice(0, 34)} label="host key" />`)}</span>` : "not reported"],
     ]} />
   `;
 }
@@ -131,8 +131,8 @@ function Connection({ lease }) {
 const Cost = ({ lease }) => html`
   <${Facts} rows=${[
     ["Cost so far", html`<span class="strong"><${Accrued} cost=${lease.cost} /></span>`],
-    ["Rate", lease.cost.rate_per_hour === null ? "nothing is billed now" : `${usd(lease.cost.rate_per_hour)} an hour`],
-    ["Asked for", html`<${Ago} at=${lease.created_at} />`],
+    ["Rate", lease.cost.rate_per_hour === null ? "not billed now" : `${usd(lease.cost.rate_per_hour)} an hour`],
+    ["Created", html`<${Ago} at=${lease.created_at} />`],
     ["Ready after", lease.ready_at ? span((Date.parse(lease.ready_at) - Date.parse(lease.created_at)) / 1000) : null],
     lease.terminal ? ["Ended", html`<${Ago} at=${lease.ended_at} />`] : ["Time left", html`<${Left} at=${lease.expires_at} />`],
     ["Ends", fullTime(lease.expires_at)],
@@ -143,13 +143,13 @@ const list = (values) => (values?.length ? values.join(", ") : "any");
 
 const Asked = ({ request, labels }) => html`
   <${Facts} rows=${[
-    ["GPUs", request.gpu ? `${request.gpu.count} × ${request.gpu.model}${request.gpu.memory_gib ? `, ${request.gpu.memory_gib} GiB at least` : ""}` : list(request.instance_types)],
+    ["GPUs", request.gpu ? `${request.gpu.count} × ${request.gpu.model}${request.gpu.memory_gib ? `, ${request.gpu.memory_gib} GiB or more` : ""}` : list(request.instance_types)],
     ["Market", request.market ? marketName(request.market) : "any"],
     ["Clouds", list(request.providers?.map(providerName))],
     ["Regions", list(request.regions)],
-    ["At most", request.max_price_per_hour ? `${usd(request.max_price_per_hour)} an hour` : "any price"],
+    ["Max price", request.max_price_per_hour ? `${usd(request.max_price_per_hour)} an hour` : "none"],
     ["Term", span(request.ttl_seconds)],
-    ["If taken back", request.on_interruption],
+    ["On interruption", request.on_interruption],
     ["Labels", Object.keys(labels).length ? html`<span class="labels">${Object.entries(labels).map(([key, value]) => html`<a key=${key} href=${to("leases", { label: `${key}:${value}` })}>${key}: ${value}</a>`)}</span>` : "none"],
   ]} />
 `;
@@ -157,11 +157,11 @@ const Asked = ({ request, labels }) => html`
 const OUTCOMES = { pending: "provisioning", unknown: "releasing", launched: "active", refused: "failed", not_created: "released", ended: "released" };
 
 function Attempts({ items }) {
-  if (!items.length) return html`<${Empty} title="Nothing was tried yet.">A worker takes it up within a second or two.<//>`;
+  if (!items.length) return html`<${Empty} title="No attempts yet.">A worker starts the first attempt within two seconds.<//>`;
   return html`
     <${Scroll} label="Attempts">
       <table class="list cards">
-        <thead><tr><th scope="col" class="n">No.</th><th scope="col">Outcome</th><th scope="col">Offering</th><th scope="col">What the provider said</th><th scope="col" class="n">USD/h</th><th scope="col" class="n">Cost</th><th scope="col" class="n">Began</th><th scope="col" class="n">Took</th></tr></thead>
+        <thead><tr><th scope="col" class="n">No.</th><th scope="col">Outcome</th><th scope="col">Offering</th><th scope="col">Provider error</th><th scope="col" class="n">USD/h</th><th scope="col" class="n">Cost</th><th scope="col" class="n">Began</th><th scope="col" class="n">Took</th></tr></thead>
         <tbody>
           ${[...items].reverse().map(
             (one) => html`

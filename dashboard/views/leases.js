@@ -28,7 +28,7 @@ export function Leases({ me }) {
   const leases = useLive(pathOf(query), 3, { keep: true });
   const tenants = useTenantNames(operator);
   return html`
-    <${Head} title="Leases" sub=${operator ? "Of all tenants" : "Of your tenant"} />
+    <${Head} title="Leases" sub=${operator ? "All tenants" : "Your tenant"} />
     <${Filters} query=${query} operator=${operator} tenants=${tenants} />
     <${Awaited} live=${leases} rows=${12}>
       ${leases.data && html`<${List} page=${leases.data} query=${query} settled=${leases.settled} operator=${operator} tenants=${tenants} />`}
@@ -196,7 +196,7 @@ const Pages = ({ page, query }) => html`
 const None = ({ query }) => html`
   <div class="panel">
     ${[...query.keys()].some((name) => name !== "sort")
-      ? html`<${Empty} title="No lease is like that."><a href="#/leases">Take all filters away</a>, or <a href=${refined({ state: "any" })}>look among those that have ended</a>.<//>`
-      : html`<${Empty} title="No lease is running.">Ask for GPUs with <code>gpulease lease create --gpu A10G:1 --ttl 1h</code>; they appear here by themselves.<//>`}
+      ? html`<${Empty} title="No lease matches the filters."><a href="#/leases">Clear all filters</a>, or <a href=${refined({ state: "any" })}>include ended leases</a>.<//>`
+      : html`<${Empty} title="No lease is running.">Create a lease with <code>gpulease lease create --gpu A10G:1 --ttl 1h</code>; it appears here automatically.<//>`}
   </div>
 `;

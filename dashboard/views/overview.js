@@ -18,17 +18,17 @@ export function Overview() {
   const room = (name, show) => (of(name) ? (of(name).limit === null ? "no limit" : `of ${show(of(name).limit)}`) : "none allowed");
   const more = running.data?.next_cursor ? "+" : "";
   return html`
-    <${Head} title="Overview" sub="Of your tenant" />
+    <${Head} title="Overview" sub="Your tenant" />
     <div class="figures">
       <${Figure} loading=${!items} name="Leases running" value=${items && count(items.length) + more} more=${items && `${count(items.filter((one) => one.state === "active").length)}${more} active`} href=${to("leases")} />
       <${Figure} loading=${!quotas.data} name="GPUs" value=${quotas.data && count(Number(of("gpus")?.used ?? 0))} more=${room("gpus", (value) => count(Number(value)))} href=${to("quotas")} />
       <${Figure} loading=${!quotas.data} name="USD per hour" value=${quotas.data && usd(of("spend_per_hour")?.used ?? 0)} more=${room("spend_per_hour", usd)} href=${to("quotas")} />
-      <${Figure} loading=${!items} name="Cost of what runs" value=${items && usd(items.reduce((all, one) => all + Number(one.cost.accrued), 0)) + more} more="since each began" href=${to("leases")} />
+      <${Figure} loading=${!items} name="Cost of running leases" value=${items && usd(items.reduce((all, one) => all + Number(one.cost.accrued), 0)) + more} more="since each lease started" href=${to("leases")} />
     </div>
     <div class="panels two">
       <${Panel} title="Ends soonest" aside=${items && html`<a href=${to("leases", { sort: "expires_at" })}>all</a>`}>
         <${Awaited} live=${running} rows=${5}>
-          ${items && (items.length ? html`<${Short} items=${items.slice(0, 8)} end=${(one) => html`<${Left} at=${one.expires_at} />`} />` : html`<${Empty} title="No lease is running.">Ask for GPUs with <code>gpulease lease create --gpu A10G:1 --ttl 1h</code>; they appear here by themselves.<//>`)}
+          ${items && (items.length ? html`<${Short} items=${items.slice(0, 8)} end=${(one) => html`<${Left} at=${one.expires_at} />`} />` : html`<${Empty} title="No lease is running.">Create a lease with <code>gpulease lease create --gpu A10G:1 --ttl 1h</code>; it appears here automatically.<//>`)}
         <//>
       <//>
       <${Panel} title="Room"><${Awaited} live=${quotas} rows=${4}>${quotas.data && html`<${Limits} items=${quotas.data.items} />`}<//><//>

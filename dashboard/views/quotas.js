@@ -9,10 +9,10 @@ export function Quotas() {
   const quotas = useLive("/v1/quotas", 5);
   const items = quotas.data?.items;
   return html`
-    <${Head} title="Quotas" sub="What your tenant may use at a time" />
+    <${Head} title="Quotas" sub="Limits of your tenant's concurrent use" />
     <${Panel} title="Limits" wide>
       <${Awaited} live=${quotas} rows=${4}>
-        ${items && (items.length ? html`<${Limits} items=${items} />` : html`<${Empty} title="No GPUs are allowed yet.">Ask your operator for a quota.<//>`)}
+        ${items && (items.length ? html`<${Limits} items=${items} />` : html`<${Empty} title="No GPUs are allowed yet.">Request a quota from your operator.<//>`)}
       <//>
     <//>
   `;

@@ -20,8 +20,8 @@ export function SignIn() {
       signIn(key, await whoIs(key));
     } catch (problem) {
       setBusy(false);
-      if (!(problem instanceof Away)) setError(problem.status === 401 ? "This key is not known, or no longer valid." : problem.message);
-      else setError("The API does not answer. Try again in a moment.");
+      if (!(problem instanceof Away)) setError(problem.status === 401 ? "This key is unknown or no longer valid." : problem.message);
+      else setError("The API does not respond. Try again in a moment.");
     }
   };
   return html`
@@ -29,12 +29,12 @@ export function SignIn() {
       <form onSubmit=${enter}>
         <img src="icon.svg" alt="" width="40" height="40" />
         <h1>Sign in to gpulease</h1>
-        <p class="muted">With an API key, the operator's or your tenant's. It stays in this tab and goes when the tab is closed.</p>
+        <p class="muted">Use an API key of an operator or of your tenant. The browser keeps the key only until you close this tab.</p>
         <label for="key">API key</label>
         <input id="key" name="key" type="password" required autofocus autocomplete="off" spellcheck="false" placeholder="gpl_…"
           aria-describedby="key-note" aria-invalid=${error ? "true" : null} />
         <p id="key-note" class=${error ? "refused" : "muted"} role=${error ? "alert" : null}>
-          ${error ? html`<${Icon} name="warning" /> ${error}` : parting ?? html`Made with <code>gpulease key create</code>.`}
+          ${error ? html`<${Icon} name="warning" /> ${error}` : parting ?? html`Create a key with <code>gpulease key create</code>.`}
         </p>
         <button type="submit" class="primary" disabled=${busy}>${busy ? "Checking…" : "Sign in"}</button>
       </form>

@@ -7,11 +7,11 @@ import { html } from "../ui.js";
 import { useTenantNames } from "./leases.js";
 
 const MEANING = {
-  releasing: ["releasing", "The provider has not confirmed the end. It is asked again and again; look at the account's errors."],
-  settling: ["queued", "A create of unknown outcome: only looked for, until it is proven that no VM exists. Needs no hand as a rule."],
-  provisioning: ["provisioning", "The VM did not start in time. The next candidate is tried by itself."],
-  booting: ["booting", "The VM runs and does not become ready. It is ended by itself; look at its console output."],
-  deadline: ["releasing", "Extended, but the VM's tag still has the old end. The dead-man switch would end it too early."],
+  releasing: ["releasing", "The provider has not confirmed that the VM was deleted. gpulease retries; check the account's errors."],
+  settling: ["queued", "A create of unknown outcome. gpulease searches until it is certain that no VM exists. Usually no action is needed."],
+  provisioning: ["provisioning", "The VM did not start in time. gpulease tries the next candidate."],
+  booting: ["booting", "The VM runs but does not become ready. gpulease ends it; check its console output."],
+  deadline: ["releasing", "The lease was extended, but the VM's tag still has the old deadline. The dead-man switch would end the VM too early."],
 };
 
 export function Stuck() {
@@ -19,9 +19,9 @@ export function Stuck() {
   const tenants = useTenantNames(true);
   const items = summary.data?.stuck;
   return html`
-    <${Head} title="Stuck" sub="Leases that somebody should look at, the longest first" />
+    <${Head} title="Stuck" sub="Leases that need attention, longest stuck first" />
     <${Awaited} live=${summary} rows=${6}>
-      ${items && (items.length ? html`<${Table} items=${items} tenants=${tenants} />` : html`<div class="panel"><${Empty} title="Nothing is stuck.">A lease that starts, boots or ends for too long appears here by itself.<//></div>`)}
+      ${items && (items.length ? html`<${Table} items=${items} tenants=${tenants} />` : html`<div class="panel"><${Empty} title="Nothing is stuck.">A lease that takes too long to start, boot or end appears here automatically.<//></div>`)}
     <//>
   `;
 }

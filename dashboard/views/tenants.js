@@ -14,9 +14,9 @@ export function Tenants() {
   const cursor = query.get("cursor");
   const tenants = useLive(`/v1/ops/tenants?limit=50${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`, 10, { keep: true });
   return html`
-    <${Head} title="Tenants" sub="Quotas, and what is used of them" />
+    <${Head} title="Tenants" sub="Quotas and their use" />
     <${Awaited} live=${tenants} rows=${8}>
-      ${tenants.data && (tenants.data.items.length ? html`<${Table} page=${tenants.data} paged=${cursor !== null} />` : html`<div class="panel"><${Empty} title="No tenant yet.">Make one with <code>gpulease tenant create vision</code> and give it room with <code>gpulease quota set vision gpus=16</code>.<//></div>`)}
+      ${tenants.data && (tenants.data.items.length ? html`<${Table} page=${tenants.data} paged=${cursor !== null} />` : html`<div class="panel"><${Empty} title="No tenants yet.">Create one with <code>gpulease tenant create vision</code> and set its quota with <code>gpulease quota set vision gpus=16</code>.<//></div>`)}
     <//>
   `;
 }

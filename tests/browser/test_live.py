@@ -58,7 +58,7 @@ def test_filters_and_search_live_in_the_address(visitor: Visitor, tenant: Tenant
     page.get_by_role("link", name="Clear").click()
     expect(visitor.row("notebook")).to_be_visible()
     page.get_by_role("link", name="failed").click()
-    expect(page.get_by_text("No lease is like that.")).to_be_visible()
+    expect(page.get_by_text("No lease matches the filters.")).to_be_visible()
     page.go_back()
     expect(visitor.row("notebook")).to_be_visible()
     page.get_by_label("Cloud").select_option("aws")
@@ -76,7 +76,7 @@ def test_a_release_asks_first_and_an_extension_counts(visitor: Visitor, tenant: 
     page.get_by_role("button", name="Extend done-with").click()
     page.get_by_label(re.compile("^4 hours")).check()
     page.get_by_role("button", name="Extend", exact=True).click()
-    expect(page.get_by_text(re.compile("done-with lasts until"))).to_be_visible()
+    expect(page.get_by_text(re.compile("done-with now ends"))).to_be_visible()
     assert tenant.lease(lease_id)["expires_at"] > before["expires_at"]
     page.get_by_role("button", name="Release done-with").click()
     expect(page.get_by_role("dialog", name="Release done-with?")).to_be_visible()
@@ -99,7 +99,7 @@ def test_an_interruption_appears_by_itself(visitor: Visitor, tenant: Tenant, clo
     cloud.interrupt(vm, notice_seconds=6)
     expect(visitor.row("on-spot").get_by_text("being taken back")).to_be_visible()
     visitor.go(f"leases/{lease_id}")
-    expect(visitor.page.get_by_text("The provider takes this VM back")).to_be_visible()
+    expect(visitor.page.get_by_text("The provider interrupts this VM")).to_be_visible()
     expect(visitor.page.get_by_text(re.compile("^interrupted")).first).to_be_visible()
     expect(visitor.page.locator(".head").get_by_text("released")).to_be_visible()
 
@@ -109,13 +109,13 @@ def test_a_vm_without_a_lease_is_shown_and_ended_on_demand(
 ) -> None:
     visitor.sign_in(stack.credentials.operator_key)
     visitor.go("accounts")
-    expect(visitor.page.get_by_text("No orphan.")).to_be_visible()
+    expect(visitor.page.get_by_text("No orphans.")).to_be_visible()
     vm = cloud.plant({"gpulease-installation": operator.installation_id()})
     visitor.page.get_by_role("button", name=f"End now {vm}").click()
     visitor.page.get_by_role("button", name="End the VM").click()
-    expect(visitor.page.get_by_text(f"{vm} is ended at the next cycle.")).to_be_visible()
+    expect(visitor.page.get_by_text(f"{vm} will be ended in the next cycle.")).to_be_visible()
     assert wait_until(lambda: not cloud.vm(vm)["alive"], timeout=PATIENCE)
-    expect(visitor.page.get_by_text("No orphan.")).to_be_visible()
+    expect(visitor.page.get_by_text("No orphans.")).to_be_visible()
 
 
 def test_the_api_goes_away_and_comes_back_and_so_does_the_page(visitor: Visitor, tenant: Tenant, stack: Stack) -> None:
@@ -125,11 +125,11 @@ def test_the_api_goes_away_and_comes_back_and_so_does_the_page(visitor: Visitor,
     visitor.page.evaluate("window.untouched = true")
     stack.kill("api")
     visitor.ask_again()
-    expect(visitor.page.get_by_text("The API does not answer")).to_be_visible()
+    expect(visitor.page.get_by_text("The API does not respond")).to_be_visible()
     stack.wait_until_ready()
     tenant.create({**ONE_A10G, "name": "afterwards"})
     expect(visitor.row("afterwards")).to_be_visible()
-    expect(visitor.page.get_by_text("The API does not answer")).to_have_count(0)
+    expect(visitor.page.get_by_text("The API does not respond")).to_have_count(0)
     assert visitor.page.evaluate("window.untouched") is True
     visitor.forgive("net::ERR|Failed to load resource")
 

@@ -25,7 +25,7 @@ class Losses:
         self.ended_before: set[str] = set()
 
     def note(self, made: Collection[str], copies: Collection[str]) -> None:
-        """Called when the API answers again. `made`: leases that were answered for. `copies`: VMs with copied tags.
+        """Called when the API responds again. `made`: leases that were answered for. `copies`: VMs with copied tags.
 
         The clouds are asked before the database.
         """

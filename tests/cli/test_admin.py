@@ -74,7 +74,7 @@ def test_a_secret_is_shown_when_its_key_is_made(api: FakeApi, cli: Cli) -> None:
     api.documents["POST", KEYS] = {"id": "key_1", "secret": "gpl_new"}
     result = cli("key", "create", "ci", "--expires", "30d")
     assert "gpl_new" in result.stdout
-    assert "never shown again" in result.stderr
+    assert "not shown again" in result.stderr
     asked = _last(api, "POST", KEYS)
     body = asked.body or {}
     assert (asked.key, body["name"], body["role"]) == (TENANT_KEY, "ci", "member")

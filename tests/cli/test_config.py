@@ -56,7 +56,7 @@ def test_a_saved_key_is_never_shown_to_another_host(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://host", "http://", "/v1"])
 def test_an_address_that_is_none_is_refused(tmp_path: Path, url: str) -> None:
-    with pytest.raises(NotConfiguredError, match="not an address"):
+    with pytest.raises(NotConfiguredError, match="not an API address"):
         _find(tmp_path, url=url, key="gpl_x")
 
 

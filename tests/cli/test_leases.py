@@ -98,14 +98,14 @@ def test_a_create_whose_answer_is_lost_is_sent_again_under_the_same_key(api: Fak
     first, second = api.calls("POST", "/v1/leases")
     assert first.headers["idempotency-key"] == second.headers["idempotency-key"]
     assert list(api.leases) == ["lease_01"]
-    assert "trying again" in result.stderr
+    assert "retrying" in result.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--ttl", "1h"], "say what to lease"),
-        (["--gpu", "T4"], "say for how long"),
+        (["--ttl", "1h"], "no hardware given"),
+        (["--gpu", "T4"], "no duration given"),
         (["--gpu", "T4:none", "--ttl", "1h"], "MODEL:COUNT"),
         (["--gpu", "T4", "--ttl", "soon"], "not a duration"),
         (["--gpu", "T4", "--type", "g5.xlarge", "--ttl", "1h"], "not both"),
@@ -113,7 +113,7 @@ def test_a_create_whose_answer_is_lost_is_sent_again_under_the_same_key(api: Fak
         (["--gpu", "T4", "--ttl", "1h", "--label", "a=1", "--label", "a=2"], "given twice"),
         (["--gpu", "T4", "--ttl", "1h", "--ssh-key", "/nonexistent/key.pub"], "cannot read"),
         (["--gpu", "T4", "--ttl", "1h", "--market", "cheap"], "cheap"),
-        (["--gpu-memory", "40", "--ttl", "1h"], "needs --gpu"),
+        (["--gpu-memory", "40", "--ttl", "1h"], "requires --gpu"),
     ],
 )
 def test_wrong_usage_is_refused_before_anything_is_sent(
@@ -208,7 +208,7 @@ def test_an_ambiguous_name_lists_the_ids_and_does_nothing(api: FakeApi, cli: Cli
 def test_an_unknown_name_is_said_to_be_unknown(cli: Cli) -> None:
     result = cli("lease", "show", "ghost")
     assert result.exit_code == 1
-    assert "no lease is called 'ghost'" in result.stderr
+    assert "no lease has the name 'ghost'" in result.stderr
 
 
 def test_show_tells_where_it_runs_how_to_get_in_and_what_it_costs(api: FakeApi, cli: Cli) -> None:
@@ -309,7 +309,7 @@ def test_a_busy_api_is_asked_again_after_its_own_time(api: FakeApi, cli: Cli) ->
     api.next_answers.append(Answer(429, {"code": "rate_limited"}, {"Retry-After": "0"}))
     result = cli("lease", "show", "lease_01")
     assert result.exit_code == 0
-    assert "trying again in 0 s" in result.stderr
+    assert "retrying in 0 s" in result.stderr
 
 
 def test_a_create_waits_for_a_database_that_comes_back(api: FakeApi, cli: Cli) -> None:
@@ -323,7 +323,7 @@ def test_a_list_that_never_moves_on_is_an_error_and_not_a_loop(api: FakeApi, cli
     api.documents["GET", "/v1/leases"] = {"items": [a_lease()], "next_cursor": "same"}
     result = cli("lease", "list", "--limit", "0")
     assert result.exit_code == 1
-    assert "again and again" in result.stderr
+    assert "repeatedly" in result.stderr
 
 
 def test_what_may_not_be_repeated_is_sent_once(api: FakeApi, cli: Cli) -> None:

@@ -133,7 +133,7 @@ def test_a_key_command_gives_its_first_line_and_sees_no_shell() -> None:
 
 @pytest.mark.parametrize(
     ("script", "message"),
-    [("raise SystemExit(3)", "ended with code 3"), ("pass", "printed nothing")],
+    [("raise SystemExit(3)", "exited with code 3"), ("pass", "printed nothing")],
 )
 def test_a_key_command_that_fails_says_what_to_do(script: str, message: str) -> None:
     with pytest.raises(NotConfiguredError, match=rf"'p'.*{message}.*run it by hand"):
@@ -144,7 +144,7 @@ def test_a_key_command_that_hangs_or_is_missing_is_given_up() -> None:
     with pytest.raises(NotConfiguredError, match=r"no key within 0\.2 s"):
         _command("import threading; threading.Event().wait()", timeout=0.2)
     for missing in ("/nonexistent/pass x", "'", " "):
-        with pytest.raises(NotConfiguredError, match="cannot be started"):
+        with pytest.raises(NotConfiguredError, match="failed to start"):
             profile_key(Profile("p", "http://p", key_command=missing))
 
 
@@ -194,7 +194,7 @@ def test_a_key_command_is_kept_instead_of_a_key(api: FakeApi, cli: Cli) -> None:
         (["a b", "--url", "http://x"], "letters, digits"),
         (["../x", "--url", "http://x"], "letters, digits"),
         (["x"], "--url"),
-        (["x", "--url", "x.example"], "not an address"),
+        (["x", "--url", "x.example"], "not an API address"),
         (["x", "--url", "http://x"], "no key on standard input"),
     ],
 )

@@ -86,12 +86,12 @@ def test_a_key_file_further_options_and_a_command_are_handed_on(api: FakeApi, cl
 @pytest.mark.parametrize(
     ("change", "hint"),
     [
-        ({}, "queued, not active: `gpulease lease watch lease_01 --until active`"),
-        (PROVISIONING, "provisioning, not active: `gpulease lease watch"),
-        (BOOTING, "booting, not active: `gpulease lease watch"),
-        (RELEASING, "releasing, not active: there is nothing to log in to"),
-        (RELEASED, "released, not active: there is nothing to log in to"),
-        (NO_CAPACITY, "failed, not active: there is nothing to log in to"),
+        ({}, "queued, not active: wait with `gpulease lease watch lease_01 --until active`"),
+        (PROVISIONING, "provisioning, not active: wait with `gpulease lease watch"),
+        (BOOTING, "booting, not active: wait with `gpulease lease watch"),
+        (RELEASING, "releasing, not active: there is no VM to log in to"),
+        (RELEASED, "released, not active: there is no VM to log in to"),
+        (NO_CAPACITY, "failed, not active: there is no VM to log in to"),
         ({"state": "active"}, "has no address yet"),
     ],
 )
@@ -124,13 +124,13 @@ def test_a_lease_one_cannot_log_in_to_says_why(api: FakeApi, cli: Cli, state: Pa
     ],
 )
 def test_no_answer_of_the_api_becomes_an_option_or_another_hosts_key(name: str, value: object) -> None:
-    with pytest.raises(CliError, match="the API's answer has"):
+    with pytest.raises(CliError, match="the API returned"):
         target(_lease(**{name: value}))
 
 
 @pytest.mark.parametrize("lease_id", ["../../x", "-x", "a/b", "a b", ""])
 def test_no_id_leads_out_of_the_folder(lease_id: str) -> None:
-    with pytest.raises(CliError, match="the API's answer has"):
+    with pytest.raises(CliError, match="the API returned"):
         target({**_lease(), "id": lease_id})
 
 
@@ -166,4 +166,4 @@ def test_without_ssh_it_says_so(api: FakeApi, cli: Cli, state: Path, tmp_path: P
     with cli.start("ssh", "train-1", environ={"PATH": str(tmp_path / "nothing")}) as process:
         _, errors = process.communicate(timeout=30)
     assert process.returncode == 1
-    assert "no ssh on PATH" in errors
+    assert "ssh is not on PATH" in errors

@@ -80,7 +80,7 @@ def test_brakes_come_first() -> None:
 
 def test_an_absent_api_leaves_the_last_picture_and_says_since_when() -> None:
     text = _text(a_summary(), away=Away("connection refused", NOON - timedelta(minutes=2)))
-    assert "API AWAY since 2026-06-01T11:58:00Z (2 min ago): connection refused" in text.splitlines()[1]
+    assert "API UNREACHABLE since 2026-06-01T11:58:00Z (2 min ago): connection refused" in text.splitlines()[1]
     assert "634.36 USD/h" in text
 
 
@@ -94,7 +94,7 @@ def test_since_when_counts_from_the_first_miss_until_an_answer() -> None:
     screen.show(Seen(a_summary(), EVENTS))
     with console.capture() as after:
         console.print(screen)
-    assert "API AWAY since 2026-06-01T12:00:00Z" in before.get()
+    assert "API UNREACHABLE since 2026-06-01T12:00:00Z" in before.get()
     assert "API AWAY" not in after.get()
 
 

@@ -114,11 +114,11 @@ def test_it_waits_for_an_api_that_is_away_even_from_the_start(cli: Cli) -> None:
     api.documents[SUMMARY] = a_summary()
     terminal = Terminal(cli)
     try:
-        terminal.wait_for("API AWAY since")
+        terminal.wait_for("API UNREACHABLE since")
         with api.serving():
             terminal.wait_for("634.36 USD/h")
         seen = len(terminal.shown)
-        terminal.wait_for("API AWAY since", after=seen)
+        terminal.wait_for("API UNREACHABLE since", after=seen)
         terminal.wait_for("634.36 USD/h", after=seen)
         terminal.type("q")
         assert terminal.ended() == 0

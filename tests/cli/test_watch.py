@@ -107,7 +107,7 @@ def test_the_cost_is_read_again_though_the_etag_stays(api: FakeApi, client: Api)
 def test_a_time_out_says_that_the_lease_goes_on(api: FakeApi, client: Api, capsys: pytest.CaptureFixture[str]) -> None:
     api.add(a_lease())
     assert _follow(client, until="active", timeout=0) == 1
-    assert "the lease goes on" in capsys.readouterr().err
+    assert "the lease continues" in capsys.readouterr().err
 
 
 def test_server_trouble_is_shown_once_and_survived(
@@ -119,9 +119,9 @@ def test_server_trouble_is_shown_once_and_survived(
     api.next_answers.extend([Answer(200, a_lease()), Answer(200, {"items": []}), trouble, trouble, trouble, busy])
     assert _follow(client) == 0
     errors = capsys.readouterr().err
-    assert errors.count("unavailable; trying again") == 1
-    assert errors.count("answered 429") == 1
-    assert "the API answers again" in errors
+    assert errors.count("unavailable; retrying") == 1
+    assert errors.count("returned 429") == 1
+    assert "the API responds again" in errors
 
 
 def test_a_watch_goes_on_through_a_restart_of_the_api(capsys: pytest.CaptureFixture[str]) -> None:

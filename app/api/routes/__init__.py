@@ -1,1 +1,1 @@
-"""The endpoints, a module per noun: parse, one service call, render."""
+"""The endpoints, one module per noun. Each parses the request, calls a service and renders the response."""

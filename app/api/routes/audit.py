@@ -13,7 +13,7 @@ router = make_router("audit")
 
 
 class AuditEntry(View):
-    """One change. `action` such as `key.revoke` (open list); `before` and `after` show what it changed."""
+    """One change. `action` is an open list, for example `key.revoke`. `before` and `after` show the changed values."""
 
     id: str
     at: Moment
@@ -29,7 +29,7 @@ class AuditEntry(View):
 
 
 class AuditPage(View):
-    """A page of entries, newest first."""
+    """A page of audit entries, newest first."""
 
     items: list[AuditEntry]
     next_cursor: str | None
@@ -37,7 +37,7 @@ class AuditPage(View):
 
 @router.get("/v1/audit", response_model=AuditPage)
 async def list_audit(request: Request, principal: Admin, services: UseServices, page: UsePage) -> Response:
-    """List who did what, newest first: operators see all, admins their own tenant."""
+    """List audit entries, newest first. Operators see all tenants; admins see their own tenant."""
     rows, next_cursor = await services.audit.entries(principal, page)
     items = [AuditEntry.model_validate(row) for row in rows]
     return tagged(request, AuditPage(items=items, next_cursor=next_cursor), list_tag((row["id"], 1) for row in rows))

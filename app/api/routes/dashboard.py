@@ -1,4 +1,4 @@
-"""The dashboard's files: static, the same for everyone, a client of this API like any other."""
+"""The dashboard's files. They are static, the same for every user, and use this API like any other client."""
 
 import hashlib
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
-"""The Content-Security-Policy of every file: nothing inline, nothing from elsewhere, no text that becomes markup."""
+"The Content-Security-Policy of every file: no inline code, no external resources, no text that becomes markup."
 
 _TYPES = MappingProxyType(
     {
@@ -33,7 +33,7 @@ _PAGE = "index.html"
 
 @dataclass(frozen=True, slots=True)
 class StaticFile:
-    """A file as it is served."""
+    """A file and its response headers."""
 
     content: bytes
     media_type: str
@@ -42,19 +42,19 @@ class StaticFile:
 
 @router.get("/dashboard")
 async def get_dashboard_folder() -> Response:
-    """To the page itself, below whatever prefix a proxy has added."""
+    """Redirects to the page, below any prefix that a proxy has added."""
     return Response(status_code=307, headers={"Location": "dashboard/"})
 
 
 @router.get("/dashboard/")
 async def get_dashboard(request: Request) -> Response:
-    """The page."""
+    """The HTML page."""
     return _answer(request, _PAGE)
 
 
 @router.get("/dashboard/{path:path}")
 async def get_dashboard_file(request: Request, path: str) -> Response:
-    """A script, a style sheet or a picture of the page."""
+    """A script, style sheet or picture of the page."""
     return _answer(request, path)
 
 
@@ -72,7 +72,7 @@ def _answer(request: Request, path: str) -> Response:
 
 @cache
 def static_files() -> MappingProxyType[str, StaticFile]:
-    """By path below `dashboard/`; read at the first request. Only these are ever served."""
+    """Files by path below `dashboard/`, read at the first request. No other file is served."""
     return MappingProxyType(dict(_below(files("dashboard"), "")))
 
 

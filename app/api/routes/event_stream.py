@@ -1,4 +1,4 @@
-"""Events as they come, by server-sent events (WHATWG HTML, section 9.2)."""
+"""A live event stream with server-sent events (WHATWG HTML, section 9.2)."""
 
 import contextlib
 import time
@@ -22,7 +22,10 @@ router = make_router("events")
 
 HEARTBEAT_SECONDS = 15.0
 _MEDIA = "text/event-stream"
-_DESCRIPTION = "`id` is the event's `sequence`, `event` its `type`, `data` an Event as JSON. A comment every 15 s without an event."
+_DESCRIPTION = (
+    "`id` is the event's `sequence`, `event` its `type`, `data` an Event as JSON. The server sends a "
+    "comment after 15 s without an event."
+)
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"description": _DESCRIPTION, "content": {_MEDIA: {"schema": {"type": "string"}}}}
 }
@@ -31,7 +34,12 @@ _STILL_HERE = b": still here\n\n"
 
 LastEventId = Annotated[
     int | None,
-    Header(alias="Last-Event-ID", ge=0, le=LARGEST_NUMBER, description="Goes on after this event, as browsers do."),
+    Header(
+        alias="Last-Event-ID",
+        ge=0,
+        le=LARGEST_NUMBER,
+        description="Resume after this event. Browsers send this header on reconnect.",
+    ),
 ]
 
 
@@ -41,13 +49,14 @@ async def stream_events(
     principal: Viewer,
     services: UseServices,
     after: Annotated[
-        int | None, Query(ge=0, le=LARGEST_NUMBER, description="Begin above this `sequence`. Without it: from now on.")
+        int | None,
+        Query(ge=0, le=LARGEST_NUMBER, description="Start after this `sequence`. Absent: send only new events."),
     ] = None,
     last_event_id: LastEventId = None,
     tenant_id: Annotated[QueryText | None, Query(description="Operators only.")] = None,
-    lease_id: Annotated[QueryText | None, Query(description="Of one lease.")] = None,
+    lease_id: Annotated[QueryText | None, Query(description="Only events of this lease.")] = None,
 ) -> StreamingResponse:
-    """Tell what happens as it happens. Nothing is left out: whoever goes on after the last event seen misses none."""
+    """Stream events as they happen. A client that resumes after the last event it received misses no event."""
     if principal.tenant_id is not None and tenant_id not in {None, principal.tenant_id}:
         raise InvalidRequest(errors=[FieldError("#/query/tenant_id", "only operators may name a tenant")])
     begin = after if last_event_id is None else last_event_id
@@ -59,7 +68,10 @@ async def stream_events(
 
 
 async def _text(request: Request, told: AsyncIterator[Sequence[Told]]) -> AsyncIterator[bytes]:
-    """Ends when the key is no longer good, and when the database is away: the reader asks again, and is told so."""
+    """The stream ends when the key becomes invalid or the database is unavailable.
+
+    The client reconnects and receives the error.
+    """
     gate: Gate = request.app.state.gate
     checked = time.monotonic()
     yield _BEGINNING

@@ -1,4 +1,4 @@
-"""Events: what happened, in an order that never changes."""
+"""Events, in an order that never changes."""
 
 from typing import Annotated, Any
 
@@ -23,10 +23,15 @@ LARGEST_NUMBER = 2**63 - 1
 
 
 class Event(View):
-    """Something that happened. `type` is an open list (see docs/states.md); `data` depends on it."""
+    """An event. `type` is an open list (see docs/states.md); `data` depends on `type`."""
 
     id: str
-    sequence: Annotated[int, Field(description="Grows; nothing ever appears below a number that was shown.")]
+    sequence: Annotated[
+        int,
+        Field(
+            description="Increases with each event. No event appears later with a number below one already returned."
+        ),
+    ]
     tenant_id: str
     lease_id: str | None
     lease_sequence: Annotated[int | None, Field(description="1, 2, 3, … without a gap within a lease.")]
@@ -37,7 +42,7 @@ class Event(View):
 
 
 class EventPage(View):
-    """Events in the order of `sequence`. Kept 90 days."""
+    """Events in order of `sequence`. Events are kept for 90 days."""
 
     items: list[Event]
     next_cursor: str | None
@@ -50,11 +55,11 @@ async def _start(
         Query(
             ge=0,
             le=LARGEST_NUMBER,
-            description="Only events above this `sequence`: the last one seen. Or use `cursor`.",
+            description="Only events after this `sequence`. Set it to the last one received, or use `cursor`.",
         ),
     ] = None,
 ) -> int | None:
-    """Where to go on: `cursor`, or else `after`. None: at the oldest event kept."""
+    """The start position: `cursor`, or else `after`. None: the oldest stored event."""
     parts = page.after(KIND)
     if parts is None:
         return after
@@ -75,7 +80,7 @@ async def list_events(
     after: UseStart,
     tenant_id: Annotated[QueryText | None, Query(description="Operators only.")] = None,
 ) -> Response:
-    """List what happened to the tenant's leases, or to everyone's for operators."""
+    """List events of the tenant's leases. Operators list events of all tenants."""
     if principal.tenant_id is not None and tenant_id not in {None, principal.tenant_id}:
         raise InvalidRequest(errors=[FieldError("#/query/tenant_id", "only operators may name a tenant")])
     found = await services.events.of_tenant(principal, after=after, limit=page.limit, tenant_id=tenant_id)
@@ -86,7 +91,7 @@ async def list_events(
 async def list_lease_events(
     request: Request, lease_id: str, principal: Viewer, services: UseServices, page: UsePage, after: UseStart
 ) -> Response:
-    """List what happened to a lease."""
+    """List the events of a lease."""
     return _page(request, await services.events.of_lease(principal, lease_id, after=after, limit=page.limit))
 
 
@@ -97,7 +102,7 @@ def _page(request: Request, found: RowPage) -> Response:
 
 
 def event_json(row: Any) -> dict[str, Any]:
-    """A row of `events_read` as an Event."""
+    """Converts a row of `events_read` to an Event."""
     return {
         "id": row.id,
         "sequence": row.sequence,

@@ -1,4 +1,4 @@
-"""For load balancers and Prometheus: no key is needed, and nothing about tenants is told."""
+"""Health endpoints for load balancers and Prometheus. They need no key and return no data of tenants."""
 
 from fastapi import APIRouter, Request, Response
 
@@ -14,13 +14,13 @@ METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Liveness(View):
-    """The process answers."""
+    """The process responds."""
 
     status: str
 
 
 class ReadinessView(View):
-    """`ready` is false, and the status 503, when requests cannot be served. `warnings` tell what else is missing."""
+    """`ready` is false, with status 503, when the process cannot serve requests. `warnings` lists other problems."""
 
     ready: bool
     checks: dict[str, str]
@@ -29,13 +29,17 @@ class ReadinessView(View):
 
 @router.get("/livez", response_model=Liveness)
 async def get_liveness() -> Response:
-    """Whether the process answers. Touches nothing else."""
+    """Check that the process responds. The check uses no other component."""
     return answer(Liveness(status="ok"))
 
 
 @router.get("/readyz", response_model=ReadinessView, responses={503: {"model": ReadinessView}})
 async def get_readiness(services: UseServices) -> Response:
-    """Whether the database answers, has the schema this program expects and runs statements as the API's own role; warns of missing workers, and of a missing dead-man switch where that is a must."""
+    """Check that the process can serve requests.
+
+    The database must respond, have the schema that this version expects, and run statements with the API's own role.
+    `warnings` reports missing workers, and a missing dead-man switch where one is required.
+    """
     found = await services.health.readiness()
     view = ReadinessView(ready=found.ready, checks=found.checks, warnings=found.warnings)
     return answer(view, 200 if found.ready else 503, {"Cache-Control": "no-store"})
@@ -43,9 +47,9 @@ async def get_readiness(services: UseServices) -> Response:
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 async def get_metrics(request: Request, services: UseServices) -> Response:
-    """What this process counts, and what the database tells of the whole installation, in Prometheus' text format.
+    """Return metrics of this process and of the whole installation in Prometheus' text format.
 
-    Keep the path inside: it names accounts, regions and routes.
+    Do not expose this path publicly: it names accounts, regions and routes.
     """
     metrics: ApiMetrics = request.app.state.metrics
     installation = text_of(await services.metrics.snapshot())

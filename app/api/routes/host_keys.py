@@ -1,4 +1,4 @@
-"""Where a leased VM tells its SSH host keys. It has no API key: a token that works once stands in its place."""
+"""The endpoint where a leased VM reports its SSH host keys. It accepts a single-use token instead of an API key."""
 
 from typing import Annotated
 
@@ -27,6 +27,9 @@ class HostKeys(Body):
 
 @router.post("/v1/host-keys", status_code=204, response_class=Response)
 async def report_host_keys(request: Request, body: HostKeys, services: UseServices) -> Response:
-    """Tell the host keys of the calling VM, once. Each VM gets its token at its launch; this is not for people."""
+    """Report the SSH host keys of the calling VM, once. Each VM receives its token at launch.
+
+    People do not use this call.
+    """
     await services.host_keys.accept(bearer(request), body.keys, request.scope[REQUEST_ID])
     return Response(status_code=204)

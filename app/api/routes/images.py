@@ -1,4 +1,4 @@
-"""The images that leases may ask for by name."""
+"""The images that lease requests can name."""
 
 from fastapi import Request, Response
 from pydantic_core import to_json
@@ -13,21 +13,21 @@ router = make_router("images")
 
 
 class ImageAccount(View):
-    """An account that has the image."""
+    """An account that offers the image."""
 
     provider: str
     account: str
 
 
 class NamedImage(View):
-    """An image of the operators' list. What the name stands for is each account's own matter."""
+    """An image of the operators' list. Each account maps the name to its own image."""
 
     name: str
     accounts: list[ImageAccount]
 
 
 class NamedImagePage(View):
-    """All images, by name."""
+    """All images, sorted by name."""
 
     items: list[NamedImage]
     next_cursor: str | None
@@ -35,7 +35,7 @@ class NamedImagePage(View):
 
 @router.get("/v1/images", response_model=NamedImagePage)
 async def list_images(request: Request, principal: Viewer, services: UseServices) -> Response:  # noqa: ARG001  any role
-    """List the images that a lease may ask for by name, and where each can be had."""
+    """List the images that a lease can request by name, and the accounts that offer each image."""
     items = [
         {"name": one.name, "accounts": [{"provider": provider, "account": account} for provider, account in one.places]}
         for one in await services.offerings.images()

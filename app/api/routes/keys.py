@@ -1,4 +1,4 @@
-"""API keys (operators, and the admins of a tenant)."""
+"""API keys, managed by operators and by the admins of a tenant."""
 
 from enum import StrEnum
 from typing import Annotated, Any
@@ -23,7 +23,7 @@ LONGEST_OVERLAP = 7 * 86_400
 
 
 class TenantRole(StrEnum):
-    """Roles within a tenant: a viewer reads, a member leases, an admin makes keys too."""
+    """Roles within a tenant. A viewer reads. A member also manages leases. An admin also manages keys."""
 
     ADMIN = "admin"
     MEMBER = "member"
@@ -31,7 +31,7 @@ class TenantRole(StrEnum):
 
 
 class NewApiKey(Body):
-    """A key to be. `expires_at` null or absent: it works until it is revoked."""
+    """A key to create. If `expires_at` is null or absent, the key works until it is revoked."""
 
     name: Name
     role: Annotated[TenantRole, Field(strict=False)]
@@ -39,13 +39,13 @@ class NewApiKey(Body):
 
 
 class KeyRotation(Body):
-    """How long the old secret stays valid beside the new one."""
+    """How long the old secret stays valid after the rotation."""
 
     overlap_seconds: Annotated[int, Field(ge=0, le=LONGEST_OVERLAP)] = 0
 
 
 class ApiKey(View):
-    """A key, without its secret. `prefix` is how the key begins."""
+    """A key, without its secret. `prefix` is the start of the key."""
 
     id: str
     tenant_id: str | None
@@ -55,15 +55,18 @@ class ApiKey(View):
     created_at: Moment
     expires_at: Moment | None
     revoked_at: Moment | None
-    last_used_at: Annotated[Moment | None, Field(description="Within about a minute.")]
-    previous_valid_until: Annotated[Moment | None, Field(description="Until then the secret before works too.")]
+    last_used_at: Annotated[Moment | None, Field(description="When the key was last used, accurate to about a minute.")]
+    previous_valid_until: Annotated[
+        Moment | None, Field(description="The previous secret stays valid until this time.")
+    ]
 
 
 class ApiKeyWithSecret(ApiKey):
-    """A new key or a new secret."""
+    """A new key, or a new secret of a key."""
 
     secret: Annotated[
-        str | None, Field(description="The whole key, shown this once. Null when this answer repeats an earlier one.")
+        str | None,
+        Field(description="The whole key, returned only once. Null when this response repeats an earlier one."),
     ]
 
 
@@ -83,7 +86,7 @@ async def create_key(
     services: UseServices,
     key: IdempotencyHeader = None,
 ) -> Response:
-    """Create a key. Its secret is in this answer and nowhere else."""
+    """Create a key. Only this response contains its secret."""
     repeat = idempotency_key(request, principal, key, body)
     new = NewKey(name=body.name, role=Role(body.role), expires_at=body.expires_at)
     made = await services.keys.create(principal, tenant_id, new, repeat)
@@ -94,7 +97,7 @@ async def create_key(
 async def list_keys(
     request: Request, tenant_id: str, principal: Admin, services: UseServices, page: UsePage
 ) -> Response:
-    """List a tenant's keys, newest first, revoked ones included."""
+    """List a tenant's keys, newest first, including revoked keys."""
     rows, next_cursor = await services.keys.page(principal, tenant_id, page)
     content = ApiKeyPage(items=[_key(row) for row in rows], next_cursor=next_cursor).model_dump_json()
     return tagged(request, content.encode(), list_tag((), also=content))
@@ -102,7 +105,7 @@ async def list_keys(
 
 @router.delete("/v1/keys/{key_id}", response_model=ApiKey)
 async def revoke_key(key_id: str, principal: Admin, services: UseServices) -> Response:
-    """End a key: it is refused everywhere within 5 seconds."""
+    """Revoke a key. All processes reject it within 5 seconds."""
     return answer(_key(await services.keys.revoke(principal, key_id)))
 
 
@@ -115,7 +118,7 @@ async def rotate_key(
     services: UseServices,
     key: IdempotencyHeader = None,
 ) -> Response:
-    """Give a key a new secret; the old one stays valid for `overlap_seconds`."""
+    """Rotate the secret of a key. The old secret stays valid for `overlap_seconds`."""
     repeat = idempotency_key(request, principal, key, body)
     made = await services.keys.rotate(principal, key_id, body.overlap_seconds, repeat)
     return created(_with_secret(made.values), replayed=made.replayed)

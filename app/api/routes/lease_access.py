@@ -1,4 +1,4 @@
-"""Reboots, and what a VM printed that did not boot."""
+"""Reboots, and console output of VMs that did not boot."""
 
 from fastapi import Request, Response
 
@@ -23,7 +23,7 @@ async def reboot_lease(
     if_match: UseIfMatch,
     key: IdempotencyHeader = None,
 ) -> Response:
-    """Reboot the VM of an active lease. Events tell when it was sent (`lease.rebooted`) or refused (`lease.reboot_failed`)."""
+    """Reboot the VM of an active lease. The event `lease.rebooted` or `lease.reboot_failed` reports the result."""
     made = await services.lease_access.reboot(
         principal,
         lease_id,
@@ -38,7 +38,10 @@ async def reboot_lease(
 async def list_lease_console_output(
     request: Request, lease_id: str, principal: Member, services: UseServices
 ) -> Response:
-    """List what VMs of this lease printed that did not boot in time. Kept 7 days; start-up scripts may print secrets."""
+    """List console output of this lease's VMs that did not boot in time. It is kept for 7 days.
+
+    Start-up scripts may print secrets.
+    """
     rows = await services.lease_access.console(principal, lease_id)
     items = [ConsoleOutput(n=row.n, text=row.text, at=row.at) for row in rows]
     tag = list_tag(((lease_id, row.n) for row in rows), also="console")

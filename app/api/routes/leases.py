@@ -33,7 +33,10 @@ _LONGEST_POLL = 60
 async def create_lease(
     request: Request, body: NewLease, principal: Member, services: UseServices, key: IdempotencyHeader = None
 ) -> Response:
-    """Ask for GPUs. The lease is `queued`; what becomes of it, GET tells."""
+    """Create a lease.
+
+    The response is in state `queued`; poll `GET /v1/leases/{id}` or subscribe to events for progress.
+    """
     repeat = idempotency_key(request, principal, key, body)
     made = await services.lease_creation.create(principal, new_lease(body), repeat, _render(principal))
     structlog.contextvars.bind_contextvars(lease_id=made.location.rpartition("/")[2])
@@ -49,7 +52,7 @@ async def list_leases(
     page: UsePage,
     sort: UseLeaseSort = LeaseSort.CREATED_AT_DESC,
 ) -> Response:
-    """List leases, the newest first unless `sort` says otherwise."""
+    """List leases, newest first unless `sort` is set."""
     known = parse_tags(request.headers.get("if-none-match"))
     found = await services.leases.list(principal, _mine(principal, wanted), sort, page, known)
     if found.page is None:
@@ -64,13 +67,14 @@ async def get_lease(
     principal: Viewer,
     services: UseServices,
     poll_seconds: Annotated[
-        int, Query(ge=0, le=_LONGEST_POLL, description="Wait so long for another version than `if_version`.")
+        int,
+        Query(ge=0, le=_LONGEST_POLL, description="Wait at most this long for a version other than `if_version`."),
     ] = 0,
     if_version: Annotated[
-        int | None, Query(ge=0, le=LARGEST_NUMBER, description="The version that the caller knows.")
+        int | None, Query(ge=0, le=LARGEST_NUMBER, description="The version that the caller has.")
     ] = None,
 ) -> Response:
-    """Read a lease. With `poll_seconds` and `if_version`: as soon as it has changed, or when the time is up."""
+    """Read a lease. With `poll_seconds` and `if_version`, the call returns when the lease changes or the time is up."""
     if poll_seconds and if_version is not None:
         unchanged = partial(services.leases.is_at, principal, lease_id, if_version)
         await services.streams.wait(principal, lease_id, unchanged, poll_seconds)
@@ -86,7 +90,7 @@ async def get_lease(
 async def update_lease(
     lease_id: str, body: LeasePatch, principal: Member, services: UseServices, if_match: UseIfMatch
 ) -> Response:
-    """Change the name or the labels."""
+    """Change the name or the labels of a lease."""
     changes = body.model_dump(exclude_unset=True)
     return _changed(await services.lease_changes.update(principal, lease_id, changes, if_match), principal)
 
@@ -101,7 +105,7 @@ async def extend_lease(
     if_match: UseIfMatch,
     key: IdempotencyHeader = None,
 ) -> Response:
-    """Let a lease last `ttl_seconds` from now at least; one that lasts longer already is answered unchanged."""
+    """Extend a lease to at least `ttl_seconds` from now. A lease that already lasts longer stays unchanged."""
     made = await services.lease_changes.extend(
         principal,
         lease_id,
@@ -115,7 +119,7 @@ async def extend_lease(
 
 @router.delete("/v1/leases/{lease_id}", status_code=202, response_model=Lease)
 async def release_lease(lease_id: str, principal: Member, services: UseServices, if_match: UseIfMatch) -> Response:
-    """Give a lease back, in whatever state it is. Doing it again does no harm."""
+    """Release a lease in any state. Repeating the call has no effect."""
     return _changed(await services.lease_changes.release(principal, lease_id, if_match), principal, status=202)
 
 
@@ -123,7 +127,7 @@ async def release_lease(lease_id: str, principal: Member, services: UseServices,
 async def list_lease_attempts(
     request: Request, lease_id: str, principal: Viewer, services: UseServices, page: UsePage
 ) -> Response:
-    """List every try of a lease at an offering, and how the provider answered."""
+    """List every attempt of a lease to launch at an offering, with the provider's response."""
     found = await services.leases.attempts(principal, lease_id, page)
     facts = "\n".join(f"{row.state} {row.error} {row.billing_started_at} {row.ended_at}" for row in found.rows)
     tag = list_tag(((row.id, row.n) for row in found.rows), also=f"{facts}\n{found.next_cursor}")

@@ -1,4 +1,4 @@
-"""Who am I."""
+"""The caller's key."""
 
 from fastapi import Response
 
@@ -12,7 +12,7 @@ router = make_router("me")
 
 
 class Me(View):
-    """The key that asks. `tenant_id` is null for operators."""
+    """The key of this request. `tenant_id` is null for operators."""
 
     key_id: str
     key_name: str
@@ -22,7 +22,7 @@ class Me(View):
 
 @router.get("/v1/me", response_model=Me)
 async def get_me(principal: Viewer) -> Response:
-    """Who am I: key, role, tenant."""
+    """Return the caller's key, role and tenant."""
     return answer(
         Me(
             key_id=principal.key_id,

@@ -1,4 +1,4 @@
-"""What can be leased, and what a request would lead to."""
+"""The catalogue of offerings, and the preview of a lease request."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -33,7 +33,7 @@ plan_router = make_router("leases")
 
 
 class OfferingAvailability(View):
-    """What is known of a launch there. `until` and `reason` are told while it cools off."""
+    """Whether launches at an offering are possible now. `until` and `reason` are set during a cool-off."""
 
     status: AvailabilityStatus
     until: Moment | None
@@ -41,9 +41,11 @@ class OfferingAvailability(View):
 
 
 class LaunchStatistics(View):
-    """How launches there went of late: old ones are forgotten. `ready_seconds`: average from launch to ready.
+    """Results of recent launches at an offering; older launches lose weight.
 
-    `success_rate`: the share of launches that gave a VM, 0 to 1; null while nothing was tried.
+    `ready_seconds`: average time from launch to ready.
+
+    `success_rate`: the share of launches that created a VM, from 0 to 1. Null without any launch.
     """
 
     launches: int
@@ -53,7 +55,7 @@ class LaunchStatistics(View):
 
 
 class PlannedOffering(View):
-    """An instance type in a zone of an account, in a market."""
+    """An instance type in a zone of an account, in one market."""
 
     provider: str
     account: str
@@ -64,7 +66,7 @@ class PlannedOffering(View):
     gpu: Gpu
     vcpus: int
     memory_gib: float
-    price_per_hour: Annotated[Money | None, Field(description="USD for the whole VM; null while it is not known.")]
+    price_per_hour: Annotated[Money | None, Field(description="Price of the whole VM in USD. Null while unknown.")]
     price_as_of: Moment | None
     price_source: str | None
     price_status: PriceStatus
@@ -79,14 +81,17 @@ class Offering(PlannedOffering):
 
 
 class OfferingPage(View):
-    """A page of the catalogue, the cheapest first, unknown prices last."""
+    """A page of the catalogue, sorted by price, unknown prices last."""
 
     items: list[Offering]
     next_cursor: str | None
 
 
 class PlanCandidate(View):
-    """An offering that would be tried. `quota_fits`: the quota has room for all of it; it is passed over otherwise."""
+    """An offering that the lease would try.
+
+    `quota_fits` is false if the quota is too small for it; the lease then skips it.
+    """
 
     rank: int
     offering: PlannedOffering
@@ -95,7 +100,7 @@ class PlanCandidate(View):
 
 
 class PlanExclusion(View):
-    """An offering that would not be tried, and the first reason for that."""
+    """An offering that the lease would not try, and the first reason."""
 
     offering: PlannedOffering
     code: Annotated[Exclusion, Field(description=GROWS)]
@@ -103,7 +108,10 @@ class PlanExclusion(View):
 
 
 class PlanNeed(View):
-    """A resource that would be claimed. `limit` null: none is set, which `gpus` needs and the others do not."""
+    """A resource that the lease would reserve. `limit` is null if no limit is set.
+
+    `gpus` requires a limit; the other resources do not.
+    """
 
     resource: str
     limit: str | None
@@ -113,14 +121,14 @@ class PlanNeed(View):
 
 
 class PlanQuota(View):
-    """Whether the request would be admitted: it claims the least that any candidate needs."""
+    """Whether the quota admits the request. A create reserves the smallest amount that any candidate needs."""
 
     fits: bool
     resources: list[PlanNeed]
 
 
 class PlanCost(View):
-    """Of the first candidate: for an hour, and for the whole term."""
+    """Cost of the first candidate, for an hour and for the whole term."""
 
     per_hour: Money
     for_term: Money
@@ -128,10 +136,10 @@ class PlanCost(View):
 
 
 class LeasePlan(View):
-    """What a create would do now. Nothing was changed."""
+    """The result that a create would have now. The call changes nothing."""
 
-    admissible: Annotated[bool, Field(description="A create would be accepted now.")]
-    launches_stopped: Annotated[bool, Field(description="Operators have stopped launches: the lease would wait.")]
+    admissible: Annotated[bool, Field(description="The API would accept a create now.")]
+    launches_stopped: Annotated[bool, Field(description="Operators have stopped launches; the lease would wait.")]
     candidates: list[PlanCandidate]
     excluded: list[PlanExclusion]
     quota: PlanQuota
@@ -141,7 +149,7 @@ class LeasePlan(View):
 
 @dataclass(frozen=True, slots=True)
 class _Sight:
-    """Who looks at the catalogue, and when; a price told longer than `stale_after` ago is stale."""
+    """The caller's role and the time of the read. A price reported longer than `stale_after` ago is stale."""
 
     now: datetime
     operator: bool
@@ -184,9 +192,11 @@ async def list_offerings(
     services: UseServices,
     page: UsePage,
     wanted: Annotated[OfferingFilter, Depends(_filter)],
-    sort: Annotated[OfferingSort, Query(description="Cheapest first: by VM or by GPU.")] = OfferingSort.PRICE,
+    sort: Annotated[
+        OfferingSort, Query(description="Sort by price per VM or per GPU, lowest first.")
+    ] = OfferingSort.PRICE,
 ) -> Response:
-    """List what can be leased, where and for how much."""
+    """List offerings with their location and price."""
     found = await services.offerings.list(wanted, sort, page)
     sight = _sight(services, principal, found.as_of)
     items = [_rendered(offering, sight) for offering in found.offerings]
@@ -196,7 +206,7 @@ async def list_offerings(
 
 @plan_router.post("/v1/leases/plan", response_model=LeasePlan)
 async def plan_lease(body: NewLease, principal: Member, services: UseServices) -> Response:
-    """Say what a create would do, in which order and at what cost, without doing it."""
+    """Preview a create: the candidates in order, and their cost. The call creates nothing."""
     plan = await services.plan.plan(principal, new_lease(body))
     return answer(to_json(_plan(plan, _sight(services, principal, plan.as_of))))
 

@@ -1,4 +1,4 @@
-"""The operators' calls."""
+"""Endpoints for operators."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -30,21 +30,22 @@ router = make_router("ops")
 _WORST = 20
 _TRIED_AT = ("provider", "region", "instance_type", "market")
 _SIGN_OF_LIFE = 30
-"""Seconds within which a process that is well tells of itself."""
+"A healthy process reports at least once in this many seconds."
 
 
 @router.get("/v1/ops/summary", response_model=OpsSummary, dependencies=[OPERATORS_ONLY])
 async def get_ops_summary(request: Request, services: UseServices) -> Response:
-    """Read what goes on in the whole installation.
+    """Read the summary of the whole installation.
 
-    What changes by itself (`as_of`, `spend_month_to_date`, the seconds of `processes`) changes the ETag only now and then.
+    Values that change with time (`as_of`, `spend_month_to_date`, the seconds of `processes`) change the ETag only
+    occasionally.
     """
     return tagged(request, *_rendered(await services.ops.summary()))
 
 
 @lru_cache(maxsize=1)
 def _rendered(found: Summary) -> tuple[bytes, str]:
-    """The answer and its tag, written once for all who share a reading."""
+    """The response and its ETag, rendered once for all readers of the same data."""
     lasting, passing = to_bytes(_lasting(found)), to_bytes(_passing(found))
     facts = lasting + to_bytes(_steady(found))
     return passing[:-1] + b"," + lasting[1:], list_tag((), also=facts.decode())
@@ -56,9 +57,11 @@ async def list_orphans(
     services: UseServices,
     page: UsePage,
     *,
-    gone: Annotated[bool, Query(description="Show those too that are no more (kept 30 days).")] = False,
+    gone: Annotated[
+        bool, Query(description="Include orphans that have already been terminated (kept for 30 days).")
+    ] = False,
 ) -> Response:
-    """List VMs that no lease stands behind, and what was done about them."""
+    """List VMs that belong to no lease, and the actions taken on them."""
     found = await services.ops.orphans(gone=gone, page=page)
     facts = "\n".join(
         f"{row.account} {row.instance_id} {row.state} {row.sightings} {row.end_after} {row.end_error}"
@@ -73,28 +76,28 @@ async def list_orphans(
 async def end_orphan(
     account: str, region: str, instance_id: str, principal: Operator, services: UseServices
 ) -> Response:
-    """End an orphan at the next cycle of garbage collection, without waiting for its grace."""
+    """End an orphan at the next garbage collection cycle without waiting for its grace period."""
     await services.ops.end_orphan(principal, path_part(account), path_part(region), path_part(instance_id))
     return Response(status_code=204)
 
 
 @router.post("/v1/ops/adopt", status_code=202, response_model=Adoption)
 async def adopt_orphans(principal: Operator, services: UseServices) -> Response:
-    """Rebuild the leases of all orphans of cause `lost_row` from their tags; the orphans show how each went."""
+    """Rebuild the leases of all orphans of cause `lost_row` from their tags. Each orphan reports its result."""
     return answer(to_json({"requested": await services.ops.adopt(principal)}), status=202)
 
 
 @router.put("/v1/ops/launches", response_model=Brakes)
 async def stop_launches(body: LaunchStop, principal: Operator, services: UseServices) -> Response:
-    """Stop all launches at once, or allow them again."""
+    """Stop all launches immediately, or allow them again."""
     return answer(to_json(_brakes(await services.ops.stop_launches(principal, stopped=body.stopped, note=body.note))))
 
 
 @router.post("/v1/ops/deadman", status_code=204, dependencies=[DEADMAN_OR_OPERATOR])
 async def tell_deadman_pass(services: UseServices) -> Response:
-    """Tell that `gpulease deadman` has looked at every account: `/readyz` warns when it is not heard of.
+    """Report that `gpulease deadman` has checked every account. `/readyz` warns when these reports stop.
 
-    A key of the role `deadman` may do this and nothing else.
+    A key of the role `deadman` may use only this call.
     """
     await services.ops.deadman_passed()
     return Response(status_code=204)
@@ -107,7 +110,7 @@ async def lift_hold(principal: Operator, services: UseServices) -> Response:
 
 
 def _lasting(found: Summary) -> dict[str, Any]:
-    """What changes when something happens."""
+    """The fields that change with an event."""
     ready = found.time_to_ready
     return {
         "brakes": _brakes(SimpleNamespace(**found.brakes)),
@@ -132,7 +135,7 @@ def _lasting(found: Summary) -> dict[str, Any]:
 
 
 def _passing(found: Summary) -> dict[str, Any]:
-    """What changes by itself."""
+    """The fields that change with time."""
     return {
         "as_of": found.as_of,
         "spend_month_to_date": _money(found.spend_of_month),
@@ -155,13 +158,13 @@ def _invariants(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _steady(found: Summary) -> dict[str, Any]:
-    """What stands for that in the ETag: the hour, and signs of life in steps."""
+    """The rounded values of those fields in the ETag: the hour, and report ages in steps."""
     alive = [(row["kind"], row["processes"], int(row["age"] // _SIGN_OF_LIFE)) for row in found.heartbeats]
     return {"hour": found.as_of.replace(minute=0, second=0, microsecond=0), "alive": alive}
 
 
 def _places(rows: Sequence[Row], name: str) -> dict[str, Any]:
-    """The most frequent first; of equals, in the order of `rows`."""
+    """The most frequent first; rows with equal counts keep the order of `rows`."""
     worst = sorted((row for row in rows if row[name]), key=lambda row: -row[name])
     return {
         "total": sum(row[name] for row in worst),

@@ -1,4 +1,4 @@
-"""Cloud accounts as operators watch them, and their brake."""
+"""Cloud accounts for operators, and their brake."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -22,13 +22,13 @@ _REGION = ("region", "last_complete_listing_at", "listed", "listing_calls", "lis
 
 @router.get("/v1/ops/accounts", response_model=AccountPage, dependencies=[OPERATORS_ONLY])
 async def list_accounts(request: Request, services: UseServices) -> Response:
-    """List the cloud accounts: identity, listings, errors, brakes."""
+    """List the cloud accounts with identity, listings, errors and brakes."""
     return tagged(request, *_PAGE.of(await services.ops.accounts()))
 
 
 @router.put("/v1/ops/accounts/{name}/cordon", response_model=Account)
 async def cordon_account(name: str, body: AccountCordon, principal: Operator, services: UseServices) -> Response:
-    """Launch nothing more at an account, or allow it again."""
+    """Stop launches at an account, or allow them again."""
     rows = await services.ops.cordon(principal, path_part(name), cordoned=body.cordoned, note=body.note)
     return answer(to_bytes(_account(rows)))
 

@@ -1,4 +1,4 @@
-"""Tenants as operators watch them."""
+"""Tenants for operators."""
 
 from collections.abc import Sequence
 from decimal import Decimal
@@ -22,14 +22,14 @@ router = make_router("ops")
 
 
 class TenantUse(View):
-    """A tenant, its quotas, and its leases that have not ended."""
+    """A tenant with its quotas and its leases that have not ended."""
 
     id: str
     name: str
     status: TenantStatus
     quotas: list[Quota]
     leases: int
-    gpus: Annotated[int, Field(description="Of the leases that have an offering.")]
+    gpus: Annotated[int, Field(description="GPUs of leases that have an offering.")]
     spend_per_hour: Money
 
 
@@ -42,7 +42,7 @@ class TenantUsePage(View):
 
 @router.get("/v1/ops/tenants", response_model=TenantUsePage, dependencies=[OPERATORS_ONLY])
 async def list_tenant_use(request: Request, services: UseServices, page: UsePage) -> Response:
-    """List tenants with their quotas and what runs, newest first."""
+    """List tenants with their quotas and running leases, newest first."""
     return tagged(request, *_PAGE.of(*await services.tenant_use.page(page)))
 
 

@@ -1,4 +1,4 @@
-"""Quotas: what a tenant may use at a time."""
+"""Quotas: the limits of a tenant's concurrent use."""
 
 from decimal import Decimal
 from typing import Annotated, Any, Self
@@ -25,7 +25,7 @@ def _resource(name: str) -> str:
 
 
 class QuotaLimit(Body):
-    """One limit. Whole numbers, except for `spend_per_hour` (USD)."""
+    """One limit. All values are whole numbers, except `spend_per_hour` (USD)."""
 
     resource: Annotated[
         str,
@@ -33,7 +33,8 @@ class QuotaLimit(Body):
         AfterValidator(_resource),
     ]
     limit: Annotated[
-        DecimalText | None, Field(description="Null: no limit, which for `gpus` means that none is allowed.")
+        DecimalText | None,
+        Field(description="Null removes the limit. For `gpus`, null means that no GPU is allowed."),
     ]
 
     @model_validator(mode="after")
@@ -44,7 +45,7 @@ class QuotaLimit(Body):
 
 
 class QuotaLimits(Body):
-    """The limits to set. Resources that are not named keep theirs."""
+    """The limits to set. Other resources keep their limits."""
 
     limits: Annotated[list[QuotaLimit], Field(max_length=100)]
 
@@ -58,7 +59,7 @@ class QuotaLimits(Body):
 
 
 class Quota(View):
-    """A resource. `limit` null: unlimited, except for `gpus`, of which none is allowed without a limit."""
+    """A resource. `limit` null means unlimited, except for `gpus`: without a limit, no GPU is allowed."""
 
     resource: str
     limit: str | None
@@ -75,13 +76,13 @@ class QuotaList(View):
 
 @router.get("/v1/quotas", response_model=QuotaList)
 async def get_own_quotas(request: Request, principal: Viewer, services: UseServices) -> Response:
-    """Read the limits of the key's own tenant, and what is used of them."""
+    """Read the limits of the key's own tenant, and their current use."""
     return _tagged(request, await services.quotas.own(principal))
 
 
 @router.get("/v1/tenants/{tenant_id}/quotas", response_model=QuotaList)
 async def get_quotas(request: Request, tenant_id: str, principal: Viewer, services: UseServices) -> Response:
-    """Read a tenant's limits, and what is used of them."""
+    """Read a tenant's limits, and their current use."""
     return _tagged(request, await services.quotas.of_tenant(principal, tenant_id))
 
 
@@ -89,7 +90,7 @@ async def get_quotas(request: Request, tenant_id: str, principal: Viewer, servic
 async def set_quotas(
     tenant_id: str, body: QuotaLimits, principal: Operator, services: UseServices, if_match: UseIfMatch
 ) -> Response:
-    """Set limits. A limit below what is used ends nothing; it only stops new leases."""
+    """Set limits. A limit below the current use ends no lease; it only blocks new leases."""
     limits = {one.resource: one.limit for one in body.limits}
     rows = await services.quotas.set_limits(principal, tenant_id, limits, if_match)
     return answer(_view(rows), headers={"ETag": tag(rows)})
@@ -104,7 +105,7 @@ def _view(rows: list[dict[str, Any]]) -> QuotaList:
 
 
 def quota_json(row: dict[str, Any]) -> dict[str, Any]:
-    """A Quota out of a row of QuotaService."""
+    """Converts a row of QuotaService to a Quota."""
     resource = row["resource"]
     return {
         "resource": resource,
@@ -119,5 +120,5 @@ def _amount(resource: str, value: Decimal | None) -> str | None:
 
 
 def format_amount(resource: str, value: Decimal) -> str:
-    """USD with decimals, all else as a whole number."""
+    """USD with decimals; every other resource as a whole number."""
     return format_money(value) if resource == SPEND_PER_HOUR else f"{value:.0f}"

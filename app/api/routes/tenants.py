@@ -22,34 +22,40 @@ Term = Annotated[int, Field(ge=60, le=31_536_000)]
 
 
 class TenantStatus(StrEnum):
-    """A suspended tenant starts and extends nothing. The list may grow."""
+    """The state of a tenant. A suspended tenant cannot create or extend leases. The list may grow."""
 
     ACTIVE = "active"
     SUSPENDED = "suspended"
 
 
 class NewTenant(Body):
-    """A tenant to be. Without terms it gets the installation's defaults; without quotas it cannot lease."""
+    """A tenant to create. Without terms, the tenant gets the installation's defaults.
+
+    Without quotas, the tenant cannot lease.
+    """
 
     name: Name
-    max_ttl_seconds: Annotated[Term | None, Field(description="Longest `ttl_seconds` of a lease.")] = None
-    max_total_seconds: Annotated[Term | None, Field(description="Longest life of a lease, extensions included.")] = None
+    max_ttl_seconds: Annotated[Term | None, Field(description="Maximum `ttl_seconds` of a lease.")] = None
+    max_total_seconds: Annotated[
+        Term | None, Field(description="Maximum total duration of a lease, including extensions.")
+    ] = None
 
 
 class TenantPatch(Body):
-    """What is absent or null stays as it is."""
+    """Absent or null fields stay unchanged."""
 
     name: Name | None = None
     max_ttl_seconds: Term | None = None
     max_total_seconds: Term | None = None
     status: Annotated[TenantStatus | None, Field(strict=False)] = None
     end_leases: Annotated[
-        bool, Field(description="With a suspended tenant: end what runs too. What is queued ends in any case.")
+        bool,
+        Field(description="When suspending a tenant, also end its running leases. Queued leases end in any case."),
     ] = False
 
 
 class Tenant(View):
-    """Who leases."""
+    """A tenant, which owns leases and keys."""
 
     id: str
     name: str
@@ -99,7 +105,7 @@ async def get_tenant(request: Request, tenant_id: str, services: UseServices) ->
 async def update_tenant(
     tenant_id: str, body: TenantPatch, principal: Operator, services: UseServices, if_match: UseIfMatch
 ) -> Response:
-    """Change a tenant, suspend it or let it work again."""
+    """Change, suspend or resume a tenant."""
     values = body.model_dump(exclude_none=True, exclude={"end_leases"}, mode="json")
     change = TenantChange(values=values, end_leases=body.end_leases)
     row = await services.tenants.change(principal, tenant_id, change, if_match)

@@ -1,4 +1,4 @@
-"""Webhooks: where a tenant is told what happens (admins, and operators for any tenant)."""
+"""Webhooks, which deliver a tenant's events. Admins manage their own; operators manage those of any tenant."""
 
 from enum import StrEnum
 from typing import Annotated, Any
@@ -24,19 +24,19 @@ router = make_router("webhooks")
 
 def _event_type(name: str) -> str:
     if name not in EVENT_TYPES:
-        raise ValueError("is no type of event: see docs/states.md")
+        raise ValueError("is not an event type: see docs/states.md")
     return name
 
 
 def _once_each(names: list[str]) -> list[str]:
     if len(set(names)) < len(names):
-        raise ValueError("a type is named twice")
+        raise ValueError("an event type is listed twice")
     return names
 
 
 EventTypes = Annotated[
     list[Annotated[str, Field(max_length=64, examples=["lease.active"]), AfterValidator(_event_type)]],
-    Field(min_length=1, max_length=len(EVENT_TYPES), description="Only these types of events. Null: every type."),
+    Field(min_length=1, max_length=len(EVENT_TYPES), description="Only events of these types. Null: all types."),
     AfterValidator(_once_each),
 ]
 Url = Annotated[
@@ -44,53 +44,55 @@ Url = Annotated[
     Field(
         max_length=LONGEST_URL,
         examples=["https://hooks.example.org/gpulease"],
-        description="https, leading to public addresses alone. Redirects are not followed.",
+        description="An https URL that resolves only to public addresses. The service does not follow redirects.",
     ),
 ]
 Description = Annotated[Text, Field(max_length=200)]
 
 
 class NewWebhook(Body):
-    """A webhook to be. It is told what happens from now on."""
+    """A webhook to create. It receives events from now on."""
 
     url: Url
     description: Description | None = None
     event_types: EventTypes | None = None
     tenant_id: Annotated[
-        str | None, Field(max_length=40, description="Operators only, and required of them: whom to act for.")
+        str | None,
+        Field(max_length=40, description="The tenant to act for. Required for operators; other keys must not set it."),
     ] = None
 
 
 class WebhookPatch(Body):
-    """What is absent stays as it is; so do `url` and `enabled` when they are null."""
+    """Absent fields stay unchanged. A null `url` or `enabled` also stays unchanged."""
 
     url: Url | None = None
     description: Description | None = None
     event_types: EventTypes | None = None
     enabled: Annotated[
-        bool | None, Field(description="Enabled again, it is told what happens from then on, and what was pending.")
+        bool | None,
+        Field(description="After it is enabled again, the webhook receives new events and pending deliveries."),
     ] = None
 
 
 class DisabledReason(StrEnum):
-    """Who disabled it: somebody of the tenant, or the receiver, which answered 410. The list may grow."""
+    """Who disabled the webhook: a user of the tenant, or the receiver with status 410. The list may grow."""
 
     BY_USER = "by_user"
     GONE = "gone"
 
 
 class Webhook(View):
-    """Where a tenant is told what happens."""
+    """A webhook, which delivers a tenant's events."""
 
     id: str
     tenant_id: str
     url: str
     description: str | None
-    event_types: Annotated[list[str] | None, Field(description="Null: every type.")]
+    event_types: Annotated[list[str] | None, Field(description="Null: all types.")]
     enabled: bool
     disabled_reason: DisabledReason | None
     previous_valid_until: Annotated[
-        Moment | None, Field(description="Until then messages are signed with the secret before, too.")
+        Moment | None, Field(description="Until this time, messages are also signed with the previous secret.")
     ]
     version: int
     created_at: Moment
@@ -102,7 +104,7 @@ class WebhookWithSecret(Webhook):
 
     secret: Annotated[
         str | None,
-        Field(description="`whsec_…`, shown this once. Null when this answer repeats an earlier one."),
+        Field(description="`whsec_…`, returned only once. Null when this response repeats an earlier one."),
     ]
 
 
@@ -114,7 +116,10 @@ class WebhookPage(View):
 
 
 class DeliveryState(StrEnum):
-    """`pending` until the receiver has taken it (`delivered`) or it is not tried any more. The list may grow."""
+    """The state of a delivery. `pending`: the receiver has not accepted it yet.
+
+    `delivered`: the receiver has accepted it. Other values: there are no more retries. The list may grow.
+    """
 
     PENDING = "pending"
     DELIVERED = "delivered"
@@ -122,18 +127,18 @@ class DeliveryState(StrEnum):
 
 
 class Delivery(View):
-    """A message to a webhook, and how it fared. Kept 30 days."""
+    """A message to a webhook, and the result of its delivery. Deliveries are kept for 30 days."""
 
     id: str
     webhook_id: str
-    event_id: Annotated[str, Field(description="The message's `webhook-id`, the same at every try.")]
-    sequence: Annotated[int | None, Field(description="The event's number; null for a test.")]
+    event_id: Annotated[str, Field(description="The message's `webhook-id`, the same in every attempt.")]
+    sequence: Annotated[int | None, Field(description="The event's number; null for a test message.")]
     event_type: str
     state: DeliveryState
     tries: int
-    status: Annotated[int | None, Field(description="That the receiver answered last; null: no answer.")]
-    error: Annotated[str | None, Field(description="Why the last try failed.")]
-    next_try_at: Annotated[Moment | None, Field(description="Null: it is not tried any more.")]
+    status: Annotated[int | None, Field(description="The last HTTP status of the receiver. Null: no response.")]
+    error: Annotated[str | None, Field(description="Why the last delivery attempt failed.")]
+    next_try_at: Annotated[Moment | None, Field(description="Null: there are no more retries.")]
     last_try_at: Moment | None
     gives_up_at: Moment
     ended_at: Moment | None
@@ -151,7 +156,7 @@ class DeliveryPage(View):
 async def create_webhook(
     request: Request, body: NewWebhook, principal: Admin, services: UseServices, key: IdempotencyHeader = None
 ) -> Response:
-    """Create a webhook. Its secret is in this answer and nowhere else. A tenant has at most ten."""
+    """Create a webhook. Only this response contains its secret. A tenant has at most ten webhooks."""
     repeat = idempotency_key(request, principal, key, body)
     made = await services.webhooks.create(principal, service.NewWebhook(**body.model_dump()), repeat)
     hook = WebhookWithSecret.model_validate(made.values)
@@ -185,7 +190,7 @@ async def get_webhook(request: Request, webhook_id: str, principal: Admin, servi
 async def update_webhook(
     webhook_id: str, body: WebhookPatch, principal: Admin, services: UseServices, if_match: UseIfMatch
 ) -> Response:
-    """Change a webhook, disable it or enable it again."""
+    """Change, disable or enable a webhook."""
     given = body.model_dump(exclude_unset=True)
     values = {name: value for name, value in given.items() if value is not None or name not in {"url", "enabled"}}
     row = await services.webhooks.change(principal, webhook_id, values, if_match)
@@ -194,7 +199,7 @@ async def update_webhook(
 
 @router.delete("/v1/webhooks/{webhook_id}", status_code=204)
 async def delete_webhook(webhook_id: str, principal: Admin, services: UseServices) -> Response:
-    """Delete a webhook, with its log."""
+    """Delete a webhook and its delivery log."""
     await services.webhooks.remove(principal, webhook_id)
     return Response(status_code=204)
 
@@ -203,7 +208,7 @@ async def delete_webhook(webhook_id: str, principal: Admin, services: UseService
 async def rotate_webhook_secret(
     request: Request, webhook_id: str, principal: Admin, services: UseServices, key: IdempotencyHeader = None
 ) -> Response:
-    """Give a webhook a new secret. For 24 hours messages are signed with both."""
+    """Rotate the secret of a webhook. For 24 hours, messages are signed with both secrets."""
     repeat = idempotency_key(request, principal, key, None)
     made = await services.webhooks.rotate(principal, webhook_id, repeat)
     return created(WebhookWithSecret.model_validate(made.values), replayed=made.replayed)
@@ -213,7 +218,7 @@ async def rotate_webhook_secret(
 async def try_webhook(
     request: Request, webhook_id: str, principal: Admin, services: UseServices, key: IdempotencyHeader = None
 ) -> Response:
-    """Send `webhook.test`, once. The log tells how it went."""
+    """Send the event `webhook.test` once. The delivery log shows the result."""
     repeat = idempotency_key(request, principal, key, None)
     made = await services.webhooks.test(principal, webhook_id, repeat)
     return created(Delivery.model_validate(made.values), status=202, replayed=made.replayed)
@@ -223,7 +228,7 @@ async def try_webhook(
 async def list_webhook_deliveries(
     request: Request, webhook_id: str, principal: Admin, services: UseServices, page: UsePage
 ) -> Response:
-    """List what was sent or will be, newest first."""
+    """List past and pending deliveries, newest first."""
     rows, next_cursor = await services.webhooks.deliveries(principal, webhook_id, page)
     items = [Delivery.model_validate(row) for row in rows]
     content = DeliveryPage(items=items, next_cursor=next_cursor).model_dump_json()
@@ -239,7 +244,7 @@ async def replay_webhook_delivery(
     services: UseServices,
     key: IdempotencyHeader = None,
 ) -> Response:
-    """Deliver a message again, for up to three days, under the same `webhook-id`."""
+    """Repeat a delivery, with the same `webhook-id`. A delivery can be repeated for up to three days."""
     repeat = idempotency_key(request, principal, key, None)
     made = await services.webhooks.replay(principal, webhook_id, delivery_id, repeat)
     return created(Delivery.model_validate(made.values), status=202, replayed=made.replayed)

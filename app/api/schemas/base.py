@@ -1,7 +1,7 @@
-"""What all request and response models share.
+"""Base classes and types that all request and response models share.
 
-Bodies are strict: an unknown field, a number as text or a boolean as number is refused. Views are plain: every field is
-present in every answer, null where there is nothing to say.
+Bodies are strict: the API rejects an unknown field, a number sent as text and a boolean sent as a number. Views are
+complete: every field is present in every response, and a field without a value is null.
 """
 
 from datetime import UTC, datetime
@@ -33,7 +33,7 @@ class Body(BaseModel):
 
 
 class View(BaseModel):
-    """A response or a part of one."""
+    """A response or a part of a response."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -60,10 +60,13 @@ def _utc(value: datetime) -> datetime:
 
 
 Text = Annotated[str, AfterValidator(_storable)]
-"""Text that PostgreSQL can store. Give it `Field(max_length=…)`."""
+"Text that PostgreSQL can store. Use it with `Field(max_length=…)`."
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9](?:[A-Za-z0-9 ._-]{0,61}[A-Za-z0-9])?$", examples=["vision-lab"])]
-"""1 to 63 letters, digits, spaces, dots, underscores and hyphens, a letter or digit at both ends."""
+(
+    "1 to 63 letters, digits, spaces, dots, underscores and hyphens. The first and last character must be a letter or "
+    "digit."
+)
 
 DecimalText = Annotated[
     Decimal,
@@ -71,20 +74,21 @@ DecimalText = Annotated[
     Field(strict=False, ge=0, max_digits=14, decimal_places=6, allow_inf_nan=False),
     WithJsonSchema(_DECIMAL_SCHEMA),
 ]
-"""An amount in a body: decimal, not negative, as a string so that no client rounds it."""
+"An amount in a request: a non-negative decimal, sent as a string so that no client rounds it."
 
 Money = Annotated[
     Decimal, PlainSerializer(format_money, return_type=str), WithJsonSchema(_DECIMAL_OUT_SCHEMA, mode="serialization")
 ]
-"""USD in an answer."""
+"An amount in USD in a response."
 
 Details = TypeAliasType(
-    "Details", Annotated[dict[str, Any], Field(description="Facts whose fields depend on what they tell of.")]
+    "Details",
+    Annotated[dict[str, Any], Field(description="An object whose fields depend on the resource it describes.")],
 )
-"""A schema of its own, so that generated clients have one name for it."""
+"A schema of its own, so that generated clients use one name for it."
 
 Moment = AwareDatetime
-"""A time in an answer: RFC 3339, UTC."""
+"A time in a response: RFC 3339, UTC."
 
 Timestamp = Annotated[AwareDatetime, BeforeValidator(_text), Field(strict=False), AfterValidator(_utc)]
-"""A time in a request: RFC 3339 with an offset. It comes out in UTC."""
+"A time in a request: RFC 3339 with an offset. The API converts it to UTC."

@@ -1,4 +1,4 @@
-"""What callers send about leases."""
+"""Request bodies for leases."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -29,11 +29,11 @@ _MOST_PROVIDERS = len(providers())
 if TYPE_CHECKING:
 
     class ProviderName(StrEnum):
-        """A cloud. The list may grow."""
+        """A cloud provider. The list may grow."""
 
 else:
     ProviderName = StrEnum("ProviderName", {name.upper(): name for name in providers()}, module=__name__)
-    ProviderName.__doc__ = "A cloud. The list may grow."
+    ProviderName.__doc__ = "A cloud provider. The list may grow."
 
 
 def _not_null(value: object) -> object:
@@ -57,14 +57,17 @@ Labels = TypeAliasType(
         ],
         Field(
             max_length=20,
-            description="At most 20; keys of a-z, 0-9, _ and -, values of printable ASCII, each up to 63 characters.",
+            description=(
+                "At most 20 labels. Keys use a-z, 0-9, _ and -; values use printable ASCII. Each key and "
+                "value has at most 63 characters."
+            ),
         ),
     ],
 )
 
 
 class GpuWish(Body):
-    """The GPUs of one VM. `count` and `memory_gib` (of each GPU) are minimums; null means any."""
+    """The GPUs of one VM. `count` and `memory_gib` (of each GPU) are minimums. Null means any."""
 
     model: GpuModel
     count: Annotated[int, Field(ge=1, le=64)] = 1
@@ -72,41 +75,53 @@ class GpuWish(Body):
 
 
 class NewLease(Body):
-    """A lease to be. Give `gpu` or `instance_types`; what is absent or null means any."""
+    """A lease request. Set either `gpu` or `instance_types`. An absent or null field means any value."""
 
-    name: Annotated[Name | None, Field(description="Absent: one is made up.")] = None
+    name: Annotated[Name | None, Field(description="If absent, the service generates a name.")] = None
     gpu: GpuWish | None = None
     instance_types: Annotated[list[TypeName] | None, Field(min_length=1, max_length=20)] = None
     market: Annotated[
-        MarketWish | None, Field(strict=False, description="`spot_first`: spot everywhere, on demand after that.")
+        MarketWish | None,
+        Field(strict=False, description="`spot_first`: try spot offerings first, then on-demand offerings."),
     ] = None
     providers: Annotated[
         list[Annotated[ProviderName, Field(strict=False)]] | None, Field(min_length=1, max_length=_MOST_PROVIDERS)
     ] = None
     regions: Annotated[list[RegionName] | None, Field(min_length=1, max_length=50)] = None
     max_price_per_hour: Annotated[
-        Annotated[DecimalText, Field(gt=0)] | None, Field(description="USD for the whole VM.")
+        Annotated[DecimalText, Field(gt=0)] | None, Field(description="Maximum price of the whole VM in USD.")
     ] = None
     ttl_seconds: Ttl
     wait_seconds: Annotated[
-        int, Field(ge=0, le=86_400, description="How long to wait for capacity. 0: one pass over the candidates.")
+        int, Field(ge=0, le=86_400, description="Maximum time to wait for capacity. 0: try each candidate once.")
     ] = 0
     ssh_public_keys: Annotated[
         list[Annotated[str, Field(max_length=LARGEST_SSH_KEYS), AfterValidator(ssh_public_key)]],
         Field(
             max_length=20,
-            description="OpenSSH public keys, one line each, without options; RSA from 2048 bits. At most 8 KiB together, "
-            "and 256 characters in each comment.",
+            description=(
+                "OpenSSH public keys, one per line, without options. RSA keys must have at least 2048 "
+                "bits. All keys together have at most 8 KiB, and each comment at most 256 characters."
+            ),
         ),
         AfterValidator(check_ssh_keys),
     ] = Field(default_factory=list)
     startup_script: Annotated[
         Annotated[Text, Field(max_length=LARGEST_STARTUP_SCRIPT), AfterValidator(checked_script)] | None,
-        Field(description="Run at the first boot; at most 12 KiB. Never shown to viewers, forgotten when it ended."),
+        Field(
+            description=(
+                "A script that the VM runs at its first boot; at most 12 KiB. The API never returns it "
+                "to viewers. It is deleted when the lease ends."
+            )
+        ),
     ] = None
     image: Annotated[
         ImageName | None,
-        Field(description="One of `GET /v1/images`. Null: the newest driver-ready image, or the account's default."),
+        Field(
+            description=(
+                "A name from `GET /v1/images`. Null: the newest driver-ready image, or the account's default image."
+            )
+        ),
     ] = None
     disk_gib: Annotated[int, Field(ge=30, le=16_384)] = 100
     public_ip: bool = True
@@ -115,33 +130,36 @@ class NewLease(Body):
         Field(
             min_length=1,
             max_length=50,
-            description="Networks that may reach port 22. Null: the provider account's own firewall decides alone.",
+            description=(
+                "Networks that may connect to port 22. Null: only the provider account's own firewall applies."
+            ),
         ),
     ] = None
     on_interruption: Annotated[
-        OnInterruption, Field(strict=False, description="What happens when the provider takes a spot VM back.")
+        OnInterruption, Field(strict=False, description="What to do when the provider interrupts a spot VM.")
     ] = OnInterruption.END
     labels: Labels = Field(default_factory=dict)
     tenant_id: Annotated[
-        str | None, Field(max_length=40, description="Operators only, and required of them: whom to act for.")
+        str | None,
+        Field(max_length=40, description="The tenant to act for. Required for operators; other keys must not set it."),
     ] = None
 
 
 class LeasePatch(Body):
-    """What is absent stays as it is. `labels` replaces all labels."""
+    """Absent fields stay unchanged. `labels` replaces all labels."""
 
     name: Annotated[Name | None, AfterValidator(_not_null)] = None
     labels: Annotated[Labels | None, AfterValidator(_not_null)] = None
 
 
 class LeaseExtension(Body):
-    """How long the lease shall last from now at least. It is never shortened."""
+    """The minimum remaining time of the lease, in seconds from now. The call never shortens the lease."""
 
     ttl_seconds: Annotated[int, Field(ge=60, le=_YEAR)]
 
 
 def new_lease(body: NewLease) -> CreateLease:
-    """The request for the service. Raises InvalidRequest for fields that contradict one another."""
+    """Converts the body to the service's request. Raises InvalidRequest for contradictory fields."""
     if (body.gpu is None) == (body.instance_types is None):
         detail = "give gpu or instance_types, and not both"
         raise InvalidRequest(errors=[FieldError("/gpu", detail), FieldError("/instance_types", detail)])

@@ -18,7 +18,7 @@ _LIVE = frozenset(LeaseState) - TERMINAL
 
 
 class LeaseStateFilter(StrEnum):
-    """A state, or `!terminal` for all that has not ended."""
+    """A lease state, or `!terminal` for all leases that have not ended."""
 
     QUEUED = "queued"
     PROVISIONING = "provisioning"
@@ -42,18 +42,20 @@ QueryLabel = Annotated[Text, AfterValidator(_label)]
 
 async def _filter(  # noqa: PLR0913, PLR0917 - one argument for each query parameter
     state: Annotated[list[LeaseStateFilter] | None, Query(description="Repeatable.")] = None,
-    name: Annotated[QueryText | None, Query(description="Exactly this name.")] = None,
+    name: Annotated[QueryText | None, Query(description="The exact name.")] = None,
     search: Annotated[
-        QueryText | None, Query(description="A part of the name, in upper or lower case, or the whole id.")
+        QueryText | None, Query(description="A substring of the name (case-insensitive), or the whole id.")
     ] = None,
     provider: QueryText | None = None,
     region: QueryText | None = None,
     gpu_model: QueryText | None = None,
     label: Annotated[
-        list[QueryLabel] | None, Query(max_length=20, description="`key:value`; repeatable, all must hold.")
+        list[QueryLabel] | None,
+        Query(max_length=20, description="A label as `key:value`. Repeat the parameter to require several labels."),
     ] = None,
     ids: Annotated[
-        list[Text] | None, Query(description=f"Up to {_MOST_IDS}; repeated, or separated by commas.")
+        list[Text] | None,
+        Query(description=f"Up to {_MOST_IDS} ids; repeat the parameter, or separate ids with commas."),
     ] = None,
     created_after: Timestamp | None = None,
     created_before: Timestamp | None = None,
@@ -94,5 +96,6 @@ def _ids(wanted: Iterable[str]) -> tuple[str, ...]:
 
 UseLeaseFilter = Annotated[LeaseFilter, Depends(_filter)]
 UseLeaseSort = Annotated[
-    LeaseSort, Query(alias="sort", description="A field; with a minus the greatest comes first. Ties go by id.")
+    LeaseSort,
+    Query(alias="sort", description="The sort field. A leading minus sorts in descending order. The id breaks ties."),
 ]

@@ -1,6 +1,6 @@
-"""From rows to the JSON of `lease_views`, without building models.
+"""Converts rows to the JSON of `lease_views` without building models.
 
-A test holds the two together: real answers validate strictly against the declared models.
+A test validates the JSON strictly against the declared models.
 """
 
 from collections.abc import Iterable
@@ -21,7 +21,10 @@ _PLACE = ("provider", "account", "region", "zone", "instance_type", "market")
 
 
 def lease_json(row: Any, role: Role, *, startup_script: str | None = None) -> bytes:
-    """One lease, from a row of app.db.leases.statements.READ. `startup_script` only where the caller may see it."""
+    """One lease from a row of app.db.leases.statements.READ.
+
+    `startup_script` is included only where the caller may see it.
+    """
     return _lease(row, role, startup_script).encode()
 
 
@@ -32,7 +35,7 @@ def lease_page_json(rows: Iterable[Any], role: Role, next_cursor: str | None) ->
 
 
 def _lease(row: Any, role: Role, startup_script: str | None) -> str:
-    """Joins what the database has written already."""
+    """Joins JSON fragments that the database has already rendered."""
     script = _text(startup_script)
     actions = _actions(role, LeaseState(row.state), _any_extension(row))
     words = _text(row.provider_message if role is Role.OPERATOR else None)
@@ -57,7 +60,7 @@ def _any_extension(row: Any) -> Extension:
 
 @cache
 def _actions(role: Role, state: LeaseState, extension: Extension) -> str:
-    """What `app.domain.lease_actions` says, in advance. There are few cases: each is rendered once."""
+    """Results of `app.domain.lease_actions`. The number of cases is small, so each is rendered once."""
     reasons: dict[str, str | None] = {
         "release": release_refusal(extension.desired),
         "extend": extension_refusal(extension),
@@ -112,7 +115,7 @@ def _accrued(row: Any) -> Decimal:
 
 
 def outcome(state: str, instance_id: str | None) -> AttemptOutcome:
-    """The public word for an attempt's state."""
+    """The public name of an attempt's state."""
     if state == AttemptState.DEAD:
         return AttemptOutcome.ENDED if instance_id is not None else AttemptOutcome.NOT_CREATED
     return _OUTCOMES[AttemptState(state)]

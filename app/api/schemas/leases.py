@@ -1,4 +1,4 @@
-"""What callers see of leases and their attempts. `lease_present` makes the same shapes from rows, without these models."""
+"""Response models of leases and their attempts. The serializer writes the same JSON from rows without these models."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -12,11 +12,14 @@ from app.domain.offerings import Market, MarketWish
 from app.domain.reasons import Origin, ReasonCode
 
 GROWS = "The list may grow."
-PROVIDER_WORDS = "The provider's own words, which may name resources of the installation. Null for all but operators."
+PROVIDER_WORDS = (
+    "The provider's original message, which may name resources of the installation. Null for all "
+    "roles except operators."
+)
 
 
 class Gpu(View):
-    """The GPUs of one VM: `count` of them with `memory_gib` GiB each."""
+    """The GPUs of one VM: `count` GPUs with `memory_gib` GiB each."""
 
     model: str
     count: int
@@ -25,7 +28,10 @@ class Gpu(View):
 
 
 class Image(View):
-    """The driver-ready image a VM was started from. `driver_version`: of NVIDIA's driver, where the image tells it."""
+    """The driver-ready image that the VM uses.
+
+    `driver_version` is the version of the NVIDIA driver, where the image declares it.
+    """
 
     id: str | None
     name: str | None
@@ -33,7 +39,7 @@ class Image(View):
 
 
 class Reason(View):
-    """Why a lease is where it is. `retryable`: the same request may succeed later."""
+    """The reason for a lease's state. `retryable`: the same request may succeed later."""
 
     code: Annotated[ReasonCode, Field(description=GROWS)]
     message: str
@@ -42,7 +48,7 @@ class Reason(View):
 
 
 class RequestedGpu(View):
-    """The GPUs asked for."""
+    """The requested GPUs."""
 
     model: str
     count: int
@@ -50,7 +56,7 @@ class RequestedGpu(View):
 
 
 class LeaseRequest(View):
-    """The request as given, with the defaults filled in."""
+    """The request with defaults filled in."""
 
     name: str
     gpu: RequestedGpu | None
@@ -64,7 +70,12 @@ class LeaseRequest(View):
     ssh_public_keys: list[str]
     startup_script: Annotated[
         str | None,
-        Field(description="Only in the answer to GET of one lease, never to viewers; null once it has ended."),
+        Field(
+            description=(
+                "Present only in the response to GET of a single lease, and never for viewers. Null "
+                "after the lease has ended."
+            )
+        ),
     ]
     image: str | None
     disk_gib: int
@@ -75,7 +86,10 @@ class LeaseRequest(View):
 
 
 class Placement(View):
-    """The offering at which the lease is, or was last. `instance_id` is the provider's own id, null until it is known."""
+    """The lease's current or last offering.
+
+    `instance_id` is the provider's id; it is null until the provider reports it.
+    """
 
     provider: str
     account: str
@@ -91,12 +105,12 @@ class Placement(View):
     instance_id: str | None
     extendable: Annotated[
         bool,
-        Field(description="False: the cloud deletes the VM at the lease's end, and `extend` answers `not_extendable`."),
+        Field(description="False: the cloud deletes the VM at the lease's end, and `extend` returns `not_extendable`."),
     ] = True
 
 
 class Connection(View):
-    """How to reach the VM, as far as it is known."""
+    """How to connect to the VM. Unknown values are null."""
 
     public_ip: str | None
     private_ip: str | None
@@ -104,12 +118,17 @@ class Connection(View):
     ssh_port: int | None
     ssh_command: str | None
     ssh_host_keys: Annotated[
-        list[str] | None, Field(description="As the VM told them after its first boot; null until then, or for good.")
+        list[str] | None,
+        Field(
+            description=(
+                "The SSH host keys that the VM reported after its first boot. Null if the VM has not reported any."
+            )
+        ),
     ]
 
 
 class Interruption(View):
-    """The provider will take the VM back. `action` is its own word: terminate, stop or hibernate."""
+    """The provider will interrupt the VM. `action` is the provider's term: terminate, stop or hibernate."""
 
     notice_at: Moment | None
     deadline_at: Moment | None
@@ -117,14 +136,14 @@ class Interruption(View):
 
 
 class Action(View):
-    """Whether a call would be accepted now; `reason_code` is the error code it would get otherwise."""
+    """Whether the API would accept a call now. If not, `reason_code` is the error code."""
 
     available: bool
     reason_code: str | None
 
 
 class LeaseActions(View):
-    """What the caller may do with the lease now."""
+    """The actions that the caller may perform on the lease now."""
 
     release: Action
     extend: Action
@@ -132,7 +151,7 @@ class LeaseActions(View):
 
 
 class Cost(View):
-    """What the lease has cost until `as_of`; `rate_per_hour` is null while nothing is billed."""
+    """The cost of the lease until `as_of`. `rate_per_hour` is null while the lease is not billed."""
 
     accrued: Money
     rate_per_hour: Money | None
@@ -141,15 +160,17 @@ class Cost(View):
 
 
 class Lease(View):
-    """A lease. `cost` and `last_observed_at` change by themselves, without a new `version` or ETag."""
+    """A lease. `cost` and `last_observed_at` change without a new `version` or ETag."""
 
     id: str
     tenant_id: str
     name: str
-    state: Annotated[LeaseState, Field(description=f"Where it is; `reason` says why. {GROWS}")]
-    desired: Annotated[Desired, Field(description="What its owner wants: never goes back from `end` to `run`.")]
-    terminal: Annotated[bool, Field(description="It has ended, and nothing is left that costs money.")]
-    billable: Annotated[bool, Field(description="It is being charged now.")]
+    state: Annotated[LeaseState, Field(description=f"The current state; `reason` gives its cause. {GROWS}")]
+    desired: Annotated[
+        Desired, Field(description="The state that the owner requests. It never changes from `end` to `run`.")
+    ]
+    terminal: Annotated[bool, Field(description="The lease has ended, and no billable resource remains.")]
+    billable: Annotated[bool, Field(description="The lease is being billed now.")]
     reason: Reason | None
     provider_message: Annotated[str | None, Field(description=PROVIDER_WORDS)]
     request: LeaseRequest
@@ -170,41 +191,46 @@ class Lease(View):
     billing_started_at: Moment | None
     billing_ended_at: Moment | None
     expires_at: Moment
-    wait_until: Annotated[Moment, Field(description="Until when it waits for capacity.")]
+    wait_until: Annotated[Moment, Field(description="The end of the wait for capacity.")]
     release_requested_at: Moment | None
-    provider_gone_at: Annotated[Moment | None, Field(description="When the provider confirmed that the VM is gone.")]
+    provider_gone_at: Annotated[
+        Moment | None, Field(description="When the provider confirmed that the VM was deleted.")
+    ]
     ended_at: Moment | None
     updated_at: Moment
-    last_observed_at: Annotated[Moment | None, Field(description="When its VM was last seen alive; null without one.")]
+    last_observed_at: Annotated[
+        Moment | None, Field(description="When the VM was last observed running. Null without a VM.")
+    ]
 
 
 class LeasePage(View):
-    """A page of leases. It ends before `limit`, with a `next_cursor`, once it holds 512 KiB."""
+    """A page of leases. A page of 512 KiB ends before `limit` and has a `next_cursor`."""
 
     items: list[Lease]
     next_cursor: str | None
 
 
 class ConsoleOutput(View):
-    """The end of what the VM of one attempt printed on its serial console, 64 KiB at most."""
+    """The last output of one attempt's VM on its serial console, at most 64 KiB."""
 
     n: Annotated[int, Field(description="The attempt.")]
     text: str
-    at: Annotated[Moment, Field(description="When it was read.")]
+    at: Annotated[Moment, Field(description="When the console was read.")]
 
 
 class ConsoleOutputPage(View):
-    """The console output kept of a lease, in the order of its attempts."""
+    """The stored console output of a lease, in order of its attempts."""
 
     items: list[ConsoleOutput]
     next_cursor: str | None
 
 
 class AttemptOutcome(StrEnum):
-    """What became of a try. The list may grow.
+    """The outcome of an attempt. The list may grow.
 
-    `pending`: not sent, or the answer is awaited. `unknown`: no answer came; only looked for. `launched`: the VM is
-    there. `refused`: the provider said no. `not_created`: given up, nothing was created. `ended`: the VM is gone.
+    `pending`: the call has not been sent, or its response is outstanding. `unknown`: no response arrived, and gpulease
+    only searches for the VM. `launched`: the VM exists. `refused`: the provider rejected the call. `not_created`:
+    gpulease gave up and nothing was created. `ended`: the VM was deleted.
     """
 
     PENDING = "pending"
@@ -216,7 +242,7 @@ class AttemptOutcome(StrEnum):
 
 
 class AttemptOffering(View):
-    """Where it was tried, at which price."""
+    """The offering of an attempt and its price."""
 
     provider: str
     account: str
@@ -232,7 +258,7 @@ class AttemptOffering(View):
 
 
 class AttemptError(View):
-    """What went wrong last: our class, the provider's own code, and our sentence for it."""
+    """The last error: the error class of gpulease, the provider's code, and a message from gpulease."""
 
     class_: Annotated[str | None, Field(alias="class")]
     code: str | None
@@ -241,16 +267,16 @@ class AttemptError(View):
 
 
 class Attempt(View):
-    """One try of a lease at an offering."""
+    """One attempt to launch a lease at an offering."""
 
     id: str
     n: Annotated[int, Field(description="Counts from 1 within the lease.")]
     outcome: AttemptOutcome
-    state: Annotated[AttemptState, Field(description=f"The protocol's own word. {GROWS}")]
+    state: Annotated[AttemptState, Field(description=f"The internal protocol state. {GROWS}")]
     offering: AttemptOffering
     instance_id: str | None
     error: AttemptError | None
-    cost: Annotated[Money, Field(description="USD until now.")]
+    cost: Annotated[Money, Field(description="Cost until now in USD.")]
     started_at: Moment
     sent_at: Moment | None
     launched_at: Moment | None
@@ -260,7 +286,7 @@ class Attempt(View):
 
 
 class AttemptPage(View):
-    """The tries of a lease, in order."""
+    """The attempts of a lease, in order."""
 
     items: list[Attempt]
     next_cursor: str | None

@@ -1,4 +1,4 @@
-"""What operators see of the whole installation."""
+"""Models for operators that cover the whole installation."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -10,25 +10,28 @@ from app.api.schemas.leases import GROWS
 from app.domain.leases import LeaseState
 from app.domain.offerings import Market
 
-Note = Annotated[Annotated[Text, Field(max_length=500)] | None, Field(description="Why; shown with the brake.")]
+Note = Annotated[
+    Annotated[Text, Field(max_length=500)] | None,
+    Field(description="The operator's reason, returned with the brake."),
+]
 
 
 class LaunchStop(Body):
-    """The emergency stop of all launches. Running leases go on."""
+    """The emergency stop of all launches. Running leases continue."""
 
     stopped: bool
     note: Note = None
 
 
 class AccountCordon(Body):
-    """Whether to launch nothing more at an account. Its running leases go on."""
+    """Whether to stop launches at an account. Its running leases continue."""
 
     cordoned: bool
     note: Note = None
 
 
 class Brake(View):
-    """Something an operator has stopped. `by` is the id of the key."""
+    """A stop set by an operator. `by` is the id of the key."""
 
     by: str
     since: Moment
@@ -36,14 +39,14 @@ class Brake(View):
 
 
 class Hold(View):
-    """The brake that a changed or restored database sets by itself: see docs/operations.md."""
+    """The hold that gpulease sets when the database was changed or restored. See docs/operations.md."""
 
     reason: str
     since: Moment | None
 
 
 class Brakes(View):
-    """What stops launches everywhere; null where nothing does."""
+    """The brakes of the whole installation. A brake that is not set is null."""
 
     installation_id: str
     launches_stopped: Brake | None
@@ -51,7 +54,10 @@ class Brakes(View):
 
 
 class StateCount(View):
-    """Leases in a state, ended ones as long as they are kept. `gpus`: of those that have not ended and have an offering."""
+    """Leases by state, including ended leases that are still stored.
+
+    `gpus` counts leases that have not ended and have an offering.
+    """
 
     state: LeaseState
     leases: int
@@ -59,7 +65,7 @@ class StateCount(View):
 
 
 class GroupCount(View):
-    """Leases that have not ended and have an offering, of one provider, region or GPU model."""
+    """Leases of one provider, region or GPU model that have not ended and have an offering."""
 
     name: str
     leases: int
@@ -68,7 +74,7 @@ class GroupCount(View):
 
 
 class TenantCount(View):
-    """A tenant's leases that have not ended. `gpus`: of those that have an offering."""
+    """A tenant's leases that have not ended. `gpus` counts only leases that have an offering."""
 
     tenant_id: str
     name: str
@@ -78,7 +84,7 @@ class TenantCount(View):
 
 
 class CapacityFailure(View):
-    """Refusals for want of capacity at one place."""
+    """Launches that one offering refused for lack of capacity."""
 
     provider: str
     region: str
@@ -88,14 +94,14 @@ class CapacityFailure(View):
 
 
 class CapacityFailures(View):
-    """In the last 24 hours; `worst` has the most frequent places first."""
+    """Capacity failures in the last 24 hours. `worst` lists the most frequent offerings first."""
 
     total: int
     worst: list[CapacityFailure]
 
 
 class InterruptedPlace(View):
-    """VMs that their provider took back at one place."""
+    """VMs that the provider interrupted at one offering."""
 
     provider: str
     region: str
@@ -105,19 +111,20 @@ class InterruptedPlace(View):
 
 
 class Interruptions(View):
-    """In the last 24 hours; `worst` has the most frequent places first."""
+    """Interruptions in the last 24 hours. `worst` lists the most frequent offerings first."""
 
     total: int
     worst: list[InterruptedPlace]
 
 
 class OrphanCause(StrEnum):
-    """Why a VM is no lease's. The list may grow.
+    """Why a VM belongs to no lease. The list may grow.
 
-    `ended_lease`: its lease has ended. `other_attempt`: its lease has another VM. `lost_row`: gpulease launched it, and the
-    database has lost its lease; it is ended at its deadline or by an operator. `copied_tags`: gpulease did not launch it; it
-    carries the tags of a VM of gpulease and is ended after a grace. `no_row`: written by earlier versions for the last
-    two. `leftover`: something besides a VM that costs money.
+    `ended_lease`: the VM's lease has ended. `other_attempt`: the VM's lease uses another VM. `lost_row`: gpulease
+    launched the VM, but the database has lost its lease. The VM ends at its deadline, or an operator ends it.
+    `copied_tags`: gpulease did not launch the VM, but it carries tags of a VM of gpulease. gpulease ends it after a
+    grace period. `no_row`: earlier versions wrote this cause for `lost_row` and `copied_tags`. `leftover`: a resource
+    other than a VM that costs money.
     """
 
     ENDED_LEASE = "ended_lease"
@@ -129,7 +136,7 @@ class OrphanCause(StrEnum):
 
 
 class OrphanState(StrEnum):
-    """How far its end has come. The list may grow."""
+    """The progress of ending an orphan. The list may grow."""
 
     SEEN = "seen"
     ENDING = "ending"
@@ -145,7 +152,10 @@ class OrphanCount(View):
 
 
 class StuckKind(StrEnum):
-    """What takes too long: `settling` is a create of unknown outcome, `deadline` a tag behind the expiry. May grow."""
+    """What takes too long. `settling`: a create of unknown outcome. `deadline`: a deadline tag behind the expiry.
+
+    The list may grow.
+    """
 
     RELEASING = "releasing"
     SETTLING = "settling"
@@ -155,7 +165,7 @@ class StuckKind(StrEnum):
 
 
 class StuckLease(View):
-    """A lease that somebody should look at."""
+    """A lease that needs an operator's attention."""
 
     kind: StuckKind
     lease_id: str
@@ -163,12 +173,14 @@ class StuckLease(View):
     state: LeaseState
     account: str | None
     region: str | None
-    reason: Annotated[str | None, Field(description="The message of the lease's reason: what keeps it from ending.")]
+    reason: Annotated[
+        str | None, Field(description="The message of the lease's reason, which states what prevents its end.")
+    ]
     since: Moment
 
 
 class TimeToReady(View):
-    """Seconds from creation to ready, of the leases of the last 24 hours that became ready."""
+    """Seconds from creation to ready, for leases of the last 24 hours that became ready."""
 
     leases: int
     p50_seconds: float | None
@@ -176,7 +188,7 @@ class TimeToReady(View):
 
 
 class Processes(View):
-    """Processes of a kind that have reported, and how long ago the latest did."""
+    """Processes of one kind that have reported, and the age of the latest report."""
 
     kind: str
     processes: int
@@ -184,23 +196,23 @@ class Processes(View):
 
 
 class BrokenInvariant(View):
-    """Something that must always be true of the database and was not when it was last checked."""
+    """A database invariant that was violated at the last check."""
 
     name: str
     violations: int
-    examples: Annotated[list[Details], Field(description="Rows of a few of them.")]
-    since: Annotated[Moment | None, Field(description="The first check in a row that found it broken.")]
+    examples: Annotated[list[Details], Field(description="A few of the violating rows.")]
+    since: Annotated[Moment | None, Field(description="The first of the consecutive checks that found the violation.")]
 
 
 class Invariants(View):
-    """What the last check of the database's invariants found; null: there has been none yet."""
+    """The result of the last check of the database's invariants. Null: no check has run yet."""
 
     checked_at: Moment | None
     broken: list[BrokenInvariant]
 
 
 class OpsSummary(View):
-    """The whole installation at a glance."""
+    """A summary of the whole installation."""
 
     as_of: Moment
     brakes: Brakes
@@ -208,27 +220,29 @@ class OpsSummary(View):
     by_provider: list[GroupCount]
     by_region: list[GroupCount]
     by_gpu_model: list[GroupCount]
-    by_tenant: Annotated[list[TenantCount], Field(description="Those that spend most first, at most 100.")]
+    by_tenant: Annotated[
+        list[TenantCount], Field(description="At most 100 tenants, sorted by spend in descending order.")
+    ]
     gpus: Annotated[int, Field(description="GPUs of all leases that have not ended and have an offering.")]
     spend_per_hour: Money
-    spend_month_to_date: Annotated[Money, Field(description="USD since the month began (UTC).")]
+    spend_month_to_date: Annotated[Money, Field(description="Spend in USD since the start of the month (UTC).")]
     capacity_failures: CapacityFailures
     interruptions: Interruptions
     orphans: list[OrphanCount]
-    stuck: Annotated[list[StuckLease], Field(description="The longest stuck first, at most 100.")]
+    stuck: Annotated[list[StuckLease], Field(description="At most 100 leases, longest stuck first.")]
     time_to_ready: TimeToReady
     processes: list[Processes]
     invariants: Invariants
 
 
 class Adoption(View):
-    """What was asked for; workers do it at the next inventory of each region."""
+    """The accepted request. Workers execute it at the next inventory of each region."""
 
-    requested: Annotated[int, Field(description="VMs of lost rows that are to get their lease back.")]
+    requested: Annotated[int, Field(description="Orphans of cause `lost_row` whose leases will be rebuilt.")]
 
 
 class Orphan(View):
-    """A VM (or a remnant of one) that no lease stands behind, and what was done about it."""
+    """A VM or other resource that belongs to no lease, and the actions taken on it."""
 
     provider: str
     account: str
@@ -241,35 +255,41 @@ class Orphan(View):
     lease_id: str | None
     attempt_n: int | None
     tags: Details
-    price_per_hour: Annotated[Money | None, Field(description="The catalogue's where the VM's own is not known.")]
-    age_seconds: Annotated[float, Field(description="Since its launch, or since it was first seen.")]
+    price_per_hour: Annotated[
+        Money | None, Field(description="The VM's own price, or the catalogue price if the VM's price is unknown.")
+    ]
+    age_seconds: Annotated[float, Field(description="Seconds since the launch, or since the first sighting.")]
     launched_at: Moment | None
     first_seen_at: Moment
     last_seen_at: Moment
     sightings: int
     end_after: Annotated[
-        Moment | None, Field(description="It is ended after this; null: at its deadline, or by an operator.")
+        Moment | None,
+        Field(description="gpulease ends the orphan after this time. Null: at its deadline, or by an operator."),
     ]
-    deadline_at: Annotated[Moment | None, Field(description="Its tagged deadline.")]
+    deadline_at: Annotated[Moment | None, Field(description="The deadline in the VM's tags.")]
     end_requested_at: Moment | None
     end_error: Annotated[
         Details | None,
-        Field(description="Why the provider did not accept the last request to end it: class, code, message."),
+        Field(description="Why the provider rejected the last request to end the orphan: class, code, message."),
     ]
     gone_at: Moment | None
     adopt_requested_at: Moment | None
-    adopt_error: Annotated[str | None, Field(description="Why its lease could not be rebuilt.")]
+    adopt_error: Annotated[str | None, Field(description="Why the lease could not be rebuilt.")]
 
 
 class OrphanPage(View):
-    """The latest first seen first."""
+    """A page of orphans, sorted by first sighting, newest first."""
 
     items: list[Orphan]
     next_cursor: str | None
 
 
 class AccountState(StrEnum):
-    """Whether an account is used. `draining`: no longer configured, served until its last VM is gone. The list may grow."""
+    """The state of an account.
+
+    `draining`: the account is no longer configured; gpulease serves it until its last VM is deleted. The list may grow.
+    """
 
     UNCHECKED = "unchecked"
     OK = "ok"
@@ -279,7 +299,7 @@ class AccountState(StrEnum):
 
 
 class AccountRegion(View):
-    """What observation knows of a region."""
+    """The results of observing a region."""
 
     region: str
     last_complete_listing_at: Moment | None
@@ -297,7 +317,7 @@ class Account(View):
     name: str
     provider: Annotated[str, Field(description=GROWS)]
     state: AccountState
-    identity: Annotated[str | None, Field(description="The provider's own id of the account, pinned at first use.")]
+    identity: Annotated[str | None, Field(description="The provider's id of the account, pinned at first use.")]
     cordoned: Brake | None
     draining: bool
     last_error: Details | None
@@ -307,7 +327,7 @@ class Account(View):
 
 
 class AccountPage(View):
-    """All accounts, by name."""
+    """All accounts, sorted by name."""
 
     items: list[Account]
     next_cursor: None

@@ -23,7 +23,7 @@ class GcpAccount(AccountSettings):
     image: str | None = Field(default=None, description="Pin: projects/P/global/images/NAME or .../images/family/NAME.")
     extendable: bool = Field(
         default=True,
-        description="Whether leases may be extended here. false: Google ends a VM at the end that its lease has when it is launched.",
+        description="Whether leases can be extended in this account. false: Google ends a VM at the expiry that its lease has at launch.",
     )
     events_subscription: str | None = Field(
         default=None,

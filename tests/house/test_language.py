@@ -1,0 +1,124 @@
+"""Pages and docstrings are plain technical English: short sentences, and no phrases from a list of calques.
+
+A file in `TO_REWRITE` does not satisfy the rules yet. The set may only shrink: a file that satisfies them must leave it.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.house.sources import ROOT, tracked_files
+
+MOST_WORDS = 30
+
+CALQUES = re.compile(
+    r"\b(?:"
+    r"told|tells?|"  # reports, returns, records
+    r"dear(?:er|est)?|"  # expensive
+    r"left over|"  # leftover resource
+    r"(?:is|are) no more(?=[.,;:)]|$)|"  # was deleted
+    r"out of reach|"  # unreachable
+    r"of late|"  # recently
+    r"wish(?:es|ed)?|"  # request
+    r"whoever|whatever becomes|what becomes of|what became of|"
+    r"unknowing|since ever|are the least|"
+    r"tak(?:e|es|en) (?:\w+ ){0,3}back|"  # interrupt, release
+    r"giv(?:e|es|en) (?:\w+ ){0,2}back|"
+    r"stands? behind|"  # belongs to
+    r"for want of|"  # for lack of
+    r"asked for|asks for"  # requested
+    r")\b",
+    re.IGNORECASE,
+)
+
+CODE_BLOCK = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
+COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+CODE = re.compile(r"``[^`]+``|`[^`]+`")
+LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
+NEW_PARAGRAPH = re.compile(r"\s*(?:[-*+]|\d+\.)\s+")
+NOT_PROSE = re.compile(r"\s*(?:\||#|<|---)")
+SENTENCE_END = re.compile(r"(?<=[.!?])[\"')*]*\s+")
+WORD = re.compile(r"[\w$%/…-]*\w[\w$%/…'’.-]*")
+
+FILES = [path.relative_to(ROOT) for path in tracked_files()]
+PAGES = [path for path in FILES if path.suffix == ".md" and path.parts[0] == "docs"]
+MODULES = [path for path in FILES if path.suffix == ".py" and path.parts[0] in {"app", "workers"}]
+
+TO_REWRITE: frozenset[str] = frozenset()
+
+
+def paragraphs(text: str) -> Iterator[str]:
+    """The prose of a page or docstring. Tables, headings and blocks of code are left out."""
+    lines: list[str] = []
+    for line in [*COMMENT.sub("", CODE_BLOCK.sub("\n", text)).splitlines(), ""]:
+        if not line.strip() or NOT_PROSE.match(line) or NEW_PARAGRAPH.match(line):
+            yield " ".join(lines)
+            lines = []
+        if line.strip() and not NOT_PROSE.match(line):
+            lines.append(NEW_PARAGRAPH.sub("", line, count=1) if NEW_PARAGRAPH.match(line) else line.strip())
+    yield " ".join(lines)
+
+
+def faults(text: str) -> list[str]:
+    """Sentences that are too long, and sentences that contain a calque."""
+    found = []
+    for paragraph in paragraphs(text):
+        for sentence in SENTENCE_END.split(LINK.sub(r"\1", CODE.sub("X", paragraph))):
+            words = len(WORD.findall(sentence))
+            if words > MOST_WORDS:
+                found.append(f"{words} words: {sentence}")
+            found += [f"{calque[0]!r}: {sentence}" for calque in CALQUES.finditer(sentence)]
+    return found
+
+
+def docstrings(source: str) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield ast.get_docstring(node) or ""
+
+
+def faults_of(path: Path) -> list[str]:
+    text = (ROOT / path).read_text(encoding="utf-8")
+    return faults(text) if path.suffix == ".md" else [fault for one in docstrings(text) for fault in faults(one)]
+
+
+@pytest.mark.parametrize("path", [*PAGES, *MODULES], ids=str)
+def test_the_file_is_plain_technical_english(path: Path) -> None:
+    found = faults_of(path)
+    if str(path) in TO_REWRITE:
+        assert found, "this file satisfies the rules now: remove it from TO_REWRITE"
+    else:
+        assert not found
+
+
+def test_every_file_to_rewrite_exists() -> None:
+    assert {str(path) for path in (*PAGES, *MODULES)} >= TO_REWRITE
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A lease that was taken back ends.",
+        "Whoever asks for it gets it.",
+        "word " * 31,
+        "- One.\n- What becomes of it, GET tells.",
+    ],
+)
+def test_faults_are_found(text: str) -> None:
+    assert faults(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "word " * 30,
+        "```\nwhoever\n```",
+        "| told |\n|---|\n| whoever |",
+        "The field `told` is null. " * 8,
+    ],
+)
+def test_code_and_tables_are_left_out(text: str) -> None:
+    assert not faults(text)
