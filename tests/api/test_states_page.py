@@ -30,7 +30,9 @@ def test_the_states_and_their_transitions_are_told() -> None:
 def test_every_reason_is_told() -> None:
     told = {row[0].strip("`"): row[1] for row in table("Reasons")}
     assert told == {str(code): "yes" if code in RETRYABLE else "no" for code in ReasonCode}
-    assert words(PAGE.partition("`origin` is the party that caused it: ")[2].partition("\n")[0]) == {str(one) for one in Origin}
+    assert words(PAGE.partition("`origin` is the party that caused it: ")[2].partition("\n")[0]) == {
+        str(one) for one in Origin
+    }
 
 
 def test_every_attempt_state_is_told_with_its_outcome() -> None:
