@@ -39,7 +39,7 @@ def traces_to(exporter: SpanExporter, service: str) -> Traces:
 
 
 class SdkTraces(Traces):
-    """Spans tell what was done, for what and how it ended; of a failure only its class, never its words."""
+    """Spans record the operation, its subject and its result. A failed span contains the error class, never the message."""
 
     def __init__(self, processor: SpanProcessor, service: str) -> None:
         # what the environment says comes last; `Resource.create()` alone would name an unnamed service `unknown_service`

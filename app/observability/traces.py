@@ -16,14 +16,14 @@ Value = str | int | None
 
 
 class Span:
-    """A piece of work in a trace; this one is told to nobody."""
+    """An operation in a trace. This one is not exported."""
 
     def tell(self, name: str | None = None, **attributes: Value) -> None:
-        """Renames it, and says more of it. In attribute names `__` stands for a dot; None is not told."""
+        """Renames the span and adds attributes. In their names `__` stands for a dot. None is omitted."""
 
 
 class Traces:
-    """Off: what processes have that were not asked for traces."""
+    """Traces that are off, the default."""
 
     def root(
         self, name: str, request_id: str | None, *, serves: bool = False, **attributes: Value
@@ -45,7 +45,7 @@ _NOTHING = nullcontext(Span())
 
 
 def load_traces(service: str, environment: Mapping[str, str] = os.environ) -> Traces:
-    """What the environment asks for. Raises StartupError when the extra `otel` is needed and missing, or an exporter unknown."""
+    """The traces that the environment enables. Raises StartupError when the extra `otel` is needed and missing, or an exporter unknown."""
     if not asked_for(environment):
         return Traces()
     try:

@@ -95,7 +95,7 @@ def test_since_when_counts_from_the_first_miss_until_an_answer() -> None:
     with console.capture() as after:
         console.print(screen)
     assert "API UNREACHABLE since 2026-06-01T12:00:00Z" in before.get()
-    assert "API AWAY" not in after.get()
+    assert "API UNREACHABLE" not in after.get()
 
 
 def test_names_from_others_cannot_steer_the_terminal() -> None:
