@@ -17,7 +17,7 @@ SAMPLE = (
 LATE = (
     ("send.send:launch:before", True, True),
     ("end.terminate:terminate:after", True, True),
-    ("watch.watch:get:after", False, False),
+    ("observation.watch.watch:get:after", False, False),
 )
 """A point, whether it is one of a lease, and whether its answer waits for the end of the lease: else another worker's rest."""
 

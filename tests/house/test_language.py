@@ -136,7 +136,7 @@ TO_REWRITE = frozenset(
         "workers/lifecycle/steps/resolve_unknown.py",
         "workers/lifecycle/steps/send.py",
         "workers/observation/adoption.py",
-        "workers/observation/brakes.py",
+        "workers/brakes.py",
         "workers/observation/inventory.py",
         "workers/observation/leftovers.py",
         "workers/observation/listings.py",
