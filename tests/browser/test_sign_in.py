@@ -11,7 +11,7 @@ def test_a_key_opens_the_dashboard_and_stays_in_the_tab_alone(visitor: Visitor, 
     page, key = visitor.page, stack.credentials.operator_key
     page.get_by_label("API key").fill("gpl_nonsense")
     page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_role("alert").filter(has_text="not known")).to_be_visible()
+    expect(page.get_by_role("alert").filter(has_text="unknown or no longer valid")).to_be_visible()
     visitor.forgive("status of 401")
     visitor.sign_in(key)
     expect(page.get_by_role("heading", name="Fleet")).to_be_visible()
@@ -50,6 +50,6 @@ def test_a_revoked_key_ends_the_session_with_a_word(visitor: Visitor, tenant: Te
     visitor.go("quotas")
     expect(visitor.page.get_by_role("main")).to_contain_text("0 of 16")
     tenant.http.delete(f"/v1/keys/{made['id']}").raise_for_status()
-    expect(visitor.page.get_by_text("no longer accepted")).to_be_visible()
+    expect(visitor.page.get_by_text("The API rejects your key")).to_be_visible()
     assert visitor.page.evaluate("sessionStorage.length") == 0
     visitor.forgive("status of 401")

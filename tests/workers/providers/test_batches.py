@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from app.domain.offerings import Market
 from app.domain.tags import DEADLINE
 from app.settings import AccountSettings, Settings
 from app.settings.providers import providers
 from cloudsim.testing import Control, running
+from tests.lines import written_by
 from tests.workers.clouds import PLACES, REFUSALS
 from tests.workers.ports import METHODS
 from tests.workers.providers import queues
@@ -26,6 +26,8 @@ from tests.workers.providers.gcp.accounts import key_file
 from tests.workers.providers.samples import INSTALLATION, owner
 from workers.providers.aws.quotas import CODES as AWS_QUOTAS
 from workers.providers.aws.settings import AwsAccount
+from workers.providers.common import batch
+from workers.providers.gcp import offered
 from workers.providers.interfaces import Provider
 from workers.providers.registry import connect
 from workers.providers.types import BatchResult, ListingPage, ProviderEvent
@@ -101,9 +103,10 @@ def changed(result: BatchResult) -> Outcome:
 
 def read(ask: Callable[[], Iterable[str]]) -> Outcome:
     """What a question told, and what it logged that it did not tell."""
-    with capture_logs() as lines:
+    with written_by(log=batch) as lines:
         done = set(ask())
-    return Outcome(done, {str(line["item"]): line["code"] for line in lines if line["event"] == "item left out"})
+        left_out = {str(line["item"]): line["code"] for line in lines.new() if line["event"] == "item left out"}
+    return Outcome(done, left_out)
 
 
 def listed(pages: Iterator[ListingPage]) -> Outcome:
@@ -287,11 +290,11 @@ def leftovers_where_one_zone_refuses(cloud: Cloud) -> tuple[Outcome, Outcome]:
 def offered_where_one_zone_refuses(cloud: Cloud) -> tuple[Outcome, Outcome]:
     zones = {one.zone for one in cloud.provider.offered(cloud.region)}
     cloud.fault("machineTypes.aggregatedList", times=None, region=OTHER_ZONES["gcp"])
-    with capture_logs() as lines:
+    with written_by(log=offered) as lines:
         told = {one.zone for one in cloud.provider.offered(cloud.region)}
-    refused: dict[str, str | None] = {
-        zone: None for line in lines if line["event"] == "zones left out" for zone in line["zones"]
-    }
+        refused: dict[str, str | None] = {
+            zone: None for line in lines.new() if line["event"] == "zones left out" for zone in line["zones"]
+        }
     return Outcome(told, refused), Outcome(zones - {OTHER_ZONES["gcp"]}, {OTHER_ZONES["gcp"]: None})
 
 

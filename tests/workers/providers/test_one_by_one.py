@@ -3,8 +3,9 @@
 from collections.abc import Callable
 
 import pytest
-from structlog.testing import capture_logs
 
+from tests.lines import written_by
+from workers.providers.common import batch
 from workers.providers.common.batch import answered, each
 from workers.providers.errors import CredentialsRejected, InvalidSpec, OutcomeUnknown, ProviderError, Throttled
 
@@ -24,9 +25,9 @@ def answers(**given: bool | ProviderError) -> Callable[[str], bool]:
 
 
 def test_a_question_that_fails_leaves_its_own_item_out_and_says_why() -> None:
-    with capture_logs() as lines:
+    with written_by(log=batch) as lines:
         assert answered("abc", answers(a=TROUBLE, b=True, c=False)) == {"b": True, "c": False}
-    assert [(line["item"], line["code"]) for line in lines] == [("a", "E500")]
+        assert [(line["item"], line["code"]) for line in lines.new()] == [("a", "E500")]
     assert answered("", answers()) == {}
 
 
