@@ -1,6 +1,7 @@
-"""Tells a worker early that a lease has something to do. Losing a hint costs one sweep interval, nothing else.
+"""Early notices to workers that a lease has work. A lost hint costs one sweep interval, nothing else.
 
-A request only puts the id into a bounded queue. One daemon thread sends, and while Redis is away it drops.
+A request only puts the id into a bounded queue. One daemon thread sends hints, and drops them while Redis is
+unreachable.
 """
 
 import queue
@@ -18,7 +19,8 @@ from app.settings.broker import HINT_SECONDS, STEP_TASK, celery_broker_options
 _LONGEST_QUEUE = 2_000
 _PAUSE_SECONDS = 1.0
 _MOST_A_SECOND = 5
-"""A message costs both sides more CPU than a sweep, which takes many leases at once: in a burst the sweep is the better hint."""
+"""A message costs both sides more CPU than a sweep, which takes many leases at once. In a burst, the sweep is therefore
+the better hint."""
 
 _log = structlog.get_logger("gpulease.hints")
 
@@ -26,7 +28,7 @@ Send = Callable[[LeaseId], None]
 
 
 def celery_sender(broker_url: str) -> Send:
-    """Sends one hint; raises when Redis is away, within the socket time-outs."""
+    """A function that sends one hint. It raises when Redis is unreachable, within the socket time-outs."""
     celery = Celery("gpulease-api", set_as_current=False)
     celery.conf.update(celery_broker_options(broker_url))
 
@@ -37,7 +39,7 @@ def celery_sender(broker_url: str) -> Send:
 
 
 class QueuedHints:
-    """`wake` never blocks and never fails. `send` runs on the thread of this object, between `start` and `stop`."""
+    """`wake` never blocks and never fails. The thread of this object calls `send`, between `start` and `stop`."""
 
     def __init__(self, send: Send, metrics: ApiMetrics, clock: Callable[[], float] = time.monotonic) -> None:
         self._send = send
@@ -56,11 +58,11 @@ class QueuedHints:
             self._metrics.hint("dropped")
 
     def start(self) -> None:
-        """Begin to send."""
+        """Starts the thread that sends hints."""
         self._thread.start()
 
     def stop(self, seconds: float = 3.0) -> None:
-        """Sends what is queued, for `seconds` at most."""
+        """Sends the queued hints, for `seconds` at most."""
         try:
             self._queue.put(None, timeout=seconds)
         except queue.Full:
@@ -77,14 +79,14 @@ class QueuedHints:
         return "sent" if self._try(lease_id) else "dropped"
 
     def _crowded(self) -> bool:
-        """Whether this second has had its hints."""
+        """Whether the hints of this second have reached their limit."""
         now = int(self._clock())
         second, count = self._second
         self._second = (now, count + 1 if second == now else 1)
         return self._second[1] > _MOST_A_SECOND
 
     def _try(self, lease_id: LeaseId) -> bool:
-        """After a failure everything is dropped for a second: a time-out per hint would only fill the queue."""
+        """Drops all hints for a second after a failure: a time-out for each hint would only fill the queue."""
         if self._clock() < self._silent_until:
             return False
         try:

@@ -1,4 +1,7 @@
-"""What must be there before a process starts: a database with a fitting schema, and an operator's key. Imports no web server."""
+"""Requirements of a process at its start: a database with a compatible schema, and an operator's key.
+
+Imports no web server.
+"""
 
 import contextlib
 import hmac
@@ -24,9 +27,9 @@ from app.settings import StartupError
 
 @cache
 def schema_revisions() -> SchemaRevisions:
-    """The migrations in this program, by their files' names: `0007_last_seen.py` is revision 0007.
+    """The migrations in this program, by the names of their files: `0007_last_seen.py` is revision 0007.
 
-    Read without Alembic, whose import would be a fifth of the start of every process.
+    The function does not import Alembic, which would take a fifth of the start of every process.
     """
     files = (Path(migrations.__file__).parent / "versions").glob("[0-9]*.py")
     revisions = frozenset(file.name.partition("_")[0] for file in files)
@@ -36,8 +39,8 @@ def schema_revisions() -> SchemaRevisions:
 def check_database(url: str) -> CurrentLogin:
     """The login that `url` names.
 
-    Raises StartupError when the database cannot be reached, has an older schema than this program needs, or does not give
-    each connection a session of its own in the API's role.
+    Raises StartupError when the database is unreachable, or has an older schema than this program needs. Also raises
+    StartupError when a connection does not get a session of its own in the API's role.
     """
     where = make_url(url).render_as_string(hide_password=True)
     try:
@@ -59,7 +62,7 @@ def _schema_revision(url: str) -> str | None:
 
 
 def ensure_operator_key(database_url: str, secret: str | None) -> str:
-    """An operator key that works: `secret` (a whole key) when it is valid, else a new one. Answers the whole key."""
+    """A valid operator key: `secret` (a whole key) when it is valid, else a new one. Returns the whole key."""
     with _connected(database_url) as connection:
         connection.execute(select(func.set_config("gpulease.tenant", EVERY_TENANT, literal(value=True))))
         if secret is not None and _opens(connection, secret):
@@ -68,7 +71,7 @@ def ensure_operator_key(database_url: str, secret: str | None) -> str:
 
 
 def make_deadman_key(database_url: str) -> str:
-    """A new key with which `gpulease deadman` reports its passes; it opens nothing else. Answers the whole key."""
+    """A new key with which `gpulease deadman` reports its passes; it permits nothing else. Returns the whole key."""
     with _connected(database_url) as connection:
         connection.execute(select(func.set_config("gpulease.tenant", EVERY_TENANT, literal(value=True))))
         return _new_key(connection, Role.DEADMAN)
@@ -76,7 +79,7 @@ def make_deadman_key(database_url: str) -> str:
 
 @contextlib.contextmanager
 def _connected(url: str) -> Iterator[Connection]:
-    """One transaction as the API's role, on a connection of its own."""
+    """One transaction in the API's role, on a connection of its own."""
     with single_connections(url, API_SESSION) as engine, engine.begin() as connection:
         yield connection
 
@@ -90,7 +93,7 @@ def _opens(connection: Connection, secret: str) -> bool:
 
 
 def _new_key(connection: Connection, role: Role) -> str:
-    """A key that belongs to no tenant, named like its role."""
+    """Creates a key that belongs to no tenant, with its role as its name."""
     key = key_format.generate(KeyId(new_id("key")))
     values = {"id": key.key_id, "role": str(role), "name": str(role), "secret_hash": key.secret_hash}
     connection.execute(key_statements.add(values))

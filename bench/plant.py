@@ -8,6 +8,7 @@ from psycopg.types.json import Jsonb
 
 from app.db.core.ids import new_id
 from app.domain.ids import KeyId
+from app.domain.lease_requests import LeaseRequest
 from app.services import key_format
 
 ACCOUNT = "bench"
@@ -34,18 +35,7 @@ LEASE_BODY = {
     "ssh_public_keys": [_SSH_KEY],
     "labels": {"team": "bench"},
 }
-LEASE_REQUEST = {
-    **LEASE_BODY,
-    "gpu": {"model": "A10G", "count": 1, "memory_gib": None},
-    "instance_types": None,
-    "providers": None,
-    "regions": None,
-    "max_price_per_hour": None,
-    "disk_gib": 100,
-    "public_ip": True,
-    "allowed_cidrs": None,
-    "on_interruption": "end",
-}
+LEASE_REQUEST = LeaseRequest.from_json(LEASE_BODY).as_json()
 HARDWARE = {
     "gpu": {"model": "A10G", "count": 1, "memory_gib": 24, "interconnect": "PCIe"},
     "vcpus": 4,

@@ -21,6 +21,7 @@ from cloudsim.arm.facts import PROVIDER as AZURE_NAME
 from cloudsim.arm.facts import catalog as azure_catalog
 from cloudsim.arm.front import ArmFront
 from cloudsim.control.api import ControlApi
+from cloudsim.control.restrictions import RestrictionsApi
 from cloudsim.ec2.cloud import AWS
 from cloudsim.ec2.credentials import Credentials
 from cloudsim.ec2.facts import PROVIDER
@@ -67,9 +68,11 @@ class Simulation:
         front = AwsFront(self.world, gate, self.credentials)
         gce = GceFront(self.world, gate, lambda: self.credentials.bad)
         arm = ArmFront(self.world, gate, self.credentials)
-        control = ControlApi(self.world, {PROVIDER: AWS, GCP_NAME: GCP, AZURE_NAME: AZURE}, self.credentials)
+        clouds = {PROVIDER: AWS, GCP_NAME: GCP, AZURE_NAME: AZURE}
+        control = ControlApi(self.world, clouds, self.credentials)
+        restrictions = RestrictionsApi(self.world, clouds)
         aws = Route("/", front.endpoint, methods=["POST"])
-        self.app = Starlette(routes=[aws, *gce.routes(), *arm.routes(), *control.routes()])
+        self.app = Starlette(routes=[aws, *gce.routes(), *arm.routes(), *control.routes(), *restrictions.routes()])
         self._store = Store(state, self.world, self.credentials) if state else None
         self._keeping: asyncio.Task[None] | None = None
 

@@ -19,6 +19,8 @@ class Settings(BaseModel):
     """From launch to passed status checks; the VM shows `running` after a quarter of it."""
     refusal_seconds: NonNegativeFloat = Field(0.0, le=YEAR_SECONDS)
     """From an accepted launch to its refusal, at clouds that tell a want of capacity only afterwards."""
+    queue_seconds: NonNegativeFloat = Field(0.5, le=YEAR_SECONDS)
+    """How long a launch waits in its cloud's queue for capacity, where the cloud has one."""
     list_lag_seconds: NonNegativeFloat = Field(0.0, le=YEAR_SECONDS)
     """How long a fresh VM is invisible to every call but the launch itself."""
     shutdown_seconds: NonNegativeFloat = Field(0.2, le=YEAR_SECONDS)
@@ -46,6 +48,7 @@ PROFILES: dict[ProfileName, Settings] = {
     "realistic": Settings(
         boot_seconds=20.0,
         refusal_seconds=2.0,
+        queue_seconds=60.0,
         list_lag_seconds=1.0,
         shutdown_seconds=5.0,
         cleanup_seconds=2.0,

@@ -17,9 +17,10 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from cloudsim.ec2.credentials import Credentials
-from cloudsim.world import Fault, Resource, Vm, World
+from cloudsim.world import Fault, Reservation, Resource, Vm, World
 from cloudsim.world.capacity import Cell, Pool
 from cloudsim.world.quota import QuotaKey
+from cloudsim.world.restrictions import Restrictions
 
 FLUSH_SECONDS = 0.25
 BATCH = 2_000
@@ -35,9 +36,14 @@ class Facts:
     offered: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
     spot_factors: list[tuple[tuple[str, str], Decimal]] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
+    reservations: list[Reservation] = field(default_factory=list)
     bad_keys: list[str] = field(default_factory=list)
     accounts: dict[str, str] = field(default_factory=dict)
     sessions: dict[str, str] = field(default_factory=dict)
+    denied: list[tuple[str, str]] = field(default_factory=list)
+    removed_images: list[tuple[str, str]] = field(default_factory=list)
+    closed_subnets: list[tuple[str, str]] = field(default_factory=list)
+    subnet_addresses: list[tuple[tuple[str, str], int]] = field(default_factory=list)
 
 
 _VM, _RESOURCE, _FACTS = TypeAdapter(Vm), TypeAdapter(Resource), TypeAdapter(Facts)
@@ -142,9 +148,14 @@ class Store:
             offered={provider: sorted(sold) for provider, sold in world.offered.items()},
             spot_factors=list(world.spot_factors.items()),
             faults=list(world.faults),
+            reservations=list(world.reservations.values()),
             bad_keys=sorted(credentials.bad),
             accounts=dict(credentials.accounts),
             sessions=credentials.sessions,
+            denied=sorted(world.restrictions.denied),
+            removed_images=sorted(world.restrictions.images),
+            closed_subnets=sorted(world.restrictions.closed),
+            subnet_addresses=sorted(world.restrictions.addresses.items()),
         )
 
     def _apply(self, facts: Facts) -> None:
@@ -154,6 +165,13 @@ class Store:
         world.offered.update({provider: set(sold) for provider, sold in facts.offered.items()})
         world.spot_factors = dict(facts.spot_factors)
         world.faults.restore(facts.faults)
+        world.restrictions = Restrictions(
+            denied=set(facts.denied),
+            images=set(facts.removed_images),
+            closed=set(facts.closed_subnets),
+            addresses=dict(facts.subnet_addresses),
+        )
+        world.reservations = {reservation.key: reservation for reservation in facts.reservations}
         credentials.bad = frozenset(facts.bad_keys)
         credentials.accounts = facts.accounts
         credentials.sessions = facts.sessions

@@ -69,6 +69,10 @@ class Control:
         """Set a vCPU quota."""
         self.call("PUT", "quota", {"provider": provider, "code": code, "value": value, **place})
 
+    def reserve(self, reservation_id: str, *, provider: str = "aws", **fields: Any) -> None:
+        """Buy capacity ahead, or change what was bought: kind, zone, instance_type, total, starts_in, ends_in."""
+        self.call("PUT", "reservations", {"provider": provider, "id": reservation_id, **fields})
+
     def spot_prices(self, factor: float, *, provider: str = "aws", **place: str) -> None:
         """Spot prices become their list prices times `factor`."""
         self.call("PUT", "spot-prices", {"provider": provider, "factor": str(factor), **place})
@@ -76,6 +80,18 @@ class Control:
     def credentials(self, **fields: Any) -> None:
         """Which access keys are bad, whose the others are."""
         self.call("PUT", "credentials", fields)
+
+    def deny(self, *actions: str, provider: str = "aws") -> None:
+        """Deny these actions, and no others."""
+        self.call("PUT", "denied", {"provider": provider, "actions": list(actions)})
+
+    def remove_image(self, image: str, *, provider: str = "aws") -> None:
+        """There is no such image any more."""
+        self.call("PUT", "images", {"provider": provider, "image": image})
+
+    def close_subnet(self, subnet: str, *, provider: str = "aws", **state: Any) -> None:
+        """A subnet takes no VM. `state`: `open` and `free_addresses` for a subnet that is only full."""
+        self.call("PUT", "subnets", {"provider": provider, "subnet": subnet, **state})
 
     def settings(self, **changes: Any) -> dict[str, Any]:
         """Change settings; all settings in force."""

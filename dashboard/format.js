@@ -52,7 +52,7 @@ const RESOURCES = { gpus: "GPUs", leases: "Leases", spend_per_hour: "USD per hou
 export const resourceName = (name) =>
   RESOURCES[name] ?? (name.startsWith("gpus:") ? `GPUs, ${name.slice(5)}` : words(name));
 
-export const MARKETS = { on_demand: "on demand", spot: "spot", spot_first: "spot first" };
+export const MARKETS = { on_demand: "on demand", spot: "spot", spot_first: "spot first", reserved: "reserved", reserved_first: "reserved first" };
 export const marketName = (name) => MARKETS[name] ?? words(name);
 
 /** 8 × A100 */

@@ -1,4 +1,4 @@
-"""`python -m workers worker|inventory|deadman|prices`."""
+"""`python -m workers worker|inventory|check|deadman|prices`."""
 
 import gc
 import sys

@@ -8,10 +8,20 @@ from contextlib import contextmanager
 import structlog
 
 from app.db.fleet import accounts
+from app.domain.offerings import Driver
 from app.settings import AccountSettings, Settings
 from app.settings.accounts import account_from_json
+from app.settings.reservations import ReservationSettings
 from workers.database import WorkerDatabase
-from workers.providers.errors import CredentialsRejected, InvalidSpec, OutcomeUnknown, ProviderError, Unreachable
+from workers.providers.errors import (
+    CredentialsRejected,
+    InvalidSpec,
+    NotPermitted,
+    OutcomeUnknown,
+    ProviderError,
+    Refused,
+    Unreachable,
+)
 from workers.providers.interfaces import Provider
 from workers.providers.types import Image
 from workers.verified import Verified
@@ -24,6 +34,8 @@ _TRUST_SECONDS = 60.0
 _SILENT_SECONDS = 2.0
 """After a call without an answer, so long nobody else asks the account the same kind of thing: hundreds of leases may want to."""
 _SET_ASIDE = ("failing", "disabled")
+_ImageKey = tuple[str, str, str | None, Driver]
+"""Account, region, name of the image and driver."""
 Connect = Callable[[AccountSettings, Settings], Provider]
 
 
@@ -52,17 +64,21 @@ class Accounts:
         self._trusted_until: dict[str, float] = {}
         self._unreachable_since: dict[str, float] = {}
         self._silent: dict[str, tuple[float, OutcomeUnknown | Unreachable]] = {}
-        self._images: dict[tuple[str, str, str | None], tuple[float, Image | InvalidSpec]] = {}
+        self._images: dict[_ImageKey, tuple[float, Image | InvalidSpec]] = {}
+        self._refused_images: dict[tuple[str, str, str], tuple[float, Refused]] = {}
         self._lock = threading.Lock()
 
     def save(self) -> None:
-        """Writes the configuration to the database: new accounts, changed settings, those that left are draining."""
+        """Writes the configuration to the database: new accounts, changed settings, those that left are draining.
+
+        Settings that have their default are not stored. Workers of the previous version, which do not know the newest
+        settings, can then read the row.
+        """
         names = list(self._configured)
         with self._database.begin() as connection:
             for account in self._configured.values():
-                connection.execute(
-                    accounts.save_account(account.name, account.provider, account.model_dump(mode="json"))
-                )
+                config = account.model_dump(mode="json", exclude_defaults=True)
+                connection.execute(accounts.save_account(account.name, account.provider, config))
             connection.execute(accounts.drain_accounts(names))
             if self._configured:
                 connection.execute(accounts.ensure_regions(self._places(self._configured)))
@@ -111,12 +127,19 @@ class Accounts:
         """Whether leases that are placed in the account may be extended."""
         return self._config(name).is_extendable
 
-    def image(self, name: str, region: str, wanted: str | None = None) -> Image:
-        """The account's image in a region, its default one or the one `wanted` by name. Raises ProviderError.
+    def reservations(self, name: str, region: str) -> tuple[ReservationSettings, ...]:
+        """The reservations of a configured account in a region. One that left the configuration offers none."""
+        account = self._configured.get(name)
+        return () if account is None else account.reservations_in(region)
+
+    def image(self, name: str, region: str, wanted: str | None = None, driver: Driver = Driver.NVIDIA) -> Image:
+        """The account's image in a region: its default one with `driver`, or the one `wanted` by name.
+
+        Raises ProviderError.
 
         Looked up at most every ten minutes, and every half a minute while there is none of that name.
         """
-        key, now = (name, region, wanted), self._monotonic()
+        key, now = (name, region, wanted, driver), self._monotonic()
         until, known = self._images.get(key, (now, None))
         if known is None or until <= now:
             until, known = self._look_up(key, now)
@@ -125,11 +148,24 @@ class Accounts:
             raise known
         return known
 
-    def _look_up(self, key: tuple[str, str, str | None], now: float) -> tuple[float, Image | InvalidSpec]:
-        name, region, wanted = key
+    def refuse_image(self, name: str, region: str, image: str, error: Refused) -> None:
+        """A launch with this named image was refused, and the image may be the cause: it is not tried for a while.
+
+        The offering stays available, so that no tenant can set it aside for the others.
+        """
+        self._refused_images[name, region, image] = self._monotonic() + _IMAGE_SECONDS, error
+
+    def check_image(self, name: str, region: str, image: str | None) -> None:
+        """Raises the refusal of a launch with this named image in the last ten minutes."""
+        until, error = self._refused_images.get((name, region, image or ""), (0.0, None))
+        if error is not None and self._monotonic() < until:
+            raise error.with_traceback(None)
+
+    def _look_up(self, key: _ImageKey, now: float) -> tuple[float, Image | InvalidSpec]:
+        name, region, wanted, driver = key
         try:
             with self._reaching(name):
-                return now + _IMAGE_SECONDS, self.provider(name).image(region, wanted)
+                return now + _IMAGE_SECONDS, self.provider(name).image(region, wanted, driver)
         except InvalidSpec as error:
             if wanted is None:
                 raise  # its offerings are set aside, which takes the place of remembering it here
@@ -197,10 +233,24 @@ class Accounts:
                 connection.execute(accounts.wake_queued())
         return True
 
+    def verdict(self, name: str, error: ProviderError) -> ProviderError:
+        """What an error means for the account.
+
+        A provider answers a forbidden type, image or region like wrong credentials. The account is set aside only when
+        it does not accept us at all, which `identity` shows. Otherwise the result is NotPermitted.
+        """
+        if not isinstance(error, CredentialsRejected) or isinstance(error, IdentityChanged):
+            return error
+        try:
+            self.check_identity(name)
+        except CredentialsRejected:
+            return error
+        except ProviderError:
+            log.warning("identity unknown after a refusal", account=name, code=error.code)
+        return NotPermitted(error.message, code=error.code)
+
     def set_aside(self, name: str, error: ProviderError) -> None:
-        """The account's credentials or rights fail: nothing is placed there until a check succeeds."""
-        if isinstance(error, IdentityChanged):
-            return
+        """The account does not accept our credentials: nothing is placed there until a check succeeds."""
         log.error("account set aside", account=name, code=error.code, error=error.message)
         self._trusted_until.pop(name, None)
         self._database.run(accounts.account_failed(name, "failing", error_json(error)))

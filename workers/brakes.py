@@ -1,7 +1,7 @@
-"""Brakes that keep a mistaken view of the world from ending real VMs: see docs/operations.md.
+"""Brakes that keep a faulty listing or database from ending real VMs: see docs/operations.md.
 
-The sticky hold stops every lease where it is (no launch, expiry, kill or close) until an operator resumes. It is
-set when the database is another one than before, or older than the clouds' tags say.
+The sticky hold stops every lease in its state (no launch, expiry, kill or close) until an operator resumes. A worker
+sets the hold when the database is a different one than before, or older than the clouds' tags.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ from workers.database import WorkerDatabase
 log = structlog.get_logger(__name__)
 
 CONFIRMING_CYCLES = 3
-"""So many cycles in a row must show the same mass loss before it is believed."""
+"""Number of consecutive cycles that must show the same mass loss before workers act on it."""
 
 VANISHED = "vanished"
 ROWLESS = "rowless"
@@ -27,7 +27,7 @@ ROWLESS = "rowless"
 class FirstListings:
     """Which accounts and regions have been listed completely since this process started.
 
-    A worker that comes up beside a stale or foreign database must not launch before observation has spoken.
+    A worker that starts with a stale or foreign database must not launch before the first complete listing.
     """
 
     def __init__(self, database: WorkerDatabase) -> None:
@@ -36,24 +36,25 @@ class FirstListings:
         self._done: set[tuple[str, str]] = set()
 
     def done(self, account: str, region: str) -> bool:
-        """True from the first complete listing on that began after the start of this process."""
+        """Whether a complete listing has finished that began after the start of this process."""
         place = (account, region)
         if place not in self._done and self._database.first(brakes.listed_since(account, region, self.started_at)):
             self._done.add(place)
         return place in self._done
 
     def failed(self, account: str, region: str) -> bool:
-        """Whether an inventory process has tried since the start of this process, and could not list the place.
+        """Whether an inventory process has tried to list the region since this process started, and could not.
 
-        While it is neither done nor failed the inventory is away, or has not come to it yet.
+        While the listing is neither done nor failed, no inventory process runs or none has reached the region yet.
         """
         return self._database.first(brakes.listing_failed_since(account, region, self.started_at)) is not None
 
 
 def check_cluster(database: WorkerDatabase) -> bool:
-    """Compares the running PostgreSQL cluster and its database with those stored. Others, or another timeline, set the hold.
+    """Compares the running PostgreSQL cluster and database with the stored ones. A different one sets the hold.
 
-    False: it is not the known cluster, and nothing may be made, ended or freed. On a standby, which cannot store a hold, too.
+    A different timeline sets the hold too. False: the cluster is not the known one, and nothing may be created, ended
+    or freed. A standby cannot store a hold; the result is False there too.
     """
     row = database.all(cluster.compare())[0]
     if row.is_known:
@@ -74,9 +75,10 @@ def check_cluster(database: WorkerDatabase) -> bool:
 
 
 def hold_for_lost_rows(database: WorkerDatabase, keys: Sequence[tuple[str, int] | None]) -> None:
-    """`keys`: (lease id, attempt n) of VMs that this installation has launched and of which the database does not tell.
+    """Sets the hold for VMs without a row. `keys`: (lease id, attempt n) of VMs that this installation has launched.
 
-    A launch stores its row before it makes the VM. So the database has lost rows, and the hold is set.
+    A launch stores its row before it creates the VM. A VM without a row therefore proves that the database has lost
+    rows.
     """
     if not keys:
         return
@@ -90,7 +92,7 @@ def hold_for_lost_rows(database: WorkerDatabase, keys: Sequence[tuple[str, int] 
 
 
 def set_hold(database: WorkerDatabase, reason: str) -> None:
-    """Sets the hold once; it stays until an operator resumes. The term of every live lease is in doubt from then on."""
+    """Sets the hold once, until an operator resumes. The term of every live lease is in doubt from then on."""
     with database.begin() as connection:
         newly_set = bool(connection.execute(brakes.set_hold(reason)).rowcount)
         if newly_set:
@@ -102,9 +104,9 @@ def set_hold(database: WorkerDatabase, reason: str) -> None:
 def mass_loss(
     database: WorkerDatabase, account: str, region: str, counts: Iterable[tuple[str, int, int]]
 ) -> frozenset[str]:
-    """Judges the losses of a cycle. `counts`: (kind, lost, live), kind vanished or rowless.
+    """Checks the losses of a cycle. `counts`: (kind, lost, live), kind vanished or rowless.
 
-    Answers the kinds that may not be acted on: too many at once, and not yet seen three cycles in a row.
+    Returns the kinds on which workers may not act: too many losses at once, and not yet in three consecutive cycles.
     """
     braked = set()
     for kind, lost, live in counts:

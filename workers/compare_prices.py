@@ -1,10 +1,9 @@
 """`gpulease-server prices compare FILE`: how far the prices held here are from a table that somebody else made."""
 
-import argparse
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from decimal import Decimal, InvalidOperation
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from pathlib import Path
 
 from sqlalchemy.exc import DBAPIError
@@ -19,16 +18,14 @@ from workers.price_tables import Comparison, Ours, Place, compare, read
 from workers.providers.registry import catalogue
 
 
-def main(arguments: Sequence[str]) -> int:
-    """0 when nothing differs, 1 when something does, 2 with one line on stderr when it cannot be compared."""
-    options = _options(arguments)
-    try:
-        rows = _table(options.file)
-        held = of_listings() if options.catalogue else of_offerings(_offerings(load_settings().database_url))
-    except StartupError as error:
-        sys.stderr.write(f"gpulease-server prices: {error}\n")
-        return 2
-    result = compare(held, rows, options.tolerance / 100)
+def compare_file(path: Path, tolerance: Decimal, *, of_adapters: bool) -> int:
+    """0 when nothing differs, 1 when something does. Raises StartupError when the program cannot compare.
+
+    `tolerance`: the part by which a price may differ, such as 0.15. `of_adapters`: compare the lists of the adapters.
+    """
+    rows = _table(path)
+    held = of_listings() if of_adapters else of_offerings(_offerings(load_settings().database_url))
+    result = compare(held, rows, tolerance)
     sys.stdout.write(_report(result))
     return 1 if result.differences else 0
 
@@ -58,47 +55,17 @@ def of_listings() -> Mapping[Place, Ours]:
     """What comes with the adapters; no database and no network is asked."""
     held: dict[Place, Ours] = {}
     for provider in providers():
-        one = catalogue(provider)
-        for region, name in {(region, name) for region, name, _ in one.listed}:
-            markets = {market: one.listed.get((region, name, market)) for market in Market}
+        listed = catalogue(provider)
+        for region, name in {(region, name) for region, name, _ in listed.prices if name in listed.types}:
+            prices = {
+                market: listed.prices[key] for market in Market if (key := (region, name, market)) in listed.prices
+            }
             held[provider, region, name] = Ours(
-                type=one.types[name],
-                prices={market: frozenset({price}) for market, price in markets.items() if price is not None},
-                source=f"catalogue of {one.price_as_of:%Y-%m-%d}",
+                type=listed.types[name],
+                prices={market: frozenset({price.per_hour}) for market, price in prices.items()},
+                source=f"list of {min(price.as_of for price in prices.values()):%Y-%m-%d}",
             )
     return held
-
-
-def _options(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="gpulease-server prices",
-        description="Compare the prices and facts of offerings with a table of prices.",
-        epilog="Exit codes: 0 nothing differs, 1 something does, 2 cannot compare. docs/prices.md tells the table's columns.",
-    )
-    commands = parser.add_subparsers(required=True, metavar="compare")
-    command = commands.add_parser("compare", help="print what differs")
-    command.add_argument("file", type=Path, metavar="FILE", help="the table, as CSV")
-    command.add_argument(
-        "--tolerance",
-        type=_percent,
-        default=Decimal(15),
-        metavar="PERCENT",
-        help="what a price may be off (default: 15)",
-    )
-    command.add_argument(
-        "--catalogue", action="store_true", help="compare the lists that come with the adapters; needs no database"
-    )
-    return parser.parse_args(arguments)
-
-
-def _percent(text: str) -> Decimal:
-    try:
-        value = Decimal(text)
-    except InvalidOperation:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
-    if not value.is_finite() or value < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is no percentage")
-    return value
 
 
 def _table(path: Path) -> list[dict[str, str]]:

@@ -1,4 +1,4 @@
-"""The workers' side of the database: sync, psycopg, as the role that sees every tenant."""
+"""The workers' database access: synchronous, psycopg, with the role that sees every tenant."""
 
 import time
 from collections.abc import Iterator, MutableMapping
@@ -16,15 +16,15 @@ from app.db.core.session_limits import IDLE_IN_TRANSACTION_SECONDS, LIBPQ_PARAME
 from app.db.core.urls import sync_url
 
 _FRESH_SECONDS = 1.0
-"""A connection that was used so recently is not asked whether it lives: asking costs as much as a short statement."""
+"""The pool does not ping a connection that was used so recently: a ping costs as much as a short statement."""
 _COMPILED: MutableMapping[Any, Any] = LRUCache(1000)
-"""Statements are compiled once in a process, however many pools it opens."""
+"""The cache of compiled statements. A process compiles a statement once, however many pools it opens."""
 
 
 class WorkerDatabase:
     """A pool of connections. `begin` is one transaction; nothing slow may happen inside.
 
-    The server ends a connection that stands still inside a transaction for `idle_in_transaction_seconds`.
+    The server ends a connection that is idle inside a transaction for `idle_in_transaction_seconds`.
     """
 
     def __init__(
@@ -48,12 +48,12 @@ class WorkerDatabase:
 
     @contextmanager
     def begin(self) -> Iterator[Connection]:
-        """One transaction: committed at the end of the block, rolled back when it raises."""
+        """One transaction: committed at the end of the block, rolled back when the block raises."""
         with self._engine.begin() as connection:
             yield connection
 
     def run(self, statement: Executable | Bound[Executable]) -> CursorResult[Any]:
-        """One statement in a transaction of its own; for statements whose rows nobody reads."""
+        """One statement in a transaction of its own, for statements whose rows no caller reads."""
         with self._single.connect() as connection:
             return connection.execute(*parts(statement))
 
@@ -69,18 +69,18 @@ class WorkerDatabase:
 
     @contextmanager
     def outside_pool(self) -> Iterator[Connection]:
-        """A connection of its own, closed at the end: for a lock that lasts as long as it does. Statements commit at once."""
+        """A separate connection, closed at the end of the block, for a session lock. Statements commit at once."""
         with self._single.connect() as connection:
             connection.detach()
             yield connection
 
     def close(self) -> None:
-        """Gives all connections back."""
+        """Closes the pool's connections."""
         self._engine.dispose()
 
 
 def _ask_the_idle(engine: Engine) -> None:
-    """Connections that lay idle are tried before they are handed out; dead ones are replaced."""
+    """Makes the pool ping idle connections at checkout and replace dead ones."""
 
     def given_back(_connection: Any, record: Any) -> None:
         record.info["given_back"] = time.monotonic()
@@ -99,7 +99,7 @@ def _ask_the_idle(engine: Engine) -> None:
 
 
 def is_outage(error: DBAPIError) -> bool:
-    """Whether the database is away (restart, failover), as against a statement that is wrong."""
+    """Whether the database is unavailable (restart, failover). False for a faulty statement."""
     if error.connection_invalidated or error.orig is None:
         return True
     return getattr(error.orig, "sqlstate", None) in {None, READ_ONLY}

@@ -1,8 +1,9 @@
 """`gpulease deadman`: ends VMs of an installation past their tagged deadline.
 
-Stateless: cloud credentials and the installation's id are all it needs; no Postgres, no Redis, no API. Run it where a
-failure of those cannot reach. It may tell the API of its passes, and goes on when nobody listens. It ends a VM only by the VM's own tag: an extended lease's tag has been moved on, and a VM without a readable
-deadline is reported, never ended.
+The dead-man switch is stateless. It needs cloud credentials and the installation's id, but no Postgres, Redis or API.
+Run it where a failure of those has no effect on it. It may report its passes to the API, and continues when the API
+does not answer. It ends a VM only by the VM's own tag. The tag of an extended lease has a later deadline. The switch
+reports a VM without a readable deadline and never ends it.
 """
 
 import argparse
@@ -37,7 +38,7 @@ _SHORTEST_INTERVAL = 10.0
 _HEARTBEAT_KEY = "GPULEASE_HEARTBEAT_KEY"
 _HEARTBEAT_SECONDS = 10.0
 _HEARTBEAT_PATH = "/v1/ops/deadman"
-"""Where the API takes the key: the end of the path, for an API that a proxy shows under a prefix."""
+"""The API route that accepts the key. Only the end of a path is compared: a proxy may serve the API under a prefix."""
 
 Connect = Callable[[AccountSettings, Settings], Provider]
 Report = Callable[[dict[str, Any]], None]
@@ -45,9 +46,9 @@ Report = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadman:
-    """One pass over all regions of every account. `report` gets one JSON-able fact per call.
+    """One pass over all regions of every account. `report` receives one JSON-serializable fact per call.
 
-    `skipped`: regions that need not be looked at.
+    `skipped`: regions whose listing may fail.
     """
 
     installation: str
@@ -59,9 +60,9 @@ class Deadman:
     heartbeat: Callable[[], None] = field(default=lambda: None)
 
     def run(self) -> bool:
-        """Ends what is past its deadline. False when any place could not be looked at, or any VM not ended.
+        """Ends the VMs past their deadline. False when any place could not be listed, or any VM not ended.
 
-        Tells a pass that did its whole work: `heartbeat` may raise httpx.HTTPError, which changes nothing.
+        Sends the heartbeat of a complete pass. `heartbeat` may raise httpx.HTTPError, which does not change the result.
         """
         outcomes = [self._account(account, provider) for account, provider in self.accounts]
         if all(outcomes) and not self.dry_run:
@@ -72,10 +73,10 @@ class Deadman:
         try:
             self.heartbeat()
         except httpx.HTTPError as error:
-            self.report({"event": "heartbeat not told", "error": str(error)})
+            self.report({"event": "heartbeat not sent", "error": str(error)})
 
     def _account(self, account: AccountSettings, provider: Provider) -> bool:
-        """Whether all of it was seen, and all that is due was ended. What could not be seen protects nothing else."""
+        """Whether all of the account was listed and every due VM ended. A failed listing protects no other VM."""
         sight = self._look(account, provider)
         due = [vm for vm in sight.vms if self._is_due(vm, account)]
         refused: dict[str, ProviderError] = {}
@@ -95,7 +96,7 @@ class Deadman:
         except ProviderError as error:
             sight.failed[_ALL_REGIONS] = error
         except Exception as error:
-            # outermost for this account: a bug in one adapter must not protect the VMs of the others
+            # Outermost handler for this account: a bug in one adapter must not protect the VMs of other accounts.
             log.exception("listing failed", account=account.name)
             sight.failed[_ALL_REGIONS] = _bug(error)
         sight.skip(self.skipped)
@@ -108,7 +109,7 @@ class Deadman:
     def _end(
         self, account: AccountSettings, provider: Provider, region: str, due: Sequence[Vm]
     ) -> Mapping[str, ProviderError]:
-        """The VMs that were not ended, with the reasons."""
+        """Ends the due VMs of a region. Returns the VMs that were not ended, with the reasons."""
         refused: Mapping[str, ProviderError] = {}
         if not self.dry_run:
             try:
@@ -116,7 +117,7 @@ class Deadman:
             except ProviderError as error:
                 refused = dict.fromkeys([vm.id for vm in due], error)
             except Exception as error:
-                # outermost for this region, as in `_look`
+                # Outermost handler for this region, as in `_look`.
                 log.exception("ending failed", account=account.name, region=region)
                 refused = dict.fromkeys([vm.id for vm in due], _bug(error))
         for vm in due:
@@ -135,7 +136,7 @@ class Deadman:
 
 @dataclass(slots=True)
 class _Sight:
-    """What one account shows of itself."""
+    """The listing of one account."""
 
     vms: list[Vm] = field(default_factory=list)
     unreachable: frozenset[str] = frozenset()
@@ -143,11 +144,11 @@ class _Sight:
 
     @property
     def complete(self) -> bool:
-        """Whether every place was seen."""
+        """Whether every place was listed."""
         return not self.unreachable and not self.failed
 
     def skip(self, regions: frozenset[str]) -> None:
-        """What these regions hide does not count. A zone's name begins with its region's."""
+        """Ignores failures of these regions and of their zones. A zone's name begins with its region's."""
         self.failed = {region: error for region, error in self.failed.items() if region not in regions}
         hidden = {zone for zone in self.unreachable if zone in regions or zone.rpartition("-")[0] in regions}
         self.unreachable -= hidden
@@ -175,7 +176,10 @@ def _shown(vm: Vm) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str], *, connect_account: Connect = connect) -> int:
-    """0 when all was seen and ended, 1 when a place was not seen or a VM not ended, 2 with a line on stderr when it cannot start."""
+    """The exit code: 0 when all places were listed and all due VMs ended.
+
+    1 when a place was not listed or a VM not ended. 2, with a line on stderr, when the switch cannot start.
+    """
     options = _options(arguments)
     try:
         deadman = _build(options, connect_account)
@@ -236,10 +240,11 @@ def _build(options: argparse.Namespace, connect_account: Connect) -> Deadman:
 
 
 def heartbeat(url: str | None, key: str | None) -> Callable[[], None]:
-    """Reports one pass; may raise httpx.HTTPError. Raises StartupError for an address that is none.
+    """A function that reports one pass and may raise httpx.HTTPError. Raises StartupError for an invalid address.
 
-    The key goes to the API's heartbeat route alone: to no monitor's address, to nobody that a redirect names, and over
-    plain http to loopback only. A wrong address never stops the switch, so it is reported with each pass.
+    The key is sent only to the API's heartbeat route. It is never sent to a monitor's address or a redirect's target,
+    and over plain http only to loopback. An address to which the key may not be sent never stops the switch. Each pass
+    reports the error.
     """
     if url is None:
         return lambda: None

@@ -1,4 +1,4 @@
-"""What `python -m workers` does: the two kinds of worker process, and two commands."""
+"""What `python -m workers` does: the two kinds of worker process, and three commands."""
 
 import os
 import signal
@@ -11,7 +11,7 @@ import structlog
 from app.observability.traces import load_traces
 from app.settings import StartupError, load_settings
 from app.settings.memory import settle_memory
-from workers import compare_prices, deadman
+from workers import check_accounts, deadman, price_commands
 from workers.bootstrap import build_runtime
 from workers.celery_app import HintConsumer, create_celery
 from workers.metrics import serve_metrics
@@ -22,12 +22,12 @@ log = structlog.get_logger("workers")
 
 _NICE = 10
 """Of the inventory: reading long listings must not keep launches waiting on a host where both run."""
-_USAGE = "usage: python -m workers worker|inventory|deadman|prices"
+_USAGE = "usage: python -m workers worker|inventory|check|deadman|prices"
 
 
 def main(arguments: list[str]) -> int:
     """Runs until a signal; 0 after SIGTERM or SIGINT, 2 with one line on stderr when it cannot start."""
-    commands = {"deadman": deadman.main, "prices": compare_prices.main}
+    commands = {"check": check_accounts.main, "deadman": deadman.main, "prices": price_commands.main}
     if arguments[:1] and arguments[0] in commands:
         return commands[arguments[0]](arguments[1:])
     if arguments not in (["worker"], ["inventory"]):

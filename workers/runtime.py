@@ -69,6 +69,7 @@ def timing_from(settings: Settings) -> Timing:
         settle_gap=settings.settle_gap_seconds,
         launch_timeout=settings.launch_timeout,
         boot_timeout=settings.boot_timeout,
+        boot_timeout_large=max(settings.boot_timeout, settings.boot_timeout_large),
         max_backoff=settings.max_backoff_seconds,
         not_found_grace=settings.not_found_grace_seconds,
         deadline_grace=settings.deadline_grace_seconds,

@@ -1,4 +1,4 @@
-"""An adapter whose requests are sent only with credentials that were verified: see `providers.credentials`."""
+"""An adapter that sends requests only with verified credentials: see `providers.credentials`."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -14,6 +14,7 @@ GUARDED = frozenset(
     {
         "offered",
         "service_quotas",
+        "reservations",
         "image",
         "launch",
         "find",
@@ -26,9 +27,11 @@ GUARDED = frozenset(
         "reboot",
         "console_output",
         "set_deadline",
+        "check_account",
+        "check_region",
     }
 )
-"""The interface's methods about VMs, besides `list`. Each may be repeated. Price lists and queues are other services."""
+"""The interface's methods about VMs, except `list`. Each may be repeated. Price lists and queues are other services."""
 
 
 @contextmanager
@@ -41,9 +44,10 @@ def _unreachable_when_unverified() -> Iterator[None]:
 
 
 class Verified:
-    """Stands in for an adapter. `verify` asks for the account's identity, compares it and calls `trust`. Raises ProviderError.
+    """Wraps an adapter. `verify` reads the account's identity, compares it and calls `trust`. Raises ProviderError.
 
-    The first call verifies. A call whose credentials turn out to be others than the verified ones verifies them and is repeated.
+    The first call verifies the credentials. When the credentials of a later call differ from the verified ones, the
+    call verifies them and is repeated.
     """
 
     def __init__(self, provider: Provider, verify: Callable[[], None]) -> None:
@@ -54,16 +58,16 @@ class Verified:
 
     @classmethod
     def over(cls, provider: Provider, verify: Callable[[], None]) -> Provider:
-        """The same adapter to all who use it."""
+        """Wraps `provider`. Callers use the result like the adapter itself."""
         return cast(Provider, cls(provider, verify))
 
     def __getattr__(self, name: str) -> Any:
-        """Asked for once for each name: a guarded call is kept."""
-        found = getattr(self._provider, name)
+        """An attribute of the adapter. A guarded method is wrapped once and cached on the instance."""
+        attribute = getattr(self._provider, name)
         if name in GUARDED:
-            found = self._guarded(found)
-            self.__dict__[name] = found
-        return found
+            attribute = self._guarded(attribute)
+            self.__dict__[name] = attribute
+        return attribute
 
     def trust(self, identity: str) -> None:
         """Requests need credentials of this identity from now on."""
@@ -71,7 +75,7 @@ class Verified:
         self._times_verified += 1
 
     def list(self, regions: frozenset[str], installation: str) -> Iterator[ListingPage]:
-        """A listing breaks off when the credentials change after its first page."""
+        """Lists as the adapter does. The listing fails when the credentials change after its first page."""
 
         def begin() -> tuple[Iterator[ListingPage], ListingPage | None]:
             pages = iter(self._provider.list(regions, installation))
@@ -98,7 +102,7 @@ class Verified:
         return guarded
 
     def _verify_once(self, seen: int) -> None:
-        """Not again when another thread has verified since `seen`. A question without an answer leaves the call unsent."""
+        """Verifies, unless another thread has verified since `seen`. Without an answer the call is not sent."""
         with self._lock:
             if self._times_verified != seen:
                 return

@@ -31,12 +31,29 @@ class LeaseOptions:
     gpu_memory: Annotated[
         int | None, typer.Option(metavar="GIB", help="Minimum memory per GPU.", rich_help_panel=_WHAT)
     ] = None
+    interconnect: Annotated[
+        str | None,
+        typer.Option(
+            metavar="KIND", help="NVLink, NVSwitch, PCIe or 'Infinity Fabric' between the GPUs.", rich_help_panel=_WHAT
+        ),
+    ] = None
+    vendor: Annotated[str | None, typer.Option(metavar="VENDOR", help="NVIDIA or AMD GPUs.", rich_help_panel=_WHAT)] = (
+        None
+    )
+    min_vcpus: Annotated[int | None, typer.Option(min=1, help="Minimum vCPUs of the VM.", rich_help_panel=_WHAT)] = None
+    min_memory: Annotated[
+        int | None, typer.Option(min=1, metavar="GIB", help="Minimum main memory of the VM.", rich_help_panel=_WHAT)
+    ] = None
+    min_local_disk: Annotated[
+        int | None, typer.Option(min=1, metavar="GIB", help="Minimum local disk of the VM.", rich_help_panel=_WHAT)
+    ] = None
     type: Annotated[
         list[str] | None,
         typer.Option(metavar="TYPE", help="Instance type instead of --gpu; repeatable.", rich_help_panel=_WHAT),
     ] = None
     market: Annotated[
-        Literal["on_demand", "spot", "spot_first"] | None, typer.Option(help="Default: any.", rich_help_panel=_WHAT)
+        Literal["on_demand", "spot", "spot_first", "reserved", "reserved_first"] | None,
+        typer.Option(help="Default: any.", rich_help_panel=_WHAT),
     ] = None
     provider: Annotated[
         list[str] | None,
@@ -119,6 +136,9 @@ def _given(options: LeaseOptions) -> Json:
     labels = values.pairs(options.label or (), what="KEY=VALUE")
     fields = {
         "name": options.name,
+        "min_vcpus": options.min_vcpus,
+        "min_memory_gib": options.min_memory,
+        "min_local_disk_gib": options.min_local_disk,
         "market": options.market,
         "providers": options.provider or None,
         "regions": options.region or None,
@@ -140,17 +160,26 @@ def _given(options: LeaseOptions) -> Json:
 def _hardware(options: LeaseOptions, saved: Json | None) -> Json:
     """Sets `gpu` or `instance_types`. An option replaces either field of the file; `saved` is the file's `gpu`."""
     if options.type:
-        if options.gpu or options.gpu_memory:
+        if options.gpu or _gpu_details(options):
             msg = "use --gpu or --type, not both"
             raise typer.BadParameter(msg)
         return {"gpu": None, "instance_types": options.type}
     gpu = _gpu(options.gpu) or saved
-    if options.gpu_memory is not None:
+    details = _gpu_details(options)
+    if details:
         if not gpu:
-            msg = "--gpu-memory requires --gpu"
+            msg = f"{_DETAIL_OPTIONS[next(iter(details))]} requires --gpu"
             raise typer.BadParameter(msg)
-        gpu = {**gpu, "memory_gib": options.gpu_memory}
+        gpu = {**gpu, **details}
     return {"gpu": gpu, "instance_types": None} if gpu else {}
+
+
+_DETAIL_OPTIONS = {"memory_gib": "--gpu-memory", "interconnect": "--interconnect", "vendor": "--vendor"}
+
+
+def _gpu_details(options: LeaseOptions) -> Json:
+    fields = {"memory_gib": options.gpu_memory, "interconnect": options.interconnect, "vendor": options.vendor}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _gpu(text: str | None) -> Json | None:

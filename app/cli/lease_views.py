@@ -6,7 +6,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from app.cli import times
 from app.cli.errors import Json
+from app.cli.layout import Layout
 from app.cli.output import Columns, Faces, at, details, fields, printable, since, table, when, words
 from app.cli.sheet import Sheet
 
@@ -52,6 +54,19 @@ def wanted(request: object) -> str | None:
     return gpus(request) or words(at(request, "instance_types"))
 
 
+def extension(before: Json, after: Json) -> str:
+    """What an extension adds: `extended by 4 h until 2026-01-01 …; adds at most 88.00 USD at 22.00 USD an hour`."""
+    old, new = times.parse_time(before.get("expires_at")), times.parse_time(after.get("expires_at"))
+    if old is None or new is None:
+        return "extended"
+    added = (new - old).total_seconds()
+    text = f"extended by {times.duration(added)} until {after['expires_at']}"
+    price = at(after, "placement.price_per_hour")
+    if price is None:
+        return text
+    return f"{text}; adds at most {float(price) * added / 3600:.2f} USD at {float(price):.2f} USD an hour"
+
+
 def reason(item: Json) -> str | None:
     """`code: message` of the lease's reason."""
     code, message = at(item, "reason.code"), at(item, "reason.message")
@@ -87,6 +102,11 @@ LEASES: Columns = (
     ("EXPIRES", Faces(lambda item: None if item.get("terminal") else since(item.get("expires_at")), "expires_at")),
     ("CREATED", when("created_at")),
 )
+
+LEASES_LAYOUT = Layout(
+    ("NAME", "STATE", "GPUS", "WHERE", "EXPIRES", "USD/H", "ID", "COST", "CREATED"), wrap={"WHERE": 18, "NAME": 20}
+)
+"A name replaces an id in every command, so names come first."
 
 ATTEMPTS: Columns = (
     ("N", "n"),

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli import completion, lease_views, lookup, output, values, watch
+from app.cli import completion, explain_view, lease_views, lookup, output, values, watch
 from app.cli.command import command
 from app.cli.lease_request import LeaseOptions, for_tenant, request_body
 from app.cli.session import Session
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 group = typer.Typer(no_args_is_help=True, help="Lease GPUs: create, watch, extend, release.")
 
 _PATH = "/v1/leases"
+_WAITING = frozenset({"queued", "provisioning"})
 
 Reference = Annotated[
     str,
@@ -117,16 +118,25 @@ def list_leases(
     if tenant:
         params["tenant_id"] = lookup.tenant_id(api, tenant)
     page = api.page(_PATH, params, limit=limit or None)
-    session.items(
-        page, lease_views.LEASES, none="no leases" if filters.all else "no leases (--all includes ended leases)"
-    )
+    none = "no leases" if filters.all else "no leases (--all includes ended leases)"
+    session.items(page, lease_views.LEASES, none=none, layout=lease_views.LEASES_LAYOUT)
 
 
 @command(group, "show")
 def show(session: Session, lease: Reference) -> None:
     """Show one lease."""
     api = session.api()
-    session.answer(api.get(_path(api, lease)), lease_views.lease, lease_views.sheet)
+    document = api.get(_path(api, lease))
+    session.answer(document, lease_views.lease, lease_views.sheet)
+    if document["state"] in _WAITING and not (session.as_json or session.as_csv):
+        session.note(watch.explain_hint(lease))
+
+
+@command(group, "explain")
+def explain(session: Session, lease: Reference) -> None:
+    """Explain why a lease is not active yet, when gpulease tries next, and what would fit now."""
+    api = session.api()
+    session.answer(api.get(f"{_path(api, lease)}/explain"), explain_view.explanation, explain_view.sheet)
 
 
 @command(group, "watch")
@@ -145,16 +155,26 @@ def watch_lease(session: Session, lease: Reference, *, until: Until = "terminal"
 def extend(
     session: Session,
     lease: Reference,
-    ttl: Annotated[
-        int,
-        typer.Argument(
-            metavar="DURATION", parser=values.seconds, help="Minimum remaining time, such as 4h; never shortens."
-        ),
-    ],
+    by: Annotated[
+        int | None,
+        typer.Argument(metavar="DURATION", parser=values.seconds, help="Time to add to the lease, such as 4h."),
+    ] = None,
+    *,
+    until: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", parser=values.future, help="The new end: an RFC 3339 time, or 8h from now."),
+    ] = None,
 ) -> None:
-    """Extend a lease."""
+    """Extend a lease by a duration, or until a time. The command reports the added cost."""
+    if (by is None) == (until is None):
+        raise typer.BadParameter("give either DURATION, such as 4h, or --until TIME")
     api = session.api()
-    session.answer(api.post(f"{_path(api, lease)}/extend", {"ttl_seconds": ttl}), lease_views.lease, lease_views.sheet)
+    path = _path(api, lease)
+    before = api.get(path)
+    body = {"extend_by_seconds": by} if by is not None else {"expires_at": until}
+    extended = api.post(f"{path}/extend", body)
+    session.answer(extended, lease_views.lease, lease_views.sheet)
+    session.note(lease_views.extension(before, extended))
 
 
 @command(group, "release")

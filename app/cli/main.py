@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from app.cli import keys, leases, offerings, ops, output, profile_commands, quotas, tenants, top
+from app.cli import keys, leases, offerings, ops, output, profile_commands, quotas, reservations, tenants, top
 from app.cli import ssh as login
 from app.cli.command import before_commands, command
 from app.cli.session import Session
@@ -56,6 +56,7 @@ app.command("up", context_settings=_PASS_ON, add_help_option=False)(up)
 app.command("deadman", context_settings=_PASS_ON, add_help_option=False)(deadman)
 command(app, "offerings")(offerings.offerings)
 command(app, "images")(offerings.images)
+command(app, "reservations")(reservations.reservations)
 command(app, "ssh")(login.ssh)
 app.add_typer(leases.group, name="lease")
 app.add_typer(tenants.group, name="tenant")

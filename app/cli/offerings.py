@@ -7,6 +7,7 @@ import typer
 
 from app.cli import lease_views, values
 from app.cli.errors import Json
+from app.cli.layout import Layout
 from app.cli.output import Columns, at, when
 from app.cli.session import Session
 
@@ -18,7 +19,12 @@ class OfferingFilters:
     gpu: Annotated[str | None, typer.Option(metavar="MODEL[:COUNT]", help="Model and minimum number per VM.")] = None
     min_gpus: Annotated[int | None, typer.Option(min=1, help="Minimum GPUs per VM.")] = None
     gpu_memory: Annotated[int | None, typer.Option(metavar="GIB", help="Minimum memory per GPU.")] = None
-    market: Annotated[Literal["on_demand", "spot"] | None, typer.Option()] = None
+    vendor: Annotated[str | None, typer.Option(help="NVIDIA or AMD.")] = None
+    interconnect: Annotated[str | None, typer.Option(metavar="KIND", help="NVLink, NVSwitch or PCIe.")] = None
+    min_vcpus: Annotated[int | None, typer.Option(min=1, help="Minimum vCPUs.")] = None
+    min_memory: Annotated[int | None, typer.Option(min=1, metavar="GIB", help="Minimum main memory.")] = None
+    min_local_disk: Annotated[int | None, typer.Option(min=1, metavar="GIB", help="Minimum local disk.")] = None
+    market: Annotated[Literal["on_demand", "spot", "reserved"] | None, typer.Option()] = None
     provider: Annotated[str | None, typer.Option()] = None
     region: Annotated[str | None, typer.Option()] = None
     max_price: Annotated[str | None, typer.Option(metavar="USD", help="Maximum price per hour.")] = None
@@ -32,6 +38,11 @@ class OfferingFilters:
             "gpu_model": model,
             "min_gpus": self.min_gpus or count,
             "min_gpu_memory_gib": self.gpu_memory,
+            "gpu_vendor": self.vendor,
+            "interconnect": self.interconnect,
+            "min_vcpus": self.min_vcpus,
+            "min_memory_gib": self.min_memory,
+            "min_local_disk_gib": self.min_local_disk,
             "market": self.market,
             "provider": self.provider,
             "region": self.region,
@@ -46,6 +57,12 @@ def _availability(item: Json) -> str:
     return " ".join(str(part) for part in parts if part)
 
 
+def _network(item: Json) -> str | None:
+    """`3200 Gbit/s EFA`; None while the bandwidth is unknown."""
+    gbps = at(item, "network.gbps")
+    return None if gbps is None else " ".join(filter(None, (f"{gbps:g} Gbit/s", at(item, "network.fabric"))))
+
+
 COLUMNS: Columns = (
     ("TYPE", "instance_type"),
     ("GPUS", lease_views.gpus),
@@ -56,9 +73,19 @@ COLUMNS: Columns = (
     ("ZONE", lambda item: item.get("zone") or item.get("region")),
     ("VCPUS", "vcpus"),
     ("MEMORY GIB", "memory_gib"),
+    ("DISK GIB", "local_disk_gib"),
+    ("NETWORK", _network),
     ("AVAILABILITY", _availability),
     ("PRICE IS", "price_status"),
     ("PRICE AS OF", when("price_as_of")),
+)
+
+LAYOUT = Layout(
+    (
+        *("TYPE", "USD/H", "GPUS", "MARKET", "ZONE", "AVAILABILITY", "PROVIDER", "ACCOUNT"),
+        *("PRICE IS", "VCPUS", "MEMORY GIB", "PRICE AS OF"),
+    ),
+    wrap={"AVAILABILITY": 12, "GPUS": 9, "ZONE": 14},
 )
 
 IMAGE_COLUMNS: Columns = (
@@ -75,7 +102,7 @@ def offerings(
 ) -> None:
     """List offerings with their location and price."""
     page = session.api().page("/v1/offerings", filters.params(), limit=limit or None)
-    session.items(page, COLUMNS, none="no matching offering")
+    session.items(page, COLUMNS, none="no matching offering", layout=LAYOUT)
 
 
 def images(session: Session) -> None:

@@ -33,7 +33,7 @@ def orphans(session: Session) -> None:
 @command(group, "accounts")
 def accounts(session: Session) -> None:
     """List the cloud accounts: identity, last complete listing, last error, cordon."""
-    page = session.api(operator=True).page("/v1/ops/accounts")
+    page = session.api(operator=True).get("/v1/ops/accounts")
     session.items(page, _columns(page), none="no accounts")
 
 

@@ -87,13 +87,15 @@ def since(text: object) -> str | None:
     return times.relative(moment, times.now()) if moment else None
 
 
-def table(columns: Columns, items: Iterable[Json]) -> Table:
-    """One row for each item."""
+def table(columns: Columns, items: Iterable[Json], *, wrap: Mapping[str, int] | None = None) -> Table:
+    """One row for each item. `wrap`: the columns that may wrap, with their width (0: any); None: all but the first."""
     result = Table(box=None, pad_edge=False, header_style="bold")
     for number, (title, _) in enumerate(columns):
-        result.add_column(title, no_wrap=number == 0, overflow="fold")
+        fixed = number == 0 if wrap is None else title not in wrap
+        width = None if wrap is None else wrap.get(title) or None
+        result.add_column(title, no_wrap=fixed, overflow="fold", width=width)
     for item in items:
-        result.add_row(*(cell(_value(look, item)) for _, look in columns))
+        result.add_row(*(cell(shown(look, item)) for _, look in columns))
     return result
 
 
@@ -122,10 +124,11 @@ def raw(look: Look, item: Json) -> object:
     """The value as the API returns it."""
     if isinstance(look, Faces):
         return at(item, look.raw)
-    return _value(look, item)
+    return shown(look, item)
 
 
-def _value(look: Look, item: Json) -> object:
+def shown(look: Look, item: Json) -> object:
+    """The value in its form for people."""
     if isinstance(look, Faces):
         return look.shown(item)
     return at(item, look) if isinstance(look, str) else look(item)

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from app.cli import output, sheet
 from app.cli.completion import profile_names
 from app.cli.config import Choice, find_endpoint
 from app.cli.errors import CliError, Json, ProblemError
+from app.cli.layout import Layout, fitted_table
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -139,18 +140,25 @@ class Session:
         else:
             output.console().print(render(document))
 
-    def items(self, page: Json, columns: output.Columns, *, none: str) -> None:
+    def items(self, page: Json, columns: output.Columns, *, none: str, layout: Layout | None = None) -> None:
         """Prints a list as a table. An empty list prints the sentence `none` on standard error."""
         if self.as_json:
             output.write_json(page)
         elif self.as_csv:
             sheet.write(sheet.Sheet(columns, page["items"]))
         elif page["items"]:
-            output.console().print(output.table(columns, page["items"]))
+            self._print_table(columns, page["items"], layout)
         if not self.as_json and not page["items"]:
             self.note(none)
         if not self.as_json and page.get("next_cursor"):
             self.note(f"only the first {len(page['items'])}: --limit 0 shows all")
+
+    def _print_table(self, columns: output.Columns, items: Sequence[Json], layout: Layout | None) -> None:
+        console = output.console()
+        table, hidden = fitted_table(columns, items, layout, console.width)
+        console.print(table)
+        if hidden:
+            self.note(f"too narrow for {', '.join(hidden)}: a wider terminal or --output csv shows all columns")
 
     def note(self, message: str) -> None:
         """Prints a remark for the person at the terminal, on standard error."""

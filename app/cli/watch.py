@@ -31,6 +31,11 @@ class Pace:
         return self.fastest if changed else min(current * 1.25, self.slowest)
 
 
+def explain_hint(reference: str) -> str:
+    """Where a person reads more about a lease that waits."""
+    return f"`gpulease lease explain {reference}` shows what it waits for"
+
+
 class Poller:
     """Reads one lease and its attempts, and requests only changes."""
 
@@ -66,7 +71,9 @@ def follow(
     with _view(as_json=session.as_json) as view:
         final = _watch(Poller(api, lease_id), view, until, deadline, pace or Pace())
     if final is None:
-        session.note(f"error: not {until} after {times.duration(timeout or 0)}; the lease continues")
+        session.note(
+            f"error: not {until} after {times.duration(timeout or 0)}; the lease continues; {explain_hint(lease_id)}"
+        )
         return FAILED
     return _verdict(final.lease, until)
 

@@ -9,15 +9,18 @@ class ErrorKind(StrEnum):
     # refusals: definitely not created
     REFUSED = "Refused"
     INSUFFICIENT_CAPACITY = "InsufficientCapacity"
+    NETWORK_FULL = "NetworkFull"
     PROVIDER_QUOTA_EXCEEDED = "ProviderQuotaExceeded"
     NOT_OFFERED = "NotOffered"
     INVALID_SPEC = "InvalidSpec"
     IMAGE_MISSING = "ImageMissing"
     PRICE_TOO_LOW = "PriceTooLow"
+    NOT_PERMITTED = "NotPermitted"
     CREDENTIALS_REJECTED = "CredentialsRejected"
     IDENTITY_CHANGED = "IdentityChanged"
     # not done
     THROTTLED = "Throttled"
+    NOT_READY = "NotReady"
     UNREACHABLE = "Unreachable"
     SEND_EXPIRED = "SendExpired"
     # anything may have happened
@@ -29,4 +32,5 @@ class ErrorKind(StrEnum):
     NEVER_SEEN = "NeverSeen"
     LOST = "Lost"
     VM_ENDED = "VmEnded"
+    LAUNCH_TIMEOUT = "LaunchTimeout"
     MASS_LOSS = "MassLoss"

@@ -1,7 +1,7 @@
 """Identifiers: opaque TypeIDs (type prefix, underscore, UUIDv7 in base32), kept as text everywhere.
 
-The same text stands in the database, in tags at the cloud, in logs and in the API, so that nothing is
-converted on the way and everything can be searched for as it was read.
+The database, the tags at the cloud, the logs and the API all hold the same text. No layer converts an id, so an id
+can be searched for exactly as it was read.
 """
 
 import re
@@ -26,6 +26,6 @@ def typeid(prefix: str, value: UUID) -> str:
 
 
 def is_typeid(prefix: str, text: str) -> bool:
-    """Whether `text` could be an id of this type. Says nothing about whether it exists."""
+    """Whether `text` could be an id of this type. Does not check that the id exists."""
     head, _, suffix = text.rpartition("_")
     return head == prefix and len(suffix) == _SUFFIX_LENGTH and _SUFFIX.fullmatch(suffix) is not None

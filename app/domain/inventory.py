@@ -1,11 +1,11 @@
 """The two-sided comparison of one complete listing of an account and region with the database.
 
-The cloud is listed first, the database is read second, ended leases included: whatever was created before the
-listing has its row by then. `compare` decides nothing that cannot be proven from rows; the rest is a question
-(`absent`, `lost`, `copied`) that others answer.
+The cloud is listed first. The database is read second, ended leases included, so every VM created before the listing
+has its row by then. `compare` decides only what rows prove. It returns the rest as questions (`absent`, `lost`,
+`copied`) that its callers answer.
 
-A VM is *genuine* when the launch that its tags name has made it: the cloud keeps the launch token, or the name derived
-from it, and copies neither with the tags. A genuine VM without a row proves that the database has lost rows.
+A VM is *genuine* when the launch that its tags name created it. The cloud keeps the launch token, or the VM name
+derived from it; copying the tags copies neither. A genuine VM without a row proves that the database has lost rows.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -22,22 +22,24 @@ Key = tuple[str, int]
 TokenOf = Callable[[LeaseId, int], str]
 """The launch token of an attempt of this installation."""
 
-ALIVE = frozenset({VmState.PENDING, VmState.RUNNING, VmState.STOPPED})
-"""States in which a VM costs money and is not on its way out."""
-
+ALIVE = frozenset({VmState.QUEUED, VmState.PENDING, VmState.RUNNING, VmState.STOPPED})
+"""States in which a VM costs money and is not being terminated."""
 
 _MAY_BE_SENT = frozenset({AttemptState.PLANNED, AttemptState.SENT, AttemptState.SETTLING})
-"""A genuine VM of such an attempt is its VM. With `planned` the row is older than the VM: the database went back in time."""
+"""A genuine VM of an attempt in such a state is the attempt's VM.
+
+With `planned` the row is older than the VM: the database was restored from an earlier state.
+"""
 
 EMPTY_LISTINGS = 2
-"""How many complete listings that show nothing belong to the proof that an attempt created nothing."""
+"""How many complete listings without a VM the proof needs that an attempt created nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A listed VM, reduced to what the comparison needs. `key` is None when its tags name no attempt.
+    """A listed VM, reduced to what the comparison needs. `key` is None when the VM's tags name no attempt.
 
-    `launch_identity`: as `workers.providers.types.Vm` has it. `deadline`: its tagged deadline, None when there is none.
+    `launch_identity`: as in `workers.providers.types.Vm`. `deadline`: the VM's tagged deadline, None without one.
     """
 
     vm_id: str
@@ -52,9 +54,9 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """An attempt as the database has it: whether its lease has ended, and whether we asked for its VM's end.
+    """An attempt as stored in the database. `ending`: gpulease has requested the termination of its VM.
 
-    `deadline_applied`: the deadline that was last written to the VM's tags. `term_in_doubt`: as `Lease` has it.
+    `deadline_applied`: the deadline that was last written to the VM's tags. `term_in_doubt`: as in `Lease`.
     """
 
     attempt_id: AttemptId
@@ -77,13 +79,13 @@ class Row:
 
     @property
     def key(self) -> Key:
-        """As the tags of its VM name it."""
+        """The key in the tags of the attempt's VM."""
         return (self.lease_id, self.n)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """One listing. `complete` is false when a page failed; `unreachable` zones were not looked at."""
+    """One listing. `complete` is false when a page failed. `unreachable` zones were not listed."""
 
     started_at: datetime
     seen: tuple[Seen, ...]
@@ -93,11 +95,11 @@ class Listing:
 
 @dataclass(slots=True)
 class Findings:
-    """What the comparison found. `doomed`, `lost` and `copied` name VMs, the others attempts.
+    """The differences between a listing and the rows. `doomed`, `lost` and `copied` hold VMs, the others attempts.
 
-    `retagged`: VMs of attempts whose deadline tag is not the one that was last written. `in_doubt`: VMs of attempts whose
-    tag may tell of a term that the database has lost. `lost`: VMs that a launch of
-    gpulease has made, and of which no row tells. `copied`: VMs that no launch has made; somebody copied the tags.
+    `retagged`: VMs whose deadline tag differs from the one that was last written. `in_doubt`: VMs whose deadline tag
+    may hold a term that the database has lost. `lost`: VMs that a launch of gpulease created and that have no row.
+    `copied`: VMs that no launch created; somebody copied the tags.
     """
 
     changed: list[tuple[Row, Seen]] = field(default_factory=list)
@@ -111,16 +113,16 @@ class Findings:
     copied: list[Seen] = field(default_factory=list)
 
     def lost_rows(self, shown_before: Collection[str]) -> list[Key | None]:
-        """What VMs name of which no row tells, or only a row from before their launch: the database has lost rows.
+        """The keys of VMs without a row, or with only a row from before their launch: the database has lost rows.
 
-        Without the lost VMs that were `shown_before`.
+        Leaves out the lost VMs that were `shown_before`.
         """
         unsent = [row.key for row, _ in self.found if row.state is AttemptState.PLANNED]
         return [*(seen.key for seen in self.lost if seen.vm_id not in shown_before), *unsent]
 
 
 def compare(listing: Listing, rows: Mapping[Key, Row], *, token_of: TokenOf, settle_gap: float) -> Findings:
-    """`rows`: every live attempt of the account and region, and every attempt that a listed VM names."""
+    """Compares a listing with `rows`: all live attempts of the account and region, and those that listed VMs name."""
     findings = Findings()
     owners = {row.instance_id: row for row in rows.values() if row.state is AttemptState.KNOWN}
     for seen in listing.seen:
@@ -144,7 +146,7 @@ def _is_genuine(seen: Seen, token_of: TokenOf) -> bool:
 
 
 def _compare_owned(findings: Findings, seen: Seen, row: Row) -> None:
-    """The VM is the attempt's by its id, whatever its tags say by now."""
+    """Compares a VM that belongs to the attempt by its id, whatever the VM's tags are now."""
     if _differs(row, seen):
         findings.changed.append((row, seen))
     _compare_deadline(findings, seen, row)
@@ -164,7 +166,7 @@ def _compare_genuine(findings: Findings, seen: Seen, row: Row | None) -> None:
 
 
 def _compare_deadline(findings: Findings, seen: Seen, row: Row) -> None:
-    """Tags hold whole seconds. Where it is not known what was written, the step that writes it is due anyway."""
+    """Tags hold whole seconds. While the last write is unknown (`deadline_applied` None), the writing step is due."""
     if seen.state not in ALIVE:
         return
     if row.term_in_doubt:
@@ -174,7 +176,7 @@ def _compare_deadline(findings: Findings, seen: Seen, row: Row) -> None:
 
 
 def _differs(row: Row, seen: Seen) -> bool:
-    """An address that the listing does not tell is no difference: a known one is kept."""
+    """An address that the listing leaves out is no difference: the stored address stays."""
     addresses = ((row.public_ip, seen.public_ip), (row.private_ip, seen.private_ip))
     moved = any(shown is not None and shown != known for known, shown in addresses)
     return (moved or row.vm_state is not seen.state) and row.vm_state is not VmState.GONE
@@ -182,13 +184,13 @@ def _differs(row: Row, seen: Seen) -> bool:
 
 def _unseen(findings: Findings, listing: Listing, rows: Iterable[Row], settle_gap: float) -> None:
     listed = {seen.vm_id for seen in listing.seen}
-    found = {row.key for row, _ in findings.found}
+    shown = {row.key for row, _ in findings.found}
     for row in rows:
         if row.zone in listing.unreachable:
             continue
         if row.state is AttemptState.KNOWN and row.instance_id not in listed and _is_absent(row, listing):
             findings.absent.append(row)
-        elif row.state is AttemptState.SETTLING and row.key not in found and _counts_as_empty(row, listing, settle_gap):
+        elif row.state is AttemptState.SETTLING and row.key not in shown and _counts_as_empty(row, listing, settle_gap):
             findings.empty.append(row)
 
 

@@ -1,6 +1,7 @@
 """Which actions a lease allows at present: asked before an action is carried out, and shown in advance with the lease."""
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from enum import StrEnum
 
 from app.domain.leases import Desired, LeaseState
@@ -13,6 +14,7 @@ class Refusal(StrEnum):
     LEASE_NOT_ACTIVE = "lease_not_active"
     TENANT_SUSPENDED = "tenant_suspended"
     NOT_EXTENDABLE = "not_extendable"
+    NOT_LATER = "not_later"
     TERM_EXCEEDED = "term_exceeded"
 
 
@@ -32,6 +34,21 @@ class Extension:
     exceeds_terms: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaterExpiry:
+    """A requested extension: `by` a duration, or `to` a time. Exactly one of the two is set."""
+
+    by: timedelta | None = None
+    to: datetime | None = None
+
+    def after(self, expires_at: datetime) -> datetime:
+        """The new expiry of a lease that expires at `expires_at`."""
+        if self.by is not None:
+            return expires_at + self.by
+        assert self.to is not None
+        return self.to
+
+
 def release_refusal(desired: Desired) -> Refusal | None:
     """A lease is released once. To repeat a release is no error, but there is nothing left to do."""
     return None if desired is Desired.RUN else Refusal.LEASE_ENDING
@@ -45,13 +62,13 @@ def reboot_refusal(desired: Desired, state: LeaseState) -> Refusal | None:
 
 
 def extension_refusal(extension: Extension) -> Refusal | None:
-    """The first reason why a lease cannot be extended so. One that lengthens nothing is within every term."""
+    """The first reason why a lease cannot be extended so."""
     if extension.desired is not Desired.RUN or extension.expired:
         return Refusal.LEASE_ENDING
     if not extension.tenant_active:
         return Refusal.TENANT_SUSPENDED
     if not extension.lengthens:
-        return None
+        return Refusal.NOT_LATER
     if not extension.extendable:
         return Refusal.NOT_EXTENDABLE
     return Refusal.TERM_EXCEEDED if extension.exceeds_terms else None

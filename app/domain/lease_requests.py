@@ -1,16 +1,16 @@
-"""What a tenant asks for: the request of a lease, typed. It is stored as JSON and shown as it is stored."""
+"""The request of a lease. The database stores it as JSON, and the API returns the stored form."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Self
 
-from app.domain.offerings import MarketWish
+from app.domain.offerings import GpuVendor, Interconnect, MarketWish
 
 
 class OnInterruption(StrEnum):
-    """What happens to a lease whose spot VM the provider takes back."""
+    """What happens to a lease when the provider interrupts its spot VM."""
 
     END = "end"
     REPLACE = "replace"
@@ -23,14 +23,27 @@ class GpuRequest:
     model: str
     count: int = 1
     memory_gib: int | None = None
+    interconnect: Interconnect | None = None
+    vendor: GpuVendor | None = None
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Reads a stored `gpu`. An absent or null member gets its default."""
+        given = {name: member for name, member in value.items() if member is not None}
+        return cls(**{name: _GPU_PARSERS.get(name, _parse)(member) for name, member in given.items()})
+
+    def as_json(self) -> dict[str, Any]:
+        """Leaves out members of `_LATER` that are None: the previous version reads no unknown member of `gpu`."""
+        return {name: value for name, value in asdict(self).items() if value is not None or name not in _LATER}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseRequest:
-    """A checked request with its defaults filled in. None means any; of `image`, the account's default one.
+    """A validated request with its defaults filled in. None means any. `image` None is the account's default image.
 
-    `max_price_per_hour`: USD for the whole VM. `allowed_cidrs`: networks that may reach port 22; None leaves it to the
-    account's own firewall. The start-up script is kept apart: it is a secret.
+    `min_vcpus`, `min_memory_gib` and `min_local_disk_gib` are those of the whole VM.
+    `max_price_per_hour`: USD for the whole VM. `allowed_cidrs`: networks that may reach port 22; with None the
+    account's own firewall decides. The start-up script is stored separately: it is a secret.
     """
 
     ttl_seconds: int
@@ -39,6 +52,9 @@ class LeaseRequest:
     labels: Mapping[str, str] = field(default_factory=dict)
     gpu: GpuRequest | None = None
     instance_types: tuple[str, ...] | None = None
+    min_vcpus: int | None = None
+    min_memory_gib: int | None = None
+    min_local_disk_gib: int | None = None
     market: MarketWish | None = None
     providers: tuple[str, ...] | None = None
     regions: tuple[str, ...] | None = None
@@ -52,53 +68,40 @@ class LeaseRequest:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Reads `as_json`, also of an earlier version, which has fewer members."""
-        gpu, market, price = value.get("gpu"), value.get("market"), value.get("max_price_per_hour")
-        return cls(
-            ttl_seconds=int(value["ttl_seconds"]),
-            wait_seconds=int(value.get("wait_seconds") or 0),
-            name=value.get("name"),
-            labels=value.get("labels") or {},
-            gpu=GpuRequest(**gpu) if gpu else None,
-            instance_types=_tuple(value.get("instance_types")),
-            market=MarketWish(market) if market else None,
-            providers=_tuple(value.get("providers")),
-            regions=_tuple(value.get("regions")),
-            max_price_per_hour=Decimal(price) if price is not None else None,
-            ssh_public_keys=tuple(value.get("ssh_public_keys") or ()),
-            image=value.get("image"),
-            disk_gib=int(value.get("disk_gib", 100)),
-            public_ip=bool(value.get("public_ip", True)),
-            allowed_cidrs=_tuple(value.get("allowed_cidrs")),
-            on_interruption=OnInterruption(value.get("on_interruption", OnInterruption.END)),
-        )
+        """Reads what `as_json` returned. An absent or null member gets its default: earlier versions stored fewer."""
+        given = {name: value[name] for name in _NAMES if value.get(name) is not None}
+        return cls(**{name: _PARSERS.get(name, _parse)(member) for name, member in given.items()})
 
     def as_json(self) -> dict[str, Any]:
-        """As it is stored and shown: amounts as text without an exponent."""
-        gpu, price = self.gpu, self.max_price_per_hour
-        return {
-            "name": self.name,
-            "labels": dict(self.labels),
-            "gpu": None if gpu is None else {"model": gpu.model, "count": gpu.count, "memory_gib": gpu.memory_gib},
-            "instance_types": _list(self.instance_types),
-            "market": None if self.market is None else str(self.market),
-            "providers": _list(self.providers),
-            "regions": _list(self.regions),
-            "max_price_per_hour": None if price is None else f"{price:f}",
-            "ttl_seconds": self.ttl_seconds,
-            "wait_seconds": self.wait_seconds,
-            "ssh_public_keys": list(self.ssh_public_keys),
-            "image": self.image,
-            "disk_gib": self.disk_gib,
-            "public_ip": self.public_ip,
-            "allowed_cidrs": _list(self.allowed_cidrs),
-            "on_interruption": str(self.on_interruption),
-        }
+        """The form that the database stores and the API returns. Amounts are text without an exponent."""
+        return {name: _format(getattr(self, name)) for name in _NAMES}
 
 
-def _tuple(values: list[str] | None) -> tuple[str, ...] | None:
-    return tuple(values) if values is not None else None
+_NAMES = tuple(member.name for member in fields(LeaseRequest))
+_PARSERS: Mapping[str, Callable[[Any], Any]] = {
+    "gpu": GpuRequest.from_json,
+    "market": MarketWish,
+    "max_price_per_hour": Decimal,
+    "on_interruption": OnInterruption,
+}
+_LATER = ("interconnect", "vendor")
+_GPU_PARSERS: Mapping[str, Callable[[Any], Any]] = {"interconnect": Interconnect, "vendor": GpuVendor}
 
 
-def _list(values: tuple[str, ...] | None) -> list[str] | None:
-    return list(values) if values is not None else None
+def _parse(member: Any) -> Any:
+    return tuple(member) if isinstance(member, list) else member
+
+
+def _format(member: Any) -> Any:
+    match member:
+        case tuple():
+            return list(member)
+        case Decimal():
+            return f"{member:f}"
+        case StrEnum():
+            return str(member)
+        case Mapping():
+            return dict(member)
+        case GpuRequest():
+            return member.as_json()
+    return member

@@ -1,4 +1,4 @@
-"""Leases and attempts: states, the transition table, and the facts that decisions are made from."""
+"""Leases and attempts: their states, the transition table, and the facts on which decisions are based."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -46,12 +46,14 @@ class AttemptState(StrEnum):
 
 
 class VmState(StrEnum):
-    """What a provider says of a VM, in one vocabulary for all clouds.
+    """The state of a VM as its provider reports it, in one vocabulary for all clouds.
 
-    `ending`: shutting down or stopping. `stopped`: not running and still costing money. `gone`: terminated.
+    `queued`: accepted, and waiting in the provider's own queue for capacity. `ending`: shutting down or stopping. `stopped`:
+    not running and still costing money. `gone`: terminated.
     `absent`: missing from a complete listing, not yet confirmed by a direct get.
     """
 
+    QUEUED = "queued"
     PENDING = "pending"
     RUNNING = "running"
     ENDING = "ending"
@@ -78,13 +80,20 @@ TRANSITIONS: dict[LeaseState, frozenset[LeaseState]] = {
 
 
 def sources(target: LeaseState) -> tuple[LeaseState, ...]:
-    """The states from which `target` may be entered: what a guarded UPDATE asks for in its WHERE."""
+    """The states from which `target` may be entered: the WHERE condition of a guarded UPDATE."""
     return tuple(state for state, targets in TRANSITIONS.items() if target in targets)
+
+
+def starting_since(reservation: str | None, known_at: datetime | None, vm_state_at: datetime | None) -> datetime | None:
+    """When the provider began to start a VM. For a reserved VM the wait in the provider's queue does not count."""
+    if reservation is None or known_at is None or vm_state_at is None:
+        return known_at
+    return max(known_at, vm_state_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One try of one lease at one offering, as the database has it."""
+    """One try of one lease at one offering, as stored in the database."""
 
     id: AttemptId
     n: int
@@ -98,6 +107,7 @@ class Attempt:
     token: str
     clean: bool
     price_per_hour: Any  # Decimal
+    gpu_count: int = 1
     instance_id: str | None = None
     vm_state: VmState | None = None
     vm_reason: dict[str, Any] | None = None
@@ -111,18 +121,27 @@ class Attempt:
     empty_listings: int = 0
     last_empty_listing_at: datetime | None = None
     retry_at: datetime | None = None
+    vm_state_at: datetime | None = None
+    reservation: str | None = None
+    reserved_until: datetime | None = None
+    """The latest expiry of a lease in the attempt's reservation."""
     watched_at: datetime | None = None
-    """Start of the last look at the VMs in change where it is."""
+    """Start of the last watch pass over the attempt's account and region."""
 
     @property
     def live(self) -> bool:
-        """Whether it may still have a VM, or get one."""
+        """Whether the attempt may still have a VM, or get one."""
         return self.state in LIVE_ATTEMPT
+
+    @property
+    def starting_since(self) -> datetime | None:
+        """See the function of that name."""
+        return starting_since(self.reservation, self.known_at, self.vm_state_at)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """What decisions about a lease are made from. `wake_count` tells whether somebody woke it meanwhile."""
+    """The facts on which decisions about a lease are based. A changed `wake_count` shows that the lease was woken."""
 
     id: LeaseId
     tenant_id: TenantId
@@ -145,36 +164,41 @@ class Lease:
     reboot_requested_at: datetime | None = None
     deadline_applied: datetime | None = None
     term_in_doubt: bool = False
-    """The database may have lost an extension: a hold was set, and the deadline tag of its VM was not read since."""
+    """The database may have lost an extension: a hold was set, and the VM's deadline tag was not read since."""
 
     def is_expired(self, now: datetime) -> bool:
-        """Whether its time is over at `now`, the database's clock."""
+        """Whether the lease's time is over at `now`, by the database's clock."""
         return self.expires_at <= now
 
     @property
+    def reserved_until(self) -> datetime | None:
+        """When the lease must end because its VM's reservation does. None: no reservation limits it."""
+        return self.attempt.reserved_until if self.attempt is not None and self.attempt.live else None
+
+    @property
     def may_expire(self) -> bool:
-        """Whether its term is known. One in doubt is known again when its VM's tag was read, or when it has no VM."""
+        """Whether the lease's term is known. One in doubt is known again once the VM's tag is read, or without a VM."""
         attempt = self.attempt
         may_have_vm = attempt is not None and attempt.state in _MAY_HAVE_VM and attempt.vm_state is not VmState.GONE
         return not (self.term_in_doubt and may_have_vm)
 
     @property
     def waits(self) -> timedelta:
-        """For how long it waits for capacity, for its first VM and for a replacement."""
+        """How long the lease waits for capacity, for its first VM and for a replacement."""
         return timedelta(seconds=self.request.wait_seconds)
 
     @property
     def looking_since(self) -> datetime:
-        """When it was asked for, or last went back to the queue for a replacement."""
+        """When the lease was requested, or last returned to the queue for a replacement."""
         return self.wait_until - self.waits
 
     @property
     def terminal(self) -> bool:
-        """Whether it has ended for good."""
+        """Whether the lease has ended for good."""
         return self.state in TERMINAL
 
 
 def final_state(lease: Lease) -> LeaseState:
-    """`released` after having been active or by its owner's wish, else `failed`."""
-    wished = lease.reason is not None and lease.reason.code in BY_WISH
-    return LeaseState.RELEASED if lease.ready_at is not None or wished else LeaseState.FAILED
+    """`released` when the lease was active or its owner ended it, else `failed`."""
+    ended_by_owner = lease.reason is not None and lease.reason.code in BY_WISH
+    return LeaseState.RELEASED if lease.ready_at is not None or ended_by_owner else LeaseState.FAILED

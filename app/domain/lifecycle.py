@@ -1,6 +1,6 @@
-"""The protocol's decisions: from what is known of a lease and its newest attempt to the one next step.
+"""The protocol's decisions: from the facts about a lease and its newest attempt to the one next step.
 
-`decide` is total and pure. A worker executes the step, loads the lease again and asks anew, until it may rest.
+`decide` is total and pure. A worker executes the step, loads the lease again and calls `decide` again, until it rests.
 """
 
 from collections.abc import Callable
@@ -13,6 +13,9 @@ from app.domain.leases import Attempt, AttemptState, Desired, Lease, LeaseState,
 from app.domain.provider_messages import provider_words, public_code, why_vm_ended
 from app.domain.reasons import Origin, Reason, ReasonCode
 
+LARGE_GPU_COUNT = 8
+"""VMs with this number of GPUs or more fill a whole host, bare metal among them. They boot more slowly."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
@@ -23,9 +26,14 @@ class Timing:
     settle_gap: float
     launch_timeout: float
     boot_timeout: float
+    boot_timeout_large: float
     max_backoff: float
     not_found_grace: float
     deadline_grace: float
+
+    def boot_seconds(self, gpu_count: int) -> float:
+        """The time from running to ready that a VM with this number of GPUs may take."""
+        return self.boot_timeout_large if gpu_count >= LARGE_GPU_COUNT else self.boot_timeout
 
 
 # --- steps ------------------------------------------------------------------------------------------------
@@ -33,7 +41,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Nothing to do before `until`; None: before somebody wakes the lease."""
+    """Nothing to do before `until`. None: nothing to do before somebody wakes the lease."""
 
     until: datetime | None
 
@@ -45,22 +53,22 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Check that it is still wanted, and send the create call from the stored parameters (T3 to T5)."""
+    """Check that the VM is still wanted, and send the create call from the stored parameters (T3 to T5)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """The outcome stays unknown or is no longer wanted: from here only look, never create."""
+    """The outcome stays unknown or is no longer wanted: from now on look for the VM, never create one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Look by token for what the attempt may have created; adopt it, or write down that nothing was seen."""
+    """Look by token for a VM that the attempt may have created. Adopt the VM, or record that none was seen."""
 
 
 @dataclass(frozen=True, slots=True)
 class CloseAttempt:
-    """The attempt is over: never sent, or its VM confirmed gone. Its billing ends."""
+    """The attempt is over: it was never sent, or its VM is confirmed gone. Its billing ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +78,12 @@ class Terminate:
 
 @dataclass(frozen=True, slots=True)
 class Reboot:
-    """Ask the provider for the reboot that somebody wants."""
+    """Ask the provider for the requested reboot."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verify:
-    """The VM is missing from a complete listing: ask for it directly before believing it."""
+    """The VM is missing from a complete listing: confirm by a direct get before acting on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +95,12 @@ class Enter:
 
 @dataclass(frozen=True, slots=True)
 class RenewDeadline:
-    """Write the deadline tag that the dead-man switch goes by: the expiry was moved since it was written."""
+    """Write the deadline tag that the dead-man switch reads: the expiry changed since the tag was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class Requeue:
-    """Back to the queue to be replaced; the old VM is confirmed dead."""
+    """Return the lease to the queue for a replacement VM. The old VM is confirmed dead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +117,7 @@ class Finish:
 
 _LOOK_AGAIN = timedelta(seconds=2)
 _TERM_IN_DOUBT_PAUSE = timedelta(seconds=30)
-"""So long rests a lease that would have expired, but for the tag of its VM; whoever reads the tag wakes it."""
+"""The rest of a lease that cannot expire before its VM's tag is read. The tag's reader wakes the lease."""
 
 Step = (
     Rest
@@ -133,7 +141,7 @@ Step = (
 
 
 def decide(lease: Lease, now: datetime, timing: Timing) -> Step:
-    """The next step of a lease. The executor of a step makes progress or sets a time to come back."""
+    """The next step of a lease. The executor of a step makes progress or sets the time of the next attempt."""
     if lease.terminal:
         return Rest(None)
     if lease.desired is Desired.RUN:
@@ -145,21 +153,23 @@ def decide(lease: Lease, now: datetime, timing: Timing) -> Step:
 
 
 def bounded(lease: Lease, rest: Rest, now: datetime) -> Rest:
-    """The rest of a lease that is wanted ends with its time at the latest.
+    """The rest of a wanted lease ends at the lease's expiry at the latest, or at the end of its reservation.
 
-    A lease whose time is over rests only while its term is in doubt: for a while, or for as long as a step asks.
+    An expired lease rests only while its term is in doubt: until the time that a step gives, else for a fixed pause.
     """
     if lease.desired is Desired.END or lease.terminal:
         return rest
     if not lease.is_expired(now):
-        return Rest(lease.expires_at if rest.until is None else min(rest.until, lease.expires_at))
+        return Rest(min(until for until in (rest.until, lease.expires_at, lease.reserved_until) if until is not None))
     return rest if rest.until is not None and rest.until > now else Rest(now + _TERM_IN_DOUBT_PAUSE)
 
 
 def cause_to_end(lease: Lease, now: datetime, timing: Timing) -> Reason | None:
-    """Why a lease that is wanted must end all the same, or None."""
+    """Why a wanted lease must end nevertheless, or None."""
     if lease.is_expired(now) and lease.may_expire:
         return Reason(ReasonCode.EXPIRED, "the lease's time is over")
+    if lease.reserved_until is not None and lease.reserved_until <= now:
+        return Reason(ReasonCode.RESERVATION_ENDED, "the reservation that the VM runs in ends")
     attempt = lease.attempt
     if attempt is None or attempt.state is not AttemptState.KNOWN:
         return None
@@ -167,7 +177,7 @@ def cause_to_end(lease: Lease, now: datetime, timing: Timing) -> Reason | None:
         lost = _cause_of_loss(attempt)
         if lost is not None and not _replaceable(lease, attempt):
             return lost
-    return _stage_timeout(lease, attempt, now, timing)
+    return _boot_timeout(lease, attempt, now, timing)
 
 
 def _cause_of_loss(attempt: Attempt) -> Reason | None:
@@ -176,10 +186,10 @@ def _cause_of_loss(attempt: Attempt) -> Reason | None:
     why = attempt.vm_reason or {}
     words = provider_words(why)
     if why.get("interrupted"):
-        said = public_code(why.get("code")) or "no reason given"
-        return Reason(ReasonCode.INTERRUPTED, f"the provider took the spot VM back: {said}", Origin.PROVIDER, words)
-    said = why_vm_ended(why)
-    return Reason(ReasonCode.INSTANCE_LOST, f"the VM was ended outside gpulease: {said}", Origin.PROVIDER, words)
+        code = public_code(why.get("code")) or "no reason given"
+        return Reason(ReasonCode.INTERRUPTED, f"the provider took the spot VM back: {code}", Origin.PROVIDER, words)
+    cause = why_vm_ended(why)
+    return Reason(ReasonCode.INSTANCE_LOST, f"the VM was ended outside gpulease: {cause}", Origin.PROVIDER, words)
 
 
 def _replaceable(lease: Lease, attempt: Attempt) -> bool:
@@ -187,21 +197,24 @@ def _replaceable(lease: Lease, attempt: Attempt) -> bool:
     return interrupted and lease.on_interruption is OnInterruption.REPLACE
 
 
-def _stage_timeout(lease: Lease, attempt: Attempt, now: datetime, timing: Timing) -> Reason | None:
-    """Judged by what was seen after the time was over: nobody's VM ends because we were away and did not look.
+def _boot_timeout(lease: Lease, attempt: Attempt, now: datetime, timing: Timing) -> Reason | None:
+    """The VM was not ready in time.
 
-    Nor because we looked and were slow to act on it: a VM that runs has started, however long its lease was not moved.
+    A VM that was observed late has started: it does not end because its lease was not processed for long.
     """
-    if attempt.watched_at is None:
-        return None
-    seen = min(now, attempt.watched_at)
-    started = attempt.vm_state is VmState.RUNNING
-    ready = started and attempt.ready
-    if lease.state is LeaseState.PROVISIONING and not started and _after(attempt.known_at, timing.launch_timeout, seen):
-        return Reason(ReasonCode.LAUNCH_TIMEOUT, f"the VM did not start within {timing.launch_timeout:.0f} s")
-    if lease.state is LeaseState.BOOTING and not ready and _after(lease.running_at, timing.boot_timeout, seen):
-        return Reason(ReasonCode.BOOT_TIMEOUT, f"the VM was not ready within {timing.boot_timeout:.0f} s")
+    ready = attempt.vm_state is VmState.RUNNING and attempt.ready
+    seconds = timing.boot_seconds(attempt.gpu_count)
+    if lease.state is LeaseState.BOOTING and not ready and _seen_after(lease.running_at, seconds, attempt, now):
+        return Reason(ReasonCode.BOOT_TIMEOUT, f"the VM was not ready within {seconds:.0f} s")
     return None
+
+
+def _seen_after(since: datetime | None, seconds: float, attempt: Attempt, now: datetime) -> bool:
+    """Whether a time-out counts: a watch pass after its end still saw the VM unready.
+
+    No VM ends because the workers were down and did not observe it.
+    """
+    return attempt.watched_at is not None and _after(since, seconds, min(now, attempt.watched_at))
 
 
 def _queued(lease: Lease, now: datetime, timing: Timing) -> Step:
@@ -215,12 +228,35 @@ def _provisioning(lease: Lease, now: datetime, timing: Timing) -> Step:
     match attempt.vm_state:
         case VmState.GONE | VmState.ENDING | VmState.STOPPED:
             return _until_gone(attempt, now, timing)
-        case VmState.RUNNING:
-            return Enter(LeaseState.BOOTING)
         case VmState.ABSENT:
             return _verify(attempt, now)
+        case _ if _given_up(attempt, now, timing):
+            return _until_gone(attempt, now, timing)
+        case VmState.RUNNING:
+            return Enter(LeaseState.BOOTING)
         case _:
-            return _deadline_or_rest(lease, now, timing, _judged(attempt.known_at, timing.launch_timeout, now))
+            queued = attempt.vm_state is VmState.QUEUED
+            overdue_at = None if queued else _judged(attempt.starting_since, timing.launch_timeout, now)
+            return _deadline_or_rest(lease, now, timing, overdue_at)
+
+
+def _given_up(attempt: Attempt, now: datetime, timing: Timing) -> bool:
+    """Whether the VM was pending for too long. gpulease ends it, even if it starts now, and tries the next candidate."""
+    if attempt.terminate_sent_at is not None:
+        return True
+    overdue = _seen_after(attempt.starting_since, timing.launch_timeout, attempt, now)
+    return overdue and attempt.vm_state not in (VmState.RUNNING, VmState.QUEUED)
+
+
+def did_not_start(lease: Lease, timing: Timing) -> bool:
+    """Whether gpulease ended a wanted VM because it was pending for too long.
+
+    gpulease also ends a VM that ends by itself, but as soon as that is seen.
+    """
+    attempt = lease.attempt
+    if lease.state is not LeaseState.PROVISIONING or attempt is None or attempt.terminate_sent_at is None:
+        return False
+    return _after(attempt.starting_since, timing.launch_timeout, attempt.terminate_sent_at)
 
 
 def _with_attempt(lease: Lease, now: datetime, timing: Timing) -> Step:
@@ -244,7 +280,7 @@ def _booting(lease: Lease, now: datetime, timing: Timing) -> Step:
         return _verify(attempt, now)
     if attempt.ready and attempt.vm_state is VmState.RUNNING:
         return Enter(LeaseState.ACTIVE)
-    return _deadline_or_rest(lease, now, timing, _judged(lease.running_at, timing.boot_timeout, now))
+    return _deadline_or_rest(lease, now, timing, _judged(lease.running_at, timing.boot_seconds(attempt.gpu_count), now))
 
 
 def _active(lease: Lease, now: datetime, timing: Timing) -> Step:
@@ -261,14 +297,14 @@ def _active(lease: Lease, now: datetime, timing: Timing) -> Step:
 
 
 def deadline(lease: Lease, timing: Timing) -> datetime:
-    """When the dead-man switch may end the lease's VM: the expiry and a grace."""
+    """When the dead-man switch may end the lease's VM: the expiry plus a grace period."""
     return lease.expires_at + timedelta(seconds=timing.deadline_grace)
 
 
 def _deadline_or_rest(lease: Lease, now: datetime, timing: Timing, until: datetime | None) -> Step:
-    """Renews a deadline tag that is behind, else rests until `until` or the expiry.
+    """Renews an outdated deadline tag, else rests until `until` or the expiry.
 
-    Not while the term is in doubt: the tag may tell what the database has lost.
+    While the term is in doubt the tag stays: it may hold an extension that the database has lost.
     """
     if lease.deadline_applied == deadline(lease, timing) or lease.term_in_doubt:
         return Rest(until)
@@ -302,9 +338,9 @@ def _releasing(lease: Lease, now: datetime, timing: Timing) -> Step:
 
 
 def _until_gone(attempt: Attempt, now: datetime, timing: Timing) -> Step:
-    """Ends a VM and closes the attempt once the provider confirms; then the lease may be replaced.
+    """Ends a VM and closes the attempt once the provider confirms. Then the lease may get a replacement.
 
-    Billing ends with the VM. What is left over (`clean`) is the watch's business, and only a terminal lease waits for it.
+    Billing ends with the VM. The watch removes leftover resources (`clean`); only the last transition waits for them.
     """
     if not attempt.live:
         return Requeue()
@@ -319,7 +355,7 @@ def _until_gone(attempt: Attempt, now: datetime, timing: Timing) -> Step:
 
 
 def _terminate_due(attempt: Attempt, timing: Timing) -> datetime | None:
-    """When to ask again: 5 s after the first time, doubling up to the longest back-off."""
+    """When to send the terminate call again: 5 s after the first one, doubling up to the longest back-off."""
     if attempt.retry_at is not None:
         return attempt.retry_at
     if attempt.terminate_sent_at is None:
@@ -333,7 +369,10 @@ def backoff(tries: int, longest: float, *, first: float = 5.0) -> float:
 
 
 def _settling(attempt: Attempt, now: datetime) -> Step:
-    """Dead only when enough time passed since the last send, and two complete listings and one direct get saw nothing."""
+    """The attempt is dead when enough time passed since the last send and no VM was seen.
+
+    Two complete listings and one direct get must each show no VM.
+    """
     if attempt.retry_at is not None and attempt.retry_at > now:
         return Rest(attempt.retry_at)
     return Look()
@@ -353,10 +392,10 @@ def settled(attempt: Attempt, now: datetime, timing: Timing) -> bool:
 def may_appear_until(
     lease: Lease, attempt: Attempt, timing: Timing, *, last_seen: datetime | None, end_accepted: bool
 ) -> datetime | None:
-    """How long a known VM may still appear that neither a complete listing nor a direct read shows; None: it is gone.
+    """Until when a known VM may still appear that neither a complete listing nor a direct get shows. None: it is gone.
 
-    A fresh one may not show yet. One that was seen may be missing from an answer or two, but not for `settle_gap`;
-    and not at all once it was to end, nor when the provider knew it as it accepted that (`end_accepted`).
+    A new VM may not be visible yet. A VM that was seen may be missing from an answer or two, but not for `settle_gap`.
+    There is no grace period once the VM's termination was sent, nor when the provider accepted it (`end_accepted`).
     """
     was_seen = lease.running_at is not None or attempt.vm_reason is not None
     if end_accepted or attempt.known_at is None or (was_seen and attempt.terminate_sent_at is not None):
@@ -386,7 +425,7 @@ def _after(since: datetime | None, seconds: float, now: datetime) -> bool:
 
 
 def _judged(since: datetime | None, seconds: float, now: datetime) -> datetime | None:
-    """When a stage's time-out is to be judged: when it is over, and then again until somebody has looked at the VM."""
+    """When to check a stage's time-out: at its end, and then repeatedly until a watch pass has observed the VM."""
     if since is None:
         return None
     over = since + timedelta(seconds=seconds)

@@ -1,31 +1,44 @@
-"""What can be leased: an offering is one instance type, in one zone of one account, in one market."""
+"""Offerings: an offering is one instance type, in one zone of one account, in one market.
+
+In the market `reserved`, each reservation is an offering of its own.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 
+from app.domain.reservations import Reservation
+
 
 class Market(StrEnum):
-    """How a VM is bought. `spot` is cheaper and can be taken back by the provider."""
+    """How a VM is bought. `spot` is cheaper, and the provider may interrupt it. `reserved` was bought ahead."""
 
     ON_DEMAND = "on_demand"
     SPOT = "spot"
+    RESERVED = "reserved"
+
+
+LISTED_MARKETS = (Market.ON_DEMAND, Market.SPOT)
+"""The markets in which a provider's own price list sells. Reservations are configured by the operator."""
 
 
 class MarketWish(StrEnum):
-    """What a tenant may ask for: a market, or spot everywhere first and on demand after that."""
+    """The market that a tenant requests: a single market, or one market everywhere first and on demand after that."""
 
     ON_DEMAND = "on_demand"
     SPOT = "spot"
     SPOT_FIRST = "spot_first"
+    RESERVED = "reserved"
+    RESERVED_FIRST = "reserved_first"
 
 
 class PriceStatus(StrEnum):
-    """How far a price can be believed. The list may grow.
+    """How reliable a price is. The list may grow.
 
-    `live`: the provider told it lately. `stale`: it told it, and could not be asked since. `listed`: one of the list that
-    came with the program, as old as `price_as_of` says. `missing`: no price is known, so nothing is launched there.
+    `live`: the provider reported the price recently. `stale`: the provider reported the price, but has not confirmed it
+    since. `listed`: the price comes from the list shipped with the program; `price_as_of` is its date. `missing`: no
+    price is known, so nothing is launched there.
     """
 
     LIVE = "live"
@@ -34,40 +47,126 @@ class PriceStatus(StrEnum):
     MISSING = "missing"
 
 
+class GpuVendor(StrEnum):
+    """The manufacturer of a GPU. The list may grow."""
+
+    NVIDIA = "NVIDIA"
+    AMD = "AMD"
+
+
+class Driver(StrEnum):
+    """The driver that an image needs for a GPU.
+
+    `nvidia`: NVIDIA's driver for data centres. `nvidia_grid`: NVIDIA's vGPU guest driver, which a part of a GPU and
+    some graphics types need instead. `amd_rocm`: AMD's driver with ROCm.
+    """
+
+    NVIDIA = "nvidia"
+    NVIDIA_GRID = "nvidia_grid"
+    AMD_ROCM = "amd_rocm"
+
+
+class Interconnect(StrEnum):
+    """How the GPUs of one VM are connected. The list may grow.
+
+    `NVLink`: directly, in pairs or a mesh. `NVSwitch`: all GPUs over NVLink switches. `Infinity Fabric`: AMD's links.
+    `PCIe`: only over the host; also a VM with a single GPU.
+    """
+
+    PCIE = "PCIe"
+    NVLINK = "NVLink"
+    NVSWITCH = "NVSwitch"
+    INFINITY_FABRIC = "Infinity Fabric"
+
+    def serves(self, requested: "Interconnect") -> bool:
+        """Whether a VM with this interconnect serves a request. NVSwitch is NVLink between all GPUs, so it serves both."""
+        return self is requested or (requested is Interconnect.NVLINK and self is Interconnect.NVSWITCH)
+
+
+class NetworkFabric(StrEnum):
+    """What the network of a type offers between VMs besides Ethernet. The list may grow.
+
+    `EFA`: Elastic Fabric Adapter (AWS). `RDMA`: InfiniBand or RoCE adapters. `GPUDirect`: GPUDirect-TCPX or -TCPXO.
+    """
+
+    EFA = "EFA"
+    RDMA = "RDMA"
+    GPUDIRECT = "GPUDirect"
+
+
+class Obstacle(StrEnum):
+    """Why an account cannot buy an offering that its provider has. Such an offering is known, but never launched.
+
+    `reserved_only`: the provider sells this type on demand only as capacity that is reserved beforehand.
+    `no_driver_image`: the type needs a driver for which the account names no image.
+    """
+
+    RESERVED_ONLY = "reserved_only"
+    NO_DRIVER_IMAGE = "no_driver_image"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """`count` GPUs of `memory_gib` GiB each; `interconnect` is NVSwitch, NVLink or PCIe."""
+    """`count` GPUs of `memory_gib` GiB each.
+
+    `nvlink`: the NVLink generation, where the GPUs are connected by NVLink. `parts`: the provider divides each GPU into
+    so many equal parts, and `count` and `memory_gib` are those of the part that the VM gets; 1: whole GPUs.
+    """
 
     model: str
     count: int
     memory_gib: int
-    interconnect: str
+    interconnect: Interconnect
+    nvlink: int | None = None
+    driver: Driver = Driver.NVIDIA
+    parts: int = 1
+
+    @property
+    def vendor(self) -> GpuVendor:
+        """The manufacturer, which follows from the driver."""
+        return GpuVendor.AMD if self.driver is Driver.AMD_ROCM else GpuVendor.NVIDIA
+
+    @property
+    def fraction(self) -> float:
+        """The share of one GPU that each of `count` is: 1.0 for whole GPUs."""
+        return round(1 / self.parts, 4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstanceType:
-    """Facts of an instance type, the same in every region."""
+    """Facts of an instance type, the same in every region.
+
+    `local_disk_gib`: local NVMe or SSD that comes with the VM and is lost with it, in GiB. `network_gbps`: highest
+    bandwidth of the VM's network in Gbit/s, with the fabric; None: unknown.
+    """
 
     name: str
     gpu: Gpu
     vcpus: int
     memory_gib: Decimal
+    local_disk_gib: int = 0
+    network_gbps: Decimal | None = None
+    network_fabric: NetworkFabric | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferingKey:
-    """Identity of an offering. Accounts have unique names, so the account implies the provider."""
+    """Identity of an offering. Accounts have unique names, so the account implies the provider.
+
+    `reservation`: its name in the account's settings, in the market `reserved` alone.
+    """
 
     account: str
     region: str
     zone: str
     instance_type: str
     market: Market
+    reservation: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CoolOff:
-    """An offering that refused: not preferred before `until`. `code` is the provider's own word."""
+    """The cool-off of an offering that refused: not preferred before `until`. `code`: the provider's error code."""
 
     until: datetime
     reason: str
@@ -77,10 +176,11 @@ class CoolOff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offering:
-    """One line of the catalogue with what is known of it now. `price_per_hour` is USD for the whole VM.
+    """One line of the catalogue with its current price and statistics. `price_per_hour` is USD for the whole VM.
 
-    `images`: names of the images that its account has besides its default one.
-    `launches` and `refusals` are counts of late: old ones are forgotten. `ready_seconds`: average from launch to ready.
+    `images`: names of the images that the account has besides its default image. `launches` and `refusals` count
+    recent ones: old ones are dropped. `ready_seconds`: average time from launch to ready. `obstacle`: why the account
+    cannot buy it at all.
     """
 
     key: OfferingKey
@@ -97,9 +197,11 @@ class Offering:
     ready_seconds: float | None = None
     cordoned: bool = False
     account_problem: str | None = None
+    obstacle: Obstacle | None = None
+    reservation: Reservation | None = None
 
     def price_status(self, now: datetime, stale_after: timedelta) -> PriceStatus:
-        """A live price goes stale at an age of `stale_after`; a listed one tells its date and no more."""
+        """A live price goes stale at an age of `stale_after`. A listed price has a date, but never goes stale."""
         if self.price_per_hour is None:
             return PriceStatus.MISSING
         if not self.price_live:
@@ -109,10 +211,10 @@ class Offering:
 
     @property
     def success_rate(self) -> float | None:
-        """The share of launches of late that gave a VM; None while nothing was tried."""
+        """The share of recent launches that created a VM. None while there were none."""
         tries = self.launches + self.refusals
         return self.launches / tries if tries else None
 
     def cooling(self, now: datetime) -> bool:
-        """Whether it refused lately and is set aside at `now`."""
+        """Whether the offering is in cool-off at `now`."""
         return self.cool_off is not None and self.cool_off.until > now

@@ -5,24 +5,39 @@ from decimal import Decimal
 from typing import Any
 
 from app.domain.money import format_money
-from app.domain.offerings import Gpu
+from app.domain.offerings import InstanceType
 
 _IMAGE = ("id", "name", "driver_version")
+_NOT_RESERVED = dict.fromkeys(("reservation", "reserved_until", "queued_at_provider"))
 
 
-def hardware(gpu: Gpu, vcpus: int, memory_gib: Decimal, image: Mapping[str, str | None]) -> dict[str, Any]:
-    """What stands there: also what an attempt remembers of its offering. `image`: id, name, driver_version, as far as known."""
+def type_facts(kind: InstanceType) -> dict[str, Any]:
+    """The facts of an instance type as the API shows them, without its name."""
+    gpu = kind.gpu
     return {
         "gpu": {
+            "vendor": gpu.vendor,
             "model": gpu.model,
             "count": gpu.count,
             "memory_gib": gpu.memory_gib,
+            "fraction": gpu.fraction,
             "interconnect": gpu.interconnect,
+            "nvlink_generation": gpu.nvlink,
+            "driver": gpu.driver,
         },
-        "vcpus": vcpus,
-        "memory_gib": float(memory_gib),
-        "image": {name: image.get(name) for name in _IMAGE},
+        "vcpus": kind.vcpus,
+        "memory_gib": float(kind.memory_gib),
+        "local_disk_gib": kind.local_disk_gib,
+        "network": {
+            "gbps": None if kind.network_gbps is None else float(kind.network_gbps),
+            "fabric": kind.network_fabric,
+        },
     }
+
+
+def hardware(kind: InstanceType, image: Mapping[str, str | None]) -> dict[str, Any]:
+    """The VM's type and image, also stored with an attempt. `image`: id, name, driver_version, as far as known."""
+    return {**type_facts(kind), "image": {name: image.get(name) for name in _IMAGE}}
 
 
 def placement(
@@ -38,4 +53,5 @@ def placement(
     `extendable`: False where the cloud itself ends the VM at the lease's end.
     """
     price = format_money(price_per_hour)
-    return {**facts, **where, "price_per_hour": price, "instance_id": instance_id, "extendable": extendable}
+    shown = {"price_per_hour": price, "instance_id": instance_id, "extendable": extendable}
+    return {**_NOT_RESERVED, **facts, **where, **shown}

@@ -1,18 +1,38 @@
-"""Placement: which offerings fit a request, in which order they are tried, and why the others are left out."""
+"""Placement: which offerings fit a request, the order in which they are tried, and why others are excluded."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
-from typing import Self
+from itertools import islice
+from typing import Any, Self
 
+from app.domain.error_kinds import ErrorKind
 from app.domain.lease_requests import LeaseRequest
-from app.domain.offerings import Market, MarketWish, Offering
+from app.domain.offerings import GpuVendor, Interconnect, Market, MarketWish, Obstacle, Offering, OfferingKey
 
 _REFUSAL_STEPS = 10
 _READY_STEP = 15.0
 _DEARER = Decimal("1.5")
+_MARKETS: Mapping[MarketWish, frozenset[Market]] = {
+    MarketWish.ON_DEMAND: frozenset({Market.ON_DEMAND}),
+    MarketWish.SPOT: frozenset({Market.SPOT}),
+    MarketWish.SPOT_FIRST: frozenset({Market.SPOT, Market.ON_DEMAND}),
+    MarketWish.RESERVED: frozenset({Market.RESERVED}),
+    MarketWish.RESERVED_FIRST: frozenset({Market.RESERVED, Market.ON_DEMAND}),
+}
+"""The markets that serve a request. A request that names none takes any market."""
+_FIRST: Mapping[MarketWish | None, Market] = {
+    MarketWish.SPOT_FIRST: Market.SPOT,
+    MarketWish.RESERVED_FIRST: Market.RESERVED,
+}
+
+PATIENCE = timedelta(seconds=60)
+"""How long even a lease with `wait_seconds` 0 waits until its accounts are listed and reachable.
+
+During this time the lease takes no much more expensive offering.
+"""
 
 
 class Exclusion(StrEnum):
@@ -21,24 +41,38 @@ class Exclusion(StrEnum):
     GPU_MODEL = "gpu_model"
     GPU_COUNT = "gpu_count"
     GPU_MEMORY = "gpu_memory"
+    GPU_VENDOR = "gpu_vendor"
+    GPU_FRACTION = "gpu_fraction"
+    INTERCONNECT = "interconnect"
+    VCPUS = "vcpus"
+    MEMORY = "memory"
+    LOCAL_DISK = "local_disk"
     INSTANCE_TYPE = "instance_type"
     MARKET = "market"
     PROVIDER = "provider"
     REGION = "region"
     IMAGE = "image"
+    RESERVED_ONLY = "reserved_only"
+    NO_DRIVER_IMAGE = "no_driver_image"
     NO_PRICE = "no_price"
     PRICE_CAP = "price_cap"
     CORDONED = "cordoned"
     ACCOUNT = "account"
+    RESERVATION = "reservation"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirements:
-    """What a tenant asked for, reduced to what placement looks at. None means any; of `image`, the account's default one."""
+    """The part of a lease request that placement reads. None means any. An `image` of None is the account's default."""
 
     gpu_model: str | None = None
     gpu_count: int = 1
     gpu_memory_gib: int | None = None
+    gpu_vendor: GpuVendor | None = None
+    interconnect: Interconnect | None = None
+    min_vcpus: int | None = None
+    min_memory_gib: int | None = None
+    min_local_disk_gib: int | None = None
     instance_types: tuple[str, ...] | None = None
     market: MarketWish | None = None
     providers: tuple[str, ...] | None = None
@@ -48,12 +82,17 @@ class Requirements:
 
     @classmethod
     def of(cls, request: LeaseRequest) -> Self:
-        """What placement looks at of a request."""
+        """Extracts the requirements from a lease request."""
         gpu = request.gpu
         return cls(
             gpu_model=gpu.model if gpu else None,
             gpu_count=gpu.count if gpu else 1,
             gpu_memory_gib=gpu.memory_gib if gpu else None,
+            gpu_vendor=gpu.vendor if gpu else None,
+            interconnect=gpu.interconnect if gpu else None,
+            min_vcpus=request.min_vcpus,
+            min_memory_gib=request.min_memory_gib,
+            min_local_disk_gib=request.min_local_disk_gib,
             instance_types=request.instance_types,
             market=request.market,
             providers=request.providers,
@@ -65,7 +104,7 @@ class Requirements:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Excluded:
-    """An offering left out, with a sentence for the person who asked."""
+    """An excluded offering, with an explanation for the tenant."""
 
     offering: Offering
     code: Exclusion
@@ -87,9 +126,18 @@ def exclusion(wish: Requirements, offering: Offering) -> Excluded | None:
     return None
 
 
+def exclusions(wish: Requirements, offering: Offering, most: int) -> tuple[Excluded, ...]:
+    """The first `most` reasons why `offering` cannot serve `wish`, starting with that of `exclusion`."""
+    objections = islice(_objections(wish, offering), most)
+    return tuple(Excluded(offering=offering, code=code, detail=detail) for code, detail in objections)
+
+
 def _objections(wish: Requirements, o: Offering) -> Iterable[tuple[Exclusion, str]]:
     yield from _type_objections(wish, o)
+    yield from _size_objections(wish, o)
     yield from _where_objections(wish, o)
+    if o.obstacle is not None:
+        yield _BY_OBSTACLE[o.obstacle], _obstacle_detail(o, o.obstacle)
     yield from _price_objections(wish, o)
     if o.cordoned:
         yield Exclusion.CORDONED, "taken out of use by an operator"
@@ -107,6 +155,34 @@ def _type_objections(wish: Requirements, o: Offering) -> Iterable[tuple[Exclusio
         yield Exclusion.GPU_COUNT, f"has {gpu.count} GPUs, asked for {wish.gpu_count}"
     if wish.gpu_memory_gib is not None and gpu.memory_gib < wish.gpu_memory_gib:
         yield Exclusion.GPU_MEMORY, f"has {gpu.memory_gib} GiB a GPU, asked for {wish.gpu_memory_gib}"
+    if wish.gpu_vendor is not None and gpu.vendor is not wish.gpu_vendor:
+        yield Exclusion.GPU_VENDOR, f"has GPUs of {gpu.vendor}, asked for {wish.gpu_vendor}"
+    if wish.interconnect is not None and not gpu.interconnect.serves(wish.interconnect):
+        yield Exclusion.INTERCONNECT, f"connects its GPUs by {gpu.interconnect}, asked for {wish.interconnect}"
+    if wish.instance_types is None and gpu.parts > 1:
+        yield Exclusion.GPU_FRACTION, f"has 1/{gpu.parts} of a GPU: ask for it by instance_types"
+
+
+def _size_objections(wish: Requirements, o: Offering) -> Iterable[tuple[Exclusion, str]]:
+    kind = o.type
+    if kind.vcpus < (wish.min_vcpus or 0):
+        yield Exclusion.VCPUS, f"has {kind.vcpus} vCPUs, asked for {wish.min_vcpus}"
+    if kind.memory_gib < (wish.min_memory_gib or 0):
+        yield Exclusion.MEMORY, f"has {kind.memory_gib:f} GiB of memory, asked for {wish.min_memory_gib}"
+    if kind.local_disk_gib < (wish.min_local_disk_gib or 0):
+        yield Exclusion.LOCAL_DISK, f"has {kind.local_disk_gib} GiB of local disk, asked for {wish.min_local_disk_gib}"
+
+
+_BY_OBSTACLE = {
+    Obstacle.RESERVED_ONLY: Exclusion.RESERVED_ONLY,
+    Obstacle.NO_DRIVER_IMAGE: Exclusion.NO_DRIVER_IMAGE,
+}
+
+
+def _obstacle_detail(o: Offering, obstacle: Obstacle) -> str:
+    if obstacle is Obstacle.RESERVED_ONLY:
+        return f"{o.provider} sells it {o.key.market.value.replace('_', ' ')} only as reserved capacity"
+    return f"account {o.key.account} names no image with the driver {o.type.gpu.driver}"
 
 
 def _where_objections(wish: Requirements, o: Offering) -> Iterable[tuple[Exclusion, str]]:
@@ -114,8 +190,10 @@ def _where_objections(wish: Requirements, o: Offering) -> Iterable[tuple[Exclusi
         yield Exclusion.PROVIDER, f"at {o.provider}, asked for {', '.join(wish.providers)}"
     if wish.regions is not None and o.key.region not in wish.regions:
         yield Exclusion.REGION, f"in {o.key.region}, asked for {', '.join(wish.regions)}"
-    if wish.market in (MarketWish.ON_DEMAND, MarketWish.SPOT) and o.key.market != wish.market.value:
+    if wish.market is not None and o.key.market not in _MARKETS[wish.market]:
         yield Exclusion.MARKET, f"is {o.key.market}, asked for {wish.market}"
+    if wish.market is None and o.reservation is not None and o.reservation.shortest_wait is not None:
+        yield Exclusion.MARKET, "waits in the provider's queue: request market reserved or reserved_first"
     if wish.image is not None and wish.image not in o.images:
         yield Exclusion.IMAGE, f"account {o.key.account} has no image named {wish.image}"
 
@@ -128,10 +206,10 @@ def _price_objections(wish: Requirements, o: Offering) -> Iterable[tuple[Exclusi
 
 
 def rank(wish: Requirements, offerings: Iterable[Offering], now: datetime) -> Ranking:
-    """Candidates out of cool-off first, then by market wish and price; equal ones by what was learnt, then by name.
+    """Sorts candidates out of cool-off first, then by requested market and price, then by statistics, then by name.
 
-    Learnt are the share of refusals and the time to ready, each in steps, so that chance decides nothing. What was never
-    tried counts as good.
+    The statistics are the share of refusals and the time to ready. Both are rounded to steps, so that chance does not
+    decide the order. An offering that was never tried counts as good.
     """
     candidates: list[Offering] = []
     excluded: list[Excluded] = []
@@ -146,20 +224,39 @@ def rank(wish: Requirements, offerings: Iterable[Offering], now: datetime) -> Ra
 
 
 def _rank_key(wish: Requirements, o: Offering, now: datetime) -> tuple[object, ...]:
-    spot_later = wish.market is MarketWish.SPOT_FIRST and o.key.market is not Market.SPOT
+    first = _FIRST.get(wish.market)
+    later = first is not None and o.key.market is not first
     refused = 0 if o.success_rate is None else round((1 - o.success_rate) * _REFUSAL_STEPS)
     slowness = 0 if o.ready_seconds is None else round(o.ready_seconds / _READY_STEP)
     k = o.key
-    name = (k.account, k.region, k.zone, k.instance_type, k.market)
-    return (o.cooling(now), spot_later, o.price_per_hour, refused, slowness, name)
+    somewhere = k.zone == k.region  # of a region as a whole: old and new offerings of a type may stand side by side
+    name = (k.account, k.region, somewhere, k.zone, k.instance_type, k.market, k.reservation or "")
+    return (o.cooling(now), later, o.price_per_hour, refused, slowness, name)
 
 
 def much_dearer(offering: Offering, others: Iterable[Offering]) -> bool:
-    """Whether it costs more than 1.5 times as much as one of the others, for which it is worth waiting a while.
+    """Whether `offering` costs more than 1.5 times as much as one of `others`. Then waiting for the other is worth it.
 
-    A VM may have many more GPUs than asked for. Candidates all have a price.
+    A VM may have many more GPUs than requested. All candidates have a price.
     """
     return any(_price(offering) > _DEARER * _price(other) for other in others)
+
+
+def tried_offerings(
+    attempts: Iterable[tuple[OfferingKey, dict[str, Any] | None]],
+) -> dict[OfferingKey, dict[str, Any] | None]:
+    """The offerings that a pass does not try again, with the error of the last attempt, of (offering, error) in a pass.
+
+    An offering whose only attempt met a network without a free address is tried once more, in another network.
+    """
+    errors: dict[OfferingKey, list[dict[str, Any] | None]] = {}
+    for key, error in attempts:
+        errors.setdefault(key, []).append(error)
+    return {key: found[-1] for key, found in errors.items() if len(found) > 1 or not _met_full_network(found[0])}
+
+
+def _met_full_network(error: dict[str, Any] | None) -> bool:
+    return error is not None and error.get("class") == ErrorKind.NETWORK_FULL
 
 
 def _price(candidate: Offering) -> Decimal:

@@ -1,7 +1,6 @@
-"""Why no candidate was left: the one reason that tells the tenant what to change."""
+"""Why no candidate remained: the one reason from which the tenant learns what to change."""
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,13 +10,14 @@ from app.domain.provider_messages import provider_words, public_answer, public_c
 from app.domain.reasons import Origin, Reason, ReasonCode
 
 NO_ANSWER = Reason(ReasonCode.PROVIDER_ERROR, "the provider gives no answer at present", Origin.PROVIDER)
-"""Shown for a place whose cloud did not answer a moment ago."""
+"""Shown for an account and region whose cloud did not answer a moment ago."""
 
 _BY_ERROR = {
     ErrorKind.PROVIDER_QUOTA_EXCEEDED: (
         ReasonCode.PROVIDER_QUOTA,
         "the installation's own quota at the provider is used up",
     ),
+    ErrorKind.LAUNCH_TIMEOUT: (ReasonCode.LAUNCH_TIMEOUT, "the provider started none of the VMs in time"),
     ErrorKind.UNREACHABLE: (ReasonCode.PROVIDER_ERROR, "no connection to the provider could be made"),
     ErrorKind.IMAGE_MISSING: (ReasonCode.IMAGE_MISSING, "no driver-ready image is found"),
     ErrorKind.INVALID_SPEC: (ReasonCode.PROVIDER_ERROR, "the provider did not accept the launch parameters"),
@@ -25,11 +25,16 @@ _BY_ERROR = {
 
 
 def why_exhausted(
-    ranking: Ranking, errors: Sequence[dict[str, Any]], over_quota: int, not_ready: Sequence[Reason] = ()
+    ranking: Ranking,
+    errors: Sequence[dict[str, Any]],
+    over_quota: int,
+    not_ready: Sequence[Reason] = (),
+    no_slot: Sequence[str] = (),
 ) -> Reason:
-    """`errors`: the failures of this pass as stored on its attempts; `over_quota`: offerings skipped for quota.
+    """The reason for a pass without a plan. `errors`: the failures of the pass as stored on its attempts.
 
-    `not_ready`: why accounts and regions with candidates could not be used, the best candidate's first.
+    `over_quota`: number of offerings skipped for quota. `not_ready`: why accounts and regions with candidates could
+    not be used, starting with the best candidate's. `no_slot`: why reservations were passed over.
     """
     if errors:
         return _from_errors(errors)
@@ -39,6 +44,8 @@ def why_exhausted(
         return Reason(
             ReasonCode.QUOTA_EXCEEDED, f"the quota left does not cover any of the {over_quota} offerings", Origin.SYSTEM
         )
+    if no_slot:
+        return _no_capacity(no_slot[0])
     if ranking.candidates:
         return _no_capacity("every offering that fits is in cool-off after refusals")
     return _from_exclusions(ranking)
@@ -52,9 +59,9 @@ AUTH = Reason(
 
 
 def not_listed(provider: str, region: str, *, failed: bool) -> Reason:
-    """Nothing is launched in a region before a complete listing has shown what runs there.
+    """The reason for a region without a complete listing: gpulease launches nothing there before one.
 
-    `failed`: somebody tried to list it. Otherwise no inventory process has come to it yet.
+    `failed`: an inventory process tried to list the region. Otherwise no inventory process has listed it yet.
     """
     if failed:
         why, origin = f"listing {region} at {provider} fails", Origin.PROVIDER
@@ -64,7 +71,7 @@ def not_listed(provider: str, region: str, *, failed: bool) -> Reason:
 
 
 def could_not_ask(error: str | None) -> Reason:
-    """The provider answered the check of the account with another error than a refusal; `error` is its code."""
+    """The provider answered the account check with an error that is no refusal. `error` is the error's code."""
     return Reason(ReasonCode.PROVIDER_ERROR, f"the provider could not be asked: {error or 'no code'}", Origin.PROVIDER)
 
 
@@ -83,15 +90,32 @@ def _from_errors(errors: Sequence[dict[str, Any]]) -> Reason:
 
 
 def _from_exclusions(ranking: Ranking) -> Reason:
-    codes = Counter(excluded.code for excluded in ranking.excluded)
-    if codes[Exclusion.PRICE_CAP]:
-        return Reason(ReasonCode.PRICE_CAP, "every offering that fits costs more than max_price_per_hour")
-    if codes[Exclusion.IMAGE]:
-        return Reason(ReasonCode.IMAGE_MISSING, "no account of the offerings that fit has the image asked for any more")
-    if codes[Exclusion.ACCOUNT]:
-        return AUTH
-    return _no_capacity("no offering fits the request at present")
+    details = {excluded.code: excluded.detail for excluded in reversed(ranking.excluded)}
+    code = next((code for code in _BY_EXCLUSION if code in details), None)
+    if code is Exclusion.RESERVATION:
+        return _no_capacity(details[code])
+    return _no_capacity("no offering fits the request at present") if code is None else _BY_EXCLUSION[code]
 
 
 def _no_capacity(message: str) -> Reason:
     return Reason(ReasonCode.CAPACITY_EXHAUSTED, message, Origin.SYSTEM)
+
+
+_BY_EXCLUSION: Mapping[Exclusion, Reason] = {
+    Exclusion.PRICE_CAP: Reason(ReasonCode.PRICE_CAP, "every offering that fits costs more than max_price_per_hour"),
+    Exclusion.IMAGE: Reason(
+        ReasonCode.IMAGE_MISSING, "no account of the offerings that fit has the image asked for any more"
+    ),
+    Exclusion.RESERVATION: _no_capacity("no reservation that fits can be used"),
+    Exclusion.ACCOUNT: AUTH,
+    Exclusion.RESERVED_ONLY: _no_capacity(
+        "the types that fit are sold only as reserved capacity, and none is reserved"
+    ),
+    Exclusion.NO_DRIVER_IMAGE: Reason(
+        ReasonCode.IMAGE_MISSING, "no account names an image with the driver of the types that fit"
+    ),
+}
+"""The reason where nothing is a candidate: that of the first rule here that excludes an offering.
+
+For a reservation, the detail of its exclusion takes the place of the message.
+"""

@@ -14,14 +14,17 @@ _BY_CLASS: Mapping[str, str] = MappingProxyType(
     {
         ErrorKind.REFUSED: "the provider refused",
         ErrorKind.INSUFFICIENT_CAPACITY: "the provider has no capacity for this instance type there at present",
+        ErrorKind.NETWORK_FULL: "the installation's network there has no free address",
         ErrorKind.PROVIDER_QUOTA_EXCEEDED: "the installation's own quota at the provider is used up",
         ErrorKind.NOT_OFFERED: "the provider does not offer this instance type there",
         ErrorKind.INVALID_SPEC: "the provider did not accept the request",
         ErrorKind.IMAGE_MISSING: "no such image is found there",
         ErrorKind.PRICE_TOO_LOW: "the spot price is above the price that was offered",
+        ErrorKind.NOT_PERMITTED: "the provider does not permit this to the installation's account",
         ErrorKind.CREDENTIALS_REJECTED: "the provider refuses the installation's credentials",
         ErrorKind.IDENTITY_CHANGED: "the provider refuses the installation's credentials",
         ErrorKind.THROTTLED: "the provider takes no more requests for a moment",
+        ErrorKind.NOT_READY: "something that the VM needs is not ready yet at the provider",
         ErrorKind.UNREACHABLE: "no connection to the provider could be made",
         ErrorKind.OUTCOME_UNKNOWN: "the provider gave no clear answer",
         ErrorKind.SEND_EXPIRED: "the create call was not sent in time",
@@ -30,6 +33,7 @@ _BY_CLASS: Mapping[str, str] = MappingProxyType(
         ErrorKind.NEVER_SEEN: "the create call was never answered, and it has left no VM",
         ErrorKind.LOST: "the database lost this attempt; a later one was adopted",
         ErrorKind.VM_ENDED: "the VM ended",
+        ErrorKind.LAUNCH_TIMEOUT: "the VM did not start in time",
     }
 )
 """By the class of an attempt's error."""

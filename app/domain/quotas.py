@@ -65,6 +65,13 @@ def allowed(resource: str, *, limit: Decimal | None, used: Decimal, delta: Decim
     return used + delta <= limit
 
 
+def available(resource: str, limit: Decimal | None, used: Decimal) -> Decimal | None:
+    """The amount that is left of a limit. None: any amount."""
+    if limit is None:
+        return Decimal(0) if resource == GPUS else None
+    return max(limit - used, Decimal(0))
+
+
 def shortages(limits: Mapping[str, Decimal | None], used: Mapping[str, Decimal], wanted: Amounts) -> list[Shortage]:
     """Every resource of `wanted` that does not fit, in sorted order."""
     none = Decimal(0)

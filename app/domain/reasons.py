@@ -24,6 +24,7 @@ class ReasonCode(StrEnum):
     INTERRUPTED = "interrupted"
     INSTANCE_LOST = "instance_lost"
     TENANT_SUSPENDED = "tenant_suspended"
+    RESERVATION_ENDED = "reservation_ended"
 
 
 class Origin(StrEnum):

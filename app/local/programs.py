@@ -20,17 +20,18 @@ INVENTORY = "inventory"
 
 Section = tuple[str, Mapping[str, str]]
 
-# Ended in this order, each group at once: nobody shall lose what it still needs.
+# The groups end in this order, each group at once, so that no process loses a server that it still needs.
 SERVICES = (API, WORKER, INVENTORY)
 SERVERS = (CLOUD, BROKER, DATABASE)
 
 _INVENTORIES = 2
-"""One is enough for the work. The other goes on when it ends: workers launch nothing that was not listed since their start."""
+"""One is enough for the work. The second continues when the first ends: workers launch nothing that was not listed
+since their start."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """One supervised program. With `socket` its processes share one listening socket as file descriptor 0."""
+    """One supervised program. With `socket`, its processes share one listening socket as file descriptor 0."""
 
     name: str
     argv: tuple[str, ...]
@@ -61,16 +62,17 @@ def broker(server: EmbeddedRedis) -> Program:
 
 
 def cloud(home: Home, port: int, profile: str) -> Program:
-    """The simulated cloud, which remembers its VMs over a restart."""
+    """The simulated cloud, which keeps its VMs over a restart."""
     argv = python("cloudsim", "--port", str(port), "--profile", profile, "--state", str(home.cloudsim_file))
     return Program(CLOUD, argv)
 
 
 def services(*, host: str, port: int, api: int, workers: int) -> list[Program]:
-    """The program itself: `api` processes behind one port, `workers`, and two inventories.
+    """The program itself: `api` processes behind one port, `workers` workers, and two inventories.
 
-    A single API process opens its port by itself: supervisord closes a shared socket with the last process that has
-    it, and dies when it cannot bind it again at once (another child may hold it between fork and exec).
+    A single API process opens its port by itself. supervisord closes a shared socket together with the last process
+    that has it. supervisord then dies when it cannot bind the socket again at once (another child may hold the socket
+    between fork and exec).
     """
     shared = Program(API, python("app.server", "api"), api)
     if api > 1:
@@ -83,7 +85,10 @@ def services(*, host: str, port: int, api: int, workers: int) -> list[Program]:
 
 
 def render(home: Home, programs: Iterable[Program], user: str | None) -> str:
-    """supervisor.conf, for a supervisord that runs in the home. Nothing starts by itself: the stack starts each program when what it needs is there."""
+    """supervisor.conf, for a supervisord that runs in the home.
+
+    No program starts automatically: the stack starts each program when its dependencies are ready.
+    """
     sections = [*_supervisor(home, user), *(_program(program) for program in programs)]
     return "\n".join(_section(title, options) for title, options in sections)
 
@@ -135,7 +140,10 @@ def _program(program: Program) -> Section:
 
 
 def _literal(text: str) -> str:
-    """Supervisor expands %(…)s in values, and knows no way to write what it takes for the start of a comment."""
+    """Supervisor expands %(…)s in values, and has no escape for the start of a comment.
+
+    Raises StartupError for a text that contains such a start.
+    """
     if any(odd in text for odd in (" ;", " #", "\n")):
         raise StartupError(f"a path with ' ;', ' #' or a line break in it cannot be used: {text}")
     return text.replace("%", "%%")

@@ -1,4 +1,4 @@
-"""Starting everything in order, and ending it in the reverse order."""
+"""Starts all programs of a stack in order, and ends them in the reverse order."""
 
 import subprocess
 from collections.abc import Callable, Mapping
@@ -42,17 +42,17 @@ class StackPlan:
 
     @property
     def database_url(self) -> str:
-        """The program's database."""
+        """The URL of the program's database."""
         return self.environment["GPULEASE_DATABASE_URL"]
 
     @property
     def broker_url(self) -> str:
-        """The program's Redis."""
+        """The URL of the program's Redis."""
         return self.environment["GPULEASE_BROKER_URL"]
 
 
 def make_plan(home: Home, options: Options, memory: Memory, outside: Mapping[str, str]) -> StackPlan:
-    """Own servers where the user named none."""
+    """Plans a server of the stack's own for PostgreSQL, and for Redis, where the user named none."""
     cluster = None
     if options.database_url is None:
         cluster = EmbeddedCluster(home.postgres, memory.postgres_port, memory.postgres_password)
@@ -70,11 +70,11 @@ def make_plan(home: Home, options: Options, memory: Memory, outside: Mapping[str
 
 
 def check_ports(options: Options) -> None:
-    """Raises StartupError naming the port that somebody else has, and what to set."""
-    wanted = (("GPULEASE_PORT", options.port), ("GPULEASE_CLOUDSIM_PORT", options.cloudsim_port))
+    """Raises StartupError with the port that another program uses, and the variable to set."""
+    ports = (("GPULEASE_PORT", options.port), ("GPULEASE_CLOUDSIM_PORT", options.cloudsim_port))
     if options.port == options.cloudsim_port:
         raise StartupError("GPULEASE_PORT and GPULEASE_CLOUDSIM_PORT must differ")
-    for variable, port in wanted:
+    for variable, port in ports:
         if not is_free(port):
             raise StartupError(
                 f"port {port} is taken{_by_whom(port)}; stop that program or set {variable} to another port"
@@ -82,7 +82,7 @@ def check_ports(options: Options) -> None:
 
 
 def _by_whom(port: int) -> str:
-    """Names the program where the system tells (macOS tells root alone)."""
+    """Names the program that uses the port, where the system reports it (macOS reports it to root only)."""
     try:
         listening = [c for c in psutil.net_connections("tcp") if c.status == psutil.CONN_LISTEN]
         pid = next((c.pid for c in listening if c.laddr and c.laddr.port == port and c.pid), None)
@@ -92,7 +92,7 @@ def _by_whom(port: int) -> str:
 
 
 class Stack:
-    """A running stack. `bring_up` may be interrupted anywhere; `take_down` ends whatever there is by then."""
+    """A running stack. `bring_up` may be interrupted anywhere; `take_down` ends all programs that exist by then."""
 
     def __init__(self, plan: StackPlan, progress: Progress) -> None:
         self._plan = plan
@@ -101,7 +101,10 @@ class Stack:
         self._http = httpx.Client(timeout=5, trust_env=False)
 
     def bring_up(self) -> Credentials:
-        """Start everything and wait until it answers. Raises StartupError with the end of the log of what failed."""
+        """Start everything and wait until it answers.
+
+        Raises StartupError with the end of the log of the program that failed.
+        """
         plan = self._plan
         self._prepare()
         supervisor = launch(plan.home, self._config(), plan.environment)
@@ -129,7 +132,7 @@ class Stack:
             self._supervisor.wait()
 
     def take_down(self) -> None:
-        """End everything that was started: the services first, PostgreSQL last."""
+        """End every started program: the services first, PostgreSQL last."""
         supervisor = self._supervisor
         if supervisor is None:
             return
@@ -153,14 +156,14 @@ class Stack:
 
     def _config(self) -> str:
         plan, options = self._plan, self._plan.options
-        wanted: list[Program] = []
+        selected: list[Program] = []
         if plan.cluster is not None:
-            wanted.append(programs.database(plan.cluster))
+            selected.append(programs.database(plan.cluster))
         if plan.broker is not None:
-            wanted.append(programs.broker(plan.broker))
-        wanted.append(programs.cloud(plan.home, options.cloudsim_port, options.profile))
-        wanted += programs.services(host=options.host, port=options.port, api=options.api, workers=options.workers)
-        return programs.render(plan.home, wanted, "root" if postgres_user() else None)
+            selected.append(programs.broker(plan.broker))
+        selected.append(programs.cloud(plan.home, options.cloudsim_port, options.profile))
+        selected += programs.services(host=options.host, port=options.port, api=options.api, workers=options.workers)
+        return programs.render(plan.home, selected, "root" if postgres_user() else None)
 
     def _start_servers(self, supervisor: Supervisor) -> None:
         cluster, broker = self._plan.cluster, self._plan.broker
@@ -211,7 +214,10 @@ class Stack:
             )
 
     def _await_offerings(self, credentials: Credentials) -> None:
-        """So that a first lease finds something at each account. One of the user's own may have nothing to tell: no error."""
+        """Waits until each account has offerings for a first lease.
+
+        An account of the user's own may have no offerings: that is no error.
+        """
         accounts = load_accounts(Path(self._plan.environment["GPULEASE_CONFIG"]))
         wait_until(lambda: has_offerings(credentials, accounts), timeout=OFFERINGS_SECONDS, poll=0.1)
 

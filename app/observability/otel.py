@@ -1,7 +1,8 @@
 """Traces by OpenTelemetry's SDK, which comes with the extra `otel`.
 
-The id of a trace is made from the id of the request: so the workers' steps for a lease are in the trace of the request that
-last changed it, without anything to hand over, and a sampler that decides by the trace's id decides alike everywhere.
+The id of a trace is derived from the id of the request. The workers' steps for a lease are therefore in the trace of
+the request that last changed the lease. The API passes no trace context to the workers. A sampler that decides by the
+trace's id makes the same decision in every process.
 """
 
 import hashlib
@@ -25,7 +26,7 @@ _REQUEST: ContextVar[str | None] = ContextVar("gpulease_traced_request", default
 
 
 def exporter_named(name: str) -> SpanExporter:
-    """`otlp` (over HTTP, to where its own variables say) or `console`. Raises StartupError for another one."""
+    """`otlp` (over HTTP, to the endpoint in its own variables) or `console`. Raises StartupError for another name."""
     if name == "otlp":
         return OTLPSpanExporter()
     if name == "console":
@@ -34,15 +35,18 @@ def exporter_named(name: str) -> SpanExporter:
 
 
 def traces_to(exporter: SpanExporter, service: str) -> Traces:
-    """Sends spans in batches, the last ones at the end of the process. Sampler and resource follow their OTEL_ variables."""
+    """Sends spans in batches, the last ones when the process ends. OTEL_ variables configure sampler and resource."""
     return SdkTraces(BatchSpanProcessor(exporter), service)
 
 
 class SdkTraces(Traces):
-    """Spans record the operation, its subject and its result. A failed span contains the error class, never the message."""
+    """Spans record the operation, its subject and its result.
+
+    A failed span contains the error class, never the message.
+    """
 
     def __init__(self, processor: SpanProcessor, service: str) -> None:
-        # what the environment says comes last; `Resource.create()` alone would name an unnamed service `unknown_service`
+        # the environment takes precedence; `Resource.create()` alone would name an unnamed service `unknown_service`
         resource = Resource.create({"service.name": service}).merge(OTELResourceDetector().detect())
         provider = TracerProvider(resource=resource, id_generator=_Ids())
         provider.add_span_processor(processor)
@@ -58,14 +62,14 @@ class SdkTraces(Traces):
             span = self._tracer.start_span(name, Context(), kind, attributes=about)
         finally:
             _REQUEST.reset(token)
-        with self._within(span) as told:
-            yield told
+        with self._within(span) as traced:
+            yield traced
 
     @contextmanager
     def span(self, name: str, **attributes: Value) -> Iterator[Span]:
         """See Traces."""
-        with self._within(self._tracer.start_span(name, attributes=_named(attributes))) as told:
-            yield told
+        with self._within(self._tracer.start_span(name, attributes=_named(attributes))) as traced:
+            yield traced
 
     @contextmanager
     def _within(self, span: SdkSpan) -> Iterator[Span]:
@@ -91,7 +95,7 @@ class _Told(Span):
 
 class _Ids(RandomIdGenerator):
     def generate_trace_id(self) -> int:
-        """The same for the same request; never 0, which would be none."""
+        """The same id for the same request. The id is never 0, which is no valid id."""
         request_id = _REQUEST.get()
         if request_id is None:
             return super().generate_trace_id()

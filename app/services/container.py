@@ -8,6 +8,7 @@ from app.services.authentication import Authenticator
 from app.services.context import ServiceContext
 from app.services.event_stream import EventStreams
 from app.services.events import EventService
+from app.services.explanations import ExplanationService
 from app.services.health import HealthService
 from app.services.host_keys import HostKeyService
 from app.services.keys import KeyService
@@ -28,7 +29,7 @@ from app.services.webhooks import WebhookService
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """What the routers call."""
+    """The use cases that the routers call."""
 
     context: ServiceContext
     authenticator: Authenticator
@@ -46,6 +47,7 @@ class Services:
     host_keys: HostKeyService
     offerings: OfferingService
     plan: PlanService
+    explanations: ExplanationService
     events: EventService
     streams: EventStreams
     webhooks: WebhookService
@@ -53,7 +55,7 @@ class Services:
 
     @classmethod
     def build(cls, context: ServiceContext) -> Self:
-        """`context` is opened and closed by whoever built it."""
+        """Builds all services. The caller opens and closes `context`."""
         settings = context.settings
         catalogue = OfferingCache(context.database, cache_seconds=settings.catalogue_cache_seconds)
         return cls(
@@ -73,6 +75,7 @@ class Services:
             host_keys=HostKeyService(context),
             offerings=OfferingService(catalogue),
             plan=PlanService(context, catalogue),
+            explanations=ExplanationService(context, catalogue),
             events=EventService(context),
             streams=EventStreams(context.database, most=settings.max_streams),
             webhooks=WebhookService(context),

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from app.db.core.engine import ApiDatabase
+from app.db.operations.ops import StuckAfter
 from app.domain.ids import LeaseId
 from app.domain.schema import SchemaRevisions
 from app.settings import Settings
@@ -24,3 +25,13 @@ class ServiceContext:
     settings: Settings
     hints: Hints
     schema: SchemaRevisions
+
+
+def stuck_after(settings: Settings) -> StuckAfter:
+    """When a lease counts as stuck, by the settings."""
+    return StuckAfter(
+        release=settings.release_alarm_seconds,
+        launch=settings.launch_timeout,
+        boot=settings.boot_timeout,
+        boot_large=max(settings.boot_timeout, settings.boot_timeout_large),
+    )

@@ -152,10 +152,17 @@ class NotExtendable(ServiceError):
     advice = "Create another lease before this one ends. `placement.extendable` is false for such leases."
 
 
-class TermExceeded(ServiceError):
-    """The request exceeds the tenant's maximum total term."""
+class NotLater(ServiceError):
+    """The requested expiry is not later than the present one. An extension never shortens a lease."""
 
-    code, status = "term_exceeded", 409
+    code, status = "not_later", 422
+    advice = "Request a later `expires_at`, or extend by `extend_by_seconds`."
+
+
+class TermExceeded(ServiceError):
+    """The request exceeds the tenant's maximum term, from now or in total."""
+
+    code, status = "term_exceeded", 422
     advice = "Request a shorter term. `detail` gives the latest possible end."
 
 

@@ -1,7 +1,8 @@
-"""New events for those who wait: one look at the database serves every stream of this process.
+"""Event streams and long polls: one poll of the database serves every stream of this process.
 
-What was looked at lately is kept once for all. A stream is only a position in it: one whose reader is slow falls behind, holds
-nothing for itself, and reads the database when it is too late for what is kept.
+The process caches recent events once for all streams. A stream is only a position in the event sequence. A stream with
+a slow reader falls behind and buffers nothing of its own. It reads the database once its position is older than the
+cache.
 """
 
 import asyncio
@@ -25,7 +26,7 @@ _LOOK = 1000
 _KEPT = 5000
 _PAGE = 500
 _TENANTS_SHARE = 4
-"""One tenant has the fourth part of all streams."""
+"""One tenant may open a quarter of all streams."""
 MOST_OF_A_KEY = 50
 
 _sequence = attrgetter("sequence")
@@ -33,7 +34,7 @@ _sequence = attrgetter("sequence")
 
 @dataclass(slots=True)
 class Told:
-    """A numbered event. `rendered` is for the API, which writes an event once for all streams."""
+    """A numbered event. The API caches its text in `rendered`, so that it renders an event once for all streams."""
 
     sequence: int
     tenant_id: str
@@ -44,24 +45,27 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a stream tells: everything, or a tenant's, or a lease's."""
+    """The filter of a stream: all events, or those of one tenant, or those of one lease."""
 
     tenant_id: str | None = None
     lease_id: str | None = None
 
     def fits(self, one: Told) -> bool:
-        """Whether it is to be told."""
+        """Whether the stream includes the event."""
         return self.tenant_id in {None, one.tenant_id} and self.lease_id in {None, one.lease_id}
 
 
 class EventStreams:
-    """`most` streams and waits at a time, a quarter of them for one tenant, 50 for one key. `look` is to be called every POLL_SECONDS."""
+    """The open streams and long polls of this process. The caller runs `look` every POLL_SECONDS.
+
+    At most `most` are open at a time, at most a quarter of them for one tenant and at most 50 for one key.
+    """
 
     def __init__(self, database: ApiDatabase, *, most: int) -> None:
         self._database = database
         self._most = most
         self._open: Counter[str | None] = Counter()
-        """By tenant; operators together count as one."""
+        """By tenant. All operators together count as one tenant."""
         self._open_of_key: Counter[str | None] = Counter()
         self._kept: list[Told] = []
         self._newest: int | None = None
@@ -70,12 +74,12 @@ class EventStreams:
         self._ended = False
 
     def end(self) -> None:
-        """Every stream ends soon, so that the process can: its reader goes on at another one."""
+        """Ends every stream soon, so that the process can stop. A reader continues at another process."""
         self._ended = True
         self._wake()
 
     async def look(self) -> None:
-        """Reads what is new, when anybody waits for it. Raises DatabaseUnavailable."""
+        """Reads new events when a stream is open. Raises DatabaseUnavailable."""
         if not self._open:
             self._kept, self._newest = [], None
             return
@@ -91,44 +95,45 @@ class EventStreams:
     async def follow(
         self, principal: Principal, wanted: Wanted, *, after: int | None, heartbeat_seconds: float
     ) -> AsyncIterator[Sequence[Told]]:
-        """Events above `after` (None: from now on) as they come, in order, and nothing for each `heartbeat_seconds` without any.
+        """Yields events above `after` (None: from now on) as they come, in order.
 
-        Ends when the process does. Raises TooManyStreams, DatabaseUnavailable.
+        Yields an empty batch after each `heartbeat_seconds` without events. Ends when the process ends. Raises
+        TooManyStreams, DatabaseUnavailable.
         """
         with self._opened(principal):
             await self._look_first()
             at = self._at if after is None else after
             yield ()
             while not self._ended:
-                found, at = await self._after(principal, wanted, at, heartbeat_seconds)
-                yield found
+                events, at = await self._after(principal, wanted, at, heartbeat_seconds)
+                yield events
 
     async def wait(
         self, principal: Principal, lease_id: str, unchanged: Callable[[], Awaitable[bool]], seconds: float
     ) -> None:
-        """Until something happens to the lease, or `seconds` have passed; not at all unless `unchanged` says so."""
+        """Waits until the lease has an event or `seconds` have passed. Returns at once if `unchanged` returns false."""
         ends = time.monotonic() + seconds
         with self._opened(principal):
             await self._look_first()
-            at, wanted = self._at, Wanted(lease_id=lease_id)
+            at, lease_events = self._at, Wanted(lease_id=lease_id)
             while not self._ended and await unchanged() and (left := ends - time.monotonic()) > 0:
-                _, at = await self._after(principal, wanted, at, left)
+                _, at = await self._after(principal, lease_events, at, left)
 
     async def _after(self, principal: Principal, wanted: Wanted, at: int, seconds: float) -> tuple[Sequence[Told], int]:
-        """What is to be told after `at`, and the position after it; nothing after so many seconds, or when all is ending."""
+        """The events after `at`, and the position after them. None after `seconds`, or when all streams end."""
         ends = time.monotonic() + seconds
         while True:
             news = self._news
-            found, at = await self._next(principal, wanted, at)
+            events, at = await self._next(principal, wanted, at)
             left = ends - time.monotonic()
-            if found or self._ended or left <= 0:
-                return found, at
+            if events or self._ended or left <= 0:
+                return events, at
             if at >= self._at:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(news.wait(), left)
 
     async def _look_first(self) -> None:
-        """Makes sure that there is a position to begin at."""
+        """Reads the newest position when it is not known yet."""
         if self._newest is None:
             await self.look()
 
@@ -137,16 +142,16 @@ class EventStreams:
         return self._newest or 0
 
     async def _next(self, principal: Principal, wanted: Wanted, at: int) -> tuple[Sequence[Told], int]:
-        """What is to be told after `at`, and the position after it."""
+        """The events after `at`, and the position after them."""
         newest = self._at
         if at >= newest:
             return (), at
         if self._kept and self._kept[0].sequence <= at + 1:
             start = bisect_right(self._kept, at, key=_sequence)
-            found = [one for one in self._kept[start : start + _PAGE] if wanted.fits(one)]
-            return found, self._kept[min(start + _PAGE, len(self._kept)) - 1].sequence
-        found = await self._numbered(at, _PAGE, wanted, principal.tenant_id)
-        return found, found[-1].sequence if len(found) == _PAGE else max(newest, *map(_sequence, found), at)
+            events = [event for event in self._kept[start : start + _PAGE] if wanted.fits(event)]
+            return events, self._kept[min(start + _PAGE, len(self._kept)) - 1].sequence
+        events = await self._numbered(at, _PAGE, wanted, principal.tenant_id)
+        return events, events[-1].sequence if len(events) == _PAGE else max(newest, *map(_sequence, events), at)
 
     async def _numbered(self, after: int, limit: int, wanted: Wanted, tenant: str | None) -> list[Told]:
         statement = reads.numbered(after=after, limit=limit, tenant_id=wanted.tenant_id, lease_id=wanted.lease_id)
@@ -161,7 +166,7 @@ class EventStreams:
 
     @contextlib.contextmanager
     def _opened(self, principal: Principal) -> Iterator[None]:
-        """Raises TooManyStreams."""
+        """Counts an open stream for the time of the block. Raises TooManyStreams."""
         self._check_room(principal)
         counted = ((self._open, principal.tenant_id), (self._open_of_key, principal.key_id))
         for counter, name in counted:

@@ -1,4 +1,4 @@
-"""Host keys of leased VMs, told by the VMs themselves with a token that works once."""
+"""Host keys of leased VMs. Each VM reports its own keys with a token that works once."""
 
 import hmac
 import re
@@ -21,7 +21,7 @@ _KEY = re.compile(r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(?:256|384|521)) [A-Za-
 
 
 def host_public_key(text: str) -> str:
-    """`<type> <base64>` on one line, without a comment. Raises ValueError."""
+    """Validates a key: `<type> <base64>` on one line, without a comment. Raises ValueError."""
     if len(text) > LONGEST_KEY or _KEY.fullmatch(text) is None:
         raise ValueError("must be the type and the base64 text of one SSH public key, without a comment")
     try:
@@ -34,20 +34,20 @@ def host_public_key(text: str) -> str:
 
 
 def one_of_each_type(keys: list[str]) -> list[str]:
-    """Raises ValueError: a host has one key of a type."""
+    """Checks that a host has one key of each type. Raises ValueError."""
     if len({key.partition(" ")[0] for key in keys}) < len(keys):
         raise ValueError("must hold one key of each type")
     return keys
 
 
 class HostKeyService:
-    """Takes what VMs tell. The one use case without an API key."""
+    """Accepts the host keys that VMs report. This is the only use case without an API key."""
 
     def __init__(self, context: ServiceContext) -> None:
         self._database = context.database
 
     async def is_known(self, token: str) -> bool:
-        """Whether this is the token of a VM that has not ended. Text that cannot be a token costs no query."""
+        """Whether `token` belongs to a VM that has not ended. Text that cannot be a token costs no query."""
         if _TOKEN.fullmatch(token) is None:
             return False
         presented = host_key_hash(token)
@@ -55,7 +55,7 @@ class HostKeyService:
         return any(hmac.compare_digest(row["host_key_hash"], presented) for row in rows)
 
     async def accept(self, token: str | None, keys: list[str], request_id: str) -> None:
-        """Shows the keys on the token's lease. Raises InvalidToken, whatever is wrong: unknown, used, or its VM is over."""
+        """Stores the keys on the token's lease. Raises InvalidToken for an unknown or used token, or an ended VM."""
         if token is None or _TOKEN.fullmatch(token) is None:
             raise InvalidToken
         presented = host_key_hash(token)
@@ -63,6 +63,6 @@ class HostKeyService:
             row = (await connection.execute(statements.owner(presented))).one_or_none()
             if row is None or not hmac.compare_digest(row.host_key_hash, presented):
                 raise InvalidToken
-            told = await connection.execute(*statements.accept(LeaseId(row.lease_id), row.n, keys, request_id))
-            if told.first() is None:
+            accepted = await connection.execute(*statements.accept(LeaseId(row.lease_id), row.n, keys, request_id))
+            if accepted.first() is None:
                 raise InvalidToken

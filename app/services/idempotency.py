@@ -1,5 +1,7 @@
 """Idempotency-Key: a repeated request gets the first answer, and the work is done once."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +30,35 @@ class Stored:
     status: int
     response: Any
     location: str | None = None
+
+
+@dataclass(slots=True)
+class Reply:
+    """The response to a request that may be repeated.
+
+    A service yields it inside its transaction, with `row` set. The API renders the row into `content`, and the
+    transaction stores that for repetitions. When `replayed`, `content` is the stored response and there is no row.
+    """
+
+    row: Any = None
+    content: bytes = b""
+    location: str | None = None
+    replayed: bool = False
+
+
+@asynccontextmanager
+async def repeatable(connection: AsyncConnection, key: IdempotencyKey | None, status: int) -> AsyncIterator[Reply]:
+    """Looks up the first response when the block starts, and stores the new one when it ends.
+
+    The block is the whole work of the transaction. Raises what `replay` and `store` raise.
+    """
+    first = await replay(connection, key)
+    if first is not None:
+        yield Reply(content=orjson.dumps(first.response), location=first.location, replayed=True)
+        return
+    reply = Reply()
+    yield reply
+    await store(connection, key, Stored(status, reply.content, reply.location))
 
 
 async def replay(connection: AsyncConnection, key: IdempotencyKey | None) -> Stored | None:

@@ -1,7 +1,8 @@
 """The text of an API key: `gpl_<key id>_<secret><checksum>`.
 
-`<key id>` is the id without its prefix `key_`, `<secret>` 43 base62 characters (256 random bits), `<checksum>` the CRC-32
-of all before it, 6 base62 characters: a mistyped key is told without a query, and scanners can find leaked ones.
+`<key id>` is the id without its prefix `key_`. `<secret>` is 43 base62 characters (256 random bits). `<checksum>` is
+the CRC-32 of all text before it, in 6 base62 characters. The checksum detects a mistyped key without a query, and
+scanners can find leaked keys.
 """
 
 import hashlib
@@ -19,20 +20,20 @@ _PREFIX = "gpl"
 
 @dataclass(frozen=True, slots=True)
 class KeyText:
-    """A well-formed key. Whether it exists is another question."""
+    """A well-formed key. It may not exist."""
 
     key_id: KeyId
     secret: str = field(repr=False)
 
     @property
     def text(self) -> str:
-        """What the client sends."""
+        """The text that the client sends."""
         body = f"{_PREFIX}_{self.key_id.removeprefix('key_')}_{self.secret}"
         return body + _checksum(body)
 
     @property
     def secret_hash(self) -> bytes:
-        """SHA-256: the secret has 256 bits of its own, so a slow hash would add nothing."""
+        """SHA-256 of the secret. The secret has 256 random bits, so a slow hash would add nothing."""
         return hashlib.sha256(self.secret.encode()).digest()
 
 
@@ -42,7 +43,7 @@ def generate(key_id: KeyId) -> KeyText:
 
 
 def parse(text: str) -> KeyText | None:
-    """None when the form or the checksum is wrong."""
+    """Parses a key. None when the form or the checksum is wrong."""
     if not text.isascii():
         return None
     body, checksum = text[:-_CHECKSUM_LENGTH], text[-_CHECKSUM_LENGTH:]
@@ -55,7 +56,7 @@ def parse(text: str) -> KeyText | None:
 
 
 def prefix(key_id: str) -> str:
-    """The public beginning of a key, to recognise it by."""
+    """The public prefix of a key, by which its owner recognises the key."""
     return f"{_PREFIX}_{key_id.removeprefix('key_')}"
 
 

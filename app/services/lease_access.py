@@ -1,8 +1,7 @@
-"""Getting at a lease's VM: rebooting it, and reading what it printed when it did not boot."""
+"""Access to a lease's VM: reboots, and the console output of a VM that did not boot."""
 
-import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -14,39 +13,35 @@ from app.domain.leases import Desired, LeaseState
 from app.services.audit import record_lease
 from app.services.context import ServiceContext
 from app.services.errors import LeaseEnding, LeaseNotActive, ResourceNotFound
-from app.services.idempotency import IdempotencyKey, Stored, replay, store
-from app.services.lease_creation import Render
+from app.services.idempotency import IdempotencyKey, Reply, repeatable
 from app.services.leases import lease_key
 from app.services.preconditions import IfMatch
 from app.services.principal import Principal
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accepted:
-    """The answer, first or repeated."""
-
-    content: bytes
-    replayed: bool
-
-
 class LeaseAccess:
-    """What a member may do with the VM beside using it."""
+    """Operations on the VM of a lease."""
 
     def __init__(self, context: ServiceContext) -> None:
         self._context = context
 
+    @asynccontextmanager
     async def reboot(
-        self, principal: Principal, lease_id: str, *, if_match: IfMatch, key: IdempotencyKey | None, render: Render
-    ) -> Accepted:
-        """Stores the wish; a worker sends it. Raises ResourceNotFound, VersionConflict, LeaseEnding, LeaseNotActive, what `replay` raises."""
-        async with self._context.database.transaction(principal.tenant_id) as connection:
-            first = await replay(connection, key)
-            if first is not None:
-                return Accepted(content=json.dumps(first.response).encode(), replayed=True)
-            content = render(await _requested(connection, principal, lease_key(lease_id), if_match))
-            await store(connection, key, Stored(202, content, None))
-        self._context.hints.wake(LeaseId(lease_id))
-        return Accepted(content=content, replayed=False)
+        self, principal: Principal, lease_id: str, *, if_match: IfMatch, key: IdempotencyKey | None
+    ) -> AsyncIterator[Reply]:
+        """Stores the request; a worker sends it to the provider.
+
+        Raises ResourceNotFound, VersionConflict, LeaseEnding, LeaseNotActive and what `repeatable` raises.
+        """
+        async with (
+            self._context.database.transaction(principal.tenant_id) as connection,
+            repeatable(connection, key, 202) as reply,
+        ):
+            if not reply.replayed:
+                reply.row = await _requested(connection, principal, lease_key(lease_id), if_match)
+            yield reply
+        if not reply.replayed:
+            self._context.hints.wake(LeaseId(lease_id))
 
     async def console(self, principal: Principal, lease_id: str) -> Sequence[Any]:
         """Rows of consoles.of_lease. Raises ResourceNotFound."""
@@ -67,8 +62,8 @@ async def _requested(connection: AsyncConnection, principal: Principal, lease_id
     if_match.check(row.id, row.version)
     _check_reboot(row)
     await connection.execute(*reboots.request(LeaseId(lease_id), principal.request_id, within=principal.tenant_id))
-    wish = {"before": {"reboot_requested": False}, "after": {"reboot_requested": True}}
-    await record_lease(connection, principal, "lease.reboot", row, **wish)
+    change = {"before": {"reboot_requested": False}, "after": {"reboot_requested": True}}
+    await record_lease(connection, principal, "lease.reboot", row, **change)
     return (await connection.execute(statements.READ, mine)).one()
 
 

@@ -1,7 +1,7 @@
 """Changing a lease: name and labels, extending, releasing."""
 
-import json
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,29 +11,20 @@ from app.db.core.tenant_scope import parameter
 from app.db.events.events import NewEvent
 from app.db.leases import statements, transitions
 from app.domain.ids import LeaseId
-from app.domain.lease_actions import Extension, Refusal, extension_refusal
+from app.domain.lease_actions import Extension, LaterExpiry, Refusal, extension_refusal
 from app.domain.leases import Desired
 from app.domain.reasons import Origin, Reason, ReasonCode
 from app.services.audit import record_lease
 from app.services.context import ServiceContext
-from app.services.errors import LeaseEnding, NotExtendable, ResourceNotFound, TenantSuspended, TermExceeded
-from app.services.idempotency import IdempotencyKey, Stored, replay, store
-from app.services.lease_creation import Render
+from app.services.errors import LeaseEnding, NotExtendable, NotLater, ResourceNotFound, TenantSuspended, TermExceeded
+from app.services.idempotency import IdempotencyKey, Reply, repeatable
 from app.services.leases import lease_key
 from app.services.preconditions import IfMatch
 from app.services.principal import Principal
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extended:
-    """The answer, first or repeated."""
-
-    content: bytes
-    replayed: bool
-
-
 class LeaseChanges:
-    """Each call answers the lease as it is after the change."""
+    """Each call returns the lease after the change."""
 
     def __init__(self, context: ServiceContext) -> None:
         self._context = context
@@ -44,43 +35,30 @@ class LeaseChanges:
             row = await _locked(connection, principal, lease_id, if_match)
             changed = {name: value for name, value in changes.items() if getattr(row, name) != value}
             if changed:
-                told = NewEvent(type="lease.updated", data=changed, request_id=principal.request_id)
+                event = NewEvent(type="lease.updated", data=changed, request_id=principal.request_id)
                 before = {name: getattr(row, name) for name in changed}
                 await record_lease(connection, principal, "lease.update", row, before=before, after=changed)
-                row = await _written(connection, principal, row.id, told, changed)
+                row = await _written(connection, principal, row.id, event, changed)
         return row
 
+    @asynccontextmanager
     async def extend(
-        self,
-        principal: Principal,
-        lease_id: str,
-        ttl_seconds: int,
-        *,
-        if_match: IfMatch,
-        key: IdempotencyKey | None,
-        render: Render,
-    ) -> Extended:
-        """The lease ends `ttl_seconds` from now at the earliest; an earlier end than it has leaves it as it is.
+        self, principal: Principal, lease_id: str, later: LaterExpiry, *, if_match: IfMatch, key: IdempotencyKey | None
+    ) -> AsyncIterator[Reply]:
+        """Moves the lease's expiry to a later time.
 
-        Raises ResourceNotFound, VersionConflict, LeaseEnding, NotExtendable, TermExceeded, TenantSuspended and what `replay` raises.
+        Raises ResourceNotFound, VersionConflict, LeaseEnding, NotLater, NotExtendable, TermExceeded, TenantSuspended
+        and what `repeatable` raises.
         """
-        async with self._context.database.transaction(principal.tenant_id) as connection:
-            first = await replay(connection, key)
-            if first is not None:
-                return Extended(content=json.dumps(first.response).encode(), replayed=True)
-            row = await _locked(connection, principal, lease_id, if_match)
-            until = row.as_of + timedelta(seconds=ttl_seconds)
-            _check_extension(row, until)
-            longer = until > row.expires_at
-            if longer:
-                times = {"before": {"expires_at": row.expires_at}, "after": {"expires_at": until}}
-                await record_lease(connection, principal, "lease.extend", row, **times)
-                row = await _extended(connection, principal, row.id, until)
-            content = render(row)
-            await store(connection, key, Stored(200, content, None))
-        if longer:
+        async with (
+            self._context.database.transaction(principal.tenant_id) as connection,
+            repeatable(connection, key, 200) as reply,
+        ):
+            if not reply.replayed:
+                reply.row = await _extend(connection, principal, lease_id, later, if_match)
+            yield reply
+        if not reply.replayed:
             self._context.hints.wake(LeaseId(lease_id))
-        return Extended(content=content, replayed=False)
 
     async def release(self, principal: Principal, lease_id: str, if_match: IfMatch) -> Any:
         """A row of leases.READ, `releasing`; a lease that ends or has ended is answered as it is. Once, with an audit row.
@@ -118,22 +96,33 @@ async def _read(connection: AsyncConnection, principal: Principal, lease_id: str
 
 
 async def _written(
-    connection: AsyncConnection, principal: Principal, lease_id: str, told: NewEvent, values: dict[str, Any]
+    connection: AsyncConnection, principal: Principal, lease_id: str, event: NewEvent, values: dict[str, Any]
 ) -> Any:
     mine = parameter(principal.tenant_id)
-    changed = transitions.write(LeaseId(lease_id), told, where=[transitions.OWNED], given=mine, values=values)
+    changed = transitions.write(LeaseId(lease_id), event, where=[transitions.OWNED], given=mine, values=values)
     await connection.execute(*changed)
     return await _read(connection, principal, lease_id)
 
 
-async def _extended(connection: AsyncConnection, principal: Principal, lease_id: str, until: datetime) -> Any:
-    """Due at once, so that a worker writes the new deadline to the provider's tags."""
-    told = NewEvent(type="lease.extended", data={"expires_at": _rfc3339(until)}, request_id=principal.request_id)
-    return await _written(connection, principal, lease_id, told, {"expires_at": until, **transitions.WAKE})
+async def _extend(
+    connection: AsyncConnection, principal: Principal, lease_id: str, later: LaterExpiry, if_match: IfMatch
+) -> Any:
+    """The lease becomes due at once, so that a worker writes the new deadline to the provider's tags."""
+    row = await _locked(connection, principal, lease_id, if_match)
+    until = later.after(row.expires_at)
+    _check_extension(row, until)
+    times = {"before": {"expires_at": row.expires_at}, "after": {"expires_at": until}}
+    await record_lease(connection, principal, "lease.extend", row, **times)
+    event = NewEvent(type="lease.extended", data={"expires_at": _rfc3339(until)}, request_id=principal.request_id)
+    return await _written(connection, principal, row.id, event, {"expires_at": until, **transitions.WAKE})
 
 
 def _check_extension(row: Any, until: datetime) -> None:
-    latest = row.created_at + timedelta(seconds=row.max_total_seconds)
+    latest = min(
+        row.created_at + timedelta(seconds=row.max_total_seconds), row.as_of + timedelta(seconds=row.max_ttl_seconds)
+    )
+    reserved = row.reserved_until is not None and row.reserved_until < latest
+    latest = row.reserved_until if reserved else latest
     extension = Extension(
         desired=Desired(row.desired),
         expired=row.over,
@@ -147,13 +136,16 @@ def _check_extension(row: Any, until: datetime) -> None:
             raise LeaseEnding
         case Refusal.TENANT_SUSPENDED:
             raise TenantSuspended
+        case Refusal.NOT_LATER:
+            raise NotLater(f"The lease already lasts until {_rfc3339(row.expires_at)}.")
         case Refusal.NOT_EXTENDABLE:
             raise NotExtendable(
                 f"The cloud deletes this VM after {_rfc3339(row.expires_at)}, and nobody can move that time while the VM "
                 f"runs: the account {row.account} is configured with `extendable = false`.",
             )
         case Refusal.TERM_EXCEEDED:
-            detail = f"The lease may last until {_rfc3339(latest)} at the latest."
+            why = ": the reservation in which its VM runs ends then" if reserved else ""
+            detail = f"The lease may last until {_rfc3339(latest)} at the latest{why}."
             raise TermExceeded(detail, extra={"latest_expires_at": _rfc3339(latest)})
 
 

@@ -1,8 +1,8 @@
 """POST /v1/leases: quota, lease, secret, claims, first event and idempotency record in one transaction."""
 
-import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
@@ -20,36 +20,25 @@ from app.db.tenancy import quotas as quota_statements
 from app.domain.ids import LeaseId, TenantId, is_typeid
 from app.domain.placement import Excluded, Exclusion, Ranking, Requirements
 from app.domain.quotas import Amounts, Shortage, shortages
+from app.domain.reserved_offerings import term_of
 from app.services.audit import record_lease
 from app.services.context import ServiceContext
 from app.services.errors import FieldError, InvalidRequest, NoOffering, QuotaExceeded, TenantSuspended
-from app.services.idempotency import IdempotencyKey, Stored, replay, store
+from app.services.idempotency import IdempotencyKey, Reply, repeatable
 from app.services.lease_requests import CreateLease, fingerprint
 from app.services.offering_cache import OfferingCache, Ranked
 from app.services.principal import Principal, Role
 
 _TRIES = 3
 _ACCOUNTABLE = frozenset({Role.ADMIN, Role.OPERATOR})
-"""Whose creations stand in the audit trail; of members', most of them by programs, the lease's events tell."""
+"""Roles whose creations are in the audit trail. Members are mostly programs; the events of a lease record those."""
 _EXAMPLES = 3
 _PASSING = (Exclusion.ACCOUNT, Exclusion.NO_PRICE, Exclusion.CORDONED)
-"""Exclusions that end by themselves or by an operator: the same request may fit later."""
-
-Render = Callable[[Any], bytes]
-"""From a row of leases.READ to the JSON that a caller sees."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreatedLease:
-    """The answer, first or repeated."""
-
-    content: bytes
-    location: str
-    replayed: bool
+"""Exclusions that end on their own or through an operator. The same request may fit later."""
 
 
 class _NoRoom(Exception):
-    """The quota could not be taken in whole: roll back, then look why."""
+    """The quota could not be reserved in full. The transaction rolls back, and the caller finds the reason."""
 
 
 class LeaseCreation:
@@ -59,35 +48,39 @@ class LeaseCreation:
         self._context = context
         self._catalogue = catalogue
 
-    async def create(
-        self, principal: Principal, new: CreateLease, key: IdempotencyKey | None, render: Render
-    ) -> CreatedLease:
-        """The lease in `queued`, or the answer to this key's first request.
+    @asynccontextmanager
+    async def create(self, principal: Principal, new: CreateLease, key: IdempotencyKey | None) -> AsyncIterator[Reply]:
+        """The lease in `queued`: a row of reads.CREATE, or the response to this key's first request.
 
-        Raises TenantSuspended, InvalidRequest, NoOffering, QuotaExceeded and what `replay` raises.
+        Raises TenantSuspended, InvalidRequest, NoOffering, QuotaExceeded and what `repeatable` raises.
         """
         tenant_id = whose(principal, new.tenant_id)
-        ranked = (await self._catalogue.snapshot()).rank(new.requirements)
+        snapshot = await self._catalogue.snapshot()
+        ranked = snapshot.rank_for(new.requirements, term_of(new.request, tenant_id, snapshot.as_of))
         for _ in range(_TRIES):
             lease_id = LeaseId(new_id("lease"))
             try:
-                async with self._context.database.transaction(principal.tenant_id) as connection:
-                    first = await replay(connection, key)
-                    if first is not None:
-                        return _replayed(first)
-                    work = _Work(connection, principal, tenant_id, lease_id)
-                    made = await work.create(new, ranked, key, render)
+                async with (
+                    self._context.database.transaction(principal.tenant_id) as connection,
+                    repeatable(connection, key, 201) as reply,
+                ):
+                    if not reply.replayed:
+                        work = _Work(connection, principal, tenant_id, lease_id)
+                        reply.row = await work.create(new, ranked)
+                        reply.location = f"/v1/leases/{lease_id}"
+                    yield reply
             except _NoRoom:
                 await self._make_room_or_refuse(principal, tenant_id, new, ranked.minimum)
             else:
-                self._context.hints.wake(lease_id)
-                return made
+                if not reply.replayed:
+                    self._context.hints.wake(lease_id)
+                return
         raise QuotaExceeded
 
     async def _make_room_or_refuse(
         self, principal: Principal, tenant_id: TenantId, new: CreateLease, asked: Amounts
     ) -> None:
-        """Returns when another try may succeed: a row that counts was missing, or room came back meanwhile."""
+        """Returns when another try may succeed: a quota row was missing, or another lease released its share."""
         async with self._context.database.transaction(principal.tenant_id) as connection:
             await check_terms(connection, tenant_id, new.request.ttl_seconds)
             short = await find_shortages(connection, tenant_id, asked)
@@ -98,16 +91,14 @@ class LeaseCreation:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """One try, within its transaction."""
+    """One try within its transaction."""
 
     connection: AsyncConnection
     principal: Principal
     tenant_id: TenantId
     lease_id: LeaseId
 
-    async def create(
-        self, new: CreateLease, ranked: Ranked, key: IdempotencyKey | None, render: Render
-    ) -> CreatedLease:
+    async def create(self, new: CreateLease, ranked: Ranked) -> Any:
         if not ranked.ranking.candidates:
             await check_terms(self.connection, self.tenant_id, new.request.ttl_seconds)
             check_image(new.requirements, ranked.ranking)
@@ -126,10 +117,7 @@ class _Work:
             request = {**new.request.as_json(), "ssh_public_keys": keys}
             after = {"name": values["name"], "request": request, "expires_at": row.expires_at}
             await record_lease(self.connection, self.principal, "lease.create", row, after=after)
-        made = CreatedLease(content=render(row), location=f"/v1/leases/{self.lease_id}", replayed=False)
-        if key is not None:
-            await store(self.connection, key, Stored(201, made.content, made.location))
-        return made
+        return row
 
     def _quota(self, minimum: Amounts) -> dict[str, Any]:
         return {"tenant_id": self.tenant_id, "resources": list(minimum), "amounts": list(minimum.values())}
@@ -184,25 +172,27 @@ async def check_terms(connection: AsyncConnection, tenant_id: TenantId, ttl_seco
         )
 
 
-def check_image(wish: Requirements, ranking: Ranking) -> None:
+def check_image(requirements: Requirements, ranking: Ranking) -> None:
     """Raises InvalidRequest for an image that no account has. `ranking`: one without candidates."""
-    if wish.image is None or not ranking.excluded:
+    if requirements.image is None or not ranking.excluded:
         return
-    if not any(wish.image in one.offering.images for one in ranking.excluded):
+    if not any(requirements.image in excluded.offering.images for excluded in ranking.excluded):
         raise InvalidRequest(
-            errors=[FieldError("/image", f"no account has an image named {wish.image}; GET /v1/images lists them")]
+            errors=[
+                FieldError("/image", f"no account has an image named {requirements.image}; GET /v1/images lists them")
+            ]
         )
 
 
 async def find_shortages(connection: AsyncConnection, tenant_id: TenantId, asked: Amounts) -> list[Shortage]:
-    """Which of the resources asked for leave no room now."""
+    """The requested resources that exceed the quota now."""
     rows = (await connection.execute(quota_limits.of_tenant(tenant_id))).all()
     limits: Mapping[str, Decimal | None] = {row.resource: row.limit for row in rows}
     return shortages(limits, {row.resource: row.used for row in rows}, asked)
 
 
 def quota_exceeded(short: list[Shortage]) -> QuotaExceeded:
-    """Names every shortage; the first one's members stand at the top as well."""
+    """Names every shortage. The members of the first one are also at the top level."""
     each = [
         {"resource": s.resource, "limit": _amount(s.limit), "used": _amount(s.used), "asked": _amount(s.asked)}
         for s in short
@@ -226,7 +216,7 @@ def no_offering(ranking: Ranking, *, operator: bool) -> NoOffering:
 
 
 def exclusion_detail(one: Excluded, *, operator: bool) -> str:
-    """The sentence for a person; what goes on in a provider account is the operators' business."""
+    """The sentence for a person. Only operators see details of a provider account."""
     if one.code == "account" and not operator:
         return "its provider account is set aside at present"
     return one.detail
@@ -241,10 +231,6 @@ def _examples(excluded: Iterable[Excluded], *, operator: bool) -> dict[str, list
             key = one.offering.key
             some.setdefault(f"{key.instance_type} in {key.zone}: {exclusion_detail(one, operator=operator)}")
     return {code: list(some) for code, some in found.items()}
-
-
-def _replayed(first: Stored) -> CreatedLease:
-    return CreatedLease(content=json.dumps(first.response).encode(), location=first.location or "", replayed=True)
 
 
 def _shortage(short: Shortage) -> str:

@@ -1,4 +1,4 @@
-"""What a tenant asks for, checked: the rules that need more than a field's type."""
+"""Checks of a lease request that need more than the type of a field."""
 
 import base64
 import hashlib
@@ -17,7 +17,7 @@ LARGEST_SSH_KEYS = 8192
 """Bytes of UTF-8 of all keys of a request together: about ten RSA keys of 4096 bits."""
 LONGEST_SSH_COMMENT = 256
 LARGEST_STARTUP_SCRIPT = 12 * 1024
-"""Bytes of UTF-8. EC2 takes 16 KiB of user data in all, and our own part has to fit beside it."""
+"""Bytes of UTF-8. EC2 accepts 16 KiB of user data, which must also hold our own part."""
 
 SSH_KEY_TYPES = frozenset(
     {
@@ -34,7 +34,7 @@ SSH_KEY_TYPES = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreateLease:
-    """A create call, checked. `tenant_id` None: the caller's own."""
+    """A checked create call. `tenant_id` None: the caller's own tenant."""
 
     tenant_id: str | None
     request: LeaseRequest
@@ -42,7 +42,7 @@ class CreateLease:
 
     @property
     def requirements(self) -> Requirements:
-        """What placement looks at."""
+        """The part of the request that placement reads."""
         return Requirements.of(self.request)
 
 

@@ -17,12 +17,12 @@ from app.services.principal import Principal, Role
 
 _WITHOUT_SCRIPT = frozenset({Role.VIEWER})
 LARGEST_PAGE = 524_288
-"""Bytes of leases after which a page ends, however many were asked for. 200 leases of the usual size have 450,000."""
+"""Bytes of leases after which a page ends, whatever its limit is. 200 leases of the usual size have 450,000."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowPage:
-    """Rows and where to go on."""
+    """Rows, and the cursor of the next page."""
 
     rows: Sequence[Any]
     next_cursor: str | None
@@ -30,7 +30,7 @@ class RowPage:
 
 @dataclass(frozen=True, slots=True)
 class FoundPage:
-    """A page of leases; None when the caller knows it as it is already."""
+    """A page of leases. `page` is None when the caller has this version already."""
 
     etag: str
     page: RowPage | None
@@ -38,14 +38,14 @@ class FoundPage:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One lease; `row` is None when the caller knows this version already."""
+    """One lease. `row` is None when the caller has this version already."""
 
     etag: str
     row: Any | None
 
 
 class LeaseService:
-    """What a caller may see."""
+    """Reads leases for a caller."""
 
     def __init__(self, context: ServiceContext) -> None:
         self._database = context.database
@@ -66,7 +66,7 @@ class LeaseService:
         return Found(version_tag(key, row.version), row)
 
     async def is_at(self, principal: Principal, lease_id: str, version: int) -> bool:
-        """Whether this is the lease's present version. Raises ResourceNotFound."""
+        """Whether this is the lease's current version. Raises ResourceNotFound."""
         rows = await self._database.fetch(principal.tenant_id, reads.VERSION, lease_id=lease_key(lease_id))
         if not rows:
             raise ResourceNotFound
@@ -82,17 +82,17 @@ class LeaseService:
     ) -> FoundPage:
         """Rows as of lease_reads.ONE, LARGEST_PAGE bytes of them or a row more. Raises InvalidRequest for a cursor of another list.
 
-        Whoever knows a page asks again for the most part in vain: its versions are looked at first. They do not tell the
-        end of a page that is too large, which is therefore read each time.
+        A caller that sends the ETag of a page usually has its current version. So this method reads the versions first.
+        The versions do not show where a page of LARGEST_PAGE ends. Such a page is read each time.
         """
         after, limit = _after(page, sort), page.limit + 1
         if known:
             tag = _tag(await self._page(principal, sort, page, lists.versions(wanted, sort, after, limit)))
             if "*" in known or tag in known:
                 return FoundPage(tag, None)
-        asked = lists.page(wanted, sort, after, limit, LARGEST_PAGE)
-        found = await self._page(principal, sort, page, asked)
-        return FoundPage(_tag(found), found)
+        query = lists.page(wanted, sort, after, limit, LARGEST_PAGE)
+        rows = await self._page(principal, sort, page, query)
+        return FoundPage(_tag(rows), rows)
 
     async def _page(
         self, principal: Principal, sort: LeaseSort, page: PageRequest, asked: tuple[Query, dict[str, Any]]
@@ -104,7 +104,7 @@ class LeaseService:
         return RowPage(rows, _cursor(rows[-1], sort) if more else None)
 
     async def attempts(self, principal: Principal, lease_id: str, page: PageRequest) -> RowPage:
-        """Every try of a lease, in order. Raises ResourceNotFound."""
+        """All attempts of a lease, in order. Raises ResourceNotFound."""
         after = page.after("attempts")
         first = 0 if after is None else _number(after[0])
         mine = principal.tenant_id
@@ -123,7 +123,7 @@ def _tag(page: RowPage) -> str:
 
 
 def lease_key(lease_id: str) -> str:
-    """Refuses what cannot be an id before a statement sees it. Raises ResourceNotFound."""
+    """The same text when it is the id of a lease. Raises ResourceNotFound."""
     if not is_typeid("lease", lease_id):
         raise ResourceNotFound
     return lease_id

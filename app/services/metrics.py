@@ -1,4 +1,4 @@
-"""What a scrape asks of the database, at most once in a few seconds."""
+"""The database metrics of a scrape, read at most once in five seconds."""
 
 import asyncio
 import time
@@ -9,7 +9,7 @@ from typing import Any
 from app.db.core.engine import DatabaseUnavailable
 from app.db.operations import health
 from app.db.operations import metrics as statements
-from app.services.context import ServiceContext
+from app.services.context import ServiceContext, stuck_after
 from app.settings.providers import without_own_end
 
 _KEPT_SECONDS = 5.0
@@ -17,12 +17,15 @@ _KEPT_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsSnapshot:
-    """Rows of the statements of app.db.operations.metrics by their names, all of one moment; empty while the database is away."""
+    """Rows of the statements of app.db.operations.metrics by their names, all of one moment.
+
+    `rows` is empty while the database is unavailable.
+    """
 
     rows: Mapping[str, Sequence[Any]]
     needs_deadman: bool = False
     seconds: float
-    """How long it took to read."""
+    """Duration of the read."""
 
     @property
     def complete(self) -> bool:
@@ -31,7 +34,7 @@ class MetricsSnapshot:
 
 
 class MetricsService:
-    """Any process tells the same of the whole installation, however many scrape it."""
+    """Metrics of the whole installation. Every process returns the same ones, at a cost independent of the scrapes."""
 
     def __init__(self, context: ServiceContext, *, clock: Callable[[], float] = time.monotonic) -> None:
         settings = context.settings
@@ -39,12 +42,10 @@ class MetricsService:
         self._clock = clock
         self._lock = asyncio.Lock()
         self._kept: tuple[float, MetricsSnapshot] | None = None
-        self._statements = statements.statements(
-            release=settings.release_alarm_seconds, launch=settings.launch_timeout, boot=settings.boot_timeout
-        )
+        self._statements = statements.statements(stuck_after(settings))
 
     async def snapshot(self) -> MetricsSnapshot:
-        """Five seconds old at the most. Never raises: a database that is away is an answer too."""
+        """A snapshot at most five seconds old. Never raises: an unavailable database gives an empty snapshot."""
         async with self._lock:
             if self._kept is None or self._clock() - self._kept[0] >= _KEPT_SECONDS:
                 self._kept = None

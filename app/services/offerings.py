@@ -1,4 +1,4 @@
-"""The catalogue as callers see it: filtered, ordered, in pages."""
+"""The catalogue for callers of the API: filtered, ordered, in pages."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -7,7 +7,9 @@ from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 
-from app.domain.offerings import Market, Offering
+from app.domain.offerings import GpuVendor, InstanceType, Interconnect, Market, Offering
+from app.domain.reservations import passing_objection
+from app.domain.reserved_offerings import is_visible
 from app.services.cursors import PageRequest, cursor
 from app.services.errors import FieldError, InvalidRequest
 from app.services.offering_cache import OfferingCache
@@ -37,7 +39,7 @@ class AvailabilityStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Availability:
-    """`until` and `reason` are known while it cools off; `reason` also when it is unavailable."""
+    """`until` and `reason` are set during a cool-off. `reason` is also set for an unavailable offering."""
 
     status: AvailabilityStatus
     until: datetime | None = None
@@ -46,11 +48,16 @@ class Availability:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferingFilter:
-    """All that is given must hold. None means any."""
+    """An offering must match every field that is set. None means any."""
 
     gpu_model: str | None = None
     min_gpus: int | None = None
     min_gpu_memory_gib: int | None = None
+    gpu_vendor: GpuVendor | None = None
+    interconnect: Interconnect | None = None
+    min_vcpus: int | None = None
+    min_memory_gib: int | None = None
+    min_local_disk_gib: int | None = None
     market: Market | None = None
     provider: str | None = None
     account: str | None = None
@@ -59,21 +66,35 @@ class OfferingFilter:
     max_price_per_hour: Decimal | None = None
 
     def takes(self, offering: Offering) -> bool:
-        """Whether `offering` is to be shown."""
-        return self._takes_place(offering) and self._takes_hardware(offering) and self._takes_price(offering)
+        """Whether `offering` matches."""
+        return (
+            self._takes_place(offering)
+            and self._takes_gpu(offering)
+            and self._takes_size(offering.type)
+            and self._takes_price(offering)
+        )
 
     def _takes_place(self, offering: Offering) -> bool:
         key = offering.key
-        wanted = (self.market, self.provider, self.account, self.region, self.instance_type)
-        found = (key.market, offering.provider, key.account, key.region, key.instance_type)
-        return all(want is None or want == have for want, have in zip(wanted, found, strict=True))
+        required = (self.market, self.provider, self.account, self.region, self.instance_type)
+        actual = (key.market, offering.provider, key.account, key.region, key.instance_type)
+        return all(value is None or value == have for value, have in zip(required, actual, strict=True))
 
-    def _takes_hardware(self, offering: Offering) -> bool:
+    def _takes_gpu(self, offering: Offering) -> bool:
         gpu = offering.type.gpu
         return (
             (self.gpu_model is None or gpu.model == self.gpu_model)
+            and (self.gpu_vendor is None or gpu.vendor is self.gpu_vendor)
+            and (self.interconnect is None or gpu.interconnect.serves(self.interconnect))
             and gpu.count >= (self.min_gpus or 0)
             and gpu.memory_gib >= (self.min_gpu_memory_gib or 0)
+        )
+
+    def _takes_size(self, kind: InstanceType) -> bool:
+        return (
+            kind.vcpus >= (self.min_vcpus or 0)
+            and kind.memory_gib >= (self.min_memory_gib or 0)
+            and kind.local_disk_gib >= (self.min_local_disk_gib or 0)
         )
 
     def _takes_price(self, offering: Offering) -> bool:
@@ -93,7 +114,7 @@ class OfferingPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedImage:
-    """An image that leases may ask for. `places`: (provider, account) of each account that has it, in order."""
+    """An image that leases may request. `places`: (provider, account) of each account that has it, in order."""
 
     name: str
     places: tuple[tuple[str, str], ...]
@@ -105,21 +126,32 @@ class OfferingService:
     def __init__(self, catalogue: OfferingCache) -> None:
         self._catalogue = catalogue
 
-    async def list(self, wanted: OfferingFilter, sort: OfferingSort, page: PageRequest) -> OfferingPage:
-        """Raises InvalidRequest for a cursor of another list."""
+    async def list(
+        self, wanted: OfferingFilter, sort: OfferingSort, page: PageRequest, *, tenant_id: str | None
+    ) -> OfferingPage:
+        """One page of matching offerings that can be bought and that the tenant may use (None: all).
+
+        Raises InvalidRequest for a cursor of another list.
+        """
         snapshot = await self._catalogue.snapshot()
         after = _after(page, sort)
-        keyed = sorted(
-            ((_sort_key(offering, sort), offering) for offering in snapshot.offerings if wanted.takes(offering)),
-            key=lambda entry: entry[0],
+        matching = (
+            o for o in snapshot.offerings if o.obstacle is None and wanted.takes(o) and is_visible(o, tenant_id)
         )
+        keyed = sorted(((_sort_key(offering, sort), offering) for offering in matching), key=lambda entry: entry[0])
         rest = [(key, offering) for key, offering in keyed if after is None or key > after]
         shown = rest[: page.limit]
         more = _cursor(shown[-1][0], sort) if len(rest) > page.limit else None
         return OfferingPage(offerings=tuple(offering for _, offering in shown), as_of=snapshot.as_of, next_cursor=more)
 
+    async def reservations(self, tenant_id: str | None) -> tuple[tuple[Offering, ...], datetime]:
+        """The reservations that the tenant may use (None: all), by account and name, and the time of the read."""
+        snapshot = await self._catalogue.snapshot()
+        reserved = (o for o in snapshot.offerings if o.reservation is not None and is_visible(o, tenant_id))
+        return tuple(sorted(reserved, key=lambda o: (o.key.account, o.key.reservation or ""))), snapshot.as_of
+
     async def images(self) -> tuple[NamedImage, ...]:
-        """By name; of accounts with offerings."""
+        """The images of accounts with offerings, sorted by name."""
         places: dict[str, set[tuple[str, str]]] = defaultdict(set)
         for offering in (await self._catalogue.snapshot()).offerings:
             for name in offering.images:
@@ -128,14 +160,10 @@ class OfferingService:
 
 
 def availability(offering: Offering, now: datetime, *, operator: bool) -> Availability:
-    """What goes on in a provider account is told to operators only."""
-    if offering.account_problem is not None:
-        reason = offering.account_problem if operator else "the provider account is set aside at present"
-        return Availability(status=AvailabilityStatus.UNAVAILABLE, reason=reason)
-    if offering.cordoned:
-        return Availability(status=AvailabilityStatus.UNAVAILABLE, reason="taken out of use by an operator")
-    if offering.price_per_hour is None:
-        return Availability(status=AvailabilityStatus.UNAVAILABLE, reason="its price is not known at present")
+    """The availability of an offering at `now`. Only operators see the problem of a provider account."""
+    problem = _problem(offering, now, operator=operator)
+    if problem is not None:
+        return Availability(status=AvailabilityStatus.UNAVAILABLE, reason=problem)
     cool = offering.cool_off
     if cool is None:
         known = offering.launches > 0
@@ -145,13 +173,32 @@ def availability(offering: Offering, now: datetime, *, operator: bool) -> Availa
     return Availability(status=AvailabilityStatus.UNKNOWN)
 
 
+def _problem(offering: Offering, now: datetime, *, operator: bool) -> str | None:
+    """Why nothing can be launched there at `now`, apart from a cool-off."""
+    if offering.account_problem is not None:
+        return offering.account_problem if operator else "the provider account is set aside at present"
+    if offering.cordoned:
+        return "taken out of use by an operator"
+    if offering.price_per_hour is None:
+        return "its price is not known at present"
+    if offering.reservation is None:
+        return None
+    return offering.reservation.problem or passing_objection(offering.reservation, now)
+
+
+def price_per_gpu(price: Decimal, kind: InstanceType) -> Decimal:
+    """The price per hour of one whole GPU, also where the VM has only a part of one."""
+    return price / kind.gpu.count * kind.gpu.parts
+
+
 def _sort_key(offering: Offering, sort: OfferingSort) -> _Key:
     price = offering.price_per_hour
     shown = Decimal(0) if price is None else price
     if sort is OfferingSort.PRICE_PER_GPU:
-        shown /= offering.type.gpu.count
+        shown = price_per_gpu(shown, offering.type)
     key = offering.key
-    return (price is None, shown, key.instance_type, key.account, key.region, key.zone, str(key.market))
+    market = str(key.market) if key.reservation is None else f"{key.market} {key.reservation}"
+    return (price is None, shown, key.instance_type, key.account, key.region, key.zone, market)
 
 
 def _cursor(key: _Key, sort: OfferingSort) -> str:
@@ -174,12 +221,12 @@ def _five(names: Iterable[str]) -> tuple[str, str, str, str, str]:
 
 def _decimal(text: str) -> Decimal:
     try:
-        found = Decimal(text or 0)
+        number = Decimal(text or 0)
     except InvalidOperation:
         raise _wrong_cursor() from None
-    if not found.is_finite():
+    if not number.is_finite():
         raise _wrong_cursor()
-    return found
+    return number
 
 
 def _wrong_cursor() -> InvalidRequest:

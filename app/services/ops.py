@@ -1,4 +1,4 @@
-"""The operators' view of the whole installation, and its brakes. Every call needs the role operator: the routes see to it."""
+"""The operators' view of the whole installation, and its brakes. The routes require the role operator."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.db.fleet import account_checks
 from app.db.fleet.jobs import DEADMAN, beat
 from app.db.operations import ops as statements
 from app.services.audit import record
@@ -18,22 +19,22 @@ from app.services.principal import Principal
 
 _KIND = "orphans"
 _EVERYTHING = "installation"
-"""Target of what concerns no single thing."""
+"""Audit target of a change to the whole installation."""
 
 
 class OpsService:
-    """Reads and changes what concerns all tenants. Changes leave an audit row."""
+    """Reads and changes the state that all tenants share. Changes write an audit row."""
 
     def __init__(self, context: ServiceContext) -> None:
         self._database = context.database
         self._summary = SummaryReader(context)
 
     async def summary(self) -> Summary:
-        """What goes on now."""
+        """The current summary of the installation."""
         return await self._summary.get()
 
     async def orphans(self, *, gone: bool, page: PageRequest) -> RowPage:
-        """The latest first seen first. `gone`: those that are no more, too."""
+        """Orphans, the most recently discovered first. `gone` includes orphans that have already been terminated."""
         statement = statements.orphans(gone=gone, after=_orphan_key(page), limit=page.limit + 1)
         async with self._database.transaction(None, read_only=True) as connection:
             rows = (await connection.execute(statement)).all()
@@ -42,16 +43,16 @@ class OpsService:
         return RowPage(rows, _orphan_cursor(rows[-1]) if more else None)
 
     async def end_orphan(self, principal: Principal, account: str, region: str, instance_id: str) -> None:
-        """Garbage collection ends it at its next cycle. Raises ResourceNotFound when no such orphan is open."""
+        """Marks an orphan for garbage collection's next cycle. Raises ResourceNotFound when no such orphan is open."""
         async with self._database.transaction(None) as connection:
-            found = await connection.execute(statements.end_orphan(account, region, instance_id))
-            if found.first() is None:
+            marked = await connection.execute(statements.end_orphan(account, region, instance_id))
+            if marked.first() is None:
                 raise ResourceNotFound
             target = f"{account}/{region}/{instance_id}"
             await record(connection, principal, "orphan.end", target=target, tenant_id=None, after={"end": "asked for"})
 
     async def adopt(self, principal: Principal) -> int:
-        """Workers rebuild the leases of all VMs of lost rows from their tags. Answers how many VMs that concerns."""
+        """Requests the rebuild of leases from the tags of all VMs whose rows are lost. Returns the number of VMs."""
         async with self._database.transaction(None) as connection:
             rows = (await connection.execute(statements.adopt_orphans())).all()
             ids = [row.instance_id for row in rows]
@@ -65,7 +66,7 @@ class OpsService:
         return await self._database.fetch(None, statements.ACCOUNTS)
 
     async def cordon(self, principal: Principal, name: str, *, cordoned: bool, note: str | None) -> Sequence[Row]:
-        """Launches nothing more at an account, or allows it again; answers its rows. Raises ResourceNotFound."""
+        """Stops launches at an account, or allows them again. Returns the account's rows. Raises ResourceNotFound."""
         async with self._database.transaction(None) as connection:
             before = await _account(connection, name)
             since = (await connection.execute(statements.BRAKES)).one().as_of
@@ -82,8 +83,37 @@ class OpsService:
             )
         return [row for row in await self.accounts() if row["name"] == name]
 
+    async def account_checks(self, name: str) -> Any:
+        """A row of account_checks.of_account. Raises ResourceNotFound."""
+        async with self._database.transaction(None, read_only=True) as connection:
+            row = (await connection.execute(account_checks.of_account(name))).one_or_none()
+        if row is None:
+            raise ResourceNotFound
+        return row
+
+    async def request_account_checks(self, principal: Principal, name: str) -> Any:
+        """Requests another run of an account's checks. Returns a row of account_checks.of_account.
+
+        Raises ResourceNotFound.
+        """
+        async with self._database.transaction(None) as connection:
+            before = (await connection.execute(account_checks.of_account(name))).one_or_none()
+            if before is None:
+                raise ResourceNotFound
+            requested_at = (await connection.execute(account_checks.request(name))).scalar_one()
+            await record(
+                connection,
+                principal,
+                "account.check",
+                target=name,
+                tenant_id=None,
+                before={"requested_at": _moment(before.requested_at)},
+                after={"requested_at": _moment(requested_at)},
+            )
+            return (await connection.execute(account_checks.of_account(name))).one()
+
     async def stop_launches(self, principal: Principal, *, stopped: bool, note: str | None) -> Any:
-        """The emergency stop of all launches, or its end. A row of ops.BRAKES."""
+        """Sets or lifts the emergency stop of all launches. Returns a row of ops.BRAKES."""
         async with self._database.transaction(None) as connection:
             before = (await connection.execute(statements.BRAKES)).one()
             value = _brake(principal, before.as_of, note) if stopped else None
@@ -100,12 +130,15 @@ class OpsService:
             return (await connection.execute(statements.BRAKES)).one()
 
     async def deadman_passed(self) -> None:
-        """The dead-man switch has looked at every account and region. Leaves no audit row: it comes every few minutes."""
+        """Records a pass of the dead-man switch over every account and region.
+
+        Writes no audit row, since a pass comes every few minutes.
+        """
         async with self._database.transaction(None) as connection:
             await connection.execute(beat(DEADMAN, DEADMAN))
 
     async def resume(self, principal: Principal) -> Any:
-        """Lifts the hold that a changed database has set. A row of ops.BRAKES."""
+        """Lifts the hold that a changed database has set. Returns a row of ops.BRAKES."""
         async with self._database.transaction(None) as connection:
             before = (await connection.execute(statements.BRAKES)).one()
             if before.hold is None:
@@ -130,8 +163,12 @@ async def _account(connection: AsyncConnection, name: str) -> Any:
     return row
 
 
+def _moment(value: datetime | None) -> str | None:
+    return None if value is None else value.isoformat().replace("+00:00", "Z")
+
+
 def _brake(principal: Principal, since: datetime, note: str | None) -> dict[str, Any]:
-    return {"by": principal.key_id, "since": since.isoformat().replace("+00:00", "Z"), "note": note}
+    return {"by": principal.key_id, "since": _moment(since), "note": note}
 
 
 def _orphan_key(page: PageRequest) -> statements.OrphanKey | None:

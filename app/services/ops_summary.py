@@ -10,7 +10,7 @@ from typing import Any
 from app.db.core.reads import Query
 from app.db.operations import summary as statements
 from app.domain.billing import cost
-from app.services.context import ServiceContext
+from app.services.context import ServiceContext, stuck_after
 from app.services.ttl_cache import Kept
 
 _MOST_STUCK = 100
@@ -54,12 +54,7 @@ class SummaryReader:
     def __init__(self, context: ServiceContext) -> None:
         settings = context.settings
         self._database = context.database
-        self._present = statements.present(
-            release=settings.release_alarm_seconds,
-            launch=settings.launch_timeout,
-            boot=settings.boot_timeout,
-            stuck_limit=_MOST_STUCK,
-        )
+        self._present = statements.present(stuck_after(settings), stuck_limit=_MOST_STUCK)
         past = statements.past()
         self._past = Kept(lambda: self._parts(past), settings.catalogue_cache_seconds * _PAST_SHARE)
         self._summary = Kept(self._read, settings.catalogue_cache_seconds)

@@ -12,6 +12,7 @@ from app.domain.billing import cost
 from app.domain.ids import TenantId
 from app.domain.offerings import Offering
 from app.domain.placement import Excluded
+from app.domain.reserved_offerings import term_of
 from app.services.context import ServiceContext
 from app.services.lease_creation import check_image, check_terms, whose
 from app.services.lease_requests import CreateLease
@@ -63,7 +64,7 @@ class PlanService:
         """Raises TenantSuspended and InvalidRequest as a create would; short quota and no offering are shown."""
         tenant_id = whose(principal, new.tenant_id)
         snapshot = await self._catalogue.snapshot()
-        ranked = snapshot.rank(new.requirements)
+        ranked = snapshot.rank_for(new.requirements, term_of(new.request, tenant_id, snapshot.as_of))
         state = await self._state(principal, tenant_id, new.request.ttl_seconds)
         if not ranked.ranking.candidates:
             check_image(new.requirements, ranked.ranking)

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.db.tenancy import quota_limits as statements
 from app.db.tenancy import tenants as tenant_statements
 from app.domain.ids import is_typeid
-from app.domain.quotas import GPUS
+from app.domain.quotas import available
 from app.services import audit
 from app.services.context import ServiceContext
 from app.services.errors import InvalidRequest, ResourceNotFound
@@ -73,13 +73,6 @@ async def _rows(connection: AsyncConnection, tenant_id: str) -> list[dict[str, A
 def tag(rows: list[dict[str, Any]]) -> str:
     """The ETag of a tenant's quotas: changes with limits and with what is used."""
     return list_tag((), also=repr([(row["resource"], row["limit"], row["used"]) for row in rows]))
-
-
-def available(resource: str, limit: Decimal | None, used: Decimal) -> Decimal | None:
-    """What may still be taken; None: any amount."""
-    if limit is None:
-        return Decimal(0) if resource == GPUS else None
-    return max(limit - used, Decimal(0))
 
 
 def _limits(rows: list[dict[str, Any]]) -> dict[str, Any]:

@@ -5,9 +5,9 @@ from decimal import Decimal
 from typing import Any
 
 from app.db.tenancy import tenant_use as statements
+from app.domain.quotas import available
 from app.services.context import ServiceContext
 from app.services.cursors import PageRequest, cut, last_id
-from app.services.quotas import available
 
 _KIND = "tenant_use"
 

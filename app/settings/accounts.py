@@ -62,6 +62,10 @@ def _parse(path: Path, number: int, entry: Any) -> AccountSettings:
         return _adapter().validate_python(entry)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"] if part not in providers()) or "accounts"
-        msg = f"{path}: account {number}: {where}: {first['msg']}"
+        where = ".".join(str(part) for part in first["loc"] if part not in providers())
+        if first["type"] == "value_error":
+            text = str(first["ctx"]["error"])
+            msg = f"{path}: account {number}: {where}: {text}" if where else f"{path}: account {number}: {text}"
+        else:
+            msg = f"{path}: account {number}: {where or 'accounts'}: {first['msg']}"
         raise StartupError(msg) from None

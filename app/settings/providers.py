@@ -8,19 +8,34 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from app.settings.account_tags import TagRules, check_labels, check_tags
+from app.settings.reservations import ReservationKind, ReservationSettings, check_reservations
 
 GROUP = "gpulease.providers"
 
+LabelKey = Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,63}$")]
+"""What a lease may use as the key of a label."""
 ImageName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,39}$")]
+
+DriverName = Annotated[str, Field(pattern=r"^(nvidia_grid|amd_rocm)$")]
+"""Of `app.domain.offerings.Driver`; the driver `nvidia` has the setting `image`."""
 
 
 class AccountSettings(BaseModel):
-    """What the accounts of every provider have. A provider's own class adds its fields, and `provider: Literal["<name>"]`."""
+    """What the accounts of every provider have. A provider's own class adds its fields, and `provider: Literal["<name>"]`.
+
+    `tag_rules`: what the provider accepts as tags. A provider without rules accepts no operator's tags.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+    tag_rules: ClassVar[TagRules | None] = None
+
+    reservation_kinds: ClassVar[tuple[ReservationKind, ...]] = ()
+    """The kinds of reservation that the provider has."""
 
     provider: str
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$")
@@ -32,6 +47,61 @@ class AccountSettings(BaseModel):
         max_length=100,
         description="Images that leases may ask for by name; each written as `image` is.",
     )
+    tags: dict[str, str] = Field(
+        default_factory=dict, description="Tags of the operator for each resource that gpulease creates."
+    )
+    copy_labels: tuple[LabelKey, ...] = Field(
+        default=(), description="Labels of leases that also become tags under their own name, for cost allocation."
+    )
+    data_disk_gib: int | None = Field(
+        default=None, ge=10, le=65_536, description="Size of an extra, empty disk of each VM, deleted with the VM."
+    )
+    public_addresses: bool = Field(
+        default=True, description="false: no VM gets a public address, whatever its lease requests."
+    )
+    driver_images: dict[DriverName, Annotated[str, Field(min_length=1, max_length=512)]] = Field(
+        default_factory=dict,
+        description="Default images for GPUs that need another driver; each written as `image` is.",
+    )
+    reservations: tuple[ReservationSettings, ...] = Field(default=(), max_length=100)
+
+    @field_validator("tags")
+    @classmethod
+    def _tags_are_accepted(cls, tags: dict[str, str]) -> dict[str, str]:
+        if tags:
+            check_tags(tags, cls._require_rules())
+        return tags
+
+    @model_validator(mode="after")
+    def _labels_are_accepted(self) -> Self:
+        if self.copy_labels:
+            check_labels(self.copy_labels, self.tags, self._require_rules())
+        return self
+
+    @model_validator(mode="after")
+    def _check_reservations(self) -> Self:
+        check_reservations(self.reservations, self.regions, self.reservation_kinds)
+        return self
+
+    @classmethod
+    def _require_rules(cls) -> TagRules:
+        if cls.tag_rules is None:
+            raise ValueError("this provider accepts no tags of an operator")
+        return cls.tag_rules
+
+    def require_each_region(self, setting: str, by_region: Mapping[str, str]) -> None:
+        """Raises ValueError when a setting that has a value for each region lacks one, or names another region."""
+        wrong = sorted(set(by_region).symmetric_difference(self.regions)) if by_region else []
+        if wrong:
+            raise ValueError(f"{setting} must name each region of the account and no other one: see {wrong[0]}")
+
+    def reservations_in(self, region: str) -> tuple[ReservationSettings, ...]:
+        """The configured reservations of a region."""
+        return tuple(reservation for reservation in self.reservations if reservation.region == region)
+
+    def reservation(self, name: str) -> ReservationSettings | None:
+        """A configured reservation by name."""
+        return next((reservation for reservation in self.reservations if reservation.name == name), None)
 
     @property
     def is_extendable(self) -> bool:

@@ -209,7 +209,17 @@ class Settings(BaseSettings):
         ),
     )
     launch_timeout: float = Field(default=300.0, gt=0, description="Maximum time from an accepted launch to running.")
-    boot_timeout: float = Field(default=900.0, gt=0, description="Maximum time from running to ready.")
+    boot_timeout: float = Field(
+        default=900.0, gt=0, description="Maximum time from running to ready, of a VM with fewer than eight GPUs."
+    )
+    boot_timeout_large: float = Field(
+        default=1800.0,
+        gt=0,
+        description=(
+            "Maximum time from running to ready, of a VM with eight or more GPUs. At least `GPULEASE_BOOT_TIMEOUT` "
+            "applies."
+        ),
+    )
     release_alarm_seconds: float = Field(
         default=900.0, gt=0, description="A release that takes longer counts as stuck."
     )

@@ -9,7 +9,8 @@ from cloudsim.world import Resource, Vm
 
 
 def attach(resources: Mapping[str, Resource], vm: Vm, address_id: str | None) -> None:
-    """Disk and interface learn the VM's id, the interface its addresses."""
+    """Disks and interface learn the VM's id, the interface its addresses."""
     of_vm = views.vm_id(vm)
-    resources[vm.spec["disk"]].spec["vm"] = of_vm
+    for disk in (vm.spec["disk"], *vm.spec.get("data_disks", ())):
+        resources[disk].spec["vm"] = of_vm
     resources[vm.spec["nic"]].spec.update(vm=of_vm, ip=vm.private_ip, address=address_id)

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from cloudsim.arm.facts import QUOTA_NAMES, SUBSCRIPTION
-from cloudsim.arm.operations import EVERY_NAME
+from cloudsim.arm.operations import ACTIONS, EVERY_NAME
 from cloudsim.arm.plant import plant
 from cloudsim.control.clouds import Cloud
 
-AZURE = Cloud(operations=EVERY_NAME, quotas=frozenset(QUOTA_NAMES), plant=plant, default_account=SUBSCRIPTION)
+AZURE = Cloud(
+    operations=EVERY_NAME,
+    actions=ACTIONS,
+    quotas=frozenset(QUOTA_NAMES),
+    plant=plant,
+    default_account=SUBSCRIPTION,
+)

@@ -22,13 +22,13 @@ REGIONS = {region: (*(f"{region}-{number}" for number in numbers), region) for r
 _PRICE_FACTOR = {"eastus": Decimal(1), "eastus2": Decimal(1), "westeurope": Decimal("1.25")}
 
 GIB = 1024
-ND_V2, ND_A100, NDM_A100 = "standardNDSv2Family", "standardNDASv4_A100Family", "standardNDAMSv4_A100Family"
+ND_A100, NDM_A100 = "standardNDASv4_A100Family", "standardNDAMSv4_A100Family"
 ND_H100, ND_H200, ND_MI300X = "standardNDSH100v5Family", "standardNDISRH200V5Family", "standardNDISRMI300XV5Family"
 NC_T4, NC_A100 = "Standard NCASv3_T4 Family", "StandardNCADSA100v4Family"
+NC_H100, NV_A10 = "StandardNCadsH100v5Family", "StandardNVADSA10v5Family"
 SPOT_CORES = "lowPriorityCores"
 QUOTA_NAMES = {
     SPOT_CORES: "Total Regional Spot vCPUs",
-    ND_V2: "Standard NDSv2 Family vCPUs",
     ND_A100: "Standard NDASv4_A100 Family vCPUs",
     NDM_A100: "Standard NDAMSv4_A100 Family vCPUs",
     ND_H100: "Standard NDSH100v5 Family vCPUs",
@@ -36,11 +36,12 @@ QUOTA_NAMES = {
     ND_MI300X: "Standard NDISRMI300XV5 Family vCPUs",
     NC_T4: "Standard NCASv3_T4 Family vCPUs",
     NC_A100: "Standard NCADSA100v4 Family vCPUs",
+    NC_H100: "Standard NCadsH100v5 Family vCPUs",
+    NV_A10: "Standard NVADSA10v5 Family vCPUs",
 }
 
 _SIZES: dict[str, tuple[str, int, int, tuple[str, str, int, int], str]] = {
     # name: family, vCPUs, memory GiB, (GPU, maker, count, GiB each), USD per hour on demand in eastus
-    "Standard_ND40rs_v2": (ND_V2, 40, 672, ("V100", "NVIDIA", 8, 32), "22.032"),
     "Standard_ND96asr_v4": (ND_A100, 96, 900, ("A100", "NVIDIA", 8, 40), "27.197"),
     "Standard_ND96amsr_A100_v4": (NDM_A100, 96, 1800, ("A100", "NVIDIA", 8, 80), "32.77"),
     "Standard_ND96isr_H100_v5": (ND_H100, 96, 1900, ("H100", "NVIDIA", 8, 80), "98.32"),
@@ -53,11 +54,15 @@ _SIZES: dict[str, tuple[str, int, int, tuple[str, str, int, int], str]] = {
     "Standard_NC24ads_A100_v4": (NC_A100, 24, 220, ("A100", "NVIDIA", 1, 80), "3.673"),
     "Standard_NC48ads_A100_v4": (NC_A100, 48, 440, ("A100", "NVIDIA", 2, 80), "7.346"),
     "Standard_NC96ads_A100_v4": (NC_A100, 96, 880, ("A100", "NVIDIA", 4, 80), "14.692"),
+    "Standard_NC40ads_H100_v5": (NC_H100, 40, 320, ("H100", "NVIDIA", 1, 94), "6.98"),
+    "Standard_NC80adis_H100_v5": (NC_H100, 80, 640, ("H100", "NVIDIA", 2, 94), "13.96"),
+    "Standard_NV6ads_A10_v5": (NV_A10, 6, 55, ("A10", "NVIDIA", 1, 4), "0.454"),
+    "Standard_NV36ads_A10_v5": (NV_A10, 36, 440, ("A10", "NVIDIA", 1, 24), "3.2"),
 }
 _SOLD_IN: dict[str, dict[str, str]] = {
     # zone numbers per family; none: in the region as a whole
-    "eastus": {NC_T4: "123", NC_A100: "12", ND_A100: "", NDM_A100: "", ND_V2: "", ND_H100: "2"},
-    "eastus2": {NC_T4: "123", NC_A100: "123", ND_H100: "", ND_H200: "", ND_MI300X: ""},
+    "eastus": {NC_T4: "123", NC_A100: "12", ND_A100: "", NDM_A100: "", ND_H100: "2", NV_A10: "1"},
+    "eastus2": {NC_T4: "123", NC_A100: "123", NC_H100: "12", ND_H100: "", ND_H200: "", ND_MI300X: ""},
     "westeurope": {NC_T4: "12", NC_A100: "13", ND_A100: ""},
 }
 

@@ -17,6 +17,7 @@ from cloudsim.arm.errors import THROTTLED, ArmError
 from cloudsim.arm.facts import PROVIDER
 from cloudsim.arm.machines import serial_console
 from cloudsim.arm.operations import OPERATIONS, Operation
+from cloudsim.arm.permissions import check
 from cloudsim.ec2.credentials import Credentials
 from cloudsim.gate import Dropped, Gate
 from cloudsim.world import Fault, FaultMode, World
@@ -78,18 +79,18 @@ class ArmFront:
             for bucket, rate in operation.buckets:
                 if not self.world.buckets.take((PROVIDER, subscription, bucket), rate, now):
                     raise ArmError(THROTTLED, "Too many requests.")
-        return operation.handler(
-            Call(
-                world=self.world,
-                base=str(request.base_url).rstrip("/"),
-                url=str(request.url.replace(query="")).rstrip("?").rstrip("?"),
-                subscription=subscription,
-                path=request.path_params,
-                query={name.lower(): value for name, value in request.query_params.items()},
-                headers=request.headers,
-                body=body,
-            )
+        call = Call(
+            world=self.world,
+            base=str(request.base_url).rstrip("/"),
+            url=str(request.url.replace(query="")).rstrip("?").rstrip("?"),
+            subscription=subscription,
+            path=request.path_params,
+            query={name.lower(): value for name, value in request.query_params.items()},
+            headers=request.headers,
+            body=body,
         )
+        check(call, operation.name)
+        return operation.handler(call)
 
     async def _retail(self, request: Request) -> Response:
         """Another service, which knows nobody."""

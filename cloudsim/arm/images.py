@@ -1,19 +1,51 @@
-"""Marketplace images: Microsoft's Ubuntu for HPC, in a few versions."""
+"""Images: Microsoft's Ubuntu for HPC in a few versions, a vendor's image with terms, and those of a tenant's gallery."""
 
 from __future__ import annotations
 
-from cloudsim.arm.call import Answer, Call
+from dataclasses import dataclass
+
+from cloudsim.arm.call import Answer, Call, Document
 from cloudsim.arm.errors import ArmError
+from cloudsim.arm.facts import PROVIDER
+from cloudsim.world import Gpu, World
 
 _VERSIONS = {
     ("microsoft-dsvm", "ubuntu-hpc", "2204"): ("22.04.2025090901", "22.04.2026060801", "22.04.2026050101"),
     ("microsoft-dsvm", "ubuntu-hpc", "2204-rocm"): ("22.04.2026051501",),
+    ("microsoft-dsvm", "ubuntu-hpc", "2404-rocm"): ("24.04.2026051501", "24.04.2026060801"),
+    ("example-vendor", "gpu-workstation", "2404-grid"): ("1.0.0", "1.1.0"),
 }
+_WITH_TERMS = frozenset({"example-vendor"})
+"""Publishers whose images are sold: a VM must name their plan."""
+_GALLERY_VERSIONS = {"1.0.0": False, "1.1.0": False, "2.0.0": True}
+"""Versions of every gallery image, and whether `latest` leaves each out."""
+_GALLERY_GIB = 256
 
 
-def exact_version(region: str, publisher: str, offer: str, sku: str, version: str) -> str:
+@dataclass(frozen=True, slots=True)
+class _Marketplace:
+    publisher: str
+    offer: str
+    sku: str
+
+    @property
+    def plan(self) -> Document | None:
+        """What the PUT of a VM must repeat."""
+        if self.publisher not in _WITH_TERMS:
+            return None
+        return {"name": self.sku, "publisher": self.publisher, "product": self.offer}
+
+
+def _known(world: World, publisher: str, offer: str, sku: str) -> tuple[str, ...]:
+    """The versions of an image that was not removed."""
+    if world.restrictions.is_removed(PROVIDER, f"{publisher}:{offer}:{sku}"):
+        return ()
+    return _VERSIONS.get((publisher, offer, sku), ())
+
+
+def exact_version(world: World, region: str, publisher: str, offer: str, sku: str, version: str) -> str:
     """What a version or `latest` stands for. Raises ArmError for an image that does not exist."""
-    known = _VERSIONS.get((publisher, offer, sku), ())
+    known = _known(world, publisher, offer, sku)
     if version == "latest" and known:
         return max(known)
     if version in known:
@@ -24,12 +56,78 @@ def exact_version(region: str, publisher: str, offer: str, sku: str, version: st
     )
 
 
+def check_plan(publisher: str, offer: str, sku: str, plan: Document | None) -> None:
+    """Raises ArmError for a VM that does not name the plan of its image."""
+    needed = _Marketplace(publisher, offer, sku).plan
+    if needed != plan:
+        raise ArmError(
+            "VMMarketplaceInvalidInput", "Creating a virtual machine from Marketplace image requires Plan information."
+        )
+
+
+def drives(image: str, gpu: Gpu) -> bool:
+    """Whether the image has the driver of the GPU; a tenant's own image may have any."""
+    if image.startswith("/"):
+        return True
+    return ("rocm" in image) == (gpu.manufacturer == "AMD") and ("grid" in image or gpu.name != "A10")
+
+
 def versions(call: Call) -> Answer:
     """`GET …/skus/{sku}/versions`: a bare array, in no particular order."""
-    place = tuple(call.path[name] for name in ("publisher", "offer", "sku"))
+    found = _known(call.world, call.path["publisher"], call.path["offer"], call.path["sku"])
+    if not found:
+        raise ArmError("NotFound", "Artifact: VMImage was not found.")
+    return Answer([_version(call, one) for one in found])
+
+
+def version(call: Call) -> Answer:
+    """`GET …/versions/{version}`: with the plan of an image that is sold. Azure tells no size of such images."""
+    place = (call.path["publisher"], call.path["offer"], call.path["sku"])
+    if call.path["version"] not in _VERSIONS.get(place, ()):
+        raise ArmError("NotFound", "Artifact: VMImage was not found.")
+    plan = _Marketplace(*place).plan
+    properties = {
+        "osDiskImage": {"operatingSystem": "Linux"},
+        "hyperVGeneration": "V2",
+        **({"plan": plan} if plan is not None else {}),
+    }
+    return Answer({**_version(call, call.path["version"]), "properties": properties})
+
+
+def _version(call: Call, name: str) -> Document:
+    place = (call.path["publisher"], call.path["offer"], call.path["sku"])
     path = "/Publishers/{}/ArtifactTypes/VMImage/Offers/{}/Skus/{}/Versions".format(*place)
     prefix = f"/Subscriptions/{call.subscription}/Providers/Microsoft.Compute/Locations/{call.path['location']}{path}"
-    found = _VERSIONS.get((place[0], place[1], place[2]))
-    if found is None:
-        raise ArmError("NotFound", "Artifact: VMImage was not found.")
-    return Answer([{"id": f"{prefix}/{one}", "name": one, "location": call.path["location"]} for one in found])
+    return {"id": f"{prefix}/{name}", "name": name, "location": call.path["location"]}
+
+
+def gallery_image(call: Call) -> Answer:
+    """`GET …/galleries/{gallery}/images/{name}`: the definition. Every name exists."""
+    return Answer({"name": call.name, "properties": {"osType": "Linux", "osState": "Generalized"}})
+
+
+def gallery_versions(_call: Call) -> Answer:
+    """`GET …/images/{name}/versions`."""
+    return Answer({"value": [_gallery_version(name) for name in _GALLERY_VERSIONS]})
+
+
+def gallery_version(call: Call) -> Answer:
+    """`GET …/versions/{version}`: with the size of the disk."""
+    if call.path["version"] not in _GALLERY_VERSIONS:
+        raise ArmError("ResourceNotFound", f"The gallery image version '{call.path['version']}' was not found.")
+    return Answer(_gallery_version(call.path["version"]))
+
+
+def _gallery_version(name: str) -> Document:
+    return {
+        "name": name,
+        "properties": {
+            "publishingProfile": {"excludeFromLatest": _GALLERY_VERSIONS[name]},
+            "storageProfile": {"osDiskImage": {"sizeInGB": _GALLERY_GIB, "hostCaching": "ReadWrite"}},
+        },
+    }
+
+
+def managed_image(call: Call) -> Answer:
+    """`GET …/Microsoft.Compute/images/{name}`. Every name exists."""
+    return Answer({"name": call.name, "properties": {"storageProfile": {"osDisk": {"diskSizeGB": _GALLERY_GIB}}}})

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cloudsim.arm import orders, views
 from cloudsim.arm.attach import attach
 from cloudsim.arm.call import VMS, Answer, Call
 from cloudsim.arm.errors import ArmError, locked, not_found
 from cloudsim.arm.facts import PROVIDER, QUOTA_NAMES
+from cloudsim.arm.images import drives
 from cloudsim.arm.paging import paged
-from cloudsim.world import CapacityExhausted, Order, QuotaExceeded, Vm, VmState
+from cloudsim.world import CapacityExhausted, Order, QuotaExceeded, ReservationFull, ReservationUnusable, Vm, VmState
 
 RETRY_SECONDS = "10"
 
@@ -22,6 +25,8 @@ def create_or_update(call: Call) -> Answer:
     order = orders.read_order(call)
     call.world.forget_token(call.token_key(call.name))
     vm = _launch(call, order)
+    if not drives(vm.image, call.world.machine(PROVIDER, vm.instance_type).gpu):
+        vm.ready_at = None
     _attach(call, vm)
     return Answer(views.virtual_machine(call.world, vm), 201, _operation(call, vm))
 
@@ -29,6 +34,10 @@ def create_or_update(call: Call) -> Answer:
 def _launch(call: Call, order: Order) -> Vm:
     try:
         return call.world.launch(order)
+    except ReservationFull:
+        return _launch(call, replace(order, reservation=None))  # Azure starts VMs beyond the reserved number too
+    except ReservationUnusable:
+        raise ArmError("BadRequest", "The VM does not match its capacity reservation group.") from None
     except CapacityExhausted:
         zonal = order.zones[0] != order.region
         return call.world.refuse(order, "ZonalAllocationFailed" if zonal else "AllocationFailed")

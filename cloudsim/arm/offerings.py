@@ -29,21 +29,19 @@ def skus(call: Call) -> Answer:
 
 
 def _sku(call: Call, region: str, machine: MachineType) -> Document:
-    sold = call.world.offered[PROVIDER]
-    zones = zones_of(region, sold, machine.name)
-    closed = not zones and (region, machine.name) not in sold
+    sold, catalog = call.world.offered[PROVIDER], call.world.catalogs[PROVIDER]
+    zones = zones_of(region, {*sold, *catalog.offered}, machine.name)
+    shut = [number for number in zones if (f"{region}-{number}", machine.name) not in sold]
+    closed = len(shut) == len(zones) and (region, machine.name) not in sold
     facts = {
         "vCPUs": machine.vcpus,
         "MemoryGB": machine.memory_mib // GIB,
         "GPUs": machine.gpu.count,
         "LowPriorityCapable": "True",
     }
-    restriction = {
-        "type": "Location",
-        "values": [region],
-        "restrictionInfo": {"locations": [region]},
-        "reasonCode": "NotAvailableForSubscription",
-    }
+    restrictions = [_restriction("Location", region)] if closed else []
+    if shut:
+        restrictions.append(_restriction("Zone", region, shut))
     return {
         "resourceType": "virtualMachines",
         "name": machine.name,
@@ -53,7 +51,18 @@ def _sku(call: Call, region: str, machine: MachineType) -> Document:
         "locations": [region],
         "locationInfo": [{"location": region, "zones": zones, "zoneDetails": []}],
         "capabilities": [{"name": name, "value": str(value)} for name, value in facts.items()],
-        "restrictions": [restriction] if closed else [],
+        "restrictions": restrictions,
+    }
+
+
+def _restriction(kind: str, region: str, zones: list[str] | None = None) -> Document:
+    """What is not sold to the subscription: a region or some of its zones."""
+    info = {"locations": [region]} | ({"zones": zones} if zones else {})
+    return {
+        "type": kind,
+        "values": [region],
+        "restrictionInfo": info,
+        "reasonCode": "NotAvailableForSubscription",
     }
 
 

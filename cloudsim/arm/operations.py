@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from cloudsim.arm import images, machines, offerings, prices, things
+from cloudsim.arm import images, machines, networks, offerings, permissions, prices, reservations, things
 from cloudsim.arm.call import TYPES, VMS, Handler
 from cloudsim.world import ResourceKind
 from cloudsim.world.limits import Rate
@@ -23,6 +23,7 @@ _GROUP = f"{_SUBSCRIPTION}/resourceGroups/{{group}}/providers"
 _COMPUTE = f"{_SUBSCRIPTION}/providers/Microsoft.Compute"
 _LOCATION = f"{_COMPUTE}/locations/{{location}}"
 _VM = f"{_GROUP}/{VMS}/{{name}}"
+_GALLERY = f"{_GROUP}/Microsoft.Compute/galleries/{{gallery}}/images"
 _IMAGES = "{publisher}/artifacttypes/vmimage/offers/{offer}/skus/{sku}/versions"
 
 
@@ -47,6 +48,11 @@ def _of(kind: ResourceKind, name: str, listing: str, tagging: str) -> Iterator[O
     yield Operation("DELETE", one, f"{name}.Delete", things.delete(kind), (DELETES,))
 
 
+_NETWORK = f"{_GROUP}/Microsoft.Network/virtualNetworks/{{name}}"
+_SUBNET = f"{_NETWORK}/subnets/{{subnet}}"
+_OF_RESOURCE = "providers/Microsoft.Authorization/permissions"
+_PERMISSIONS = "Permissions.List"
+_RESERVATIONS = f"{_GROUP}/{reservations.GROUPS}/{{name}}"
 _GROUPS = f"{_GROUP}/{TYPES[ResourceKind.SECURITY_GROUP]}/{{name}}"
 OPERATIONS = (
     Operation("GET", _SUBSCRIPTION, "Subscriptions.Get", offerings.subscription, (READS,)),
@@ -69,7 +75,28 @@ OPERATIONS = (
     Operation("GET", f"{_LOCATION}/operations/{{id}}", "Operations.Get", machines.operation, (READS,)),
     Operation("GET", f"{_LOCATION}/usages", "Usage.List", offerings.usages, (READS,)),
     Operation("GET", f"{_LOCATION}/publishers/{_IMAGES}", "VirtualMachineImages.List", images.versions, (READS,)),
+    Operation(
+        "GET", f"{_LOCATION}/publishers/{_IMAGES}/{{version}}", "VirtualMachineImages.Get", images.version, (READS,)
+    ),
+    Operation("GET", f"{_GALLERY}/{{name}}", "GalleryImages.Get", images.gallery_image, (READS,)),
+    Operation("GET", f"{_GALLERY}/{{name}}/versions", "GalleryImageVersions.List", images.gallery_versions, (READS,)),
+    Operation(
+        "GET", f"{_GALLERY}/{{name}}/versions/{{version}}", "GalleryImageVersions.Get", images.gallery_version, (READS,)
+    ),
+    Operation("GET", f"{_GROUP}/Microsoft.Compute/images/{{name}}", "Images.Get", images.managed_image, (READS,)),
     Operation("GET", f"{_COMPUTE}/skus", "ResourceSkus.List", offerings.skus, (READS,)),
+    Operation("GET", f"{_GROUP}/Microsoft.Authorization/permissions", _PERMISSIONS, permissions.permissions, (READS,)),
+    Operation("GET", f"{_SUBNET}/{_OF_RESOURCE}", _PERMISSIONS, permissions.permissions, (READS,)),
+    Operation("GET", f"{_RESERVATIONS}/{_OF_RESOURCE}", _PERMISSIONS, permissions.permissions, (READS,)),
+    Operation("GET", _NETWORK, "VirtualNetworks.Get", networks.get, (READS,)),
+    Operation("GET", _RESERVATIONS, "CapacityReservationGroups.Get", reservations.get, (READS,)),
+    Operation(
+        "GET",
+        f"{_RESERVATIONS}/capacityReservations",
+        "CapacityReservations.ListByCapacityReservationGroup",
+        reservations.members,
+        (READS,),
+    ),
     Operation("PUT", _GROUPS, "NetworkSecurityGroups.CreateOrUpdate", things.put_security_group, (WRITES,)),
     *_of(ResourceKind.SECURITY_GROUP, "NetworkSecurityGroups", "List", "UpdateTags"),
     *_of(ResourceKind.NETWORK_INTERFACE, "NetworkInterfaces", "List", "UpdateTags"),
@@ -77,3 +104,7 @@ OPERATIONS = (
     *_of(ResourceKind.VOLUME, "Disks", "ListByResourceGroup", "Update"),
 )
 EVERY_NAME = frozenset((*(operation.name for operation in OPERATIONS), prices.NAME))
+ACTIONS = frozenset(
+    (*(permissions.needed(operation.name) for operation in OPERATIONS), *permissions.WITHIN_THE_PUT, permissions.DEPLOY)
+)
+"""Actions that can be denied."""

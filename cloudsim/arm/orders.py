@@ -8,10 +8,11 @@ import re
 import uuid
 from typing import Any
 
+from cloudsim.arm import disks, existing, reservations
 from cloudsim.arm.call import NETWORK, TYPES, Call, Document
 from cloudsim.arm.errors import ArmError
 from cloudsim.arm.facts import PROVIDER, REGIONS
-from cloudsim.arm.images import exact_version
+from cloudsim.arm.images import check_plan, exact_version
 from cloudsim.world import DiskOrder, Market, NicOrder, Order, Resource, ResourceKind, Vm
 
 CUSTOM_DATA_CHARACTERS = 87_380
@@ -20,6 +21,8 @@ _SUBNET = re.compile(
 )
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}[A-Za-z0-9_]|[A-Za-z0-9]")
 _MOST_TAGS = 50
+DEALLOCATE = "Deallocate"
+"""The eviction policy that keeps an evicted VM: the default."""
 
 
 def read_order(call: Call) -> Order:
@@ -30,9 +33,13 @@ def read_order(call: Call) -> Order:
     zone = _zone(call, region, size)
     market = _market(properties)
     interface = _interface(properties)
+    _check_security(properties)
     configuration = _ip_configuration(call, interface)
     tags = check_tags(body.get("tags"))
-    disk = _disk(call, properties, tags)
+    _check_system(properties)
+    storage = _member(properties, "storageProfile")
+    disk = disks.os_disk(call, _member(storage, "osDisk"), tags)
+    data = disks.data_disks(call, storage, tags)
     vm_id = str(uuid.UUID(int=call.world.rng.getrandbits(128), version=4))
     nic_id = call.id_of(TYPES[ResourceKind.NETWORK_INTERFACE], f"{interface['name']}-{call.world.hex(8)}")
     return Order(
@@ -44,17 +51,31 @@ def read_order(call: Call) -> Order:
         name=call.name,
         instance_type=size,
         market=market,
-        image=_image(properties, region),
+        image=_image(call, body, region),
         tags=tags,
         token=call.name.lower(),
         token_scope=call.group.lower(),
         params_hash=hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest(),
         public_ip="publicIPAddressConfiguration" in configuration,
-        disks=(disk,),
+        disks=(disk, *data),
         nics=(_nic(interface, configuration, nic_id),),
-        spec={"group": call.group, "properties": _kept(properties), "nic": nic_id, "disk": disk.id},
+        spec=_spec(call, nic_id, (disk, *data)),
         failure_stays=True,
+        reclaim_stays=market is Market.SPOT and properties.get("evictionPolicy", DEALLOCATE) == DEALLOCATE,
+        reservation=reservations.target(call, properties),
     )
+
+
+def _spec(call: Call, nic_id: str, made: tuple[DiskOrder, ...]) -> dict[str, Any]:
+    """`made`: the OS disk, then the data disks."""
+    return {
+        "group": call.group,
+        "properties": _kept(call.body["properties"]),
+        "identity": _identity(call),
+        "nic": nic_id,
+        "disk": made[0].id,
+        "data_disks": [disk.id for disk in made[1:]],
+    }
 
 
 def _member(document: Document, *path: str) -> Any:
@@ -98,17 +119,33 @@ def _market(properties: Document) -> Market:
         if "evictionPolicy" in properties or "billingProfile" in properties:
             raise ArmError("InvalidParameter", "Eviction policy and max price can only be set on Azure Spot VMs.")
         return Market.ON_DEMAND
-    if properties.get("evictionPolicy") != "Delete":
-        raise ArmError("BadRequest", "Only the eviction policy Delete is simulated.")
+    if properties.get("evictionPolicy", DEALLOCATE) not in {DEALLOCATE, "Delete"}:
+        raise ArmError("InvalidParameter", "The value of parameter evictionPolicy is invalid.")
     return Market.SPOT
 
 
-def _image(properties: Document, region: str) -> str:
-    reference = _member(properties, "storageProfile", "imageReference")
-    if "id" in reference:
-        return str(reference["id"])
-    parts = [_member(reference, name) for name in ("publisher", "offer", "sku", "version")]
-    return ":".join([*parts[:3], exact_version(region, *parts)])
+def _image(call: Call, body: Document, region: str) -> str:
+    reference = _member(body["properties"], "storageProfile", "imageReference")
+    for field in ("id", "communityGalleryImageId", "sharedGalleryImageId"):
+        if field in reference:
+            return str(reference[field])
+    publisher, offer, sku, version = (_member(reference, name) for name in ("publisher", "offer", "sku", "version"))
+    chosen = exact_version(call.world, region, publisher, offer, sku, version)
+    check_plan(publisher, offer, sku, body.get("plan"))
+    return f"{publisher}:{offer}:{sku}:{chosen}"
+
+
+def _check_security(properties: Document) -> None:
+    profile = properties.get("securityProfile") or {}
+    kind = profile.get("securityType")
+    if kind not in {None, "Standard", "TrustedLaunch"}:
+        raise ArmError(
+            "InvalidParameter", f"The value '{kind}' of parameter 'securityProfile.securityType' is invalid."
+        )
+    if "uefiSettings" in profile and kind != "TrustedLaunch":
+        raise ArmError(
+            "InvalidParameter", "Use of UEFI settings is not supported without the security type TrustedLaunch."
+        )
 
 
 def _interface(properties: Document) -> Document:
@@ -132,11 +169,7 @@ def _ip_configuration(call: Call, interface: Document) -> Document:
     return properties
 
 
-def _disk(call: Call, properties: Document, tags: dict[str, str]) -> DiskOrder:
-    """Compute gives a disk that it makes the tags of its VM."""
-    disk = _member(properties, "storageProfile", "osDisk")
-    if _member(disk, "createOption") != "FromImage":
-        raise ArmError("InvalidParameter", "Only osDisk.createOption FromImage is simulated.")
+def _check_system(properties: Document) -> None:
     system = _member(properties, "osProfile")
     linux = system.get("linuxConfiguration") or {}
     keys = (linux.get("ssh") or {}).get("publicKeys") or []
@@ -148,13 +181,25 @@ def _disk(call: Call, properties: Document, tags: dict[str, str]) -> DiskOrder:
         )
     if len(system.get("customData", "")) > CUSTOM_DATA_CHARACTERS:
         raise ArmError("InvalidParameter", "Custom data in OSProfile is too long.")
-    name = disk.get("name") or f"{call.name}_OsDisk_1_{call.world.hex(32)}"
-    return DiskOrder(
-        id=call.id_of(TYPES[ResourceKind.VOLUME], name),
-        tags=tags,
-        delete_with_vm=disk.get("deleteOption", "Detach") == "Delete",
-        spec={"size": disk.get("diskSizeGB", 64), "sku": (disk.get("managedDisk") or {}).get("storageAccountType", "")},
-    )
+
+
+def _identity(call: Call) -> Document | None:
+    """As it is shown: with the ids that the directory gives each identity."""
+    identity = call.body.get("identity")
+    if identity is None:
+        return None
+    assigned = identity.get("userAssignedIdentities") or {}
+    if identity.get("type") != "UserAssigned" or not assigned:
+        raise ArmError("InvalidParameter", "Only user-assigned identities are simulated.")
+    for identity_id in assigned:
+        if not existing.exists(identity_id):
+            raise ArmError("FailedIdentityOperation", f"Identity operation failed: '{identity_id}' was not found.")
+    shown = {one: {"clientId": _uuid(f"client/{one}"), "principalId": _uuid(f"principal/{one}")} for one in assigned}
+    return {"type": "UserAssigned", "userAssignedIdentities": shown}
+
+
+def _uuid(of: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, of))
 
 
 def _nic(interface: Document, configuration: Document, nic_id: str) -> NicOrder:
@@ -164,6 +209,7 @@ def _nic(interface: Document, configuration: Document, nic_id: str) -> NicOrder:
         delete_with_vm=interface["properties"].get("deleteOption", "Detach") == "Delete",
         spec={
             "subnet": configuration["subnet"]["id"],
+            "accelerated": bool(interface["properties"].get("enableAcceleratedNetworking")),
             "security_group": (interface["properties"].get("networkSecurityGroup") or {}).get("id"),
         },
     )
@@ -206,5 +252,14 @@ def check_tags(tags: Document | None) -> dict[str, str]:
 def _kept(properties: Document) -> Document:
     """What Azure shows again: never the custom data."""
     system = {name: value for name, value in properties["osProfile"].items() if name != "customData"}
-    shown = ("hardwareProfile", "storageProfile", "diagnosticsProfile", "priority", "evictionPolicy", "billingProfile")
+    shown = (
+        "hardwareProfile",
+        "storageProfile",
+        "securityProfile",
+        "diagnosticsProfile",
+        "priority",
+        "evictionPolicy",
+        "billingProfile",
+        "capacityReservation",
+    )
     return {name: properties[name] for name in shown if name in properties} | {"osProfile": system}

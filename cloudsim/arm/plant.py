@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from cloudsim.arm.attach import attach
 from cloudsim.arm.call import TYPES
 from cloudsim.arm.facts import GROUP, PROVIDER, SUBSCRIPTION
+from cloudsim.arm.orders import DEALLOCATE
 from cloudsim.control.models import PlantBody
 from cloudsim.world import DiskOrder, Market, NicOrder, Order, PlantOrder, Resource, ResourceKind, Vm, World, WorldError
 
@@ -41,7 +42,7 @@ def _order(world: World, body: PlantBody, zone: str) -> Order:
         f"{group}/{TYPES[ResourceKind.VOLUME]}/{name}-os",
     )
     subnet = f"{group}/Microsoft.Network/virtualNetworks/planted/subnets/planted"
-    spot = {"priority": "Spot", "evictionPolicy": "Delete", "billingProfile": {"maxPrice": -1}}
+    spot = {"priority": "Spot", "evictionPolicy": DEALLOCATE, "billingProfile": {"maxPrice": -1}}
     return Order(
         provider=PROVIDER,
         account=account,
@@ -61,6 +62,7 @@ def _order(world: World, body: PlantBody, zone: str) -> Order:
         nics=(NicOrder(id=nic, tags=body.tags, delete_with_vm=True, spec={"subnet": subnet, "security_group": None}),),
         spec={"group": GROUP, "properties": spot if body.market is Market.SPOT else {}, "nic": nic, "disk": disk},
         failure_stays=True,
+        reclaim_stays=body.market is Market.SPOT,
     )
 
 

@@ -12,7 +12,12 @@ FAILURES = {
     "AllocationFailed": "Allocation failed. We do not have sufficient capacity for the requested VM size in this region.",
     "ZonalAllocationFailed": "Allocation failed. We do not have sufficient capacity for the requested VM size in this zone.",
 }
-_POWER = {VmState.PENDING: "starting", VmState.RUNNING: "running", VmState.SHUTTING_DOWN: "stopping"}
+_POWER = {
+    VmState.PENDING: "starting",
+    VmState.RUNNING: "running",
+    VmState.SHUTTING_DOWN: "stopping",
+    VmState.DEALLOCATED: "deallocated",
+}
 
 
 def time(moment: float) -> str:
@@ -31,7 +36,9 @@ def provisioning_state(vm: Vm, now: float) -> str:
         case VmState.FAILED:
             return "Failed"
         case VmState.SHUTTING_DOWN:
-            return "Deleting"
+            return "Updating" if vm.is_deallocating else "Deleting"
+        case VmState.DEALLOCATED:
+            return "Succeeded"
         case _:
             return "Succeeded" if vm.is_ready(now) else "Creating"
 
@@ -51,9 +58,10 @@ def virtual_machine(world: World, vm: Vm, *, view: bool = False) -> Document:
         **({"instanceView": instance_view(vm, world.now)} if view else {}),
     }
     number = vm.zone.removeprefix(f"{vm.region}-")
-    return {**_head(vm), "tags": vm.tags, "properties": properties} | (
-        {"zones": [number]} if vm.zone != vm.region else {}
-    )
+    shown = {**_head(vm), "tags": vm.tags, "properties": properties}
+    zones = {"zones": [number]} if vm.zone != vm.region else {}
+    identity = {"identity": vm.spec["identity"]} if vm.spec.get("identity") else {}
+    return shown | zones | identity
 
 
 def status_only(vm: Vm, now: float) -> Document:
@@ -79,7 +87,10 @@ def _storage(vm: Vm) -> Document:
     return {
         **storage,
         "osDisk": {"createOption": "FromImage", "osType": "Linux", **disk, "managedDisk": managed},
-        "dataDisks": [],
+        "dataDisks": [
+            {**data, "managedDisk": {**data.get("managedDisk", {}), "id": disk_id}}
+            for data, disk_id in zip(storage.get("dataDisks") or (), vm.spec.get("data_disks", ()), strict=True)
+        ],
     }
 
 
@@ -115,7 +126,7 @@ def _statuses(vm: Vm, now: float) -> list[Document]:
     }
     if vm.boot_failure is not None:
         return [provisioning]
-    power = _POWER[vm.state]
+    power = "deallocating" if vm.is_deallocating else _POWER[vm.state]
     return [provisioning, {"code": f"PowerState/{power}", "level": "Info", "displayStatus": f"VM {power}"}]
 
 
@@ -139,12 +150,16 @@ def _sku(one: Resource) -> Document:
 
 def _disk(_world: World, one: Resource) -> Document:
     state = "Attached" if one.vm_id else "Unattached"
+    data = one.spec.get("lun") is not None
+    encryption_set = one.spec.get("encryption_set")
+    customer = {"type": "EncryptionAtRestWithCustomerKey", "diskEncryptionSetId": encryption_set}
     return {
-        "creationData": {"createOption": "FromImage"},
+        "creationData": {"createOption": "Empty" if data else "FromImage"},
         "diskSizeGB": one.spec["size"],
         "diskState": state,
-        "osType": "Linux",
         "timeCreated": time(one.created_at),
+        **({} if data else {"osType": "Linux"}),
+        **({"encryption": customer} if encryption_set else {}),
     }
 
 

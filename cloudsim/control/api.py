@@ -4,50 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from cloudsim.control import models, places, views
 from cloudsim.control.clouds import Cloud
+from cloudsim.control.reading import Endpoint, guarded, read
 from cloudsim.ec2.credentials import Credentials
 from cloudsim.world import Fault, FaultMode, World, WorldError
 from cloudsim.world.faults import ANY_OPERATION, BOOT
 
-B = TypeVar("B", bound=BaseModel)
-Endpoint = Callable[[Request], Awaitable[Response]]
 PLANTED_AT_ONCE = 500
 """Other calls are served in between."""
 _CHANGES = TypeAdapter(dict[str, Any])
 _BOOT_MODES = (FaultMode.ERROR, FaultMode.HANG, FaultMode.DELAY)
-
-
-def _refusal(detail: str, errors: Any = None) -> Response:
-    return JSONResponse({"detail": detail, "errors": errors or []}, status_code=422)
-
-
-def guarded(endpoint: Endpoint) -> Endpoint:
-    """Turn what does not validate or makes no sense into a 422 that says so."""
-
-    async def call(request: Request) -> Response:
-        try:
-            return await endpoint(request)
-        except ValidationError as error:
-            return _refusal(
-                "the body is not valid", error.errors(include_url=False, include_context=False, include_input=False)
-            )
-        except WorldError as error:
-            return _refusal(str(error))
-
-    return call
-
-
-async def _read(request: Request, model: type[B]) -> B:
-    return model.model_validate_json(await request.body() or b"{}")
 
 
 class ControlApi:
@@ -68,6 +43,7 @@ class ControlApi:
             ("PUT", "/_sim/capacity", self.capacity),
             ("PUT", "/_sim/offered", self.offered),
             ("PUT", "/_sim/quota", self.quota),
+            ("PUT", "/_sim/reservations", self.reservations),
             ("PUT", "/_sim/spot-prices", self.spot_prices),
             ("PUT", "/_sim/credentials", self.credentials),
             ("GET", "/_sim/settings", self.read_settings),
@@ -103,7 +79,7 @@ class ControlApi:
 
     async def plant(self, request: Request) -> Response:
         """VMs that no API call made."""
-        body = await _read(request, models.PlantBody)
+        body = await read(request, models.PlantBody)
         places.catalog(self._world, body.provider)
         self._world.advance()
         cloud = self._clouds[body.provider]
@@ -124,7 +100,7 @@ class ControlApi:
 
     async def capacity(self, request: Request) -> Response:
         """How many VMs can still start where."""
-        body = await _read(request, models.CapacityBody)
+        body = await read(request, models.CapacityBody)
         cells = list(places.cells(self._world, body))
         if not cells:
             raise WorldError("no place matches")
@@ -134,7 +110,7 @@ class ControlApi:
 
     async def offered(self, request: Request) -> Response:
         """Begin or cease to sell a type in a zone."""
-        body = await _read(request, models.OfferedBody)
+        body = await read(request, models.OfferedBody)
         facts = places.catalog(self._world, body.provider)
         places.check("zone", body.zone, facts.zones)
         places.check("instance type", body.instance_type, facts.machines)
@@ -145,7 +121,7 @@ class ControlApi:
 
     async def quota(self, request: Request) -> Response:
         """Set one vCPU quota, in one region or in all."""
-        body = await _read(request, models.QuotaBody)
+        body = await read(request, models.QuotaBody)
         facts = places.catalog(self._world, body.provider)
         places.check("region", body.region, facts.regions)
         cloud = self._clouds[body.provider]
@@ -160,9 +136,20 @@ class ControlApi:
         self._world.touch_facts()
         return JSONResponse(body.model_dump() | {"account": account})
 
+    async def reservations(self, request: Request) -> Response:
+        """Buy capacity ahead, or change what was bought."""
+        body = await read(request, models.ReservationBody)
+        places.catalog(self._world, body.provider)
+        account = body.account or self._clouds[body.provider].default_account
+        self._world.advance()
+        reservation = places.reservation(self._world, body, account)
+        self._world.reservations[reservation.key] = reservation
+        self._world.touch_facts()
+        return JSONResponse(body.model_dump() | {"account": account})
+
     async def spot_prices(self, request: Request) -> Response:
         """Move the spot prices of a provider."""
-        body = await _read(request, models.SpotPricesBody)
+        body = await read(request, models.SpotPricesBody)
         facts = places.catalog(self._world, body.provider)
         places.check("region", body.region, facts.regions)
         for region in [body.region] if body.region else facts.regions:
@@ -172,7 +159,7 @@ class ControlApi:
 
     async def credentials(self, request: Request) -> Response:
         """Which access keys are refused, and whose the others are."""
-        body = await _read(request, models.CredentialsBody)
+        body = await read(request, models.CredentialsBody)
         if body.bad is not None:
             self._credentials.bad = frozenset(body.bad)
         if body.accounts is not None:
@@ -197,7 +184,7 @@ class ControlApi:
 
     async def add_fault(self, request: Request) -> Response:
         """Put a fault upon an operation."""
-        body = await _read(request, models.FaultBody)
+        body = await read(request, models.FaultBody)
         facts = places.catalog(self._world, body.provider)
         places.check("region or zone", body.region, {*facts.regions, *facts.zones})
         known = {*self._clouds[body.provider].operations, ANY_OPERATION, BOOT}
@@ -220,7 +207,7 @@ class ControlApi:
 
     async def interrupt(self, request: Request) -> Response:
         """The cloud wants a spot VM back."""
-        body = await _read(request, models.InterruptBody)
+        body = await read(request, models.InterruptBody)
         now = self._world.advance()
         vm = places.vm(self._world, body.provider, body.instance_id)
         self._world.interrupt(vm, body.notice_seconds, body.cause)
@@ -228,7 +215,7 @@ class ControlApi:
 
     async def stop(self, request: Request) -> Response:
         """Somebody ends a VM behind our back."""
-        body = await _read(request, models.StopBody)
+        body = await read(request, models.StopBody)
         now = self._world.advance()
         vm = places.vm(self._world, body.provider, body.instance_id)
         self._world.end(vm, body.initiator)
@@ -236,7 +223,7 @@ class ControlApi:
 
     async def protection(self, request: Request) -> Response:
         """Protect a VM or a resource against deletion through the API, or lift the protection."""
-        body = await _read(request, models.ProtectionBody)
+        body = await read(request, models.ProtectionBody)
         self._world.advance()
         places.protectable(self._world, body.provider, body.id)
         self._world.protect(body.id, protected=body.protected)

@@ -11,12 +11,13 @@ from cloudsim.world import World
 
 @dataclass(frozen=True, slots=True)
 class Cloud:
-    """`operations` can be given faults, `quotas` can be set, `plant` makes VMs that no API call made.
+    """`operations` can be given faults, `actions` can be denied, `quotas` can be set, `plant` makes VMs that no call made.
 
     `default_account`: whose, where a control call names no account.
     """
 
     operations: Collection[str]
+    actions: Collection[str]
     quotas: Collection[str]
     plant: Callable[[World, PlantBody], Iterator[str]]
     default_account: str

@@ -68,6 +68,25 @@ class StopBody(Body):
     initiator: Literal["user", "instance"] = "user"
 
 
+class ReservationBody(Body):
+    """Buys `total` machines ahead under `id`, or changes what was bought. Times: seconds from now; None: no limit.
+
+    `kind`: the cloud's own word. `ends_vms_before`: the cloud ends the VMs so many seconds before the end; None: never.
+    """
+
+    provider: str
+    id: str
+    kind: str
+    zone: str
+    instance_type: str
+    total: Annotated[int, Field(ge=0)]
+    account: str | None = None
+    starts_in: float | None = None
+    ends_in: float | None = None
+    ends_vms_before: Seconds | None = None
+    cancelled: bool = False
+
+
 class PlantBody(Body):
     """`count` running VMs of somebody."""
 
@@ -115,3 +134,27 @@ class OfferedBody(Body):
     zone: str
     instance_type: str
     offered: bool
+
+
+class DeniedBody(Body):
+    """The actions that the provider denies, by the names of its own rights. They replace those denied before."""
+
+    provider: str
+    actions: list[str]
+
+
+class ImageBody(Body):
+    """Whether there is an image. `image`: an id, a name or a family, as the cloud's own API names it."""
+
+    provider: str
+    image: str
+    available: bool = False
+
+
+class SubnetBody(Body):
+    """Whether a subnet is in its usual state, and its free addresses (None: as at first). `subnet`: its id or name."""
+
+    provider: str
+    subnet: str
+    open: bool = False
+    free_addresses: Annotated[int, Field(ge=0)] | None = None

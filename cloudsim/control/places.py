@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from cloudsim.control.models import CapacityBody
-from cloudsim.world import Catalog, Market, Vm, World, WorldError
+from cloudsim.control.models import CapacityBody, ReservationBody
+from cloudsim.world import Catalog, Market, Reservation, Vm, World, WorldError
 from cloudsim.world.capacity import Cell
 
 
@@ -33,6 +33,29 @@ def cells(world: World, body: CapacityBody) -> Iterator[Cell]:
             for machine in [body.instance_type] if body.instance_type else facts.machines:
                 for market in [body.market] if body.market else Market:
                     yield Cell(body.provider, zone, machine, market)
+
+
+def reservation(world: World, body: ReservationBody, account: str) -> Reservation:
+    """What the body buys, by the world's time. Raises WorldError for unknown places."""
+    facts = catalog(world, body.provider)
+    check("zone", body.zone, facts.zones)
+    check("instance type", body.instance_type, facts.machines)
+    ends_at = None if body.ends_in is None else world.now + body.ends_in
+    early = body.ends_vms_before
+    return Reservation(
+        provider=body.provider,
+        account=account,
+        id=body.id,
+        kind=body.kind,
+        region=str(facts.region_of(body.zone)),
+        zone=body.zone,
+        instance_type=body.instance_type,
+        total=body.total,
+        starts_at=None if body.starts_in is None else world.now + body.starts_in,
+        ends_at=ends_at,
+        vms_end_at=None if ends_at is None or early is None else ends_at - early,
+        cancelled=body.cancelled,
+    )
 
 
 def protectable(world: World, provider: str, thing_id: str) -> None:

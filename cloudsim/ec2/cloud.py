@@ -5,7 +5,13 @@ from __future__ import annotations
 from cloudsim.control.clouds import Cloud
 from cloudsim.ec2.credentials import DEFAULT_ACCOUNT
 from cloudsim.ec2.facts import QUOTA_NAMES
-from cloudsim.ec2.operations import EVERY_NAME
+from cloudsim.ec2.operations import ACTIONS, EVERY_NAME
 from cloudsim.ec2.plant import plant
 
-AWS = Cloud(operations=EVERY_NAME, quotas=frozenset(QUOTA_NAMES), plant=plant, default_account=DEFAULT_ACCOUNT)
+AWS = Cloud(
+    operations=EVERY_NAME,
+    actions=ACTIONS,
+    quotas=frozenset(QUOTA_NAMES),
+    plant=plant,
+    default_account=DEFAULT_ACCOUNT,
+)

@@ -22,6 +22,7 @@ _STATUS = {
     "RequestLimitExceeded": 503,
     "Throttling": 503,
     "AccessDenied": 403,
+    "AccessDeniedException": 400,
     "ExpiredToken": 403,
     "InvalidClientTokenId": 403,
     "OptInRequired": 403,
@@ -40,6 +41,11 @@ class AwsError(Exception):
         self.code = code
         self.message = message
         self.status = _STATUS.get(code, 400)
+
+
+def dry_run() -> AwsError:
+    """What EC2 answers to a permitted call with DryRun."""
+    return AwsError("DryRunOperation", "Request would have succeeded, but DryRun flag is set.")
 
 
 def bad_value(value: object, parameter: str, why: str = "") -> AwsError:

@@ -34,16 +34,26 @@ _GPUS = {
     "p4d": ("A100", 40 * GIB),
     "p4de": ("A100", 80 * GIB),
     "p5": ("H100", 80 * GIB),
+    "p5e": ("H200", 141 * GIB),
+    "p6-b200": ("B200", 179 * GIB),
+    "p6-b300": ("B300", 268 * GIB),
     "g4dn": ("T4", 16 * GIB),
     "g5": ("A10G", 24 * GIB),
     "g6": ("L4", 24 * GIB),
     "g6e": ("L40S", 48 * GIB),
+    "g6f": ("L4", 3 * GIB),
+    "gr6": ("L4", 24 * GIB),
+    "g7": ("RTX PRO 4500", 32 * GIB),
+    "g7e": ("RTX PRO Server 6000", 96 * GIB),
 }
 _SIZES: dict[str, tuple[int, int, int, str]] = {
     # name: vCPUs, memory GiB, GPUs, USD per hour on demand in us-east-1
     "p4d.24xlarge": (96, 1152, 8, "21.957642"),
     "p4de.24xlarge": (96, 1152, 8, "27.44705"),
     "p5.48xlarge": (192, 2048, 8, "55.04"),
+    "p5e.48xlarge": (192, 2048, 8, "60"),
+    "p6-b200.48xlarge": (192, 2048, 8, "113.9328"),
+    "p6-b300.48xlarge": (192, 4096, 8, "142.416"),
     "g4dn.xlarge": (4, 16, 1, "0.526"),
     "g4dn.2xlarge": (8, 32, 1, "0.752"),
     "g4dn.4xlarge": (16, 64, 1, "1.204"),
@@ -75,7 +85,20 @@ _SIZES: dict[str, tuple[int, int, int, str]] = {
     "g6e.16xlarge": (64, 512, 1, "7.57719"),
     "g6e.24xlarge": (96, 768, 4, "15.06559"),
     "g6e.48xlarge": (192, 1536, 8, "30.13118"),
+    "g6f.large": (2, 8, 1, "0.202"),
+    "gr6.4xlarge": (16, 128, 1, "1.539"),
+    "g7.2xlarge": (8, 32, 1, "1.6"),
+    "g7e.2xlarge": (8, 64, 1, "3.36"),
+    "g7e.48xlarge": (192, 2048, 8, "33.14"),
 }
+_SPOT_ONLY = frozenset({"p5e"})
+"""Families that are sold as capacity blocks and as spot, not on demand."""
+ENA_EXPRESS = frozenset(
+    {"p5.48xlarge", "p5e.48xlarge", "p6-b200.48xlarge", "p6-b300.48xlarge", "g6.48xlarge", "g7e.48xlarge"}
+    | {"g6e.12xlarge", "g6e.24xlarge", "g6e.48xlarge"}
+)
+"""Types with ENA Express, as DescribeInstanceTypes tells (`EnaSrdSupported`)."""
+_NEW = dict.fromkeys(("p5e", "p6-b200", "p6-b300", "g6f", "gr6", "g7", "g7e"), "a")
 _SOLD_IN = {
     "us-east-1": {
         "p4d": "abcd",
@@ -86,7 +109,7 @@ _SOLD_IN = {
         "g6": "abcdf",
         "g6e": "abcd",
     },
-    "us-east-2": {"p4d": "abc", "p5": "abc", "g4dn": "abc", "g5": "abc", "g6": "abc", "g6e": "bc"},
+    "us-east-2": {"p4d": "abc", "p5": "abc", "g4dn": "abc", "g5": "abc", "g6": "abc", "g6e": "bc", **_NEW},
     "us-west-2": {"p4d": "abcd", "p4de": "abc", "p5": "abcd", "g4dn": "abcd", "g5": "abc", "g6": "abc", "g6e": "bc"},
     "eu-west-1": {"p4d": "b", "g4dn": "abc", "g5": "abc"},
 }
@@ -112,7 +135,7 @@ def _quota_codes(of_family: str) -> MappingProxyType[Market, str]:
     if of_family.startswith("g"):
         codes = {Market.ON_DEMAND: ON_DEMAND_G, Market.SPOT: SPOT_G}
     else:
-        codes = {Market.ON_DEMAND: ON_DEMAND_P, Market.SPOT: SPOT_P5 if of_family == "p5" else SPOT_P}
+        codes = {Market.ON_DEMAND: ON_DEMAND_P, Market.SPOT: SPOT_P5 if of_family.startswith("p5") else SPOT_P}
     return MappingProxyType(codes)
 
 
@@ -120,7 +143,8 @@ def _machine(name: str) -> MachineType:
     vcpus, memory_gib, gpus, _ = _SIZES[name]
     gpu_name, gpu_memory = _GPUS[family(name)]
     gpu = Gpu(gpu_name, "NVIDIA", gpus, gpu_memory)
-    return MachineType(name, vcpus, memory_gib * GIB, gpu, _quota_codes(family(name)))
+    sold_as = (Market.SPOT,) if family(name) in _SPOT_ONLY else (Market.ON_DEMAND, Market.SPOT)
+    return MachineType(name, vcpus, memory_gib * GIB, gpu, _quota_codes(family(name)), sold_as=sold_as)
 
 
 def _offer(region: str, zone: str, name: str) -> Offer:

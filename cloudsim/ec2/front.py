@@ -11,7 +11,7 @@ from cloudsim.ec2 import views
 from cloudsim.ec2.call import Call, RenderCache, Result
 from cloudsim.ec2.credentials import Credentials, Scope, read_scope
 from cloudsim.ec2.encode import Raw
-from cloudsim.ec2.errors import AwsError
+from cloudsim.ec2.errors import AwsError, dry_run
 from cloudsim.ec2.facts import PROVIDER
 from cloudsim.ec2.operations import OPERATIONS, Operation
 from cloudsim.ec2.protocols import Ec2Protocol, Protocol, name_of, protocol
@@ -67,11 +67,16 @@ class AwsFront:
 
     def _work(self, dialect: Protocol, operation: Operation, scope: Scope, body: bytes) -> Result:
         account = self.credentials.account(scope.access_key)
+        if self.world.restrictions.first_denied(PROVIDER, [operation.action]):
+            raise dialect.denied(operation.action)
         now = self.world.advance()
         if self.world.settings.rate_limits:
             for bucket, rate in operation.buckets:
                 if not self.world.buckets.take((PROVIDER, account, scope.region, bucket), rate, now):
                     raise dialect.throttled()
+        params = dialect.read(operation.name, body)
+        if operation.name.startswith("Describe") and params.get("DryRun"):
+            raise dry_run()
         return operation.handler(
             Call(
                 world=self.world,
@@ -81,7 +86,7 @@ class AwsFront:
                 access_key=scope.access_key,
                 account=account,
                 region=scope.region,
-                params=dialect.read(operation.name, body),
+                params=params,
             )
         )
 

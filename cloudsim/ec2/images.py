@@ -6,6 +6,9 @@ import hashlib
 from dataclasses import dataclass
 from functools import cache
 
+from cloudsim.ec2.facts import PROVIDER
+from cloudsim.world import World
+
 ROOT_DEVICE = "/dev/sda1"
 ROOT_GIB = 75
 OWNER = "898082745236"
@@ -47,6 +50,18 @@ def images(region: str) -> dict[str, Image]:
     """AMIs of a region by id, oldest release first."""
     made = [_image(region, ubuntu, release) for release in _RELEASES for ubuntu in _UBUNTU]
     return {image.id: image for image in made}
+
+
+def available(world: World, region: str) -> dict[str, Image]:
+    """AMIs of a region that were not removed."""
+    removed = world.restrictions.is_removed
+    return {image.id: image for image in images(region).values() if not removed(PROVIDER, image.id, image.name)}
+
+
+def available_parameters(world: World, region: str) -> dict[str, str]:
+    """SSM public parameters of a region that were not removed: name to AMI id."""
+    removed = world.restrictions.is_removed
+    return {name: image for name, image in parameters(region).items() if not removed(PROVIDER, name)}
 
 
 @cache

@@ -10,17 +10,22 @@ from typing import Any
 
 from cloudsim.ec2 import views
 from cloudsim.ec2.call import Call, Result
-from cloudsim.ec2.errors import AwsError
+from cloudsim.ec2.disks import has_missing_key
+from cloudsim.ec2.errors import AwsError, dry_run
 from cloudsim.ec2.facts import QUOTA_NAMES
 from cloudsim.ec2.filters import compiled, has_wildcard
 from cloudsim.ec2.orders import read_order
 from cloudsim.ec2.paging import page_size, seal, unseal_number
+from cloudsim.ec2.reservations import unusable
 from cloudsim.ec2.spot import check_price
+from cloudsim.ec2.subnets import free_addresses, is_open
 from cloudsim.world import (
     CapacityExhausted,
     Market,
     Order,
     QuotaExceeded,
+    ReservationFull,
+    ReservationUnusable,
     TokenMismatch,
     TokenTerminated,
     Vm,
@@ -28,6 +33,8 @@ from cloudsim.world import (
 )
 
 _INSTANCE_ID = re.compile(r"i-([0-9a-f]{8}|[0-9a-f]{17})")
+MISSING_KEY = "Client.InternalError"
+"""State reason of an instance whose volumes cannot be encrypted (EC2 user guide, "Instance terminates immediately")."""
 _FIELDS: dict[str, Callable[[Vm], str | Iterable[str] | None]] = {
     "availability-zone": lambda vm: vm.zone,
     "client-token": lambda vm: vm.token,
@@ -49,11 +56,7 @@ def run_instances(call: Call) -> Result:
 
 def _launch(call: Call, order: Order) -> Vm:
     try:
-        vm = call.world.replay(order)
-        if vm is None:
-            check_price(call, order)
-        refuse_dry_run(call)
-        return vm or call.world.launch(order)
+        return _replay_or_launch(call, order)
     except TokenMismatch:
         raise AwsError(
             "IdempotentParameterMismatch",
@@ -63,16 +66,44 @@ def _launch(call: Call, order: Order) -> Vm:
         raise AwsError(
             "IdempotentInstanceTerminated", "The client token was used for an instance that is terminated."
         ) from None
+    except ReservationUnusable as error:
+        raise unusable(error) from None
+    except ReservationFull as full:
+        wanted = full.reservation.rpartition("/")[2]
+        raise AwsError(
+            "ReservationCapacityExceeded", f"The requested reservation {wanted} does not have sufficient capacity."
+        ) from None
     except CapacityExhausted as exhausted:
         raise _no_capacity(exhausted) from None
     except QuotaExceeded as exceeded:
         raise _over_quota(order, exceeded) from None
 
 
+def _replay_or_launch(call: Call, order: Order) -> Vm:
+    vm = call.world.replay(order)
+    if vm is None:
+        check_price(call, order)
+        _check_addresses(call, order)
+    refuse_dry_run(call)
+    if vm is None and has_missing_key(order.disks):
+        return call.world.refuse(order, MISSING_KEY)
+    return vm or call.world.launch(order)
+
+
+def _check_addresses(call: Call, order: Order) -> None:
+    """EC2 refuses a VM in a subnet that is closed or has no address left."""
+    subnets = [str(order.spec_by_zone[zone]["subnet"]) for zone in order.zones]
+    if not any(is_open(call, subnet) and free_addresses(call, subnet) for subnet in subnets):
+        raise AwsError(
+            "InsufficientFreeAddressesInSubnet",
+            f"There are not enough free addresses in subnet '{subnets[0]}' to satisfy the requested number of instances.",
+        )
+
+
 def refuse_dry_run(call: Call) -> None:
     """Everything was in order, but only a test was asked for."""
     if call.params.get("DryRun"):
-        raise AwsError("DryRunOperation", "Request would have succeeded, but DryRun flag is set.")
+        raise dry_run()
 
 
 def _no_capacity(exhausted: CapacityExhausted) -> AwsError:
@@ -215,6 +246,7 @@ def _status(vm: Vm, now: float) -> dict[str, Any]:
 def get_console_output(call: Call) -> Result:
     """What the kernel and cloud-init print, host keys once the VM is up; nothing before it runs."""
     (vm,) = require(call, [call.params["InstanceId"]])
+    refuse_dry_run(call)
     output = _console(vm, call.now)
     return {
         "InstanceId": vm.id,

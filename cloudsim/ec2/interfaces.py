@@ -55,7 +55,7 @@ def _interface(call: Call, nic: Resource) -> dict[str, Any]:
         "RequesterManaged": False,
         "SourceDestCheck": True,
         "Status": _status(nic),
-        "SubnetId": network.subnet_id(nic.account, nic.zone),
+        "SubnetId": nic.spec.get("subnet") or network.subnet_id(nic.account, nic.zone),
         "VpcId": network.vpc_id(nic.account, nic.region),
         "TagSet": tag_list(nic.tags),
         **_attachment(call, nic),

@@ -7,6 +7,10 @@ from functools import cache
 
 from cloudsim.ec2.facts import REGIONS
 
+DEFAULT, SECOND, FULL = "default", "second", "full"
+FREE_ADDRESSES = {DEFAULT: 4_091, SECOND: 8_187, FULL: 0}
+"""Of the three subnets that each zone has."""
+
 
 @cache
 def _stable_id(prefix: str, *parts: str) -> str:
@@ -18,9 +22,9 @@ def vpc_id(account: str, region: str) -> str:
     return _stable_id("vpc", account, region)
 
 
-def subnet_id(account: str, zone: str) -> str:
-    """The zone's default subnet."""
-    return _stable_id("subnet", account, zone)
+def subnet_id(account: str, zone: str, kind: str = DEFAULT) -> str:
+    """The subnet of one kind in a zone."""
+    return _stable_id("subnet", account, zone, *([kind] if kind != DEFAULT else []))
 
 
 def default_group_id(account: str, region: str) -> str:
@@ -28,11 +32,28 @@ def default_group_id(account: str, region: str) -> str:
     return _stable_id("sg", account, region)
 
 
+def subnets(account: str, region: str) -> dict[str, tuple[str, str]]:
+    """(zone, kind) of each of the account's subnets in a region, by id."""
+    return {subnet_id(account, zone, kind): (zone, kind) for zone in REGIONS[region] for kind in FREE_ADDRESSES}
+
+
 def zone_of_subnet(account: str, region: str, subnet: str) -> str | None:
     """The zone of one of the account's subnets."""
-    return next((zone for zone in REGIONS[region] if subnet_id(account, zone) == subnet), None)
+    zone, _ = subnets(account, region).get(subnet, (None, None))
+    return zone
 
 
-def cidr(zone: str) -> str:
-    """The address block of the zone's default subnet."""
-    return f"172.31.{16 * (ord(zone[-1]) - ord('a'))}.0/20"
+def free_addresses(account: str, region: str, subnet: str) -> int:
+    """How many addresses a subnet has at first."""
+    _, kind = subnets(account, region).get(subnet, (None, DEFAULT))
+    return FREE_ADDRESSES[kind]
+
+
+def cidr(zone: str, kind: str = DEFAULT) -> str:
+    """The address block of a subnet."""
+    block = 16 * (ord(zone[-1]) - ord("a"))
+    return {
+        DEFAULT: f"172.31.{block}.0/20",
+        SECOND: f"172.30.{2 * block}.0/19",
+        FULL: f"172.29.{block}.0/28",
+    }[kind]

@@ -15,6 +15,7 @@ from cloudsim.ec2.interfaces import group_ids
 from cloudsim.ec2.lookup import missing
 from cloudsim.ec2.offerings import zone_id
 from cloudsim.ec2.paging import page
+from cloudsim.ec2.subnets import free_addresses, is_open
 from cloudsim.ec2.tag_rules import read_tags
 from cloudsim.ec2.views import tag_list
 from cloudsim.world import Resource, ResourceKind
@@ -64,30 +65,35 @@ _SUBNET_FIELDS: dict[str, Field] = {
 
 
 def describe_subnets(call: Call) -> Result:
-    """The default subnet of every zone."""
-    subnets = {network.subnet_id(call.account, zone): zone for zone in call.zones}
+    """The subnets of every zone."""
+    subnets = network.subnets(call.account, call.region)
     wanted = call.params.get("SubnetIds") or list(subnets)
     unknown = [subnet for subnet in wanted if subnet not in subnets]
     if unknown:
         raise AwsError("InvalidSubnetID.NotFound", f"The subnet ID '{unknown[0]}' does not exist")
     matches = compiled(call.params.get("Filters", []), _SUBNET_FIELDS, _no_tags)
-    items = [_subnet(call, subnet, subnets[subnet]) for subnet in wanted]
-    found, token = page(filter(matches, items), lambda item: item["AvailabilityZone"], call.params)
+    items = [_subnet(call, subnet, *subnets[subnet]) for subnet in wanted]
+    found, token = page(filter(matches, items), _in_order, call.params)
     return {"Subnets": found, "NextToken": token}
 
 
-def _subnet(call: Call, subnet: str, zone: str) -> Item:
+def _in_order(subnet: Item) -> str:
+    return f"{subnet['AvailabilityZone']}/{not subnet['DefaultForAz']:d}/{subnet['SubnetId']}"
+
+
+def _subnet(call: Call, subnet: str, zone: str, kind: str) -> Item:
+    default = kind == network.DEFAULT
     return {
         "SubnetId": subnet,
         "SubnetArn": f"arn:aws:ec2:{call.region}:{call.account}:subnet/{subnet}",
         "AvailabilityZone": zone,
         "AvailabilityZoneId": zone_id(zone),
-        "AvailableIpAddressCount": 4_091,
-        "CidrBlock": network.cidr(zone),
-        "DefaultForAz": True,
-        "MapPublicIpOnLaunch": True,
+        "AvailableIpAddressCount": free_addresses(call, subnet),
+        "CidrBlock": network.cidr(zone, kind),
+        "DefaultForAz": default,
+        "MapPublicIpOnLaunch": default,
         "OwnerId": call.account,
-        "State": "available",
+        "State": "available" if is_open(call, subnet) else "unavailable",
         "VpcId": network.vpc_id(call.account, call.region),
         "Tags": [],
     }

@@ -7,9 +7,9 @@ from typing import Any
 
 from cloudsim.ec2.call import Call, Result
 from cloudsim.ec2.errors import AwsError, bad_value
-from cloudsim.ec2.facts import PROVIDER, REGIONS, ZONE_ID_PREFIX
+from cloudsim.ec2.facts import ENA_EXPRESS, PROVIDER, REGIONS, ZONE_ID_PREFIX
 from cloudsim.ec2.filters import compiled
-from cloudsim.ec2.images import OWNER, OWNER_ALIAS, ROOT_DEVICE, ROOT_GIB, Image, images
+from cloudsim.ec2.images import OWNER, OWNER_ALIAS, ROOT_DEVICE, ROOT_GIB, Image, available
 from cloudsim.ec2.paging import page
 from cloudsim.world import Gpu, MachineType
 
@@ -139,7 +139,7 @@ def _machine(machine: MachineType) -> dict[str, Any]:
         "InstanceType": machine.name,
         "CurrentGeneration": True,
         "FreeTierEligible": False,
-        "SupportedUsageClasses": ["on-demand", "spot"],
+        "SupportedUsageClasses": [market.value.replace("_", "-") for market in machine.sold_as],
         "SupportedRootDeviceTypes": ["ebs"],
         "SupportedVirtualizationTypes": ["hvm"],
         "BareMetal": _is_metal(machine),
@@ -153,6 +153,7 @@ def _machine(machine: MachineType) -> dict[str, Any]:
         "MemoryInfo": {"SizeInMiB": machine.memory_mib},
         "InstanceStorageSupported": True,
         "EbsInfo": {"EbsOptimizedSupport": "default", "EncryptionSupport": "supported", "NvmeSupport": "required"},
+        "NetworkInfo": {"EnaSupport": "required", "EnaSrdSupported": machine.name in ENA_EXPRESS},
         "GpuInfo": _gpu(machine.gpu),
         "HibernationSupported": False,
         "BurstablePerformanceSupported": False,
@@ -191,7 +192,7 @@ _IMAGE_FIELDS: dict[str, Field] = {
 
 def describe_images(call: Call) -> Result:
     """Public images by id, owner and filter."""
-    known = images(call.region)
+    known = available(call.world, call.region)
     named = call.params.get("ImageIds")
     missing = [image_id for image_id in named or [] if image_id not in known]
     if missing:

@@ -8,7 +8,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cloudsim.ec2 import instances, interfaces, networks, offerings, pricing, quotas, spot, ssm, sts, tags, volumes
+from cloudsim.ec2 import (
+    iam,
+    instances,
+    interfaces,
+    networks,
+    offerings,
+    pricing,
+    quotas,
+    reservations,
+    spot,
+    ssm,
+    sts,
+    tags,
+    volumes,
+)
 from cloudsim.ec2.call import Handler
 from cloudsim.world.limits import Rate
 
@@ -32,6 +46,11 @@ class Operation:
     handler: Handler
     buckets: tuple[tuple[str, Rate], ...]
 
+    @property
+    def action(self) -> str:
+        """The right to it, as a policy names it."""
+        return f"{self.service.replace('-', '')}:{self.name}"
+
 
 _ALL = (
     Operation("ec2", "RunInstances", instances.run_instances, (LAUNCHES, LAUNCHED_VMS)),
@@ -47,6 +66,7 @@ _ALL = (
     Operation("ec2", "DescribeInstanceTypeOfferings", offerings.describe_instance_type_offerings, (READS,)),
     Operation("ec2", "DescribeInstanceTypes", offerings.describe_instance_types, (READS,)),
     Operation("ec2", "DescribeImages", offerings.describe_images, (READS,)),
+    Operation("ec2", "DescribeCapacityReservations", reservations.describe_capacity_reservations, (READS,)),
     Operation("ec2", "DescribeVpcs", networks.describe_vpcs, (READS,)),
     Operation("ec2", "DescribeSubnets", networks.describe_subnets, (READS,)),
     Operation("ec2", "DescribeSecurityGroups", networks.describe_security_groups, (READS,)),
@@ -71,6 +91,9 @@ _ALL = (
     Operation("pricing", "GetProducts", pricing.get_products, (PRICE_LISTS,)),
     Operation("sts", "GetCallerIdentity", sts.get_caller_identity, (IDENTITIES,)),
     Operation("sts", "AssumeRole", sts.assume_role, (IDENTITIES,)),
+    Operation("iam", "SimulatePrincipalPolicy", iam.simulate_principal_policy, (IDENTITIES,)),
 )
 OPERATIONS = {(operation.service, operation.name): operation for operation in _ALL}
 EVERY_NAME = frozenset(operation.name for operation in _ALL)
+ACTIONS = frozenset((*(operation.action for operation in _ALL), "iam:CreateServiceLinkedRole"))
+"""Rights that can be denied. The last one belongs to no call that is simulated here."""

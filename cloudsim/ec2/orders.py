@@ -10,13 +10,14 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from cloudsim.ec2 import network
+from cloudsim.ec2 import existing, network, reservations
 from cloudsim.ec2.call import Call
+from cloudsim.ec2.disks import read_disks
 from cloudsim.ec2.errors import AwsError, bad_value
-from cloudsim.ec2.facts import PROVIDER
-from cloudsim.ec2.images import ROOT_DEVICE, ROOT_GIB, Image, images
+from cloudsim.ec2.facts import ENA_EXPRESS, PROVIDER
+from cloudsim.ec2.images import Image, available
 from cloudsim.ec2.tag_rules import check_metadata_keys, specified_tags
-from cloudsim.world import DiskOrder, Market, NicOrder, Order, ResourceKind
+from cloudsim.world import Market, NicOrder, Order, ResourceKind
 
 USER_DATA_BYTES = 16_384
 TOKEN_CHARACTERS = 64
@@ -37,9 +38,14 @@ def read_order(call: Call) -> Order:
     image = _image(call)
     machine = _machine(call)
     market, spot = _market(call)
+    reservation = reservations.target(call)
     nic = _network_interface(params)
-    zones, scope = _zones(call, nic.get("SubnetId") or params.get("SubnetId"))
+    subnet = nic.get("SubnetId") or params.get("SubnetId")
+    zones, scope = _zones(call, subnet)
     _check_sold(call, machine, zones)
+    _check_hardware(machine, nic)
+    if reservation is None:
+        _check_sold_as(call, machine, market)
     groups = _groups(call, nic.get("Groups") or params.get("SecurityGroupIds") or [])
     tags = specified_tags(params.get("TagSpecifications", []), spot=market is Market.SPOT)
     metadata = {**METADATA_DEFAULTS, **params.get("MetadataOptions", {})}
@@ -60,20 +66,32 @@ def read_order(call: Call) -> Order:
         token_scope=scope,
         params_hash=_params_hash(params),
         public_ip=nic.get("AssociatePublicIpAddress", True),
-        disks=_disks(call, image, tags["volume"]),
+        disks=read_disks(call, image, tags["volume"]),
         nics=(_nic_order(call, nic, groups, tags["network-interface"]),),
         spec={
-            "reservation": f"r-{call.world.hex(17)}",
-            "groups": groups,
-            "metadata": metadata,
-            "ebs_optimized": params.get("EbsOptimized", False),
-            "protected": params.get("DisableApiTermination", False),
-            "shutdown": params.get("InstanceInitiatedShutdownBehavior", "stop"),
-            "user_data": params.get("UserData", ""),
+            **_spec(call, groups, metadata),
+            "capacity": reservations.shown(reservation),
             "spot": {**spot, "id": f"sir-{call.world.hex(8)}", "tags": tags["spot-instances-request"]},
         },
-        spec_by_zone={zone: {"subnet": network.subnet_id(call.account, zone)} for zone in call.zones},
+        reservation=reservation.key if reservation is not None else None,
+        spec_by_zone={zone: {"subnet": subnet or network.subnet_id(call.account, zone)} for zone in call.zones},
     )
+
+
+def _spec(call: Call, groups: list[dict[str, str]], metadata: dict[str, Any]) -> dict[str, Any]:
+    """What only this front understands of the VM."""
+    params = call.params
+    return {
+        "reservation": f"r-{call.world.hex(17)}",
+        "groups": groups,
+        "metadata": metadata,
+        "ebs_optimized": params.get("EbsOptimized", False),
+        "protected": params.get("DisableApiTermination", False),
+        "shutdown": params.get("InstanceInitiatedShutdownBehavior", "stop"),
+        "user_data": params.get("UserData", ""),
+        "profile": existing.profile_name(params.get("IamInstanceProfile", {})),
+        "placement_group": params.get("Placement", {}).get("GroupName", ""),
+    }
 
 
 def _check_counts(params: Mapping[str, Any]) -> None:
@@ -87,9 +105,10 @@ def _image(call: Call) -> Image:
         raise AwsError("MissingParameter", "The request must contain the parameter ImageId")
     if not _AMI.fullmatch(image_id):
         raise AwsError("InvalidAMIID.Malformed", f'Invalid id: "{image_id}" (expecting "ami-...")')
-    if image_id not in images(call.region):
+    known = available(call.world, call.region)
+    if image_id not in known:
         raise AwsError("InvalidAMIID.NotFound", f"The image id '[{image_id}]' does not exist")
-    return images(call.region)[image_id]
+    return known[image_id]
 
 
 def _machine(call: Call) -> str:
@@ -101,10 +120,10 @@ def _machine(call: Call) -> str:
 
 def _market(call: Call) -> tuple[Market, dict[str, Any]]:
     options = call.params.get("InstanceMarketOptions", {})
-    if options.get("MarketType") is None:
+    if options.get("MarketType") in (None, reservations.BLOCK):
         return Market.ON_DEMAND, {}
     if options["MarketType"] != "spot":
-        raise bad_value(options["MarketType"], "InstanceMarketOptions.MarketType", "Only spot is simulated.")
+        raise bad_value(options["MarketType"], "InstanceMarketOptions.MarketType", "It is not simulated.")
     spot = options.get("SpotOptions", {})
     kind, behaviour = spot.get("SpotInstanceType", "one-time"), spot.get("InstanceInterruptionBehavior", "terminate")
     if (kind, behaviour) != ("one-time", "terminate"):
@@ -181,6 +200,16 @@ def _check_sold(call: Call, machine: str, zones: tuple[str, ...]) -> None:
     )
 
 
+def _check_sold_as(call: Call, machine: str, market: Market) -> None:
+    if market not in call.world.machine(PROVIDER, machine).sold_as:
+        raise AwsError("Unsupported", f"The requested configuration is currently not supported: {machine} {market}.")
+
+
+def _check_hardware(machine: str, nic: Mapping[str, Any]) -> None:
+    if nic.get("EnaSrdSpecification", {}).get("EnaSrdEnabled") and machine not in ENA_EXPRESS:
+        raise AwsError("InvalidParameterCombination", f"ENA Express is not supported for the instance type {machine}.")
+
+
 def _groups(call: Call, group_ids: list[str]) -> list[dict[str, str]]:
     default = network.default_group_id(call.account, call.region)
     return [_group(call, group_id, default) for group_id in group_ids or [default]]
@@ -211,8 +240,12 @@ def _check_small_print(params: Mapping[str, Any]) -> None:
     _check_user_data(params.get("UserData", ""))
     if params.get("KeyName"):
         raise AwsError("InvalidKeyPair.NotFound", f"The key pair '{params['KeyName']}' does not exist")
-    if params.get("IamInstanceProfile"):
-        raise bad_value(params["IamInstanceProfile"], "iamInstanceProfile", "No such instance profile.")
+    profile = existing.profile_name(params.get("IamInstanceProfile", {}))
+    if profile and profile not in existing.INSTANCE_PROFILES:
+        raise bad_value(profile, "iamInstanceProfile.name", "Invalid IAM Instance Profile name")
+    group = params.get("Placement", {}).get("GroupName")
+    if group and group not in existing.PLACEMENT_GROUPS:
+        raise AwsError("InvalidPlacementGroup.Unknown", f"The Placement Group '{group}' is unknown.")
     if params.get("LaunchTemplate"):
         raise AwsError("InvalidLaunchTemplateId.NotFound", "The specified launch template does not exist")
 
@@ -226,38 +259,6 @@ def _check_user_data(encoded: str) -> None:
         raise AwsError("InvalidParameterValue", f"User data is limited to {USER_DATA_BYTES} bytes")
 
 
-def _disks(call: Call, image: Image, tags: Mapping[str, str]) -> tuple[DiskOrder, ...]:
-    by_device: dict[str, dict[str, Any]] = {ROOT_DEVICE: {}}
-    for mapping in call.params.get("BlockDeviceMappings", []):
-        by_device[mapping.get("DeviceName", ROOT_DEVICE)] = mapping.get("Ebs", {})
-    return tuple(_disk(call, image, device, ebs, tags) for device, ebs in by_device.items())
-
-
-def _disk(call: Call, image: Image, device: str, ebs: Mapping[str, Any], tags: Mapping[str, str]) -> DiskOrder:
-    root = device == ROOT_DEVICE
-    size = ebs.get("VolumeSize", ROOT_GIB if root else None)
-    if size is None:
-        raise AwsError("MissingParameter", f"The request must contain the size of the volume for {device}")
-    if root and size < ROOT_GIB:
-        raise AwsError(
-            "InvalidBlockDeviceMapping",
-            f"Volume of size {size}GB is smaller than snapshot '{image.snapshot_id}', expect size >= {ROOT_GIB}GB",
-        )
-    return DiskOrder(
-        id=f"vol-{call.world.hex(17)}",
-        tags=tags,
-        delete_with_vm=ebs.get("DeleteOnTermination", True),
-        spec={
-            "device": device,
-            "size": size,
-            "type": ebs.get("VolumeType", "gp3"),
-            "iops": ebs.get("Iops", 3_000),
-            "encrypted": ebs.get("Encrypted", False),
-            "snapshot": image.snapshot_id if root else "",
-        },
-    )
-
-
 def _nic_order(call: Call, nic: Mapping[str, Any], groups: list[dict[str, str]], tags: Mapping[str, str]) -> NicOrder:
     return NicOrder(
         id=f"eni-{call.world.hex(17)}",
@@ -267,5 +268,6 @@ def _nic_order(call: Call, nic: Mapping[str, Any], groups: list[dict[str, str]],
             "attachment": f"eni-attach-{call.world.hex(17)}",
             "device_index": nic.get("DeviceIndex", 0),
             "groups": groups,
+            "subnet": nic.get("SubnetId"),
         },
     )

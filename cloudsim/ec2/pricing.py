@@ -17,6 +17,8 @@ _PUBLISHED = "2026-07-01T00:00:00Z"
 _SYSTEMS = {"Linux": Decimal(1), "Windows": Decimal("1.2")}
 """Operating systems sold, and what each costs of the price of Linux."""
 _RESERVED = Decimal("0.6")
+_LOCAL_ZONES = {"us-west-2": Decimal("1.2")}
+"""Regions with a Local Zone, and what its machines cost of the region's price. Both carry the same region code."""
 
 
 def get_products(call: Call) -> Result:
@@ -45,10 +47,13 @@ def _products(call: Call, wanted: Mapping[str, str]) -> Iterator[dict[str, Any]]
         for name in here.intersection([wanted["instanceType"]] if "instanceType" in wanted else here):
             for system, factor in _SYSTEMS.items():
                 yield _product(region, name, system, catalog.offers[zones[0], name].on_demand * factor)
+                if region in _LOCAL_ZONES:
+                    price = catalog.offers[zones[0], name].on_demand * factor * _LOCAL_ZONES[region]
+                    yield _product(region, name, system, price, place="AWS Local Zone")
 
 
-def _product(region: str, name: str, system: str, price: Decimal) -> dict[str, Any]:
-    sku = f"{name}.{system}.{region}".replace("-", "").replace(".", "").upper()
+def _product(region: str, name: str, system: str, price: Decimal, place: str = "AWS Region") -> dict[str, Any]:
+    sku = f"{name}.{system}.{region}.{place[4:].replace(' ', '')}".replace("-", "").replace(".", "").upper()
     attributes = {
         "servicecode": "AmazonEC2",
         "instanceType": name,
@@ -58,6 +63,7 @@ def _product(region: str, name: str, system: str, price: Decimal) -> dict[str, A
         "preInstalledSw": "NA",
         "capacitystatus": "Used",
         "marketoption": "OnDemand",
+        "locationType": place,
         "operation": "RunInstances" if system == "Linux" else "RunInstances:0002",
     }
     return {

@@ -1,4 +1,4 @@
-"""The three dialects that botocore speaks to these services: EC2 query, plain query (STS), JSON 1.1."""
+"""The three dialects that botocore speaks to these services: EC2 query, plain query (STS, IAM), JSON 1.1."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ XML = "text/xml;charset=UTF-8"
 JSON = "application/x-amz-json-1.1"
 _HEAD = '<?xml version="1.0" encoding="UTF-8"?>\n'
 _ACTION, _VERSION = re.compile(rb"(?:^|&)Action=(\w+)"), re.compile(rb"(?:^|&)Version=([\w-]+)")
-_QUERY_SERVICES = {"2016-11-15": "ec2", "2011-06-15": "sts"}
+_QUERY_SERVICES = {"2016-11-15": "ec2", "2011-06-15": "sts", "2010-05-08": "iam"}
 _JSON_SERVICES = {
     "AmazonSSM": "ssm",
     "ServiceQuotasV20190624": "service-quotas",
@@ -66,6 +66,10 @@ class Protocol(ABC):
         """Called too often."""
         return AwsError(THROTTLED, "Request limit exceeded.")
 
+    def denied(self, action: str) -> AwsError:
+        """The caller lacks the right to `action`."""
+        return AwsError("AccessDenied", f"User is not authorized to perform: {action}")
+
 
 class Ec2Protocol(Protocol):
     """The EC2 dialect of the query protocol."""
@@ -97,6 +101,10 @@ class Ec2Protocol(Protocol):
             f"{_HEAD}<Response><Errors><Error><Code>{escape(error.code)}</Code><Message>{escape(error.message)}"
             f"</Message></Error></Errors><RequestID>{request_id}</RequestID></Response>"
         )
+
+    def denied(self, action: str) -> AwsError:
+        """EC2 has a code of its own for it."""
+        return AwsError("UnauthorizedOperation", f"You are not authorized to perform this operation: {action}")
 
     def renderer(self, shape_name: str) -> Callable[[dict[str, Any]], Raw]:
         """Encodes values of one shape ahead of the answer they go into."""
@@ -168,11 +176,15 @@ class JsonProtocol(Protocol):
         """The JSON services have their own code for it."""
         return AwsError(JSON_THROTTLED, "Rate exceeded")
 
+    def denied(self, action: str) -> AwsError:
+        """The JSON services have their own code for it."""
+        return AwsError("AccessDeniedException", f"User is not authorized to perform: {action}")
+
 
 @cache
 def protocol(service: str) -> Protocol:
     """The one protocol object of a service."""
-    kinds: dict[str, type[Protocol]] = {"ec2": Ec2Protocol, "sts": QueryProtocol}
+    kinds: dict[str, type[Protocol]] = {"ec2": Ec2Protocol, "sts": QueryProtocol, "iam": QueryProtocol}
     return kinds.get(service, JsonProtocol)(service)
 
 

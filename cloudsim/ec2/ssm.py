@@ -6,7 +6,7 @@ from typing import Any
 
 from cloudsim.ec2.call import Call, Result
 from cloudsim.ec2.errors import AwsError
-from cloudsim.ec2.images import parameters
+from cloudsim.ec2.images import available_parameters
 
 _CHANGED_AT = 1_763_000_000.0
 
@@ -15,7 +15,7 @@ def _parameter(call: Call, name: str) -> dict[str, Any]:
     return {
         "Name": name,
         "Type": "String",
-        "Value": parameters(call.region)[name],
+        "Value": available_parameters(call.world, call.region)[name],
         "Version": 1,
         "LastModifiedDate": _CHANGED_AT,
         "ARN": f"arn:aws:ssm:{call.region}::parameter{name}",
@@ -26,7 +26,7 @@ def _parameter(call: Call, name: str) -> dict[str, Any]:
 def get_parameter(call: Call) -> Result:
     """One parameter. Raises AwsError ParameterNotFound."""
     name = call.params.get("Name", "")
-    if name not in parameters(call.region):
+    if name not in available_parameters(call.world, call.region):
         raise AwsError("ParameterNotFound", f"Parameter {name} not found.")
     return {"Parameter": _parameter(call, name)}
 
@@ -34,7 +34,7 @@ def get_parameter(call: Call) -> Result:
 def get_parameters(call: Call) -> Result:
     """Up to ten parameters; unknown names are listed as invalid."""
     names = call.params.get("Names", [])
-    known = parameters(call.region)
+    known = available_parameters(call.world, call.region)
     return {
         "Parameters": [_parameter(call, name) for name in names if name in known],
         "InvalidParameters": [name for name in names if name not in known],

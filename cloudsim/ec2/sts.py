@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from cloudsim.ec2 import existing
 from cloudsim.ec2.call import Call, Result
 from cloudsim.ec2.errors import AwsError
 
@@ -17,11 +18,17 @@ def get_caller_identity(call: Call) -> Result:
 
 
 def assume_role(call: Call) -> Result:
-    """New credentials of the role's account. Raises AwsError for a malformed ARN."""
+    """New credentials of the role's account. Raises AwsError for a malformed ARN or a wrong external id."""
     match = _ROLE.fullmatch(call.params["RoleArn"])
     if match is None:
         raise AwsError("ValidationError", f"{call.params['RoleArn']} is invalid")
     account, role = match.groups()
+    if role in existing.EXTERNAL_IDS and call.params.get("ExternalId") != existing.EXTERNAL_IDS[role]:
+        raise AwsError(
+            "AccessDenied",
+            f"User: {call.credentials.arn(call.access_key)} is not authorized to perform: sts:AssumeRole on resource: "
+            f"{call.params['RoleArn']}",
+        )
     key = f"ASIA{account}{call.world.hex(4).upper()}"
     arn = f"arn:aws:sts::{account}:assumed-role/{role.rpartition('/')[2]}/{call.params['RoleSessionName']}"
     call.credentials.sessions[key] = arn

@@ -20,6 +20,7 @@ _END_REASONS = {
         "Server.InsufficientInstanceCapacity",
         "Insufficient capacity to satisfy instance request",
     ),
+    "reservation-ended": ("Server.CapacityBlockEnded", "The capacity block of the instance ends"),
     "Server.InternalError": ("Server.InternalError", "Internal error on launch"),
 }
 
@@ -143,6 +144,11 @@ def _wiring(world: World, vm: Vm) -> dict[str, Any]:
     }
 
 
+def _profile(vm: Vm) -> dict[str, str] | None:
+    name = vm.spec.get("profile")
+    return {"Arn": f"arn:aws:iam::{vm.account}:instance-profile/{name}", "Id": "AIPASIMULATED"} if name else None
+
+
 def instance(world: World, vm: Vm) -> dict[str, Any]:
     """Instance."""
     spot = vm.market is Market.SPOT
@@ -156,7 +162,8 @@ def instance(world: World, vm: Vm) -> dict[str, Any]:
         "ProductCodes": [],
         "InstanceType": vm.instance_type,
         "LaunchTime": vm.launched_at,
-        "Placement": {"AvailabilityZone": vm.zone, "GroupName": "", "Tenancy": "default"},
+        "Placement": _placement(vm),
+        "IamInstanceProfile": _profile(vm),
         "Monitoring": {"State": "disabled"},
         "Architecture": "x86_64",
         "ClientToken": vm.token or "",
@@ -176,8 +183,13 @@ def instance(world: World, vm: Vm) -> dict[str, Any]:
         "UsageOperation": "RunInstances",
         "UsageOperationUpdateTime": vm.launched_at,
         "Tags": tag_list(vm.tags) if vm.tags else None,
+        **vm.spec.get("capacity", {}),
         **_wiring(world, vm),
     }
+
+
+def _placement(vm: Vm) -> dict[str, str]:
+    return {"AvailabilityZone": vm.zone, "GroupName": vm.spec.get("placement_group", ""), "Tenancy": "default"}
 
 
 def reservation(world: World, vm: Vm) -> dict[str, Any]:

@@ -42,6 +42,8 @@ def _volume(volume: Resource) -> dict[str, Any]:
         "CreateTime": volume.created_at,
         "Encrypted": volume.spec["encrypted"],
         "Iops": volume.spec["iops"],
+        "Throughput": volume.spec.get("throughput"),
+        "KmsKeyId": volume.spec.get("key"),
         "MultiAttachEnabled": False,
         "Size": volume.spec["size"],
         "SnapshotId": volume.spec["snapshot"],

@@ -6,6 +6,7 @@ Specifications as Google publishes them for the families; prices are list prices
 
 from __future__ import annotations
 
+import re
 from decimal import Decimal
 from types import MappingProxyType
 
@@ -28,6 +29,11 @@ _GPUS = {
     "a2-ultragpu": ("nvidia-a100-80gb", 80, "NVIDIA_A100_80GB_GPUS"),
     "a3-highgpu": ("nvidia-h100-80gb", 80, "NVIDIA_H100_GPUS"),
     "a3-megagpu": ("nvidia-h100-mega-80gb", 80, "NVIDIA_H100_MEGA_GPUS"),
+    "a3-edgegpu": ("nvidia-h100-80gb", 80, "NVIDIA_H100_GPUS"),
+    "a3-ultragpu": ("nvidia-h200-141gb", 141, "NVIDIA_H200_GPUS"),
+    "a4-highgpu": ("nvidia-b200", 180, "NVIDIA_B200_GPUS"),
+    "n1-t4": ("nvidia-tesla-t4", 16, "NVIDIA_T4_GPUS"),
+    "n1-v100": ("nvidia-tesla-v100", 16, "NVIDIA_V100_GPUS"),
     "g2-standard": ("nvidia-l4", 24, "NVIDIA_L4_GPUS"),
 }
 _SIZES: dict[str, tuple[int, int, int, str, str]] = {
@@ -46,6 +52,17 @@ _SIZES: dict[str, tuple[int, int, int, str, str]] = {
     "a3-highgpu-4g": (104, 936, 4, "43.91623", "13.40053"),
     "a3-highgpu-8g": (208, 1872, 8, "87.83247", "26.80106"),
     "a3-megagpu-8g": (208, 1872, 8, "92.2143", "37.66478"),
+    "a3-edgegpu-8g": (208, 1872, 8, "87.83247", "26.80106"),
+    "a3-ultragpu-8g": (224, 2952, 8, "86.75992", "42.2565"),
+    "a4-highgpu-8g": (224, 3968, 8, "128.88", "34.2368"),
+    "n1-standard-4-1xt4": (4, 15, 1, "0.54", "0.16"),
+    "n1-standard-8-1xt4": (8, 30, 1, "0.73", "0.21"),
+    "n1-standard-16-2xt4": (16, 60, 2, "1.46", "0.42"),
+    "n1-standard-32-4xt4": (32, 120, 4, "2.92", "0.84"),
+    "n1-standard-8-1xv100": (8, 30, 1, "2.86", "0.82"),
+    "n1-standard-16-2xv100": (16, 60, 2, "5.72", "1.64"),
+    "n1-standard-32-4xv100": (32, 120, 4, "11.44", "3.28"),
+    "n1-standard-96-8xv100": (96, 360, 8, "24.4", "7.2"),
     "g2-standard-4": (4, 16, 1, "0.70683", "0.29598"),
     "g2-standard-8": (8, 32, 1, "0.85362", "0.35766"),
     "g2-standard-12": (12, 48, 1, "1.00042", "0.41934"),
@@ -62,9 +79,13 @@ _SOLD_IN = {
         "a2-ultragpu": "ac",
         "a3-highgpu": "ac",
         "a3-megagpu": "abc",
+        "a3-ultragpu": "b",
+        "a4-highgpu": "b",
+        "n1-t4": "ab",
+        "n1-v100": "a",
         "g2-standard": "abc",
     },
-    "us-east4": {"a2-ultragpu": "c", "a3-highgpu": "abc", "a3-megagpu": "abc", "g2-standard": "ac"},
+    "us-east4": {"a3-edgegpu": "a", "a2-ultragpu": "c", "a3-highgpu": "abc", "a3-megagpu": "abc", "g2-standard": "ac"},
     "europe-west4": {
         "a2-highgpu": "ab",
         "a2-megagpu": "ab",
@@ -78,22 +99,60 @@ _SOLD_IN = {
 
 SPOT_PREFIX = "PREEMPTIBLE_"
 METRICS = tuple(dict.fromkeys(metric for _, _, metric in _GPUS.values()))
-UNTOLD = frozenset(("NVIDIA_H100_GPUS", "NVIDIA_H100_MEGA_GPUS", f"{SPOT_PREFIX}NVIDIA_H100_MEGA_GPUS"))
+_ONLY_IN_CLOUD_QUOTAS = ("NVIDIA_H100_MEGA_GPUS", "NVIDIA_H200_GPUS", "NVIDIA_B200_GPUS")
+UNTOLD = frozenset(
+    ("NVIDIA_H100_GPUS", *_ONLY_IN_CLOUD_QUOTAS, *(SPOT_PREFIX + metric for metric in _ONLY_IN_CLOUD_QUOTAS))
+)
 """Limits that hold and that regions.get has no words for: Cloud Quotas tells them."""
 QUOTAS = frozenset((*METRICS, *(SPOT_PREFIX + metric for metric in METRICS)))
 
 
-def family(machine_type: str) -> str:
-    """`a2-highgpu` of `a2-highgpu-8g`."""
-    return machine_type.rpartition("-")[0]
+_ATTACHED = re.compile(r"(n1-standard-\d+)-(\d+)x(t4|v100)")
+"""A world's name of a machine type with accelerators that a VM adds: Google itself has only the machine type."""
+_SPOT_ONLY = frozenset({"a3-ultragpu", "a4-highgpu"})
+"""Families that are sold as spot, by queue and reserved, not on demand."""
+HYPERDISK_ONLY = frozenset({"a3-ultragpu", "a4-highgpu"})
+"""Families that boot from Hyperdisk alone."""
+GVNIC_ONLY = frozenset({"a3-highgpu", "a3-megagpu", "a3-edgegpu", "a3-ultragpu", "a4-highgpu"})
+"""Families without virtio network interfaces."""
+
+
+def family(name: str) -> str:
+    """`a2-highgpu` of `a2-highgpu-8g`, `n1-t4` of an N1 type with T4s."""
+    attached = _ATTACHED.fullmatch(name)
+    return name.rpartition("-")[0] if attached is None else f"n1-{attached[3]}"
+
+
+def machine_type(name: str) -> str:
+    """Google's machine type of a world's machine: without its added accelerators."""
+    attached = _ATTACHED.fullmatch(name)
+    return name if attached is None else attached[1]
+
+
+def accelerator(name: str) -> tuple[str, int]:
+    """Accelerator type and count of a machine, built in or added."""
+    return _GPUS[family(name)][0], _SIZES[name][2]
+
+
+def with_accelerators(machine: str, accelerator_type: str, count: int) -> str | None:
+    """The world's machine of a machine type with added accelerators; None if they do not go together."""
+    return next(
+        (
+            name
+            for name in _SIZES
+            if name != machine and machine_type(name) == machine and accelerator(name) == (accelerator_type, count)
+        ),
+        None,
+    )
 
 
 def _machine(name: str) -> MachineType:
     vcpus, memory_gib, gpus, _, _ = _SIZES[name]
-    accelerator, gpu_gib, metric = _GPUS[family(name)]
+    accelerator_type, gpu_gib, metric = _GPUS[family(name)]
     codes = MappingProxyType({Market.ON_DEMAND: metric, Market.SPOT: SPOT_PREFIX + metric})
-    gpu = Gpu(accelerator, "NVIDIA", gpus, gpu_gib * GIB)
-    return MachineType(name, vcpus, memory_gib * GIB, gpu, codes, quota_amount=gpus)
+    gpu = Gpu(accelerator_type, "NVIDIA", gpus, gpu_gib * GIB)
+    sold_as = (Market.SPOT,) if family(name) in _SPOT_ONLY else (Market.ON_DEMAND, Market.SPOT)
+    return MachineType(name, vcpus, memory_gib * GIB, gpu, codes, quota_amount=gpus, sold_as=sold_as)
 
 
 def catalog() -> Catalog:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from ipaddress import ip_network
 
-from cloudsim.gce import links, operations, views
+from cloudsim.gce import existing, links, operations, views
 from cloudsim.gce.call import Call, Result
 from cloudsim.gce.errors import GceError, invalid
 from cloudsim.gce.facts import PROVIDER
@@ -25,6 +25,9 @@ def insert(call: Call) -> Result:
         raise GceError(
             "alreadyExists", f"The resource 'projects/{call.project}/global/firewalls/{name}' already exists"
         )
+    owner = body.get("network", "").partition("projects/")[2].partition("/")[0]
+    if owner not in ("", call.project) or not existing.is_network(body.get("network", "")):
+        raise invalid("resource.network", f"'{body['network']}'. The network must exist in the rule's own project.")
     if len(body.get("description", "")) > _LONGEST_DESCRIPTION:
         raise invalid("resource.description", f"must be no longer than {_LONGEST_DESCRIPTION} characters.")
     if len({ip_network(one).version for one in body.get("sourceRanges", [])}) > 1:

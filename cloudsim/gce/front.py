@@ -16,7 +16,8 @@ from cloudsim.gce.credentials import caller, token
 from cloudsim.gce.errors import THROTTLED, TROUBLE, GceError, is_operation_code, not_found
 from cloudsim.gce.facts import PROVIDER
 from cloudsim.gce.names import Names
-from cloudsim.gce.table import BILLING, OPERATIONS, Operation
+from cloudsim.gce.permissions import check
+from cloudsim.gce.table import OPERATIONS, OTHERS, Operation
 from cloudsim.world import FaultMode, World
 
 ROOT = "/compute/v1/projects/{project}"
@@ -35,8 +36,8 @@ class GceFront:
     def routes(self) -> list[Route]:
         """One for each operation, and the token endpoint."""
         table = [Route(ROOT + one.path, self._endpoint(one), methods=[one.method]) for one in OPERATIONS]
-        billing = [Route(one.path, self._endpoint(one), methods=[one.method]) for one in BILLING]
-        return [Route("/gce/token", token, methods=["POST"]), *table, *billing]
+        others = [Route(one.path, self._endpoint(one), methods=[one.method]) for one in OTHERS]
+        return [Route("/gce/token", token, methods=["POST"]), *table, *others]
 
     def _endpoint(self, operation: Operation) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
@@ -91,6 +92,7 @@ class GceFront:
             bucket, rate = operation.bucket
             if not self.world.buckets.take((PROVIDER, call.project, call.region, bucket), rate, now):
                 raise GceError(THROTTLED, "Rate Limit Exceeded")
+        check(call, operation.name)
         return operation.handler(call)
 
     @staticmethod

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from cloudsim.gce import links
 from cloudsim.gce.call import API, Call, Result
 from cloudsim.gce.errors import not_found
+from cloudsim.gce.facts import PROVIDER
+from cloudsim.world import World
 
 _RELEASES = ("20260918", "20261016", "20261113")
 _FAMILIES = {
@@ -51,6 +53,7 @@ class Image:
             "sourceType": "RAW",
             "architecture": "X86_64",
             "diskSizeGb": str(self.disk_gib),
+            "guestOsFeatures": [{"type": "UEFI_COMPATIBLE"}, {"type": "GVNIC"}],
             "selfLink": self.link,
         }
 
@@ -78,15 +81,20 @@ def named(path: str) -> Image | None:
 
 def get(call: Call) -> Result:
     """images.get. Raises GceError notFound."""
-    return _shown(named(f"{call.project}/global/images/{call.path['image']}"), call.project, call.path["image"])
+    return _shown(call, named(f"{call.project}/global/images/{call.path['image']}"), call.path["image"])
 
 
 def get_from_family(call: Call) -> Result:
     """images.getFromFamily. Raises GceError notFound."""
-    return _shown(newest(call.project, call.path["family"]), call.project, call.path["family"])
+    return _shown(call, newest(call.project, call.path["family"]), call.path["family"])
 
 
-def _shown(image: Image | None, project: str, what: str) -> Result:
-    if image is None:
-        raise not_found(f"projects/{project}/global/images/{what}")
+def _shown(call: Call, image: Image | None, what: str) -> Result:
+    if image is None or is_removed(call.world, image):
+        raise not_found(f"projects/{call.project}/global/images/{what}")
     return image.shown()
+
+
+def is_removed(world: World, image: Image) -> bool:
+    """Whether the image, or its whole family, was removed."""
+    return world.restrictions.is_removed(PROVIDER, image.name, image.family)

@@ -14,7 +14,7 @@ from cloudsim.gce.facts import PROVIDER
 from cloudsim.gce.labels import check as check_labels
 from cloudsim.gce.listing import Kind, Listed, after, aggregated, asked, flat
 from cloudsim.gce.orders import read_order
-from cloudsim.world import CapacityExhausted, Order, QuotaExceeded, Vm, VmState
+from cloudsim.world import CapacityExhausted, Order, QuotaExceeded, ReservationFull, ReservationUnusable, Vm, VmState
 
 KIND = Kind("instance", "instances")
 AGGREGATED = "instances.aggregatedList"
@@ -45,6 +45,10 @@ def _new(call: Call, order: Order) -> Vm:
             f"The zone '{place}' does not have enough resources available to fulfill the request. Try a different zone."
         )
         return _refuse(call, order, POOL_EXHAUSTED, text)
+    except (ReservationFull, ReservationUnusable) as error:
+        name = error.reservation.rpartition("/")[2]
+        text = f"Specified reservation '{name}' does not have available resources for the request."
+        return _refuse(call, order, POOL_EXHAUSTED, text)
     except QuotaExceeded as exceeded:
         text = f"Quota '{exceeded.code}' exceeded. Limit: {exceeded.limit:.1f} in region {call.region}."
         return _refuse(call, order, QUOTA_EXCEEDED, text)
@@ -52,7 +56,7 @@ def _new(call: Call, order: Order) -> Vm:
 
 def _refuse(call: Call, order: Order, code: str, message: str) -> Vm:
     spec = {**order.spec, "refused": True, "refusal": message}
-    return call.world.refuse(replace(order, spec=spec, disks=(), nics=()), code)
+    return call.world.refuse(replace(order, spec=spec, disks=(), nics=(), reservation=None), code)
 
 
 def delete(call: Call) -> Result:

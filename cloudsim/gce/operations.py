@@ -16,7 +16,7 @@ from cloudsim.gce.errors import not_found
 from cloudsim.gce.facts import PROVIDER
 from cloudsim.gce.filters import Filter
 from cloudsim.gce.listing import Kind, Listed, after, aggregated, asked, flat
-from cloudsim.world import Vm, VmState
+from cloudsim.world import QUEUE_ENDED, Vm, VmState
 
 AGGREGATED = "globalOperations.aggregatedList"
 SYSTEM = "system"
@@ -27,6 +27,7 @@ _WAYS_OUT = {
     "reclaimed": "compute.instances.preempted",
 }
 _DEFAULT_CODE = "INTERNAL_ERROR"
+_CODES = {QUEUE_ENDED: "ZONE_RESOURCE_POOL_EXHAUSTED"}
 
 
 def _operation(
@@ -58,7 +59,7 @@ def insertion(vm: Vm, now: float) -> Result:
     """The VM's creation: running until the VM runs, with an error when it was refused instead."""
     user = vm.spec.get("caller", SYSTEM)
     if _refused(vm):
-        code = vm.end_code or _DEFAULT_CODE
+        code = _CODES.get(vm.end_code, vm.end_code or _DEFAULT_CODE)
         message = vm.spec.get("refusal", f"The zone does not make this instance: {code}.")
         error = {
             "error": {"errors": [{"code": code, "message": message}]},

@@ -7,13 +7,13 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from cloudsim.gce import links
+from cloudsim.gce import existing, links, reservations
 from cloudsim.gce.call import Call
-from cloudsim.gce.errors import invalid, not_found
-from cloudsim.gce.facts import PROVIDER
-from cloudsim.gce.images import Image, named
+from cloudsim.gce.disk_orders import read_disks
+from cloudsim.gce.errors import GceError, invalid, not_found
+from cloudsim.gce.facts import GVNIC_ONLY, HYPERDISK_ONLY, PROVIDER, family, with_accelerators
 from cloudsim.gce.labels import check as check_labels
-from cloudsim.world import DiskOrder, Market, Order
+from cloudsim.world import Market, Order
 
 _NAME = re.compile(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?")
 _METADATA_BYTES = 256 * 1024
@@ -27,11 +27,16 @@ def read_order(call: Call) -> Order:
     name = body.get("name", "")
     if not _NAME.fullmatch(name):
         raise invalid("resource.name", f"'{name}'. Must be a match of regex '{_NAME.pattern}'")
-    machine = _machine(call, body.get("machineType", ""))
+    machine = _machine(call, body)
     scheduling, market = _scheduling(body.get("scheduling", {}))
-    metadata = _metadata(body.get("metadata", {}))
+    reservation, longest_queue = reservations.target(call), reservations.longest_queue(body)
+    if reservation is None and longest_queue is None:
+        _check_sold_as(call, machine, market)
     interface = _interface(body)
     labels = check_labels(body.get("labels", {}))
+    disks = read_disks(call, name)
+    _check_hardware(machine, interface, str(disks[0].spec["type"]))
+    spec = _spec(call, scheduling, interface)
     return Order(
         provider=PROVIDER,
         account=call.project,
@@ -41,23 +46,36 @@ def read_order(call: Call) -> Order:
         name=name,
         instance_type=machine,
         market=market,
-        image=_boot(body)["initializeParams"].get("sourceImage", ""),
+        image=body["disks"][0]["initializeParams"].get("sourceImage", ""),
         tags=labels,
         token=_request_id(call),
         token_scope=f"{call.project}/{call.zone}",
         params_hash="",  # a repeat with the same request id is not compared: the first one counts
         public_ip=bool(interface.get("accessConfigs")),
-        disks=(_disk(call, _boot(body), name),),
+        disks=disks,
         nics=(),
-        spec={
-            "description": body.get("description", ""),
-            "tags": list(body.get("tags", {}).get("items", [])),
-            "metadata": metadata,
-            "scheduling": scheduling,
-            "network": interface.get("network") or links.everywhere(call.project, "networks", "default"),
-            "caller": call.caller,
-        },
+        spec=spec,
+        reservation=reservation,
+        longest_queue=longest_queue,
     )
+
+
+def _spec(call: Call, scheduling: Body, interface: Body) -> dict[str, Any]:
+    """What only this front understands of the VM."""
+    body = call.body
+    return {
+        "description": body.get("description", ""),
+        "tags": list(body.get("tags", {}).get("items", [])),
+        "metadata": _metadata(body.get("metadata", {})),
+        "scheduling": scheduling,
+        "network": interface.get("network") or links.everywhere(call.project, "networks", "default"),
+        "subnetwork": interface.get("subnetwork"),
+        "service_accounts": _service_accounts(body),
+        "shielded": _shielded(body),
+        "caller": call.caller,
+        "nic_type": interface.get("nicType"),
+        "affinity": dict(body.get("reservationAffinity", {})),
+    }
 
 
 def _request_id(call: Call) -> str | None:
@@ -70,15 +88,38 @@ def _request_id(call: Call) -> str | None:
         raise invalid("requestId", f"'{given}' is not a UUID.") from None
 
 
-def _machine(call: Call, link: str) -> str:
-    """The type's name; one that is not sold in the zone does not exist there."""
+def _machine(call: Call, body: Body) -> str:
+    """The world's machine: the type's name, or an N1 type with its accelerators."""
+    link = body.get("machineType", "")
     name = links.last(link)
+    for wanted in body.get("guestAccelerators", []):
+        kind, count = links.last(wanted["acceleratorType"]), wanted["acceleratorCount"]
+        attached = with_accelerators(name, kind, count)
+        if attached is None or (call.zone, attached) not in call.world.offered[PROVIDER]:
+            raise invalid("resource.guestAccelerators", f"'{kind}' ({count}) cannot be added to '{name}' in this zone.")
+        return attached
     if (call.zone, name) not in call.world.offered[PROVIDER]:
         raise invalid(
             "resource.machineType",
             f"'{link}'. Machine type with name '{name}' does not exist in zone '{call.zone}'.",
         )
     return name
+
+
+def _check_sold_as(call: Call, machine: str, market: Market) -> None:
+    if market not in call.world.machine(PROVIDER, machine).sold_as:
+        raise invalid("resource.scheduling.provisioningModel", f"'{machine}' is not available with this model.")
+
+
+def _check_hardware(machine: str, interface: Body, disk_type: str) -> None:
+    """Disk and interface types that go with the machine."""
+    if family(machine) in HYPERDISK_ONLY and not disk_type.startswith("hyperdisk-"):
+        raise invalid(
+            "resource.disks[0].initializeParams.diskType",
+            f"'{disk_type}'. It cannot be used by the machine type '{machine}'.",
+        )
+    if family(machine) in GVNIC_ONLY and interface.get("nicType", "GVNIC") != "GVNIC":
+        raise invalid("resource.networkInterfaces[0].nicType", f"The machine type '{machine}' requires GVNIC.")
 
 
 def _scheduling(body: Body) -> tuple[dict[str, Any], Market]:
@@ -113,41 +154,25 @@ def _interface(body: Body) -> Body:
     if len(interfaces) != 1:
         raise invalid("resource.networkInterfaces", "One network interface is simulated.")
     chosen: Body = interfaces[0]
+    link = chosen.get("subnetwork") or chosen.get("network", "")
+    if not existing.is_network(link):
+        raise not_found(link)
     return chosen
 
 
-def _boot(body: Body) -> Body:
-    disks = body.get("disks", [])
-    if len(disks) != 1 or not disks[0].get("boot") or "initializeParams" not in disks[0]:
-        raise invalid("resource.disks", "One boot disk made from an image is simulated.")
-    boot: Body = disks[0]
-    return boot
+def _service_accounts(body: Body) -> list[dict[str, Any]]:
+    """One at most. Google answers as for a right that is missing where an account does not exist."""
+    accounts: list[dict[str, Any]] = body.get("serviceAccounts", [])
+    for account in accounts:
+        if account.get("email") not in existing.SERVICE_ACCOUNTS:
+            raise GceError("badRequest", f"The user does not have access to service account '{account.get('email')}'.")
+        if not account.get("scopes"):
+            raise invalid("resource.serviceAccounts[0].scopes", "At least one scope must be specified.")
+    return accounts
 
 
-def _disk(call: Call, boot: Body, vm_name: str) -> DiskOrder:
-    wanted: Body = boot["initializeParams"]
-    image = _image(wanted.get("sourceImage", ""))
-    size = int(wanted.get("diskSizeGb", image.disk_gib))
-    if size < image.disk_gib:
-        raise invalid("resource.disks[0].initializeParams.diskSizeGb", f"must be at least {image.disk_gib} GB.")
-    return DiskOrder(
-        id=str((1 << 60) | call.world.rng.getrandbits(60)),
-        tags=check_labels(wanted.get("labels", {})),
-        delete_with_vm=bool(boot.get("autoDelete")),
-        spec={
-            "name": wanted.get("diskName", vm_name),
-            "size": size,
-            "type": links.last(wanted.get("diskType", "pd-standard")),
-            "image": image.link,
-        },
-    )
-
-
-def _image(link: str) -> Image:
-    path = link.partition("projects/")[2]
-    if not path:
-        raise invalid("resource.disks[0].initializeParams.sourceImage", f"'{link}'. The URL is malformed.")
-    image = named(path)
-    if image is None:
-        raise not_found(f"projects/{path}")
-    return image
+def _shielded(body: Body) -> dict[str, bool] | None:
+    config: dict[str, bool] | None = body.get("shieldedInstanceConfig")
+    if config and config.get("enableIntegrityMonitoring") and not config.get("enableVtpm"):
+        raise invalid("resource.shieldedInstanceConfig", "Integrity monitoring needs a virtual TPM.")
+    return config

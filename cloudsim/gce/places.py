@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 
 from cloudsim.gce import links, views
 from cloudsim.gce.call import API, Call, Result
 from cloudsim.gce.errors import not_found
-from cloudsim.gce.facts import METRICS, PROVIDER, SPOT_PREFIX, UNTOLD
+from cloudsim.gce.facts import METRICS, PROVIDER, SPOT_PREFIX, UNTOLD, accelerator, machine_type
 from cloudsim.gce.listing import Kind, Listed, after, aggregated, flat
 
 MACHINE_TYPES = Kind("machineType", "machineTypes")
+ACCELERATOR_TYPES = Kind("acceleratorType", "acceleratorTypes")
 ZONES = Kind("zone", "items")
 MACHINE_TYPES_AGGREGATED = "machineTypes.aggregatedList"
+_UNCOUNTED = tuple(
+    {"metric": metric, "limit": 40_960.0, "usage": 0.0}
+    for metric in ("A2_CPUS", "SSD_TOTAL_GB", "HDB_TOTAL_GB", "LOCAL_SSD_TOTAL_GB", "IN_USE_ADDRESSES")
+)
+"""Limits that Google tells and that no launch here counts against."""
 _EPOCH = "1969-12-31T16:00:00.000-08:00"
 
 
@@ -46,7 +52,7 @@ def region(call: Call) -> Result:
         "description": name,
         "status": "UP",
         "zones": [links.zonal(call.project, zone) for zone in zones],
-        "quotas": [_quota(call, name, metric) for metric in told],
+        "quotas": [*(_quota(call, name, metric) for metric in told), *_UNCOUNTED],
         "selfLink": links.regional(call.project, name),
     }
 
@@ -93,11 +99,23 @@ def _zone(call: Call, name: str) -> Result:
 
 def machine_types(call: Call) -> Result:
     """machineTypes.aggregatedList: what each zone sells."""
+    machines = {(zone, machine_type(name)): name for zone, name in sorted(call.world.offered[PROVIDER])}
+    shown = {
+        (zone, kind): partial(views.machine_type, call.world, call.project, zone, name)
+        for (zone, kind), name in machines.items()
+    }
+    return aggregated(call, MACHINE_TYPES, _listed(call, shown), MACHINE_TYPES_AGGREGATED)
+
+
+def accelerator_types(call: Call) -> Result:
+    """acceleratorTypes.aggregatedList: which GPUs each zone has."""
+    kinds = {(zone, accelerator(name)[0]) for zone, name in call.world.offered[PROVIDER]}
+    shown = {(zone, kind): partial(views.accelerator_type, call.project, zone, kind) for zone, kind in kinds}
+    return aggregated(call, ACCELERATOR_TYPES, _listed(call, shown), "acceleratorTypes.aggregatedList")
+
+
+def _listed(call: Call, shown: Mapping[tuple[str, str], Callable[[], Result]]) -> Iterator[Listed]:
     start = after(call)
-
-    def listed() -> Iterator[Listed]:
-        for position, (zone, name) in enumerate(sorted(call.world.offered[PROVIDER]), start=1):
-            if position > start:
-                yield Listed(position, zone, partial(views.machine_type, call.world, call.project, zone, name))
-
-    return aggregated(call, MACHINE_TYPES, listed(), MACHINE_TYPES_AGGREGATED)
+    for position, (zone, kind) in enumerate(sorted(shown), start=1):
+        if position > start:
+            yield Listed(position, zone, shown[zone, kind])

@@ -22,6 +22,11 @@ _FAMILIES = {
     "a2-ultragpu": ("A2", "Nvidia Tesla A100 80GB GPU"),
     "a3-highgpu": ("A3", "Nvidia H100 80GB GPU"),
     "a3-megagpu": ("A3Plus", "Nvidia H100 80GB Mega GPU"),
+    "a3-edgegpu": ("A3", "Nvidia H100 80GB GPU"),
+    "a3-ultragpu": ("A3Ultra", "H200 141GB GPU"),
+    "a4-highgpu": (None, "A4 Nvidia B200 (1 gpu slice)"),
+    "n1-t4": ("N1 Predefined", "Nvidia Tesla T4 GPU"),
+    "n1-v100": ("N1 Predefined", "Nvidia Tesla V100 GPU"),
     "g2-standard": ("G2", "Nvidia L4 GPU"),
 }
 _RATES = {
@@ -29,8 +34,14 @@ _RATES = {
     "A2": {Market.ON_DEMAND: ("0.031611", "0.004237"), Market.SPOT: ("0.01581", "0.002118")},
     "A3": {Market.ON_DEMAND: ("0.029", "0.0025"), Market.SPOT: ("0.008", "0.0007")},
     "A3Plus": {Market.ON_DEMAND: ("0.029", "0.0025"), Market.SPOT: ("0.008", "0.0007")},
+    "A3Ultra": {Market.ON_DEMAND: ("0.029", "0.0025"), Market.SPOT: ("0.008", "0.0007")},
+    "N1 Predefined": {Market.ON_DEMAND: ("0.031611", "0.004237"), Market.SPOT: ("0.00698", "0.00094")},
     "G2": {Market.ON_DEMAND: ("0.024988", "0.002927"), Market.SPOT: ("0.0105", "0.00123")},
 }
+_GPUS = {gpu: one for one, (_, gpu) in reversed(_FAMILIES.items())}
+"""By the GPU's name, the first family that has it."""
+_AMERICAN = {"Nvidia H100 80GB Mega GPU": "Nvidia H100 80GB Plus GPU"}
+"""What Google calls a GPU in the Americas."""
 _OTHER = Decimal("0.1")
 """USD per hour of a GPU under terms that nobody here launches with."""
 
@@ -58,11 +69,12 @@ def _all(world: World) -> Iterator[Result]:
                 for group, usd in zip(("Core", "Ram"), rates[market], strict=True):
                     description = f"{_instance(name, market)} Instance {group} running in {region}"
                     yield _sku(description, group, _USAGE[market], region, Decimal(usd))
-            for one, (_, gpu) in _FAMILIES.items():
+            for gpu, one in _GPUS.items():
                 rate = _gpu_rate(catalog, region, one, market)
                 rate *= 1 if market is Market.ON_DEMAND else world.spot_factor(PROVIDER, region)
-                yield _sku(f"{_gpu(gpu, market)} running in {region}", "GPU", _USAGE[market], region, rate)
-        for _, gpu in _FAMILIES.values():
+                name = _gpu(_AMERICAN.get(gpu, gpu) if region.startswith("us-") else gpu, market)
+                yield _sku(f"{name} running in {region}", "GPU", _USAGE[market], region, rate)
+        for gpu in _GPUS:
             yield _sku(
                 f"{gpu} attached to DWS Defined Duration VMs running in {region}", "GPU", "OnDemand", region, _OTHER
             )
@@ -81,7 +93,8 @@ def _gpu_rate(catalog: Catalog, region: str, of_family: str, market: Market) -> 
     """What is left of the price of the family's smallest type."""
     machine = next(one for name, one in catalog.machines.items() if family(name) == of_family)
     offer = catalog.offers[catalog.regions[region][0], machine.name]
-    core, ram = (Decimal(rate) for rate in _RATES[_FAMILIES[of_family][0]][market])
+    instance = _FAMILIES[of_family][0]
+    core, ram = (Decimal(rate) for rate in (_RATES[instance][market] if instance is not None else (0, 0)))
     whole = offer.on_demand if market is Market.ON_DEMAND else offer.spot
     return (whole - core * machine.vcpus - ram * machine.memory_mib / GIB) / machine.gpu.count
 

@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cloudsim.gce import disks, firewalls, images, instances, operations, places, prices
+from cloudsim.gce import (
+    disks,
+    firewalls,
+    images,
+    instances,
+    networks,
+    operations,
+    permissions,
+    places,
+    prices,
+    reservations,
+)
 from cloudsim.gce.call import Handler
 from cloudsim.world.limits import Rate
 
@@ -38,6 +49,9 @@ OPERATIONS = (
     Operation("regions.get", "GET", "/regions/{region}", places.region, READS),
     Operation("zones.list", "GET", "/zones", places.zones, GLOBAL_READS),
     Operation("machineTypes.aggregatedList", "GET", "/aggregated/machineTypes", places.machine_types, GLOBAL_READS),
+    Operation(
+        "acceleratorTypes.aggregatedList", "GET", "/aggregated/acceleratorTypes", places.accelerator_types, GLOBAL_READS
+    ),
     Operation("images.getFromFamily", "GET", "/global/images/family/{family}", images.get_from_family, GLOBAL_READS),
     Operation("images.get", "GET", "/global/images/{image}", images.get, GLOBAL_READS),
     Operation("instances.aggregatedList", "GET", "/aggregated/instances", instances.aggregated_list, GLOBAL_READS),
@@ -51,6 +65,7 @@ OPERATIONS = (
     Operation(
         "instances.getGuestAttributes", "GET", _INSTANCE + "/getGuestAttributes", instances.guest_attributes, READS
     ),
+    Operation("reservations.get", "GET", _ZONE + "/reservations/{reservation}", reservations.get, READS),
     Operation("zoneOperations.list", "GET", _ZONE + "/operations", operations.list_, READS),
     Operation("zoneOperations.get", "GET", _ZONE + "/operations/{operation}", operations.get, READS),
     Operation(
@@ -60,11 +75,31 @@ OPERATIONS = (
     Operation("disks.get", "GET", _ZONE + "/disks/{disk}", disks.get, READS),
     Operation("disks.delete", "DELETE", _ZONE + "/disks/{disk}", disks.delete, WRITES),
     Operation("disks.setLabels", "POST", _ZONE + "/disks/{resource}/setLabels", disks.set_labels, WRITES),
+    Operation("networks.get", "GET", "/global/networks/{network}", networks.network, GLOBAL_READS),
+    Operation("subnetworks.get", "GET", "/regions/{region}/subnetworks/{subnetwork}", networks.subnetwork, READS),
+    Operation(
+        "subnetworks.testIamPermissions",
+        "POST",
+        "/regions/{region}/subnetworks/{resource}/testIamPermissions",
+        permissions.test_iam_permissions,
+        READS,
+    ),
     Operation("firewalls.list", "GET", "/global/firewalls", firewalls.list_, GLOBAL_READS),
     Operation("firewalls.insert", "POST", "/global/firewalls", firewalls.insert, GLOBAL_WRITES),
     Operation("firewalls.get", "GET", "/global/firewalls/{firewall}", firewalls.get, GLOBAL_READS),
     Operation("firewalls.delete", "DELETE", "/global/firewalls/{firewall}", firewalls.delete, GLOBAL_WRITES),
 )
-BILLING = (Operation("services.skus.list", "GET", "/v1/services/{service}/skus", prices.skus, GLOBAL_READS),)
-"""Of another API: `path` is the whole path."""
-EVERY_NAME = frozenset(operation.name for operation in (*OPERATIONS, *BILLING))
+OTHERS = (
+    Operation("services.skus.list", "GET", "/v1/services/{service}/skus", prices.skus, GLOBAL_READS),
+    Operation(
+        "projects.testIamPermissions",
+        "POST",
+        "/v1/projects/{project}:testIamPermissions",
+        permissions.test_iam_permissions,
+        GLOBAL_READS,
+    ),
+)
+"""Of other APIs: `path` is the whole path."""
+EVERY_NAME = frozenset(operation.name for operation in (*OPERATIONS, *OTHERS))
+ACTIONS = frozenset(permission for name in EVERY_NAME for permission in permissions.needed(name))
+"""Permissions that can be denied."""

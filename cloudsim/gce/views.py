@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from cloudsim.gce import links
-from cloudsim.gce.facts import PROVIDER
+from cloudsim.gce.facts import PROVIDER, accelerator
+from cloudsim.gce.facts import machine_type as machine_type_of
 from cloudsim.world import Resource, ResourceKind, Vm, VmState, World
 
 _STATUS = {
@@ -14,6 +15,7 @@ _STATUS = {
     VmState.SHUTTING_DOWN: "STOPPING",
     VmState.TERMINATED: "TERMINATED",
 }
+_EPOCH = "1969-12-31T16:00:00.000-08:00"
 Json = dict[str, Any]
 
 
@@ -28,8 +30,9 @@ def instance(world: World, vm: Vm) -> Json:
         "name": vm.name,
         "description": vm.spec["description"],
         "tags": {"items": vm.spec["tags"], "fingerprint": links.fingerprint(vm.spec["tags"])},
-        "machineType": links.zonal(*place, "machineTypes", vm.instance_type),
-        "status": _STATUS[vm.state],
+        "machineType": links.zonal(*place, "machineTypes", machine_type_of(vm.instance_type)),
+        "guestAccelerators": _accelerators(vm),
+        "status": "PENDING" if vm.queued_until is not None else _STATUS[vm.state],
         "zone": links.zonal(*place),
         "canIpForward": False,
         "networkInterfaces": [_interface(vm)],
@@ -43,13 +46,23 @@ def instance(world: World, vm: Vm) -> Json:
         },
         "selfLink": links.zonal(*place, "instances", vm.name),
         "scheduling": vm.spec["scheduling"],
+        **({"reservationAffinity": vm.spec["affinity"]} if vm.spec.get("affinity") else {}),
         "labels": vm.tags,
         "labelFingerprint": links.fingerprint(sorted(vm.tags.items())),
         "startRestricted": False,
         "deletionProtection": False,
         "fingerprint": links.fingerprint(vm.id),
+        "serviceAccounts": vm.spec.get("service_accounts", []),
+        **({"shieldedInstanceConfig": vm.spec["shielded"]} if vm.spec.get("shielded") else {}),
         **started,
     }
+
+
+def _accelerators(vm: Vm) -> list[Json]:
+    """Built-in accelerators show too."""
+    kind, count = accelerator(vm.instance_type)
+    link = links.zonal(vm.account, vm.zone, "acceleratorTypes", kind)
+    return [{"acceleratorType": link, "acceleratorCount": count}]
 
 
 def _interface(vm: Vm) -> Json:
@@ -57,9 +70,12 @@ def _interface(vm: Vm) -> Json:
         "kind": "compute#networkInterface",
         "name": "nic0",
         "network": vm.spec["network"],
+        **({"subnetwork": vm.spec["subnetwork"]} if vm.spec.get("subnetwork") else {}),
         "networkIP": vm.private_ip,
         "stackType": "IPV4_ONLY",
     }
+    if vm.spec.get("nic_type") is not None:
+        shown["nicType"] = vm.spec["nic_type"]
     if vm.public_ip is not None:
         access: Json = {"kind": "compute#accessConfig", "type": "ONE_TO_ONE_NAT", "name": "External NAT"}
         address = {"natIP": vm.public_ip} if vm.state is not VmState.PENDING else {}
@@ -73,12 +89,19 @@ def _attached(of: Resource, index: int) -> Json:
         "type": "PERSISTENT",
         "mode": "READ_WRITE",
         "source": links.zonal(of.account, of.zone, "disks", of.spec["name"]),
-        "deviceName": "persistent-disk-0",
+        "deviceName": of.spec.get("device", "persistent-disk-0"),
         "index": index,
-        "boot": True,
+        "boot": of.spec.get("boot", True),
         "autoDelete": of.delete_with_vm,
         "diskSizeGb": str(of.spec["size"]),
+        **_key(of),
     }
+
+
+def _key(of: Resource) -> Json:
+    """Google shows the version of the key that it has used."""
+    key = of.spec.get("key")
+    return {"diskEncryptionKey": {"kmsKeyName": f"{key}/cryptoKeyVersions/1"}} if key else {}
 
 
 def disk(world: World, of: Resource) -> Json:
@@ -94,7 +117,8 @@ def disk(world: World, of: Resource) -> Json:
         "sizeGb": str(of.spec["size"]),
         "zone": links.zonal(*place),
         "status": "READY",
-        "sourceImage": of.spec["image"],
+        **({"sourceImage": of.spec["image"]} if of.spec["image"] else {}),
+        **_key(of),
         "selfLink": links.zonal(*place, "disks", of.spec["name"]),
         "type": links.zonal(*place, "diskTypes", of.spec["type"]),
         "labels": of.tags,
@@ -115,20 +139,36 @@ def firewall(of: Resource) -> Json:
 
 
 def machine_type(world: World, project: str, zone: str, name: str) -> Json:
-    """`compute#machineType`."""
+    """`compute#machineType` of a world's machine."""
     facts = world.machine(PROVIDER, name)
+    shown = machine_type_of(name)
+    built_in = [{"guestAcceleratorType": facts.gpu.name, "guestAcceleratorCount": facts.gpu.count}]
     return {
         "kind": "compute#machineType",
-        "id": links.number("machineType", name),
-        "creationTimestamp": "1969-12-31T16:00:00.000-08:00",
-        "name": name,
-        "description": f"{facts.vcpus} vCPUs, {facts.memory_mib // 1024} GB RAM, {facts.gpu.count} {facts.gpu.name}",
+        "id": links.number("machineType", shown),
+        "creationTimestamp": _EPOCH,
+        "name": shown,
+        "description": f"{facts.vcpus} vCPUs, {facts.memory_mib // 1024} GB RAM",
         "guestCpus": facts.vcpus,
         "memoryMb": facts.memory_mib,
         "zone": zone,
-        "selfLink": links.zonal(project, zone, "machineTypes", name),
+        "selfLink": links.zonal(project, zone, "machineTypes", shown),
         "isSharedCpu": False,
-        "accelerators": [{"guestAcceleratorType": facts.gpu.name, "guestAcceleratorCount": facts.gpu.count}],
+        **({"accelerators": built_in} if shown == name else {}),
+    }
+
+
+def accelerator_type(project: str, zone: str, name: str) -> Json:
+    """`compute#acceleratorType`."""
+    return {
+        "kind": "compute#acceleratorType",
+        "id": links.number("acceleratorType", name),
+        "creationTimestamp": _EPOCH,
+        "name": name,
+        "description": name,
+        "zone": links.zonal(project, zone),
+        "selfLink": links.zonal(project, zone, "acceleratorTypes", name),
+        "maximumCardsPerInstance": 8,
     }
 
 

@@ -1,13 +1,23 @@
 """The cloud-neutral world: VMs, what hangs on them, capacity, quotas, faults; no protocol, no I/O, no clock."""
 
 from cloudsim.world.catalog import Catalog, Gpu, MachineType, Offer
-from cloudsim.world.core import World
+from cloudsim.world.core import QUEUE_ENDED, World
 from cloudsim.world.entities import Market, Resource, ResourceKind, Vm, VmState
-from cloudsim.world.errors import CapacityExhausted, QuotaExceeded, TokenMismatch, TokenTerminated, WorldError
+from cloudsim.world.errors import (
+    CapacityExhausted,
+    QuotaExceeded,
+    ReservationFull,
+    ReservationUnusable,
+    TokenMismatch,
+    TokenTerminated,
+    WorldError,
+)
 from cloudsim.world.faults import Fault, FaultMode
 from cloudsim.world.orders import DiskOrder, NicOrder, Order, PlantOrder
+from cloudsim.world.reservations import Reservation
 
 __all__ = [
+    "QUEUE_ENDED",
     "CapacityExhausted",
     "Catalog",
     "DiskOrder",
@@ -21,6 +31,9 @@ __all__ = [
     "Order",
     "PlantOrder",
     "QuotaExceeded",
+    "Reservation",
+    "ReservationFull",
+    "ReservationUnusable",
     "Resource",
     "ResourceKind",
     "TokenMismatch",

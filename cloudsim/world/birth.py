@@ -43,6 +43,8 @@ def vm(order: Order, zone: str, *, seq: int, launched_at: float, settings: Setti
         public_ip=_address(PUBLIC_NET, seq) if order.public_ip else None,
         spec={**order.spec, **order.spec_by_zone.get(zone, {})},
         failure_stays=order.failure_stays,
+        reservation=order.reservation,
+        reclaim_stays=order.reclaim_stays,
     )
 
 

@@ -23,7 +23,7 @@ class Gpu:
 class MachineType:
     """One instance type. `quota_codes` names the quota that each market counts against.
 
-    `quota_amount`: how much of it one VM takes; None: its vCPUs.
+    `quota_amount`: how much of it one VM takes; None: its vCPUs. `sold_as`: the markets that sell it.
     """
 
     name: str
@@ -32,6 +32,7 @@ class MachineType:
     gpu: Gpu
     quota_codes: Mapping[Market, str]
     quota_amount: int | None = None
+    sold_as: tuple[Market, ...] = (Market.ON_DEMAND, Market.SPOT)
 
     @property
     def counted(self) -> int:

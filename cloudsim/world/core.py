@@ -12,19 +12,34 @@ from cloudsim.settings import Settings
 from cloudsim.world import birth
 from cloudsim.world.capacity import Capacity, Cell
 from cloudsim.world.catalog import Catalog, MachineType
-from cloudsim.world.entities import Market, Resource, ResourceKind, Vm, VmState
-from cloudsim.world.errors import CapacityExhausted, TokenMismatch, TokenTerminated, WorldError
+from cloudsim.world.entities import RECLAIMED, Market, Resource, ResourceKind, Vm, VmState
+from cloudsim.world.errors import (
+    CapacityExhausted,
+    ReservationFull,
+    ReservationUnusable,
+    TokenMismatch,
+    TokenTerminated,
+    WorldError,
+)
 from cloudsim.world.faults import BOOT, FaultBook, FaultMode
 from cloudsim.world.lifecycle import Step, due
 from cloudsim.world.limits import Buckets
 from cloudsim.world.orders import Order, PlantOrder
 from cloudsim.world.quota import QuotaKey, Quotas
+from cloudsim.world.reservations import Reservation
+from cloudsim.world.restrictions import Restrictions
 from cloudsim.world.shelf import Shelf
 
 Clock = Callable[[], float]
 """Seconds since the epoch."""
 
 DEFAULT_BOOT_FAILURE = "Server.InternalError"
+QUEUE_ENDED = "queue-ended"
+"""Code of a VM that its cloud's queue gave no capacity in time."""
+
+
+_RECLAIMED = {Market.SPOT: RECLAIMED, Market.ON_DEMAND: "reservation-ended"}
+"""Why its cloud ends a VM."""
 
 
 class World:
@@ -51,7 +66,9 @@ class World:
         self.quotas = Quotas()
         self.buckets = Buckets()
         self.faults = FaultBook(self.rng)
+        self.restrictions = Restrictions()
         self.calls: Counter[tuple[str, str, str]] = Counter()
+        self.reservations: dict[str, Reservation] = {}
         self.spot_factors: dict[tuple[str, str], Decimal] = {}
         self.offered = {name: set(catalog.offered) for name, catalog in self.catalogs.items()}
         self._shelves: dict[tuple[str, str, str], Shelf] = {}
@@ -92,12 +109,21 @@ class World:
 
     def _take_step(self, vm: Vm, step: Step, at: float) -> None:
         match step:
+            case Step.LEAVE_QUEUE:
+                vm.queued_until = None
             case Step.RUN:
                 vm.state = VmState.RUNNING
             case Step.FAIL_BOOT:
                 self._fail_boot(vm, at)
             case Step.RECLAIM:
-                self._begin_end(vm, "reclaimed", at)
+                self._begin_end(vm, _RECLAIMED[vm.market], at)
+            case _:
+                self._wind_up(vm, step, at)
+        self.touch(vm)
+
+    def _wind_up(self, vm: Vm, step: Step, at: float) -> None:
+        """The steps of a VM that ends."""
+        match step:
             case Step.TERMINATE:
                 self._terminate(vm, at)
             case Step.CLEAN:
@@ -106,7 +132,6 @@ class World:
                 self.shelf(vm.provider, vm.account, vm.region).remove(vm)
             case Step.FORGET:
                 self._forget(vm)
-        self.touch(vm)
 
     def _fail_boot(self, vm: Vm, at: float) -> None:
         if vm.failure_stays:
@@ -177,20 +202,56 @@ class World:
     def launch(self, order: Order) -> Vm:
         """Start a VM, or answer the one that the same token started.
 
-        Raises QuotaExceeded, CapacityExhausted, TokenMismatch, TokenTerminated.
+        Raises QuotaExceeded, CapacityExhausted, ReservationUnusable, ReservationFull, TokenMismatch, TokenTerminated.
         """
         replayed = self.replay(order)
         if replayed is not None:
             return replayed
         machine = self.machine(order.provider, order.instance_type)
         self.quotas.check(self.quota_key(order), machine.counted, self.settings.default_quota_vcpus)
-        vm = self._new_vm(order, self._find_zone(order), self.now)
-        vm.pool_epoch = self.capacity.take(self._cell(vm))
+        if order.reservation is None:
+            vm = self._new_vm(order, self._find_zone(order), self.now)
+            vm.pool_epoch = self.capacity.take(self._cell(vm))
+        else:
+            vm = self._new_vm(order, order.zones[0], self.now)
+            vm.reclaim_at = self._reserved(order).vms_end_at
         if vm.pool_epoch is not None:
             self.touch_facts()
         self._meet_boot_fault(vm)
+        self._queue(vm, order.longest_queue)
         self._admit(vm, order)
         return vm
+
+    def free_machines(self, reservation: Reservation) -> int:
+        """How many more VMs can run in a reservation."""
+        used = sum(vm.alive and vm.reservation == reservation.key for vm in self.vms.values())
+        return max(0, reservation.total - used)
+
+    def _reserved(self, order: Order) -> Reservation:
+        """The reservation of an order, with a free machine."""
+        key = order.reservation or ""
+        reservation = self.reservations.get(key)
+        if reservation is None:
+            raise ReservationUnusable(key, "missing")
+        if (reservation.zone, reservation.instance_type) != (order.zones[0], order.instance_type):
+            raise ReservationUnusable(key, "mismatch")
+        if not reservation.is_active(self.now):
+            raise ReservationUnusable(key, "inactive")
+        if self.free_machines(reservation) == 0:
+            raise ReservationFull(key)
+        return reservation
+
+    def _queue(self, vm: Vm, longest: float | None) -> None:
+        """Lets the VM wait in its cloud's queue. One that waits for too long is refused."""
+        if longest is None:
+            return
+        vm.queued_until = vm.launched_at + min(longest, self.settings.queue_seconds)
+        if self.settings.queue_seconds > longest:
+            vm.boot_failure, vm.running_at = QUEUE_ENDED, vm.queued_until
+            return
+        vm.running_at += self.settings.queue_seconds
+        if vm.ready_at is not None:
+            vm.ready_at += self.settings.queue_seconds
 
     def refuse(self, order: Order, code: str) -> Vm:
         """A VM that is accepted and then not made, for the reason `code`: it never runs."""
@@ -213,10 +274,13 @@ class World:
 
     def end(self, vm: Vm, code: str = "user") -> None:
         """Begin to terminate; a VM that is ending already stays as it is."""
-        if vm.state in (VmState.PENDING, VmState.RUNNING, VmState.FAILED):
+        if vm.state in (VmState.PENDING, VmState.RUNNING, VmState.FAILED, VmState.DEALLOCATED):
             self._begin_end(vm, code, self.now)
             self.touch(vm)
             self._catch_up(vm)
+        elif vm.is_deallocating:
+            vm.end_code = code
+            self.touch(vm)
 
     def interrupt(self, vm: Vm, notice_seconds: float, cause: str) -> None:
         """The cloud takes a spot VM back after a notice. Raises WorldError when it cannot."""
@@ -332,16 +396,28 @@ class World:
 
     def _begin_end(self, vm: Vm, code: str, at: float) -> None:
         vm.state = VmState.SHUTTING_DOWN
+        vm.queued_until = None
         vm.ending_at = at
         vm.end_code = code
 
     def _terminate(self, vm: Vm, at: float) -> None:
+        if vm.is_deallocating:
+            self._deallocate(vm)
+            return
         vm.state = VmState.TERMINATED
         vm.ended_at = at
         self.quotas.used[self.quota_key(vm)] -= self.machine(vm.provider, vm.instance_type).counted
         self.capacity.give_back(self._cell(vm), vm.pool_epoch)
         if vm.pool_epoch is not None:
             self.touch_facts()
+
+    def _deallocate(self, vm: Vm) -> None:
+        """Its machine is free again. It still counts against the quota, as everything that exists."""
+        vm.state = VmState.DEALLOCATED
+        vm.reclaim_at = None
+        self.capacity.give_back(self._cell(vm), vm.pool_epoch)
+        vm.pool_epoch = None
+        self.touch_facts()
 
     def _clean(self, vm: Vm) -> None:
         vm.cleaned = True

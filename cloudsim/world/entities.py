@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+RECLAIMED = "reclaimed"
+"""The end code of a spot VM that its cloud has taken back."""
+
 
 class Market(StrEnum):
     """How a VM is bought."""
@@ -21,6 +24,8 @@ class VmState(StrEnum):
     RUNNING = "running"
     SHUTTING_DOWN = "shutting-down"
     TERMINATED = "terminated"
+    DEALLOCATED = "deallocated"
+    """Taken back, but there until somebody ends it (clouds whose reclaimed VMs may stay)."""
     FAILED = "failed"
     """Accepted and never started, but there until somebody ends it (clouds whose failed VMs stay)."""
 
@@ -63,6 +68,8 @@ class Vm:
     """Reason code with which the VM dies instead of running."""
     failure_stays: bool = False
     """It then stays as `failed`, with all that was made with it."""
+    reclaim_stays: bool = False
+    """When it is taken back, it stays as `deallocated`, with all that was made with it."""
     notice_at: float | None = None
     reclaim_at: float | None = None
     reclaim_cause: str = ""
@@ -73,6 +80,10 @@ class Vm:
     cleaned: bool = False
     pool_epoch: int | None = None
     """Capacity setting the VM took its place from; None: none taken."""
+    reservation: str | None = None
+    """Key of the reservation that the VM runs in."""
+    queued_until: float | None = None
+    """It waits in its cloud's queue for capacity until then."""
     resources: list[str] = field(default_factory=list)
     private_ip: str = ""
     public_ip: str | None = None
@@ -85,6 +96,11 @@ class Vm:
     def alive(self) -> bool:
         """It exists and bills, whatever it shows."""
         return self.state is not VmState.TERMINATED
+
+    @property
+    def is_deallocating(self) -> bool:
+        """Being taken back, and nobody has asked for its end."""
+        return self.reclaim_stays and self.state is VmState.SHUTTING_DOWN and self.end_code == RECLAIMED
 
     def is_ready(self, now: float) -> bool:
         """Running and through its status checks."""

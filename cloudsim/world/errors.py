@@ -18,6 +18,21 @@ class CapacityExhausted(WorldError):
 
 
 @dataclass
+class ReservationUnusable(WorldError):
+    """The reservation does not exist, is not active, or is for other machines. `code`: missing, inactive or mismatch."""
+
+    reservation: str
+    code: str
+
+
+@dataclass
+class ReservationFull(WorldError):
+    """No machine of the reservation is free."""
+
+    reservation: str
+
+
+@dataclass
 class QuotaExceeded(WorldError):
     """The account's vCPU quota `code` does not cover `wanted` more."""
 

@@ -14,6 +14,7 @@ RUNNING_SHARE = 0.25
 class Step(Enum):
     """What is due for a VM."""
 
+    LEAVE_QUEUE = auto()
     RUN = auto()
     FAIL_BOOT = auto()
     RECLAIM = auto()
@@ -27,6 +28,8 @@ def _due_alive(vm: Vm, settings: Settings) -> tuple[float, Step] | None:
     if vm.state is VmState.SHUTTING_DOWN:
         return (vm.ending_at or vm.launched_at) + settings.shutdown_seconds, Step.TERMINATE
     changes = []
+    if vm.queued_until is not None:
+        changes.append((vm.queued_until, Step.LEAVE_QUEUE))
     if vm.state is VmState.PENDING:
         changes.append((vm.running_at, Step.RUN if vm.boot_failure is None else Step.FAIL_BOOT))
     if vm.reclaim_at is not None:

@@ -55,6 +55,12 @@ class Order:
     """Added to `spec` once the zone is known (a subnet, for example)."""
     failure_stays: bool = False
     """See `Vm.failure_stays`."""
+    reclaim_stays: bool = False
+    """See `Vm.reclaim_stays`."""
+    reservation: str | None = None
+    """Key of the reservation to run in."""
+    longest_queue: float | None = None
+    """Seconds for which the launch may wait in its cloud's queue; None: it does not wait."""
 
     @property
     def token_key(self) -> str | None:

@@ -1,7 +1,6 @@
 /** Releasing and extending a lease, each after a question. */
 import { change } from "../api.js";
 import { nudge } from "../changes.js";
-import { now } from "../clock.js";
 import { gpuText, providerName, shortTime, usd, words } from "../format.js";
 import { html } from "../ui.js";
 import { confirm } from "./dialogs.js";
@@ -34,15 +33,21 @@ function release(lease) {
   });
 }
 
+function addedTerm(lease, seconds, label) {
+  const price = lease.placement?.price_per_hour;
+  const cost = price ? `, adds at most ${usd((price * seconds) / 3600)}` : "";
+  return `${label}, until ${shortTime(Date.parse(lease.expires_at) + seconds * 1000)}${cost}`;
+}
+
 function extend(lease) {
   confirm({
     title: `Extend ${nameOf(lease)}`,
-    text: html`<p>The lease ends ${shortTime(lease.expires_at)}. Extending never shortens it.</p>`,
-    legend: "New duration, from now",
-    choices: TERMS.map(([seconds, label]) => [seconds, `${label}, until ${shortTime(now() + seconds * 1000)}`]),
+    text: html`<p>The lease ends ${shortTime(lease.expires_at)}.</p>`,
+    legend: "Time to add",
+    choices: TERMS.map(([seconds, label]) => [seconds, addedTerm(lease, seconds, label)]),
     yes: "Extend",
     act: async (seconds) => {
-      const lasting = await change("POST", `/v1/leases/${lease.id}/extend`, { ttl_seconds: seconds });
+      const lasting = await change("POST", `/v1/leases/${lease.id}/extend`, { extend_by_seconds: seconds });
       nudge();
       return `${nameOf(lease)} now ends ${shortTime(lasting.expires_at)}.`;
     },

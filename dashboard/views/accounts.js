@@ -4,7 +4,7 @@ import { nudge } from "../changes.js";
 import { count, fineSpan, NOTHING, providerName, span, usd, words } from "../format.js";
 import { useLive } from "../live.js";
 import { Ago, Awaited, Badge, Copy, Empty, Head, Left, Panel, Scroll } from "../parts/basics.js";
-import { confirm } from "../parts/dialogs.js";
+import { confirm, say } from "../parts/dialogs.js";
 import { Icon } from "../parts/icons.js";
 import { refined, route, to } from "../router.js";
 import { html } from "../ui.js";
@@ -47,6 +47,7 @@ function Account({ account }) {
       <p class="sub">${providerName(account.provider)}${account.identity && html` · <code>${account.identity}</code>`} · checked ${account.checked_at ? html`<${Ago} at=${account.checked_at} />` : "never"}</p>
       ${account.cordoned && html`<p class="notice" data-tone="warn"><${Icon} name="warning" /><span><strong>Cordoned</strong>: no launches here${account.cordoned.note && ` (${account.cordoned.note})`}.</span></p>`}
       ${account.last_error && html`<p class="notice" data-tone="bad"><${Icon} name="warning" /><span><strong>${account.last_error.code ?? account.last_error.class}</strong> ${account.last_error.message}</span></p>`}
+      <${Checks} account=${account} />
       <${Scroll} label=${`Regions of ${account.name}`}>
         <table class="groups">
           <thead><tr><th scope="col">Region</th><th scope="col" class="n">VMs</th><th scope="col" class="n">Last full listing</th><th scope="col" class="n">Took</th></tr></thead>
@@ -66,6 +67,35 @@ function Account({ account }) {
       <//>
     </section>
   `;
+}
+
+/** What the last checks of the account's rights, images, subnets and quotas found, and a button for another run. */
+function Checks({ account }) {
+  const checks = useLive(account.failed_checks ? checksPath(account) : null, 15);
+  const failed = checks.data?.checks.filter((one) => one.result === "failed") ?? [];
+  return html`
+    <p class="sub">
+      ${account.last_check_at ? html`Rights, images, subnets and quotas checked <${Ago} at=${account.last_check_at} />: ${account.failed_checks ? html`<strong>${account.failed_checks} failed</strong>` : "none failed"}` : "Rights, images, subnets and quotas are not checked yet"}
+      ${" "}<button type="button" class="ghost" aria-label=${`Check again: ${account.name}`} onClick=${() => checkAgain(account)}><${Icon} name="check" />Check again</button>
+    </p>
+    ${failed.length > 0 && html`<ul class="notices" aria-label=${`Failed checks of ${account.name}`}>${failed.map((one) => html`<${FailedCheck} key=${`${one.region}/${one.subject}/${one.name}`} check=${one} />`)}</ul>`}
+  `;
+}
+
+const FailedCheck = ({ check }) => html`
+  <li class="notice" data-tone="bad"><${Icon} name="warning" /><span><strong>${words(check.subject)} ${check.name}</strong>${check.region && ` in ${check.region}`}: ${check.detail}.<span class="under">Fix: ${check.fix}</span></span></li>
+`;
+
+const checksPath = (account) => `/v1/ops/accounts/${encodeURIComponent(account.name)}/checks`;
+
+async function checkAgain(account) {
+  try {
+    await change("POST", checksPath(account));
+    nudge();
+    say(`A worker checks ${account.name} within a minute. No VM is started.`);
+  } catch (error) {
+    say(error.message, "bad");
+  }
 }
 
 const cost = (orphan) => (orphan.price_per_hour === null ? null : (Number(orphan.price_per_hour) * orphan.age_seconds) / 3600);

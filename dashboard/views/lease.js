@@ -3,6 +3,7 @@ import { fullTime, gpuText, marketName, NOTHING, providerName, span, timeOfDay, 
 import { useNow } from "../clock.js";
 import { useLive } from "../live.js";
 import { Accrued, Ago, Awaited, Badge, Copy, Empty, Facts, Head, Left, Panel, Scroll } from "../parts/basics.js";
+import { Explanation } from "../parts/explanation.js";
 import { Icon } from "../parts/icons.js";
 import { LeaseActions, nameOf } from "../parts/lease_actions.js";
 import { to } from "../router.js";
@@ -26,6 +27,7 @@ export function Lease({ me, id }) {
     <//>
     <${Notices} lease=${data} />
     <${Timeline} lease=${data} events=${events.data?.items} />
+    <${Explanation} lease=${data} />
     <div class="panels two">
       <${Panel} title="Where"><${Where} lease=${data} tenant=${tenants.get(data.tenant_id)} /><//>
       <${Panel} title="Connection"><${Connection} lease=${data} /><//>

@@ -16,7 +16,7 @@ from app.db.core.ids import new_id
 from app.db.core.urls import sync_url
 from app.db.events import events
 from app.domain import placed
-from app.domain.offerings import Gpu
+from app.domain.offerings import Gpu, InstanceType, Interconnect
 from app.domain.tokens import host_key_hash
 
 SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl me@example"
@@ -215,9 +215,14 @@ class Fleet:
 
 
 PLACE_FACTS = placed.hardware(
-    Gpu(model="A10G", count=1, memory_gib=24, interconnect="PCIe"),
-    4,
-    Decimal("16.00"),
+    InstanceType(
+        name="g5.xlarge",
+        gpu=Gpu(model="A10G", count=1, memory_gib=24, interconnect=Interconnect.PCIE),
+        vcpus=4,
+        memory_gib=Decimal("16.00"),
+        local_disk_gib=232,
+        network_gbps=Decimal(10),
+    ),
     {"id": "ami-1", "name": "Deep Learning Base"},
 )
 WHERE = {

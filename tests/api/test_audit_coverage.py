@@ -100,7 +100,7 @@ REQUESTS: Mapping[str, Prepare] = {
     "set_quotas": at(lambda scene: f"{scene.path}/quotas", {"limits": [{"resource": "gpus", "limit": "2"}]}),
     "create_lease": lease_for_tenant,
     "update_lease": of(Scene.lease, "", {"labels": {"team": "vision"}}),
-    "extend_lease": of(Scene.lease, "/extend", {"ttl_seconds": 7200}),
+    "extend_lease": of(Scene.lease, "/extend", {"extend_by_seconds": 3600}),
     "release_lease": of(Scene.lease),
     "reboot_lease": of(Scene.lease, "/reboot"),
     "create_webhook": webhook_for_tenant,
@@ -112,6 +112,7 @@ REQUESTS: Mapping[str, Prepare] = {
     "end_orphan": at(lambda scene: scene.prepared(ORPHAN, "/v1/ops/orphans/main/us-east-1/i-1/end")),
     "adopt_orphans": at(lambda scene: scene.prepared(ORPHAN, scene.prepared(HOLD, "/v1/ops/adopt"))),
     "cordon_account": at(lambda _: "/v1/ops/accounts/main/cordon", {"cordoned": True}),
+    "request_account_checks": at(lambda _: "/v1/ops/accounts/main/checks"),
     "stop_launches": at(lambda _: "/v1/ops/launches", {"stopped": True}),
     "lift_hold": at(lambda scene: scene.prepared(HOLD, "/v1/ops/resume")),
 }

@@ -7,6 +7,8 @@ import pytest
 from fastapi import FastAPI
 
 from app.api.http.problems import Problem
+from app.api.http.query_parameters import known_parameters
+from app.api.http.routing import SecuredRoute
 from app.prerequisites import ensure_operator_key
 from app.services.errors import every_error
 from app.settings import Settings
@@ -91,9 +93,29 @@ async def test_a_wrong_query_is_pointed_at(operator: Caller, query: str, pointer
     assert [error["pointer"] for error in refused.json()["errors"]] == [pointer]
 
 
-@pytest.mark.parametrize("limit", [-3, 0, 1, 200, 10**6, 10**30])
-async def test_a_limit_is_brought_into_range(operator: Caller, limit: int) -> None:
-    assert (await operator.get("/v1/tenants", params={"limit": limit})).status_code == 200
+@pytest.mark.parametrize(("limit", "status"), [(-3, 422), (0, 422), (1, 200), (200, 200), (201, 422), (10**30, 422)])
+async def test_a_limit_out_of_range_is_refused(operator: Caller, limit: int, status: int) -> None:
+    assert (await operator.get("/v1/tenants", params={"limit": limit})).status_code == status
+
+
+async def test_an_unknown_query_parameter_is_refused_with_the_nearest_name(operator: Caller) -> None:
+    refused = await operator.get("/v1/offerings?gpu=A100&limit=1&made%2Fup=2")
+    assert code_of(refused) == (422, "invalid_request")
+    first, second = refused.json()["errors"]
+    assert first["pointer"] == "#/query/gpu"
+    assert first["detail"].startswith("is unknown: did you mean gpu_model? this operation takes account,")
+    assert second["pointer"] == "#/query/made~1up"
+    without = await operator.get("/v1/me?verbose=1")
+    assert without.json()["errors"][0]["detail"] == "is unknown: this operation takes no query parameters"
+
+
+def test_a_route_knows_the_parameters_that_the_document_names(app: FastAPI) -> None:
+    routes = [route for route in app.routes if isinstance(route, SecuredRoute)]
+    for route in routes:
+        operation = app.openapi()["paths"][route.path_format][min(route.methods or ()).lower()]
+        documented = {entry["name"] for entry in operation.get("parameters", ()) if entry["in"] == "query"}
+        assert known_parameters(route) == documented, route.path
+    assert len(routes) > 40
 
 
 async def test_an_error_of_ours_tells_nothing_but_its_request_id(operator: Caller, app: FastAPI) -> None:

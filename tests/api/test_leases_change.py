@@ -1,6 +1,7 @@
 """PATCH, extend and DELETE of a lease."""
 
 import asyncio
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -53,7 +54,7 @@ async def test_a_change_of_an_old_version_is_refused(alice: Caller) -> None:
     assert new == (await alice.get(path)).headers["etag"]
     calls: list[tuple[str, str, Any]] = [
         ("PATCH", path, {"name": "newer"}),
-        ("POST", f"{path}/extend", {"ttl_seconds": 7200}),
+        ("POST", f"{path}/extend", {"extend_by_seconds": 3600}),
         ("DELETE", path, None),
     ]
     for method, target, content in calls:
@@ -63,34 +64,54 @@ async def test_a_change_of_an_old_version_is_refused(alice: Caller) -> None:
     assert (await alice.delete(path, headers={"If-Match": new})).status_code == 202
 
 
-async def test_extending_counts_from_now_and_wakes_a_worker_to_write_the_deadline(alice: Caller, fleet: Fleet) -> None:
+async def test_extending_adds_to_the_term_and_wakes_a_worker_to_write_the_deadline(alice: Caller, fleet: Fleet) -> None:
     lease_id = await make(alice)
-    fleet.run("UPDATE lease SET next_due = NULL, expires_at = now() + interval '10 minutes'")
-    answer = await alice.post(f"/v1/leases/{lease_id}/extend", json={"ttl_seconds": 7200})
+    fleet.run("UPDATE lease SET next_due = NULL, expires_at = created_at + interval '2 hours'")
+    answer = await alice.post(f"/v1/leases/{lease_id}/extend", json={"extend_by_seconds": 3600})
     assert answer.status_code == 200, answer.text
-    row = fleet.run("SELECT expires_at - updated_at AS ttl, next_due, wake_count FROM lease")[0]
-    assert row["ttl"].total_seconds() == 7200
+    row = fleet.run("SELECT expires_at - created_at AS ttl, next_due, wake_count FROM lease")[0]
+    assert row["ttl"].total_seconds() == 3 * 3600
     assert row["next_due"] is not None
     assert row["wake_count"] == 1
     assert fleet.run("SELECT type FROM event ORDER BY row_id DESC LIMIT 1") == [{"type": "lease.extended"}]
 
 
-async def test_extending_never_shortens(alice: Caller) -> None:
+async def test_a_lease_is_extended_to_a_time(alice: Caller) -> None:
+    lease_id = await make(alice)
+    before = datetime.fromisoformat((await alice.get(f"/v1/leases/{lease_id}")).json()["expires_at"])
+    until = before + timedelta(hours=5)
+    answer = await alice.post(f"/v1/leases/{lease_id}/extend", json={"expires_at": until.isoformat()})
+    assert datetime.fromisoformat(answer.json()["expires_at"]) == until
+
+
+async def test_what_is_no_extension_is_refused(alice: Caller) -> None:
     lease_id = await make(alice, ttl_seconds=7200)
     before = (await alice.get(f"/v1/leases/{lease_id}")).json()
-    answer = await alice.post(f"/v1/leases/{lease_id}/extend", json={"ttl_seconds": 60})
-    assert answer.status_code == 200
-    assert (answer.json()["expires_at"], answer.json()["version"]) == (before["expires_at"], before["version"])
+    same = await alice.post(f"/v1/leases/{lease_id}/extend", json={"expires_at": before["expires_at"]})
+    assert (same.status_code, same.json()["code"]) == (422, "not_later")
+    assert before["expires_at"] in same.json()["detail"]
+    both = {"extend_by_seconds": 3600, "expires_at": before["expires_at"]}
+    for content in ({}, both):
+        answer = await alice.post(f"/v1/leases/{lease_id}/extend", json=content)
+        pointers = [error["pointer"] for error in answer.json()["errors"]]
+        assert (answer.status_code, pointers) == (422, ["/extend_by_seconds", "/expires_at"])
+    assert (await alice.get(f"/v1/leases/{lease_id}")).json()["version"] == before["version"]
 
 
-async def test_an_extension_stays_within_the_total_term(alice: Caller, operator: Caller) -> None:
-    terms = {"max_ttl_seconds": 3600, "max_total_seconds": 7200}
-    assert (await operator.patch(f"/v1/tenants/{alice.tenant_id}", json=terms)).status_code == 200
+@pytest.mark.parametrize(
+    ("terms", "longest"), [({"max_total_seconds": 7200}, 3600), ({"max_ttl_seconds": 5400}, 1750)], ids=["total", "now"]
+)
+async def test_an_extension_stays_within_the_terms(
+    alice: Caller, operator: Caller, terms: dict[str, int], longest: int
+) -> None:
+    limits = {"max_ttl_seconds": 7200, "max_total_seconds": 14400, **terms}
+    assert (await operator.patch(f"/v1/tenants/{alice.tenant_id}", json=limits)).status_code == 200
     lease_id = await make(alice)
-    answer = await alice.post(f"/v1/leases/{lease_id}/extend", json={"ttl_seconds": 7300})
-    assert (answer.status_code, answer.json()["code"]) == (409, "term_exceeded")
+    answer = await alice.post(f"/v1/leases/{lease_id}/extend", json={"extend_by_seconds": longest + 60})
+    assert (answer.status_code, answer.json()["code"]) == (422, "term_exceeded")
     assert answer.json()["latest_expires_at"].endswith("Z")
-    assert (await alice.post(f"/v1/leases/{lease_id}/extend", json={"ttl_seconds": 7100})).status_code == 200
+    answer = await alice.post(f"/v1/leases/{lease_id}/extend", json={"extend_by_seconds": longest})
+    assert answer.status_code == 200
 
 
 async def test_a_lease_whose_vm_the_cloud_ends_is_not_extended_and_says_so_in_advance(
@@ -100,16 +121,14 @@ async def test_a_lease_whose_vm_the_cloud_ends_is_not_extended_and_says_so_in_ad
     fleet.activate(lease_id)
     assert (await alice.get(f"/v1/leases/{lease_id}")).json()["actions"]["extend"]["available"]
     fleet.run("""UPDATE lease SET placement = placement || '{"extendable": false}', version = version + 1""")
-    answer = await alice.post(f"/v1/leases/{lease_id}/extend", json={"ttl_seconds": 7200})
+    answer = await alice.post(f"/v1/leases/{lease_id}/extend", json={"extend_by_seconds": 3600})
     assert (answer.status_code, answer.json()["code"]) == (409, "not_extendable")
     assert "main" in answer.json()["detail"]
     lease = (await alice.get(f"/v1/leases/{lease_id}")).json()
     assert lease["actions"]["extend"] == {"available": False, "reason_code": "not_extendable"}
     assert lease["placement"]["extendable"] is False
-    same = await alice.post(f"/v1/leases/{lease_id}/extend", json={"ttl_seconds": 60})
-    assert (same.status_code, same.json()["expires_at"]) == (200, lease["expires_at"]), "an earlier end changes nothing"
     fleet.run("UPDATE lease SET placement = NULL, version = version + 1")
-    answer = await alice.post(f"/v1/leases/{lease_id}/extend", json={"ttl_seconds": 7200})
+    answer = await alice.post(f"/v1/leases/{lease_id}/extend", json={"extend_by_seconds": 3600})
     assert answer.status_code == 200, "without a VM nothing ends it"
 
 
@@ -118,7 +137,7 @@ async def test_what_ends_is_not_extended_and_says_so_in_advance(alice: Caller, f
     await alice.delete(f"/v1/leases/{released}")
     fleet.run("UPDATE lease SET expires_at = now() - interval '1 second' WHERE id = %s", expired)
     for lease_id in (released, expired):
-        answer = await alice.post(f"/v1/leases/{lease_id}/extend", json={"ttl_seconds": 3600})
+        answer = await alice.post(f"/v1/leases/{lease_id}/extend", json={"extend_by_seconds": 3600})
         assert (answer.status_code, answer.json()["code"]) == (409, "lease_ending")
         lease = (await alice.get(f"/v1/leases/{lease_id}")).json()
         assert lease["actions"]["extend"] == {"available": False, "reason_code": "lease_ending"}
@@ -130,7 +149,7 @@ async def test_a_suspended_tenant_extends_nothing_and_may_release(
     lease_id = await make(alice)
     fleet.activate(lease_id)
     await operator.patch(f"/v1/tenants/{alice.tenant_id}", json={"status": "suspended"})
-    answer = await alice.post(f"/v1/leases/{lease_id}/extend", json={"ttl_seconds": 7200})
+    answer = await alice.post(f"/v1/leases/{lease_id}/extend", json={"extend_by_seconds": 3600})
     assert (answer.status_code, answer.json()["code"]) == (403, "tenant_suspended")
     shown = (await alice.get(f"/v1/leases/{lease_id}")).json()["actions"]
     assert shown["extend"] == {"available": False, "reason_code": "tenant_suspended"}
@@ -140,8 +159,8 @@ async def test_a_suspended_tenant_extends_nothing_and_may_release(
 async def test_a_repeated_extension_counts_once(alice: Caller) -> None:
     lease_id = await make(alice)
     headers = {"Idempotency-Key": "longer"}
-    first = await alice.post(f"/v1/leases/{lease_id}/extend", json={"ttl_seconds": 7200}, headers=headers)
-    again = await alice.post(f"/v1/leases/{lease_id}/extend", json={"ttl_seconds": 7200}, headers=headers)
+    first = await alice.post(f"/v1/leases/{lease_id}/extend", json={"extend_by_seconds": 3600}, headers=headers)
+    again = await alice.post(f"/v1/leases/{lease_id}/extend", json={"extend_by_seconds": 3600}, headers=headers)
     assert again.headers["idempotency-replayed"] == "true"
     assert again.json() == first.json()
 

@@ -72,12 +72,26 @@ async def test_every_filter_keeps_what_it_says(alice: Caller) -> None:
         "?min_gpus=4": ["g5.12xlarge a on_demand", "p4d.24xlarge a on_demand"],
         "?min_gpu_memory_gib=40": ["p4d.24xlarge a on_demand"],
         "?market=spot": ["g5.xlarge a spot"],
+        "?gpu_vendor=AMD": [],
+        "?interconnect=NVLink": [],
+        "?min_vcpus=96&min_memory_gib=1152&gpu_vendor=NVIDIA": ["p4d.24xlarge a on_demand"],
+        "?min_local_disk_gib=1": [],
         "?provider=gcp": [],
         "?account=main&region=us-east-1&instance_type=g5.12xlarge": ["g5.12xlarge a on_demand"],
         "?max_price_per_hour=1": ["g5.xlarge a spot"],
     }
     for query, expected in cases.items():
         assert await names(alice, query) == expected, query
+
+
+async def test_what_the_account_cannot_buy_is_not_listed_but_explains_a_plan(alice: Caller, fleet: Fleet) -> None:
+    fleet.offering("p4d.24xlarge", market="spot", price_per_hour=None, obstacle="reserved_only")
+    assert await names(alice, "?gpu_model=A100&market=spot") == []
+    plan = (await alice.post("/v1/leases/plan", json=wish(gpu={"model": "A100"}, market="spot"))).json()
+    assert "reserved_only" in {one["code"] for one in plan["excluded"]}
+    refused = await alice.post("/v1/leases", json=wish(gpu={"model": "A100"}, market="spot"))
+    (reason,) = [one for one in refused.json()["excluded"] if one["code"] == "reserved_only"]
+    assert reason["examples"] == ["p4d.24xlarge in us-east-1a: aws sells it spot only as reserved capacity"]
 
 
 async def test_pages_show_each_offering_once(alice: Caller) -> None:

@@ -116,6 +116,10 @@ async def test_what_takes_too_long_is_named_the_longest_first(alice: Caller, ope
     fleet.attempt(settling, 1, state="settling", instance_id=None, vm_state=None, settling_since="now()")
     fleet.activate(booting)
     fleet.run("UPDATE lease SET state = 'booting' WHERE id = %s", booting)
+    large = await make(alice)
+    fleet.activate(large)
+    fleet.run("UPDATE lease SET state = 'booting', running_at = now() - interval '20 minutes' WHERE id = %s", large)
+    fleet.run("UPDATE attempt SET offering = jsonb_set(offering, '{gpu,count}', '8') WHERE lease_id = %s", large)
     stuck = (await operator.get("/v1/ops/summary")).json()["stuck"]
     assert [(one["kind"], one["lease_id"]) for one in stuck] == [
         ("booting", booting),
@@ -229,6 +233,8 @@ async def test_only_operators_see_or_brake_the_whole(alice: Caller) -> None:
         ("GET", "/v1/ops/accounts"),
         ("PUT", "/v1/ops/launches"),
         ("PUT", "/v1/ops/accounts/main/cordon"),
+        ("GET", "/v1/ops/accounts/main/checks"),
+        ("POST", "/v1/ops/accounts/main/checks"),
         ("POST", "/v1/ops/resume"),
         ("POST", "/v1/ops/orphans/main/us-east-1/i-1/end"),
     ]

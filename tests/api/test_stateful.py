@@ -93,9 +93,9 @@ class TenantLife(stateful.RuleBasedStateMachine):
             return answer.json()["id"]
         return stateful.multiple()
 
-    @stateful.rule(lease_id=leases_made, seconds=st.integers(3600, 80_000))
+    @stateful.rule(lease_id=leases_made, seconds=st.integers(60, 3000))
     def extend(self, lease_id: str, seconds: int) -> None:
-        answer = self.ask("POST", f"/v1/leases/{lease_id}/extend", {"ttl_seconds": seconds})
+        answer = self.ask("POST", f"/v1/leases/{lease_id}/extend", {"extend_by_seconds": seconds})
         if self.suspended:
             assert answer.json()["code"] in {"tenant_suspended", "lease_ending"}
         elif self.leases[lease_id].state in {"releasing", "released"}:

@@ -4,7 +4,9 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import psycopg
 from playwright.sync_api import expect
+from psycopg.types.json import Jsonb
 
 from app.local.waiting import wait_until
 from tests.browser.visitor import Visitor
@@ -12,6 +14,7 @@ from tests.e2e.cloud import Cloud
 from tests.e2e.people import ONE_A10G, Operator, Tenant
 from tests.e2e.stack import PATIENCE, Stack
 
+WIDE, PHONE = 1366, 360
 SPOT = {**ONE_A10G, "market": "spot"}
 
 
@@ -42,6 +45,24 @@ def test_a_queued_lease_becomes_active_without_a_reload(
     expect(visitor.page.get_by_text(tenant.lease(lease_id)["placement"]["instance_id"]).first).to_be_visible()
     expect(visitor.page.get_by_role("region", name="Attempts").get_by_text("launched")).to_be_visible()
     assert visitor.page.evaluate("window.untouched") is True
+
+
+def test_a_lease_that_waits_explains_itself(visitor: Visitor, tenant: Tenant, cloud: Cloud) -> None:
+    with cloud.capacity(0, instance_type="p4d.24xlarge"):
+        lease_id = tenant.create({"instance_types": ["p4d.24xlarge"], "ttl_seconds": 3600, "wait_seconds": 600})
+        visitor.sign_in(tenant.key)
+        visitor.go(f"leases/{lease_id}")
+        candidates = visitor.page.get_by_role("region", name="Candidates")
+        expect(candidates.get_by_text("cooling off").first).to_be_visible()
+        expect(visitor.page.get_by_text(re.compile("gpulease (tries|is launching)")).first).to_be_visible()
+        expect(visitor.page.get_by_text(re.compile("^Allow the instance type"))).to_be_visible()
+        visitor.page.get_by_text(re.compile("excluded$")).click()
+        visitor.must_be_accessible()
+        visitor.page.set_viewport_size({"width": PHONE, "height": 850})
+        visitor.must_fit()
+        visitor.picture("lease-waiting-phone")
+        visitor.page.set_viewport_size({"width": WIDE, "height": 850})
+        visitor.picture("lease-waiting-wide")
 
 
 def test_filters_and_search_live_in_the_address(visitor: Visitor, tenant: Tenant) -> None:
@@ -116,6 +137,32 @@ def test_a_vm_without_a_lease_is_shown_and_ended_on_demand(
     expect(visitor.page.get_by_text(f"{vm} will be ended in the next cycle.")).to_be_visible()
     assert wait_until(lambda: not cloud.vm(vm)["alive"], timeout=PATIENCE)
     expect(visitor.page.get_by_text("No orphans.")).to_be_visible()
+
+
+FAILED_CHECK = {
+    "subject": "right",
+    "name": "ec2:DescribeVolumes",
+    "result": "failed",
+    "detail": "UnauthorizedOperation",
+    "fix": "grant ec2:DescribeVolumes",
+    "region": "us-east-1",
+}
+
+
+def test_a_failed_check_is_shown_with_its_fix_and_another_run_can_be_requested(visitor: Visitor, stack: Stack) -> None:
+    with psycopg.connect(stack.credentials.database_url) as database:
+        database.execute(
+            "INSERT INTO account_check (account, checked_at, failed, checks) SELECT name, now(), 1, %s FROM account LIMIT 1 "
+            "ON CONFLICT (account) DO UPDATE SET checked_at = excluded.checked_at, failed = 1, checks = excluded.checks",
+            [Jsonb([FAILED_CHECK])],
+        )
+    visitor.sign_in(stack.credentials.operator_key)
+    visitor.go("accounts")
+    expect(visitor.page.get_by_text("right ec2:DescribeVolumes")).to_be_visible()
+    expect(visitor.page.get_by_text("Fix: grant ec2:DescribeVolumes")).to_be_visible()
+    visitor.must_be_accessible()
+    visitor.page.get_by_role("button", name=re.compile("^Check again: ")).click()
+    expect(visitor.page.get_by_text("No VM is started")).to_be_visible()
 
 
 def test_the_api_goes_away_and_comes_back_and_so_does_the_page(visitor: Visitor, tenant: Tenant, stack: Stack) -> None:

@@ -127,7 +127,7 @@ class Judge:
             for lease_id in named
         ]
         operator = self._installation.operator
-        return [*about, *operator.items("/v1/ops/accounts"), *operator.orphans(gone=True)]
+        return [*about, *operator.get("/v1/ops/accounts")["items"], *operator.orphans(gone=True)]
 
     def _differences(self) -> list[str]:
         one = self._installation

@@ -5,6 +5,7 @@ import math
 import random
 import signal
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
@@ -66,6 +67,11 @@ class Storm:
                 orders = [asking.submit(self._ask, tenant, n, wish) for n, wish in self._wishes()]
                 try:
                     self._let_it_happen(tenant)
+                except BaseException:
+                    traceback.print_exc()
+                    asking.shutdown(wait=False, cancel_futures=True)
+                    self._room.set()
+                    raise
                 finally:
                     self._timeline.reached(Line.HAPPENING, math.inf)
                     for standby in self._standbys:

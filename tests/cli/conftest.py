@@ -24,7 +24,7 @@ class Cli:
     environ: dict[str, str]
 
     def __call__(self, *arguments: str, stdin: str | None = None) -> Result:
-        return CliRunner(env={**self.environ, "COLUMNS": None}).invoke(app, list(arguments), input=stdin)
+        return CliRunner(env={"COLUMNS": None, **self.environ}).invoke(app, list(arguments), input=stdin)
 
     def start(
         self,

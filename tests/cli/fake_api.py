@@ -10,9 +10,12 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
+
+from app.cli import times
 
 Json = dict[str, Any]
 
@@ -205,13 +208,19 @@ class FakeApi:
             case "GET", ["attempts"]:
                 return _conditional({"items": self.attempts[lease["id"]], "next_cursor": None}, asked)
             case "POST", ["extend"]:
-                return Answer(200, lease)
+                return Answer(200, self._extended(lease, asked.body or {}))
             case "POST", ["reboot"]:
                 return Answer(202, lease)
             case "DELETE", []:
                 lease |= RELEASING
                 return Answer(202, lease)
         return problem(404, "not_found", f"nothing at {asked.path}")
+
+    @staticmethod
+    def _extended(lease: Json, body: Json) -> Json:
+        by = timedelta(seconds=body.get("extend_by_seconds", 0))
+        until = datetime.fromisoformat(body.get("expires_at") or lease["expires_at"]) + by
+        return {**lease, "expires_at": times.rfc3339(until)}
 
     def _create(self, asked: Asked) -> Answer:
         key = asked.headers["idempotency-key"]

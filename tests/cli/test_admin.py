@@ -34,6 +34,16 @@ def test_images_are_shown_with_their_accounts(api: FakeApi, cli: Cli) -> None:
     assert "main (aws), research (gcp)" in result.stdout
 
 
+def test_reservations_fit_a_terminal_of_80_columns(api: FakeApi, cli: Cli) -> None:
+    times = {"starts_at": None, "latest_expires_at": "2026-11-24T17:25:00Z"}
+    block = {**PLACE, **times, "name": "block", "slots": 8, "free": 3, "status": "available", "reason": None}
+    queue = {**block, "name": "queue", "slots": None, "free": None, "latest_expires_at": None}
+    api.documents["GET", "/v1/reservations"] = {"items": [block, queue], "next_cursor": None}
+    shown = cli("reservations").stdout
+    assert "3 of 8" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
 def test_offerings_are_filtered_by_the_api(api: FakeApi, cli: Cli) -> None:
     offering = {**PLACE, "vcpus": 96, "availability": {"status": "cooling_off", "until": None, "reason": "no_capacity"}}
     api.documents["GET", "/v1/offerings"] = _one(offering)

@@ -29,7 +29,11 @@ def test_create_sends_every_option_as_the_contract_names_it(api: FakeApi, cli: C
     what = ["--name", "t", "--gpu", "A100:8", "--gpu-memory", "40", "--market", "spot_first", "--provider", "aws"]
     terms = ["--provider", "gcp", "--region", "us-east-1", "--max-price", "40.00", "--ttl", "4h", "--wait", "10m"]
     access = ["--ssh-key", str(tmp_path / "id.pub"), "--startup-script", str(tmp_path / "start.sh")]
+    size = ["--min-vcpus", "90", "--min-memory", "900", "--min-local-disk", "1000", "--vendor", "NVIDIA"]
     machine = [
+        *size,
+        "--interconnect",
+        "NVSwitch",
         "--image",
         "pytorch",
         "--disk",
@@ -45,8 +49,11 @@ def test_create_sends_every_option_as_the_contract_names_it(api: FakeApi, cli: C
     (asked,) = api.calls("POST", "/v1/leases")
     assert asked.body == {
         "name": "t",
-        "gpu": {"model": "A100", "count": 8, "memory_gib": 40},
+        "gpu": {"model": "A100", "count": 8, "memory_gib": 40, "interconnect": "NVSwitch", "vendor": "NVIDIA"},
         "instance_types": None,
+        "min_vcpus": 90,
+        "min_memory_gib": 900,
+        "min_local_disk_gib": 1000,
         "market": "spot_first",
         "providers": ["aws", "gcp"],
         "regions": ["us-east-1"],
@@ -226,11 +233,25 @@ def test_names_from_others_cannot_steer_the_terminal(api: FakeApi, cli: Cli) -> 
         assert "\x1b" not in shown
 
 
-def test_extend_counts_from_now_in_seconds(api: FakeApi, cli: Cli) -> None:
-    api.add(a_lease(1))
-    assert cli("lease", "extend", "train-1", "90m").exit_code == 0
+def test_extend_adds_a_duration_and_shows_the_added_cost(api: FakeApi, cli: Cli) -> None:
+    api.add(a_lease(1, expires_at="2026-01-01T12:00:00Z", placement={"price_per_hour": "22.00"}))
+    extended = cli("lease", "extend", "train-1", "90m")
+    assert extended.exit_code == 0
     (asked,) = api.calls("POST", "/v1/leases/lease_01/extend")
-    assert asked.body == {"ttl_seconds": 5400}
+    assert asked.body == {"extend_by_seconds": 5400}
+    note = "extended by 1 h 30 min until 2026-01-01T13:30:00Z; adds at most 33.00 USD at 22.00 USD an hour\n"
+    assert extended.stderr == note
+
+
+def test_extend_takes_a_time_or_a_duration_and_not_both(api: FakeApi, cli: Cli) -> None:
+    api.add(a_lease(1, expires_at="2026-01-01T12:00:00Z"))
+    assert cli("lease", "extend", "train-1", "--until", "2026-01-02T12:00:00Z").exit_code == 0
+    (asked,) = api.calls("POST", "/v1/leases/lease_01/extend")
+    assert asked.body == {"expires_at": "2026-01-02T12:00:00Z"}
+    for arguments in ([], ["1h", "--until", "2h"]):
+        refused = cli("lease", "extend", "train-1", *arguments)
+        assert refused.exit_code == 2
+        assert "give either DURATION" in refused.stderr
 
 
 def test_release_gives_the_lease_back(api: FakeApi, cli: Cli) -> None:
@@ -329,7 +350,7 @@ def test_a_list_that_never_moves_on_is_an_error_and_not_a_loop(api: FakeApi, cli
 def test_what_may_not_be_repeated_is_sent_once(api: FakeApi, cli: Cli) -> None:
     api.add(a_lease(1))
     api.next_answers.append(Answer(drop=True))
-    assert cli("lease", "extend", "lease_01", "1h").exit_code == 3
+    assert cli("lease", "reboot", "lease_01").exit_code == 3
     assert len(api.asked) == 1
 
 

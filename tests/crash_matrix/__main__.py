@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from zlib import crc32
 
 from bench import ending
 from tests.crash_matrix.matrix import Case, Stage, batches, drawn, rehearse, run
@@ -43,8 +44,12 @@ def main() -> int:
         "--actions", default=",".join(Action), type=lambda text: [Action(one) for one in text.split(",")]
     )
     parser.add_argument("--scenarios", default=",".join(SCENARIOS), type=lambda text: text.split(","))
+    parser.add_argument("--only", type=lambda text: text.split(","), help="cases of these scenarios; all are rehearsed")
     parser.add_argument("--every", type=int, default=1, help="one case of n; 4: each point once at each cloud")
     parser.add_argument("--seed", type=int, default=1, help="chooses them")
+    parser.add_argument(
+        "--part", default="1/1", type=part, help="of several runs side by side: 2/4 is the second quarter"
+    )
     parser.add_argument("--batch", type=int, default=30, help="cases side by side")
     parser.add_argument("--workers", default="2", help="worker processes")
     parser.add_argument("--again", type=Path, help="a report: only the cases whose points were not reached then")
@@ -66,7 +71,10 @@ def main() -> int:
         began = time.monotonic()
         places = rehearse(stage, asked.scenarios)
         print(f"rehearsed in {time.monotonic() - began:.0f} s: {len(places)} places", flush=True)
+        number, parts = asked.part
         cases = wanted(drawn(places, asked.actions, asked.every, asked.seed), asked.again)
+        cases = [case for case in cases if case.scenario in (asked.only or SCENARIOS)]
+        cases = [case for case in cases if crc32(case.name.encode()) % parts == number - 1]
         document = described(places, cases, 0.0)
         for _ in run_all(stage, cases, asked.batch):
             # written each time, so that a run that is ended early has told what it found
@@ -74,6 +82,14 @@ def main() -> int:
             asked.report.write_text(json.dumps(document, indent=1), encoding="utf-8")
     print(table(document, asked.report.resolve()))
     return 1 if document["summary"]["wrong"] or document["summary"]["not_hit"] else 0
+
+
+def part(text: str) -> tuple[int, int]:
+    """`2/4` as (2, 4). Which part a case belongs to depends on its name alone, so all parts together are the whole."""
+    number, _, parts = text.partition("/")
+    if not 1 <= int(number) <= int(parts):
+        raise argparse.ArgumentTypeError(f"{text}: the first number goes from 1 to the second")
+    return int(number), int(parts)
 
 
 def wanted(cases: list[Case], again: Path | None) -> list[Case]:

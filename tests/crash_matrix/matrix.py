@@ -30,7 +30,7 @@ HANG_SECONDS = 12.0
 LATE_SECONDS = 120.0
 """A late answer waits so long at most for another worker to finish; after that it does not count."""
 LATE_TOGETHER = 8
-"""Late cases side by side: each keeps a thread and a place in its account's bulkhead from everybody else."""
+"""Late cases side by side at each cloud: each keeps a thread and a place in its account's bulkhead from everybody else."""
 CYCLE_SECONDS = 20.0
 """Within so long several inventories are complete, whatever the machine does: what is an orphan then stays one."""
 ACCOUNTS = {"aws": "sim", "gcp": "sim-gcp", "azure": "sim-azure"}
@@ -185,7 +185,8 @@ def batches(cases: Sequence[Case], size: int) -> Iterator[list[Case]]:
 
     for one in dict.fromkeys(map(kind, cases)):
         alike = [case for case in cases if kind(case) == one]
-        together = min(size, LATE_TOGETHER) if one[-1] else size
+        clouds = len({case.place.provider for case in alike})
+        together = min(size, LATE_TOGETHER * clouds) if one[-1] else size
         yield from (alike[start : start + together] for start in range(0, len(alike), together))
 
 

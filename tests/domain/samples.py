@@ -8,7 +8,7 @@ from app.domain.ids import AttemptId, LeaseId, TenantId
 from app.domain.lease_requests import LeaseRequest, OnInterruption
 from app.domain.leases import Attempt, AttemptState, Desired, Lease, LeaseState
 from app.domain.lifecycle import Timing
-from app.domain.offerings import CoolOff, Gpu, InstanceType, Market, Offering, OfferingKey
+from app.domain.offerings import CoolOff, Driver, Gpu, InstanceType, Interconnect, Market, Offering, OfferingKey
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 LEASE = LeaseId("lease_01jz0000000000000000000001")
@@ -19,6 +19,7 @@ TIMING = Timing(
     settle_gap=120,
     launch_timeout=300,
     boot_timeout=900,
+    boot_timeout_large=1800,
     max_backoff=300,
     not_found_grace=300,
     deadline_grace=1800.0,
@@ -88,12 +89,16 @@ def offering(name: str = "g5.xlarge", **changes: Any) -> Offering:
         model=changes.pop("model", "A10G"),
         count=changes.pop("count", 1),
         memory_gib=changes.pop("memory_gib", 24),
-        interconnect="PCIe",
+        interconnect=changes.pop("interconnect", Interconnect.PCIE),
+        driver=changes.pop("driver", Driver.NVIDIA),
+        parts=changes.pop("parts", 1),
     )
     price = changes.pop("price", "1.006")
     facts: dict[str, Any] = {
         "provider": "aws",
-        "type": InstanceType(name=name, gpu=gpu, vcpus=4, memory_gib=Decimal(16)),
+        "type": InstanceType(
+            name=name, gpu=gpu, vcpus=4, memory_gib=Decimal(16), local_disk_gib=changes.pop("local_disk_gib", 232)
+        ),
         "price_per_hour": Decimal(price) if price is not None else None,
         "price_as_of": NOW,
         "price_source": "list",

@@ -6,11 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.lease_requests import GpuRequest, LeaseRequest, OnInterruption
-from app.domain.offerings import MarketWish
+from app.domain.offerings import GpuVendor, Interconnect, MarketWish
 
 TEXTS = st.none() | st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=3).map(tuple)
 GPUS = st.builds(
-    GpuRequest, model=st.text(min_size=1), count=st.integers(1, 64), memory_gib=st.none() | st.integers(1, 1024)
+    GpuRequest,
+    model=st.text(min_size=1),
+    count=st.integers(1, 64),
+    memory_gib=st.none() | st.integers(1, 1024),
+    interconnect=st.none() | st.sampled_from(Interconnect),
+    vendor=st.none() | st.sampled_from(GpuVendor),
 )
 REQUESTS = st.builds(
     LeaseRequest,
@@ -20,6 +25,9 @@ REQUESTS = st.builds(
     labels=st.dictionaries(st.text(min_size=1), st.text()),
     gpu=st.none() | GPUS,
     instance_types=TEXTS,
+    min_vcpus=st.none() | st.integers(1, 1024),
+    min_memory_gib=st.none() | st.integers(1, 65_536),
+    min_local_disk_gib=st.none() | st.integers(1, 262_144),
     market=st.none() | st.sampled_from(MarketWish),
     providers=TEXTS,
     regions=TEXTS,

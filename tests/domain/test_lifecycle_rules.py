@@ -16,6 +16,7 @@ from app.domain.lifecycle import (
     BeginRelease,
     CloseAttempt,
     Enter,
+    Place,
     RenewDeadline,
     Requeue,
     Rest,
@@ -187,10 +188,24 @@ def test_an_interrupted_lease_that_wants_one_is_queued_again_once_its_attempt_is
     assert decide(one, NOW, TIMING) == Requeue()
 
 
-def test_a_vm_that_does_not_start_ends_its_lease() -> None:
+def test_a_vm_that_does_not_start_ends_and_its_lease_goes_on() -> None:
     one = lease(S.PROVISIONING, attempt=known(VmState.PENDING, known_at=ago(299), watched_at=ahead(60)))
-    assert cause(one) is None
-    assert cause(one, ahead(1)) == (ReasonCode.LAUNCH_TIMEOUT, Origin.SYSTEM)
+    assert decide(one, NOW, TIMING) == Rest(ahead(1))
+    assert (decide(one, ahead(1), TIMING), cause(one, ahead(1))) == (Terminate(), None)
+
+
+@pytest.mark.parametrize("vm_state", [VmState.PENDING, VmState.RUNNING])
+def test_a_vm_that_was_asked_to_end_before_it_started_is_never_used(vm_state: VmState) -> None:
+    """The provider may show the old state for a moment, and the VM may even start."""
+    one = lease(S.PROVISIONING, attempt=known(vm_state, known_at=ago(310), terminate_sent_at=NOW, terminate_tries=1))
+    assert decide(one, NOW, TIMING) == Rest(ahead(5))
+    assert decide(one, ahead(5), TIMING) == Terminate()
+
+
+def test_after_a_vm_that_did_not_start_the_next_candidate_is_tried() -> None:
+    one = lease(S.PROVISIONING, attempt=known(VmState.GONE, known_at=ago(310), terminate_sent_at=ago(5)))
+    assert decide(one, NOW, TIMING) == CloseAttempt()
+    assert decide(lease(S.PROVISIONING, attempt=attempt(A.DEAD)), NOW, TIMING) == Place()
 
 
 def test_a_vm_that_never_gets_ready_ends_its_lease() -> None:
@@ -199,11 +214,21 @@ def test_a_vm_that_never_gets_ready_ends_its_lease() -> None:
     assert cause(one, ahead(1)) == (ReasonCode.BOOT_TIMEOUT, Origin.SYSTEM)
 
 
+def test_a_vm_with_eight_gpus_may_boot_longer() -> None:
+    booting = known(VmState.RUNNING, watched_at=ahead(60), gpu_count=8)
+    one = lease(S.BOOTING, attempt=booting, running_at=ago(1799))
+    assert decide(one, NOW, TIMING) == Rest(ahead(1))
+    over = decide(one, ahead(1), TIMING)
+    assert isinstance(over, BeginRelease)
+    assert over.reason.message == "the VM was not ready within 1800 s"
+
+
 @pytest.mark.parametrize("watched_at", [None, ago(100)])
 def test_a_time_out_that_passed_while_nobody_looked_ends_nothing(watched_at: datetime | None) -> None:
     starting = lease(S.PROVISIONING, attempt=known(VmState.PENDING, known_at=ago(350), watched_at=watched_at))
     booting = lease(S.BOOTING, attempt=known(VmState.RUNNING, watched_at=watched_at), running_at=ago(950))
     assert (cause(starting), cause(booting)) == (None, None)
+    assert isinstance(decide(starting, NOW, TIMING), Rest)
 
 
 def test_a_vm_that_was_seen_to_be_well_is_not_ended_because_its_lease_was_moved_late() -> None:

@@ -149,7 +149,7 @@ def test_a_deadline_tag_is_renewed_only_where_a_vm_runs_that_is_wanted() -> None
     for one, _ in steps_of(RenewDeadline):
         assert one.attempt is not None
         assert one.attempt.state is AttemptState.KNOWN
-        assert one.attempt.vm_state in (VmState.PENDING, VmState.RUNNING)
+        assert one.attempt.vm_state in (VmState.QUEUED, VmState.PENDING, VmState.RUNNING)
         assert one.deadline_applied != deadline(one, TIMING)
 
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain.lease_requests import GpuRequest, LeaseRequest
-from app.domain.offerings import Market, MarketWish, Offering
-from app.domain.placement import Exclusion, Requirements, exclusion, much_dearer, rank
+from app.domain.offerings import GpuVendor, Interconnect, Market, MarketWish, Obstacle, Offering
+from app.domain.placement import Exclusion, Requirements, exclusion, much_dearer, rank, tried_offerings
 from tests.domain.samples import NOW, ago, ahead, cool_off, offering
 
 SPOT, ON_DEMAND = Market.SPOT, Market.ON_DEMAND
@@ -25,6 +25,11 @@ def order(wish: Requirements, *offerings: Offering) -> list[str]:
         ({"gpu_model": "H100"}, Exclusion.GPU_MODEL),
         ({"gpu_count": 2}, Exclusion.GPU_COUNT),
         ({"gpu_memory_gib": 25}, Exclusion.GPU_MEMORY),
+        ({"gpu_vendor": GpuVendor.AMD}, Exclusion.GPU_VENDOR),
+        ({"interconnect": Interconnect.NVLINK}, Exclusion.INTERCONNECT),
+        ({"min_vcpus": 5}, Exclusion.VCPUS),
+        ({"min_memory_gib": 17}, Exclusion.MEMORY),
+        ({"min_local_disk_gib": 233}, Exclusion.LOCAL_DISK),
         ({"instance_types": ("p5.48xlarge",)}, Exclusion.INSTANCE_TYPE),
         ({"market": MarketWish.SPOT}, Exclusion.MARKET),
         ({"providers": ("gcp", "azure")}, Exclusion.PROVIDER),
@@ -47,6 +52,9 @@ def test_what_does_not_fit_is_excluded_with_its_reason(wish: dict[str, Any], cod
         ({"price": None}, Exclusion.NO_PRICE),
         ({"cordoned": True}, Exclusion.CORDONED),
         ({"account_problem": "keys expired"}, Exclusion.ACCOUNT),
+        ({"parts": 8}, Exclusion.GPU_FRACTION),
+        ({"obstacle": Obstacle.RESERVED_ONLY, "price": None}, Exclusion.RESERVED_ONLY),
+        ({"obstacle": Obstacle.NO_DRIVER_IMAGE, "price": None}, Exclusion.NO_DRIVER_IMAGE),
     ],
     ids=str,
 )
@@ -61,6 +69,8 @@ def test_what_cannot_be_used_is_excluded_whoever_asks(change: dict[str, Any], co
     [
         {},
         {"gpu_model": "A10G", "gpu_count": 1, "gpu_memory_gib": 24},
+        {"gpu_vendor": GpuVendor.NVIDIA, "interconnect": Interconnect.PCIE},
+        {"min_vcpus": 4, "min_memory_gib": 16, "min_local_disk_gib": 232},
         {"instance_types": ("g4dn.xlarge", "g5.xlarge")},
         {"market": MarketWish.ON_DEMAND},
         {"market": MarketWish.SPOT_FIRST},
@@ -75,6 +85,16 @@ def test_what_fits_exactly_is_a_candidate(wish: dict[str, Any]) -> None:
 
 def test_more_gpus_and_more_memory_than_asked_for_are_welcome() -> None:
     assert exclusion(Requirements(gpu_count=2, gpu_memory_gib=40), offering(count=8, memory_gib=80)) is None
+
+
+def test_nvswitch_serves_a_request_for_nvlink_but_not_the_other_way_round() -> None:
+    nvlink, nvswitch = offering(interconnect=Interconnect.NVLINK), offering(interconnect=Interconnect.NVSWITCH)
+    assert exclusion(Requirements(interconnect=Interconnect.NVLINK), nvswitch) is None
+    assert exclusion(Requirements(interconnect=Interconnect.NVSWITCH), nvlink) is not None
+
+
+def test_a_part_of_a_gpu_is_used_only_when_its_type_is_named() -> None:
+    assert exclusion(Requirements(instance_types=("g6f.large",)), offering("g6f.large", parts=8)) is None
 
 
 def test_an_image_asked_for_must_be_one_of_the_accounts() -> None:
@@ -174,7 +194,12 @@ def test_every_offering_is_either_a_candidate_or_excluded(mixed: list[Offering],
 def test_placement_looks_at_these_parts_of_a_request() -> None:
     request = LeaseRequest(
         ttl_seconds=60,
-        gpu=GpuRequest(model="A100", count=8, memory_gib=40),
+        gpu=GpuRequest(
+            model="A100", count=8, memory_gib=40, interconnect=Interconnect.NVSWITCH, vendor=GpuVendor.NVIDIA
+        ),
+        min_vcpus=90,
+        min_memory_gib=900,
+        min_local_disk_gib=1000,
         market=MarketWish.SPOT_FIRST,
         providers=("aws", "gcp"),
         max_price_per_hour=Decimal("40.00"),
@@ -183,6 +208,11 @@ def test_placement_looks_at_these_parts_of_a_request() -> None:
         gpu_model="A100",
         gpu_count=8,
         gpu_memory_gib=40,
+        gpu_vendor=GpuVendor.NVIDIA,
+        interconnect=Interconnect.NVSWITCH,
+        min_vcpus=90,
+        min_memory_gib=900,
+        min_local_disk_gib=1000,
         market=MarketWish.SPOT_FIRST,
         providers=("aws", "gcp"),
         max_price_per_hour=Decimal("40.00"),
@@ -198,3 +228,18 @@ def test_placement_looks_at_these_parts_of_a_request() -> None:
 )
 def test_half_as_much_again_is_still_worth_its_price(others: list[str], *, dearer: bool) -> None:
     assert much_dearer(offering(price="3"), [offering(price=price) for price in others]) is dearer
+
+
+def test_an_offering_in_a_full_network_is_tried_once_more_and_no_oftener() -> None:
+    one, two = offering(zone="us-east-1a").key, offering(zone="us-east-1b").key
+    full, other = {"class": "NetworkFull"}, {"class": "InsufficientCapacity"}
+    assert tried_offerings([(one, full), (two, other)]) == {two: other}
+    assert tried_offerings([(one, full), (one, full)]) == {one: full}
+    assert tried_offerings([(one, full), (one, other)]) == {one: other}
+    assert tried_offerings([(one, None)]) == {one: None}
+
+
+def test_an_open_zone_goes_before_its_region_as_a_whole() -> None:
+    """A size whose zones were all closed is offered in the region as a whole, until a zone opens."""
+    everywhere, zoned = offering(zone="us-east-1"), offering(zone="us-east-1a")
+    assert rank(Requirements(), [everywhere, zoned], NOW).candidates == (zoned, everywhere)

@@ -12,7 +12,7 @@ from app.domain.provider_messages import (
     public_message,
     why_vm_ended,
 )
-from workers.providers.aws import errors as aws
+from workers.providers.aws import error_codes as aws
 from workers.providers.azure import errors as azure
 from workers.providers.errors import ProviderError
 from workers.providers.gcp import errors as gcp

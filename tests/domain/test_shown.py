@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from app.domain.money import format_money
-from app.domain.offerings import Gpu, PriceStatus
+from app.domain.offerings import Gpu, InstanceType, Interconnect, NetworkFabric, PriceStatus
 from app.domain.placed import hardware, placement
 from app.domain.schema import SchemaRevisions
 from tests.domain.samples import NOW, ago, offering
@@ -38,16 +38,32 @@ def test_money_has_two_decimals_and_six_at_most(value: str, text: str) -> None:
 
 
 def test_a_place_is_stored_as_it_is_shown() -> None:
-    gpu = Gpu(model="A10G", count=1, memory_gib=24, interconnect="PCIe")
-    facts = hardware(gpu, 4, Decimal("16.5"), {"id": "ami-1", "name": "Base", "unknown": "left out"})
+    gpu = Gpu(model="A10G", count=1, memory_gib=24, interconnect=Interconnect.PCIE)
+    kind = InstanceType(
+        name="g5.xlarge", gpu=gpu, vcpus=4, memory_gib=Decimal("16.5"), network_fabric=NetworkFabric.EFA
+    )
+    facts = hardware(kind, {"id": "ami-1", "name": "Base", "unknown": "left out"})
     assert facts == {
-        "gpu": {"model": "A10G", "count": 1, "memory_gib": 24, "interconnect": "PCIe"},
+        "gpu": {
+            "vendor": "NVIDIA",
+            "model": "A10G",
+            "count": 1,
+            "memory_gib": 24,
+            "fraction": 1.0,
+            "interconnect": "PCIe",
+            "nvlink_generation": None,
+            "driver": "nvidia",
+        },
         "vcpus": 4,
         "memory_gib": 16.5,
+        "local_disk_gib": 0,
+        "network": {"gbps": None, "fabric": "EFA"},
         "image": {"id": "ami-1", "name": "Base", "driver_version": None},
     }
     shown = placement(PLACE, facts, Decimal("0.4"), "i-1")
-    assert shown == {**facts, **PLACE, "price_per_hour": "0.40", "instance_id": "i-1", "extendable": True}
+    unreserved = {"reservation": None, "reserved_until": None, "queued_at_provider": None}
+    own = {"price_per_hour": "0.40", "instance_id": "i-1", "extendable": True}
+    assert shown == {**facts, **PLACE, **own, **unreserved}
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ class Tenant(Person):
 
     def used(self) -> dict[str, float]:
         """Resource -> what is used of it, without those of which nothing is."""
-        quotas = {item["resource"]: float(item["used"]) for item in self.items("/v1/quotas")}
+        quotas = {item["resource"]: float(item["used"]) for item in self.get("/v1/quotas")["items"]}
         return {resource: used for resource, used in quotas.items() if used}
 
 

@@ -2,7 +2,8 @@
 
 import json
 
-from app.api.schemas.leases import Connection, Lease, Placement
+from app.api.schemas.leases import Connection, Lease
+from app.api.schemas.placements import Placement
 from app.domain.tags import OwnerTags
 from app.local.waiting import wait_until
 from tests.e2e.cloud import Cloud

@@ -1,7 +1,10 @@
 """The lock files agree with pyproject.toml, carry hashes, and say nothing about where they were made."""
 
 import re
+import subprocess
+import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -68,3 +71,24 @@ def test_the_image_gets_neither_the_local_stack_nor_the_tools() -> None:
         "pytest",
         "moto",
     }
+
+
+STARTED = (
+    "import app.server.main, app.cli.main, workers.main, workers.celery_app, kombu.transport.redis, celery.app.amqp"
+)
+"""The programs of an installation, and what Celery imports only when it connects."""
+HIDE = "import sys; sys.modules.update(dict.fromkeys(sys.argv[1:]))"
+
+
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-local.lock"])
+def test_the_programs_of_an_installation_need_nothing_that_its_lock_lacks(lock: str) -> None:
+    """Development has more packages. A program that needs one of them would start here, and nowhere else."""
+    lines = (ROOT / lock).read_text(encoding="utf-8").splitlines()
+    pinned = {canonicalize_name(pin["name"]) for pin in map(PIN.match, lines) if pin is not None} | {"gpulease"}
+    hidden = [
+        package
+        for package, distributions in packages_distributions().items()
+        if pinned.isdisjoint(map(canonicalize_name, distributions))
+    ]
+    assert hidden
+    subprocess.run([sys.executable, "-c", f"{HIDE}; {STARTED}", *hidden], cwd=ROOT, check=True)

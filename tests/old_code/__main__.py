@@ -19,7 +19,11 @@ from tests.databases import ROOT
 VERSIONS = Path("migrations", "versions")
 TESTS = (
     *(f"tests/api/test_leases_{what}.py" for what in ("create", "read", "change")),
-    *(f"tests/db/test_{what}.py" for what in ("attempts", "claims", "quotas")),
+    *(
+        f"tests/db/{folder}test_{what}.py"
+        for what in ("attempts", "claims", "quotas")
+        for folder in ("", "leases/", "tenancy/")
+    ),
     "tests/workers/lifecycle/test_life.py",
 )
 
@@ -40,12 +44,21 @@ def _revisions() -> list[Path]:
 
 
 def _before(revision: Path) -> str | None:
-    """The commit before the one that brought it; None when that was the first one."""
-    brought = _git("log", "--diff-filter=A", "--format=%H", "--", str(VERSIONS / revision.name)).split()
-    if not brought:
-        raise SystemExit(f"{revision.name} is in no commit yet, or this clone has no history: git fetch --unshallow")
-    parents = _git("rev-list", "--parents", "-n", "1", brought[-1]).split()[1:]
-    return parents[0] if parents and _git("ls-tree", "--name-only", parents[0], str(VERSIONS)) else None
+    """The newest commit that has only earlier revisions, whether a commit or a merge brought this one. None: no commit has."""
+    if revision.name not in _git("ls-tree", "--name-only", f"HEAD:{VERSIONS}").split():
+        raise SystemExit(f"{revision.name} is in no commit yet")
+    earlier = {path.name for path in _revisions() if path.name < revision.name}
+    for commit in _git("rev-list", "--full-history", "HEAD", "--", str(VERSIONS)).split():
+        for parent in _git("rev-parse", f"{commit}^@").split():
+            files = _git("ls-tree", "--name-only", f"{parent}:{VERSIONS}").split() if _has_versions(parent) else []
+            known = {name for name in files if name[0].isdigit()}
+            if known and known <= earlier:
+                return parent
+    return None
+
+
+def _has_versions(commit: str) -> bool:
+    return bool(_git("ls-tree", "--name-only", commit, str(VERSIONS)))
 
 
 def _tried(revision: Path, before: str) -> bool:

@@ -12,13 +12,16 @@ from tests.databases import ROOT
 HOST_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl"
 LEASE: dict[str, Any] = {
     "name": "mine",
-    "gpu": {"model": "A10G", "count": 1, "memory_gib": 24},
+    "gpu": {"model": "A10G", "count": 1, "memory_gib": 24, "interconnect": "PCIe", "vendor": "NVIDIA"},
     "instance_types": None,
+    "min_vcpus": 1,
+    "min_memory_gib": 1,
+    "min_local_disk_gib": None,
     "market": "on_demand",
     "providers": ["aws"],
     "regions": ["us-east-1"],
     "max_price_per_hour": "9.5",
-    "ttl_seconds": 3600,
+    "ttl_seconds": 1800,
     "wait_seconds": 60,
     "ssh_public_keys": [SSH_KEY],
     "startup_script": "#!/bin/sh\necho mine",
@@ -36,7 +39,7 @@ BODIES: Mapping[str, Any] = {
     "create_tenant": {"name": "lab", "max_ttl_seconds": 3600, "max_total_seconds": 7200},
     "update_tenant": {
         "name": "lab-2",
-        "max_ttl_seconds": 3600,
+        "max_ttl_seconds": 7200,
         "max_total_seconds": 86_400,
         "status": "active",
         "end_leases": False,
@@ -47,7 +50,7 @@ BODIES: Mapping[str, Any] = {
     "plan_lease": LEASE,
     "create_lease": LEASE,
     "update_lease": {"name": "renamed", "labels": {"team": "speech"}},
-    "extend_lease": {"ttl_seconds": 7200},
+    "extend_lease": {"extend_by_seconds": 60},
     "create_webhook": {"url": HOOK, "description": "ours", "event_types": ["lease.active"], "tenant_id": None},
     "update_webhook": {"url": HOOK, "description": "ours", "event_types": ["lease.failed"], "enabled": True},
     "cordon_account": {"cordoned": True, **NOTE},
@@ -73,6 +76,10 @@ class Operation:
     def names(self, where: str) -> list[str]:
         """Parameters of the path, the query or the header."""
         return [one["name"] for one in self.spec.get("parameters", ()) if one["in"] == where]
+
+    def page(self, limit: int) -> dict[str, int]:
+        """The query for one page. Empty where the operation has no pages."""
+        return {"limit": limit} if "limit" in self.names("query") else {}
 
     @property
     def body(self) -> Any:

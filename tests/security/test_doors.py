@@ -129,18 +129,9 @@ async def test_every_answer_carries_the_protective_headers(every_answer: list[ht
         assert not [name for name in answer.headers if name.startswith(("access-control", "set-cookie"))]
 
 
-async def test_a_huge_limit_is_brought_down_on_every_list(operator: Caller, alice: Caller, fleet: Fleet) -> None:
-    fleet.run(
-        "INSERT INTO api_key (id, tenant_id, role, name, secret_hash) "
-        "SELECT 'key_' || n, %s, 'viewer', 'k', '' FROM generate_series(1, 210) n",
-        alice.tenant_id,
-    )
+async def test_a_limit_out_of_range_is_refused_on_every_list(operator: Caller, alice: Caller) -> None:
     for one in (one for one in OPERATIONS if "limit" in one.names("query")):
-        for limit in (10**9, 2**63, 10**30, -1, 0):
+        for limit in (201, 10**9, 2**63, 10**30, -1, 0):
             answer = await operator.get(one.url({**IDS, "tenant_id": alice.tenant_id}), params={"limit": str(limit)})
-            assert answer.status_code in ({404} if {"lease_id", "webhook_id"} & set(one.names("path")) else {200}), (
-                one.id,
-                answer.text,
-            )
-            if one.id == "list_keys":
-                assert len(answer.json()["items"]) == (200 if limit > 0 else 1)
+            assert answer.status_code == 422, (one.id, answer.text)
+            assert [error["pointer"] for error in answer.json()["errors"]] == ["#/query/limit"], one.id

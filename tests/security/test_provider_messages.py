@@ -103,6 +103,8 @@ class Story:
             self.is_refused("launch", kind)
         for kind in UNSETTLED:
             self.is_not_answered(kind)
+        self.is_refused("launch", errors.CredentialsRejected)
+        self.failing.errors["identity"] = errors.CredentialsRejected(PLANTED, code="SomeCode")
         self.is_refused("launch", errors.CredentialsRejected, to=("queued", "failed"))
         self.fleet.runtime.accounts.require_identity(ACCOUNT)
         self.vm_ends_outside()
@@ -185,7 +187,7 @@ async def answers(caller: Caller, leases: list[LeaseId], hook: str) -> list[str]
         named = leases if "lease_id" in one.names("path") else leases[:1]
         for lease_id in named:
             ids = {"lease_id": lease_id, "tenant_id": caller.tenant_id, "webhook_id": hook}
-            answer = await caller.get(one.url(ids), params={"limit": 200})
+            answer = await caller.get(one.url(ids), params=one.page(200))
             found.append(f"{one.id} {answer.status_code} {answer.text}")
     for path in ("/v1/leases/plan", "/v1/leases"):
         answer = await caller.post(path, json={**LEASE, "ttl_seconds": 60})

@@ -35,6 +35,7 @@ OF_NOBODY = {"account": "main", "name": "main", "region": "us-east-1", "instance
 SHARED = {
     *("limit", "sort", "state", "after", "created_after", "created_before", "updated_since", "provider", "region"),
     *("gpu_model", "min_gpus", "min_gpu_memory_gib", "market", "account", "instance_type", "max_price_per_hour"),
+    *("gpu_vendor", "interconnect", "min_vcpus", "min_memory_gib", "min_local_disk_gib"),
     *("poll_seconds", "if_version"),
 }
 """Query parameters whose values belong to nobody."""
@@ -208,12 +209,12 @@ async def anothers_cursor_leads_to_ones_own_rows_alone(attack: Attack) -> None:
 async def whatever_is_read_is_ones_own_alone(attack: Attack) -> None:
     (own,) = (await attack.callers["admin"].get("/v1/leases")).json()["items"]
     (hook,) = (await attack.callers["admin"].get("/v1/webhooks")).json()["items"]
-    ids = {"lease_id": own["id"], "tenant_id": own["tenant_id"], "webhook_id": hook["id"]}
+    ids = {**OF_NOBODY, "lease_id": own["id"], "tenant_id": own["tenant_id"], "webhook_id": hook["id"]}
     for one in OPERATIONS:
         if one.method != "GET":
             continue
         for role in ROLES:
-            status, _, body = await attack.ask(role, one, ids, params={"limit": "1000"})
+            status, _, body = await attack.ask(role, one, ids, params=one.page(200))
             refusal = expected(role, one) if one.role else 404
             assert status == (200 if refusal == 404 else refusal), (one.id, role)
             assert attack.holds_nothing_foreign(body), (one.id, role)

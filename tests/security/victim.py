@@ -48,7 +48,7 @@ async def make_victim(caller: Caller, fleet: Fleet) -> Victim:
     sent = (await caller.post(f"/v1/webhooks/{hook['id']}/test")).json()
     ids = {"lease_id": lease_id, "tenant_id": caller.tenant_id, "key_id": key["id"]}
     ids |= {"webhook_id": hook["id"], "delivery_id": sent["id"]}
-    for tail, body in (("extend", {"ttl_seconds": 7200}), ("reboot", None)):
+    for tail, body in (("extend", {"extend_by_seconds": 3600}), ("reboot", None)):
         assert (await caller.post(f"/v1/leases/{lease_id}/{tail}", json=body, headers=repeated)).is_success
     fleet.number_events()
     tags, cursors = await _own_answers(caller, ids)
@@ -73,7 +73,7 @@ async def _own_answers(caller: Caller, ids: dict[str, str]) -> tuple[dict[str, s
     for one in OPERATIONS:
         if one.method != "GET" or one.role in {None, "operator"}:
             continue
-        answer = await caller.get(one.url(ids), params={"limit": 1})
+        answer = await caller.get(one.url(ids), params=one.page(1))
         assert answer.status_code == 200, answer.text
         tags[one.id] = answer.headers.get("etag", "*")
         if answer.json().get("next_cursor"):

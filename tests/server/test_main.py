@@ -53,7 +53,7 @@ def test_a_proxy_network_that_is_none_stops_the_start(network: str) -> None:
 @pytest.mark.parametrize("process", ["api", "worker"])
 def test_a_database_that_does_not_answer_is_one_line_and_exit_code_2(process: str) -> None:
     url = f"postgresql://gpulease:a-secret@{LOOPBACK}:{free_port()}/gpulease"
-    code, said = server(process, **{DATABASE: url})
+    code, said = server(process, **{DATABASE: url, "GPULEASE_PORT": str(free_port())})
     assert code == 2, said
     assert DATABASE in said
     assert "a-secret" not in said

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from app.domain.leases import VmState
-from app.domain.offerings import InstanceType, Market
+from app.domain.offerings import LISTED_MARKETS, Driver, InstanceType, Market
 from app.domain.tags import ATTEMPT, DEADLINE, LEASE, OwnerTags
 from tests.simulation.calls import Calls, Process
 from tests.simulation.cloud import TYPES, Cloud, Machine, Violation, list_price
@@ -20,9 +20,11 @@ from workers.providers.types import (
     Leftovers,
     Limits,
     ListingPage,
+    ObservedReservation,
     Offered,
     Params,
     Price,
+    PricePage,
     Prices,
     ProviderEvent,
     Rate,
@@ -72,7 +74,7 @@ class SimulatedProvider(Calls):
 
     def offered(self, region: str) -> Sequence[Offered]:
         return self._call(
-            "offered", lambda: [self._offer(z, t, m) for z in self._cloud.zones for t in TYPES for m in Market]
+            "offered", lambda: [self._offer(z, t, m) for z in self._cloud.zones for t in TYPES for m in LISTED_MARKETS]
         )
 
     def _offer(self, zone: str, name: str, market: Market) -> Offered:
@@ -97,10 +99,19 @@ class SimulatedProvider(Calls):
 
         return self._call("prices", look)
 
+    def price_list(self) -> Iterator[PricePage]:
+        """The same prices: the cloud has one region."""
+        prices = self.prices(REGION)
+        types = frozenset(name for name, _ in prices)
+        yield PricePage(types=types, prices={(REGION, *key): price for key, price in prices.items()})
+
     def service_quotas(self, region: str) -> Sequence[ServiceQuota]:
         return []
 
-    def image(self, region: str, name: str | None = None) -> Image:
+    def reservations(self, region: str) -> Sequence[ObservedReservation]:
+        return []
+
+    def image(self, region: str, name: str | None = None, driver: Driver = Driver.NVIDIA) -> Image:
         return self._call("image", lambda: Image(id="image", name="image"))
 
     # --- machines ---------------------------------------------------------------------------------------------

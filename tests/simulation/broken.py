@@ -142,6 +142,6 @@ BROKEN: tuple[tuple[Break, int, dict[str, float]], ...] = (
     (the_claim_is_not_checked, 0, {"stalled": 0.1, "refused": 0.5}),
     (tags_prove_a_launch, 0, {"copied": 1.0, "restored": 1.0}),
     (vms_of_lost_rows_are_ended, 0, {"restored": 1.0}),
-    (terms_are_not_restored, 0, {"restored": 1.0}),
+    (terms_are_not_restored, 58, {"restored": 1.0}),
 )
 """Each with the seed to begin with, which showed it last time, and the trouble that the broken part is there for."""

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from app.domain.leases import VmState
-from app.domain.offerings import Gpu, Market
+from app.domain.offerings import LISTED_MARKETS, Gpu, Interconnect, Market
 from app.domain.tags import attempt_key
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.weather import Weather
@@ -27,9 +27,9 @@ _TOKEN_LIFE = 86_400.0
 _REFUSALS: tuple[type[Refused], ...] = (ProviderQuotaExceeded, NotOffered, InsufficientCapacity, PriceTooLow)
 
 TYPES: Mapping[str, tuple[Gpu, Decimal]] = {
-    "one": (Gpu(model="A10G", count=1, memory_gib=24, interconnect="PCIe"), Decimal(1)),
-    "four": (Gpu(model="A10G", count=4, memory_gib=24, interconnect="PCIe"), Decimal(4)),
-    "two": (Gpu(model="L4", count=2, memory_gib=24, interconnect="PCIe"), Decimal("1.4")),
+    "one": (Gpu(model="A10G", count=1, memory_gib=24, interconnect=Interconnect.PCIE), Decimal(1)),
+    "four": (Gpu(model="A10G", count=4, memory_gib=24, interconnect=Interconnect.PCIE), Decimal(4)),
+    "two": (Gpu(model="L4", count=2, memory_gib=24, interconnect=Interconnect.PCIE), Decimal("1.4")),
 }
 """Instance types: their GPUs, and USD per hour on demand."""
 _SPOT_SHARE = Decimal("0.4")
@@ -148,7 +148,7 @@ class Cloud:
     _tokens: dict[tuple[str, str], tuple[Machine, Mapping[str, Any]]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.prices |= {(kind, market): list_price(kind, market) for kind in TYPES for market in Market}
+        self.prices |= {(kind, market): list_price(kind, market) for kind in TYPES for market in LISTED_MARKETS}
 
     # --- acts -------------------------------------------------------------------------------------------------
 

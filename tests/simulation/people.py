@@ -183,7 +183,7 @@ class People:
         return {
             "name": "simulated",
             "ttl_seconds": 600,
-            "gpu": {"model": model, "count": 1, "memory_gib": None},
+            "gpu": None if model is None else {"model": model, "count": 1, "memory_gib": None},
             "instance_types": types,
             "market": random.choice(["on_demand", "spot", "spot_first"]),
             "providers": None,

@@ -38,6 +38,7 @@ QUICK: dict[str, Any] = {
     "rowless_grace_seconds": 180.0,
     "launch_timeout": 90.0,
     "boot_timeout": 120.0,
+    "boot_timeout_large": 240.0,
     "max_backoff_seconds": 60.0,
     "cool_off_capacity_seconds": 30.0,
     "cool_off_quota_seconds": 60.0,

@@ -14,7 +14,9 @@ from cloudsim.testing import Control
 from tests.workers.conftest import FAST
 from tests.workers.fleet import ACCOUNT, Fleet
 from workers.bootstrap import build_runtime
+from workers.jobs.refresh_offerings import refresh
 from workers.observation.leftovers import sweep_leftovers
+from workers.provider_rate_limiter import ProviderRateLimiter
 
 REGION = "eastus"
 SIZE = "Standard_NC4as_T4_v3"
@@ -38,13 +40,13 @@ def start(
     """Starts a worker with an Azure account, where a VM that is not found may be found for a long time to come."""
     monkeypatch.setenv("AZURE_CLIENT_SECRET", "simulated")
     config = tmp_path / "azure.toml"
-    config.write_text(CONFIG.format(name=ACCOUNT, region=REGION, url=sim.url))
     with ExitStack() as ends:
 
-        def make(**changes: Any) -> Fleet:
+        def make(region: str = REGION, **changes: Any) -> Fleet:
+            config.write_text(CONFIG.format(name=ACCOUNT, region=region, url=sim.url))
             given = {**FAST, "config": config, "not_found_grace_seconds": 300.0, **changes}
             runtime = build_runtime(load_settings(**given, database_url=database_url, broker_url=broker_url))
-            fleet = Fleet(runtime, sim, observe=True, region=REGION)
+            fleet = Fleet(runtime, sim, observe=True, region=region)
             ends.callback(fleet.close)
             return fleet
 
@@ -54,6 +56,17 @@ def start(
 @pytest.fixture
 def fleet(start: Callable[..., Fleet]) -> Fleet:
     return start()
+
+
+def test_a_lease_of_an_amd_gpu_boots_from_an_image_with_amds_driver(start: Callable[..., Fleet]) -> None:
+    fleet = start(region="eastus2")
+    gpu = {"model": "MI300X", "count": 8, "memory_gib": 192, "interconnect": "Infinity Fabric", "vendor": "AMD"}
+    lease_id = fleet.create(gpu=gpu, instance_types=None, min_local_disk_gib=20_000)
+    active = fleet.drive_to(lease_id, "active", "failed")
+    placement = active.placement
+    assert active.state == "active"
+    assert placement["image"]["name"] == "microsoft-dsvm:ubuntu-hpc:2404-rocm:24.04.2026060801"
+    assert (placement["gpu"]["driver"], placement["network"]) == ("amd_rocm", {"gbps": 80.0, "fabric": "RDMA"})
 
 
 def test_a_lease_becomes_active_and_then_released_without_the_grace_of_fresh_vms(fleet: Fleet) -> None:
@@ -112,16 +125,82 @@ def test_a_vm_that_somebody_deletes_ends_its_lease(fleet: Fleet) -> None:
     assert ended.reason["code"] == "instance_lost"
 
 
-def test_an_evicted_vm_ends_its_lease_although_it_was_launched_a_moment_ago(fleet: Fleet) -> None:
-    """Azure forgets it at once. It was seen to run, so nothing waits for it to appear."""
+def test_an_evicted_vm_is_deleted_and_ends_its_lease(fleet: Fleet) -> None:
+    """Azure deallocates it: its disk and address go on costing money until gpulease deletes the VM."""
     lease_id = fleet.create(**WISH, market="spot")
     fleet.drive_to(lease_id, "active", "failed")
     (vm,) = fleet.vms()
+    fleet.sim.settings(shutdown_seconds=0.0)
+    fleet.sim.interrupt(vm["id"], notice_seconds=0.0, provider="azure")
+    fleet.wait_for(lambda: [one["state"] for one in fleet.vms()] == ["deallocated"])
+    fleet.observe()
+    stopped_at = fleet.runtime.database.all(brakes.now())[0].now
+    ended = fleet.drive_to(lease_id, "released", "failed")
+    assert (ended.reason["code"], ended.reason["origin"]) == ("interrupted", "provider")
+    assert ended.billing_ended_at <= stopped_at < ended.provider_gone_at
+    assert fleet.vms() == []
+    assert fleet.sim.resources() == []
+    assert fleet.used() == {}
+
+
+def test_an_evicted_vm_is_deleted_and_replaced(fleet: Fleet) -> None:
+    lease_id = fleet.create(**WISH, market="spot", on_interruption="replace", wait_seconds=60)
+    fleet.drive_to(lease_id, "active", "failed")
+    (vm,) = fleet.vms()
+    fleet.sim.interrupt(vm["id"], notice_seconds=0.0, provider="azure")
+    fleet.drive(lambda: len(fleet.attempts(lease_id)) == 2)
+    assert fleet.drive_to(lease_id, "active", "failed").state == "active"
+    first, second = fleet.attempts(lease_id)
+    assert (first.state, first.error["class"]) == ("dead", "VmEnded")
+    assert second.instance_id != first.instance_id
+    assert {row[1] for row in fleet.cooling()} == {"interrupted"}
+    assert [one["id"] for one in fleet.vms()] != [vm["id"]]
+    assert len(fleet.vms()) == 1
+    assert all(one["instance_id"] != vm["id"] for one in fleet.sim.resources())
+
+
+def test_a_vm_of_an_earlier_version_is_deleted_at_its_eviction(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Azure forgets it at once. It was seen to run, so nothing waits for it to appear."""
+    with monkeypatch.context() as earlier:
+        earlier.setattr("workers.providers.azure.vms.DEALLOCATE", "Delete")
+        lease_id = fleet.create(**WISH, market="spot")
+        fleet.drive_to(lease_id, "active", "failed")
+    (vm,) = fleet.vms()
     fleet.sim.interrupt(vm["id"], notice_seconds=0.1, provider="azure")
     fleet.wait_for(lambda: fleet.sim.instances(id=vm["id"], alive="true") == [])
-    ended = fleet.drive_to(lease_id, "released", "failed")
-    assert ended.reason["code"] in {"interrupted", "instance_lost"}
+    assert fleet.drive_to(lease_id, "released", "failed").reason["code"] == "instance_lost"
     assert fleet.used() == {}
+
+
+def test_a_size_whose_zones_are_all_closed_is_launched_without_a_zone(fleet: Fleet) -> None:
+    for number in "123":
+        fleet.sim.offered(f"{REGION}-{number}", SIZE, offered=False, provider="azure")
+    fleet.sim.offered(REGION, SIZE, offered=True, provider="azure")
+    refresh(fleet.runtime, ACCOUNT, REGION)
+    lease_id = fleet.create(**WISH, wait_seconds=60)
+    assert fleet.drive_to(lease_id, "active", "failed").state == "active"
+    *refused, launched = fleet.attempts(lease_id)
+    assert launched.zone == REGION
+    assert {attempt.error["class"] for attempt in refused} <= {"NotOffered"}
+
+
+def test_a_group_that_is_being_changed_delays_its_own_lease_alone(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slowed: list[str] = []
+    monkeypatch.setattr(
+        ProviderRateLimiter, "throttled", lambda _self, _provider, bucket, _error: slowed.append(bucket)
+    )
+    fleet.sim.fault(
+        "NetworkSecurityGroups.CreateOrUpdate", "error", provider="azure", code="AnotherOperationInProgress"
+    )
+    lease_id = fleet.create(**WISH, allowed_cidrs=["203.0.113.0/24"])
+    fleet.drive(lambda: bool(fleet.attempts(lease_id)))
+    (attempt,) = fleet.attempts(lease_id)
+    assert (attempt.state, attempt.error["class"]) == ("sent", "NotReady")
+    assert fleet.drive_to(lease_id, "active", "failed").state == "active"
+    assert slowed == []
+    assert len(fleet.attempts(lease_id)) == 1
 
 
 def test_a_vm_that_is_missing_for_a_moment_keeps_its_lease(start: Callable[..., Fleet]) -> None:

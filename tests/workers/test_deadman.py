@@ -128,7 +128,7 @@ def test_a_whole_pass_is_told_where_somebody_listens(
         server.shutdown()
     assert heard == [("/v1/ops/deadman", "Bearer gpl_key")], "only of the one pass that did its whole work"
     assert main([*pass_over, "--heartbeat-url", url]) == 0, "the switch does not depend on being heard"
-    assert '"heartbeat not told"' in capsys.readouterr().out
+    assert '"heartbeat not sent"' in capsys.readouterr().out
     assert main([*pass_over, "--heartbeat-url", "gpu.example.org"]) == 2
 
 

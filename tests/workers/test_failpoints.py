@@ -55,7 +55,9 @@ def test_every_call_to_a_provider_by_which_vms_live_has_a_point() -> None:
     beside = {
         "offered",
         "prices",
+        "price_list",
         "service_quotas",
+        "reservations",
         "plan",
         "events",
         "acknowledge",

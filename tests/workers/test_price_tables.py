@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from app.db.schema.tables import offering
-from app.domain.offerings import Gpu, InstanceType, Market
+from app.domain.offerings import Gpu, InstanceType, Interconnect, Market
 from tests.workers.fleet import Fleet
-from workers.compare_prices import main, of_listings
+from workers.compare_prices import of_listings
+from workers.price_commands import main
 from workers.price_tables import COLUMNS, Ours, Place, compare, read
 
 PLACE: Place = ("gcp", "us-central1", "a2-highgpu-1g")
-A100 = Gpu(model="A100", count=1, memory_gib=40, interconnect="PCIe")
+A100 = Gpu(model="A100", count=1, memory_gib=40, interconnect=Interconnect.PCIE)
 TYPE = InstanceType(name=PLACE[2], gpu=A100, vcpus=12, memory_gib=Decimal(85))
 ROW = {
     **dict.fromkeys(COLUMNS, ""),

@@ -44,7 +44,8 @@ def failing() -> Stopping:
 
 @pytest.fixture
 def fleet(make_fleet: Callable[..., Fleet], failing: Stopping) -> Fleet:
-    return make_fleet(connect_account=failing.connect)
+    """A claim lasts long enough for a call that is held up on a busy machine: the send window ends before the claim."""
+    return make_fleet(connect_account=failing.connect, claim_seconds=30.0)
 
 
 def stop_during(fleet: Fleet, failing: Stopping, name: str) -> None:

@@ -1,6 +1,6 @@
 """Failpoints: a process that fails on purpose, before or after a commit or a call to a provider.
 
-For tests against simulated clouds alone. Where they are not switched on, none of this is loaded into what the program uses.
+Only for tests against simulated clouds. Where failpoints are off, the program uses the plain database and adapters.
 """
 
 from collections.abc import Callable, Mapping
@@ -20,23 +20,23 @@ Connect = Callable[[AccountSettings, Settings], Provider]
 
 @dataclass(frozen=True, slots=True)
 class Failpoints:
-    """What takes the place of the database and of the way to the accounts."""
+    """Replacements of the database and of the connections to the accounts."""
 
     arms: Arms
     settings: Settings
 
     def database(self, *, pool_size: int) -> WorkerDatabase:
-        """The database of the settings, failing where it is told to."""
+        """The database of the settings, which fails at armed points."""
         return FailingDatabase(self.settings.database_url, pool_size=pool_size, arms=self.arms, sites=read_sites())
 
     def connect(self, connect: Connect) -> Connect:
-        """The same accounts, failing where they are told to."""
+        """The same accounts, which fail at armed points."""
         sites = read_sites()
         return lambda account, settings: FailingProvider.over(connect(account, settings), self.arms, sites)
 
 
 def switched_on(settings: Settings, accounts: Mapping[str, AccountSettings]) -> Failpoints | None:
-    """None unless GPULEASE_FAILPOINTS is set. Raises StartupError where it could meet a real cloud."""
+    """The failpoints, or None unless GPULEASE_FAILPOINTS is set. Raises StartupError for an account at a real cloud."""
     if settings.failpoints is None:
         return None
     if not settings.failpoints.is_dir():

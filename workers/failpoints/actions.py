@@ -1,8 +1,9 @@
-"""What a process does at a failpoint, and how it is told to: by files, so that a process that starts anew goes on.
+"""The actions of a process at a failpoint. Files arm the points, so that a restarted process reads the same state.
 
-A file `POINT` or `POINT@KEY` in the folder arms a point, for a lease's id or an account's name when there is a key. Whoever
-reaches the point takes the file away first, so that it acts once, whatever processes there are. It holds JSON:
-{"action": kill, exception, hang, postgres_gone or late, "seconds": how long it hangs, or is late at most, "over": see `late`}.
+A file `POINT` or `POINT@KEY` in the folder arms a point. A key restricts the point to a lease's id or an account's
+name. The process that reaches the point first renames the file, so that the point acts once among all processes. The
+file holds JSON: {"action": kill, exception, hang, postgres_gone or late, "seconds": how long the point hangs, or is
+late at most, "over": see `late`}.
 """
 
 import json
@@ -20,10 +21,10 @@ from workers.failpoints.late import wait_for_another
 
 HIT = ".hit"
 RESUMED = ".resumed"
-"""Added to a late point's name when the thread goes on: JSON {"late": whether another worker had finished by then}."""
+"""Suffix of the file written when a late thread continues: JSON {"late": whether another worker had finished}."""
 _LATE = ".late"
 TRACE = "trace"
-"""Where there is a file of this name, every point that is reached is added to it: `POINT KEY`."""
+"""If a file of this name exists, each reached point appends a line to it: `POINT KEY`."""
 
 _CUT = """
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity
@@ -32,10 +33,10 @@ WHERE datname = current_database() AND application_name = 'gpulease-worker' AND 
 
 
 class Action(StrEnum):
-    """`hang`: for some seconds, then it goes on. `postgres_gone`: every connection of the workers is cut.
+    """`hang`: the thread waits some seconds and continues. `postgres_gone`: every connection of the workers is cut.
 
-    `late`: the thread stalls, with no transaction open, until its claim is lost and another worker has finished; then it
-    goes on as if nothing had happened.
+    `late`: the thread stalls, with no transaction open, until its claim is lost and another worker has finished. Then
+    it continues as before.
     """
 
     KILL = "kill"
@@ -46,13 +47,13 @@ class Action(StrEnum):
 
 
 class FailpointError(Exception):
-    """Raised on purpose: what a bug in a step would do."""
+    """Raised on purpose, to simulate a bug in a step."""
 
 
 def arm(folder: Path, point: str, action: Action, *, key: str = "", seconds: float = 0.0, over: bool = False) -> Path:
-    """From now on the point acts, once. Answers the file that is there from when it has.
+    """Arms a point for one action. Returns the path of the file that exists once the point has acted.
 
-    `over`: a late thread goes on when the lease is over, else when another worker has let it rest.
+    `over`: a late thread continues when the lease is over, else when another worker has let the lease rest.
     """
     file = folder / (_name(point, key) + (_LATE if action is Action.LATE else ""))
     written = file.with_name(f".{file.name}")
@@ -62,14 +63,14 @@ def arm(folder: Path, point: str, action: Action, *, key: str = "", seconds: flo
 
 
 class Arms:
-    """The folder, as a process sees it."""
+    """The folder of armed points, as one process reads it."""
 
     def __init__(self, folder: Path, database_url: str) -> None:
         self._folder = folder
         self._database_url = database_url
 
     def reach(self, point: str) -> Action | None:
-        """The action that was taken at the point, for one that leaves something to the caller. Raises FailpointError."""
+        """Acts at the point. Returns the action when it leaves a part to the caller. Raises FailpointError."""
         key = _key()
         self._trace(point, key)
         order = self._take(_name(point, key)) or self._take(_name(point, ""))
@@ -89,7 +90,7 @@ class Arms:
         return action
 
     def stall(self, point: str) -> None:
-        """Waits at the point, where it is armed to be late. Nothing may be locked meanwhile."""
+        """Waits at a point that is armed to be late. The caller must hold no lock."""
         for name in (_name(point, _key()), _name(point, "")):
             order = self._take(name + _LATE)
             if order is not None:
@@ -126,7 +127,7 @@ def _name(point: str, key: str) -> str:
 
 
 def _key() -> str:
-    """The lease that this thread moves, or the account that its job is about: as they stand in each log line."""
+    """The lease that this thread moves, or the account of its job, read from the log context."""
     bound = structlog.contextvars.get_contextvars()
     lease_id, job = bound.get("lease_id"), bound.get("job", "")
     return str(lease_id) if lease_id else job.split("/")[1] if "/" in job else ""

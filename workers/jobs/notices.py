@@ -1,4 +1,4 @@
-"""Tells what nobody did: a lease that ends soon, a quota that is nearly used, a VM that outlived its lease and is gone."""
+"""Events without an acting caller: a lease ends soon, a quota is nearly used, an orphaned VM has ended."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
@@ -15,17 +15,17 @@ _LEASES = 500
 
 
 def tell(runtime: Runtime, _account: str, _region: str) -> int:
-    """Answers how many events it told."""
+    """Writes the due notices. Returns the number of events."""
     return _tell_expiring(runtime) + _tell_quotas(runtime)
 
 
 def _tell_expiring(runtime: Runtime) -> int:
     soon = timedelta(seconds=runtime.settings.expiry_notice_seconds)
-    told = 0
+    count = 0
     for row in runtime.database.all(notices.expiring(soon, _LEASES)):
         statement = notices.tell_expiring(LeaseId(row.id), row.expires_at, _rfc3339(row.expires_at))
-        told += runtime.database.run(statement).rowcount
-    return told
+        count += runtime.database.run(statement).rowcount
+    return count
 
 
 def _tell_quotas(runtime: Runtime) -> int:
@@ -33,8 +33,8 @@ def _tell_quotas(runtime: Runtime) -> int:
         connection.execute(notices.USED_LESS)
         rows = connection.execute(notices.NEARLY_USED).all()
         for row in rows:
-            told = events.NewEvent(type="quota.nearly_used", data=_quota(row))
-            connection.execute(events.append(TenantId(row.tenant_id), told))
+            event = events.NewEvent(type="quota.nearly_used", data=_quota(row))
+            connection.execute(events.append(TenantId(row.tenant_id), event))
     return len(rows)
 
 
@@ -44,9 +44,9 @@ def _quota(row: Row[Any]) -> dict[str, Any]:
 
 
 def tell_orphans(connection: Connection, gone: Iterable[Row[Any]]) -> None:
-    """In the transaction that noticed it, to the tenant whose lease it was. One without a lease is the operators' alone.
+    """Writes an event for each ended orphan to the tenant of its lease, in the transaction that noticed the end.
 
-    So is one with copied tags: the lease that they name never had it.
+    Tenants get no event for an orphan without a lease, nor for one with copied tags: the lease they name never had it.
     """
     known = {row.instance_id: row for row in gone if row.lease_id is not None and row.cause != "copied_tags"}
     if not known:
@@ -55,8 +55,8 @@ def tell_orphans(connection: Connection, gone: Iterable[Row[Any]]) -> None:
     tenants = {row.id: row.tenant_id for row in owners}
     for row in known.values():
         if row.lease_id in tenants:
-            told = events.NewEvent(type="orphan.ended", data=_orphan(row))
-            connection.execute(events.append(TenantId(tenants[row.lease_id]), told))
+            event = events.NewEvent(type="orphan.ended", data=_orphan(row))
+            connection.execute(events.append(TenantId(tenants[row.lease_id]), event))
 
 
 def _orphan(row: Row[Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Refreshing what is offered: types, zones, prices, service quotas, and whether the account's credentials still work."""
+"""Refreshing the offerings: types, zones, prices, service quotas, and a check of the account's credentials."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,13 +14,13 @@ from workers.runtime import Runtime
 log = structlog.get_logger(__name__)
 
 PRICES = "prices"
-"""The kind of job that asks for live prices; new offerings hurry it."""
+"""The kind of job that reads live prices. New offerings bring its next run forward."""
 
 
 def refresh(runtime: Runtime, account: str, region: str) -> int:
-    """Writes the offerings of an account and region. Answers how many. Raises ProviderError.
+    """Writes the offerings of an account and region. Returns their number. Raises ProviderError.
 
-    An account whose credentials fail is set aside with the reason, and asked again at the next refresh.
+    An account whose credentials fail is set aside with the reason. The next refresh checks them again.
     """
     runtime.accounts.check_identity(account)
     provider = runtime.accounts.provider(account)
@@ -31,31 +31,31 @@ def refresh(runtime: Runtime, account: str, region: str) -> int:
         connection.execute(offerings.lock_region(account, region))
         before = _known(connection, account, region)
         if offered:
-            connection.execute(offerings.save_offerings(), [_row(account, name, one) for one in offered])
+            connection.execute(offerings.save_offerings(), [_row(account, name, offering) for offering in offered])
         if _known(connection, account, region) > before:
             connection.execute(*jobs.hurry(PRICES, [(account, region)]))
         connection.execute(offerings.forget_unoffered(account, region))
-        connection.execute(accounts.service_quotas(account, region, [_quota(one) for one in limits]))
+        connection.execute(accounts.service_quotas(account, region, [_quota(limit) for limit in limits]))
     runtime.catalogue.forget()
     return len(offered)
 
 
 def refresh_prices(runtime: Runtime, account: str, region: str) -> int:
-    """Writes the prices that the provider tells now. Answers how many; 0 as well when it could not be asked.
+    """Writes the provider's current prices. Returns their number, 0 also when the provider could not be asked.
 
-    Price lists are services of their own: their failure sets no account aside, and known prices stay, with their age.
+    A price list is a separate service. Its failure sets no account aside, and known prices stay, with their age.
     """
     try:
-        told = runtime.accounts.provider(account).prices(region)
+        prices = runtime.accounts.provider(account).prices(region)
     except ProviderError as error:
         log.warning("no live prices", account=account, region=region, code=error.code, error=error.message)
         return 0
-    if told:
+    if prices:
         with runtime.database.begin() as connection:
             connection.execute(offerings.lock_region(account, region))
-            connection.execute(offerings.save_price(account, region), list(_prices(told)))
+            connection.execute(offerings.save_price(account, region), list(_prices(prices)))
         runtime.catalogue.forget()
-    return len(told)
+    return len(prices)
 
 
 def _known(connection: Connection, account: str, region: str) -> int:
@@ -74,7 +74,6 @@ def _prices(told: Prices) -> Iterator[dict[str, Any]]:
 
 
 def _row(account: str, provider: str, one: Offered) -> dict[str, Any]:
-    gpu = one.type.gpu
     return {
         "account": account,
         "provider": provider,
@@ -82,12 +81,8 @@ def _row(account: str, provider: str, one: Offered) -> dict[str, Any]:
         "zone": one.zone,
         "instance_type": one.type.name,
         "market": str(one.market),
-        "gpu_model": gpu.model,
-        "gpu_count": gpu.count,
-        "gpu_memory_gib": gpu.memory_gib,
-        "gpu_interconnect": gpu.interconnect,
-        "vcpus": one.type.vcpus,
-        "memory_gib": one.type.memory_gib,
+        **offerings.type_columns(one.type),
+        "obstacle": None if one.obstacle is None else str(one.obstacle),
         "price_per_hour": one.price_per_hour,
         "price_as_of": one.price_as_of,
         "price_source": one.price_source,

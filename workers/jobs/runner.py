@@ -14,7 +14,7 @@ from app.db.fleet import accounts, jobs
 from workers.accounts import error_json
 from workers.brakes import check_cluster
 from workers.loop import Loop
-from workers.providers.errors import CredentialsRejected, OutcomeUnknown, ProviderError, Throttled, Unreachable
+from workers.providers.errors import OutcomeUnknown, ProviderError, Throttled, Unreachable
 from workers.runtime import Runtime
 
 log = structlog.get_logger(__name__)
@@ -41,6 +41,7 @@ Together = Callable[[Runtime, str, frozenset[str]], Sequence[Callable[[str], obj
 class JobSpec:
     """A kind of job: what it does for an (account, region), and how often.
 
+    `per_account`: one job for each account, whatever its regions.
     `together`: takes the place of `run` at accounts whose adapter lists all regions at once; the account has one job then.
     `rest` times as long as it ran is the least pause after it: what shares a process with the work must leave room.
     `idle`: the interval (seconds) after a run that answered 0, nothing to do; who makes work for it hurries it.
@@ -50,6 +51,7 @@ class JobSpec:
     run: Run
     interval: Callable[[int], float]
     per_region: bool = True
+    per_account: bool = False
     together: Together | None = None
     rest: float = 0.0
     idle: float | None = None
@@ -191,8 +193,7 @@ class PeriodicRunner:
         log.warning("job failed", job=job.name, regions=regions, code=error.code, error=error.message)
         runtime = self._runtime
         self._count_failure(job, error)
-        if isinstance(error, CredentialsRejected):
-            runtime.accounts.set_aside(job.account, error)
+        error = runtime.accounts.verdict(job.account, error)
         silent = isinstance(error, (OutcomeUnknown, Unreachable))
         for region in regions:
             if isinstance(error, Throttled):
@@ -225,7 +226,9 @@ def _rows(
 ) -> Iterator[tuple[str, dict[str, str | None]]]:
     """A kind's jobs by name: those of an account that lists all regions at once are one and the same."""
     wanted: Iterable[tuple[str | None, str | None]] = [(None, None)]
-    if kind.per_region:
+    if kind.per_account:
+        wanted = dict.fromkeys((account, None) for account, _ in places)
+    elif kind.per_region:
         wanted = ((account, _region(runtime, kind, account, region)) for account, region in places)
     for account, region in wanted:
         name = "/".join(part for part in (kind.name, account, region) if part is not None)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from app.settings import Settings
 from workers.jobs import housekeeping, notices
+from workers.jobs.account_checks import check_when_due
+from workers.jobs.observe_reservations import observe_reservations
 from workers.jobs.refresh_offerings import PRICES, refresh, refresh_prices
 from workers.jobs.runner import JobSpec, ensure_jobs, first_often
 from workers.observation.inventory import take_account_inventory, take_inventory
@@ -15,8 +17,11 @@ from workers.runtime import Runtime
 _HOURLY = 3600.0
 _RARELY = 10
 """Inventory intervals between two looks for what earlier attempts left."""
+_CHECKS_INTERVAL = 20.0
+"""Between two looks whether an account must be checked: an operator who requests it waits for so long."""
 _PLACES_INTERVAL = 30.0
 _NOTICES_INTERVAL = 15.0
+_RESERVATIONS_INTERVAL = 30.0
 _WATCH_IDLE = 5.0
 """Watch intervals between two looks at a place where nothing is in change; a launch or a release ends the pause."""
 _WATCH_REST = 2.0
@@ -61,11 +66,17 @@ def job_specs(settings: Settings) -> JobSpecs:
         run=sweep_leftovers,
         interval=lambda _: _RARELY * s.inventory_interval,
     )
+    checking = JobSpec(name="checks", run=check_when_due, interval=lambda _: _CHECKS_INTERVAL, per_account=True)
+    reserving = JobSpec(
+        name="reservations",
+        run=observe_reservations,
+        interval=lambda _: min(_RESERVATIONS_INTERVAL, s.offerings_interval),
+    )
     telling = JobSpec(name="notices", run=notices.tell, interval=lambda _: _NOTICES_INTERVAL, per_region=False)
     return JobSpecs(
         inventory={"inventory": inventory},
         watch={"watch": watching},
-        refresh={"offerings": refreshing, "leftovers": sweeping, PRICES: pricing},
+        refresh={kind.name: kind for kind in (refreshing, sweeping, pricing, checking, reserving)},
         housekeeping={kind.name: kind for kind in _housekeeping(settings)},
         notices={"notices": telling},
     )

@@ -1,7 +1,7 @@
-"""Bulkheads: a cloud that hangs holds a part of this process's threads, never all of them.
+"""Bulkheads: a cloud that hangs occupies a part of this process's threads, never all of them.
 
-Every thread that moves a lease passes here before it calls the lease's account, and never waits: where it may not
-enter, the lease rests and the thread is free for another one.
+Every thread that moves a lease enters a bulkhead before it calls the lease's account. A thread never waits there: when
+the bulkhead has no room, the lease rests and the thread processes another lease.
 """
 
 import threading
@@ -15,9 +15,9 @@ _SLOW_PAUSE = 2.0
 
 
 class CrowdedError(Exception):
-    """As many calls to the account as it may have are under way: nothing was sent. Come back after `pause` seconds.
+    """The account has its maximum number of calls in progress, and nothing was sent. Retry after `pause` seconds.
 
-    `slow`: some of them have waited long for an answer, and others would do better elsewhere.
+    `slow`: some of those calls have waited long for an answer, so other leases should go to another account.
     """
 
     def __init__(self, *, slow: bool) -> None:
@@ -28,16 +28,16 @@ class CrowdedError(Exception):
 
 @dataclass(slots=True)
 class _Compartment:
-    """When the calls under way began, and since when calls to this account have been slow (None: the last was not)."""
+    """Start times of the calls in progress, and since when calls to the account are slow (None: the last was not)."""
 
     began: dict[int, float] = field(default_factory=dict)
     slow_since: float | None = None
 
 
 class Bulkheads:
-    """How many calls of one process may be under way at an account.
+    """Limits the calls of one process that may be in progress at an account.
 
-    `most` while it answers; `few` while a call has waited for more than `slow_after` seconds.
+    The limit is `most` while the account answers, and `few` while a call has waited for more than `slow_after` seconds.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Bulkheads:
 
     @contextmanager
     def inside(self, account: str) -> Iterator[None]:
-        """For the time of one call. Raises CrowdedError, at once, when there is no room."""
+        """Occupies a place for the time of one call. Raises CrowdedError at once when there is no room."""
         began = self._monotonic()
         compartment = self._enter(account, began)
         try:
@@ -64,7 +64,7 @@ class Bulkheads:
                     compartment.slow_since = None
 
     def slow_for(self, account: str) -> float:
-        """Seconds for which every call to the account has been slow; 0 when the last one that ended was not."""
+        """Seconds for which every call to the account has been slow. 0 when the last call that ended was not slow."""
         with self._lock:
             since = self._compartment(account).slow_since
             return 0.0 if since is None else self._monotonic() - since
@@ -86,9 +86,10 @@ class Bulkheads:
 
 
 def bulkheads(*, threads: int, call_timeout: float, monotonic: Callable[[], float] = time.monotonic) -> Bulkheads:
-    """For a process with `threads` threads that move leases: half of them an account, an eighth while it is slow.
+    """Bulkheads of a process with `threads` threads that move leases.
 
-    A call is slow from half of one request's time-out on.
+    An account gets half of the threads, and an eighth while it is slow. A call is slow after half of a request's
+    time-out.
     """
     most, few = max(1, threads // 2), max(1, threads // 8)
     return Bulkheads(most=most, few=few, slow_after=call_timeout / 2, monotonic=monotonic)

@@ -1,4 +1,4 @@
-"""The offerings as placement sees them, read at most once a second per process, and ranked once for equal wishes."""
+"""The offerings for placement, read at most once per `seconds` in a process and ranked once for equal requirements."""
 
 import threading
 import time
@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Row
 
-from app.db.fleet import offerings
+from app.db.fleet import offerings, reservations
 from app.db.fleet.offerings import offering_from_row
 from app.domain.offerings import Offering
 from app.domain.placement import Ranking, Requirements, rank
@@ -19,7 +19,7 @@ _key = attrgetter("account", "region", "zone", "instance_type", "market")
 
 
 class RankedOfferings:
-    """A short-lived copy of the offering table."""
+    """A short-lived copy of the offerings and reservations."""
 
     def __init__(
         self, database: WorkerDatabase, *, seconds: float, monotonic: Callable[[], float] = time.monotonic
@@ -39,7 +39,7 @@ class RankedOfferings:
             return self._read()
 
     def ranking(self, wish: Requirements, now: datetime) -> Ranking:
-        """The offerings ranked for a wish, as of a moment at most `seconds` ago."""
+        """The offerings ranked for the requirements, as of a moment at most `seconds` ago."""
         with self._lock:
             offerings = self._read()
             if wish not in self._rankings:
@@ -47,20 +47,21 @@ class RankedOfferings:
             return self._rankings[wish]
 
     def forget(self) -> None:
-        """The table changed: the next look reads it anew."""
+        """Drops the copy because the table changed. The next call reads the table again."""
         with self._lock:
             self._read_at = float("-inf")
 
     def _read(self) -> tuple[Offering, ...]:
         if self._monotonic() - self._read_at >= self._seconds:
-            found = self._database.all(offerings.candidates())
-            self._rows = {key: self._parsed(key, row) for key, row in zip(map(_key, found), found, strict=True)}
-            self._offerings = tuple(offering for _, offering in self._rows.values())
+            rows = self._database.all(offerings.candidates())
+            self._rows = {key: self._parsed(key, row) for key, row in zip(map(_key, rows), rows, strict=True)}
+            reserved = map(reservations.reserved_offering, self._database.all(reservations.candidates()))
+            self._offerings = (*(offering for _, offering in self._rows.values()), *reserved)
             self._rankings.clear()
             self._read_at = self._monotonic()
         return self._offerings
 
     def _parsed(self, key: tuple[Any, ...], row: Row[Any]) -> tuple[Row[Any], Offering]:
-        """Most rows are what they were a second ago: taking them apart costs more than reading them."""
+        """Reuses the parsed offering of an unchanged row: few rows change, and parsing costs more than reading."""
         known = self._rows.get(key)
         return known if known is not None and known[0] == row else (row, offering_from_row(row))

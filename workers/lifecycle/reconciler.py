@@ -1,4 +1,4 @@
-"""Claim, load, decide, execute, until the lease may rest: the one loop that moves a lease."""
+"""The loop that moves a lease: claim it, then load, decide and execute until the lease may rest."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -48,11 +48,13 @@ from workers.runtime import Runtime
 log = structlog.get_logger(__name__)
 
 _MOST_STEPS = 64
-"""A bound against a step that makes no progress; more than any real path takes (a pass over many refusals goes on
-in the next claim)."""
+"""A bound against a step that makes no progress. It exceeds the steps of any real path.
+
+A pass over many refusals continues in the next claim.
+"""
 _AGAIN_SOON = timedelta(seconds=0.2)
 _HELD_PAUSE = timedelta(seconds=2)
-"""While the installation is on hold no lease moves; observation goes on."""
+"""While the installation is on hold no lease moves. Observation continues."""
 _AFTER_A_BUG = timedelta(seconds=30)
 
 _STEPS: dict[type[Step], Callable[[StepContext], Rest | None]] = {
@@ -75,13 +77,16 @@ _CALLS = (Send, Look, Verify, Terminate, Reboot, RenewDeadline)
 
 
 class Reconciler:
-    """Moves leases. Safe to call for any lease at any time from any number of threads and hosts."""
+    """Moves leases. Callers may run it for any lease at any time from any number of threads and hosts."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
     def run_hinted(self, lease_id: LeaseId) -> bool:
-        """Claims a lease that a hint names and moves it. False: not due, held by another, unknown, or the process stops."""
+        """Claims a lease that a hint names and moves it.
+
+        False: the lease is not due, claimed by another worker, or unknown, or the process stops.
+        """
         if self._runtime.stopping.is_set():
             return False
         claim_id = self._runtime.presence.claim_id()
@@ -92,9 +97,9 @@ class Reconciler:
         return True
 
     def run(self, lease_id: LeaseId, claim_id: UUID) -> None:
-        """Moves a claimed lease until it rests, or until the process stops: another one goes on with it at once.
+        """Moves a claimed lease until the lease rests. When the process stops, another process takes over at once.
 
-        Outermost: a failure is logged and the lease is tried again later.
+        The outermost handler: it logs a failure and schedules the lease for a later retry.
         """
         metrics = self._runtime.metrics
         with _lines_about(lease_id):
@@ -129,7 +134,7 @@ class Reconciler:
         self._let_go(lease_id, claim_id, _AGAIN_SOON)
 
     def _is_on_hold(self, ctx: StepContext) -> bool:
-        """Loading a lease also compares the cluster: no step runs on another one than the known one."""
+        """Whether a hold stops the lease. Loading also compares the cluster: no step runs on an unknown cluster."""
         if not ctx.row.cluster_is_known:
             check_cluster(self._runtime.database)
         return ctx.row.hold is not None or not ctx.row.cluster_is_known
@@ -152,7 +157,7 @@ class Reconciler:
             return self._crowded(step, ctx, error)
 
     def _crowded(self, step: Step, ctx: StepContext, error: CrowdedError) -> Rest | None:
-        """What was never sent need not wait for a cloud that has not answered for a while."""
+        """A create call that was never sent goes to another offering when the cloud has been slow for long."""
         slow = self._runtime.bulkheads.slow_for(ctx.attempt.account)
         never_sent = isinstance(step, Send) and ctx.attempt.state is AttemptState.PLANNED
         if never_sent and slow > self._runtime.settings.unreachable_seconds:
@@ -164,8 +169,8 @@ class Reconciler:
         name = type(step).__name__
         with self._span(name, ctx), self._runtime.metrics.step(name, self._runtime.monotonic):
             rest = self._do(step, ctx)
-        tell = log.info if rest is None else log.debug
-        tell("step", step=name, state=str(ctx.lease.state), **_details(step))
+        log_step = log.info if rest is None else log.debug
+        log_step("step", step=name, state=str(ctx.lease.state), **_details(step))
         return rest
 
     def _span(self, name: str, ctx: StepContext) -> AbstractContextManager[Span]:
@@ -197,7 +202,7 @@ class Reconciler:
         self._runtime.database.run(statement)
 
     def _let_go(self, lease_id: LeaseId, claim_id: UUID, pause: timedelta) -> None:
-        """Gives the claim back for `pause`; when even that fails the claim runs out by itself."""
+        """Releases the claim and makes the lease due after `pause`. If that fails, the claim expires by itself."""
         try:
             self._runtime.database.run(claims.postpone(lease_id, claim_id, pause))
         except DBAPIError:
@@ -209,7 +214,7 @@ _ABOUT = ("lease_id", "tenant_id", "request_id", "attempt_id")
 
 @contextmanager
 def _lines_about(lease_id: LeaseId) -> Iterator[None]:
-    """Each line of this thread names the lease, and once it is loaded what `_bind_log_context` knows of it."""
+    """Adds the lease's id to each log line of this thread. `_bind_log_context` adds more once the lease is loaded."""
     structlog.contextvars.bind_contextvars(lease_id=lease_id)
     try:
         yield
@@ -218,7 +223,7 @@ def _lines_about(lease_id: LeaseId) -> Iterator[None]:
 
 
 def _bind_log_context(row: Any) -> None:
-    """Its tenant, its newest attempt, and the request that last changed it."""
+    """Adds the lease's tenant, its newest attempt, and the request that last changed it to the log context."""
     about = {"tenant_id": row.lease_tenant_id, "request_id": row.lease_request_id, "attempt_id": row.attempt_id}
     structlog.contextvars.bind_contextvars(**{name: value for name, value in about.items() if value is not None})
 

@@ -1,4 +1,4 @@
-"""`gpulease ops adopt`: leases rebuilt from the tags of VMs whose rows a restored database has lost."""
+"""`gpulease ops adopt`: rebuilds leases from the tags of VMs whose rows a restored database has lost."""
 
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -10,13 +10,15 @@ from sqlalchemy import Connection, Row, func
 from app.db.core.ids import new_id
 from app.db.events.events import NewEvent
 from app.db.fleet import adoption as statements
+from app.db.fleet.offerings import type_from_row
 from app.db.leases.launches import FIRST_ATTEMPT_AT
 from app.db.leases.transitions import WAKE, locked, write
 from app.db.tenancy import quotas
 from app.domain import placed, tags
 from app.domain.error_kinds import ErrorKind
+from app.domain.lease_requests import LeaseRequest
 from app.domain.leases import TERMINAL, LeaseState
-from app.domain.offerings import Gpu
+from app.domain.offerings import MarketWish
 from app.domain.quotas import GPUS, LEASES, MODEL_PREFIX, SPEND_PER_HOUR, Amounts
 from app.domain.tags import LABEL_PREFIX, OwnerTags
 from app.domain.tokens import launch_token
@@ -26,11 +28,11 @@ log = structlog.get_logger(__name__)
 
 
 class _CannotAdoptError(Exception):
-    """One sentence that tells the operator why."""
+    """The message is one sentence with the cause, for the operator."""
 
 
 def adopt_requested(runtime: Runtime, account: str, region: str) -> None:
-    """Rebuilds the leases of the orphans that an operator wants adopted. Each stands or falls alone."""
+    """Rebuilds the leases of the orphans whose adoption an operator requested. Each one succeeds or fails alone."""
     for row in runtime.database.all(statements.requested(account, region)):
         try:
             with runtime.database.begin() as connection:
@@ -67,9 +69,10 @@ def _adopt(connection: Connection, runtime: Runtime, row: Row[Any]) -> None:
 
 
 def _join(connection: Connection, row: Row[Any], owner: OwnerTags, event: NewEvent, *, extendable: bool) -> int:
-    """Gives the VM to its lease, which is older than the loss and waits for a VM or for its end. Answers its attempts so far.
+    """Assigns the VM to its existing lease. Returns the lease's number of attempts so far.
 
-    What the lease holds of the quota is given back: the caller counts what the VM takes.
+    The lease is older than the loss and waits for a VM or for its end. The lease's reserved quota is released; the
+    caller reserves the VM's amounts.
     """
     connection.execute(*locked([owner.lease_id]))
     lease = connection.execute(statements.existing_lease(owner.lease_id)).one()
@@ -126,10 +129,7 @@ def _amounts(row: Row[Any]) -> Amounts:
 
 
 def _facts(row: Row[Any]) -> dict[str, Any]:
-    gpu = Gpu(
-        model=row.gpu_model, count=row.gpu_count, memory_gib=row.gpu_memory_gib, interconnect=row.gpu_interconnect
-    )
-    return placed.hardware(gpu, row.vcpus, row.memory_gib, {"id": None, "name": None})
+    return placed.hardware(type_from_row(row), {"id": None, "name": None})
 
 
 def _where(row: Row[Any]) -> dict[str, Any]:
@@ -177,25 +177,17 @@ def _lease(row: Row[Any], owner: OwnerTags, expires_at: datetime, *, extendable:
 
 
 def _request(row: Row[Any], name: str, labels: dict[str, str]) -> dict[str, Any]:
-    """The request in the form that the API stores, as far as the VM tells it."""
-    return {
-        "name": name,
-        "gpu": None,
-        "instance_types": [row.instance_type],
-        "market": row.market,
-        "providers": [row.provider],
-        "regions": [row.region],
-        "max_price_per_hour": None,
-        "ttl_seconds": 60,
-        "wait_seconds": 0,
-        "ssh_public_keys": [],
-        "image": None,
-        "disk_gib": 100,
-        "public_ip": True,
-        "allowed_cidrs": None,
-        "on_interruption": "end",
-        "labels": labels,
-    }
+    """The request in the form that the API stores, as far as the VM's facts determine it."""
+    request = LeaseRequest(
+        name=name,
+        labels=labels,
+        instance_types=(row.instance_type,),
+        market=MarketWish(row.market),
+        providers=(row.provider,),
+        regions=(row.region,),
+        ttl_seconds=60,
+    )
+    return request.as_json()
 
 
 def _attempts(runtime: Runtime, row: Row[Any], owner: OwnerTags, known: int) -> list[dict[str, Any]]:

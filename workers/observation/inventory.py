@@ -1,8 +1,9 @@
 """Inventory and garbage collection: one full listing of an account, compared with the database region by region.
 
-The cloud is listed first, the database read second. What a row proves dead is ended at once. A VM that we launched and
-of which no row tells sets the hold. A VM with copied tags is shown as an orphan and ended after the grace. A lease whose
-VM is missing is verified by a direct get, and a deadline tag that is not the one that was written is written again.
+The cloud is listed first, the database is read second. A VM that a row proves dead is ended at once. A VM that gpulease
+launched and that has no row sets the hold. A VM with copied tags is shown as an orphan and ended after the grace
+period. A direct get verifies a missing VM of a lease. A deadline tag that differs from the last written one is written
+again.
 """
 
 import json
@@ -42,9 +43,9 @@ _KILL_AGAIN_SECONDS = 30.0
 
 
 def take_inventory(runtime: Runtime, account: str, region: str) -> int:
-    """One cycle of one region. Answers the number of VMs listed. Raises ProviderError.
+    """One cycle of one region. Returns the number of VMs listed. Raises ProviderError.
 
-    A listing that broke off changes nothing.
+    An incomplete listing changes nothing.
     """
     cycle = Cycle(runtime, account, frozenset({region}))
     count = cycle.compare(region)
@@ -53,16 +54,16 @@ def take_inventory(runtime: Runtime, account: str, region: str) -> int:
 
 
 def take_account_inventory(runtime: Runtime, account: str, regions: frozenset[str]) -> tuple[Callable[[str], int], ...]:
-    """Lists several regions at once. Answers what is left to do for each; VMs are ended after all were compared.
+    """Lists several regions at once. Returns the functions to call for each region, in order.
 
-    Raises ProviderError; a listing that broke off changes nothing.
+    VMs are ended after all regions were compared. Raises ProviderError; an incomplete listing changes nothing.
     """
     cycle = Cycle(runtime, account, regions)
     return cycle.compare, cycle.end_orphans
 
 
 class Cycle:
-    """One listing of some regions, made at once, and what follows from it for each of them. Raises ProviderError."""
+    """One listing of some regions, made by the constructor, and the actions for each region. Raises ProviderError."""
 
     def __init__(self, runtime: Runtime, account: str, regions: frozenset[str]) -> None:
         runtime.accounts.check_identity(account)
@@ -86,7 +87,10 @@ class Cycle:
         self._braked: dict[str, frozenset[str]] = {}
 
     def compare(self, region: str) -> int:
-        """Writes what the listing says of a region. Answers the number of its VMs. Raises ProviderError: it says nothing."""
+        """Writes the listed facts of a region. Returns the number of its VMs.
+
+        Raises ProviderError when the listing failed for the region.
+        """
         runtime, account, before = self._runtime, self._account, self._before[region]
         listed = self._listing.of(region)
         findings, rows = _compare(runtime, account, region, listed)
@@ -113,14 +117,17 @@ class Cycle:
         return len(listed.vms)
 
     def end_orphans(self, region: str) -> int:
-        """Adopts and ends what is due in a region that was compared. Answers how many were asked to end."""
+        """Adopts and ends the due orphans of a compared region. Returns for how many termination was requested."""
         adopt_requested(self._runtime, self._account, region)
         rowless_too = ROWLESS not in self._braked[region]
         return _end_orphans(self._runtime, self._provider, self._account, region, rowless_too=rowless_too)
 
 
 def _hold_for_lost_rows(runtime: Runtime, account: str, region: str, findings: Findings) -> None:
-    """Judges VMs that show for the first time; those shown before were there when an operator resumed."""
+    """Sets the hold for VMs without a row that are listed for the first time.
+
+    VMs that were listed before existed when an operator resumed.
+    """
     if not findings.lost_rows(shown_before=()):
         return
     shown = runtime.database.all(statements.lost_before(account, region, [seen.vm_id for seen in findings.lost]))
@@ -131,7 +138,10 @@ def _hold_for_lost_rows(runtime: Runtime, account: str, region: str, findings: F
 def _mass_loss(
     runtime: Runtime, account: str, region: str, rows: Collection[Row], findings: Findings
 ) -> frozenset[str]:
-    """Which losses of this cycle are too many to believe yet. VMs that we asked to end may vanish in any number."""
+    """Kinds of loss of this cycle that still need confirmation.
+
+    VMs whose termination gpulease requested may vanish in any number.
+    """
     live = sum(row.state is AttemptState.KNOWN and not row.ending for row in rows)
     vanished = sum(not row.ending for row in findings.absent)
     counts = [(VANISHED, vanished, live), (ROWLESS, len(findings.copied), live)]
@@ -152,14 +162,14 @@ def _seen(vm: Vm) -> Seen:
 
 
 def _compare(runtime: Runtime, account: str, region: str, listed: Listed) -> tuple[Findings, dict[Key, Row]]:
-    """Reads the live attempts here and, ended ones included, the attempts that listed VMs name."""
+    """Compares the listing with the region's live attempts and all attempts, also ended ones, that listed VMs name."""
     seen = tuple(_seen(vm) for vm in listed.vms.values())
     place = {"account": account, "region": region}
     with runtime.database.begin() as connection:
         rows = {row.key: row for row in map(statements.row_from, connection.execute(statements.LIVE_ROWS, place))}
-        named = [one.key for one in seen if one.key is not None and one.key not in rows]
-        found = connection.execute(statements.named_rows(account, region, named))
-        rows |= {row.key: row for row in map(statements.row_from, found)}
+        named = [vm.key for vm in seen if vm.key is not None and vm.key not in rows]
+        named_rows = connection.execute(statements.named_rows(account, region, named))
+        rows |= {row.key: row for row in map(statements.row_from, named_rows)}
     listing = Listing(started_at=listed.started_at, seen=seen, unreachable=listed.unreachable)
     findings = compare(listing, rows, token_of=_token_of(runtime), settle_gap=runtime.timing.settle_gap)
     return _without_owned_elsewhere(runtime, findings), rows
@@ -171,7 +181,7 @@ def _token_of(runtime: Runtime) -> Callable[[LeaseId, int], str]:
 
 
 def _without_owned_elsewhere(runtime: Runtime, findings: Findings) -> Findings:
-    """An account that got another name in the configuration shows VMs whose rows name it as before."""
+    """Drops lost VMs that have a row under another account name: the configuration may have renamed the account."""
     keys = {seen.key for seen in findings.lost if seen.key is not None}
     if not keys:
         return findings
@@ -180,7 +190,7 @@ def _without_owned_elsewhere(runtime: Runtime, findings: Findings) -> Findings:
 
 
 def _store(runtime: Runtime, listed: Listed, findings: Findings, last_seen_at: datetime | None) -> None:
-    """Writes what changed, in a handful of statements; an unchanged lease is not written."""
+    """Writes the changes in a few statements. An unchanged lease is not written."""
     observed = statements.Observed()
     for row, seen in findings.changed:
         vm = listed.vms[seen.vm_id]
@@ -188,7 +198,7 @@ def _store(runtime: Runtime, listed: Listed, findings: Findings, last_seen_at: d
             row.attempt_id,
             vm.state,
             at=vm.ended_at or (last_seen_at if vm.state is VmState.GONE else listed.started_at),
-            reason=reason_json(vm),
+            reason=reason_json(vm, listed.started_at),
             addresses=(vm.public_ip, vm.private_ip),
         )
     writes: list[Any] = [observed.statement()] if len(observed) else []
@@ -207,8 +217,8 @@ def _store(runtime: Runtime, listed: Listed, findings: Findings, last_seen_at: d
         empty, gap = [row.attempt_id for row in findings.empty], runtime.timing.settle_gap
         writes.append(statements.seen_nothing(empty, listed.started_at, gap_seconds=gap))
     if writes:
-        told = (*(row for row, _ in (*findings.changed, *findings.found)), *findings.absent, *findings.empty)
-        _write_and_wake(runtime, {row.lease_id for row in told}, writes)
+        changed = (*(row for row, _ in (*findings.changed, *findings.found)), *findings.absent, *findings.empty)
+        _write_and_wake(runtime, {row.lease_id for row in changed}, writes)
 
 
 def _write_and_wake(runtime: Runtime, about: Iterable[str], writes: Iterable[Any]) -> None:
@@ -220,9 +230,9 @@ def _write_and_wake(runtime: Runtime, about: Iterable[str], writes: Iterable[Any
 
 
 def _store_deadlines(runtime: Runtime, findings: Findings) -> None:
-    """A tag that is not the one last written is written again by the lease's next step, whoever wrote it.
+    """The lease's next step rewrites a deadline tag that differs from the last written one, regardless of its author.
 
-    A later tag of a lease whose term is in doubt tells of an extension that the database has lost: it gets its term back.
+    A later tag of a lease whose term is in doubt proves an extension that the database has lost. The term is restored.
     """
     restored = {row.lease_id for row, seen in findings.in_doubt if _restore_term(runtime, row, seen)}
     wrong = [(row, seen) for row, seen in findings.retagged if row.lease_id not in restored]
@@ -256,8 +266,8 @@ def _rfc3339(moment: datetime) -> str:
 
 
 def _store_notices(runtime: Runtime, rows: Iterable[Row], interruptions: Iterable[Interruption]) -> None:
-    """Shows announced interruptions on their leases, each once."""
-    notices = {one.vm_id: one for one in interruptions}
+    """Shows each announced interruption on its lease, once."""
+    notices = {interruption.vm_id: interruption for interruption in interruptions}
     for row in rows:
         notice = notices.get(row.instance_id or "")
         if notice is not None and not row.lease_ended:
@@ -276,9 +286,10 @@ def _notice(runtime: Runtime, lease_id: LeaseId, notice: Interruption) -> None:
 
 
 def _sight_orphans(runtime: Runtime, account: str, region: str, listed: Listed, findings: Findings) -> None:
-    """Writes down VMs that no live lease owns.
+    """Records VMs that no live lease owns.
 
-    Those that a row proves dead are due at once, those with copied tags after the grace, those whose rows are lost never.
+    A VM that a row proves dead is due at once. A VM with copied tags is due after the grace period. A VM whose row is
+    lost is never due.
     """
     causes = {seen.vm_id: cause for seen, _, cause in findings.doomed}
     causes |= dict.fromkeys((seen.vm_id for seen in findings.copied), "copied_tags")
@@ -315,9 +326,10 @@ def _orphan_values(account: str, region: str, vm: Vm, cause: str) -> dict[str, A
 
 
 def _end_orphans(runtime: Runtime, provider: Provider, account: str, region: str, *, rowless_too: bool) -> int:
-    """Ends the orphans that are due, at most fifty a cycle, as fast as the provider's request rate allows.
+    """Ends the due orphans, at most fifty a cycle, within the provider's request rate. Returns their number.
 
-    None while the installation is on hold; those without a row only when there are not too many at once.
+    No orphan is due while the installation is on hold. Orphans without a row end only when there are not too many at
+    once.
     """
     bucket = runtime.pacer.bucket(account, region, "terminate")
     if not runtime.pacer.take(provider, bucket):
@@ -342,7 +354,7 @@ def _end_orphans(runtime: Runtime, provider: Provider, account: str, region: str
 
 
 def _end(provider: Provider, region: str, vm_ids: Sequence[str]) -> Mapping[str, ProviderError]:
-    """Those that the provider did not accept to end. One that refuses keeps none of the others."""
+    """Requests the end of the VMs. Returns the refused ones: a refusal for one VM does not keep the others."""
     try:
         return provider.terminate(region, vm_ids).refused
     except ProviderError as error:
@@ -354,5 +366,5 @@ def _store_refusals(runtime: Runtime, account: str, region: str, errors: Mapping
         if error is not None:
             about = {"account": account, "region": region, "instance_id": vm_id}
             log.warning("orphan not ended", **about, code=error.code, error=error.message)
-    told = {vm_id: error_json(error) if error is not None else None for vm_id, error in errors.items()}
-    runtime.database.run(statements.end_asked(account, region, told))
+    outcomes = {vm_id: error_json(error) if error is not None else None for vm_id, error in errors.items()}
+    runtime.database.run(statements.end_asked(account, region, outcomes))

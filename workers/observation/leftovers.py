@@ -1,8 +1,9 @@
-"""The rare look at everything of ours besides VMs: what ended attempts left behind is removed.
+"""The infrequent sweep of all tagged resources except VMs. It removes the leftover resources of ended attempts.
 
-The watch removes what is left when a VM ends. This finds what it missed: a security group that could not go yet, a disk that
-turned up late. The cloud is listed first, the database read second. What a row proves to be over is removed at once; what
-no row knows (a restored database has lost it) is removed after it has been unused for the grace of VMs without a row.
+The watch removes leftovers when a VM ends. This sweep finds the ones that the watch missed: a security group that could
+not be deleted yet, a disk that appeared late. The cloud is listed first, the database is read second. A resource that a
+row proves to be over is removed at once. A restored database may have lost the row of a resource. Such a resource is
+removed once it has been unused for the grace period of VMs without a row.
 """
 
 import random
@@ -19,10 +20,10 @@ _MOST_AT_ONCE = 50
 
 
 def sweep_leftovers(runtime: Runtime, account: str, region: str) -> int:
-    """Removes at most fifty, as fast as the provider's request rate allows. Answers how many. Raises ProviderError.
+    """Removes at most fifty leftovers, within the provider's request rate. Returns how many. Raises ProviderError.
 
-    One that the provider does not remove keeps no other waiting: none counts before it is removed, and each sweep tries them
-    in another order.
+    A leftover that the provider does not remove delays no other one. Only removed leftovers count towards the limit,
+    and each sweep tries them in a random order.
     """
     runtime.accounts.check_identity(account)
     provider = runtime.accounts.provider(account)

@@ -1,4 +1,4 @@
-"""One listing of some regions of an account, taken apart by region."""
+"""One listing of some regions of an account, split by region."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from workers.providers.types import Vm
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listed:
-    """What a finished listing says of one region: VMs by id, and the zones it says nothing about.
+    """The part of a finished listing about one region: VMs by id, and the unreachable zones.
 
     `calls` and `seconds` are those of the whole listing.
     """
@@ -24,7 +24,7 @@ class Listed:
 
 
 class AccountListing:
-    """A finished listing of some regions. Raises ProviderError when it breaks off on the way."""
+    """A finished listing of some regions. Raises ProviderError when the listing fails before its end."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class AccountListing:
         self._seconds = monotonic() - start
 
     def of(self, region: str) -> Listed:
-        """What it says of a region. Raises the ProviderError for which it cannot tell of this one."""
+        """The part of the listing about a region. Raises the ProviderError with which that region's part failed."""
         if region in self._failed:
             raise self._failed[region]
         return Listed(

@@ -1,7 +1,7 @@
-"""Provider events: a message of a cloud makes the next look at its region come sooner, and nothing else.
+"""Provider events: a message from a cloud brings the next inventory of its region forward, and does nothing else.
 
-It never decides: what the message says is not believed, the look is. A lost, late, doubled or forged message changes
-nothing that polling would not.
+A message never decides. Workers trust the inventory, not the content of the message. A lost, late, duplicate or forged
+message changes nothing that polling would not change.
 """
 
 import threading
@@ -16,12 +16,12 @@ from workers.runtime import Runtime
 log = structlog.get_logger(__name__)
 
 _PAUSE = 2.0
-"""Between two receipts: so a flood of messages makes no more looks than that."""
+"""Seconds between two receipts. A flood of messages causes no more inventories than this allows."""
 _FAILED_PAUSE = (5.0, 60.0)
 
 
 class EventListener:
-    """A thread that listens to one account's queue until the process stops."""
+    """A thread that reads one account's queue until the process stops."""
 
     def __init__(self, runtime: Runtime, account: str) -> None:
         self._runtime = runtime
@@ -29,11 +29,11 @@ class EventListener:
         self._failures = 0
 
     def start(self) -> threading.Thread:
-        """Starts the thread; it ends soon after `runtime.stopping` is set."""
+        """Starts the thread. The thread ends soon after `runtime.stopping` is set."""
         return Loop(f"events-{self._account}", self._listen, stopping=self._runtime.stopping, pause=_PAUSE).start()
 
     def _listen(self) -> float | None:
-        """A queue that cannot be read is tried again later; the account is used as before."""
+        """Reads the queue once. A queue that cannot be read is tried again later; the account stays in use."""
         try:
             self.listen_once()
         except ProviderError as error:
@@ -42,7 +42,10 @@ class EventListener:
         return None
 
     def listen_once(self) -> int:
-        """Takes what is there, hurries the looks that it asks for, then acknowledges it. Answers how many looks."""
+        """Reads messages, brings forward the inventory of their regions, then acknowledges them.
+
+        Returns the number of regions.
+        """
         provider = self._runtime.accounts.provider(self._account)
         events = provider.events()
         if not events:

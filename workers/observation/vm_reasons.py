@@ -1,37 +1,37 @@
-"""What a provider's VM tells, in the form that is stored."""
+"""The reason for the end of a provider's VM, in its stored form."""
 
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
-from workers.providers.errors import (
-    ImageMissing,
-    InsufficientCapacity,
-    InvalidSpec,
-    NotOffered,
-    PriceTooLow,
-    ProviderQuotaExceeded,
-    Refused,
-)
+from app.domain.leases import VmState
+from workers.providers import errors
+from workers.providers.errors import CredentialsRejected, NotPermitted, Refused
 from workers.providers.types import Vm
 
-_REFUSALS = {
-    kind.__name__: kind
-    for kind in (ImageMissing, InsufficientCapacity, InvalidSpec, NotOffered, PriceTooLow, ProviderQuotaExceeded)
-}
 
+def reason_json(vm: Vm, seen_at: datetime | None = None) -> str | None:
+    """Why a VM ends: JSON {code, message, interrupted, refusal, stopped_at}; None while it lives.
 
-def reason_json(vm: Vm) -> str | None:
-    """Why a VM ends: JSON {code, message, interrupted, refusal}; None while it lives."""
+    `stopped_at`: for an interrupted VM that stays until gpulease deletes it, the time when it was stopped, else when it
+    was seen stopped (`seen_at`). Its billing ends then.
+    """
     if vm.state_reason is None and not vm.interrupted:
         return None
     refusal = vm.refusal.__name__ if vm.refusal is not None else None
-    return json.dumps({**(vm.state_reason or {}), "interrupted": vm.interrupted, "refusal": refusal})
+    facts = {**(vm.state_reason or {}), "interrupted": vm.interrupted, "refusal": refusal}
+    stopped_at = vm.ended_at or seen_at
+    if vm.interrupted and vm.state is VmState.STOPPED and stopped_at is not None:
+        facts["stopped_at"] = stopped_at.isoformat()
+    return json.dumps(facts)
 
 
 def refusal(reason: Mapping[str, Any]) -> Refused | None:
-    """The refusal that a stored reason tells of: the VM was accepted and then not made."""
-    kind = _REFUSALS.get(reason.get("refusal") or "")
-    if kind is None:
+    """The refusal in a stored reason: the provider accepted the VM and then did not create it."""
+    kind = getattr(errors, reason.get("refusal") or "", None)
+    if not isinstance(kind, type) or not issubclass(kind, Refused):
         return None
+    if kind is CredentialsRejected:
+        kind = NotPermitted  # the provider accepted the call, so it knows the credentials
     return kind(reason.get("message") or "no reason given", code=reason.get("code"))

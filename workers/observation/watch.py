@@ -1,6 +1,6 @@
-"""The bulk look at VMs in change: those that start, boot, end, or were lost. One get per hundred VMs, not per lease.
+"""The watch: bulk observation of changing VMs: those that start, boot, end, or were lost. One get per hundred VMs.
 
-It writes facts and wakes leases; deciding is the reconciler's.
+The watch writes facts and wakes leases. The reconciler decides.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ import structlog
 from sqlalchemy import Row
 
 from app.db.fleet import inventory
-from app.db.leases import attempts, releases
+from app.db.leases import attempts, release_obstacles
 from app.db.leases.transitions import locked
 from app.domain.ids import LeaseId
 from app.domain.leases import AttemptState, VmState
@@ -28,15 +28,16 @@ from workers.runtime import Runtime
 log = structlog.get_logger(__name__)
 
 _SEEN = frozenset({VmState.RUNNING, VmState.ENDING, VmState.STOPPED})
-"""States that somebody has seen since the launch itself answered."""
+"""States that an observation after the launch's own answer has reported."""
 
 _OBSTACLE_SECONDS = 60.0
 
 
 def watch(runtime: Runtime, account: str, region: str) -> int:
-    """Looks at the VMs in change of one account and region. Answers how many there were.
+    """Observes the changing VMs of one account and region. Returns their number.
 
-    What one question cannot tell keeps nothing from what the others tell. Raises the first ProviderError after all is stored.
+    The failure of one query does not discard the answers of the others. Raises the first ProviderError after all
+    answers are stored.
     """
     rows = runtime.database.all(attempts.watched(account, region))
     if not rows:
@@ -65,14 +66,14 @@ def watch(runtime: Runtime, account: str, region: str) -> int:
 
 
 class _Errors:
-    """The first ProviderError of several questions that do not depend on one another."""
+    """The first ProviderError of several independent queries."""
 
     def __init__(self) -> None:
         self.first: list[ProviderError] = []
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """A ProviderError within ends the block alone."""
+        """A ProviderError inside the block ends only the block."""
         try:
             yield
         except ProviderError as error:
@@ -95,14 +96,14 @@ def _state(vm: Vm | None) -> VmState | None:
 
 @dataclass(slots=True)
 class _Leftovers:
-    """`clean`: ids of the attempts of which nothing is left. `obstacles`: what keeps a lease from ending, by lease id."""
+    """`clean`: ids of attempts without leftovers. `obstacles`: what keeps a lease from ending, by lease id."""
 
     clean: frozenset[str] = frozenset()
     obstacles: dict[str, set[str]] = field(default_factory=dict)
     throttled: list[ProviderError] = field(default_factory=list)
 
     def remove(self, provider: Provider, leftover: Leftover, lease_id: str) -> None:
-        """Removes it if nothing uses it. An error is its own; after throttling nothing more is removed in this pass."""
+        """Removes an unused leftover. An error affects no other leftover. After throttling the pass removes no more."""
         if leftover.in_use:
             obstacle = in_use_obstacle(leftover.kind)
         else:
@@ -119,7 +120,7 @@ class _Leftovers:
 def _remove_leftovers(
     runtime: Runtime, provider: Provider, region: str, rows: Sequence[Row[Any]], vms: Mapping[str, Vm | None]
 ) -> _Leftovers:
-    """What is left of the attempts that are over: each leftover stands for itself."""
+    """Removes the leftovers of the attempts that are over, each independently of the others."""
     result = _Leftovers()
     over = [row for row in rows if not row.clean and _is_over(row, vms)]
     if not over:
@@ -145,7 +146,7 @@ def _is_over(row: Row[Any], vms: Mapping[str, Vm | None]) -> bool:
 
 
 def try_to_remove(provider: Provider, leftover: Leftover) -> ProviderError | None:
-    """Asks for the removal of what nothing uses. Answers why the provider did not accept it."""
+    """Requests the removal of an unused leftover. Returns the error with which the provider refused, or None."""
     try:
         provider.remove_leftover(leftover)
     except ProviderError as error:
@@ -156,10 +157,13 @@ def try_to_remove(provider: Provider, leftover: Leftover) -> ProviderError | Non
 
 
 def _store_obstacles(runtime: Runtime, obstacles: Mapping[str, Collection[str]]) -> None:
-    """Leases that have been releasing for a while say what keeps them: right after the end of a VM much is in use."""
+    """Leases that have been releasing for a while show their obstacles.
+
+    Right after the end of a VM many resources are still in use.
+    """
     patience = min(_OBSTACLE_SECONDS, runtime.settings.release_alarm_seconds)
-    for lease_id, found in obstacles.items():
-        statement = releases.blocked(LeaseId(lease_id), ", ".join(sorted(found)), after_seconds=patience)
+    for lease_id, causes in obstacles.items():
+        statement = release_obstacles.blocked(LeaseId(lease_id), ", ".join(sorted(causes)), after_seconds=patience)
         runtime.database.run(statement)
 
 
@@ -178,7 +182,7 @@ def _store(
         elif row.id in clean:
             observed.add(row.id, VmState.GONE, at=None, clean=True)
         elif row.instance_id in vms and row.terminate_sent_at is not None and row.vm_state in _SEEN:
-            # a cloud that forgets at once: no listing need be waited for to ask a second time
+            # Some clouds forget a VM at once. Then the second query need not wait for a listing.
             observed.add(row.id, VmState.ABSENT, at=_last_seen(row))
     seen = observed.attempts
     if seen:
@@ -186,7 +190,10 @@ def _store(
 
 
 def _last_seen(row: Row[Any]) -> datetime:
-    """When the VM was last observed alive. That its end was accepted later proves nothing: one already gone is accepted too."""
+    """When the VM was last observed alive.
+
+    A later accepted termination proves nothing: providers also accept the termination of a VM that is already gone.
+    """
     seen_at: datetime = row.vm_state_at
     return max(seen_at, row.listed_at or seen_at)
 
@@ -201,7 +208,7 @@ def _observe(observed: inventory.Observed, row: Row[Any], vm: Vm, *, ready: bool
         row.id,
         vm.state,
         at=vm.ended_at or (_last_seen(row) if vm.state is VmState.GONE else row.now),
-        reason=reason_json(vm),
+        reason=reason_json(vm, row.now),
         addresses=(public, private),
         ready=ready,
         clean=clean,

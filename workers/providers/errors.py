@@ -1,12 +1,14 @@
 """Errors of providers, named for what the caller must do."""
 
+from collections.abc import Mapping
+
 from app.domain.error_kinds import ErrorKind
 
 
 class ProviderError(Exception):
-    """Base. `code` is the provider's own word, kept raw; `message` is for a person and holds no secret.
+    """Base class. `code` is the provider's own error code. `message` is for a person and contains no secret.
 
-    `answered`: the provider itself answered. False: the call may have timed out, or its connection was lost.
+    `answered`: whether the provider itself answered. False: the call may have timed out or lost its connection.
     """
 
     answered = True
@@ -18,44 +20,76 @@ class ProviderError(Exception):
 
     @property
     def kind(self) -> ErrorKind:
-        """What an attempt's `error.class` shows."""
+        """The value of an attempt's `error.class`."""
         return ErrorKind(type(self).__name__)
 
 
 class Refused(ProviderError):
-    """Definitely not created. The attempt ends; the next candidate is tried."""
+    """The VM was definitely not created. The attempt ends, and the worker tries the next candidate."""
 
 
 class InsufficientCapacity(Refused):
-    """No capacity at this offering now: cool it off for minutes."""
+    """The offering has no capacity now. The offering cools off for minutes."""
+
+
+class NetworkFull(InsufficientCapacity):
+    """The network of this attempt has no free address, and the adapter knows another one for the next attempt.
+
+    The offering does not cool off. The same pass tries it once more.
+    """
 
 
 class ProviderQuotaExceeded(Refused):
-    """Our own quota at the provider is used up: cool off this account's region and family."""
+    """The account's quota at the provider is used up. The account's region and family cool off."""
 
 
 class NotOffered(Refused):
-    """This type is not offered there (wrong zone, unsupported market): cool off for an hour."""
+    """The provider does not offer this type there (wrong zone, unsupported market).
+
+    The offering cools off for an hour.
+    """
 
 
 class InvalidSpec(Refused):
-    """The provider does not accept the parameters: trying the same again elsewhere may help, here it cannot."""
+    """The provider rejects the parameters. A retry elsewhere may succeed; a retry here cannot."""
 
 
 class ImageMissing(InvalidSpec):
-    """No driver-ready image is found, or the pinned one does not exist: nothing can be launched there."""
+    """No driver-ready image is found, or the pinned image does not exist. No VM can be launched there."""
 
 
 class PriceTooLow(Refused):
-    """The offered price is below the present spot price."""
+    """The offered price is below the current spot price."""
 
 
 class CredentialsRejected(Refused):
-    """Credentials or rights fail: the whole account is set aside with this reason; nothing was done."""
+    """The provider does not accept the credentials for this call; nothing was done.
+
+    Clouds use the same codes for one forbidden thing and for wrong credentials. The worker requests the account's
+    identity to distinguish the cases: see `Accounts.verdict`.
+    """
+
+
+class NotPermitted(Refused):
+    """The account works, but may not do this one thing: cool off the offering, or skip the region in a job."""
 
 
 class Throttled(ProviderError):
-    """Not done, ask later: slows the account down, never fails a lease. `retry_after` in seconds, if told."""
+    """Not done; retry later. Throttling slows the account down and never fails a lease.
+
+    `retry_after`: seconds, None if the provider did not return a value.
+    """
+
+    def __init__(self, message: str, *, code: str | None = None, retry_after: float | None = None) -> None:
+        super().__init__(message, code=code)
+        self.retry_after = retry_after
+
+
+class NotReady(ProviderError):
+    """Not done: something that the call needs is still changing. Retry this call soon.
+
+    Other calls of the account do not wait. `retry_after`: as of Throttled.
+    """
 
     def __init__(self, message: str, *, code: str | None = None, retry_after: float | None = None) -> None:
         super().__init__(message, code=code)
@@ -63,17 +97,20 @@ class Throttled(ProviderError):
 
 
 class Unreachable(Throttled):
-    """No connection could be made, so nothing was sent: not done, ask later. A Throttled with another name."""
+    """No connection could be made, so nothing was sent. Retry later, as after any other Throttled."""
 
     answered = False
 
 
 class SendExpired(ProviderError):
-    """The time for this create call was over before it left: nothing was sent. See `send_window`."""
+    """The send window of this create call closed before the call was sent. Nothing was sent. See `send_window`."""
 
 
 class OutcomeUnknown(ProviderError):
-    """May have been done or not (time-out, lost connection, 5xx, unknown code): only the same call may follow."""
+    """The call may or may not have taken effect (timeout, lost connection, 5xx, unknown code).
+
+    Only the same call may follow.
+    """
 
     def __init__(self, message: str, *, code: str | None = None, answered: bool = True) -> None:
         super().__init__(message, code=code)
@@ -81,8 +118,19 @@ class OutcomeUnknown(ProviderError):
 
 
 class NotFound(ProviderError):
-    """The provider does not know this id. For a create's parameters it is `InvalidSpec` instead."""
+    """The provider does not know this id. An unknown id in the parameters of a create call is `InvalidSpec` instead."""
 
 
 class TokenConflict(ProviderError):
-    """Something exists already under this token or name: read it back, compare the tags, adopt it."""
+    """A resource with this token or name already exists. The caller reads it, compares the tags and adopts it."""
+
+
+_REFUSING_STATUSES: Mapping[int, type[Refused]] = {400: InvalidSpec, 403: NotPermitted, 404: InvalidSpec}
+
+
+def unlisted(status: int) -> type[ProviderError]:
+    """The class for an unlisted code in the response to a create call, by HTTP status.
+
+    A provider that rejects the request has created nothing. After 408, 409 and 5xx, the outcome is unknown.
+    """
+    return _REFUSING_STATUSES.get(status, OutcomeUnknown)

@@ -1,14 +1,16 @@
-"""What an adapter must do: a port for each subject, and `Provider`, which is all of them.
+"""The contract of an adapter: one interface per subject, and `Provider`, which combines all of them.
 
-An adapter is bound to one account and holds the SDK's clients. It keeps no state of leases, opens no
-transaction, makes no decision. Every call is bounded by the account's time-outs, does not retry inside the
-SDK, and raises only errors of `workers.providers.errors`.
+An adapter belongs to one account and contains the SDK's clients. It stores no lease state, opens no transaction and
+makes no decision. The account's timeouts limit every call. A call does not retry inside the SDK, and raises only errors
+of `workers.providers.errors`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
+from app.domain.account_checks import AccountCheck
+from app.domain.offerings import Driver
 from app.domain.tags import OwnerTags
 from workers.providers.types import (
     BatchResult,
@@ -19,8 +21,10 @@ from workers.providers.types import (
     Leftovers,
     Limits,
     ListingPage,
+    ObservedReservation,
     Offered,
     Params,
+    PricePage,
     Prices,
     ProviderEvent,
     ServiceQuota,
@@ -29,22 +33,23 @@ from workers.providers.types import (
 
 
 class Identity(Protocol):
-    """Who the account is, and that requests are sent as nobody else."""
+    """The identity of the account, and the check that requests use no other identity."""
 
     def identity(self) -> str:
         """The account's own identity at the provider (STS account, project number, subscription id)."""
         ...
 
     def trust(self, identity: str) -> None:
-        """From now on requests about VMs are sent only with credentials that `identity` was answered this for.
+        """Requires for later requests about VMs that `identity()` has returned this value for their credentials.
 
-        Others raise `CredentialsUnverified` and send nothing. Before the first call every request is sent.
+        A request with other credentials raises `CredentialsUnverified` and sends nothing. Before the first call of
+        `trust`, every request is sent.
         """
         ...
 
 
 class Catalogue(Protocol):
-    """What can be launched, at which price, within which limits, from which image."""
+    """The offerings of the account, with their prices, service quotas and images."""
 
     def offered(self, region: str) -> Sequence[Offered]:
         """Every GPU type offered in a region, by zone and market, priced where a price is known.
@@ -54,9 +59,17 @@ class Catalogue(Protocol):
         ...
 
     def prices(self, region: str) -> Prices:
-        """What the provider's price list says today of the catalogue's types, as far as `offered` does not tell it live.
+        """Today's prices of the catalogue's types in the provider's price list, except those that `offered` reads live.
 
-        Asked of another service than VMs are, with rights of its own: its failure says nothing of the account.
+        Prices come from a separate service that needs separate permissions. A failure of that service therefore says
+        nothing about the account.
+        """
+        ...
+
+    def price_list(self) -> Iterator[PricePage]:
+        """Today's prices of the catalogue's types in every region of the provider's price list, page by page.
+
+        Contains the markets that `prices` contains. The pages together name every type of the catalogue once.
         """
         ...
 
@@ -64,29 +77,41 @@ class Catalogue(Protocol):
         """The provider's limits that bound GPU launches in a region."""
         ...
 
-    def image(self, region: str, name: str | None = None) -> Image:
-        """The newest driver-ready image or the pinned one; by `name`, one of the account's `images`. `InvalidSpec`: none."""
+    def reservations(self, region: str) -> Sequence[ObservedReservation]:
+        """The account's configured reservations in a region, with what is free in each.
+
+        Omits a reservation of an instance type that the catalogue does not contain, and one that could not be read.
+        Raises ProviderError when none could be read.
+        """
+        ...
+
+    def image(self, region: str, name: str | None = None, driver: Driver = Driver.NVIDIA) -> Image:
+        """The newest image with `driver` or the account's own; with `name`, one of the account's `images`.
+
+        Raises `InvalidSpec` when there is no such image.
+        """
         ...
 
 
 class Launching(Protocol):
-    """Making a VM: once for each attempt, however often the call is repeated."""
+    """Creation of VMs: one VM for each attempt, however often the call is repeated."""
 
     def plan(self, spec: LaunchSpec) -> Params:
-        """The parameters of the create call. Pure: no network, same spec same parameters."""
+        """The parameters of the create call. A pure function: no network, and the same parameters for the same spec."""
         ...
 
     def launch(self, region: str, params: Params) -> Vm:
-        """Creates the VM, with its firewall rules before it, and returns at once.
+        """Creates the firewall rules, then the VM, and returns at once.
 
-        Repeating with the same parameters returns the same VM. A refusal leaves nothing that costs money. The last thing
-        before the create call is `require_open_window`. Errors that come after the cloud accepted the call, or said that
-        the VM exists, are OutcomeUnknown or TokenConflict: all others mean that this call did nothing.
+        A repeat with the same parameters returns the same VM. A refusal leaves nothing that costs money. The adapter
+        calls `require_open_window` immediately before the create call. After the cloud accepted the call, or reported
+        that the VM exists, errors are OutcomeUnknown or TokenConflict. All other errors mean that this call did
+        nothing.
         """
         ...
 
     def find(self, region: str, token: str, owner: OwnerTags) -> Vm | None:
-        """Direct look for what an attempt may have created; None says only that nothing is seen now.
+        """Looks up directly the VM that an attempt may have created. None means only that the cloud shows no VM now.
 
         Returns a VM only when its installation, lease and attempt tags are the owner's.
         """
@@ -94,100 +119,132 @@ class Launching(Protocol):
 
 
 class VmActions(Protocol):
-    """What is done to VMs that exist."""
+    """Actions on VMs that exist."""
 
     def terminate(self, region: str, vm_ids: Sequence[str]) -> BatchResult:
-        """Asks for the end of VMs. Confirmed by `get`, not by this.
+        """Requests termination of VMs. Only `get` confirms the termination.
 
-        Done are those that the provider knew, whatever their state. One that it does not know is neither done nor refused.
+        `done` contains the VMs that the provider knew, in any state. An unknown VM is neither done nor refused.
         """
         ...
 
     def reboot(self, region: str, vm_ids: Sequence[str]) -> BatchResult:
-        """Asks for a reboot and returns at once. Refused with `NotFound` or `InvalidSpec`: a VM that cannot be rebooted."""
+        """Requests a reboot and returns at once.
+
+        A VM that cannot be rebooted is refused with `NotFound` or `InvalidSpec`.
+        """
         ...
 
     def set_deadline(self, region: str, vm_ids: Sequence[str], deadline: datetime) -> BatchResult:
-        """Writes the deadline tag of VMs, and of what belongs to them.
+        """Writes the deadline tag of VMs, and of the resources that belong to them.
 
-        Done are VMs whose own tag is written. Refused are VMs, with `NotFound` where the provider does not know one, and what
-        belongs to a VM, by its own id.
+        `done` contains the VMs whose own tag is written. `refused` contains VMs, and by their own ids the resources
+        that belong to a VM. A VM that the provider does not know is refused with `NotFound`.
         """
         ...
 
     def console_output(self, region: str, vm_id: str) -> str:
-        """The last lines of a VM's serial console as the provider has them, at most 64 KiB; "" for none."""
+        """The last lines of a VM's serial console that the provider stores, at most 64 KiB; "" for none."""
         ...
 
 
 class Observing(Protocol):
-    """Looking at VMs."""
+    """Observation of VMs."""
 
     def get(self, region: str, vm_ids: Sequence[str]) -> Mapping[str, Vm | None]:
-        """Direct get of VMs; None for an id that the provider does not know. Costs O(pages).
+        """Reads VMs directly; None for an id that the provider does not know. Costs O(pages).
 
-        An id of which nothing could be told is left out; raises when that is all of them.
+        Omits an id that could not be read. Raises when no id could be read.
         """
         ...
 
     def list(self, regions: frozenset[str], installation: str) -> Iterator[ListingPage]:
-        """Every VM of these regions tagged with this installation, ended ones that still show included, page by page.
+        """Every VM of these regions tagged with this installation, page by page, including ended VMs that still show.
 
-        Raises when it can tell of none of the regions; what concerns some of them alone may stand in `ListingPage.failed`.
+        Raises when none of the regions can be read. Errors of single regions may be in `ListingPage.failed`.
         """
         ...
 
     def list_everywhere(self, installation: str) -> Iterator[ListingPage]:
-        """Every VM of this installation in all regions of the account, configured or not: what the dead-man switch looks at.
+        """Every VM of this installation in all regions of the account, configured or not. The dead-man switch uses it.
 
-        Needs the rights to list regions and VMs and no others, so a VM may lack addresses and the reason of its end.
-        A place that cannot be read is in `ListingPage.unreachable` or `ListingPage.failed`. Raises when nothing can be read.
+        Needs only the permissions to list regions and VMs, so a VM may lack addresses and the reason for its end.
+        A zone or region that cannot be read is in `ListingPage.unreachable` or `ListingPage.failed`. Raises when
+        nothing can be read.
         """
         ...
 
     def ready(self, region: str, vm_ids: Sequence[str]) -> frozenset[str]:
-        """Those of the running VMs that have passed the provider's readiness checks. Costs O(pages).
+        """The running VMs that have passed the provider's readiness checks. Costs O(pages).
 
-        Where each VM takes a call of its own, one that fails leaves out that VM alone; raises when all fail.
+        Where each VM needs its own call, a failed call omits only that VM. Raises when all calls fail.
         """
         ...
 
     def interruptions(self, regions: frozenset[str], installation: str) -> Sequence[Interruption]:
-        """VMs of this installation that the provider has announced to take back; raises when none of the regions tells."""
+        """Interruptions that the provider has announced for VMs of this installation.
+
+        Raises when none of the regions can be read.
+        """
         ...
 
 
 class LeftoverRemoval(Protocol):
-    """What VMs leave behind."""
+    """Resources that VMs leave behind."""
 
     def leftovers(self, region: str, installation: str, lease_ids: Sequence[str] | None) -> Leftovers:
-        """What else exists of these leases (all when None): what costs money, and what must not pile up."""
+        """Other resources of these leases (all leases when None).
+
+        Includes resources that cost money, and resources that must not pile up.
+        """
         ...
 
     def remove_leftover(self, leftover: Leftover) -> None:
-        """Removes one; silently succeeds when it is gone already. Any error but `Throttled` concerns this one alone."""
+        """Removes a resource; a missing resource is success. Any error but `Throttled` concerns this resource alone."""
         ...
 
 
 class ProviderEvents(Protocol):
-    """Messages of the cloud, which make the next look come sooner."""
+    """Messages of the cloud, which make the next observation start sooner."""
 
     def events(self) -> Sequence[ProviderEvent]:
-        """Messages of the account's queue, waiting a few seconds at most for the first; they come again unless acknowledged."""
+        """Messages of the account's queue. Waits a few seconds at most for the first message.
+
+        The queue delivers a message again unless `acknowledge` is called for it.
+        """
         ...
 
     def acknowledge(self, events: Sequence[ProviderEvent]) -> None:
-        """These messages were used."""
+        """Confirms that these messages were used."""
+        ...
+
+
+class Checking(Protocol):
+    """Checks of an account before its first lease. Optional: a provider may lack this port.
+
+    A check reads, or asks what a call would do. It changes nothing at the cloud. Both methods put an error of a call
+    into its check. They raise nothing.
+    """
+
+    def check_account(self, installation: str) -> Sequence[AccountCheck]:
+        """What concerns the account as a whole. The credentials come first.
+
+        After failed credentials, the result contains nothing else.
+        """
+        ...
+
+    def check_region(self, region: str, installation: str) -> Sequence[AccountCheck]:
+        """What concerns a region. Needs working credentials."""
         ...
 
 
 class Provider(Identity, Catalogue, Launching, VmActions, Observing, LeftoverRemoval, ProviderEvents, Protocol):
-    """What gpulease asks of a cloud account. All methods block; all raise ProviderError.
+    """Everything that gpulease needs from a cloud account. All methods block; all raise ProviderError.
 
-    **A call with several items fails item by item.** A call that changes something returns a `BatchResult`. A call that reads
-    leaves out what it could not read and logs the reason; it raises only when it could read nothing.
+    **A call with several items fails item by item.** A call that changes something returns a `BatchResult`. A call that
+    reads omits the items that it could not read and logs the reason. It raises only when it could read nothing.
 
-    `lists_all_regions`: a listing of several regions costs the calls of one, so that they are listed together.
+    `lists_all_regions`: a listing of several regions costs the calls of one region, so the regions are listed together.
     """
 
     limits: Limits

@@ -1,4 +1,4 @@
-"""An adapter whose calls are timed and traced, and whose failures are counted by class."""
+"""A wrapper around an adapter that times and traces its calls and counts failures by error class."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, cast
@@ -17,6 +17,7 @@ CALLS = frozenset(
         "offered",
         "prices",
         "service_quotas",
+        "reservations",
         "image",
         "launch",
         "find",
@@ -33,14 +34,15 @@ CALLS = frozenset(
         "set_deadline",
     }
 )
-"""The interface's methods that ask the cloud for one answer. `list` is timed by page, `plan` asks nobody.
+"""The methods of the interface that read one answer from the cloud.
 
-`list_everywhere` is the dead-man switch's, which counts nothing.
+`list` is timed by page. `plan` makes no call. Only the dead-man switch uses `list_everywhere`, and only the command
+`prices` uses `price_list`. Neither has metrics.
 """
 
 
 class Metered:
-    """Stands in for an adapter: everything but the calls is the adapter's own."""
+    """Wraps the calls of an adapter. All other members are those of the adapter."""
 
     def __init__(
         self,
@@ -57,15 +59,15 @@ class Metered:
         self._monotonic = monotonic
 
     def __getattr__(self, name: str) -> Any:
-        """Asked for once for each name: a timed call is kept."""
-        found = getattr(self._provider, name)
+        """Returns a member of the adapter. A timed call is stored, so that Python looks it up here only once."""
+        member = getattr(self._provider, name)
         if name in CALLS:
-            found = self._timed(name, found)
-            self.__dict__[name] = found
-        return found
+            member = self._timed(name, member)
+            self.__dict__[name] = member
+        return member
 
     def list(self, regions: frozenset[str], installation: str) -> Iterator[ListingPage]:
-        """Times each page by itself: what is done with it in between is not the cloud's."""
+        """Times each page separately, because the time that the caller spends between pages is not the cloud's."""
         pages = iter(self._provider.list(regions, installation))
         following = self._timed("list", lambda: next(pages, None))
         while (page := following()) is not None:
@@ -93,13 +95,13 @@ class Metered:
 
 
 def _refusal(answer: Any) -> str | None:
-    """The class of the first refusal among the items of a call."""
+    """The error class of the first refused item of a call, or None."""
     refused = answer.refused.values() if isinstance(answer, BatchResult) else ()
     return next((error.kind for error in refused), None)
 
 
 def metered(connect: Connect, metrics: WorkerMetrics, traces: Traces, monotonic: Callable[[], float]) -> Connect:
-    """Connects accounts as `connect` does, with their calls timed and traced."""
+    """Connects accounts as `connect` does, but times and traces their calls."""
 
     def connect_metered(account: AccountSettings, settings: Settings) -> Provider:
         return cast(Provider, Metered(connect(account, settings), account, metrics, traces, monotonic))

@@ -1,4 +1,4 @@
-"""What adapters take and return. Times are UTC, amounts USD per hour of the whole VM."""
+"""Types that adapters take and return. Times are UTC, amounts USD per hour of the whole VM."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,23 +7,26 @@ from decimal import Decimal
 from typing import Any
 
 from app.domain.leases import VmState
-from app.domain.offerings import InstanceType, Market
+from app.domain.offerings import InstanceType, Market, Obstacle
 from app.domain.tags import OwnerTags
 from workers.providers.errors import ProviderError, Refused
 
 Params = dict[str, Any]
-"""The exact, JSON-able parameters of a create call: stored before the call, sent as stored."""
+"""The exact, JSON-serializable parameters of a create call. They are stored before the call and sent as stored."""
 
 
 OTHER_REGIONS = "other regions"
-"""Stands in `ListingPage.failed` for the regions that a provider did not name."""
+"""Key in `ListingPage.failed` for the regions that a provider did not name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """A driver-ready image, resolved. `disk_gib` is the least disk that holds it; `root_device` its device name.
+    """A driver-ready image, resolved.
 
-    `driver_version`: of NVIDIA's driver in it, where the image's own description tells it.
+    `disk_gib`: the minimum disk size for the image in GiB. `root_device`: the image's root device name.
+    `driver_version`: the version of NVIDIA's driver in the image, if the image's own description contains it.
+    `nic_type`: the interface type that the image supports and the launch requests (Compute Engine).
+    `purchase_plan`: publisher, product and name of a marketplace image that is sold with terms (Azure).
     """
 
     id: str
@@ -31,11 +34,13 @@ class Image:
     root_device: str | None = None
     disk_gib: int = 0
     driver_version: str | None = None
+    nic_type: str | None = None
+    purchase_plan: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostKeyReport:
-    """Where a VM tells its public SSH host keys, once, and the one-time token that lets it."""
+    """The URL to which a VM reports its public SSH host keys once, and the one-time token for that request."""
 
     url: str
     token: str = field(repr=False)
@@ -43,11 +48,13 @@ class HostKeyReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchSpec:
-    """What one attempt asks for. `plan` turns it into the provider's parameters.
+    """The VM that one attempt requests. `plan` converts the spec into the provider's parameters.
 
-    `allowed_cidrs`: the networks that may reach port 22; empty: the account's own firewall decides alone.
-    `max_seconds`: the longest that the VM may ever run; None: unknown. That covers all extensions of its lease, or none of them in
-    an account that is not extendable.
+    `allowed_cidrs`: the networks that may reach port 22. If empty, only the account's own firewall decides.
+    `max_seconds`: the maximum run time of the VM in seconds; None: unknown. The maximum covers all extensions of the
+    lease, or none of them in an account that is not extendable.
+    `reservation`: name of the account's reservation in which the VM runs. `queue_seconds`: how long the launch may wait in
+    the provider's queue.
     """
 
     token: str
@@ -66,19 +73,23 @@ class LaunchSpec:
     allowed_cidrs: tuple[str, ...] = ()
     host_keys: HostKeyReport | None = None
     max_seconds: int | None = None
+    reservation: str | None = None
+    queue_seconds: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vm:
     """One VM as a provider shows it. Times are the provider's, UTC.
 
-    `id` contains the provider's immutable id, and whatever else its adapter needs to address it (`:` between the parts):
-    a later VM of the same name is another one.
-    `state_reason`: {"code", "message"} in the provider's words when the VM ends. `interrupted`: the provider
-    took it back (spot). `ended_at`: the provider's own transition time when it says one. `refusal`: the VM was
-    accepted and then not made (clouds that say "no capacity" only afterwards); its code is in `state_reason`.
-    `launch_identity`: what the cloud keeps of the launch that made the VM and does not copy with its tags: the client
-    token at EC2, the VM's name at Compute Engine and Azure. See `app.domain.tokens.is_genuine`.
+    `id` contains the provider's immutable id, so a later VM of the same name has another `id`. The `id` also contains
+    all that the adapter needs to address the VM (`:` between the parts).
+    `state_reason`: {"code", "message"} in the provider's words when the VM ends.
+    `interrupted`: the provider interrupted the VM (spot).
+    `ended_at`: the provider's own transition time, if it returns one.
+    `refusal`: the provider accepted the VM and then did not create it (clouds that report "no capacity" only
+    afterwards). The error code is in `state_reason`.
+    `launch_identity`: what the cloud stores of the launch that created the VM and does not copy with its tags. This is
+    the client token at EC2, and the VM's name at Compute Engine and Azure. See `app.domain.tokens.is_genuine`.
     """
 
     id: str
@@ -101,9 +112,9 @@ class Vm:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListingPage:
-    """One page of a listing. `unreachable`: zones that this page says nothing about.
+    """One page of a listing. `unreachable`: zones about which this page contains no information.
 
-    `failed`: regions of which the whole listing tells nothing that counts, with the reason, while it goes on for others.
+    `failed`: regions for which the whole listing is not valid, with the error. The listing continues for other regions.
     """
 
     vms: Sequence[Vm]
@@ -113,7 +124,7 @@ class ListingPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Interruption:
-    """A notice that the provider will take a VM back. Times UTC; `action` is terminate, stop or hibernate."""
+    """A notice that the provider will interrupt a VM. Times are UTC; `action` is terminate, stop or hibernate."""
 
     vm_id: str
     notice_at: datetime
@@ -123,9 +134,10 @@ class Interruption:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProviderEvent:
-    """A message of the account's queue. `regions`: where to look sooner; none for a message that tells nothing of use.
+    """A message of the account's queue. `regions`: the regions to observe sooner; none for a message of no use.
 
-    It is a hint and no more: it may be lost, late, doubled or forged. `receipt`: what `acknowledge` needs of it.
+    An event is only a hint: it may be lost, late, duplicated or forged.
+    `receipt`: the handle that `acknowledge` needs.
     """
 
     receipt: str = field(repr=False)
@@ -134,9 +146,9 @@ class ProviderEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftover:
-    """Something besides the VM: kind is volume, network_interface, address, security_group, ...
+    """A resource besides the VM: kind is volume, network_interface, address, security_group, ...
 
-    `free`: it costs nothing, so that no lease waits for its removal; it must not pile up all the same.
+    `free`: the resource costs nothing, so no lease waits for its removal. Free resources must still not pile up.
     """
 
     kind: str
@@ -149,7 +161,7 @@ class Leftover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftovers:
-    """Leftover resources of some leases. `unreachable`: zones in which there may be more."""
+    """Leftover resources of some leases. `unreachable`: zones that may contain more leftover resources."""
 
     found: Sequence[Leftover] = ()
     unreachable: frozenset[str] = frozenset()
@@ -157,17 +169,17 @@ class Leftovers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchResult:
-    """What became of the items of one call. One item that refuses keeps no other from being done.
+    """The results of the items of one call. A refused item does not block the other items.
 
-    `done`: the items that the provider accepted. `refused`: the other items, each with its own error; an item that was not tried
-    because the provider throttles or does not answer has that error.
+    `done`: the items that the provider accepted. `refused`: the other items, each with its own error. An item that was
+    not tried, because the provider throttles or does not answer, has that error.
     """
 
     done: frozenset[str] = frozenset()
     refused: Mapping[str, ProviderError] = field(default_factory=dict)
 
     def require(self, *items: str) -> None:
-        """Raises the error of the first of these items that was refused; of any item, when none is named."""
+        """Raises the error of the first of these items that was refused. Without arguments, checks all items."""
         for item in items or self.refused:
             if item in self.refused:
                 raise self.refused[item]
@@ -175,7 +187,7 @@ class BatchResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """USD per hour of the whole VM, as its `source` told it at `as_of` (UTC)."""
+    """USD per hour of the whole VM, as `source` reported the price at `as_of` (UTC)."""
 
     per_hour: Decimal
     as_of: datetime
@@ -183,14 +195,33 @@ class Price:
 
 
 Prices = Mapping[tuple[str, Market], Price]
-"""By type name and market; what is not known is not in it."""
+"""Prices by type name and market. An unknown price has no entry."""
+
+ListedKey = tuple[str, str, Market]
+"""(region, type name, market)."""
+
+PriceList = Mapping[ListedKey, Price]
+"""Prices of several regions. An unknown price has no entry."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricePage:
+    """The part of a provider's price list about `types`, in all regions.
+
+    `error`: the reason why the provider could not be asked about these types. `prices` is then empty.
+    """
+
+    types: frozenset[str]
+    prices: PriceList = field(default_factory=dict)
+    error: ProviderError | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offered:
-    """A type offered in a zone, with the price in USD per hour of each market it can be bought in (None: unknown).
+    """A type offered in a zone and market, with the price in USD per hour (None: unknown).
 
-    `price_live`: the provider told the price just now; else it is one of the adapter's own list.
+    `price_live`: the provider has just returned the price. Otherwise the price is from the adapter's own list.
+    `obstacle`: why this account cannot buy it. A request that only fits such offerings gets this reason.
     """
 
     type: InstanceType
@@ -201,11 +232,34 @@ class Offered:
     price_as_of: datetime | None
     price_source: str | None
     price_live: bool = False
+    obstacle: Obstacle | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedReservation:
+    """A configured reservation as the provider reports it. `name`: in the account's settings.
+
+    `slots` and `free`: VMs in all, and VMs that can still start; None: no fixed number.
+    `starts_at`, `ends_at`: when VMs may run; a provider that ends VMs earlier reports that time as `ends_at`.
+    `shortest_wait`: the least seconds that a launch may wait in the provider's queue; None: there is no queue.
+    `longest_run`: seconds that one VM may run; None: no limit.
+    `problem`: why the provider accepts no VM.
+    """
+
+    name: str
+    type: InstanceType
+    slots: int | None = None
+    free: int | None = None
+    starts_at: datetime | None = None
+    ends_at: datetime | None = None
+    shortest_wait: int | None = None
+    longest_run: int | None = None
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServiceQuota:
-    """A limit that the provider sets on this account: `limit` in the provider's `unit`."""
+    """A limit that the provider sets for this account: `limit` in the provider's `unit`."""
 
     region: str
     code: str
@@ -216,7 +270,7 @@ class ServiceQuota:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """A request rate to stay below: `burst` requests at once, `per_second` sustained."""
+    """Maximum request rate: `burst` requests at once, `per_second` sustained."""
 
     burst: float
     per_second: float
@@ -224,6 +278,6 @@ class Rate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Documented request rates of a provider, by our operation: launch, terminate, write, read."""
+    """Documented request rates of a provider, by operation of gpulease: launch, terminate, write, read."""
 
     rates: Mapping[str, Rate] = field(default_factory=dict)

@@ -1,9 +1,12 @@
-"""Conditional requests."""
+"""Conditional requests: If-Match for changes, and 304 for reads of a version that the caller has."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
-from fastapi import Depends, Header
+from fastapi import Depends, Header, Request, Response
+from pydantic import BaseModel
 
+from app.api.http.responses import answer
 from app.services.preconditions import IfMatch, parse_tags
 
 
@@ -18,3 +21,26 @@ async def if_match(
 
 UseIfMatch = Annotated[IfMatch, Depends(if_match)]
 """The caller's If-Match header, for changing calls."""
+
+
+def not_modified(request: Request, etag: str) -> Response | None:
+    """304 when the caller has this version already; ask before rendering."""
+    known = parse_tags(request.headers.get("if-none-match"))
+    return known_already(etag) if known is not None and (etag in known or "*" in known) else None
+
+
+def known_already(etag: str) -> Response:
+    """304 Not Modified."""
+    return Response(status_code=304, headers=_etag_headers(etag))
+
+
+def tagged(
+    request: Request, model: BaseModel | bytes, etag: str, status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    """`model` with its ETag, or 304."""
+    same = not_modified(request, etag) if request.method in {"GET", "HEAD"} else None
+    return same or answer(model, status, {**_etag_headers(etag), **(headers or {})})
+
+
+def _etag_headers(etag: str) -> dict[str, Any]:
+    return {"ETag": etag, "Cache-Control": "private, no-cache"}

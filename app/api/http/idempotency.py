@@ -1,13 +1,15 @@
 """The Idempotency-Key header."""
 
 import hashlib
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Annotated, Any
 
 from fastapi import Header, Request, Response
 from pydantic import BaseModel
 
 from app.api.http.responses import answer
-from app.services.idempotency import IdempotencyKey
+from app.services.idempotency import IdempotencyKey, Reply
 from app.services.principal import Principal
 
 IdempotencyHeader = Annotated[
@@ -38,6 +40,14 @@ def idempotency_key(
         route=f"{request.method} {request.url.path}",
         body_hash=hashlib.sha256(content).digest(),
     )
+
+
+async def respond(call: AbstractAsyncContextManager[Reply], render: Callable[[Any], bytes], *, status: int) -> Response:
+    """Runs a service call that may be repeated. `render` makes the response from the row that the service returns."""
+    async with call as reply:
+        if not reply.replayed:
+            reply.content = render(reply.row)
+    return created(reply.content, status=status, location=reply.location, replayed=reply.replayed)
 
 
 def created(model: BaseModel | bytes, *, status: int = 201, location: str | None = None, replayed: bool) -> Response:

@@ -8,10 +8,10 @@ from app.services.cursors import DEFAULT_LIMIT, LARGEST_LIMIT, PageRequest
 
 
 async def _page(
-    limit: Annotated[int, Query(description=f"Items in one page; brought into 1..{LARGEST_LIMIT}.")] = DEFAULT_LIMIT,
+    limit: Annotated[int, Query(ge=1, le=LARGEST_LIMIT, description="Items in one page.")] = DEFAULT_LIMIT,
     cursor: Annotated[str | None, Query(description="`next_cursor` of the page before.", max_length=1000)] = None,
 ) -> PageRequest:
-    return PageRequest(limit=min(max(limit, 1), LARGEST_LIMIT), cursor=cursor)
+    return PageRequest(limit=limit, cursor=cursor)
 
 
 UsePage = Annotated[PageRequest, Depends(_page)]

@@ -1,8 +1,8 @@
-"""Rate limits that no request waits for.
+"""Rate limits that add no wait to a request.
 
-Each process counts for itself; four times a second the counts go to Redis in one round trip and the sums come back. While
-Redis is away each process keeps to the limit on its own. Windows are fixed and start at multiples of their length, so
-that processes agree on them.
+Each process counts on its own. Four times a second, the process adds its counts to Redis in one round trip and reads
+the sums. While Redis is unavailable, each process applies the limit alone. Windows start at multiples of their length,
+so that all processes use the same windows.
 """
 
 import time
@@ -25,7 +25,7 @@ _log = structlog.get_logger("gpulease.rate_limits")
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether a request may pass, and what to tell its caller: requests left and seconds until there are more."""
+    """Whether a request is allowed. `remaining`: requests left in the window. `reset`: seconds until the next window."""
 
     allowed: bool
     remaining: int
@@ -34,7 +34,7 @@ class Decision:
 
 @dataclass(slots=True)
 class _Window:
-    """`total`: what Redis knows of all processes. `pending`: what it has not been told yet."""
+    """`total`: the count of all processes, as last read from Redis. `pending`: requests not yet added there."""
 
     number: int
     total: int = 0
@@ -63,7 +63,7 @@ class RateLimiter:
         return self._decide(window)
 
     def peek(self, identity: str) -> Decision:
-        """What the next `hit` would answer at best; counts nothing."""
+        """The result that the next `hit` would have. Counts nothing."""
         window = self._window(identity)
         used = window.total + window.pending
         return Decision(used < self._rate.amount, max(self._rate.amount - used, 0), self._reset())
@@ -73,7 +73,7 @@ class RateLimiter:
         return f'"{self._name}";r={decision.remaining};t={decision.reset}'
 
     async def keep_in_step(self) -> None:
-        """Call it every SYNC_SECONDS. While Redis is away it tries only now and then, and never raises."""
+        """Call it every SYNC_SECONDS. It never raises. While Redis is unavailable, it retries every few seconds."""
         if self._clock() < self._silent_until:
             return
         try:
@@ -83,19 +83,19 @@ class RateLimiter:
             _log.warning("rate limits are counted by this process alone", error=type(error).__name__)
 
     async def sync(self) -> None:
-        """Tells Redis what is pending and learns the sums. Raises RedisError or OSError and then has told nothing."""
+        """Adds the pending counts to Redis and reads the sums. Raises RedisError or OSError; the counts stay pending then."""
         number = self._number()
         self._windows = {identity: window for identity, window in self._windows.items() if window.number == number}
-        told = [(identity, window, window.pending) for identity, window in self._windows.items() if window.pending]
-        if not told:
+        pending = [(identity, window, window.pending) for identity, window in self._windows.items() if window.pending]
+        if not pending:
             return
         async with self._redis.pipeline(transaction=False) as pipeline:
             key = f"gpulease:rate:{self._name}:{number}"
-            for identity, _, amount in told:
+            for identity, _, amount in pending:
                 pipeline.hincrby(key, identity, amount)
             pipeline.expire(key, 2 * self._seconds)
             sums = (await pipeline.execute())[:-1]
-        for (_, window, amount), total in zip(told, sums, strict=True):
+        for (_, window, amount), total in zip(pending, sums, strict=True):
             window.total = int(total)
             window.pending -= amount
 

@@ -1,6 +1,5 @@
 """Routes that check the key before anything else is read, and say in one place which role they need."""
 
-import inspect
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Annotated, Any
 
@@ -10,7 +9,7 @@ from fastapi.routing import APIRoute
 
 from app.api.http.auth import Gate
 from app.api.http.body_limits import announced_length, limited, too_large
-from app.api.http.shortcut import Shortcut, Sources
+from app.api.http.query_parameters import check_query, known_parameters
 from app.services.container import Services
 from app.services.errors import BodyTooLarge, InvalidToken, ResourceNotFound
 from app.services.principal import Principal, Role
@@ -68,9 +67,8 @@ class SecuredRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """FastAPI's handler behind the checks."""
-        shortcut = self._shortcut()
         handler = super().get_route_handler()
-        role, writes = self.required_role, self._writes
+        role, writes, parameters = self.required_role, self._writes, known_parameters(self)
 
         async def secured(request: Request) -> Response:
             gate: Gate = request.app.state.gate
@@ -78,10 +76,9 @@ class SecuredRoute(APIRoute):
             principal.require(role)
             request.scope[PRINCIPAL] = principal
             _bind_log_context(principal, request.scope["path_params"])
+            check_query(request, parameters)
             if writes:
                 return await counted(gate, principal, request)
-            if shortcut is not None and (arguments := shortcut.arguments(request)) is not None:
-                return await shortcut.call(arguments)
             return await handler(request)
 
         async def counted(gate: Gate, principal: Principal, request: Request) -> Response:
@@ -96,17 +93,6 @@ class SecuredRoute(APIRoute):
     def _writes(self) -> bool:
         """Whether a call leaves rows behind. DELETE does too, but it ends what costs money."""
         return bool(_WRITING & (self.methods or set())) and self.endpoint.__name__ not in _READING
-
-    def _shortcut(self) -> Shortcut | None:
-        """Takes the endpoint's place where the endpoint asks for nothing unusual and answers whole responses."""
-        if inspect.signature(self.endpoint).return_annotation is not Response:
-            return None
-        rules = [one.call for one in self.dependant.dependencies if isinstance(one.call, RoleRule)]
-        sources: Sources = {_services: _state_services, **dict.fromkeys(rules, _scope_principal)}
-        shortcut = Shortcut.of(self.dependant, sources)
-        if shortcut is not None:
-            self.dependant.call = shortcut.solved
-        return shortcut
 
 
 class OneTimeRoute(APIRoute):

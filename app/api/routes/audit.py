@@ -2,8 +2,8 @@
 
 from fastapi import Request, Response
 
+from app.api.http.etags import tagged
 from app.api.http.pagination import UsePage
-from app.api.http.responses import tagged
 from app.api.http.routing import Admin, UseServices
 from app.api.http.routing import router as make_router
 from app.api.schemas.base import Details, Moment, View

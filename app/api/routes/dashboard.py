@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from fastapi import APIRouter, Request, Response
 
-from app.api.http.responses import not_modified
+from app.api.http.etags import not_modified
 from app.services.errors import ResourceNotFound
 
 router = APIRouter(include_in_schema=False)

@@ -6,8 +6,8 @@ from fastapi import Depends, Query, Request, Response
 from pydantic import Field
 from pydantic_core import to_json
 
+from app.api.http.etags import tagged
 from app.api.http.pagination import UsePage
-from app.api.http.responses import tagged
 from app.api.http.routing import UseServices, Viewer
 from app.api.http.routing import router as make_router
 from app.api.schemas.base import Details, Moment, View

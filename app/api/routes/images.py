@@ -3,7 +3,7 @@
 from fastapi import Request, Response
 from pydantic_core import to_json
 
-from app.api.http.responses import tagged
+from app.api.http.etags import tagged
 from app.api.http.routing import UseServices, Viewer
 from app.api.http.routing import router as make_router
 from app.api.schemas.base import View

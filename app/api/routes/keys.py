@@ -6,9 +6,10 @@ from typing import Annotated, Any
 from fastapi import Request, Response
 from pydantic import Field
 
+from app.api.http.etags import tagged
 from app.api.http.idempotency import IdempotencyHeader, created, idempotency_key
 from app.api.http.pagination import UsePage
-from app.api.http.responses import answer, tagged
+from app.api.http.responses import answer
 from app.api.http.routing import Admin, UseServices
 from app.api.http.routing import router as make_router
 from app.api.schemas.base import Body, Moment, Name, Timestamp, View

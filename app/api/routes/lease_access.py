@@ -2,9 +2,8 @@
 
 from fastapi import Request, Response
 
-from app.api.http.etags import UseIfMatch
-from app.api.http.idempotency import IdempotencyHeader, created, idempotency_key
-from app.api.http.responses import tagged
+from app.api.http.etags import UseIfMatch, tagged
+from app.api.http.idempotency import IdempotencyHeader, idempotency_key, respond
 from app.api.http.routing import Member, UseServices
 from app.api.http.routing import router as make_router
 from app.api.schemas.lease_serializer import lease_json
@@ -24,14 +23,9 @@ async def reboot_lease(
     key: IdempotencyHeader = None,
 ) -> Response:
     """Reboot the VM of an active lease. The event `lease.rebooted` or `lease.reboot_failed` reports the result."""
-    made = await services.lease_access.reboot(
-        principal,
-        lease_id,
-        if_match=if_match,
-        key=idempotency_key(request, principal, key, None),
-        render=lambda row: lease_json(row, principal.role),
-    )
-    return created(made.content, status=202, replayed=made.replayed)
+    repeat = idempotency_key(request, principal, key, None)
+    call = services.lease_access.reboot(principal, lease_id, if_match=if_match, key=repeat)
+    return await respond(call, lambda row: lease_json(row, principal.role), status=202)
 
 
 @router.get("/v1/leases/{lease_id}/console", response_model=ConsoleOutputPage)

@@ -7,20 +7,19 @@ from typing import Annotated, Any
 import structlog
 from fastapi import Query, Request, Response
 
-from app.api.http.etags import UseIfMatch
-from app.api.http.idempotency import IdempotencyHeader, created, idempotency_key
+from app.api.http.etags import UseIfMatch, known_already, tagged
+from app.api.http.idempotency import IdempotencyHeader, idempotency_key, respond
 from app.api.http.pagination import UsePage
-from app.api.http.responses import answer, known_already, tagged
+from app.api.http.responses import answer
 from app.api.http.routing import Member, UseServices, Viewer
 from app.api.http.routing import router as make_router
 from app.api.routes.events import LARGEST_NUMBER
-from app.api.schemas.lease_bodies import LeaseExtension, LeasePatch, NewLease, new_lease
+from app.api.schemas.lease_bodies import LeaseExtension, LeasePatch, NewLease, later_expiry, new_lease
 from app.api.schemas.lease_filters import UseLeaseFilter, UseLeaseSort
 from app.api.schemas.lease_serializer import attempt_page_json, lease_json, lease_page_json
 from app.api.schemas.leases import AttemptPage, Lease, LeasePage
 from app.db.leases.lists import LeaseFilter, LeaseSort
 from app.services.errors import FieldError, InvalidRequest
-from app.services.lease_creation import Render
 from app.services.preconditions import list_tag, parse_tags, version_tag
 from app.services.principal import Principal
 
@@ -38,9 +37,10 @@ async def create_lease(
     The response is in state `queued`; poll `GET /v1/leases/{id}` or subscribe to events for progress.
     """
     repeat = idempotency_key(request, principal, key, body)
-    made = await services.lease_creation.create(principal, new_lease(body), repeat, _render(principal))
-    structlog.contextvars.bind_contextvars(lease_id=made.location.rpartition("/")[2])
-    return created(made.content, location=made.location, replayed=made.replayed)
+    call = services.lease_creation.create(principal, new_lease(body), repeat)
+    response = await respond(call, lambda row: lease_json(row, principal.role), status=201)
+    structlog.contextvars.bind_contextvars(lease_id=response.headers["Location"].rpartition("/")[2])
+    return response
 
 
 @router.get("/v1/leases", response_model=LeasePage)
@@ -105,16 +105,13 @@ async def extend_lease(
     if_match: UseIfMatch,
     key: IdempotencyHeader = None,
 ) -> Response:
-    """Extend a lease to at least `ttl_seconds` from now. A lease that already lasts longer stays unchanged."""
-    made = await services.lease_changes.extend(
-        principal,
-        lease_id,
-        body.ttl_seconds,
-        if_match=if_match,
-        key=idempotency_key(request, principal, key, body),
-        render=_render(principal),
-    )
-    return created(made.content, status=200, replayed=made.replayed)
+    """Extend a lease by a duration, or to a time. An extension never shortens a lease.
+
+    The new expiry is at most the tenant's `max_ttl_seconds` from now, and within the lease's maximum total term.
+    """
+    repeat = idempotency_key(request, principal, key, body)
+    call = services.lease_changes.extend(principal, lease_id, later_expiry(body), if_match=if_match, key=repeat)
+    return await respond(call, lambda row: lease_json(row, principal.role), status=200)
 
 
 @router.delete("/v1/leases/{lease_id}", status_code=202, response_model=Lease)
@@ -132,10 +129,6 @@ async def list_lease_attempts(
     facts = "\n".join(f"{row.state} {row.error} {row.billing_started_at} {row.ended_at}" for row in found.rows)
     tag = list_tag(((row.id, row.n) for row in found.rows), also=f"{facts}\n{found.next_cursor}")
     return tagged(request, attempt_page_json(found.rows, principal.role, found.next_cursor), tag)
-
-
-def _render(principal: Principal) -> Render:
-    return lambda row: lease_json(row, principal.role)
 
 
 def _changed(row: Any, principal: Principal, *, status: int = 200) -> Response:

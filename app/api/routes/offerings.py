@@ -9,21 +9,24 @@ from fastapi import Depends, Query, Request, Response
 from pydantic import Field
 from pydantic_core import to_json
 
+from app.api.http.etags import tagged
 from app.api.http.pagination import UsePage
-from app.api.http.responses import answer, tagged
+from app.api.http.responses import answer
 from app.api.http.routing import Member, UseServices, Viewer
 from app.api.http.routing import router as make_router
 from app.api.schemas.base import DecimalText, Moment, Money, View
+from app.api.schemas.hardware import GROWS, Gpu, Network
 from app.api.schemas.lease_bodies import NewLease, ProviderName, new_lease
 from app.api.schemas.lease_filters import QueryText
-from app.api.schemas.leases import GROWS, Gpu
 from app.domain import offerings as domain
 from app.domain.money import format_money
-from app.domain.offerings import Market, PriceStatus
+from app.domain.offerings import GpuVendor, Interconnect, Market, PriceStatus
+from app.domain.placed import type_facts
 from app.domain.placement import Exclusion
+from app.domain.reservations import Reservation
 from app.services.container import Services
 from app.services.lease_creation import exclusion_detail
-from app.services.offerings import AvailabilityStatus, OfferingFilter, OfferingSort, availability
+from app.services.offerings import AvailabilityStatus, OfferingFilter, OfferingSort, availability, price_per_gpu
 from app.services.plan import Candidate, Need, Plan
 from app.services.preconditions import list_tag
 from app.services.principal import Principal
@@ -54,6 +57,19 @@ class LaunchStatistics(View):
     ready_seconds: float | None
 
 
+class OfferedReservation(View):
+    """A reservation: capacity that the operators bought ahead. `GET /v1/reservations` shows more.
+
+    `slots` and `free` count VMs; they are null without a fixed number.
+    """
+
+    name: str
+    slots: int | None
+    free: int | None
+    starts_at: Moment | None
+    ends_at: Moment | None
+
+
 class PlannedOffering(View):
     """An instance type in a zone of an account, in one market."""
 
@@ -66,11 +82,14 @@ class PlannedOffering(View):
     gpu: Gpu
     vcpus: int
     memory_gib: float
+    local_disk_gib: int
+    network: Network
     price_per_hour: Annotated[Money | None, Field(description="Price of the whole VM in USD. Null while unknown.")]
     price_as_of: Moment | None
     price_source: str | None
     price_status: PriceStatus
     availability: OfferingAvailability
+    reservation: Annotated[OfferedReservation | None, Field(description="In the market `reserved` alone.")]
 
 
 class Offering(PlannedOffering):
@@ -165,6 +184,11 @@ async def _filter(  # noqa: PLR0913, PLR0917 - one argument for each query param
     gpu_model: QueryText | None = None,
     min_gpus: Annotated[int | None, Query(ge=1, le=1000)] = None,
     min_gpu_memory_gib: Annotated[int | None, Query(ge=1, le=100_000)] = None,
+    gpu_vendor: GpuVendor | None = None,
+    interconnect: Annotated[Interconnect | None, Query(description="NVSwitch also matches NVLink.")] = None,
+    min_vcpus: Annotated[int | None, Query(ge=1, le=100_000)] = None,
+    min_memory_gib: Annotated[int | None, Query(ge=1, le=1_000_000)] = None,
+    min_local_disk_gib: Annotated[int | None, Query(ge=1, le=1_000_000)] = None,
     market: Market | None = None,
     provider: ProviderName | None = None,
     account: QueryText | None = None,
@@ -176,6 +200,11 @@ async def _filter(  # noqa: PLR0913, PLR0917 - one argument for each query param
         gpu_model=gpu_model,
         min_gpus=min_gpus,
         min_gpu_memory_gib=min_gpu_memory_gib,
+        gpu_vendor=gpu_vendor,
+        interconnect=interconnect,
+        min_vcpus=min_vcpus,
+        min_memory_gib=min_memory_gib,
+        min_local_disk_gib=min_local_disk_gib,
         market=market,
         provider=provider,
         account=account,
@@ -197,7 +226,7 @@ async def list_offerings(
     ] = OfferingSort.PRICE,
 ) -> Response:
     """List offerings with their location and price."""
-    found = await services.offerings.list(wanted, sort, page)
+    found = await services.offerings.list(wanted, sort, page, tenant_id=principal.tenant_id)
     sight = _sight(services, principal, found.as_of)
     items = [_rendered(offering, sight) for offering in found.offerings]
     content = to_json({"items": items, "next_cursor": found.next_cursor})
@@ -264,7 +293,7 @@ def _rendered(offering: domain.Offering, sight: _Sight) -> dict[str, Any]:
     price = offering.price_per_hour
     return {
         **_offering(offering, sight),
-        "price_per_gpu_hour": None if price is None else format_money(price / offering.type.gpu.count),
+        "price_per_gpu_hour": None if price is None else format_money(price_per_gpu(price, offering.type)),
         "statistics": {
             "launches": offering.launches,
             "refusals": offering.refusals,
@@ -275,7 +304,7 @@ def _rendered(offering: domain.Offering, sight: _Sight) -> dict[str, Any]:
 
 
 def _offering(offering: domain.Offering, sight: _Sight) -> dict[str, Any]:
-    key, gpu = offering.key, offering.type.gpu
+    key = offering.key
     known = availability(offering, sight.now, operator=sight.operator)
     return {
         "provider": offering.provider,
@@ -284,20 +313,18 @@ def _offering(offering: domain.Offering, sight: _Sight) -> dict[str, Any]:
         "zone": key.zone,
         "instance_type": key.instance_type,
         "market": key.market,
-        "gpu": {
-            "model": gpu.model,
-            "count": gpu.count,
-            "memory_gib": gpu.memory_gib,
-            "interconnect": gpu.interconnect,
-        },
-        "vcpus": offering.type.vcpus,
-        "memory_gib": float(offering.type.memory_gib),
+        **type_facts(offering.type),
         "price_per_hour": _money(offering.price_per_hour),
         "price_as_of": offering.price_as_of,
         "price_source": offering.price_source,
         "price_status": offering.price_status(sight.now, sight.stale_after),
         "availability": {"status": known.status, "until": known.until, "reason": known.reason},
+        "reservation": None if offering.reservation is None else _reservation(offering.reservation),
     }
+
+
+def _reservation(reservation: Reservation) -> dict[str, Any]:
+    return {name: getattr(reservation, name) for name in ("name", "slots", "free", "starts_at", "ends_at")}
 
 
 def _money(value: Decimal | None) -> str | None:

@@ -10,8 +10,9 @@ from typing import Annotated, Any
 from fastapi import Query, Request, Response
 from pydantic_core import to_json
 
+from app.api.http.etags import tagged
 from app.api.http.pagination import UsePage
-from app.api.http.responses import answer, tagged, to_bytes
+from app.api.http.responses import answer, to_bytes
 from app.api.http.routing import DEADMAN_OR_OPERATOR, OPERATORS_ONLY, Operator, UseServices, path_part
 from app.api.http.routing import router as make_router
 from app.api.schemas.ops import (

@@ -8,15 +8,17 @@ from typing import Any
 import orjson
 from fastapi import Request, Response
 
-from app.api.http.responses import Rendered, answer, tagged, to_bytes
+from app.api.http.etags import tagged
+from app.api.http.responses import Rendered, answer, to_bytes
 from app.api.http.routing import OPERATORS_ONLY, Operator, UseServices, path_part
 from app.api.http.routing import router as make_router
-from app.api.schemas.ops import Account, AccountCordon, AccountPage, AccountState
+from app.api.schemas.ops import Account, AccountChecks, AccountCordon, AccountPage, AccountState
+from app.domain.account_checks import CheckResult
 from app.services.ops_summary import Row
 
 router = make_router("ops")
 
-_ACCOUNT = ("name", "provider", "identity", "state", "checked_at", "created_at")
+_ACCOUNT = ("name", "provider", "identity", "state", "checked_at", "created_at", "last_check_at", "failed_checks")
 _REGION = ("region", "last_complete_listing_at", "listed", "listing_calls", "listing_seconds", "cycles")
 
 
@@ -33,12 +35,37 @@ async def cordon_account(name: str, body: AccountCordon, principal: Operator, se
     return answer(to_bytes(_account(rows)))
 
 
+@router.get("/v1/ops/accounts/{name}/checks", response_model=AccountChecks, dependencies=[OPERATORS_ONLY])
+async def get_account_checks(name: str, services: UseServices) -> Response:
+    """Show the last checks of an account: rights, images, subnets, quotas and regions, with the fix for each failure."""
+    return answer(to_bytes(_checks(await services.ops.account_checks(path_part(name)))))
+
+
+@router.post("/v1/ops/accounts/{name}/checks", status_code=202, response_model=AccountChecks)
+async def request_account_checks(name: str, principal: Operator, services: UseServices) -> Response:
+    """Check an account again. A worker runs the checks within a minute and starts no VM."""
+    row = await services.ops.request_account_checks(principal, path_part(name))
+    return answer(to_bytes(_checks(row)), status=202)
+
+
 def _page(rows: Sequence[Row]) -> bytes:
     items = [_account(list(of_account)) for _, of_account in groupby(rows, itemgetter("name"))]
     return to_bytes({"items": items, "next_cursor": None})
 
 
 _PAGE = Rendered(_page)
+
+
+def _checks(row: Any) -> dict[str, Any]:
+    checks = row.checks or []
+    results = [check["result"] for check in checks]
+    return {
+        "account": row.name,
+        "checked_at": row.checked_at,
+        "requested_at": row.requested_at,
+        **{str(result): results.count(result) for result in CheckResult},
+        "checks": checks,
+    }
 
 
 def _account(rows: Sequence[Row]) -> dict[str, Any]:

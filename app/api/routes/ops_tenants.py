@@ -8,8 +8,9 @@ import orjson
 from fastapi import Request, Response
 from pydantic import Field
 
+from app.api.http.etags import tagged
 from app.api.http.pagination import UsePage
-from app.api.http.responses import Rendered, tagged
+from app.api.http.responses import Rendered
 from app.api.http.routing import OPERATORS_ONLY, UseServices
 from app.api.http.routing import router as make_router
 from app.api.routes.quotas import Quota, quota_json

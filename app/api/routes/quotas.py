@@ -6,8 +6,8 @@ from typing import Annotated, Any, Self
 from fastapi import Request, Response
 from pydantic import AfterValidator, Field, model_validator
 
-from app.api.http.etags import UseIfMatch
-from app.api.http.responses import answer, tagged
+from app.api.http.etags import UseIfMatch, tagged
+from app.api.http.responses import answer
 from app.api.http.routing import Operator, UseServices, Viewer
 from app.api.http.routing import router as make_router
 from app.api.schemas.base import Body, DecimalText, View

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 from fastapi import Query, Request, Response
 from pydantic import AfterValidator, Field
 
-from app.api.http.etags import UseIfMatch
+from app.api.http.etags import UseIfMatch, tagged
 from app.api.http.idempotency import IdempotencyHeader, created, idempotency_key
 from app.api.http.pagination import UsePage
-from app.api.http.responses import answer, tagged
+from app.api.http.responses import answer
 from app.api.http.routing import Admin, UseServices
 from app.api.http.routing import router as make_router
 from app.api.schemas.base import Body, Moment, Text, View

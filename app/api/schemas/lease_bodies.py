@@ -1,15 +1,16 @@
 """Request bodies for leases."""
 
-from collections.abc import Iterable
+from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AfterValidator, Field
 from typing_extensions import TypeAliasType
 
-from app.api.schemas.base import Body, DecimalText, Name, Text
-from app.domain.lease_requests import GpuRequest, LeaseRequest, OnInterruption
-from app.domain.offerings import MarketWish
+from app.api.schemas.base import Body, DecimalText, Name, Text, Timestamp
+from app.domain.lease_actions import LaterExpiry
+from app.domain.lease_requests import LeaseRequest, OnInterruption
+from app.domain.offerings import GpuVendor, Interconnect, MarketWish
 from app.services.errors import FieldError, InvalidRequest
 from app.services.lease_requests import (
     LARGEST_SSH_KEYS,
@@ -72,6 +73,13 @@ class GpuWish(Body):
     model: GpuModel
     count: Annotated[int, Field(ge=1, le=64)] = 1
     memory_gib: Annotated[int | None, Field(ge=1, le=1024)] = None
+    interconnect: Annotated[
+        Interconnect | None,
+        Field(
+            strict=False, description="How the GPUs of the VM are connected. NVSwitch also serves a request for NVLink."
+        ),
+    ] = None
+    vendor: Annotated[GpuVendor | None, Field(strict=False)] = None
 
 
 class NewLease(Body):
@@ -80,9 +88,21 @@ class NewLease(Body):
     name: Annotated[Name | None, Field(description="If absent, the service generates a name.")] = None
     gpu: GpuWish | None = None
     instance_types: Annotated[list[TypeName] | None, Field(min_length=1, max_length=20)] = None
+    min_vcpus: Annotated[int | None, Field(ge=1, le=1024, description="Minimum vCPUs of the VM.")] = None
+    min_memory_gib: Annotated[int | None, Field(ge=1, le=65_536, description="Minimum main memory of the VM.")] = None
+    min_local_disk_gib: Annotated[
+        int | None,
+        Field(ge=1, le=262_144, description="Minimum local disk that comes with the VM and is lost with it."),
+    ] = None
     market: Annotated[
         MarketWish | None,
-        Field(strict=False, description="`spot_first`: try spot offerings first, then on-demand offerings."),
+        Field(
+            strict=False,
+            description=(
+                "`spot_first` and `reserved_first`: try offerings of that market first, then on-demand offerings. "
+                "Null: any market, except reservations that wait in a provider's queue."
+            ),
+        ),
     ] = None
     providers: Annotated[
         list[Annotated[ProviderName, Field(strict=False)]] | None, Field(min_length=1, max_length=_MOST_PROVIDERS)
@@ -153,9 +173,23 @@ class LeasePatch(Body):
 
 
 class LeaseExtension(Body):
-    """The minimum remaining time of the lease, in seconds from now. The call never shortens the lease."""
+    """The later expiry of a lease. Set either `extend_by_seconds` or `expires_at`."""
 
-    ttl_seconds: Annotated[int, Field(ge=60, le=_YEAR)]
+    extend_by_seconds: Annotated[
+        int | None, Field(ge=60, le=_YEAR, description="Seconds to add to the lease's present `expires_at`.")
+    ] = None
+    expires_at: Annotated[
+        Timestamp | None, Field(description="The new expiry: a time with its zone, later than the present expiry.")
+    ] = None
+
+
+def later_expiry(body: LeaseExtension) -> LaterExpiry:
+    """Converts the body to the requested extension. Raises InvalidRequest unless exactly one field is set."""
+    if (body.extend_by_seconds is None) == (body.expires_at is None):
+        detail = "set either extend_by_seconds or expires_at"
+        raise InvalidRequest(errors=[FieldError("/extend_by_seconds", detail), FieldError("/expires_at", detail)])
+    by = body.extend_by_seconds
+    return LaterExpiry(by=None if by is None else timedelta(seconds=by), to=body.expires_at)
 
 
 def new_lease(body: NewLease) -> CreateLease:
@@ -163,26 +197,5 @@ def new_lease(body: NewLease) -> CreateLease:
     if (body.gpu is None) == (body.instance_types is None):
         detail = "give gpu or instance_types, and not both"
         raise InvalidRequest(errors=[FieldError("/gpu", detail), FieldError("/instance_types", detail)])
-    request = LeaseRequest(
-        name=body.name,
-        labels=body.labels,
-        gpu=None if body.gpu is None else GpuRequest(**body.gpu.model_dump()),
-        instance_types=_tuple(body.instance_types),
-        market=body.market,
-        providers=_tuple(body.providers),
-        regions=_tuple(body.regions),
-        max_price_per_hour=body.max_price_per_hour,
-        ttl_seconds=body.ttl_seconds,
-        wait_seconds=body.wait_seconds,
-        ssh_public_keys=tuple(body.ssh_public_keys),
-        image=body.image,
-        disk_gib=body.disk_gib,
-        public_ip=body.public_ip,
-        allowed_cidrs=_tuple(body.allowed_cidrs),
-        on_interruption=body.on_interruption,
-    )
+    request = LeaseRequest.from_json(body.model_dump(mode="json", exclude={"tenant_id", "startup_script"}))
     return CreateLease(tenant_id=body.tenant_id, request=request, startup_script=body.startup_script)
-
-
-def _tuple(values: Iterable[str] | None) -> tuple[str, ...] | None:
-    return None if values is None else tuple(map(str, values))

@@ -3,7 +3,7 @@
 A test validates the JSON strictly against the declared models.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from functools import cache
 from typing import Any
@@ -17,7 +17,7 @@ from app.domain.money import format_money
 from app.domain.provider_messages import public_error
 from app.services.principal import Role
 
-_PLACE = ("provider", "account", "region", "zone", "instance_type", "market")
+_PLACE = ("provider", "account", "region", "zone", "instance_type", "market", "reservation")
 
 
 def lease_json(row: Any, role: Role, *, startup_script: str | None = None) -> bytes:
@@ -90,7 +90,7 @@ def _attempt(row: Any, role: Role) -> dict[str, Any]:
             "price_per_hour": price,
         },
         "instance_id": row.instance_id,
-        "error": None if row.error is None else _error(row.error, role),
+        "error": None if row.error is None else attempt_error(row.error, role),
         "cost": format_money(_accrued(row)),
         "started_at": row.created_at,
         "sent_at": row.first_sent_at,
@@ -101,7 +101,8 @@ def _attempt(row: Any, role: Role) -> dict[str, Any]:
     }
 
 
-def _error(error: dict[str, Any], role: Role) -> dict[str, Any]:
+def attempt_error(error: Mapping[str, Any], role: Role) -> dict[str, Any]:
+    """The stored error of an attempt, as a caller of this role sees it."""
     words = error.get("message") if role is Role.OPERATOR else None
     return {**public_error(error), "provider_message": words}
 

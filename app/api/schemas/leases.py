@@ -6,36 +6,24 @@ from typing import Annotated
 from pydantic import Field
 
 from app.api.schemas.base import Moment, Money, View
+from app.api.schemas.hardware import GROWS, Gpu, Network, PlacedLocalDisk
+from app.api.schemas.placements import Image, Placement
 from app.domain.lease_requests import OnInterruption
 from app.domain.leases import AttemptState, Desired, LeaseState
-from app.domain.offerings import Market, MarketWish
+from app.domain.offerings import GpuVendor, Interconnect, Market, MarketWish
 from app.domain.reasons import Origin, ReasonCode
 
-GROWS = "The list may grow."
 PROVIDER_WORDS = (
     "The provider's original message, which may name resources of the installation. Null for all "
     "roles except operators."
 )
 
 
-class Gpu(View):
-    """The GPUs of one VM: `count` GPUs with `memory_gib` GiB each."""
-
-    model: str
-    count: int
-    memory_gib: int
-    interconnect: str | None
+IF_REQUESTED = "Present only if it was requested. " + GROWS
 
 
-class Image(View):
-    """The driver-ready image that the VM uses.
-
-    `driver_version` is the version of the NVIDIA driver, where the image declares it.
-    """
-
-    id: str | None
-    name: str | None
-    driver_version: str | None
+def _is_none(value: object) -> bool:
+    return value is None
 
 
 class Reason(View):
@@ -53,6 +41,8 @@ class RequestedGpu(View):
     model: str
     count: int
     memory_gib: int | None
+    interconnect: Annotated[Interconnect | None, Field(description=IF_REQUESTED, exclude_if=_is_none)] = None
+    vendor: Annotated[GpuVendor | None, Field(description=IF_REQUESTED, exclude_if=_is_none)] = None
 
 
 class LeaseRequest(View):
@@ -61,6 +51,9 @@ class LeaseRequest(View):
     name: str
     gpu: RequestedGpu | None
     instance_types: list[str] | None
+    min_vcpus: int | None
+    min_memory_gib: int | None
+    min_local_disk_gib: int | None
     market: MarketWish | None
     providers: list[str] | None
     regions: list[str] | None
@@ -83,30 +76,6 @@ class LeaseRequest(View):
     allowed_cidrs: list[str] | None
     on_interruption: OnInterruption
     labels: dict[str, str]
-
-
-class Placement(View):
-    """The lease's current or last offering.
-
-    `instance_id` is the provider's id; it is null until the provider reports it.
-    """
-
-    provider: str
-    account: str
-    region: str
-    zone: str
-    instance_type: str
-    market: Annotated[Market, Field(description=GROWS)]
-    gpu: Gpu
-    vcpus: int
-    memory_gib: float
-    price_per_hour: Money
-    image: Image
-    instance_id: str | None
-    extendable: Annotated[
-        bool,
-        Field(description="False: the cloud deletes the VM at the lease's end, and `extend` returns `not_extendable`."),
-    ] = True
 
 
 class Connection(View):
@@ -250,9 +219,12 @@ class AttemptOffering(View):
     zone: str
     instance_type: str
     market: Annotated[Market, Field(description=GROWS)]
+    reservation: str | None
     gpu: Gpu
     vcpus: int
     memory_gib: float
+    local_disk_gib: PlacedLocalDisk = None
+    network: Network | None = None
     price_per_hour: Money
     image: Image
 

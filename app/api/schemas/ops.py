@@ -6,7 +6,8 @@ from typing import Annotated
 from pydantic import Field
 
 from app.api.schemas.base import Body, Details, Moment, Money, Text, View
-from app.api.schemas.leases import GROWS
+from app.api.schemas.hardware import GROWS
+from app.domain.account_checks import CheckResult, CheckSubject
 from app.domain.leases import LeaseState
 from app.domain.offerings import Market
 
@@ -323,7 +324,34 @@ class Account(View):
     last_error: Details | None
     checked_at: Moment | None
     created_at: Moment
+    last_check_at: Annotated[
+        Moment | None, Field(description="End of the last checks, see `GET /v1/ops/accounts/{name}/checks`.")
+    ]
+    failed_checks: Annotated[int | None, Field(description="Failed checks of the last run. Null: none has run yet.")]
     regions: list[AccountRegion]
+
+
+class AccountCheck(View):
+    """One check of an account."""
+
+    subject: CheckSubject
+    name: Annotated[str, Field(description="The right, image, subnet, quota or region.")]
+    result: CheckResult
+    detail: Annotated[str, Field(description="What was read, or the provider's error.")]
+    fix: Annotated[str | None, Field(description="What to do about it. Null for a passed check.")]
+    region: Annotated[str | None, Field(description="Null: the whole account.")]
+
+
+class AccountChecks(View):
+    """The last checks of an account, made once a day and on request. `gpulease-server check` makes the same checks."""
+
+    account: str
+    checked_at: Annotated[Moment | None, Field(description="End of the last run. Null: none has run yet.")]
+    requested_at: Annotated[Moment | None, Field(description="The last request for a run.")]
+    passed: int
+    failed: int
+    not_checked: Annotated[int, Field(description="Checks that no harmless call can make.")]
+    checks: list[AccountCheck]
 
 
 class AccountPage(View):

@@ -1,7 +1,8 @@
-"""What every connection to PostgreSQL is set to, and the check that it stays so.
+"""Settings of every connection to PostgreSQL, and the check that each connection keeps them.
 
-The settings go out as a statement on each new connection. As start-up parameters they do not reach PostgreSQL through
-PgBouncer, which refuses parameters that it does not know, or drops them silently when it is told to ignore them.
+The program sends the settings as a statement on each new connection. Start-up parameters would not reach PostgreSQL
+through PgBouncer. PgBouncer refuses parameters that it does not know, or drops them silently where its configuration
+ignores them.
 """
 
 import secrets
@@ -20,35 +21,39 @@ API_ROLE = "gpulease_api"
 WORKER_ROLE = "gpulease_worker"
 
 MARKER = "gpulease.connection"
-"""A session setting of the program's own: a random value for each connection. Another value belongs to another client."""
+"""A session setting of this program: a random value for each connection. Another value means that the session belongs
+to another client."""
 
 SESSIONS_ONLY = "set pool_mode = session for this database (see docs/running.md)"
 
 READ_ONLY = "25006"
-"""SQLSTATE of a write on a server that takes none: a standby that is not promoted yet. The same may succeed later."""
+"""SQLSTATE of a write on a read-only server, such as a standby that is not promoted yet. A retry may succeed later."""
 
 CONNECT_SECONDS = 5
 _TRIES = 3
 
 
 class DatabaseUnusable(Exception):
-    """Why, as a clause that ends a sentence for whoever starts the process."""
+    """The message is the reason, as a clause that ends a sentence for the person who starts the process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSettings:
-    """The role that a process becomes, and PostgreSQL's settings for its connections."""
+    """The database role of a process, and PostgreSQL's settings for its connections."""
 
     role: str
     values: Mapping[str, str]
 
     def statement(self, marker: str) -> str:
-        """Sets all of them for as long as the connection lasts. They are constants of the program, the marker is hexadecimal."""
+        """A SELECT that applies role, settings and marker for the lifetime of the connection.
+
+        Names and values are constants of the program, and the marker is hexadecimal.
+        """
         values = {**self.values, MARKER: marker, "role": self.role}
         return "SELECT " + ", ".join(f"set_config('{name}', '{value}', false)" for name, value in values.items())
 
     def end_idle_transactions(self, seconds: float) -> Self:
-        """The same with another limit for a transaction that stands still."""
+        """A copy with another timeout for idle transactions, in seconds."""
         return replace(self, values={**self.values, **server_settings(seconds)})
 
 
@@ -75,7 +80,7 @@ def new_marker() -> str:
 
 
 def session_problem(state: Row[Any], settings: SessionSettings, marker: str) -> str | None:
-    """What is wrong with a connection that shows this state and was marked so; None when all is well."""
+    """What is wrong with a connection in this state that was opened with `marker`; None when it is healthy."""
     if state.marker != marker:
         return f"the connection pooler mixes the sessions of its clients: {SESSIONS_ONLY}"
     if state.role != settings.role:
@@ -84,7 +89,7 @@ def session_problem(state: Row[Any], settings: SessionSettings, marker: str) -> 
 
 
 def configure_connections(engine: Engine, settings: SessionSettings) -> None:
-    """Every new connection of a psycopg engine is set, and knows its marker (`info[MARKER]`)."""
+    """Applies `settings` to every new connection of a psycopg engine, and stores its marker in `info[MARKER]`."""
 
     def configure(connection: Any, record: Any) -> None:
         record.info[MARKER] = new_marker()
@@ -101,7 +106,7 @@ def configure_connections(engine: Engine, settings: SessionSettings) -> None:
 
 @contextmanager
 def single_connections(url: str, settings: SessionSettings) -> Iterator[Engine]:
-    """An engine without a pool: each `connect` opens a connection, and closes it at its end."""
+    """An engine without a pool: each `connect` opens a connection, and closes it at the end."""
     engine = create_engine(sync_url(url), poolclass=NullPool, connect_args={"connect_timeout": CONNECT_SECONDS})
     configure_connections(engine, settings)
     try:
@@ -111,7 +116,7 @@ def single_connections(url: str, settings: SessionSettings) -> Iterator[Engine]:
 
 
 def check_connections(url: str, settings: SessionSettings) -> "CurrentLogin":
-    """The login that `url` names. Raises DatabaseUnusable when connections to it are not what a process needs."""
+    """The login that `url` names. Raises DatabaseUnusable when its connections do not meet the needs of a process."""
     try:
         with single_connections(url, settings) as engine:
             problem = _find_session_problem(engine, settings)
@@ -124,10 +129,10 @@ def check_connections(url: str, settings: SessionSettings) -> "CurrentLogin":
 
 
 def _find_session_problem(engine: Engine, settings: SessionSettings) -> str | None:
-    """Lets two connections take turns.
+    """Uses two connections alternately, to detect a pooler that shares sessions between clients.
 
-    A pooler of transactions lends one server connection to both, or another one to the same client. Either shows another
-    marker. Several tries, since other clients of the pooler may come in between.
+    A transaction pooler lends one server connection to both clients, or another server connection to the same client.
+    Both cases show another marker. The check runs several times, since other clients of the pooler may interfere.
     """
     with engine.connect() as first:
         for _ in range(_TRIES):
@@ -142,7 +147,7 @@ def _find_session_problem(engine: Engine, settings: SessionSettings) -> str | No
 
 
 def _explain(error: DBAPIError, settings: SessionSettings) -> str:
-    """In one line what PostgreSQL, or a pooler in front of it, refused."""
+    """One line that describes what PostgreSQL, or a pooler in front of it, refused."""
     words = str(error.orig).strip().partition("\n")[0]
     state = getattr(error.orig, "sqlstate", None)
     if state == "42501":
@@ -155,7 +160,7 @@ def _explain(error: DBAPIError, settings: SessionSettings) -> str:
 
 
 EXCESS_RIGHTS = "the database login has rights that this process does not need; see docs/running.md, Database logins"
-"""A warning at the start. A statement that somebody smuggles in can go back to the login's own rights (RESET ROLE)."""
+"""A warning at the start of a process. An injected statement can return to the login's own rights with RESET ROLE."""
 
 _RIGHTS: TextClause = text("""
     SELECT session_user AS login, rolsuper AS superuser, rolbypassrls AS bypassrls, rolcreatedb AS createdb, rolcreaterole AS createrole,
@@ -169,14 +174,14 @@ _RIGHTS: TextClause = text("""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentLogin:
-    """Who is logged in, and which of its rights no process of this kind needs."""
+    """The name of the login, and those of its rights that no process of this kind needs."""
 
     name: str
     excess: tuple[str, ...]
 
 
 def _read_login(connection: Connection, settings: SessionSettings) -> CurrentLogin:
-    """The login of this connection, whatever role it has taken since."""
+    """The login of this connection, regardless of the role that the session has set since."""
     other = WORKER_ROLE if settings.role == API_ROLE else API_ROLE
     row = connection.execute(_RIGHTS, {"other": other}).one()
     if row.superuser:

@@ -1,13 +1,13 @@
-"""Whose rows a statement may touch: the application's own wall between tenants, beside row-level security.
+"""Tenant isolation in the application, in addition to row-level security: whose rows a statement may access.
 
-The two know nothing of each other: a statement of the API names its tenant although the database would hide the rest
-anyway, so that a wrong policy, role or setting shows nobody anything.
+The two mechanisms are independent. A statement of the API names its tenant, although the database would hide the rows
+of other tenants anyway. A wrong policy, role or setting therefore exposes nothing.
 """
 
 from sqlalchemy import ColumnElement, Text, bindparam, literal_column, or_, true
 
 TENANT = "gpulease_tenant"
-"""The parameter of statements that are compiled once: the tenant that asks, or EVERY_TENANT."""
+"""The parameter of statements that are compiled once: the requesting tenant, or EVERY_TENANT."""
 
 EVERY_TENANT = "*"
 
@@ -20,7 +20,7 @@ def asking(column: ColumnElement[str]) -> ColumnElement[bool]:
 
 
 def owned(column: ColumnElement[str], within: str | None) -> ColumnElement[bool]:
-    """The same for a statement that is put together at run time. `within` None: of every tenant, for operators."""
+    """Like `asking`, for a statement that is built at run time. `within` None: rows of every tenant, for operators."""
     return true() if within is None else column == within
 
 

@@ -1,4 +1,4 @@
-"""Events: appended with the change they tell of, numbered after commit."""
+"""Events: each is appended together with the change that it reports, and numbered after commit."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +14,10 @@ from app.domain.ids import TenantId
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewEvent:
-    """`type` such as lease.active or attempt.refused; `data` is public to the tenant's viewers: no provider's words."""
+    """`type` such as lease.active or attempt.refused.
+
+    `data` is visible to the tenant's viewers. It contains no provider messages.
+    """
 
     type: str
     data: dict[str, Any] = field(default_factory=dict)
@@ -22,9 +25,9 @@ class NewEvent:
 
 
 def append_to_leases(changed: CTE) -> Insert:
-    """One event for the row of `changed` (columns id, tenant_id, events_count), in the same statement as the change.
+    """Appends an event for the row of `changed` (columns id, tenant_id, events_count), in the statement of the change.
 
-    Its parameters: `told`.
+    Its parameters come from `told`.
     """
     values = select(
         bindparam("event_id", type_=Text),
@@ -40,7 +43,7 @@ def append_to_leases(changed: CTE) -> Insert:
 
 
 def told(new: NewEvent) -> dict[str, Any]:
-    """The parameters of `append_to_leases`."""
+    """The parameters of `append_to_leases` for `new`."""
     return {
         "event_id": new_id("event"),
         "event_type": new.type,
@@ -57,7 +60,7 @@ def append(tenant_id: TenantId, new: NewEvent) -> Insert:
 
 
 def lock_counter() -> Select[Any]:
-    """First statement of the sequencer: no row when another one is at work."""
+    """First statement of the sequencer. Returns no row while another sequencer is at work."""
     return select(installation.c.event_sequence).with_for_update(skip_locked=True)
 
 
@@ -72,15 +75,18 @@ _NUMBER = text(
 
 
 def number_new(base: int, batch: int) -> Executable:
-    """Second statement: numbers up to `batch` committed events after `base`. Its row count moves the counter."""
+    """Second statement: assigns numbers after `base` to up to `batch` committed events.
+
+    Its row count is the argument of `move_counter`.
+    """
     return _NUMBER.bindparams(base=base, batch=batch)
 
 
 def move_counter(by: int) -> Update:
-    """Third statement, same transaction: readers see the numbers only with the counter, in order."""
+    """Third statement, in the same transaction. Readers see the numbers only with the counter, in order."""
     return update(installation).values(event_sequence=installation.c.event_sequence + by)
 
 
 def any_unnumbered() -> Select[Any]:
-    """A row when there is work: the cheap question that saves an idle sequencer its transaction."""
+    """Returns a row when there is work. This inexpensive query saves an idle sequencer its transaction."""
     return select(event.c.row_id).where(event.c.sequence.is_(None)).limit(1)

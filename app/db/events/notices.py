@@ -1,4 +1,4 @@
-"""Events that come with time or with use, not with a change: each is told once."""
+"""Events that are caused by time or by use, not by a change. Each is recorded once."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -20,7 +20,7 @@ _RUNS = (lease.c.state.not_in(["released", "failed", "releasing"]), lease.c.desi
 
 
 def expiring(within: timedelta, limit: int) -> Select[Any]:
-    """(id, expires_at) of leases that end so soon and whose owners do not know it."""
+    """(id, expires_at) of leases that end within `within` and whose owners have had no notice."""
     return (
         select(lease.c.id, lease.c.expires_at)
         .where(lease.c.state.not_in(["failed", "released"]), *_RUNS, _UNTOLD)
@@ -31,11 +31,14 @@ def expiring(within: timedelta, limit: int) -> Select[Any]:
 
 
 def tell_expiring(lease_id: LeaseId, expires_at: datetime, shown: str) -> Bound[ReturningInsert[Any]]:
-    """Once for each `expires_at`: who extends a lease is told again before the new end."""
-    told = NewEvent(type="lease.expiring_soon", data={"expires_at": shown})
+    """Records one notice for each `expires_at`.
+
+    After an extension, the owner gets another notice before the new end.
+    """
+    notice = NewEvent(type="lease.expiring_soon", data={"expires_at": shown})
     return write(
         lease_id,
-        told,
+        notice,
         where=[*_RUNS, _UNTOLD, _SAME],
         given={"shown_at": expires_at},
         values={"expiry_told_for": expires_at},
@@ -47,7 +50,8 @@ def owners(lease_ids: Iterable[str]) -> Select[Any]:
     return select(lease.c.id, lease.c.tenant_id).where(lease.c.id.in_(sorted(lease_ids)))
 
 
-# Rows that somebody else has locked are looked at next time: these statements never wait, so they lock nobody out.
+# These statements skip rows that another transaction has locked, until the next run. They never wait for a lock while
+# they hold others, so they block nobody.
 NEARLY_USED = text(
     """
     WITH found AS (
@@ -59,7 +63,7 @@ NEARLY_USED = text(
     RETURNING q.tenant_id, q.resource, q."limit", q.used
     """
 )
-"""Quotas of which nine tenths are used, told by whoever runs this, in the same transaction."""
+"""Marks quotas of which nine tenths are used. The caller records their notices in the same transaction."""
 
 USED_LESS = text(
     """
@@ -71,4 +75,4 @@ USED_LESS = text(
     WHERE q.tenant_id = found.tenant_id AND q.resource = found.resource
     """
 )
-"""Below eight tenths it may be told again."""
+"""Below eight tenths, a new notice is allowed."""

@@ -1,4 +1,4 @@
-"""Statements of the workers about webhooks: events become deliveries, and one worker at a time has a webhook's lane."""
+"""Statements of the workers on webhooks: events become deliveries, and one worker at a time holds a webhook's lane."""
 
 from collections.abc import Collection, Sequence
 from datetime import timedelta
@@ -15,13 +15,16 @@ _OVER = webhook_delivery.c.gives_up_at <= func.now()
 
 
 def behind(limit: int) -> Select[Any]:
-    """(id) of webhooks whose tenant has events that no deliveries were made of."""
+    """(id) of webhooks whose tenant has events without deliveries."""
     more = exists().where(event.c.tenant_id == webhook.c.tenant_id, event.c.sequence > webhook.c.position)
     return select(webhook.c.id).where(webhook.c.enabled, more).order_by(webhook.c.id).limit(limit)
 
 
 def lock_position(webhook_id: str) -> Select[Any]:
-    """(tenant_id, position, event_types), locked; no row while another process is at it or when it is not wanted."""
+    """(tenant_id, position, event_types), locked.
+
+    Returns no row while another process holds the lock, or when the webhook is disabled.
+    """
     return (
         select(webhook.c.tenant_id, webhook.c.position, webhook.c.event_types)
         .where(webhook.c.id == webhook_id, webhook.c.enabled)
@@ -30,12 +33,12 @@ def lock_position(webhook_id: str) -> Select[Any]:
 
 
 def add(rows: Sequence[dict[str, Any]]) -> Insert:
-    """Deliveries in the order of the events; one that is there already stays as it is."""
+    """Adds deliveries in the order of the events. A delivery that already exists stays unchanged."""
     return insert(webhook_delivery).values(list(rows)).on_conflict_do_nothing()
 
 
 def move_position(webhook_id: str, position: int, *, more: bool) -> Update:
-    """Same transaction. `more`: there is something to deliver."""
+    """Runs in the transaction of `lock_position`. `more`: there is something to deliver."""
     values: dict[str, Any] = {"position": position}
     if more:
         values["next_due"] = func.least(webhook.c.next_due, func.now())
@@ -43,7 +46,7 @@ def move_position(webhook_id: str, position: int, *, more: bool) -> Update:
 
 
 def claim(claim_id: UUID, hold: timedelta, *, slow_too: bool, not_of: Collection[str]) -> Update:
-    """Takes the lane that is due longest; answers (id, tenant_id, slow) or no row."""
+    """Claims the lane that has been due longest. Returns (id, tenant_id, slow), or no row."""
     conditions = [
         webhook.c.enabled,
         webhook.c.next_due <= func.now(),
@@ -70,7 +73,10 @@ def claim(claim_id: UUID, hold: timedelta, *, slow_too: bool, not_of: Collection
 
 
 def keep(webhook_id: str, claim_id: UUID, hold: timedelta) -> Update:
-    """Before each delivery: (url), or no row when the lane is not ours any more, or must rest."""
+    """Renews the claim before each delivery. Returns (url).
+
+    Returns no row when another process has the lane, the webhook is disabled, or the lane must wait.
+    """
     return (
         update(webhook)
         .where(_ours(webhook_id, claim_id), webhook.c.enabled, webhook.c.waits_until.is_(None))
@@ -80,7 +86,7 @@ def keep(webhook_id: str, claim_id: UUID, hold: timedelta) -> Update:
 
 
 def next_delivery(webhook_id: str) -> Select[Any]:
-    """What is to be delivered next, with `now` in seconds since 1970: tests first, then in the order of the events."""
+    """The next delivery, with `now` in seconds since 1970. Tests come first, then the order of the events."""
     columns = (webhook_delivery.c[name] for name in ("id", "event_id", "event_type", "event_at", "about", "tries"))
     return (
         select(*columns, func.extract("epoch", func.now()).label("now"))
@@ -91,19 +97,22 @@ def next_delivery(webhook_id: str) -> Select[Any]:
 
 
 def secrets(webhook_id: str) -> Select[Any]:
-    """(secret) that sign now, the present one first."""
+    """(secret) of the secrets that sign now, the current one first."""
     valid = or_(webhook_secret.c.valid_until.is_(None), webhook_secret.c.valid_until > func.now())
-    found = select(webhook_secret.c.secret).where(webhook_secret.c.webhook_id == webhook_id, valid)
-    return found.order_by(webhook_secret.c.valid_until.desc().nulls_first())
+    query = select(webhook_secret.c.secret).where(webhook_secret.c.webhook_id == webhook_id, valid)
+    return query.order_by(webhook_secret.c.valid_until.desc().nulls_first())
 
 
 def delivered(delivery_id: str, status: int) -> Update:
-    """The receiver has taken it."""
+    """Records that the receiver has accepted the delivery."""
     return _tried(delivery_id, status, None).values(state="delivered", next_try_at=None, ended_at=func.now())
 
 
 def failed(delivery_id: str, status: int | None, error: str, pause: timedelta) -> Update:
-    """It is tried again after `pause`, the last time when its time is over, and given up after that. Answers (next_try_at)."""
+    """Schedules the next try after `pause`, or at `gives_up_at` if that is earlier. Returns (next_try_at).
+
+    When `gives_up_at` has passed, the failed try is the last one, and the delivery is given up.
+    """
     again = func.least(func.now() + pause, webhook_delivery.c.gives_up_at)
     return (
         _tried(delivery_id, status, error)
@@ -117,12 +126,12 @@ def failed(delivery_id: str, status: int | None, error: str, pause: timedelta) -
 
 
 def refused_for_good(delivery_id: str, status: int, error: str) -> Update:
-    """It is not tried again."""
+    """Gives up a delivery without another try."""
     return _tried(delivery_id, status, error).values(state="given_up", next_try_at=None, ended_at=func.now())
 
 
 def give_up_old(webhook_id: str, error: str) -> Update:
-    """What waited behind others until its time was over."""
+    """Gives up deliveries that waited behind others until their `gives_up_at`."""
     return (
         update(webhook_delivery)
         .where(webhook_delivery.c.webhook_id == webhook_id, _PENDING, _OVER, webhook_delivery.c.sequence.is_not(None))
@@ -136,17 +145,17 @@ def give_up_old(webhook_id: str, error: str) -> Update:
 
 
 def note_speed(webhook_id: str, claim_id: UUID, *, slow: bool) -> Update:
-    """Whether its last answer took long, when that is new."""
+    """Records whether the last answer of the receiver was slow, when that has changed."""
     return update(webhook).where(_ours(webhook_id, claim_id), webhook.c.slow.is_not(slow)).values(slow=slow)
 
 
 def wait(webhook_id: str, claim_id: UUID, pause: timedelta) -> Update:
-    """The receiver takes nothing at present."""
+    """Pauses the lane: the receiver accepts nothing at present."""
     return update(webhook).where(_ours(webhook_id, claim_id)).values(waits_until=func.now() + pause)
 
 
 def disable(webhook_id: str, reason: str) -> Update:
-    """Answers (id, tenant_id, url), or no row when it was disabled before."""
+    """Disables a webhook. Returns (id, tenant_id, url), or no row when it was disabled before."""
     return (
         update(webhook)
         .where(webhook.c.id == webhook_id, webhook.c.enabled)
@@ -156,12 +165,15 @@ def disable(webhook_id: str, reason: str) -> Update:
 
 
 def lock_lane(webhook_id: str, claim_id: UUID) -> Select[Any]:
-    """First statement of giving it back: what others add meanwhile is seen by the second."""
+    """First statement to release the lane. The second statement sees deliveries that others have added meanwhile."""
     return select(webhook.c.id).where(_ours(webhook_id, claim_id)).with_for_update(key_share=True)
 
 
 def give_back(webhook_id: str, claim_id: UUID) -> Update:
-    """Second statement, same transaction: due again when the first of what is pending is."""
+    """Second statement, in the same transaction: releases the lane.
+
+    The lane is due again at the earliest `next_try_at` of its pending deliveries.
+    """
     first = select(func.min(webhook_delivery.c.next_try_at)).where(
         webhook_delivery.c.webhook_id == webhook_id, _PENDING
     )
@@ -177,7 +189,7 @@ def _ours(webhook_id: str, claim_id: UUID) -> ColumnElement[bool]:
 
 
 def _tried(delivery_id: str, status: int | None, error: str | None) -> Update:
-    """A fact, whoever holds the lane by now."""
+    """Records a try. A try is a fact, so the statement requires no claim on the lane."""
     return (
         update(webhook_delivery)
         .where(webhook_delivery.c.id == delivery_id, _PENDING)

@@ -1,4 +1,4 @@
-"""Statements of the API about webhooks. What workers do with them is in `app.db.events.webhook_lanes`."""
+"""Statements of the API on webhooks. Those of the workers are in `app.db.events.webhook_lanes`."""
 
 from datetime import timedelta
 from typing import Any
@@ -21,7 +21,7 @@ _PUBLIC = (
     *(webhook.c[name] for name in ("disabled_reason", "version", "created_at", "updated_at")),
 )
 _NEXT_TRY = func.greatest(webhook_delivery.c.next_try_at, webhook.c.waits_until)
-"""Of what is pending: a receiver that takes nothing keeps all waiting."""
+"""Of a pending delivery. A receiver that accepts nothing delays all its deliveries."""
 _LOGGED = tuple(
     webhook_delivery.c[name]
     for name in (
@@ -34,47 +34,50 @@ _NEWEST_EVENT = select(installation.c.event_sequence).scalar_subquery()
 
 
 def count(tenant_id: str) -> Select[Any]:
-    """One number. Lock the tenant first."""
+    """The number of webhooks of a tenant. Lock the tenant first."""
     return select(func.count()).select_from(webhook).where(webhook.c.tenant_id == tenant_id)
 
 
 def add(values: dict[str, Any]) -> ReturningInsert[Any]:
-    """A new webhook, which begins after the newest event; answers its public columns."""
+    """Inserts a webhook that starts after the newest event. Returns its public columns."""
     return insert(webhook).values(**values, position=_NEWEST_EVENT).returning(*_PUBLIC)
 
 
 def get(webhook_id: str, *, within: str | None, lock: bool = False) -> Select[Any]:
-    """Public columns of one, if it is the asking tenant's. `lock`: until the transaction ends."""
-    found = select(*_PUBLIC, _PREVIOUS).where(webhook.c.id == webhook_id, owned(webhook.c.tenant_id, within))
-    return found.with_for_update(of=webhook) if lock else found
+    """Public columns of a webhook, if it belongs to the tenant `within`.
+
+    `lock`: lock its row until the transaction ends.
+    """
+    query = select(*_PUBLIC, _PREVIOUS).where(webhook.c.id == webhook_id, owned(webhook.c.tenant_id, within))
+    return query.with_for_update(of=webhook) if lock else query
 
 
 def page(*, tenant_id: str | None, after: str | None, limit: int) -> Select[Any]:
-    """Newest first. `tenant_id` None: of every tenant."""
-    found = select(*_PUBLIC, _PREVIOUS).where(owned(webhook.c.tenant_id, tenant_id))
+    """Public columns of webhooks, the newest first. `tenant_id` None: webhooks of every tenant."""
+    query = select(*_PUBLIC, _PREVIOUS).where(owned(webhook.c.tenant_id, tenant_id))
     if after is not None:
-        found = found.where(webhook.c.id < after)
-    return found.order_by(webhook.c.id.desc()).limit(limit)
+        query = query.where(webhook.c.id < after)
+    return query.order_by(webhook.c.id.desc()).limit(limit)
 
 
 def change(webhook_id: str, values: dict[str, Any], *, within: str | None) -> Update:
-    """Writes `values` and counts the version up."""
+    """Writes `values` and increments the version."""
     stamp = {"version": webhook.c.version + 1, "updated_at": func.now()}
     return _one(webhook_id, within).values({**values, **stamp})
 
 
 def begin_anew() -> dict[str, Any]:
-    """Values of a webhook that is enabled again: it is told what happens from now on, and what was pending before."""
+    """Values for a webhook that is enabled again: it receives new events from now on, and what was pending before."""
     return {"position": _NEWEST_EVENT, **at_once()}
 
 
 def hurry(webhook_id: str, *, within: str | None) -> Update:
-    """What is pending is tried at once, however long the receiver has been away."""
+    """Makes pending deliveries due at once, however long the receiver has been unreachable."""
     return _one(webhook_id, within).values(**at_once())
 
 
 def remove(webhook_id: str, *, within: str | None) -> Delete:
-    """With its secrets and its log."""
+    """Deletes a webhook with its secrets and its delivery log."""
     return delete(webhook).where(webhook.c.id == webhook_id, owned(webhook.c.tenant_id, within))
 
 
@@ -84,36 +87,36 @@ def add_secret(values: dict[str, Any]) -> Insert:
 
 
 def end_older_secrets(webhook_id: str, *, within: str | None) -> Update:
-    """Those before the present one sign no more."""
+    """Ends the validity of the secrets before the current one."""
     return _secrets(webhook_id, within).where(webhook_secret.c.valid_until > func.now()).values(valid_until=func.now())
 
 
 def end_present_secret(webhook_id: str, overlap: timedelta, *, within: str | None) -> Update:
-    """It signs for a while beside its successor, which is to be added next."""
-    found = _secrets(webhook_id, within).where(webhook_secret.c.valid_until.is_(None))
-    return found.values(valid_until=func.now() + overlap)
+    """Limits the current secret to `overlap`, beside its successor. The caller adds the successor next."""
+    current = _secrets(webhook_id, within).where(webhook_secret.c.valid_until.is_(None))
+    return current.values(valid_until=func.now() + overlap)
 
 
 def deliveries(webhook_id: str, *, within: str | None, after: str | None, limit: int) -> Select[Any]:
-    """The log, newest first."""
-    found = _log().where(webhook_delivery.c.webhook_id == webhook_id, owned(webhook_delivery.c.tenant_id, within))
+    """The delivery log of a webhook, the newest entry first."""
+    query = _log().where(webhook_delivery.c.webhook_id == webhook_id, owned(webhook_delivery.c.tenant_id, within))
     if after is not None:
-        found = found.where(webhook_delivery.c.id < after)
-    return found.order_by(webhook_delivery.c.id.desc()).limit(limit)
+        query = query.where(webhook_delivery.c.id < after)
+    return query.order_by(webhook_delivery.c.id.desc()).limit(limit)
 
 
 def delivery(webhook_id: str, delivery_id: str, *, within: str | None) -> Select[Any]:
-    """One entry of the log."""
+    """One entry of the delivery log."""
     return _log().where(_is_delivery(webhook_id, delivery_id, within))
 
 
 def add_delivery(values: dict[str, Any]) -> Insert:
-    """Something to deliver at once."""
+    """Inserts a delivery that is due at once."""
     return insert(webhook_delivery).values(**values)
 
 
 def again(webhook_id: str, delivery_id: str, lasts: timedelta, *, within: str | None) -> Update:
-    """It is delivered as if it were new."""
+    """Restarts a delivery as if it were new. It is given up after `lasts`."""
     return (
         update(webhook_delivery)
         .where(_is_delivery(webhook_id, delivery_id, within))
@@ -122,7 +125,7 @@ def again(webhook_id: str, delivery_id: str, lasts: timedelta, *, within: str | 
 
 
 def test_pending(webhook_id: str, event_type: str, *, within: str | None) -> Select[Any]:
-    """A row when a test waits for its try."""
+    """Returns a row while a test delivery is pending."""
     return (
         select(webhook_delivery.c.id)
         .where(
@@ -154,5 +157,5 @@ def _is_delivery(webhook_id: str, delivery_id: str, within: str | None) -> Colum
 
 
 def at_once() -> dict[str, Any]:
-    """Values with which what is pending is tried at once."""
+    """Values that make pending deliveries due at once."""
     return {"waits_until": None, "next_due": func.now()}

@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import Executable, Select, Update, func, select, text, tuple_, update
 from sqlalchemy.dialects.postgresql import Insert, insert
 
+from app.db.fleet.offerings import TYPE_COLUMNS
 from app.db.schema.tables import attempt, lease, offering, orphan, tenant
 from app.domain.ids import LeaseId, TenantId
 from app.domain.leases import LIVE_ATTEMPT
@@ -18,12 +19,7 @@ def requested(account: str, region: str) -> Select[Any]:
     return (
         select(
             orphan,
-            offering.c.gpu_model,
-            offering.c.gpu_count,
-            offering.c.gpu_memory_gib,
-            offering.c.gpu_interconnect,
-            offering.c.vcpus,
-            offering.c.memory_gib,
+            *(offering.c[name] for name in TYPE_COLUMNS),
             offering.c.price_per_hour.label("offering_price"),
         )
         .select_from(orphan.outerjoin(offering, tuple_(*key) == tuple_(*here)))

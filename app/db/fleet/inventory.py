@@ -1,4 +1,4 @@
-"""Bulk statements of observation: a cycle costs a constant number of them, whatever the number of leases."""
+"""Bulk statements of observation: a cycle runs a constant number of them, regardless of the number of leases."""
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -42,7 +42,10 @@ _NAMED_ROWS = text(
 
 
 def named_rows(account: str, region: str, keys: Iterable[tuple[str, int]]) -> Executable:
-    """The attempts of this place that listed VMs name, ended and purged ones included. Tags copied elsewhere name nothing here."""
+    """The attempts of this account and region that listed VMs name, including ended and purged attempts.
+
+    Tags that were copied to another place name no attempt here.
+    """
     keys = list(keys)
     return _NAMED_ROWS.bindparams(
         account=account, region=region, leases=[key[0] for key in keys], ns=[key[1] for key in keys]
@@ -82,20 +85,20 @@ _VMS_OF = text(
 
 
 def vms_of(keys: Iterable[tuple[str, int]]) -> Executable:
-    """(instance_id) of the VMs of these attempts, in whatever account and region."""
+    """(instance_id) of the VMs of these attempts, in any account and region."""
     keys = list(keys)
     return _VMS_OF.bindparams(leases=[key[0] for key in keys], ns=[key[1] for key in keys])
 
 
-# Rows are locked in the order of their ids, so that bulk statements of watch, inventory and other hosts that touch the
-# same rows never wait for each other in a circle.
+# Rows are locked in the order of their ids. Bulk statements of watch, inventory and other hosts that touch the same
+# rows therefore never deadlock.
 _LOCKED = """
     WITH locked AS MATERIALIZED (
         SELECT id FROM attempt WHERE id = ANY (CAST(:ids AS text[])) ORDER BY id FOR NO KEY UPDATE)
 """
 
-# A listing that began after this look did not show the VM: the look only proves that the VM was there until then. Without
-# this the next absence would be dated by that listing, as if the listing had shown the VM.
+# A listing that began after this observation did not show the VM. The observation only proves that the VM existed until
+# then. Without this condition the next absence would get the time of that listing, as if the listing had shown the VM.
 _OVERTAKEN = """
     a.vm_state = 'absent' AND o.vm_state NOT IN ('absent', 'gone') AND o.at < (
         SELECT r.last_listing_started_at FROM account_region r WHERE r.account = a.account AND r.region = a.region)
@@ -142,7 +145,7 @@ class Observed:
     ) -> None:
         """`at`: the provider's transition time, else now. `reason`: JSON {code, message, interrupted}.
 
-        `addresses`: public and private; None where this look did not tell.
+        `addresses`: public and private; None where this observation reports none.
         """
         values = (attempt_id, str(state), at, reason, *addresses, ready, clean)
         for column, value in zip(self._columns.values(), values, strict=True):
@@ -153,20 +156,20 @@ class Observed:
 
     @property
     def attempts(self) -> frozenset[str]:
-        """The ids of the attempts that were observed."""
+        """The ids of the observed attempts."""
         return frozenset(self._columns["ids"])
 
     def statement(self) -> Executable:
-        """Writes all; answers the lease ids touched. A VM once gone never comes back.
+        """Writes all observations. Returns the ids of their leases. A VM that is gone stays gone.
 
-        Nor does a look that showed a VM alive undo what a later one saw: a long listing ends after many watches, and a
-        watch may be answered after the next listing.
+        An observation of a live VM does not undo a later observation. A long listing ends after many watches, and a
+        watch may receive its answer after the next listing.
         """
         return _OBSERVED.bindparams(**self._columns)
 
 
 def watched(account: str, region: str, at: datetime) -> Update:
-    """The VMs in change were looked at, from `at` on: their time-outs may be judged."""
+    """Records that a watch of the VMs in change began at `at`: their time-outs may be evaluated."""
     return (
         update(account_region)
         .where(account_region.c.account == account, account_region.c.region == region)
@@ -190,13 +193,16 @@ _FOUND = text(
 
 
 def _in_order(table: Table, ids: Iterable[str]) -> Select[Any]:
-    """These ids, locked one after the other in their order: see _LOCKED."""
+    """These ids, locked one after the other in ascending order: see _LOCKED."""
     locked = select(table.c.id).where(table.c.id.in_(list(ids))).order_by(table.c.id).with_for_update(key_share=True)
     return select(locked.cte("locked").c.id)
 
 
 def found(rows: Sequence[tuple[str, str, VmState, str | None, str | None, str | None]]) -> Executable:
-    """VMs of sends whose answer never came: (attempt id, instance id, state, reason as `Observed.add`, public ip, private ip)."""
+    """VMs of sends whose answer never came.
+
+    Rows: (attempt id, instance id, state, reason as in `Observed.add`, public ip, private ip).
+    """
     ids, instances, states, reasons, publics, privates = (list(column) for column in zip(*rows, strict=True))
     return _FOUND.bindparams(
         ids=ids,
@@ -209,7 +215,11 @@ def found(rows: Sequence[tuple[str, str, VmState, str | None, str | None, str | 
 
 
 def absent(attempt_ids: Sequence[str], last_seen_at: datetime | None) -> Update:
-    """Missing from a complete listing. Last observed alive: `last_seen_at`, when the last listing that was believed and told of every VM began."""
+    """Marks VMs that a complete listing does not show.
+
+    `last_seen_at`: when they were last observed alive. That is the start of the last trusted listing that covered every
+    VM.
+    """
     return (
         update(attempt)
         .where(
@@ -227,9 +237,9 @@ def absent(attempt_ids: Sequence[str], last_seen_at: datetime | None) -> Update:
 
 
 def seen_nothing(attempt_ids: Sequence[str], listing_started_at: datetime, *, gap_seconds: float) -> Update:
-    """One more complete listing that does not show what a settling attempt may have created.
+    """Counts one more complete listing that does not show what a settling attempt may have created.
 
-    It counts if it began `gap_seconds` after the last one that counted: another process may have counted one meanwhile.
+    It counts if it began `gap_seconds` after the last counted listing: another process may have counted one meanwhile.
     """
     last = attempt.c.last_empty_listing_at
     apart = or_(last.is_(None), last <= listing_started_at - timedelta(seconds=gap_seconds))
@@ -252,20 +262,21 @@ _RETAGGED = text(
 
 
 def retagged(rows: Sequence[tuple[str, datetime, datetime | None]]) -> Executable:
-    """What the deadline tags of VMs really say: (lease id, deadline last written, deadline shown). Answers the lease ids.
+    """Corrects deadlines to those that the tags of VMs show. Returns the lease ids.
 
-    A worker that has written the tag since the comparison is believed: its lease is left alone.
+    Rows: (lease id, deadline last written, deadline shown). A worker that has written the tag since the comparison
+    takes precedence: the statement leaves its lease unchanged.
     """
     ids, applied, shown = (list(column) for column in zip(*rows, strict=True))
     return _RETAGGED.bindparams(ids=ids, applied=applied, shown=shown)
 
 
 NO_NOTICE_YET = and_(lease.c.interruption.is_(None), lease.c.ended_at.is_(None))
-"""Guard: an interruption is told once, and only while the lease lives."""
+"""Guard: an interruption is recorded once, and only while the lease has not ended."""
 
 
 def wake(lease_ids: Iterable[str]) -> Update:
-    """Makes leases due now, even when a worker is just about to put them to rest."""
+    """Makes leases due now, even when a worker is just about to postpone them."""
     return (
         update(lease)
         .where(lease.c.id.in_(_in_order(lease, lease_ids)), lease.c.ended_at.is_(None))
@@ -274,7 +285,10 @@ def wake(lease_ids: Iterable[str]) -> Update:
 
 
 def region_rows(account: str, regions: Iterable[str]) -> Select[Any]:
-    """(region, last_complete_listing_at, cycles, last_error, now) of some regions of an account, all at one time."""
+    """(region, last_complete_listing_at, cycles, last_error, now) of regions of an account.
+
+    All rows have the same `now`.
+    """
     return select(
         account_region.c.region,
         account_region.c.last_complete_listing_at,
@@ -294,10 +308,10 @@ def listed(
     all_well: bool,
     all_zones: bool,
 ) -> Update:
-    """A complete listing is done: every unchanged lease of the region counts as observed when it began.
+    """Records a complete listing: every unchanged lease of the region counts as observed when the listing began.
 
-    Not so when it was not believed (`all_well`), or said nothing about a zone with attempts in it (`all_zones`).
-    `cost`: calls and seconds of the listing as a whole, whatever other regions it was of.
+    This does not apply to an untrusted listing (`all_well` false). Nor does it apply to a listing that does not cover a
+    zone with attempts (`all_zones` false). `cost`: calls and seconds of the whole listing, including other regions.
     """
     values: dict[str, Any] = {
         "last_listing_started_at": started_at,
@@ -318,8 +332,8 @@ def listed(
 
 
 _STILL_LOST = "(o.cause = 'lost_row' AND excluded.cause = 'other_attempt' AND o.state IN ('seen', 'ending'))"
-# A lease that the restored database had queued may have planned an attempt of the same number again. The VM that ran before
-# is not that attempt's to be ended for.
+# A lease that the restored database had queued may have planned an attempt of the same number again. The VM that ran
+# before must not be ended on account of that attempt.
 
 _SIGHT = text(
     f"""
@@ -342,16 +356,16 @@ _SIGHT = text(
 
 
 def sight(values: dict[str, Any], *, grace_seconds: float | None) -> Executable:
-    """An orphan is seen (again), with its present tags. Answers (sightings).
+    """Records that an orphan was seen (again), with its current tags. Returns (sightings).
 
-    It is due to be ended `grace_seconds` after it was first seen with this cause; None: at its deadline, or when an
-    operator says so.
+    Its termination is due `grace_seconds` after the first sighting with this cause. With None it is due at the
+    deadline, or when an operator requests it.
     """
     return _SIGHT.bindparams(**values, grace=None if grace_seconds is None else timedelta(seconds=grace_seconds))
 
 
 def lost_before(account: str, region: str, instance_ids: Sequence[str]) -> Select[Any]:
-    """(instance_id) of those that have been shown as VMs of a lost row before."""
+    """(instance_id) of those that were recorded before as VMs of a lost row."""
     return select(orphan.c.instance_id).where(
         orphan.c.account == account,
         orphan.c.region == region,
@@ -361,15 +375,15 @@ def lost_before(account: str, region: str, instance_ids: Sequence[str]) -> Selec
 
 
 _PROVEN = orphan.c.cause.in_(["ended_lease", "other_attempt"])
-"""A row says that the VM belongs to nobody any more."""
+"""A row proves that no lease owns the VM any more."""
 
 
 def orphans_due(account: str, region: str, *, again_after: float, limit: int, rowless_too: bool) -> Update:
-    """Takes the orphans to end now: grace over or deadline passed, and seen at least twice when no row proves them.
+    """Takes the orphans to end now: grace over or deadline passed, and proven by a row or seen at least twice.
 
-    None while the hold is on, or the running PostgreSQL cluster is not the known one. Asked again after `again_after` seconds
-    when they are still there, and after those that were not asked for so long: orphans that refuse to end take no turn of the
-    others. Answers (instance_id, cause, sightings).
+    Takes none while the hold is on, or while the running PostgreSQL cluster is not the known one. An orphan that still
+    exists is due again after `again_after` seconds. The orphan with the oldest request comes first, so orphans that
+    refuse to end do not delay the others. Returns (instance_id, cause, sightings).
     """
     due = (
         select(orphan.c.instance_id)
@@ -386,7 +400,7 @@ def orphans_due(account: str, region: str, *, again_after: float, limit: int, ro
         .order_by(orphan.c.end_requested_at.asc().nulls_first(), orphan.c.first_seen_at)
         .limit(limit)
         .with_for_update(skip_locked=True)
-        # a CTE that locks is run once; a subquery may be run for each row, and then has no limit
+        # a locking CTE runs once; a subquery may run for each row, and its limit then has no effect
         .cte("due")
     )
     taken = orphan.c.instance_id.in_(select(due.c.instance_id))
@@ -408,18 +422,21 @@ _END_ASKED = text(
 
 
 def end_asked(account: str, region: str, errors: Mapping[str, Mapping[str, Any] | None]) -> Executable:
-    """What came of asking for the end of orphans: {class, code, message} by instance id, None where the provider accepted it."""
-    told = [json.dumps(dict(error)) if error is not None else None for error in errors.values()]
-    return _END_ASKED.bindparams(account=account, region=region, ids=list(errors), errors=told)
+    """Records the results of termination requests for orphans.
+
+    `errors`: {class, code, message} by instance id, None where the provider accepted the request.
+    """
+    encoded = [json.dumps(dict(error)) if error is not None else None for error in errors.values()]
+    return _END_ASKED.bindparams(account=account, region=region, ids=list(errors), errors=encoded)
 
 
 _GONE = ("instance_id", "region", "zone", "cause", "lease_id", "first_seen_at", "end_requested_at")
 
 
 def orphans_gone(account: str, region: str, still_alive: Sequence[str], unreachable: Collection[str]) -> Update:
-    """Orphans that a complete listing no longer shows alive; it says nothing about `unreachable` zones.
+    """Orphans that a complete listing no longer shows alive. The listing does not cover `unreachable` zones.
 
-    Answers (instance_id, region, zone, cause, lease_id, first_seen_at, end_requested_at).
+    Returns (instance_id, region, zone, cause, lease_id, first_seen_at, end_requested_at).
     """
     return (
         update(orphan)

@@ -1,4 +1,4 @@
-"""Periodic jobs: scheduling is a row's `next_due`, so that no process is the only one who remembers."""
+"""Periodic jobs. The schedule is a row's `next_due`, so no single process has to remember it."""
 
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
@@ -16,16 +16,16 @@ from app.db.schema.tables import periodic_job, worker_heartbeat
 
 _HEARTBEAT_KEPT = timedelta(hours=1)
 DEADMAN = "deadman"
-"""Name and kind of the heartbeat of `gpulease deadman`, which has no process of its own here."""
+"""Name and kind of the heartbeat of `gpulease deadman`, which is no process of this installation."""
 
 
 def ensure(rows: Iterable[Mapping[str, Any]]) -> Insert:
-    """Makes the rows (name, kind, account, region) that are missing."""
+    """Inserts the rows (name, kind, account, region) that are missing."""
     return insert(periodic_job).values(list(rows)).on_conflict_do_nothing()
 
 
 def keep_only(kinds: Iterable[str], names: Iterable[str]) -> Delete:
-    """Forgets jobs of these kinds that nobody needs any more."""
+    """Deletes jobs of these kinds that are not among `names`."""
     return delete(periodic_job).where(periodic_job.c.kind.in_(list(kinds)), periodic_job.c.name.not_in(list(names)))
 
 
@@ -33,10 +33,11 @@ def keep_only(kinds: Iterable[str], names: Iterable[str]) -> Delete:
 def claim_due(
     kinds: frozenset[str], hold_seconds: float, number: int | None = None, *, not_at: frozenset[str] = frozenset()
 ) -> Update:
-    """Takes, for the process of this number, the job of these kinds that is due longest, none of the accounts `not_at`.
+    """Claims, for process `number`, the job of these kinds that has been due longest, except in the accounts `not_at`.
 
-    Answers (name, kind, account, region, claim_id, runs, failing_for: seconds since it last went well, None: never did,
-    cluster_is_known) or no row. Whoever is idle asks this all day: the statement is put together once.
+    Returns (name, kind, account, region, claim_id, runs, failing_for, cluster_is_known), or no row. `failing_for`:
+    seconds since the job last succeeded, None if it never did. Idle processes run this all day, so the statement is
+    built once.
     """
     due = (
         select(periodic_job.c.name)
@@ -74,7 +75,7 @@ def claim_due(
 
 
 def extend(name: str, claim_id: UUID, hold_seconds: float) -> Update:
-    """Keeps a long job ours; no row when it is not any more."""
+    """Renews the claim on a long job. Returns no row when the claim is no longer ours."""
     return (
         update(periodic_job)
         .where(periodic_job.c.name == name, periodic_job.c.claim_id == claim_id)
@@ -84,9 +85,10 @@ def extend(name: str, claim_id: UUID, hold_seconds: float) -> Update:
 
 
 def done(name: str, claim_id: UUID, *, again_in: float, error: str | None) -> Update:
-    """Lets the job rest. `again_in` counts from its start, so that the period is the interval.
+    """Releases the job. `again_in` (seconds) counts from the start of the run, so that the period is the interval.
 
-    One that was hurried while it ran is due again as it was hurried: it may have looked before what it was hurried for.
+    A job that was hurried during its run keeps the hurried time. The run may have read its data before the change that
+    the hurry was for.
     """
     values: dict[str, Any] = {
         "claim_id": None,
@@ -119,23 +121,26 @@ _HURRY = text(
 def hurry(kind: str, places: Iterable[tuple[str, str]], *, within: float = 0) -> Bound[TextClause]:
     """Makes the jobs of a kind due in at most `within` seconds for these (account, region) pairs.
 
-    What is due by then anyway, or waits for its turn, is not touched.
+    A job that is due by then anyway, or waits for its turn, stays unchanged.
 
-    A job that does all regions of an account (its `region` is null) is meant by any of them.
+    A job that covers all regions of an account (its `region` is null) matches any of them.
     """
-    named = list(places)
-    accounts, regions = [account for account, _ in named], [region for _, region in named]
+    pairs = list(places)
+    accounts, regions = [account for account, _ in pairs], [region for _, region in pairs]
     return Bound(_HURRY, {"kind": kind, "accounts": accounts, "regions": regions, "within": timedelta(seconds=within)})
 
 
 def beat(name: str, kind: str) -> Insert:
-    """A process says that it lives."""
+    """Records a heartbeat of a process."""
     statement = insert(worker_heartbeat).values(name=name, kind=kind)
     return statement.on_conflict_do_update(index_elements=[worker_heartbeat.c.name], set_={"seen_at": func.now()})
 
 
 def forget_dead_workers() -> Delete:
-    """Drops heartbeats of processes that ended long ago. The one row of the dead-man switch stays: it tells since when."""
+    """Deletes heartbeats of processes that ended long ago.
+
+    The single row of the dead-man switch stays: it shows since when the switch is silent.
+    """
     return delete(worker_heartbeat).where(
         worker_heartbeat.c.seen_at < func.now() - _HEARTBEAT_KEPT, worker_heartbeat.c.kind != DEADMAN
     )

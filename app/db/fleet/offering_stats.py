@@ -1,10 +1,12 @@
 """What launches teach about offerings: which refuse just now, how often each gave a VM, and how soon it was ready."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
     Float,
+    Table,
     Text,
     Update,
     bindparam,
@@ -17,7 +19,7 @@ from sqlalchemy import (
 )
 
 from app.db.core.prepared import Bound
-from app.db.schema.tables import offering
+from app.db.schema.tables import offering, reservation
 from app.domain.cool_off import CoolOffPause
 from app.domain.offerings import OfferingKey
 
@@ -25,40 +27,66 @@ _COOL_OFF_DOUBLINGS = 5
 _REMEMBERED = 32
 """So many tries of an offering are remembered in full; then they count half, and new ones tell more than old ones."""
 
-_KEY = tuple(offering.primary_key)
-_AT = tuple(bindparam(f"at_{column.name}", type_=Text) for column in _KEY)
-_HERE = tuple_(*_KEY) == tuple_(*_AT)
+
+class _Statements(NamedTuple):
+    """What is written about one row of the table `offering` or `reservation`."""
+
+    key: Sequence[str]
+    cool_off: Update
+    launched: Update
+    became_ready: Update
 
 
-def _here(key: OfferingKey) -> dict[str, Any]:
-    values = (key.account, key.region, key.zone, key.instance_type, str(key.market))
-    return {name.key: value for name, value in zip(_AT, values, strict=True)}
+_SECONDS = bindparam("seconds", type_=Float)
 
 
-def _remembered(count: ColumnElement[int]) -> ColumnElement[int]:
-    return case((offering.c.launches + offering.c.refusals >= _REMEMBERED, count // 2), else_=count)
-
-
-def _cool_off() -> Update:
-    cooling = func.coalesce(offering.c.cool_until > func.now(), false())
-    times = offering.c.cool_count - case((cooling, 1), else_=0)
-    doubling = func.power(2, func.greatest(0, func.least(times, _COOL_OFF_DOUBLINGS)))
-    pause = func.least(bindparam("seconds", type_=Float) * doubling, bindparam("longest", type_=Float))
-    return (
-        update(offering)
-        .where(_HERE)
-        .values(
-            cool_until=func.now() + pause * text("interval '1 second'"),
-            cool_reason=bindparam("why", type_=Text),
-            cool_code=bindparam("code", type_=Text),
-            cool_count=times + 1,
-            launches=_remembered(offering.c.launches),
-            refusals=_remembered(offering.c.refusals) + 1,
-        )
+def _statements(table: Table) -> _Statements:
+    keys = tuple(table.primary_key)
+    at = tuple(bindparam(f"at_{column.name}", type_=Text) for column in keys)
+    row = update(table).where(tuple_(*keys) == tuple_(*at))
+    return _Statements(
+        key=[name.key for name in at],
+        cool_off=_cool_off(table, row),
+        launched=row.values(
+            cool_until=None,
+            cool_reason=None,
+            cool_code=None,
+            cool_count=0,
+            launches=_remembered(table, table.c.launches) + 1,
+            refusals=_remembered(table, table.c.refusals),
+        ),
+        became_ready=row.values(ready_seconds=func.coalesce(table.c.ready_seconds * 0.8 + _SECONDS * 0.2, _SECONDS)),
     )
 
 
-_COOL_OFF = _cool_off()
+def _remembered(table: Table, count: ColumnElement[int]) -> ColumnElement[int]:
+    return case((table.c.launches + table.c.refusals >= _REMEMBERED, count // 2), else_=count)
+
+
+def _cool_off(table: Table, row: Update) -> Update:
+    cooling = func.coalesce(table.c.cool_until > func.now(), false())
+    times = table.c.cool_count - case((cooling, 1), else_=0)
+    doubling = func.power(2, func.greatest(0, func.least(times, _COOL_OFF_DOUBLINGS)))
+    pause = func.least(bindparam("seconds", type_=Float) * doubling, bindparam("longest", type_=Float))
+    return row.values(
+        cool_until=func.now() + pause * text("interval '1 second'"),
+        cool_reason=bindparam("why", type_=Text),
+        cool_code=bindparam("code", type_=Text),
+        cool_count=times + 1,
+        launches=_remembered(table, table.c.launches),
+        refusals=_remembered(table, table.c.refusals) + 1,
+    )
+
+
+_OFFERING, _RESERVATION = _statements(offering), _statements(reservation)
+
+
+def _of(key: OfferingKey) -> tuple[_Statements, dict[str, Any]]:
+    """The statements for an offering, and the parameters that name its row."""
+    if key.reservation is not None:
+        return _RESERVATION, dict(zip(_RESERVATION.key, (key.account, key.reservation), strict=True))
+    values = (key.account, key.region, key.zone, key.instance_type, str(key.market))
+    return _OFFERING, dict(zip(_OFFERING.key, values, strict=True))
 
 
 def cool_off(key: OfferingKey, pause: CoolOffPause, *, code: str | None) -> Bound[Update]:
@@ -66,37 +94,18 @@ def cool_off(key: OfferingKey, pause: CoolOffPause, *, code: str | None) -> Boun
 
     Refusals while it is set aside, of leases that asked at the same time, are one and the same time.
     """
+    statements, here = _of(key)
     given = {"seconds": pause.seconds, "longest": pause.longest, "why": str(pause.reason), "code": code}
-    return Bound(_COOL_OFF, {**_here(key), **given})
-
-
-_LAUNCHED = (
-    update(offering)
-    .where(_HERE)
-    .values(
-        cool_until=None,
-        cool_reason=None,
-        cool_code=None,
-        cool_count=0,
-        launches=_remembered(offering.c.launches) + 1,
-        refusals=_remembered(offering.c.refusals),
-    )
-)
+    return Bound(statements.cool_off, {**here, **given})
 
 
 def launched(key: OfferingKey) -> Bound[Update]:
     """The offering gave a VM that runs: its cool-off is over."""
-    return Bound(_LAUNCHED, _here(key))
-
-
-_SECONDS = bindparam("seconds", type_=Float)
-_BECAME_READY = (
-    update(offering)
-    .where(_HERE)
-    .values(ready_seconds=func.coalesce(offering.c.ready_seconds * 0.8 + _SECONDS * 0.2, _SECONDS))
-)
+    statements, here = _of(key)
+    return Bound(statements.launched, here)
 
 
 def became_ready(key: OfferingKey, seconds: float) -> Bound[Update]:
     """Learns an offering's launch-to-ready time: a moving average, the newest counting a fifth."""
-    return Bound(_BECAME_READY, {**_here(key), "seconds": seconds})
+    statements, here = _of(key)
+    return Bound(statements.became_ready, {**here, "seconds": seconds})

@@ -1,4 +1,4 @@
-"""Statements on the catalogue of offerings and its prices, and its rows as offerings of the domain."""
+"""Statements on the catalogue of offerings and its prices, and the conversion of its rows to the domain's offerings."""
 
 from datetime import timedelta
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from sqlalchemy import (
     Delete,
     Select,
+    Table,
     Update,
     and_,
     bindparam,
@@ -23,27 +24,45 @@ from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.core.column_types import Time
 from app.db.schema.tables import account, account_region, offering
-from app.domain.offerings import CoolOff, Gpu, InstanceType, Market, Offering, OfferingKey
+from app.domain.offerings import (
+    CoolOff,
+    Driver,
+    Gpu,
+    InstanceType,
+    Interconnect,
+    Market,
+    NetworkFabric,
+    Obstacle,
+    Offering,
+    OfferingKey,
+)
 
 _SILENCE = timedelta(seconds=30)
 _FORGET_UNOFFERED = timedelta(days=2)
-_FACTS = [
-    "provider",
+TYPE_COLUMNS = (
     "gpu_model",
     "gpu_count",
     "gpu_memory_gib",
     "gpu_interconnect",
+    "gpu_nvlink",
+    "gpu_driver",
+    "gpu_parts",
     "vcpus",
     "memory_gib",
-]
+    "local_disk_gib",
+    "network_gbps",
+    "network_fabric",
+)
+"""The columns that `type_columns` writes and `type_from_row` reads."""
+_FACTS = ["provider", *TYPE_COLUMNS, "obstacle"]
 _PRICE = ["price_per_hour", "price_as_of", "price_source", "price_live"]
 _KEY = (offering.c.account, offering.c.region, offering.c.zone, offering.c.instance_type, offering.c.market)
 
 
 def save_offerings() -> Insert:
-    """Adds or refreshes offerings, a set of parameters each; what placement has learnt of them (cool-offs, counts) stays.
+    """Adds or refreshes offerings, one set of parameters each. Placement's records of them (cool-offs, counts) stay.
 
-    So does a known price where none is told now, and a live one until a live one or a newer list replaces it.
+    A known price stays when the refresh has none. A live price stays until a live price or a newer list replaces it.
     """
     statement = insert(offering)
     new = statement.excluded
@@ -57,18 +76,24 @@ def save_offerings() -> Insert:
 
 
 def lock_region(name: str, region: str) -> Select[Any]:
-    """Whoever writes many offerings of a region holds this until the transaction ends: two would lock rows crosswise."""
+    """Locks a region until the transaction ends.
+
+    Every writer of many offerings of a region takes this lock. Two writers could otherwise deadlock.
+    """
     here = (account_region.c.account == name, account_region.c.region == region)
     return select(account_region.c.region).where(*here).with_for_update()
 
 
 def count_offerings(name: str, region: str) -> Select[Any]:
-    """How many offerings of a region are known."""
+    """The number of known offerings of a region."""
     return select(func.count()).where(offering.c.account == name, offering.c.region == region)
 
 
 def save_price(name: str, region: str) -> Update:
-    """A live price of a type in all zones of a region: parameters `type`, `in_market`, `per_hour`, `as_of`, `source`."""
+    """Writes a live price of a type for all zones of a region.
+
+    Parameters: `type`, `in_market`, `per_hour`, `as_of`, `source`.
+    """
     return (
         update(offering)
         .where(
@@ -87,7 +112,7 @@ def save_price(name: str, region: str) -> Update:
 
 
 def forget_unoffered(name: str, region: str) -> Delete:
-    """Drops offerings of a region that its refreshes have not shown for days."""
+    """Deletes offerings of a region that its refreshes have not shown for two days."""
     return delete(offering).where(
         offering.c.account == name,
         offering.c.region == region,
@@ -96,14 +121,20 @@ def forget_unoffered(name: str, region: str) -> Delete:
 
 
 def candidates() -> Select[Any]:
-    """Every offering with its account's state, for placement, in the order of their keys. `offering_from_row` reads it.
+    """Every offering with its account's state, for placement, in the order of the keys. `offering_from_row` converts a row."""
+    return with_account(offering).order_by(*_KEY)
 
-    Those of a region that left its account's configuration are left out: it is observed while a VM lives there, and no more.
-    `silent_until`: its region has given no answer for half a minute; asked again all the time, but by nobody in a hurry.
+
+def with_account(table: Table) -> Select[Any]:
+    """The rows of `table`, which has columns `account` and `region`, with the state of their account and region.
+
+    Rows of a region that left its account's configuration are excluded. Such a region is only observed, while a VM
+    exists there. `silent_until`: set when the region has not answered for half a minute. Observation continues to query
+    such a region, but placement treats it as in cool-off.
     """
     since = cast(account_region.c.last_error["since"].astext, Time)
-    found = select(
-        offering,
+    query = select(
+        table,
         case((since < func.now() - _SILENCE, func.now() + _SILENCE)).label("silent_until"),
         account_region.c.last_error.label("region_error"),
         account.c.state.label("account_state"),
@@ -111,20 +142,20 @@ def candidates() -> Select[Any]:
         account.c.last_error.label("account_error"),
         account.c.config["images"].label("account_images"),
     ).select_from(
-        offering.join(account, account.c.name == offering.c.account).outerjoin(
+        table.join(account, account.c.name == table.c.account).outerjoin(
             account_region,
-            and_(account_region.c.account == offering.c.account, account_region.c.region == offering.c.region),
+            and_(account_region.c.account == table.c.account, account_region.c.region == table.c.region),
         )
     )
-    configured = func.jsonb_exists(account.c.config["regions"], offering.c.region)
-    return found.where(func.coalesce(configured, true())).order_by(*_KEY)
+    configured = func.jsonb_exists(account.c.config["regions"], table.c.region)
+    return query.where(func.coalesce(configured, true()))
 
 
 _USABLE = ("ok", "unchecked")
 
 
 def offering_from_row(row: Any) -> Offering:
-    """The domain's view; an account that is set aside excludes its offerings with the reason."""
+    """The domain's view of a row. An account that is set aside excludes its offerings, with the reason."""
     return Offering(
         key=OfferingKey(
             account=row.account,
@@ -133,30 +164,69 @@ def offering_from_row(row: Any) -> Offering:
             instance_type=row.instance_type,
             market=Market(row.market),
         ),
-        provider=row.provider,
-        type=_type(row),
-        price_per_hour=row.price_per_hour,
         price_as_of=row.price_as_of,
         price_source=row.price_source,
         price_live=row.price_live,
-        images=frozenset(row.account_images or ()),
-        cool_off=_cool_off(row),
-        launches=row.launches,
-        refusals=row.refusals,
-        ready_seconds=None if row.ready_seconds is None else float(row.ready_seconds),
         cordoned=row.cordoned,
-        account_problem=_account_problem(row),
+        obstacle=None if row.obstacle is None else Obstacle(row.obstacle),
+        **shared_facts(row),
     )
 
 
-def _type(row: Any) -> InstanceType:
+def shared_facts(row: Any) -> dict[str, Any]:
+    """The members of an offering that offerings and reservations store alike. `row`: of `with_account`."""
+    return {
+        "provider": row.provider,
+        "type": type_from_row(row),
+        "price_per_hour": row.price_per_hour,
+        "images": frozenset(row.account_images or ()),
+        "cool_off": _cool_off(row),
+        "launches": row.launches,
+        "refusals": row.refusals,
+        "ready_seconds": None if row.ready_seconds is None else float(row.ready_seconds),
+        "account_problem": _account_problem(row),
+    }
+
+
+def type_columns(kind: InstanceType) -> dict[str, Any]:
+    """The facts of a type as columns. Raises ValueError for an interconnect or driver that is not known here."""
+    gpu = kind.gpu
+    return {
+        "gpu_model": gpu.model,
+        "gpu_count": gpu.count,
+        "gpu_memory_gib": gpu.memory_gib,
+        "gpu_interconnect": str(Interconnect(gpu.interconnect)),
+        "gpu_nvlink": gpu.nvlink,
+        "gpu_driver": str(Driver(gpu.driver)),
+        "gpu_parts": gpu.parts,
+        "vcpus": kind.vcpus,
+        "memory_gib": kind.memory_gib,
+        "local_disk_gib": kind.local_disk_gib,
+        "network_gbps": kind.network_gbps,
+        "network_fabric": None if kind.network_fabric is None else str(NetworkFabric(kind.network_fabric)),
+    }
+
+
+def type_from_row(row: Any) -> InstanceType:
+    """The instance type of a row with TYPE_COLUMNS and `instance_type`."""
     gpu = Gpu(
         model=row.gpu_model,
         count=row.gpu_count,
         memory_gib=row.gpu_memory_gib,
-        interconnect=row.gpu_interconnect,
+        interconnect=Interconnect(row.gpu_interconnect),
+        nvlink=row.gpu_nvlink,
+        driver=Driver(row.gpu_driver),
+        parts=row.gpu_parts,
     )
-    return InstanceType(name=row.instance_type, gpu=gpu, vcpus=row.vcpus, memory_gib=row.memory_gib)
+    return InstanceType(
+        name=row.instance_type,
+        gpu=gpu,
+        vcpus=row.vcpus,
+        memory_gib=row.memory_gib,
+        local_disk_gib=row.local_disk_gib,
+        network_gbps=row.network_gbps,
+        network_fabric=None if row.network_fabric is None else NetworkFabric(row.network_fabric),
+    )
 
 
 def _cool_off(row: Any) -> CoolOff | None:

@@ -4,16 +4,18 @@ from datetime import timedelta
 
 from sqlalchemy import Executable, text
 
-# A minute after the last throttling each use brings the old rate back by half.
-_RECOVERED = """CASE WHEN b.throttled_at < now() - interval '60 seconds' THEN greatest(1, b.slow_factor / 2)
-                               ELSE b.slow_factor END"""
+# A minute after the last throttling, each use brings the old rate back by half.
+_RECOVERED = """(CASE WHEN b.throttled_at < now() - interval '60 seconds' THEN greatest(1, b.slow_factor / 2)
+                      ELSE b.slow_factor END)"""
+
+# What is reserved shrinks with the factor. At a slower rate the same calls had reserved more time.
+_RESERVED = f"greatest(interval '0', b.next_free - now()) * ({_RECOVERED} / b.slow_factor)"
 
 _RESERVE = text(
     f"""
     INSERT INTO provider_bucket AS b (name, next_free) VALUES (:name, now() + :cost * :interval)
     ON CONFLICT (name) DO UPDATE
-        SET next_free = greatest(b.next_free, now()) + :cost * :interval * b.slow_factor,
-            slow_factor = {_RECOVERED}
+        SET next_free = now() + {_RESERVED} + :cost * :interval * {_RECOVERED}, slow_factor = {_RECOVERED}
     RETURNING greatest(0, extract(epoch FROM next_free - now() - :burst * :interval * slow_factor)) AS wait_seconds,
               greatest(now(), next_free - :burst * :interval * slow_factor) AS slot_at
     """
@@ -23,8 +25,8 @@ _TAKE = text(
     f"""
     INSERT INTO provider_bucket AS b (name, next_free) VALUES (:name, now() + :interval)
     ON CONFLICT (name) DO UPDATE
-        SET next_free = greatest(b.next_free, now()) + :interval * b.slow_factor, slow_factor = {_RECOVERED}
-        WHERE b.next_free + :interval * b.slow_factor - :burst * :interval * b.slow_factor <= now()
+        SET next_free = now() + {_RESERVED} + :interval * {_RECOVERED}, slow_factor = {_RECOVERED}
+        WHERE {_RESERVED} + :interval * {_RECOVERED} <= :burst * :interval * {_RECOVERED}
     RETURNING name
     """
 )

@@ -16,6 +16,7 @@ _SHOWN = (
     "zone",
     "instance_type",
     "market",
+    "reservation",
     "offering",
     "price_per_hour",
     "state",

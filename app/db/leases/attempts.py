@@ -1,9 +1,9 @@
-"""Statements on attempts. Facts are written by (attempt id, token) whatever the lease became meanwhile.
+"""Statements on attempts. Facts are written by (attempt id, token), regardless of the lease's current state.
 
 Three kinds of writers, and what each may change:
-- a fact (the VM's id, an accepted end) is true whenever it is written down. It is added, and undoes nothing;
-- an answer without a VM tells of one send. It counts while that send is the attempt's newest (`_answer`);
-- a decision, and the pace of asking again, belongs to the claim.
+- a fact (the VM's id, an accepted termination) is true whenever it is recorded. It is added, and undoes nothing;
+- an answer without a VM concerns one send. It counts while that send is the attempt's newest (`_answer`);
+- a decision, and the pace of retries, requires the claim.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,6 +22,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
+    cast,
     exists,
     func,
     literal,
@@ -45,7 +46,7 @@ _PLAN = insert(attempt)
 
 
 def plan(values: dict[str, Any]) -> Bound[Insert]:
-    """T2: the intent, before any side effect."""
+    """T2: records the intent, before any side effect."""
     return Bound(_PLAN, values)
 
 
@@ -86,22 +87,22 @@ _SEND = _send()
 
 
 def send(attempt_id: AttemptId, claim_id: UUID, *, call_seconds: float, hold_seconds: float) -> Bound[Update]:
-    """T3: `planned -> sent` if the claim is ours and the lease still wanted; the claim is kept over the call.
+    """T3: `planned -> sent`, if the claim is ours and the lease is still wanted. Extends the claim over the call.
 
-    From here on the outcome is unknown until it is recorded: a worker killed in the call leaves that behind, and the
-    clock of repeating runs from the first such send. Answers one row (params, last_sent_at), or none: then nothing may be
-    sent. `call_seconds` must fit before the expiry, no brake of the installation may be on, and the running PostgreSQL
-    cluster must be the known one.
+    From here on the outcome is unknown until it is recorded. A worker that is killed during the call leaves the attempt
+    in this state. The retry clock runs from the first such send. Returns one row (params, last_sent_at), or none: then
+    nothing may be sent. `call_seconds` must fit before the expiry, no brake of the installation may be on, and the
+    running PostgreSQL cluster must be the known one.
 
-    `last_sent_at` names this send: what its answer says is written with it. The lease is locked before its attempt, as all
-    who write attempts do, so that nobody waits in a circle.
+    `last_sent_at` identifies this send: its answer is written with it. The lease is locked before its attempt, as in
+    every writer of attempts, so that no deadlock occurs.
     """
     call, hold = timedelta(seconds=call_seconds), timedelta(seconds=hold_seconds)
     return Bound(_SEND, {"attempt": attempt_id, "claim": claim_id, "call": call, "hold": hold})
 
 
 def fact(attempt_id: AttemptId, token: str, values: Mapping[str, Any]) -> Update:
-    """Writes what was learnt about an attempt, unless it has ended. No claim is asked for."""
+    """Writes a fact about an attempt, unless the attempt has ended. Requires no claim."""
     return (
         update(attempt)
         .where(
@@ -117,7 +118,8 @@ def fact(attempt_id: AttemptId, token: str, values: Mapping[str, Any]) -> Update
 def _answer(attempt_id: AttemptId, token: str, sent_at: datetime) -> Update:
     """The attempt, while the send of `sent_at` is its newest and no VM of it is known.
 
-    An answer without a VM tells of its own send alone. Whoever sent again since, looks for the VM or has found it knows more.
+    An answer without a VM concerns its own send alone. A worker that has since sent again, searches for the VM or has
+    found it has newer information.
     """
     newest = (attempt.c.state == AttemptState.SENT.value, attempt.c.last_sent_at == sent_at)
     return update(attempt).where(attempt.c.id == attempt_id, attempt.c.token == token, *newest).returning(attempt.c.id)
@@ -130,35 +132,35 @@ _OF_THE_SEND = frozenset({"error", "retry_at"})
 @lru_cache(maxsize=16)
 def _known(columns: Shape) -> Update:
     live = attempt.c.state.in_([str(state) for state in LIVE_ATTEMPT])
-    told = {**setting(attempt, columns), "vm_state_at": func.now(), "retry_at": literal(None, Time)}
+    changes = {**setting(attempt, columns), "vm_state_at": func.now(), "retry_at": literal(None, Time)}
     unsettled = and_(live, attempt.c.state != AttemptState.KNOWN.value)
     is_gone = attempt.c.vm_state == VmState.GONE.value
-    observed = and_(attempt.c.instance_id.is_not(None), or_(is_gone, told["vm_state"] != VmState.GONE.value))
-    kept = {name: case((observed, attempt.c[name]), else_=told[name]) for name in _OBSERVED & told.keys()}
-    kept |= {name: case((unsettled, told[name]), else_=attempt.c[name]) for name in _OF_THE_SEND & told.keys()}
+    observed = and_(attempt.c.instance_id.is_not(None), or_(is_gone, changes["vm_state"] != VmState.GONE.value))
+    kept = {name: case((observed, attempt.c[name]), else_=changes[name]) for name in _OBSERVED & changes.keys()}
+    kept |= {name: case((unsettled, changes[name]), else_=attempt.c[name]) for name in _OF_THE_SEND & changes.keys()}
     return (
         update(attempt)
         .where(
             _THIS,
             attempt.c.token == bindparam("launch_token", type_=Text),
-            or_(attempt.c.instance_id.is_(None), attempt.c.instance_id == told["instance_id"]),
+            or_(attempt.c.instance_id.is_(None), attempt.c.instance_id == changes["instance_id"]),
         )
         .values(
             state=case((live, AttemptState.KNOWN.value), else_=attempt.c.state),
             known_at=func.coalesce(attempt.c.known_at, func.now()),
-            **{**told, **kept},
+            **{**changes, **kept},
         )
         .returning(attempt.c.id, attempt.c.state)
     )
 
 
 def known(attempt_id: AttemptId, token: str, values: Mapping[str, Any]) -> Bound[Update]:
-    """T5: the provider's id is recorded, also when the attempt was given up meanwhile. Never drops an id, nor changes one.
+    """T5: records the provider's id, also when the attempt was given up meanwhile. Never deletes or changes an id.
 
-    An attempt already dead or refused stays so, with its error: garbage collection ends what turned up late, and so it ends
-    a second VM of an attempt whose VM is known. What observers have seen of the VM since stays too: the answer to a create
-    call is older, however late it is written down. Unless it is the first to say that the VM is gone: none comes back.
-    `values` has the `instance_id` and the `vm_state`.
+    A dead or refused attempt stays so, with its error. Garbage collection ends a VM that turned up late. It also ends a
+    second VM of an attempt whose VM is known. Later observations of the VM stay too: the answer to a create call is
+    older, however late it is recorded. The exception is the first answer that reports the VM as gone: a VM that is gone
+    stays gone. `values` contains `instance_id` and `vm_state`.
     """
     return Bound(_known(shape(values)), {"attempt": attempt_id, "launch_token": token, **plain(values)})
 
@@ -173,7 +175,10 @@ def not_done(
     unknown_since: datetime | None,
     reached: bool = True,
 ) -> Update:
-    """What was sent at `sent_at` was not done (throttled): as unknown as before that send. Send again in `seconds`."""
+    """The send of `sent_at` was not executed (throttled). The outcome is as unknown as before that send.
+
+    The attempt is sent again in `seconds`.
+    """
     unreachable = None if reached else func.coalesce(attempt.c.unreachable_since, attempt.c.last_sent_at)
     return _answer(attempt_id, token, sent_at).values(
         unknown_since=unknown_since, unreachable_since=unreachable, **_again(seconds, error)
@@ -181,25 +186,25 @@ def not_done(
 
 
 def unknown(attempt_id: AttemptId, token: str, sent_at: datetime, seconds: float, error: Mapping[str, Any]) -> Update:
-    """The outcome of the send of `sent_at` is unknown; the clock of repeating runs from the first time."""
+    """The outcome of the send of `sent_at` is unknown. The retry clock runs from the first unknown outcome."""
     since = func.coalesce(attempt.c.unknown_since, attempt.c.last_sent_at)
     return _answer(attempt_id, token, sent_at).values(unknown_since=since, **_again(seconds, error))
 
 
 def only_look(attempt_id: AttemptId, token: str, sent_at: datetime, error: Mapping[str, Any]) -> Update:
-    """The send of `sent_at` shows that something exists, or may exist, under the token: as `settle`."""
+    """The answer to the send of `sent_at` shows that something exists, or may exist, under the token: as `settle`."""
     return _answer(attempt_id, token, sent_at).values(**_SETTLING, error=dict(error))
 
 
 def retry_later(
     attempt_id: AttemptId, token: str, seconds: float, error: Mapping[str, Any], *, claim_id: UUID
 ) -> Update:
-    """A call about the attempt came to nothing: ask again in `seconds`. Only while the claim is held: it sets the pace."""
+    """A call about the attempt failed: retry in `seconds`. Requires the claim, which sets the pace."""
     return fact(attempt_id, token, _again(seconds, error)).where(held_by(claim_id))
 
 
 def failed(attempt_id: AttemptId, token: str, error: Mapping[str, Any], *, claim_id: UUID) -> Update:
-    """A call about the attempt was refused and is not repeated. Only while the claim is held."""
+    """A call about the attempt was refused and is not repeated. Requires the claim."""
     return fact(attempt_id, token, {"error": dict(error)}).where(held_by(claim_id))
 
 
@@ -217,14 +222,17 @@ _SETTLING: Mapping[str, Any] = {
 
 
 def settle(attempt_id: AttemptId, token: str) -> Update:
-    """From here only looked for: the proof starts anew. Not when inventory has found its VM meanwhile."""
+    """From here on the attempt is only searched for, and the proof of absence restarts.
+
+    The statement has no effect when inventory has found the VM meanwhile.
+    """
     return fact(attempt_id, token, _SETTLING).where(attempt.c.state == AttemptState.SENT.value)
 
 
 def presume_gone(attempt_id: AttemptId, claim_id: UUID, *, absent_since: datetime | None) -> Update:
-    """Neither listing nor direct get showed the VM: it is gone, as of `absent_since`, when it was last seen.
+    """Neither a listing nor a direct get showed the VM. It is gone as of `absent_since`, when it was last seen.
 
-    Only while the claim is held, and only if nobody has seen the VM since.
+    Requires the claim, and that nobody has seen the VM since.
     """
     unseen = (attempt.c.vm_state == VmState.ABSENT.value, attempt.c.vm_state_at.is_not_distinct_from(absent_since))
     return (
@@ -244,11 +252,13 @@ def end(
     clean: bool,
     error: Mapping[str, Any] | None = None,
 ) -> Update:
-    """Ends an attempt as refused or dead, while the lease is ours. Answers its billing, to close it with.
+    """Ends an attempt as refused or dead, while the lease is ours. Returns its billing period and price, to close it.
 
-    `before`: the state that this was decided from. An attempt whose VM was found meanwhile lives on.
-    Billing ends at the provider's own transition time (`vm_state_at`, once gone), never later than now.
+    `before`: the state on which the decision was based. An attempt whose VM was found meanwhile stays live.
+    Billing ends at the provider's own transition time (`vm_state_at`, once gone), never later than now. Billing of a VM
+    that the provider interrupted and that stays ends when it was stopped (`stopped_at` of its reason).
     """
+    stopped_at = cast(attempt.c.vm_reason["stopped_at"].astext, Time)
     values: dict[str, Any] = {
         "state": str(state),
         "clean": clean,
@@ -257,7 +267,10 @@ def end(
             (attempt.c.billing_started_at.is_(None), literal(None, Time)),
             else_=func.least(
                 func.now(),
-                func.greatest(attempt.c.billing_started_at, func.coalesce(attempt.c.vm_state_at, func.now())),
+                func.greatest(
+                    attempt.c.billing_started_at,
+                    func.least(func.coalesce(attempt.c.vm_state_at, func.now()), stopped_at),
+                ),
             ),
         ),
     }
@@ -281,14 +294,20 @@ def end(
 
 
 def tried_since(lease_id: LeaseId, since: datetime) -> Select[Any]:
-    """The offerings that this pass has tried already."""
+    """The offerings that this placement pass has tried already."""
     return select(
-        attempt.c.account, attempt.c.region, attempt.c.zone, attempt.c.instance_type, attempt.c.market, attempt.c.error
+        attempt.c.account,
+        attempt.c.region,
+        attempt.c.zone,
+        attempt.c.instance_type,
+        attempt.c.market,
+        attempt.c.reservation,
+        attempt.c.error,
     ).where(attempt.c.lease_id == lease_id, attempt.c.created_at >= since)
 
 
 def cleaned(attempt_ids: Sequence[str]) -> Update:
-    """Ended attempts of which nothing is left that costs money. Answers their lease ids."""
+    """Marks ended attempts without any leftover resource that costs money. Returns their lease ids."""
     return update(attempt).where(attempt.c.id.in_(attempt_ids)).values(clean=True).returning(attempt.c.lease_id)
 
 
@@ -307,5 +326,5 @@ _WATCHED = text(
 
 
 def watched(account: str, region: str) -> Bound[TextClause]:
-    """Attempts in change: booting, ending, lost, or with something left over."""
+    """Attempts in change: booting, ending, lost, or with a leftover resource."""
     return Bound(_WATCHED, {"account": account, "region": region})

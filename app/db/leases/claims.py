@@ -1,4 +1,7 @@
-"""Claims: one worker owns a lease at a time. Only the database's clock decides what is due, held or expired."""
+"""Claims: one worker owns a lease at a time.
+
+Only the database's clock decides whether a lease is due, held or expired.
+"""
 
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -52,19 +55,20 @@ _TAKE = (
 
 
 def claim(lease_id: LeaseId, claim_id: UUID, hold_seconds: float) -> Bound[Executable]:
-    """Takes a due lease that nobody holds; one row (id), or none."""
+    """Claims a due lease that nobody holds. Returns one row (id), or none."""
     return Bound(_TAKE, {"lease": lease_id, "claim": claim_id, "hold": timedelta(seconds=hold_seconds)})
 
 
 @lru_cache(maxsize=256)
 def claim_due(limit: int, hold_seconds: float, number: int | None = None) -> Executable:
-    """Takes, for the process of this number, up to `limit` due leases without waiting for rows that others hold: tenants in turn, each its longest due.
+    """Claims up to `limit` due leases for process `number`, without waiting for rows that others hold.
 
-    However many leases a tenant has waiting, one of another tenant is not behind them. Of leases due at the same moment,
-    as all are that wait for one offering's cool-off, none is always the first.
+    Tenants take turns, each with its longest-due lease. However many leases of one tenant wait, they do not delay a
+    lease of another tenant. Leases that are due at the same moment, such as those waiting for one offering's cool-off,
+    come in random order.
 
-    Answers (id, claim_id) rows in that order; each lease gets a claim id of its own. Whoever is idle asks this all day:
-    the statement is put together once.
+    Returns (id, claim_id) rows in that order; each lease gets its own claim id. Idle processes run this all day, so the
+    statement is built once.
     """
     is_due = and_(lease.c.next_due <= func.now(), _free())
     turn = func.row_number().over(partition_by=lease.c.tenant_id, order_by=lease.c.next_due)
@@ -92,7 +96,7 @@ _HOLDS = select(lease.c.id).where(*_OURS)
 
 
 def holds(lease_id: LeaseId, claim_id: UUID) -> Bound[Select[Any]]:
-    """One row (id) while this claim holds the lease."""
+    """Returns one row (id) while this claim holds the lease."""
     return Bound(_HOLDS, {"lease": lease_id, "claim": claim_id})
 
 
@@ -112,7 +116,10 @@ _REST = (
 
 
 def unclaim(lease_id: LeaseId, claim_id: UUID, *, next_due: datetime | None, wake_count: int) -> Bound[Update]:
-    """Lets a lease rest until `next_due`, or at once due again when somebody woke it since it was loaded."""
+    """Releases the claim of a lease that rests until `next_due`.
+
+    The lease is due again at once when somebody woke it since it was loaded (`wake_count`).
+    """
     return Bound(_REST, {"lease": lease_id, "claim": claim_id, "until": next_due, "seen": wake_count})
 
 
@@ -158,11 +165,14 @@ _ATTEMPT = [
     "zone",
     "instance_type",
     "market",
+    "reservation",
+    "reserved_until",
     "token",
     "clean",
     "price_per_hour",
     "instance_id",
     "vm_state",
+    "vm_state_at",
     "vm_reason",
     "ready",
     "last_sent_at",
@@ -196,9 +206,9 @@ def _load() -> Select[Any]:
             *(attempt.c[name].label(f"attempt_{name}") for name in _ATTEMPT),
             unclean.label("unclean"),
             attempt.c.params_hash,
+            attempt.c.offering["gpu"]["count"].as_integer().label("attempt_gpu_count"),
             attempt.c.public_ip.label("attempt_public_ip"),
             attempt.c.private_ip.label("attempt_private_ip"),
-            attempt.c.vm_state_at.label("attempt_vm_state_at"),
             attempt.c.end_accepted.label("attempt_end_accepted"),
             account_region.c.last_watched_at.label("attempt_watched_at"),
         )
@@ -211,7 +221,7 @@ _LOAD = _load()
 
 
 def load(lease_id: LeaseId, claim_id: UUID) -> Bound[Select[Any]]:
-    """The facts for the next decision, with the database's `now`; no row when the claim is no longer ours."""
+    """The facts for the next decision, with the database's `now`. Returns no row when the claim is no longer ours."""
     return Bound(_LOAD, {"lease": lease_id, "claim": claim_id})
 
 
@@ -248,16 +258,16 @@ def _attempt_from_row(row: Any) -> Attempt:
     facts["id"] = AttemptId(facts["id"])
     facts["state"] = AttemptState(facts["state"])
     facts["vm_state"] = VmState(facts["vm_state"]) if facts["vm_state"] is not None else None
-    return Attempt(**facts, watched_at=row.attempt_watched_at)
+    return Attempt(**facts, gpu_count=row.attempt_gpu_count or 1, watched_at=row.attempt_watched_at)
 
 
 def held_by(claim_id: UUID) -> ColumnElement[bool]:
-    """Guard for statements on attempts: their lease is still held under this claim."""
+    """Guard for statements on attempts: this claim still holds their lease."""
     return exists().where(lease.c.id == attempt.c.lease_id, lease.c.claim_id == claim_id)
 
 
 def postpone(lease_id: LeaseId, claim_id: UUID, pause: timedelta) -> Update:
-    """Gives up a claim without a decision; the lease is due again after `pause`."""
+    """Releases a claim without a decision. The lease is due again after `pause`."""
     return (
         update(lease)
         .where(lease.c.id == lease_id, lease.c.claim_id == claim_id, lease.c.ended_at.is_(None))

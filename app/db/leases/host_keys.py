@@ -1,4 +1,4 @@
-"""Host keys that a VM tells: the API's narrow path from a one-time token to the lease that shows them."""
+"""SSH host keys that a VM reports: the API's limited access, by a one-time token, to the lease that shows the keys."""
 
 from typing import Any
 
@@ -19,13 +19,16 @@ _FIRST = (
 
 
 def owner(host_key_hash: bytes) -> Select[Any]:
-    """(lease_id, n, host_key_hash) of the live attempt whose VM was given this token."""
+    """(lease_id, n, host_key_hash) of the live attempt whose VM received this token."""
     return select(attempt.c.lease_id, attempt.c.n, attempt.c.host_key_hash).where(
         attempt.c.host_key_hash == host_key_hash, attempt.c.ended_at.is_(None)
     )
 
 
 def accept(lease_id: LeaseId, n: int, keys: list[str], request_id: str) -> Bound[ReturningInsert[Any]]:
-    """Shows the keys on the lease while attempt `n` is its newest and none are known: the first writer wins, others get no row."""
-    told = NewEvent(type="lease.host_keys", data={"n": n, "keys": keys}, request_id=request_id)
-    return write(lease_id, told, where=_FIRST, given={"attempt_n": n}, values={"ssh_host_keys": keys})
+    """Stores the keys on the lease while attempt `n` is its newest and no keys are known.
+
+    The first writer succeeds; the others get no row.
+    """
+    new_event = NewEvent(type="lease.host_keys", data={"n": n, "keys": keys}, request_id=request_id)
+    return write(lease_id, new_event, where=_FIRST, given={"attempt_n": n}, values={"ssh_host_keys": keys})

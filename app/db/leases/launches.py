@@ -1,4 +1,4 @@
-"""What workers write on and around a lease while they launch and end its VM."""
+"""Statements of the workers on a lease, and around it, while they launch and end its VM."""
 
 from datetime import datetime
 from typing import Any
@@ -27,15 +27,15 @@ from app.db.schema.tables import attempt, lease, lease_secret, tenant
 from app.domain.ids import AttemptId, LeaseId, TenantId
 
 WANTED = lease.c.desired == "run"
-"""Guard: nobody asked for the end meanwhile."""
+"""Guard: nobody has requested the end of the lease meanwhile."""
 
 EXPIRED = lease.c.expires_at <= func.now()
-"""Guard: nobody extended the lease meanwhile."""
+"""Guard: nobody has extended the lease meanwhile."""
 
 FIRST_ATTEMPT_AT = func.coalesce(lease.c.first_attempt_at, func.now())
 LAUNCHED_AT = func.coalesce(lease.c.launched_at, func.now())
 BILLING_STARTED_AT = func.coalesce(lease.c.billing_started_at, func.now())
-"""Values of `transitions.write`: now, unless an earlier attempt has said it."""
+"""Values for `transitions.write`: now, unless an earlier attempt has set the column."""
 
 _UNEXTENDED = (
     select(lease.c.id)
@@ -45,7 +45,10 @@ _UNEXTENDED = (
 
 
 def unextended(lease_id: LeaseId, expires_at: datetime) -> Bound[Select[Any]]:
-    """A row while the lease still has this end; nobody extends it before the transaction ends."""
+    """Returns a row while the lease still has this expiry.
+
+    The row stays locked: nobody extends the lease before the transaction ends.
+    """
     return Bound(_UNEXTENDED, {"lease": lease_id, "expires_at": expires_at})
 
 
@@ -57,25 +60,26 @@ _PRIVATE = (
 
 
 def private(lease_id: LeaseId, tenant_id: TenantId) -> Bound[Select[Any]]:
-    """One row (max_total_seconds, startup_script): what only a launch needs to know of a tenant and its lease.
+    """One row (max_total_seconds, startup_script): data of a tenant and its lease that only a launch needs.
 
-    Seconds that the lease may last at most, extensions included, and its script, if any.
+    `max_total_seconds`: the longest duration of the lease in seconds, extensions included. `startup_script`: null when
+    the lease has none.
     """
     return Bound(_PRIVATE, {"lease": lease_id, "tenant": tenant_id})
 
 
 def forget_script(lease_id: LeaseId) -> Delete:
-    """The lease is over: nobody needs its script."""
+    """Deletes the startup script of a lease that has ended."""
     return delete(lease_secret).where(lease_secret.c.lease_id == lease_id)
 
 
 def forget_params(lease_id: LeaseId) -> Update:
-    """What was sent may hold the script too; the hash stays."""
+    """Clears the sent parameters, which may contain the startup script too. Their hash stays."""
     return update(attempt).where(attempt.c.lease_id == lease_id).values(params=None)
 
 
 def reserve_slot(lease_id: LeaseId, claim_id: UUID, bucket: str, slot: datetime) -> Update:
-    """Remembers the launch slot reserved in a provider's rate bucket."""
+    """Records the launch slot reserved in a provider's rate bucket."""
     return (
         update(lease)
         .where(lease.c.id == lease_id, lease.c.claim_id == claim_id)
@@ -106,20 +110,22 @@ _TRADE = text(
     RETURNING other.slot_at
     """
 )
-# Whose own slot passed meanwhile has it no more. A lease that wakes at a time it gave away reads the later one, and rests.
+# A lease whose slot has passed meanwhile has no slot to trade. A lease that wakes at a slot it traded reads the later
+# slot, and rests.
 
 
 def trade_slot(tenant_id: TenantId, bucket: str, slot: datetime) -> Executable:
-    """Gives the late slot just reserved to a lease of the tenant that has most, for an earlier one of that tenant's.
+    """Trades the late slot just reserved for an earlier slot of the tenant that has reserved most.
 
-    So tenants take turns: the n-th waiting lease of one goes beside the n-th of another, whoever asked first. Answers one
-    row (slot_at), now the asking tenant's, or none: then it keeps `slot`.
+    Tenants take turns this way: the n-th waiting lease of one tenant stands beside the n-th of another. The order of
+    their requests does not matter. Returns one row (slot_at), which now belongs to the requesting tenant, or none: then
+    the tenant keeps `slot`.
     """
     return _TRADE.bindparams(tenant_id=tenant_id, bucket=bucket, slot=slot)
 
 
 def deadline_written(lease_id: LeaseId, claim_id: UUID, deadline: datetime) -> Update:
-    """The provider's tag says this deadline now."""
+    """Records that the provider's tag now contains this deadline."""
     return update(lease).where(lease.c.id == lease_id, lease.c.claim_id == claim_id).values(deadline_applied=deadline)
 
 
@@ -131,12 +137,12 @@ _START_BILLING = (
 
 
 def start_billing(attempt_id: AttemptId) -> Bound[Update]:
-    """The provider's VM runs: what it costs counts from now on."""
+    """The provider's VM runs: its billing starts now."""
     return Bound(_START_BILLING, {"attempt": attempt_id})
 
 
 def terminate_sent(attempt_id: AttemptId, token: str, *, known: bool) -> Update:
-    """The provider accepted to end the VM. `known`: it knew it."""
+    """Records that the provider accepted to end the VM. `known`: the provider knew the VM."""
     return fact(
         attempt_id,
         token,

@@ -1,8 +1,8 @@
-"""Whose claims are: a claim id begins with the number of its process, and a lock of that number says that it lives.
+"""Owners of claims. A claim id begins with its process' number; a lock of that number shows that the process lives.
 
-PostgreSQL drops the lock as soon as the process is gone, however it ended; then its claims need not run out. A process
-that lives without its lock (a cut connection) may lose claims to others. That is what a claim that ran out means as well:
-whoever lost it decides nothing any more, and a call under way is repeated as the same attempt.
+PostgreSQL drops the lock as soon as the process ends, for any reason. Its claims then need not run out. A process that
+lives without its lock (a cut connection) may lose claims to others. An expired claim has the same effect: the former
+holder decides nothing any more, and a call in progress is repeated as the same attempt.
 """
 
 import secrets
@@ -13,34 +13,35 @@ from sqlalchemy import ColumnElement, Select, func, literal_column, select, text
 from app.db.operations.cluster import IS_KNOWN_SQL
 
 _CLASS = 0x67_70_6C_73
-"""Of our advisory locks, beside those of others in the same database."""
+"""The class of our advisory locks, which separates them from other locks in the same database."""
 _AFTER_RESTART = "interval '10 seconds'"
-"""A server that has just started knows no locks yet, though all may live."""
+"""A server that has just started knows no locks yet, although all processes may live."""
 
 _NUMBER_BITS, _RANDOM_BITS = 31, 62
 _NAMED = "8"
-"""The version in a claim id that begins with a process' number; others are random altogether (version 4)."""
+"""The version digit of a claim id that begins with a process' number. Other claim ids are entirely random (version
+4)."""
 
 
 def new_number() -> int:
-    """For a process that starts; `lock` tells whether it is free."""
+    """A number for a process that starts. `lock` shows whether it is free."""
     return secrets.randbits(_NUMBER_BITS)
 
 
 def lock(number: int) -> Select[tuple[bool]]:
-    """Takes the number for as long as the connection lasts; one row: whether it was free."""
+    """Locks the number for the lifetime of the connection. Returns one row: whether the number was free."""
     return select(func.pg_try_advisory_lock(_CLASS, number))
 
 
 def claim_id(number: int | None) -> UUID:
-    """A claim id of the process; None: of nobody in particular, such a claim runs out by itself."""
+    """A claim id of process `number`. None: the claim belongs to no process, and ends only by its time-out."""
     if number is None:
         return UUID(bytes=secrets.token_bytes(16), version=4)
     return UUID(int=(number << 96) | (int(_NAMED) << 76) | (0b10 << _RANDOM_BITS) | secrets.randbits(_RANDOM_BITS))
 
 
 def claim_ids(number: int | None) -> ColumnElement[UUID]:
-    """The same as an expression: another one for each row."""
+    """Like `claim_id`, as an SQL expression that has another value for each row."""
     if number is None:
         return func.gen_random_uuid()
     named = f"overlay(overlay(gen_random_uuid()::text PLACING '{number:08x}' FROM 1) PLACING '{_NAMED}' FROM 15)::uuid"
@@ -64,7 +65,7 @@ FREE = tuple(
     text(_FREE.format(class_=_CLASS, table=table, named=_NAMED, after_restart=_AFTER_RESTART, is_known=IS_KNOWN_SQL))
     for table in ("lease", "periodic_job", "webhook")
 )
-"""Statements that end the claims of processes that are gone; the count of rows tells how many.
+"""Statements that end the claims of ended processes. Their row counts are the numbers of claims.
 
-None on a server that is not the known cluster: the locks were kept by another server, and the start time of a promoted
-standby proves nothing."""
+They end no claim on a server that is not the known cluster. Another server held the locks, and the start time of a
+promoted standby proves nothing."""

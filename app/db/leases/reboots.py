@@ -1,4 +1,7 @@
-"""Reboots: asked for by the API, sent by a worker. `reboot_requested_at` is the intent; it goes when the reboot is sent."""
+"""Reboots: the API records a request, and a worker sends it.
+
+`reboot_requested_at` is the intent. The worker clears it when the reboot is sent.
+"""
 
 from datetime import datetime
 from typing import Any
@@ -21,11 +24,14 @@ _SAME = lease.c.reboot_requested_at == bindparam("asked_at", type_=Time)
 
 
 def request(lease_id: LeaseId, request_id: str | None, *, within: str | None) -> Bound[ReturningInsert[Any]]:
-    """The tenant `within` (None: an operator) wants a reboot; no row unless the lease is its own and active."""
-    told = NewEvent(type="lease.rebooting", request_id=request_id)
+    """Requests a reboot for the tenant `within` (None: an operator).
+
+    Returns no row unless the tenant owns the lease and the lease is active.
+    """
+    new_event = NewEvent(type="lease.rebooting", request_id=request_id)
     return write(
         lease_id,
-        told,
+        new_event,
         where=[_ACTIVE, OWNED],
         given=parameter(within),
         values={"reboot_requested_at": NOW, **WAKE},
@@ -33,6 +39,6 @@ def request(lease_id: LeaseId, request_id: str | None, *, within: str | None) ->
 
 
 def over(lease_id: LeaseId, claim_id: UUID, requested_at: datetime, told: NewEvent) -> Bound[ReturningInsert[Any]]:
-    """The reboot asked for at `requested_at` was sent or given up; one asked for since then stays."""
+    """Clears the reboot request of `requested_at`, which was sent or given up. A later request stays."""
     given = {"asked_at": requested_at}
     return write(lease_id, told, claim_id=claim_id, where=[_SAME], given=given, values={"reboot_requested_at": None})

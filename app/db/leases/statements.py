@@ -1,4 +1,4 @@
-"""Statements of the API on leases: the one that creates, those that read, and the lock before a change."""
+"""Statements of the API on leases: the creation, the reads, and the lock before a change."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from app.db.core.column_types import Amount, Id, Json
+from app.db.core.column_types import Amount, Id, Json, Time
 from app.db.core.tenant_scope import asking, parameter
 from app.db.leases import projection
 from app.db.schema.tables import account_region, event, lease, lease_secret, quota_claim, tenant
@@ -34,17 +34,23 @@ def _view(row: FromClause, terms: FromClause, listed_at: ColumnElement[Any]) -> 
     yield from (row.c[name] for name in ("id", "tenant_id", "version", "state", "desired"))
     yield from (projection.shown(row, listed_at), cast(row.c.request, Text).label("request"))
     yield projection.provider_message(row)
-    latest = row.c.created_at + terms.c.max_total_seconds * literal_column("interval '1 second'")
+    total = row.c.created_at + terms.c.max_total_seconds * literal_column("interval '1 second'")
+    latest = func.least(total, _reserved_until(row))
     yield (row.c.expires_at <= func.now()).label("over")
     yield (row.c.expires_at >= latest).label("at_latest")
     yield (row.c.placement["extendable"].astext == literal_column("'false'")).label("not_extendable")
 
 
-def view_rows() -> Select[Any]:
-    """Everything a lease is shown from: see `lease_shown`, and what decides about its `actions`.
+def _reserved_until(row: FromClause) -> ColumnElement[Any]:
+    """NULL, which `least` ignores, outside a reservation."""
+    return cast(row.c.placement["reserved_until"].astext, Time)
 
-    `over`: its time is up; `at_latest`: its tenant's terms let it last no longer; `not_extendable`: its cloud ends the VM then.
-    `request` is JSON text, never empty.
+
+def view_rows() -> Select[Any]:
+    """The columns from which a lease is shown: see `projection.shown`, and the facts that decide its `actions`.
+
+    `over`: its term has ended. `at_latest`: the tenant's terms or a reservation allow no later expiry. `not_extendable`: the provider
+    ends the VM at the expiry. `request` is JSON text, never empty.
     """
     region = and_(account_region.c.account == lease.c.account, account_region.c.region == lease.c.region)
     listed_at = account_region.c.last_complete_listing_at
@@ -57,7 +63,7 @@ _NAMED = (lease.c.id == bindparam("lease_id"), asking(lease.c.tenant_id))
 
 
 def named(lease_id: str, within: str | None) -> dict[str, str]:
-    """Parameters of READ, LOCK and VERSION: the lease, if it belongs to the tenant `within`. None: whoever owns it."""
+    """Parameters of READ, LOCK and VERSION: the lease, if it belongs to the tenant `within`. None: of any tenant."""
     return {"lease_id": lease_id, **parameter(within)}
 
 
@@ -67,7 +73,7 @@ READ = view_rows().where(*_NAMED)
 READ_WITH_SCRIPT = READ.add_columns(lease_secret.c.startup_script).outerjoin(
     lease_secret, lease_secret.c.lease_id == lease.c.id
 )
-"""As READ, with its startup script (None when there is none, or none any more)."""
+"""As READ, with its startup script (None when there is none, or when it was deleted)."""
 
 LOCK = READ.add_columns(
     lease.c.name,
@@ -75,16 +81,18 @@ LOCK = READ.add_columns(
     lease.c.account,
     lease.c.created_at,
     lease.c.expires_at,
+    _reserved_until(lease).label("reserved_until"),
+    tenant.c.max_ttl_seconds,
     tenant.c.max_total_seconds,
     _AS_OF,
 ).with_for_update(of=lease)
-"""As READ, with what changes are decided from; the lease's row stays as it is until the transaction ends."""
+"""As READ, with the facts on which changes are based. The lease's row stays locked until the transaction ends."""
 
 VERSION = select(lease.c.version).where(*_NAMED)
-"""Enough for an ETag."""
+"""The version only, which is enough for an ETag."""
 
 TERMS = select(tenant.c.status, tenant.c.max_ttl_seconds).where(tenant.c.id == bindparam("tenant_id"))
-"""What a tenant may do. Parameter: tenant_id."""
+"""The terms of a tenant. Parameter: tenant_id."""
 
 
 def _create() -> Select[Any]:
@@ -95,7 +103,7 @@ def _create() -> Select[Any]:
             tenant.c.status == literal_column("'active'"),
             tenant.c.max_ttl_seconds >= bindparam("ttl_seconds"),
         )
-        # a suspension waits for this lease, or this lease sees the suspension
+        # a concurrent suspension waits for this statement, or this statement sees the suspension
         .with_for_update(read=True)
         .cte("terms")
     )
@@ -154,9 +162,9 @@ def _first_event(new: Any) -> Any:
 
 
 CREATE = _create()
-"""Lease, secret, claims and first event at once, while the tenant is active and its terms allow `ttl_seconds`.
+"""Inserts lease, secret, claims and first event at once, while the tenant is active and its terms allow `ttl_seconds`.
 
-The quota must have been taken by `quotas.admit` in the same transaction. Answers the row that READ would give, with
-`expires_at`, or none when the terms forbid it: ask TERMS why, and roll back. Parameters: lease_id, tenant_id, name, labels, request,
-on_interruption, minimum_claim, ttl_seconds, ttl, wait, startup_script, resources, amounts, event_id, event_data, request_id.
-"""
+The caller must have reserved the quota with `quotas.admit` in the same transaction. Returns the row that READ would
+return, with `expires_at`, or none when the terms forbid the lease. The caller then reads the cause from TERMS, and
+rolls back. Parameters: lease_id, tenant_id, name, labels, request, on_interruption, minimum_claim, ttl_seconds, ttl,
+wait, startup_script, resources, amounts, event_id, event_data, request_id."""

@@ -1,4 +1,4 @@
-"""The only statements that change a lease's state: guarded UPDATEs that append the event in the same breath."""
+"""The only statements that change a lease's state: guarded UPDATEs that append the event in the same statement."""
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
@@ -19,7 +19,7 @@ NOW = func.now()
 """The database's clock, in values of `write`."""
 
 OWNED = asking(lease.c.tenant_id)
-"""Guard: the lease is the asking tenant's; `given`: `scope.parameter`."""
+"""Guard: the lease belongs to the requesting tenant. `given`: `tenant_scope.parameter`."""
 
 
 def write(
@@ -32,13 +32,13 @@ def write(
     given: Mapping[str, Any] | None = None,
     values: Mapping[str, Any] | None = None,
 ) -> Bound[ReturningInsert[Any]]:
-    """Changes a lease and tells it. Answers one row (lease_id, lease_sequence), or none when the guard held it off.
+    """Changes a lease and appends the event. Returns one row (lease_id, lease_sequence), or none when a guard fails.
 
-    `to` is written only from the states that the transition table allows. `claim_id`: only while this claim
-    holds the lease; decisions of workers always give it, the API never does.
+    `to` is written only from the states that the transition table allows. `claim_id`: only while this claim holds the
+    lease. Decisions of workers always pass it; the API never does.
 
-    The statement is remembered by its shape: guards in `where`, and expressions in `values`, are constants of their
-    module, and what varies in them is a `bindparam`, named in `given`.
+    The statement is cached by its shape. Guards in `where`, and expressions in `values`, are constants of their module.
+    What varies in them is a `bindparam`, named in `given`.
     """
     changes = dict(values or {})
     if new.request_id is not None:
@@ -84,26 +84,29 @@ _LOCKED = (
 
 
 def locked(lease_ids: Iterable[str]) -> Bound[Select[Any]]:
-    """Locks these leases, in the order of their ids. Whoever writes attempts locks their leases first: so nobody waits in a circle."""
+    """Locks these leases, in the order of their ids.
+
+    Every writer of attempts locks their leases first, so no deadlock occurs.
+    """
     return Bound(_LOCKED, {"ids": list(lease_ids)})
 
 
 WAKE: Mapping[str, ColumnElement[Any]] = {"next_due": NOW, "wake_count": lease.c.wake_count + 1}
-"""Values that make a lease due at once, even when a worker is just about to put it to rest."""
+"""Values that make a lease due at once, even when a worker is just about to postpone it."""
 
 
 def ids_in(tenant_id: TenantId, states: Iterable[LeaseState]) -> Select[Any]:
-    """Leases of a tenant in these states, in the order of their ids."""
-    wanted = lease.c.state.in_([str(state) for state in states])
-    return select(lease.c.id).where(lease.c.tenant_id == tenant_id, wanted).order_by(lease.c.id)
+    """Ids of a tenant's leases in these states, in ascending order."""
+    in_states = lease.c.state.in_([str(state) for state in states])
+    return select(lease.c.id).where(lease.c.tenant_id == tenant_id, in_states).order_by(lease.c.id)
 
 
 def request_end(
     lease_id: LeaseId, reason: dict[str, Any], request_id: str | None, *, within: str | None = None
 ) -> Bound[ReturningInsert[Any]]:
-    """Somebody wants the lease ended: `releasing` from any earlier state, once; no row when it ends or has ended.
+    """Requests the end of a lease: `releasing` from any earlier state, once. Returns no row when it ends or has ended.
 
-    `within`: the tenant that asks; None for operators and workers.
+    `within`: the requesting tenant; None for operators and workers.
     """
     return write(
         lease_id,

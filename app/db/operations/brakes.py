@@ -4,7 +4,21 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Executable, Select, Update, and_, bindparam, exists, func, not_, or_, select, text, update
+from sqlalchemy import (
+    ColumnElement,
+    Executable,
+    Select,
+    Update,
+    and_,
+    bindparam,
+    exists,
+    func,
+    not_,
+    or_,
+    select,
+    text,
+    update,
+)
 
 from app.db.core.column_types import Time
 from app.db.operations import cluster
@@ -59,7 +73,11 @@ def terms_read(lease_ids: Iterable[str]) -> Update:
     )
 
 
-def listed_since(account: str, region: str, since: datetime) -> Select[Any]:
+Name = str | ColumnElement[str]
+Since = datetime | ColumnElement[datetime]
+
+
+def listed_since(account: Name, region: Name, since: Since) -> Select[Any]:
     """A row when a complete listing of the place began after `since`."""
     return select(account_region.c.account).where(
         account_region.c.account == account,
@@ -68,7 +86,7 @@ def listed_since(account: str, region: str, since: datetime) -> Select[Any]:
     )
 
 
-def listing_failed_since(account: str, region: str, since: datetime) -> Select[Any]:
+def listing_failed_since(account: Name, region: Name, since: Since) -> Select[Any]:
     """A row when the inventory job of the place began after `since` and ended with an error."""
     job = periodic_job.c
     return select(job.name).where(

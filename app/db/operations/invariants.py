@@ -1,4 +1,4 @@
-"""What must always be true, as SELECTs that answer a row for each violation, and what the last check of each found."""
+"""Invariants, as SELECTs that return a row for each violation, and the results of the last check of each."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from app.db.schema.tables import attempt, invariant, lease
 from app.db.tenancy.quotas import RECOUNT
 
 _EXAMPLES = 3
-"""So many rows are kept of an invariant's violations."""
+"""The number of violations that are stored for each invariant."""
 
 Found = Mapping[str, Sequence[Mapping[str, Any]]]
 """The violations of each check, by its name."""
@@ -29,7 +29,7 @@ class Check:
 _BILLED = cost(attempt.c.price_per_hour, attempt.c.billing_started_at, attempt.c.billing_ended_at)
 _NOTHING: ColumnElement[Any] = literal_column("0")
 _ROUNDING: ColumnElement[Any] = literal_column("0.0001")
-"""USD: each closed attempt is rounded to a millionth."""
+"""USD: the cost of each closed attempt is rounded to a millionth."""
 
 CHECKS = (
     Check("used equals the claims", RECOUNT),
@@ -108,17 +108,17 @@ CHECKS = (
 
 
 def check(connection: Connection) -> Found:
-    """The violations of each invariant; every check sees the data of one moment."""
-    return {one.name: [dict(row) for row in connection.execute(one.statement).mappings()] for one in CHECKS}
+    """The violations of each invariant. Every check sees the data of one moment."""
+    return {rule.name: [dict(row) for row in connection.execute(rule.statement).mappings()] for rule in CHECKS}
 
 
 def violations(connection: Connection) -> list[str]:
-    """One line for each violation; empty when all is well."""
+    """One line for each violation; empty when every invariant holds."""
     return [f"{name}: {row}" for name, rows in check(connection).items() for row in rows]
 
 
 def examples(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """A few violations, as JSON can tell them."""
+    """The first few violations, as values that JSON can represent."""
     shown: list[dict[str, Any]] = json.loads(json.dumps([dict(row) for row in rows[:_EXAMPLES]], default=str))
     return shown
 
@@ -143,7 +143,10 @@ _NOTE = text(
 
 
 def note(found: Found) -> Executable:
-    """Keeps what a check found. Answers (name, violations, examples) of the invariants that broke, or hold again, since the last one."""
+    """Stores the results of a check.
+
+    Returns (name, violations, examples) of the invariants that broke, or hold again, since the last check.
+    """
     return _NOTE.bindparams(
         names=list(found),
         counts=[len(rows) for rows in found.values()],
@@ -159,4 +162,4 @@ NOTED = select(
     invariant.c.checked_at,
     func.extract("epoch", func.now() - invariant.c.checked_at).label("age"),
 ).order_by(invariant.c.name)
-"""What the last check found, by name, and how many seconds ago that was."""
+"""The results of the last check, by name, and its age in seconds."""

@@ -1,7 +1,7 @@
-"""Statements behind /metrics: what the promises are measured by, from the rows alone.
+"""Statements behind /metrics, which measure the service objectives from the rows alone.
 
-They cost what is alive and not what has ever been: ended leases, gone orphans and dead attempts are left out by partial indexes,
-which is why states are written out here and not bound.
+Their cost depends on the number of live rows, not of all rows ever. Partial indexes exclude ended leases, gone orphans
+and dead attempts. Such an index requires the states as literals, not as parameters.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from sqlalchemy import Executable, text
 
 from app.db.operations.invariants import NOTED
-from app.db.operations.ops import BRAKES, stuck_counts
+from app.db.operations.ops import BRAKES, StuckAfter, stuck_counts
 from app.db.tenancy.quotas import RECOUNT
 
 _LIVE = "NOT (l.state IN ('failed', 'released'))"
@@ -26,8 +26,8 @@ PLACES = text(
     ORDER BY r.account, r.region
     """
 )
-"""The places that must be listed: those of configured accounts, and those with live attempts. `age`: seconds since the last
-complete listing began, or since the account is known."""
+"""The account regions that must be listed: those of configured accounts, and those with live attempts. `age`: seconds
+since the last complete listing began, or since the account is known."""
 
 ACCOUNTS = text("SELECT name, provider, state, cordoned IS NOT NULL AS cordoned FROM account ORDER BY name")
 
@@ -39,7 +39,8 @@ LEASES = text(
     FROM lease l WHERE {_LIVE} GROUP BY l.state
     """
 )
-"""Leases that have not ended, with the age of the oldest that waits, and of the oldest release."""
+"""Leases that have not ended, by state, with the age in seconds of the oldest queued lease, and of the oldest
+release."""
 
 OVERDUE = text(
     f"""
@@ -47,7 +48,7 @@ OVERDUE = text(
     FROM lease WHERE next_due <= now() AND (held_until IS NULL OR held_until < now())
     """
 )
-"""Leases that are due and that no worker has taken."""
+"""Leases that are due and that no worker has claimed."""
 
 VMS = text(
     f"""
@@ -57,7 +58,7 @@ VMS = text(
     WHERE a.state = 'known' AND a.vm_state = 'running' AND {_LIVE} GROUP BY 1, 2, 3, 4, 5
     """
 )
-"""VMs of leases that run, by where and what, and the USD an hour they are billed at."""
+"""Running VMs of leases, by location and type, and the USD per hour at which they are billed."""
 
 ORPHANS = text(
     f"""
@@ -71,7 +72,8 @@ ORPHANS = text(
     WHERE o.state IN ('seen', 'ending') GROUP BY 1, 2, 3
     """
 )
-"""VMs that no lease stands behind: `age` counts from the end of their own attempt, where it has ended, else from the first sight."""
+"""VMs without a lease. `age` counts from the end of their own attempt, if it has ended, else from the first
+sighting."""
 
 GHOSTS = text(
     f"""
@@ -81,7 +83,7 @@ GHOSTS = text(
       AND (a.id IS NULL OR a.vm_state IN ('gone', 'absent')) GROUP BY 1, 2
     """
 )
-"""Leases that show `active`, or are charged, without a VM: `age` counts from when it was last seen alive."""
+"""Leases that are shown as `active`, or billed, without a VM. `age` counts from the last time the VM was seen alive."""
 
 SETTLING = text(
     f"""
@@ -99,7 +101,7 @@ OFFERINGS = text(
     FROM offering GROUP BY 1, 2, 3, 4
     """
 )
-"""Offerings by place; `cooling`: why they are set aside, NULL: they are not."""
+"""Offerings by location. `cooling`: the reason of their cool-off, NULL when they have none."""
 
 PROCESSES = text(
     f"""
@@ -108,7 +110,7 @@ PROCESSES = text(
     FROM worker_heartbeat GROUP BY kind
     """
 )
-"""Processes that have given a sign of life within a minute, and the age of the latest one."""
+"""Processes with a heartbeat within the last minute, and the age in seconds of the latest heartbeat."""
 
 JOBS = text(
     f"""
@@ -117,11 +119,11 @@ JOBS = text(
     FROM periodic_job j, installation i
     """
 )
-"""Periodic jobs, with the seconds since each last went well, or since the installation was made."""
+"""Periodic jobs, with the seconds since each last succeeded, or since the installation was created."""
 
 
-def statements(*, release: float, launch: float, boot: float) -> Mapping[str, Executable]:
-    """Everything that a scrape asks, by name. The parameters are those of `ops.stuck`."""
+def statements(stuck_after: StuckAfter) -> Mapping[str, Executable]:
+    """All statements of a scrape, by name."""
     return {
         "places": PLACES,
         "accounts": ACCOUNTS,
@@ -131,7 +133,7 @@ def statements(*, release: float, launch: float, boot: float) -> Mapping[str, Ex
         "orphans": ORPHANS,
         "ghosts": GHOSTS,
         "settling": SETTLING,
-        "stuck": stuck_counts(release=release, launch=launch, boot=boot),
+        "stuck": stuck_counts(stuck_after),
         "quota_drift": QUOTA_DRIFT,
         "offerings": OFFERINGS,
         "processes": PROCESSES,

@@ -1,5 +1,6 @@
 """Statements behind the operators' view. They run in transactions that see every tenant."""
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,9 +14,11 @@ from sqlalchemy import (
     and_,
     bindparam,
     cast,
+    false,
     func,
     literal,
     literal_column,
+    not_,
     select,
     true,
     tuple_,
@@ -26,50 +29,67 @@ from sqlalchemy import (
 from app.db.core.column_types import Time
 from app.db.core.reads import Query
 from app.db.operations import cluster
-from app.db.schema.tables import account, account_region, attempt, installation, lease, offering, orphan
-from app.domain.leases import LIVE_ATTEMPT, TERMINAL, AttemptState, LeaseState
+from app.db.schema.tables import account, account_check, account_region, attempt, installation, lease, offering, orphan
+from app.domain.leases import LIVE_ATTEMPT, TERMINAL, AttemptState, LeaseState, VmState
+from app.domain.lifecycle import LARGE_GPU_COUNT
 
 LIVE = lease.c.state.not_in([literal_column(f"'{state}'") for state in sorted(TERMINAL)])
-"""Written out, so that the partial indexes on live leases serve it."""
+"""Its states are literals, so that the partial indexes on live leases apply."""
 OPEN = orphan.c.state.in_(["seen", "ending"])
-"""Something is to be done about it yet."""
+"""The orphan still requires an action."""
 
 BRAKES = select(installation.c.id, installation.c.hold, installation.c.launches_stopped, func.now().label("as_of"))
-"""What stops launches everywhere."""
+"""The brakes that stop launches everywhere."""
 
 
+_NOT_QUEUED = attempt.c.vm_state.is_distinct_from(literal_column(f"'{VmState.QUEUED}'"))
+"""A VM in its provider's own queue may wait there for hours."""
 _DEADLINE_LAG = 60
 _DEADLINE_BEHIND = (lease.c.state == str(LeaseState.ACTIVE), lease.c.deadline_applied < lease.c.expires_at)
-"""Extended, and the tag that the dead-man switch goes by would still end the VM before the new expiry."""
+"""The lease was extended, but its deadline tag was not. The dead-man switch would end the VM before the new expiry."""
 
 
-def stuck(*, release: float, launch: float, boot: float, limit: int) -> Select[Any]:
-    """Leases that stay where they are for longer than these seconds, and those with an attempt that settles."""
-    each = _stuck(release=release, launch=launch, boot=boot)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StuckAfter:
+    """Seconds after which a lease counts as stuck in a state. `boot_large`: of VMs with `LARGE_GPU_COUNT` GPUs or more."""
+
+    release: float
+    launch: float
+    boot: float
+    boot_large: float
+
+
+def stuck(after: StuckAfter, *, limit: int) -> Select[Any]:
+    """Leases that stay in a state for longer than these seconds, and leases with a settling attempt."""
+    each = _stuck(after)
     return select(each).order_by(each.c.since).limit(limit)
 
 
-def stuck_counts(*, release: float, launch: float, boot: float) -> Select[Any]:
-    """How many there are of each kind: (kind, leases)."""
-    each = _stuck(release=release, launch=launch, boot=boot)
+def stuck_counts(after: StuckAfter) -> Select[Any]:
+    """The number of stuck leases of each kind: (kind, leases)."""
+    each = _stuck(after)
     return select(each.c.kind, func.count().label("leases")).group_by(each.c.kind)
 
 
-def _stuck(*, release: float, launch: float, boot: float) -> Subquery:
+def _stuck(after: StuckAfter) -> Subquery:
     newest = (attempt.c.lease_id == lease.c.id) & attempt.c.state.in_([str(state) for state in LIVE_ATTEMPT])
     reason = lease.c.reason["message"].astext.label("reason")
     shown = (lease.c.id.label("lease_id"), lease.c.tenant_id, lease.c.state, lease.c.account, lease.c.region, reason)
 
     def older(kind: str, since: Any, seconds: float, *where: Any) -> Select[Any]:
         cut = func.now() - literal(timedelta(seconds=seconds), Interval)
-        found = select(literal(kind).label("kind"), *shown, since.label("since"))
-        return found.select_from(lease.outerjoin(attempt, newest)).where(LIVE, since < cut, *where)
+        query = select(literal(kind).label("kind"), *shown, since.label("since"))
+        return query.select_from(lease.outerjoin(attempt, newest)).where(LIVE, since < cut, *where)
 
+    provisioning = lease.c.state == str(LeaseState.PROVISIONING)
+    booting = lease.c.state == str(LeaseState.BOOTING)
+    large = func.coalesce(attempt.c.offering["gpu"]["count"].as_integer() >= LARGE_GPU_COUNT, false())
     return union_all(
-        older("releasing", lease.c.release_requested_at, release, lease.c.state == str(LeaseState.RELEASING)),
+        older("releasing", lease.c.release_requested_at, after.release, lease.c.state == str(LeaseState.RELEASING)),
         older("settling", attempt.c.settling_since, 0, attempt.c.state == str(AttemptState.SETTLING)),
-        older("provisioning", attempt.c.created_at, launch, lease.c.state == str(LeaseState.PROVISIONING)),
-        older("booting", lease.c.running_at, boot, lease.c.state == str(LeaseState.BOOTING)),
+        older("provisioning", attempt.c.created_at, after.launch, provisioning, _NOT_QUEUED),
+        older("booting", lease.c.running_at, after.boot, booting, not_(large)),
+        older("booting", lease.c.running_at, after.boot_large, booting, large),
         older("deadline", lease.c.updated_at, _DEADLINE_LAG, *_DEADLINE_BEHIND),
     ).subquery("stuck")
 
@@ -82,7 +102,7 @@ OrphanKey = tuple[datetime, str, str, str]
 _OFFERED = and_(
     *(offering.c[name] == orphan.c[name] for name in ("account", "region", "zone", "instance_type", "market"))
 )
-"""The catalogue's price serves where a VM carries none."""
+"""The catalogue's price applies to a VM without a price of its own."""
 
 _ORPHAN = (
     "provider",
@@ -112,20 +132,23 @@ _ORPHAN = (
 
 
 def orphans(*, gone: bool, after: OrphanKey | None, limit: int) -> Select[Any]:
-    """The latest first seen first. `gone`: those that are no more, too. With the time (`as_of`)."""
+    """Orphans, the most recently first-seen orphan first, with the current time (`as_of`).
+
+    `gone`: include orphans that no longer exist.
+    """
     place = (orphan.c.first_seen_at, orphan.c.account, orphan.c.region, orphan.c.instance_id)
     price = func.coalesce(orphan.c.price_per_hour, offering.c.price_per_hour).label("price_per_hour")
     columns = (price if name == "price_per_hour" else orphan.c[name] for name in _ORPHAN)
-    found = select(*columns, func.now().label("as_of")).select_from(orphan.outerjoin(offering, _OFFERED))
-    found = found.where(true() if gone else OPEN).order_by(*(column.desc() for column in place)).limit(limit)
+    query = select(*columns, func.now().label("as_of")).select_from(orphan.outerjoin(offering, _OFFERED))
+    query = query.where(true() if gone else OPEN).order_by(*(column.desc() for column in place)).limit(limit)
     if after is None:
-        return found
+        return query
     last = (literal(after[0], Time), *(literal(part) for part in after[1:]))
-    return found.where(tuple_(*place) < tuple_(*last))
+    return query.where(tuple_(*place) < tuple_(*last))
 
 
 def end_orphan(account_name: str, region: str, instance_id: str) -> Update:
-    """Its grace is over now. Answers (instance_id), or no row when there is none open."""
+    """Ends the grace of an orphan now. Returns (instance_id), or no row when no such orphan is open."""
     return (
         update(orphan)
         .where(orphan.c.account == account_name, orphan.c.region == region, orphan.c.instance_id == instance_id, OPEN)
@@ -135,7 +158,7 @@ def end_orphan(account_name: str, region: str, instance_id: str) -> Update:
 
 
 def adopt_orphans() -> Update:
-    """An operator wants every VM of a lost row adopted, at the next inventory of its region. Answers (instance_id)."""
+    """Requests the adoption of every VM of a lost row, at the next inventory of its region. Returns (instance_id)."""
     return (
         update(orphan)
         .where(OPEN, orphan.c.cause == "lost_row")
@@ -147,7 +170,7 @@ def adopt_orphans() -> Update:
 # --- accounts ---------------------------------------------------------------------------------------------
 
 ACCOUNT = select(account.c.cordoned).where(account.c.name == bindparam("name")).with_for_update()
-"""One account's brake, locked. Parameter: name."""
+"""The brake of one account, locked. Parameter: name."""
 
 ACCOUNTS = Query(
     select(
@@ -167,24 +190,32 @@ ACCOUNTS = Query(
         account_region.c.cycles,
         cast(account_region.c.last_error, Text).label("region_error"),
         cast(account_region.c.service_quotas, Text).label("service_quotas"),
+        account_check.c.checked_at.label("last_check_at"),
+        account_check.c.failed.label("failed_checks"),
     )
-    .select_from(account.outerjoin(account_region, account_region.c.account == account.c.name))
+    .select_from(
+        account.outerjoin(account_region, account_region.c.account == account.c.name).outerjoin(
+            account_check, account_check.c.account == account.c.name
+        )
+    )
     .order_by(account.c.name, account_region.c.region)
 )
-"""Every account, by name, once for each of its regions; `region` is null where it has none. JSON is text."""
+"""Every account, by name, with a row for each of its regions; `region` is null for an account without regions. JSON is
+text."""
 
 
 def cordon(name: str, value: dict[str, Any] | None) -> Update:
-    """`value`: {by, since, note}, or None to lift it."""
+    """Cordons an account. `value`: {by, since, note}, or None to lift the cordon."""
     return update(account).where(account.c.name == name).values(cordoned=value)
 
 
 def stop_launches(value: dict[str, Any] | None) -> Update:
-    """`value`: {by, since, note}, or None to allow them again."""
+    """Stops all launches. `value`: {by, since, note}, or None to allow launches again."""
     return update(installation).values(launches_stopped=value)
 
 
 LIFT_HOLD = update(installation).values(
     hold=None, system_identifier=cluster.IDENTIFIER, timeline=cluster.TIMELINE, database_identity=cluster.DATABASE
 )
-"""An operator has looked: launches, expiry and garbage collection go on, and the running cluster is the right one."""
+"""For an operator who has checked the state: launches, expiry and garbage collection resume, and the running cluster
+becomes the known one."""

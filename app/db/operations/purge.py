@@ -1,4 +1,4 @@
-"""Deleting what is past its time, a bounded number of rows at once."""
+"""Deletion of rows past their retention time, a bounded number of rows in each statement."""
 
 from datetime import timedelta
 
@@ -32,7 +32,8 @@ _DELIVERIES = text(
 _SECRETS = text("DELETE FROM webhook_secret WHERE valid_until < now()")
 
 STATEMENTS = (_IDEMPOTENCY, _EVENTS, _ORPHANS, _CONSOLES, _DELIVERIES, _SECRETS)
-"""Idempotency records are kept 72 hours, events 90 days, ended orphans and webhooks' deliveries 30 days, console output 7 days."""
+"""Retention: idempotency records 72 hours, events 90 days, ended orphans and webhook deliveries 30 days, console output
+7 days."""
 
 
 _LEASES = text(
@@ -61,9 +62,10 @@ _LEASES = text(
 
 
 def leases(*, days: int, limit: int) -> Bound[TextClause]:
-    """Deletes leases that ended more than `days` ago, the oldest first, with their attempts. Its row count is that of leases.
+    """Deletes leases that ended more than `days` ago, the oldest first, with their attempts.
 
-    A lease stays while anything of it may live or is claimed: a VM that is not proven dead, something left over, a VM that was
-    seen. An attempt that may have had a VM leaves a row in `attempt_archive`: what it cost, and the proof of what that VM was.
+    Its row count is the number of leases. A lease stays while a part of it may live or is claimed. Such parts are a VM
+    not proven dead, a leftover resource, and a VM that was seen. An attempt that may have had a VM leaves a row in
+    `attempt_archive`. That row keeps the cost, and proves what the VM was.
     """
     return Bound(_LEASES, {"age": timedelta(days=days), "limit": limit})

@@ -10,7 +10,7 @@ from app.db.core.compiled import with_values
 from app.db.core.reads import Query
 from app.db.leases.billing import cost
 from app.db.operations.invariants import NOTED
-from app.db.operations.ops import BRAKES, LIVE, OPEN, stuck
+from app.db.operations.ops import BRAKES, LIVE, OPEN, StuckAfter, stuck
 from app.db.schema.tables import attempt, lease, orphan, tenant, worker_heartbeat
 from app.domain.error_kinds import ErrorKind
 from app.domain.leases import AttemptState
@@ -104,8 +104,8 @@ TIME_TO_READY = select(
 
 
 @lru_cache(maxsize=8)
-def present(*, release: float, launch: float, boot: float, stuck_limit: int) -> Query:
-    """What is: `as_of`, and for each part its rows as a JSON text. The seconds are those of `ops.stuck`."""
+def present(stuck_after: StuckAfter, *, stuck_limit: int) -> Query:
+    """What is: `as_of`, and for each part its rows as a JSON text."""
     return _together(
         {
             "brakes": BRAKES,
@@ -114,7 +114,7 @@ def present(*, release: float, launch: float, boot: float, stuck_limit: int) -> 
             "tenants": TENANTS,
             "spend_now": SPEND_NOW,
             "orphan_counts": ORPHAN_COUNTS,
-            "stuck": stuck(release=release, launch=launch, boot=boot, limit=stuck_limit),
+            "stuck": stuck(stuck_after, limit=stuck_limit),
             "heartbeats": HEARTBEATS,
             "invariants": NOTED,
         },

@@ -53,6 +53,16 @@ account = Table(
     CheckConstraint("state IN ('unchecked', 'ok', 'failing', 'disabled', 'draining')", name="state"),
 )
 
+account_check = Table(
+    "account_check",
+    metadata,
+    Column("account", Text, ForeignKey("account.name"), primary_key=True),
+    Column("checked_at", Time, comment="end of the last run; NULL: none yet"),
+    Column("requested_at", Time, comment="an operator wants another run"),
+    Column("failed", Integer, comment="failed checks of the last run"),
+    Column("checks", Json, comment="[{subject, name, result, detail, fix, region}]"),
+)
+
 account_region = Table(
     "account_region",
     metadata,
@@ -84,8 +94,15 @@ offering = Table(
     Column("gpu_count", Integer, nullable=False),
     Column("gpu_memory_gib", Integer, nullable=False),
     Column("gpu_interconnect", Text, nullable=False),
+    Column("gpu_nvlink", Integer, comment="NVLink generation"),
+    Column("gpu_driver", Text, nullable=False, server_default="nvidia", comment="the driver that an image needs"),
+    Column("gpu_parts", Integer, nullable=False, server_default="1", comment="parts that each GPU is divided into"),
     Column("vcpus", Integer, nullable=False),
     Column("memory_gib", Numeric(10, 2), nullable=False),
+    Column("local_disk_gib", Integer, nullable=False, server_default="0"),
+    Column("network_gbps", Numeric(10, 2), comment="NULL: unknown"),
+    Column("network_fabric", Text),
+    Column("obstacle", Text, comment="why the account cannot buy it; NULL: it can"),
     Column("price_per_hour", Money),
     Column("price_as_of", Time),
     Column("price_source", Text),

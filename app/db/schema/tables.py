@@ -2,6 +2,7 @@
 
 from app.db.schema.fleet import (
     account,
+    account_check,
     account_region,
     installation,
     invariant,
@@ -13,11 +14,13 @@ from app.db.schema.fleet import (
 )
 from app.db.schema.leases import attempt, attempt_archive, event, lease, lease_console, lease_secret
 from app.db.schema.metadata import metadata
+from app.db.schema.reservations import reservation
 from app.db.schema.tenancy import api_key, audit, idempotency, quota, quota_claim, tenant
 from app.db.schema.webhooks import webhook, webhook_delivery, webhook_secret
 
 __all__ = [
     "account",
+    "account_check",
     "account_region",
     "api_key",
     "attempt",
@@ -37,6 +40,7 @@ __all__ = [
     "provider_bucket",
     "quota",
     "quota_claim",
+    "reservation",
     "tenant",
     "webhook",
     "webhook_delivery",

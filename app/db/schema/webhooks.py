@@ -1,4 +1,4 @@
-"""Where tenants want to be told what happens, their secrets, and every message to them."""
+"""Tables of webhooks: the endpoints of tenants, the secrets of these endpoints, and every delivery to them."""
 
 from sqlalchemy import (
     BigInteger,
@@ -36,7 +36,7 @@ webhook = Table(
     Column("version", Integer, nullable=False, server_default="1"),
     Column("created_at", Time, nullable=False, server_default=_NOW),
     Column("updated_at", Time, nullable=False, server_default=_NOW),
-    # the lane: one worker at a time delivers
+    # the lane: only one worker at a time delivers to a webhook
     Column("next_due", Time, comment="NULL: nothing to deliver"),
     Column("waits_until", Time, comment="the receiver takes nothing at present: everything waits"),
     Column("slow", Boolean, nullable=False, server_default=_FALSE, comment="its last answer took long"),

@@ -1,4 +1,4 @@
-"""Statements that read and set limits. Those that take and give back quota are in `app.db.tenancy.quotas`."""
+"""Statements that read and set limits. Those that reserve and release quota are in `app.db.tenancy.quotas`."""
 
 from collections.abc import Mapping
 from decimal import Decimal
@@ -20,9 +20,9 @@ def of_tenant(tenant_id: str) -> Select[Any]:
 
 
 def set_limits(tenant_id: str, limits: Mapping[str, Decimal | None]) -> Insert:
-    """Writes these limits and leaves the others and what is used alone. `limits` must not be empty.
+    """Writes these limits. Other limits, and the amounts in use, stay unchanged. `limits` must not be empty.
 
-    Sorted, so that two of them lock rows in the same order as admissions do.
+    The rows are sorted, so that concurrent statements lock rows in the same order as admissions do.
     """
     rows = [{"tenant_id": tenant_id, "resource": name, "limit": limit} for name, limit in sorted(limits.items())]
     statement = insert(quota).values(rows)

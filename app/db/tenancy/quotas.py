@@ -1,7 +1,7 @@
-"""Statements that take and give back quota. Each is atomic and leaves `used` equal to the sum of the claims.
+"""Statements that reserve and release quota. Each is atomic and leaves `used` equal to the sum of the claims.
 
-Increases are made all together or not at all; decreases are always made, whatever the limits. Locks are taken in the order
-tenant, lease, attempt, quota, and rows of quota in sorted order, so that no two transactions wait for each other in a circle.
+Increases are made all together or not at all; decreases are always made, regardless of the limits. Locks are taken in
+the order tenant, lease, attempt, quota, and rows of quota in sorted order. No two transactions therefore deadlock.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,14 +17,15 @@ from app.domain.ids import LeaseId, TenantId
 
 _WANTED = "SELECT * FROM unnest(CAST(:resources AS text[]), CAST(:amounts AS numeric[])) AS w (resource, amount)"
 
-# The rule of app.domain.quotas.allowed, said once in SQL.
+# The rule of app.domain.quotas.allowed, in SQL.
 _FITS = (
     """(d.delta <= 0 OR CASE WHEN q."limit" IS NULL THEN q.resource <> 'gpus' ELSE q.used + d.delta <= q."limit" END)"""
 )
 
-# Decreases are always made. Increases are made all together, or none of them. Nothing is done while a resource has no row.
-# `locked` has the values of now, not those of the statement's start: FOR UPDATE reads a row again after it waited for it.
-# A lease must be able to end where the count is wrong already: `used` stops at zero then, and RECOUNT reports the difference.
+# Decreases are always made. Increases are made all together, or not at all. Nothing changes while a resource has no row.
+# `locked` has the current values, not those of the statement's start: FOR UPDATE reads a row again after a wait.
+# A lease must be able to end although the count is already wrong. `used` then stops at zero, and RECOUNT reports the
+# difference.
 _CHANGE = f"""
     locked AS (
         SELECT q.resource, q."limit", q.used FROM quota q JOIN delta d USING (resource)
@@ -38,7 +39,7 @@ _CHANGE = f"""
         WHERE q.tenant_id = :tenant_id AND q.resource = m.resource)
 """
 
-# A lease is created under a share of its tenant's lock, which is taken before the quota as everywhere else.
+# The creation of a lease takes a shared lock on its tenant. As everywhere else, that lock comes before the quota.
 _ADMIT = text(
     f"""
     WITH owner AS MATERIALIZED (SELECT id FROM tenant WHERE id = :tenant_id FOR SHARE),
@@ -87,27 +88,27 @@ def _arrays(amounts: Mapping[str, Decimal]) -> dict[str, object]:
 
 
 def admit(tenant_id: TenantId, amounts: Mapping[str, Decimal]) -> Executable:
-    """Takes all of `amounts` or nothing. Answers one row (fits)."""
+    """Reserves all of `amounts` or nothing. Returns one row (fits)."""
     return _ADMIT.bindparams(tenant_id=tenant_id, **_arrays(amounts))
 
 
 def reserve(tenant_id: TenantId, lease_id: LeaseId, amounts: Mapping[str, Decimal]) -> Bound[TextClause]:
-    """Changes what the lease has reserved to `amounts`. The caller holds the lease's row lock. Answers one row (fits, uncounted).
+    """Changes the reservation of the lease to `amounts`. The caller holds the lease's row lock.
 
-    What falls is given back in any case. What rises is taken as a whole (`fits`), or not at all. Claims and `used` agree
-    either way, so the caller may commit or roll back. `uncounted`: nothing was done, since a resource has no row of quota:
-    call `ensure_rows`, then ask again.
+    Returns one row (fits, uncounted). Decreases are always made. Increases are made all together (`fits`), or not at
+    all. Claims and `used` agree either way, so the caller may commit or roll back. `uncounted`: nothing was done, since
+    a resource has no row of quota. The caller then calls `ensure_rows` and repeats the statement.
     """
     return Bound(_RESERVE, {"tenant_id": tenant_id, "lease_id": lease_id, **_arrays(amounts)})
 
 
 def release(lease_id: LeaseId) -> Executable:
-    """Gives back all that the lease has reserved. Happens once: a second time there is no claim left."""
+    """Releases all that the lease has reserved. A second call finds no claim, and changes nothing."""
     return _RELEASE.bindparams(lease_id=lease_id)
 
 
 def remember(tenant_id: TenantId, lease_id: LeaseId, amounts: Mapping[str, Decimal]) -> Insert:
-    """Writes what the lease has reserved now. `amounts` must not be empty."""
+    """Writes the current reservation of the lease. `amounts` must not be empty."""
     rows = [
         {"lease_id": lease_id, "tenant_id": tenant_id, "resource": name, "amount": amount}
         for name, amount in sorted(amounts.items())
@@ -120,7 +121,7 @@ def remember(tenant_id: TenantId, lease_id: LeaseId, amounts: Mapping[str, Decim
 
 
 def ensure_rows(tenant_id: TenantId, resources: Iterable[str]) -> Insert:
-    """Makes the rows that count use of resources nobody has limited yet."""
+    """Inserts the rows that count the use of resources without a limit."""
     rows = [{"tenant_id": tenant_id, "resource": name} for name in sorted(resources)]
     return insert(quota).values(rows).on_conflict_do_nothing()
 
@@ -134,6 +135,6 @@ RECOUNT = text(
     WHERE q.used <> coalesce(c.amount, 0)
     """
 )
-"""Rows where `used` differs from the claims: there must never be one."""
+"""Rows where `used` differs from the claims. The result must always be empty."""
 
 __all__ = ["ADMIT", "RECOUNT", "admit", "ensure_rows", "release", "remember", "reserve"]

@@ -79,7 +79,9 @@ def test_sizes_tell_zones_and_what_is_closed(arm: Arm, sim: Control) -> None:
     sim.offered("eastus-1", "Standard_NC4as_T4_v3", offered=False, provider="azure")
     found = arm.items(f"{COMPUTE}/skus?$filter=location eq 'eastus'&api-version=2021-07-01")
     skus = {one["name"]: one for one in found}
-    assert skus["Standard_NC4as_T4_v3"]["locationInfo"][0]["zones"] == ["2", "3"]
+    assert skus["Standard_NC4as_T4_v3"]["locationInfo"][0]["zones"] == ["1", "2", "3"]
+    (closed,) = skus["Standard_NC4as_T4_v3"]["restrictions"]
+    assert (closed["type"], closed["restrictionInfo"]["zones"]) == ("Zone", ["1"])
     assert skus["Standard_ND96asr_v4"]["locationInfo"][0]["zones"] == []
     assert skus["Standard_ND96asr_v4"]["restrictions"] == []
     assert skus["Standard_ND96isr_H200_v5"]["restrictions"][0]["type"] == "Location"

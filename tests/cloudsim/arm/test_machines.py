@@ -103,6 +103,7 @@ def test_what_is_over_the_quota_is_refused_at_once_and_says_which(arm: Arm, sim:
         ({"location": "atlantis"}, "LocationNotAvailableForResourceType", 400),
         ({"tags": {f"k{n}": "" for n in range(51)}}, "InvalidTags", 400),
         ({"tags": {"a": "1", "A": "2"}}, "InvalidTags", 400),
+        ({"identity": {"type": "UserAssigned", "userAssignedIdentities": {"/x": {}}}}, "FailedIdentityOperation", 400),
         ({"tags": {"a/b": "1"}}, "InvalidTagNameCharacters", 400),
         ({"properties": {}}, "InvalidParameter", 400),
     ],
@@ -117,6 +118,8 @@ def test_what_azure_would_not_take_is_refused(
 def test_an_image_a_subnet_and_a_group_must_exist(arm: Arm) -> None:
     for path, value, code, status in (
         (("storageProfile", "imageReference", "version"), "1.2.3", "PlatformImageNotFound", 404),
+        (("storageProfile", "osDisk", "managedDisk"), {"diskEncryptionSet": {"id": "/x"}}, "InvalidResourceReference", 400),
+        (("storageProfile", "dataDisks"), [{"lun": 0, "createOption": "Empty"}], "InvalidParameter", 400),
         (("networkProfile", "networkInterfaceConfigurations", 0, "properties", "networkSecurityGroup"), {"id": "/x"}, "InvalidResourceReference", 400),
     ):  # fmt: skip
         wanted = body()
@@ -166,6 +169,46 @@ def test_an_eviction_deletes_the_vm_and_leaves_no_word_of_it(arm: Arm, sim: Cont
     clock.forward(1)
     arm.refused("ResourceNotFound", 404, "GET", VM)
     assert sim.resources(**AZURE) == []
+
+
+def test_an_evicted_vm_may_stay_deallocated_with_all_that_belongs_to_it(
+    arm: Arm, sim: Control, clock: ManualClock
+) -> None:
+    spot = body()
+    spot["properties"] |= {"priority": "Spot", "evictionPolicy": "Deallocate", "billingProfile": {"maxPrice": -1}}
+    made = arm.call("PUT", VM, spot, **CREATE).json()
+    clock.forward(2)
+    sim.interrupt(made["properties"]["vmId"], 30, provider="azure")
+    clock.forward(30)
+    assert (power(arm), arm.get(VM)["properties"]["provisioningState"]) == ("deallocating", "Updating")
+    clock.forward(1)
+    assert (power(arm), arm.get(VM)["properties"]["provisioningState"]) == ("deallocated", "Succeeded")
+    assert len(sim.resources(**AZURE)) == 3
+    clock.forward(3600)
+    assert power(arm) == "deallocated"
+    assert arm.call("DELETE", VM).status_code == 202
+    assert arm.get(VM)["properties"]["provisioningState"] == "Deleting"
+    clock.forward(1)
+    arm.refused("ResourceNotFound", 404, "GET", VM)
+    assert sim.resources(**AZURE) == []
+
+
+def test_a_vm_that_is_being_deallocated_can_be_deleted(arm: Arm, sim: Control, clock: ManualClock) -> None:
+    spot = body()
+    spot["properties"] |= {"priority": "Spot", "evictionPolicy": "Deallocate", "billingProfile": {"maxPrice": -1}}
+    made = arm.call("PUT", VM, spot, **CREATE).json()
+    clock.forward(2)
+    sim.interrupt(made["properties"]["vmId"], 0, provider="azure")
+    assert power(arm) == "deallocating"
+    assert arm.call("DELETE", VM).status_code == 202
+    clock.forward(1)
+    arm.refused("ResourceNotFound", 404, "GET", VM)
+
+
+def power(arm: Arm) -> str:
+    """The power state in the instance view."""
+    codes: list[str] = [one["code"] for one in arm.get(f"{VM}/instanceView?api-version=2026-04-01")["statuses"]]
+    return next(code for code in codes if code.startswith("PowerState/")).removeprefix("PowerState/")
 
 
 def test_only_a_running_vm_restarts(arm: Arm, clock: ManualClock) -> None:

@@ -3,6 +3,8 @@ from typing import Any
 
 import pytest
 
+from cloudsim.ec2 import network
+from cloudsim.ec2.credentials import DEFAULT_ACCOUNT
 from cloudsim.testing import Control
 from tests.cloudsim.clock import ManualClock
 from tests.cloudsim.conftest import Clients, Launch
@@ -12,6 +14,13 @@ SPOT = {
     "MarketType": "spot",
     "SpotOptions": {"SpotInstanceType": "one-time", "InstanceInterruptionBehavior": "terminate"},
 }
+
+
+FULL_SUBNET = network.subnet_id(DEFAULT_ACCOUNT, "us-east-1a", network.FULL)
+
+
+def root(**volume: Any) -> dict[str, Any]:
+    return {"BlockDeviceMappings": [{"DeviceName": "/dev/sda1", "Ebs": {"VolumeSize": 75, **volume}}]}
 
 
 def tagged(kind: str, **tags: str) -> dict[str, Any]:
@@ -151,6 +160,13 @@ def test_a_type_that_the_region_does_not_sell_is_unsupported(clients: Clients, s
         ({"UserData": "x" * 16_385}, "InvalidParameterValue"),
         ({"KeyName": "mine"}, "InvalidKeyPair.NotFound"),
         ({"IamInstanceProfile": {"Name": "admin"}}, "InvalidParameterValue"),
+        ({"Placement": {"GroupName": "unknown"}}, "InvalidPlacementGroup.Unknown"),
+        (root(KmsKeyId="alias/gpulease"), "InvalidParameterDependency"),
+        (root(Iops=50_000), "InvalidParameterCombination"),
+        (root(Iops=100), "InvalidParameterValue"),
+        (root(Throughput=1_000), "InvalidParameterCombination"),
+        (root(Throughput=4_000), "InvalidParameterValue"),
+        ({"SubnetId": FULL_SUBNET}, "InsufficientFreeAddressesInSubnet"),
         ({"ClientToken": "x" * 65}, "InvalidParameterValue"),
         ({"BlockDeviceMappings": [{"DeviceName": "/dev/sda1", "Ebs": {"VolumeSize": 8}}]}, "InvalidBlockDeviceMapping"),
         ({"BlockDeviceMappings": [{"DeviceName": "/dev/sdb", "Ebs": {}}]}, "MissingParameter"),

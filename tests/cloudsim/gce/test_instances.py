@@ -5,7 +5,7 @@ import pytest
 
 from cloudsim.testing import Control
 from tests.cloudsim.clock import ManualClock
-from tests.cloudsim.gce.conftest import EMAIL, SPOT, ZONE, Gce, Refused
+from tests.cloudsim.gce.conftest import EMAIL, IMAGE, SPOT, ZONE, Gce, Refused
 
 GCP: dict[str, Any] = {"provider": "gcp"}
 
@@ -117,6 +117,9 @@ def test_quotas_count_gpus_and_spot_apart(gce: Gce, sim: Control) -> None:
         ({"scheduling": {"onHostMaintenance": "TERMINATE", "maxRunDuration": {"seconds": "60"}}}, "TerminationAction"),
         ({"scheduling": {"onHostMaintenance": "TERMINATE", "maxRunDuration": {"seconds": "5"}}}, "120 days"),
         ({"labels": {"Upper": "x"}}, "label key"),
+        ({"disks": [{"boot": True, "initializeParams": {"sourceImage": IMAGE, "diskType": "x/unknown"}}]}, "disk type"),
+        ({"disks": [{"boot": False, "initializeParams": {"diskSizeGb": "100"}}]}, "boot disk"),
+        ({"shieldedInstanceConfig": {"enableIntegrityMonitoring": True}}, "virtual TPM"),
         ({"labels": {"a": "x" * 64}}, "label value"),
         ({"labels": {f"k{n}": "" for n in range(65)}}, "64 labels"),
         ({"networkInterfaces": []}, "network interface"),

@@ -129,7 +129,7 @@ def test_every_table_of_tenants_is_behind_the_wall(store: Store) -> None:
         text("SELECT relname, relrowsecurity AND relforcerowsecurity AS walled FROM pg_class WHERE relkind = 'r'")
     )
     walled = {row.relname for row in rows if row.walled}
-    assert walled == set(TABLES)
+    assert walled == {*TABLES, "reservation"}, "a reservation names several tenants, so it has a policy of its own"
 
 
 def test_a_tenant_sees_its_own_rows_alone(api: Connection, tenants: tuple[TenantId, TenantId]) -> None:

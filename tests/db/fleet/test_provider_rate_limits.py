@@ -116,6 +116,24 @@ def test_a_minute_without_throttling_brings_the_rate_back(store: Store, use: Any
         assert waits(connection, 5) == [0, 0, 0, 0.5, 1]
 
 
+def test_a_recovering_bucket_never_blocks(store: Store) -> None:
+    """A bucket is nearly empty after a throttling. Its debt shrinks with the rate: no use waits longer than one interval."""
+    rate = {"burst": 100, "per_second": 5}
+
+    def take(connection: Connection) -> bool:
+        return connection.execute(provider_rate_limits.take("b", **rate)).first() is not None
+
+    with store.database.begin() as connection:
+        for _ in range(5):
+            connection.execute(provider_rate_limits.slow_down("b", **rate, pause=1))
+            pass_time(connection, 2)
+        pass_time(connection, 60)
+        for factor in (16, 8, 4, 2, 1):
+            assert take(connection), f"blocked at a factor of {factor}"
+            pass_time(connection, factor / rate["per_second"])
+        assert waits(connection, 1, **rate) == [0]
+
+
 def test_buckets_do_not_share(store: Store) -> None:
     with store.database.begin() as connection:
         waits(connection, 5)

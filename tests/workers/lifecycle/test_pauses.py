@@ -91,7 +91,7 @@ def test_an_offering_without_an_image_is_set_aside(
 
 
 def test_credentials_that_are_refused_for_an_image_set_the_account_aside(fleet: Fleet, failing: Failing) -> None:
-    failing.errors = {"image": REJECTED}
+    failing.errors = {"image": REJECTED, "identity": REJECTED}
     lease_id = fleet.create(wait_seconds=600)
     fleet.step()
     assert (fleet.account().state, fleet.account().last_error["code"]) == ("failing", "AuthFailure")

@@ -170,7 +170,7 @@ def test_a_refusal_after_the_price_fell_returns_what_it_can_and_the_lease_still_
     fleet = make_fleet(connect_account=connect)
     fleet.limit("spend_per_hour", Decimal("1.1"))
     either: dict[str, Any] = {
-        "gpu": {"model": None, "count": 1, "memory_gib": None},
+        "gpu": None,
         "instance_types": ["g5.xlarge", "g4dn.xlarge"],
     }
     fleet.set_price("g4dn.xlarge", Decimal("1.006"))

@@ -88,7 +88,7 @@ def test_a_cloud_out_of_reach_is_a_refusal_when_patience_is_over(
 def test_credentials_that_are_refused_at_the_launch_set_the_account_aside_and_no_offering(
     fleet: Fleet, failing: Failing
 ) -> None:
-    failing.errors = {"launch": REJECTED}
+    failing.errors = {"launch": REJECTED, "identity": REJECTED}
     lease_id = fleet.create(wait_seconds=600)
     fleet.step()
     assert (fleet.account().state, fleet.account().last_error["code"]) == ("failing", "AuthFailure")
@@ -194,7 +194,7 @@ def test_an_end_that_is_not_accepted_is_asked_for_again(fleet: Fleet, failing: F
     fleet.end(lease_id)
     for error, seconds in NOT_DONE:
         assert refused(fleet, failing, lease_id, "terminate", error) == seconds
-    assert fleet.account().state == "failing"
+    assert fleet.account().state == "ok"
     assert len(fleet.vms()) == 1
 
 
@@ -224,7 +224,7 @@ def test_a_reboot_that_is_not_accepted_is_asked_for_again(fleet: Fleet, failing:
     failing.errors = {"reboot": REJECTED}
     fleet.runtime.database.run(update(attempt).values(retry_at=None))
     fleet.pause(lease_id)
-    assert fleet.account().state == "failing"
+    assert fleet.account().state == "ok"
     assert fleet.lease(lease_id).reboot_requested_at is None, "a refusal is told, not repeated"
 
 

@@ -13,7 +13,7 @@ from workers.observation.inventory import take_inventory
 FAILED_LAUNCH = {
     "aws": {"operation": "RunInstances", "code": "InternalError"},
     "gcp": {"operation": "instances.insert", "code": "backendError"},
-    "azure": {"operation": "VirtualMachines.CreateOrUpdate", "code": "InternalError"},
+    "azure": {"operation": "VirtualMachines.CreateOrUpdate", "code": "InternalServerError"},
 }
 """A fault after which nobody knows whether the launch did anything. It did nothing."""
 

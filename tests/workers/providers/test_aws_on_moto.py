@@ -42,6 +42,8 @@ LACKS: Mapping[Power, str] = {
     Power.CONSOLE: "prints nothing that a boot prints",
     Power.IMAGE: "has neither the public parameter nor the driver-ready images",
 }
+PATIENCE = 60.0
+"""Seconds. The server's first answer imports all of moto."""
 
 
 class OnMoto:
@@ -71,7 +73,7 @@ class OnMoto:
         return boto3.client("ec2", region_name=self.region, endpoint_url=self._url)
 
     def reset(self) -> None:
-        httpx.post(f"{self._url}/moto-api/reset").raise_for_status()
+        httpx.post(f"{self._url}/moto-api/reset", timeout=PATIENCE).raise_for_status()
 
     def image(self) -> Image:
         if self._image is None:

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from app.domain.leases import VmState
+from app.domain.offerings import Market
+from app.local.waiting import wait_until
 from app.settings import Settings
 from cloudsim.testing import Control, running
 from tests.workers.providers import contract
@@ -14,6 +16,7 @@ from tests.workers.providers.azure.rules import firewalls
 from tests.workers.providers.azure.strict import checked
 from tests.workers.providers.conftest import AZURE_TOKEN
 from tests.workers.providers.contract import Power
+from tests.workers.providers.contract.cases import await_gone
 from tests.workers.providers.samples import owner
 from workers.providers import errors
 from workers.providers.azure.adapter import AzureProvider
@@ -38,7 +41,7 @@ LACKS = {
     Power.AT_ONCE: "a VM is accepted before a place is looked for",
     Power.MEMORY: "a deleted VM is not found any more",
     Power.NOTICES: "an eviction is announced inside the VM alone",
-    Power.INTERRUPTIONS: "an eviction deletes the VM as anybody else would",
+    Power.INTERRUPTIONS: "an evicted VM stays, deallocated: see the test below",
 }
 
 
@@ -181,3 +184,16 @@ def test_a_launch_that_has_failed_when_it_is_answered_says_why(backend: OnClouds
     assert (vm.state, vm.refusal) == (VmState.STOPPED, errors.InsufficientCapacity)
     assert vm.state_reason is not None
     assert vm.state_reason["code"] == "ZonalAllocationFailed"
+
+
+def test_an_evicted_vm_is_stopped_until_it_is_deleted_with_its_belongings(backend: OnCloudsim) -> None:
+    vm = contract.launch(backend, market=Market.SPOT)
+    contract.await_state(backend, vm.id, VmState.RUNNING)
+    backend.interrupt(vm.id, 0)
+    evicted = contract.await_state(backend, vm.id, VmState.STOPPED)
+    assert evicted.interrupted
+    assert evicted.state_reason == {"code": "PowerState/deallocated", "message": "VM deallocated"}
+    assert set(backend.belongings(vm.id)) == backend.belonging_kinds
+    backend.provider.terminate(backend.region, [vm.id])
+    await_gone(backend, vm.id)
+    assert wait_until(lambda: backend.sim.resources() == [], timeout=5)

@@ -20,6 +20,7 @@ from tests.lines import written_by
 from tests.workers.clouds import PLACES, REFUSALS
 from tests.workers.ports import METHODS
 from tests.workers.providers import queues
+from tests.workers.providers.azure.accounts import GROUP, SUBSCRIPTION
 from tests.workers.providers.azure.accounts import account as azure_account
 from tests.workers.providers.gcp.accounts import account as gcp_account
 from tests.workers.providers.gcp.accounts import key_file
@@ -41,13 +42,16 @@ PORTION = 200
 
 ONE_ITEM = {"identity", "trust", "image", "plan", "launch", "find", "console_output", "remove_leftover", "events"}
 """Methods of the interface that are about one thing."""
+GROUPS = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{GROUP}/providers/Microsoft.Compute/capacityReservationGroups/"
 NO_ITEM_OF_ITS_OWN = {
     ("aws", "leftovers"): "one list for each kind; a kind that is not told of may hide any lease's",
     ("azure", "leftovers"): "the same",
     ("aws", "offered"): "one list of the region",
+    ("aws", "reservations"): "the same",
     ("azure", "offered"): "one list of the region",
     ("azure", "service_quotas"): "one list of the region",
     ("gcp", "prices"): "one list of all SKUs",
+    ("gcp", "price_list"): "the same",
     ("azure", "list"): "one list of the group; a VM whose state cannot be read: azure/test_vms.py",
     ("azure", "list_everywhere"): "one list of the subscription",
     ("azure", "interruptions"): "never asks",
@@ -312,6 +316,19 @@ def prices_where_one_type_refuses(cloud: Cloud) -> tuple[Outcome, Outcome]:
     return told, Outcome(every - {refusing}, {refusing: code})
 
 
+@case("price_list", "aws", "azure")
+def price_list_where_one_type_refuses(cloud: Cloud) -> tuple[Outcome, Outcome]:
+    every = {name for page in cloud.provider.price_list() for _, name, _ in page.prices}
+    operation = {"aws": "GetProducts", "azure": "RetailPrices.List"}[cloud.name]
+    code = {"aws": "InternalError", "azure": "InternalServerError"}[cloud.name]
+    cloud.fault(operation, code)
+    pages = list(cloud.provider.price_list())
+    listed = {name for page in pages for _, name, _ in page.prices}
+    refused = {name: page.error.code for page in pages for name in page.types if page.error is not None}
+    (refusing,) = refused
+    return Outcome(listed, refused), Outcome(every - {refusing}, {refusing: code})
+
+
 @case("service_quotas", "aws")
 def service_quotas_where_one_refuses(cloud: Cloud) -> tuple[Outcome, Outcome]:
     refusing, *others = AWS_QUOTAS
@@ -326,6 +343,20 @@ def service_quotas_of_the_project_refuse(cloud: Cloud) -> tuple[Outcome, Outcome
     cloud.fault("projects.get", "backendError")
     told = read(lambda: (one.code for one in cloud.provider.service_quotas(cloud.region)))
     return told, Outcome(every - {"GPUS_ALL_REGIONS"}, {"project": "backendError"})
+
+
+def reserved(kind: str, provider: str, prefix: str = "") -> tuple[dict[str, str], ...]:
+    """Settings of two reservations. Nothing was bought, which each of them shows."""
+    return tuple({"name": name, "kind": kind, "id": prefix + name, **PLACES[provider]} for name in ("r1", "r2"))
+
+
+@case("reservations", "gcp", "azure")
+def reservations_where_one_refuses(cloud: Cloud) -> tuple[Outcome, Outcome]:
+    operation = {"gcp": "reservations.get", "azure": "CapacityReservations.ListByCapacityReservationGroup"}[cloud.name]
+    code = {"gcp": "backendError", "azure": "InternalServerError"}[cloud.name]
+    cloud.fault(operation, code)
+    told = read(lambda: (one.name for one in cloud.provider.reservations(cloud.region)))
+    return told, Outcome({"r2"}, {"r1": code})
 
 
 # --- the test ---------------------------------------------------------------------------------------------
@@ -355,8 +386,12 @@ def cloud(request: pytest.FixtureRequest, sim: Control, queue: queues.Queue, tmp
             endpoint_url=sim.url,
             events_queue_url=f"{queue.url}/queue",
         ),
-        "gcp": lambda: gcp_account(sim.url, key_file(tmp_path, sim.url)),
-        "azure": lambda: azure_account(sim.url, events_queue_url=f"{queue.url}/queue"),
+        "gcp": lambda: gcp_account(sim.url, key_file(tmp_path, sim.url), reservations=reserved("reservation", "gcp")),
+        "azure": lambda: azure_account(
+            sim.url,
+            events_queue_url=f"{queue.url}/queue",
+            reservations=reserved("capacity_reservation_group", "azure", GROUPS),
+        ),
     }
     account = accounts[name]()
     if (name, call) == ("aws", "acknowledge"):  # boto3 asks the account's endpoint for it, not the queue's address

@@ -4,7 +4,7 @@ from app.domain.error_kinds import ErrorKind
 from workers.accounts import IdentityChanged
 from workers.providers.errors import ProviderError
 
-OWN = {ErrorKind.NEVER_SEEN, ErrorKind.LOST, ErrorKind.VM_ENDED, ErrorKind.MASS_LOSS}
+OWN = {ErrorKind.NEVER_SEEN, ErrorKind.LOST, ErrorKind.VM_ENDED, ErrorKind.LAUNCH_TIMEOUT, ErrorKind.MASS_LOSS}
 
 
 def classes(base: type[ProviderError]) -> set[type[ProviderError]]:

@@ -13,6 +13,7 @@ import pytest
 from app.settings import StartupError, accounts, load_accounts, providers
 from tests.databases import ROOT
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
+from workers import check_accounts
 
 TOY = Path(__file__).parent / "outside" / "toy_cloud.py"
 REQUEST: dict[str, Any] = {"instance_types": ["toy.large"], "providers": ["toy"]}
@@ -58,6 +59,11 @@ def test_a_lease_lives_at_it(config: Path, make_fleet: Callable[..., Fleet]) -> 
     fleet.end(lease_id)
     fleet.drive_to(lease_id, "released")
     assert fleet.used() == {}
+
+
+def test_it_needs_no_checks(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check_accounts.main(["--config", str(config)]) == 0
+    assert "  ?    adapter     checks" in capsys.readouterr().out
 
 
 def test_its_settings_are_checked_like_those_of_every_other(config: Path) -> None:

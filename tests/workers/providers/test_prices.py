@@ -83,7 +83,7 @@ def test_prices_are_those_of_a_plain_linux_vm(cloud: str, provider: Provider) ->
 def test_every_offered_type_has_a_price(cloud: str, provider: Provider) -> None:
     region = KNOWN[cloud][0][0]
     told = provider.prices(region)
-    wanted = {(one.type.name, one.market) for one in provider.offered(region) if not one.price_live}
+    wanted = {(one.type.name, one.market) for one in provider.offered(region) if not (one.price_live or one.obstacle)}
     assert wanted <= set(told)
 
 
@@ -112,13 +112,20 @@ def test_a_part_with_two_prices_leaves_the_type_without_one(tmp_path: Path) -> N
     with gcp_answering() as answer:
         parts = [("A2 Instance Core", 30), ("A2 Instance Ram", 4), ("Nvidia Tesla A100 GPU", 2000)]
         answer.json({"skus": [sku(f"{name} running in Iowa", millis) for name, millis in parts]})
-        gcp = gcp_accounts.provider(answer.url, tmp_path)
-        told = gcp.prices(gcp_accounts.REGION)
+        told = gcp_accounts.provider(answer.url, tmp_path).prices(gcp_accounts.REGION)
         assert told["a2-highgpu-1g", Market.ON_DEMAND].per_hour == Decimal("2.700")
         answer.json(
             {"skus": [*(sku(f"{n} running in Iowa", m) for n, m in parts), sku(f"{parts[2][0]} running in X", 9)]}
         )
-        assert gcp.prices(gcp_accounts.REGION) == {}
+        assert gcp_accounts.provider(answer.url, tmp_path).prices(gcp_accounts.REGION) == {}
+
+
+def test_one_download_serves_all_regions(sim: Control, tmp_path: Path) -> None:
+    sim.reset()
+    gcp = gcp_accounts.provider(sim.url, tmp_path)
+    megas = {region: gcp.prices(region)["a3-megagpu-8g", Market.ON_DEMAND] for region in ("us-east4", "europe-west4")}
+    assert len({price.per_hour.quantize(Decimal("0.01")) for price in megas.values()}) == 1, "under both of its names"
+    assert sim.calls("gcp")[OPERATIONS["gcp"]] == 1
 
 
 @pytest.mark.parametrize("body", ["<html>a proxy</html>", "{}", "[]"])

@@ -1,4 +1,4 @@
-"""Keeps what a VM printed that did not boot: the one thing that tells its owner why."""
+"""Stores the console output of a VM that did not boot. Its owner has no other source for the cause."""
 
 import structlog
 
@@ -13,7 +13,10 @@ _FAILED_BOOTS = frozenset({ReasonCode.BOOT_TIMEOUT, ReasonCode.LAUNCH_TIMEOUT})
 
 
 def keep_console(ctx: StepContext) -> bool:
-    """For a VM that is ended because it did not boot: one try, and a failure holds nothing up. True: the cloud was asked."""
+    """Stores the console of a VM that is ended because it did not boot. True: the cloud was asked.
+
+    There is one try per attempt, and its failure delays nothing.
+    """
     attempt, reason = ctx.attempt, ctx.lease.reason
     if reason is None or reason.code not in _FAILED_BOOTS:
         return False

@@ -1,4 +1,4 @@
-"""What a step is given, and how the steps share their writes."""
+"""The context of a step, and the writes that steps share."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import structlog
-from sqlalchemy import ColumnElement, Connection
+from sqlalchemy import ColumnElement, Connection, Row
 
 from app.db.events.events import NewEvent
 from app.db.fleet import jobs
@@ -29,7 +29,7 @@ log = structlog.get_logger(__name__)
 
 
 class ClaimLostError(Exception):
-    """Another worker owns the lease now: stop, decide nothing. Raised inside a transaction to roll it back."""
+    """Another worker owns the lease now: stop without any decision. Raised inside a transaction to roll it back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class StepContext:
 
     @property
     def attempt(self) -> Attempt:
-        """The newest attempt; only for steps that are decided when there is one."""
+        """The newest attempt, for steps that require one. Raises ValueError without an attempt."""
         if self.lease.attempt is None:
             msg = f"lease {self.lease.id} has no attempt"
             raise ValueError(msg)
@@ -73,34 +73,38 @@ class StepContext:
 
     @contextmanager
     def writing_attempts(self) -> Iterator[Connection]:
-        """One transaction that writes the lease's attempts before the lease, which is locked first all the same."""
+        """One transaction that writes the lease's attempts before the lease. The transaction locks the lease first."""
         with self.runtime.database.begin() as connection:
             connection.execute(*locked([self.lease.id]))
             yield connection
 
     def require_claim(self, connection: Connection) -> None:
-        """Raises ClaimLostError, which rolls all back, when the claim is no longer ours."""
+        """Raises ClaimLostError, which rolls back the transaction, when this worker no longer owns the claim."""
         must_hold(connection.execute(*claims.holds(self.lease.id, self.claim_id)))
 
     def hurry_watch(self) -> None:
-        """The attempt's VM is in change: its place is looked at within an interval. Losing this costs an idle watch's pause."""
+        """Brings the next watch pass of the attempt's region forward to within an interval: the VM is changing.
+
+        Losing this write delays the pass by an idle watch's pause.
+        """
         place = (self.attempt.account, self.attempt.region)
         self.runtime.database.run(jobs.hurry("watch", [place], within=self.runtime.settings.watch_interval))
 
 
-def offering_key(attempt: Attempt) -> OfferingKey:
-    """Where an attempt was tried."""
+def offering_key(attempt: Attempt | Row[Any]) -> OfferingKey:
+    """The key of the offering at which an attempt was tried. A row has its columns."""
     return OfferingKey(
         account=attempt.account,
         region=attempt.region,
         zone=attempt.zone,
         instance_type=attempt.instance_type,
         market=Market(attempt.market),
+        reservation=attempt.reservation,
     )
 
 
 def offering_json(attempt: Attempt) -> dict[str, Any]:
-    """The same, for events."""
+    """The offering at which an attempt was tried, for events."""
     return {
         "provider": attempt.provider,
         "account": attempt.account,
@@ -108,11 +112,12 @@ def offering_json(attempt: Attempt) -> dict[str, Any]:
         "zone": attempt.zone,
         "instance_type": attempt.instance_type,
         "market": attempt.market,
+        "reservation": attempt.reservation,
     }
 
 
 def must_hold(result: Any) -> Any:
-    """The first row of a guarded write. Raises ClaimLostError when the guard held it off."""
+    """The first row of a guarded write. Raises ClaimLostError when a guard prevented the write."""
     row = result.first()
     if row is None:
         raise ClaimLostError
@@ -129,9 +134,10 @@ def change(
     where: Iterable[ColumnElement[bool]] = (),
     values: Mapping[str, Any] | None = None,
 ) -> None:
-    """A decision about the lease, told in the same statement; only while the claim is ours and no hold is set.
+    """Writes a decision about the lease and its event in one statement, while the claim is ours and no hold is set.
 
-    `wanted`: and only while nobody asked for the end. Raises ClaimLostError, which rolls all back, when it is held off.
+    `wanted` also requires that nobody has requested the lease's end. Raises ClaimLostError, which rolls back the
+    transaction, when a guard prevents the write.
     """
     guards = [*where, NOT_HELD, *([launches.WANTED] if wanted else [])]
     changed = write(ctx.lease.id, event, to=to, claim_id=ctx.claim_id, where=guards, values=values)
@@ -141,7 +147,10 @@ def change(
 def reserve_quota(
     connection: Connection, tenant_id: TenantId, lease_id: LeaseId, amounts: Mapping[str, Decimal]
 ) -> bool:
-    """Changes what the lease has reserved to `amounts`. False: what rises did not fit and was not taken; what falls was given back."""
+    """Changes the lease's reserved quota to `amounts`.
+
+    False: the increases did not fit and were not reserved. The decreases were released.
+    """
     held = connection.execute(*quotas.reserve(tenant_id, lease_id, amounts)).one()
     if held.uncounted:
         connection.execute(quotas.ensure_rows(tenant_id, amounts))
@@ -150,10 +159,11 @@ def reserve_quota(
 
 
 def reserve_minimum(connection: Connection, ctx: StepContext) -> None:
-    """Returns the difference of a refused or ended attempt: back to what admission claimed.
+    """Resets the reserved quota of a refused or ended attempt to the minimum that admission reserved.
 
-    A part of that may not be free any more: the price fell after admission, and others took the spend. The lease then holds
-    less than its minimum. That is no overshoot, for the next plan takes what its offering needs in whole, or not at all.
+    A part of the minimum may no longer be free: the price fell after admission, and other leases reserved the spend.
+    The lease then has less than its minimum reserved. The quota is not exceeded: the next plan reserves its offering's
+    full amounts or nothing.
     """
     minimum = {name: Decimal(amount) for name, amount in ctx.row.lease_minimum_claim.items()}
     if not reserve_quota(connection, ctx.lease.tenant_id, ctx.lease.id, minimum):

@@ -6,7 +6,7 @@ from app.db.leases import attempts, launches
 from app.domain.lifecycle import deadline
 from workers.accounts import error_json
 from workers.lifecycle.steps.context import StepContext
-from workers.providers.errors import ProviderError, Throttled
+from workers.providers.errors import NotReady, ProviderError, Throttled
 from workers.providers.types import BatchResult
 
 log = structlog.get_logger(__name__)
@@ -38,4 +38,4 @@ def renew_deadline(ctx: StepContext) -> None:
 def _to_repeat(written: BatchResult) -> list[str]:
     """What belongs to the VM and may well be written next time. The VM's own tag is the one that counts: a refusal is logged."""
     errors = written.refused.items()
-    return [one for one, error in errors if isinstance(error, Throttled) or not error.answered]
+    return [one for one, error in errors if isinstance(error, Throttled | NotReady) or not error.answered]

@@ -1,5 +1,6 @@
-"""The way out: begin to end, terminate, close the attempt once its death is confirmed, finish or replace."""
+"""The end of a lease or VM: begin the release, terminate, close the confirmed dead attempt, finish or replace."""
 
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -8,23 +9,23 @@ from sqlalchemy import Connection, Update
 from app.db.core.prepared import Bound
 from app.db.events.events import NewEvent
 from app.db.fleet import offering_stats
-from app.db.leases import attempts, launches, releases
+from app.db.leases import attempts, launches, release_obstacles
 from app.db.leases.transitions import NOW
 from app.db.operations.brakes import IS_HELD
 from app.db.tenancy import quotas
 from app.domain.billing import closed_cost
 from app.domain.cool_off import after_end
 from app.domain.error_kinds import ErrorKind
-from app.domain.leases import AttemptState, Desired, LeaseState, final_state
-from app.domain.lifecycle import Rest
+from app.domain.leases import Attempt, AttemptState, Desired, LeaseState, final_state
+from app.domain.lifecycle import Rest, did_not_start
 from app.domain.provider_messages import public_error
 from app.domain.reasons import Reason, ReasonCode, vm_obstacle, without_obstacle
 from workers.accounts import error_json
 from workers.lifecycle.steps.console import keep_console
 from workers.lifecycle.steps.context import StepContext, change, must_hold, offering_json, offering_key, reserve_minimum
-from workers.lifecycle.steps.send import cool_off
+from workers.lifecycle.steps.send import set_refused_aside
 from workers.observation.vm_reasons import refusal
-from workers.providers.errors import CredentialsRejected, ProviderError, Throttled
+from workers.providers.errors import ProviderError, Throttled
 
 _NO_TOKEN_PAUSE = timedelta(seconds=1)
 _FAILED_PAUSE = 5.0
@@ -32,7 +33,7 @@ _REFUSED_SHARE = 0.25
 
 
 def begin_release(ctx: StepContext, reason: Reason) -> None:
-    """The lease ends for `reason`. An offering that took its VM back or never got it ready is set aside."""
+    """The lease ends for `reason`. An offering that interrupted its VM or never got it ready goes into cool-off."""
     event = NewEvent(type="lease.releasing", data={"reason": reason.as_json()})
     values = {
         "desired": str(Desired.END),
@@ -48,9 +49,9 @@ def begin_release(ctx: StepContext, reason: Reason) -> None:
 
 
 def terminate(ctx: StepContext) -> Rest | None:
-    """Asks the provider to end the VM. Never gives up: the next try comes after a growing pause.
+    """Asks the provider to end the VM. The step never gives up: the next try comes after a growing pause.
 
-    Reading the console takes time: after it the lease is loaded again. A hold that was set meanwhile keeps the VM.
+    Reading the console takes time, so the lease is loaded again after it. A hold that was set meanwhile keeps the VM.
     """
     attempt, runtime = ctx.attempt, ctx.runtime
     if keep_console(ctx):
@@ -75,13 +76,12 @@ def terminate(ctx: StepContext) -> Rest | None:
 
 
 def _not_ended(ctx: StepContext, error: ProviderError) -> None:
-    """The lease says that the provider refuses. The pauses grow with the time that it has been doing so."""
+    """Records on the lease that the provider refuses. The pauses grow with the time since the release request."""
     runtime = ctx.runtime
-    if isinstance(error, CredentialsRejected):
-        runtime.accounts.set_aside(ctx.attempt.account, error)
+    error = runtime.accounts.verdict(ctx.attempt.account, error)
     pause = _FAILED_PAUSE
     if error.answered and ctx.lease.state is LeaseState.RELEASING:
-        runtime.database.run(releases.blocked(ctx.lease.id, vm_obstacle(error.code or error.kind)))
+        runtime.database.run(release_obstacles.blocked(ctx.lease.id, vm_obstacle(error.code or error.kind)))
         waited = (ctx.now - (ctx.lease.release_requested_at or ctx.now)).total_seconds()
         pause = min(runtime.timing.max_backoff, max(pause, waited * _REFUSED_SHARE))
     _again(ctx, pause, error)
@@ -94,58 +94,76 @@ def _again(ctx: StepContext, pause: float, error: ProviderError) -> None:
 
 
 def close_attempt(ctx: StepContext) -> None:
-    """The attempt is over: its billing ends at the provider's own time, whatever is still to be cleaned up after it.
+    """Closes the attempt. Its billing ends at the provider's own time, even if leftover resources remain.
 
-    A VM that was accepted and then not made for want of capacity is a refusal like any other.
+    A VM that the provider accepted and then did not create for lack of capacity counts as a refusal. A VM that did not
+    start in time was ended by gpulease: its offering cools off, and the lease tries the next candidate.
     """
     attempt = ctx.attempt
     clean = attempt.clean or attempt.state is AttemptState.PLANNED
-    wanted = ctx.lease.desired is Desired.RUN
-    reason = ctx.row.attempt_vm_reason if wanted else None
+    lease_runs = ctx.lease.desired is Desired.RUN
+    reason = ctx.row.attempt_vm_reason if lease_runs else None
     refused = refusal(reason) if reason is not None and ctx.lease.state is LeaseState.PROVISIONING else None
     state = AttemptState.DEAD if refused is None else AttemptState.REFUSED
-    error = _vm_ended(reason) if refused is None else error_json(refused)
+    error = _why_closed(ctx, reason) if refused is None else error_json(refused)
     with ctx.writing_attempts() as connection:
         statement = attempts.end(attempt.id, ctx.claim_id, state, before=attempt.state, clean=clean, error=error)
         ended = must_hold(connection.execute(statement))
-        values = {
-            "provider_gone_at": NOW,
-            "rate_per_hour": None,
-            "rate_since": None,
-            "cost_closed": ctx.row.lease_cost_closed
-            + closed_cost(ended.price_per_hour, ended.billing_started_at, ended.billing_ended_at),
-            "billing_ended_at": ended.billing_ended_at,
-        }
-        event = NewEvent(
-            type=f"attempt.{state}",
-            data={
-                "n": attempt.n,
-                "instance_id": attempt.instance_id,
-                "offering": offering_json(attempt),
-                "error": None if error is None else public_error(error),
-            },
-        )
-        change(connection, ctx, event, values=values)
-        if wanted:
+        change(connection, ctx, _closed(attempt, state, error), values=_closed_billing(ctx, ended))
+        if lease_runs:
             reserve_minimum(connection, ctx)
-            connection.execute(*_taken_back(ctx, reason) if refused is None else cool_off(ctx, refused))
+            if refused is None:
+                connection.execute(*_cool_off(ctx, (reason or {}).get("code")))
+            else:
+                set_refused_aside(connection, ctx, refused)
     ctx.runtime.catalogue.forget()
 
 
-def _taken_back(ctx: StepContext, reason: dict[str, Any] | None) -> Bound[Update]:
-    pause = after_end(ReasonCode.INTERRUPTED, ctx.runtime.cool_offs)
+def _closed(attempt: Attempt, state: AttemptState, error: Mapping[str, Any] | None) -> NewEvent:
+    data = {
+        "n": attempt.n,
+        "instance_id": attempt.instance_id,
+        "offering": offering_json(attempt),
+        "error": None if error is None else public_error(error),
+    }
+    return NewEvent(type=f"attempt.{state}", data=data)
+
+
+def _closed_billing(ctx: StepContext, ended: Any) -> dict[str, Any]:
+    """The lease's columns about money after its attempt has ended. `ended`: the row of `attempts.end`."""
+    cost = closed_cost(ended.price_per_hour, ended.billing_started_at, ended.billing_ended_at)
+    return {
+        "provider_gone_at": NOW,
+        "rate_per_hour": None,
+        "rate_since": None,
+        "cost_closed": ctx.row.lease_cost_closed + cost,
+        "billing_ended_at": ended.billing_ended_at,
+    }
+
+
+def _why_closed(ctx: StepContext, reason: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    if ctx.lease.desired is Desired.RUN and did_not_start(ctx.lease, ctx.runtime.timing):
+        message = f"the VM did not start within {ctx.runtime.timing.launch_timeout:.0f} s"
+        return {"class": ErrorKind.LAUNCH_TIMEOUT, "code": None, "message": message}
+    return _vm_ended(reason)
+
+
+def _cool_off(ctx: StepContext, code: str | None) -> Bound[Update]:
+    """Sets aside the offering of a VM that did not start, or that the provider took back."""
+    cause = ReasonCode.LAUNCH_TIMEOUT if did_not_start(ctx.lease, ctx.runtime.timing) else ReasonCode.INTERRUPTED
+    pause = after_end(cause, ctx.runtime.cool_offs)
     assert pause is not None
-    return offering_stats.cool_off(offering_key(ctx.attempt), pause, code=(reason or {}).get("code"))
+    return offering_stats.cool_off(offering_key(ctx.attempt), pause, code=code)
 
 
-def _vm_ended(reason: dict[str, Any] | None) -> dict[str, Any] | None:
+def _vm_ended(reason: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     if reason is None:
         return None
     return {"class": ErrorKind.VM_ENDED, "code": reason.get("code"), "message": reason.get("message")}
 
 
 def requeue(ctx: StepContext) -> None:
-    """The old VM is confirmed dead: the lease queues again for another one, its quota kept."""
+    """The old VM is confirmed dead: the lease returns to the queue for another one and keeps its quota."""
     reason = Reason(ReasonCode.INTERRUPTED, "the provider took the spot VM back; a replacement is being looked for")
     event = NewEvent(type="lease.queued", data={"reason": reason.as_json()})
     values = {
@@ -163,7 +181,7 @@ def requeue(ctx: StepContext) -> None:
 
 
 def finish(ctx: StepContext) -> None:
-    """Terminal means free: the quota goes back, once, and what was secret is forgotten."""
+    """Moves the lease to its terminal state. Its quota is released once, and its secrets are deleted."""
     state = final_state(ctx.lease)
     reason = without_obstacle(ctx.lease.reason) if ctx.lease.reason else None
     event = NewEvent(type=f"lease.{state}", data={"reason": reason.as_json() if reason else None})

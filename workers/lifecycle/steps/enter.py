@@ -22,7 +22,11 @@ def enter_booting(ctx: StepContext) -> None:
         "rate_since": NOW,
         "connection": _connection(ctx),
         "launched_at": launches.LAUNCHED_AT,
-        "placement": {**(ctx.row.lease_placement or {}), "instance_id": attempt.instance_id},
+        "placement": {
+            **(ctx.row.lease_placement or {}),
+            "instance_id": attempt.instance_id,
+            "queued_at_provider": None,
+        },
     }
     with ctx.runtime.database.begin() as connection:
         change(connection, ctx, event, to=LeaseState.BOOTING, wanted=True, values=values)

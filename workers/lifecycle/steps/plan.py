@@ -1,11 +1,14 @@
 """T2: the intent, stored before any side effect: the attempt with token and exact parameters, its quota held."""
 
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
 from app.db.core.ids import new_id
 from app.db.events.events import NewEvent
+from app.db.fleet import reservations
 from app.db.leases import attempts, launches
 from app.db.leases.transitions import NOW
 from app.domain import placed
@@ -15,6 +18,7 @@ from app.domain.leases import LeaseState
 from app.domain.lifecycle import deadline
 from app.domain.money import format_money
 from app.domain.offerings import Offering
+from app.domain.reservations import Reservation, Term, lasting_objection, passing_objection
 from app.domain.tags import OwnerTags
 from app.domain.tokens import host_key_hash, host_key_token, launch_token, params_hash
 from workers.lifecycle.steps.context import StepContext, change, must_hold, reserve_quota
@@ -25,17 +29,26 @@ class DoesNotFitError(Exception):
     """The tenant's quota does not cover the offering: nothing is stored, try the next."""
 
 
+class NoSlotError(Exception):
+    """Since the offerings were read, the reservation was filled or changed: nothing is stored, try the next.
+
+    The message is for the tenant.
+    """
+
+
 def store_attempt(ctx: StepContext, offering: Offering, image: Image) -> None:
-    """One transaction. Raises DoesNotFitError, or ClaimLostError when the lease is no longer ours or wanted."""
+    """One transaction. Raises DoesNotFitError, NoSlotError, or ClaimLostError when the lease is no longer ours or wanted."""
     with ctx.runtime.database.begin() as connection:
-        if not ctx.runtime.accounts.is_extendable(offering.key.account):
+        slot = _take_slot(connection, ctx, offering)
+        if slot is not None or not ctx.runtime.accounts.is_extendable(offering.key.account):
             # the parameters hold the end of the VM: nobody may have extended the lease since it was loaded
             must_hold(connection.execute(*launches.unextended(ctx.lease.id, ctx.lease.expires_at)))
         known = connection.execute(*launches.private(ctx.lease.id, ctx.lease.tenant_id)).one()
         n = ctx.lease.attempts_count + 1
-        spec, params = _spec(ctx, offering, image, n, _Private(known.startup_script, known.max_total_seconds))
+        private = _Private(known.startup_script, known.max_total_seconds, slot)
+        spec, params = _spec(ctx, offering, image, n, private)
         attempt_id = AttemptId(new_id("attempt"))
-        _enter_provisioning(connection, ctx, offering, image)
+        _enter_provisioning(connection, ctx, offering, image, slot)
         if not reserve_quota(connection, ctx.lease.tenant_id, ctx.lease.id, quota_rules.amounts(offering)):
             raise DoesNotFitError
         connection.execute(
@@ -49,6 +62,8 @@ def store_attempt(ctx: StepContext, offering: Offering, image: Image) -> None:
                     "zone": offering.key.zone,
                     "instance_type": offering.key.instance_type,
                     "market": str(offering.key.market),
+                    "reservation": offering.key.reservation,
+                    "reserved_until": slot.until if slot is not None else None,
                     "offering": _facts(offering, image),
                     "price_per_hour": offering.price_per_hour,
                     "token": spec.token,
@@ -60,11 +75,49 @@ def store_attempt(ctx: StepContext, offering: Offering, image: Image) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """A free slot of a reservation. `until`: the latest expiry of a lease in it; None: no limit."""
+
+    reservation: Reservation
+    until: datetime | None
+
+    def placement(self) -> dict[str, str | None]:
+        """The members of a lease's placement."""
+        return {"reserved_until": None if self.until is None else self.until.isoformat().replace("+00:00", "Z")}
+
+
+def reservation_term(ctx: StepContext) -> Term:
+    """What decides whether the lease may be placed in a reservation."""
+    lease = ctx.lease
+    return Term(tenant_id=lease.tenant_id, expires_at=lease.expires_at, wait_until=lease.wait_until, waits=lease.waits)
+
+
+def _take_slot(connection: Connection, ctx: StepContext, offering: Offering) -> _Slot | None:
+    """Locks the reservation until the attempt is stored, and checks it again. None: the offering is no reservation."""
+    account, name = offering.key.account, offering.key.reservation
+    if name is None:
+        return None
+    connection.execute(reservations.lock(account, name))
+    row = connection.execute(reservations.read(account, name)).first()
+    if row is None:
+        raise NoSlotError(f"reservation {name} is no longer configured")
+    reservation = reservations.reservation_from_row(row, free=row.free_now)
+    if not reservation.admits(ctx.lease.tenant_id):
+        raise NoSlotError("no offering fits the request at present")
+    term, now = reservation_term(ctx), ctx.now
+    objection = lasting_objection(reservation, term, now) or passing_objection(reservation, now)
+    if objection is not None:
+        raise NoSlotError(objection)
+    return _Slot(reservation, reservation.last_expiry(ctx.now))
+
+
 class _Private(NamedTuple):
-    """What only a launch needs to know: the tenant's script, and the seconds that a lease may last at most."""
+    """What only a launch needs to know: the tenant's script, the seconds that a lease may last at most, and its slot."""
 
     script: str | None
     longest: int
+    slot: _Slot | None = None
 
 
 def _spec(ctx: StepContext, offering: Offering, image: Image, n: int, private: _Private) -> tuple[LaunchSpec, Params]:
@@ -100,15 +153,29 @@ def _spec(ctx: StepContext, offering: Offering, image: Image, n: int, private: _
         labels=ctx.row.lease_labels,
         allowed_cidrs=request.allowed_cidrs or (),
         host_keys=_host_keys(ctx, n),
-        max_seconds=_longest_run(ctx, offering, private.longest) + int(runtime.timing.deadline_grace),
+        max_seconds=_longest_run(ctx, offering, private) + int(runtime.timing.deadline_grace),
+        reservation=offering.key.reservation,
+        queue_seconds=_queue_seconds(ctx, private.slot),
     )
     return spec, runtime.accounts.provider(offering.key.account).plan(spec)
 
 
-def _longest_run(ctx: StepContext, offering: Offering, longest: int) -> int:
-    """Seconds that the VM may be needed: of all extensions together, or of the present term where there are none."""
+def _queue_seconds(ctx: StepContext, slot: _Slot | None) -> int | None:
+    """Seconds that the launch may wait in the provider's queue: what is left of the lease's wait, and the least allowed."""
+    if slot is None or slot.reservation.shortest_wait is None:
+        return None
+    return max(slot.reservation.shortest_wait, int((ctx.lease.wait_until - ctx.now).total_seconds()))
+
+
+def _longest_run(ctx: StepContext, offering: Offering, private: _Private) -> int:
+    """Seconds that the VM may be needed: of all extensions together, or of the present term where there are none.
+
+    No extension passes the end of a reservation.
+    """
     if ctx.runtime.accounts.is_extendable(offering.key.account):
-        return longest
+        until = private.slot.until if private.slot is not None else None
+        reserved = private.longest if until is None else int((until - ctx.now).total_seconds())
+        return min(private.longest, reserved)
     return max(0, int((ctx.lease.expires_at - ctx.now).total_seconds()))
 
 
@@ -120,11 +187,14 @@ def _host_keys(ctx: StepContext, n: int) -> HostKeyReport | None:
     return HostKeyReport(url=f"{url}/v1/host-keys", token=token)
 
 
-def _enter_provisioning(connection: Connection, ctx: StepContext, offering: Offering, image: Image) -> None:
+def _enter_provisioning(
+    connection: Connection, ctx: StepContext, offering: Offering, image: Image, slot: _Slot | None
+) -> None:
     queued = ctx.lease.state is LeaseState.QUEUED
     extendable = ctx.runtime.accounts.is_extendable(offering.key.account)
     where, price = _where(offering), offering.price_per_hour
     assert price is not None  # placement leaves out what has no price
+    placement = placed.placement(where, _facts(offering, image), price, None, extendable=extendable)
     event = NewEvent(
         type="lease.provisioning" if queued else "attempt.planned",
         data={"n": ctx.lease.attempts_count + 1, "offering": {**where, "price_per_hour": format_money(price)}},
@@ -134,7 +204,7 @@ def _enter_provisioning(connection: Connection, ctx: StepContext, offering: Offe
         "first_attempt_at": launches.FIRST_ATTEMPT_AT,
         "pass_started_at": ctx.lease.pass_started_at or NOW,
         "reason": None,
-        "placement": placed.placement(where, _facts(offering, image), price, None, extendable=extendable),
+        "placement": placement | (slot.placement() if slot is not None else {}),
         "launched_at": None,
         **_place_columns(offering),
         "gpu_model": offering.type.gpu.model,
@@ -158,14 +228,10 @@ def _where(offering: Offering) -> dict[str, Any]:
         "zone": offering.key.zone,
         "instance_type": offering.key.instance_type,
         "market": str(offering.key.market),
+        "reservation": offering.key.reservation,
     }
 
 
 def _facts(offering: Offering, image: Image) -> dict[str, Any]:
-    kind = offering.type
-    return placed.hardware(
-        kind.gpu,
-        kind.vcpus,
-        kind.memory_gib,
-        {"id": image.id, "name": image.name, "driver_version": image.driver_version},
-    )
+    known = {"id": image.id, "name": image.name, "driver_version": image.driver_version}
+    return placed.hardware(offering.type, known)

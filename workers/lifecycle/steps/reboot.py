@@ -1,4 +1,4 @@
-"""Sends a reboot that somebody asked for. A lost answer is asked again: rebooting twice in a row does no harm."""
+"""Sends a requested reboot. After a lost answer the step sends it again: two reboots in a row do no harm."""
 
 from datetime import timedelta
 
@@ -8,7 +8,7 @@ from app.domain.lifecycle import Rest
 from app.domain.provider_messages import public_error
 from workers.accounts import error_json
 from workers.lifecycle.steps.context import StepContext
-from workers.providers.errors import CredentialsRejected, NotFound, ProviderError, Refused, Throttled
+from workers.providers.errors import NotFound, ProviderError, Refused, Throttled
 
 _NO_TOKEN_PAUSE = timedelta(seconds=1)
 _FAILED_PAUSE = 5.0
@@ -17,7 +17,10 @@ _PATIENCE = timedelta(minutes=5)
 
 
 def reboot(ctx: StepContext) -> Rest | None:
-    """Sent, or given up when the provider refuses or cannot be asked for five minutes; either is told by an event."""
+    """Sends the reboot. Gives up when the provider refuses, or does not accept the call for five minutes.
+
+    An event reports either outcome.
+    """
     attempt, runtime = ctx.attempt, ctx.runtime
     if not runtime.pacer.take(ctx.provider, ctx.bucket("write")):
         return Rest(ctx.now + _NO_TOKEN_PAUSE)
@@ -32,23 +35,22 @@ def reboot(ctx: StepContext) -> Rest | None:
 
 def _failed(ctx: StepContext, error: ProviderError) -> None:
     attempt, runtime = ctx.attempt, ctx.runtime
-    if isinstance(error, CredentialsRejected):
-        runtime.accounts.set_aside(attempt.account, error)
+    error = runtime.accounts.verdict(attempt.account, error)
     pause = _FAILED_PAUSE
     if isinstance(error, Throttled):
         pause = runtime.pacer.throttled(ctx.provider, ctx.bucket("write"), error)
-    found = error_json(error)
+    stored = error_json(error)
     if isinstance(error, Refused | NotFound) or _too_late(ctx):
-        runtime.database.run(attempts.failed(attempt.id, attempt.token, found, claim_id=ctx.claim_id))
-        _over(ctx, NewEvent(type="lease.reboot_failed", data={"n": attempt.n, "error": public_error(found)}))
+        runtime.database.run(attempts.failed(attempt.id, attempt.token, stored, claim_id=ctx.claim_id))
+        _over(ctx, NewEvent(type="lease.reboot_failed", data={"n": attempt.n, "error": public_error(stored)}))
     else:
-        later = attempts.retry_later(attempt.id, attempt.token, pause, found, claim_id=ctx.claim_id)
+        later = attempts.retry_later(attempt.id, attempt.token, pause, stored, claim_id=ctx.claim_id)
         runtime.database.run(later)
 
 
 def _too_late(ctx: StepContext) -> bool:
-    asked_at = ctx.lease.reboot_requested_at
-    return asked_at is not None and asked_at + _PATIENCE <= ctx.now
+    requested_at = ctx.lease.reboot_requested_at
+    return requested_at is not None and requested_at + _PATIENCE <= ctx.now
 
 
 def _over(ctx: StepContext, told: NewEvent) -> None:

@@ -1,4 +1,4 @@
-"""Looking: for what an attempt of unknown outcome created, and for a VM that a listing did not show."""
+"""Resolving unknowns: the VM of an attempt with unknown outcome, and a VM that a listing did not show."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -26,7 +26,7 @@ _FAILED_SHARE = 0.25
 
 
 def settle(ctx: StepContext) -> None:
-    """From here on the attempt is only looked for."""
+    """From now on the reconciler only looks for the attempt's VM and sends no create call."""
     event = NewEvent(type="attempt.settling", data={"n": ctx.attempt.n})
     with ctx.writing_attempts() as connection:
         if connection.execute(attempts.settle(ctx.attempt.id, ctx.attempt.token)).first() is not None:
@@ -34,10 +34,10 @@ def settle(ctx: StepContext) -> None:
 
 
 def look(ctx: StepContext) -> Rest | None:
-    """One direct get by token. Found: adopt. Not found, and the proof is complete: the attempt is dead.
+    """One direct get by token. A VM that exists is adopted. Without a VM and with a complete proof the attempt is dead.
 
-    A resource that is in use says that the VM exists. Idle ones are what a VM left behind that ended before anybody saw it:
-    they are removed after the attempt.
+    A resource that is in use proves that the VM exists. Idle resources are leftovers of a VM that ended unseen. They
+    are removed after the attempt.
     """
     attempt = ctx.attempt
     try:
@@ -57,7 +57,7 @@ def look(ctx: StepContext) -> Rest | None:
 
 
 def _left(ctx: StepContext) -> Sequence[Leftover] | None:
-    """What the attempt has left that costs money. None: its zone does not answer."""
+    """The attempt's leftover resources that cost money. None: the attempt's zone does not answer."""
     left = ctx.provider.leftovers(ctx.attempt.region, ctx.runtime.installation.id, [ctx.lease.id])
     if ctx.attempt.zone in left.unreachable:
         return None
@@ -78,7 +78,10 @@ def _declare_dead(ctx: StepContext, *, clean: bool) -> None:
 
 
 def verify(ctx: StepContext) -> Rest | None:
-    """A complete listing did not show the VM: a direct get decides, and only after the provider's time of unknowing."""
+    """A complete listing did not show the VM, so a direct get decides.
+
+    The get counts only after the provider's eventual-consistency grace period.
+    """
     attempt, timing = ctx.attempt, ctx.runtime.timing
     vm_id = str(ctx.row.attempt_instance_id)
     try:
@@ -98,13 +101,13 @@ def verify(ctx: StepContext) -> Rest | None:
 
 
 def _store_seen(ctx: StepContext, vm: Vm) -> None:
-    """Under the claim: what this look saw may be old by now, and whoever took over has looked since."""
+    """Stores the observation only under the claim: it may be outdated, and a worker that took over has a newer one."""
     observed = Observed()
     observed.add(
         ctx.attempt.id,
         vm.state,
         at=vm.ended_at or (ctx.row.attempt_vm_state_at if vm.state is VmState.GONE else ctx.now),
-        reason=reason_json(vm),
+        reason=reason_json(vm, ctx.now),
         addresses=(vm.public_ip, vm.private_ip),
     )
     with ctx.writing_attempts() as connection:
@@ -113,7 +116,10 @@ def _store_seen(ctx: StepContext, vm: Vm) -> None:
 
 
 def _pause(ctx: StepContext) -> timedelta:
-    """The later, the longer nobody knows: the first complete listing of a cloud that is back wakes the lease anyway."""
+    """A pause that grows with the time since the last send.
+
+    The first complete listing after the cloud's recovery wakes the lease anyway.
+    """
     sent_at = ctx.attempt.last_sent_at or ctx.now
     return min(_LONGEST_AFTER_FAILURE, max(_AFTER_FAILURE, _FAILED_SHARE * (ctx.now - sent_at)))
 

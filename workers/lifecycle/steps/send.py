@@ -1,4 +1,4 @@
-"""T3 to T5: check, call, record. The call is made from the stored parameters, outside any transaction."""
+"""T3 to T5: check, call, record. The call uses the stored parameters and runs outside any transaction."""
 
 import json
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from app.db.fleet import offering_stats
 from app.db.leases import attempts
 from app.db.leases.transitions import NOW, write
 from app.domain.cool_off import after_error
-from app.domain.leases import AttemptState
+from app.domain.leases import AttemptState, VmState
 from app.domain.lifecycle import Rest, backoff
 from app.domain.provider_messages import public_error
 from app.settings import Settings
@@ -23,6 +23,10 @@ from workers.lifecycle.steps.context import StepContext, change, must_hold, offe
 from workers.observation.vm_reasons import reason_json
 from workers.providers.errors import (
     CredentialsRejected,
+    InvalidSpec,
+    NetworkFull,
+    NotPermitted,
+    NotReady,
     ProviderError,
     Refused,
     SendExpired,
@@ -40,14 +44,14 @@ _HELD_OFF = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """One send: its parameters, and its time, by which the attempt remembers its newest one."""
+    """One send: its parameters, and its time. The attempt stores the time of its newest send."""
 
     params: Params
     at: datetime
 
 
 def send(ctx: StepContext) -> Rest | None:
-    """Sends the create call of a planned attempt, or repeats the same one whose outcome is unknown."""
+    """Sends the create call of a planned attempt, or repeats the same call after an unknown outcome."""
     settings, checked_at = ctx.runtime.settings, ctx.runtime.monotonic()
     sent = _check(ctx)
     if sent is None:
@@ -71,6 +75,8 @@ def _not_made(ctx: StepContext, sent: Sent, error: ProviderError) -> None:
             _not_reached(ctx, sent, error)
         case Throttled():
             _not_done(ctx, sent, error)
+        case NotReady():
+            _as_before(ctx, sent, error, error.retry_after or _RETRY_FIRST, reached=True)
         case TokenConflict():
             _only_look(ctx, sent, error)
         case Refused():
@@ -80,7 +86,7 @@ def _not_made(ctx: StepContext, sent: Sent, error: ProviderError) -> None:
 
 
 def send_elsewhere(ctx: StepContext) -> None:
-    """The cloud of a planned attempt does not answer others: nothing was sent, and the next candidate is tried."""
+    """Ends a planned attempt whose cloud does not answer other calls. Nothing was sent; the next candidate is tried."""
     _end_refused(
         ctx, Unreachable("the cloud has not answered for a while", code="NoAnswer"), before=AttemptState.PLANNED
     )
@@ -100,9 +106,10 @@ def _call_seconds(settings: Settings) -> float:
 
 
 def record(ctx: StepContext, vm: Vm) -> None:
-    """T5: the provider's id is kept whatever the lease became meanwhile; the lease shows it while it is ours.
+    """T5: stores the provider's id, whatever the lease's state is now. The lease shows the id while its claim is ours.
 
-    A VM that has failed by the time of the answer says why, once: nobody may see it again.
+    A VM that has already failed reports the cause in this answer. The cause is stored now: no later call may see the
+    VM.
     """
     attempt = ctx.attempt
     facts: dict[str, Any] = {
@@ -116,6 +123,8 @@ def record(ctx: StepContext, vm: Vm) -> None:
     if reason is not None:
         facts["vm_reason"] = json.loads(reason)
     placement = {**(ctx.row.lease_placement or {}), "instance_id": vm.id}
+    if vm.state is VmState.QUEUED:
+        placement["queued_at_provider"] = ctx.now.isoformat().replace("+00:00", "Z")
     event = NewEvent(type="attempt.launched", data={"n": attempt.n, "instance_id": vm.id, **offering_json(attempt)})
     with ctx.writing_attempts() as connection:
         connection.execute(*attempts.known(attempt.id, attempt.token, facts))
@@ -130,7 +139,7 @@ def _not_done(ctx: StepContext, sent: Sent, error: Throttled) -> None:
 
 
 def _nothing_sent(ctx: StepContext, sent: Sent, error: SendExpired) -> None:
-    """This worker was too slow, not the cloud: nobody slows down for it."""
+    """This worker was too slow, not the cloud. The provider's request rate therefore stays as it is."""
     _as_before(ctx, sent, error, _RETRY_FIRST, reached=True)
 
 
@@ -143,7 +152,7 @@ def _as_before(ctx: StepContext, sent: Sent, error: ProviderError, pause: float,
 
 
 def _not_reached(ctx: StepContext, sent: Sent, error: Unreachable) -> None:
-    """Nothing was sent. A cloud that stays out of reach counts as a refusal, unless an earlier send may have worked."""
+    """Nothing was sent. A cloud that stays unreachable counts as a refusal, unless an earlier send may have worked."""
     since, patience = ctx.attempt.unreachable_since, timedelta(seconds=ctx.runtime.settings.unreachable_seconds)
     if ctx.attempt.unknown_since is None and since is not None and since + patience <= ctx.now:
         _refused(ctx, sent, error)
@@ -152,7 +161,7 @@ def _not_reached(ctx: StepContext, sent: Sent, error: Unreachable) -> None:
 
 
 def _only_look(ctx: StepContext, sent: Sent, error: ProviderError) -> None:
-    """Something exists, or may exist, under our token: create nothing more, look for it and adopt it."""
+    """A VM exists, or may exist, under our token: create no other one, look for the VM and adopt it."""
     ctx.runtime.database.run(attempts.only_look(ctx.attempt.id, ctx.attempt.token, sent.at, error_json(error)))
 
 
@@ -163,13 +172,13 @@ def _unknown(ctx: StepContext, sent: Sent, error: ProviderError) -> None:
     statement = attempts.unknown(attempt.id, attempt.token, sent.at, pause, error_json(error))
     counts = ctx.runtime.database.first(statement) is not None
     if counts and since is not None:
-        # not for one lost answer, but a second one is a sign: leases that are free to choose go elsewhere first
+        # One lost answer sets no offering aside. After a second one, other leases prefer other offerings.
         ctx.runtime.database.run(cool_off(ctx, error))
         ctx.runtime.catalogue.forget()
 
 
 def _refused(ctx: StepContext, sent: Sent, error: ProviderError) -> None:
-    """A definite no. After a send of unknown outcome it proves nothing about that one: then only look."""
+    """A definite refusal. It proves nothing about an earlier send of unknown outcome: then only look for its VM."""
     if ctx.attempt.unknown_since is not None:
         _only_look(ctx, sent, error)
     else:
@@ -177,14 +186,23 @@ def _refused(ctx: StepContext, sent: Sent, error: ProviderError) -> None:
 
 
 def _end_refused(ctx: StepContext, error: ProviderError, *, before: AttemptState) -> None:
-    rejected = isinstance(error, CredentialsRejected)
+    error = ctx.runtime.accounts.verdict(ctx.attempt.account, error)
     with ctx.writing_attempts() as connection:
         end_attempt(connection, ctx, AttemptState.REFUSED, error_json(error), before=before)
-        if not rejected:
-            connection.execute(*cool_off(ctx, error))
-    if rejected:
-        ctx.runtime.accounts.set_aside(ctx.attempt.account, error)
+        set_refused_aside(connection, ctx, error)
     ctx.runtime.catalogue.forget()
+
+
+def set_refused_aside(connection: Connection, ctx: StepContext, error: ProviderError) -> None:
+    """Cools off the offering. If the refusal may concern the image that the tenant named, sets that image aside instead.
+
+    No offering cools off after CredentialsRejected, which sets the account aside, and after NetworkFull.
+    """
+    image, attempt = ctx.lease.request.image, ctx.attempt
+    if image is not None and isinstance(error, NotPermitted | InvalidSpec):
+        ctx.runtime.accounts.refuse_image(attempt.account, attempt.region, image, error)
+    elif not isinstance(error, CredentialsRejected | NetworkFull):
+        connection.execute(*cool_off(ctx, error))
 
 
 def end_attempt(
@@ -196,9 +214,10 @@ def end_attempt(
     before: AttemptState,
     clean: bool = True,
 ) -> None:
-    """Ends the newest attempt, returns its quota difference, tells it. Guarded by the claim.
+    """Ends the newest attempt, releases its quota difference and writes the event. Guarded by the claim.
 
-    `before`: the state that this was decided from; ClaimLostError when it is another by now. `clean`: it has left nothing.
+    `before`: the attempt's state at the decision. Raises ClaimLostError when the state is another one now. `clean`: the
+    attempt has no leftover resources.
     """
     attempt = ctx.attempt
     statement = attempts.end(attempt.id, ctx.claim_id, state, before=before, clean=clean, error=error)
@@ -210,6 +229,6 @@ def end_attempt(
 
 
 def cool_off(ctx: StepContext, error: ProviderError) -> Bound[Update]:
-    """Sets the offering aside for as long as this kind of refusal usually lasts."""
+    """Puts the offering into cool-off for as long as this kind of refusal usually lasts."""
     pause = after_error(error.kind, ctx.runtime.cool_offs)
     return offering_stats.cool_off(offering_key(ctx.attempt), pause, code=error.code or error.kind)

@@ -1,17 +1,19 @@
-"""One AWS account as a provider: each method is one question to EC2, answered in the interface's words."""
+"""One AWS account as a provider: each method calls AWS and returns the types of the interface."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 
+from app.domain.account_checks import AccountCheck
+from app.domain.offerings import Driver
 from app.domain.tags import OwnerTags
 from app.settings import Settings
 from workers.providers.aws import (
     catalogue,
+    checks,
     console,
     deadlines,
     events,
-    firewall,
     images,
     instances,
     launch,
@@ -19,20 +21,19 @@ from workers.providers.aws import (
     offered,
     prices,
     quotas,
+    reservations,
     spot,
-    vms,
 )
 from workers.providers.aws.calls import part
 from workers.providers.aws.clients import AwsClients
 from workers.providers.aws.errors import translated
 from workers.providers.aws.settings import AwsAccount
-from workers.providers.aws.subnets import Subnets
+from workers.providers.aws.subnets import NO_ADDRESSES, Subnets
 from workers.providers.common.batch import answered
-from workers.providers.common.images import wanted
+from workers.providers.common.images import no_image, wanted
 from workers.providers.common.regions import Regions
 from workers.providers.credentials import CredentialGuard
-from workers.providers.errors import InvalidSpec, NotFound, ProviderError
-from workers.providers.send_window import require_open_window
+from workers.providers.errors import InsufficientCapacity, NetworkFull, ProviderError
 from workers.providers.types import (
     OTHER_REGIONS,
     BatchResult,
@@ -43,8 +44,10 @@ from workers.providers.types import (
     Leftovers,
     Limits,
     ListingPage,
+    ObservedReservation,
     Offered,
     Params,
+    PricePage,
     Prices,
     ProviderEvent,
     Rate,
@@ -54,18 +57,22 @@ from workers.providers.types import (
 
 LIMITS = Limits(
     rates={
-        # two of the five stay in reserve: a call that is a second late would find the next one's token not there yet
+        # EC2 allows a burst of five launches. Two stay in reserve: if one call reaches EC2 a second late,
+        # EC2 has not yet refilled the token of the next call.
         "launch": Rate(burst=3, per_second=2),
         "terminate": Rate(burst=100, per_second=5),
         "write": Rate(burst=50, per_second=5),
         "read": Rate(burst=100, per_second=20),
     }
 )
-"""EC2 API reference, "Request throttling": RunInstances, TerminateInstances, mutating actions, filtered non-mutating ones."""
+"""Source: EC2 API reference, "Request throttling".
+
+The four rates are those of RunInstances, TerminateInstances, mutating actions and filtered non-mutating actions.
+"""
 
 
 class AwsProvider:
-    """See `Provider` for the contract. Construction makes no call; all methods may be called from any thread."""
+    """See `Provider` for the contract. The constructor makes no call. Any thread may call any method."""
 
     limits = LIMITS
     ssh_user = "ubuntu"
@@ -79,7 +86,7 @@ class AwsProvider:
         self._clock = clock
 
     def identity(self) -> str:
-        """The account number that STS tells."""
+        """The account number that STS returns."""
         with self._guard.asking() as question, translated():
             answer = self._clients.sts().get_caller_identity()
         identity = str(part(answer, "Account"))
@@ -87,76 +94,107 @@ class AwsProvider:
         return identity
 
     def trust(self, identity: str) -> None:
-        """EC2 is asked with access keys of this account only."""
+        """Sends later requests to EC2 only with access keys of the account `identity`."""
         self._guard.trust(identity)
 
     def offered(self, region: str) -> Sequence[Offered]:
-        """Types of the catalogue by zone; only zones with a subnet when the account lists subnets."""
+        """Catalogue types by zone. If the account lists subnets, includes only zones that have one."""
         usable = self._subnets.zones(region)
         now = datetime.fromtimestamp(self._clock(), tz=UTC)
-        every = offered.by_zone(self._clients.ec2(region), catalogue.load(), region, now)
-        return [one for one in every if (one.zone in usable if usable is not None else _regular(one))]
+        drivers = images.DRIVERS | set(self._account.driver_images)
+        offerings = offered.by_zone(self._clients.ec2(region), catalogue.load(), region, now, drivers)
+        return [
+            offering
+            for offering in offerings
+            if (offering.zone in usable if usable is not None else _regular(offering))
+        ]
 
     def prices(self, region: str) -> Prices:
-        """On-demand prices; spot prices differ by zone and come with `offered`."""
+        """On-demand prices. Spot prices differ by zone, so `offered` returns them."""
         now = datetime.fromtimestamp(self._clock(), tz=UTC)
         return prices.on_demand(self._clients.pricing(), list(catalogue.load().types), region, now)
 
+    def price_list(self) -> Iterator[PricePage]:
+        """On-demand prices, as in `prices`."""
+        now = datetime.fromtimestamp(self._clock(), tz=UTC)
+        return prices.everywhere(self._clients.pricing(), list(catalogue.load().types), now)
+
     def service_quotas(self, region: str) -> Sequence[ServiceQuota]:
-        """Limits on vCPUs of P and of G and VT types, on demand and spot."""
+        """Limits on vCPUs of P types and of G and VT types, on demand and spot."""
         return quotas.read(self._clients.quotas(region), region)
 
-    def image(self, region: str, name: str | None = None) -> Image:
-        """From SSM or by name; see `images`. Also learns the subnets, so that `plan` needs no call."""
-        pin = wanted(self._account, name)
-        self._subnets.zones(region)
+    def reservations(self, region: str) -> Sequence[ObservedReservation]:
+        """Capacity reservations and Capacity Blocks, all read with one paged call."""
+        configured = self._account.reservations_in(region)
+        now = datetime.fromtimestamp(self._clock(), tz=UTC)
+        return list(reservations.observed(self._clients.ec2(region), configured, catalogue.load().types, now))
+
+    def image(self, region: str, name: str | None = None, driver: Driver = Driver.NVIDIA) -> Image:
+        """Resolves the image through SSM or by name; see `images`.
+
+        Also reads the subnets, so that `plan` needs no call and knows which ones have free addresses.
+        """
+        pin = wanted(self._account, name, driver)
+        if pin is None and driver not in images.DRIVERS:
+            raise no_image(self._account.name, driver)
+        self._subnets.refresh(region)
         return images.resolve(self._clients.ec2(region), self._clients.ssm(region), pin)
 
     def plan(self, spec: LaunchSpec) -> Params:
-        """Parameters of RunInstances and of the group before it. NotOffered for a zone without a subnet of the account."""
+        """Parameters of RunInstances and of the security group that is created before it.
+
+        Raises NotOffered for a zone in which the account has no subnet.
+        """
         subnet = self._subnets.of_zone(spec.region, spec.zone)
-        return launch.plan(spec, subnet=subnet, security_groups=self._account.security_group_ids)
+        ena_express = spec.instance_type in catalogue.load().ena_express
+        reservation = self._account.reservation(spec.reservation) if spec.reservation is not None else None
+        return launch.plan(spec, self._account, subnet=subnet, ena_express=ena_express, reservation=reservation)
 
     def launch(self, region: str, params: Params) -> Vm:
-        """RunInstances, its group before it. A repeat within its token's zone returns the same VM, also an ended one."""
-        ec2 = self._clients.ec2(region)
-        with firewall.ensure_firewall(ec2, params) as run:
-            require_open_window()
-            try:
-                with translated():
-                    answer = ec2.run_instances(**launch.arguments(run))
-            except NotFound as error:
-                raise InvalidSpec(error.message, code=error.code) from None
-        return vms.from_instance(part(answer, "Instances")[0], region)
+        """Creates the security group, then calls RunInstances.
+
+        A repeat with the same token in the same zone returns the same VM, even one that has ended. After a refusal for
+        lack of addresses, later plans use another subnet of the zone: NetworkFull when there is one.
+        """
+        try:
+            return launch.create(self._clients.ec2(region), region, params)
+        except InsufficientCapacity as error:
+            subnet = params["NetworkInterfaces"][0].get("SubnetId")
+            if error.code == NO_ADDRESSES and self._subnets.set_full(region, subnet):
+                raise NetworkFull(error.message, code=error.code) from None
+            raise
 
     def find(self, region: str, token: str, owner: OwnerTags) -> Vm | None:
-        """By client token; owner tags are compared. A VM that has ended is found too."""
-        found = instances.with_token(self._clients.ec2(region), region, token)
-        return next((vm for vm in found if _belongs(vm, owner)), None)
+        """Looks up a VM by client token and compares its owner tags. Also returns a VM that has ended."""
+        candidates = instances.with_token(self._clients.ec2(region), region, token)
+        return next((vm for vm in candidates if _belongs(vm, owner)), None)
 
     def get(self, region: str, vm_ids: Sequence[str]) -> Mapping[str, Vm | None]:
-        """By id, 200 at a time."""
+        """VMs by id, 200 ids a call."""
         return instances.get(self._clients.ec2(region), region, vm_ids)
 
     def list(self, regions: frozenset[str], installation: str) -> Iterator[ListingPage]:
-        """Pages of 1,000, region by region; ended VMs show for about an hour."""
-        asked = Regions(regions)
+        """Pages of 1,000 VMs, region by region. EC2 lists an ended VM for about an hour."""
+        scan = Regions(regions)
         for region in sorted(regions):
-            with asked.reading(region):
+            with scan.reading(region):
                 for page in instances.listed(self._clients.ec2(region), region, installation):
                     yield ListingPage(vms=page)
-        if asked.failed:
-            yield ListingPage(vms=(), failed=dict(asked.failed))
+        if scan.failed:
+            yield ListingPage(vms=(), failed=dict(scan.failed))
 
     def list_everywhere(self, installation: str) -> Iterator[ListingPage]:
-        """All regions that are enabled for the account; those of the configuration alone where EC2 does not name them."""
+        """Lists all regions that are enabled for the account.
+
+        Lists only the configured regions where EC2 does not return the enabled ones.
+        """
         others, error = self._regions()
         yield from self.list(others.union(self._account.regions), installation)
         if error is not None:
             yield ListingPage(vms=(), failed={OTHER_REGIONS: error})
 
     def _regions(self) -> tuple[frozenset[str], ProviderError | None]:
-        """The account's regions as the first configured region that answers names them, or why none does."""
+        """The enabled regions, read from the first configured region that answers; otherwise the first error."""
         failed = None
         for region in self._account.regions:
             try:
@@ -166,50 +204,64 @@ class AwsProvider:
         return frozenset(), failed
 
     def ready(self, region: str, vm_ids: Sequence[str]) -> frozenset[str]:
-        """Instance and system status checks both ok."""
+        """VMs whose instance and system status checks are both ok."""
         return frozenset(instances.passing_checks(self._clients.ec2(region), vm_ids))
 
     def interruptions(self, regions: frozenset[str], installation: str) -> Sequence[Interruption]:
-        """Spot requests marked for termination or stop; two minutes' notice."""
-        every = answered(sorted(regions), lambda region: spot.interruptions(self._clients.ec2(region), installation))
-        return [one for some in every.values() for one in some]
+        """Spot requests that EC2 has marked for termination or stop. EC2 gives two minutes' notice."""
+        notices = answered(sorted(regions), lambda region: spot.interruptions(self._clients.ec2(region), installation))
+        return [notice for of_region in notices.values() for notice in of_region]
 
     def events(self) -> Sequence[ProviderEvent]:
-        """From the account's SQS queue; none where it names none."""
+        """Messages of the account's SQS queue; none if the account configures no queue."""
         return events.receive(self._clients, self._account.events_queue_url)
 
     def acknowledge(self, used: Sequence[ProviderEvent]) -> None:
-        """Deletes them from the queue."""
+        """Deletes the messages from the queue."""
         events.delete(self._clients, self._account.events_queue_url, used)
 
     def terminate(self, region: str, vm_ids: Sequence[str]) -> BatchResult:
-        """TerminateInstances, 100 at a time, and around ids that EC2 does not know or end."""
+        """Calls TerminateInstances with 100 ids at a time.
+
+        Ids that EC2 does not know or does not terminate do not block the other ids.
+        """
         return instances.terminate(self._clients.ec2(region), vm_ids)
 
     def leftovers(self, region: str, installation: str, lease_ids: Sequence[str] | None) -> Leftovers:
-        """Volumes, network interfaces, elastic addresses and security groups with our tags."""
-        found = leftovers.of_leases(self._clients.ec2(region), region, installation, lease_ids)
-        return Leftovers(found=list(found))
+        """Volumes, network interfaces, elastic addresses and security groups with gpulease's tags."""
+        resources = leftovers.of_leases(self._clients.ec2(region), region, installation, lease_ids)
+        return Leftovers(found=list(resources))
 
     def remove_leftover(self, leftover: Leftover) -> None:
-        """One call. EC2 has a code of its own for each kind that something still holds."""
+        """Makes one call. EC2 has a separate error code for each kind of resource that is still in use."""
         leftovers.remove(self._clients.ec2(leftover.region), leftover)
 
     def reboot(self, region: str, vm_ids: Sequence[str]) -> BatchResult:
-        """RebootInstances: EC2 presses the button, and turns the VM off and on when it has not obeyed for minutes."""
+        """Calls RebootInstances. If the VM does not shut down within minutes, EC2 does a hard reboot."""
         return instances.reboot(self._clients.ec2(region), vm_ids)
 
     def console_output(self, region: str, vm_id: str) -> str:
-        """GetConsoleOutput, the latest that there is; all types of the catalogue are Nitro VMs, which have it."""
+        """Reads the latest output with GetConsoleOutput. All catalogue types are Nitro VMs, which support it."""
         return console.read(self._clients.ec2(region), vm_id)
 
     def set_deadline(self, region: str, vm_ids: Sequence[str], deadline: datetime) -> BatchResult:
-        """Tags VMs, then their volumes and interfaces."""
+        """Writes the deadline tag of VMs, then of their volumes and network interfaces."""
         return deadlines.renew(self._clients.ec2(region), vm_ids, deadline)
+
+    def check_account(self, installation: str) -> Sequence[AccountCheck]:
+        """Credentials, price list, the rights on gpulease's own resources, and subnets that no region has."""
+        return list(checks.of_account(self, self._clients, self._account, installation))
+
+    def check_region(self, region: str, installation: str) -> Sequence[AccountCheck]:
+        """The rights at EC2, and what a launch uses in the region."""
+        return list(checks.of_region(self, self._clients, self._account, region, installation))
 
 
 def _regular(one: Offered) -> bool:
-    """Not a Local or Wavelength Zone: those have no default subnet (`us-east-1a`, not `us-east-1-atl-2a`)."""
+    """Whether the zone is a regular availability zone (`us-east-1a`, not `us-east-1-atl-2a`).
+
+    Local Zones and Wavelength Zones have no default subnet.
+    """
     letter = one.zone.removeprefix(one.region)
     return len(letter) == 1 and letter.isalpha()
 

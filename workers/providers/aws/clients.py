@@ -1,7 +1,7 @@
-"""boto3 clients of one account: credentials, time-outs, and one client per service and region.
+"""boto3 clients of one account: credentials, timeouts, and one client per service and region.
 
-Credentials come from boto3's own chain, narrowed by the account's `profile`; `role_arn` is assumed through
-STS and renewed before it expires. Nothing is loaded or called before the first client is asked for.
+Credentials come from boto3's own chain, restricted by the account's `profile`. Credentials of `role_arn` come from STS
+and are renewed before they expire. Nothing is loaded or called before the first client is used.
 """
 
 import logging
@@ -34,25 +34,25 @@ if TYPE_CHECKING:
     from mypy_boto3_ssm import SSMClient
     from mypy_boto3_sts import STSClient
 
-# At DEBUG botocore writes request and answer bodies: start-up scripts and session credentials.
+# At level DEBUG botocore logs request and response bodies, which contain start-up scripts and session credentials.
 logging.getLogger("botocore").setLevel(logging.INFO)
 
 PRICING_REGION = "us-east-1"
-"""One of the few regions with an endpoint (AWS Price List user guide, "Using the AWS Price List Query API")."""
+"""One of the few regions with a pricing endpoint (AWS Price List user guide, "Using the AWS Price List Query API")."""
 
 _GUARDED = ("before-send.ec2", "before-send.sts.GetCallerIdentity")
 _ACCESS_KEY = re.compile(r"Credential=([^/,\s]+)/")
-"""In the Authorization header of a signed request (AWS Signature Version 4)."""
+"""The access key id in the Authorization header of a signed request (AWS Signature Version 4)."""
 
-# Service models are parsed once in a process, not once an account: EC2's takes a third of a second.
+# A process parses each service model once, not once per account: EC2's model takes a third of a second.
 _LOADER = ReadingLoader()
 
 
 class AwsClients:
-    """`longest_wait`: seconds to wait for a message, well below a call's time-out.
+    """Creates each client once under a lock, because boto3 sessions are not thread-safe. Threads share the clients.
 
-    AwsClients are made once under a lock (boto3 sessions are not thread-safe) and shared (clients are). `guard` sees each signed
-    request to EC2 before it is sent.
+    `longest_wait`: seconds to wait for a queue message, well below the timeout of a call.
+    `guard` checks each signed request to EC2 before it is sent.
     """
 
     def __init__(self, account: AwsAccount, settings: Settings, guard: CredentialGuard | None = None) -> None:
@@ -65,27 +65,31 @@ class AwsClients:
         self._clients: dict[tuple[str, str], Any] = {}
 
     def ec2(self, region: str) -> "EC2Client":
-        """EC2 of a region."""
+        """The EC2 client of a region."""
         return cast("EC2Client", self._client("ec2", region))
 
     def ssm(self, region: str) -> "SSMClient":
-        """Systems Manager of a region: public parameters."""
+        """The Systems Manager client of a region, used for public parameters."""
         return cast("SSMClient", self._client("ssm", region))
 
     def quotas(self, region: str) -> "ServiceQuotasClient":
-        """Service Quotas of a region."""
+        """The Service Quotas client of a region."""
         return cast("ServiceQuotasClient", self._client("service-quotas", region))
 
     def pricing(self) -> Any:
-        """The Price List Query API, which tells the prices of all regions."""
+        """The client of the Price List Query API, which returns the prices of all regions."""
         return self._client("pricing", PRICING_REGION)
 
     def sts(self) -> "STSClient":
-        """STS of the account's first region: every account has STS enabled where it works."""
+        """The STS client of the account's first region. An account has STS enabled in each region that it uses."""
         return cast("STSClient", self._client("sts", self._account.regions[0]))
 
+    def iam(self) -> Any:
+        """The IAM client. IAM is one service for all regions."""
+        return self._client("iam", self._account.regions[0])
+
     def sqs(self) -> Any:
-        """SQS, for the account's queue of events: wherever that is, calls go to the queue's own address."""
+        """The SQS client for the account's event queue. Calls go to the queue's own URL, in any region."""
         return self._client("sqs", self._account.regions[0])
 
     def _client(self, service: str, region: str) -> Any:
@@ -106,14 +110,14 @@ class AwsClients:
             return self._clients[service, region]
 
     def _check_signed(self, request: Any, **_: Any) -> None:
-        """Botocore's hook. What it raises is raised by the call, and nothing is sent."""
+        """Botocore's hook before a request. If the hook raises, the call raises the same error and nothing is sent."""
         header = request.headers.get("Authorization", "")
-        found = _ACCESS_KEY.search(header.decode() if isinstance(header, bytes) else header)
-        self._guard.check(found.group(1) if found else "")
+        match = _ACCESS_KEY.search(header.decode() if isinstance(header, bytes) else header)
+        self._guard.check(match.group(1) if match else "")
 
 
 def _config(settings: Settings) -> Config:
-    """No retries: a repeat is the reconciler's decision, and EC2 says "no capacity" with a 5xx."""
+    """No SDK retries: the reconciler decides about a repeat, and EC2 reports missing capacity with a 5xx."""
     return Config(
         retries={"mode": "standard", "total_max_attempts": 1},
         connect_timeout=settings.connect_timeout,
@@ -160,9 +164,14 @@ class _AssumedRole(CredentialProvider):
             client_creator=self._creator(),
             source_credentials=source,
             role_arn=str(self._account.role_arn),
-            extra_args={"RoleSessionName": f"gpulease-{self._account.name}"},
+            extra_args=self._arguments(),
         )
         return DeferredRefreshableCredentials(refresh_using=fetcher.fetch_credentials, method=self.METHOD)
+
+    def _arguments(self) -> dict[str, str]:
+        arguments = {"RoleSessionName": f"gpulease-{self._account.name}"}
+        external_id = self._account.external_id
+        return arguments if external_id is None else {**arguments, "ExternalId": external_id}
 
     def _creator(self) -> Any:
         return partial(

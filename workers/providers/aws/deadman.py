@@ -1,9 +1,9 @@
-"""The VM's own watch over its deadline: a timer that reads the deadline tag from the instance metadata.
+"""The VM's own dead-man switch: a timer that reads the deadline tag from the instance metadata.
 
-A second line only. Whoever is root in the VM can turn it off; `gpulease deadman` from outside cannot be turned
-off. All types of the catalogue are Nitro VMs, whose metadata follow a changed tag while they run (EC2 user guide,
-"View tags for your EC2 instances using instance metadata"). A shutdown from inside terminates the VM, because it
-was launched so.
+The timer is only a second line of defence. Root in the VM can disable the timer, but not `gpulease deadman`, which runs
+outside. All catalogue types are Nitro VMs. Their metadata reflect a changed tag while they run (EC2 user guide,
+"View tags for your EC2 instances using instance metadata"). A shutdown from inside terminates the VM, because the
+launch parameters say so.
 """
 
 from typing import Any
@@ -36,7 +36,7 @@ WantedBy=timers.target
 
 
 def cloud_config() -> dict[str, Any]:
-    """What cloud-init must write and run."""
+    """The files that cloud-init must write and the commands that it must run."""
     return {
         "write_files": [
             {"path": _PATH, "permissions": "0755", "content": SCRIPT},

@@ -1,9 +1,10 @@
 """What EC2, STS, SSM and Service Quotas answer when they refuse, and what the caller must do then.
 
-`CODES` is the whole table. A code that is not in it is an unknown outcome: never "no capacity", never "gone".
-Codes: EC2 API reference, "Error codes for the Amazon EC2 API"; "Common errors" of STS, SSM and Service Quotas.
+`error_codes` has the codes. For RunInstances, the HTTP status decides about an unlisted code. For other calls, an
+unlisted code is an unknown outcome: never "no capacity", never "gone".
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -11,150 +12,21 @@ from typing import Any
 from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
 
+from workers.providers.aws.error_codes import CODES, NOT_ALLOWED
 from workers.providers.errors import (
     CredentialsRejected,
-    InsufficientCapacity,
     InvalidSpec,
     NotFound,
-    NotOffered,
+    NotReady,
     OutcomeUnknown,
-    PriceTooLow,
     ProviderError,
-    ProviderQuotaExceeded,
+    Refused,
     Throttled,
-    TokenConflict,
     Unreachable,
+    unlisted,
 )
 
-NOT_ALLOWED = "UnauthorizedOperation"
-"""EC2 knows the caller and does not allow this: rights may differ from resource to resource."""
-
-_TABLE: Mapping[type[ProviderError], tuple[str, ...]] = {
-    InsufficientCapacity: (
-        "InsufficientInstanceCapacity",
-        "InsufficientCapacity",
-        "InsufficientHostCapacity",
-        "InsufficientCapacityOnHost",
-        "InsufficientReservedInstanceCapacity",
-        "InsufficientFreeAddressesInSubnet",
-        "InsufficientAddressCapacity",
-        "InsufficientVolumeCapacity",
-        "ReservationCapacityExceeded",
-        "UnfulfillableCapacity",
-        "Server.InsufficientInstanceCapacity",
-    ),
-    NotOffered: ("Unsupported", "VolumeTypeNotAvailableInZone"),
-    ProviderQuotaExceeded: (
-        "VcpuLimitExceeded",
-        "MaxSpotInstanceCountExceeded",
-        "InstanceLimitExceeded",
-        "VolumeLimitExceeded",
-        "AddressLimitExceeded",
-        "NetworkInterfaceLimitExceeded",
-        "ResourceLimitExceeded",
-        "SecurityGroupLimitExceeded",
-    ),
-    Throttled: (
-        "RequestLimitExceeded",
-        "Throttling",
-        "ThrottlingException",
-        "ThrottledException",
-        "RequestThrottled",
-        "RequestThrottledException",
-        "TooManyRequestsException",
-        "EC2ThrottledException",
-    ),
-    OutcomeUnknown: (
-        "InternalError",
-        "InternalFailure",
-        "InternalServerError",
-        "InternalServiceError",
-        "ServiceException",
-        "ServiceUnavailable",
-        "Unavailable",
-        "ServerInternal",
-    ),
-    CredentialsRejected: (
-        "AuthFailure",
-        NOT_ALLOWED,
-        "AccessDenied",
-        "AccessDeniedException",
-        "NotAuthorized",
-        "ExpiredToken",
-        "ExpiredTokenException",
-        "RequestExpired",
-        "InvalidClientTokenId",
-        "InvalidAccessKeyId",
-        "UnrecognizedClientException",
-        "SignatureDoesNotMatch",
-        "InvalidSignatureException",
-        "IncompleteSignature",
-        "MissingAuthenticationToken",
-        "OptInRequired",
-        "PendingVerification",
-        "Blocked",
-        "RegionDisabledException",
-    ),
-    PriceTooLow: ("SpotMaxPriceTooLow",),
-    TokenConflict: (
-        "IdempotentParameterMismatch",
-        "IdempotentInstanceTerminated",
-        "InvalidGroup.Duplicate",
-        "InvalidPermission.Duplicate",
-    ),
-    NotFound: (
-        "InvalidInstanceID.NotFound",
-        "InvalidInstanceID.Malformed",
-        "InvalidVolume.NotFound",
-        "InvalidNetworkInterfaceID.NotFound",
-        "InvalidAllocationID.NotFound",
-        "InvalidSpotInstanceRequestID.NotFound",
-        "ParameterNotFound",
-        "NoSuchResourceException",
-    ),
-    InvalidSpec: (
-        "InvalidParameterCombination",
-        "InvalidParameterValue",
-        "InvalidParameter",
-        "InvalidAMIID.NotFound",
-        "InvalidAMIID.Malformed",
-        "InvalidAMIID.Unavailable",
-        "InvalidUserData.Malformed",
-        "InvalidBlockDeviceMapping",
-        "InvalidSnapshot.NotFound",
-        "InvalidSubnetID.NotFound",
-        "InvalidSubnet",
-        "InvalidGroup.NotFound",
-        "InvalidSecurityGroupID.NotFound",
-        "InvalidSecurity.RequestHasExpired",
-        "InvalidZone.NotFound",
-        "InvalidVpcID.NotFound",
-        "InvalidPermission.Malformed",
-        "RulesPerSecurityGroupLimitExceeded",
-        "SecurityGroupsPerInstanceLimitExceeded",
-        "SecurityGroupsPerInterfaceLimitExceeded",
-        "IncorrectState",
-        "IncorrectInstanceState",
-        "InvalidNetworkInterface.NotFound",
-        "InvalidTagKey.Malformed",
-        "InvalidSpotInstanceRequest",
-        "InvalidRequest",
-        "InvalidAction",
-        "MissingParameter",
-        "MissingInput",
-        "OperationNotPermitted",
-        "TagLimitExceeded",
-        "UnknownParameter",
-        "UnknownVolumeType.Unsupported",
-        "UnsupportedOperation",
-        "ValidationError",
-        "ValidationException",
-        "VPCIdNotSpecified",
-        "DefaultVpcDoesNotExist",
-    ),
-}
-
-CODES: Mapping[str, type[ProviderError]] = {code: error for error, codes in _TABLE.items() for code in codes}
+_CREATE = "RunInstances"
 
 _NO_CREDENTIALS = (
     boto.NoCredentialsError,
@@ -186,10 +58,7 @@ _LONGEST_MESSAGE = 300
 _RENEW = "renew the credentials that boto3 finds (environment, profile, role) and check the clock of this host"
 _GRANT = "grant the actions listed in docs/providers/aws.md to the identity that gpulease uses"
 _ADVICE: Mapping[str, str] = {
-    NOT_ALLOWED: _GRANT,
-    "AccessDenied": _GRANT,
-    "AccessDeniedException": _GRANT,
-    "NotAuthorized": _GRANT,
+    **dict.fromkeys((NOT_ALLOWED, "AccessDenied", "AccessDeniedException", "NotAuthorized"), _GRANT),
     "OptInRequired": "enable the region or service for this AWS account",
     "RegionDisabledException": "enable STS in this region for this AWS account",
     "PendingVerification": "wait for AWS to verify the account, or open a support case",
@@ -219,16 +88,30 @@ def _answered(error: boto.ClientError) -> ProviderError:
     message = f"{code}: {_short(str(answer.get('Error', {}).get('Message', '')))}"
     if kind is CredentialsRejected:
         return CredentialsRejected(f"{error.operation_name}: {message}; {_ADVICE.get(code, _RENEW)}", code=code)
-    if kind is Throttled:
-        return Throttled(message, code=code, retry_after=_retry_after(answer))
+    if issubclass(kind, Throttled | NotReady):
+        return kind(message, code=code, retry_after=_retry_after(answer))
     return kind(message, code=code)
 
 
 def _kind(operation: str, code: str, status: int) -> type[ProviderError]:
-    kind = CODES.get(code, OutcomeUnknown)
+    kind = CODES.get(code)
     if operation == "AssumeRole" and 400 <= status < 500 and kind is not Throttled:
         return CredentialsRejected
-    return kind
+    if kind is not None:
+        return kind
+    return unlisted(status) if operation == _CREATE else OutcomeUnknown
+
+
+def refusal_of(code: str | None) -> type[Refused] | None:
+    """The refusal in the state reason of an instance. EC2 puts `Client.` or `Server.` before the code of the error.
+
+    `Client.InternalError` means a volume that could not be encrypted: the KMS key is missing or may not be used.
+    Source: EC2 user guide, "Instance terminates immediately".
+    """
+    if code == "Client.InternalError":
+        return InvalidSpec
+    kind = CODES.get(re.sub(r"^(Client|Server)\.", "", code or ""))
+    return kind if kind is not None and issubclass(kind, Refused) else None
 
 
 def _status(answer: Mapping[str, Any]) -> int:
@@ -252,3 +135,13 @@ def translated() -> Iterator[None]:
         yield
     except _FOREIGN as error:
         raise translate(error) from None
+
+
+@contextmanager
+def creating() -> Iterator[None]:
+    """As `translated`, for RunInstances: an id that EC2 does not know is one of the parameters."""
+    try:
+        with translated():
+            yield
+    except NotFound as error:
+        raise InvalidSpec(error.message, code=error.code) from None

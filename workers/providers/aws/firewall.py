@@ -1,8 +1,8 @@
-"""One security group per attempt that asks for it: which networks may reach port 22 of its VM.
+"""One security group per attempt that names allowed networks: it limits which networks reach port 22 of the VM.
 
-The group is made before the VM, under a name that is derived from the attempt, from parameters stored beside those of
-RunInstances. A repeat finds the group by name and tags. It costs nothing and cannot go before its VM has gone: it is
-removed as a leftover.
+The adapter creates the group before the VM, from parameters stored with those of RunInstances. The group's name is
+derived from the attempt. A repeat finds the group by name and tags. The group costs nothing. EC2 deletes a group only
+after its VM is gone, so gpulease removes the group as a leftover resource.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,24 +21,22 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
 
 PART = "Firewall"
-"""Its place in the stored parameters; not a parameter of RunInstances."""
+"""Key of the group in the stored parameters. It is not a parameter of RunInstances."""
 
 _SSH = 22
 _MISSING = "InvalidGroup.NotFound"
 _KEYS = (tags.INSTALLATION, tags.LEASE, tags.ATTEMPT)
 
 
-def plan(spec: LaunchSpec, vpc: str | None) -> Params:
-    """{"Firewall": …} when the spec names networks, else nothing. `vpc` None: the region's default VPC."""
+def plan(spec: LaunchSpec, vpc: str | None, group_tags: Mapping[str, str]) -> Params:
+    """{"Firewall": …} when the spec names networks, else nothing. `vpc` None means the region's default VPC."""
     if not spec.allowed_cidrs:
         return {}
     owner = spec.owner
     create = {
         "GroupName": f"gpulease/{owner.installation}/{owner.lease_id}/{owner.n}",
         "Description": "SSH to one VM of gpulease",
-        "TagSpecifications": [
-            {"ResourceType": "security-group", "Tags": resource_tags.to_list(resource_tags.of(spec))}
-        ],
+        "TagSpecifications": [{"ResourceType": "security-group", "Tags": resource_tags.to_list(group_tags)}],
         **({"VpcId": vpc} if vpc is not None else {}),
     }
     return {PART: {"Create": create, "Ingress": [_rule(spec.allowed_cidrs)]}}
@@ -50,25 +48,26 @@ def _rule(cidrs: tuple[str, ...]) -> dict[str, Any]:
         "IpProtocol": "tcp",
         "FromPort": _SSH,
         "ToPort": _SSH,
-        "IpRanges": [{"CidrIp": str(one)} for one in networks if one.version == 4],
-        "Ipv6Ranges": [{"CidrIpv6": str(one)} for one in networks if one.version == 6],
+        "IpRanges": [{"CidrIp": str(network)} for network in networks if network.version == 4],
+        "Ipv6Ranges": [{"CidrIpv6": str(network)} for network in networks if network.version == 6],
     }
 
 
 @contextmanager
 def ensure_firewall(ec2: "EC2Client", params: Params) -> Iterator[Params]:
-    """The parameters of RunInstances, with the attempt's group made and attached; without one, as they are.
+    """Creates the attempt's group and yields the parameters of RunInstances with the group attached.
 
-    When the block is refused the group is withdrawn: a refusal leaves nothing behind. Raises ProviderError.
+    Parameters without a group are yielded unchanged. If EC2 refuses the block, the group is deleted, so that a refusal
+    leaves nothing behind. Raises ProviderError.
     """
     run = dict(params)
-    wanted = run.pop(PART, None)
-    if wanted is None:
+    firewall = run.pop(PART, None)
+    if firewall is None:
         yield run
         return
-    group = _made(ec2, wanted["Create"])
+    group = _made(ec2, firewall["Create"])
     try:
-        _open(ec2, group, wanted["Ingress"])
+        _open(ec2, group, firewall["Ingress"])
         yield _attached(run, group)
     except Refused as error:
         if error.code == _MISSING and group in error.message:
@@ -79,7 +78,7 @@ def ensure_firewall(ec2: "EC2Client", params: Params) -> Iterator[Params]:
 
 
 def remove(ec2: "EC2Client", group: str) -> None:
-    """Removes a group; one that is gone is success. OutcomeUnknown while an interface has it."""
+    """Deletes a group; a missing group is success. Raises OutcomeUnknown while a network interface uses the group."""
     try:
         with translated():
             ec2.delete_security_group(GroupId=group)
@@ -98,14 +97,14 @@ def _made(ec2: "EC2Client", create: Params) -> str:
 
 
 def _found(ec2: "EC2Client", create: Params) -> str:
-    """The group that an earlier send made. One of that name with other tags is not ours and never used."""
+    """The group that an earlier send created. A group of that name with other tags is not gpulease's and never used."""
     ours = {tag["Key"]: tag["Value"] for tag in create["TagSpecifications"][0]["Tags"]}
-    wanted: list[Any] = [
+    filters: list[Any] = [
         {"Name": "group-name", "Values": [create["GroupName"]]},
         *(resource_tags.tagged(key, ours[key]) for key in _KEYS),
     ]
     with translated():
-        answer = ec2.describe_security_groups(Filters=wanted)
+        answer = ec2.describe_security_groups(Filters=filters)
     groups = part(answer, "SecurityGroups")
     if not groups:
         raise OutcomeUnknown(
@@ -115,13 +114,13 @@ def _found(ec2: "EC2Client", create: Params) -> str:
 
 
 def _open(ec2: "EC2Client", group: str, ingress: list[Any]) -> None:
-    """All rules in one call, so that a duplicate means that an earlier send has written them all."""
+    """Adds all rules in one call, so that a duplicate means that an earlier send has added all of them."""
     with suppress(TokenConflict), translated():
         ec2.authorize_security_group_ingress(GroupId=group, IpPermissions=ingress)
 
 
 def _attached(run: Params, group: str) -> Params:
-    """The account's own groups stay; their rules add up with ours."""
+    """Adds the group to the first interface. The account's own groups stay, and EC2 combines all rules."""
     first: Mapping[str, Any] = run["NetworkInterfaces"][0]
     interface = {**first, "Groups": [*first.get("Groups", ()), group]}
     return {**run, "NetworkInterfaces": [interface, *run["NetworkInterfaces"][1:]]}

@@ -1,10 +1,11 @@
-"""The driver-ready image of a region: AWS's Deep Learning Base AMI, or the one that the account pins.
+"""The driver-ready image of a region: AWS's Deep Learning Base AMI, or the image that the account pins.
 
-The newest is asked for at run time (SSM public parameter, then by name), so no image id is written down here.
+The adapter looks up the newest image at run time (SSM public parameter, then by name), so this module has no image id.
 """
 
 from typing import TYPE_CHECKING
 
+from app.domain.offerings import Driver
 from workers.providers.aws.calls import part
 from workers.providers.aws.errors import translated
 from workers.providers.common.images import driver_version
@@ -21,11 +22,13 @@ NAMES = (
     "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 24.04) *",
     "Deep Learning Base OSS Nvidia Driver GPU AMI (Ubuntu 22.04) *",
 )
+DRIVERS = frozenset({Driver.NVIDIA})
+"""The drivers for which AWS has a public driver-ready image without a licence fee."""
 _AMI = "ami-"
 
 
 def resolve(ec2: "EC2Client", ssm: "SSMClient", pin: str | None) -> Image:
-    """`pin` is an AMI id or an SSM parameter's name. Raises InvalidSpec when there is no such image."""
+    """`pin` is an AMI id or the name of an SSM parameter. Raises InvalidSpec when no such image exists."""
     if pin is not None and pin.startswith(_AMI):
         return _described(ec2, pin)
     image_id = _parameter(ssm, pin or PARAMETER)
@@ -57,11 +60,11 @@ def _described(ec2: "EC2Client", image_id: str) -> Image:
 
 
 def _newest(ec2: "EC2Client") -> Image:
-    """Image names end in their date: the newest of the first name that has any."""
+    """The newest image of the first name pattern that matches any. Image names end with their date."""
     for name in NAMES:
-        wanted = [{"Name": "name", "Values": [name]}, {"Name": "state", "Values": ["available"]}]
+        filters = [{"Name": "name", "Values": [name]}, {"Name": "state", "Values": ["available"]}]
         with translated():
-            answer = ec2.describe_images(Owners=["amazon"], Filters=wanted)  # type: ignore[arg-type]
+            answer = ec2.describe_images(Owners=["amazon"], Filters=filters)  # type: ignore[arg-type]
         images = part(answer, "Images")
         if images:
             return _image(max(images, key=lambda image: image["CreationDate"]))

@@ -1,4 +1,4 @@
-"""Looking at instances and ending them: lists, gets by id, client tokens, status checks."""
+"""Operations on instances: listings, reads by id or client token, status checks, termination and reboot."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -29,24 +29,24 @@ def regions(ec2: "EC2Client") -> frozenset[str]:
 
 def listed(ec2: "EC2Client", region: str, installation: str) -> Iterator[list[Vm]]:
     """Pages of this installation's VMs."""
-    wanted = [resource_tags.tagged(tags.INSTALLATION, installation)]
-    for page in pages(ec2, "describe_instances", Filters=wanted):
+    filters = [resource_tags.tagged(tags.INSTALLATION, installation)]
+    for page in pages(ec2, "describe_instances", Filters=filters):
         yield vms.from_page(page, region)
 
 
 def with_ids(
     ec2: "EC2Client", ids: Sequence[str]
 ) -> "tuple[dict[str, InstanceTypeDef | None], dict[str, ProviderError]]":
-    """EC2's records by id, None for one that it does not know; and the ids that could not be asked for.
+    """EC2's records by id, None for an unknown id; and the ids that could not be read, with their errors.
 
-    By a filter: unlike a call with ids, that does not fail for an unknown one.
+    The call uses a filter. Unlike a call with ids, a filter does not fail for an unknown id.
     """
     portions = {chunk[0]: chunk for chunk in chunks(ids, FILTER_VALUES)}
     answers, failed = ask_each(portions, lambda first: list(_with_ids(ec2, portions[first])))
     known: dict[str, InstanceTypeDef | None] = {}
-    for first, found in answers.items():
-        known |= dict.fromkeys(portions[first]) | {one["InstanceId"]: one for one in found}
-    return known, {one: error for first, error in failed.items() for one in portions[first]}
+    for first, instances in answers.items():
+        known |= dict.fromkeys(portions[first]) | {instance["InstanceId"]: instance for instance in instances}
+    return known, {instance_id: error for first, error in failed.items() for instance_id in portions[first]}
 
 
 def _with_ids(ec2: "EC2Client", ids: list[str]) -> "Iterator[InstanceTypeDef]":
@@ -55,28 +55,31 @@ def _with_ids(ec2: "EC2Client", ids: list[str]) -> "Iterator[InstanceTypeDef]":
 
 
 def get(ec2: "EC2Client", region: str, ids: Sequence[str]) -> dict[str, Vm | None]:
-    """By id. Ids that could not be asked for are left out. Raises the first error when that is all of them."""
+    """VMs by id. Omits ids that could not be read. Raises the first error when no id could be read."""
     known, failed = with_ids(ec2, ids)
     leave_out(known, failed)
-    return {one: vms.from_instance(found, region) if found is not None else None for one, found in known.items()}
+    return {
+        instance_id: vms.from_instance(instance, region) if instance is not None else None
+        for instance_id, instance in known.items()
+    }
 
 
 def with_token(ec2: "EC2Client", region: str, token: str) -> list[Vm]:
-    """VMs of a client token, those not gone first (the same token may have been used in two zones)."""
-    wanted = [{"Name": "client-token", "Values": [token]}]
-    found = [vm for page in pages(ec2, "describe_instances", Filters=wanted) for vm in vms.from_page(page, region)]
-    return sorted(found, key=lambda vm: vm.state is VmState.GONE)
+    """VMs of a client token, those that are gone last. The same token may have been used in two zones."""
+    filters = [{"Name": "client-token", "Values": [token]}]
+    matching = [vm for page in pages(ec2, "describe_instances", Filters=filters) for vm in vms.from_page(page, region)]
+    return sorted(matching, key=lambda vm: vm.state is VmState.GONE)
 
 
 def passing_checks(ec2: "EC2Client", ids: Sequence[str]) -> Iterator[str]:
     """Running VMs whose instance and system status checks are both ok."""
     answers, refused = in_bulk(partial(_statuses, ec2), ids, _IDS_PER_CALL)
-    leave_out(answers, {one: error for one, error in refused.items() if not isinstance(error, NotFound)})
-    yield from (status["InstanceId"] for _, found in answers for status in found if _ok(status))
+    leave_out(answers, {vm_id: error for vm_id, error in refused.items() if not isinstance(error, NotFound)})
+    yield from (status["InstanceId"] for _, statuses in answers for status in statuses if _ok(status))
 
 
 def _statuses(ec2: "EC2Client", ids: list[str]) -> "list[InstanceStatusTypeDef]":
-    """One answer: EC2 refuses ids together with a page size, and has no filter on ids here."""
+    """Reads one response: EC2 refuses ids together with a page size, and this call has no filter on ids."""
     with translated():
         answer = ec2.describe_instance_status(InstanceIds=ids)
     return list(part(answer, "InstanceStatuses"))
@@ -88,11 +91,11 @@ def _ok(status: "InstanceStatusTypeDef") -> bool:
 
 
 def terminate(ec2: "EC2Client", ids: Sequence[str]) -> BatchResult:
-    """Asks for the end of those that exist. One that is protected keeps none of the others."""
+    """Requests termination of the VMs that exist. A VM with termination protection does not block the others."""
     answers, refused = in_bulk(partial(_terminate, ec2), ids, _IDS_PER_CALL)
     return BatchResult(
-        done=frozenset(one for known, _ in answers for one in known),
-        refused={one: error for one, error in refused.items() if not isinstance(error, NotFound)},
+        done=frozenset(vm_id for known, _ in answers for vm_id in known),
+        refused={vm_id: error for vm_id, error in refused.items() if not isinstance(error, NotFound)},
     )
 
 
@@ -102,9 +105,9 @@ def _terminate(ec2: "EC2Client", ids: list[str]) -> None:
 
 
 def reboot(ec2: "EC2Client", ids: Sequence[str]) -> BatchResult:
-    """Asks for a reboot of each."""
+    """Requests a reboot of each VM."""
     answers, refused = in_bulk(partial(_reboot, ec2), ids, _IDS_PER_CALL)
-    return BatchResult(done=frozenset(one for known, _ in answers for one in known), refused=refused)
+    return BatchResult(done=frozenset(vm_id for known, _ in answers for vm_id in known), refused=refused)
 
 
 def _reboot(ec2: "EC2Client", ids: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""What a VM may leave behind, found by our tags: what AWS bills, and security groups, which are free."""
+"""Resources that a VM may leave behind, found by gpulease's tags: those that AWS bills, and free security groups."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -24,21 +24,21 @@ _GOING = frozenset({"deleting", "deleted"})
 
 
 def of_leases(ec2: "EC2Client", region: str, installation: str, lease_ids: Sequence[str] | None) -> Iterator[Leftover]:
-    """Those of these leases, or of the whole installation when None; `in_use` while a VM holds them."""
-    for wanted in _filters(installation, lease_ids):
-        for page in pages(ec2, "describe_volumes", Filters=wanted):
-            yield from (_volume(one, region) for one in part(page, "Volumes") if one["State"] not in _GOING)
-        for page in pages(ec2, "describe_network_interfaces", Filters=wanted):
-            yield from (_interface(one, region) for one in part(page, "NetworkInterfaces"))
+    """Leftover resources of these leases, or of the whole installation when None; `in_use` while a VM uses them."""
+    for filters in _filters(installation, lease_ids):
+        for page in pages(ec2, "describe_volumes", Filters=filters):
+            yield from (_volume(volume, region) for volume in part(page, "Volumes") if volume["State"] not in _GOING)
+        for page in pages(ec2, "describe_network_interfaces", Filters=filters):
+            yield from (_interface(interface, region) for interface in part(page, "NetworkInterfaces"))
         with translated():
-            answer = ec2.describe_addresses(Filters=wanted)
-        yield from (_address(one, region) for one in part(answer, "Addresses"))
-        for page in pages(ec2, "describe_security_groups", Filters=wanted):
+            answer = ec2.describe_addresses(Filters=filters)
+        yield from (_address(address, region) for address in part(answer, "Addresses"))
+        for page in pages(ec2, "describe_security_groups", Filters=filters):
             yield from _groups(ec2, part(page, "SecurityGroups"), region)
 
 
 def remove(ec2: "EC2Client", leftover: Leftover) -> None:
-    """Removes one; one that is gone already is success. Raises KeyError for a kind that is not AWS's."""
+    """Removes a resource; a missing resource is success. Raises KeyError for a kind that is not AWS's."""
     call = _REMOVALS[leftover.kind]
     try:
         with translated():
@@ -69,7 +69,7 @@ def _volume(volume: Any, region: str) -> Leftover:
 
 
 def _interface(interface: Any, region: str) -> Leftover:
-    """One that is attached, or on its way there or back (`attaching`, `detaching`), cannot be deleted yet."""
+    """An interface that is attached, `attaching` or `detaching` cannot be deleted yet."""
     used = interface["Status"] != _FREE
     return _leftover(INTERFACE, interface["NetworkInterfaceId"], region, interface.get("TagSet"), in_use=used)
 
@@ -81,12 +81,12 @@ def _address(address: Any, region: str) -> Leftover:
 
 
 def _groups(ec2: "EC2Client", groups: Sequence[Any], region: str) -> Iterator[Leftover]:
-    """A group does not say whether anything uses it; interfaces do, whoever made them."""
+    """A group does not show its users. The interfaces show them, including interfaces that gpulease did not create."""
     used = set(_used(ec2, [group["GroupId"] for group in groups]))
     for group in groups:
-        found = resource_tags.to_dict(group.get("Tags"))
-        one = group["GroupId"]
-        yield Leftover(kind=GROUP, id=one, region=region, tags=found, in_use=one in used, free=True)
+        group_tags = resource_tags.to_dict(group.get("Tags"))
+        group_id = group["GroupId"]
+        yield Leftover(kind=GROUP, id=group_id, region=region, tags=group_tags, in_use=group_id in used, free=True)
 
 
 def _used(ec2: "EC2Client", ids: Sequence[str]) -> Iterator[str]:

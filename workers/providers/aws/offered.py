@@ -1,9 +1,10 @@
-"""What can be launched in a region: the catalogue, narrowed to what EC2 offers in each zone, with prices.
+"""Offerings of a region: the catalogue, restricted to what EC2 offers in each zone, with prices.
 
-Spot prices are EC2's newest per zone and type; on-demand prices are the catalogue's, until `prices` tells today's.
+Spot prices are EC2's newest per zone and type. On-demand prices are the catalogue's, until `prices` returns today's.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from app.domain.offerings import InstanceType, Market
 from workers.providers.aws.calls import pages, part
 from workers.providers.aws.catalogue import AwsCatalogue
+from workers.providers.common.instance_types import offered_markets
 from workers.providers.types import Offered, Price
 
 if TYPE_CHECKING:
@@ -19,25 +21,37 @@ if TYPE_CHECKING:
 SPOT_SOURCE = "EC2 DescribeSpotPriceHistory"
 
 
-def by_zone(ec2: "EC2Client", catalogue: AwsCatalogue, region: str, now: datetime) -> Iterator[Offered]:
-    """Both markets of each catalogue type in each zone where EC2 offers it."""
+def by_zone(
+    ec2: "EC2Client", catalogue: AwsCatalogue, region: str, now: datetime, drivers: Container[str]
+) -> Iterator[Offered]:
+    """The markets of each catalogue type in each zone where EC2 offers it. `drivers`: those that have an image."""
     spot = spot_prices(ec2, list(catalogue.types), now)
     for zone, name in _places(ec2, list(catalogue.types)):
         kind = catalogue.types[name]
-        yield _on_demand(catalogue, kind, region, zone)
-        yield _spot(spot.get((zone, name)), kind, region, zone, now)
+        has_image = kind.gpu.driver in drivers
+        for market, obstacle in offered_markets(catalogue.markets[name], has_image=has_image):
+            if market is Market.SPOT:
+                sold = _spot(spot.get((zone, name)), kind, region, zone, now)
+            else:
+                sold = _on_demand(catalogue, kind, region, zone)
+            yield replace(sold, obstacle=obstacle)
 
 
 def _places(ec2: "EC2Client", names: list[str]) -> list[tuple[str, str]]:
-    wanted = [{"Name": "instance-type", "Values": names}]
-    answers = pages(ec2, "describe_instance_type_offerings", LocationType="availability-zone", Filters=wanted)
+    filters = [{"Name": "instance-type", "Values": names}]
+    answers = pages(ec2, "describe_instance_type_offerings", LocationType="availability-zone", Filters=filters)
     return sorted(
-        (one["Location"], one["InstanceType"]) for page in answers for one in part(page, "InstanceTypeOfferings")
+        (offering["Location"], offering["InstanceType"])
+        for page in answers
+        for offering in part(page, "InstanceTypeOfferings")
     )
 
 
 def spot_prices(ec2: "EC2Client", names: list[str], now: datetime) -> Mapping[tuple[str, str], Price]:
-    """By (zone, type), `as_of` when it came into force. A start of `now` gives the prices in force, the newest of each."""
+    """Spot prices by (zone, type). `as_of` is the time at which a price came into force, UTC.
+
+    With `now` as the start time EC2 returns the prices in force. The newest price of each (zone, type) counts.
+    """
     newest: dict[tuple[str, str], Price] = {}
     arguments: dict[str, Any] = {"InstanceTypes": names, "ProductDescriptions": ["Linux/UNIX"], "StartTime": now}
     for page in pages(ec2, "describe_spot_price_history", **arguments):
@@ -51,20 +65,20 @@ def spot_prices(ec2: "EC2Client", names: list[str], now: datetime) -> Mapping[tu
 
 
 def _on_demand(catalogue: AwsCatalogue, kind: InstanceType, region: str, zone: str) -> Offered:
-    price = catalogue.on_demand.get((region, kind.name))
+    price = catalogue.prices.get((region, kind.name, Market.ON_DEMAND))
     return Offered(
         type=kind,
         region=region,
         zone=zone,
         market=Market.ON_DEMAND,
-        price_per_hour=price,
-        price_as_of=catalogue.price_as_of if price is not None else None,
-        price_source=catalogue.price_source if price is not None else None,
+        price_per_hour=price.per_hour if price is not None else None,
+        price_as_of=price.as_of if price is not None else None,
+        price_source=price.source if price is not None else None,
     )
 
 
 def _spot(price: Price | None, kind: InstanceType, region: str, zone: str, now: datetime) -> Offered:
-    """A price that came into force long ago is today's all the same: it is as of `now`."""
+    """A spot price that came into force long ago is still current, so its `price_as_of` is `now`."""
     return Offered(
         type=kind,
         region=region,

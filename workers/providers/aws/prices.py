@@ -1,9 +1,10 @@
-"""On-demand prices of today: Linux, shared tenancy, nothing pre-installed, as the AWS Price List tells them.
+"""Today's on-demand prices from the AWS Price List: Linux, shared tenancy, no pre-installed software.
 
-One question a type: a whole region is thousands of products, each with all its reservations.
+The adapter sends one query per type: a whole region has thousands of products, each with all its reservations.
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
@@ -12,8 +13,9 @@ from typing import Any
 from app.domain.offerings import Market
 from workers.providers.aws.calls import pages, part
 from workers.providers.aws.errors import translated
-from workers.providers.common.batch import answered
-from workers.providers.types import Price
+from workers.providers.common.batch import answered, ask_in_turn
+from workers.providers.errors import ProviderError
+from workers.providers.types import Price, PriceList, PricePage
 
 SOURCE = "AWS Price List"
 _PAGE = 100
@@ -24,31 +26,47 @@ _PRODUCT: Mapping[str, str] = {
     "preInstalledSw": "NA",
     "capacitystatus": "Used",
     "marketoption": "OnDemand",
+    "locationType": "AWS Region",
 }
-"""Attributes of what a plain launch buys (EC2's offer file): no licence, no dedicated host, no capacity block."""
+"""Product attributes of a plain launch (EC2's offer file): no licence, no dedicated host, no capacity block.
+
+A Local Zone has prices of its own, under the region code of its region.
+"""
 
 
 def on_demand(client: Any, names: Sequence[str], region: str, now: datetime) -> Mapping[tuple[str, Market], Price]:
-    """Those that AWS sells in the region, each with exactly one price."""
-    found = answered(names, lambda name: set(_prices(client, name, region)))
+    """Prices of the types that AWS sells in the region. Omits a type that does not have exactly one price."""
+    answers = answered(names, lambda name: _by_region(client, name, now, regionCode=region))
+    return {(name, market): price for prices in answers.values() for (_, name, market), price in prices.items()}
+
+
+def everywhere(client: Any, names: Sequence[str], now: datetime) -> Iterator[PricePage]:
+    """A page per type. Omits a type in a region where it does not have exactly one price."""
+    for name, answer in ask_in_turn(names, lambda name: _by_region(client, name, now)):
+        if isinstance(answer, ProviderError):
+            yield PricePage(types=frozenset({name}), error=answer)
+        else:
+            yield PricePage(types=frozenset({name}), prices=answer)
+
+
+def _by_region(client: Any, name: str, now: datetime, **place: str) -> PriceList:
+    attributes = {**_PRODUCT, "instanceType": name, **place}
+    filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in attributes.items()]
+    prices: dict[str, set[Decimal]] = defaultdict(set)
+    for page in pages(client, "get_products", size=_PAGE, ServiceCode="AmazonEC2", Filters=filters):
+        for text in part(page, "PriceList"):
+            with translated():
+                product = json.loads(text)
+                prices[product["product"]["attributes"]["regionCode"]].update(_hourly(product))
     return {
-        (name, Market.ON_DEMAND): Price(per_hour=prices.pop(), as_of=now, source=SOURCE)
-        for name, prices in found.items()
-        if len(prices) == 1
+        (region, name, Market.ON_DEMAND): Price(per_hour=amounts.pop(), as_of=now, source=SOURCE)
+        for region, amounts in prices.items()
+        if len(amounts) == 1
     }
 
 
-def _prices(client: Any, name: str, region: str) -> Iterator[Decimal]:
-    wanted = {**_PRODUCT, "instanceType": name, "regionCode": region}
-    filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted.items()]
-    for page in pages(client, "get_products", size=_PAGE, ServiceCode="AmazonEC2", Filters=filters):
-        for product in part(page, "PriceList"):
-            with translated():
-                yield from _hourly(json.loads(product))
-
-
 def _hourly(product: Mapping[str, Any]) -> Iterator[Decimal]:
-    """USD; a price of nothing stands for hours that something else pays."""
+    """Hourly prices in USD. Omits a price of zero, which marks hours that are paid for elsewhere."""
     for term in product["terms"].get("OnDemand", {}).values():
         for dimension in term["priceDimensions"].values():
             price = Decimal(dimension["pricePerUnit"].get("USD", 0))

@@ -1,12 +1,13 @@
-"""The account's own limits on GPU VMs, counted in vCPUs per family and market.
+"""The account's own limits on GPU VMs, in vCPUs per family and market.
 
-Codes: EC2 user guide, "Amazon EC2 instance type quotas".
+Source of the codes: EC2 user guide, "Amazon EC2 instance type quotas".
 """
 
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from app.domain.offerings import Market
 from workers.providers.aws.calls import part
 from workers.providers.aws.errors import translated
 from workers.providers.common.batch import answered
@@ -19,17 +20,27 @@ if TYPE_CHECKING:
 CODES: Mapping[str, str] = {
     "L-417A185B": "Running On-Demand P instances",
     "L-DB2E81BA": "Running On-Demand G and VT instances",
-    "L-7212CCBC": "All P Spot Instance Requests",
+    "L-7212CCBC": "All P4, P3 and P2 Spot Instance Requests",
+    "L-C4BD4855": "All P5 Spot Instance Requests",
     "L-3819A6DF": "All G and VT Spot Instance Requests",
 }
 
 
+def code_of(instance_type: str, market: Market) -> str:
+    """The code of the quota that a type counts against in a market."""
+    if instance_type.startswith("g"):
+        return "L-DB2E81BA" if market is Market.ON_DEMAND else "L-3819A6DF"
+    if market is Market.ON_DEMAND:
+        return "L-417A185B"
+    return "L-C4BD4855" if instance_type.startswith("p5") else "L-7212CCBC"
+
+
 def read(client: "ServiceQuotasClient", region: str) -> list[ServiceQuota]:
-    """Those that AWS tells; one that was never changed for this account is AWS's default."""
-    found = answered(CODES, lambda code: _value(client, code))
+    """The limits that AWS returns. A limit that was never changed for this account is AWS's default."""
+    limits = answered(CODES, lambda code: _value(client, code))
     return [
         ServiceQuota(region=region, code=code, name=CODES[code], limit=value, unit="vCPU")
-        for code, value in found.items()
+        for code, value in limits.items()
         if value is not None
     ]
 

@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from app.domain.tags import LABEL_PREFIX, NAME
+from app.settings import AccountSettings
+from app.settings.account_tags import TagRules
+from workers.providers.common.tags import combine, of_account
 from workers.providers.types import LaunchSpec
 
 if TYPE_CHECKING:
@@ -16,25 +19,38 @@ if TYPE_CHECKING:
 
 _NOT_IN_KEY = re.compile(r"[^\w.:=+@-]", re.ASCII)
 _NOT_IN_VALUE = re.compile(r"[^\w .:/=+@-]")
+_NOT_SERVED = frozenset({"", ".", "..", "_index"})
+"""Names that the instance metadata keep for themselves (EC2 API reference, `InstanceMetadataTags`)."""
 _MOST_TAGS = 50
 _LONGEST_KEY = 128
 _LONGEST_VALUE = 256
 
 
-def of(spec: LaunchSpec) -> dict[str, str]:
-    """Name, owner and the tenant's labels under their prefix; what EC2 refuses in a label becomes `_`."""
-    labels = {_key(LABEL_PREFIX + key): _value(value) for key, value in sorted(spec.labels.items())}
-    ours = {NAME: _value(spec.name), **spec.owner.as_tags()}
-    room = _MOST_TAGS - len(ours)
-    return dict(list(labels.items())[:room]) | ours
-
-
 def _key(text: str) -> str:
-    return _NOT_IN_KEY.sub("_", text)[:_LONGEST_KEY]
+    key = _NOT_IN_KEY.sub("_", text)[:_LONGEST_KEY]
+    return f"x{key}"[:_LONGEST_KEY] if key in _NOT_SERVED or key.lower().startswith("aws:") else key
 
 
 def _value(text: str) -> str:
     return _NOT_IN_VALUE.sub("_", text)[:_LONGEST_VALUE]
+
+
+RULES = TagRules(
+    key=_key,
+    value=_value,
+    requirement="at most 128 letters, digits and _.:=+@- in a key that does not begin with aws:, and at most 256 letters,"
+    " digits, spaces and _.:/=+@- in a value",
+)
+
+
+def of(spec: LaunchSpec, account: AccountSettings) -> dict[str, str]:
+    """Name and owner, the account's own tags, and the tenant's labels under their prefix.
+
+    A character that EC2 refuses in a label becomes `_`.
+    """
+    ours = {NAME: _value(spec.name), **spec.owner.as_tags()}
+    labels = {_key(LABEL_PREFIX + key): _value(value) for key, value in sorted(spec.labels.items())}
+    return combine([ours, *of_account(spec, account, RULES), labels], _MOST_TAGS)
 
 
 def to_list(tags: Mapping[str, str]) -> list[dict[str, str]]:

@@ -15,6 +15,7 @@ READ: Mapping[str, frozenset[str]] = {
     "Instance": frozenset(
         {
             "BlockDeviceMappings",
+            "CapacityReservationSpecification",
             "ClientToken",
             "InstanceId",
             "InstanceLifecycle",

@@ -11,8 +11,7 @@ from app.domain.leases import VmState
 from app.domain.offerings import Market
 from workers.providers.aws import resource_tags
 from workers.providers.aws.calls import part
-from workers.providers.aws.errors import CODES, translated
-from workers.providers.errors import Refused
+from workers.providers.aws.errors import refusal_of, translated
 from workers.providers.types import Vm
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ def from_instance(instance: "InstanceTypeDef", region: str) -> Vm:
         region=region,
         zone=instance["Placement"]["AvailabilityZone"],
         instance_type=instance["InstanceType"],
-        market=Market.SPOT if instance.get("InstanceLifecycle") == "spot" else Market.ON_DEMAND,
+        market=_market(instance),
         state=state,
         tags=resource_tags.to_dict(cast("Any", instance.get("Tags"))),
         launch_identity=instance.get("ClientToken") or None,
@@ -68,8 +67,16 @@ def from_instance(instance: "InstanceTypeDef", region: str) -> Vm:
         private_ip=instance.get("PrivateIpAddress"),
         state_reason={"code": code, "message": reason.get("Message")} if reason else None,
         interrupted=code in INTERRUPTED,
-        refusal=_refusal(code),
+        refusal=refusal_of(code),
     )
+
+
+def _market(instance: "InstanceTypeDef") -> Market:
+    """An On-Demand Capacity Reservation shows only as the target that the launch named."""
+    if instance.get("InstanceLifecycle") == "spot":
+        return Market.SPOT
+    target = instance.get("CapacityReservationSpecification", {}).get("CapacityReservationTarget")
+    return Market.RESERVED if target else Market.ON_DEMAND
 
 
 def _state(instance: "InstanceTypeDef") -> VmState:
@@ -78,11 +85,6 @@ def _state(instance: "InstanceTypeDef") -> VmState:
     if name not in STATES:
         log.warning("unknown VM state", instance_id=instance["InstanceId"], state=name)
     return STATES.get(name, VmState.PENDING)
-
-
-def _refusal(code: str | None) -> type[Refused] | None:
-    kind = CODES.get(code or "")
-    return kind if kind is not None and issubclass(kind, Refused) else None
 
 
 def transition_time(text: str | None) -> datetime | None:

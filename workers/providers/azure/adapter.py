@@ -1,4 +1,4 @@
-"""One Azure subscription as a provider: each method is one question to Resource Manager, answered in the interface's words."""
+"""One Azure subscription as a provider: each method calls Azure and returns the types of the interface."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -7,11 +7,14 @@ from typing import Any
 
 from azure.core.rest import HttpRequest
 
+from app.domain.account_checks import AccountCheck
+from app.domain.offerings import Driver
 from app.domain.tags import OwnerTags
 from app.domain.tokens import launch_name
 from app.settings import Settings
 from workers.providers.azure import (
     catalogue,
+    checks,
     console,
     deadlines,
     events,
@@ -23,12 +26,13 @@ from workers.providers.azure import (
     offered,
     prices,
     quotas,
+    reservations,
 )
 from workers.providers.azure.calls import part
 from workers.providers.azure.clients import AzureClients, Group
 from workers.providers.azure.errors import translated
 from workers.providers.azure.settings import AzureAccount
-from workers.providers.common.images import wanted
+from workers.providers.common.images import no_image, wanted
 from workers.providers.credentials import CredentialGuard
 from workers.providers.errors import NotOffered
 from workers.providers.types import (
@@ -40,8 +44,10 @@ from workers.providers.types import (
     Leftovers,
     Limits,
     ListingPage,
+    ObservedReservation,
     Offered,
     Params,
+    PricePage,
     Prices,
     ProviderEvent,
     Rate,
@@ -51,21 +57,24 @@ from workers.providers.types import (
 
 LIMITS = Limits(
     rates={
-        # a launch is up to three requests, an end or a write two and more
+        # a launch makes up to three requests, a termination or a write at least two
         "launch": Rate(burst=50, per_second=3),
         "terminate": Rate(burst=100, per_second=5),
         "write": Rate(burst=20, per_second=1),
         "read": Rate(burst=100, per_second=10),
     }
 )
-"""Azure docs, "Understand how Azure Resource Manager throttles requests": per subscription and identity writes 200 and 10 a
-second, deletes the same, reads 250 and 25 a second."""
+"""Source: Azure docs, "Understand how Azure Resource Manager throttles requests".
+
+Azure's limits per subscription and identity: writes burst 200 and 10 a second, deletes the same, reads burst 250 and 25
+a second.
+"""
 
 _SUBSCRIPTION_API = "2022-12-01"
 
 
 class AzureProvider:
-    """See `Provider` for the contract. Construction makes no call; all methods may be called from any thread."""
+    """See `Provider` for the contract. The constructor makes no call. Any thread may call any method."""
 
     limits = LIMITS
     ssh_user = launch.USER
@@ -79,7 +88,7 @@ class AzureProvider:
         self._group = Group(clients, account.subscription_id, account.resource_group)
 
     def identity(self) -> str:
-        """The subscription's id, as Azure tells it to these credentials."""
+        """The subscription's id, as Azure returns it for these credentials."""
         path = f"/subscriptions/{self._group.subscription}"
         with self._guard.asking() as question, translated():
             answer = self._group.compute.send_request(
@@ -92,99 +101,124 @@ class AzureProvider:
         return identity
 
     def trust(self, identity: str) -> None:
-        """Resource Manager is asked with access tokens that have seen this subscription only."""
+        """Sends later requests to Resource Manager only with access tokens that were verified for `identity`."""
         self._guard.trust(identity)
 
     def offered(self, region: str) -> Sequence[Offered]:
-        """Sizes of the catalogue by zone; none in a region for which the account names no subnet."""
+        """Catalogue sizes by zone. Empty for a region in which the account configures no subnet."""
         if region not in self._account.subnet_ids:
             return []
-        return list(offered.by_zone(self._group, catalogue.load(), region))
+        drivers = set(images.DEFAULTS) | set(self._account.driver_images)
+        return list(offered.by_zone(self._group, catalogue.load(), region, drivers))
 
     def prices(self, region: str) -> Prices:
-        """Pay as you go and spot, by region."""
+        """Pay-as-you-go and spot prices of the region."""
         now = datetime.fromtimestamp(self._clock(), tz=UTC)
         return prices.by_size(self._group.clients, self._account.endpoint_url, catalogue.load().types, region, now)
+
+    def price_list(self) -> Iterator[PricePage]:
+        """A page per size."""
+        now = datetime.fromtimestamp(self._clock(), tz=UTC)
+        return prices.everywhere(self._group.clients, self._account.endpoint_url, catalogue.load().types, now)
 
     def service_quotas(self, region: str) -> Sequence[ServiceQuota]:
         """Limits on vCPUs of the region, of its spot VMs and of the GPU families."""
         return quotas.read(self._group, region)
 
-    def image(self, region: str, name: str | None = None) -> Image:
-        """The newest version of Microsoft's image, or the pinned one."""
-        return images.resolve(self._group, region, wanted(self._account, name))
+    def reservations(self, region: str) -> Sequence[ObservedReservation]:
+        """Capacity reservation groups, two calls each."""
+        return list(reservations.observed(self._group, self._account.reservations_in(region), catalogue.load().types))
+
+    def image(self, region: str, name: str | None = None, driver: Driver = Driver.NVIDIA) -> Image:
+        """The newest version of Microsoft's image with the driver, or the account's own image."""
+        pin = wanted(self._account, name, driver) or images.DEFAULTS.get(driver)
+        if pin is None:
+            raise no_image(self._account.name, driver)
+        return images.resolve(self._group, region, pin)
 
     def plan(self, spec: LaunchSpec) -> Params:
-        """The body of the PUT, and of the group before it. NotOffered for a region without a subnet of the account."""
+        """The body of the PUT, and of the security group that is created before it.
+
+        Raises NotOffered for a region in which the account configures no subnet.
+        """
         subnet = self._account.subnet_ids.get(spec.region)
         if subnet is None:
             raise NotOffered(f"the account names no subnet in {spec.region}", code="NoSubnet")
-        return launch.plan(spec, group=self._group.id, subnet=subnet)
+        reservation = self._account.reservation(spec.reservation) if spec.reservation is not None else None
+        return launch.plan(spec, self._account, group=self._group.id, subnet=subnet, reservation=reservation)
 
     def launch(self, region: str, params: Params) -> Vm:  # noqa: ARG002  the parameters name the region
-        """One PUT that never changes a VM that exists. A repeat reads that one back.
+        """Sends one PUT that never changes an existing VM. A repeat reads the existing VM.
 
-        "No capacity" mostly comes later: `get` then shows the VM with its `refusal`.
+        Azure mostly reports missing capacity later: `get` then returns the VM with its `refusal`.
         """
         with firewall.ensure_firewall(self._group.network, self._group.name, params.get(firewall.PART)):
-            return instances.create(self._group, params)
+            return launch.create(self._group, params)
 
     def find(self, region: str, token: str, owner: OwnerTags) -> Vm | None:
-        """By the name that derives from the token; owner tags are compared."""
+        """Looks up the VM by the name derived from the token and compares its owner tags."""
         vm = instances.named(self._group, region, launch_name(token))
         return vm if vm is not None and _belongs(vm, owner) else None
 
     def get(self, region: str, vm_ids: Sequence[str]) -> Mapping[str, Vm | None]:
-        """By name and vmId, or from the listings when they are many. A deleted VM is not known any more."""
+        """VMs by name and vmId, or from the listings when there are many ids. Azure does not know a deleted VM."""
         return instances.with_ids(self._group, region, vm_ids)
 
     def list(self, regions: frozenset[str], installation: str) -> Iterator[ListingPage]:
-        """Pages of 200 over all regions of the group; deleted VMs do not show."""
+        """Pages of 200 VMs over all regions of the resource group. Azure does not list deleted VMs."""
         return instances.listed(self._group, regions, installation)
 
     def list_everywhere(self, installation: str) -> Iterator[ListingPage]:
-        """One listing of the whole subscription, other resource groups included."""
+        """One listing of the whole subscription, including other resource groups."""
         return instances.listed_everywhere(self._group, installation)
 
-    def ready(self, region: str, vm_ids: Sequence[str]) -> frozenset[str]:  # noqa: ARG002  the group is asked by name
-        """The VM's agent reports itself ready. One call for each VM: Azure has no other."""
+    def ready(self, region: str, vm_ids: Sequence[str]) -> frozenset[str]:  # noqa: ARG002  calls address VMs by name
+        """VMs whose agent reports itself ready. Makes one call per VM, because Azure has no batch call."""
         return instances.ready(self._group, vm_ids)
 
     def interruptions(self, regions: frozenset[str], installation: str) -> Sequence[Interruption]:  # noqa: ARG002  as below
-        """None: Azure announces an eviction only inside the VM (Scheduled Events)."""
+        """Always empty: Azure announces an eviction only inside the VM (Scheduled Events)."""
         return ()
 
     def events(self) -> Sequence[ProviderEvent]:
-        """From the account's storage queue, without waiting; none where it names none."""
+        """Messages of the account's storage queue, read without waiting; none if the account configures no queue."""
         return events.receive(self._group, self._account.events_queue_url, self._account.regions)
 
     def acknowledge(self, used: Sequence[ProviderEvent]) -> None:
-        """Deletes them from the queue."""
+        """Deletes the messages from the queue."""
         events.delete(self._group, self._account.events_queue_url, used)
 
-    def terminate(self, region: str, vm_ids: Sequence[str]) -> BatchResult:  # noqa: ARG002  the group is asked by name
-        """DELETE with force, for each VM whose vmId is still the same."""
+    def terminate(self, region: str, vm_ids: Sequence[str]) -> BatchResult:  # noqa: ARG002  calls address VMs by name
+        """Sends DELETE with force for each VM whose vmId is unchanged."""
         return instances.terminate(self._group, vm_ids)
 
     def leftovers(self, region: str, installation: str, lease_ids: Sequence[str] | None) -> Leftovers:
-        """Disks, network interfaces, public addresses and network security groups with our tags."""
+        """Disks, network interfaces, public addresses and network security groups with gpulease's tags."""
         return Leftovers(found=list(leftovers.of_leases(self._group, region, installation, lease_ids)))
 
     def remove_leftover(self, leftover: Leftover) -> None:
-        """Asked for by name; Azure ends it later."""
+        """Requests deletion by name. Azure deletes the resource later."""
         leftovers.remove(self._group, leftover)
 
-    def reboot(self, region: str, vm_ids: Sequence[str]) -> BatchResult:  # noqa: ARG002  the group is asked by name
-        """A restart, which also gets a VM going again that hangs."""
+    def reboot(self, region: str, vm_ids: Sequence[str]) -> BatchResult:  # noqa: ARG002  calls address VMs by name
+        """Restarts VMs. A restart also recovers a VM that hangs."""
         return instances.restart(self._group, vm_ids)
 
-    def console_output(self, region: str, vm_id: str) -> str:  # noqa: ARG002  the group is asked by name
-        """From managed boot diagnostics."""
+    def console_output(self, region: str, vm_id: str) -> str:  # noqa: ARG002  calls address VMs by name
+        """The output in managed boot diagnostics."""
         return console.read(self._group, vm_id)
 
     def set_deadline(self, region: str, vm_ids: Sequence[str], deadline: datetime) -> BatchResult:  # noqa: ARG002  as above
-        """Tags VMs, then their disks, interfaces and addresses."""
+        """Writes the deadline tag of VMs, then of their disks, interfaces and addresses."""
         return deadlines.renew(self._group, vm_ids, deadline)
+
+    def check_account(self, installation: str) -> Sequence[AccountCheck]:  # noqa: ARG002  no right depends on tags
+        """Credentials, rights, and the listings of the subscription and of the resource group."""
+        return list(checks.of_account(self, self._group, self._account))
+
+    def check_region(self, region: str, installation: str) -> Sequence[AccountCheck]:  # noqa: ARG002  as above
+        """The region's offerings, its subnet, its images and its quotas."""
+        return list(checks.of_region(self, self._group, self._account, region))
 
 
 def _belongs(vm: Vm, owner: OwnerTags) -> bool:

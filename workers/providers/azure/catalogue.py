@@ -1,55 +1,33 @@
-"""The GPU sizes that are leased at Azure: facts and prices, read once from `catalogue.toml`."""
+"""The GPU sizes that are leased at Azure: facts from `catalogue.toml` and prices from `prices.csv`."""
 
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from decimal import Decimal
 from functools import cache
 from importlib.resources import files
-from typing import Any
 
-from app.domain.offerings import Gpu, InstanceType, Market
-from workers.providers.price_catalogue import ListedKey
+from app.domain.offerings import InstanceType
+from workers.providers.common.instance_types import Markets, instance_type, markets
+from workers.providers.price_list import load_price_list
+from workers.providers.types import PriceList
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AzureCatalogue:
-    """`types` by name; `prices` in USD per hour by (region, type name, market), only where the price is known."""
+    """`types` and the `markets` that they are sold in, by name; listed `prices`."""
 
     types: Mapping[str, InstanceType]
-    prices: Mapping[tuple[str, str, Market], Decimal]
-    price_source: str
-    price_as_of: datetime
-
-    @property
-    def listed(self) -> Mapping[ListedKey, Decimal]:
-        """All prices, by (region, type name, market)."""
-        return self.prices
+    markets: Mapping[str, Markets]
+    prices: PriceList
 
 
 @cache
 def load() -> AzureCatalogue:
-    """Reads the file that is part of this package."""
+    """Reads the files that are part of this package."""
     text = files(__package__).joinpath("catalogue.toml").read_text(encoding="utf-8")
-    document = tomllib.loads(text)
+    entries = tomllib.loads(text)["types"]
     return AzureCatalogue(
-        types={entry["name"]: _type(entry) for entry in document["types"]},
-        prices={
-            (region, entry["name"], market): Decimal(price)
-            for entry in document["types"]
-            for market in Market
-            for region, price in entry.get(market.value, {}).items()
-        },
-        price_source=document["price_source"],
-        price_as_of=document["price_as_of"],
-    )
-
-
-def _type(entry: Mapping[str, Any]) -> InstanceType:
-    return InstanceType(
-        name=entry["name"],
-        gpu=Gpu(**entry["gpu"]),
-        vcpus=entry["vcpus"],
-        memory_gib=Decimal(entry["memory_gib"]),
+        types={entry["name"]: instance_type(entry) for entry in entries},
+        markets={entry["name"]: markets(entry) for entry in entries},
+        prices=load_price_list(__package__),
     )

@@ -1,7 +1,7 @@
-"""Azure's clients of one account: credentials, time-outs, and one pool of connections for all of them.
+"""Azure clients of one account: credentials, timeouts, and one connection pool for all clients.
 
-Credentials come from azure-identity's default chain. A stand-in on loopback that speaks plain http takes the text of
-AZURE_CLIENT_SECRET as the bearer token itself; no other server is ever sent that.
+Credentials come from azure-identity's default chain. A stand-in server on loopback that speaks plain http receives the
+text of AZURE_CLIENT_SECRET as the bearer token itself. No other server ever receives that text.
 """
 
 import ipaddress
@@ -39,14 +39,15 @@ PUBLIC_CLOUD = "https://management.azure.com"
 _STORAGE_SCOPE = "https://storage.azure.com/.default"
 _STORAGE_VERSION = "2023-11-03"
 
-# At INFO and DEBUG the SDK writes requests, custom data among them.
+# At levels INFO and DEBUG the SDK logs requests, including custom data.
 logging.getLogger("azure").setLevel(logging.WARNING)
 
 
 class AzureClients:
-    """Made at first use under a lock, then shared by all threads. There is no retry policy: a repeat is the reconciler's decision.
+    """Creates each client at first use under a lock. All threads share the clients.
 
-    `guard` sees each request to Resource Manager, with its access token, before it is sent.
+    There is no retry policy: the reconciler decides about a repeat.
+    `guard` checks each request to Resource Manager, with its access token, before it is sent.
     """
 
     def __init__(self, account: AzureAccount, settings: Settings, guard: CredentialGuard | None = None) -> None:
@@ -61,7 +62,7 @@ class AzureClients:
 
     @property
     def compute(self) -> ComputeManagementClient:
-        """Virtual machines, disks, sizes, images."""
+        """The client for virtual machines, disks, sizes and images."""
         with self._lock:
             if self._compute is None:
                 self._compute = ComputeManagementClient(**self._arguments())
@@ -69,7 +70,7 @@ class AzureClients:
 
     @property
     def network(self) -> NetworkManagementClient:
-        """Network interfaces, public addresses, network security groups."""
+        """The client for network interfaces, public addresses and network security groups."""
         with self._lock:
             if self._network is None:
                 self._network = NetworkManagementClient(**self._arguments())
@@ -77,12 +78,15 @@ class AzureClients:
 
     @property
     def anonymous(self) -> PipelineClient[HttpRequest, HttpResponse]:
-        """A new one, to be closed, for addresses that carry their own signature."""
+        """A new client for URLs that carry their own signature. The caller must close the client."""
         return PipelineClient("", policies=[ProxyPolicy()], transport=_transport(self._settings))
 
     @property
     def queue(self) -> PipelineClient[HttpRequest, HttpResponse]:
-        """For the account's storage queue, with a token of its own: one for managing resources is not valid there."""
+        """The client for the account's storage queue.
+
+        The client uses its own token, because a token for Resource Manager is not valid for storage.
+        """
         with self._lock:
             if self._queue is None:
                 url = str(self._account.events_queue_url)
@@ -105,7 +109,7 @@ class AzureClients:
 
 
 def is_stand_in(endpoint: str) -> bool:
-    """Whether it is plain http on this host: never Azure."""
+    """Whether the endpoint is plain http on this host, which is never Azure."""
     parts = urlsplit(endpoint)
     if parts.scheme != "http" or parts.hostname is None:
         return False
@@ -116,7 +120,7 @@ def is_stand_in(endpoint: str) -> bool:
 
 
 class _Credential:
-    """The default chain, asked for tokens of the account's directory where one is named."""
+    """The default chain. If the account names a directory, requests tokens of that directory."""
 
     def __init__(self, account: AzureAccount, settings: Settings) -> None:
         self._tenant = {"tenant_id": account.tenant_id} if account.tenant_id is not None else {}
@@ -124,50 +128,53 @@ class _Credential:
             additionally_allowed_tenants=list(self._tenant.values()),
             connection_timeout=settings.connect_timeout,
             read_timeout=settings.call_timeout,
-            # four tries of half a minute each are longer than a stopping worker may take
+            # four tries of half a minute each would exceed the time that a stopping worker has
             retry_connect=0,
             retry_read=0,
         )
 
     def get_token(self, *scopes: str, **options: Any) -> AccessToken:
-        """As azure.core asks for it."""
+        """The method that azure.core calls."""
         return self._chain.get_token(*scopes, **(options | self._tenant))
 
 
 class _StandInCredential:
-    """The text that a stand-in believes."""
+    """The bearer token that a stand-in server accepts."""
 
     def get_token(self, *_scopes: str, **_options: Any) -> AccessToken:
-        """Read anew each time, as a renewed secret would be."""
+        """Reads the environment variable on each call, so that a renewed secret takes effect."""
         return AccessToken(os.environ.get("AZURE_CLIENT_SECRET", ""), 0)
 
 
 class _GuardPolicy(SansIOHTTPPolicy[Any, Any]):
-    """Shows each request to the guard when it has its token."""
+    """Passes each request to the guard once the request has its token."""
 
     def __init__(self, guard: CredentialGuard) -> None:
         super().__init__()
         self._guard = guard
 
     def on_request(self, request: PipelineRequest[Any]) -> None:
-        """Before it is sent. Raises CredentialsUnverified, and nothing is sent."""
+        """Runs before the request is sent. If CredentialsUnverified is raised, nothing is sent."""
         self._guard.check(str(request.http_request.headers.get("Authorization", "")))
 
 
 class _StandInPolicy(SansIOHTTPPolicy[Any, Any]):
-    """Sets the header that azure.core refuses to set without TLS."""
+    """Sets the Authorization header, which azure.core refuses to set without TLS."""
 
     def __init__(self, credential: _StandInCredential) -> None:
         super().__init__()
         self._credential = credential
 
     def on_request(self, request: PipelineRequest[Any]) -> None:
-        """Before it is sent."""
+        """Runs before the request is sent."""
         request.http_request.headers["Authorization"] = f"Bearer {self._credential.get_token().token}"
 
 
 def _policies(credential: "_Credential | _StandInCredential", endpoint: str) -> list[Any]:
-    """azure.core's, without retries, redirects and the registration of providers, all of which wait or ask more than once."""
+    """azure.core's policies without retries, redirects and provider registration.
+
+    Those three wait or send more than one request.
+    """
     authentication: Any
     if isinstance(credential, _StandInCredential):
         authentication = _StandInPolicy(credential)
@@ -201,7 +208,7 @@ def _transport(settings: Settings) -> RequestsTransport:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The account's resource group, in which everything of ours is: who to ask, and for which group."""
+    """The account's resource group, which contains all resources of gpulease, with the clients to call."""
 
     clients: AzureClients
     subscription: str
@@ -209,7 +216,7 @@ class Group:
 
     @property
     def id(self) -> str:
-        """Azure's id of the group."""
+        """Azure's id of the resource group."""
         return f"/subscriptions/{self.subscription}/resourceGroups/{self.name}"
 
     @property

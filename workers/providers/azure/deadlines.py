@@ -4,12 +4,12 @@ A PATCH replaces all tags of a resource. What was made with a VM carries the VM'
 tags a disk that was left without.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from app.domain.tags import DEADLINE
-from workers.providers.azure import instances, interfaces, names, resource_tags
+from workers.providers.azure import disks, instances, interfaces, names, resource_tags
 from workers.providers.azure.calls import Document, part
 from workers.providers.azure.clients import Group
 from workers.providers.azure.errors import GONE, translated
@@ -42,20 +42,14 @@ def _write_vm(group: Group, vm: Document, body: Any) -> None:
 
 def _write_belongings(group: Group, vm: Document, body: Any) -> BatchResult:
     """By resource id."""
-    disks, cards = list(_disks(vm)), interfaces.ids_of(vm)
+    disk_ids, cards = list(disks.ids_of(vm)), interfaces.ids_of(vm)
 
     def write(one: str) -> bool:
-        if one in disks:
+        if one in disk_ids:
             return _write_disk(group, names.last(one), body)
         return _write_interface(group, one, body)
 
-    return each([*disks, *cards], write)
-
-
-def _disks(vm: Document) -> Iterator[str]:
-    disk = (part(vm, "properties", "storageProfile").get("osDisk") or {}).get("managedDisk") or {}
-    if disk.get("id"):
-        yield disk["id"]
+    return each([*disk_ids, *cards], write)
 
 
 def _write_disk(group: Group, name: str, body: Any) -> bool:

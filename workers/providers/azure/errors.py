@@ -2,8 +2,9 @@
 
 `CODES` is the whole table, with the few rules on the HTTP status in `_kind`. A code that is not in it is an unknown
 outcome: never "no capacity", never "gone". Azure reports the same codes in answers and, once a VM was accepted, in its
-instance view. Codes: Azure docs, "Resolve common errors when deploying resources", "Troubleshoot allocation failures",
-"Understand common error messages when you manage virtual machines in Azure".
+instance view. Case does not count: Azure's pages and answers differ in it. Codes: Azure docs, "Troubleshoot common Azure
+deployment errors", "Troubleshoot allocation failures", "Error messages for Azure Spot Virtual Machines", "Understand
+common error messages when you manage virtual machines in Azure".
 """
 
 import re
@@ -19,16 +20,39 @@ from workers.providers.errors import (
     InvalidSpec,
     NotFound,
     NotOffered,
+    NotPermitted,
+    NotReady,
     OutcomeUnknown,
+    PriceTooLow,
     ProviderError,
     ProviderQuotaExceeded,
     Throttled,
     TokenConflict,
     Unreachable,
+    unlisted,
 )
 
 GONE = "ResourceNotFound"
 """The code that says that this one thing does not exist; other kinds of NotFound say so of its group."""
+
+_IN_PROGRESS = "AnotherOperationInProgress"
+"""After a create call, the other operation may be an earlier create call of the same VM."""
+_RETRYABLE = "RetryableError"
+"""The network service answers with this code, and HTTP status 429. The details contain the code of the reason."""
+
+_VM_EXISTS = (
+    "DiskPreparationError",
+    "DiskProcessingError",
+    "OSProvisioningClientError",
+    "OSProvisioningInternalError",
+    "OSProvisioningTimedOut",
+    "VMAgentStatusCommunicationError",
+    "VMExtensionHandlerNonTransientError",
+    "VMExtensionProvisioningError",
+    "VMExtensionProvisioningTimeout",
+    "VMStartTimedOut",
+)
+"""Failures of a VM that Azure has made: such a code never means that a create call was refused."""
 
 _TABLE: Mapping[type[ProviderError], tuple[str, ...]] = {
     InsufficientCapacity: (
@@ -36,18 +60,34 @@ _TABLE: Mapping[type[ProviderError], tuple[str, ...]] = {
         "ZonalAllocationFailed",
         "OverconstrainedAllocationRequest",
         "OverconstrainedZonalAllocationRequest",
+        "OperationPreempted",
         "SubnetIsFull",
     ),
     NotOffered: (
         "SkuNotAvailable",
         "VMSizeNotSupported",
         "AvailabilityZoneNotSupported",
+        "AzureSpotIsNotSupportedForThisVMSize",
         "LocationNotAvailableForResourceType",
+        "RegionDoesNotAllowProvisioning",
+        "RequestDisallowedByAzure",
     ),
-    ProviderQuotaExceeded: ("QuotaExceeded", "ResourceQuotaExceeded", "PublicIPCountLimitReached"),
-    Throttled: ("TooManyRequests", "ReferencedResourceNotProvisioned"),
+    NotPermitted: (
+        "AzureSpotFeatureNotEnabledForSubscription",
+        "DisallowedOperation",
+        "SubscriptionNotAuthorizedForImage",
+    ),
+    PriceTooLow: ("SpotPriceGreaterThanProvidedMaxPrice",),
+    ProviderQuotaExceeded: (
+        "QuotaExceeded",
+        "ResourceQuotaExceeded",
+        "IPv4StandardSkuPublicIpCountLimitReached",
+        "PublicIPCountLimitReached",
+    ),
+    Throttled: ("SubscriptionRequestsThrottled", "TooManyRequests"),
+    NotReady: (_IN_PROGRESS, "ReferencedResourceNotProvisioned", _RETRYABLE),
     OutcomeUnknown: (
-        "AnotherOperationInProgress",
+        *_VM_EXISTS,
         "GatewayTimeout",
         "InUseNetworkSecurityGroupCannotBeDeleted",
         "InternalExecutionError",
@@ -66,15 +106,21 @@ _TABLE: Mapping[type[ProviderError], tuple[str, ...]] = {
         "InvalidAuthenticationToken",
         "InvalidAuthenticationTokenTenant",
         "InvalidSubscriptionId",
+        "InvalidSubscriptionRegistrationState",
         "LinkedAuthorizationFailed",
+        "MissingRegistrationForLocation",
         "MissingSubscriptionRegistration",
+        "NoRegisteredProviderFound",
         "ReadOnlyDisabledSubscription",
         "SubscriptionNotFound",
+        "SubscriptionNotRegistered",
     ),
     TokenConflict: ("PreconditionFailed",),
     NotFound: (GONE, "ResourceGroupNotFound", "NotFound"),
     InvalidSpec: (
         "BadRequest",
+        "ConflictingUserInput",
+        "DiskImageNotReady",
         "ImageNotFound",
         "InvalidParameter",
         "InvalidRequestContent",
@@ -86,11 +132,15 @@ _TABLE: Mapping[type[ProviderError], tuple[str, ...]] = {
         "PlatformImageNotFound",
         "PropertyChangeNotAllowed",
         "RequestDisallowedByPolicy",
+        "ResourceGroupBeingDeleted",
+        "ResourcePurchaseValidationFailed",
         "ScopeLocked",
+        "VMMarketplaceInvalidInput",
     ),
 }
 
 CODES: Mapping[str, type[ProviderError]] = {code: error for error, codes in _TABLE.items() for code in codes}
+_BY_CODE = {code.lower(): error for code, error in CODES.items()}
 
 _NOT_ALLOWED = "OperationNotAllowed"
 """Says both "over your quota" and "not in this state": the message tells which."""
@@ -120,7 +170,7 @@ def kind_of(code: str, message: str) -> type[ProviderError]:
     """What an error means wherever it is written, in an answer or in an instance view."""
     if code == _NOT_ALLOWED:
         return ProviderQuotaExceeded if _QUOTA.search(message) else InvalidSpec
-    return CODES.get(code, OutcomeUnknown)
+    return _BY_CODE.get(code.lower(), OutcomeUnknown)
 
 
 def translate(error: Exception, *, creating: bool = False) -> ProviderError:
@@ -147,27 +197,40 @@ def _never_sent(error: core.AzureError) -> bool:
 
 
 def _answered(error: core.HttpResponseError, status: int, *, creating: bool) -> ProviderError:
-    code = str(error.error.code) if error.error is not None and error.error.code else f"HTTP{status}"
+    code = _code(error.error) or f"HTTP{status}"
     said = str(error.error.message) if error.error is not None else str(error.reason)
     kind = _kind(status, code, said, creating=creating)
     message = f"{code}: {_short(said)}"
     if kind is CredentialsRejected:
         return CredentialsRejected(f"{message}; {_ADVICE.get(code, _RENEW)}", code=code)
-    if kind is Throttled:
-        return Throttled(message, code=code, retry_after=_retry_after(error))
+    if issubclass(kind, Throttled | NotReady):
+        return kind(message, code=code, retry_after=_retry_after(error))
     return kind(message, code=code)
+
+
+def _code(error: core.ODataV4Format | None) -> str:
+    """The code of an error. For an error whose code only says that a repeat may succeed: the code in its details."""
+    if error is None or not error.code:
+        return ""
+    details = [detail.code for detail in error.details or () if detail.code]
+    return str(details[0] if error.code == _RETRYABLE and details else error.code)
 
 
 def _kind(status: int, code: str, message: str, *, creating: bool) -> type[ProviderError]:
     """The status decides where Azure's codes differ from service to service, or where there is none."""
+    kind = kind_of(code, message)
+    if kind is NotReady:
+        certain = not creating or (code != _IN_PROGRESS and 400 <= status < 500)
+        return NotReady if certain else OutcomeUnknown
     if status == 429:
         return Throttled
-    kind = kind_of(code, message)
-    if kind is not OutcomeUnknown or code in CODES:
+    if kind is not OutcomeUnknown or code.lower() in _BY_CODE:
         return kind
     if status == 401:
         return CredentialsRejected
-    return TokenConflict if creating and status in {409, 412} else OutcomeUnknown
+    if not creating:
+        return OutcomeUnknown
+    return TokenConflict if status in {409, 412} else unlisted(status)
 
 
 def _retry_after(error: core.HttpResponseError) -> float | None:
@@ -186,9 +249,19 @@ def _short(text: str) -> str:
 
 
 @contextmanager
-def translated(*, creating: bool = False) -> Iterator[None]:
+def translated() -> Iterator[None]:
     """Lets only `ProviderError`s out of what is called inside."""
     try:
         yield
     except _FOREIGN as error:
-        raise translate(error, creating=creating) from None
+        raise translate(error) from None
+
+
+@contextmanager
+def creating() -> Iterator[None]:
+    """As `translated`, for the PUT that makes a VM: what Azure does not find is something that the VM refers to."""
+    try:
+        yield
+    except _FOREIGN as foreign:
+        error = translate(foreign, creating=True)
+        raise InvalidSpec(error.message, code=error.code) if isinstance(error, NotFound) else error from None

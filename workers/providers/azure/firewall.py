@@ -1,7 +1,8 @@
-"""One network security group per attempt that asks for it: which networks may reach port 22 of its VM.
+"""One network security group per attempt that names allowed networks: it limits which networks reach port 22 of the VM.
 
-The group is made before the VM, under the VM's name, from parameters stored beside the VM's. A repeat finds the group by
-name and tags. It costs nothing and cannot go before the network interface has gone: it is removed as a leftover.
+The adapter creates the group before the VM, under the VM's name, from parameters stored with the VM's. A repeat finds
+the group by name and tags. The group costs nothing. Azure deletes a group only after its network interface is gone, so
+gpulease removes the group as a leftover resource.
 """
 
 from collections.abc import Iterator
@@ -15,11 +16,11 @@ from app.domain import tags
 from workers.providers.azure import names, resource_tags
 from workers.providers.azure.calls import Document, known, part
 from workers.providers.azure.errors import translated
-from workers.providers.errors import InvalidSpec, NotFound, OutcomeUnknown, ProviderError, Refused, Throttled
+from workers.providers.errors import InvalidSpec, NotFound, NotReady, OutcomeUnknown, ProviderError, Refused
 from workers.providers.types import LaunchSpec, Params
 
 PART = "firewall"
-"""Its place in the stored parameters: name and body of the group."""
+"""Key of the name and body of the group in the stored parameters."""
 
 _KEYS = (tags.INSTALLATION, tags.LEASE, tags.ATTEMPT)
 _NOT_READY_SECONDS = 1.0
@@ -34,13 +35,13 @@ def plan(spec: LaunchSpec, vm: str, labels: dict[str, str]) -> Params:
 
 
 def _rules(cidrs: tuple[str, ...]) -> list[dict[str, Any]]:
-    """A rule holds networks of one IP version. The last one takes back what Azure's default rules let in from the VNet."""
+    """One rule per IP version. The last rule denies the traffic that Azure's default rules allow from the VNet."""
     networks = list(dict.fromkeys(map(ip_network, cidrs)))
-    allowed = {version: [str(one) for one in networks if one.version == version] for version in (4, 6)}
+    allowed = {version: [str(network) for network in networks if network.version == version] for version in (4, 6)}
     rules = [
-        _rule(f"ssh-ipv{version}", 100 + version, "Allow", "Tcp", "22", {"sourceAddressPrefixes": found})
-        for version, found in allowed.items()
-        if found
+        _rule(f"ssh-ipv{version}", 100 + version, "Allow", "Tcp", "22", {"sourceAddressPrefixes": prefixes})
+        for version, prefixes in allowed.items()
+        if prefixes
     ]
     return [*rules, _rule("nothing-else", 4096, "Deny", "*", "*", {"sourceAddressPrefix": "*"})]
 
@@ -61,15 +62,16 @@ def _rule(name: str, priority: int, access: str, protocol: str, ports: str, sour
 
 @contextmanager
 def ensure_firewall(network: NetworkManagementClient, group: str, wanted: Params | None) -> Iterator[None]:
-    """Makes the attempt's group in the resource group `group`, if one is wanted, before the block launches the VM.
+    """Creates the attempt's security group in the resource group `group` before the block launches the VM.
 
-    When the block is refused the group is withdrawn: a refusal leaves nothing behind. Raises ProviderError.
+    `wanted`: the stored parameters of the security group; None for no group. If Azure refuses the block, the security
+    group is deleted, so that a refusal leaves nothing behind. Raises ProviderError.
     """
     if wanted is None:
         yield
         return
-    _ensure(network, group, wanted)
     try:
+        _ensure(network, group, wanted)
         yield
     except Refused:
         with suppress(ProviderError):
@@ -78,7 +80,10 @@ def ensure_firewall(network: NetworkManagementClient, group: str, wanted: Params
 
 
 def remove(network: NetworkManagementClient, group: str, name: str) -> None:
-    """Asks for the end of a group; one that is gone is success. OutcomeUnknown while an interface has it."""
+    """Requests deletion of a group; a missing group is success.
+
+    Raises OutcomeUnknown while a network interface uses the group.
+    """
     try:
         with translated():
             network.network_security_groups.begin_delete(group, name, polling=False)
@@ -87,15 +92,21 @@ def remove(network: NetworkManagementClient, group: str, name: str) -> None:
 
 
 def _ensure(network: NetworkManagementClient, group: str, wanted: Params) -> None:
-    """A second PUT would change the group of a VM that may run: one that stands is only looked at."""
-    found = known(network.network_security_groups.get, group, wanted["name"])
-    if found is None:
-        found = _made(network, group, wanted)
-    elif not _is_ours(found, wanted):
+    """Creates the group, or only reads it if it exists.
+
+    A second PUT would change the group of a VM that may be running.
+    """
+    security_group = known(network.network_security_groups.get, group, wanted["name"])
+    if security_group is None:
+        security_group = _made(network, group, wanted)
+    elif not _is_ours(security_group, wanted):
         raise OutcomeUnknown(f"group {wanted['name']} exists and is not ours", code="ForeignSecurityGroup")
-    if part(found, "properties", "provisioningState") != "Succeeded":
+    state = part(security_group, "properties", "provisioningState")
+    if state == "Failed":
+        raise Refused(f"Azure could not make the network security group {wanted['name']}", code="SecurityGroupFailed")
+    if state != "Succeeded":
         message = f"the network security group {wanted['name']} is not ready yet"
-        raise Throttled(message, code="SecurityGroupNotReady", retry_after=_NOT_READY_SECONDS)
+        raise NotReady(message, code="SecurityGroupNotReady", retry_after=_NOT_READY_SECONDS)
 
 
 def _made(network: NetworkManagementClient, group: str, wanted: Params) -> Document:

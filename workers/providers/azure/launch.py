@@ -1,70 +1,95 @@
-"""A launch specification as the one PUT that makes a VM and what belongs to it, and the group before it."""
+"""Launches a VM: the PUT that creates the VM and what belongs to it, and the security group before it."""
 
 import hashlib
 import json
+from dataclasses import replace
 from typing import Any
 
-from app.domain.offerings import Market
-from app.domain.tokens import launch_name
-from workers.providers.azure import firewall, names, places, resource_tags, userdata
-from workers.providers.types import LaunchSpec, Params
+from azure.core import MatchConditions
 
-REQUEST = "gpulease-request"
-"""The tag that holds a hash of all other parameters: the same name with other parameters is another request."""
+from app.domain.leases import VmState
+from app.domain.offerings import Market
+from app.domain.tags import ATTEMPT, INSTALLATION, LEASE
+from app.domain.tokens import launch_name
+from app.settings.reservations import ReservationSettings
+from workers.providers.azure import disks, firewall, images, instances, names, places, resource_tags, userdata, vms
+from workers.providers.azure.calls import Document, part
+from workers.providers.azure.clients import Group
+from workers.providers.azure.errors import creating
+from workers.providers.azure.reservations import launch_members
+from workers.providers.azure.settings import AzureAccount
+from workers.providers.errors import OutcomeUnknown, ProviderError, TokenConflict
+from workers.providers.send_window import require_open_window
+from workers.providers.types import LaunchSpec, Params, Vm
 
 USER = "ubuntu"
+_SAME = (INSTALLATION, LEASE, ATTEMPT, resource_tags.REQUEST)
+"""Tags that identify the launch and the parameters that created a VM."""
 _NETWORK_API = "2022-11-01"
 """The version of the Network API that Compute makes the interface with (`networkProfile.networkApiVersion`)."""
-_PREMIUM_DISK = "Premium_LRS"
+_STANDARD = "Standard"
 
 
-def plan(spec: LaunchSpec, *, group: str, subnet: str) -> Params:
+def plan(
+    spec: LaunchSpec,
+    account: AzureAccount,
+    *,
+    group: str,
+    subnet: str,
+    reservation: ReservationSettings | None = None,
+) -> Params:
     """JSON-able, the same for the same arguments: `name` and `vm`, and `firewall` where networks are named.
 
-    `group`: id of the resource group. `subnet`: id of the subnet. The VM gets no identity, so no rights at Azure.
+    `group`: id of the resource group. `subnet`: id of the subnet. Without identities of the account, the VM has no
+    rights at Azure.
     """
     name = launch_name(spec.token)
-    labels = resource_tags.of(spec)
+    labels = resource_tags.of(spec, account)
+    public_ip = spec.public_ip and account.public_addresses
     body: dict[str, Any] = {
         "location": spec.region,
         "properties": {
             "hardwareProfile": {"vmSize": spec.instance_type},
-            "storageProfile": {"imageReference": _image(spec.image.id), "osDisk": _disk(spec, name)},
+            "storageProfile": {"imageReference": _image(spec.image.id), **disks.plan(spec, account, name)},
             "osProfile": _system(spec, name),
             "networkProfile": {"networkApiVersion": _NETWORK_API},
             "diagnosticsProfile": {"bootDiagnostics": {"enabled": True}},
-            **_market(spec),
+            "securityProfile": _security(account.security_type),
+            **_market(spec, reservation),
         },
+        **({"plan": dict(spec.image.purchase_plan)} if spec.image.purchase_plan is not None else {}),
         **places.zones(spec.region, spec.zone),
+        **_identity(account),
     }
-    digest = hashlib.sha256(json.dumps([body, subnet, spec.public_ip, spec.allowed_cidrs], sort_keys=True).encode())
-    labels[REQUEST] = digest.hexdigest()[:32]
+    labels[resource_tags.REQUEST] = _digest([body, subnet, public_ip, spec.allowed_cidrs])
     made_before = firewall.plan(spec, name, labels)
-    interface = _interface(spec, name, labels, subnet)
+    interface = _interface(name, labels, subnet, public_ip=public_ip)
     if made_before:
-        interface["properties"]["networkSecurityGroup"] = {
-            "id": f"{group}/providers/Microsoft.Network/networkSecurityGroups/{made_before[firewall.PART]['name']}"
-        }
+        group_id = f"{group}/providers/Microsoft.Network/networkSecurityGroups/{made_before[firewall.PART]['name']}"
+        interface["properties"]["networkSecurityGroup"] = {"id": group_id}
     body["properties"]["networkProfile"]["networkInterfaceConfigurations"] = [interface]
     return {"name": name, "vm": body | {"tags": labels}, **made_before}
 
 
+def _digest(parts: list[Any]) -> str:
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+
+
 def _image(image: str) -> dict[str, str]:
+    for beginning, field in images.SHARED.items():
+        if image.lower().startswith(beginning):
+            return {field: image}
     if image.startswith("/"):
         return {"id": image}
     publisher, offer, sku, version = image.split(":")
     return {"publisher": publisher, "offer": offer, "sku": sku, "version": version}
 
 
-def _disk(spec: LaunchSpec, name: str) -> dict[str, Any]:
-    return {
-        "name": names.os_disk(name),
-        "createOption": "FromImage",
-        "deleteOption": "Delete",
-        "caching": "ReadWrite",
-        "diskSizeGB": max(spec.disk_gib, spec.image.disk_gib),
-        "managedDisk": {"storageAccountType": _PREMIUM_DISK},
-    }
+def _identity(account: AzureAccount) -> dict[str, Any]:
+    if not account.identity_ids:
+        return {}
+    identities: dict[str, Any] = {identity: {} for identity in account.identity_ids}
+    return {"identity": {"type": "UserAssigned", "userAssignedIdentities": identities}}
 
 
 def _system(spec: LaunchSpec, name: str) -> dict[str, Any]:
@@ -82,16 +107,32 @@ def _system(spec: LaunchSpec, name: str) -> dict[str, Any]:
     }
 
 
-def _market(spec: LaunchSpec) -> dict[str, Any]:
-    """A highest price of −1 is the on-demand price: such a VM is never evicted for its price."""
+def _security(security_type: str) -> dict[str, Any]:
+    """Azure's default for new VMs has secure boot, which refuses GPU drivers that are not signed.
+
+    `TrustedLaunch` keeps the virtual TPM and leaves secure boot off. Source: Azure docs, "Trusted Launch for Azure
+    virtual machines".
+    """
+    if security_type == _STANDARD:
+        return {"securityType": _STANDARD}
+    return {"securityType": security_type, "uefiSettings": {"secureBootEnabled": False, "vTpmEnabled": True}}
+
+
+def _market(spec: LaunchSpec, reservation: ReservationSettings | None) -> dict[str, Any]:
+    """A highest price of −1 is the on-demand price: such a VM is never evicted for its price.
+
+    Azure deallocates an evicted VM. A deleted one would leave no trace of the eviction.
+    """
+    if spec.market is Market.RESERVED:
+        return launch_members(reservation)
     if spec.market is Market.ON_DEMAND:
         return {}
-    return {"priority": "Spot", "evictionPolicy": "Delete", "billingProfile": {"maxPrice": -1}}
+    return {"priority": "Spot", "evictionPolicy": vms.DEALLOCATE, "billingProfile": {"maxPrice": -1}}
 
 
-def _interface(spec: LaunchSpec, name: str, labels: dict[str, str], subnet: str) -> dict[str, Any]:
+def _interface(name: str, labels: dict[str, str], subnet: str, *, public_ip: bool) -> dict[str, Any]:
     configuration: dict[str, Any] = {"primary": True, "subnet": {"id": subnet}}
-    if spec.public_ip:
+    if public_ip:
         configuration["publicIPAddressConfiguration"] = {
             "name": names.address(name),
             "sku": {"name": "Standard", "tier": "Regional"},
@@ -101,6 +142,56 @@ def _interface(spec: LaunchSpec, name: str, labels: dict[str, str], subnet: str)
     properties = {
         "primary": True,
         "deleteOption": "Delete",
+        "enableAcceleratedNetworking": True,
         "ipConfigurations": [{"name": "primary", "properties": configuration}],
     }
     return {"name": names.interface(name), "tags": labels, "properties": properties}
+
+
+def create(group: Group, params: Params) -> Vm:
+    """Creates the VM of these parameters, or reads the VM if it exists.
+
+    Raises TokenConflict when the existing VM has another owner or came from other parameters. Once Azure has accepted
+    the PUT, or reports that the name is in use, a failed read never means that nothing was created.
+    """
+    name, body = params["name"], params["vm"]
+    require_open_window()
+    try:
+        with creating():
+            poller = group.compute.virtual_machines.begin_create_or_update(
+                group.name, name, body, etag="*", match_condition=MatchConditions.IfMissing, polling=False
+            )
+            created: Document = poller.result()
+    except TokenConflict as conflict:
+        return _read_back(group, params, conflict)
+    vm = vms.from_document(created, None)
+    return _with_failure(group, name, vm) if vm.state is VmState.STOPPED else vm
+
+
+def _with_failure(group: Group, name: str, vm: Vm) -> Vm:
+    """A VM that has failed by now, with the reason, which only its instance view contains.
+
+    If the instance view cannot be read, the VM counts as starting, and the watch reads it later.
+    """
+    try:
+        failed = instances.document_of(group, name)
+        return vm if failed is None else instances.of_document(group, failed)
+    except ProviderError:
+        return replace(vm, state=VmState.PENDING)
+
+
+def _read_back(group: Group, params: Params, conflict: TokenConflict) -> Vm:
+    name = params["name"]
+    try:
+        existing = instances.document_of(group, name)
+    except ProviderError as error:
+        raise OutcomeUnknown(f"{name} exists and cannot be read: {error.message}", code=error.code) from None
+    if existing is None:
+        raise OutcomeUnknown(f"{name} exists and is not shown: {conflict.message}", code=conflict.code)
+    theirs, ours = resource_tags.read(existing.get("tags")), params["vm"]["tags"]
+    if any(theirs.get(key) != ours[key] for key in _SAME):
+        raise conflict
+    try:
+        return instances.of_document(group, existing)
+    except ProviderError:
+        return vms.from_document(existing, part(existing, "properties").get("instanceView"))

@@ -1,4 +1,4 @@
-"""What a VM may leave behind, found by our tags: what Azure bills, and security groups, which are free."""
+"""Resources that a VM may leave behind, found by gpulease's tags: those that Azure bills, and free security groups."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -17,7 +17,7 @@ GROUP = "security_group"
 
 
 def _holds(member: str) -> Callable[[Document], bool]:
-    return lambda one: bool(part(one, "properties").get(member))
+    return lambda document: bool(part(document, "properties").get(member))
 
 
 _KINDS: Mapping[str, tuple[listings.Listing, Callable[[Document], bool]]] = {
@@ -26,26 +26,34 @@ _KINDS: Mapping[str, tuple[listings.Listing, Callable[[Document], bool]]] = {
     ADDRESS: (listings.ADDRESSES, _holds("ipConfiguration")),
     GROUP: (listings.SECURITY_GROUPS, _holds("networkInterfaces")),
 }
-"""What is listed of each kind, and what shows that something holds it."""
+"""The listing of each kind, and the check whether a resource of that kind is in use."""
 
 
 def of_leases(group: Group, region: str, installation: str, lease_ids: Sequence[str] | None) -> Iterator[Leftover]:
-    """Those of these leases, or of the whole installation when None; `in_use` while something holds them."""
-    wanted = None if lease_ids is None else frozenset(lease_ids)
+    """Leftover resources of these leases, or of the whole installation when None.
+
+    A resource is `in_use` while another resource uses it.
+    """
+    leases = None if lease_ids is None else frozenset(lease_ids)
     for kind, (listing, in_use) in _KINDS.items():
-        for one in listings.items(group, listing):
-            found = resource_tags.read(one.get("tags"))
-            here = part(one, "location").lower() == region and found.get(INSTALLATION) == installation
-            if here and (wanted is None or found.get(LEASE) in wanted):
+        for document in listings.items(group, listing):
+            tags = resource_tags.read(document.get("tags"))
+            here = part(document, "location").lower() == region and tags.get(INSTALLATION) == installation
+            if here and (leases is None or tags.get(LEASE) in leases):
                 yield Leftover(
-                    kind=kind, id=part(one, "id"), region=region, tags=found, in_use=in_use(one), free=kind == GROUP
+                    kind=kind,
+                    id=part(document, "id"),
+                    region=region,
+                    tags=tags,
+                    in_use=in_use(document),
+                    free=kind == GROUP,
                 )
 
 
 def remove(group: Group, leftover: Leftover) -> None:
-    """Asks for the end of one; one that is gone already is success.
+    """Requests deletion of a resource; a missing resource is success.
 
-    Azure keeps an interface for its VM for three minutes after a launch that failed. Raises KeyError for a kind that is
+    Azure reserves an interface for its VM for three minutes after a failed launch. Raises KeyError for a kind that is
     not Azure's.
     """
     call = _REMOVALS[leftover.kind]

@@ -1,7 +1,7 @@
-"""Azure's listings, page by page, read as the JSON that they are.
+"""Azure's listings, read page by page as plain JSON.
 
-Not through the SDK's models: those take a page without its list for an empty one, which here would read as the end of
-every VM, and cost ten times the CPU.
+The adapter does not use the SDK's models here. They read a page without its list as an empty page, which would mark
+every VM as ended. They also cost ten times the CPU.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from workers.providers.azure.clients import Group
 from workers.providers.azure.errors import translated
 
 _COMPUTE, _DISKS, _SKUS, _NETWORK = "2026-04-01", "2026-03-02", "2021-07-01", "2026-03-01"
-"""Versions of the API: those of the SDK that makes the other calls."""
+"""API versions, equal to those of the SDK that makes the other calls."""
 
 _IN_GROUP = "resourceGroups/{group}/providers"
 _VMS = "Microsoft.Compute/virtualMachines"
@@ -26,19 +26,27 @@ INTERFACES = (f"{_IN_GROUP}/Microsoft.Network/networkInterfaces", _NETWORK)
 ADDRESSES = (f"{_IN_GROUP}/Microsoft.Network/publicIPAddresses", _NETWORK)
 SECURITY_GROUPS = (f"{_IN_GROUP}/Microsoft.Network/networkSecurityGroups", _NETWORK)
 SKUS = ("providers/Microsoft.Compute/skus", _SKUS)
+PERMISSIONS = "2022-04-01"
+"""API version of Microsoft.Authorization/permissions."""
+NETWORK = _NETWORK
 USAGES = ("providers/Microsoft.Compute/locations/{region}/usages", _COMPUTE)
 
 Listing = tuple[str, str]
-"""Path below the subscription, and the API's version."""
+"""Path below the subscription, and the API version."""
 
 
 def pages(
     group: Group, listing: Listing, *, region: str = "", query: Mapping[str, str] | None = None
 ) -> Iterator[list[Document]]:
-    """Every page, each fetched when it is asked for. Raises ProviderError."""
+    """Every page. Fetches a page only when the caller reads it. Raises ProviderError."""
     path, version = listing
     below = path.format(group=group.name, region=region)
-    url: str | None = f"/subscriptions/{group.subscription}/{below}"
+    yield from pages_at(group, f"/subscriptions/{group.subscription}/{below}", version, query)
+
+
+def pages_at(group: Group, path: str, version: str, query: Mapping[str, str] | None = None) -> Iterator[list[Document]]:
+    """Every page of the listing at a path. Raises ProviderError."""
+    url: str | None = path
     params: dict[str, str] = {"api-version": version, **(query or {})}
     while url:
         page = _page(group, HttpRequest("GET", url, params=params))
@@ -46,10 +54,16 @@ def pages(
         url, params = page.get("nextLink"), {}
 
 
+def resource(group: Group, resource_id: str, version: str) -> Document:
+    """One resource by its id, in any resource group or subscription. Raises ProviderError."""
+    document: Document = _page(group, HttpRequest("GET", resource_id, params={"api-version": version}))
+    return document
+
+
 def items(
     group: Group, listing: Listing, *, region: str = "", query: Mapping[str, str] | None = None
 ) -> Iterator[Document]:
-    """All pages in one."""
+    """The items of all pages. Raises ProviderError."""
     for page in pages(group, listing, region=region, query=query):
         yield from page
 

@@ -16,6 +16,11 @@ def os_disk(vm: str) -> str:
     return f"{vm}-os"
 
 
+def data_disk(vm: str) -> str:
+    """As for the OS disk."""
+    return f"{vm}-data"
+
+
 def security_group(vm: str) -> str:
     """Made by ourselves, found again by this name."""
     return f"{vm}-nsg"

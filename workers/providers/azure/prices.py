@@ -17,9 +17,9 @@ from app.domain.offerings import Market
 from workers.providers.azure.calls import Document, part
 from workers.providers.azure.clients import AzureClients
 from workers.providers.azure.errors import translated
-from workers.providers.common.batch import answered
-from workers.providers.errors import OutcomeUnknown
-from workers.providers.types import Price
+from workers.providers.common.batch import answered, ask_in_turn
+from workers.providers.errors import OutcomeUnknown, ProviderError
+from workers.providers.types import ListedKey, Price, PriceList, PricePage
 
 PUBLIC = "https://prices.azure.com"
 PATH = "/api/retail/prices"
@@ -35,27 +35,38 @@ def by_size(
 ) -> Mapping[tuple[str, Market], Price]:
     """Of each size the price that came into force last, in each market that has one."""
     with clients.anonymous as client:
-        answers = answered(names, lambda name: list(_meters(client, endpoint or PUBLIC, name, region)))
-    found: dict[tuple[str, Market], Price] = {}
-    for name, meters in answers.items():
-        for meter in sorted(meters, key=lambda one: str(one["effectiveStartDate"])):
-            market = Market.SPOT if meter["skuName"].endswith(_SPOT) else Market.ON_DEMAND
-            found[name, market] = Price(per_hour=meter["retailPrice"], as_of=now, source=SOURCE)
-    return found
+        answers = answered(names, lambda name: _by_region(client, endpoint, name, now, armRegionName=region))
+    return {(name, market): price for prices in answers.values() for (_, name, market), price in prices.items()}
 
 
-def _meters(client: PipelineClient[Any, Any], endpoint: str, name: str, region: str) -> Iterator[Document]:
-    """Those that a Linux VM of this size is billed by."""
-    wanted = {
-        "serviceName": "Virtual Machines",
-        "armRegionName": region,
-        "armSkuName": name,
-        "priceType": "Consumption",
-    }
+def everywhere(clients: AzureClients, endpoint: str | None, names: Iterable[str], now: datetime) -> Iterator[PricePage]:
+    """A page per size, with the prices that came into force last."""
+    with clients.anonymous as client:
+        for name, answer in ask_in_turn(names, lambda name: _by_region(client, endpoint, name, now)):
+            if isinstance(answer, ProviderError):
+                yield PricePage(types=frozenset({name}), error=answer)
+            else:
+                yield PricePage(types=frozenset({name}), prices=answer)
+
+
+def _by_region(
+    client: PipelineClient[Any, Any], endpoint: str | None, name: str, now: datetime, **place: str
+) -> PriceList:
+    prices: dict[ListedKey, Price] = {}
+    meters = _meters(client, endpoint or PUBLIC, {"armSkuName": name, **place})
+    for meter in sorted(meters, key=lambda meter: str(meter["effectiveStartDate"])):
+        market = Market.SPOT if meter["skuName"].endswith(_SPOT) else Market.ON_DEMAND
+        prices[meter["armRegionName"], name, market] = Price(per_hour=meter["retailPrice"], as_of=now, source=SOURCE)
+    return prices
+
+
+def _meters(client: PipelineClient[Any, Any], endpoint: str, place: Mapping[str, str]) -> Iterator[Document]:
+    """The meters by which Azure bills a Linux VM of this size (and region)."""
+    wanted = {"serviceName": "Virtual Machines", "priceType": "Consumption", **place}
     query = {"$filter": " and ".join(f"{field} eq '{value}'" for field, value in wanted.items())}
     while True:
         page = _page(client, endpoint.rstrip("/") + PATH, query)
-        yield from (one for one in part(page, "Items") if _is_meant(one, name, region))
+        yield from (meter for meter in part(page, "Items") if _is_meant(meter, place))
         following = page.get("NextPageLink")
         if not following:
             return
@@ -75,10 +86,12 @@ def _page(client: PipelineClient[Any, Any], url: str, query: Mapping[str, str]) 
     return page
 
 
-def _is_meant(one: Document, name: str, region: str) -> bool:
+def _is_meant(one: Document, place: Mapping[str, str]) -> bool:
     """The filter's own words again, and what it has no words for."""
     return (
-        (part(one, "armSkuName"), part(one, "armRegionName"), part(one, "type")) == (name, region, "Consumption")
+        all(part(one, field) == value for field, value in place.items())
+        and part(one, "type") == "Consumption"
+        and part(one, "armRegionName") != ""
         and (part(one, "currencyCode"), part(one, "unitOfMeasure")) == ("USD", _HOURLY)
         and not part(one, "skuName").endswith(_LOW_PRIORITY)
         and not any(word in part(one, "productName") for word in _OTHER_PRODUCTS)

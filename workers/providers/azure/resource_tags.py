@@ -1,43 +1,63 @@
-r"""Tags in Azure's form, kept inside what Azure accepts.
+r"""Tags in Azure's form, within Azure's limits.
 
 Limits (Azure docs, "Use tags to organize your Azure resources"): 50 tags a resource, 256 characters a value, none of
-`<>%&\?/` in a name; names that differ only in case are the same. 128 characters a name hold for every kind of resource.
+`<>%&\?/` in a name. Names that differ only in case are the same. Every kind of resource accepts 128 characters a name.
 """
 
 import re
 from collections.abc import Mapping
 
 from app.domain.tags import LABEL_PREFIX, NAME
+from app.settings import AccountSettings
+from app.settings.account_tags import TagRules
+from workers.providers.common.tags import combine, of_account
 from workers.providers.types import LaunchSpec
 
+REQUEST = "gpulease-request"
+"""The tag with a hash of all other parameters. The same name with other parameters is another request."""
 TOKEN = "gpulease-token"  # noqa: S105  the name of a tag
-"""The launch token in full: the name of a VM holds a part of it. It proves nothing: a copy of the tags has it too."""
+"""The full launch token. A VM's name holds only a part of it. The tag proves nothing: a copy of the tags has it too."""
 
 _NOT_IN_KEY = re.compile(r"[<>%&\\?/\x00-\x1f\x7f]")
 _NOT_IN_VALUE = re.compile(r"[\x00-\x1f\x7f]")
+_RESERVED = ("azure", "microsoft", "windows")
+"""Prefixes that Azure reserves (Resource Manager REST API, "Tags - Create Or Update": the tag's name)."""
 _MOST_TAGS = 50
 _LONGEST_KEY = 128
 _LONGEST_VALUE = 256
 
 
-def of(spec: LaunchSpec) -> dict[str, str]:
-    """Name, owner, token and the tenant's labels under their prefix; what Azure refuses in a label becomes `_`.
-
-    Of labels that differ only in case the last one stays.
-    """
-    ours = {NAME: _value(spec.name), **spec.owner.as_tags(), TOKEN: spec.token}
-    labels: dict[str, tuple[str, str]] = {}
-    for label, value in sorted(spec.labels.items()):
-        key = _NOT_IN_KEY.sub("_", LABEL_PREFIX + label)[:_LONGEST_KEY]
-        labels[key.lower()] = (key, _value(value))
-    room = _MOST_TAGS - len(ours) - 1  # one more is for the hash of the parameters
-    return dict(list(labels.values())[:room]) | ours
+def _key(text: str) -> str:
+    key = _NOT_IN_KEY.sub("_", text)[:_LONGEST_KEY]
+    return f"_{key}"[:_LONGEST_KEY] if key.lower().startswith(_RESERVED) else key
 
 
 def _value(text: str) -> str:
     return _NOT_IN_VALUE.sub("_", text)[:_LONGEST_VALUE]
 
 
+RULES = TagRules(
+    key=_key,
+    value=_value,
+    requirement="at most 128 characters, none of <>%&\\?/, in a key that does not begin with azure, microsoft or windows,"
+    " and at most 256 in a value",
+)
+
+
+def of(spec: LaunchSpec, account: AccountSettings) -> dict[str, str]:
+    """Name, owner and token, the account's own tags, and the tenant's labels under their prefix.
+
+    A character that Azure refuses in a label becomes `_`. Of labels that differ only in case, the last label stays.
+    """
+    ours = {NAME: _value(spec.name), **spec.owner.as_tags(), TOKEN: spec.token}
+    labels: dict[str, tuple[str, str]] = {}
+    for label, value in sorted(spec.labels.items()):
+        key = _key(LABEL_PREFIX + label)
+        labels[key.lower()] = (key, _value(value))
+    most = _MOST_TAGS - 1  # the hash of the parameters needs one more tag
+    return combine([ours, *of_account(spec, account, RULES), dict(labels.values())], most)
+
+
 def read(found: Mapping[str, str] | None) -> dict[str, str]:
-    """As Azure gives them; None (no tags) is empty."""
+    """The tags as Azure returns them. None (no tags) becomes an empty dictionary."""
     return dict(found or {})

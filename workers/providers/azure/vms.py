@@ -24,8 +24,13 @@ POWER: Mapping[str, VmState] = {
 }
 """Codes `PowerState/…` of the instance view. "stopped" still bills the whole VM, "deallocated" its disk."""
 
+DEALLOCATE = "Deallocate"
+"""The eviction policy of spot VMs. gpulease deletes VMs and never deallocates one: a deallocated one was evicted."""
+
+_EVICTING = frozenset({"deallocating", "deallocated"})
 _LIVE = frozenset({VmState.PENDING, VmState.RUNNING})
 _POWER = "PowerState/"
+_DELETING = "Deleting"
 _FAILED = "ProvisioningState/failed"
 
 
@@ -43,7 +48,8 @@ def from_document(vm: Document, view: Document | None, addresses: Addresses | No
     region = part(vm, "location").lower()
     statuses = (view or {}).get("statuses") or ()
     power, failure = _with_prefix(statuses, _POWER), _with_prefix(statuses, _FAILED)
-    state = _state(part(properties, "provisioningState"), power)
+    provisioning = part(properties, "provisioningState")
+    state = _state(provisioning, power)
     live = state in _LIVE
     shown = addresses if addresses is not None and live else Addresses()
     found = resource_tags.read(vm.get("tags"))
@@ -52,7 +58,7 @@ def from_document(vm: Document, view: Document | None, addresses: Addresses | No
         region=region,
         zone=places.zone(region, vm.get("zones")),
         instance_type=part(properties, "hardwareProfile", "vmSize"),
-        market=Market.SPOT if properties.get("priority") == "Spot" else Market.ON_DEMAND,
+        market=_market(properties),
         state=state,
         tags=found,
         launch_identity=part(vm, "name").lower(),
@@ -61,8 +67,15 @@ def from_document(vm: Document, view: Document | None, addresses: Addresses | No
         public_ip=shown.public,
         private_ip=shown.private,
         state_reason=_reason(power, failure) if state is VmState.STOPPED else None,
+        interrupted=provisioning != _DELETING and _is_evicted(properties, power),
         refusal=_refusal(failure) if power is None and state is VmState.STOPPED else None,
     )
+
+
+def _market(properties: Document) -> Market:
+    if properties.get("priority") == "Spot":
+        return Market.SPOT
+    return Market.RESERVED if properties.get("capacityReservation") else Market.ON_DEMAND
 
 
 def _state(provisioning: str, power: Document | None) -> VmState:
@@ -71,12 +84,18 @@ def _state(provisioning: str, power: Document | None) -> VmState:
     A VM whose allocation failed has none and stays until it is deleted, with its disk, interface and address: it counts
     as stopped, which ends it. One that failed later may well run.
     """
-    if provisioning == "Deleting":
+    if provisioning == _DELETING:
         return VmState.ENDING
     known = POWER.get(power["code"].removeprefix(_POWER)) if power is not None else None
     if known is not None:
         return known
     return VmState.STOPPED if provisioning == "Failed" else VmState.PENDING
+
+
+def _is_evicted(properties: Document, power: Document | None) -> bool:
+    """Whether Azure evicts a spot VM. VMs of earlier versions of gpulease are deleted instead, without a trace."""
+    spot = properties.get("priority") == "Spot" and properties.get("evictionPolicy") == DEALLOCATE
+    return spot and power is not None and power["code"].removeprefix(_POWER) in _EVICTING
 
 
 def _reason(power: Document | None, failure: Document | None) -> dict[str, str | None] | None:

@@ -1,6 +1,6 @@
-"""What a cloud can be told or asked of one item alone: a failure at one keeps no other waiting."""
+"""Batches of cloud calls that take one item each: a failed item does not block the other items."""
 
-from collections.abc import Callable, Iterable, Mapping, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from typing import TypeVar
 
 import structlog
@@ -13,22 +13,25 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 MOST_SILENT = 2
-"""After so many calls without an answer in a row nothing more is asked: a cloud that hangs would cost a time-out an item."""
+"""Number of calls in a row without an answer that ends a batch.
+
+With a cloud that hangs, each further item would cost a full timeout.
+"""
 
 
 def each(items: Iterable[str], act: Callable[[str], bool]) -> BatchResult:
-    """Acts on each item. `act`: whether the provider knew it; an item that it did not know is neither done nor refused.
+    """Acts on each item. `act` returns whether the provider knew the item. An unknown item is neither done nor refused.
 
-    Throttling and a silent cloud end the batch: the items that are left are refused with that error.
+    Throttling and an unresponsive cloud end the batch: the remaining items are refused with that error.
     """
     answers, refused = ask_each(items, act)
     return BatchResult(done=frozenset(item for item, known in answers.items() if known), refused=refused)
 
 
 def answered(items: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
-    """The answers, by item, without the items that failed: those are logged. Ends as `each`.
+    """The answers by item. Omits and logs the items that failed. The batch ends early as in `each`.
 
-    Raises the first failure when there is no answer at all.
+    Raises the first error when there is no answer at all.
     """
     answers, refused = ask_each(items, ask)
     leave_out(answers, refused)
@@ -36,7 +39,7 @@ def answered(items: Iterable[str], ask: Callable[[str], T]) -> dict[str, T]:
 
 
 def leave_out(answers: Sized, refused: Mapping[str, ProviderError]) -> None:
-    """Logs the items that are not in the answers, with the reasons. Raises the first error when there are no answers."""
+    """Logs the items without an answer, with the reasons. Raises the first error when there are no answers."""
     if not answers:
         for error in refused.values():
             raise error
@@ -45,19 +48,29 @@ def leave_out(answers: Sized, refused: Mapping[str, ProviderError]) -> None:
 
 
 def ask_each(items: Iterable[str], ask: Callable[[str], T]) -> tuple[dict[str, T], dict[str, ProviderError]]:
-    """The answers and the failures, by item. Ends as `each`."""
+    """The answers and the errors, by item. The batch ends early as in `each`."""
     answers: dict[str, T] = {}
     refused: dict[str, ProviderError] = {}
+    for item, answer in ask_in_turn(items, ask):
+        if isinstance(answer, ProviderError):
+            refused[item] = answer
+        else:
+            answers[item] = answer
+    return answers, refused
+
+
+def ask_in_turn(items: Iterable[str], ask: Callable[[str], T]) -> Iterator[tuple[str, T | ProviderError]]:
+    """Each item with its answer or its error, as soon as it is known. The batch ends early as in `each`."""
     silent = 0
     rest = iter(items)
     for item in rest:
         try:
-            answers[item] = ask(item)
+            answer = ask(item)
         except ProviderError as error:
-            refused[item] = error
+            yield item, error
             silent = 0 if error.answered else silent + 1
             if isinstance(error, Throttled) or silent == MOST_SILENT:
-                refused |= dict.fromkeys(rest, error)
+                yield from ((other, error) for other in rest)
         else:
             silent = 0
-    return answers, refused
+            yield item, answer

@@ -1,7 +1,7 @@
-"""The VM's report of its public SSH host keys: one program, run once after the first boot, which never fails the boot.
+"""The VM's report of its public SSH host keys: one program that runs once after the first boot.
 
-It tells them to gpulease's API with a one-time token. Address and token stand in it as JSON strings, which Python reads as
-what they are; nothing passes a shell.
+The program never fails the boot. It sends the keys to gpulease's API with a one-time token. The program contains the
+URL and the token as JSON strings, which are valid Python literals. Nothing passes through a shell.
 """
 
 import json
@@ -42,7 +42,7 @@ ExecStart={_PATH}
 
 
 def files(report: HostKeyReport) -> list[dict[str, Any]]:
-    """What cloud-init must write. Only root reads the token; whoever is root in the VM may know it."""
+    """The files that cloud-init must write. Only root can read the token, and root in the VM may know it."""
     program = _PROGRAM % (json.dumps(report.url), json.dumps(report.token))
     return [
         {"path": _PATH, "permissions": "0700", "content": program},
@@ -51,5 +51,5 @@ def files(report: HostKeyReport) -> list[dict[str, Any]]:
 
 
 def commands() -> list[list[str]]:
-    """What cloud-init must run, after systemd has read the files. Does not wait for the report."""
+    """The commands that cloud-init must run after systemd has read the files. They do not wait for the report."""
     return [["systemctl", "start", "--no-block", _UNIT]]

@@ -1,4 +1,4 @@
-"""Listings of several regions at once, for adapters whose cloud answers all regions in one call."""
+"""Failures by region in a listing of several regions, for adapters whose cloud answers all regions in one call."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -7,7 +7,7 @@ from workers.providers.errors import ProviderError
 
 
 class Regions:
-    """The regions that a listing is asked for. `failed`: those that it cannot tell of, with the reason."""
+    """The regions of a listing. `failed`: the regions that could not be read, with the error."""
 
     def __init__(self, asked: frozenset[str]) -> None:
         self._asked = asked
@@ -15,12 +15,12 @@ class Regions:
 
     @property
     def told(self) -> list[str]:
-        """Those that have not failed."""
+        """The regions that have not failed, sorted."""
         return sorted(self._asked - self.failed.keys())
 
     @contextmanager
     def reading(self, region: str) -> Iterator[None]:
-        """A ProviderError within is the region's own, unless no other region is left: then it is raised."""
+        """Records a ProviderError of the block as the failure of the region. Raises it when no other region is left."""
         try:
             yield
         except ProviderError as error:

@@ -1,35 +1,37 @@
-"""One Google project as a provider: each method is one question to Compute Engine, answered in the interface's words."""
+"""One Google project as a provider: each method calls Google Cloud and returns the types of the interface."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from threading import Lock
 
+from app.domain.account_checks import AccountCheck
+from app.domain.offerings import Driver
 from app.domain.tags import OwnerTags
 from app.domain.tokens import launch_name
 from app.settings import Settings
-from workers.providers.common.images import wanted
+from workers.providers.common.images import no_image, wanted
 from workers.providers.credentials import CredentialGuard
-from workers.providers.errors import InvalidSpec, NotFound, NotOffered
+from workers.providers.errors import NotOffered, ProviderError
 from workers.providers.gcp import (
     catalogue,
+    checks,
     deadlines,
     events,
-    firewall,
     images,
     instances,
     launch,
     leftovers,
     offered,
-    operations,
     prices,
     quotas,
+    reservations,
     spot,
     userdata,
 )
 from workers.providers.gcp.clients import GcpClients
-from workers.providers.gcp.sdk import InstancesClient, ProjectsClient
+from workers.providers.gcp.sdk import ProjectsClient
 from workers.providers.gcp.settings import GcpAccount
-from workers.providers.send_window import require_open_window
 from workers.providers.types import (
     BatchResult,
     Image,
@@ -39,8 +41,11 @@ from workers.providers.types import (
     Leftovers,
     Limits,
     ListingPage,
+    ObservedReservation,
     Offered,
     Params,
+    PriceList,
+    PricePage,
     Prices,
     ProviderEvent,
     Rate,
@@ -56,12 +61,17 @@ LIMITS = Limits(
         "read": Rate(burst=100, per_second=10),
     }
 )
-"""Compute Engine guide, "Rate quotas": 1,500 requests a minute and project for each group of methods. What is asked of a VM here
-takes up to four requests, and other programs share the project."""
+"""Source: Compute Engine guide, "Rate quotas": 1,500 requests a minute and project for each group of methods.
+
+One operation on a VM here takes up to four requests, and other programs share the project.
+"""
+
+
+_LIST_SECONDS = 300.0
 
 
 class GcpProvider:
-    """See `Provider` for the contract. Construction makes no call; all methods may be called from any thread."""
+    """See `Provider` for the contract. The constructor makes no call. Any thread may call any method."""
 
     limits = LIMITS
     ssh_user = userdata.SSH_USER
@@ -72,116 +82,143 @@ class GcpProvider:
         self._guard = CredentialGuard()
         self._clients = GcpClients(account, settings, self._guard)
         self._clock = clock
+        self._price_lock = Lock()
+        self._listed: PriceList = {}
+        self._listed_until = float("-inf")
 
     def identity(self) -> str:
-        """The project's number: its name may be given away, its number never is."""
+        """The project's number. Google may reassign a project's name, but never its number."""
         with self._guard.asking() as question:
             identity = str(self._clients.ask(self._clients.of(ProjectsClient).get).id)
         self._guard.learn(question, identity)
         return identity
 
     def trust(self, identity: str) -> None:
-        """Compute Engine is asked with access tokens that have seen this project only."""
+        """Sends later requests to Compute Engine only with access tokens that were verified for `identity`."""
         self._guard.trust(identity)
 
     def offered(self, region: str) -> Sequence[Offered]:
-        """Types of the catalogue by zone."""
+        """Catalogue types by zone."""
         return list(offered.by_zone(self._clients, catalogue.load(), region))
 
     def prices(self, region: str) -> Prices:
-        """Sums of the parts of each type, on demand and spot."""
-        now = datetime.fromtimestamp(self._clock(), tz=UTC)
-        return prices.by_type(self._clients, self._account.endpoint_url, catalogue.load().types, region, now)
+        """The price of each type, on demand and spot, as the sum of the prices of its parts."""
+        listed = self._price_list()
+        return {(name, market): price for (place, name, market), price in listed.items() if place == region}
+
+    def price_list(self) -> Iterator[PricePage]:
+        """One page: Google's price list is one download for all types and regions."""
+        try:
+            yield PricePage(types=frozenset(catalogue.load().types), prices=self._price_list())
+        except ProviderError as error:
+            yield PricePage(types=frozenset(catalogue.load().types), error=error)
+
+    def _price_list(self) -> PriceList:
+        """Google's list has about 30,000 entries for all regions. One download serves the regions of a price job."""
+        with self._price_lock:
+            if self._clock() >= self._listed_until:
+                now = datetime.fromtimestamp(self._clock(), tz=UTC)
+                self._listed = prices.everywhere(self._clients, self._account.endpoint_url, catalogue.load(), now)
+                self._listed_until = self._clock() + _LIST_SECONDS
+            return self._listed
 
     def service_quotas(self, region: str) -> Sequence[ServiceQuota]:
         """Limits on GPUs by model, on demand and spot, and GPUS_ALL_REGIONS."""
         return quotas.read(self._clients, region)
 
-    def image(self, region: str, name: str | None = None) -> Image:  # noqa: ARG002  images are the same in all regions
-        """The newest of a public family, or the pinned one; see `images`."""
-        return images.resolve(self._clients, wanted(self._account, name))
+    def reservations(self, region: str) -> Sequence[ObservedReservation]:
+        """Reservations, one call each, and flex-start, which needs none."""
+        configured = self._account.reservations_in(region)
+        return list(reservations.observed(self._clients, configured, catalogue.load().types))
+
+    def image(self, region: str, name: str | None = None, driver: Driver = Driver.NVIDIA) -> Image:  # noqa: ARG002  images are the same in all regions
+        """The newest image of a public family, or the pinned image; see `images`."""
+        pin = wanted(self._account, name, driver)
+        if pin is None and driver is not Driver.NVIDIA:
+            raise no_image(self._account.name, driver)
+        return images.resolve(self._clients, pin)
 
     def plan(self, spec: LaunchSpec) -> Params:
-        """Parameters of instances.insert and of the firewall rules before it. NotOffered for a type not in the catalogue."""
-        boot_disk = catalogue.load().boot_disks.get(spec.instance_type)
-        if boot_disk is None:
+        """Parameters of instances.insert and of the firewall rules that are created before it.
+
+        Raises NotOffered for a type that is not in the catalogue.
+        """
+        machine = catalogue.load().machines.get(spec.instance_type)
+        if machine is None:
             raise NotOffered(f"{spec.instance_type} is not in the catalogue", code="UnknownType")
-        return launch.plan(spec, self._account, boot_disk)
+        return launch.plan(spec, self._account, machine)
 
     def launch(self, region: str, params: Params) -> Vm:
-        """instances.insert, its firewall rules before it; the operation is not awaited.
+        """Creates the firewall rules, then calls instances.insert without waiting for the operation.
 
-        A refusal that the operation has at once is raised; one that it gets later is told by `get` and `find`.
+        Raises a refusal that the operation has at once. `get` and `find` return a refusal that comes later.
         """
-        instance, zone = launch.body(params), params[launch.ZONE]
-        rules = {launch.request_id(rule): rule for rule in params[launch.RULES]}
-        with firewall.ensure_firewall(self._clients, zone, rules):
-            require_open_window()
-            try:
-                answer = self._clients.ask(
-                    self._clients.of(InstancesClient).insert_unary,
-                    zone=zone,
-                    instance_resource=instance,
-                    request_id=launch.request_id(params),
-                )
-            except NotFound as error:
-                raise InvalidSpec(error.message, code=error.code) from None
-            operation = operations.accepted(answer)
-        return launch.begun(operation, params, region)
+        return launch.create(self._clients, region, params)
 
     def find(self, region: str, token: str, owner: OwnerTags) -> Vm | None:
-        """By the name that the token gives; owner labels are compared. A VM that is gone is found by its operations."""
+        """Looks up the VM by the name derived from the token and compares its owner labels.
+
+        A deleted VM is found through its operations.
+        """
         return instances.find(self._clients, region, launch_name(token), owner)
 
     def get(self, region: str, vm_ids: Sequence[str]) -> Mapping[str, Vm | None]:
-        """By name and number, 50 at a time; operations tell what became of those that do not show."""
+        """VMs by name and number, 50 a call. For VMs that no list shows, reads their operations."""
         return instances.get(self._clients, region, vm_ids)
 
     def list(self, regions: frozenset[str], installation: str) -> Iterator[ListingPage]:
-        """Pages of 500 over all regions of the project; VMs that are gone do not show."""
+        """Pages of 500 VMs over all regions of the project. Google does not list deleted VMs."""
         return instances.listed(self._clients, regions, installation)
 
     def list_everywhere(self, installation: str) -> Iterator[ListingPage]:
-        """The same list, without the operations of VMs that end."""
+        """The same list, without reading the operations of VMs that end."""
         return instances.listed_everywhere(self._clients, installation)
 
     def ready(self, region: str, vm_ids: Sequence[str]) -> frozenset[str]:
-        """The guest attribute that the VM's boot ends with. One call per VM."""
+        """VMs that have written the guest attribute at the end of their boot. Makes one call per VM."""
         return instances.ready(self._clients, region, vm_ids)
 
     def interruptions(self, regions: frozenset[str], installation: str) -> Sequence[Interruption]:
-        """Preempted VMs that still show."""
+        """Preempted VMs that Google still lists."""
         now = datetime.fromtimestamp(self._clock(), tz=UTC)
         return list(spot.interruptions(self._clients, regions, installation, now))
 
     def events(self) -> Sequence[ProviderEvent]:
-        """From the account's Pub/Sub subscription; none where it names none."""
+        """Messages of the account's Pub/Sub subscription; none if the account configures no subscription."""
         return events.receive(self._clients, self._account.events_subscription)
 
     def acknowledge(self, used: Sequence[ProviderEvent]) -> None:
-        """Pub/Sub's own acknowledgement."""
+        """Acknowledges the messages at Pub/Sub."""
         events.acknowledge(self._clients, self._account.events_subscription, used)
 
     def terminate(self, region: str, vm_ids: Sequence[str]) -> BatchResult:
-        """instances.delete by number, one call per VM."""
+        """Calls instances.delete by number, once per VM."""
         return instances.terminate(self._clients, region, vm_ids)
 
     def leftovers(self, region: str, installation: str, lease_ids: Sequence[str] | None) -> Leftovers:
-        """Disks with our labels and firewall rules of ours."""
+        """Disks with gpulease's labels, and gpulease's firewall rules."""
         return leftovers.of_leases(self._clients, region, installation, lease_ids)
 
     def remove_leftover(self, leftover: Leftover) -> None:
-        """A disk by name, and only while it is the one that was found."""
+        """Deletes a disk by name, and only while it is the disk that was listed."""
         leftovers.remove(self._clients, leftover)
 
     def reboot(self, region: str, vm_ids: Sequence[str]) -> BatchResult:
-        """instances.reset: at once, without a shutdown."""
+        """Calls instances.reset, which takes effect at once, without a shutdown."""
         return instances.reboot(self._clients, region, vm_ids)
 
     def console_output(self, region: str, vm_id: str) -> str:
-        """What the first serial port has printed."""
+        """The output of the first serial port."""
         return instances.console_output(self._clients, region, vm_id)
 
     def set_deadline(self, region: str, vm_ids: Sequence[str], deadline: datetime) -> BatchResult:
-        """Labels VMs, then their disks."""
+        """Writes the deadline label of VMs, then of their disks."""
         return deadlines.renew(self._clients, region, vm_ids, deadline)
+
+    def check_account(self, installation: str) -> Sequence[AccountCheck]:  # noqa: ARG002  no right depends on labels
+        """Credentials, permissions, price list, images, and the quota over all regions."""
+        return list(checks.of_account(self, self._clients, self._account))
+
+    def check_region(self, region: str, installation: str) -> Sequence[AccountCheck]:  # noqa: ARG002  as above
+        """The region's offerings, its subnetwork and its quotas."""
+        return list(checks.of_region(self, self._clients, self._account, region))

@@ -1,4 +1,4 @@
-"""What every module here needs of lists: in portions, by filter, and zone by zone."""
+"""Helpers for lists that the GCP modules share: chunks, filters, and reading zone by zone."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -11,46 +11,55 @@ _ZONES = "zones/"
 
 
 class Scoped(NamedTuple):
-    """One page of an aggregated list, of all regions or of one: (zone, what it holds), and the zones out of reach."""
+    """One page of an aggregated list, of all regions or of one.
+
+    `found`: pairs of a zone and its content. `unreachable`: the zones that Google could not read.
+    """
 
     found: Sequence[tuple[str, Any]]
     unreachable: frozenset[str]
 
 
 def everywhere(page: Any) -> Scoped:
-    """What one page of an aggregated list tells of all zones. Raises OutcomeUnknown for a list that does not say what it lacks."""
-    found, lost = _read(page)
-    return Scoped(found, frozenset(map(last, lost)))
+    """One page of an aggregated list, for all zones.
+
+    Raises OutcomeUnknown for an incomplete list that does not name the missing zones.
+    """
+    zones, lost = _read(page)
+    return Scoped(zones, frozenset(map(last, lost)))
 
 
 def scoped(page: Any, region: str) -> Scoped:
-    """What it tells of one region. Raises OutcomeUnknown when more is out of reach than single zones: then nothing is known."""
-    found, lost = _read(page)
-    if any(_ZONES not in one and last(one) in {region, "global"} for one in lost):
+    """One page of an aggregated list, for one region.
+
+    Raises OutcomeUnknown when more than single zones is unreachable, because nothing is then known of the region.
+    """
+    zones, lost = _read(page)
+    if any(_ZONES not in scope and last(scope) in {region, "global"} for scope in lost):
         raise OutcomeUnknown(f"{region} is out of reach for a list", code="UNREACHABLE")
-    here = [(zone, held) for zone, held in found if in_region(zone, region)]
-    return Scoped(here, frozenset(last(one) for one in lost if in_region(last(one), region)))
+    here = [(zone, content) for zone, content in zones if in_region(zone, region)]
+    return Scoped(here, frozenset(last(scope) for scope in lost if in_region(last(scope), region)))
 
 
 def _read(page: Any) -> tuple[list[tuple[str, Any]], set[str]]:
-    """What each zone holds, and the scopes out of reach."""
-    found, lost = [], set(page.unreachables)
-    for scope, held in page.items.items():
-        if held.warning.code not in {"", EMPTY}:
+    """The content of each zone, and the unreachable scopes."""
+    zones, lost = [], set(page.unreachables)
+    for scope, content in page.items.items():
+        if content.warning.code not in {"", EMPTY}:
             lost.add(scope)
         if scope.startswith(_ZONES):
-            found.append((last(scope), held))
+            zones.append((last(scope), content))
     if page.warning.code not in {"", EMPTY} and not lost:
         raise OutcomeUnknown(f"an incomplete list: {page.warning.message}", code=page.warning.code)
-    return found, lost
+    return zones, lost
 
 
 def complete(page: Any, region: str) -> Sequence[tuple[str, Any]]:
-    """The same for a question whose empty answer is believed. Raises OutcomeUnknown for a zone out of reach."""
-    found, unreachable = scoped(page, region)
+    """As `scoped`, for a caller that relies on an empty answer. Raises OutcomeUnknown for an unreachable zone."""
+    zones, unreachable = scoped(page, region)
     if unreachable:
         raise OutcomeUnknown(f"out of reach: {', '.join(sorted(unreachable))}", code="UNREACHABLE")
-    return found
+    return zones
 
 
 def chunks(items: Sequence[str], size: int) -> Iterator[list[str]]:

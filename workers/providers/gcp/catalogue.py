@@ -1,63 +1,71 @@
-"""The GPU machine types that are leased at Google: facts and prices, read once from `catalogue.toml`."""
+"""The GPU machine types that are leased at Google: facts from `catalogue.toml` and prices from `prices.csv`."""
 
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from decimal import Decimal
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from app.domain.offerings import Gpu, InstanceType, Market
-from workers.providers.price_catalogue import ListedKey
+from app.domain.offerings import InstanceType
+from workers.providers.common.instance_types import Markets, instance_type, markets
+from workers.providers.price_list import load_price_list
+from workers.providers.types import PriceList
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What `instances.insert` needs of a type.
+
+    `accelerator`: the accelerator type that a VM must add, as many as the type has GPUs. None: the machine type has its
+    GPUs built in.
+    """
+
+    machine_type: str
+    boot_disk: str
+    gpus: int
+    accelerator: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GcpCatalogue:
-    """`types`, the types of their `boot_disks` and the `markets` that they are sold in, by name.
-
-    `prices`: USD per hour by (market, region, type name), only where one is known.
-    """
+    """`types`, their `machines` and the `markets` that they are sold in, by name; listed `prices`."""
 
     types: Mapping[str, InstanceType]
-    boot_disks: Mapping[str, str]
-    markets: Mapping[str, tuple[Market, ...]]
-    prices: Mapping[tuple[Market, str, str], Decimal]
-    price_source: str
-    price_as_of: datetime
+    machines: Mapping[str, Machine]
+    markets: Mapping[str, Markets]
+    prices: PriceList
 
-    @property
-    def listed(self) -> Mapping[ListedKey, Decimal]:
-        """All prices, by (region, type name, market)."""
-        return {(region, name, market): price for (market, region, name), price in self.prices.items()}
+    def name_of(self, machine_type: str, accelerators: Mapping[str, int]) -> str:
+        """The type of a VM. `accelerators`: number of GPUs by accelerator type. Unknown: the machine type itself."""
+        for name, machine in self.machines.items():
+            if (
+                machine.accelerator is not None
+                and machine.machine_type == machine_type
+                and accelerators.get(machine.accelerator) == machine.gpus
+            ):
+                return name
+        return machine_type
 
 
 @cache
 def load() -> GcpCatalogue:
-    """Reads the file that is part of this package."""
+    """Reads the files that are part of this package."""
     text = files(__package__).joinpath("catalogue.toml").read_text(encoding="utf-8")
     document = tomllib.loads(text)
     entries = document["types"]
     return GcpCatalogue(
-        types={entry["name"]: _type(entry) for entry in entries},
-        boot_disks={entry["name"]: entry.get("boot_disk", document["boot_disk"]) for entry in entries},
-        markets={entry["name"]: tuple(map(Market, entry.get("markets", Market))) for entry in entries},
-        prices={
-            (market, region, entry["name"]): Decimal(price)
-            for entry in entries
-            for market in Market
-            for region, price in entry.get(str(market), {}).items()
-        },
-        price_source=document["price_source"],
-        price_as_of=document["price_as_of"],
+        types={entry["name"]: instance_type(entry) for entry in entries},
+        machines={entry["name"]: _machine(entry, document["boot_disk"]) for entry in entries},
+        markets={entry["name"]: markets(entry) for entry in entries},
+        prices=load_price_list(__package__),
     )
 
 
-def _type(entry: Mapping[str, Any]) -> InstanceType:
-    return InstanceType(
-        name=entry["name"],
-        gpu=Gpu(**entry["gpu"]),
-        vcpus=entry["vcpus"],
-        memory_gib=Decimal(entry["memory_gib"]),
+def _machine(entry: Mapping[str, Any], boot_disk: str) -> Machine:
+    return Machine(
+        machine_type=entry.get("machine_type", entry["name"]),
+        boot_disk=entry.get("boot_disk", boot_disk),
+        gpus=entry["gpu"]["count"],
+        accelerator=entry.get("accelerator"),
     )

@@ -1,7 +1,8 @@
-"""Compute Engine's REST clients of one account: credentials, time-outs, one client per service.
+"""Compute Engine REST clients of one account: credentials, timeouts, and one client per service.
 
-Credentials are those of `credentials_file`, else Google's application default ones; `impersonate` acts through them as another
-service account. All kinds get access tokens from a token endpoint. Nothing is loaded or called before the first call.
+Credentials come from `credentials_file`, else from Google's application default credentials. With `impersonate`, these
+credentials act as another service account. All kinds get access tokens from a token endpoint. Nothing is loaded or
+called before the first call.
 """
 
 import logging
@@ -25,15 +26,15 @@ from workers.providers.errors import OutcomeUnknown
 from workers.providers.gcp.errors import signing_in, translated
 from workers.providers.gcp.settings import GcpAccount
 
-# At DEBUG Google's libraries write requests and answers: start-up scripts and access tokens.
+# At level DEBUG Google's libraries log requests and responses, which contain start-up scripts and access tokens.
 logging.getLogger("google").setLevel(logging.INFO)
 
 PAGE = 500
-"""Most items of one page (Compute Engine API reference, `maxResults`)."""
+"""Maximum number of items on one page (Compute Engine API reference, `maxResults`)."""
 
 SCOPE = "https://www.googleapis.com/auth/compute"
 PRICES_SCOPE = "https://www.googleapis.com/auth/cloud-billing.readonly"
-"""With tokens of its own: who may not have them can launch all the same."""
+"""Price requests use their own tokens, so that an account without this permission can still launch."""
 PUBSUB_SCOPE = "https://www.googleapis.com/auth/pubsub"
 _CLOUD_SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _PUBLIC = "https://compute.googleapis.com"
@@ -45,13 +46,14 @@ T = TypeVar("T")
 
 
 class GcpClients:
-    """GcpClients are made once under a lock and shared between threads.
+    """Creates each client once under a lock. Threads share the clients.
 
-    `guard` sees each request to Compute Engine, with its access token, before it is sent.
+    `guard` checks each request to Compute Engine, with its access token, before it is sent.
     """
 
     def __init__(self, account: GcpAccount, settings: Settings, guard: CredentialGuard | None = None) -> None:
         self.project = account.project
+        self.network_project = account.network_project
         self._account = account
         self._timeout = settings.call_timeout
         self._connections = _Connections(settings)
@@ -67,7 +69,10 @@ class GcpClients:
         return client if client is not None else self._make(kind)
 
     def ask(self, method: Callable[..., T], **request: Any) -> T:
-        """One call in this project: bounded, not repeated. Raises ProviderError; OutcomeUnknown for an answer not Google's."""
+        """Makes one call in this project, with a timeout and without retries.
+
+        Raises ProviderError. Raises OutcomeUnknown for an answer that is not Google's.
+        """
         with translated():
             answer = method(
                 request={"project": self.project, **request},
@@ -77,7 +82,7 @@ class GcpClients:
         return _recognised(answer)
 
     def pages(self, method: Callable[..., Any], **request: Any) -> Iterator[Any]:
-        """Every page of a list, each fetched when it is asked for. Raises as `ask`."""
+        """Every page of a list. Fetches a page only when the caller reads it. Raises the errors of `ask`."""
         with translated():
             pager = method(
                 request={"project": self.project, "max_results": PAGE, **request},
@@ -93,17 +98,39 @@ class GcpClients:
             yield _recognised(page)
 
     def get(self, url: str, query: Mapping[str, str]) -> Any:
-        """The JSON at an address of Google's that the SDK has no client for: bounded, not repeated. Raises ProviderError."""
+        """The JSON of the price list. Raises ProviderError."""
+        return self.request("GET", url, scope=PRICES_SCOPE, query=query)
+
+    def compute(
+        self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Any = None
+    ) -> Mapping[str, Any]:
+        """The JSON of a Compute Engine call whose service the SDK would load for this alone. Raises ProviderError."""
+        endpoint = (self._account.endpoint_url or _PUBLIC).rstrip("/")
+        answer: Mapping[str, Any] = self.request(
+            method, f"{endpoint}/compute/v1/{path}", scope=SCOPE, query=query, body=body
+        )
+        return answer
+
+    def request(
+        self, method: str, url: str, *, scope: str, query: Mapping[str, str] | None = None, body: Any = None
+    ) -> Any:
+        """The JSON at a Google URL for which there is no client of the SDK. Raises ProviderError.
+
+        The call has a timeout and no retries.
+        """
         with translated():
-            answer = self._session(PRICES_SCOPE).get(url, params=query, timeout=self._timeout)
+            session = self._session(scope)
+            answer = session.request(  # type: ignore[no-untyped-call]  # ships none
+                method, url, params=query, json=body, timeout=self._timeout
+            )
             if not answer.ok:
                 raise from_http_response(answer)  # type: ignore[no-untyped-call]  # ships none
             return answer.json()
 
     def pubsub(self, path: str, body: dict[str, Any]) -> Any:
-        """One call of Pub/Sub's REST API, below /v1/: its answer, or {} when none came within a few seconds.
+        """Makes one call of Pub/Sub's REST API, below /v1/. Raises ProviderError.
 
-        Raises ProviderError.
+        Returns {} when no answer comes within a few seconds.
         """
         endpoint = (self._account.endpoint_url or _PUBLIC_PUBSUB).rstrip("/")
         try:
@@ -119,7 +146,7 @@ class GcpClients:
             raise
 
     def _session(self, scope: str) -> AuthorizedSession:
-        """For services that the SDK has no client for: a session with tokens of one scope."""
+        """A session with tokens of one scope, for services for which the SDK has no client."""
         with self._lock:
             if scope not in self._sessions:
                 with signing_in():
@@ -136,15 +163,15 @@ class GcpClients:
                     self._credentials = _credentials(self._account, SCOPE)
             if kind not in self._clients:
                 self._clients[kind] = self._connected(kind, self._credentials)
-            made: C = self._clients[kind]
-            return made
+            client: C = self._clients[kind]
+            return client
 
     def _connected(self, kind: Any, credentials: Credentials) -> Any:
         endpoint = urlsplit(self._account.endpoint_url or _PUBLIC)
         transport = kind.get_transport_class("rest")(
             host=endpoint.netloc, url_scheme=endpoint.scheme, credentials=credentials
         )
-        _mount(transport._session, self._guarded)  # noqa: SLF001  the only way to its connections: the SDK has no option for them
+        _mount(transport._session, self._guarded)  # noqa: SLF001  the SDK has no option for its connections
         return kind(transport=transport)
 
 
@@ -154,7 +181,10 @@ def _mount(session: Any, connections: HTTPAdapter) -> None:
 
 
 class _Connections(HTTPAdapter):
-    """A pool for all threads. `timeout` is that of one answer; a connection has a shorter one of its own."""
+    """A connection pool for all threads.
+
+    `timeout` in seconds limits one answer. Opening a connection has its own, shorter timeout.
+    """
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(pool_maxsize=settings.worker_threads + 4, max_retries=0)
@@ -169,28 +199,28 @@ class _Connections(HTTPAdapter):
         cert: Any = None,
         proxies: Any = None,
     ) -> Any:
-        """As the base's, with a time-out for the connection."""
+        """Sends as the base class does, with a timeout for the connection."""
         return super().send(request, stream, (self._connect_timeout, timeout), verify, cert, proxies)
 
 
 class _GuardedConnections(_Connections):
-    """Shows each request to the guard before it is sent."""
+    """Passes each request to the guard before the request is sent."""
 
     def __init__(self, settings: Settings, guard: CredentialGuard) -> None:
         super().__init__(settings)
         self._guard = guard
 
     def send(self, request: Any, *arguments: Any, **options: Any) -> Any:
-        """As the base's. Raises CredentialsUnverified, and nothing is sent."""
+        """Sends as the base class does. If CredentialsUnverified is raised, nothing is sent."""
         self._guard.check(str(request.headers.get("authorization", "")))
         return super().send(request, *arguments, **options)
 
 
 class _TokenOf(Credentials):
-    """Only the access tokens of other credentials.
+    """Uses only the access tokens of other credentials.
 
-    Google's own would, beside each first use, ask another endpoint for the locations allowed to them, in a thread that no time-out
-    of ours bounds.
+    At each first use, Google's own credentials would also request their allowed locations from another endpoint. They
+    would do so in a thread that no timeout of gpulease limits.
     """
 
     def __init__(self, source: Credentials) -> None:
@@ -198,31 +228,34 @@ class _TokenOf(Credentials):
         self.source = source
 
     def refresh(self, request: Any) -> None:
-        """A new token. Raises GoogleAuthError."""
+        """Gets a new token. Raises GoogleAuthError."""
         self.source.refresh(request)  # type: ignore[no-untyped-call]  # as above
         self.token, self.expiry = self.source.token, self.source.expiry
 
     def apply(self, headers: Any, token: str | None = None) -> None:
-        """As the source does: it may also name the project that pays for the calls."""
+        """Sets headers as the source does: the source may also name the project that pays for the calls."""
         self.source.apply(headers, token or self.token)  # type: ignore[no-untyped-call]  # as above
 
 
 def _credentials(account: GcpAccount, scope: str) -> Credentials:
     if account.credentials_file is not None:
-        found: Any = service_account.Credentials.from_service_account_file(  # type: ignore[no-untyped-call]  # ships none
+        base: Any = service_account.Credentials.from_service_account_file(  # type: ignore[no-untyped-call]  # as above
             account.credentials_file, scopes=[scope]
         )
     else:
-        found, _ = google.auth.default(scopes=[_CLOUD_SCOPE if account.impersonate else scope])
+        base, _ = google.auth.default(scopes=[_CLOUD_SCOPE if account.impersonate else scope])
     if account.impersonate is not None:
-        found = impersonated_credentials.Credentials(  # type: ignore[no-untyped-call]  # as above
-            source_credentials=found, target_principal=account.impersonate, target_scopes=[scope]
+        base = impersonated_credentials.Credentials(  # type: ignore[no-untyped-call]  # as above
+            source_credentials=base, target_principal=account.impersonate, target_scopes=[scope]
         )
-    return _TokenOf(found)
+    return _TokenOf(base)
 
 
 def _recognised(answer: T) -> T:
-    """Every answer of Compute Engine names its kind; another one's page would read as the end of every VM."""
+    """The answer, if it names its kind, as every answer of Compute Engine does. Raises OutcomeUnknown otherwise.
+
+    Reading a page of another server as a list would mark every VM as ended.
+    """
     if not getattr(answer, "kind", "").startswith("compute#"):
         raise OutcomeUnknown("the answer names no kind: it is not one of Google's", code="MalformedAnswer")
     return answer

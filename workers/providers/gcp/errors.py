@@ -21,18 +21,25 @@ from workers.providers.errors import (
     InvalidSpec,
     NotFound,
     NotOffered,
+    NotPermitted,
     OutcomeUnknown,
     ProviderError,
     ProviderQuotaExceeded,
+    Refused,
     Throttled,
     TokenConflict,
     Unreachable,
 )
 
 _REASONS: Mapping[type[ProviderError], tuple[str, ...]] = {
-    InsufficientCapacity: ("insufficientCapacity",),
+    InsufficientCapacity: (
+        "insufficientCapacity",
+        "stockout",
+        "ZONE_RESOURCE_POOL_EXHAUSTED",
+        "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS",
+    ),
     ProviderQuotaExceeded: ("quotaExceeded",),
-    Throttled: ("rateLimitExceeded", "userRateLimitExceeded"),
+    Throttled: ("rateLimitExceeded", "userRateLimitExceeded", "dailyLimitExceeded"),
     OutcomeUnknown: ("backendError", "internalError", "conditionNotMet", "resourceInUseByAnotherResource"),
     CredentialsRejected: (
         "authError",
@@ -54,17 +61,31 @@ _REASONS: Mapping[type[ProviderError], tuple[str, ...]] = {
 }
 _CODES: Mapping[type[ProviderError], tuple[str, ...]] = {
     InsufficientCapacity: (
+        "REGION_RESOURCE_POOL_EXHAUSTED",
+        "RESOURCE_POOL_EXHAUSTED",
         "ZONE_RESOURCE_POOL_EXHAUSTED",
         "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS",
         "RESOURCE_NOT_READY",
         "UNSUPPORTED_OPERATION",
+        "IP_SPACE_EXHAUSTED",
+        "IP_SPACE_EXHAUSTED_WITH_DETAILS",
     ),
-    ProviderQuotaExceeded: ("QUOTA_EXCEEDED",),
-    Throttled: ("RATE_LIMIT_EXCEEDED",),
+    ProviderQuotaExceeded: ("LIMIT_EXCEEDED", "QUOTA_EXCEEDED"),
+    Throttled: ("RATE_LIMIT_EXCEEDED", "RESOURCE_OPERATION_RATE_EXCEEDED"),
     OutcomeUnknown: ("INTERNAL_ERROR",),
-    CredentialsRejected: ("PERMISSION_DENIED",),
-    TokenConflict: ("RESOURCE_ALREADY_EXISTS",),
-    InvalidSpec: ("INVALID_ARGUMENT", "INVALID_FIELD_VALUE", "RESOURCE_NOT_FOUND"),
+    NotPermitted: ("PERMISSION_DENIED", "PERMISSIONS_ERROR", "CONDITION_NOT_MET"),
+    TokenConflict: ("ALREADY_EXISTS", "RESOURCE_ALREADY_EXISTS"),
+    InvalidSpec: (
+        "FIELD_SIZE_TOO_LARGE",
+        "INVALID_ARGUMENT",
+        "INVALID_FIELD_VALUE",
+        "INVALID_USAGE",
+        "MISSING_REQUIRED_FIELD",
+        "NETWORK_NOT_FOUND",
+        "PROJECT_NOT_FOUND",
+        "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE",
+        "RESOURCE_NOT_FOUND",
+    ),
 }
 
 REASONS: Mapping[str, type[ProviderError]] = {one: error for error, names in _REASONS.items() for one in names}
@@ -92,6 +113,12 @@ _FOREIGN = (
 """All that the SDK raises. JsonError, TypeError and ValueError: an answer of another shape."""
 
 _NO_SUCH_TYPE = ("machine type with name", "/machinetypes/")
+INSERT_REFUSALS: Mapping[str | None, type[Refused]] = {
+    "conditionNotMet": NotPermitted,
+    "412": NotPermitted,
+    "resourceInUseByAnotherResource": InvalidSpec,
+}
+"""Codes that refuse an insert, and that have no certain meaning for other calls. HTTP 412: an organisation policy."""
 _LONGEST_MESSAGE = 300
 _RENEW = "renew the credentials that Google's library finds (credentials_file, or application default ones)"
 _GRANT = "grant the permissions listed in docs/providers/gcp.md to the identity that gpulease uses"
@@ -117,6 +144,16 @@ def translate(error: Exception) -> ProviderError:
             return _lost(error)
         case _:
             return OutcomeUnknown(_short(str(error)), code=type(error).__name__)
+
+
+def not_inserted(error: ProviderError) -> ProviderError:
+    """The meaning of an error in a finished insert operation: Google has created nothing.
+
+    The repeated call with the same request id returns the same operation, so only a new attempt can succeed.
+    """
+    if isinstance(error, Refused | TokenConflict):
+        return error
+    return Refused(error.message, code=error.code)
 
 
 def refusal(code: str, message: str) -> ProviderError:
@@ -204,3 +241,17 @@ def translated() -> Iterator[None]:
         yield
     except _FOREIGN as error:
         raise translate(error) from None
+
+
+@contextmanager
+def creating() -> Iterator[None]:
+    """For instances.insert: gives the errors a meaning that their codes have only there. See `INSERT_REFUSALS`."""
+    try:
+        yield
+    except NotFound as error:
+        raise InvalidSpec(error.message, code=error.code) from None
+    except OutcomeUnknown as error:
+        refusal = INSERT_REFUSALS.get(error.code)
+        if refusal is None:
+            raise
+        raise refusal(error.message, code=error.code) from None

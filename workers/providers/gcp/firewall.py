@@ -1,8 +1,12 @@
-"""VPC firewall rules of one attempt that asks for them: which networks may reach port 22 of its VM.
+"""VPC firewall rules of one attempt that names allowed networks: they limit which networks reach port 22 of its VM.
 
-They are made before the VM, under names derived from its token, and apply to the network tag that only this VM has. Google
-lets a rule hold either IPv4 or IPv6 networks, so there are two when both are asked for. A rule has no labels: its owner stands
-in its description. It costs nothing; it is removed as a leftover.
+The adapter creates the rules before the VM, under names derived from its token. The rules apply to the network tag that
+only this VM has. In Google Cloud a rule contains either IPv4 or IPv6 networks, so a spec with both gets two rules. A
+rule has no labels, so its description contains its owner. A rule costs nothing. gpulease removes the rules as leftover
+resources.
+
+In a shared VPC, the rules are in the host project. Several accounts may share it, so the description of such a rule also
+names the project of its VM.
 """
 
 import json
@@ -16,21 +20,25 @@ from workers.providers.gcp import operations
 from workers.providers.gcp.clients import GcpClients
 from workers.providers.gcp.errors import fitting
 from workers.providers.gcp.sdk import Firewall, FirewallsClient, InstancesClient
+from workers.providers.gcp.settings import GcpAccount
 from workers.providers.types import LaunchSpec, Params
 
 PREFIX = "gpulease-"
+_VM_PROJECT = "gpulease-project"
+"""Key in the description of a rule in a host project: the project of the VM."""
 _SSH = "22"
 _SUFFIX = {4: "", 6: "-v6"}
 
 
-def plan(spec: LaunchSpec, vm_name: str, network: str) -> list[Params]:
-    """The rules' bodies, none when the spec names no networks."""
+def plan(spec: LaunchSpec, account: GcpAccount, vm_name: str, network: str) -> list[Params]:
+    """The bodies of the rules; none when the spec names no networks."""
+    shared = {_VM_PROJECT: account.project} if account.host_project is not None else {}
     networks = list(dict.fromkeys(map(ip_network, spec.allowed_cidrs)))
-    families = {version: [str(one) for one in networks if one.version == version] for version in _SUFFIX}
+    families = {version: [str(network) for network in networks if network.version == version] for version in _SUFFIX}
     return [
         {
             "name": vm_name + _SUFFIX[version],
-            "description": json.dumps(spec.owner.as_tags(), sort_keys=True),
+            "description": json.dumps({**spec.owner.as_tags(), **shared}, sort_keys=True),
             "network": network,
             "direction": "INGRESS",
             "sourceRanges": ranges,
@@ -44,7 +52,10 @@ def plan(spec: LaunchSpec, vm_name: str, network: str) -> list[Params]:
 
 @contextmanager
 def ensure_firewall(clients: GcpClients, zone: str, rules: Mapping[str, Mapping[str, Any]]) -> Iterator[None]:
-    """Makes the rules, given by request id. When the block is refused they are withdrawn: a refusal leaves nothing behind."""
+    """Creates the rules, given by request id, before the block launches the VM.
+
+    If Google refuses the block, the rules are deleted, so that a refusal leaves nothing behind. Raises ProviderError.
+    """
     bodies = {request_id: _body(rule) for request_id, rule in rules.items()}
     try:
         for request_id, rule in bodies.items():
@@ -57,12 +68,15 @@ def ensure_firewall(clients: GcpClients, zone: str, rules: Mapping[str, Mapping[
 
 
 def _withdraw(clients: GcpClients, zone: str, rules: Iterable[Firewall]) -> None:
-    """Only while no VM shows: an earlier send may have made one, and Google would take the rules from under it."""
+    """Deletes the rules only if Google shows no VM.
+
+    An earlier send may have created the VM, which would then lose its rules.
+    """
     for rule in rules:
         try:
             clients.ask(clients.of(InstancesClient).get, zone=zone, instance=rule.target_tags[0])
         except NotFound:
-            remove(clients, rule.name)
+            remove(clients, _id(clients, _project(rule), rule.name))
 
 
 def _body(rule: Mapping[str, Any]) -> Firewall:
@@ -72,37 +86,56 @@ def _body(rule: Mapping[str, Any]) -> Firewall:
 
 
 def _make(clients: GcpClients, rule: Firewall, request_id: str) -> None:
+    insert = clients.of(FirewallsClient).insert_unary
     try:
-        operations.accepted(
-            clients.ask(clients.of(FirewallsClient).insert_unary, firewall_resource=rule, request_id=request_id)
-        )
+        operations.accepted(clients.ask(insert, project=_project(rule), firewall_resource=rule, request_id=request_id))
     except TokenConflict:
         _check(clients, rule)
 
 
 def _check(clients: GcpClients, rule: Firewall) -> None:
-    """An earlier send made it. A rule of that name with another owner is not ours and never used."""
-    found = clients.ask(clients.of(FirewallsClient).get, firewall=rule.name)
-    if found.description != rule.description:
+    """Accepts a rule that an earlier send created. A rule of that name with another owner is never used."""
+    existing = clients.ask(clients.of(FirewallsClient).get, project=_project(rule), firewall=rule.name)
+    if existing.description != rule.description:
         raise OutcomeUnknown(f"firewall rule {rule.name} exists and is not ours", code="alreadyExists")
 
 
-def remove(clients: GcpClients, name: str) -> None:
-    """Removes a rule; one that is gone is success."""
+def _project(rule: Firewall) -> str:
+    """The project of the network that the rule protects. A rule is always in that project."""
+    return rule.network.partition("projects/")[2].partition("/")[0]
+
+
+def _id(clients: GcpClients, project: str, name: str) -> str:
+    """The id of a rule among the leftovers: its name, after the project where that is not the account's own."""
+    return name if project == clients.project else f"{project}/{name}"
+
+
+def remove(clients: GcpClients, rule_id: str) -> None:
+    """Deletes a rule; a missing rule is success."""
+    project, _, name = rule_id.rpartition("/")
     with suppress(NotFound):
-        clients.ask(clients.of(FirewallsClient).delete_unary, firewall=name)
+        clients.ask(clients.of(FirewallsClient).delete_unary, project=project or clients.project, firewall=name)
 
 
-def every(clients: GcpClients) -> Iterator[Firewall]:
-    """All rules of ours, those of other installations included."""
-    for page in clients.pages(clients.of(FirewallsClient).list, filter=f'name eq "{PREFIX}[0-9a-f]+(-v6)?"'):
-        yield from page.items
+def of_account(clients: GcpClients) -> Iterator[tuple[str, Firewall, dict[str, str]]]:
+    """The firewall rules of VMs in this project: id, rule and owner, including those of other installations.
+
+    The account's own project is also searched in a shared VPC: it has the rules from before.
+    """
+    for project in dict.fromkeys((clients.project, clients.network_project)):
+        pages = clients.pages(
+            clients.of(FirewallsClient).list, project=project, filter=f'name eq "{PREFIX}[0-9a-f]+(-v6)?"'
+        )
+        for rule in (rule for page in pages for rule in page.items):
+            owner = owner_of(rule)
+            if owner.get(_VM_PROJECT, project) == clients.project:
+                yield _id(clients, project, rule.name), rule, owner
 
 
 def owner_of(rule: Firewall) -> dict[str, str]:
-    """The tags in a rule's description; none for what did not come from the protocol."""
+    """The tags in a rule's description; none for a rule that the launch protocol did not create."""
     try:
-        found = json.loads(rule.description)
+        document = json.loads(rule.description)
     except ValueError:
         return {}
-    return {str(key): str(value) for key, value in found.items()} if isinstance(found, dict) else {}
+    return {str(key): str(value) for key, value in document.items()} if isinstance(document, dict) else {}

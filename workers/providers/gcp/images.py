@@ -15,6 +15,11 @@ FAMILIES = (
 )
 """Tried in this order."""
 
+_GVNIC = "GVNIC"
+"""A guest OS feature of images, and the interface type of VMs from them.
+
+Bandwidth above 100 Gbit/s needs gVNIC, and A3 and later types have no other (Compute Engine guide, "Using gVNIC").
+"""
 _PATH = re.compile(r"projects/([^/]+)/global/images/(family/)?([^/]+)")
 
 
@@ -43,4 +48,5 @@ def _image(clients: GcpClients, path: str) -> Image:
         name=found.name,
         disk_gib=int(found.disk_size_gb),
         driver_version=driver_version(found.name, found.family, found.description),
+        nic_type=_GVNIC if any(one.type_ == _GVNIC for one in found.guest_os_features) else None,
     )

@@ -1,4 +1,4 @@
-"""Looking at instances and ending them: lists, gets by id, names, guest attributes."""
+"""Operations on instances: listings, reads by id or name, guest attributes, termination and reset."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -28,86 +28,92 @@ _LEAVING = frozenset({VmState.ENDING, VmState.STOPPED})
 
 
 def listed(clients: GcpClients, regions: frozenset[str], installation: str) -> Iterator[ListingPage]:
-    """Pages of this installation's VMs in some regions; Google's pages are those of all regions."""
-    wanted = resource_tags.having(tags.INSTALLATION, installation)
-    asked = Regions(regions)
-    for page in clients.pages(clients.of(InstancesClient).aggregated_list, filter=wanted):
+    """Pages of this installation's VMs in some regions. Google returns pages of all regions."""
+    label_filter = resource_tags.having(tags.INSTALLATION, installation)
+    scan = Regions(regions)
+    for page in clients.pages(clients.of(InstancesClient).aggregated_list, filter=label_filter):
         vms: list[Vm] = []
         lost: frozenset[str] = frozenset()
-        for region in asked.told:
-            with asked.reading(region):
-                found, unreachable = scoped(page, region)
-                shown = [from_instance(one, region) for _, scope in found for one in scope.instances]
+        for region in scan.told:
+            with scan.reading(region):
+                zones, unreachable = scoped(page, region)
+                shown = [from_instance(instance, region) for _, scope in zones for instance in scope.instances]
                 explained, silent = _explained(clients, region, shown)
                 vms += explained
                 lost |= unreachable | silent.keys()
-        yield ListingPage(vms=vms, unreachable=lost, failed=dict(asked.failed))
+        yield ListingPage(vms=vms, unreachable=lost, failed=dict(scan.failed))
 
 
 def listed_everywhere(clients: GcpClients, installation: str) -> Iterator[ListingPage]:
-    """Pages of this installation's VMs in all zones. Operations are not asked for: they need a right of their own.
+    """Pages of this installation's VMs in all zones. Does not read operations, which need a separate permission.
 
-    A VM that cannot be read makes its zone count as out of reach.
+    A VM that cannot be read makes its zone count as unreachable.
     """
-    wanted = resource_tags.having(tags.INSTALLATION, installation)
-    for page in clients.pages(clients.of(InstancesClient).aggregated_list, filter=wanted):
+    label_filter = resource_tags.having(tags.INSTALLATION, installation)
+    for page in clients.pages(clients.of(InstancesClient).aggregated_list, filter=label_filter):
         yield _of_all_zones(page)
 
 
 def _of_all_zones(page: Any) -> ListingPage:
-    found, unreachable = everywhere(page)
-    shown = {f"{zone}/{one.name}": (zone, one) for zone, scope in found for one in scope.instances}
+    zones, unreachable = everywhere(page)
+    shown = {f"{zone}/{vm.name}": (zone, vm) for zone, scope in zones for vm in scope.instances}
     read, failed = ask_each(shown, lambda key: from_instance(shown[key][1], region_of(shown[key][0])))
     return ListingPage(vms=list(read.values()), unreachable=unreachable.union(shown[key][0] for key in failed))
 
 
 def _explained(clients: GcpClients, region: str, vms: Sequence[Vm]) -> tuple[list[Vm], Mapping[str, ProviderError]]:
-    """The VMs, those of them marked that Google takes back: operations tell it of spot VMs that are ending or have stopped.
+    """Marks the VMs that Google interrupts, and returns the zones whose operations could not be read.
 
-    A VM whose operations cannot be read is left out, and its zone is in the second part: nobody knows yet why that VM ends.
+    Operations show the interruption of spot VMs that are ending or have stopped. A VM whose operations cannot be read
+    is omitted, because the reason for its end is not known yet.
     """
     leaving = [vm for vm in vms if vm.market is Market.SPOT and vm.state in _LEAVING]
-    told, silent = operations.of_vms(clients, filter(None, (Id.parse(vm.id) for vm in leaving)))
-    fates = {str(key): operations.fate(key, region, found) for key, found in told.items()}
-    taken = {vm_id for vm_id, fate in fates.items() if fate is not None and fate.interrupted}
+    histories, silent = operations.of_vms(clients, filter(None, (Id.parse(vm.id) for vm in leaving)))
+    fates = {str(key): operations.fate(key, region, history) for key, history in histories.items()}
+    interrupted = {vm_id for vm_id, fate in fates.items() if fate is not None and fate.interrupted}
     unexplained = {vm.id for vm in leaving if vm.zone in silent}
-    explained = [replace(vm, interrupted=True) if vm.id in taken else vm for vm in vms if vm.id not in unexplained]
+    explained = [
+        replace(vm, interrupted=True) if vm.id in interrupted else vm for vm in vms if vm.id not in unexplained
+    ]
     return explained, silent
 
 
 def with_ids(
     clients: GcpClients, region: str, vm_ids: Iterable[str]
 ) -> tuple[Mapping[Id, Instance], Mapping[str, ProviderError]]:
-    """Google's records of those that show, and the zones that could not be asked. A name with another number is left out."""
-    wanted = {one for one in map(Id.parse, vm_ids) if one is not None and in_region(one.zone, region)}
-    zones = {zone: {one for one in wanted if one.zone == zone} for zone in sorted({one.zone for one in wanted})}
+    """Google's records of the VMs that it lists, and the zones that could not be read.
+
+    Omits a VM that has a matching name but another number.
+    """
+    vms = {vm for vm in map(Id.parse, vm_ids) if vm is not None and in_region(vm.zone, region)}
+    zones = {zone: {vm for vm in vms if vm.zone == zone} for zone in sorted({vm.zone for vm in vms})}
     answers, failed = ask_each(zones, lambda zone: _in_zone(clients, zone, zones[zone]))
-    return {key: one for found in answers.values() for key, one in found.items()}, failed
+    return {key: instance for instances in answers.values() for key, instance in instances.items()}, failed
 
 
 def _in_zone(clients: GcpClients, zone: str, wanted: Collection[Id]) -> Mapping[Id, Instance]:
-    """One list per fifty VMs."""
-    found: dict[Id, Instance] = {}
-    for chunk in chunks(sorted({one.name for one in wanted}), _NAMES_PER_CALL):
+    """Reads one list per fifty VMs."""
+    instances: dict[Id, Instance] = {}
+    for chunk in chunks(sorted({vm.name for vm in wanted}), _NAMES_PER_CALL):
         for page in clients.pages(clients.of(InstancesClient).list, zone=zone, filter=either("name", chunk)):
-            shown = ((Id(zone, one.name, str(one.id)), one) for one in page.items)
-            found.update((key, one) for key, one in shown if key in wanted)
-    return found
+            shown = ((Id(zone, instance.name, str(instance.id)), instance) for instance in page.items)
+            instances.update((key, instance) for key, instance in shown if key in wanted)
+    return instances
 
 
 def get(clients: GcpClients, region: str, vm_ids: Sequence[str]) -> dict[str, Vm | None]:
-    """By id; operations tell of those that do not show.
+    """VMs by id. For VMs that no list shows, reads their operations.
 
-    What neither explains is asked for directly, one by one, before it counts as unknown to Google.
+    A VM that neither shows is read directly, one call per VM, before it counts as unknown to Google.
     """
-    asked = {one for one in map(Id.parse, vm_ids) if one is not None and in_region(one.zone, region)}
+    ids = {vm_id for vm_id in map(Id.parse, vm_ids) if vm_id is not None and in_region(vm_id.zone, region)}
     shown, failed = with_ids(clients, region, vm_ids)
-    explained, unexplained = _explained(clients, region, [from_instance(one, region) for one in shown.values()])
-    told, silent = operations.of_vms(clients, (one for one in asked.difference(shown) if one.zone not in failed))
-    fates = {str(key): operations.fate(key, region, found) for key, found in told.items()}
-    hidden = {str(key): key for key in told if fates[str(key)] is None}
+    explained, unexplained = _explained(clients, region, [from_instance(vm, region) for vm in shown.values()])
+    histories, silent = operations.of_vms(clients, (vm for vm in ids.difference(shown) if vm.zone not in failed))
+    fates = {str(key): operations.fate(key, region, history) for key, history in histories.items()}
+    hidden = {str(key): key for key in histories if fates[str(key)] is None}
     direct, lost = ask_each(hidden, lambda key: _directly(clients, region, hidden[key]))
-    vms: dict[str, Vm | None] = dict.fromkeys(set(vm_ids).difference(map(str, asked)))
+    vms: dict[str, Vm | None] = dict.fromkeys(set(vm_ids).difference(map(str, ids)))
     vms |= {vm.id: vm for vm in explained} | {key: vm for key, vm in fates.items() if vm is not None} | direct
     leave_out(vms, {**failed, **unexplained, **silent, **lost})
     return vms
@@ -121,28 +127,32 @@ def _directly(clients: GcpClients, region: str, vm: Id) -> Vm | None:
 
 
 def named(clients: GcpClients, region: str, name: str) -> list[Vm]:
-    """VMs of this name that show. Raises OutcomeUnknown when a zone of the region is out of reach."""
-    wanted = f'name = "{name}"'
-    pages = clients.pages(clients.of(InstancesClient).aggregated_list, filter=wanted)
+    """VMs of this name that Google lists. Raises OutcomeUnknown when a zone of the region is unreachable."""
+    name_filter = f'name = "{name}"'
+    pages = clients.pages(clients.of(InstancesClient).aggregated_list, filter=name_filter)
     return [
-        from_instance(one, region) for page in pages for _, scope in complete(page, region) for one in scope.instances
+        from_instance(vm, region) for page in pages for _, scope in complete(page, region) for vm in scope.instances
     ]
 
 
 def find(clients: GcpClients, region: str, name: str, owner: OwnerTags) -> Vm | None:
-    """The owner's VM of this name; else what the operations on this name tell, for the name is ours alone."""
+    """The owner's VM of this name, or None.
+
+    If Google lists no VM of this name, returns the VM as its operations describe it: only this launch uses the name.
+    """
     shown = named(clients, region, name)
     if shown:
         return next((vm for vm in shown if resource_tags.belongs(vm.tags, owner)), None)
-    told = operations.of_name(clients, region, name)
-    fates = (operations.fate(key, region, found) for key, found in told.items())
+    histories = operations.of_name(clients, region, name)
+    fates = (operations.fate(key, region, history) for key, history in histories.items())
     return next((vm for vm in fates if vm is not None), None)
 
 
 def ready(clients: GcpClients, region: str, vm_ids: Sequence[str]) -> frozenset[str]:
-    """Those that have written the guest attribute: one call each, because Google has none for several."""
-    known = {str(one): one for one in map(Id.parse, vm_ids) if one is not None and in_region(one.zone, region)}
-    return frozenset(one for one, ready in answered(known, lambda one: _is_ready(clients, known[one])).items() if ready)
+    """VMs that have written the guest attribute. Makes one call per VM, because Google has no batch call."""
+    known = {str(vm): vm for vm in map(Id.parse, vm_ids) if vm is not None and in_region(vm.zone, region)}
+    answers = answered(known, lambda vm_id: _is_ready(clients, known[vm_id]))
+    return frozenset(vm_id for vm_id, is_ready in answers.items() if is_ready)
 
 
 def _is_ready(clients: GcpClients, vm: Id) -> bool:
@@ -155,43 +165,43 @@ def _is_ready(clients: GcpClients, vm: Id) -> bool:
 
 
 def terminate(clients: GcpClients, region: str, vm_ids: Sequence[str]) -> BatchResult:
-    """Asks for the end of those that exist, by number, so that a later VM of the same name is never meant."""
+    """Requests deletion of the VMs that exist, by number, so that a later VM of the same name is never deleted."""
     return each(vm_ids, lambda vm_id: _terminate(clients, region, vm_id))
 
 
 def _terminate(clients: GcpClients, region: str, vm_id: str) -> bool:
-    """Whether Google knows the VM."""
-    one = Id.parse(vm_id)
-    if one is None or not in_region(one.zone, region):
+    """Requests deletion of a VM. Returns whether Google knows the VM."""
+    vm = Id.parse(vm_id)
+    if vm is None or not in_region(vm.zone, region):
         return False
     try:
-        clients.ask(clients.of(InstancesClient).delete_unary, zone=one.zone, instance=one.number)
+        clients.ask(clients.of(InstancesClient).delete_unary, zone=vm.zone, instance=vm.number)
     except NotFound:
         return False
     return True
 
 
 def reboot(clients: GcpClients, region: str, vm_ids: Sequence[str]) -> BatchResult:
-    """Resets each. Refused with NotFound, or with InvalidSpec: one that does not run."""
+    """Resets each VM. Refused with NotFound, or with InvalidSpec for a VM that does not run."""
     return each(vm_ids, lambda vm_id: _reset(clients, region, vm_id))
 
 
 def _reset(clients: GcpClients, region: str, vm_id: str) -> bool:
-    one = addressed(vm_id, region)
-    clients.ask(clients.of(InstancesClient).reset_unary, zone=one.zone, instance=one.number)
+    vm = addressed(vm_id, region)
+    clients.ask(clients.of(InstancesClient).reset_unary, zone=vm.zone, instance=vm.number)
     return True
 
 
 def addressed(vm_id: str, region: str) -> Id:
-    """The parts of an id. Raises NotFound for one that names no VM of this region."""
-    one = Id.parse(vm_id)
-    if one is None or not in_region(one.zone, region):
+    """The parts of an id. Raises NotFound for an id that names no VM of this region."""
+    vm = Id.parse(vm_id)
+    if vm is None or not in_region(vm.zone, region):
         raise NotFound(f"{vm_id} names no VM of {region}", code="notFound")
-    return one
+    return vm
 
 
 def console_output(clients: GcpClients, region: str, vm_id: str) -> str:
     """The end of what the first serial port printed, as clean text."""
-    one = addressed(vm_id, region)
+    vm = addressed(vm_id, region)
     method = clients.of(InstancesClient).get_serial_port_output
-    return clean(clients.ask(method, zone=one.zone, instance=one.number).contents)
+    return clean(clients.ask(method, zone=vm.zone, instance=vm.number).contents)

@@ -1,4 +1,4 @@
-"""A launch specification as the parameters of instances.insert, and of the firewall rules before it."""
+"""Launches a VM: the parameters of instances.insert and of the firewall rules before it, and the calls."""
 
 import json
 import uuid
@@ -9,13 +9,18 @@ from typing import Any
 from app.domain.leases import VmState
 from app.domain.offerings import Market
 from app.domain.tokens import launch_name
+from app.settings.reservations import ReservationSettings
 from workers.providers.errors import OutcomeUnknown
-from workers.providers.gcp import firewall, resource_tags, userdata
-from workers.providers.gcp.errors import fitting
-from workers.providers.gcp.ids import Id, last
-from workers.providers.gcp.sdk import Instance, Operation
+from workers.providers.gcp import disks, firewall, operations, resource_tags, userdata
+from workers.providers.gcp.catalogue import Machine
+from workers.providers.gcp.clients import GcpClients
+from workers.providers.gcp.errors import creating, fitting
+from workers.providers.gcp.ids import Id
+from workers.providers.gcp.reservations import launch_members, reserved_scheduling
+from workers.providers.gcp.sdk import Instance, InstancesClient, Operation
 from workers.providers.gcp.settings import GcpAccount
-from workers.providers.gcp.vms import described, time_of
+from workers.providers.gcp.vms import FLEX_START_MODEL, described, market_of, time_of, type_name
+from workers.providers.send_window import require_open_window
 from workers.providers.types import LaunchSpec, Params, Vm
 
 INSTANCE, RULES, ZONE = "instance", "firewalls", "zone"
@@ -27,56 +32,71 @@ SHORTEST_RUN, LONGEST_RUN = 30, int(timedelta(days=120).total_seconds())
 _REQUESTS = uuid.UUID("8f1d6e0c-4b7a-5c53-9a0e-2f64d1b3c7aa")
 
 
-def plan(spec: LaunchSpec, account: GcpAccount, boot_disk: str) -> Params:
-    """Exactly one VM, JSON-able, the same for the same arguments. The VM holds no rights in the project."""
+def plan(spec: LaunchSpec, account: GcpAccount, machine: Machine) -> Params:
+    """Exactly one VM, JSON-able, the same for the same arguments.
+
+    Without a service account of the account, the VM holds no rights in the project.
+    """
     name = launch_name(spec.token)
-    network = f"projects/{account.project}/global/networks/{account.network}"
+    reserved = spec.market is Market.RESERVED
+    reservation = account.reservation(spec.reservation or "") if reserved else None
+    network = f"projects/{account.network_project}/global/networks/{account.network}"
+    labels = resource_tags.of(spec, account)
     instance = {
         "name": name,
         "description": described(spec.token),
-        "machineType": f"zones/{spec.zone}/machineTypes/{spec.instance_type}",
-        "labels": resource_tags.of(spec),
+        "machineType": f"zones/{spec.zone}/machineTypes/{machine.machine_type}",
+        "labels": labels,
         "tags": {"items": [name]},
-        "disks": [_disk(spec, f"zones/{spec.zone}/diskTypes/{boot_disk}")],
+        "disks": disks.plan(spec, account, vm_name=name, boot_disk=machine.boot_disk, labels=labels),
         "networkInterfaces": [_interface(spec, account, network)],
         "metadata": {"items": userdata.items(spec)},
-        "scheduling": _scheduling(spec),
-        "serviceAccounts": [],
+        "scheduling": _scheduling(spec, reservation),
+        **_identity(account),
+        **(launch_members(spec, reservation) if reserved else {}),
     }
-    return {ZONE: spec.zone, INSTANCE: instance, RULES: firewall.plan(spec, name, network)}
+    if machine.accelerator is not None:
+        accelerator = f"zones/{spec.zone}/acceleratorTypes/{machine.accelerator}"
+        instance["guestAccelerators"] = [{"acceleratorType": accelerator, "acceleratorCount": machine.gpus}]
+    return {ZONE: spec.zone, INSTANCE: instance, RULES: firewall.plan(spec, account, name, network)}
 
 
-def _disk(spec: LaunchSpec, disk_type: str) -> dict[str, Any]:
-    return {
-        "boot": True,
-        "autoDelete": True,
-        "initializeParams": {
-            "sourceImage": spec.image.id,
-            "diskSizeGb": str(max(spec.disk_gib, spec.image.disk_gib)),
-            "diskType": disk_type,
-            "labels": resource_tags.of(spec),
-        },
-    }
+def _identity(account: GcpAccount) -> dict[str, Any]:
+    """The service account, and the measured boot of a shielded VM."""
+    email, scopes = account.service_account, list(account.service_account_scopes)
+    identity: dict[str, Any] = {"serviceAccounts": [] if email is None else [{"email": email, "scopes": scopes}]}
+    if account.shielded_vm:
+        identity["shieldedInstanceConfig"] = {
+            "enableSecureBoot": account.secure_boot,
+            "enableVtpm": True,
+            "enableIntegrityMonitoring": True,
+        }
+    return identity
 
 
 def _interface(spec: LaunchSpec, account: GcpAccount, network: str) -> dict[str, Any]:
     interface: dict[str, Any] = {"network": network}
     subnetwork = account.subnetworks.get(spec.region)
     if subnetwork is not None:
-        own = f"projects/{account.project}/regions/{spec.region}/subnetworks/{subnetwork}"
+        own = f"projects/{account.network_project}/regions/{spec.region}/subnetworks/{subnetwork}"
         interface = {"subnetwork": subnetwork if "/" in subnetwork else own}
-    if spec.public_ip:
+    if spec.image.nic_type is not None:
+        interface["nicType"] = spec.image.nic_type
+    if spec.public_ip and account.public_addresses:
         interface["accessConfigs"] = [{"type": "ONE_TO_ONE_NAT", "name": "External NAT"}]
     return interface
 
 
-def _scheduling(spec: LaunchSpec) -> dict[str, Any]:
+def _scheduling(spec: LaunchSpec, reservation: ReservationSettings | None) -> dict[str, Any]:
     """A VM with GPUs cannot be moved to another host. maxRunDuration is Google's own dead-man switch.
 
     It cannot be renewed: Google takes instances.setScheduling for a stopped VM alone.
     """
     spot = spec.market is Market.SPOT
     scheduling: dict[str, Any] = {"onHostMaintenance": "TERMINATE", "automaticRestart": False}
+    reserved = reserved_scheduling(spec, reservation)
+    if reserved:
+        return scheduling | reserved
     if spot:
         scheduling["provisioningModel"] = "SPOT"
     if spec.max_seconds is not None:
@@ -103,15 +123,32 @@ def begun(operation: Operation, params: Params, region: str) -> Vm:
     if not operation.target_id:
         raise OutcomeUnknown("the operation names no VM", code="MalformedAnswer")
     instance = params[INSTANCE]
-    spot = instance["scheduling"].get("provisioningModel") == "SPOT"
+    model = instance["scheduling"].get("provisioningModel")
     return Vm(
         id=str(Id(params[ZONE], instance["name"], str(operation.target_id))),
         region=region,
         zone=params[ZONE],
-        instance_type=last(instance["machineType"]),
-        market=Market.SPOT if spot else Market.ON_DEMAND,
-        state=VmState.PENDING,
+        instance_type=type_name(body(params)),
+        market=market_of(model, instance.get("reservationAffinity", {}).get("consumeReservationType")),
+        state=VmState.QUEUED if model == FLEX_START_MODEL else VmState.PENDING,
         tags=instance["labels"],
         launch_identity=instance["name"],
         launched_at=time_of(operation.insert_time),
     )
+
+
+def create(clients: GcpClients, region: str, params: Params) -> Vm:
+    """Creates the firewall rules, then calls instances.insert. Raises ProviderError."""
+    instance, zone = body(params), params[ZONE]
+    rules = {request_id(rule): rule for rule in params[RULES]}
+    with firewall.ensure_firewall(clients, zone, rules):
+        require_open_window()
+        with creating():
+            answer = clients.ask(
+                clients.of(InstancesClient).insert_unary,
+                zone=zone,
+                instance_resource=instance,
+                request_id=request_id(params),
+            )
+        operation = operations.inserted(answer)
+    return begun(operation, params, region)

@@ -61,18 +61,17 @@ def _rules(
     clients: GcpClients, region: str, installation: str, lease_ids: Sequence[str] | None, filters: Sequence[str]
 ) -> Iterator[Leftover]:
     """A rule does not say whether it applies to anything; the VMs that show do. Rules belong to no region."""
-    found = [(rule, firewall.owner_of(rule)) for rule in firewall.every(clients)]
     ours = [
-        (rule, owner)
-        for rule, owner in found
+        (rule_id, rule, owner)
+        for rule_id, rule, owner in firewall.of_account(clients)
         if owner.get(tags.INSTALLATION) == installation and (lease_ids is None or owner.get(tags.LEASE) in lease_ids)
     ]
     if not ours:
         return
     used = {tag for wanted in filters for tag in _tags_in_use(clients, wanted)}
-    for rule, owner in ours:
+    for rule_id, rule, owner in ours:
         in_use = not used.isdisjoint(rule.target_tags)
-        yield Leftover(kind=RULE, id=rule.name, region=region, tags=owner, in_use=in_use, free=True)
+        yield Leftover(kind=RULE, id=rule_id, region=region, tags=owner, in_use=in_use, free=True)
 
 
 def _tags_in_use(clients: GcpClients, wanted: str) -> Iterator[str]:

@@ -1,42 +1,72 @@
-"""What can be launched in a region: the catalogue, narrowed to what each zone has. Prices are the catalogue's, until `prices` tells today's."""
+"""Offerings of a region: the catalogue, restricted to what each zone has.
 
-from collections.abc import Iterator
+Prices are the catalogue's, until `prices` returns today's.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
 
 import structlog
 
-from app.domain.offerings import InstanceType, Market
+from app.domain.offerings import Driver, InstanceType
+from workers.providers.common.instance_types import OfferedMarket, offered_markets
 from workers.providers.gcp.calls import scoped
 from workers.providers.gcp.catalogue import GcpCatalogue
 from workers.providers.gcp.clients import GcpClients
-from workers.providers.gcp.sdk import MachineTypesClient
+from workers.providers.gcp.sdk import AcceleratorTypesClient, MachineTypesClient
 from workers.providers.types import Offered
 
 log = structlog.get_logger(__name__)
 
 
 def by_zone(clients: GcpClients, catalogue: GcpCatalogue, region: str) -> Iterator[Offered]:
-    """The markets of each catalogue type in each zone that has it. A zone out of reach is left out."""
-    names = "|".join(sorted(catalogue.types))
-    for page in clients.pages(clients.of(MachineTypesClient).aggregated_list, filter=f'name eq "{names}"'):
-        found, unreachable = scoped(page, region)
+    """The markets of each catalogue type in each zone that has its machine type and accelerator.
+
+    Omits an unreachable zone.
+    """
+    machine_types = _names_by_zone(
+        clients, MachineTypesClient, "machine_types", {one.machine_type for one in catalogue.machines.values()}, region
+    )
+    accelerators = _names_by_zone(
+        clients,
+        AcceleratorTypesClient,
+        "accelerator_types",
+        {one.accelerator for one in catalogue.machines.values() if one.accelerator is not None},
+        region,
+    )
+    for zone, names in machine_types.items():
+        for kind in catalogue.types.values():
+            machine = catalogue.machines[kind.name]
+            if machine.machine_type in names and machine.accelerator in {None, *accelerators.get(zone, ())}:
+                has_image = kind.gpu.driver is Driver.NVIDIA
+                for sold in offered_markets(catalogue.markets[kind.name], has_image=has_image):
+                    yield _offered(catalogue, kind, region, zone, sold)
+
+
+def _names_by_zone(
+    clients: GcpClients, client: type, member: str, names: set[str], region: str
+) -> Mapping[str, set[str]]:
+    """Which of these machine types or accelerator types each zone of the region has."""
+    found: dict[str, set[str]] = defaultdict(set)
+    wanted = "|".join(sorted(names))
+    for page in clients.pages(clients.of(client).aggregated_list, filter=f'name eq "{wanted}"'):
+        contents, unreachable = scoped(page, region)
         if unreachable:
             log.warning("zones left out", region=region, zones=sorted(unreachable))
-        for zone, scope in found:
-            for machine in scope.machine_types:
-                kind = catalogue.types.get(machine.name)
-                if kind is not None:
-                    for market in catalogue.markets[kind.name]:
-                        yield _offered(catalogue, kind, region, zone, market)
+        for zone, scope in contents:
+            found[zone].update(one.name for one in getattr(scope, member))
+    return found
 
 
-def _offered(catalogue: GcpCatalogue, kind: InstanceType, region: str, zone: str, market: Market) -> Offered:
-    price = catalogue.prices.get((market, region, kind.name))
+def _offered(catalogue: GcpCatalogue, kind: InstanceType, region: str, zone: str, sold: OfferedMarket) -> Offered:
+    price = catalogue.prices.get((region, kind.name, sold.market))
     return Offered(
         type=kind,
         region=region,
         zone=zone,
-        market=market,
-        price_per_hour=price,
-        price_as_of=catalogue.price_as_of if price is not None else None,
-        price_source=catalogue.price_source if price is not None else None,
+        market=sold.market,
+        price_per_hour=price.per_hour if price is not None else None,
+        price_as_of=price.as_of if price is not None else None,
+        price_source=price.source if price is not None else None,
+        obstacle=sold.obstacle,
     )

@@ -1,6 +1,6 @@
-"""What became of VMs that no list shows: read from Google's operations, which outlive their VM by days.
+"""The outcome of VMs that no list shows, read from Google's operations, which outlive their VM by days.
 
-A VM known by its operations alone has neither labels nor addresses nor a type.
+A VM that is known only from its operations has neither labels nor addresses nor a type.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from workers.providers.common.regions import Regions
 from workers.providers.errors import CredentialsRejected, ProviderError, Refused
 from workers.providers.gcp.calls import chunks, either, scoped
 from workers.providers.gcp.clients import GcpClients
-from workers.providers.gcp.errors import refusal
+from workers.providers.gcp.errors import not_inserted, refusal
 from workers.providers.gcp.ids import Id, last
 from workers.providers.gcp.sdk import GlobalOperationsClient, Operation, ZoneOperationsClient
 from workers.providers.gcp.vms import time_of
@@ -28,7 +28,7 @@ _TARGETS_PER_CALL = 50
 
 
 def problem(operation: Operation) -> ProviderError | None:
-    """The error that an operation ended with."""
+    """The error with which an operation ended, or None."""
     if operation.status != DONE:
         return None
     for first in operation.error.errors:
@@ -38,75 +38,89 @@ def problem(operation: Operation) -> ProviderError | None:
 
 
 def accepted(operation: Operation) -> Operation:
-    """The operation, begun or done. Raises the error that it ended with already."""
+    """The operation, running or done. Raises the error with which the operation has already ended."""
     error = problem(operation)
     if error is not None:
         raise error
     return operation
 
 
+def inserted(operation: Operation) -> Operation:
+    """An insert operation, begun or done. Raises Refused or TokenConflict if it has failed."""
+    error = problem(operation)
+    if error is not None:
+        raise not_inserted(error)
+    return operation
+
+
 def of_vms(
     clients: GcpClients, ids: Iterable[Id]
 ) -> tuple[Mapping[Id, Sequence[Operation]], Mapping[str, ProviderError]]:
-    """Operations of each VM, oldest first, and the zones that could not be asked. Raises CredentialsRejected."""
-    asked = set(ids)
-    zones = {zone: {one.number: one for one in asked if one.zone == zone} for zone in sorted({o.zone for o in asked})}
+    """Operations of each VM, oldest first, and the zones that could not be read. Raises CredentialsRejected."""
+    vms = set(ids)
+    zones = {zone: {vm.number: vm for vm in vms if vm.zone == zone} for zone in sorted({vm.zone for vm in vms})}
     answers, failed = ask_each(zones, lambda zone: _in_zone(clients, zone, zones[zone]))
     for error in failed.values():
         if isinstance(error, CredentialsRejected):
             raise error
-    return {key: told for found in answers.values() for key, told in found.items()}, failed
+    return {key: history for histories in answers.values() for key, history in histories.items()}, failed
 
 
 def _in_zone(clients: GcpClients, zone: str, numbers: Mapping[str, Id]) -> Mapping[Id, Sequence[Operation]]:
-    """One list per fifty VMs."""
-    found: dict[Id, list[Operation]] = {one: [] for one in numbers.values()}
+    """Reads one list per fifty VMs."""
+    histories: dict[Id, list[Operation]] = {vm: [] for vm in numbers.values()}
     for chunk in chunks(list(numbers), _TARGETS_PER_CALL):
-        wanted = either("targetId", chunk)
-        for page in clients.pages(clients.of(ZoneOperationsClient).list, zone=zone, filter=wanted):
+        targets = either("targetId", chunk)
+        for page in clients.pages(clients.of(ZoneOperationsClient).list, zone=zone, filter=targets):
             for operation in page.items:
-                found[numbers[str(operation.target_id)]].append(operation)
-    for operations in found.values():
-        operations.sort(key=_began)
-    return found
+                vm = numbers.get(str(operation.target_id))
+                if vm is not None:
+                    histories[vm].append(operation)
+    for history in histories.values():
+        history.sort(key=_began)
+    return histories
 
 
 def of_name(clients: GcpClients, region: str, name: str) -> Mapping[Id, list[Operation]]:
     """Operations of every VM that had this name in a region, oldest first."""
-    found: dict[Id, list[Operation]] = {}
+    histories: dict[Id, list[Operation]] = {}
     regions = frozenset({region})
     for operation in _aggregated(clients, regions, f'targetLink eq ".*/zones/{region}-[a-z0-9]+/instances/{name}"'):
-        found.setdefault(Id(last(operation.zone), name, str(operation.target_id)), []).append(operation)
-    for operations in found.values():
-        operations.sort(key=_began)
-    return found
+        histories.setdefault(Id(last(operation.zone), name, str(operation.target_id)), []).append(operation)
+    for history in histories.values():
+        history.sort(key=_began)
+    return histories
 
 
 def preemptions(clients: GcpClients, regions: frozenset[str]) -> Iterator[Operation]:
-    """All of which Google still knows: those of some days. A region out of reach tells none, unless all are: that raises."""
+    """All preemptions that Google still knows, which are those of some days.
+
+    Omits unreachable regions. Raises ProviderError when all regions are unreachable.
+    """
     return _aggregated(clients, regions, f'operationType = "{PREEMPTED}"')
 
 
 def _aggregated(clients: GcpClients, regions: frozenset[str], wanted: str) -> Iterator[Operation]:
-    asked = Regions(regions)
+    scan = Regions(regions)
     for page in clients.pages(clients.of(GlobalOperationsClient).aggregated_list, filter=wanted):
-        for region in asked.told:
-            with asked.reading(region):
+        for region in scan.told:
+            with scan.reading(region):
                 for _, scope in scoped(page, region).found:
                     yield from scope.operations
 
 
 def fate(vm_id: Id, region: str, operations: Sequence[Operation]) -> Vm | None:
-    """The VM as its operations tell it; None when they tell nothing."""
+    """The VM as its operations describe it; None when they do not determine its state."""
     by_kind = {operation.operation_type: operation for operation in operations}
-    insert, taken, deleted = by_kind.get(INSERT), by_kind.get(PREEMPTED), by_kind.get(DELETE)
+    insert, preempted, deleted = by_kind.get(INSERT), by_kind.get(PREEMPTED), by_kind.get(DELETE)
     if insert is not None and insert.status != DONE:
         return _vm(vm_id, region, insert, VmState.PENDING)
     error = problem(insert) if insert is not None else None
+    error = not_inserted(error) if error is not None else None
     if insert is not None and isinstance(error, Refused):
         return _refused(vm_id, region, insert, error)
-    if taken is not None and (deleted is None or _began(taken) <= _began(deleted)):
-        return _vm(vm_id, region, taken, VmState.GONE, interrupted=True)
+    if preempted is not None and (deleted is None or _began(preempted) <= _began(deleted)):
+        return _vm(vm_id, region, preempted, VmState.GONE, interrupted=True)
     if deleted is not None and problem(deleted) is None:
         return _vm(vm_id, region, deleted, VmState.GONE if deleted.status == DONE else VmState.ENDING)
     return None
@@ -134,7 +148,7 @@ def _vm(
     refusal: type[Refused] | None = None,
 ) -> Vm:
     ended = state is not VmState.PENDING
-    told = {"code": operation.operation_type, "message": f"by {operation.user}" if operation.user else None}
+    by_operation = {"code": operation.operation_type, "message": f"by {operation.user}" if operation.user else None}
     return Vm(
         id=str(vm_id),
         region=region,
@@ -144,7 +158,7 @@ def _vm(
         state=state,
         tags={},
         ended_at=time_of(operation.end_time) if state is VmState.GONE else None,
-        state_reason=(reason or told) if ended else None,
+        state_reason=(reason or by_operation) if ended else None,
         interrupted=interrupted,
         refusal=refusal,
     )

@@ -12,10 +12,11 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from app.domain.offerings import InstanceType, Market
+from app.domain.offerings import LISTED_MARKETS, InstanceType, Market
 from workers.providers.errors import OutcomeUnknown
+from workers.providers.gcp.catalogue import GcpCatalogue
 from workers.providers.gcp.clients import GcpClients
-from workers.providers.types import Price
+from workers.providers.types import Price, PriceList
 
 PUBLIC = "https://cloudbilling.googleapis.com"
 PATH = "/v1/services/6F81-5844-456A/skus"
@@ -30,61 +31,76 @@ _NANO = Decimal("1e-9")
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """What the SKUs of a family are called before "running in"."""
+    """What the SKUs of a family are called before "running in".
 
-    instance: str
-    gpu: str
+    `gpus`: the names that Google uses for the GPU; a region has one of them. `instance` None: the GPU's price includes
+    the host.
+    """
 
-    def amounts(self, kind: InstanceType) -> Mapping[str, Decimal]:
-        """How much of each SKU one VM takes."""
-        return {
-            f"{self.instance} Instance Core": Decimal(kind.vcpus),
-            f"{self.instance} Instance Ram": kind.memory_gib,
-            self.gpu: Decimal(kind.gpu.count),
-        }
+    instance: str | None
+    gpus: tuple[str, ...]
+
+    def amounts(self, kind: InstanceType) -> Iterator[tuple[tuple[str, ...], Decimal]]:
+        """How much of each SKU one VM takes, by the SKU's names."""
+        if self.instance is not None:
+            yield (f"{self.instance} Instance Core",), Decimal(kind.vcpus)
+            yield (f"{self.instance} Instance Ram",), kind.memory_gib
+        yield self.gpus, Decimal(kind.gpu.count)
 
 
 _FAMILIES: Mapping[str, _Parts] = {
-    "a2-highgpu": _Parts("A2", "Nvidia Tesla A100 GPU"),
-    "a2-megagpu": _Parts("A2", "Nvidia Tesla A100 GPU"),
-    "a2-ultragpu": _Parts("A2", "Nvidia Tesla A100 80GB GPU"),
-    "a3-highgpu": _Parts("A3", "Nvidia H100 80GB GPU"),
-    "a3-megagpu": _Parts("A3Plus", "Nvidia H100 80GB Mega GPU"),
-    "g2-standard": _Parts("G2", "Nvidia L4 GPU"),
+    "a2-highgpu": _Parts("A2", ("Nvidia Tesla A100 GPU",)),
+    "a2-megagpu": _Parts("A2", ("Nvidia Tesla A100 GPU",)),
+    "a2-ultragpu": _Parts("A2", ("Nvidia Tesla A100 80GB GPU",)),
+    "a3-highgpu": _Parts("A3", ("Nvidia H100 80GB GPU",)),
+    "a3-edgegpu": _Parts("A3", ("Nvidia H100 80GB GPU",)),
+    "a3-megagpu": _Parts("A3Plus", ("Nvidia H100 80GB Mega GPU", "Nvidia H100 80GB Plus GPU")),
+    "a3-ultragpu": _Parts("A3Ultra", ("H200 141GB GPU", "Nvidia H200 141GB GPU")),
+    "a4-highgpu": _Parts(None, ("A4 Nvidia B200 (1 gpu slice)",)),
+    "g2-standard": _Parts("G2", ("Nvidia L4 GPU",)),
 }
+_N1: Mapping[str, _Parts] = {
+    "T4": _Parts("N1 Predefined", ("Nvidia Tesla T4 GPU",)),
+    "V100": _Parts("N1 Predefined", ("Nvidia Tesla V100 GPU",)),
+}
+"""By GPU: N1 machine types have none of their own."""
 _Rates = Mapping[tuple[str, Market], set[Decimal]]
 
 
-def by_type(
-    clients: GcpClients, endpoint: str | None, types: Mapping[str, InstanceType], region: str, now: datetime
-) -> Mapping[tuple[str, Market], Price]:
-    """Of the types whose parts all have exactly one price in the region."""
-    rates = _rates(clients, (endpoint or PUBLIC).rstrip("/") + PATH, region)
-    sums = {(name, market): _sum(kind, market, rates) for name, kind in types.items() for market in Market}
+def everywhere(clients: GcpClients, endpoint: str | None, catalogue: GcpCatalogue, now: datetime) -> PriceList:
+    """Of the types whose parts all have exactly one price in a region, in the markets that they are sold in."""
+    sums = {
+        (region, name, market): _sum(kind, market, rates)
+        for region, rates in _rates(clients, (endpoint or PUBLIC).rstrip("/") + PATH).items()
+        for name, kind in catalogue.types.items()
+        for market in LISTED_MARKETS
+        if market in catalogue.markets[name]
+    }
     return {key: Price(per_hour=price, as_of=now, source=SOURCE) for key, price in sums.items() if price is not None}
 
 
 def _sum(kind: InstanceType, market: Market, rates: _Rates) -> Decimal | None:
-    parts = _FAMILIES.get(kind.name.rpartition("-")[0])
+    parts = _N1.get(kind.gpu.model) if kind.name.startswith("n1-") else _FAMILIES.get(kind.name.rpartition("-")[0])
     if parts is None:
         return None
     total = Decimal(0)
-    for name, amount in parts.amounts(kind).items():
-        known = rates.get((name, market), set())
+    for names, amount in parts.amounts(kind):
+        known = {price for name in names for price in rates.get((name, market), ())}
         if len(known) != 1:
             return None
         total += amount * next(iter(known))
     return total
 
 
-def _rates(clients: GcpClients, url: str, region: str) -> _Rates:
-    """USD for an hour of one core, GiB or GPU. More than one price of a name: which one counts is not known."""
-    rates: dict[tuple[str, Market], set[Decimal]] = defaultdict(set)
+def _rates(clients: GcpClients, url: str) -> Mapping[str, _Rates]:
+    """By region: USD for an hour of one core, GiB or GPU. More than one price of a name: which one counts is not known."""
+    rates: dict[str, dict[tuple[str, Market], set[Decimal]]] = defaultdict(lambda: defaultdict(set))
     for sku in _skus(clients, url):
         match = _DESCRIPTION.fullmatch(sku.get("description", ""))
         market = _MARKETS.get(sku.get("category", {}).get("usageType", ""))
-        if match is not None and market is not None and region in sku.get("serviceRegions", ()):
-            rates[match[1], market].update(_usd(sku))
+        if match is not None and market is not None:
+            for region in sku.get("serviceRegions", ()):
+                rates[region][match[1], market].update(_usd(sku))
     return rates
 
 

@@ -10,6 +10,9 @@ from collections.abc import Mapping
 
 from app.domain import tags
 from app.domain.tags import LABEL_PREFIX, NAME_LABEL, OwnerTags
+from app.settings import AccountSettings
+from app.settings.account_tags import TagRules
+from workers.providers.common.tags import combine, of_account
 from workers.providers.types import LaunchSpec
 
 _NOT_ALLOWED = re.compile(r"[^a-z0-9_-]")
@@ -18,11 +21,26 @@ _DIGITS = 16
 _MOST = 64
 
 
-def of(spec: LaunchSpec) -> dict[str, str]:
-    """Name, owner and the tenant's labels under their prefix."""
-    theirs = {_squeezed(LABEL_PREFIX + key): _squeezed(value) for key, value in sorted(spec.labels.items())}
+def _squeezed(text: str) -> str:
+    return _NOT_ALLOWED.sub("_", text.lower())[:_LONGEST]
+
+
+def _key(text: str) -> str:
+    return _squeezed(text if text[:1].isalpha() else f"x{text}")
+
+
+RULES = TagRules(
+    key=_key,
+    value=_squeezed,
+    requirement="at most 63 lower-case letters, digits, _ and -; a key begins with a letter",
+)
+
+
+def of(spec: LaunchSpec, account: AccountSettings) -> dict[str, str]:
+    """Name and owner, the account's own labels, and the tenant's labels under their prefix."""
     ours = {NAME_LABEL: _squeezed(spec.name), **of_owner(spec.owner)}
-    return dict(list(theirs.items())[: _MOST - len(ours)]) | ours
+    labels = {_squeezed(LABEL_PREFIX + key): _squeezed(value) for key, value in sorted(spec.labels.items())}
+    return combine([ours, *of_account(spec, account, RULES), labels], _MOST)
 
 
 def of_owner(owner: OwnerTags) -> dict[str, str]:
@@ -47,7 +65,3 @@ def belongs(found: Mapping[str, str], owner: OwnerTags) -> bool:
 def having(key: str, value: str) -> str:
     """A list filter on one label."""
     return f'(labels.{key} = "{exact(value)}")'
-
-
-def _squeezed(text: str) -> str:
-    return _NOT_ALLOWED.sub("_", text.lower())[:_LONGEST]

@@ -17,7 +17,8 @@ def _without_services(package: str) -> None:
 
 _without_services("google.cloud.compute_v1")
 
-from google.cloud.compute_v1.services.disks import DisksClient  # noqa: E402  after the package that stands in
+from google.cloud.compute_v1.services.accelerator_types import AcceleratorTypesClient  # noqa: E402  after the package that stands in
+from google.cloud.compute_v1.services.disks import DisksClient  # noqa: E402
 from google.cloud.compute_v1.services.firewalls import FirewallsClient  # noqa: E402
 from google.cloud.compute_v1.services.global_operations import GlobalOperationsClient  # noqa: E402
 from google.cloud.compute_v1.services.images import ImagesClient  # noqa: E402
@@ -25,6 +26,7 @@ from google.cloud.compute_v1.services.instances import InstancesClient  # noqa: 
 from google.cloud.compute_v1.services.machine_types import MachineTypesClient  # noqa: E402
 from google.cloud.compute_v1.services.projects import ProjectsClient  # noqa: E402
 from google.cloud.compute_v1.services.regions import RegionsClient  # noqa: E402
+from google.cloud.compute_v1.services.reservations import ReservationsClient  # noqa: E402
 from google.cloud.compute_v1.services.zone_operations import ZoneOperationsClient  # noqa: E402
 from google.cloud.compute_v1.types.compute import (  # noqa: E402
     Disk,
@@ -33,10 +35,12 @@ from google.cloud.compute_v1.types.compute import (  # noqa: E402
     InstancesSetLabelsRequest,
     Operation,
     Quota,
+    Reservation,
     ZoneSetLabelsRequest,
 )
 
 __all__ = [
+    "AcceleratorTypesClient",
     "Disk",
     "DisksClient",
     "Firewall",
@@ -51,6 +55,8 @@ __all__ = [
     "ProjectsClient",
     "Quota",
     "RegionsClient",
+    "Reservation",
+    "ReservationsClient",
     "ZoneOperationsClient",
     "ZoneSetLabelsRequest",
 ]

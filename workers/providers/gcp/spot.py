@@ -1,7 +1,7 @@
-"""Spot VMs that Google takes back.
+"""Spot VMs that Google interrupts.
 
-The notice reaches the VM alone, 30 seconds before (Compute Engine guide, "Spot VMs": preemption process); outside, the
-operation `compute.instances.preempted` shows, usually when the VM is stopping already.
+Only the VM receives the notice, 30 seconds before the end (Compute Engine guide, "Spot VMs": preemption process). Other
+programs see the operation `compute.instances.preempted`, usually when the VM is already stopping.
 """
 
 from collections.abc import Iterator
@@ -26,17 +26,20 @@ _LEAVING = ALIVE | {VmState.ENDING}
 def interruptions(
     clients: GcpClients, regions: frozenset[str], installation: str, now: datetime
 ) -> Iterator[Interruption]:
-    """Of this installation's VMs that still show. One list, and others only where something was taken lately."""
-    taken = dict(_taken(clients, regions, now))
-    asked = Regions(regions)
-    for region in asked.told:
-        with asked.reading(region):
-            found, failed = instances.with_ids(clients, region, map(str, taken))
-            leave_out(found, failed)
-            for key, instance in found.items():
+    """Interruptions of this installation's VMs that Google still lists.
+
+    Reads one list of preemptions, and further lists only where a preemption is recent.
+    """
+    preempted = dict(_taken(clients, regions, now))
+    scan = Regions(regions)
+    for region in scan.told:
+        with scan.reading(region):
+            shown, failed = instances.with_ids(clients, region, map(str, preempted))
+            leave_out(shown, failed)
+            for key, instance in shown.items():
                 ours = instance.labels.get(tags.INSTALLATION) == resource_tags.exact(installation)
                 if ours and from_instance(instance, region).state in _LEAVING:
-                    at = taken[key]
+                    at = preempted[key]
                     yield Interruption(vm_id=str(key), notice_at=at, deadline_at=at + NOTICE, action="terminate")
 
 

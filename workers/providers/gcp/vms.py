@@ -8,6 +8,7 @@ import structlog
 from app.domain.leases import VmState
 from app.domain.offerings import Market
 from workers.providers.errors import OutcomeUnknown
+from workers.providers.gcp import catalogue
 from workers.providers.gcp.ids import Id, last
 from workers.providers.gcp.sdk import Instance
 from workers.providers.types import Vm
@@ -15,7 +16,7 @@ from workers.providers.types import Vm
 log = structlog.get_logger(__name__)
 
 STATES: Mapping[str, VmState] = {
-    "PENDING": VmState.PENDING,
+    "PENDING": VmState.QUEUED,
     "PROVISIONING": VmState.PENDING,
     "STAGING": VmState.PENDING,
     "REPAIRING": VmState.PENDING,
@@ -28,9 +29,15 @@ STATES: Mapping[str, VmState] = {
     "SUSPENDED": VmState.STOPPED,
     "TERMINATED": VmState.STOPPED,
 }
-"""Instance lifecycle, Compute Engine guide. TERMINATED means stopped: its disks are still billed."""
+"""Instance lifecycle, Compute Engine guide. TERMINATED means stopped: its disks are still billed.
 
-_LIVE = frozenset({VmState.PENDING, VmState.RUNNING})
+PENDING: a flex-start VM waits in the queue for capacity.
+"""
+
+_LIVE = frozenset({VmState.QUEUED, VmState.PENDING, VmState.RUNNING})
+
+FLEX_START_MODEL, BOUND_MODEL = "FLEX_START", "RESERVATION_BOUND"
+"""Values of `provisioningModel`."""
 
 
 def described(token: str) -> str:
@@ -48,8 +55,10 @@ def from_instance(instance: Instance, region: str) -> Vm:
         id=str(Id(zone, instance.name, str(instance.id))),
         region=region,
         zone=zone,
-        instance_type=last(instance.machine_type),
-        market=Market.SPOT if instance.scheduling.provisioning_model == "SPOT" else Market.ON_DEMAND,
+        instance_type=type_name(instance),
+        market=market_of(
+            instance.scheduling.provisioning_model, instance.reservation_affinity.consume_reservation_type
+        ),
         state=state,
         tags=dict(instance.labels),
         launch_identity=instance.name or None,
@@ -59,6 +68,20 @@ def from_instance(instance: Instance, region: str) -> Vm:
         private_ip=nics[0].network_i_p or None if nics else None,
         state_reason=None if state in _LIVE else {"code": instance.status, "message": instance.status_message or None},
     )
+
+
+def market_of(model: str | None, consumed: str | None) -> Market:
+    """The market of a VM. `model`: its provisioningModel. `consumed`: its consumeReservationType."""
+    if model == "SPOT":
+        return Market.SPOT
+    reserved = model in {FLEX_START_MODEL, BOUND_MODEL} or consumed == "SPECIFIC_RESERVATION"
+    return Market.RESERVED if reserved else Market.ON_DEMAND
+
+
+def type_name(instance: Instance) -> str:
+    """The catalogue's name of the VM's type, which its machine type and its accelerators decide."""
+    gpus = {last(one.accelerator_type): one.accelerator_count for one in instance.guest_accelerators}
+    return catalogue.load().name_of(last(instance.machine_type), gpus)
 
 
 def _state(instance: Instance) -> VmState:

@@ -1,15 +1,18 @@
 """The catalogue's facts, against another copy of what DescribeInstanceTypes says, and its prices for plausibility."""
 
+import re
 from decimal import Decimal
+from typing import Any
 
+import botocore.session
 import pytest
 from moto.ec2.models.instance_types import INSTANCE_TYPES
 
-from app.domain.offerings import InstanceType
+from app.domain.offerings import InstanceType, NetworkFabric
 from workers.providers.aws.catalogue import load
 
 TYPES = list(load().types.values())
-PRICES = load().on_demand
+PRICES = {(region, name): price.per_hour for (region, name, _), price in load().prices.items()}
 
 # published reference points, USD per hour in us-east-1
 REFERENCE = {"p4d.24xlarge": "21.96", "g5.xlarge": "1.006", "g4dn.xlarge": "0.526", "p5.48xlarge": "55.04"}
@@ -22,8 +25,16 @@ def price_per_gpu(kind: InstanceType) -> Decimal | None:
 
 def test_the_families_that_are_leased_are_there() -> None:
     families = {kind.name.split(".")[0] for kind in TYPES}
-    assert families >= {"p4d", "p4de", "p5", "g4dn", "g5", "g6", "g6e"}
-    assert {kind.gpu.model for kind in TYPES} >= {"A100", "H100", "A10G", "T4", "L4", "L40S"}
+    assert families == {
+        *("p4d", "p4de", "p5", "p5e", "p5en", "p6-b200", "p6-b300"),
+        *("g4dn", "g5", "g6", "g6e", "g6f", "gr6", "gr6f", "g7", "g7e"),
+    }
+
+
+def test_every_type_of_these_families_in_ec2s_own_model_is_there() -> None:
+    shape: Any = botocore.session.Session().get_service_model("ec2").shape_for("InstanceType")
+    families = {kind.name.split(".")[0] for kind in TYPES}
+    assert {name for name in shape.enum if name.split(".")[0] in families} <= {kind.name for kind in TYPES}
 
 
 @pytest.mark.parametrize("kind", TYPES, ids=lambda kind: kind.name)
@@ -32,9 +43,24 @@ def test_the_facts_are_what_ec2_describes(kind: InstanceType) -> None:
     (gpu,) = facts["GpuInfo"]["Gpus"]
     assert kind.vcpus == facts["VCpuInfo"]["DefaultVCpus"]
     assert kind.memory_gib * 1024 == facts["MemoryInfo"]["SizeInMiB"]
-    assert (kind.gpu.model, kind.gpu.count) == (gpu["Name"], gpu["Count"])
+    assert kind.gpu.model == {"RTX PRO Server 6000": "RTX PRO 6000"}.get(gpu["Name"], gpu["Name"])
+    assert kind.gpu.count == (gpu["Count"] or 1)  # EC2 counts a part of a GPU as 0
+    assert (kind.gpu.parts > 1) == (gpu["Count"] == 0)
     visible_gib = gpu["MemoryInfo"]["SizeInMiB"] / 1024
     assert 0.85 * kind.gpu.memory_gib < visible_gib < kind.gpu.memory_gib + 1
+
+
+@pytest.mark.parametrize("kind", TYPES, ids=lambda kind: kind.name)
+def test_disk_and_network_are_what_ec2_describes(kind: InstanceType) -> None:
+    facts = INSTANCE_TYPES[kind.name]
+    assert kind.local_disk_gib == facts["InstanceStorageInfo"]["TotalSizeInGB"] * 10**9 // 2**30
+    cards, gigabits = re.fullmatch(
+        r"(?:(\d+)x )?(?:Up to )?(\d+) Gigabit", facts["NetworkInfo"]["NetworkPerformance"]
+    ).groups()  # type: ignore[union-attr]
+    assert kind.network_gbps == int(cards or 1) * int(gigabits)
+    assert (kind.network_fabric is NetworkFabric.EFA) == facts["NetworkInfo"]["EfaSupported"]
+    assert (kind.name in load().ena_express) == facts["NetworkInfo"]["EnaSrdSupported"]
+    assert ("reserved" in load().markets[kind.name]) == ("capacity-block" in facts["SupportedUsageClasses"])
 
 
 @pytest.mark.parametrize(("name", "price"), REFERENCE.items())
@@ -62,8 +88,3 @@ def test_a_larger_size_of_a_family_is_never_cheaper() -> None:
                         other.gpu.count,
                     ) and kind.gpu.count <= other.gpu.count:
                         assert PRICES[region, kind.name] <= PRICES[region, other.name]
-
-
-def test_prices_carry_source_and_date() -> None:
-    assert load().price_source
-    assert load().price_as_of.tzinfo is not None

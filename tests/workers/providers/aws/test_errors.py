@@ -1,4 +1,4 @@
-"""Every row of the error table, through real boto3 and a real socket."""
+"""A code of each class of error, through real boto3 and a real socket. `test_error_codes.py` has every code."""
 
 import socket
 from collections.abc import Callable, Iterator
@@ -10,33 +10,24 @@ from tests.workers.providers.aws.answering import Answer, answering
 from tests.workers.providers.samples import owner, spec
 from workers.providers import errors
 from workers.providers.aws.adapter import AwsProvider
-from workers.providers.aws.errors import CODES
+from workers.providers.aws.errors import refusal_of
 from workers.providers.aws.settings import AwsAccount
 
 REGION = "us-east-1"
 
-# The rows that were found in documentation and practice, written down apart from the table under test.
-KNOWN = {
-    errors.InsufficientCapacity: (
-        "InsufficientInstanceCapacity UnfulfillableCapacity ReservationCapacityExceeded InsufficientHostCapacity "
-        "InsufficientFreeAddressesInSubnet Server.InsufficientInstanceCapacity"
-    ),
-    errors.NotOffered: "Unsupported",
-    errors.ProviderQuotaExceeded: "VcpuLimitExceeded MaxSpotInstanceCountExceeded InstanceLimitExceeded",
-    errors.Throttled: "RequestLimitExceeded Throttling",
-    errors.OutcomeUnknown: "InternalError ServiceUnavailable Unavailable ServerInternal",
-    errors.CredentialsRejected: (
-        "AuthFailure UnauthorizedOperation ExpiredToken RequestExpired InvalidClientTokenId OptInRequired "
-        "PendingVerification"
-    ),
-    errors.InvalidSpec: (
-        "InvalidParameterCombination InvalidParameterValue InvalidAMIID.NotFound InvalidUserData.Malformed "
-        "InvalidInstanceID.NotFound"
-    ),
-    errors.PriceTooLow: "SpotMaxPriceTooLow",
-    errors.TokenConflict: "IdempotentParameterMismatch",
-}
-ROWS = [(kind, code) for kind, codes in KNOWN.items() for code in codes.split()]
+ROWS = [
+    (errors.InsufficientCapacity, "InsufficientInstanceCapacity"),
+    (errors.NotOffered, "Unsupported"),
+    (errors.ProviderQuotaExceeded, "VcpuLimitExceeded"),
+    (errors.Throttled, "RequestLimitExceeded"),
+    (errors.NotReady, "ConcurrentTagAccess"),
+    (errors.OutcomeUnknown, "InternalError"),
+    (errors.CredentialsRejected, "UnauthorizedOperation"),
+    (errors.InvalidSpec, "InvalidParameterCombination"),
+    (errors.InvalidSpec, "InvalidInstanceID.NotFound"),
+    (errors.PriceTooLow, "SpotMaxPriceTooLow"),
+    (errors.TokenConflict, "IdempotentParameterMismatch"),
+]
 
 
 def provider(url: str, call_timeout: float = 60.0) -> AwsProvider:
@@ -79,22 +70,50 @@ def test_a_refused_launch_says_what_to_do(
     assert len(answer.bodies) == 1, "nothing is repeated inside the SDK"
 
 
-@pytest.mark.parametrize("code", CODES)
-def test_each_code_of_the_table_arrives_as_its_error(answer: Answer, aws: AwsProvider, code: str) -> None:
-    answer.ec2(code)
-    with pytest.raises(CODES[code]) as caught:
-        aws.get(REGION, ["i-0123456789abcdef0"])
-    assert type(caught.value) is CODES[code]
-    assert caught.value.code == code
+UNLISTED = [
+    (400, errors.InvalidSpec),
+    (403, errors.NotPermitted),
+    (404, errors.InvalidSpec),
+    (408, errors.OutcomeUnknown),
+    (409, errors.OutcomeUnknown),
+    (500, errors.OutcomeUnknown),
+    (503, errors.OutcomeUnknown),
+]
+"""A provider that rejects a create call with a code that is not in the table has created nothing."""
 
 
-@pytest.mark.parametrize("code", ["SomethingNew", "DryRunOperation", ""])
-@pytest.mark.parametrize("status", [400, 409, 500])
-def test_what_is_not_in_the_table_is_an_unknown_outcome(
-    answer: Answer, aws: AwsProvider, code: str, status: int
+@pytest.mark.parametrize("code", ["SomethingNew", "DryRunOperation"])
+@pytest.mark.parametrize(("status", "kind"), UNLISTED)
+def test_the_status_decides_about_an_unlisted_code_of_a_create_call(
+    answer: Answer, aws: AwsProvider, code: str, status: int, kind: type[errors.ProviderError]
 ) -> None:
     answer.ec2(code, status)
-    assert type(launch(aws)) is errors.OutcomeUnknown
+    assert type(launch(aws)) is kind
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 409, 500])
+def test_an_unlisted_code_of_another_call_is_an_unknown_outcome(answer: Answer, aws: AwsProvider, status: int) -> None:
+    answer.ec2("SomethingNew", status)
+    with pytest.raises(errors.OutcomeUnknown):
+        aws.get(REGION, ["i-0123456789abcdef0"])
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("Client.VolumeLimitExceeded", errors.ProviderQuotaExceeded),
+        ("Client.InternalError", errors.InvalidSpec),
+        ("Client.InvalidSnapshot.NotFound", errors.InvalidSpec),
+        ("Server.InsufficientInstanceCapacity", errors.InsufficientCapacity),
+        ("Server.InternalError", None),
+        ("Client.UserInitiatedShutdown", None),
+        (None, None),
+    ],
+)
+def test_a_state_reason_is_a_refusal_with_or_without_its_prefix(
+    code: str | None, kind: type[errors.Refused] | None
+) -> None:
+    assert refusal_of(code) is kind
 
 
 @pytest.mark.parametrize("body", ["", "<html>Bad Gateway</html>", "<Response>", "\0"])

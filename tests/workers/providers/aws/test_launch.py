@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain import tags
-from app.domain.offerings import Market
+from app.domain.offerings import LISTED_MARKETS, Market
 from tests.workers.providers.samples import IMAGE, owner, spec
 from workers.providers.aws import firewall
 from workers.providers.aws.launch import plan
+from workers.providers.aws.settings import AwsAccount
 from workers.providers.aws.subnets import Subnet
 from workers.providers.errors import InvalidSpec
 from workers.providers.types import LaunchSpec, Params
@@ -25,8 +26,12 @@ RUN_INSTANCES: Any = botocore.session.Session().get_service_model("ec2").operati
 SUBNET = Subnet("subnet-0123456789abcdef0", "vpc-0123456789abcdef0")
 
 
-def planned(wanted: LaunchSpec, subnet: Subnet | None = None, groups: tuple[str, ...] = ()) -> Params:
-    params = plan(wanted, subnet=subnet, security_groups=groups)
+def account(**settings: Any) -> AwsAccount:
+    return AwsAccount(provider="aws", name="main", regions=("us-east-1",), **settings)
+
+
+def planned(wanted: LaunchSpec, subnet: Subnet | None = None, groups: tuple[str, ...] = (), **settings: Any) -> Params:
+    params = plan(wanted, account(security_group_ids=groups, **settings), subnet=subnet)
     report = ParamValidator().validate(params, RUN_INSTANCES.input_shape)
     assert not report.has_errors(), report.generate_report()
     return params
@@ -38,7 +43,7 @@ def tags_of(params: Params, kind: str) -> dict[str, str]:
     return {tag["Key"]: tag["Value"] for tag in found["Tags"]}
 
 
-@pytest.mark.parametrize("market", Market)
+@pytest.mark.parametrize("market", LISTED_MARKETS)
 @pytest.mark.parametrize("subnet", [None, SUBNET])
 @pytest.mark.parametrize("public_ip", [True, False])
 def test_the_parameters_fit_the_api_and_survive_json(market: Market, subnet: Subnet | None, *, public_ip: bool) -> None:
@@ -128,7 +133,7 @@ EC2_MODEL: Any = botocore.session.Session().get_service_model("ec2")
 
 def wall(wanted: LaunchSpec, subnet: Subnet | None = None) -> Any:
     """The firewall's part of a plan, each call of it checked against botocore's model."""
-    part = plan(wanted, subnet=subnet, security_groups=())[firewall.PART]
+    part = plan(wanted, account(), subnet=subnet)[firewall.PART]
     calls = {
         "CreateSecurityGroup": part["Create"],
         "AuthorizeSecurityGroupIngress": {"GroupId": "sg-1", "IpPermissions": part["Ingress"]},

@@ -13,6 +13,7 @@ from cloudsim.testing import running
 from tests.workers.providers.samples import INSTALLATION, owner, spec, token_of
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.leftovers import ADDRESS, GROUP, INTERFACE, VOLUME
+from workers.providers.aws.rights import READS_OF_RESERVATIONS, RIGHTS, SIMULATE
 from workers.providers.aws.settings import AwsAccount
 from workers.providers.types import Leftover
 
@@ -33,8 +34,23 @@ GONE = {
 
 @pytest.fixture
 def policy() -> Any:
-    (text,) = re.findall(r"```json\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    return json.loads(text)
+    return blocks()[0]
+
+
+def blocks() -> list[Any]:
+    """The least policy, and the statements that single settings need."""
+    return [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)]
+
+
+def test_settings_that_need_more_rights_say_which() -> None:
+    _, statements = blocks()
+    actions = {one["Sid"]: one["Action"] for one in statements}
+    assert actions["WithInstanceProfile"] == "iam:PassRole"
+    assert actions["WithPlacementGroup"] == "ec2:RunInstances"
+    assert {"kms:CreateGrant", "kms:Decrypt", "kms:GenerateDataKeyWithoutPlaintext"} <= set(actions["WithKmsKey"])
+    assert actions["LaunchInReservation"] == "ec2:RunInstances"
+    assert (actions.pop("WithReservations"),) == READS_OF_RESERVATIONS
+    assert all("*" not in one["Resource"].rpartition(":")[2] for one in statements if one["Sid"] in actions)
 
 
 def ask_everything(aws: AwsProvider) -> None:
@@ -60,15 +76,24 @@ def ask_everything(aws: AwsProvider) -> None:
         aws.remove_leftover(Leftover(kind=kind, id=one, region=REGION, tags={}, in_use=False))
 
 
-def test_the_documented_policy_allows_what_is_called_and_nothing_else(policy: Any) -> None:
-    granted = {
-        action.split(":")[1]
+@pytest.fixture
+def granted(policy: Any) -> set[str]:
+    return {
+        action
         for statement in policy["Statement"]
         for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])
     }
+
+
+def test_the_documented_policy_grants_the_rights_of_the_adapter_and_of_the_check(granted: set[str]) -> None:
+    assert granted == RIGHTS | {SIMULATE}
+
+
+def test_the_rights_allow_what_is_called_and_nothing_else() -> None:
+    needed = {right.split(":")[1] for right in RIGHTS}
     with running() as sim:
         account = AwsAccount(provider="aws", name="sim", regions=(REGION,), endpoint_url=sim.url)
         ask_everything(AwsProvider(account, Settings(call_timeout=60.0)))
         called = set(sim.calls())
-    assert called <= granted
-    assert granted - called == set(NOT_SEEN_HERE)
+    assert called <= needed
+    assert needed - called == set(NOT_SEEN_HERE)

@@ -40,6 +40,7 @@ SHAPES: list[tuple[str, str, Any, Any]] = [
     ("GET", r"/skus$", None, [compute.ResourceSku]),
     ("GET", r"/usages$", None, [compute.Usage]),
     ("GET", r"/versions$", None, list[compute.VirtualMachineImageResource]),
+    ("GET", r"/skus/[^/]+/versions" + _ONE, None, compute.VirtualMachineImage),
     ("GET", r"/disks$", None, [compute.Disk]),
     ("PATCH", r"/disks" + _ONE, compute.DiskUpdate, compute.Disk),
     ("DELETE", r"/disks" + _ONE, None, None),

@@ -15,7 +15,7 @@ from tests.workers.providers.azure.accounts import account
 from tests.workers.providers.azure.answering import Answer, answering
 from tests.workers.providers.azure.specs import REGION, spec
 from workers.providers import errors
-from workers.providers.azure import instances
+from workers.providers.azure import launch
 from workers.providers.azure.adapter import AzureProvider
 from workers.providers.azure.clients import Group
 
@@ -128,4 +128,4 @@ def test_a_cloud_that_is_out_of_reach_after_the_call_was_accepted_was_in_reach_b
     group = cast(
         Group, SimpleNamespace(name="g", compute=SimpleNamespace(virtual_machines=Machines(record(azure, "Failed"))))
     )
-    assert instances.create(group, azure.plan(spec())).state is VmState.PENDING
+    assert launch.create(group, azure.plan(spec())).state is VmState.PENDING

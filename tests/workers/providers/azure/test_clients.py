@@ -112,7 +112,7 @@ def test_no_vm_is_launched_before_its_group_stands(answer: Answer) -> None:
     tags = params["firewall"]["body"]["tags"]
     missing = json.dumps({"error": {"code": "ResourceNotFound", "message": ""}}).encode()
     answer.first += [(404, missing), (201, group("Updating", tags))]
-    with pytest.raises(errors.Throttled) as waiting:
+    with pytest.raises(errors.NotReady) as waiting:
         azure.launch(REGION, params)
     assert waiting.value.retry_after == 1.0
     assert [one[0] for one in answer.asked] == ["GET", "PUT"]
@@ -120,6 +120,16 @@ def test_no_vm_is_launched_before_its_group_stands(answer: Answer) -> None:
     answer.json(record(), 201)
     assert azure.launch(REGION, params).id == f"vm:{VM_ID}"
     assert [one[0] for one in answer.asked[2:]] == ["GET", "PUT"], "a group that stands is never changed"
+
+
+def test_a_group_that_azure_could_not_make_is_removed(answer: Answer) -> None:
+    azure = connect(answer)
+    params = azure.plan(spec(allowed_cidrs=NETWORKS))
+    answer.first += [(200, group("Failed", params["firewall"]["body"]["tags"]))]
+    answer.json({}, 202)
+    with pytest.raises(errors.Refused, match="could not make"):
+        azure.launch(REGION, params)
+    assert [one[0] for one in answer.asked] == ["GET", "DELETE"]
 
 
 def test_a_group_of_somebody_else_is_never_used(answer: Answer) -> None:

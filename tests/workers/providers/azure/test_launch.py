@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+from collections.abc import Mapping
 from email import message_from_bytes
 from typing import Any
 
@@ -12,7 +13,7 @@ import yaml
 from app.domain.offerings import Market
 from app.domain.tags import LABEL_PREFIX
 from app.domain.tokens import launch_name
-from tests.workers.providers.azure.accounts import GROUP, SUBNETS, SUBSCRIPTION
+from tests.workers.providers.azure.accounts import GROUP, SUBNETS, SUBSCRIPTION, account
 from tests.workers.providers.azure.specs import spec
 from tests.workers.providers.samples import KEY, owner
 from workers.providers.azure import launch, resource_tags, userdata
@@ -23,8 +24,10 @@ GROUP_ID = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{GROUP}"
 ECDSA = "ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTY me@example"
 
 
-def plan(**changes: Any) -> Any:
-    return launch.plan(spec(**changes), group=GROUP_ID, subnet=SUBNETS["eastus"])
+def plan(settings: Mapping[str, Any] | None = None, **changes: Any) -> Any:
+    """The parameters for an account with `settings`."""
+    of = account("http://127.0.0.1:9", **(settings or {}))
+    return launch.plan(spec(**changes), of, group=GROUP_ID, subnet=SUBNETS["eastus"])
 
 
 def interface(params: Any) -> Any:
@@ -95,11 +98,11 @@ def test_custom_data_beyond_what_azure_takes_is_refused() -> None:
         userdata.packed(spec(startup_script=f"#!/bin/sh\n# {incompressible}\n"))
 
 
-def test_spot_is_deleted_when_it_is_evicted_and_never_for_its_price() -> None:
+def test_spot_is_deallocated_when_it_is_evicted_and_never_evicted_for_its_price() -> None:
     properties = plan(market=Market.SPOT)["vm"]["properties"]
     assert {name: properties[name] for name in ("priority", "evictionPolicy", "billingProfile")} == {
         "priority": "Spot",
-        "evictionPolicy": "Delete",
+        "evictionPolicy": "Deallocate",
         "billingProfile": {"maxPrice": -1},
     }
     assert not {"priority", "evictionPolicy", "billingProfile"} & plan()["vm"]["properties"].keys()
@@ -148,7 +151,7 @@ def test_other_parameters_are_another_request_under_the_same_name() -> None:
     first = plan()
     for changed in (plan(disk_gib=999), plan(public_ip=False), plan(allowed_cidrs=("203.0.113.0/24",))):
         assert changed["name"] == first["name"]
-        assert changed["vm"]["tags"][launch.REQUEST] != first["vm"]["tags"][launch.REQUEST]
+        assert changed["vm"]["tags"][resource_tags.REQUEST] != first["vm"]["tags"][resource_tags.REQUEST]
     assert json.loads(json.dumps(first)) == plan()
 
 
@@ -160,7 +163,7 @@ def test_a_name_fits_a_host_name_and_differs_by_attempt() -> None:
 
 def test_labels_are_kept_inside_what_azure_takes() -> None:
     labels = {"a/b<c>": "x\ny", "Team": "1", "team": "2", **{f"k{n:02}": "v" for n in range(60)}, "long": "v" * 300}
-    found = resource_tags.of(spec(labels=labels))
+    found = resource_tags.of(spec(labels=labels), account("http://127.0.0.1:9"))
     assert len(found) < 50
     assert found[f"{LABEL_PREFIX}a_b_c_"] == "x_y"
     assert found[f"{LABEL_PREFIX}team"] == "2"

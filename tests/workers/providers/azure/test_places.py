@@ -1,17 +1,18 @@
 """Sizes, zones, prices, images and limits, as Azure answers about them."""
 
+import json
 from collections.abc import Iterator
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from app.domain.offerings import Market
+from app.domain.offerings import LISTED_MARKETS, Market
 from app.settings import Settings
 from tests.workers.providers.azure.accounts import account
 from tests.workers.providers.azure.answering import Answer, answering
 from tests.workers.providers.azure.specs import REGION, spec
-from workers.providers.azure import catalogue
+from workers.providers.azure import catalogue, images, launch
 from workers.providers.azure.adapter import AzureProvider
 from workers.providers.errors import ImageMissing, NotOffered
 
@@ -51,7 +52,7 @@ def offered(answer: Answer, *skus: dict[str, Any]) -> set[tuple[str, str, Market
 
 
 def test_a_size_is_offered_in_each_of_its_zones_in_both_markets(answer: Answer) -> None:
-    expected = {(T4, zone, market) for zone in ("eastus-1", "eastus-2") for market in Market}
+    expected = {(T4, zone, market) for zone in ("eastus-1", "eastus-2") for market in LISTED_MARKETS}
     assert offered(answer, sku()) == expected
 
 
@@ -63,7 +64,12 @@ def test_what_is_closed_to_the_subscription_is_not_offered(answer: Answer) -> No
     assert offered(answer, sku(restrictions=[closed("Location")])) == set()
     some = offered(answer, sku(restrictions=[closed("Zone", "1")]))
     assert {zone for _, zone, _ in some} == {"eastus-2"}
-    assert offered(answer, sku(restrictions=[closed("Zone", "1", "2")])) == set()
+
+
+def test_a_size_whose_zones_are_all_closed_is_offered_in_the_region_as_a_whole(answer: Answer) -> None:
+    every = sku(restrictions=[closed("Zone", "1", "2")])
+    assert {zone for _, zone, _ in offered(answer, every)} == {REGION}
+    assert offered(answer, every | {"restrictions": [*every["restrictions"], closed("Location")]}) == set()
 
 
 def test_a_size_that_is_not_sold_as_spot_is_offered_on_demand_alone(answer: Answer) -> None:
@@ -92,17 +98,63 @@ def test_a_size_without_a_known_price_is_offered_without_one(answer: Answer) -> 
 
 
 def test_the_newest_version_is_the_highest_number_not_the_longest_text(answer: Answer) -> None:
-    answer.json([{"name": name, "location": REGION} for name in ("22.04.900", "22.04.2026060801", "9.10.3")])
+    names = ("22.04.900", "22.04.2026060801", "9.10.3")
+    answer.first = [listed(*names), described()]
     image = provider(answer).image(REGION)
     assert image.id == "microsoft-dsvm:ubuntu-hpc:2204:22.04.2026060801"
+    assert (image.disk_gib, image.purchase_plan) == (images.DISK_GIB, None)
 
 
 def test_an_image_can_be_pinned_by_version_or_by_id(answer: Answer) -> None:
-    answer.json([{"name": "1.0.0", "location": REGION}, {"name": "2.0.0", "location": REGION}])
+    answer.first = [listed("1.0.0", "2.0.0"), described(), listed("1.0.0", "2.0.0"), described()]
     assert provider(answer, image="me:mine:gpu:1.0.0").image(REGION).id == "me:mine:gpu:1.0.0"
     assert provider(answer, image="me:mine:gpu:latest").image(REGION).id == "me:mine:gpu:2.0.0"
-    own = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/g/images/mine/versions/1.0.0"
-    assert provider(answer, image=own).image(REGION).id == own
+
+
+def test_an_image_of_the_marketplace_has_its_terms(answer: Answer) -> None:
+    terms = {"publisher": "me", "product": "mine", "name": "gpu"}
+    answer.first = [listed("1.0.0"), described(plan=terms)]
+    image = provider(answer, image="me:mine:gpu:latest").image(REGION)
+    assert image.purchase_plan == terms
+    assert (
+        launch.plan(spec(image=image), account("https://127.0.0.1:1"), group="/g", subnet="/s")["vm"]["plan"] == terms
+    )
+
+
+def test_an_image_of_a_gallery_is_its_newest_version_and_has_its_size(answer: Answer) -> None:
+    definition = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/g/images/mine"
+    versions = [
+        {"name": "1.0.0", "properties": {"publishingProfile": {"excludeFromLatest": False}}},
+        {"name": "1.10.0", "properties": {}},
+        {"name": "2.0.0", "properties": {"publishingProfile": {"excludeFromLatest": True}}},
+    ]
+    profile = {"properties": {"storageProfile": {"osDiskImage": {"sizeInGB": 256}}}}
+    answer.first = [body({"properties": {}}), body({"value": versions}), body(profile)]
+    image = provider(answer, image=definition).image(REGION)
+    assert (image.id, image.disk_gib) == (f"{definition}/versions/1.10.0", 256)
+    answer.first = [body({"properties": {}}), body(profile)]
+    assert provider(answer, image=f"{definition}/versions/1.0.0").image(REGION).id == f"{definition}/versions/1.0.0"
+
+
+def test_an_image_of_a_community_gallery_has_a_field_of_its_own(answer: Answer) -> None:
+    own = "/CommunityGalleries/theirs-1234/Images/gpu/Versions/1.0.0"
+    image = provider(answer, image=own).image(REGION)
+    made = launch.plan(spec(image=image), account("https://127.0.0.1:1"), group="/g", subnet="/s")["vm"]["properties"][
+        "storageProfile"
+    ]
+    assert made["imageReference"] == {"communityGalleryImageId": own}
+
+
+def body(document: Any) -> tuple[int, bytes]:
+    return 200, json.dumps(document).encode()
+
+
+def listed(*names: str) -> tuple[int, bytes]:
+    return body([{"name": name, "location": REGION} for name in names])
+
+
+def described(**properties: Any) -> tuple[int, bytes]:
+    return body({"name": "x", "properties": {"osDiskImage": {"operatingSystem": "Linux"}, **properties}})
 
 
 @pytest.mark.parametrize("pin", ["me:mine:gpu:3.0.0", "me:mine", "ami-0123", "me:mine:gpu:newest"])
@@ -130,11 +182,11 @@ def test_limits_are_those_of_gpu_families_and_of_all_vcpus(answer: Answer) -> No
 
 def test_every_size_has_its_facts_and_plausible_prices() -> None:
     found = catalogue.load()
-    assert len(found.types) == 13
-    for (region, name, market), price in found.prices.items():
+    assert len(found.types) == 20
+    prices = {key: price.per_hour for key, price in found.prices.items()}
+    for (region, name, market), price in prices.items():
         kind = found.types[name]
         assert Decimal("0.05") < price / kind.gpu.count < Decimal(20), (region, name, market)
         if market is Market.SPOT:
-            assert price < found.prices[region, name, Market.ON_DEMAND]
-    assert found.prices["eastus", "Standard_ND96asr_v4", Market.ON_DEMAND] == Decimal("27.197")
-    assert found.price_source
+            assert price < prices[region, name, Market.ON_DEMAND]
+    assert prices["eastus", "Standard_ND96asr_v4", Market.ON_DEMAND] == Decimal("27.197")

@@ -135,3 +135,23 @@ def test_only_an_agent_that_says_so_is_ready(status: dict[str, str], ready: bool
 def test_a_record_without_its_parts_is_not_azures(missing: str) -> None:
     with pytest.raises(errors.OutcomeUnknown, match="not one of Azure's"):
         vms.from_document({key: value for key, value in vm().items() if key != missing}, None)
+
+
+@pytest.mark.parametrize(
+    ("policy", "provisioning", "power", "evicted"),
+    [
+        ("Deallocate", "Updating", "deallocating", True),
+        ("Deallocate", "Succeeded", "deallocated", True),
+        ("Deallocate", "Succeeded", "stopped", False),
+        ("Deallocate", "Deleting", "deallocated", False),
+        ("Deallocate", "Succeeded", "running", False),
+        ("Delete", "Succeeded", "deallocated", False),
+    ],
+)
+def test_a_spot_vm_that_is_deallocated_was_evicted(
+    policy: str, provisioning: str, power: str, *, evicted: bool
+) -> None:
+    """VMs of earlier versions have the policy Delete. Somebody else has deallocated such a VM."""
+    spot = vm(provisioning, priority="Spot", evictionPolicy=policy)
+    assert vms.from_document(spot, view(f"PowerState/{power}")).interrupted is evicted
+    assert not vms.from_document(vm(provisioning), view(f"PowerState/{power}")).interrupted

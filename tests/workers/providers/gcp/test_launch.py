@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.domain import tags
-from app.domain.offerings import Market
+from app.domain.offerings import LISTED_MARKETS, Market
 from app.domain.tags import OwnerTags
 from app.domain.tokens import launch_name
 from cloudsim.gce.labels import check as check_labels
@@ -20,6 +20,7 @@ from tests.workers.providers.gcp.accounts import PROJECT, REGION, account
 from tests.workers.providers.gcp.specs import IMAGE, spec
 from tests.workers.providers.samples import KEY, owner
 from workers.providers.gcp import firewall, launch
+from workers.providers.gcp.catalogue import Machine
 from workers.providers.gcp.sdk import Firewall
 from workers.providers.types import LaunchSpec, Params
 
@@ -27,7 +28,8 @@ NETWORKS = ("203.0.113.0/24", "198.51.100.7/32", "2001:db8::/32")
 
 
 def planned(wanted: LaunchSpec, boot_disk: str = "pd-balanced", **settings: Any) -> Params:
-    params = launch.plan(wanted, account("http://127.0.0.1:9", None, **settings), boot_disk)
+    machine = Machine(machine_type=wanted.instance_type, boot_disk=boot_disk, gpus=1)
+    params = launch.plan(wanted, account("http://127.0.0.1:9", None, **settings), machine)
     assert list(faults(params["instance"], "Instance")) == []
     for rule in params["firewalls"]:
         assert list(faults(rule, "Firewall")) == []
@@ -39,7 +41,7 @@ def instance(wanted: LaunchSpec, **settings: Any) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("market", Market)
+@pytest.mark.parametrize("market", LISTED_MARKETS)
 @pytest.mark.parametrize("public_ip", [True, False])
 @pytest.mark.parametrize("max_seconds", [None, 3600])
 def test_the_parameters_fit_the_api_and_survive_json(market: Market, public_ip: bool, max_seconds: int | None) -> None:

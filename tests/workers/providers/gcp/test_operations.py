@@ -56,9 +56,15 @@ def test_a_refused_creation_is_gone_and_says_why() -> None:
     assert vm.ended_at == datetime(2026, 11, 20, 12, 0, 30, tzinfo=UTC)
 
 
-@pytest.mark.parametrize("code", ["SOMETHING_NEW", "INTERNAL_ERROR", "RESOURCE_ALREADY_EXISTS"])
-def test_a_creation_that_failed_in_another_way_proves_nothing(code: str) -> None:
-    assert told(operation("insert", 0, code)) is None
+@pytest.mark.parametrize("code", ["SOMETHING_NEW", "INTERNAL_ERROR", "RESOURCE_OPERATION_RATE_EXCEEDED"])
+def test_a_creation_that_ended_with_any_error_is_refused(code: str) -> None:
+    vm = told(operation("insert", 0, code))
+    assert vm is not None
+    assert (vm.state, vm.refusal) == (VmState.GONE, errors.Refused)
+
+
+def test_a_creation_under_a_name_in_use_proves_nothing() -> None:
+    assert told(operation("insert", 0, "RESOURCE_ALREADY_EXISTS")) is None
 
 
 def test_a_preempted_vm_was_interrupted_also_when_it_was_deleted_afterwards() -> None:

@@ -8,42 +8,40 @@ import pytest
 import yaml
 
 from app.domain.offerings import Market
+from cloudsim.gce.permissions import needed
 from cloudsim.testing import running
 from tests.workers.providers.gcp.accounts import REGION, provider
 from tests.workers.providers.gcp.specs import spec
 from tests.workers.providers.samples import INSTALLATION, owner, token_of
 from workers.providers.errors import NotFound
 from workers.providers.gcp.adapter import GcpProvider
+from workers.providers.gcp.rights import CHECK_RIGHTS, RESERVATION_RIGHTS, RIGHTS
 
 PAGE = Path(__file__).parents[4] / "docs" / "providers" / "gcp.md"
-VERBS = {"insert": "create", "aggregatedList": "list"}
-NOT_CALLS = {
-    "compute.disks.create",
-    "compute.images.useReadOnly",
-    "compute.instances.setMetadata",
-    "compute.instances.setTags",
-    "compute.networks.updatePolicy",
-    "compute.networks.use",
-    "compute.networks.useExternalIp",
-    "compute.subnetworks.use",
-    "compute.subnetworks.useExternalIp",
-}
-"""Rights that a call needs besides the one of its own name (Compute Engine API reference, "IAM permissions")."""
 NOT_SEEN_HERE = {
     "compute.firewalls.get": "only when a rule exists already",
     "compute.images.get": "only where an account pins an image",
 }
 
-PUBLIC = {"services.skus.list"}
-"""Asks for an enabled API and for no permission (Cloud Billing API reference)."""
-
 
 @pytest.fixture
 def granted() -> set[str]:
-    (text,) = re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    permissions: list[str] = yaml.safe_load(text)["includedPermissions"]
-    assert permissions == sorted(set(permissions))
-    return set(permissions)
+    return roles()[0]
+
+
+def roles() -> list[set[str]]:
+    """The least role in the project, and the one in the host project of a shared VPC."""
+    found = []
+    for text in re.findall(r"```yaml\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL):
+        permissions: list[str] = yaml.safe_load(text)["includedPermissions"]
+        assert permissions == sorted(set(permissions))
+        found.append(set(permissions))
+    return found
+
+
+def test_in_a_host_project_the_network_and_its_rules_need_the_same_rights(granted: set[str]) -> None:
+    of_networks = ("compute.firewalls.", "compute.networks.", "compute.subnetworks.")
+    assert roles()[1] == {one for one in granted if one.startswith(of_networks)}
 
 
 def ask_everything(gcp: GcpProvider) -> None:
@@ -73,16 +71,19 @@ def ask_everything(gcp: GcpProvider) -> None:
         gcp.remove_leftover(one)
 
 
-def permission(call: str) -> str:
-    """`instances.insert` is `compute.instances.create`."""
-    resource, _, verb = call.partition(".")
-    return f"compute.{resource}.{VERBS.get(verb, verb)}"
+def test_the_documented_role_has_the_permissions_of_the_adapter_and_of_the_check(granted: set[str]) -> None:
+    assert granted == {*RIGHTS, *CHECK_RIGHTS}
 
 
-def test_the_documented_role_allows_what_is_called_and_nothing_else(granted: set[str], tmp_path: Path) -> None:
+def test_settings_that_need_more_permissions_say_which() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert all(f"| `{right}` |" in text for right in RESERVATION_RIGHTS)
+
+
+def test_the_permissions_allow_what_is_called_and_nothing_else(tmp_path: Path) -> None:
     with running(boot_seconds=0.0, shutdown_seconds=0.0, cleanup_seconds=0.0) as sim:
         ask_everything(provider(sim.url, tmp_path))
         called: dict[str, Any] = sim.calls("gcp")
-    used = {permission(call) for call in called if call not in PUBLIC}
-    assert used <= granted
-    assert granted - used == NOT_CALLS | set(NOT_SEEN_HERE)
+    used = {permission for call in called for permission in needed(call)}
+    assert used <= set(RIGHTS)
+    assert set(RIGHTS) - used == set(NOT_SEEN_HERE)

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any, Literal
 
 from app.domain.leases import VmState
-from app.domain.offerings import Gpu, InstanceType, Market
+from app.domain.offerings import Driver, Gpu, InstanceType, Interconnect, Market
 from app.domain.tags import ATTEMPT, DEADLINE, INSTALLATION, LEASE, OwnerTags
 from app.settings import Settings
 from app.settings.providers import AccountSettings, ProviderInfo
@@ -21,15 +21,17 @@ from workers.providers.types import (
     Leftovers,
     Limits,
     ListingPage,
+    ObservedReservation,
     Offered,
     Params,
+    PricePage,
     Prices,
     ProviderEvent,
     ServiceQuota,
     Vm,
 )
 
-GPU = Gpu(model="A10G", count=1, memory_gib=24, interconnect="PCIe")
+GPU = Gpu(model="A10G", count=1, memory_gib=24, interconnect=Interconnect.PCIE)
 TYPE = InstanceType(name="toy.large", gpu=GPU, vcpus=4, memory_gib=Decimal(16))
 AS_OF = datetime(2026, 11, 1, tzinfo=UTC)
 
@@ -65,10 +67,16 @@ class ToyProvider:
     def prices(self, _region: str) -> Prices:
         return {}
 
+    def price_list(self) -> Iterator[PricePage]:
+        return iter([])
+
     def service_quotas(self, _region: str) -> Sequence[ServiceQuota]:
         return []
 
-    def image(self, _region: str, name: str | None = None) -> Image:
+    def reservations(self, _region: str) -> Sequence[ObservedReservation]:
+        return []
+
+    def image(self, _region: str, name: str | None = None, _driver: Driver = Driver.NVIDIA) -> Image:
         return Image(id="toy-image", name=name or "toy")
 
     def plan(self, spec: LaunchSpec) -> Params:

@@ -1,4 +1,4 @@
-"""What keeps a lease from ending, told in the message of its reason."""
+"""What prevents a lease from ending, as recorded in the message of its reason."""
 
 from datetime import timedelta
 from typing import Any
@@ -24,9 +24,9 @@ _NEWS = _MESSAGE.is_distinct_from(_BLOCKED_MESSAGE)
 
 
 def blocked(lease_id: LeaseId, obstacle: str, *, after_seconds: float = 0.0) -> Bound[ReturningInsert[Any]]:
-    """Writes an obstacle into the reason of a lease that has been releasing for so long, with an event.
+    """Writes an obstacle into the reason of a lease that has been releasing for `after_seconds`, with an event.
 
-    Answers no row when the reason names that obstacle already. An obstacle is a fact: no claim is asked for.
+    Returns no row when the reason names that obstacle already. An obstacle is a fact, so no claim is required.
     """
     return write(
         lease_id,

@@ -1,0 +1,65 @@
+"""Statements on the last checks of each account."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import Select, func, or_, select
+from sqlalchemy.dialects.postgresql import Insert, insert
+from sqlalchemy.sql.dml import ReturningInsert
+
+from app.db.schema.tables import account, account_check
+from app.domain.account_checks import AccountCheck, failures
+
+_SETTLED = timedelta(minutes=1)
+"""A new account is checked after its first listing and its first offerings, which matter more."""
+
+
+def due(name: str, *, every: timedelta) -> Select[Any]:
+    """One row when the account must be checked: never checked, not since `every`, or requested since the last run."""
+    last = account_check.c
+    return (
+        select(account.c.name)
+        .select_from(account.outerjoin(account_check, last.account == account.c.name))
+        .where(
+            account.c.name == name,
+            or_(
+                last.checked_at.is_(None) & (account.c.created_at < func.now() - _SETTLED),
+                last.checked_at < func.now() - every,
+                last.requested_at.is_not(None) & (last.checked_at.is_(None) | (last.requested_at > last.checked_at)),
+            ),
+        )
+    )
+
+
+def save(name: str, checks: Sequence[AccountCheck]) -> Insert:
+    """Replaces the checks of an account."""
+    statement = insert(account_check).values(
+        account=name,
+        checked_at=func.now(),
+        failed=len(failures(checks)),
+        checks=[check.as_json() for check in checks],
+    )
+    new = statement.excluded
+    return statement.on_conflict_do_update(
+        index_elements=[account_check.c.account],
+        set_={"checked_at": new.checked_at, "failed": new.failed, "checks": new.checks},
+    )
+
+
+def request(name: str) -> ReturningInsert[Any]:
+    """Asks the workers for another run. Returns (requested_at)."""
+    statement = insert(account_check).values(account=name, requested_at=func.now())
+    return statement.on_conflict_do_update(
+        index_elements=[account_check.c.account], set_={"requested_at": statement.excluded.requested_at}
+    ).returning(account_check.c.requested_at)
+
+
+def of_account(name: str) -> Select[Any]:
+    """(name, checked_at, requested_at, checks) of an account; no row for an unknown one."""
+    last = account_check.c
+    return (
+        select(account.c.name, last.checked_at, last.requested_at, last.checks)
+        .select_from(account.outerjoin(account_check, last.account == account.c.name))
+        .where(account.c.name == name)
+    )

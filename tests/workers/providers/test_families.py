@@ -1,0 +1,189 @@
+"""A launch of every type of the three catalogues: disk, network interface and image; and what accounts cannot buy."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.domain.offerings import Driver, InstanceType, Market, Obstacle
+from app.settings import Settings
+from cloudsim.gce.facts import GVNIC_ONLY, HYPERDISK_ONLY, family
+from cloudsim.testing import Control, running
+from tests.workers.providers.azure import accounts as azure_accounts
+from tests.workers.providers.azure.specs import spec as azure_spec
+from tests.workers.providers.gcp.accounts import account as gcp_account
+from tests.workers.providers.gcp.accounts import provider as gcp_connect
+from tests.workers.providers.gcp.specs import IMAGE as GCP_IMAGE
+from tests.workers.providers.gcp.specs import spec as gcp_spec
+from tests.workers.providers.samples import owner, spec
+from workers.providers.aws import catalogue as aws
+from workers.providers.aws.adapter import AwsProvider
+from workers.providers.aws.settings import AwsAccount
+from workers.providers.azure import catalogue as azure
+from workers.providers.azure import images as azure_images
+from workers.providers.azure.adapter import AzureProvider
+from workers.providers.common.images import wanted
+from workers.providers.errors import ImageMissing, InvalidSpec
+from workers.providers.gcp import catalogue as gcp
+from workers.providers.gcp.adapter import GcpProvider
+from workers.providers.interfaces import Provider
+from workers.providers.types import Image
+
+SUBNETS = {"eastus2": "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/n/subnets/gpus"}
+NOWHERE = "http://127.0.0.1:9"
+AWS = AwsAccount(provider="aws", name="sim", regions=("us-east-1",), endpoint_url=NOWHERE)
+
+
+@pytest.mark.parametrize("kind", aws.load().types.values(), ids=lambda kind: kind.name)
+def test_aws(kind: InstanceType) -> None:
+    params = AwsProvider(AWS, Settings()).plan(spec(instance_type=kind.name))
+    (interface,) = params["NetworkInterfaces"]
+    assert "InterfaceType" not in interface, "an EFA has no peer in a lease of one VM"
+    assert ("EnaSrdSpecification" in interface) == (kind.name in aws.load().ena_express)
+    assert params["BlockDeviceMappings"][0]["Ebs"]["VolumeType"] == "gp3"
+
+
+@pytest.mark.parametrize("kind", gcp.load().types.values(), ids=lambda kind: kind.name)
+def test_gcp(kind: InstanceType) -> None:
+    image = Image(id=GCP_IMAGE.id, name=GCP_IMAGE.name, nic_type="GVNIC")
+    provider = GcpProvider(gcp_account(NOWHERE, None), Settings())
+    made = provider.plan(gcp_spec(instance_type=kind.name, image=image))["instance"]
+    disk = made["disks"][0]["initializeParams"]["diskType"].rpartition("/")[2]
+    assert disk.startswith("hyperdisk-") == (family(kind.name) in HYPERDISK_ONLY)
+    assert made["networkInterfaces"][0]["nicType"] == "GVNIC"
+    assert made["scheduling"]["onHostMaintenance"] == "TERMINATE"
+    machine_type = made["machineType"].rpartition("/")[2]
+    gpus = {
+        one["acceleratorType"].rpartition("/")[2]: one["acceleratorCount"] for one in made.get("guestAccelerators", ())
+    }
+    assert gcp.load().name_of(machine_type, gpus) == kind.name
+    assert bool(gpus) == kind.name.startswith("n1-")
+
+
+def test_an_image_without_gvnic_gets_the_interface_that_the_cloud_chooses() -> None:
+    provider = GcpProvider(gcp_account(NOWHERE, None), Settings())
+    made = provider.plan(gcp_spec(instance_type="g2-standard-4"))["instance"]
+    assert "nicType" not in made["networkInterfaces"][0]
+    assert "g2-standard" not in GVNIC_ONLY
+
+
+@pytest.mark.parametrize("kind", azure.load().types.values(), ids=lambda kind: kind.name)
+def test_azure(kind: InstanceType) -> None:
+    image = azure_images.DEFAULTS.get(kind.gpu.driver)
+    assert (image is None) == (kind.gpu.driver is Driver.NVIDIA_GRID) == ("_A10_v5" in kind.name)
+    assert ("rocm" in (image or "")) == kind.name.startswith("Standard_ND96isr_MI")
+    for security_type, profile in (
+        ("Standard", {"securityType": "Standard"}),
+        (
+            "TrustedLaunch",
+            {"securityType": "TrustedLaunch", "uefiSettings": {"secureBootEnabled": False, "vTpmEnabled": True}},
+        ),
+    ):
+        account = azure_accounts.account(NOWHERE, security_type=security_type)
+        body = AzureProvider(account, Settings()).plan(azure_spec(instance_type=kind.name))["vm"]["properties"]
+        (interface,) = body["networkProfile"]["networkInterfaceConfigurations"]
+        assert interface["properties"]["enableAcceleratedNetworking"] is True
+        assert body["securityProfile"] == profile
+        assert body["storageProfile"]["osDisk"]["managedDisk"]["storageAccountType"] == "Premium_LRS"
+
+
+def test_the_accounts_default_image_is_not_used_for_another_driver() -> None:
+    account = AWS.model_copy(update={"image": "ami-0123", "driver_images": {"nvidia_grid": "ami-0456"}})
+    assert wanted(account, None) == "ami-0123"
+    assert wanted(account, None, Driver.NVIDIA_GRID) == "ami-0456"
+    assert wanted(account, None, Driver.AMD_ROCM) is None
+
+
+def test_a_driver_without_an_image_is_an_error_that_names_the_setting() -> None:
+    azure_provider = AzureProvider(azure_accounts.account(NOWHERE), Settings())
+    for ask in (azure_provider.image, GcpProvider(gcp_account(NOWHERE, None), Settings()).image):
+        with pytest.raises(ImageMissing, match=r"driver_images\.nvidia_grid"):
+            ask("eastus", None, Driver.NVIDIA_GRID)
+
+
+@pytest.fixture(scope="module")
+def sim() -> Iterator[Control]:
+    with running(boot_seconds=0.0) as sim:
+        yield sim
+
+
+def obstacles(provider: Provider, region: str) -> dict[tuple[str, Market], Obstacle | None]:
+    return {(one.type.name, one.market): one.obstacle for one in provider.offered(region)}
+
+
+def test_aws_offers_what_the_account_can_buy_and_says_why_it_cannot_buy_the_rest(sim: Control) -> None:
+    account = AWS.model_copy(update={"regions": ("us-east-2",), "endpoint_url": sim.url})
+    found = obstacles(AwsProvider(account, Settings()), "us-east-2")
+    assert found["p5e.48xlarge", Market.ON_DEMAND] is Obstacle.RESERVED_ONLY
+    assert found["g6f.large", Market.SPOT] is Obstacle.NO_DRIVER_IMAGE
+    bought = {key for key, obstacle in found.items() if obstacle is None}
+    assert {
+        ("p5e.48xlarge", Market.SPOT),
+        ("p6-b300.48xlarge", Market.ON_DEMAND),
+        ("g7e.2xlarge", Market.SPOT),
+    } <= bought
+    with_grid = account.model_copy(update={"driver_images": {"nvidia_grid": "ami-0123"}})
+    assert obstacles(AwsProvider(with_grid, Settings()), "us-east-2")["g6f.large", Market.SPOT] is None
+
+
+def test_gcp_offers_n1_types_where_their_accelerators_are_and_launches_them(sim: Control, tmp_path: Path) -> None:
+    gcp_provider = gcp_connect(sim.url, tmp_path)
+    places = {(one.type.name, one.zone) for one in gcp_provider.offered("us-central1")}
+    assert ("n1-standard-8-1xt4", "us-central1-b") in places
+    assert ("n1-standard-8-1xv100", "us-central1-b") not in places
+    assert obstacles(gcp_provider, "us-central1")["a4-highgpu-8g", Market.ON_DEMAND] is Obstacle.RESERVED_ONLY
+    image = gcp_provider.image("us-central1")
+    for name, market in (("n1-standard-8-1xt4", Market.ON_DEMAND), ("a4-highgpu-8g", Market.SPOT)):
+        wish = gcp_spec(
+            owner(lease=f"lease_{name}"), zone="us-central1-b", instance_type=name, image=image, market=market
+        )
+        vm = gcp_provider.launch("us-central1", gcp_provider.plan(wish))
+        (shown,) = gcp_provider.get("us-central1", [vm.id]).values()
+        assert vm.instance_type == name
+        assert shown is not None
+        assert shown.instance_type == name
+
+
+def test_the_simulated_google_refuses_what_google_refuses(sim: Control, tmp_path: Path) -> None:
+    gcp_provider = gcp_connect(sim.url, tmp_path)
+    image = gcp_provider.image("us-central1")
+    wish = gcp_spec(zone="us-central1-b", instance_type="a4-highgpu-8g", image=image, market=Market.SPOT)
+    params = gcp_provider.plan(wish)
+    params["instance"]["disks"][0]["initializeParams"]["diskType"] = "zones/us-central1-b/diskTypes/pd-ssd"
+    with pytest.raises(InvalidSpec, match="pd-ssd"):
+        gcp_provider.launch("us-central1", params)
+    params = gcp_provider.plan(gcp_spec(zone="us-central1-b", instance_type="n1-standard-8-1xt4", image=image))
+    params["instance"]["scheduling"]["onHostMaintenance"] = "MIGRATE"
+    with pytest.raises(InvalidSpec, match="live migration"):
+        gcp_provider.launch("us-central1", params)
+
+
+def test_an_amd_gpu_gets_ready_with_amds_driver_alone(sim: Control) -> None:
+    provider = AzureProvider(azure_accounts.account(sim.url, subnet_ids=SUBNETS), Settings())
+    for driver, is_ready in ((Driver.AMD_ROCM, True), (Driver.NVIDIA, False)):
+        wish = azure_spec(
+            owner(lease=f"lease_{driver}"),
+            region="eastus2",
+            zone="eastus2",
+            instance_type="Standard_ND96isr_MI300X_v5",
+            image=provider.image("eastus2", None, driver),
+        )
+        vm = provider.launch("eastus2", provider.plan(wish))
+        assert bool(provider.ready("eastus2", [vm.id])) is is_ready
+
+
+def test_a_part_of_a_gpu_gets_ready_with_the_image_that_the_account_names(sim: Control) -> None:
+    grid = {"nvidia_grid": "example-vendor:gpu-workstation:2404-grid:latest"}
+    provider = AzureProvider(azure_accounts.account(sim.url, driver_images=grid), Settings())
+    plain = AzureProvider(azure_accounts.account(sim.url), Settings())
+    name = "Standard_NV6ads_A10_v5"
+    assert obstacles(plain, "eastus")[name, Market.SPOT] is Obstacle.NO_DRIVER_IMAGE
+    assert obstacles(provider, "eastus")[name, Market.SPOT] is None
+    image = provider.image("eastus", None, Driver.NVIDIA_GRID)
+    vm = provider.launch("eastus", provider.plan(azure_spec(instance_type=name, image=image)))
+    assert provider.ready("eastus", [vm.id])
+    without_terms = azure_spec(owner(lease="lease_b"), instance_type=name, image=replace(image, purchase_plan=None))
+    params = provider.plan(without_terms)
+    with pytest.raises(InvalidSpec, match="Plan"):
+        provider.launch("eastus", params)

@@ -1,0 +1,40 @@
+"""The checks of an account, once a day and when an operator requests them: the last run is stored for the API."""
+
+from datetime import timedelta
+
+import structlog
+
+from app.db.fleet import account_checks
+from app.domain.account_checks import AccountCheck, CheckSubject, failures
+from workers.account_checks import check_account
+from workers.providers.common.checks import refused
+from workers.providers.errors import ProviderError
+from workers.runtime import Runtime
+
+log = structlog.get_logger(__name__)
+
+EVERY = timedelta(days=1)
+
+
+def check_when_due(runtime: Runtime, account: str, _region: str) -> int:
+    """Runs the checks if they are due. Returns their number, 0 when they are not due.
+
+    Failed checks set nothing aside: the cloud's answer to a real call does that.
+    """
+    if runtime.database.first(account_checks.due(account, every=EVERY)) is None:
+        return 0
+    checks = _check(runtime, account)
+    runtime.database.run(account_checks.save(account, checks))
+    failed = [check.name for check in failures(checks)]
+    if failed:
+        log.warning("account checks failed", account=account, failed=failed)
+    return len(checks)
+
+
+def _check(runtime: Runtime, account: str) -> list[AccountCheck]:
+    accounts = runtime.accounts
+    try:
+        return list(check_account(accounts.provider(account), accounts.regions(account), runtime.installation.id))
+    except ProviderError as error:
+        # raised where the identity of the credentials is verified, before the adapter is called
+        return [refused(CheckSubject.CREDENTIALS, account, error, "correct the credentials of this account")]

@@ -1,0 +1,72 @@
+"""The actions that the adapter needs at Azure: the one list of them. The role in `docs/providers/azure.md` has these."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+RIGHTS = (
+    "Microsoft.Resources/subscriptions/read",
+    "Microsoft.Compute/skus/read",
+    "Microsoft.Compute/locations/usages/read",
+    "Microsoft.Compute/locations/publishers/artifacttypes/offers/skus/versions/read",
+    "Microsoft.Compute/images/read",
+    "Microsoft.Compute/galleries/images/read",
+    "Microsoft.Compute/galleries/images/versions/read",
+    "Microsoft.Compute/virtualMachines/read",
+    "Microsoft.Compute/virtualMachines/instanceView/read",
+    "Microsoft.Compute/virtualMachines/write",
+    "Microsoft.Compute/virtualMachines/delete",
+    "Microsoft.Compute/virtualMachines/restart/action",
+    "Microsoft.Compute/virtualMachines/retrieveBootDiagnosticsData/action",
+    "Microsoft.Compute/disks/read",
+    "Microsoft.Compute/disks/write",
+    "Microsoft.Compute/disks/delete",
+    "Microsoft.Network/networkInterfaces/read",
+    "Microsoft.Network/networkInterfaces/write",
+    "Microsoft.Network/networkInterfaces/delete",
+    "Microsoft.Network/networkInterfaces/join/action",
+    "Microsoft.Network/publicIPAddresses/read",
+    "Microsoft.Network/publicIPAddresses/write",
+    "Microsoft.Network/publicIPAddresses/delete",
+    "Microsoft.Network/publicIPAddresses/join/action",
+    "Microsoft.Network/networkSecurityGroups/read",
+    "Microsoft.Network/networkSecurityGroups/write",
+    "Microsoft.Network/networkSecurityGroups/delete",
+    "Microsoft.Network/networkSecurityGroups/join/action",
+    "Microsoft.Network/virtualNetworks/subnets/join/action",
+)
+"""What leases need."""
+
+JOIN_SUBNET = "Microsoft.Network/virtualNetworks/subnets/join/action"
+"""Needed on each subnet, which may be in another group."""
+
+RESERVATION_RIGHTS = (
+    "Microsoft.Compute/capacityReservationGroups/read",
+    "Microsoft.Compute/capacityReservationGroups/capacityReservations/read",
+    "Microsoft.Compute/capacityReservationGroups/deploy/action",
+)
+"""Needed on each capacity reservation group of the account, which may be in another group."""
+
+LIST_PERMISSIONS = "Microsoft.Authorization/permissions/read"
+READ_NETWORK = "Microsoft.Network/virtualNetworks/read"
+CHECK_RIGHTS = (LIST_PERMISSIONS, READ_NETWORK)
+"""Only the check needs them. Without them, the check cannot show rights and subnets."""
+
+
+def is_granted(right: str, permissions: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether any of the roles in Azure's list of permissions has the right.
+
+    A role has a right that its `actions` match and its `notActions` do not. A role does not take away what another one
+    gives. Source: Azure docs, "Understand Azure role definitions".
+    """
+    return any(
+        _matches(right, role.get("actions") or ()) and not _matches(right, role.get("notActions") or ())
+        for role in permissions
+    )
+
+
+def _matches(right: str, patterns: Iterable[str]) -> bool:
+    """`*` stands for any characters, slashes included. Case does not matter."""
+    return any(
+        re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), right, re.IGNORECASE) for pattern in patterns
+    )
