@@ -38,6 +38,8 @@ from cloudsim.world import World
 from cloudsim.world.core import Clock
 
 GRACE_SECONDS = 1
+KEEP_ALIVE_SECONDS = 350
+"""A client that reuses a connection in the moment it is closed learns no outcome."""
 
 
 def system_clock() -> float:
@@ -107,6 +109,7 @@ class SimServer(uvicorn.Server):
                 proxy_headers=False,
                 log_level="warning",
                 access_log=False,
+                timeout_keep_alive=KEEP_ALIVE_SECONDS,
                 timeout_graceful_shutdown=GRACE_SECONDS,
             )
         )

@@ -94,6 +94,8 @@ def _from_exclusions(ranking: Ranking) -> Reason:
     code = next((code for code in _BY_EXCLUSION if code in details), None)
     if code is Exclusion.RESERVATION:
         return _no_capacity(details[code])
+    if code is Exclusion.ACCOUNT:
+        return replace(AUTH, provider_message=details[code])
     return _no_capacity("no offering fits the request at present") if code is None else _BY_EXCLUSION[code]
 
 
@@ -117,5 +119,6 @@ _BY_EXCLUSION: Mapping[Exclusion, Reason] = {
 }
 """The reason where nothing is a candidate: that of the first rule here that excludes an offering.
 
-For a reservation, the detail of its exclusion takes the place of the message.
+For a reservation, the detail of its exclusion takes the place of the message. For an account, the detail holds the
+provider's own words, which only operators read.
 """

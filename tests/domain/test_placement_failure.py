@@ -78,6 +78,7 @@ def test_accounts_set_aside_are_said_so() -> None:
     reason = why(of=ranking(Requirements(), offering(account_problem="keys expired")))
     assert reason.code is ReasonCode.PROVIDER_AUTH
     assert "keys expired" not in reason.message, "what goes on in an account is the operators' business"
+    assert "keys expired" in (reason.provider_message or "")
 
 
 def test_rejected_credentials_are_said_without_the_providers_words() -> None:

@@ -166,7 +166,7 @@ class Fleet:
             with suppress(ProviderError):
                 job(self.runtime, ACCOUNT, self.listed_region)
 
-    def drive(self, until: Callable[[], bool], *, seconds: float = 15.0) -> None:
+    def drive(self, until: Callable[[], bool], *, seconds: float = 60.0) -> None:
         """Steps while anything is due, then observes, until the condition holds; less often while nothing moves.
 
         Fails after `seconds`.
@@ -182,14 +182,14 @@ class Fleet:
                 self.runtime.stopping.wait(pause)
                 pause = min(_LONGEST, 1.5 * pause)
 
-    def wait_for(self, condition: Callable[[], bool], *, seconds: float = 5.0) -> None:
+    def wait_for(self, condition: Callable[[], bool], *, seconds: float = 60.0) -> None:
         """Lets time pass, doing nothing, until the cloud has come so far."""
         deadline = time.monotonic() + seconds
         while not condition():
             assert time.monotonic() < deadline, "not reached"
             self.runtime.stopping.wait(0.02)
 
-    def drive_to(self, lease_id: LeaseId, *states: str, seconds: float = 15.0) -> Any:
+    def drive_to(self, lease_id: LeaseId, *states: str, seconds: float = 60.0) -> Any:
         """Drives a lease into one of the states; its row."""
         self.drive(lambda: self.lease(lease_id).state in states, seconds=seconds)
         return self.lease(lease_id)

@@ -131,6 +131,7 @@ def test_a_lease_waits_for_an_inventory_that_is_away_and_says_so(
     fleet: Fleet, listed: set[str], wait_seconds: int
 ) -> None:
     lease_id = fleet.create(wait_seconds=wait_seconds)
+    fleet.runtime.first_listings.started_at = fleet.now()
     fleet.step()
     assert fleet.lease(lease_id).reason is None, "the worker has only just started"
     let_time_pass(fleet, 100)
