@@ -26,6 +26,9 @@ export interface CreateOptions extends WaitOptions {
   idempotencyKey?: string;
 }
 
+/** A state, "ended" for any end, or a condition. */
+export type Until = string | ((lease: Lease) => boolean);
+
 /** `/v1/leases`. */
 export class Leases {
   readonly #api: Client<paths>;
@@ -57,20 +60,20 @@ export class Leases {
   }
 
   /**
-   * The lease, once it is in the state `until`, or has ended for `until: "ended"`. Uses long polls.
+   * The lease, once it is in the state `until`, has ended for "ended", or fulfils a function. Uses long polls.
    *
    * Throws LeaseEndedError when the lease ends without that state, and WaitTimeoutError after `timeout` seconds.
    * Neither releases the lease.
    */
-  async wait(lease: Lease | string, until = "active", options: WaitOptions = {}): Promise<Lease> {
+  async wait(lease: Lease | string, until: Until = "active", options: WaitOptions = {}): Promise<Lease> {
     const end = options.timeout === undefined ? Infinity : Date.now() / 1000 + options.timeout;
     let current = typeof lease === "string" ? await this.get(lease) : lease;
     for (let seen: number | undefined; ; ) {
       if (current.version !== seen) options.onChange?.(current);
-      if (current.state === until || (until === "ended" && current.terminal)) return current;
+      if (isReached(current, until)) return current;
       if (current.terminal) throw new LeaseEndedError(current);
       const left = Math.min(LONGEST_POLL, end - Date.now() / 1000);
-      if (left <= 0) throw new WaitTimeoutError(current, until);
+      if (left <= 0) throw new WaitTimeoutError(current, typeof until === "string" ? until : "as requested");
       seen = current.version;
       const query = { poll_seconds: Math.max(1, Math.round(left)), if_version: current.version };
       const params = { path: { lease_id: current.id }, query };
@@ -90,4 +93,9 @@ export class Leases {
 
 function signalOf(options: WaitOptions): { signal?: AbortSignal } {
   return options.signal === undefined ? {} : { signal: options.signal };
+}
+
+function isReached(lease: Lease, until: Until): boolean {
+  if (typeof until === "function") return until(lease);
+  return lease.state === until || (until === "ended" && lease.terminal);
 }

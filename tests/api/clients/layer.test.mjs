@@ -67,6 +67,8 @@ test("a wait reports changes, and ends with the state, the end of the lease or i
   assert.match(ready.requests[1].url, /poll_seconds=25&if_version=1$/);
   const failed = scripted(() => json(lease("failed", 2, true)));
   await assert.rejects(failed.client.leases.wait("lease_1"), LeaseEndedError);
+  const versions = scripted(...[1, 2].map((n) => () => json(lease("active", n))));
+  assert.equal((await versions.client.leases.wait("lease_1", (one) => one.version === 2)).version, 2);
   const slow = scripted();
   await assert.rejects(slow.client.leases.wait(lease("queued", 1), "active", { timeout: 0 }), WaitTimeoutError);
 });

@@ -157,6 +157,8 @@ def test_a_wait_reports_changes_and_ends(
     with pytest.raises(gpulease_client.LeaseEndedError):
         connect(Script(httpx.Response(200, json=failed))).leases.wait(lease["id"])
     assert connect(Script(httpx.Response(200, json=failed))).leases.wait(lease["id"], "ended").terminal
+    by_version = Script(*(httpx.Response(200, json={**lease, "version": n}) for n in (1, 2, 3)))
+    assert connect(by_version).leases.wait(lease["id"], lambda one: one.version == 3).version == 3
     with pytest.raises(TimeoutError):
         connect(Script(httpx.Response(200, json=lease))).leases.wait(lease["id"], timeout=0)
 

@@ -18,6 +18,7 @@ _EXTRA = 20.0
 
 NewLeaseLike = NewLease | Mapping[str, Any] | None
 OnChange = Callable[[Lease], None]
+Until = str | Callable[[Lease], bool]
 
 
 class AsyncLeases(AsyncResource):
@@ -59,12 +60,12 @@ class AsyncLeases(AsyncResource):
     async def wait(
         self,
         lease: Lease | str,
-        until: str = "active",
+        until: Until = "active",
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - as for create
         on_change: OnChange | None = None,
     ) -> Lease:
-        """The lease, once it is in the state `until`, or has ended for `until="ended"`. Uses long polls.
+        """The lease, once it is in the state `until`, has ended for `until="ended"`, or fulfils a function. Uses long polls.
 
         `on_change` receives the lease at the start and after each change. Raises LeaseEndedError when the lease ends
         without that state, and WaitTimeoutError after `timeout` seconds. Neither releases the lease.
@@ -75,13 +76,13 @@ class AsyncLeases(AsyncResource):
         while True:
             if on_change is not None and current.version != seen:
                 on_change(current)
-            if current.state == until or (until == ENDED and current.terminal):
+            if _is_reached(current, until):
                 return current
             if current.terminal:
                 raise LeaseEndedError(current)
             left = _LONGEST_POLL if end is None else min(_LONGEST_POLL, end - time.monotonic())
             if left <= 0:
-                raise WaitTimeoutError(current, until)
+                raise WaitTimeoutError(current, until if isinstance(until, str) else "as requested")
             seen = current.version
             current = await self._poll(current, max(1, round(left)))
 
@@ -131,3 +132,9 @@ class AsyncLeases(AsyncResource):
         query = {"poll_seconds": seconds, "if_version": lease.version}
         path = f"/v1/leases/{lease.id}"
         return await self._call(Lease, "GET", path, params=query, timeout=seconds + _EXTRA)
+
+
+def _is_reached(lease: Lease, until: Until) -> bool:
+    if callable(until):
+        return until(lease)
+    return lease.state == until or (until == ENDED and lease.terminal)
