@@ -33,8 +33,7 @@ class GenerationError(Exception):
 
 def write_python(into: Path, description: Path = DESCRIPTION) -> None:
     """The package `gpulease_client` with its pyproject.toml, in the folder `into`, whose content it replaces."""
-    shutil.rmtree(into, ignore_errors=True)
-    shutil.copytree(PYTHON_SOURCES, into, ignore=NOT_SOURCES)
+    _copy_sources(PYTHON_SOURCES, into)
     package = into / "gpulease_client"
     _write_python_core(package / "core", description)
     (package / "_described.py").write_text(client_sources.python_facts(description), encoding="utf-8")
@@ -43,6 +42,12 @@ def write_python(into: Path, description: Path = DESCRIPTION) -> None:
     for path in sorted((package / "_async").glob("*.py")):
         twin = client_sources.synchronous(path.read_text(encoding="utf-8"))
         (package / "_sync" / path.name).write_text(twin, encoding="utf-8")
+
+
+def _copy_sources(sources: Path, into: Path) -> None:
+    shutil.rmtree(into, ignore_errors=True)
+    shutil.copytree(sources, into, ignore=NOT_SOURCES)
+    shutil.copy(ROOT / "LICENSE", into)
 
 
 def _write_python_core(into: Path, description: Path) -> None:
@@ -80,8 +85,7 @@ def build_python(folder: Path) -> list[Path]:
 
 def write_typescript(into: Path, description: Path = DESCRIPTION) -> None:
     """The package with its types and compiled modules, in the folder `into`, whose content it replaces. Needs Node."""
-    shutil.rmtree(into, ignore_errors=True)
-    shutil.copytree(TYPESCRIPT_SOURCES, into, ignore=NOT_SOURCES)
+    _copy_sources(TYPESCRIPT_SOURCES, into)
     package = json.loads((into / "package.json").read_text(encoding="utf-8"))
     text = json.dumps({"name": package["name"], "version": client_sources.version(), **package}, indent=2)
     (into / "package.json").write_text(text + "\n", encoding="utf-8")

@@ -1,5 +1,6 @@
 """Finds the API address and key as the command line does: arguments, environment, profiles, `credentials.json`."""
 
+import ipaddress
 import json
 import os
 import shlex
@@ -27,6 +28,15 @@ class Endpoint:
 
     url: str
     key: str = field(repr=False)
+
+    @property
+    def is_loopback(self) -> bool:
+        """True for this machine's own addresses, which no proxy can reach."""
+        host = urlsplit(self.url).hostname or ""
+        try:
+            return ipaddress.ip_address(host).is_loopback
+        except ValueError:
+            return host == "localhost"
 
 
 @dataclass(frozen=True)

@@ -38,10 +38,16 @@ def gpulease_client(python_client: Path) -> Iterator[ModuleType]:
 
 
 @pytest.fixture(scope="session")
-def installed_python(python_client: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The command of the Python of an environment that has the wheel."""
+def python_wheel(python_client: Path) -> Path:
+    """The wheel, built from the sdist."""
     (wheel,) = (path for path in build_python(python_client) if path.suffix == ".whl")
-    return install_python(wheel, tmp_path_factory.mktemp("python") / "environment", offline=True)
+    return wheel
+
+
+@pytest.fixture(scope="session")
+def installed_python(python_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The command of the Python of an environment that has the wheel."""
+    return install_python(python_wheel, tmp_path_factory.mktemp("python") / "environment", offline=True)
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,9 @@
 import re
 import subprocess
 import sys
+import tomllib
+import zipfile
+from fnmatch import fnmatch
 from pathlib import Path
 from types import ModuleType
 
@@ -36,6 +39,18 @@ def test_it_and_the_programs_of_the_page_pass_mypy_strict(python_client: Path) -
     sources = ["gpulease_client", *(path.name for path in python_client.glob("program_*.py"))]
     done = subprocess.run([*argv, *sources], cwd=python_client, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_it_can_be_installed_beside_the_server(python_wheel: Path) -> None:
+    server = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert python_wheel.name.startswith(f"gpulease_client-{server['project']['version']}-")
+    with zipfile.ZipFile(python_wheel) as wheel:
+        folders = {name.split("/")[0] for name in wheel.namelist() if ".dist-info/" not in name}
+    assert folders == {"gpulease_client"}
+    assert not any(
+        fnmatch("gpulease_client", pattern) for pattern in server["tool"]["setuptools"]["packages"]["find"]["include"]
+    )
+    assert server["project"]["name"] != "gpulease-client"
 
 
 async def test_it_lives_a_lease_from_the_request_to_the_end(

@@ -68,6 +68,7 @@ def test_the_connection_is_that_of_the_command_line(
             else:
                 found = settings.find_endpoint(**arguments, operator=operator, environ=environ, directory=home.parent)
                 assert (found.url, found.key) == (expected.url, expected.key), (arguments, operator)
+                assert found.is_loopback == expected.is_loopback
                 assert expected.key not in repr(found)
 
 

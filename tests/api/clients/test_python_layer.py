@@ -77,12 +77,11 @@ def test_a_create_is_repeated_with_the_same_key(connect: Callable[[Script], Any]
 def test_a_request_is_an_object_a_mapping_or_arguments(
     gpulease_client: ModuleType, connect: Callable[[Script], Any], lease: dict[str, Any]
 ) -> None:
-    models = gpulease_client.models
-    wish = models.GpuWish(model="A10G")
+    request = gpulease_client.models.NewLease.from_dict(REQUEST)
     script = Script(*(httpx.Response(201, json=lease) for _ in range(3)))
     with connect(script) as client:
-        client.leases.create(models.NewLease(gpu=wish, ttl_seconds=3600), idempotency_key="mine")
-        client.leases.create({"gpu": wish}, ttl_seconds=3600)
+        client.leases.create(request, idempotency_key="mine")
+        client.leases.create({"gpu": request.gpu}, ttl_seconds=3600)
         client.leases.create(gpu={"model": "A10G"}, ttl_seconds=3600)
     bodies = [json.loads(request.content) for request in script.requests]
     assert [(body["gpu"]["model"], body["ttl_seconds"]) for body in bodies] == [("A10G", 3600)] * 3
@@ -190,7 +189,13 @@ async def test_the_twin_does_the_same(gpulease_client: ModuleType, lease: dict[s
 def test_a_stream_goes_on_after_the_last_event_when_its_connection_breaks(
     connect: Callable[[Script], Any],
 ) -> None:
-    event = {"id": "event_1", "tenant_id": "t", "lease_id": None, "lease_sequence": None, "request_id": None}
+    event: dict[str, Any] = {
+        "id": "event_1",
+        "tenant_id": "t",
+        "lease_id": None,
+        "lease_sequence": None,
+        "request_id": None,
+    }
     event |= {"type": "lease.active", "data": {}, "created_at": "2026-11-23T00:00:00Z"}
 
     def frame(sequence: int) -> str:

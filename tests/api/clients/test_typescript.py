@@ -1,5 +1,6 @@
 """The TypeScript client: checked strictly, installed, driven through the life of a lease, open to unknown values."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -7,7 +8,7 @@ from tests.api.clients.conftest import live_a_lease, run
 from tests.api.clients.test_python import OUTPUT
 from tests.api.fleet import Fleet
 from tests.api.test_event_stream import Running
-from tools.clients import node
+from tools.clients import TYPESCRIPT_SOURCES, TYPESCRIPT_TOOLS, node
 from tools.installed_clients import compile_typescript, programs
 
 GROWTH = """
@@ -31,6 +32,13 @@ async def test_it_passes_tsc_strict_and_lives_a_lease_from_the_request_to_the_en
     compile_typescript(typescript_project, "program.ts", "growth.ts")
     output = await live_a_lease([node(), "program.js"], typescript_project, fleet, api)
     assert OUTPUT.fullmatch(output), output
+
+
+def test_it_is_checked_with_the_version_that_it_depends_on() -> None:
+    (package, checked) = (
+        json.loads((folder / "package.json").read_text()) for folder in (TYPESCRIPT_SOURCES, TYPESCRIPT_TOOLS)
+    )
+    assert package["dependencies"].items() <= checked["devDependencies"].items()
 
 
 async def test_its_layer_retries_waits_and_streams(typescript_project: Path) -> None:

@@ -66,6 +66,7 @@ class AsyncClient:
             headers={"Authorization": f"Bearer {endpoint.key}", "User-Agent": f"gpulease-client-python/{VERSION}"},
             timeout=httpx.Timeout(timeout, connect=min(timeout, 5.0)),
             verify=_NO_TLS if endpoint.url.startswith("http://") else True,
+            trust_env=not endpoint.is_loopback,
             transport=transport,
         )
         self.core.set_async_httpx_client(self._http)
