@@ -81,7 +81,7 @@ fmt: $(VENV)/.dev ## format the code and fix what can be fixed by itself
 openapi: $(VENV)/.dev ## write openapi.json, docs/errors.md and docs/settings.md from the code
 	$(BIN)/python -m app.api.openapi
 
-clients: $(VENV)/.dev $(VENV)/clients/.ready $(NODE_MODULES)/.ready ## write clients/python and clients/typescript from openapi.json
+clients: $(VENV)/.dev $(VENV)/clients/.ready $(NODE_MODULES)/.ready ## make the clients from openapi.json, and their packages: a wheel, an sdist, an npm tarball
 	@exec $(BIN)/python -m tools.clients
 
 docs: $(VENV)/.dev ## write the documentation site to site/

@@ -66,12 +66,21 @@ def find_chromium() -> Path:
 
 def run_npm(arguments: list[str], folder: Path) -> None:
     """Runs npm in `folder`. Raises MissingRuntimeError without Node, CalledProcessError when npm fails."""
-    node = find_node()
-    path = os.pathsep.join([str(node.parent), os.environ.get("PATH", os.defpath)])
-    npm = shutil.which("npm", path=path)
+    environment = {**os.environ, "PATH": path_with_node()}
+    subprocess.run([str(find_npm()), *arguments], cwd=folder, env=environment, check=True)
+
+
+def find_npm() -> Path:
+    """The path of npm. It needs the PATH of `path_with_node`. Raises MissingRuntimeError."""
+    npm = shutil.which("npm", path=path_with_node())
     if npm is None:
-        raise MissingRuntimeError(f"{node} has no npm beside it: install npm")
-    subprocess.run([npm, *arguments], cwd=folder, env={**os.environ, "PATH": path}, check=True)
+        raise MissingRuntimeError(f"{find_node()} has no npm beside it: install npm")
+    return Path(npm)
+
+
+def path_with_node() -> str:
+    """The PATH on which Node comes first. Raises MissingRuntimeError without Node."""
+    return os.pathsep.join([str(find_node().parent), os.environ.get("PATH", os.defpath)])
 
 
 def install_missing() -> None:

@@ -1,6 +1,7 @@
 """`python -m app.local`: run the stack in the foreground until Ctrl-C or SIGTERM.
 
-Exit codes: 0 ended as asked, 1 the supervisor was killed, 2 could not start (one clear message on stderr).
+Exit codes: 0 ended as asked, 1 the supervisor was killed, 2 could not start (one clear message on stderr). With a command:
+the command's own, and 130 when the stack was asked to end before the command has ended.
 """
 
 import os
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 
+from app.local.command import command_environment, run_command
 from app.local.demo import Credentials
 from app.local.embedded_postgres import PostgresError
 from app.local.embedded_redis import RedisError
@@ -21,7 +23,7 @@ from app.local.progress import Progress
 from app.local.stack import Stack, check_ports, make_plan
 from app.settings import StartupError, load_accounts
 
-ASKED, KILLED, REFUSED = 0, 1, 2
+ASKED, KILLED, REFUSED, INTERRUPTED = 0, 1, 2, 130
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -43,8 +45,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run until asked to end."""
     for number in SIGNALS:
         signal.signal(number, _ask)
+    asked = ASKED
     try:
         options = parse(sys.argv[1:] if argv is None else argv, os.environ)
+        asked = INTERRUPTED if options.command else ASKED
         home = find_home(os.environ)
         with claimed(home):
             return _run(home, options, Progress())
@@ -52,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"gpulease: {error}\n")
         return REFUSED
     except Asked:
-        return ASKED
+        return asked
 
 
 def _run(home: Home, options: Options, progress: Progress) -> int:
@@ -68,6 +72,8 @@ def _run(home: Home, options: Options, progress: Progress) -> int:
     stack = Stack(make_plan(home, options, recall(home.state_file), os.environ), progress)
     try:
         credentials = stack.bring_up()
+        if options.command:
+            return run_command(options.command, command_environment(credentials, os.environ))
         _hint(progress, home, credentials)
         stack.wait()
     finally:

@@ -20,7 +20,10 @@ PASSWORD_VARIABLES = ("GPULEASE_DATABASE_PASSWORD", "GPULEASE_DATABASE_PASSWORD_
 
 @dataclass(frozen=True)
 class Options:
-    """`api` and `workers` are numbers of processes; the URLs are None where the stack brings its own server."""
+    """`api` and `workers` are numbers of processes; the URLs are None where the stack brings its own server.
+
+    `command`: what to run against the stack, which ends with it. Empty: the stack runs until it is asked to end.
+    """
 
     profile: str
     fresh: bool
@@ -33,6 +36,7 @@ class Options:
     database_url: str | None
     broker_url: str | None
     config: str | None
+    command: tuple[str, ...] = ()
 
     @property
     def api_url(self) -> str:
@@ -61,6 +65,7 @@ def parse(argv: Sequence[str], environment: Mapping[str, str]) -> Options:
         database_url=_database_url(environment),
         broker_url=environment.get("GPULEASE_BROKER_URL") or None,
         config=environment.get("GPULEASE_CONFIG") or None,
+        command=_command(arguments.command),
     )
 
 
@@ -97,7 +102,18 @@ def _parser() -> argparse.ArgumentParser:
         metavar="A,B",
         help=f"simulated clouds with an account ({','.join(CLOUDS)}; all by default)",
     )
+    parser.add_argument(
+        "command",
+        nargs=argparse.REMAINDER,
+        metavar="-- COMMAND",
+        help="run this command against the stack, end the stack with it, and return its exit code",
+    )
     return parser
+
+
+def _command(words: Sequence[str]) -> tuple[str, ...]:
+    """Typer removes the `--` before the command; argparse keeps it."""
+    return tuple(words[1:] if words[:1] == ["--"] else words)
 
 
 def _clouds(text: str) -> tuple[str, ...]:

@@ -21,6 +21,13 @@ def test_everything_can_be_set() -> None:
     assert (options.port, options.cloudsim_port, options.database_url) == (9000, 9010, "postgresql://x")
 
 
+@pytest.mark.parametrize("separator", [["--"], []], ids=["as argparse gets it", "as Typer passes it on"])
+def test_a_command_keeps_its_own_options(separator: list[str]) -> None:
+    options = parse(["--profile", "fast", *separator, "pytest", "-x", "--fresh", "--", "tests"], {})
+    assert (options.fresh, options.command) == (False, ("pytest", "-x", "--fresh", "--", "tests"))
+    assert parse(["--fresh"], {}).command == ()
+
+
 @pytest.mark.parametrize("port", ["http", "0", "70000", "-1"])
 def test_a_port_that_is_none_names_its_variable(port: str) -> None:
     with pytest.raises(StartupError, match="GPULEASE_CLOUDSIM_PORT"):

@@ -1,11 +1,13 @@
-"""The generated clients, made anew from the committed description, and an API on a real socket."""
+"""The clients, made anew from the committed description and installed, and an API on a real socket."""
 
 import asyncio
+import importlib
 import os
-import re
+import sys
 from asyncio.subprocess import PIPE, STDOUT
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -13,36 +15,48 @@ from app.db.core.ids import new_id
 from tests.api.conftest import MakeSettings
 from tests.api.fleet import Fleet
 from tests.api.test_event_stream import Running, running
-from tests.databases import ROOT
-from tools.clients import NODE_MODULES, write_python, write_typescript
-
-PAGE = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
+from tools.clients import build_python, build_typescript, write_python, write_typescript
+from tools.installed_clients import install_python, install_typescript
 
 
-def program(language: str) -> str:
-    """The program of that language in docs/clients.md."""
-    (found,) = re.findall(rf"^```{language}\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)
-    return str(found)
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def python_client(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the package and the program of the page, `program.py`."""
+    """A folder with the package `gpulease_client`, from which a wheel can be built."""
     folder = tmp_path_factory.mktemp("python") / "client"
     write_python(folder)
-    (folder / "program.py").write_text(program("python"), encoding="utf-8")
     return folder
 
 
-@pytest.fixture(scope="module")
-def typescript_client(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the types and the program of the page, `program.ts`, beside the packages that they need."""
-    folder = tmp_path_factory.mktemp("typescript")
-    write_typescript(folder)
-    (folder / "program.ts").write_text(program("ts"), encoding="utf-8")
-    (folder / "package.json").write_text('{"type": "module"}')
-    (folder / "node_modules").symlink_to(NODE_MODULES)
-    return folder
+@pytest.fixture(scope="session")
+def gpulease_client(python_client: Path) -> Iterator[ModuleType]:
+    """The package, imported from its folder."""
+    sys.path.insert(0, str(python_client))
+    try:
+        yield importlib.import_module("gpulease_client")
+    finally:
+        sys.path.remove(str(python_client))
+
+
+@pytest.fixture(scope="session")
+def python_wheel(python_client: Path) -> Path:
+    """The wheel, built from the sdist."""
+    (wheel,) = (path for path in build_python(python_client) if path.suffix == ".whl")
+    return wheel
+
+
+@pytest.fixture(scope="session")
+def installed_python(python_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The command of the Python of an environment that has the wheel."""
+    return install_python(python_wheel, tmp_path_factory.mktemp("python") / "environment", offline=True)
+
+
+@pytest.fixture(scope="session")
+def typescript_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project that has the tarball."""
+    made = tmp_path_factory.mktemp("typescript")
+    write_typescript(made / "client")
+    install_typescript(build_typescript(made / "client"), made / "project", offline=True)
+    return made / "project"
 
 
 @pytest.fixture
@@ -58,7 +72,7 @@ def fleet(database_url: str) -> Fleet:
     return made
 
 
-async def said(argv: Sequence[str], folder: Path, **environment: str) -> str:
+async def run(argv: Sequence[str], folder: Path, **environment: str) -> str:
     """What a program wrote. Fails when its exit code is not 0."""
     child = await asyncio.create_subprocess_exec(
         *argv, cwd=folder, env={**os.environ, **environment}, stdout=PIPE, stderr=STDOUT
@@ -73,7 +87,7 @@ async def live_a_lease(argv: Sequence[str], folder: Path, fleet: Fleet, api: Run
     """What the program wrote, while somebody plays the workers for its lease."""
     playing = asyncio.create_task(play_workers(fleet))
     try:
-        return await said(argv, folder, GPULEASE_URL=api.url, GPULEASE_KEY=api.alice.key)
+        return await run(argv, folder, GPULEASE_URL=api.url, GPULEASE_KEY=api.alice.key)
     finally:
         playing.cancel()
 

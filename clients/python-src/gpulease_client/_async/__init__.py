@@ -1,0 +1,1 @@
+"""The asynchronous client. `make clients` derives the synchronous one, `gpulease_client._sync`, from these files."""

@@ -1,0 +1,32 @@
+"""What the resources share: a call with a typed result, and pages."""
+
+from collections.abc import AsyncIterator
+from typing import Any, TypeVar
+
+from gpulease_client._async.http import AsyncHttp
+from gpulease_client.responses import Model, params_of
+
+M = TypeVar("M", bound=Model)
+
+
+class AsyncResource:
+    """A part of the API, over the connection of a client."""
+
+    def __init__(self, http: AsyncHttp) -> None:
+        self._http = http
+
+    async def _call(self, model: type[M], method: str, path: str, **options: Any) -> M:
+        response = await self._http.request(method, path, **options)
+        return model.from_dict(response.json())
+
+    async def _iterate(self, model: type[M], path: str, filters: dict[str, Any]) -> AsyncIterator[M]:
+        """All items, page after page. The next page is read when its first item is needed."""
+        params = params_of(filters)
+        while True:
+            response = await self._http.get(path, params=params)
+            page = response.json()
+            for item in page["items"]:
+                yield model.from_dict(item)
+            if not page.get("next_cursor"):
+                return
+            params = {**params, "cursor": page["next_cursor"]}

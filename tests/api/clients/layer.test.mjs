@@ -1,0 +1,100 @@
+// The layer of the TypeScript client over a scripted `fetch`. Run by test_typescript.py with node --test.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Gpulease, isProblem, LeaseEndedError, ProblemError, UnreachableError, WaitTimeoutError } from "gpulease-client";
+
+const problem = (status, code, headers = {}) =>
+  new Response(JSON.stringify({ code, status, detail: "no", title: "No", request_id: "r1", retryable: true }), { status, headers });
+const json = (document, status = 200) => new Response(JSON.stringify(document), { status });
+const lease = (state, version, terminal = false) => ({ id: "lease_1", state, version, terminal, reason: null });
+
+/** A client whose requests get these answers in turn; an answer is a function or an Error. `requests` are those sent. */
+function scripted(...answers) {
+  const requests = [];
+  const fetch = async (request) => {
+    requests.push(request);
+    const answer = answers.shift();
+    assert.ok(answer, `unexpected ${request.method} ${request.url}`);
+    const outcome = answer();
+    if (outcome instanceof Error) throw outcome;
+    return outcome;
+  };
+  const client = new Gpulease({ url: "http://api.test", key: "k", fetch, retries: { attempts: 3, firstPause: 0 } });
+  return { client, requests };
+}
+
+const broken = (code) => () => Object.assign(new TypeError("fetch failed"), { cause: { code } });
+const wish = { gpu: { model: "A10G" }, ttl_seconds: 60 };
+
+test("a create is repeated with the same key and body", async () => {
+  const { client, requests } = scripted(
+    () => problem(503, "database_unavailable", { "Retry-After": "0" }),
+    broken("ECONNRESET"),
+    () => json(lease("queued", 1), 201),
+  );
+  assert.equal((await client.leases.create(wish)).id, "lease_1");
+  const keys = new Set(requests.map((request) => request.headers.get("Idempotency-Key")));
+  assert.equal(keys.size, 1);
+  assert.ok([...keys][0]);
+  assert.deepEqual(await requests[2].json(), wish);
+});
+
+test("what is not safe is sent once, unless it was not sent or was refused by 429", async () => {
+  const path = { params: { path: { lease_id: "lease_1" } }, body: { name: "x" } };
+  const once = scripted(broken("ECONNRESET"));
+  await assert.rejects(once.client.api.PATCH("/v1/leases/{lease_id}", path), UnreachableError);
+  const unavailable = scripted(() => problem(503, "database_unavailable", { "Retry-After": "0" }));
+  await assert.rejects(unavailable.client.api.PATCH("/v1/leases/{lease_id}", path), ProblemError);
+  const safe = scripted(broken("ECONNREFUSED"), () => problem(429, "rate_limited", { "Retry-After": "0" }), () => json(lease("active", 2)));
+  await safe.client.api.PATCH("/v1/leases/{lease_id}", path);
+  assert.equal(safe.requests.length, 3);
+});
+
+test("errors have the code of the problem, and attempts have an end", async () => {
+  const { client } = scripted(() => problem(409, "quota_exceeded"));
+  await assert.rejects(client.leases.create(wish), (error) => isProblem(error, "quota_exceeded") && !isProblem(error, "not_found"));
+  const tired = scripted(...Array(3).fill(() => problem(503, "too_many_streams")));
+  await assert.rejects(tired.client.leases.get("lease_1"), (error) => isProblem(error, "too_many_streams"));
+  const long = scripted(() => problem(429, "rate_limited", { "Retry-After": "3600" }));
+  await assert.rejects(long.client.leases.get("lease_1"), (error) => error.retryAfter === 3600);
+});
+
+test("a wait reports changes, and ends with the state, the end of the lease or its time", async () => {
+  const seen = [];
+  const ready = scripted(() => json(lease("queued", 1), 201), () => json(lease("queued", 1)), () => json(lease("active", 2)));
+  await ready.client.leases.create(wish, { wait: true, onChange: (one) => seen.push(one.state) });
+  assert.deepEqual(seen, ["queued", "active"]);
+  assert.match(ready.requests[1].url, /poll_seconds=25&if_version=1$/);
+  const failed = scripted(() => json(lease("failed", 2, true)));
+  await assert.rejects(failed.client.leases.wait("lease_1"), LeaseEndedError);
+  const versions = scripted(...[1, 2].map((n) => () => json(lease("active", n))));
+  assert.equal((await versions.client.leases.wait("lease_1", (one) => one.version === 2)).version, 2);
+  const slow = scripted();
+  await assert.rejects(slow.client.leases.wait(lease("queued", 1), "active", { timeout: 0 }), WaitTimeoutError);
+});
+
+test("a list reads page after page", async () => {
+  const { client, requests } = scripted(
+    () => json({ items: [lease("active", 1)], next_cursor: "c2" }),
+    () => json({ items: [lease("active", 2)], next_cursor: null }),
+  );
+  const versions = [];
+  for await (const one of client.leases.list({ limit: 1 })) versions.push(one.version);
+  assert.deepEqual(versions, [1, 2]);
+  assert.match(requests[1].url, /limit=1&cursor=c2$/);
+});
+
+test("a stream goes on after the last event when its connection breaks", async () => {
+  const frame = (n) => `id: ${n}\nevent: lease.active\ndata: {"sequence":${n}}\n\n`;
+  const { client, requests } = scripted(
+    () => new Response(`retry: 0\n\n: still here\n\n${frame(7)}id: 8\ndata: {"seq`),
+    () => new Response(frame(8)),
+  );
+  const seen = [];
+  for await (const event of client.events.stream({ after: 6 })) {
+    seen.push(event.sequence);
+    if (event.sequence === 8) break;
+  }
+  assert.deepEqual(seen, [7, 8]);
+  assert.deepEqual(requests.map((request) => request.headers.get("Last-Event-ID")), ["6", "7"]);
+});
