@@ -104,7 +104,7 @@ class LeaseOptions:
     ] = None
     cidr: Annotated[
         list[str] | None,
-        typer.Option(metavar="CIDR", help="Network that may connect to port 22; repeatable.", rich_help_panel=_VM),
+        typer.Option(metavar="CIDR", help="Network that may connect to the SSH port; repeatable.", rich_help_panel=_VM),
     ] = None
     label: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Repeatable.")] = None
     from_file: Annotated[

@@ -42,7 +42,7 @@ class LeaseRequest:
     """A validated request with its defaults filled in. None means any. `image` None is the account's default image.
 
     `min_vcpus`, `min_memory_gib` and `min_local_disk_gib` are those of the whole VM.
-    `max_price_per_hour`: USD for the whole VM. `allowed_cidrs`: networks that may reach port 22; with None the
+    `max_price_per_hour`: USD for the whole VM. `allowed_cidrs`: networks that may reach the SSH port; with None the
     account's own firewall decides. `ssh_keys`: names of the stored keys among `ssh_public_keys`. The start-up script is
     stored separately: it is a secret.
     """

@@ -158,7 +158,7 @@ class NewLease(Body):
             min_length=1,
             max_length=50,
             description=(
-                "Networks that may connect to port 22. Null: only the provider account's own firewall applies."
+                "Networks that may connect to the SSH port. Null: only the provider account's own firewall applies."
             ),
         ),
     ] = None
