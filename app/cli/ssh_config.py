@@ -31,7 +31,9 @@ def ssh_config(
     session: Session,
     *,
     identity: Identity = None,
-    only_print: Annotated[bool, typer.Option("--print", help="Print the aliases; change no file below ~/.ssh.")] = False,
+    only_print: Annotated[
+        bool, typer.Option("--print", help="Print the aliases; change no file below ~/.ssh.")
+    ] = False,
 ) -> None:
     """Write a Host alias for each active lease, such as train-1.gpulease, and remove those of ended leases.
 

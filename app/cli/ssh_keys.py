@@ -1,7 +1,6 @@
 """`gpulease ssh-keys`: the stored public keys with which leases are created."""
 
-import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -84,35 +83,40 @@ def add(
 @command(group, "set-default")
 def set_default(
     session: Session,
-    key: KeyReference,
+    reference: KeyReference,
     *,
     off: Annotated[bool, typer.Option("--off", help="The key is no longer a default key.")] = False,
 ) -> None:
     """Make a stored key a default key of its owner. Leases that name no key get all default keys of their creator."""
     api = session.api()
-    session.answer(api.patch(f"{PATH}/{_key_id(api, key)}", {"default": not off}), output.fields)
+    session.answer(api.patch(f"{PATH}/{_key_id(api, reference)}", {"default": not off}), output.fields)
 
 
 @command(group, "delete")
-def delete(session: Session, key: KeyReference) -> None:
+def delete(session: Session, reference: KeyReference) -> None:
     """Delete a stored key. VMs that have the key keep it."""
     api = session.api()
-    key_id = _key_id(api, key)
+    key_id = _key_id(api, reference)
     session.answer(api.delete(f"{PATH}/{key_id}"), output.fields)
-    session.note(f"deleted {key}")
+    session.note(f"deleted {reference}")
 
 
 def store(api: "Api", key: LocalKey, *, name: str | None = None, default: bool, tenant_id: str | None = None) -> Json:
     """Stores a key. Without a name, it gets one of its own that is free in the tenant. Raises CliError."""
     body = {"public_key": key.line, "default": default} | ({"tenant_id": tenant_id} if tenant_id else {})
-    for n in range(1, _TRIES + 1):
-        chosen = name or (key.name if n == 1 else f"{key.name[: _NAME_LENGTH - 2]}-{n}")
+    for free in () if name else _free_names(key.name):
         try:
-            return api.create(PATH, {**body, "name": chosen})
+            return api.create(PATH, {**body, "name": free})
         except ProblemError as error:
-            if name is not None or error.code != "name_taken" or n == _TRIES:
+            if error.code != "name_taken":
                 raise
-    raise AssertionError("unreachable")
+    return api.create(PATH, {**body, "name": name or key.name})
+
+
+def _free_names(name: str) -> Iterator[str]:
+    """Names that may be free: a colleague's key may have the same comment."""
+    yield name
+    yield from (f"{name[: _NAME_LENGTH - 2]}-{n}" for n in range(2, _TRIES + 1))
 
 
 def local_keys(environ: Mapping[str, str]) -> list[LocalKey]:

@@ -53,7 +53,5 @@ def _choose(found: "list[LocalKey]") -> "LocalKey | None":
     typer.echo("You have no SSH key stored. Which one becomes your default key for logins?", err=True)
     for number, key in enumerate(found, 1):
         typer.echo(f"  {number}  {key.path}", err=True)
-    number = typer.prompt(
-        "Number, or 0 for none", type=typer.IntRange(0, len(found)) if hasattr(typer, "IntRange") else int, default=1, err=True
-    )
+    number = typer.prompt("Number, or 0 for none", type=int, default=1, err=True)
     return found[number - 1] if 0 < number <= len(found) else None
