@@ -120,7 +120,7 @@ def run(words: Sequence[str], *, only_print: bool) -> None:
         raise CliError(msg)
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execvp(program, words)  # noqa: S606 - no shell, and which ssh or scp is for PATH to say
+    os.execvp(program, list(words))  # noqa: S606 - no shell, and which ssh or scp is for PATH to say
 
 
 def _references(places: Sequence[tuple[str | None, str]]) -> list[str]:

@@ -134,8 +134,8 @@ async def test_a_request_without_keys_gets_the_default_keys_of_its_caller(alice:
         [mine["public_key"], second["public_key"]],
     )
     assert (await lease(alice, ssh_keys=None, ssh_public_keys=None))["ssh_keys"] == ["mine", "second"]
-    for given in ({"ssh_keys": []}, {"ssh_public_keys": []}):
-        assert (await lease(alice, **given))["ssh_public_keys"] == []
+    assert (await lease(alice, ssh_keys=[]))["ssh_public_keys"] == []
+    assert (await lease(alice, ssh_public_keys=[]))["ssh_public_keys"] == []
     assert (await lease(alice, ssh_public_keys=[SSH_KEY]))["ssh_public_keys"] == [SSH_KEY]
 
 

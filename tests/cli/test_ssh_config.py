@@ -9,7 +9,7 @@ from app.cli.ssh_config import is_included
 from tests.cli.conftest import Cli
 from tests.cli.fake_api import ACTIVE, BOOTING, PROVISIONING, TENANT_ID, FakeApi, Json, a_lease
 
-INCLUDE = "Include /home/me/.ssh/gpulease/*.config"
+INCLUDE = "Include /h/.ssh/gpulease/*.config"
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ PARTS: Mapping[str, Part] = {
     "database": Part(Needs(("initdb", "redis-server"))),
     "pooler": Part(Needs(("initdb", "redis-server", "pgbouncer"))),
     "hosts": Part(Needs(("initdb", "redis-server", "haproxy", "ip"))),
-    "ssh": Part(Needs(("sshd", "ssh", "ssh-keygen", "scp", "setpriv"))),
+    "ssh": Part(Needs(("sshd", "ssh", "ssh-keygen", "scp"))),
     "image": Part(Needs(("initdb", "redis-server", "buildah", "debootstrap", "runc")), private=False),
 }
 

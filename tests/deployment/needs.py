@@ -19,7 +19,6 @@ PACKAGES: Mapping[str, str] = MappingProxyType(
         "ssh": "openssh-client",
         "ssh-keygen": "openssh-client",
         "scp": "openssh-client",
-        "setpriv": "util-linux",
         "buildah": "buildah",
         "debootstrap": "debootstrap",
         "runc": "runc",
