@@ -13,8 +13,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from email import message_from_bytes
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from socketserver import ThreadingTCPServer
 from threading import Thread
 from typing import Any
 
@@ -231,7 +232,8 @@ def ssh_trial(folder: Path) -> Iterator[SshTrial]:
 
 @contextmanager
 def _web_server() -> Iterator[int]:
-    with ThreadingHTTPServer((LOOPBACK, 0), _Page) as server:
+    # HTTPServer would look up its own name, for which there is no server here
+    with ThreadingTCPServer((LOOPBACK, 0), _Page) as server:
         thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
         thread.start()
         try:
