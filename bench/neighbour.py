@@ -11,8 +11,8 @@ import httpx
 import psycopg
 from psycopg.types.json import Jsonb
 
+from app.domain.ssh_keys import LARGEST_SSH_KEYS
 from app.local.ports import free_port
-from app.services.lease_requests import LARGEST_SSH_KEYS
 from bench import api, load, processes, report, servers
 from bench.load import Result
 from bench.plant import Tenant, plant

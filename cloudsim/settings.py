@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from ipaddress import ip_address
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, NonNegativeFloat
 
 ProfileName = Literal["fast", "realistic"]
 YEAR_SECONDS = 366 * 86_400
+
+
+def _loopback(text: str) -> str:
+    if not ip_address(text).is_loopback:
+        raise ValueError("must be a loopback address")
+    return text
 
 
 class Settings(BaseModel):
@@ -31,6 +38,8 @@ class Settings(BaseModel):
     """How long listings still show a terminated VM (EC2: about an hour)."""
     history_seconds: NonNegativeFloat = Field(86_400.0, le=YEAR_SECONDS)
     """How long `/_sim/instances` and launch tokens remember a terminated VM."""
+    vm_address: Annotated[str, AfterValidator(_loopback)] | None = None
+    """The public address of every VM, instead of one each at which nothing answers: where a test runs an SSH server."""
     rate_limits: bool = False
     default_quota_vcpus: int = Field(10_000_000, ge=0)
     """vCPUs of every GPU quota that was not set by `PUT /_sim/quota`."""

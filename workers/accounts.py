@@ -123,6 +123,10 @@ class Accounts:
         """aws, gcp or azure."""
         return self._config(name).provider
 
+    def ssh_port(self, name: str) -> int:
+        """The port of the SSH server in the VMs of an account."""
+        return self._config(name).ssh_port
+
     def is_extendable(self, name: str) -> bool:
         """Whether leases that are placed in the account may be extended."""
         return self._config(name).is_extendable

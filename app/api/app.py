@@ -28,6 +28,7 @@ from app.api.routes import (
     ops_tenants,
     quotas,
     reservations,
+    ssh_keys,
     tenants,
     webhooks,
 )
@@ -39,6 +40,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     me.router,
     tenants.router,
     keys.router,
+    ssh_keys.router,
     quotas.router,
     offerings.router,
     images.router,

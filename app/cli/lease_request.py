@@ -88,9 +88,16 @@ class LeaseOptions:
         typer.Option(help="What to do when the provider interrupts a spot VM.", rich_help_panel=_TERMS),
     ] = None
     ssh_key: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="FILE", help="Public key for the login; repeatable.", rich_help_panel=_VM),
+        list[str] | None,
+        typer.Option(
+            metavar="KEY",
+            help="Key for the login: a stored key's name, or a file with a public key; repeatable. Default: your default keys.",
+            rich_help_panel=_VM,
+        ),
     ] = None
+    no_ssh_key: Annotated[
+        bool, typer.Option("--no-ssh-key", help="Nobody can log in to the VM.", rich_help_panel=_VM)
+    ] = False
     startup_script: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Script to run at the first boot.", rich_help_panel=_VM)
     ] = None
@@ -104,7 +111,7 @@ class LeaseOptions:
     ] = None
     cidr: Annotated[
         list[str] | None,
-        typer.Option(metavar="CIDR", help="Network that may connect to port 22; repeatable.", rich_help_panel=_VM),
+        typer.Option(metavar="CIDR", help="Network that may connect to the SSH port; repeatable.", rich_help_panel=_VM),
     ] = None
     label: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Repeatable.")] = None
     from_file: Annotated[
@@ -145,7 +152,7 @@ def _given(options: LeaseOptions) -> Json:
         "max_price_per_hour": options.max_price,
         "ttl_seconds": options.ttl,
         "wait_seconds": options.wait,
-        "ssh_public_keys": values.ssh_keys(options.ssh_key or ()) or None,
+        **_ssh_keys(options),
         "startup_script": values.text_file(options.startup_script) if options.startup_script else None,
         "image": options.image,
         "disk_gib": options.disk,
@@ -155,6 +162,15 @@ def _given(options: LeaseOptions) -> Json:
         "labels": labels or None,
     }
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def _ssh_keys(options: LeaseOptions) -> Json:
+    if options.no_ssh_key:
+        if options.ssh_key:
+            raise typer.BadParameter("use --ssh-key or --no-ssh-key, not both")
+        return {"ssh_public_keys": [], "ssh_keys": []}
+    keys, names = values.ssh_key_references(options.ssh_key or ())
+    return {"ssh_public_keys": keys or None, "ssh_keys": names or None}
 
 
 def _hardware(options: LeaseOptions, saved: Json | None) -> Json:

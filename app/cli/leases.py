@@ -9,6 +9,7 @@ from app.cli import completion, explain_view, lease_views, lookup, output, value
 from app.cli.command import command
 from app.cli.lease_request import LeaseOptions, for_tenant, request_body
 from app.cli.session import Session
+from app.cli.ssh_offer import ensure_login
 
 if TYPE_CHECKING:
     from app.cli.client import Api
@@ -51,7 +52,9 @@ def create(
         session.refuse_csv("a watch")
     body = request_body(options)
     api = session.api(operator=options.tenant is not None)
-    lease = api.create(_PATH, for_tenant(api, body, options.tenant), idempotency_key=idempotency_key)
+    body = for_tenant(api, body, options.tenant)
+    ensure_login(session, api, body)
+    lease = api.create(_PATH, body, idempotency_key=idempotency_key)
     if follow:
         raise typer.Exit(watch.follow(session, api, str(lease["id"]), until=until, timeout=timeout))
     session.answer(lease, lease_views.lease, lease_views.sheet)

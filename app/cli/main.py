@@ -4,7 +4,20 @@ from typing import Annotated
 
 import typer
 
-from app.cli import keys, leases, offerings, ops, output, profile_commands, quotas, reservations, tenants, top
+from app.cli import (
+    keys,
+    leases,
+    offerings,
+    ops,
+    output,
+    profile_commands,
+    quotas,
+    reservations,
+    ssh_config,
+    ssh_keys,
+    tenants,
+    top,
+)
 from app.cli import ssh as login
 from app.cli.command import before_commands, command
 from app.cli.session import Session
@@ -58,6 +71,9 @@ command(app, "offerings")(offerings.offerings)
 command(app, "images")(offerings.images)
 command(app, "reservations")(reservations.reservations)
 command(app, "ssh")(login.ssh)
+command(app, "cp")(login.cp)
+command(app, "ssh-config")(ssh_config.ssh_config)
+app.add_typer(ssh_keys.group, name="ssh-keys")
 app.add_typer(leases.group, name="lease")
 app.add_typer(tenants.group, name="tenant")
 app.add_typer(keys.group, name="key")

@@ -1,16 +1,10 @@
-"""`gpulease ssh`: runs the system's ssh, which accepts only the host keys of the lease's VM.
-
-The command validates each value of the API before using it as an argument or a line of a file. An address that begins
-with a minus would be an option of ssh. A line break in a key would add a key for another host.
-"""
+"""`gpulease ssh` and `gpulease cp`: run the system's ssh and scp, which accept only the host keys of the lease's VM."""
 
 import os
-import re
 import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,31 +13,30 @@ import typer
 from app.cli import lookup
 from app.cli.completion import active_leases
 from app.cli.errors import CliError, Json
-from app.cli.output import at
 from app.cli.session import Session
+from app.cli.ssh_target import Target, options, state_directory, target
 
 if TYPE_CHECKING:
     from app.cli.client import Api
 
-_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-_HOST = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:-]*")
-_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
-_KEY = re.compile(r"([a-z0-9][a-zA-Z0-9@.-]*) ([A-Za-z0-9+/]+=*)( .*)?")
-_ALWAYS_OVER = frozenset({"released", "failed", "releasing"})
+_LARGEST_PORT = 65_535
 
 
-@dataclass(frozen=True)
-class Target:
-    """The VM of a lease, with all values validated."""
+def forwarding(text: str) -> str:
+    """`8888` as `8888:localhost:8888`; the forms of ssh stay as they are."""
+    if not text.isascii() or not text.isdigit():
+        if ":" not in text and "/" not in text:
+            msg = f"{text!r}: use a port such as 8888, or PORT:HOST:HOSTPORT as for ssh"
+            raise typer.BadParameter(msg)
+        return text
+    if not 0 < int(text) <= _LARGEST_PORT:
+        msg = f"{text} is not a port: use 1 to {_LARGEST_PORT}"
+        raise typer.BadParameter(msg)
+    return f"{text}:localhost:{text}"
 
-    lease_id: str
-    attempt: int
-    "Number of the attempt that created this VM. A replacement VM has other host keys."
-    user: str | None
-    host: str
-    port: int
-    host_keys: tuple[str, ...]
-    "`type base64`, as reported by the VM. Empty without a report."
+
+Identity = Annotated[Path | None, typer.Option("-i", "--identity", metavar="FILE", help="Private key for the login.")]
+OnlyPrint = Annotated[bool, typer.Option("--print", help="Print the command without running it.")]
 
 
 def ssh(
@@ -57,10 +50,19 @@ def ssh(
         typer.Argument(metavar="COMMAND", help="After --: further options of ssh, then a command to run on the VM."),
     ] = None,
     *,
-    identity: Annotated[
-        Path | None, typer.Option("-i", "--identity", metavar="FILE", help="Private key for the login.")
+    forward: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-L",
+            "--forward",
+            metavar="PORT",
+            parser=forwarding,
+            help="Forward a port of this machine to the VM: PORT, or PORT:HOST:HOSTPORT as for ssh; repeatable.",
+        ),
     ] = None,
-    only_print: Annotated[bool, typer.Option("--print", help="Print the command without running it.")] = False,
+    no_shell: Annotated[bool, typer.Option("-N", "--no-shell", help="Only forward ports, until Ctrl-C.")] = False,
+    identity: Identity = None,
+    only_print: OnlyPrint = False,
 ) -> None:
     """Log in to the VM of an active lease, or run a command on it. Only that VM's own host keys are accepted.
 
@@ -68,114 +70,78 @@ def ssh(
     """
     session.refuse_csv("ssh")
     vm = target(_lease(session.api(), lease))
-    words = arguments(vm, state_directory(os.environ), identity=identity, rest=rest or ())
+    more = [word for one in forward or () for word in ("-L", one)] + (["-N"] if no_shell else [])
+    line = [*_command("ssh", options(vm, state_directory(os.environ)), identity), *more]
+    # options after the host are options to ssh as well; where both name one, the first counts
+    run([*line, vm.host, *(rest or ())], only_print=only_print)
+
+
+def cp(
+    session: Session,
+    source: Annotated[str, typer.Argument(metavar="SRC", help="A local path, or LEASE:PATH.")],
+    destination: Annotated[str, typer.Argument(metavar="DST", help="A local path, or LEASE:PATH.")],
+    *,
+    recursive: Annotated[bool, typer.Option("-r", "--recursive", help="Copy folders with their contents.")] = False,
+    identity: Identity = None,
+    only_print: OnlyPrint = False,
+) -> None:
+    """Copy files to or from the VM of an active lease, such as `gpulease cp model.pt train-1:models/`.
+
+    Write a local path with a colon as ./PATH. The command exits with the exit code of scp.
+    """
+    session.refuse_csv("cp")
+    places = [place(text) for text in (source, destination)]
+    (reference,) = _references(places)
+    vm = target(_lease(session.api(), reference))
+    line = _command("scp", options(vm, state_directory(os.environ)), identity) + (["-r"] if recursive else [])
+    paths = [path if name is None else f"{_address(vm)}:{path}" for name, path in places]
+    run([*line, "--", *paths], only_print=only_print)
+
+
+def place(text: str) -> tuple[str | None, str]:
+    """Lease and path of a place to copy from or to. A local path has no lease. The rule is that of scp."""
+    name, colon, path = text.partition(":")
+    if not colon or "/" in name:
+        return None, text
+    if not name:
+        msg = f"{text!r}: write LEASE:PATH, or ./{text} for a local file"
+        raise typer.BadParameter(msg)
+    return name, path
+
+
+def run(words: Sequence[str], *, only_print: bool) -> None:
+    """Becomes the program of the first word, or prints the command line. Raises CliError without the program."""
     if only_print:
         sys.stdout.write(shlex.join(words) + "\n")
         return
-    if shutil.which("ssh") is None:
-        msg = "ssh is not on PATH: install the OpenSSH client, or see --print"
+    program = words[0]
+    if shutil.which(program) is None:
+        msg = f"{program} is not on PATH: install the OpenSSH client, or see --print"
         raise CliError(msg)
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execvp("ssh", words)  # noqa: S606, S607 - no shell, and which ssh is for PATH to say
+    os.execvp(program, list(words))  # noqa: S606 - no shell, and which ssh or scp is for PATH to say
 
 
-def target(lease: Json) -> Target:
-    """The login target. Raises CliError for a lease that is not active, and for unsafe values."""
-    lease_id, state = str(lease["id"]), str(lease.get("state"))
-    if state != "active":
-        over = lease.get("terminal") or state in _ALWAYS_OVER
-        hint = "there is no VM to log in to" if over else f"wait with `gpulease lease watch {lease_id} --until active`"
-        msg = f"{lease_id} is {state}, not active: {hint}"
-        raise CliError(msg)
-    user = at(lease, "connection.ssh_user")
-    host = at(lease, "connection.public_ip") or at(lease, "connection.private_ip")
-    if not host:
-        msg = f"{lease_id} is active but has no address yet: `gpulease lease show {lease_id}`"
-        raise CliError(msg)
-    return Target(
-        _checked(_ID, lease_id, "id of the lease"),
-        int(lease.get("attempts_count") or 0),
-        _checked(_USER, user, "user") if user is not None else None,
-        _checked(_HOST, host, "address"),
-        _port(at(lease, "connection.ssh_port")),
-        tuple(_host_key(key) for key in at(lease, "connection.ssh_host_keys") or ()),
-    )
+def _references(places: Sequence[tuple[str | None, str]]) -> list[str]:
+    """The one lease among both places. Raises BadParameter for none or two."""
+    found = [name for name, _ in places if name is not None]
+    if not found:
+        raise typer.BadParameter("both paths are local: name the VM's path as LEASE:PATH")
+    if len(found) > 1:
+        raise typer.BadParameter("both paths are on VMs: copy to this machine first, then to the other VM")
+    return found
 
 
-def arguments(vm: Target, directory: Path, *, identity: Path | None, rest: Sequence[str]) -> list[str]:
-    """The command line of ssh. If the host keys are known, also writes the file of known hosts that it names.
-
-    If the host keys are unknown, ssh stores the first ones it receives for this VM and rejects others later.
-    """
-    known = directory / f"{vm.lease_id}-{vm.attempt}.{'known' if vm.host_keys else 'seen'}"
-    _keep(known, "".join(f"{vm.lease_id} {key}\n" for key in vm.host_keys))
-    options = {
-        "HostKeyAlias": vm.lease_id,
-        "UserKnownHostsFile": _quoted(known),
-        "StrictHostKeyChecking": "yes" if vm.host_keys else "accept-new",
-    }
-    line = ["ssh", *(word for name, value in options.items() for word in ("-o", f"{name}={value}"))]
-    line += ["-i", str(identity)] if identity else []
-    line += ["-l", vm.user] if vm.user else []
-    # options after the host are options to ssh as well; where both name one, the first counts
-    return [*line, "-p", str(vm.port), vm.host, *rest]
+def _command(program: str, settings: Mapping[str, str], identity: Path | None) -> list[str]:
+    line = [program, *(word for name, value in settings.items() for word in ("-o", f"{name}={value}"))]
+    return line + (["-i", str(identity)] if identity else [])
 
 
-def state_directory(environ: Mapping[str, str]) -> Path:
-    """The path of the known hosts. Raises CliError if the environment has no home directory."""
-    base = environ.get("XDG_STATE_HOME", "")
-    if not Path(base).is_absolute():
-        if not environ.get("HOME"):
-            msg = "no home directory for host keys: set HOME or XDG_STATE_HOME"
-            raise CliError(msg)
-        base = f"{environ['HOME']}/.local/state"
-    return Path(base, "gpulease", "ssh")
+def _address(vm: Target) -> str:
+    """The host in front of a path. scp takes the colons of a bare IPv6 address for the one before the path."""
+    return f"[{vm.host}]" if ":" in vm.host else vm.host
 
 
 def _lease(api: "Api", reference: str) -> Json:
     return api.get(f"/v1/leases/{lookup.lease_id(api, reference)}")
-
-
-def _checked(pattern: re.Pattern[str], value: object, what: str) -> str:
-    text = str(value)
-    if not pattern.fullmatch(text):
-        msg = f"the API returned {text!r} as {what}: the value is unsafe for ssh"
-        raise CliError(msg)
-    return text
-
-
-def _port(value: object) -> int:
-    if value is None:
-        return 22
-    if not isinstance(value, int) or not 0 < value < 65536:
-        msg = f"the API returned {value!r} as port: the value is unsafe for ssh"
-        raise CliError(msg)
-    return value
-
-
-def _host_key(value: object) -> str:
-    parts = _KEY.fullmatch(str(value))
-    if parts is None:
-        msg = f"the API returned {value!r} as host key: the value is not a valid host key"
-        raise CliError(msg)
-    return f"{parts[1]} {parts[2]}"
-
-
-def _keep(known: Path, text: str) -> None:
-    """Writes the file atomically, because another ssh may read it. Without text, only creates the folder."""
-    try:
-        known.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        known.parent.chmod(0o700)
-        if text:
-            new = known.with_suffix(f".{os.getpid()}")
-            new.write_text(text, encoding="ascii")
-            new.replace(known)
-    except OSError as error:
-        msg = f"cannot store host keys in {known.parent}: {error.strerror}"
-        raise CliError(msg) from None
-
-
-def _quoted(path: Path) -> str:
-    """Quotes a value for ssh's configuration: spaces are kept, and `%` starts no token."""
-    return '"{}"'.format(str(path).replace("%", "%%"))

@@ -64,6 +64,17 @@ def ssh_keys(paths: Iterable[Path]) -> list[str]:
     return [key for path in paths for key in _public_keys(path)]
 
 
+def ssh_key_references(texts: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The public keys in the files among `texts`, and the rest: names or ids of stored keys."""
+    files = [text for text in texts if _is_key_file(text)]
+    return ssh_keys(map(Path, files)), [text for text in texts if text not in files]
+
+
+def _is_key_file(text: str) -> bool:
+    """A name of a stored key has no slash. A missing file is better reported than taken for a name."""
+    return "/" in text or text.endswith(".pub") or Path(text).is_file()
+
+
 def _public_keys(path: Path) -> list[str]:
     content = text_file(path)
     if "PRIVATE KEY" in content:

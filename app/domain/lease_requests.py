@@ -42,8 +42,9 @@ class LeaseRequest:
     """A validated request with its defaults filled in. None means any. `image` None is the account's default image.
 
     `min_vcpus`, `min_memory_gib` and `min_local_disk_gib` are those of the whole VM.
-    `max_price_per_hour`: USD for the whole VM. `allowed_cidrs`: networks that may reach port 22; with None the
-    account's own firewall decides. The start-up script is stored separately: it is a secret.
+    `max_price_per_hour`: USD for the whole VM. `allowed_cidrs`: networks that may reach the SSH port; with None the
+    account's own firewall decides. `ssh_keys`: names of the stored keys among `ssh_public_keys`. The start-up script is
+    stored separately: it is a secret.
     """
 
     ttl_seconds: int
@@ -60,6 +61,7 @@ class LeaseRequest:
     regions: tuple[str, ...] | None = None
     max_price_per_hour: Decimal | None = None
     ssh_public_keys: tuple[str, ...] = ()
+    ssh_keys: tuple[str, ...] = ()
     image: str | None = None
     disk_gib: int = 100
     public_ip: bool = True

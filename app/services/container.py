@@ -22,6 +22,7 @@ from app.services.offerings import OfferingService
 from app.services.ops import OpsService
 from app.services.plan import PlanService
 from app.services.quotas import QuotaService
+from app.services.ssh_keys import SshKeyService
 from app.services.tenant_use import TenantUseService
 from app.services.tenants import TenantService
 from app.services.webhooks import WebhookService
@@ -36,6 +37,7 @@ class Services:
     tenants: TenantService
     tenant_use: TenantUseService
     keys: KeyService
+    ssh_keys: SshKeyService
     quotas: QuotaService
     audit: AuditService
     health: HealthService
@@ -64,6 +66,7 @@ class Services:
             tenants=TenantService(context),
             tenant_use=TenantUseService(context),
             keys=KeyService(context),
+            ssh_keys=SshKeyService(context),
             quotas=QuotaService(context),
             audit=AuditService(context),
             health=HealthService(context),

@@ -21,11 +21,13 @@ from app.domain.ids import LeaseId, TenantId, is_typeid
 from app.domain.placement import Excluded, Exclusion, Ranking, Requirements
 from app.domain.quotas import Amounts, Shortage, shortages
 from app.domain.reserved_offerings import term_of
+from app.domain.ssh_keys import describe
 from app.services.audit import record_lease
 from app.services.context import ServiceContext
 from app.services.errors import FieldError, InvalidRequest, NoOffering, QuotaExceeded, TenantSuspended
 from app.services.idempotency import IdempotencyKey, Reply, repeatable
-from app.services.lease_requests import CreateLease, fingerprint
+from app.services.lease_requests import CreateLease
+from app.services.lease_ssh_keys import with_ssh_keys
 from app.services.offering_cache import OfferingCache, Ranked
 from app.services.principal import Principal, Role
 
@@ -103,6 +105,7 @@ class _Work:
             await check_terms(self.connection, self.tenant_id, new.request.ttl_seconds)
             check_image(new.requirements, ranked.ranking)
             raise no_offering(ranked.ranking, operator=self.principal.is_operator)
+        new = await with_ssh_keys(self.connection, new, tenant_id=self.tenant_id, key_id=self.principal.key_id)
         [room] = await fetch(self.connection, quota_statements.ADMIT, self._quota(ranked.minimum))
         if not room["fits"]:
             raise _NoRoom
@@ -113,7 +116,7 @@ class _Work:
             raise _NoRoom
         row = SimpleNamespace(**rows[0])
         if self.principal.role in _ACCOUNTABLE:
-            keys = [fingerprint(key) for key in new.request.ssh_public_keys]
+            keys = [describe(key) for key in new.request.ssh_public_keys]
             request = {**new.request.as_json(), "ssh_public_keys": keys}
             after = {"name": values["name"], "request": request, "expires_at": row.expires_at}
             await record_lease(self.connection, self.principal, "lease.create", row, after=after)

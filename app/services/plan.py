@@ -16,6 +16,7 @@ from app.domain.reserved_offerings import term_of
 from app.services.context import ServiceContext
 from app.services.lease_creation import check_image, check_terms, whose
 from app.services.lease_requests import CreateLease
+from app.services.lease_ssh_keys import with_ssh_keys
 from app.services.offering_cache import OfferingCache, Ranked
 from app.services.principal import Principal
 
@@ -65,7 +66,7 @@ class PlanService:
         tenant_id = whose(principal, new.tenant_id)
         snapshot = await self._catalogue.snapshot()
         ranked = snapshot.rank_for(new.requirements, term_of(new.request, tenant_id, snapshot.as_of))
-        state = await self._state(principal, tenant_id, new.request.ttl_seconds)
+        state = await self._state(principal, tenant_id, new)
         if not ranked.ranking.candidates:
             check_image(new.requirements, ranked.ranking)
         needs = state.needs(ranked)
@@ -87,9 +88,10 @@ class PlanService:
             needs=needs,
         )
 
-    async def _state(self, principal: Principal, tenant_id: TenantId, ttl_seconds: int) -> "_State":
+    async def _state(self, principal: Principal, tenant_id: TenantId, new: CreateLease) -> "_State":
         async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
-            await check_terms(connection, tenant_id, ttl_seconds)
+            await check_terms(connection, tenant_id, new.request.ttl_seconds)
+            await with_ssh_keys(connection, new, tenant_id=tenant_id, key_id=principal.key_id)
             rows = (await connection.execute(quota_limits.of_tenant(tenant_id))).all()
             brakes = (await connection.execute(accounts.brakes())).one()
         return _State(

@@ -17,6 +17,9 @@ from app.settings.reservations import ReservationKind, ReservationSettings, chec
 
 GROUP = "gpulease.providers"
 
+SSH_PORT = 22
+"""The port of the SSH server, unless the account's images have another."""
+
 LabelKey = Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,63}$")]
 """What a lease may use as the key of a label."""
 ImageName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,39}$")]
@@ -58,6 +61,12 @@ class AccountSettings(BaseModel):
     )
     public_addresses: bool = Field(
         default=True, description="false: no VM gets a public address, whatever its lease requests."
+    )
+    ssh_port: int = Field(
+        default=SSH_PORT,
+        ge=1,
+        le=65_535,
+        description="Port on which the images' SSH server listens; at every image of the account.",
     )
     driver_images: dict[DriverName, Annotated[str, Field(min_length=1, max_length=512)]] = Field(
         default_factory=dict,

@@ -40,7 +40,7 @@ def vm(order: Order, zone: str, *, seq: int, launched_at: float, settings: Setti
         running_at=launched_at + settings.boot_seconds * RUNNING_SHARE,
         ready_at=launched_at + settings.boot_seconds,
         private_ip=_address(PRIVATE_NET, seq),
-        public_ip=_address(PUBLIC_NET, seq) if order.public_ip else None,
+        public_ip=(settings.vm_address or _address(PUBLIC_NET, seq)) if order.public_ip else None,
         spec={**order.spec, **order.spec_by_zone.get(zone, {})},
         failure_stays=order.failure_stays,
         reservation=order.reservation,

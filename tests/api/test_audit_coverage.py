@@ -10,7 +10,7 @@ from fastapi.routing import APIRoute
 from app.api.app import routed
 from app.api.http.routing import SecuredRoute
 from tests.api.conftest import Caller
-from tests.api.fleet import Fleet
+from tests.api.fleet import SSH_KEY, Fleet
 
 TOLD_NOWHERE = {"plan_lease", "tell_deadman_pass"}
 """One asks with a body and changes nothing; the other is a program's sign of life, every minute."""
@@ -50,6 +50,10 @@ class Scene:
         made = await self.tenant.post("/v1/webhooks", json={"url": HOOK})
         return f"/v1/webhooks/{made.json()['id']}"
 
+    async def ssh_key(self) -> str:
+        made = await self.tenant.post("/v1/ssh-keys", json={"name": "laptop", "public_key": SSH_KEY})
+        return f"/v1/ssh-keys/{made.json()['id']}"
+
     async def delivery(self) -> str:
         path = await self.webhook()
         made = await self.tenant.post(f"{path}/test")
@@ -87,6 +91,10 @@ async def webhook_for_tenant(scene: Scene) -> tuple[str, Any]:
     return "/v1/webhooks", {"tenant_id": scene.tenant.tenant_id, "url": HOOK}
 
 
+async def ssh_key_for_tenant(scene: Scene) -> tuple[str, Any]:
+    return "/v1/ssh-keys", {"tenant_id": scene.tenant.tenant_id, "name": "laptop", "public_key": SSH_KEY}
+
+
 async def lease_for_tenant(scene: Scene) -> tuple[str, Any]:
     return "/v1/leases", {"tenant_id": scene.tenant.tenant_id, "gpu": {"model": "A10G"}, "ttl_seconds": 3600}
 
@@ -97,6 +105,9 @@ REQUESTS: Mapping[str, Prepare] = {
     "create_key": at(lambda scene: f"{scene.path}/keys", {"name": "ci", "role": "viewer"}),
     "revoke_key": of(Scene.key),
     "rotate_key": of(Scene.key, "/rotate", {}),
+    "create_ssh_key": ssh_key_for_tenant,
+    "update_ssh_key": of(Scene.ssh_key, "", {"default": True}),
+    "delete_ssh_key": of(Scene.ssh_key),
     "set_quotas": at(lambda scene: f"{scene.path}/quotas", {"limits": [{"resource": "gpus", "limit": "2"}]}),
     "create_lease": lease_for_tenant,
     "update_lease": of(Scene.lease, "", {"labels": {"team": "vision"}}),

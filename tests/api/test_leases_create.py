@@ -42,6 +42,7 @@ async def test_a_new_lease_is_queued_and_shows_the_request_with_its_defaults(ali
         "ttl_seconds": 3600,
         "wait_seconds": 0,
         "ssh_public_keys": [],
+        "ssh_keys": [],
         "startup_script": None,
         "image": None,
         "disk_gib": 100,

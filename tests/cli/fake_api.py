@@ -131,6 +131,7 @@ class FakeApi:
         self.leases: dict[str, Json] = {}
         self.attempts: dict[str, list[Json]] = {}
         self.events: list[Json] = []
+        self.ssh_keys: list[Json] = [{"id": "sshkey_00", "name": "laptop", "default": True, "key_id": "key_01"}]
         self.documents: dict[tuple[str, str], Json] = {}
         self.page_size = 200
         self.new_course: tuple[Json, ...] = ()
@@ -185,7 +186,28 @@ class FakeApi:
             return self._lease_call(asked, parts[2:])
         if asked.path == "/v1/events":
             return self._events(asked)
+        if parts[:2] == ["v1", "ssh-keys"]:
+            return self._ssh_key_call(asked, parts[2:])
         return problem(404, "not_found", f"nothing at {asked.path}")
+
+    def _ssh_key_call(self, asked: Asked, rest: list[str]) -> Answer:
+        if asked.method == "GET":
+            return Answer(200, {"items": list(self.ssh_keys), "next_cursor": None})
+        if asked.method == "POST":
+            return self._store_ssh_key(asked.body or {})
+        (key,) = [key for key in self.ssh_keys if [key["id"]] == rest]
+        if asked.method == "DELETE":
+            self.ssh_keys.remove(key)
+            return Answer(204)
+        key.update(asked.body or {})
+        return Answer(200, key)
+
+    def _store_ssh_key(self, body: Json) -> Answer:
+        if any(key["name"] == body["name"] for key in self.ssh_keys):
+            return problem(409, "name_taken", f"The tenant has an SSH key named {body['name']}.")
+        made = {"id": f"sshkey_{len(self.ssh_keys):02}", "fingerprint": "SHA256:abc", "key_id": "key_01", **body}
+        self.ssh_keys.append(made)
+        return Answer(201, made)
 
     def _events(self, asked: Asked, lease_id: str | None = None) -> Answer:
         after = int(asked.query.get("after", ["0"])[0])

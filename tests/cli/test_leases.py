@@ -100,7 +100,7 @@ def test_every_create_has_its_own_idempotency_key_unless_given(api: FakeApi, cli
 
 def test_a_create_whose_answer_is_lost_is_sent_again_under_the_same_key(api: FakeApi, cli: Cli) -> None:
     api.next_answers.append(Answer(drop=True))
-    result = cli("lease", "create", "--gpu", "T4", "--ttl", "1h", "--json")
+    result = cli("lease", "create", "--gpu", "T4", "--ttl", "1h", "--no-ssh-key", "--json")
     assert result.exit_code == 0, result.output
     first, second = api.calls("POST", "/v1/leases")
     assert first.headers["idempotency-key"] == second.headers["idempotency-key"]
@@ -336,7 +336,7 @@ def test_a_busy_api_is_asked_again_after_its_own_time(api: FakeApi, cli: Cli) ->
 def test_a_create_waits_for_a_database_that_comes_back(api: FakeApi, cli: Cli) -> None:
     away = problem(503, "database_unavailable", "the service cannot reach its database")
     api.next_answers.append(replace(away, headers={**away.headers, "Retry-After": "0"}))
-    assert cli("lease", "create", "--gpu", "T4", "--ttl", "1h").exit_code == 0
+    assert cli("lease", "create", "--gpu", "T4", "--ttl", "1h", "--no-ssh-key").exit_code == 0
     assert len({asked.headers["idempotency-key"] for asked in api.asked}) == 1
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.cli.errors import CliError
-from app.cli.ssh import arguments, state_directory, target
+from app.cli.ssh_target import options, state_directory, target
 from tests.cli.conftest import Cli
 from tests.cli.fake_api import ACTIVE, BOOTING, NO_CAPACITY, PROVISIONING, RELEASED, RELEASING, FakeApi, Json, a_lease
 
@@ -49,10 +49,10 @@ def test_the_vms_own_host_keys_are_the_only_ones_believed(api: FakeApi, cli: Cli
         f'UserKnownHostsFile="{known}"',
         "-o",
         "StrictHostKeyChecking=yes",
-        "-l",
-        "ubuntu",
-        "-p",
-        "22",
+        "-o",
+        "User=ubuntu",
+        "-o",
+        "Port=22",
         "203.0.113.9",
     ]
     lines = ["lease_01 ssh-ed25519 AAAAC3Nza+/==", "lease_01 ecdsa-sha2-nistp256 AAAAE2Vj"]
@@ -72,8 +72,9 @@ def test_unknown_host_keys_are_kept_for_each_vm_when_first_seen(api: FakeApi, cl
 
 def test_a_vm_without_public_address_is_reached_by_its_private_one(api: FakeApi, cli: Cli, state: Path) -> None:
     api.add(_lease(public_ip=None, ssh_user=None, ssh_port=2222))
-    assert _printed(cli)[-3:] == ["-p", "2222", "10.0.0.9"]
-    assert "-l" not in _printed(cli)
+    line = _printed(cli)
+    assert line[-2:] == ["Port=2222", "10.0.0.9"]
+    assert not [word for word in line if word.startswith("User=")]
 
 
 def test_a_key_file_further_options_and_a_command_are_handed_on(api: FakeApi, cli: Cli, state: Path) -> None:
@@ -81,6 +82,82 @@ def test_a_key_file_further_options_and_a_command_are_handed_on(api: FakeApi, cl
     line = _printed(cli, "-i", "/k/id", "--", "-L", "8080:localhost:8080", "echo", "a b")
     assert line[line.index("-i") + 1] == "/k/id"
     assert line[-5:] == ["203.0.113.9", "-L", "8080:localhost:8080", "echo", "a b"]
+
+
+@pytest.mark.parametrize(
+    ("given", "forwarded"),
+    [
+        ("8888", "8888:localhost:8888"),
+        ("8888:localhost:80", "8888:localhost:80"),
+        ("0.0.0.0:8888:db:5432", "0.0.0.0:8888:db:5432"),
+        ("/run/socket:localhost:80", "/run/socket:localhost:80"),
+    ],
+)
+def test_a_port_is_short_for_the_same_port_of_the_vm(
+    api: FakeApi, cli: Cli, state: Path, given: str, forwarded: str
+) -> None:
+    api.add(_lease())
+    assert _printed(cli, "-L", given, "-L", "6006")[-5:] == [
+        "-L",
+        forwarded,
+        "-L",
+        "6006:localhost:6006",
+        "203.0.113.9",
+    ]
+    assert _printed(cli, "-N", "-L", given)[-4:] == ["-L", forwarded, "-N", "203.0.113.9"]
+
+
+@pytest.mark.parametrize("given", ["0", "65536", "jupyter", "-v"])
+def test_what_is_no_forwarding_is_refused(api: FakeApi, cli: Cli, state: Path, given: str) -> None:
+    api.add(_lease())
+    result = cli("ssh", "train-1", "--print", f"-L{given}")
+    assert result.exit_code == 2
+    assert api.asked == []
+
+
+def _copied(cli: Cli, *words: str) -> list[str]:
+    result = cli("cp", "--print", *words)
+    assert result.exit_code == 0, result.output
+    line = shlex.split(result.stdout)
+    assert line[0] == "scp"
+    assert "StrictHostKeyChecking=yes" in line
+    assert "HostKeyAlias=lease_01" in line
+    return line[line.index("Port=22") + 1 :]
+
+
+def test_files_are_copied_both_ways_under_the_same_host_key_rules(api: FakeApi, cli: Cli, state: Path) -> None:
+    api.add(_lease())
+    assert _copied(cli, "model.pt", "train-1:models/") == ["--", "model.pt", "203.0.113.9:models/"]
+    assert _copied(cli, "-r", "lease_01:runs", "-i", "/k/id", ".") == [
+        "-i",
+        "/k/id",
+        "-r",
+        "--",
+        "203.0.113.9:runs",
+        ".",
+    ]
+    assert _copied(cli, "train-1:", "--", "-v") == ["--", "203.0.113.9:", "-v"]
+    assert _copied(cli, "./a:b", "train-1:") == ["--", "./a:b", "203.0.113.9:"]
+
+
+def test_the_colons_of_an_address_are_not_those_before_a_path(api: FakeApi, cli: Cli, state: Path) -> None:
+    api.add(_lease(public_ip="2001:db8::9"))
+    assert _copied(cli, "a", "train-1:b")[-1] == "[2001:db8::9]:b"
+    assert _printed(cli)[-1] == "2001:db8::9"
+
+
+@pytest.mark.parametrize(
+    ("paths", "hint"),
+    [
+        (("a", "b"), "both paths are local"),
+        (("train-1:a", "train-2:b"), "both paths are on VMs"),
+        ((":a", "b"), "LEASE:PATH"),
+    ],
+)
+def test_a_copy_has_one_side_on_a_vm(api: FakeApi, cli: Cli, state: Path, paths: tuple[str, str], hint: str) -> None:
+    result = cli("cp", *paths)
+    assert result.exit_code == 2
+    assert hint in " ".join(result.stderr.split())
 
 
 @pytest.mark.parametrize(
@@ -135,8 +212,8 @@ def test_no_id_leads_out_of_the_folder(lease_id: str) -> None:
 
 
 def test_a_folder_with_a_percent_sign_is_no_token_of_ssh(tmp_path: Path) -> None:
-    line = arguments(target(_lease()), tmp_path / "50%h", identity=None, rest=())
-    assert any(word.endswith('/50%%h/lease_01-1.known"') for word in line)
+    known = options(target(_lease()), tmp_path / "50%h")["UserKnownHostsFile"]
+    assert known.endswith('/50%%h/lease_01-1.known"')
     assert (tmp_path / "50%h" / "lease_01-1.known").exists()
 
 

@@ -65,3 +65,9 @@ def test_a_state_file_that_is_none_is_refused(tmp_path: Path, capsys: pytest.Cap
 def test_a_senseless_setting_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--boot-seconds", "soon", "--port", "0"]) == 2
     assert capsys.readouterr().err.startswith("cloudsim: boot_seconds: ")
+
+
+@pytest.mark.parametrize("address", ["203.0.113.7", "nowhere"])
+def test_vms_have_no_address_but_one_of_this_machine(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--vm-address", address, "--port", "0"]) == 2
+    assert "vm_address" in capsys.readouterr().err

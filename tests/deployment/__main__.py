@@ -1,8 +1,8 @@
-"""The service on real servers, as its documentation says: Debian's PostgreSQL, Redis, PgBouncer and HAProxy, two hosts, the image.
+"""The service on real servers, as its documentation says: Debian's PostgreSQL, Redis, PgBouncer, HAProxy and sshd, two hosts, the image.
 
 What this machine cannot try is named with its reason. Traffic stays on loopback and on networks of the trial's own; only
 the base of the image and its packages come from outside. Needs root and, in all,
-apt-get install postgresql-15 redis-server pgbouncer haproxy iproute2 buildah debootstrap runc.
+apt-get install postgresql-15 redis-server pgbouncer haproxy iproute2 openssh-client openssh-server buildah debootstrap runc.
 """
 
 import argparse
@@ -33,6 +33,7 @@ from tests.deployment.poolers import PoolerTrial
 from tests.deployment.processes import TrialError
 from tests.deployment.results import Outcome, Result, exit_code, read_results, table
 from tests.deployment.servers import open_folder, postgres, redis_server
+from tests.deployment.ssh import ssh_trial
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,7 @@ PARTS: Mapping[str, Part] = {
     "database": Part(Needs(("initdb", "redis-server"))),
     "pooler": Part(Needs(("initdb", "redis-server", "pgbouncer"))),
     "hosts": Part(Needs(("initdb", "redis-server", "haproxy", "ip"))),
+    "ssh": Part(Needs(("sshd", "ssh", "ssh-keygen", "scp"))),
     "image": Part(Needs(("initdb", "redis-server", "buildah", "debootstrap", "runc")), private=False),
 }
 
@@ -150,6 +152,10 @@ def _prepared(part: str, folder: Path) -> Iterator[Trial]:
     if part == "hosts":
         with _hosts(folder) as trial:
             yield trial
+        return
+    if part == "ssh":
+        with ssh_trial(folder) as logins:
+            yield Trial(checks=logins.checks())
         return
     with ExitStack() as stack:
         installation = _installation(folder, stack)

@@ -33,6 +33,7 @@ REQUESTS = st.builds(
     regions=TEXTS,
     max_price_per_hour=st.none() | st.decimals(min_value=0, max_value=1000, places=6),
     ssh_public_keys=TEXTS.map(lambda keys: keys or ()),
+    ssh_keys=TEXTS.map(lambda names: names or ()),
     image=st.none() | st.text(min_size=1),
     disk_gib=st.integers(30, 16_384),
     public_ip=st.booleans(),

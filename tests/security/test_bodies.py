@@ -21,6 +21,7 @@ IDS = {
     "key_id": "key_01h455vb4pex5vsknk084sn02q",
     "webhook_id": "webhook_01h455vb4pex5vsknk084sn02q",
     "delivery_id": "delivery_01h455vb4pex5vsknk084sn02q",
+    "ssh_key_id": "sshkey_01h455vb4pex5vsknk084sn02q",
     "name": "main",
 }
 TELLTALE = re.compile(

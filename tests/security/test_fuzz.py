@@ -10,7 +10,7 @@ import pytest
 from app.prerequisites import ensure_operator_key
 from cloudsim.testing import NO_TLS
 from tests.api.conftest import MakeSettings
-from tests.api.fleet import Fleet
+from tests.api.fleet import SSH_KEY, Fleet
 from tests.api.test_ops import orphan
 from tests.security.conftest import UNLIMITED
 from tests.security.fuzzing import PATIENCE, Fuzzer, Sender, operations, serving
@@ -36,6 +36,7 @@ class Setting:
             "tenant_id": [],
             "key_id": [],
             "webhook_id": [],
+            "ssh_key_id": [],
             "delivery_id": [],
             "account": ["main"],
             "name": ["main"],
@@ -55,6 +56,8 @@ class Setting:
         hook = self._ask("POST", "/v1/webhooks", self.senders[-2].key, {"url": HOOK})["id"]
         self.ids["webhook_id"].append(hook)
         self.ids["delivery_id"].append(self._ask("POST", f"/v1/webhooks/{hook}/test", self.senders[-2].key, None)["id"])
+        ssh_key = {"name": name, "public_key": SSH_KEY}
+        self.ids["ssh_key_id"].append(self._ask("POST", "/v1/ssh-keys", self.senders[-2].key, ssh_key)["id"])
         for state in ("queued", "active"):
             lease_id = self._ask("POST", "/v1/leases", self.senders[-2].key, WISH)["id"]
             self.ids["lease_id"].append(lease_id)
@@ -87,7 +90,15 @@ def fuzzer(make_settings: MakeSettings, fleet: Fleet, database_url: str) -> Iter
         made.close()
 
 
-LAST = ("delete_webhook", "release_lease", "revoke_key", "update_tenant", "stop_launches", "cordon_account")
+LAST = (
+    "delete_webhook",
+    "delete_ssh_key",
+    "release_lease",
+    "revoke_key",
+    "update_tenant",
+    "stop_launches",
+    "cordon_account",
+)
 """What they change would leave the others little to do."""
 
 

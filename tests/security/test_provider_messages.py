@@ -17,6 +17,7 @@ from app.domain.leases import VmState
 from app.settings import AccountSettings, Settings
 from cloudsim.testing import Control
 from tests.api.conftest import Caller, MakeSettings
+from tests.api.fleet import SSH_KEY
 from tests.api.test_event_stream import running, stream
 from tests.security.routes import HOOK, LEASE, OPERATIONS, Operation
 from tests.workers import conftest as workers
@@ -180,13 +181,13 @@ def readable() -> Iterator[Operation]:
     yield from (one for one in OPERATIONS if one.method == "GET" and one.role not in {None, "operator"})
 
 
-async def answers(caller: Caller, leases: list[LeaseId], hook: str) -> list[str]:
+async def answers(caller: Caller, leases: list[LeaseId], other: dict[str, str]) -> list[str]:
     """Of every read of a tenant, for each lease where one is named, and of a plan and a create."""
     found = []
     for one in readable():
         named = leases if "lease_id" in one.names("path") else leases[:1]
         for lease_id in named:
-            ids = {"lease_id": lease_id, "tenant_id": caller.tenant_id, "webhook_id": hook}
+            ids = {"lease_id": lease_id, "tenant_id": caller.tenant_id, **other}
             answer = await caller.get(one.url(ids), params=one.page(200))
             found.append(f"{one.id} {answer.status_code} {answer.text}")
     for path in ("/v1/leases/plan", "/v1/leases"):
@@ -205,11 +206,14 @@ async def test_no_tenant_sees_what_a_provider_answered(
     tenant_id = story.fleet.tenant_id
     callers = await callers_of(operator, tenant_id)
     hook = (await callers["admin"].post("/v1/webhooks", json={"url": HOOK})).json()["id"]
+    body = {"name": "laptop", "public_key": SSH_KEY}
+    ssh_key = (await callers["admin"].post("/v1/ssh-keys", json=body)).json()["id"]
+    other = {"webhook_id": hook, "ssh_key_id": ssh_key}
     story.tell_all()
     number_events(story.fleet.runtime)
     fan_out(story.fleet.runtime.database)
     for caller in callers.values():
-        assert markers_in(await answers(caller, story.leases, hook)) == []
+        assert markers_in(await answers(caller, story.leases, other)) == []
     deliveries = story.fleet.runtime.database.all(select(webhook_delivery.c.about))
     assert len(deliveries) > len(story.leases)
     assert markers_in([str(row.about) for row in deliveries]) == []

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.api.conftest import Caller
-from tests.api.fleet import Fleet
+from tests.api.fleet import SSH_KEY, Fleet
 from tests.api.test_ops import orphan
 from tests.security.routes import GIVEN_UP, HOOK, OPERATIONS, Operation, document
 from tests.security.test_bodies import TELLTALE
@@ -64,7 +64,11 @@ async def ids(alice: Caller, bob: Caller, fleet: Fleet) -> dict[str, str]:
     for _ in range(2):
         await alice.post(f"/v1/webhooks/{hook}/test")
         fleet.run(GIVEN_UP)
-    return {"lease_id": lease_id, "tenant_id": alice.tenant_id, "webhook_id": hook}
+    ssh_key = ""
+    for name in ("one", "two"):
+        body = {"name": name, "public_key": SSH_KEY}
+        ssh_key = (await alice.post("/v1/ssh-keys", json=body)).json()["id"]
+    return {"lease_id": lease_id, "tenant_id": alice.tenant_id, "webhook_id": hook, "ssh_key_id": ssh_key}
 
 
 def lists() -> Iterator[Operation]:

@@ -17,8 +17,8 @@ from app.db.core.engine import ApiDatabase
 from tests.api.conftest import Caller, MakeSettings, new_tenant, serving
 from tests.api.fleet import Fleet
 from tests.security.conftest import UNLIMITED
-from tests.security.routes import HOOK, LEASE, OPERATIONS, Operation
-from tests.security.victim import LABEL, NAME, REPEATED, Victim, belongings, make_victim, tag_of
+from tests.security.routes import BODIES, HOOK, LEASE, OPERATIONS, Operation
+from tests.security.victim import LABEL, NAME, REPEATED, SSH_KEY_NAME, Victim, belongings, make_victim, tag_of
 from tests.security.walls import WithoutFilter, role_past_row_level_security
 
 ROLES = ("nobody", "viewer", "member", "admin")
@@ -28,6 +28,7 @@ UNKNOWN = {
     "key_id": "key_01h455vb4pex5vsknk084sn02q",
     "webhook_id": "webhook_01h455vb4pex5vsknk084sn02q",
     "delivery_id": "delivery_01h455vb4pex5vsknk084sn02q",
+    "ssh_key_id": "sshkey_01h455vb4pex5vsknk084sn02q",
 }
 OF_NOBODY = {"account": "main", "name": "main", "region": "us-east-1", "instance_id": "i-1"}
 """Ids of things that belong to the installation: only operators reach them."""
@@ -36,6 +37,7 @@ SHARED = {
     *("limit", "sort", "state", "after", "created_after", "created_before", "updated_since", "provider", "region"),
     *("gpu_model", "min_gpus", "min_gpu_memory_gib", "market", "account", "instance_type", "max_price_per_hour"),
     *("gpu_vendor", "interconnect", "min_vcpus", "min_memory_gib", "min_local_disk_gib"),
+    "mine",
     *("poll_seconds", "if_version"),
 }
 """Query parameters whose values belong to nobody."""
@@ -51,6 +53,7 @@ ALL_FILTERED = {
         "lease",
         "lease_console",
         "quota",
+        "ssh_key",
         "tenant",
         "webhook",
         "webhook_delivery",
@@ -109,6 +112,7 @@ async def attack(app: FastAPI, operator: Caller, bob: Caller, fleet: Fleet, atta
     alice = await new_tenant(operator, "alice", gpus="8", leases="10")
     assert (await alice.post("/v1/leases", json=LEASE)).status_code == 201
     assert (await alice.post("/v1/webhooks", json={"url": HOOK})).status_code == 201
+    assert (await alice.post("/v1/ssh-keys", json=BODIES["create_ssh_key"])).status_code == 201
     fleet.number_events()
     callers = {"nobody": Caller(attacked, None), "admin": Caller(attacked, alice.key, alice.tenant_id)}
     for role in ("viewer", "member"):
@@ -209,7 +213,14 @@ async def anothers_cursor_leads_to_ones_own_rows_alone(attack: Attack) -> None:
 async def whatever_is_read_is_ones_own_alone(attack: Attack) -> None:
     (own,) = (await attack.callers["admin"].get("/v1/leases")).json()["items"]
     (hook,) = (await attack.callers["admin"].get("/v1/webhooks")).json()["items"]
-    ids = {**OF_NOBODY, "lease_id": own["id"], "tenant_id": own["tenant_id"], "webhook_id": hook["id"]}
+    (ssh_key,) = (await attack.callers["admin"].get("/v1/ssh-keys")).json()["items"]
+    ids = {
+        **OF_NOBODY,
+        "lease_id": own["id"],
+        "tenant_id": own["tenant_id"],
+        "webhook_id": hook["id"],
+        "ssh_key_id": ssh_key["id"],
+    }
     for one in OPERATIONS:
         if one.method != "GET":
             continue
@@ -221,7 +232,12 @@ async def whatever_is_read_is_ones_own_alone(attack: Attack) -> None:
 
 
 async def nobody_acts_for_another_tenant(attack: Attack) -> None:
-    for path, wish in (("/v1/leases", LEASE), ("/v1/leases/plan", LEASE), ("/v1/webhooks", {"url": HOOK})):
+    for path, wish in (
+        ("/v1/leases", LEASE),
+        ("/v1/leases/plan", LEASE),
+        ("/v1/webhooks", {"url": HOOK}),
+        ("/v1/ssh-keys", {**BODIES["create_ssh_key"], "name": "other"}),
+    ):
         answers = []
         for tenant_id in (attack.victim.ids["tenant_id"], UNKNOWN["tenant_id"]):
             asked = {**wish, "tenant_id": tenant_id}
@@ -229,6 +245,17 @@ async def nobody_acts_for_another_tenant(attack: Attack) -> None:
             assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/tenant_id")
             answers.append(refused.content)
         assert answers[0] == answers[1]
+
+
+async def nobody_names_anothers_ssh_key(attack: Attack) -> None:
+    for path in ("/v1/leases", "/v1/leases/plan"):
+        answers = []
+        for reference in (SSH_KEY_NAME, attack.victim.ids["ssh_key_id"], UNKNOWN["ssh_key_id"]):
+            asked = {**LEASE, "ssh_keys": [reference]}
+            refused = await attack.callers["admin"].post(path, json=asked, headers={"X-Request-Id": "probe-0001"})
+            assert refused.status_code == 422
+            answers.append(refused.content)
+        assert len(set(answers)) == 1
 
 
 async def anothers_idempotency_key_repeats_nothing(attack: Attack) -> None:
@@ -249,6 +276,7 @@ async def test_what_is_anothers_does_not_exist(attack: Attack, attacked: FastAPI
     await anothers_cursor_leads_to_ones_own_rows_alone(attack)
     await whatever_is_read_is_ones_own_alone(attack)
     await nobody_acts_for_another_tenant(attack)
+    await nobody_names_anothers_ssh_key(attack)
     await anothers_idempotency_key_repeats_nothing(attack)
     assert belongings(fleet, attack.victim.ids["tenant_id"]) == before, "a stranger changed something"
     opened: set[str] = getattr(attacked.state.services.context.database, "opened", set())

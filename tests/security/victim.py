@@ -6,13 +6,14 @@ from typing import Any
 
 from app.domain.tokens import host_key_hash
 from tests.api.conftest import Caller
-from tests.api.fleet import Fleet
+from tests.api.fleet import SSH_KEY, Fleet
 from tests.security.routes import HOOK, OPERATIONS, Operation
 
 NAME = "victims-lease"
 LABEL = "victims-label"
 SCRIPT = "echo victims-script"
 CONSOLE = "victims-console"
+SSH_KEY_NAME = "victims-ssh-key"
 REPEATED = "victims-own-key"
 
 NEVER_COMPARED = {"last_used_at"}
@@ -44,9 +45,12 @@ async def make_victim(caller: Caller, fleet: Fleet) -> Victim:
     fleet.run(console, lease_id, caller.tenant_id, CONSOLE)
     fleet.archive_attempt(caller.tenant_id)
     key = (await caller.post(f"/v1/tenants/{caller.tenant_id}/keys", json={"name": "ci", "role": "member"})).json()
+    ssh_key = {"name": SSH_KEY_NAME, "public_key": SSH_KEY, "default": True}
+    stored = [await caller.post("/v1/ssh-keys", json={**ssh_key, "name": name}) for name in (SSH_KEY_NAME, "second")]
     hook = (await caller.post("/v1/webhooks", json={"url": HOOK, "description": CONSOLE})).json()
     sent = (await caller.post(f"/v1/webhooks/{hook['id']}/test")).json()
     ids = {"lease_id": lease_id, "tenant_id": caller.tenant_id, "key_id": key["id"]}
+    ids |= {"ssh_key_id": stored[0].json()["id"]}
     ids |= {"webhook_id": hook["id"], "delivery_id": sent["id"]}
     for tail, body in (("extend", {"extend_by_seconds": 3600}), ("reboot", None)):
         assert (await caller.post(f"/v1/leases/{lease_id}/{tail}", json=body, headers=repeated)).is_success
@@ -58,6 +62,7 @@ async def make_victim(caller: Caller, fleet: Fleet) -> Victim:
         LABEL,
         SCRIPT,
         CONSOLE,
+        SSH_KEY_NAME,
         instance_id,
         key["secret"],
         hook["secret"],

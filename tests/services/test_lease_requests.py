@@ -8,13 +8,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from app.services.lease_requests import (
-    LARGEST_SSH_KEYS,
-    LARGEST_STARTUP_SCRIPT,
-    check_ssh_keys,
-    checked_script,
-    ssh_public_key,
-)
+from app.domain.ssh_keys import LARGEST_SSH_KEYS
+from app.services.lease_requests import LARGEST_STARTUP_SCRIPT, checked_script
+from app.services.ssh_key_format import check_ssh_keys, ssh_public_key
 
 
 def line(key: rsa.RSAPrivateKey | ed25519.Ed25519PrivateKey | ec.EllipticCurvePrivateKey) -> str:

@@ -22,7 +22,7 @@ KEYS = "projects/keys/locations/us-central1/keyRings/gpulease/cryptoKeys/disks"
 ACCEPTED = [
     AWS + 'role_arn = "arn:aws:iam::123456789012:role/gpulease"\nexternal_id = "customer-7f3a"\n'
     'instance_profile = "gpulease-node"\nkms_key_id = "alias/gpulease"\nplacement_group = "gpulease-cluster"\n'
-    'disk_iops = 16000\ndisk_throughput_mib = 1000\ndata_disk_gib = 1000\npublic_addresses = false\n'
+    'disk_iops = 16000\ndisk_throughput_mib = 1000\ndata_disk_gib = 1000\npublic_addresses = false\nssh_port = 2222\n'
     'tags = { CostCenter = "4711", "org:team" = "ML platform" }\ncopy_labels = ["project"]\n',
     AWS.replace(', "eu-west-1"', "") + 'kms_key_id = "arn:aws:kms:us-east-1:123456789012:key/mrk-0123"\n',
     GCP + 'host_project = "network-123456"\nservice_account = "node@research-123456.iam.gserviceaccount.com"\n'
@@ -42,6 +42,7 @@ REFUSED = [
     (AWS + "disk_iops = 100", "disk_iops"),
     (AWS + "disk_throughput_mib = 1000", "disk_throughput_mib needs disk_iops of at least 4 times"),
     (AWS + "data_disk_gib = 1", "data_disk_gib"),
+    (AWS + "ssh_port = 0", "ssh_port"),
     (AWS + 'tags = { "aws:team" = "vision" }', "tags: the key 'aws:team' is not accepted there: at most 128"),
     (AWS + 'tags = { "a/b" = "vision" }', "tags: the key 'a/b' is not accepted there"),
     (AWS + 'tags = { team = "a#b" }', "tags: the value 'a#b' of the tag 'team' is not accepted there"),

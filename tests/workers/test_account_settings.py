@@ -16,19 +16,23 @@ def test_a_lease_gets_what_its_account_adds_and_leaves_nothing(
     config.write_text(
         f'[[accounts]]\nprovider = "aws"\nname = "{ACCOUNT}"\nregions = ["{REGION}"]\nendpoint_url = "{sim.url}"\n'
         'tags = { CostCenter = "4711" }\ncopy_labels = ["project"]\ndata_disk_gib = 500\n'
-        'kms_key_id = "alias/gpulease"\ninstance_profile = "gpulease-node"\npublic_addresses = false\n'
+        'kms_key_id = "alias/gpulease"\ninstance_profile = "gpulease-node"\npublic_addresses = false\nssh_port = 2222\n'
     )
     fleet = make_fleet(config=config)
-    lease_id = fleet.create(labels={"project": "apollo", "team": "vision"})
+    lease_id = fleet.create(labels={"project": "apollo", "team": "vision"}, allowed_cidrs=["203.0.113.0/24"])
     fleet.drive_to(lease_id, "active")
     (vm,) = fleet.vms()
     resources = sim.resources()
-    assert sorted(one["kind"] for one in resources) == ["network_interface", "volume", "volume"]
+    assert sorted(one["kind"] for one in resources) == ["network_interface", "security_group", "volume", "volume"]
     for one in (vm, *resources):
         assert (one["tags"]["CostCenter"], one["tags"]["project"]) == ("4711", "apollo")
         assert one["tags"]["gpulease-lease"] == lease_id
         assert "team" not in one["tags"]
-    assert fleet.lease(lease_id).state == "active"
+    lease = fleet.lease(lease_id)
+    assert (lease.state, lease.connection["ssh_port"]) == ("active", 2222)
+    assert lease.connection["ssh_command"] == f"ssh -p 2222 ubuntu@{lease.connection['private_ip']}"
+    (attempt,) = fleet.attempts(lease_id)
+    assert attempt.params["Firewall"]["Ingress"][0]["FromPort"] == 2222
     fleet.end(lease_id)
     fleet.drive_to(lease_id, "released")
     assert sim.resources() == []

@@ -50,7 +50,7 @@ class HostKeyReport:
 class LaunchSpec:
     """The VM that one attempt requests. `plan` converts the spec into the provider's parameters.
 
-    `allowed_cidrs`: the networks that may reach port 22. If empty, only the account's own firewall decides.
+    `allowed_cidrs`: the networks that may reach `ssh_port`. If empty, only the account's own firewall decides.
     `max_seconds`: the maximum run time of the VM in seconds; None: unknown. The maximum covers all extensions of the
     lease, or none of them in an account that is not extendable.
     `reservation`: name of the account's reservation in which the VM runs. `queue_seconds`: how long the launch may wait in
@@ -71,6 +71,7 @@ class LaunchSpec:
     startup_script: str | None
     labels: Mapping[str, str]
     allowed_cidrs: tuple[str, ...] = ()
+    ssh_port: int = 22
     host_keys: HostKeyReport | None = None
     max_seconds: int | None = None
     reservation: str | None = None

@@ -11,16 +11,10 @@ from app.api.schemas.base import Body, DecimalText, Name, Text, Timestamp
 from app.domain.lease_actions import LaterExpiry
 from app.domain.lease_requests import LeaseRequest, OnInterruption
 from app.domain.offerings import GpuVendor, Interconnect, MarketWish
+from app.domain.ssh_keys import LARGEST_SSH_KEYS, MOST_SSH_KEYS
 from app.services.errors import FieldError, InvalidRequest
-from app.services.lease_requests import (
-    LARGEST_SSH_KEYS,
-    LARGEST_STARTUP_SCRIPT,
-    CreateLease,
-    check_ssh_keys,
-    checked_script,
-    network,
-    ssh_public_key,
-)
+from app.services.lease_requests import LARGEST_STARTUP_SCRIPT, CreateLease, checked_script, network
+from app.services.ssh_key_format import check_ssh_keys, ssh_public_key
 from app.settings.providers import providers
 
 _YEAR = 31_536_000
@@ -116,16 +110,29 @@ class NewLease(Body):
         int, Field(ge=0, le=86_400, description="Maximum time to wait for capacity. 0: try each candidate once.")
     ] = 0
     ssh_public_keys: Annotated[
-        list[Annotated[str, Field(max_length=LARGEST_SSH_KEYS), AfterValidator(ssh_public_key)]],
+        Annotated[
+            list[Annotated[str, Field(max_length=LARGEST_SSH_KEYS), AfterValidator(ssh_public_key)]],
+            Field(max_length=MOST_SSH_KEYS),
+            AfterValidator(check_ssh_keys),
+        ]
+        | None,
         Field(
-            max_length=20,
             description=(
                 "OpenSSH public keys, one per line, without options. RSA keys must have at least 2048 "
                 "bits. All keys together have at most 8 KiB, and each comment at most 256 characters."
             ),
         ),
-        AfterValidator(check_ssh_keys),
-    ] = Field(default_factory=list)
+    ] = None
+    ssh_keys: Annotated[
+        Annotated[list[Name], Field(max_length=MOST_SSH_KEYS)] | None,
+        Field(
+            description=(
+                "Names or ids of stored SSH keys, from `GET /v1/ssh-keys`. If this field and `ssh_public_keys` are both "
+                "absent or null, the lease gets the default keys of the calling API key."
+            ),
+            examples=[["laptop"]],
+        ),
+    ] = None
     startup_script: Annotated[
         Annotated[Text, Field(max_length=LARGEST_STARTUP_SCRIPT), AfterValidator(checked_script)] | None,
         Field(
@@ -151,7 +158,7 @@ class NewLease(Body):
             min_length=1,
             max_length=50,
             description=(
-                "Networks that may connect to port 22. Null: only the provider account's own firewall applies."
+                "Networks that may connect to the SSH port. Null: only the provider account's own firewall applies."
             ),
         ),
     ] = None
@@ -197,5 +204,11 @@ def new_lease(body: NewLease) -> CreateLease:
     if (body.gpu is None) == (body.instance_types is None):
         detail = "give gpu or instance_types, and not both"
         raise InvalidRequest(errors=[FieldError("/gpu", detail), FieldError("/instance_types", detail)])
-    request = LeaseRequest.from_json(body.model_dump(mode="json", exclude={"tenant_id", "startup_script"}))
-    return CreateLease(tenant_id=body.tenant_id, request=request, startup_script=body.startup_script)
+    request = LeaseRequest.from_json(body.model_dump(mode="json", exclude={"tenant_id", "startup_script", "ssh_keys"}))
+    by_default = body.ssh_keys is None and body.ssh_public_keys is None
+    return CreateLease(
+        tenant_id=body.tenant_id,
+        request=request,
+        ssh_keys=None if by_default else tuple(body.ssh_keys or ()),
+        startup_script=body.startup_script,
+    )

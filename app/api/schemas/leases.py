@@ -60,7 +60,8 @@ class LeaseRequest(View):
     max_price_per_hour: str | None
     ttl_seconds: int
     wait_seconds: int
-    ssh_public_keys: list[str]
+    ssh_public_keys: Annotated[list[str], Field(description="All keys that the VM accepts, stored keys included.")]
+    ssh_keys: Annotated[list[str], Field(description="Names of the stored SSH keys, as they were at the creation.")]
     startup_script: Annotated[
         str | None,
         Field(

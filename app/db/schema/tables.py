@@ -15,6 +15,7 @@ from app.db.schema.fleet import (
 from app.db.schema.leases import attempt, attempt_archive, event, lease, lease_console, lease_secret
 from app.db.schema.metadata import metadata
 from app.db.schema.reservations import reservation
+from app.db.schema.ssh_keys import ssh_key
 from app.db.schema.tenancy import api_key, audit, idempotency, quota, quota_claim, tenant
 from app.db.schema.webhooks import webhook, webhook_delivery, webhook_secret
 
@@ -41,6 +42,7 @@ __all__ = [
     "quota",
     "quota_claim",
     "reservation",
+    "ssh_key",
     "tenant",
     "webhook",
     "webhook_delivery",

@@ -248,3 +248,17 @@ def test_the_console_shows_host_keys_once_the_vm_is_ready(ec2: Any, launch: Laun
         line for line in ec2.get_console_output(InstanceId=instance)["Output"].splitlines() if line.startswith("ssh-")
     ]
     assert base64.b64decode(key.split()[1])[4:15] == b"ssh-ed25519"
+
+
+def test_every_vm_may_have_the_address_of_an_ssh_server_on_this_machine(
+    ec2: Any, launch: Launch, sim: Control, clock: ManualClock
+) -> None:
+    sim.call("PUT", "settings", {"vm_address": "127.0.0.1"})
+    ids = [launch()["InstanceId"] for _ in range(2)]
+    sim.call("PUT", "settings", {"vm_address": None})
+    ids.append(launch()["InstanceId"])
+    clock.forward(1)
+    found = ec2.describe_instances(InstanceIds=ids)["Reservations"]
+    addresses = {one["InstanceId"]: one["PublicIpAddress"] for vm in found for one in vm["Instances"]}
+    assert [addresses[one] for one in ids[:2]] == ["127.0.0.1"] * 2
+    assert addresses[ids[2]].startswith("198.18.")

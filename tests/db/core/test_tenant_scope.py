@@ -26,12 +26,13 @@ from app.db.schema.tables import (
     metadata,
     quota,
     quota_claim,
+    ssh_key,
     webhook,
     webhook_delivery,
     webhook_secret,
 )
 from app.db.schema.tables import audit as audit_table
-from app.db.tenancy import audit, keys, quota_limits
+from app.db.tenancy import audit, keys, quota_limits, ssh_keys
 from app.db.tenancy import tenants as tenant_statements
 from app.domain.ids import LeaseId, TenantId
 from tests.db.store import Store
@@ -67,6 +68,7 @@ def fill(store: Store, tenant: TenantId) -> None:
         (lease_console, {"lease_id": lease_id, "n": 1, "text": "secret"}),
         (attempt_archive, {**ARCHIVED, "id": new_id("attempt"), "lease_id": new_id("lease")}),
         (quota, {"resource": "gpus", "used": 1}),
+        (ssh_key, {"id": new_id("sshkey"), "name": "k", "public_key": "k", "fingerprint": "f", "key_id": "key_x"}),
         (quota_claim, {"lease_id": lease_id, "resource": "gpus", "amount": 1}),
     ]
     hook = {"webhook_id": new_id("webhook")}
@@ -212,6 +214,8 @@ FORBIDDEN = (
     "DELETE FROM webhook_secret",
     "DELETE FROM webhook_delivery",
     "UPDATE webhook_delivery SET about = '{}'",
+    "UPDATE ssh_key SET public_key = 'x'",
+    "UPDATE ssh_key SET key_id = 'x'",
     "UPDATE installation SET id = 'x'",
     "UPDATE installation SET event_sequence = 0",
     "TRUNCATE lease CASCADE",
@@ -244,6 +248,7 @@ def test_the_applications_own_filters_hold_without_the_wall(store: Store, tenant
         reads.numbered(after=0, limit=10, tenant_id=one),
         audit.page(tenant_id=one, after=None, limit=10),
         keys.page(one, after=None, limit=10),
+        ssh_keys.page(tenant_id=one, key_id=None, after=None, limit=10),
         webhooks.page(tenant_id=one, after=None, limit=10),
         quota_limits.of_tenant(one),
     ]
@@ -259,6 +264,7 @@ def test_statements_about_one_thing_know_its_owner_without_the_wall(
     one, two = tenants
     (lease_id,) = (row.id for row in store.rows(lease) if row.tenant_id == one)
     (key_id,) = (row.id for row in store.rows(api_key) if row.tenant_id == one)
+    (ssh_key_id,) = (row.id for row in store.rows(ssh_key) if row.tenant_id == one)
     for within, there in ((two, False), (one, True), (None, True)):
         for named in (statements.READ, statements.READ_WITH_SCRIPT, statements.LOCK, statements.VERSION):
             assert bool(store.all(Bound(named, statements.named(lease_id, within)))) is there
@@ -266,6 +272,7 @@ def test_statements_about_one_thing_know_its_owner_without_the_wall(
             attempt_reads.of_lease(lease_id, within=within, after=0, limit=10),
             consoles.of_lease(lease_id, within=within),
             keys.get(key_id, within=within),
+            ssh_keys.get(ssh_key_id, within=within),
             tenant_statements.get(one, within=within),
         ):
             assert bool(store.all(statement)) is there, statement

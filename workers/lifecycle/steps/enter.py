@@ -7,6 +7,7 @@ from app.db.fleet import offering_stats
 from app.db.leases import launches
 from app.db.leases.transitions import NOW
 from app.domain.leases import LeaseState
+from app.settings.providers import SSH_PORT
 from workers.lifecycle.steps.context import StepContext, change, offering_key
 
 
@@ -50,13 +51,17 @@ def enter_active(ctx: StepContext) -> None:
 
 
 def _connection(ctx: StepContext) -> dict[str, Any]:
-    user = ctx.provider.ssh_user
+    user, port = ctx.provider.ssh_user, ctx.runtime.accounts.ssh_port(ctx.attempt.account)
     public, private = ctx.row.attempt_public_ip, ctx.row.attempt_private_ip
     address = public or private
     return {
         "public_ip": public,
         "private_ip": private,
         "ssh_user": user,
-        "ssh_port": 22,
-        "ssh_command": f"ssh {user}@{address}" if address else None,
+        "ssh_port": port,
+        "ssh_command": _ssh_command(user, address, port) if address else None,
     }
+
+
+def _ssh_command(user: str, address: str, port: int) -> str:
+    return f"ssh {user}@{address}" if port == SSH_PORT else f"ssh -p {port} {user}@{address}"

@@ -152,6 +152,7 @@ def _spec(ctx: StepContext, offering: Offering, image: Image, n: int, private: _
         startup_script=private.script,
         labels=ctx.row.lease_labels,
         allowed_cidrs=request.allowed_cidrs or (),
+        ssh_port=runtime.accounts.ssh_port(offering.key.account),
         host_keys=_host_keys(ctx, n),
         max_seconds=_longest_run(ctx, offering, private) + int(runtime.timing.deadline_grace),
         reservation=offering.key.reservation,

@@ -1,4 +1,4 @@
-"""One security group per attempt that names allowed networks: it limits which networks reach port 22 of the VM.
+"""One security group per attempt that names allowed networks: it limits which networks reach the SSH port of the VM.
 
 The adapter creates the group before the VM, from parameters stored with those of RunInstances. The group's name is
 derived from the attempt. A repeat finds the group by name and tags. The group costs nothing. EC2 deletes a group only
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 PART = "Firewall"
 """Key of the group in the stored parameters. It is not a parameter of RunInstances."""
 
-_SSH = 22
 _MISSING = "InvalidGroup.NotFound"
 _KEYS = (tags.INSTALLATION, tags.LEASE, tags.ATTEMPT)
 
@@ -39,15 +38,15 @@ def plan(spec: LaunchSpec, vpc: str | None, group_tags: Mapping[str, str]) -> Pa
         "TagSpecifications": [{"ResourceType": "security-group", "Tags": resource_tags.to_list(group_tags)}],
         **({"VpcId": vpc} if vpc is not None else {}),
     }
-    return {PART: {"Create": create, "Ingress": [_rule(spec.allowed_cidrs)]}}
+    return {PART: {"Create": create, "Ingress": [_rule(spec.allowed_cidrs, spec.ssh_port)]}}
 
 
-def _rule(cidrs: tuple[str, ...]) -> dict[str, Any]:
+def _rule(cidrs: tuple[str, ...], port: int) -> dict[str, Any]:
     networks = list(dict.fromkeys(map(ip_network, cidrs)))
     return {
         "IpProtocol": "tcp",
-        "FromPort": _SSH,
-        "ToPort": _SSH,
+        "FromPort": port,
+        "ToPort": port,
         "IpRanges": [{"CidrIp": str(network)} for network in networks if network.version == 4],
         "Ipv6Ranges": [{"CidrIpv6": str(network)} for network in networks if network.version == 6],
     }

@@ -1,4 +1,4 @@
-"""One network security group per attempt that names allowed networks: it limits which networks reach port 22 of the VM.
+"""One network security group per attempt that names allowed networks: it limits which networks reach the SSH port of the VM.
 
 The adapter creates the group before the VM, under the VM's name, from parameters stored with the VM's. A repeat finds
 the group by name and tags. The group costs nothing. Azure deletes a group only after its network interface is gone, so
@@ -30,16 +30,20 @@ def plan(spec: LaunchSpec, vm: str, labels: dict[str, str]) -> Params:
     """{"firewall": …} when the spec names networks, else nothing."""
     if not spec.allowed_cidrs:
         return {}
-    body = {"location": spec.region, "tags": labels, "properties": {"securityRules": _rules(spec.allowed_cidrs)}}
+    body = {
+        "location": spec.region,
+        "tags": labels,
+        "properties": {"securityRules": _rules(spec.allowed_cidrs, spec.ssh_port)},
+    }
     return {PART: {"name": names.security_group(vm), "body": body}}
 
 
-def _rules(cidrs: tuple[str, ...]) -> list[dict[str, Any]]:
+def _rules(cidrs: tuple[str, ...], port: int) -> list[dict[str, Any]]:
     """One rule per IP version. The last rule denies the traffic that Azure's default rules allow from the VNet."""
     networks = list(dict.fromkeys(map(ip_network, cidrs)))
     allowed = {version: [str(network) for network in networks if network.version == version] for version in (4, 6)}
     rules = [
-        _rule(f"ssh-ipv{version}", 100 + version, "Allow", "Tcp", "22", {"sourceAddressPrefixes": prefixes})
+        _rule(f"ssh-ipv{version}", 100 + version, "Allow", "Tcp", str(port), {"sourceAddressPrefixes": prefixes})
         for version, prefixes in allowed.items()
         if prefixes
     ]

@@ -1,4 +1,4 @@
-"""VPC firewall rules of one attempt that names allowed networks: they limit which networks reach port 22 of its VM.
+"""VPC firewall rules of one attempt that names allowed networks: they limit which networks reach the SSH port of its VM.
 
 The adapter creates the rules before the VM, under names derived from its token. The rules apply to the network tag that
 only this VM has. In Google Cloud a rule contains either IPv4 or IPv6 networks, so a spec with both gets two rules. A
@@ -26,7 +26,6 @@ from workers.providers.types import LaunchSpec, Params
 PREFIX = "gpulease-"
 _VM_PROJECT = "gpulease-project"
 """Key in the description of a rule in a host project: the project of the VM."""
-_SSH = "22"
 _SUFFIX = {4: "", 6: "-v6"}
 
 
@@ -43,7 +42,7 @@ def plan(spec: LaunchSpec, account: GcpAccount, vm_name: str, network: str) -> l
             "direction": "INGRESS",
             "sourceRanges": ranges,
             "targetTags": [vm_name],
-            "allowed": [{"IPProtocol": "tcp", "ports": [_SSH]}],
+            "allowed": [{"IPProtocol": "tcp", "ports": [str(spec.ssh_port)]}],
         }
         for version, ranges in families.items()
         if ranges

@@ -157,6 +157,11 @@ def test_allowed_networks_become_one_rule_for_port_22_without_duplicates() -> No
     ]
 
 
+def test_the_rule_is_for_the_accounts_own_ssh_port() -> None:
+    (rule,) = wall(spec(allowed_cidrs=("203.0.113.0/24",), ssh_port=2222))["Ingress"]
+    assert (rule["FromPort"], rule["ToPort"]) == (2222, 2222)
+
+
 def test_the_group_lies_in_the_vpc_of_the_subnet_or_in_the_default_one() -> None:
     assert wall(spec(allowed_cidrs=("0.0.0.0/0",)), SUBNET)["Create"]["VpcId"] == SUBNET.vpc
     assert "VpcId" not in wall(spec(allowed_cidrs=("0.0.0.0/0",)))["Create"]

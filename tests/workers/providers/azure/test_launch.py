@@ -136,6 +136,12 @@ def test_without_public_address_none_is_asked_for() -> None:
     assert configuration["subnet"] == {"id": SUBNETS["eastus"]}
 
 
+def test_the_group_opens_the_accounts_own_ssh_port() -> None:
+    params = plan(allowed_cidrs=("203.0.113.0/24",), ssh_port=2222)
+    first, _ = params["firewall"]["body"]["properties"]["securityRules"]
+    assert first["properties"]["destinationPortRange"] == "2222"
+
+
 def test_networks_make_a_group_of_their_own_that_lets_nothing_else_in() -> None:
     params = plan(allowed_cidrs=("203.0.113.0/24", "2001:db8::/32", "203.0.113.0/24"))
     group = params["firewall"]

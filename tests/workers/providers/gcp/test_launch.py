@@ -123,6 +123,11 @@ def test_the_same_parameters_are_the_same_request_and_others_another() -> None:
     assert first != launch.request_id(planned(spec(zone=f"{REGION}-b")))
 
 
+def test_a_rule_is_for_the_accounts_own_ssh_port() -> None:
+    (rule,) = planned(spec(allowed_cidrs=NETWORKS[:1], ssh_port=2222))["firewalls"]
+    assert rule["allowed"] == [{"IPProtocol": "tcp", "ports": ["2222"]}]
+
+
 def test_rules_hold_one_family_each_and_apply_to_this_vm_alone() -> None:
     params = planned(spec(allowed_cidrs=NETWORKS), network="vpc")
     four, six = params["firewalls"]
