@@ -4,7 +4,21 @@ from typing import Annotated
 
 import typer
 
-from app.cli import keys, leases, offerings, ops, output, profile_commands, quotas, reservations, tenants, top
+from app.cli import (
+    events,
+    keys,
+    leases,
+    offerings,
+    ops,
+    output,
+    profile_commands,
+    quotas,
+    release,
+    reservations,
+    tenants,
+    top,
+    webhooks,
+)
 from app.cli import ssh as login
 from app.cli.command import before_commands, command
 from app.cli.session import Session
@@ -58,12 +72,16 @@ command(app, "offerings")(offerings.offerings)
 command(app, "images")(offerings.images)
 command(app, "reservations")(reservations.reservations)
 command(app, "ssh")(login.ssh)
+command(app, "audit")(events.audit)
+command(leases.group, "release")(release.release)
 app.add_typer(leases.group, name="lease")
 app.add_typer(tenants.group, name="tenant")
 app.add_typer(keys.group, name="key")
 app.add_typer(quotas.group, name="quota")
 command(ops.group, "top")(top.top)
 app.add_typer(ops.group, name="ops")
+app.add_typer(events.group, name="events")
+app.add_typer(webhooks.group, name="webhooks")
 app.add_typer(profile_commands.group, name="profile")
 
 if __name__ == "__main__":

@@ -62,7 +62,9 @@ def test_the_client_needs_three_packages_and_theirs() -> None:
     assert SERVER_PACKAGES <= set(_hidden_packages())
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["lease", "create", "--help"], ["lease", "list"], ["lease", "show", "train-1"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["lease", "create", "--help"], ["lease", "list"], ["lease", "show", "train-1"]]
+)
 def test_commands_run_without_the_server_packages(api: FakeApi, cli: Cli, arguments: list[str]) -> None:
     api.add(a_lease(1))
     done = _run(cli, *arguments)
