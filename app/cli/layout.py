@@ -36,7 +36,7 @@ class Fit:
 class Layout:
     """How a table becomes narrower.
 
-    `priority`: titles of columns, the most important first; empty: the order of the columns.
+    `priority`: titles of columns, the most important first. The others follow in the order of the table.
     `wrap`: columns that may wrap, with their least width. `right`: columns of numbers.
     """
 
@@ -50,7 +50,7 @@ class Layout:
         Columns that may wrap share the remaining room, the most important first.
         """
         cells = {title: [_plain(look, item) for item in items] for title, look in columns}
-        kept = list(self.priority or cells)
+        kept = [*self.priority, *(title for title in cells if title not in self.priority)]
         natural = {title: _natural(title, cells[title]) for title in cells}
         needed = self._least(natural)
         short_ids = _total(needed, kept) > width

@@ -190,9 +190,11 @@ class FakeApi:
         return problem(404, "not_found", f"nothing at {asked.path}")
 
     def _events(self, asked: Asked, lease_id: str | None = None) -> Answer:
-        after = int(asked.query.get("after", ["0"])[0])
+        after = int(asked.query.get("cursor", asked.query.get("after", ["0"]))[0])
         mine = [event for event in self.events if event["sequence"] > after and lease_id in {None, event["lease_id"]}]
-        return Answer(200, {"items": mine[: int(asked.query["limit"][0])], "next_cursor": None})
+        items = mine[: int(asked.query["limit"][0])]
+        cursor = str(items[-1]["sequence"]) if len(items) < len(mine) else None
+        return Answer(200, {"items": items, "next_cursor": cursor})
 
     def _stream(self, asked: Asked) -> Answer:
         """Server-sent events after the last one that was received. The connection ends after them."""
@@ -227,12 +229,9 @@ class FakeApi:
                 return Answer(200, self._extended(lease, asked.body or {}))
             case "POST", ["reboot"]:
                 return Answer(202, lease)
-            case "PATCH", []:
-                lease |= asked.body or {}
-                return Answer(200, lease)
-            case "DELETE", []:
-                lease |= RELEASING
-                return Answer(202, lease)
+            case "PATCH" | "DELETE", []:
+                lease |= (asked.body or {}) if asked.method == "PATCH" else RELEASING
+                return Answer(200 if asked.method == "PATCH" else 202, lease)
         return problem(404, "not_found", f"nothing at {asked.path}")
 
     @staticmethod

@@ -24,7 +24,7 @@ class Terminal:
     ) -> None:
         self._mine, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-        inherited = {"TERM": "xterm-256color", "COLUMNS": "", "LINES": "", "NO_COLOR": "", "FORCE_COLOR": ""}
+        inherited = {"TERM": "xterm-256color", "COLUMNS": "", "LINES": "", "NO_COLOR": ""}
         self.process = cli.start(*arguments, stdin=theirs, stdout=theirs, environ={**inherited, **(environ or {})})
         os.close(theirs)
         self._shown = bytearray()

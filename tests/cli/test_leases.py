@@ -10,7 +10,6 @@ from tests.cli.fake_api import (
     BOOTING,
     NO_CAPACITY,
     OPERATOR_KEY,
-    PLACE,
     PROVISIONING,
     REFUSED_ATTEMPT,
     RELEASED,

@@ -34,7 +34,9 @@ def test_a_stack_of_the_current_folder_needs_no_variable(tmp_path: Path, install
 def test_another_home_is_part_of_the_command(tmp_path: Path, installed: Path, folder: str) -> None:
     command = client_command(Home(tmp_path / folder), tmp_path, installed, "/nonexistent")
     shell = f'gpulease() {{ printf %s "$GPULEASE_HOME"; }}; {command.replace("venv/bin/gpulease", "gpulease")}'
-    printed = subprocess.run(["sh", "-c", shell], capture_output=True, text=True, check=True, env={"PATH": os.defpath})
+    printed = subprocess.run(
+        ["/bin/sh", "-c", shell], capture_output=True, text=True, check=True, env={"PATH": os.defpath}
+    )
     assert printed.stdout == str(tmp_path / folder)
 
 
@@ -48,7 +50,7 @@ def test_without_a_script_python_runs_the_client(tmp_path: Path) -> None:
 def test_the_printed_command_runs_in_this_environment(tmp_path: Path) -> None:
     command = client_command(Home(tmp_path / "state"), ROOT, Path(sys.executable), "/usr/bin:/bin")
     done = subprocess.run(
-        ["sh", "-c", f"{command} lease list"],
+        ["/bin/sh", "-c", f"{command} lease list"],
         cwd=ROOT,
         capture_output=True,
         text=True,
