@@ -58,28 +58,35 @@ class Selection:
         return [lease for lease in found if not lease_views.ends(lease)]
 
 
-def release(
-    session: Session,
-    selection: Selection,
-    *,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Release without a question.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the leases, and release none.")] = False,
+@dataclass(frozen=True)
+class Following:
+    """Whether to watch the end of the lease, and for how long."""
+
     follow: Annotated[
         bool, typer.Option("--watch", "--follow", help="Watch until the lease has ended. For one lease.")
-    ] = False,
+    ] = False
     timeout: Annotated[
         int | None,
         typer.Option(
             metavar="DURATION", parser=values.seconds, help="Stop watching after this time, with exit code 1."
         ),
-    ] = None,
+    ] = None
+
+
+def release(
+    session: Session,
+    selection: Selection,
+    following: Following,
+    *,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Release without a question.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the leases, and release none.")] = False,
 ) -> None:
     """Release leases in any state. Repeating the command has no effect.
 
     --label and --all ask on a terminal; without a terminal they need --yes.
     """
     selection.check()
-    if follow:
+    if following.follow:
         session.refuse_csv("a watch")
         if selection.single is None:
             raise typer.BadParameter("--watch takes one lease")
@@ -88,7 +95,7 @@ def release(
         raise typer.BadParameter("--label and --all need --yes without a terminal")
     api = session.api()
     if selection.single and not dry_run:
-        _release_one(session, api, selection.single, follow=follow, timeout=timeout)
+        _release_one(session, api, selection.single, following)
         return
     found = selection.find(api)
     if dry_run or not found:
@@ -101,11 +108,11 @@ def release(
     _release_all(session, api, [str(lease["id"]) for lease in found])
 
 
-def _release_one(session: Session, api: "Api", reference: str, *, follow: bool, timeout: int | None) -> None:
+def _release_one(session: Session, api: "Api", reference: str, following: Following) -> None:
     lease_id = lookup.lease_id(api, reference)
     document = api.delete(f"{_PATH}/{lease_id}")
-    if follow:
-        raise typer.Exit(watch.follow(session, api, lease_id, until="terminal", timeout=timeout))
+    if following.follow:
+        raise typer.Exit(watch.follow(session, api, lease_id, until="terminal", timeout=following.timeout))
     session.answer(document, lease_views.lease, lease_views.sheet)
 
 

@@ -139,7 +139,7 @@ def _elapsed(lease: Json) -> str:
     created = times.parse_time(lease.get("created_at"))
     if created is None or lease_views.ends(lease) or lease.get("state") == "active":
         return ""
-    return f"  {times.duration((times.now() - created).total_seconds())}"
+    return f"  elapsed {times.duration((times.now() - created).total_seconds())}"
 
 
 def _stages(seen: Snapshot) -> Table:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 
 import pytest
 from rich.console import Console
@@ -97,7 +98,8 @@ def test_a_release_of_the_user_is_no_failure_with_advice(api: FakeApi, cli: Cli)
 def _drawn(lease: Json, attempts: list[Json], monkeypatch: pytest.MonkeyPatch, second: float) -> str:
     start = times.parse_time("2026-06-01T10:00:10Z")
     assert start is not None
-    monkeypatch.setattr(times.time, "time", lambda: start.timestamp() + second)
+    moment = start + timedelta(seconds=second)
+    monkeypatch.setattr(times, "now", lambda: moment)
     console = Console(width=80, record=True, file=None, force_terminal=False)
     with console.capture() as captured:
         console.print(picture(Snapshot(lease, tuple(attempts))))
@@ -107,8 +109,8 @@ def _drawn(lease: Json, attempts: list[Json], monkeypatch: pytest.MonkeyPatch, s
 def test_the_live_display_has_a_moving_spinner_the_phase_and_the_elapsed_time(monkeypatch: pytest.MonkeyPatch) -> None:
     lease = a_lease(1, **PROVISIONING)
     pictures = [_drawn(lease, _attempts(2), monkeypatch, second) for second in (0.0, 0.1, 5.0)]
-    assert "train-1  lease_01  10 s" in pictures[0]
-    assert "train-1  lease_01  15 s" in pictures[2]
+    assert "train-1  lease_01  elapsed 10 s" in pictures[0]
+    assert "train-1  lease_01  elapsed 15 s" in pictures[2]
     assert "provisioning" in pictures[0]
     assert "try 2: aws us-east-1c p4d.24xlarge spot" in pictures[0]
     spinners = {next(line for line in text.splitlines() if "provisioning" in line)[0] for text in pictures}

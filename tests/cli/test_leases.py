@@ -17,6 +17,7 @@ from tests.cli.fake_api import (
     TENANT_KEY,
     Answer,
     FakeApi,
+    Json,
     a_lease,
     problem,
 )
@@ -301,7 +302,7 @@ def test_a_refusal_shows_everything_the_problem_says(api: FakeApi, cli: Cli) -> 
 
 
 def test_a_quota_error_is_a_sentence_for_each_limit(api: FakeApi, cli: Cli) -> None:
-    short = [
+    short: list[Json] = [
         {"resource": "gpus:A100", "limit": 8, "used": 6, "asked": 4},
         {"resource": "spend_per_hour", "limit": "50", "used": "30.5", "asked": "87.8432"},
     ]

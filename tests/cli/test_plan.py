@@ -85,7 +85,12 @@ def test_a_plan_is_the_apis_document_for_programs(api: FakeApi, cli: Cli) -> Non
 
 def test_a_plan_without_offers_and_quota_says_so(api: FakeApi, cli: Cli) -> None:
     short = {"resource": "gpus", "limit": "8", "used": "8", "asked": "8", "fits": False}
-    empty = {"candidates": [], "cost": None, "quota": {"fits": False, "resources": [short]}, "launches_stopped": True}
+    empty: Json = {
+        "candidates": [],
+        "cost": None,
+        "quota": {"fits": False, "resources": [short]},
+        "launches_stopped": True,
+    }
     api.documents[PLAN] = {**_a_plan(), **empty}
     shown = cli("lease", "plan", *REQUEST).stdout
     assert "exceeded: gpus: 8 requested, 0 of 8 available" in shown
