@@ -214,7 +214,7 @@ def _why(outcome: httpx.Response | Unreachable) -> str:
     if isinstance(outcome, Unreachable):
         return str(outcome)
     title = (_json(outcome) or {}).get("title")
-    return f"the API says: {title or outcome.reason_phrase}"
+    return f"the API returned: {title or outcome.reason_phrase}"
 
 
 def _reason(error: httpx.TransportError) -> str:

@@ -63,7 +63,7 @@ def create(
 
 
 def _confirm(session: Session, api: "Api", body: "Json") -> None:
-    """Asks about the first offer of the plan. Without an offer there is no question, and the create says why."""
+    """Asks about the first offer of the plan. Without an offer there is no question, and the create reports the cause."""
     document = api.post(f"{_PATH}/plan", body)
     if document.get("candidates"):
         session.console.print(plan_view.offer(document, body["ttl_seconds"]))

@@ -6,6 +6,7 @@ import typer
 
 from app.cli import (
     events,
+    gpu_models,
     keys,
     leases,
     offerings,
@@ -69,6 +70,8 @@ def me(session: Session) -> None:
 app.command("up", context_settings=_PASS_ON, add_help_option=False)(up)
 app.command("deadman", context_settings=_PASS_ON, add_help_option=False)(deadman)
 command(app, "offerings")(offerings.offerings)
+command(app, "gpus")(gpu_models.gpus)
+command(app, "regions")(gpu_models.regions)
 command(app, "images")(offerings.images)
 command(app, "reservations")(reservations.reservations)
 command(app, "ssh")(login.ssh)

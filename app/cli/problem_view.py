@@ -15,8 +15,8 @@ _LONGEST_LIST = 8
 _ADVICE: Mapping[str, str] = {
     "quota_exceeded": "release leases, or request a higher quota; `gpulease quota show` lists the limits",
     "no_offering": "relax the request; `gpulease lease plan` shows what is excluded",
-    "unknown_gpu_model": "`gpulease offerings --compare` lists the models and their prices",
-    "unknown_region": "`gpulease offerings` lists the regions",
+    "unknown_gpu_model": "`gpulease gpus` lists the models and their prices",
+    "unknown_region": "`gpulease regions` lists the regions",
     "unknown_instance_type": "`gpulease offerings` lists the instance types",
     "price_cap_too_low": "raise --max-price to the lowest price or above",
     "name_taken": "choose another --name, or use the lease with this name",

@@ -103,6 +103,23 @@ PAGES: dict[str, tuple[str, list[str], Json]] = {
         ["reservations"],
         {**AZURE, "name": "r" * 30, "slots": 8, "free": 3, "status": "unavailable", "reason": LONG},
     ),
+    "gpus": (
+        "/v1/gpu-models",
+        ["gpus"],
+        {
+            "model": "RTX-PRO-6000-BLACKWELL",
+            "aliases": ["rtx-pro-6000", "NVIDIA RTX PRO 6000 Blackwell Server Edition"],
+            "vendor": "NVIDIA",
+            "memory_gib": [96],
+            "counts": [1, 2, 4, 8],
+            "min_price_per_gpu_hour": {"on_demand": "2.5", "spot": None, "reserved": None},
+        },
+    ),
+    "regions": (
+        "/v1/regions",
+        ["regions"],
+        {"provider": "azure", "region": "germanywestcentral", "accounts": ["research-and-development", "main"]},
+    ),
     "quotas": (
         "/v1/quotas",
         ["quota", "show"],
@@ -225,6 +242,24 @@ def test_json_does_not_depend_on_the_width(documents: FakeApi, cli: Cli, name: s
         environ = {**cli.environ, **({"COLUMNS": str(width)} if width else {})}
         document = json.loads(replace(cli, environ=environ)(*arguments, "--json").stdout)
         assert document == {"items": [item, item], "next_cursor": None}
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_lease_and_its_explanation_fit(documents: FakeApi, cli: Cli, width: int) -> None:
+    path = f"/v1/leases/lease_{TAIL}"
+    documents.documents["GET", path] = {**LEASE, "reason": {"code": "capacity_exhausted", "message": LONG}}
+    documents.documents["GET", f"{path}/explain"] = {
+        "summary": f"{LONG} {LONG}",
+        "state": "queued",
+        "candidates": [{"offering": AZURE, "verdict": "cooling_off", "message": LONG, "cool_off_until": WHEN}],
+        "quota": [{"resource": "gpus", "needed": "8", "free": "0", "limit": "8", "fits": False}],
+        "suggestions": [{"message": LONG, "offering": AZURE}],
+        "excluded": [{"message": LONG, "nearest": AZURE, "nearest_detail": LONG}],
+    }
+    for command in ("show", "explain"):
+        result = replace(cli, environ={**cli.environ, "COLUMNS": str(width)})("lease", command, f"lease_{TAIL}")
+        assert result.exit_code == 0, result.output
+        assert 0 < _widest(result.stdout) <= width, result.stdout
 
 
 @pytest.mark.parametrize("width", WIDTHS)
