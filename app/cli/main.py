@@ -51,7 +51,9 @@ def _version(wanted: bool) -> None:  # noqa: FBT001 - Typer's way to call it
 @before_commands(app)
 def root(
     *,
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
 ) -> None:
     """Lease GPUs at AWS, GCP and Azure.
 

@@ -45,8 +45,8 @@ def _hidden_packages() -> list[str]:
     ]
 
 
-def _run(cli: Cli, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    program = f"{HIDE}; from app.cli.main import main; main()"
+def _run(cli: Cli, *arguments: str, module: str = "app.cli.main") -> "subprocess.CompletedProcess[str]":
+    program = f"{HIDE}; from {module} import main; main()"
     return subprocess.run(
         [sys.executable, "-c", program, " ".join(_hidden_packages()), *arguments],
         env={**cli.environ, "PATH": "/usr/bin:/bin"},
@@ -77,3 +77,9 @@ def test_a_program_of_the_server_names_its_extra(cli: Cli, command: str, extra: 
     done = _run(cli, command)
     assert done.returncode == 2
     assert re.fullmatch(rf"error: .*pip install 'gpulease\[{extra}\]' adds this command\n", done.stderr)
+
+
+def test_the_server_names_its_extra(cli: Cli) -> None:
+    done = _run(cli, "api", module="app.server.main")
+    assert done.returncode == 2
+    assert done.stderr == "gpulease-server: this installation is the client alone: pip install 'gpulease[server]'\n"
