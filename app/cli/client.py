@@ -2,7 +2,7 @@
 
 import ssl
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -18,6 +18,8 @@ Params = Mapping[str, str | int | bool | Sequence[str] | None]
 _REPEATS = 4
 _PAGE = 200
 _TIMEOUT = httpx.Timeout(30.0, connect=5.0)
+_STREAM = httpx.Timeout(45.0, connect=5.0)
+"A stream sends a comment every 15 seconds."
 _NOT_MODIFIED, _CONFLICT, _TOO_MANY = 304, 409, 429
 _COME_BACK = frozenset({_TOO_MANY, 503})
 _SAFE = frozenset({"GET", "HEAD"})
@@ -82,7 +84,24 @@ class Api:
             return None, etag
         return self._parsed(response), response.headers.get("ETag")
 
-    def create(self, path: str, body: Json, *, idempotency_key: str | None = None) -> Json:
+    def lines(self, path: str, params: Params | None, headers: Mapping[str, str]) -> Iterator[str]:
+        """The lines of a response that does not end by itself, as they arrive; first an empty one for the response's head.
+
+        Raises CliError when the connection fails or breaks.
+        """
+        try:
+            with self._http.stream(
+                "GET", path, params=_query(params), headers={"Accept": "text/event-stream", **headers}, timeout=_STREAM
+            ) as response:
+                if not response.is_success:
+                    response.read()
+                    raise _error(self._url, response, _json(response))
+                yield ""
+                yield from response.iter_lines()
+        except httpx.TransportError as error:
+            raise Unreachable(self._url, _reason(error), connected=True) from None
+
+    def create(self, path: str, body: Json | None = None, *, idempotency_key: str | None = None) -> Json:
         """Sends a POST with an idempotency key (a new one unless given). Retries are safe."""
         key = idempotency_key or str(uuid.uuid4())
         return self._document(Call("POST", path, body=body, headers={"Idempotency-Key": key}))
@@ -195,7 +214,7 @@ def _why(outcome: httpx.Response | Unreachable) -> str:
     if isinstance(outcome, Unreachable):
         return str(outcome)
     title = (_json(outcome) or {}).get("title")
-    return f"the API says: {title or outcome.reason_phrase}"
+    return f"the API returned: {title or outcome.reason_phrase}"
 
 
 def _reason(error: httpx.TransportError) -> str:

@@ -38,6 +38,13 @@ class NotConfiguredError(CliError):
     exit_code = USAGE
 
 
+class DeclinedError(CliError):
+    """A person answered no. Nothing was sent."""
+
+    def __init__(self) -> None:
+        super().__init__("declined; nothing was changed")
+
+
 class AmbiguousError(CliError):
     """A name matches several resources. The message lists their ids."""
 
@@ -87,40 +94,3 @@ class ProblemError(ApiError):
     def code(self) -> str:
         """The error code, for example `quota_exceeded`. Empty without a code."""
         return str(self.document.get("code") or "")
-
-    def lines(self) -> list[str]:
-        """Title and code, detail, one line per pointer, further members, request id."""
-        detail = self.document.get("detail")
-        head = [f"{self} ({self.status} {self.code})".replace(" )", ")")]
-        body = [str(detail)] if detail and detail != str(self) else []
-        faults = [_fault(fault) for fault in self.document.get("errors") or []]
-        more = [line for name, value in self.document.items() if name not in _STANDARD for line in _more(name, value)]
-        foot = [f"request id: {self.request_id}"] if self.request_id else []
-        return head + ["  " + line for line in body + faults + more + foot]
-
-
-_STANDARD = frozenset(
-    {"type", "title", "status", "detail", "instance", "code", "retryable", "errors", "request_id"},
-)
-_LONGEST_LIST = 8
-
-
-def _fault(fault: Json) -> str:
-    pointer, detail = fault.get("pointer"), fault.get("detail") or ""
-    return f"{pointer}: {detail}" if pointer else str(detail)
-
-
-def _more(name: str, value: object) -> list[str]:
-    """A further member of the problem, for example the `limit` of a quota or the `excluded` offerings."""
-    title = name.replace("_", " ")
-    if not isinstance(value, list):
-        return [f"{title}: {_inline(value)}"] if value is not None else []
-    rest = len(value) - _LONGEST_LIST
-    shown = [f"{title}: {_inline(entry)}" for entry in value[:_LONGEST_LIST]]
-    return shown + ([f"{title}: {rest} more, see --json"] if rest > 0 else [])
-
-
-def _inline(value: object) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name}={_inline(inner)}" for name, inner in value.items() if inner is not None)
-    return str(value)

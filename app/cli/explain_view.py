@@ -7,8 +7,10 @@ from rich.text import Text
 
 from app.cli import lease_views, times
 from app.cli.errors import Json
-from app.cli.output import Columns, Faces, at, cell, details, printable, since, table
+from app.cli.layout import FittedTable, Layout
+from app.cli.output import Columns, Faces, at, cell, details, price, printable, since
 from app.cli.sheet import Sheet
+from app.cli.texts import placement
 
 
 def _message(candidate: Json) -> str:
@@ -17,14 +19,14 @@ def _message(candidate: Json) -> str:
 
 
 CANDIDATES: Columns = (
-    ("CANDIDATE", lambda candidate: lease_views.offering(candidate.get("offering"))),
-    ("USD/H", "offering.price_per_hour"),
+    ("CANDIDATE", lambda candidate: placement(candidate.get("offering"))),
+    ("USD/H", price("offering.price_per_hour")),
     ("VERDICT", Faces(_message, "verdict")),
 )
 
 _SHEET: Columns = (
-    ("CANDIDATE", lambda candidate: lease_views.offering(candidate.get("offering"))),
-    ("USD/H", "offering.price_per_hour"),
+    ("CANDIDATE", lambda candidate: placement(candidate.get("offering"))),
+    ("USD/H", price("offering.price_per_hour")),
     ("VERDICT", "verdict"),
     ("MESSAGE", "message"),
     ("COOL-OFF UNTIL", "cool_off_until"),
@@ -40,8 +42,8 @@ _QUOTA: Columns = (
 
 _SUGGESTIONS: Columns = (
     ("WOULD FIT NOW", "message"),
-    ("OFFERING", lambda suggestion: lease_views.offering(suggestion.get("offering"))),
-    ("USD/H", "offering.price_per_hour"),
+    ("OFFERING", lambda suggestion: placement(suggestion.get("offering"))),
+    ("USD/H", price("offering.price_per_hour")),
 )
 
 
@@ -54,7 +56,10 @@ def explanation(document: Json) -> RenderableType:
         (_SUGGESTIONS, document.get("suggestions")),
     ):
         if items:
-            parts += [Text(), table(columns, items, wrap={title: 0 for title, _ in columns})]
+            parts += [
+                Text(),
+                FittedTable(columns, items, Layout(wrap=dict.fromkeys((title for title, _ in columns), 16))),
+            ]
     if document.get("excluded"):
         parts += [Text(), *map(_excluded, document["excluded"])]
     return Group(*parts)
@@ -87,5 +92,5 @@ def _position(queue: Json | None) -> str | None:
 def _excluded(group: Json) -> Text:
     nearest, price = group.get("nearest") or {}, at(group, "nearest.price_per_hour")
     cost = f" at {price} USD/h" if price else ""
-    where = f"{lease_views.offering(nearest)}{cost}"
+    where = f"{placement(nearest)}{cost}"
     return cell(f"{group.get('message')}; nearest: {where} ({group.get('nearest_detail')})")

@@ -6,6 +6,7 @@ import typer
 
 from app.cli import lookup, output, values
 from app.cli.command import command
+from app.cli.layout import Layout
 from app.cli.session import Session
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 group = typer.Typer(no_args_is_help=True, help="API keys.")
 
-KeyId = Annotated[str, typer.Argument(metavar="KEY", help="Id of the key.")]
+KeyId = Annotated[str, typer.Argument(metavar="KEY", help="Id or name of the key.")]
 Tenant = Annotated[
     str | None, typer.Option(help="Id or name of the tenant (operators); default: the key's own tenant.")
 ]
@@ -28,6 +29,7 @@ COLUMNS: output.Columns = (
     ("EXPIRES", output.when("expires_at")),
     ("REVOKED", output.when("revoked_at")),
 )
+LAYOUT = Layout(("ID", "NAME", "ROLE", "LAST USED", "EXPIRES", "REVOKED", "PREFIX"), wrap={"NAME": 16})
 
 
 @command(group, "create")
@@ -58,15 +60,16 @@ def list_keys(
 ) -> None:
     """List the keys, without their secrets."""
     api = session.api(operator=tenant is not None)
-    session.items(api.page(_path(api, tenant), limit=limit or None), COLUMNS, none="no keys")
+    session.items(api.page(_path(api, tenant), limit=limit or None), COLUMNS, none="no keys", layout=LAYOUT)
 
 
 @command(group, "revoke")
 def revoke(session: Session, key_id: KeyId) -> None:
     """Revoke a key. All processes reject it within 5 seconds."""
-    document = session.api().delete(f"/v1/keys/{key_id}")
-    session.answer(document, output.fields)
-    session.note(f"revoked {key_id}")
+    api = session.api()
+    found = _id(api, key_id)
+    session.answer(api.delete(f"/v1/keys/{found}"), output.fields)
+    session.note(f"revoked {found}")
 
 
 @command(group, "rotate")
@@ -79,7 +82,8 @@ def rotate(
     ] = 0,
 ) -> None:
     """Rotate the secret of a key and show the new secret once."""
-    made = session.api().create(f"/v1/keys/{key_id}/rotate", {"overlap_seconds": overlap})
+    api = session.api()
+    made = api.create(f"/v1/keys/{_id(api, key_id)}/rotate", {"overlap_seconds": overlap})
     session.answer(made, output.fields)
     _remind(session, made)
 
@@ -87,6 +91,11 @@ def rotate(
 def _path(api: "Api", tenant: str | None) -> str:
     tenant_id = lookup.tenant_id(api, tenant) if tenant else lookup.own_tenant_id(api)
     return f"/v1/tenants/{tenant_id}/keys"
+
+
+def _id(api: "Api", reference: str) -> str:
+    """A whole id needs no lookup, so that operators can name the key of any tenant."""
+    return reference if lookup.is_id(reference, "key") else lookup.listed_id(api, _path(api, None), reference, "key")
 
 
 def _remind(session: Session, made: "Json") -> None:

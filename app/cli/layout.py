@@ -1,57 +1,115 @@
-"""Fits a table to the terminal: columns of low priority are left out before any cell becomes unreadable."""
+"""Fits a table to the terminal: ids are shortened, then columns of low priority are left out. No cell is cut."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.table import Table
+from rich.text import Text
 
 from app.cli.errors import Json
-from app.cli.output import Columns, Look, cell, shown, table
+from app.cli.output import Columns, Look, cell, shown
 
 _GAP = 2
 "Blanks between two columns of a table."
+_ID = re.compile(r"([a-z]+_)[0-9a-z]{18}([0-9a-z]{8})")
+"The last eight characters of an id are random. The first ones are the time, equal for ids of one hour."
+
+
+def short_id(text: str) -> str:
+    """`lease_…yemx4c86` for `lease_01m84jncx1es4vd0pkyemx4c86`. Other text stays unchanged."""
+    return _ID.sub(r"\1…\2", text)
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The columns that fit, with their widths, and whether ids are shortened."""
+
+    widths: Mapping[str, int]
+    short_ids: bool
 
 
 @dataclass(frozen=True)
 class Layout:
-    """`priority`: titles of columns, the most important first. `wrap`: columns that may wrap, with their least width."""
+    """How a table becomes narrower.
 
-    priority: Sequence[str]
+    `priority`: titles of columns, the most important first. The others follow in the order of the table.
+    `wrap`: columns that may wrap, with their least width. `right`: columns of numbers.
+    """
+
+    priority: Sequence[str] = ()
     wrap: Mapping[str, int] = field(default_factory=dict)
+    right: frozenset[str] = frozenset()
 
-    def fit(self, columns: Columns, items: Sequence[Json], width: int) -> dict[str, int]:
-        """The columns that fit into `width` characters, with their widths. At least one column stays.
+    def fit(self, columns: Columns, items: Sequence[Json], width: int) -> Fit:
+        """The columns that fit into `width` characters. At least one column stays.
 
         Columns that may wrap share the remaining room, the most important first.
         """
-        natural = {title: _natural(title, look, items) for title, look in columns}
-        needed = {title: min(full, max(self.wrap.get(title, full), cell_len(title))) for title, full in natural.items()}
-        kept = list(self.priority)
+        cells = {title: [_plain(look, item) for item in items] for title, look in columns}
+        kept = [*self.priority, *(title for title in cells if title not in self.priority)]
+        natural = {title: _natural(title, cells[title]) for title in cells}
+        needed = self._least(natural)
+        short_ids = _total(needed, kept) > width
+        if short_ids:
+            natural = {title: _natural(title, map(short_id, cells[title])) for title in cells}
+            needed = self._least(natural)
         while len(kept) > 1 and _total(needed, kept) > width:
             kept.pop()
         for title in kept:
             room = max(0, width - _total(needed, kept))
             needed[title] += min(room, natural[title] - needed[title])
-        return {title: needed[title] for title in needed if title in kept}
+        return Fit({title: min(needed[title], width) for title in needed if title in kept}, short_ids)
+
+    def _least(self, natural: Mapping[str, int]) -> dict[str, int]:
+        return {title: min(full, max(self.wrap.get(title, full), cell_len(title))) for title, full in natural.items()}
 
 
-def _natural(title: str, look: Look, items: Sequence[Json]) -> int:
-    lines = [line for item in items for line in cell(shown(look, item)).plain.splitlines()]
-    return max([cell_len(title), *map(cell_len, lines)])
+@dataclass(frozen=True)
+class FittedTable:
+    """A table that fits the space in which Rich draws it."""
+
+    columns: Columns
+    items: Sequence[Json]
+    layout: Layout
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield self.drawn(options.max_width)
+
+    def hidden(self, width: int) -> tuple[str, ...]:
+        """The titles of the columns that do not fit."""
+        kept = self.layout.fit(self.columns, self.items, width).widths
+        return tuple(title for title, _ in self.columns if title not in kept)
+
+    def drawn(self, width: int) -> Table:
+        """The table with the columns that fit."""
+        fit = self.layout.fit(self.columns, self.items, width)
+        kept = [(title, look) for title, look in self.columns if title in fit.widths]
+        result = Table(box=None, pad_edge=False, header_style="bold")
+        for title, _ in kept:
+            side: Literal["left", "right"] = "right" if title in self.layout.right else "left"
+            result.add_column(title, width=fit.widths[title], overflow="fold", justify=side)
+        for item in self.items:
+            texts = (cell(shown(look, item)) for _, look in kept)
+            result.add_row(*(_shortened(text) if fit.short_ids else text for text in texts))
+        return result
+
+
+def _shortened(text: Text) -> Text:
+    short = short_id(text.plain)
+    return text if short == text.plain else Text(short, style=text.style)
+
+
+def _plain(look: Look, item: Json) -> str:
+    return cell(shown(look, item)).plain
+
+
+def _natural(title: str, texts: "Sequence[str] | map[str]") -> int:
+    return max([cell_len(title), *(cell_len(line) for text in texts for line in text.splitlines())])
 
 
 def _total(widths: Mapping[str, int], titles: Sequence[str]) -> int:
     return sum(widths[title] + _GAP for title in titles) - _GAP
-
-
-def fitted_table(
-    columns: Columns, items: Sequence[Json], layout: Layout | None, width: int
-) -> tuple[Table, tuple[str, ...]]:
-    """The table, and the titles of the columns that do not fit. Without a layout, every column is shown."""
-    if layout is None:
-        return table(columns, items), ()
-    widths = layout.fit(columns, items, width)
-    kept = [(title, look) for title, look in columns if title in widths]
-    wrap = {title: widths[title] for title in widths if title in layout.wrap}
-    return table(kept, items, wrap=wrap), tuple(title for title, _ in columns if title not in widths)

@@ -25,8 +25,14 @@ class LeaseOptions:
     gpu: Annotated[
         str | None,
         typer.Option(
-            metavar="MODEL[:COUNT]", help="Model and minimum GPUs per VM, such as A100:8.", rich_help_panel=_WHAT
+            metavar="MODEL[:COUNT]",
+            help="Model and exact number of GPUs, such as A100:8. Default: 1.",
+            rich_help_panel=_WHAT,
         ),
+    ] = None
+    min_gpus: Annotated[
+        int | None,
+        typer.Option(min=1, help="Minimum number of GPUs, instead of a COUNT in --gpu.", rich_help_panel=_WHAT),
     ] = None
     gpu_memory: Annotated[
         int | None, typer.Option(metavar="GIB", help="Minimum memory per GPU.", rich_help_panel=_WHAT)
@@ -52,8 +58,8 @@ class LeaseOptions:
         typer.Option(metavar="TYPE", help="Instance type instead of --gpu; repeatable.", rich_help_panel=_WHAT),
     ] = None
     market: Annotated[
-        Literal["on_demand", "spot", "spot_first", "reserved", "reserved_first"] | None,
-        typer.Option(help="Default: any.", rich_help_panel=_WHAT),
+        Literal["on_demand", "spot", "spot_first", "reserved", "reserved_first", "any"] | None,
+        typer.Option(help="Default: on_demand.", rich_help_panel=_WHAT),
     ] = None
     provider: Annotated[
         list[str] | None,
@@ -103,7 +109,9 @@ class LeaseOptions:
     ] = None
     image: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="One of `gpulease images`. Default: driver-ready.", rich_help_panel=_VM),
+        typer.Option(
+            metavar="NAME", help="One of `gpulease images`. Default: an image with GPU drivers.", rich_help_panel=_VM
+        ),
     ] = None
     disk: Annotated[int | None, typer.Option(metavar="GIB", help="Size of the disk.", rich_help_panel=_VM)] = None
     public_ip: Annotated[
@@ -181,6 +189,11 @@ def _hardware(options: LeaseOptions, saved: Json | None) -> Json:
             raise typer.BadParameter(msg)
         return {"gpu": None, "instance_types": options.type}
     gpu = _gpu(options.gpu) or saved
+    if options.min_gpus is not None and gpu:
+        if options.gpu and "count" in gpu:
+            msg = "use --min-gpus or a COUNT in --gpu, not both"
+            raise typer.BadParameter(msg)
+        gpu = {name: value for name, value in gpu.items() if name != "count"}
     details = _gpu_details(options)
     if details:
         if not gpu:
@@ -190,11 +203,21 @@ def _hardware(options: LeaseOptions, saved: Json | None) -> Json:
     return {"gpu": gpu, "instance_types": None} if gpu else {}
 
 
-_DETAIL_OPTIONS = {"memory_gib": "--gpu-memory", "interconnect": "--interconnect", "vendor": "--vendor"}
+_DETAIL_OPTIONS = {
+    "min_count": "--min-gpus",
+    "memory_gib": "--gpu-memory",
+    "interconnect": "--interconnect",
+    "vendor": "--vendor",
+}
 
 
 def _gpu_details(options: LeaseOptions) -> Json:
-    fields = {"memory_gib": options.gpu_memory, "interconnect": options.interconnect, "vendor": options.vendor}
+    fields = {
+        "min_count": options.min_gpus,
+        "memory_gib": options.gpu_memory,
+        "interconnect": options.interconnect,
+        "vendor": options.vendor,
+    }
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -202,7 +225,7 @@ def _gpu(text: str | None) -> Json | None:
     if text is None:
         return None
     model, count = values.gpu(text)
-    return {"model": model, "count": count}
+    return {"model": model} if count is None else {"model": model, "count": count}
 
 
 def _from_file(path: Path | None) -> Json:

@@ -1,16 +1,16 @@
-"""Terminal output of leases, attempts, events and plans."""
+"""Terminal output of leases, attempts and consoles."""
 
 from collections.abc import Iterable
 
-from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
 from app.cli import times
 from app.cli.errors import Json
 from app.cli.layout import Layout
-from app.cli.output import Columns, Faces, at, details, fields, printable, since, table, when, words
+from app.cli.output import Columns, Faces, at, details, price, printable, rounded, since, when
 from app.cli.sheet import Sheet
+from app.cli.texts import error_text, gpus, location, placement, reason_text, requested
 
 STATE_STYLES = {
     "queued": "yellow",
@@ -29,31 +29,6 @@ def state(item: Json) -> Text:
     return Text(printable(name), style=STATE_STYLES.get(name, ""))
 
 
-def gpus(place: object) -> str | None:
-    """`8 x A100 40 GiB` of an offering or placement; None without one."""
-    model = at(place, "gpu.model")
-    if not model:
-        return None
-    memory = at(place, "gpu.memory_gib")
-    return f"{at(place, 'gpu.count')} x {model}" + (f" {memory} GiB" if memory else "")
-
-
-def offering(place: object) -> str | None:
-    """`aws us-east-1a p4d.24xlarge spot`; None without one."""
-    parts = [
-        at(place, "provider"),
-        at(place, "zone") or at(place, "region"),
-        at(place, "instance_type"),
-        at(place, "market"),
-    ]
-    return " ".join(str(part) for part in parts if part) or None
-
-
-def wanted(request: object) -> str | None:
-    """The requested hardware."""
-    return gpus(request) or words(at(request, "instance_types"))
-
-
 def extension(before: Json, after: Json) -> str:
     """What an extension adds: `extended by 4 h until 2026-01-01 …; adds at most 88.00 USD at 22.00 USD an hour`."""
     old, new = times.parse_time(before.get("expires_at")), times.parse_time(after.get("expires_at"))
@@ -61,16 +36,52 @@ def extension(before: Json, after: Json) -> str:
         return "extended"
     added = (new - old).total_seconds()
     text = f"extended by {times.duration(added)} until {after['expires_at']}"
-    price = at(after, "placement.price_per_hour")
-    if price is None:
+    rate = at(after, "placement.price_per_hour")
+    if rate is None:
         return text
-    return f"{text}; adds at most {float(price) * added / 3600:.2f} USD at {float(price):.2f} USD an hour"
+    return f"{text}; adds at most {float(rate) * added / 3600:.2f} USD at {float(rate):.2f} USD an hour"
 
 
 def reason(item: Json) -> str | None:
     """`code: message` of the lease's reason."""
-    code, message = at(item, "reason.code"), at(item, "reason.message")
-    return ": ".join(str(part) for part in (code, message) if part) or None
+    return reason_text(item["reason"]) if item.get("reason") else None
+
+
+def refusal(attempt: Json) -> str | None:
+    """The attempt's error in words."""
+    return error_text(attempt["error"]) if attempt.get("error") else None
+
+
+def ends(item: Json) -> bool:
+    """True when the lease has ended or is ending: it accepts no login and does not expire."""
+    return bool(item.get("terminal")) or item.get("state") == "releasing"
+
+
+def connect(item: Json) -> str | None:
+    """The command to log in. None unless the VM runs."""
+    return None if ends(item) else at(item, "connection.ssh_command")
+
+
+def expires(item: Json) -> str | None:
+    """When the lease expires, relative to now. None for a lease that ends before."""
+    return None if ends(item) else since(item.get("expires_at"))
+
+
+def cost(item: Json) -> str | None:
+    """`1.25 USD (compute only)`: what the lease has cost."""
+    accrued = rounded(at(item, "cost.accrued"))
+    covers = f" ({at(item, 'cost.covers')} only)" if at(item, "cost.covers") else ""
+    return None if accrued is None else f"{accrued} {at(item, 'cost.currency') or 'USD'}{covers}"
+
+
+def estimate(item: Json) -> str | None:
+    """`43.92 USD for 2 h (compute only)`: the total for the term. None without an estimate."""
+    total = rounded(at(item, "estimate.price_for_term"))
+    seconds = at(item, "request.ttl_seconds")
+    if total is None or ends(item):
+        return None
+    term = f" for {times.duration(seconds)}" if seconds else " for the term"
+    return f"{total} {at(item, 'estimate.currency') or 'USD'}{term} ({at(item, 'estimate.covers')} only)"
 
 
 def interruption(item: Json) -> str | None:
@@ -84,51 +95,41 @@ def money(amount: object, unit: str) -> str | None:
     return None if amount is None else f"{amount} {unit}"
 
 
-def refusal(attempt: Json) -> str | None:
-    """The error: the provider's code and the message of gpulease; for operators also the provider's message."""
-    message = at(attempt, "error.provider_message") or at(attempt, "error.message")
-    parts = [at(attempt, "error.code") or at(attempt, "error.class"), message]
-    return ": ".join(str(part) for part in parts if part) or None
-
-
 LEASES: Columns = (
     ("ID", "id"),
     ("NAME", "name"),
     ("STATE", state),
-    ("GPUS", lambda item: gpus(item.get("placement")) or wanted(item.get("request"))),
-    ("WHERE", lambda item: offering(item.get("placement"))),
-    ("USD/H", "placement.price_per_hour"),
-    ("COST", "cost.accrued"),
-    ("EXPIRES", Faces(lambda item: None if item.get("terminal") else since(item.get("expires_at")), "expires_at")),
+    ("GPUS", lambda item: gpus(item.get("placement")) or requested(item.get("request"))),
+    ("LOCATION", lambda item: location(item.get("placement"))),
+    ("TYPE", "placement.instance_type"),
+    ("MARKET", "placement.market"),
+    ("USD/H", price("placement.price_per_hour")),
+    ("COST", price("cost.accrued")),
+    ("EXPIRES", Faces(expires, "expires_at")),
     ("CREATED", when("created_at")),
 )
 
 LEASES_LAYOUT = Layout(
-    ("NAME", "STATE", "GPUS", "WHERE", "EXPIRES", "USD/H", "ID", "COST", "CREATED"), wrap={"WHERE": 18, "NAME": 20}
+    ("NAME", "STATE", "GPUS", "LOCATION", "EXPIRES", "USD/H", "TYPE", "MARKET", "ID", "COST", "CREATED"),
+    wrap={"LOCATION": 14, "NAME": 20},
+    right=frozenset({"USD/H", "COST"}),
 )
 "A name replaces an id in every command, so names come first."
 
 ATTEMPTS: Columns = (
     ("N", "n"),
-    ("WHERE", lambda item: offering(item.get("offering"))),
+    ("PLACEMENT", lambda item: placement(item.get("offering"))),
     ("OUTCOME", "outcome"),
     ("STARTED", when("started_at")),
     ("ENDED", when("ended_at")),
     ("ERROR", refusal),
 )
-
-CONSOLE: Columns = (("N", "n"), ("WHEN", when("at")), ("TEXT", "text"))
-
-_EVENT_HEAD = frozenset({"id", "sequence", "tenant_id", "lease_id", "type", "at"})
-EVENTS: Columns = (
-    ("SEQUENCE", "sequence"),
-    ("WHEN", when("at")),
-    ("TYPE", "type"),
-    (
-        "WHAT",
-        lambda item: {name: value for name, value in item.items() if name not in _EVENT_HEAD and value is not None},
-    ),
+ATTEMPTS_LAYOUT = Layout(
+    ("N", "PLACEMENT", "OUTCOME", "ERROR", "STARTED", "ENDED"), wrap={"PLACEMENT": 18, "ERROR": 24}
 )
+
+CONSOLE: Columns = (("N", "n"), ("WHEN", when("created_at")), ("TEXT", "text"))
+CONSOLE_LAYOUT = Layout(("TEXT", "N", "WHEN"), wrap={"TEXT": 30})
 
 
 def lease(item: Json) -> Table:
@@ -147,60 +148,40 @@ def _identity(item: Json) -> Iterable[tuple[str, object]]:
     yield "tenant", item.get("tenant_id")
     yield "state", state(item)
     yield "reason", reason(item)
-    yield "provider's answer", item.get("provider_message")
-    yield "wanted", wanted(item.get("request"))
+    yield "provider error", item.get("provider_message")
+    yield "request", requested(item.get("request"))
 
 
 def _machine(item: Json) -> Iterable[tuple[str, object]]:
     place = item.get("placement")
-    yield "where", offering(place)
+    yield "placement", placement(place)
     yield "account", at(place, "account")
     yield "gpus", gpus(place)
     yield "vcpus", at(place, "vcpus")
     yield "memory", money(at(place, "memory_gib"), "GiB")
     yield "image", at(place, "image.name") or at(place, "image.id")
     yield "instance", at(place, "instance_id")
-    yield "connect", at(item, "connection.ssh_command")
-    yield "public ip", at(item, "connection.public_ip")
-    yield "private ip", at(item, "connection.private_ip")
+    if not ends(item):
+        yield "connect", connect(item)
+        yield "public ip", at(item, "connection.public_ip")
+        yield "private ip", at(item, "connection.private_ip")
 
 
 def _money(item: Json) -> Iterable[tuple[str, object]]:
     currency = at(item, "cost.currency") or "USD"
-    yield "cost so far", money(at(item, "cost.accrued"), currency)
-    yield "rate", money(at(item, "cost.rate_per_hour") or at(item, "placement.price_per_hour"), f"{currency} per hour")
+    rate = None if ends(item) else at(item, "cost.rate_per_hour") or at(item, "placement.price_per_hour")
+    yield "cost" if item.get("terminal") else "cost to date", cost(item)
+    yield "price", money(rounded(rate or at(item, "estimate.price_per_hour")), f"{currency}/h")
+    yield "estimate", estimate(item)
 
 
 def _times(item: Json) -> Iterable[tuple[str, object]]:
     for name in ("created_at", "ready_at", "expires_at", "release_requested_at", "ended_at"):
-        yield name.removesuffix("_at").replace("_", " "), since(item.get(name))
+        shown = expires(item) if name == "expires_at" else since(item.get(name))
+        yield name.removesuffix("_at").replace("_", " "), shown
 
 
 def _rest(item: Json) -> Iterable[tuple[str, object]]:
     yield "interruption", interruption(item)
     yield "attempts", item.get("attempts_count")
     yield "labels", item.get("labels")
-
-
-CANDIDATES: Columns = (
-    ("#", "rank"),
-    ("WHERE", lambda item: offering(item.get("offering") or item)),
-    ("GPUS", lambda item: gpus(item.get("offering") or item)),
-    ("USD/H", lambda item: at(item.get("offering") or item, "price_per_hour")),
-    ("EXCLUDED", lambda item: item.get("excluded") or item.get("reason") or item.get("reason_code")),
-)
-
-
-def plan(document: Json) -> RenderableType:
-    """The ranked candidates, then the other results of the plan."""
-    rest = fields({name: value for name, value in document.items() if name != "candidates"})
-    return Group(table(CANDIDATES, _candidates(document)), Text(), rest)
-
-
-def plan_sheet(document: Json) -> Sheet:
-    """The ranked candidates alone."""
-    return Sheet(CANDIDATES, _candidates(document))
-
-
-def _candidates(document: Json) -> list[Json]:
-    return [{"rank": number, **item} for number, item in enumerate(document.get("candidates") or [], 1)]

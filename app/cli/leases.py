@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli import completion, explain_view, lease_views, lookup, output, values, watch
+from app.cli import completion, event_views, explain_view, lease_views, lookup, output, plan_view, values, watch
 from app.cli.command import command
+from app.cli.layout import Layout
 from app.cli.lease_request import LeaseOptions, for_tenant, request_body
 from app.cli.session import Session
 from app.cli.ssh_offer import ensure_login
@@ -40,34 +41,49 @@ def create(
     follow: Annotated[bool, typer.Option("--watch", "--follow", help="Watch the lease after creating it.")] = False,
     until: Until = "active",
     timeout: Timeout = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Create without a question.")] = False,
     idempotency_key: Annotated[
         str | None, typer.Option(help="The same key returns the same lease; default: a new key.")
     ] = None,
 ) -> None:
     """Create a lease of a VM with GPUs.
 
-    With --watch, the command ends when the lease is active (exit code 0) or failed (1).
+    On a terminal, the command first shows instance type, location, price and total, and asks. With --watch, it ends
+    when the lease is active (exit code 0) or failed (1).
     """
     if follow:
         session.refuse_csv("a watch")
-    body = request_body(options)
     api = session.api(operator=options.tenant is not None)
-    body = for_tenant(api, body, options.tenant)
+    body = for_tenant(api, request_body(options), options.tenant)
     ensure_login(session, api, body)
+    if session.interactive and not yes:
+        _confirm(session, api, body)
     lease = api.create(_PATH, body, idempotency_key=idempotency_key)
     if follow:
         raise typer.Exit(watch.follow(session, api, str(lease["id"]), until=until, timeout=timeout))
     session.answer(lease, lease_views.lease, lease_views.sheet)
 
 
+def _confirm(session: Session, api: "Api", body: "Json") -> None:
+    """Asks about the first offer of the plan. Without an offer there is no question, and the create reports the cause."""
+    document = api.post(f"{_PATH}/plan", body)
+    if document.get("candidates"):
+        session.console.print(plan_view.offer(document, body["ttl_seconds"]))
+        session.confirm("Create this lease?")
+
+
 @command(group, "plan")
-def plan(session: Session, options: LeaseOptions) -> None:
+def plan(
+    session: Session,
+    options: LeaseOptions,
+    *,
+    every: Annotated[bool, typer.Option("--all", help="Show every candidate and every excluded offering.")] = False,
+) -> None:
     """Preview which offerings a lease would try, in order, and its cost. Creates nothing."""
-    body = request_body(options)
     api = session.api(operator=options.tenant is not None)
-    session.answer(
-        api.post(f"{_PATH}/plan", for_tenant(api, body, options.tenant)), lease_views.plan, lease_views.plan_sheet
-    )
+    body = for_tenant(api, request_body(options), options.tenant)
+    document = api.post(f"{_PATH}/plan", body)
+    session.answer(document, lambda seen: plan_view.plan(seen, body["ttl_seconds"], every=every), plan_view.sheet)
 
 
 @dataclass(frozen=True)
@@ -180,24 +196,28 @@ def extend(
     session.note(lease_views.extension(before, extended))
 
 
-@command(group, "release")
-def release(
+@command(group, "update")
+def update(
     session: Session,
     lease: Reference,
     *,
-    follow: Annotated[bool, typer.Option("--watch", "--follow", help="Watch until the lease has ended.")] = False,
-    timeout: Timeout = None,
+    name: Annotated[str | None, typer.Option(help="A new name.")] = None,
+    label: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Label to add or to change; repeatable.")
+    ] = None,
+    remove_label: Annotated[list[str] | None, typer.Option(metavar="KEY", help="Label to remove; repeatable.")] = None,
 ) -> None:
-    """Release a lease in any state. Repeating the command has no effect."""
-    if follow:
-        session.refuse_csv("a watch")
+    """Change the name or the labels of a lease. Other labels stay."""
+    added = values.pairs(label or (), what="KEY=VALUE")
+    if name is None and not added and not remove_label:
+        raise typer.BadParameter("nothing to change: use --name, --label or --remove-label")
     api = session.api()
     path = _path(api, lease)
-    document = api.delete(path)
-    if follow:
-        lease_id = str(document.get("id") or path.rsplit("/", 1)[-1])
-        raise typer.Exit(watch.follow(session, api, lease_id, until="terminal", timeout=timeout))
-    session.answer(document, lease_views.lease, lease_views.sheet)
+    body: Json = {} if name is None else {"name": name}
+    if added or remove_label:
+        labels = {**(api.get(path).get("labels") or {}), **added}
+        body["labels"] = {key: value for key, value in labels.items() if key not in (remove_label or ())}
+    session.answer(api.patch(path, body), lease_views.lease, lease_views.sheet)
 
 
 @command(group, "reboot")
@@ -210,13 +230,13 @@ def reboot(session: Session, lease: Reference) -> None:
 @command(group, "console")
 def console(session: Session, lease: Reference, *, limit: Limit = 50) -> None:
     """Show the console output of a VM that failed to boot."""
-    _sub_list(session, lease, "console", lease_views.CONSOLE, {}, limit)
+    _sub_list(session, lease, "console", (lease_views.CONSOLE, lease_views.CONSOLE_LAYOUT), {}, limit)
 
 
 @command(group, "attempts")
 def attempts(session: Session, lease: Reference, *, limit: Limit = 50) -> None:
     """List every attempt of a lease to launch at an offering, with the provider's response."""
-    _sub_list(session, lease, "attempts", lease_views.ATTEMPTS, {}, limit)
+    _sub_list(session, lease, "attempts", (lease_views.ATTEMPTS, lease_views.ATTEMPTS_LAYOUT), {}, limit)
 
 
 @command(group, "events")
@@ -228,13 +248,16 @@ def events(
     limit: Limit = 50,
 ) -> None:
     """List the events of a lease, in order."""
-    _sub_list(session, lease, "events", lease_views.EVENTS, {"after": after}, limit)
+    columns = (event_views.LEASE_EVENTS, event_views.LEASE_EVENTS_LAYOUT)
+    _sub_list(session, lease, "events", columns, {"after": after}, limit)
 
 
-def _sub_list(session: Session, lease: str, noun: str, columns: output.Columns, params: "Json", limit: int) -> None:
-    api = session.api()
+def _sub_list(
+    session: Session, lease: str, noun: str, table: tuple[output.Columns, Layout], params: "Json", limit: int
+) -> None:
+    api, (columns, layout) = session.api(), table
     page = api.page(f"{_path(api, lease)}/{noun}", params, limit=limit or None)
-    session.items(page, columns, none=f"no {noun}")
+    session.items(page, columns, none=f"no {noun}", layout=layout)
 
 
 def _path(api: "Api", reference: str) -> str:

@@ -1,8 +1,9 @@
-"""Resolves names to ids. A unique name can replace an id."""
+"""Resolves names and shortened ids to ids. A unique name can replace an id."""
 
 from typing import TYPE_CHECKING
 
 from app.cli.errors import AmbiguousError, CliError, Json
+from app.cli.layout import short_id
 
 if TYPE_CHECKING:
     from app.cli.client import Api, Params
@@ -16,22 +17,28 @@ class UnknownNameError(CliError):
 
 
 def lease_id(api: "Api", reference: str) -> str:
-    """The id of a lease given by id or name. If several leases share the name, the one that has not ended is used.
+    """The id of a lease given by id, shortened id or name. A lease that has not ended goes before ended ones.
 
     Raises UnknownNameError, and AmbiguousError with the ids.
     """
-    if reference.startswith("lease_"):
+    if is_id(reference, "lease"):
         return reference
-    live = _named(api, "/v1/leases", {"state": "!terminal"}, reference, limit=None)
-    found = live or _named(api, "/v1/leases", {}, reference, limit=_LOOKED_AT)
+    named: Params = {} if "…" in reference else {"name": reference}
+    live = _matching(api, "/v1/leases", {"state": "!terminal", **named}, reference, limit=None)
+    found = live or _matching(api, "/v1/leases", named, reference, limit=_LOOKED_AT)
     return _only(found, reference, "lease")
 
 
 def tenant_id(api: "Api", reference: str) -> str:
     """The id of a tenant given by id or name. Raises the same errors as for leases."""
-    if reference.startswith("tenant_"):
+    return listed_id(api, "/v1/tenants", reference, "tenant")
+
+
+def listed_id(api: "Api", path: str, reference: str, noun: str) -> str:
+    """The id of a resource in the list at `path`, given by id, shortened id or name."""
+    if is_id(reference, noun):
         return reference
-    return _only(_named(api, "/v1/tenants", {}, reference, limit=None), reference, "tenant")
+    return _only(_matching(api, path, {}, reference, limit=None), reference, noun)
 
 
 def own_tenant_id(api: "Api") -> str:
@@ -43,8 +50,14 @@ def own_tenant_id(api: "Api") -> str:
     return str(found)
 
 
-def _named(api: "Api", path: str, params: "Params", name: str, *, limit: int | None) -> list[Json]:
-    return [item for item in api.page(path, params, limit=limit)["items"] if item.get("name") == name]
+def is_id(reference: str, noun: str) -> bool:
+    """True for a whole id. Tables of a narrow terminal show shortened ones."""
+    return reference.startswith(f"{noun}_") and "…" not in reference
+
+
+def _matching(api: "Api", path: str, params: "Params", reference: str, *, limit: int | None) -> list[Json]:
+    items = api.page(path, params, limit=limit)["items"]
+    return [item for item in items if reference in {item.get("name"), short_id(str(item["id"]))}]
 
 
 def _only(found: list[Json], name: str, noun: str) -> str:

@@ -5,6 +5,8 @@ from typing import Annotated
 import typer
 
 from app.cli import (
+    events,
+    gpu_models,
     keys,
     leases,
     offerings,
@@ -12,11 +14,13 @@ from app.cli import (
     output,
     profile_commands,
     quotas,
+    release,
     reservations,
     ssh_config,
     ssh_keys,
     tenants,
     top,
+    webhooks,
 )
 from app.cli import ssh as login
 from app.cli.command import before_commands, command
@@ -49,7 +53,9 @@ def _version(wanted: bool) -> None:  # noqa: FBT001 - Typer's way to call it
 @before_commands(app)
 def root(
     *,
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Show it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
 ) -> None:
     """Lease GPUs at AWS, GCP and Azure.
 
@@ -68,18 +74,24 @@ def me(session: Session) -> None:
 app.command("up", context_settings=_PASS_ON, add_help_option=False)(up)
 app.command("deadman", context_settings=_PASS_ON, add_help_option=False)(deadman)
 command(app, "offerings")(offerings.offerings)
+command(app, "gpus")(gpu_models.gpus)
+command(app, "regions")(gpu_models.regions)
 command(app, "images")(offerings.images)
 command(app, "reservations")(reservations.reservations)
 command(app, "ssh")(login.ssh)
 command(app, "cp")(login.cp)
 command(app, "ssh-config")(ssh_config.ssh_config)
 app.add_typer(ssh_keys.group, name="ssh-keys")
+command(app, "audit")(events.audit)
+command(leases.group, "release")(release.release)
 app.add_typer(leases.group, name="lease")
 app.add_typer(tenants.group, name="tenant")
 app.add_typer(keys.group, name="key")
 app.add_typer(quotas.group, name="quota")
 command(ops.group, "top")(top.top)
 app.add_typer(ops.group, name="ops")
+app.add_typer(events.group, name="events")
+app.add_typer(webhooks.group, name="webhooks")
 app.add_typer(profile_commands.group, name="profile")
 
 if __name__ == "__main__":

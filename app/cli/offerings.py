@@ -5,18 +5,21 @@ from typing import Annotated, Literal
 
 import typer
 
-from app.cli import lease_views, values
+from app.cli import price_comparison, values
 from app.cli.errors import Json
 from app.cli.layout import Layout
-from app.cli.output import Columns, at, when
+from app.cli.output import Columns, at, price, when
 from app.cli.session import Session
+from app.cli.texts import gpus
 
 
 @dataclass(frozen=True)
 class OfferingFilters:
     """The filters of GET /v1/offerings."""
 
-    gpu: Annotated[str | None, typer.Option(metavar="MODEL[:COUNT]", help="Model and minimum number per VM.")] = None
+    gpu: Annotated[
+        str | None, typer.Option(metavar="MODEL[:COUNT]", help="Model, and minimum number of GPUs per VM.")
+    ] = None
     min_gpus: Annotated[int | None, typer.Option(min=1, help="Minimum GPUs per VM.")] = None
     gpu_memory: Annotated[int | None, typer.Option(metavar="GIB", help="Minimum memory per GPU.")] = None
     vendor: Annotated[str | None, typer.Option(help="NVIDIA or AMD.")] = None
@@ -65,12 +68,13 @@ def _network(item: Json) -> str | None:
 
 COLUMNS: Columns = (
     ("TYPE", "instance_type"),
-    ("GPUS", lease_views.gpus),
+    ("GPUS", gpus),
     ("MARKET", "market"),
-    ("USD/H", "price_per_hour"),
+    ("USD/H", price("price_per_hour")),
+    ("USD/GPU", price("price_per_gpu_hour")),
     ("PROVIDER", "provider"),
     ("ACCOUNT", "account"),
-    ("ZONE", lambda item: item.get("zone") or item.get("region")),
+    ("ZONE", price_comparison.zones),
     ("VCPUS", "vcpus"),
     ("MEMORY GIB", "memory_gib"),
     ("DISK GIB", "local_disk_gib"),
@@ -82,29 +86,55 @@ COLUMNS: Columns = (
 
 LAYOUT = Layout(
     (
-        *("TYPE", "USD/H", "GPUS", "MARKET", "ZONE", "AVAILABILITY", "PROVIDER", "ACCOUNT"),
+        *("TYPE", "USD/H", "GPUS", "MARKET", "ZONE", "AVAILABILITY", "USD/GPU", "PROVIDER", "ACCOUNT"),
         *("PRICE IS", "VCPUS", "MEMORY GIB", "PRICE AS OF"),
     ),
     wrap={"AVAILABILITY": 12, "GPUS": 9, "ZONE": 14},
+    right=frozenset({"USD/H", "USD/GPU", "VCPUS", "MEMORY GIB", "DISK GIB"}),
 )
+
+_NONE = "no matching offering"
 
 IMAGE_COLUMNS: Columns = (
     ("NAME", "name"),
     ("ACCOUNTS", lambda item: ", ".join(f"{one['account']} ({one['provider']})" for one in item["accounts"])),
 )
+IMAGE_LAYOUT = Layout(wrap={"ACCOUNTS": 30})
 
 
 def offerings(
     session: Session,
     filters: OfferingFilters,
     *,
+    by_gpu: Annotated[
+        bool,
+        typer.Option("--compare", help="Compare the lowest price per GPU and hour by GPU model, market and provider."),
+    ] = False,
+    every_zone: Annotated[bool, typer.Option("--zones", help="A line for each zone.")] = False,
     limit: Annotated[int, typer.Option(min=0, help="Maximum number; 0: all.")] = 50,
 ) -> None:
-    """List offerings with their location and price."""
-    page = session.api().page("/v1/offerings", filters.params(), limit=limit or None)
-    session.items(page, COLUMNS, none="no matching offering", layout=LAYOUT)
+    """List offerings with their location and price. Zones with the same price share a line.
+
+    --json and --output csv list every zone, as the API does.
+    """
+    api = session.api()
+    if by_gpu and not session.as_json:
+        rows = price_comparison.compare(api.page("/v1/offerings", filters.params())["items"])
+        columns = price_comparison.comparison_columns(rows)
+        page: Json = {"items": rows, "next_cursor": None}
+        session.items(page, columns, none=_NONE, layout=price_comparison.comparison_layout(columns))
+        return
+    merged = not (every_zone or session.as_json or session.as_csv)
+    page = api.page("/v1/offerings", filters.params(), limit=None if merged or by_gpu else limit or None)
+    if merged:
+        groups = price_comparison.merge_zones(page["items"])
+        more = bool(limit) and len(groups) > limit
+        page = {"items": groups[:limit] if more else groups, "next_cursor": "more" if more else None}
+    session.items(page, COLUMNS, none=_NONE, layout=LAYOUT)
 
 
 def images(session: Session) -> None:
     """List the images that --image of a lease accepts, and the accounts that offer each."""
-    session.items(session.api().get("/v1/images"), IMAGE_COLUMNS, none="no account offers a named image")
+    session.items(
+        session.api().get("/v1/images"), IMAGE_COLUMNS, none="no account offers a named image", layout=IMAGE_LAYOUT
+    )

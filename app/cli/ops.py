@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from app.cli import output
+from app.cli import lookup, ops_views, output
 from app.cli.command import command
 from app.cli.session import Session
 
@@ -19,22 +19,46 @@ Note = Annotated[str | None, typer.Option(help="Reason, shown to other operators
 
 @command(group, "summary")
 def summary(session: Session) -> None:
-    """Show leases, GPUs, spend, capacity failures and problems."""
-    session.answer(session.api(operator=True).get("/v1/ops/summary"), output.fields)
+    """Show brakes, leases, GPUs, spend, capacity failures and problems."""
+    session.answer(session.api(operator=True).get("/v1/ops/summary"), ops_views.summary)
 
 
 @command(group, "orphans")
-def orphans(session: Session) -> None:
-    """List VMs that belong to no lease, and the actions taken on them."""
-    page = session.api(operator=True).page("/v1/ops/orphans")
-    session.items(page, _columns(page), none="no orphans")
+def orphans(
+    session: Session,
+    *,
+    every: Annotated[bool, typer.Option("--all", "-a", help="Include orphans that ended in the last 30 days.")] = False,
+) -> None:
+    """List VMs that belong to no lease, what they cost, and when they end. --all includes ended ones."""
+    page = session.api(operator=True).page("/v1/ops/orphans", {"gone": "true"} if every else None)
+    none = "no orphans in the last 30 days" if every else "no orphans (--all includes those of the last 30 days)"
+    session.items(page, ops_views.ORPHANS, none=none, layout=ops_views.ORPHANS_LAYOUT)
+
+
+@command(group, "end-orphan")
+def end_orphan(
+    session: Session, orphan: Annotated[str, typer.Argument(metavar="ORPHAN", help="Id of the orphan.")]
+) -> None:
+    """End an orphan now."""
+    api = session.api(operator=True)
+    orphan_id = lookup.listed_id(api, "/v1/ops/orphans", orphan, "orphan")
+    session.answer(api.post(f"/v1/ops/orphans/{orphan_id}/end"), output.fields)
 
 
 @command(group, "accounts")
-def accounts(session: Session) -> None:
-    """List the cloud accounts: identity, last complete listing, last error, cordon."""
+def accounts(
+    session: Session,
+    *,
+    by_region: Annotated[
+        bool, typer.Option("--regions", help="A line for each region, with its last listing.")
+    ] = False,
+) -> None:
+    """List the cloud accounts: state, VMs, listed regions, cordon, last error."""
     page = session.api(operator=True).get("/v1/ops/accounts")
-    session.items(page, _columns(page), none="no accounts")
+    if by_region and not session.as_json:
+        session.items(ops_views.regions(page), ops_views.REGIONS, none="no regions", layout=ops_views.REGIONS_LAYOUT)
+        return
+    session.items(page, ops_views.ACCOUNTS, none="no accounts", layout=ops_views.ACCOUNTS_LAYOUT)
 
 
 @command(group, "launches")
@@ -76,28 +100,3 @@ def adopt(session: Session) -> None:
 
 def _noted(note: str | None) -> "Json":
     return {} if note is None else {"note": note}
-
-
-def _columns(page: "Json") -> output.Columns:
-    """One column for each field of the items, because operators see all fields."""
-    names = dict.fromkeys(name for item in page["items"] for name in item)
-    return [(name.removesuffix("_at").replace("_", " ").upper(), _look(name)) for name in names]
-
-
-def _look(name: str) -> output.Look:
-    if name == "regions":
-        return _regions
-    return output.when(name) if name.endswith("_at") else name
-
-
-def _regions(account: "Json") -> str:
-    """One line per account. Provider limits and listing costs are only in --json."""
-    return "\n".join(map(_region, account["regions"]))
-
-
-def _region(one: "Json") -> str:
-    listed = output.since(one["last_complete_listing_at"])
-    vms = "1 VM" if one["listed"] == 1 else f"{one['listed']} VMs"
-    told = f"{vms}, listed {listed}" if listed else "not listed yet"
-    error = f", {output.words(one['last_error'])}" if one["last_error"] else ""
-    return f"{one['region']}: {told}{error}"

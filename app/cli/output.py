@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
 from typing import Any, Literal
 
 from rich.console import Console
@@ -32,11 +33,13 @@ Columns = Sequence[tuple[str, Look]]
 
 _PIPE_WIDTH = 1000
 _NOTHING = "-"
+_FEW = 10
+"Amounts below this have four decimals."
 
 
-def console() -> Console:
-    """Standard output: as wide as the terminal, and never wrapped in a pipe or file."""
-    narrow = sys.stdout.isatty() or "COLUMNS" in os.environ
+def console(*, wide: bool = False) -> Console:
+    """Standard output: as wide as the terminal, and never wrapped in a pipe or file, or with `wide`."""
+    narrow = not wide and (sys.stdout.isatty() or "COLUMNS" in os.environ)
     return Console(highlight=False, markup=False, emoji=False, width=None if narrow else _PIPE_WIDTH)
 
 
@@ -87,18 +90,6 @@ def since(text: object) -> str | None:
     return times.relative(moment, times.now()) if moment else None
 
 
-def table(columns: Columns, items: Iterable[Json], *, wrap: Mapping[str, int] | None = None) -> Table:
-    """One row for each item. `wrap`: the columns that may wrap, with their width (0: any); None: all but the first."""
-    result = Table(box=None, pad_edge=False, header_style="bold")
-    for number, (title, _) in enumerate(columns):
-        fixed = number == 0 if wrap is None else title not in wrap
-        width = None if wrap is None else wrap.get(title) or None
-        result.add_column(title, no_wrap=fixed, overflow="fold", width=width)
-    for item in items:
-        result.add_row(*(cell(shown(look, item)) for _, look in columns))
-    return result
-
-
 def details(rows: Iterable[tuple[str, object]]) -> Table:
     """Names and values of one resource. Rows without a value are omitted."""
     result = Table.grid(padding=(0, 2))
@@ -118,6 +109,24 @@ def fields(document: Json) -> Table:
 def cell(value: object) -> Text:
     """A value as text that Rich takes literally."""
     return value if isinstance(value, Text) else Text(printable(words(value)))
+
+
+def price(path: str) -> Look:
+    """A column's format: the amount at `path` with two decimals, or four below ten."""
+    return Faces(lambda document: rounded(at(document, path)), path)
+
+
+def rounded(amount: object) -> str | None:
+    """`21.96` or `0.4326` for a decimal string of the API. None without an amount."""
+    if amount is None:
+        return None
+    try:
+        number = Decimal(str(amount))
+    except InvalidOperation:
+        return str(amount)
+    short = f"{number:.4f}" if abs(number) < _FEW else f"{number:.2f}"
+    whole, _, decimals = short.partition(".")
+    return f"{whole}.{decimals.rstrip('0').ljust(2, '0')}"
 
 
 def raw(look: Look, item: Json) -> object:

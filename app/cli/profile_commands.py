@@ -10,6 +10,7 @@ from app.cli import completion, output, profile_file, profiles
 from app.cli.command import command
 from app.cli.config import clean_key, clean_url
 from app.cli.errors import CliError, NotConfiguredError
+from app.cli.layout import Layout
 from app.cli.session import Session
 
 group = typer.Typer(no_args_is_help=True, help="Several APIs, each with its own key.")
@@ -18,6 +19,7 @@ NewName = Annotated[str, typer.Argument(metavar="NAME")]
 Name = Annotated[str, typer.Argument(metavar="NAME", autocompletion=completion.profile_names)]
 
 COLUMNS: output.Columns = (("NAME", "name"), ("URL", "url"), ("KEY", "key_from"), ("DEFAULT", "default"))
+LAYOUT = Layout(("NAME", "DEFAULT", "URL", "KEY"), wrap={"URL": 24, "KEY": 16})
 
 
 @command(group, "list")
@@ -28,7 +30,7 @@ def list_profiles(session: Session) -> None:
         {"name": one.name, "url": one.url, "key_from": _key_from(one), "default": one.name == known.default}
         for one in known.by_name.values()
     ]
-    session.items({"items": items, "next_cursor": None}, COLUMNS, none=f"no profiles in {known.path}")
+    session.items({"items": items, "next_cursor": None}, COLUMNS, none=f"no profiles in {known.path}", layout=LAYOUT)
 
 
 @command(group, "add")

@@ -6,16 +6,27 @@ import typer
 
 from app.cli import lookup, output, values
 from app.cli.command import command
+from app.cli.errors import Json
+from app.cli.layout import Layout
 from app.cli.session import Session
+from app.cli.texts import amount
 
 group = typer.Typer(no_args_is_help=True, help="Quotas.")
 
+
+def _shown(item: Json, name: str) -> str:
+    if item.get(name) is not None:
+        return amount(item[name])
+    return "none" if item.get("resource") == "gpus" else "unlimited"
+
+
 COLUMNS: output.Columns = (
     ("RESOURCE", "resource"),
-    ("LIMIT", "limit"),
-    ("USED", "used"),
-    ("AVAILABLE", "available"),
+    ("LIMIT", output.Faces(lambda item: _shown(item, "limit"), "limit")),
+    ("USED", output.Faces(lambda item: amount(item.get("used")), "used")),
+    ("AVAILABLE", output.Faces(lambda item: _shown(item, "available"), "available")),
 )
+LAYOUT = Layout(right=frozenset({"LIMIT", "USED", "AVAILABLE"}))
 
 
 @command(group, "set")
@@ -24,14 +35,21 @@ def set_quotas(
     tenant: Annotated[str, typer.Argument(metavar="TENANT", help="Id or name.")],
     limits: Annotated[
         list[str],
-        typer.Argument(metavar="RESOURCE=LIMIT...", help="Such as gpus=16 gpus:A100=8 spend_per_hour=100.00."),
+        typer.Argument(
+            metavar="RESOURCE=LIMIT...",
+            help="Such as gpus=16 gpus:A100=8 spend_per_hour=100.00; gpus:A100=none removes a limit.",
+        ),
     ],
+    *,
+    replace: Annotated[bool, typer.Option("--replace", help="Remove the limits that are not given.")] = False,
 ) -> None:
-    """Set a tenant's limits (operators)."""
-    rows = [{"resource": name, "limit": limit} for name, limit in values.pairs(limits, what="RESOURCE=LIMIT").items()]
+    """Set limits of a tenant (operators). Limits that are not given stay, unless --replace removes them."""
+    pairs = values.pairs(limits, what="RESOURCE=LIMIT")
+    rows = [{"resource": name, "limit": values.quota_limit(name, text)} for name, text in pairs.items()]
     api = session.api(operator=True)
-    answer = api.put(f"/v1/tenants/{lookup.tenant_id(api, tenant)}/quotas", {"limits": rows})
-    session.items(answer, COLUMNS, none="no limits")
+    path = f"/v1/tenants/{lookup.tenant_id(api, tenant)}/quotas"
+    answer = api.put(path, {"limits": rows}) if replace else api.patch(path, {"limits": rows})
+    session.items(answer, COLUMNS, none="no limits: the tenant cannot lease anything", layout=LAYOUT)
 
 
 @command(group, "show")
@@ -45,4 +63,4 @@ def show(
     """Show limits and their current use."""
     api = session.api(operator=tenant is not None)
     path = f"/v1/tenants/{lookup.tenant_id(api, tenant)}/quotas" if tenant else "/v1/quotas"
-    session.items(api.get(path), COLUMNS, none="no limits: the tenant cannot lease anything")
+    session.items(api.get(path), COLUMNS, none="no limits: the tenant cannot lease anything", layout=LAYOUT)

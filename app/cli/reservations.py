@@ -1,6 +1,7 @@
 """`gpulease reservations`: capacity that the operators bought ahead."""
 
 from app.cli.errors import Json
+from app.cli.layout import Layout
 from app.cli.output import Columns, at, when
 from app.cli.session import Session
 
@@ -22,8 +23,11 @@ COLUMNS: Columns = (
     ("LEASES UNTIL", when("latest_expires_at")),
     ("STATUS", _status),
 )
+LAYOUT = Layout(("NAME", "TYPE", "FREE", "STATUS", "LEASES UNTIL", "ZONE"), wrap={"STATUS": 12, "NAME": 16})
 
 
 def reservations(session: Session) -> None:
     """List the reservations that leases can use with --market reserved."""
-    session.items(session.api().get("/v1/reservations"), COLUMNS, none="no reservation that this key may use")
+    session.items(
+        session.api().get("/v1/reservations"), COLUMNS, none="no reservation that this key may use", layout=LAYOUT
+    )

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Self
 
@@ -13,11 +14,12 @@ import typer
 from app.cli import output, sheet
 from app.cli.completion import profile_names
 from app.cli.config import Choice, find_endpoint
-from app.cli.errors import CliError, Json, ProblemError
-from app.cli.layout import Layout, fitted_table
+from app.cli.errors import CliError, DeclinedError, Json, ProblemError
+from app.cli.layout import FittedTable, Layout
+from app.cli.problem_view import problem_lines
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Console, RenderableType
 
     from app.cli.client import Api
 
@@ -47,6 +49,10 @@ class Connection:
     form: Annotated[output.Format | None, typer.Option("--output", help="Output format.", rich_help_panel=_PANEL)] = (
         None
     )
+    wide: Annotated[
+        bool,
+        typer.Option("--wide", help="Show all columns and full ids, wider than the terminal.", rich_help_panel=_PANEL),
+    ] = False
     profile: Annotated[
         str | None,
         typer.Option(
@@ -72,6 +78,7 @@ class Connection:
             self.key or other.key,
             self.as_operator or other.as_operator,
             form=self.format or other.format,
+            wide=self.wide or other.wide,
             profile=self.profile if self.profile is not None else other.profile,
         )
 
@@ -138,7 +145,7 @@ class Session:
         elif self.as_csv:
             sheet.write(rows(document))
         else:
-            output.console().print(render(document))
+            self.console.print(render(document))
 
     def items(self, page: Json, columns: output.Columns, *, none: str, layout: Layout | None = None) -> None:
         """Prints a list as a table. An empty list prints the sentence `none` on standard error."""
@@ -147,18 +154,34 @@ class Session:
         elif self.as_csv:
             sheet.write(sheet.Sheet(columns, page["items"]))
         elif page["items"]:
-            self._print_table(columns, page["items"], layout)
+            self.table(columns, page["items"], layout or Layout())
         if not self.as_json and not page["items"]:
             self.note(none)
         if not self.as_json and page.get("next_cursor"):
             self.note(f"only the first {len(page['items'])}: --limit 0 shows all")
 
-    def _print_table(self, columns: output.Columns, items: Sequence[Json], layout: Layout | None) -> None:
-        console = output.console()
-        table, hidden = fitted_table(columns, items, layout, console.width)
-        console.print(table)
+    def table(self, columns: output.Columns, items: Sequence[Json], layout: Layout) -> None:
+        """Prints the columns that fit, and names the others on standard error."""
+        table = FittedTable(columns, items, layout)
+        self.console.print(table)
+        hidden = table.hidden(self.console.width)
         if hidden:
-            self.note(f"too narrow for {', '.join(hidden)}: a wider terminal or --output csv shows all columns")
+            self.note(f"hidden columns: {', '.join(hidden)} (--wide shows all)")
+
+    @cached_property
+    def console(self) -> "Console":
+        """Standard output for people."""
+        return output.console(wide=self._connection.wide)
+
+    @property
+    def interactive(self) -> bool:
+        """True when a person can answer a question: both ends are a terminal, and the output is for people."""
+        return sys.stdin.isatty() and sys.stdout.isatty() and not (self.as_json or self.as_csv)
+
+    def confirm(self, question: str) -> None:
+        """Asks on standard error. Raises DeclinedError unless the answer is yes."""
+        if not typer.confirm(question, err=True):
+            raise DeclinedError
 
     def note(self, message: str) -> None:
         """Prints a remark for the person at the terminal, on standard error."""
@@ -166,7 +189,7 @@ class Session:
 
     def report(self, error: CliError) -> None:
         """Reports why the command ends: on standard error, and as the problem document for programs."""
-        first, *rest = error.lines()
+        first, *rest = problem_lines(error) if isinstance(error, ProblemError) else error.lines()
         for line in (f"error: {first}", *rest):
             self.note(line)
         if self.as_json and isinstance(error, ProblemError):

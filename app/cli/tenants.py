@@ -4,8 +4,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from app.cli import lookup, output, values
+from app.cli import lookup, output, times, values
 from app.cli.command import command
+from app.cli.layout import Layout
 from app.cli.session import Session
 
 if TYPE_CHECKING:
@@ -24,14 +25,20 @@ MaxTotal = Annotated[
     ),
 ]
 
+
+def _duration(name: str) -> output.Look:
+    return output.Faces(lambda item: times.duration(item[name]) if item.get(name) is not None else None, name)
+
+
 COLUMNS: output.Columns = (
     ("ID", "id"),
     ("NAME", "name"),
     ("STATUS", "status"),
-    ("MAX TTL S", "max_ttl_seconds"),
-    ("MAX TOTAL S", "max_total_seconds"),
+    ("MAX TTL", _duration("max_ttl_seconds")),
+    ("MAX TOTAL", _duration("max_total_seconds")),
     ("CREATED", output.when("created_at")),
 )
+LAYOUT = Layout(("NAME", "ID", "STATUS", "MAX TTL", "MAX TOTAL", "CREATED"), wrap={"NAME": 16})
 
 
 @command(group, "create")
@@ -53,7 +60,7 @@ def list_tenants(
 ) -> None:
     """List the tenants."""
     page = session.api(operator=True).page(_PATH, limit=limit or None)
-    session.items(page, COLUMNS, none="no tenants")
+    session.items(page, COLUMNS, none="no tenants", layout=LAYOUT)
 
 
 @command(group, "show")

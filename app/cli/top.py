@@ -44,7 +44,8 @@ def top(
     elif sys.stdout.isatty():
         _live(board, interval)
     else:
-        output.console().print(*top_views.lines(board.look(), None, times.now(), top_views.PAPER), sep="\n")
+        size = top_views.Size(min(top_views.PAPER.width, session.console.width), top_views.PAPER.height)
+        session.console.print(*top_views.lines(board.look(), None, times.now(), size), sep="\n")
 
 
 class Board:

@@ -10,7 +10,11 @@ from rich.text import Text
 
 from app.cli import lease_views, times
 from app.cli.errors import Json
-from app.cli.output import at, printable, words
+from app.cli.event_views import event_text
+from app.cli.layout import short_id
+from app.cli.ops_views import ready_text
+from app.cli.output import at, printable
+from app.cli.texts import amount
 
 _TALL = 30
 _GAP = 2
@@ -84,8 +88,8 @@ def _fitted(found: Iterable[Text], size: Size) -> list[Text]:
 
 def _head(seen: Seen | None, away: Away | None, now: datetime) -> Iterator[Text]:
     installation = at(seen.summary, "brakes.installation_id") if seen else None
-    as_of = _ago(at(seen.summary, "as_of"), now) if seen else "asking the API"
-    yield Text.assemble(("gpulease", "bold"), f"  {_plain(installation or '')}  {as_of}  ", ("q ends", "dim"))
+    as_of = _ago(at(seen.summary, "as_of"), now) if seen else "connecting"
+    yield Text.assemble(("gpulease", "bold"), f"  {_plain(installation or '')}  {as_of}  ", ("q to quit", "dim"))
     if away:
         since = f"{times.rfc3339(away.since)} ({times.relative(away.since, now)})"
         yield Text(_plain(f"API UNREACHABLE since {since}: {away.why}"), "bold yellow")
@@ -105,17 +109,15 @@ def _brakes(summary: Json, now: datetime) -> Iterator[Text]:
     if broken:
         yield Text(f"INVARIANTS BROKEN: {len(broken)}, see `gpulease ops summary`", "bold red")
     if not (stopped or hold or broken):
-        yield Text("no brake on, launches go", "green")
+        yield Text("No brakes active", "green")
 
 
 def _figures(summary: Json) -> Iterator[Text]:
-    now, month = summary.get("spend_per_hour"), summary.get("spend_month_to_date")
-    ready = [at(summary, "time_to_ready.p50_seconds"), at(summary, "time_to_ready.p95_seconds")]
-    p50, p95 = ("-" if seconds is None else f"{seconds:.0f} s" for seconds in ready)
+    now, month = amount(summary.get("spend_per_hour")), amount(summary.get("spend_month_to_date"))
     yield Text.assemble(
         ("spend ", "dim"),
         (f"{now} USD/h", "bold"),
-        (f"  month {month} USD  GPUs {summary.get('gpus')}  ready p50 {p50}, p95 {p95}", ""),
+        (f"  month {month} USD  GPUs {summary.get('gpus')}  ready {ready_text(summary)}", ""),
     )
     counts = Text("leases", "dim")
     for row in summary.get("by_state") or ():
@@ -141,16 +143,23 @@ def _groups(summary: Json, size: Size) -> Iterator[Text]:
 def _group(title: str, found: Sequence[Json], width: int, rows: int) -> list[str]:
     by_spend = sorted(found, key=lambda group: float(group.get("spend_per_hour") or 0), reverse=True)
     shown = by_spend if len(by_spend) <= rows else by_spend[: rows - 1]
-    lines = [_columns(group.get("name"), group.get("leases"), group.get("spend_per_hour"), width) for group in shown]
+    table = [(title, "LEASES", "USD/H")]
+    table += [
+        (str(group.get("name")), str(group.get("leases")), f"{float(group.get('spend_per_hour') or 0):.2f}")
+        for group in shown
+    ]
+    sizes = [max(len(row[column]) for row in table) for column in (1, 2)]
+    lines = [_columns(row, sizes, width) for row in table]
     if len(shown) < len(by_spend):
         lines.append(set_cell_size(f"{len(by_spend) - len(shown)} more", width))
-    return [_columns(title, "LEASES", "USD/H", width), *lines]
+    return lines
 
 
-def _columns(name: object, leases: object, spend: object, width: int) -> str:
-    figures = f"{leases:>7}{spend:>9}"
+def _columns(row: tuple[str, str, str], sizes: Sequence[int], width: int) -> str:
+    """A name and two numbers, with a blank between them. A long name is cut."""
+    figures = "".join(f" {text:>{size}}" for text, size in zip(row[1:], sizes, strict=True))
     room = max(1, width - len(figures))
-    text = _plain(str(name))
+    text = _plain(row[0])
     return set_cell_size(text if cell_len(text) <= room else f"{set_cell_size(text, room - 1)}…", room) + figures
 
 
@@ -173,12 +182,10 @@ def _orphans(summary: Json) -> Text:
 
 
 def _event(event: Json, now: datetime) -> Text:
-    data = {name: value for name, value in (event.get("data") or {}).items() if value is not None}
-    details = words(data) if data else ""
     return Text.assemble(
         (f"{_ago(event.get('created_at'), now):>16}  ", "dim"),
         (f"{_plain(str(event.get('type')))}  ", ""),
-        (_plain(f"{event.get('lease_id') or ''}  {details}"), "dim"),
+        (_plain(f"{short_id(str(event.get('lease_id') or ''))}  {event_text(event)}"), "dim"),
     )
 
 

@@ -3,12 +3,21 @@
 import os
 import sys
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import NoReturn
 
 import typer
 
+from app.cli.errors import USAGE
+
 LOCAL_STACK = "app.local"
 WORKERS = "workers"
+
+_SERVER_PACKAGES = {
+    LOCAL_STACK: ("'gpulease[local]'", ("sqlalchemy", "celery", "supervisor")),
+    WORKERS: ("'gpulease[server]'", ("sqlalchemy", "boto3")),
+}
+"The extra that a program needs, and packages that only this extra installs."
 
 
 def up(context: typer.Context) -> None:
@@ -31,7 +40,12 @@ def hand_over(module: str, arguments: Sequence[str]) -> NoReturn:
     """Replaces the process with `python -m module`. Signals and the exit code pass directly.
 
     The current directory is not on the import path, so that a project's own `app` package does not shadow ours.
+    Exits with code 2 if the extra that contains the program's packages is not installed.
     """
+    extra, packages = _SERVER_PACKAGES.get(module, ("", ()))
+    if any(find_spec(package) is None for package in packages):
+        sys.stderr.write(f"error: this installation is the client alone: pip install {extra} adds this command\n")
+        raise typer.Exit(USAGE)
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(sys.executable, command_line(module, arguments))  # noqa: S606 - our own module, no shell

@@ -1,5 +1,6 @@
 """Parsers of command-line values. Each error message shows a valid form."""
 
+import re
 from collections.abc import Iterable
 from datetime import timedelta
 from pathlib import Path
@@ -15,6 +16,18 @@ def seconds(text: str) -> int:
         return times.parse_duration(text)
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
+
+
+def quota_limit(resource: str, text: str) -> int | str | None:
+    """A limit as the API takes it: a number, a decimal amount as text for spend, None for no limit."""
+    if text.lower() in {"none", "unlimited"}:
+        return None
+    if resource == "spend_per_hour":
+        return text
+    if not (text.isascii() and text.isdigit()):
+        msg = f"{resource}={text}: the limit is a whole number, or none for no limit"
+        raise typer.BadParameter(msg)
+    return int(text)
 
 
 def past(text: str) -> str:
@@ -35,13 +48,18 @@ def _moment(text: str, *, direction: int) -> str:
     return times.rfc3339(given or times.now() + direction * timedelta(seconds=seconds(text)))
 
 
-def gpu(text: str) -> tuple[str, int]:
-    """`A100:8` as model and count per VM; `A100` means one."""
-    model, colon, count = text.partition(":")
-    if not model or (colon and not (count.isascii() and count.isdigit() and int(count) > 0)):
+_MEMORY = re.compile(r"\d+ ?(?:GB|GiB|G)", re.IGNORECASE)
+
+
+def gpu(text: str) -> tuple[str, int | None]:
+    """`A100:8` as model and count per VM; `A100` and `A100:80GB` have no count."""
+    model, colon, count = text.rpartition(":")
+    if not colon or _MEMORY.fullmatch(count):
+        model, count = text, ""
+    if not model or (count and not (count.isascii() and count.isdigit() and int(count) > 0)) or text.endswith(":"):
         msg = f"{text!r}: use MODEL or MODEL:COUNT, such as A100:8"
         raise typer.BadParameter(msg)
-    return model, int(count or 1)
+    return model, int(count) if count else None
 
 
 def pairs(texts: Iterable[str], *, what: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from app.cli import times
 from app.cli.errors import FAILED, CliError, Json
+from app.cli.failures import failure_lines
 from app.cli.watch_views import JsonView, LineView, LiveView, Snapshot, View
 
 if TYPE_CHECKING:
@@ -75,7 +76,11 @@ def follow(
             f"error: not {until} after {times.duration(timeout or 0)}; the lease continues; {explain_hint(lease_id)}"
         )
         return FAILED
-    return _verdict(final.lease, until)
+    code = _verdict(final.lease, until)
+    if code == FAILED:
+        for line in failure_lines(final.lease, final.attempts):
+            session.note(line)
+    return code
 
 
 def _watch(poller: Poller, view: View, until: Goal, deadline: datetime | None, pace: Pace) -> Snapshot | None:

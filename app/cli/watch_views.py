@@ -8,15 +8,18 @@ from typing import Self
 
 from rich.console import Group, RenderableType
 from rich.live import Live
+from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
 from app.cli import lease_views, output, times
 from app.cli.errors import Json
+from app.cli.texts import placement
 from app.cli.timeline import Stage, stages
 
 _BY_ITSELF = frozenset({"cost", "last_observed_at"})
 _NEWS = frozenset({"reason", "connect", "interruption"})
+_SPINNER = Spinner("dots")
 _TRIES = 5
 "Maximum number of recent attempts in the display."
 
@@ -90,7 +93,7 @@ class LiveView(View):
     def __init__(self) -> None:
         super().__init__()
         self._seen: Snapshot | None = None
-        self._live = Live(console=output.console(), get_renderable=self._picture, refresh_per_second=4)
+        self._live = Live(console=output.console(), get_renderable=self._picture, refresh_per_second=8)
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -105,11 +108,11 @@ class LiveView(View):
         self._live.refresh()
 
     def trouble(self, message: str | None) -> None:
-        """A part of the display that disappears when it expires."""
+        """A part of the display until the next response."""
         self._trouble = message
 
     def _picture(self) -> RenderableType:
-        body = picture(self._seen) if self._seen else Text("asking the API")
+        body = picture(self._seen) if self._seen else Text("connecting")
         if self._trouble is None:
             return body
         return Group(body, Text(output.printable(self._trouble), style="yellow"))
@@ -119,48 +122,80 @@ def picture(seen: Snapshot) -> RenderableType:
     """States with their times, attempts, then the current facts."""
     lease = seen.lease
     title = Text.assemble(
-        (output.printable(str(lease.get("name") or lease["id"])), "bold"), "  ", (str(lease["id"]), "dim")
+        (output.printable(str(lease.get("name") or lease["id"])), "bold"),
+        "  ",
+        (str(lease["id"]), "dim"),
+        _elapsed(lease),
     )
-    parts: list[RenderableType] = [title, _stages(lease, stages(lease, seen.attempts))]
+    parts: list[RenderableType] = [title, _stages(seen)]
     if seen.attempts:
         parts.append(_tries(seen.attempts))
     parts.append(output.details(_facts(lease)))
     return Group(*parts)
 
 
-def _stages(lease: Json, passed: tuple[Stage, ...]) -> Table:
+def _elapsed(lease: Json) -> str:
+    """The time since the creation, while the lease is on its way to a VM."""
+    created = times.parse_time(lease.get("created_at"))
+    if created is None or lease_views.ends(lease) or lease.get("state") == "active":
+        return ""
+    return f"  elapsed {times.duration((times.now() - created).total_seconds())}"
+
+
+def _stages(seen: Snapshot) -> Table:
     grid = Table.grid(padding=(0, 1))
-    for stage in passed:
-        over = bool(lease.get("terminal")) and stage.ended is None
+    for stage in stages(seen.lease, seen.attempts):
+        over = bool(seen.lease.get("terminal")) and stage.ended is None
         style = "dim" if stage.ended else lease_views.STATE_STYLES.get(stage.state, "")
-        took = "" if over else times.duration(stage.took(times.now()).total_seconds())
-        grid.add_row(Text(_mark(stage, over=over), style), Text(stage.state, style), Text(took, justify="right"))
+        elapsed = "" if over else times.duration(stage.took(times.now()).total_seconds())
+        phase = "" if over or stage.ended else _phase(seen)
+        grid.add_row(_mark(stage, style, over=over), Text(stage.state, style), Text(elapsed, justify="right"), phase)
     return grid
 
 
-def _mark(stage: Stage, *, over: bool) -> str:
+def _mark(stage: Stage, style: str, *, over: bool) -> Text:
+    """A spinner for the state in progress."""
     if stage.state == "failed":
-        return "✗"
-    return "✓" if stage.ended or over or stage.state == "active" else "●"
+        return Text("✗", style)
+    if stage.ended or over or stage.state == "active":
+        return Text("✓", style)
+    frame = _SPINNER.render(times.now().timestamp())
+    return Text(str(frame), style)
+
+
+def _phase(seen: Snapshot) -> Text:
+    """What gpulease does in the current state."""
+    last = seen.attempts[-1] if seen.attempts else {}
+    trying = f"try {last.get('n')}: {placement(last.get('offering')) or 'choosing an offering'}"
+    texts = {
+        "queued": lease_views.reason(seen.lease) or "waiting for a worker or for capacity",
+        "provisioning": trying,
+        "booting": "the VM boots",
+        "releasing": "waiting until the provider confirms the end",
+    }
+    return Text(output.printable(texts.get(str(seen.lease.get("state")), "")), "dim")
 
 
 def _tries(attempts: tuple[Json, ...]) -> Table:
+    """The last attempts with the code of the error. The message of each error follows when the lease fails."""
     grid = Table.grid(padding=(0, 1))
     for attempt in attempts[-_TRIES:]:
-        cells = (f"  try {attempt.get('n')}", lease_views.offering(attempt.get("offering")), attempt.get("outcome"))
-        grid.add_row(*map(output.cell, cells), output.cell(lease_views.refusal(attempt) or " "))
+        code = output.at(attempt, "error.code") or output.at(attempt, "error.class") or " "
+        cells = (f"  try {attempt.get('n')}", placement(attempt.get("offering")), attempt.get("outcome"), code)
+        grid.add_row(*map(output.cell, cells))
     return grid
 
 
 def _facts(lease: Json) -> list[tuple[str, object]]:
-    accrued, rate = output.at(lease, "cost.accrued"), output.at(lease, "cost.rate_per_hour")
-    cost = f"{accrued} USD" + (f", {rate} USD per hour" if rate else "")
+    cost, rate = lease_views.cost(lease), output.rounded(output.at(lease, "cost.rate_per_hour"))
+    if cost and rate and not lease_views.ends(lease):
+        cost = f"{cost}, {rate} USD/h"
     return [
         ("reason", lease_views.reason(lease)),
-        ("connect", output.at(lease, "connection.ssh_command")),
+        ("connect", lease_views.connect(lease)),
         ("interruption", lease_views.interruption(lease)),
-        ("cost", cost if accrued is not None else None),
-        ("expires", None if lease.get("terminal") else output.since(lease.get("expires_at"))),
+        ("cost", cost),
+        ("expires", lease_views.expires(lease)),
     ]
 
 
@@ -168,15 +203,19 @@ def _log(seen: Snapshot) -> Iterator[tuple[str, str]]:
     """The lines to print, each with a key. A key that was printed before is skipped."""
     for number, stage in enumerate(stages(seen.lease, seen.attempts)):
         yield f"{number} {stage.state}", f"{times.rfc3339(stage.began)} {stage.state}"
+    errors: set[str] = set()
     for attempt in seen.attempts:
-        line = _try_line(attempt)
-        yield line, line
+        yield f"try {attempt.get('n')} {attempt.get('outcome')}", _try_line(attempt, errors)
     for name, value in _facts(seen.lease):
         if value and name in _NEWS:
             yield f"{name}: {value}" if name != "interruption" else name, f"{name}: {value}"
 
 
-def _try_line(attempt: Json) -> str:
-    where, refusal = lease_views.offering(attempt.get("offering")), lease_views.refusal(attempt)
-    parts = [f"try {attempt.get('n')}", where, attempt.get("outcome"), refusal]
+def _try_line(attempt: Json, errors: set[str]) -> str:
+    """One attempt. The message of an error that is in `errors` is left out. Adds the error to `errors`."""
+    refusal = lease_views.refusal(attempt)
+    shown = refusal.partition(":")[0] if refusal in errors else refusal
+    if refusal:
+        errors.add(refusal)
+    parts = [f"try {attempt.get('n')}", placement(attempt.get("offering")), attempt.get("outcome"), shown]
     return ", ".join(str(part) for part in parts if part)

@@ -15,6 +15,7 @@ from app.local.command import command_environment, run_command
 from app.local.demo import Credentials
 from app.local.embedded_postgres import PostgresError
 from app.local.embedded_redis import RedisError
+from app.local.first_commands import client_command
 from app.local.home import Home, claimed, find_home, start_over
 from app.local.leftovers import end_leftovers
 from app.local.memory import recall
@@ -93,7 +94,7 @@ cloudsim     {credentials.cloudsim_url}
 credentials  {home.credentials_file}
 
 A first lease, in another terminal:
-  .venv/bin/gpulease lease create --gpu A10G:1 --ttl 1h --watch
+  {client_command(home, Path.cwd(), Path(sys.executable), os.environ.get("PATH"))} lease create --gpu A10G:1 --ttl 1h --watch
 
 Ctrl-C ends everything; data stay in {home.path}."""
     )

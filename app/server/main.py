@@ -5,6 +5,7 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import NoReturn
@@ -15,6 +16,9 @@ ALEMBIC_INI = Path(__file__).resolve().parents[2] / "migrations" / "alembic.ini"
 
 def main() -> NoReturn:
     """Entry point of the console script."""
+    if find_spec("sqlalchemy") is None:
+        sys.stderr.write("gpulease-server: this installation is the client alone: pip install 'gpulease[server]'\n")
+        sys.exit(MISUSE)
     sys.exit(run(sys.argv[1:]))
 
 

@@ -184,10 +184,10 @@ class FakeApi:
         parts = asked.path.strip("/").split("/")
         if parts[:2] == ["v1", "leases"]:
             return self._lease_call(asked, parts[2:])
-        if asked.path == "/v1/events":
-            return self._events(asked)
         if parts[:2] == ["v1", "ssh-keys"]:
             return self._ssh_key_call(asked, parts[2:])
+        if parts[:2] == ["v1", "events"]:
+            return self._stream(asked) if parts[2:] == ["stream"] else self._events(asked)
         return problem(404, "not_found", f"nothing at {asked.path}")
 
     def _ssh_key_call(self, asked: Asked, rest: list[str]) -> Answer:
@@ -210,18 +210,34 @@ class FakeApi:
         return Answer(201, made)
 
     def _events(self, asked: Asked, lease_id: str | None = None) -> Answer:
-        after = int(asked.query.get("after", ["0"])[0])
+        after = int(asked.query.get("cursor", asked.query.get("after", ["0"]))[0])
         mine = [event for event in self.events if event["sequence"] > after and lease_id in {None, event["lease_id"]}]
-        return Answer(200, {"items": mine[: int(asked.query["limit"][0])], "next_cursor": None})
+        items = mine[: int(asked.query["limit"][0])]
+        cursor = str(items[-1]["sequence"]) if len(items) < len(mine) else None
+        return Answer(200, {"items": items, "next_cursor": cursor})
+
+    def _stream(self, asked: Asked) -> Answer:
+        """Server-sent events after the last one that was received. The connection ends after them."""
+        after = int(asked.headers.get("last-event-id", "0"))
+        parts = [f"event: {e['type']}\ndata: {json.dumps(e)}\n\n" for e in self.events if e["sequence"] > after]
+        content = ": comment\n\n" + "".join(parts)
+        return Answer(200, None, {"Content-Type": "text/event-stream"}, raw=content.encode())
 
     def _lease_call(self, asked: Asked, rest: list[str]) -> Answer:
         if not rest:
             return self._create(asked) if asked.method == "POST" else self._list(asked)
+        if (asked.method, rest) == ("POST", ["release"]):
+            return self._release(asked.body or {})
         if rest[0] not in self.leases:
             return problem(404, "not_found", "no such lease")
         if rest[1:] == ["events"]:
             return self._events(asked, rest[0])
         return self._one(asked, self.leases[rest[0]], rest[1:])
+
+    def _release(self, body: Json) -> Answer:
+        for lease_id in body["ids"]:
+            self.leases[lease_id] |= RELEASING
+        return Answer(200, {"items": [self.leases[lease_id] for lease_id in body["ids"]]})
 
     def _one(self, asked: Asked, lease: Json, rest: list[str]) -> Answer:
         match asked.method, rest:
@@ -233,9 +249,9 @@ class FakeApi:
                 return Answer(200, self._extended(lease, asked.body or {}))
             case "POST", ["reboot"]:
                 return Answer(202, lease)
-            case "DELETE", []:
-                lease |= RELEASING
-                return Answer(202, lease)
+            case "PATCH" | "DELETE", []:
+                lease |= (asked.body or {}) if asked.method == "PATCH" else RELEASING
+                return Answer(200 if asked.method == "PATCH" else 202, lease)
         return problem(404, "not_found", f"nothing at {asked.path}")
 
     @staticmethod
@@ -262,7 +278,12 @@ class FakeApi:
 
     def _list(self, asked: Asked) -> Answer:
         live_only = asked.query.get("state") == ["!terminal"]
-        found = [lease for lease in self.leases.values() if not (live_only and lease["terminal"])]
+        labels = dict(label.split(":", 1) for label in asked.query.get("label", ()))
+        found = [
+            lease
+            for lease in self.leases.values()
+            if not (live_only and lease["terminal"]) and labels.items() <= lease["labels"].items()
+        ]
         start = int(asked.query.get("cursor", ["0"])[0])
         end = start + min(self.page_size, int(asked.query.get("limit", ["50"])[0]))
         return Answer(200, {"items": found[start:end], "next_cursor": str(end) if end < len(found) else None})

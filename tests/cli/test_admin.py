@@ -5,7 +5,8 @@ import pytest
 
 from app.cli import times
 from tests.cli.conftest import Cli
-from tests.cli.fake_api import OPERATOR_KEY, PLACE, TENANT_ID, TENANT_KEY, Asked, FakeApi
+from tests.cli.fake_api import OPERATOR_KEY, PLACE, TENANT_ID, TENANT_KEY, Asked, FakeApi, Json
+from tests.cli.installation import SUMMARY, a_summary
 
 TENANT = {"id": TENANT_ID, "name": "lab", "status": "active", "max_ttl_seconds": 86400}
 KEYS = f"/v1/tenants/{TENANT_ID}/keys"
@@ -48,7 +49,7 @@ def test_offerings_are_filtered_by_the_api(api: FakeApi, cli: Cli) -> None:
     offering = {**PLACE, "vcpus": 96, "availability": {"status": "cooling_off", "until": None, "reason": "no_capacity"}}
     api.documents["GET", "/v1/offerings"] = _one(offering)
     result = cli("offerings", "--gpu", "A100:8", "--market", "spot", "--max-price", "30", "--sort", "price_per_gpu")
-    assert "cooling_off no_capacity" in result.stdout
+    assert "cooling_off no_capacity" in " ".join(result.stdout.split())
     assert "p4d.24xlarge" in result.stdout
     query = _last(api, "GET", "/v1/offerings").query
     assert query == {
@@ -57,7 +58,7 @@ def test_offerings_are_filtered_by_the_api(api: FakeApi, cli: Cli) -> None:
         "market": ["spot"],
         "max_price_per_hour": ["30"],
         "sort": ["price_per_gpu"],
-        "limit": ["50"],
+        "limit": ["200"],
     }
 
 
@@ -114,20 +115,25 @@ def test_keys_are_revoked_and_rotated(api: FakeApi, cli: Cli) -> None:
     assert _last(api, "POST", "/v1/keys/key_1/rotate").body == {"overlap_seconds": 3600}
 
 
-def test_quotas_are_set_by_operators_as_strings(api: FakeApi, cli: Cli) -> None:
+def test_quotas_given_are_merged_and_replace_removes_the_others(api: FakeApi, cli: Cli) -> None:
     path = f"/v1/tenants/{TENANT_ID}/quotas"
-    api.documents["PUT", path] = _one({"resource": "gpus", "limit": "16", "used": "8", "available": "8"})
-    result = cli("quota", "set", TENANT_ID, "gpus=16", "gpus:A100=8", "spend_per_hour=100.00")
+    api.documents["PATCH", path] = _one({"resource": "gpus", "limit": 16, "used": 8, "available": 8})
+    api.documents["PUT", path] = api.documents["PATCH", path]
+    limits = ["gpus=16", "gpus:A100=none", "spend_per_hour=100.00"]
+    result = cli("quota", "set", TENANT_ID, *limits)
     assert "16" in result.stdout
-    asked = _last(api, "PUT", path)
+    asked = _last(api, "PATCH", path)
     assert asked.key == OPERATOR_KEY
     assert asked.body == {
         "limits": [
-            {"resource": "gpus", "limit": "16"},
-            {"resource": "gpus:A100", "limit": "8"},
+            {"resource": "gpus", "limit": 16},
+            {"resource": "gpus:A100", "limit": None},
             {"resource": "spend_per_hour", "limit": "100.00"},
         ]
     }
+    assert cli("quota", "set", TENANT_ID, *limits, "--replace").exit_code == 0
+    assert _last(api, "PUT", path).body == asked.body
+    assert cli("quota", "set", TENANT_ID, "gpus=many").exit_code == 2
 
 
 def test_a_tenant_sees_its_own_quotas(api: FakeApi, cli: Cli) -> None:
@@ -136,20 +142,31 @@ def test_a_tenant_sees_its_own_quotas(api: FakeApi, cli: Cli) -> None:
     assert _last(api, "GET", "/v1/quotas").key == TENANT_KEY
 
 
-def test_the_summary_shows_whatever_the_api_counts(api: FakeApi, cli: Cli) -> None:
-    counts = {
-        "by_state": {"active": 3, "queued": 0},
-        "spend_per_hour": "65.88",
-        "stuck": [{"id": "lease_9", "for": "20 m"}],
-    }
-    api.documents["GET", "/v1/ops/summary"] = counts
+def test_the_summary_has_a_table_for_each_part(api: FakeApi, cli: Cli) -> None:
+    api.documents[SUMMARY] = a_summary(capacity_failures={"total": 3, "worst": [{**PLACE, "failures": 3}]})
     shown = cli("ops", "summary").stdout
-    for fact in ("active", "3", "queued", "0", "65.88", "lease_9"):
-        assert fact in shown
-    assert json.loads(cli("ops", "summary", "--json").stdout) == counts
+    for fact in (
+        "No brakes active",
+        "634.36 USD/h",
+        "Leases by state",
+        "By provider",
+        "Stuck leases",
+        "lease_04",
+        "p4d.24xlarge",
+    ):
+        assert fact in shown, shown
+    assert "{" not in shown
+    assert "leases=" not in shown
+    assert json.loads(cli("ops", "summary", "--json").stdout) == api.documents[SUMMARY]
 
 
-def test_accounts_have_a_line_for_each_region(api: FakeApi, cli: Cli) -> None:
+def test_the_summary_names_active_brakes(api: FakeApi, cli: Cli) -> None:
+    stopped = {"by": "ann", "since": "2026-06-01T11:00:00Z", "note": "billing"}
+    api.documents[SUMMARY] = a_summary(brakes={"installation_id": "i", "launches_stopped": stopped, "hold": None})
+    assert "launches stopped by ann" in cli("ops", "summary").stdout
+
+
+def _an_account() -> Json:
     listed = {
         "region": "us-east-1",
         "listed": 3,
@@ -160,23 +177,54 @@ def test_accounts_have_a_line_for_each_region(api: FakeApi, cli: Cli) -> None:
         "region": "eu-west-1",
         "listed": None,
         "last_complete_listing_at": None,
-        "last_error": {"code": "Timeout"},
+        "last_error": {"code": "Timeout", "message": "no response"},
     }
-    regions = [{**one, "service_quotas": [{"code": "L-417A185B"}]} for one in (listed, failing)]
-    api.documents["GET", "/v1/ops/accounts"] = _one({"name": "main", "regions": regions})
-    first, second = cli("ops", "accounts").stdout.splitlines()[1:]
-    assert "us-east-1: 3 VMs, listed 5 h 1 min ago" in first
-    assert "eu-west-1: not listed yet, code=Timeout" in second
+    brake = {"by": "ann", "since": "2026-06-01T11:00:00Z", "note": "audit"}
+    regions = [{**region, "service_quotas": [{"code": "L-417A185B"}]} for region in (listed, failing)]
+    return {"name": "main", "provider": "aws", "state": "ok", "cordoned": brake, "last_error": None, "regions": regions}
+
+
+def test_accounts_show_vms_regions_cordon_and_error(api: FakeApi, cli: Cli) -> None:
+    api.documents["GET", "/v1/ops/accounts"] = _one(_an_account())
+    shown = cli("ops", "accounts").stdout
+    for fact in ("1 of 2 listed", "by ann: audit", "eu-west-1: Timeout: no response"):
+        assert fact in shown, shown
+    first, second = cli("ops", "accounts", "--regions").stdout.splitlines()[1:]
+    assert "5 h 1 min ago" in first
+    assert "Timeout: no response" in second
     assert "L-417A185B" in cli("ops", "accounts", "--json").stdout
 
 
-@pytest.mark.parametrize("noun", ["orphans", "accounts"])
-def test_operators_see_every_field_of_a_list(api: FakeApi, cli: Cli, noun: str) -> None:
-    api.documents["GET", f"/v1/ops/{noun}"] = _one({"name": "main", "last_error": "AuthFailure", "cordoned": True})
-    shown = cli("ops", noun).stdout
-    for fact in ("LAST ERROR", "AuthFailure", "CORDONED", "yes"):
-        assert fact in shown
-    assert _last(api, "GET", f"/v1/ops/{noun}").key == OPERATOR_KEY
+def test_ended_orphans_are_shown_with_their_cost(api: FakeApi, cli: Cli) -> None:
+    assert "--all includes" in _empty_orphans(api, cli)
+    orphan = {
+        **PLACE,
+        "id": "orphan_01m84jncx1es4vd0pkyemx4c86",
+        "instance_id": "i-1",
+        "cause": "leftover",
+        "state": "gone",
+        "age_seconds": 90000,
+        "price_per_hour": "22.00",
+        "gone_at": "2026-06-01T10:00:00Z",
+    }
+    api.documents["GET", "/v1/ops/orphans"] = _one(orphan)
+    shown = cli("ops", "orphans", "--all").stdout
+    assert _last(api, "GET", "/v1/ops/orphans").query["gone"] == ["true"]
+    assert "550.00" in shown
+    assert "ended" in shown
+
+
+def _empty_orphans(api: FakeApi, cli: Cli) -> str:
+    api.documents["GET", "/v1/ops/orphans"] = {"items": [], "next_cursor": None}
+    return cli("ops", "orphans").stderr
+
+
+def test_an_orphan_is_ended_by_its_shortened_id(api: FakeApi, cli: Cli) -> None:
+    orphan = "orphan_01m84jncx1es4vd0pkyemx4c86"
+    api.documents["GET", "/v1/ops/orphans"] = _one({"id": orphan})
+    api.documents["POST", f"/v1/ops/orphans/{orphan}/end"] = {"id": orphan}
+    assert cli("ops", "end-orphan", "orphan_…yemx4c86").exit_code == 0
+    assert _last(api, "POST", f"/v1/ops/orphans/{orphan}/end").key == OPERATOR_KEY
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,19 @@ def _complete(cli: Cli, line: str, **environ: str) -> list[str]:
     return out.split()
 
 
-@pytest.mark.parametrize("line", ["lease show", "lease watch", "lease extend", "lease release", "ssh"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "lease show",
+        "lease watch",
+        "lease extend",
+        "lease update",
+        "lease release",
+        "lease release other",
+        "events list --lease",
+        "ssh",
+    ],
+)
 def test_lease_names_are_offered(api: FakeApi, cli: Cli, line: str) -> None:
     api.add(a_lease(1))
     api.add(a_lease(2, name="other"))

@@ -33,10 +33,10 @@ def test_leases_fit_80_columns_and_the_note_names_what_is_missing(api: FakeApi, 
     result = narrow("lease", "list")
     must_be_readable(result.stdout)
     header, *rows = result.stdout.splitlines()
-    assert header.split() == ["NAME", "STATE", "GPUS", "WHERE", "EXPIRES"]
+    assert header.split() == ["NAME", "STATE", "GPUS", "LOCATION", "USD/H", "EXPIRES"]
     assert len(rows) <= 2
-    assert {"lease-yemx4c86", "active", "p4d.24xlarge"} <= set(result.stdout.split())
-    assert "too narrow for ID, USD/H, COST, CREATED" in result.stderr
+    assert {"lease-yemx4c86", "active", "us-east-1a"} <= set(result.stdout.split())
+    assert "hidden columns: ID, TYPE, MARKET, COST, CREATED (--wide shows all)" in result.stderr
 
 
 def test_offerings_fit_80_columns(api: FakeApi, narrow: Callable[..., Result]) -> None:
@@ -56,7 +56,7 @@ def test_offerings_fit_80_columns(api: FakeApi, narrow: Callable[..., Result]) -
 @given(st.lists(st.integers(1, 40), min_size=4, max_size=4), st.integers(1, 120), st.permutations("abcd"))
 def test_columns_leave_in_the_order_of_their_priority(lengths: list[int], width: int, priority: list[str]) -> None:
     item = {title: "x" * length for title, length in zip("abcd", lengths, strict=True)}
-    kept = list(Layout(priority).fit(COLUMNS, [item], width))
+    kept = list(Layout(priority).fit(COLUMNS, [item], width).widths)
     assert kept == [title for title in "abcd" if title in priority[: len(kept)]]
     assert len(kept) == 1 or sum(len(item[title]) + 2 for title in kept) - 2 <= width
     more = priority[: len(kept) + 1]

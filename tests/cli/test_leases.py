@@ -10,7 +10,6 @@ from tests.cli.fake_api import (
     BOOTING,
     NO_CAPACITY,
     OPERATOR_KEY,
-    PLACE,
     PROVISIONING,
     REFUSED_ATTEMPT,
     RELEASED,
@@ -18,6 +17,7 @@ from tests.cli.fake_api import (
     TENANT_KEY,
     Answer,
     FakeApi,
+    Json,
     a_lease,
     problem,
 )
@@ -146,16 +146,6 @@ def test_an_operator_acts_for_a_tenant_by_name(api: FakeApi, cli: Cli) -> None:
     assert (asked.key, (asked.body or {})["tenant_id"]) == (OPERATOR_KEY, TENANT_ID)
 
 
-def test_plan_shows_candidates_in_order_and_why_others_are_out(api: FakeApi, cli: Cli) -> None:
-    out = {**PLACE, "zone": "us-east-1b", "excluded": "price_cap"}
-    api.documents["POST", "/v1/leases/plan"] = {"candidates": [PLACE, out], "cost_per_hour": "21.96"}
-    result = cli("lease", "plan", "--gpu", "A100:8", "--ttl", "4h")
-    assert result.stdout.index("us-east-1a") < result.stdout.index("us-east-1b") < result.stdout.index("price_cap")
-    assert "21.96" in result.stdout
-    (asked,) = api.calls("POST", "/v1/leases/plan")
-    assert asked.body == {"gpu": {"model": "A100", "count": 8}, "instance_types": None, "ttl_seconds": 14400}
-
-
 def test_list_shows_live_leases_unless_all_are_asked_for(api: FakeApi, cli: Cli) -> None:
     api.add(a_lease(1))
     api.add(a_lease(2, **RELEASED))
@@ -265,7 +255,7 @@ def test_reboot_answers_with_the_lease(api: FakeApi, cli: Cli) -> None:
 
 
 def test_the_console_of_a_failed_boot_is_shown(api: FakeApi, cli: Cli) -> None:
-    page = {"items": [{"n": 1, "text": "no such driver", "at": "2026-06-01T10:00:00Z"}], "next_cursor": None}
+    page = {"items": [{"n": 1, "text": "no such driver", "created_at": "2026-06-01T10:00:00Z"}], "next_cursor": None}
     api.documents["GET", "/v1/leases/lease_01/console"] = page
     assert "no such driver" in cli("lease", "console", "lease_01").stdout
 
@@ -290,12 +280,14 @@ def test_events_go_on_after_a_sequence_number(api: FakeApi, cli: Cli) -> None:
         "id": "event_1",
         "sequence": 8,
         "type": "lease.active",
-        "at": "2026-06-01T10:00:00Z",
-        "data": {"a": 1},
+        "created_at": "2026-06-01T10:00:00Z",
+        "data": {"n": 2, "instance_id": "i-7"},
     }
     api.documents["GET", "/v1/leases/lease_01/events"] = {"items": [event], "next_cursor": None}
     result = cli("lease", "events", "lease_01", "--after", "7")
     assert "lease.active" in result.stdout
+    assert "ago" in result.stdout
+    assert "try 2, i-7" in result.stdout
     assert api.asked[0].query["after"] == ["7"]
 
 
@@ -309,13 +301,41 @@ def test_a_refusal_shows_everything_the_problem_says(api: FakeApi, cli: Cli) -> 
     assert result.stdout == ""
 
 
-def test_a_refusal_shows_what_is_short_and_what_was_left_out(api: FakeApi, cli: Cli) -> None:
-    excluded = [{"zone": f"us-east-1{letter}", "reason": "price_cap"} for letter in "abcdefghij"]
-    more = {"resource": "gpus:A100", "limit": "8", "used": "6", "asked": "4", "excluded": excluded}
-    api.next_answers.append(problem(409, "quota_exceeded", "the quota leaves no room", **more))
+def test_a_quota_error_is_a_sentence_for_each_limit(api: FakeApi, cli: Cli) -> None:
+    short: list[Json] = [
+        {"resource": "gpus:A100", "limit": 8, "used": 6, "asked": 4},
+        {"resource": "spend_per_hour", "limit": "50", "used": "30.5", "asked": "87.8432"},
+    ]
+    api.next_answers.append(problem(409, "quota_exceeded", "Quota exceeded: …", **short[0], shortages=short))
+    shown = cli("lease", "create", "--gpu", "T4", "--ttl", "1h").stderr.splitlines()
+    assert shown[1:3] == [
+        "  gpus:A100: 4 requested, 2 of 8 available",
+        "  spend_per_hour: 87.84 requested, 19.50 of 50 available",
+    ]
+    assert "  try: release leases, or request a higher quota; `gpulease quota show` lists the limits" in shown
+
+
+def test_excluded_offerings_of_an_error_are_counted_by_reason(api: FakeApi, cli: Cli) -> None:
+    groups = [{"code": "gpu_model", "count": 700, "examples": ["a"]}, {"code": "new_rule", "count": 20, "examples": []}]
+    api.next_answers.append(problem(409, "no_offering", "None of 720 offerings fits.", excluded=groups))
     shown = cli("lease", "create", "--gpu", "T4", "--ttl", "1h").stderr
-    for line in ("resource: gpus:A100", "asked: 4", "excluded: zone=us-east-1h, reason=price_cap", "excluded: 2 more"):
-        assert line in shown
+    assert "excluded: 700 offerings, other GPU model" in shown
+    assert "excluded: 20 offerings, new rule" in shown
+
+
+def test_an_unknown_model_names_the_known_ones(api: FakeApi, cli: Cli) -> None:
+    more = {"known": ["A100", "H100"], "nearest": "H100"}
+    api.next_answers.append(problem(422, "unknown_gpu_model", "H1000 is not a GPU model", **more))
+    shown = cli("lease", "create", "--gpu", "H1000", "--ttl", "1h").stderr
+    assert "known: A100, H100" in shown
+    assert "nearest: H100" in shown
+
+
+def test_a_name_that_is_taken_shows_the_lease(api: FakeApi, cli: Cli) -> None:
+    api.next_answers.append(problem(409, "name_taken", "the name is taken", lease_id="lease_09"))
+    shown = cli("lease", "create", "--gpu", "T4", "--ttl", "1h", "--name", "t").stderr
+    assert "lease id: lease_09" in shown
+    assert "another --name" in shown
 
 
 def test_a_refusal_is_json_for_programs(api: FakeApi, cli: Cli) -> None:

@@ -28,7 +28,9 @@ def test_csv_has_the_tables_columns_and_the_apis_values(api: FakeApi, cli: Cli) 
             "NAME": "train-1",
             "STATE": "active",
             "GPUS": "8 x A100 40 GiB",
-            "WHERE": "aws us-east-1a p4d.24xlarge spot",
+            "LOCATION": "aws us-east-1a",
+            "TYPE": "p4d.24xlarge",
+            "MARKET": "spot",
             "USD/H": "21.96",
             "COST": "1.25",
             "EXPIRES": "2026-06-01T14:00:00Z",
@@ -60,17 +62,22 @@ def test_any_other_object_is_one_row_with_a_column_for_each_field(api: FakeApi, 
 
 
 def test_a_plan_is_a_row_for_each_candidate(api: FakeApi, cli: Cli) -> None:
-    api.documents["POST", "/v1/leases/plan"] = {"candidates": [PLACE, {**PLACE, "zone": "us-east-1b"}]}
+    api.documents["POST", "/v1/leases/plan"] = {
+        "candidates": [
+            {"rank": 1, "offering": PLACE, "price_for_term": "87.84"},
+            {"rank": 2, "offering": {**PLACE, "zone": "us-east-1b"}, "price_for_term": "87.84"},
+        ]
+    }
     rows = _rows(cli("lease", "plan", "--gpu", "A100:8", "--ttl", "4h", "--output", "csv").stdout)
     assert [(row["#"], row["USD/H"]) for row in rows] == [("1", "21.96"), ("2", "21.96")]
 
 
 def test_an_empty_list_is_its_header(api: FakeApi, cli: Cli) -> None:
     result = cli("lease", "list", "--output", "csv")
-    assert result.stdout.splitlines() == ["ID,NAME,STATE,GPUS,WHERE,USD/H,COST,EXPIRES,CREATED"]
+    assert result.stdout.splitlines() == ["ID,NAME,STATE,GPUS,LOCATION,TYPE,MARKET,USD/H,COST,EXPIRES,CREATED"]
     assert "no leases" in result.stderr
     api.documents["GET", "/v1/ops/orphans"] = {"items": [], "next_cursor": None}
-    assert cli("ops", "orphans", "--output", "csv").stdout == ""
+    assert cli("ops", "orphans", "--output", "csv").stdout.startswith("ID,INSTANCE,TYPE,")
 
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1+cmd", "@SUM(A1)", "\t=1", "\r=1", "-", "-٣"])

@@ -35,7 +35,7 @@ def test_the_whole_installation_fits_24_lines_of_80() -> None:
     text = _text(a_summary())
     for fact in (
         "install-7  10 s ago",
-        "no brake on",
+        "No brakes active",
         "634.36 USD/h",
         "month 10401.77 USD",
         "GPUs 248",

@@ -15,9 +15,9 @@ from packaging.version import Version
 from tests.house.sources import ROOT
 
 LOCKS = {
-    "requirements.lock": {"build", "otel"},
-    "requirements-local.lock": {"build", "local"},
-    "requirements-dev.lock": {"build", "local", "dev"},
+    "requirements.lock": {"server", "build", "otel"},
+    "requirements-local.lock": {"server", "build", "local"},
+    "requirements-dev.lock": {"server", "build", "local", "dev"},
 }
 PIN = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^ ;\\]+)(?P<marker> ;[^\\]*)?(?P<more> \\)?$")
 HASH = re.compile(r"^    --hash=sha256:[0-9a-f]{64}( \\)?$")
@@ -29,7 +29,7 @@ def wanted(extras: set[str]) -> list[Requirement]:
     lines = list(project["dependencies"])
     for extra in extras:
         lines += project["optional-dependencies"][extra]
-    return [Requirement(line) for line in lines]
+    return [requirement for requirement in map(Requirement, lines) if requirement.name != project["name"]]
 
 
 def pins(path: Path) -> dict[str, Version]:

@@ -1,0 +1,52 @@
+"""Events as they happen, from the API's stream of server-sent events."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from app.cli import times
+from app.cli.errors import CliError, Json
+
+if TYPE_CHECKING:
+    from app.cli.client import Api, Params
+
+_PATH = "/v1/events/stream"
+_PAUSE = 1.0
+"Seconds before a new connection."
+
+
+def follow(api: "Api", params: "Params", *, after: int | None, note: Callable[[str], None]) -> Iterator[Json]:
+    """Every event after the number `after`, or every new event. Continues through restarts of the API.
+
+    Raises CliError if the first connection fails, or if the API rejects a later one.
+    """
+    last, connected = after, False
+    while True:
+        start = {} if last is None else {"Last-Event-ID": str(last)}
+        try:
+            for line in _data(api.lines(_PATH, params, start)):
+                connected = True
+                if line is not None:
+                    event = json.loads(line)
+                    last = int(event["sequence"])
+                    yield event
+            trouble, pause = "the stream ended", 0.0
+        except CliError as error:
+            if not connected or not error.passing:
+                raise
+            trouble, pause = str(error), error.retry_after
+        note(f"{trouble}; connecting again")
+        times.pause(max(_PAUSE, pause))
+
+
+def _data(lines: Iterable[str]) -> Iterator[str | None]:
+    """The `data` of each event (https://html.spec.whatwg.org/multipage/server-sent-events.html). None: a sign of life."""
+    data: list[str] = []
+    for line in lines:
+        if line.startswith("data:"):
+            data.append(line.removeprefix("data:").removeprefix(" "))
+        elif not line and data:
+            yield "\n".join(data)
+            data = []
+        else:
+            yield None

@@ -1,0 +1,199 @@
+"""Terminal output for operators: the summary, cloud accounts, orphans."""
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from app.cli.errors import Json
+from app.cli.layout import FittedTable, Layout
+from app.cli.output import Columns, at, details, price, printable, since, when, words
+from app.cli.texts import amount, error_text
+
+_SPEND: Columns = (("LEASES", "leases"), ("GPUS", "gpus"), ("USD/H", price("spend_per_hour")))
+_NUMBERS = frozenset({"LEASES", "GPUS", "USD/H", "FAILURES", "INTERRUPTIONS", "ORPHANS", "PROCESSES", "VIOLATIONS"})
+_PLACE: Columns = (
+    ("PROVIDER", "provider"),
+    ("REGION", "region"),
+    ("INSTANCE TYPE", "instance_type"),
+    ("MARKET", "market"),
+)
+
+_SECTIONS: Sequence[tuple[str, str, Columns]] = (
+    ("Leases by state", "by_state", (("STATE", "state"), ("LEASES", "leases"), ("GPUS", "gpus"))),
+    ("By provider", "by_provider", (("PROVIDER", "name"), *_SPEND)),
+    ("By region", "by_region", (("REGION", "name"), *_SPEND)),
+    ("By GPU model", "by_gpu_model", (("GPU", "name"), *_SPEND)),
+    ("By tenant", "by_tenant", (("TENANT", "name"), *_SPEND)),
+    ("Capacity failures", "capacity_failures.worst", (*_PLACE, ("FAILURES", "failures"))),
+    ("Interruptions", "interruptions.worst", (*_PLACE, ("INTERRUPTIONS", "interruptions"))),
+    ("Orphans", "orphans", (("CAUSE", "cause"), ("ORPHANS", "orphans"))),
+    (
+        "Stuck leases",
+        "stuck",
+        (
+            ("LEASE", "lease_id"),
+            ("KIND", "kind"),
+            ("STATE", "state"),
+            ("SINCE", when("since")),
+            ("ACCOUNT", "account"),
+            ("REGION", "region"),
+            ("REASON", "reason"),
+        ),
+    ),
+    (
+        "Processes",
+        "processes",
+        (("KIND", "kind"), ("PROCESSES", "processes"), ("LAST SEEN", lambda item: _seconds(item["last_seen_seconds"]))),
+    ),
+    (
+        "Broken invariants",
+        "invariants.broken",
+        (("INVARIANT", "name"), ("VIOLATIONS", "violations"), ("SINCE", when("since")), ("EXAMPLES", "examples")),
+    ),
+)
+
+
+def summary(document: Json) -> RenderableType:
+    """Brakes and spend, then a table for each part that is not empty."""
+    parts: list[RenderableType] = [details(_facts(document))]
+    for title, path, columns in _SECTIONS:
+        items = at(document, path)
+        if items:
+            wrap = {"EXAMPLES": 20, "REASON": 16}
+            parts += [Text(), Text(title, "bold"), FittedTable(columns, items, Layout(wrap=wrap, right=_NUMBERS))]
+    return Group(*parts)
+
+
+def _facts(document: Json) -> Iterable[tuple[str, object]]:
+    yield "installation", at(document, "brakes.installation_id")
+    yield "as of", since(document.get("as_of"))
+    yield "brakes", "; ".join(brake_texts(document)) or "No brakes active"
+    yield "spend", f"{amount(document.get('spend_per_hour') or 0)} USD/h"
+    yield "spend of the month", f"{amount(document.get('spend_month_to_date') or 0)} USD"
+    yield "gpus", document.get("gpus")
+    yield "time to ready", ready_text(document)
+    yield "capacity failures", at(document, "capacity_failures.total")
+    yield "interruptions", at(document, "interruptions.total")
+    yield "invariants checked", since(at(document, "invariants.checked_at"))
+
+
+def brake_texts(document: Json) -> Iterable[str]:
+    """The active brakes, in words."""
+    stopped, hold = at(document, "brakes.launches_stopped"), at(document, "brakes.hold")
+    if stopped:
+        note = f": {stopped['note']}" if stopped.get("note") else ""
+        yield printable(f"launches stopped by {stopped.get('by')} {since(stopped.get('since')) or ''}{note}")
+    if hold:
+        yield printable(f"on hold {since(hold.get('since')) or ''}: {hold.get('reason')}")
+
+
+def ready_text(document: Json) -> str:
+    """`p50 64 s, p95 -`."""
+    parts = ("p50", "p95")
+    return ", ".join(f"{part} {_seconds(at(document, f'time_to_ready.{part}_seconds'))}" for part in parts)
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:.0f} s"
+
+
+def _listed(account: Json) -> str:
+    regions = account.get("regions") or []
+    listed = [region for region in regions if region.get("last_complete_listing_at")]
+    return f"{len(listed)} of {len(regions)} listed"
+
+
+def _account_error(account: Json) -> str | None:
+    """The error of the account, else the first one of a region."""
+    if account.get("last_error"):
+        return error_text(account["last_error"])
+    failed = [region for region in account.get("regions") or () if region.get("last_error")]
+    return f"{failed[0]['region']}: {error_text(failed[0]['last_error'])}" if failed else None
+
+
+def _cordon(account: Json) -> str | None:
+    brake = account.get("cordoned")
+    if not brake:
+        return "draining" if account.get("draining") else None
+    note = f": {brake['note']}" if brake.get("note") else ""
+    return f"{since(brake.get('since')) or 'yes'} by {brake.get('by')}{note}"
+
+
+ACCOUNTS: Columns = (
+    ("NAME", "name"),
+    ("PROVIDER", "provider"),
+    ("STATE", "state"),
+    ("VMS", lambda account: sum(region.get("listed") or 0 for region in account.get("regions") or ())),
+    ("REGIONS", _listed),
+    ("FAILED CHECKS", "failed_checks"),
+    ("CORDON", _cordon),
+    ("ERROR", _account_error),
+    ("IDENTITY", "identity"),
+    ("CHECKED", when("checked_at")),
+)
+ACCOUNTS_LAYOUT = Layout(
+    ("NAME", "STATE", "ERROR", "CORDON", "REGIONS", "VMS", "PROVIDER", "FAILED CHECKS", "CHECKED", "IDENTITY"),
+    wrap={"ERROR": 20, "CORDON": 12},
+    right=frozenset({"VMS"}),
+)
+
+REGIONS: Columns = (
+    ("ACCOUNT", "account"),
+    ("REGION", "region"),
+    ("VMS", "listed"),
+    ("LISTED", when("last_complete_listing_at")),
+    ("ERROR", lambda region: error_text(region["last_error"]) if region.get("last_error") else None),
+    ("CALLS", "listing_calls"),
+    ("SECONDS", "listing_seconds"),
+)
+REGIONS_LAYOUT = Layout(
+    ("ACCOUNT", "REGION", "VMS", "LISTED", "ERROR", "CALLS", "SECONDS"), wrap={"ERROR": 20}, right=frozenset({"VMS"})
+)
+
+
+def regions(page: Json) -> Json:
+    """The regions of all accounts as a list of their own."""
+    items = [{"account": account.get("name"), **region} for account in page["items"] for region in account["regions"]]
+    return {"items": items, "next_cursor": None}
+
+
+def _end(orphan: Json) -> str | None:
+    if orphan.get("gone_at"):
+        return f"ended {since(orphan['gone_at'])}"
+    if orphan.get("end_error"):
+        return f"end rejected: {error_text(orphan['end_error'])}"
+    if orphan.get("end_requested_at"):
+        return "ending"
+    return f"ends {since(orphan.get('end_after') or orphan.get('deadline_at')) or 'by an operator'}"
+
+
+def _cost(orphan: Json) -> str | None:
+    """Price times age, until the end for an ended one."""
+    if orphan.get("price_per_hour") is None or orphan.get("age_seconds") is None:
+        return None
+    return f"{float(orphan['price_per_hour']) * float(orphan['age_seconds']) / 3600:.2f}"
+
+
+ORPHANS: Columns = (
+    ("ID", "id"),
+    ("INSTANCE", "instance_id"),
+    ("TYPE", "instance_type"),
+    ("LOCATION", lambda orphan: f"{orphan.get('account')} {orphan.get('zone') or orphan.get('region')}"),
+    ("CAUSE", "cause"),
+    ("STATE", "state"),
+    ("END", _end),
+    ("USD/H", price("price_per_hour")),
+    ("COST", _cost),
+    ("FIRST SEEN", when("first_seen_at")),
+    ("LEASE", "lease_id"),
+    ("ADOPTION", lambda orphan: words(orphan["adopt_error"]) if orphan.get("adopt_error") else None),
+)
+ORPHANS_LAYOUT = Layout(
+    (
+        *("ID", "TYPE", "CAUSE", "END", "COST", "LOCATION", "USD/H", "STATE", "INSTANCE", "FIRST SEEN"),
+        *("LEASE", "ADOPTION"),
+    ),
+    wrap={"END": 16, "LOCATION": 14},
+    right=frozenset({"USD/H", "COST"}),
+)

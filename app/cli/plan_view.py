@@ -1,0 +1,134 @@
+"""Terminal output of `lease plan`, and the summary that `lease create` asks about."""
+
+from collections.abc import Iterable
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from app.cli import times
+from app.cli.errors import Json
+from app.cli.layout import FittedTable, Layout
+from app.cli.output import Columns, at, details, price, printable, rounded
+from app.cli.sheet import Sheet
+from app.cli.texts import exclusion_counts, exclusion_text, gpus, location, quota_text
+
+TOP = 10
+"Candidates and reasons shown without --all."
+_SCREEN = 23
+"Lines of a usual terminal, without the shell's next prompt."
+
+CANDIDATES: Columns = (
+    ("#", "rank"),
+    ("TYPE", "offering.instance_type"),
+    ("LOCATION", lambda item: location(item.get("offering"))),
+    ("MARKET", "offering.market"),
+    ("GPUS", lambda item: gpus(item.get("offering"))),
+    ("USD/H", price("offering.price_per_hour")),
+    ("TOTAL USD", price("price_for_term")),
+    ("ACCOUNT", "offering.account"),
+)
+CANDIDATES_LAYOUT = Layout(
+    ("#", "TYPE", "LOCATION", "USD/H", "MARKET", "TOTAL USD", "GPUS", "ACCOUNT"),
+    right=frozenset({"#", "USD/H", "TOTAL USD"}),
+)
+
+_REASONS: Columns = (("EXCLUDED BECAUSE", "reason"), ("OFFERINGS", "offerings"))
+_EXCLUDED: Columns = (
+    ("EXCLUDED", "offering.instance_type"),
+    ("LOCATION", lambda item: location(item.get("offering"))),
+    ("MARKET", "offering.market"),
+    ("BECAUSE", lambda item: item.get("detail") or exclusion_text(item.get("code"))),
+)
+_EXCLUDED_LAYOUT = Layout(("EXCLUDED", "BECAUSE", "LOCATION", "MARKET"), wrap={"BECAUSE": 20})
+
+
+def plan(document: Json, term_seconds: int, *, every: bool) -> RenderableType:
+    """Cost and quota, the first candidates, and the excluded offerings by reason. `every`: all of both."""
+    facts = [fact for fact in _facts(document, term_seconds) if fact[1]]
+    parts: list[RenderableType] = [details(facts)]
+    candidates = document.get("candidates") or []
+    shown = candidates if every else candidates[:TOP]
+    if shown:
+        parts += [Text(), FittedTable(CANDIDATES, shown, CANDIDATES_LAYOUT)]
+    if len(candidates) > len(shown):
+        parts.append(Text(f"{len(candidates) - len(shown)} more candidates: --all shows them", "dim"))
+    if document.get("excluded"):
+        used = len(facts) + len(shown) + 3
+        parts += [Text(), *_excluded(document["excluded"], every=every, room=_SCREEN - used - 3)]
+    return Group(*parts)
+
+
+def sheet(document: Json) -> Sheet:
+    """The ranked candidates alone."""
+    return Sheet(CANDIDATES, document.get("candidates") or ())
+
+
+def offer(document: Json, term_seconds: int) -> RenderableType:
+    """What a create would start with: instance type, location, price and total for the term."""
+    first, *others = document["candidates"]
+    prices = [float(price) for other in others if (price := at(other, "offering.price_per_hour")) is not None]
+    upto = f", up to {rounded(max(prices))} USD/h" if prices else ""
+    return details(
+        [
+            ("instance type", f"{at(first, 'offering.instance_type')} ({gpus(first['offering'])})"),
+            ("location", location(first["offering"])),
+            ("market", at(first, "offering.market")),
+            ("price", _per_hour(document)),
+            ("total", _total(document, term_seconds)),
+            ("if unavailable", f"{len(others)} other offerings{upto}" if others else None),
+            ("quota", None if at(document, "quota.fits") else _quota(document)),
+            ("note", _note(document)),
+        ]
+    )
+
+
+def _facts(document: Json, term_seconds: int) -> Iterable[tuple[str, object]]:
+    cost = [_per_hour(document), _total(document, term_seconds)]
+    yield "cost", ", ".join(part for part in cost if part) or None
+    yield "quota", _quota(document)
+    yield "note", _note(document)
+
+
+def _per_hour(document: Json) -> str | None:
+    per_hour = rounded(at(document, "cost.per_hour"))
+    return f"{per_hour} {at(document, 'cost.currency') or 'USD'}/h" if per_hour else None
+
+
+def _total(document: Json, term_seconds: int) -> str | None:
+    total = rounded(at(document, "cost.for_term"))
+    if total is None:
+        return None
+    return f"{total} {at(document, 'cost.currency') or 'USD'} for {times.duration(term_seconds)} (compute only)"
+
+
+def _quota(document: Json) -> str | None:
+    """The resources that do not fit, or the one that is closest to its limit."""
+    resources = at(document, "quota.resources") or []
+    short = [quota_text(need) for need in resources if not need.get("fits")]
+    if short:
+        return f"exceeded: {'; '.join(short)}"
+    limited = [quota_text(need) for need in resources if need.get("limit") is not None]
+    return limited[0] if limited else None
+
+
+def _note(document: Json) -> str | None:
+    if document.get("launches_stopped"):
+        return "operators have stopped launches: the lease would wait"
+    if not document.get("candidates"):
+        return "no offering fits this request"
+    return None
+
+
+def _excluded(excluded: list[Json], *, every: bool, room: int) -> Iterable[RenderableType]:
+    if every and all(entry.get("offering") for entry in excluded):
+        yield FittedTable(_EXCLUDED, excluded, _EXCLUDED_LAYOUT)
+        return
+    counts = exclusion_counts(excluded)
+    rows = [{"reason": printable(exclusion_text(code)), "offerings": count} for code, count in counts]
+    shown = rows if every or len(rows) <= room else rows[: max(room - 1, 1)]
+    yield FittedTable(_REASONS, shown, Layout(right=frozenset({"OFFERINGS"})))
+    if len(shown) < len(rows):
+        rest = sum(count for _, count in counts[len(shown) :])
+        yield Text(f"{len(rows) - len(shown)} more reasons, {rest} offerings: --all shows them", "dim")
+    elif not every:
+        yield Text("--all shows each offering", "dim")

@@ -1,0 +1,74 @@
+"""The API's errors in words: what was rejected, why, and what to try."""
+
+from collections.abc import Iterator, Mapping
+
+from app.cli.errors import Json, ProblemError
+from app.cli.output import rounded, words
+from app.cli.texts import exclusion_counts, exclusion_text, quota_text
+
+_STANDARD = frozenset(
+    {"type", "title", "status", "detail", "instance", "code", "retryable", "errors", "request_id"},
+)
+_QUOTA = frozenset({"resource", "limit", "used", "asked", "available", "shortages"})
+_LONGEST_LIST = 8
+
+_ADVICE: Mapping[str, str] = {
+    "quota_exceeded": "release leases, or request a higher quota; `gpulease quota show` lists the limits",
+    "no_offering": "relax the request; `gpulease lease plan` shows what is excluded",
+    "unknown_gpu_model": "`gpulease gpus` lists the models and their prices",
+    "unknown_region": "`gpulease regions` lists the regions",
+    "unknown_instance_type": "`gpulease offerings` lists the instance types",
+    "price_cap_too_low": "raise --max-price to the lowest price or above",
+    "name_taken": "choose another --name, or use the lease with this name",
+    "term_exceeded": "request a shorter term; `gpulease me` shows the tenant's limits",
+    "unauthenticated": "check the key: `gpulease profile list` shows where the command finds it",
+}
+"What to do about a code. Other codes explain themselves in `detail`."
+
+
+def problem_lines(error: ProblemError) -> list[str]:
+    """Title and code, then the causes, the advice and the request id, indented."""
+    head = f"{error} ({error.status} {error.code})".replace(" )", ")")
+    foot = [f"request id: {error.request_id}"] if error.request_id else []
+    advice = [f"try: {_ADVICE[error.code]}"] if error.code in _ADVICE else []
+    return [head, *("  " + line for line in (*_causes(error), *advice, *foot))]
+
+
+def _causes(error: ProblemError) -> Iterator[str]:
+    document = error.document
+    if error.code == "quota_exceeded" and document.get("resource"):
+        yield from map(quota_text, document.get("shortages") or [document])
+        members = {name: value for name, value in document.items() if name not in _QUOTA}
+    else:
+        faults = [_fault(fault) for fault in document.get("errors") or ()]
+        detail = str(document.get("detail") or "")
+        if detail and detail != str(error) and not any(detail in fault for fault in faults):
+            yield detail
+        yield from faults
+        members = document
+    for name, value in members.items():
+        if name not in _STANDARD:
+            yield from _member(name, value)
+
+
+def _fault(fault: Json) -> str:
+    pointer, detail = fault.get("pointer"), fault.get("detail") or ""
+    return f"{pointer}: {detail}" if pointer else str(detail)
+
+
+def _member(name: str, value: object) -> Iterator[str]:
+    """A further member of the problem, such as the `known` models or the `excluded` offerings."""
+    title = name.replace("_", " ")
+    if value in (None, [], {}):
+        return
+    if not isinstance(value, list):
+        yield f"{title}: {rounded(value) if 'price' in name else words(value)}"
+    elif name == "excluded":
+        for code, offerings in exclusion_counts(value)[:_LONGEST_LIST]:
+            yield f"excluded: {offerings} offerings, {exclusion_text(code)}"
+    elif any(isinstance(entry, dict) for entry in value):
+        yield from (f"{title}: {words(entry)}" for entry in value[:_LONGEST_LIST])
+        if len(value) > _LONGEST_LIST:
+            yield f"{title}: {len(value) - _LONGEST_LIST} more, see --json"
+    else:
+        yield f"{title}: {words(value)}"
