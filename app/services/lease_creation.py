@@ -17,6 +17,7 @@ from app.db.core.ids import new_id
 from app.db.leases import reads, statements
 from app.db.tenancy import quota_limits
 from app.db.tenancy import quotas as quota_statements
+from app.domain.events import LeaseQueued
 from app.domain.ids import LeaseId, TenantId, is_typeid
 from app.domain.placement import Excluded, Exclusion, Ranking, Requirements
 from app.domain.quotas import Amounts, Shortage, shortages
@@ -137,7 +138,7 @@ class _Work:
             "wait": timedelta(seconds=new.request.wait_seconds),
             "startup_script": new.startup_script,
             "event_id": new_id("event"),
-            "event_data": _text({"name": name}),
+            "event_data": _text(LeaseQueued(name=name, reason=None).as_json()),
             "request_id": self.principal.request_id,
         }
 

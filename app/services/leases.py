@@ -1,6 +1,5 @@
 """Reading leases and their attempts."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +9,7 @@ from app.db.leases import attempt_reads, lists, reads, statements
 from app.db.leases.lists import LeaseFilter, LeaseSort
 from app.domain.ids import is_typeid
 from app.services.context import ServiceContext
-from app.services.cursors import PageRequest, cursor, moment
+from app.services.cursors import PageRequest, RowPage, cursor, moment
 from app.services.errors import FieldError, InvalidRequest, ResourceNotFound
 from app.services.preconditions import list_tag, version_tag
 from app.services.principal import Principal, Role
@@ -18,14 +17,6 @@ from app.services.principal import Principal, Role
 _WITHOUT_SCRIPT = frozenset({Role.VIEWER})
 LARGEST_PAGE = 524_288
 """Bytes of leases after which a page ends, whatever its limit is. 200 leases of the usual size have 450,000."""
-
-
-@dataclass(frozen=True, slots=True)
-class RowPage:
-    """Rows, and the cursor of the next page."""
-
-    rows: Sequence[Any]
-    next_cursor: str | None
 
 
 @dataclass(frozen=True, slots=True)

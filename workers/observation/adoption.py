@@ -16,6 +16,7 @@ from app.db.leases.transitions import WAKE, locked, write
 from app.db.tenancy import quotas
 from app.domain import placed, tags
 from app.domain.error_kinds import ErrorKind
+from app.domain.events import LeaseAdopted
 from app.domain.lease_requests import LeaseRequest
 from app.domain.leases import TERMINAL, LeaseState
 from app.domain.offerings import MarketWish
@@ -53,7 +54,7 @@ def _adopt(connection: Connection, runtime: Runtime, row: Row[Any]) -> None:
     if connection.execute(statements.tenant_exists(owner.tenant_id)).first() is None:
         raise _CannotAdoptError(f"its tenant {owner.tenant_id} does not exist: create the tenants first")
     expires_at = owner.deadline_at - timedelta(seconds=runtime.timing.deadline_grace)
-    event = NewEvent(type="lease.adopted", data={"n": owner.n, "instance_id": row.instance_id})
+    event = NewEvent(LeaseAdopted(n=owner.n, instance_id=row.instance_id))
     extendable = runtime.accounts.is_extendable(row.account)
     rebuilt = _lease(row, owner, expires_at, extendable=extendable)
     if connection.execute(statements.rebuild_lease(rebuilt)).first() is not None:

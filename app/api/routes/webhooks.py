@@ -14,7 +14,8 @@ from app.api.http.routing import Admin, UseServices
 from app.api.http.routing import router as make_router
 from app.api.schemas.base import Body, Moment, Text, View
 from app.api.schemas.lease_filters import QueryText
-from app.domain.webhooks import EVENT_TYPES, LONGEST_URL
+from app.domain.events import EventType
+from app.domain.webhooks import LONGEST_URL
 from app.services import webhooks as service
 from app.services.errors import FieldError, InvalidRequest
 from app.services.preconditions import list_tag, version_tag
@@ -22,21 +23,15 @@ from app.services.preconditions import list_tag, version_tag
 router = make_router("webhooks")
 
 
-def _event_type(name: str) -> str:
-    if name not in EVENT_TYPES:
-        raise ValueError("is not an event type: see docs/states.md")
-    return name
-
-
-def _once_each(names: list[str]) -> list[str]:
+def _once_each(names: list[EventType]) -> list[EventType]:
     if len(set(names)) < len(names):
         raise ValueError("an event type is listed twice")
     return names
 
 
 EventTypes = Annotated[
-    list[Annotated[str, Field(max_length=64, examples=["lease.active"]), AfterValidator(_event_type)]],
-    Field(min_length=1, max_length=len(EVENT_TYPES), description="Only events of these types. Null: all types."),
+    list[Annotated[EventType, Field(strict=False)]],
+    Field(min_length=1, max_length=len(EventType), description="Only events of these types. Null: all types."),
     AfterValidator(_once_each),
 ]
 Url = Annotated[
@@ -88,7 +83,7 @@ class Webhook(View):
     tenant_id: str
     url: str
     description: str | None
-    event_types: Annotated[list[str] | None, Field(description="Null: all types.")]
+    event_types: Annotated[list[EventType] | None, Field(description="Null: all types.")]
     enabled: bool
     disabled_reason: DisabledReason | None
     previous_valid_until: Annotated[
@@ -133,7 +128,7 @@ class Delivery(View):
     webhook_id: str
     event_id: Annotated[str, Field(description="The message's `webhook-id`, the same in every attempt.")]
     sequence: Annotated[int | None, Field(description="The event's number; null for a test message.")]
-    event_type: str
+    event_type: Annotated[str, Field(description="An event type, or `webhook.test`.")]
     state: DeliveryState
     tries: int
     status: Annotated[int | None, Field(description="The last HTTP status of the receiver. Null: no response.")]
