@@ -57,7 +57,7 @@ async def list_leases(
     found = await services.leases.list(principal, _mine(principal, wanted), sort, page, known)
     if found.page is None:
         return known_already(found.etag)
-    return tagged(request, lease_page_json(found.page.rows, principal.role, found.page.next_cursor), found.etag)
+    return tagged(request, lease_page_json(found.page, principal.role), found.etag)
 
 
 @router.get("/v1/leases/{lease_id}", response_model=Lease)
@@ -127,8 +127,8 @@ async def list_lease_attempts(
     """List every attempt of a lease to launch at an offering, with the provider's response."""
     found = await services.leases.attempts(principal, lease_id, page)
     facts = "\n".join(f"{row.state} {row.error} {row.billing_started_at} {row.ended_at}" for row in found.rows)
-    tag = list_tag(((row.id, row.n) for row in found.rows), also=f"{facts}\n{found.next_cursor}")
-    return tagged(request, attempt_page_json(found.rows, principal.role, found.next_cursor), tag)
+    tag = list_tag(((row.id, row.n) for row in found.rows), also=f"{facts}\n{found.position}")
+    return tagged(request, attempt_page_json(found, principal.role), tag)
 
 
 def _changed(row: Any, principal: Principal, *, status: int = 200) -> Response:

@@ -14,7 +14,7 @@ from app.api.http.pagination import UsePage
 from app.api.http.responses import answer
 from app.api.http.routing import Member, UseServices, Viewer
 from app.api.http.routing import router as make_router
-from app.api.schemas.base import DecimalText, Moment, Money, View
+from app.api.schemas.base import DecimalText, Moment, Money, Page, View
 from app.api.schemas.hardware import GROWS, Gpu, Network
 from app.api.schemas.lease_bodies import NewLease, ProviderName, new_lease
 from app.api.schemas.lease_filters import QueryText
@@ -99,11 +99,10 @@ class Offering(PlannedOffering):
     statistics: LaunchStatistics
 
 
-class OfferingPage(View):
+class OfferingPage(Page):
     """A page of the catalogue, sorted by price, unknown prices last."""
 
     items: list[Offering]
-    next_cursor: str | None
 
 
 class PlanCandidate(View):
@@ -229,7 +228,7 @@ async def list_offerings(
     found = await services.offerings.list(wanted, sort, page, tenant_id=principal.tenant_id)
     sight = _sight(services, principal, found.as_of)
     items = [_rendered(offering, sight) for offering in found.offerings]
-    content = to_json({"items": items, "next_cursor": found.next_cursor})
+    content = to_json({"items": items, "next_cursor": found.next_cursor, "total_count": found.total_count})
     return tagged(request, content, list_tag((), also=content.decode()))
 
 

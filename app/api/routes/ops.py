@@ -89,13 +89,13 @@ async def adopt_orphans(principal: Operator, services: UseServices) -> Response:
 
 
 @router.put("/v1/ops/launches", response_model=Brakes)
-async def stop_launches(body: LaunchStop, principal: Operator, services: UseServices) -> Response:
+async def set_launch_stop(body: LaunchStop, principal: Operator, services: UseServices) -> Response:
     """Stop all launches immediately, or allow them again."""
     return answer(to_json(_brakes(await services.ops.stop_launches(principal, stopped=body.stopped, note=body.note))))
 
 
 @router.post("/v1/ops/deadman", status_code=204, dependencies=[DEADMAN_OR_OPERATOR])
-async def tell_deadman_pass(services: UseServices) -> Response:
+async def record_deadman_heartbeat(services: UseServices) -> Response:
     """Report that `gpulease deadman` has checked every account. `/readyz` warns when these reports stop.
 
     A key of the role `deadman` may use only this call.
@@ -105,7 +105,7 @@ async def tell_deadman_pass(services: UseServices) -> Response:
 
 
 @router.post("/v1/ops/resume", response_model=Brakes)
-async def lift_hold(principal: Operator, services: UseServices) -> Response:
+async def resume_installation(principal: Operator, services: UseServices) -> Response:
     """Lift the hold that a changed or restored database has set."""
     return answer(to_json(_brakes(await services.ops.resume(principal))))
 

@@ -12,7 +12,7 @@ from app.api.http.pagination import UsePage
 from app.api.http.responses import answer
 from app.api.http.routing import Admin, UseServices
 from app.api.http.routing import router as make_router
-from app.api.schemas.base import Body, Moment, Text, View
+from app.api.schemas.base import Body, Moment, Page, Text, View
 from app.api.schemas.lease_filters import QueryText
 from app.domain.events import EventType
 from app.domain.webhooks import LONGEST_URL
@@ -103,11 +103,10 @@ class WebhookWithSecret(Webhook):
     ]
 
 
-class WebhookPage(View):
+class WebhookPage(Page):
     """A page of webhooks, newest first."""
 
     items: list[Webhook]
-    next_cursor: str | None
 
 
 class DeliveryState(StrEnum):
@@ -140,11 +139,10 @@ class Delivery(View):
     created_at: Moment
 
 
-class DeliveryPage(View):
+class DeliveryPage(Page):
     """A page of deliveries, newest first."""
 
     items: list[Delivery]
-    next_cursor: str | None
 
 
 @router.post("/v1/webhooks", status_code=201, response_model=WebhookWithSecret)
@@ -169,9 +167,10 @@ async def list_webhooks(
     """List webhooks, newest first."""
     if principal.tenant_id is not None and tenant_id not in {None, principal.tenant_id}:
         raise InvalidRequest(errors=[FieldError("#/query/tenant_id", "only operators may name a tenant")])
-    rows, next_cursor = await services.webhooks.page(principal, tenant_id, page)
-    tag = list_tag(((row["id"], row["version"]) for row in rows), also=next_cursor or "")
-    return tagged(request, WebhookPage(items=[_hook(row) for row in rows], next_cursor=next_cursor), tag)
+    found = await services.webhooks.page(principal, tenant_id, page)
+    tag = list_tag(((row["id"], row["version"]) for row in found.rows), also=found.position)
+    items = [_hook(row) for row in found.rows]
+    return tagged(request, WebhookPage(items=items, next_cursor=found.next_cursor, total_count=found.total_count), tag)
 
 
 @router.get("/v1/webhooks/{webhook_id}", response_model=Webhook)
@@ -210,7 +209,7 @@ async def rotate_webhook_secret(
 
 
 @router.post("/v1/webhooks/{webhook_id}/test", status_code=202, response_model=Delivery)
-async def try_webhook(
+async def send_test_event(
     request: Request, webhook_id: str, principal: Admin, services: UseServices, key: IdempotencyHeader = None
 ) -> Response:
     """Send the event `webhook.test` once. The delivery log shows the result."""
@@ -224,9 +223,9 @@ async def list_webhook_deliveries(
     request: Request, webhook_id: str, principal: Admin, services: UseServices, page: UsePage
 ) -> Response:
     """List past and pending deliveries, newest first."""
-    rows, next_cursor = await services.webhooks.deliveries(principal, webhook_id, page)
-    items = [Delivery.model_validate(row) for row in rows]
-    content = DeliveryPage(items=items, next_cursor=next_cursor).model_dump_json()
+    found = await services.webhooks.deliveries(principal, webhook_id, page)
+    items = [Delivery.model_validate(row) for row in found.rows]
+    content = DeliveryPage(items=items, next_cursor=found.next_cursor, total_count=found.total_count).model_dump_json()
     return tagged(request, content.encode(), list_tag((), also=content))
 
 

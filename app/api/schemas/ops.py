@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.api.schemas.base import Body, Details, Moment, Money, Text, View
+from app.api.schemas.base import Body, Details, Moment, Money, Page, Text, View
 from app.api.schemas.hardware import GROWS
 from app.domain.account_checks import CheckResult, CheckSubject
 from app.domain.leases import LeaseState
@@ -279,11 +279,10 @@ class Orphan(View):
     adopt_error: Annotated[str | None, Field(description="Why the lease could not be rebuilt.")]
 
 
-class OrphanPage(View):
+class OrphanPage(Page):
     """A page of orphans, sorted by first sighting, newest first."""
 
     items: list[Orphan]
-    next_cursor: str | None
 
 
 class AccountState(StrEnum):

@@ -114,6 +114,12 @@ def versions(
     return _prepared(wanted, sort, after, limit, versions=True)
 
 
+def count(wanted: LeaseFilter) -> tuple[Query, dict[str, Any]]:
+    """A query for (total): how many leases match."""
+    parameters = dict(_parameters(wanted))
+    return _count(frozenset(parameters)), parameters
+
+
 def _prepared(
     wanted: LeaseFilter, sort: LeaseSort, after: tuple[Any, str] | None, limit: int, *, versions: bool
 ) -> tuple[Query, dict[str, Any]]:
@@ -158,6 +164,13 @@ def _query(sort: LeaseSort, given: frozenset[str], *, following: bool, versions:
         statement = statement.where(here < last if sort.descending else here > last)
     statement = statement.order_by(*_ordered(sort, column, lease.c.id)).limit(bindparam("limit", type_=Integer))
     return Query(statement if versions else _within_bytes(sort, statement.add_columns(column.label("sort_value"))))
+
+
+@lru_cache(maxsize=256)
+def _count(given: frozenset[str]) -> Query:
+    return Query(
+        select(func.count().label("total")).select_from(lease).where(*(_CONDITIONS[name] for name in sorted(given)))
+    )
 
 
 def _ordered(sort: LeaseSort, *columns: ColumnElement[Any]) -> list[ColumnElement[Any]]:
