@@ -117,12 +117,12 @@ ATTEMPTS: Columns = (
     ("ERROR", refusal),
 )
 
-CONSOLE: Columns = (("N", "n"), ("WHEN", when("at")), ("TEXT", "text"))
+CONSOLE: Columns = (("N", "n"), ("WHEN", when("created_at")), ("TEXT", "text"))
 
-_EVENT_HEAD = frozenset({"id", "sequence", "tenant_id", "lease_id", "type", "at"})
+_EVENT_HEAD = frozenset({"id", "sequence", "tenant_id", "lease_id", "type", "created_at"})
 EVENTS: Columns = (
     ("SEQUENCE", "sequence"),
-    ("WHEN", when("at")),
+    ("WHEN", when("created_at")),
     ("TYPE", "type"),
     (
         "WHAT",

@@ -28,10 +28,18 @@ def set_quotas(
     ],
 ) -> None:
     """Set a tenant's limits (operators)."""
-    rows = [{"resource": name, "limit": limit} for name, limit in values.pairs(limits, what="RESOURCE=LIMIT").items()]
+    pairs = values.pairs(limits, what="RESOURCE=LIMIT")
+    rows = [{"resource": name, "limit": _limit(name, limit)} for name, limit in pairs.items()]
     api = session.api(operator=True)
-    answer = api.put(f"/v1/tenants/{lookup.tenant_id(api, tenant)}/quotas", {"limits": rows})
+    answer = api.patch(f"/v1/tenants/{lookup.tenant_id(api, tenant)}/quotas", {"limits": rows})
     session.items(answer, COLUMNS, none="no limits")
+
+
+def _limit(resource: str, text: str) -> int | str | None:
+    """A number for counts, None for `none`. The API rejects what is neither."""
+    if text == "none":
+        return None
+    return int(text) if resource != "spend_per_hour" and text.isdecimal() else text
 
 
 @command(group, "show")

@@ -96,7 +96,7 @@ async def test_after_refusals_it_shows_each_candidate_and_what_would_fit(
 async def test_over_quota_names_what_is_missing(alice: Caller, operator: Caller, fleet: Fleet) -> None:
     lease_id = await create(alice, gpu={"model": "A10G", "count": 4})
     limits = {"limits": [{"resource": "spend_per_hour", "limit": "2"}]}
-    assert (await operator.put(f"/v1/tenants/{alice.tenant_id}/quotas", json=limits)).status_code == 200
+    assert (await operator.patch(f"/v1/tenants/{alice.tenant_id}/quotas", json=limits)).status_code == 200
     fleet.run("UPDATE offering SET price_per_hour = 9 WHERE instance_type = 'g5.12xlarge'")
     found = await explain(alice, lease_id)
     assert (found["code"], verdicts(found)) == ("over_quota", ["over_quota"])

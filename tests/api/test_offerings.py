@@ -163,7 +163,7 @@ async def test_a_plan_shows_order_exclusions_quota_and_cost_and_changes_nothing(
 
 
 async def test_a_plan_tells_short_quota_and_missing_offerings_without_refusing(operator: Caller) -> None:
-    poor = await new_tenant(operator, "poor", gpus="2")
+    poor = await new_tenant(operator, "poor", gpus=2)
     plan = (await poor.post("/v1/leases/plan", json=wish())).json()
     assert [one["quota_fits"] for one in plan["candidates"]] == [True, True, True, False]
     nothing = (await poor.post("/v1/leases/plan", json=wish(gpu={"model": "B200"}))).json()

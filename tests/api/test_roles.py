@@ -33,10 +33,10 @@ LEAST_ROLE = {
     "update_webhook": "admin",
     "delete_webhook": "admin",
     "rotate_webhook_secret": "admin",
-    "try_webhook": "admin",
+    "send_test_event": "admin",
     "list_webhook_deliveries": "admin",
     "replay_webhook_delivery": "admin",
-    "tell_deadman_pass": "deadman",
+    "record_deadman_heartbeat": "deadman",
 }
 
 ROUTES = [route for route in routed().routes if isinstance(route, APIRoute)]

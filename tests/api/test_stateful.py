@@ -132,8 +132,8 @@ class TenantLife(stateful.RuleBasedStateMachine):
 
     @stateful.rule(most=st.integers(0, 12))
     def limit(self, most: int) -> None:
-        limits = [{"resource": name, "limit": str(most)} for name in ("gpus", "leases")]
-        self.service.tell("PUT", f"/v1/tenants/{self.id}/quotas", {"limits": limits[:1]})
+        limits = [{"resource": name, "limit": most} for name in ("gpus", "leases")]
+        self.service.tell("PATCH", f"/v1/tenants/{self.id}/quotas", {"limits": limits[:1]})
         self.most = most
 
     @stateful.rule(all_of_it=st.booleans())

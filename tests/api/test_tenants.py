@@ -24,7 +24,7 @@ async def test_a_new_tenant_has_the_installations_terms_and_may_lease_nothing(op
     assert (tenant["max_ttl_seconds"], tenant["max_total_seconds"]) == (86_400, 604_800)
     quotas = (await operator.get(f"/v1/tenants/{tenant['id']}/quotas")).json()["items"]
     assert [(row["resource"], row["limit"], row["available"]) for row in quotas] == [
-        ("gpus", None, "0"),
+        ("gpus", None, 0),
         ("leases", None, None),
         ("spend_per_hour", None, None),
     ]

@@ -114,24 +114,25 @@ def test_keys_are_revoked_and_rotated(api: FakeApi, cli: Cli) -> None:
     assert _last(api, "POST", "/v1/keys/key_1/rotate").body == {"overlap_seconds": 3600}
 
 
-def test_quotas_are_set_by_operators_as_strings(api: FakeApi, cli: Cli) -> None:
+def test_operators_change_some_quotas(api: FakeApi, cli: Cli) -> None:
     path = f"/v1/tenants/{TENANT_ID}/quotas"
-    api.documents["PUT", path] = _one({"resource": "gpus", "limit": "16", "used": "8", "available": "8"})
-    result = cli("quota", "set", TENANT_ID, "gpus=16", "gpus:A100=8", "spend_per_hour=100.00")
+    api.documents["PATCH", path] = _one({"resource": "gpus", "limit": 16, "used": 8, "available": 8})
+    result = cli("quota", "set", TENANT_ID, "gpus=16", "gpus:A100=8", "leases=none", "spend_per_hour=100.00")
     assert "16" in result.stdout
-    asked = _last(api, "PUT", path)
+    asked = _last(api, "PATCH", path)
     assert asked.key == OPERATOR_KEY
     assert asked.body == {
         "limits": [
-            {"resource": "gpus", "limit": "16"},
-            {"resource": "gpus:A100", "limit": "8"},
+            {"resource": "gpus", "limit": 16},
+            {"resource": "gpus:A100", "limit": 8},
+            {"resource": "leases", "limit": None},
             {"resource": "spend_per_hour", "limit": "100.00"},
         ]
     }
 
 
 def test_a_tenant_sees_its_own_quotas(api: FakeApi, cli: Cli) -> None:
-    api.documents["GET", "/v1/quotas"] = _one({"resource": "gpus", "limit": "16", "used": "8", "available": "8"})
+    api.documents["GET", "/v1/quotas"] = _one({"resource": "gpus", "limit": 16, "used": 8, "available": 8})
     assert "gpus" in cli("quota", "show").stdout
     assert _last(api, "GET", "/v1/quotas").key == TENANT_KEY
 

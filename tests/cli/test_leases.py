@@ -265,7 +265,7 @@ def test_reboot_answers_with_the_lease(api: FakeApi, cli: Cli) -> None:
 
 
 def test_the_console_of_a_failed_boot_is_shown(api: FakeApi, cli: Cli) -> None:
-    page = {"items": [{"n": 1, "text": "no such driver", "at": "2026-06-01T10:00:00Z"}], "next_cursor": None}
+    page = {"items": [{"n": 1, "text": "no such driver", "created_at": "2026-06-01T10:00:00Z"}], "next_cursor": None}
     api.documents["GET", "/v1/leases/lease_01/console"] = page
     assert "no such driver" in cli("lease", "console", "lease_01").stdout
 
@@ -290,7 +290,7 @@ def test_events_go_on_after_a_sequence_number(api: FakeApi, cli: Cli) -> None:
         "id": "event_1",
         "sequence": 8,
         "type": "lease.active",
-        "at": "2026-06-01T10:00:00Z",
+        "created_at": "2026-06-01T10:00:00Z",
         "data": {"a": 1},
     }
     api.documents["GET", "/v1/leases/lease_01/events"] = {"items": [event], "next_cursor": None}

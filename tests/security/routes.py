@@ -46,7 +46,7 @@ BODIES: Mapping[str, Any] = {
     },
     "create_key": {"name": "ci", "role": "viewer", "expires_at": "2999-01-01T00:00:00Z"},
     "rotate_key": {"overlap_seconds": 60},
-    "set_quotas": {"limits": [{"resource": "gpus:A100", "limit": "4"}]},
+    "set_quotas": {"limits": [{"resource": "gpus:A100", "limit": 4}]},
     "plan_lease": LEASE,
     "create_lease": LEASE,
     "update_lease": {"name": "renamed", "labels": {"team": "speech"}},

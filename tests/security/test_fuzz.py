@@ -45,7 +45,7 @@ class Setting:
 
     def tenant(self, name: str) -> None:
         tenant_id = self._ask("POST", "/v1/tenants", self._operator_key, {"name": name})["id"]
-        limits = [{"resource": resource, "limit": "8"} for resource in ("gpus", "leases")]
+        limits = [{"resource": resource, "limit": 8} for resource in ("gpus", "leases")]
         self._ask("PUT", f"/v1/tenants/{tenant_id}/quotas", self._operator_key, {"limits": limits})
         for role in ("admin", "viewer"):
             key = self._key(tenant_id, role)

@@ -53,7 +53,7 @@ async def test_a_name_of_anything_is_refused(alice: Caller, operator: Caller, fl
 async def test_a_label_is_printable_ascii_and_comes_back_as_it_was(
     alice: Caller, operator: Caller, fleet: Fleet
 ) -> None:
-    ample = [{"resource": name, "limit": "100"} for name in ("gpus", "leases")]
+    ample = [{"resource": name, "limit": 100} for name in ("gpus", "leases")]
     await operator.put(f"/v1/tenants/{alice.tenant_id}/quotas", json={"limits": ample})
     for text in HOSTILE:
         made = await alice.post("/v1/leases", json={**WISH, "labels": {"note": text}})

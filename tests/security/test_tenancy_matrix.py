@@ -106,7 +106,7 @@ async def attacked(
 @pytest.fixture
 async def attack(app: FastAPI, operator: Caller, bob: Caller, fleet: Fleet, attacked: FastAPI) -> Attack:
     victim = await make_victim(bob, fleet)
-    alice = await new_tenant(operator, "alice", gpus="8", leases="10")
+    alice = await new_tenant(operator, "alice", gpus=8, leases=10)
     assert (await alice.post("/v1/leases", json=LEASE)).status_code == 201
     assert (await alice.post("/v1/webhooks", json={"url": HOOK})).status_code == 201
     fleet.number_events()

@@ -23,6 +23,7 @@ from app.domain.money import format_money
 from app.domain.offerings import GpuVendor, Interconnect, Market, PriceStatus
 from app.domain.placed import type_facts
 from app.domain.placement import Exclusion
+from app.domain.quotas import JsonAmount, json_amount, json_limit
 from app.domain.reservations import Reservation
 from app.services.container import Services
 from app.services.lease_creation import exclusion_detail
@@ -132,9 +133,9 @@ class PlanNeed(View):
     """
 
     resource: str
-    limit: str | None
-    used: str
-    asked: str
+    limit: JsonAmount | None
+    used: JsonAmount
+    asked: JsonAmount
     fits: bool
 
 
@@ -281,9 +282,9 @@ def _first_cost(plan: Plan) -> dict[str, Any] | None:
 def _need(need: Need) -> dict[str, Any]:
     return {
         "resource": need.resource,
-        "limit": None if need.limit is None else _plain(need.limit),
-        "used": _plain(need.used),
-        "asked": _plain(need.asked),
+        "limit": json_limit(need.resource, need.limit),
+        "used": json_amount(need.resource, need.used),
+        "asked": json_amount(need.resource, need.asked),
         "fits": need.fits,
     }
 
@@ -328,7 +329,3 @@ def _reservation(reservation: Reservation) -> dict[str, Any]:
 
 def _money(value: Decimal | None) -> str | None:
     return None if value is None else format_money(value)
-
-
-def _plain(value: Decimal) -> str:
-    return f"{value.normalize():f}"
