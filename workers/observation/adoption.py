@@ -21,7 +21,7 @@ from app.domain.lease_requests import LeaseRequest
 from app.domain.leases import TERMINAL, LeaseState
 from app.domain.offerings import MarketWish
 from app.domain.quotas import GPUS, LEASES, MODEL_PREFIX, SPEND_PER_HOUR, Amounts
-from app.domain.tags import LABEL_PREFIX, OwnerTags
+from app.domain.tags import OwnerTags
 from app.domain.tokens import launch_token
 from workers.runtime import Runtime
 
@@ -146,7 +146,7 @@ def _where(row: Row[Any]) -> dict[str, Any]:
 
 def _lease(row: Row[Any], owner: OwnerTags, expires_at: datetime, *, extendable: bool) -> dict[str, Any]:
     started = row.launched_at or func.now()
-    labels = {key.removeprefix(LABEL_PREFIX): value for key, value in row.tags.items() if key.startswith(LABEL_PREFIX)}
+    labels = tags.labels(row.tags)
     name = tags.name(row.tags) or owner.lease_id
     return {
         "id": owner.lease_id,
