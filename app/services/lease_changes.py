@@ -70,7 +70,7 @@ class LeaseChanges:
             row = await _locked(connection, principal, lease_id, if_match)
             wanted = row.desired == Desired.RUN
             if wanted:
-                reason = _released_by(principal)
+                reason = released_by(principal)
                 mine = principal.tenant_id
                 await connection.execute(*transitions.request_end(row.id, reason, principal.request_id, within=mine))
                 after = {"state": "releasing", "reason": reason.as_json()}
@@ -154,7 +154,8 @@ def _updated(changed: dict[str, Any]) -> LeaseUpdated:
     return LeaseUpdated(name=changed.get("name"), labels=changed.get("labels"))
 
 
-def _released_by(principal: Principal) -> Reason:
+def released_by(principal: Principal) -> Reason:
+    """Why a lease ends that the principal releases."""
     if principal.is_operator:
         return Reason(ReasonCode.RELEASED_BY_OPERATOR, "an operator asked for the release", Origin.OPERATOR)
     return Reason(ReasonCode.RELEASED_BY_USER, "a user of the tenant asked for the release", Origin.USER)

@@ -91,6 +91,11 @@ async def lease_for_tenant(scene: Scene) -> tuple[str, Any]:
     return "/v1/leases", {"tenant_id": scene.tenant.tenant_id, "gpu": {"model": "A10G"}, "ttl_seconds": 3600}
 
 
+async def leases_of_tenant(scene: Scene) -> tuple[str, Any]:
+    await scene.lease()
+    return "/v1/leases/release", {"tenant_id": scene.tenant.tenant_id, "all": True}
+
+
 REQUESTS: Mapping[str, Prepare] = {
     "create_tenant": at(lambda _: "/v1/tenants", {"name": "new"}),
     "update_tenant": at(lambda scene: scene.path, {"max_ttl_seconds": 600}),
@@ -98,7 +103,9 @@ REQUESTS: Mapping[str, Prepare] = {
     "revoke_key": of(Scene.key),
     "rotate_key": of(Scene.key, "/rotate", {}),
     "set_quotas": at(lambda scene: f"{scene.path}/quotas", {"limits": [{"resource": "gpus", "limit": 2}]}),
+    "change_quotas": at(lambda scene: f"{scene.path}/quotas", {"limits": [{"resource": "gpus", "limit": 2}]}),
     "create_lease": lease_for_tenant,
+    "release_leases": leases_of_tenant,
     "update_lease": of(Scene.lease, "", {"labels": {"team": "vision"}}),
     "extend_lease": of(Scene.lease, "/extend", {"extend_by_seconds": 3600}),
     "release_lease": of(Scene.lease),

@@ -40,7 +40,7 @@ class Setting:
             "account": ["main"],
             "name": ["main"],
             "region": ["us-east-1"],
-            "instance_id": ["i-1", "i-2"],
+            "orphan_id": [],
         }
 
     def tenant(self, name: str) -> None:
@@ -79,15 +79,19 @@ def fuzzer(make_settings: MakeSettings, fleet: Fleet, database_url: str) -> Iter
         setting = Setting(url, ensure_operator_key(database_url, None), fleet)
         for name in ("alice", "bob"):
             setting.tenant(name)
-        for instance_id in setting.ids["instance_id"]:
+        for instance_id in ("i-1", "i-2"):
             orphan(fleet, instance_id)
+        setting.ids["orphan_id"] += [row["id"] for row in fleet.run("SELECT id FROM orphan")]
         fleet.number_events()
         made = Fuzzer(url, setting.senders, setting.ids)
         yield made
         made.close()
 
 
-LAST = ("delete_webhook", "release_lease", "revoke_key", "update_tenant", "stop_launches", "cordon_account")
+LAST = (
+    *("delete_webhook", "release_lease", "release_leases", "revoke_key", "update_tenant"),
+    *("set_launch_stop", "cordon_account"),
+)
 """What they change would leave the others little to do."""
 
 

@@ -29,16 +29,18 @@ UNKNOWN = {
     "webhook_id": "webhook_01h455vb4pex5vsknk084sn02q",
     "delivery_id": "delivery_01h455vb4pex5vsknk084sn02q",
 }
-OF_NOBODY = {"account": "main", "name": "main", "region": "us-east-1", "instance_id": "i-1"}
+OF_NOBODY = {"account": "main", "name": "main", "region": "us-east-1", "orphan_id": "orphan_01h455vb4pex5vsknk084sn02q"}
 """Ids of things that belong to the installation: only operators reach them."""
 
 SHARED = {
     *("limit", "sort", "state", "after", "created_after", "created_before", "updated_since", "provider", "region"),
     *("gpu_model", "min_gpus", "min_gpu_memory_gib", "market", "account", "instance_type", "max_price_per_hour"),
     *("gpu_vendor", "interconnect", "min_vcpus", "min_memory_gib", "min_local_disk_gib"),
-    *("poll_seconds", "if_version"),
+    *("poll_seconds", "if_version", "count", "type"),
 }
 """Query parameters whose values belong to nobody."""
+
+RELEASE = ("/v1/leases/release", {"all": True})
 
 CHANGING_BY_ITSELF = ("ratelimit", "ratelimit-policy")
 
@@ -173,6 +175,8 @@ async def anothers_values_in_a_query_answer_like_unknown_ones(attack: Attack) ->
     values = {
         "tenant_id": (victim.ids["tenant_id"], UNKNOWN["tenant_id"]),
         "ids": (victim.ids["lease_id"], UNKNOWN["lease_id"]),
+        "lease_id": (victim.ids["lease_id"], UNKNOWN["lease_id"]),
+        "about": (victim.ids["lease_id"], UNKNOWN["lease_id"]),
         "name": (NAME, "nobodys-lease"),
         "search": (NAME.upper(), "nobodys-lease"),
         "label": (f"victim:{LABEL}", "victim:nobodys-label"),
@@ -221,7 +225,7 @@ async def whatever_is_read_is_ones_own_alone(attack: Attack) -> None:
 
 
 async def nobody_acts_for_another_tenant(attack: Attack) -> None:
-    for path, wish in (("/v1/leases", LEASE), ("/v1/leases/plan", LEASE), ("/v1/webhooks", {"url": HOOK})):
+    for path, wish in (("/v1/leases", LEASE), ("/v1/leases/plan", LEASE), ("/v1/webhooks", {"url": HOOK}), RELEASE):
         answers = []
         for tenant_id in (attack.victim.ids["tenant_id"], UNKNOWN["tenant_id"]):
             asked = {**wish, "tenant_id": tenant_id}

@@ -44,7 +44,7 @@ class Page(View):
     next_cursor: Annotated[str | None, Field(description="`cursor` of the next page. Null: this is the last page.")]
     total_count: Annotated[
         int | None, Field(description="Items of all pages at the time of the call. Null without `count=true`.")
-    ] = None
+    ]
 
 
 def _text(value: Any) -> Any:
