@@ -24,9 +24,13 @@ def summary(session: Session) -> None:
 
 
 @command(group, "orphans")
-def orphans(session: Session) -> None:
-    """List VMs that belong to no lease, and the actions taken on them."""
-    page = session.api(operator=True).page("/v1/ops/orphans")
+def orphans(
+    session: Session,
+    *,
+    only_open: Annotated[bool, typer.Option("--open", help="Leave out those that ended in the last 30 days.")] = False,
+) -> None:
+    """List VMs that belong to no lease, with their cost and the actions taken on them."""
+    page = session.api(operator=True).page("/v1/ops/orphans", {} if only_open else {"gone": "true"})
     session.items(page, _columns(page), none="no orphans")
 
 

@@ -180,6 +180,14 @@ def test_operators_see_every_field_of_a_list(api: FakeApi, cli: Cli, noun: str) 
     assert _last(api, "GET", f"/v1/ops/{noun}").key == OPERATOR_KEY
 
 
+def test_orphans_include_those_that_ended_unless_told_otherwise(api: FakeApi, cli: Cli) -> None:
+    api.documents["GET", "/v1/ops/orphans"] = _one({"id": "orphan_1", "state": "gone", "cost": "550.00"})
+    assert "550.00" in cli("ops", "orphans").stdout
+    assert _last(api, "GET", "/v1/ops/orphans").query["gone"] == ["true"]
+    cli("ops", "orphans", "--open")
+    assert "gone" not in _last(api, "GET", "/v1/ops/orphans").query
+
+
 @pytest.mark.parametrize(
     ("arguments", "method", "path", "body"),
     [

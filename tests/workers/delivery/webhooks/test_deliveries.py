@@ -43,7 +43,7 @@ def test_what_happens_arrives_in_order_signed_and_as_it_is_read_elsewhere(store:
     assert first.headers["content-type"] == "application/json"
     assert Webhook(SECRET).verify(first.body, first.headers) == {
         "type": "lease.active",
-        "timestamp": row.created_at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "timestamp": row.at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "data": {
             "id": row.id,
             "tenant_id": store.tenant_id,
