@@ -58,7 +58,7 @@ def metadata(spec: LaunchSpec) -> dict[str, str]:
 def of_vm(labels: Mapping[str, str], stored: str | None) -> dict[str, str]:
     """The labels of a VM, with the tenant's labels as they were. `stored`: the value of METADATA, if the VM has it.
 
-    Whoever may change the VM may change the value. A value that gpulease does not write counts as absent.
+    Everyone who may change the VM may change the value. A value that gpulease does not write counts as absent.
     """
     try:
         tenants = valid_labels(json.loads(stored)) if stored is not None else None
