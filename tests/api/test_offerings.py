@@ -156,8 +156,8 @@ async def test_a_plan_shows_order_exclusions_quota_and_cost_and_changes_nothing(
     needs = {
         one["resource"]: (one["limit"], one["used"], one["asked"], one["fits"]) for one in plan["quota"]["resources"]
     }
-    assert needs["gpus"] == ("8", "0", "1", True)
-    assert needs["gpus:A10G"] == (None, "0", "1", True)
+    assert needs["gpus"] == (8, 0, 1, True)
+    assert needs["gpus:A10G"] == (None, 0, 1, True)
     assert fleet.run("SELECT count(*) AS n FROM lease") == [{"n": 0}]
     assert fleet.run("SELECT count(*) AS n FROM quota WHERE used > 0") == [{"n": 0}]
 
