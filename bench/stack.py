@@ -24,7 +24,7 @@ from cloudsim.testing import NO_TLS
 
 _START_SECONDS = 120.0
 _STOP_SECONDS = 60.0
-_AMPLE = "1000000"
+_AMPLE = {"gpus": 1_000_000, "leases": 1_000_000, "spend_per_hour": "1000000"}
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Stack:
 
     def ample_quota(self) -> None:
         """Let the demo tenant have as much as it wants."""
-        limits = [{"resource": name, "limit": _AMPLE} for name in ("gpus", "leases", "spend_per_hour")]
+        limits = [{"resource": name, "limit": limit} for name, limit in _AMPLE.items()]
         answer = httpx.put(
             f"{self.api_url}/v1/tenants/{self.tenant_id}/quotas",
             json={"limits": limits},

@@ -27,11 +27,11 @@ def summary(session: Session) -> None:
 def orphans(
     session: Session,
     *,
-    every: Annotated[bool, typer.Option("--all", "-a", help="Include orphans that ended in the last 30 days.")] = False,
+    only_open: Annotated[bool, typer.Option("--open", help="Leave out those that ended in the last 30 days.")] = False,
 ) -> None:
-    """List VMs that belong to no lease, what they cost, and when they end. --all includes ended ones."""
-    page = session.api(operator=True).page("/v1/ops/orphans", {"gone": "true"} if every else None)
-    none = "no orphans in the last 30 days" if every else "no orphans (--all includes those of the last 30 days)"
+    """List VMs that belong to no lease, what they cost, and when they end. Ended ones stay for 30 days."""
+    page = session.api(operator=True).page("/v1/ops/orphans", None if only_open else {"gone": "true"})
+    none = "no open orphans" if only_open else "no orphans in the last 30 days"
     session.items(page, ops_views.ORPHANS, none=none, layout=ops_views.ORPHANS_LAYOUT)
 
 

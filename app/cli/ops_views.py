@@ -168,13 +168,6 @@ def _end(orphan: Json) -> str | None:
     return f"ends {since(orphan.get('end_after') or orphan.get('deadline_at')) or 'by an operator'}"
 
 
-def _cost(orphan: Json) -> str | None:
-    """Price times age, until the end for an ended one."""
-    if orphan.get("price_per_hour") is None or orphan.get("age_seconds") is None:
-        return None
-    return f"{float(orphan['price_per_hour']) * float(orphan['age_seconds']) / 3600:.2f}"
-
-
 ORPHANS: Columns = (
     ("ID", "id"),
     ("INSTANCE", "instance_id"),
@@ -184,7 +177,7 @@ ORPHANS: Columns = (
     ("STATE", "state"),
     ("END", _end),
     ("USD/H", price("price_per_hour")),
-    ("COST", _cost),
+    ("COST", price("cost")),
     ("FIRST SEEN", when("first_seen_at")),
     ("LEASE", "lease_id"),
     ("ADOPTION", lambda orphan: words(orphan["adopt_error"]) if orphan.get("adopt_error") else None),

@@ -10,7 +10,6 @@ from typing import Any
 
 from app.domain import quotas
 from app.domain.cool_off import CoolOffReason
-from app.domain.money import format_amount
 from app.domain.offerings import CoolOff, Offering, OfferingKey
 from app.domain.placement import PATIENCE, much_dearer
 from app.domain.placement_failure import not_listed
@@ -187,8 +186,9 @@ def _obstacles(
 
 
 def _shortage(quota: QuotaState, offering: Offering, resource: str) -> str:
-    needed, free = quotas.amounts(offering)[resource], quota.free(resource)
-    return f"it needs {format_amount(needed)} {resource}, and the quota has {format_amount(free or Decimal(0))} left"
+    needed = quotas.json_amount(resource, quotas.amounts(offering)[resource])
+    free = quotas.json_amount(resource, quota.free(resource) or Decimal(0))
+    return f"it needs {needed} {resource}, and the quota has {free} left"
 
 
 def cool_off_text(cool_off: CoolOff) -> str:

@@ -8,8 +8,3 @@ def format_money(value: Decimal) -> str:
     digits = f"{value:.6f}".rstrip("0")
     whole, _, fraction = digits.partition(".")
     return f"{whole}.{fraction.ljust(2, '0')}"
-
-
-def format_amount(value: Decimal) -> str:
-    """A quantity without an exponent and without trailing zeros: 8, 5.672."""
-    return f"{value.normalize():f}"

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
+from app.domain.money import format_money
 from app.domain.offerings import Offering
 
 GPUS = "gpus"
@@ -13,6 +14,9 @@ MODEL_PREFIX = "gpus:"
 
 Amounts = dict[str, Decimal]
 """Resource name -> amount. GPUs and leases are whole numbers, `spend_per_hour` is USD."""
+
+JsonAmount = int | str
+"""An amount in JSON: a number, or USD as a decimal string for `spend_per_hour`, so that no client rounds it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,3 +84,13 @@ def shortages(limits: Mapping[str, Decimal | None], used: Mapping[str, Decimal],
         for name, asked in sorted(wanted.items())
         if not allowed(name, limit=limits.get(name), used=used.get(name, none), delta=asked)
     ]
+
+
+def json_amount(resource: str, value: Decimal) -> JsonAmount:
+    """The amount as the API, events and errors show it."""
+    return format_money(value) if resource == SPEND_PER_HOUR else int(value)
+
+
+def json_limit(resource: str, value: Decimal | None) -> JsonAmount | None:
+    """The same of an amount that may be absent."""
+    return None if value is None else json_amount(resource, value)

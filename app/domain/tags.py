@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import Self
 
 from app.domain.ids import LeaseId, TenantId
+from app.domain.labels import valid_labels
 
 INSTALLATION = "gpulease-installation"
 LEASE = "gpulease-lease"
@@ -74,6 +75,12 @@ def attempt_key(tags: Mapping[str, str]) -> tuple[str, int] | None:
 def name(tags: Mapping[str, str]) -> str | None:
     """The name of the lease, as far as the cloud accepts its characters, or None."""
     return tags.get(NAME) or tags.get(NAME_LABEL)
+
+
+def labels(tags: Mapping[str, str]) -> dict[str, str]:
+    """The labels of the lease, from tags as an adapter has read them."""
+    found = {key.removeprefix(LABEL_PREFIX): value for key, value in tags.items() if key.startswith(LABEL_PREFIX)}
+    return valid_labels(found)
 
 
 def deadline(tags: Mapping[str, str]) -> datetime | None:

@@ -21,34 +21,6 @@ LASTS = timedelta(days=3)
 """How long a delivery is retried."""
 TEST = "webhook.test"
 
-EVENT_TYPES = (
-    "lease.queued",
-    "lease.provisioning",
-    "lease.booting",
-    "lease.active",
-    "lease.releasing",
-    "lease.release_blocked",
-    "lease.released",
-    "lease.failed",
-    "lease.updated",
-    "lease.extended",
-    "lease.expiring_soon",
-    "lease.host_keys",
-    "lease.rebooting",
-    "lease.rebooted",
-    "lease.reboot_failed",
-    "lease.interruption_notice",
-    "lease.adopted",
-    "attempt.planned",
-    "attempt.launched",
-    "attempt.settling",
-    "attempt.refused",
-    "attempt.dead",
-    "quota.nearly_used",
-    "orphan.ended",
-)
-"""The events that a webhook may subscribe to: every event of docs/states.md."""
-
 _PREFIX = "whsec_"
 _FIRST_PAUSE, _GROWTH, _LONGEST_PAUSE = 5.0, 3.0, 3600.0
 _JITTER = 0.2

@@ -11,7 +11,7 @@ import httpx
 from app.local.private_files import write_private
 
 TENANT_NAME = "demo"
-LIMITS = {"gpus": "64", "leases": "200", "spend_per_hour": "2000.00"}
+LIMITS = {"gpus": 64, "leases": 200, "spend_per_hour": "2000.00"}
 PAGE = 200
 
 

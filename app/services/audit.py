@@ -1,5 +1,6 @@
 """Who did what: written in the transaction of the change itself, and read by operators and admins."""
 
+from functools import partial
 from typing import Any
 
 from pydantic_core import to_jsonable_python
@@ -7,9 +8,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.core.ids import new_id
 from app.db.tenancy import audit as statements
+from app.db.tenancy.audit import AuditFilter
 from app.services.context import ServiceContext
-from app.services.cursors import PageRequest, cut, last_id
+from app.services.cursors import PageRequest, RowPage, cut, last_id
 from app.services.principal import Principal
+from app.services.totals import total_count
 
 _KIND = "audit"
 
@@ -53,8 +56,11 @@ class AuditService:
     def __init__(self, context: ServiceContext) -> None:
         self._database = context.database
 
-    async def entries(self, principal: Principal, page: PageRequest) -> tuple[list[dict[str, Any]], str | None]:
-        """Newest first: operators see all, the others their tenant's. And the cursor of the next page."""
+    async def entries(self, principal: Principal, wanted: AuditFilter, page: PageRequest) -> RowPage:
+        """Entries that match, newest first: operators see all, the others their tenant's."""
+        mine = principal.tenant_id
+        statement = partial(statements.page, tenant_id=mine, wanted=wanted)
         after = last_id(page, _KIND, "audit")
-        statement = statements.page(tenant_id=principal.tenant_id, after=after, limit=page.limit + 1)
-        return cut(await self._database.rows(principal.tenant_id, statement), page, _KIND)
+        rows = await self._database.rows(mine, statement(after=after, limit=page.limit + 1))
+        total = await total_count(self._database, mine, page, partial(statement, after=None, limit=1))
+        return cut(rows, page, _KIND, total)

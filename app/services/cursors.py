@@ -17,10 +17,11 @@ LARGEST_LIMIT = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageRequest:
-    """`limit` is within 1..200 already; `cursor` is as the caller sent it."""
+    """`limit` is within 1..200 already; `cursor` is as the caller sent it. `count`: the caller wants the total."""
 
     limit: int = DEFAULT_LIMIT
     cursor: str | None = None
+    count: bool = False
 
     def after(self, kind: str, parts: int = 1) -> tuple[str, ...] | None:
         """The last row's sort values, or None for the first page. Raises InvalidRequest.
@@ -33,6 +34,20 @@ class PageRequest:
         if len(found) != parts + 1 or found[0] != kind:
             raise _wrong_cursor()
         return found[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class RowPage:
+    """Rows, the cursor of the next page, and the number of rows in all pages if the caller wants it."""
+
+    rows: Sequence[Any]
+    next_cursor: str | None
+    total_count: int | None = None
+
+    @property
+    def position(self) -> str:
+        """What an ETag of the page must contain besides its rows."""
+        return f"{self.next_cursor or ''} {self.total_count}"
 
 
 def cursor(kind: str, *parts: str) -> str:
@@ -62,10 +77,10 @@ def moment(text: str) -> datetime:
     raise _wrong_cursor()
 
 
-def cut(rows: Sequence[Mapping[Any, Any]], page: PageRequest, kind: str) -> tuple[list[dict[str, Any]], str | None]:
-    """The page out of `limit + 1` rows, and the cursor of the next one when there is more."""
+def cut(rows: Sequence[Mapping[Any, Any]], page: PageRequest, kind: str, total_count: int | None) -> RowPage:
+    """The page out of `limit + 1` rows, with the cursor of the next one when there is more."""
     items = [dict(row) for row in rows[: page.limit]]
-    return items, cursor(kind, items[-1]["id"]) if len(rows) > page.limit else None
+    return RowPage(items, cursor(kind, items[-1]["id"]) if len(rows) > page.limit else None, total_count)
 
 
 def _decode(text: str) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from typing import Any
 
 from app.db.core.engine import ApiDatabase
 from app.db.events import reads
+from app.db.events.reads import ANY, EventFilter
 from app.services.errors import TooManyStreams
 from app.services.principal import Principal
 
@@ -37,22 +38,8 @@ class Told:
     """A numbered event. The API caches its text in `rendered`, so that it renders an event once for all streams."""
 
     sequence: int
-    tenant_id: str
-    lease_id: str | None
     row: Any
     rendered: bytes | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """The filter of a stream: all events, or those of one tenant, or those of one lease."""
-
-    tenant_id: str | None = None
-    lease_id: str | None = None
-
-    def fits(self, one: Told) -> bool:
-        """Whether the stream includes the event."""
-        return self.tenant_id in {None, one.tenant_id} and self.lease_id in {None, one.lease_id}
 
 
 class EventStreams:
@@ -86,14 +73,14 @@ class EventStreams:
         async with self._looking:
             if self._newest is None:
                 self._newest = await self._last_number()
-            rows = await self._numbered(self._newest, _LOOK, Wanted(), None)
+            rows = await self._numbered(self._newest, _LOOK, ANY, None)
         if rows:
             self._kept = [*self._kept, *rows][-_KEPT:]
             self._newest = rows[-1].sequence
             self._wake()
 
     async def follow(
-        self, principal: Principal, wanted: Wanted, *, after: int | None, heartbeat_seconds: float
+        self, principal: Principal, wanted: EventFilter, *, after: int | None, heartbeat_seconds: float
     ) -> AsyncIterator[Sequence[Told]]:
         """Yields events above `after` (None: from now on) as they come, in order.
 
@@ -115,11 +102,13 @@ class EventStreams:
         ends = time.monotonic() + seconds
         with self._opened(principal):
             await self._look_first()
-            at, lease_events = self._at, Wanted(lease_id=lease_id)
+            at, lease_events = self._at, EventFilter(lease_id=lease_id)
             while not self._ended and await unchanged() and (left := ends - time.monotonic()) > 0:
                 _, at = await self._after(principal, lease_events, at, left)
 
-    async def _after(self, principal: Principal, wanted: Wanted, at: int, seconds: float) -> tuple[Sequence[Told], int]:
+    async def _after(
+        self, principal: Principal, wanted: EventFilter, at: int, seconds: float
+    ) -> tuple[Sequence[Told], int]:
         """The events after `at`, and the position after them. None after `seconds`, or when all streams end."""
         ends = time.monotonic() + seconds
         while True:
@@ -141,23 +130,23 @@ class EventStreams:
     def _at(self) -> int:
         return self._newest or 0
 
-    async def _next(self, principal: Principal, wanted: Wanted, at: int) -> tuple[Sequence[Told], int]:
+    async def _next(self, principal: Principal, wanted: EventFilter, at: int) -> tuple[Sequence[Told], int]:
         """The events after `at`, and the position after them."""
         newest = self._at
         if at >= newest:
             return (), at
         if self._kept and self._kept[0].sequence <= at + 1:
             start = bisect_right(self._kept, at, key=_sequence)
-            events = [event for event in self._kept[start : start + _PAGE] if wanted.fits(event)]
+            events = [event for event in self._kept[start : start + _PAGE] if wanted.matches(event.row)]
             return events, self._kept[min(start + _PAGE, len(self._kept)) - 1].sequence
         events = await self._numbered(at, _PAGE, wanted, principal.tenant_id)
         return events, events[-1].sequence if len(events) == _PAGE else max(newest, *map(_sequence, events), at)
 
-    async def _numbered(self, after: int, limit: int, wanted: Wanted, tenant: str | None) -> list[Told]:
-        statement = reads.numbered(after=after, limit=limit, tenant_id=wanted.tenant_id, lease_id=wanted.lease_id)
+    async def _numbered(self, after: int, limit: int, wanted: EventFilter, tenant: str | None) -> list[Told]:
+        statement = reads.numbered(after=after, limit=limit, wanted=wanted)
         async with self._database.transaction(tenant, read_only=True) as connection:
             rows = (await connection.execute(statement)).all()
-        return [Told(row.sequence, row.tenant_id, row.lease_id, row) for row in rows]
+        return [Told(row.sequence, row) for row in rows]
 
     async def _last_number(self) -> int:
         async with self._database.transaction(None, read_only=True) as connection:

@@ -1,16 +1,22 @@
 """What happened, in the order of the events' numbers."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.events import reads
+from app.db.events.reads import EventFilter
 from app.db.leases import statements as lease_statements
 from app.services.context import ServiceContext
-from app.services.cursors import cursor
+from app.services.cursors import PageRequest, RowPage, cursor
 from app.services.errors import CursorExpired, ResourceNotFound
-from app.services.leases import RowPage, lease_key
+from app.services.leases import lease_key
 from app.services.principal import Principal
+from app.services.totals import total_count
 
 KIND = "events"
 """Of cursors."""
@@ -22,31 +28,48 @@ class EventService:
     def __init__(self, context: ServiceContext) -> None:
         self._database = context.database
 
-    async def of_tenant(self, principal: Principal, *, after: int | None, limit: int, tenant_id: str | None) -> RowPage:
-        """Of the caller's tenant; of all tenants, or `tenant_id`, for operators. Raises CursorExpired."""
+    async def of_tenant(
+        self, principal: Principal, wanted: EventFilter, *, after: int | None, page: PageRequest
+    ) -> RowPage:
+        """Of the caller's tenant; of all tenants, or the one of `wanted`, for operators. Raises CursorExpired."""
         await self.require_kept(after)
-        mine = principal.tenant_id or tenant_id
-        statement = reads.numbered(after=after or 0, limit=limit + 1, tenant_id=mine)
+        wanted = replace(wanted, tenant_id=principal.tenant_id or wanted.tenant_id)
+        statement = reads.numbered(after=after or 0, limit=page.limit + 1, wanted=wanted)
         async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
-            return await _page(connection, statement, limit)
+            rows = (await connection.execute(statement)).all()
+        return await self._page(principal, wanted, rows, page)
 
     async def require_kept(self, after: int | None) -> None:
         """Raises CursorExpired when what came after `after` is no longer kept."""
         if after is not None and await self._purged_since(after):
             raise CursorExpired
 
-    async def of_lease(self, principal: Principal, lease_id: str, *, after: int | None, limit: int) -> RowPage:
+    async def of_lease(
+        self, principal: Principal, lease_id: str, wanted: EventFilter, *, after: int | None, page: PageRequest
+    ) -> RowPage:
         """Of one lease. Raises ResourceNotFound, CursorExpired."""
         expired = after is not None and await self._purged_since(after)
         mine = principal.tenant_id
-        statement = reads.numbered(after=after or 0, limit=limit + 1, tenant_id=mine, lease_id=lease_key(lease_id))
+        wanted = replace(wanted, tenant_id=mine, lease_id=lease_key(lease_id))
+        statement = reads.numbered(after=after or 0, limit=page.limit + 1, wanted=wanted)
         async with self._database.transaction(mine, read_only=True) as connection:
             known = await connection.execute(lease_statements.VERSION, lease_statements.named(lease_id, mine))
             if known.first() is None:
                 raise ResourceNotFound
             if expired and await _lost_its_beginning(connection, lease_id, mine):
                 raise CursorExpired
-            return await _page(connection, statement, limit)
+            rows = (await connection.execute(statement)).all()
+        return await self._page(principal, wanted, rows, page)
+
+    async def _page(
+        self, principal: Principal, wanted: EventFilter, rows: Sequence[Row[Any]], page: PageRequest
+    ) -> RowPage:
+        """The page out of `limit + 1` rows. `total_count` counts all stored events that match."""
+        first = partial(reads.numbered, after=0, limit=1, wanted=wanted)
+        total = await total_count(self._database, principal.tenant_id, page, first)
+        more = len(rows) > page.limit
+        rows = rows[: page.limit]
+        return RowPage(rows, cursor(KIND, str(rows[-1].sequence)) if more else None, total)
 
     async def _purged_since(self, after: int) -> bool:
         """Whether numbers above `after` are gone. Looks over all tenants, for only there numbers have no gaps."""
@@ -59,10 +82,3 @@ async def _lost_its_beginning(connection: AsyncConnection, lease_id: str, within
     """A young lease has lost nothing, however old the cursor."""
     first: int | None = (await connection.execute(reads.first_of_lease(lease_id, within=within))).scalar_one()
     return first != 1
-
-
-async def _page(connection: AsyncConnection, statement: Any, limit: int) -> RowPage:
-    rows = (await connection.execute(statement)).all()
-    more = len(rows) > limit
-    rows = rows[:limit]
-    return RowPage(rows, cursor(KIND, str(rows[-1].sequence)) if more else None)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from pydantic_core import to_jsonable_python
@@ -14,10 +15,11 @@ from app.db.tenancy import tenants as tenant_statements
 from app.domain.ids import KeyId, is_typeid
 from app.services import audit, key_format
 from app.services.context import ServiceContext
-from app.services.cursors import PageRequest, cut, last_id
+from app.services.cursors import PageRequest, RowPage, cut, last_id
 from app.services.errors import Conflict, FieldError, InvalidRequest, ResourceNotFound
 from app.services.idempotency import Created, IdempotencyKey, Stored, replay, store
 from app.services.principal import Principal, Role
+from app.services.totals import total_count
 
 _KIND = "keys"
 
@@ -59,16 +61,15 @@ class KeyService:
             await _finish(connection, principal, "key.create", row, key)
         return Created({**row, "secret": text.text}, replayed=False)
 
-    async def page(
-        self, principal: Principal, tenant_id: str, page: PageRequest
-    ) -> tuple[list[dict[str, Any]], str | None]:
-        """Newest first, revoked ones included, and the cursor of the next page. Raises ResourceNotFound."""
+    async def page(self, principal: Principal, tenant_id: str, page: PageRequest) -> RowPage:
+        """Newest first, revoked ones included. Raises ResourceNotFound."""
         _check_id("tenant", tenant_id)
         statement = statements.page(tenant_id, after=last_id(page, _KIND, "key"), limit=page.limit + 1)
         async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
             await _check_tenant(connection, principal, tenant_id)
             rows = (await connection.execute(statement)).mappings().all()
-        return cut(rows, page, _KIND)
+        first = partial(statements.page, tenant_id, after=None, limit=1)
+        return cut(rows, page, _KIND, await total_count(self._database, principal.tenant_id, page, first))
 
     async def revoke(self, principal: Principal, key_id: str) -> dict[str, Any]:
         """Repeating it changes nothing. Raises ResourceNotFound."""

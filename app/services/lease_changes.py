@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.db.core.tenant_scope import parameter
 from app.db.events.events import NewEvent
 from app.db.leases import statements, transitions
+from app.domain.events import LeaseExtended, LeaseUpdated
 from app.domain.ids import LeaseId
 from app.domain.lease_actions import Extension, LaterExpiry, Refusal, extension_refusal
 from app.domain.leases import Desired
@@ -35,7 +36,7 @@ class LeaseChanges:
             row = await _locked(connection, principal, lease_id, if_match)
             changed = {name: value for name, value in changes.items() if getattr(row, name) != value}
             if changed:
-                event = NewEvent(type="lease.updated", data=changed, request_id=principal.request_id)
+                event = NewEvent(_updated(changed), principal.request_id)
                 before = {name: getattr(row, name) for name in changed}
                 await record_lease(connection, principal, "lease.update", row, before=before, after=changed)
                 row = await _written(connection, principal, row.id, event, changed)
@@ -69,10 +70,10 @@ class LeaseChanges:
             row = await _locked(connection, principal, lease_id, if_match)
             wanted = row.desired == Desired.RUN
             if wanted:
-                reason = _released_by(principal).as_json()
+                reason = released_by(principal)
                 mine = principal.tenant_id
                 await connection.execute(*transitions.request_end(row.id, reason, principal.request_id, within=mine))
-                after = {"state": "releasing", "reason": reason}
+                after = {"state": "releasing", "reason": reason.as_json()}
                 await record_lease(
                     connection, principal, "lease.release", row, before={"state": row.state}, after=after
                 )
@@ -113,7 +114,7 @@ async def _extend(
     _check_extension(row, until)
     times = {"before": {"expires_at": row.expires_at}, "after": {"expires_at": until}}
     await record_lease(connection, principal, "lease.extend", row, **times)
-    event = NewEvent(type="lease.extended", data={"expires_at": _rfc3339(until)}, request_id=principal.request_id)
+    event = NewEvent(LeaseExtended(expires_at=until), principal.request_id)
     return await _written(connection, principal, row.id, event, {"expires_at": until, **transitions.WAKE})
 
 
@@ -149,7 +150,12 @@ def _check_extension(row: Any, until: datetime) -> None:
             raise TermExceeded(detail, extra={"latest_expires_at": _rfc3339(latest)})
 
 
-def _released_by(principal: Principal) -> Reason:
+def _updated(changed: dict[str, Any]) -> LeaseUpdated:
+    return LeaseUpdated(name=changed.get("name"), labels=changed.get("labels"))
+
+
+def released_by(principal: Principal) -> Reason:
+    """Why a lease ends that the principal releases."""
     if principal.is_operator:
         return Reason(ReasonCode.RELEASED_BY_OPERATOR, "an operator asked for the release", Origin.OPERATOR)
     return Reason(ReasonCode.RELEASED_BY_USER, "a user of the tenant asked for the release", Origin.USER)

@@ -17,9 +17,10 @@ from app.db.core.ids import new_id
 from app.db.leases import reads, statements
 from app.db.tenancy import quota_limits
 from app.db.tenancy import quotas as quota_statements
+from app.domain.events import LeaseQueued
 from app.domain.ids import LeaseId, TenantId, is_typeid
 from app.domain.placement import Excluded, Exclusion, Ranking, Requirements
-from app.domain.quotas import Amounts, Shortage, shortages
+from app.domain.quotas import Amounts, Shortage, json_amount, json_limit, shortages
 from app.domain.reserved_offerings import term_of
 from app.domain.ssh_keys import describe
 from app.services.audit import record_lease
@@ -140,7 +141,7 @@ class _Work:
             "wait": timedelta(seconds=new.request.wait_seconds),
             "startup_script": new.startup_script,
             "event_id": new_id("event"),
-            "event_data": _text({"name": name}),
+            "event_data": _text(LeaseQueued(name=name, reason=None).as_json()),
             "request_id": self.principal.request_id,
         }
 
@@ -197,7 +198,12 @@ async def find_shortages(connection: AsyncConnection, tenant_id: TenantId, asked
 def quota_exceeded(short: list[Shortage]) -> QuotaExceeded:
     """Names every shortage. The members of the first one are also at the top level."""
     each = [
-        {"resource": s.resource, "limit": _amount(s.limit), "used": _amount(s.used), "asked": _amount(s.asked)}
+        {
+            "resource": s.resource,
+            "limit": json_limit(s.resource, s.limit),
+            "used": json_amount(s.resource, s.used),
+            "asked": json_amount(s.resource, s.asked),
+        }
         for s in short
     ]
     said = "; ".join(_shortage(s) for s in short)
@@ -237,12 +243,9 @@ def _examples(excluded: Iterable[Excluded], *, operator: bool) -> dict[str, list
 
 
 def _shortage(short: Shortage) -> str:
-    limit = "none is allowed" if short.limit is None else f"limit {_amount(short.limit)}"
-    return f"{short.resource} ({limit}, used {_amount(short.used)}, asked {_amount(short.asked)})"
-
-
-def _amount(value: Decimal | None) -> str | None:
-    return None if value is None else f"{value.normalize():f}"
+    limit = "none is allowed" if short.limit is None else f"limit {json_amount(short.resource, short.limit)}"
+    used, asked = (json_amount(short.resource, amount) for amount in (short.used, short.asked))
+    return f"{short.resource} ({limit}, used {used}, asked {asked})"
 
 
 def _wrong_tenant(detail: str) -> InvalidRequest:

@@ -1,7 +1,7 @@
 """Reading leases and their attempts."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,22 +10,15 @@ from app.db.leases import attempt_reads, lists, reads, statements
 from app.db.leases.lists import LeaseFilter, LeaseSort
 from app.domain.ids import is_typeid
 from app.services.context import ServiceContext
-from app.services.cursors import PageRequest, cursor, moment
+from app.services.cursors import PageRequest, RowPage, cursor, moment
 from app.services.errors import FieldError, InvalidRequest, ResourceNotFound
 from app.services.preconditions import list_tag, version_tag
 from app.services.principal import Principal, Role
+from app.services.totals import total_count
 
 _WITHOUT_SCRIPT = frozenset({Role.VIEWER})
 LARGEST_PAGE = 524_288
 """Bytes of leases after which a page ends, whatever its limit is. 200 leases of the usual size have 450,000."""
-
-
-@dataclass(frozen=True, slots=True)
-class RowPage:
-    """Rows, and the cursor of the next page."""
-
-    rows: Sequence[Any]
-    next_cursor: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +79,20 @@ class LeaseService:
         The versions do not show where a page of LARGEST_PAGE ends. Such a page is read each time.
         """
         after, limit = _after(page, sort), page.limit + 1
+        total = await self._total(principal, wanted) if page.count else None
         if known:
-            tag = _tag(await self._page(principal, sort, page, lists.versions(wanted, sort, after, limit)))
+            versions = await self._page(principal, sort, page, lists.versions(wanted, sort, after, limit))
+            tag = _tag(replace(versions, total_count=total))
             if "*" in known or tag in known:
                 return FoundPage(tag, None)
         query = lists.page(wanted, sort, after, limit, LARGEST_PAGE)
-        rows = await self._page(principal, sort, page, query)
+        rows = replace(await self._page(principal, sort, page, query), total_count=total)
         return FoundPage(_tag(rows), rows)
+
+    async def _total(self, principal: Principal, wanted: LeaseFilter) -> int:
+        query, parameters = lists.count(wanted)
+        [row] = await self._database.fetch(principal.tenant_id, query, **parameters)
+        return int(row["total"])
 
     async def _page(
         self, principal: Principal, sort: LeaseSort, page: PageRequest, asked: tuple[Query, dict[str, Any]]
@@ -113,13 +113,15 @@ class LeaseService:
             if (await connection.execute(statements.VERSION, statements.named(lease_id, mine))).first() is None:
                 raise ResourceNotFound
             rows = (await connection.execute(statement)).all()
+        first_page = partial(attempt_reads.of_lease, lease_id, within=mine, after=0, limit=1)
+        total = await total_count(self._database, mine, page, first_page)
         more = len(rows) > page.limit
         rows = rows[: page.limit]
-        return RowPage(rows, cursor("attempts", str(rows[-1].n)) if more else None)
+        return RowPage(rows, cursor("attempts", str(rows[-1].n)) if more else None, total)
 
 
 def _tag(page: RowPage) -> str:
-    return list_tag(((row.id, row.version) for row in page.rows), also=page.next_cursor or "")
+    return list_tag(((row.id, row.version) for row in page.rows), also=page.position)
 
 
 def lease_key(lease_id: str) -> str:

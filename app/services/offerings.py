@@ -110,6 +110,7 @@ class OfferingPage:
     offerings: tuple[Offering, ...]
     as_of: datetime
     next_cursor: str | None
+    total_count: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +143,12 @@ class OfferingService:
         rest = [(key, offering) for key, offering in keyed if after is None or key > after]
         shown = rest[: page.limit]
         more = _cursor(shown[-1][0], sort) if len(rest) > page.limit else None
-        return OfferingPage(offerings=tuple(offering for _, offering in shown), as_of=snapshot.as_of, next_cursor=more)
+        return OfferingPage(
+            offerings=tuple(offering for _, offering in shown),
+            as_of=snapshot.as_of,
+            next_cursor=more,
+            total_count=len(keyed) if page.count else None,
+        )
 
     async def reservations(self, tenant_id: str | None) -> tuple[tuple[Offering, ...], datetime]:
         """The reservations that the tenant may use (None: all), by account and name, and the time of the read."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -9,13 +10,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.db.fleet import account_checks
 from app.db.fleet.jobs import DEADMAN, beat
 from app.db.operations import ops as statements
+from app.domain.ids import is_typeid
 from app.services.audit import record
 from app.services.context import ServiceContext
-from app.services.cursors import PageRequest, cursor, moment
+from app.services.cursors import PageRequest, RowPage, cursor, moment
 from app.services.errors import ResourceNotFound
-from app.services.leases import RowPage
 from app.services.ops_summary import Row, Summary, SummaryReader
 from app.services.principal import Principal
+from app.services.totals import total_count
 
 _KIND = "orphans"
 _EVERYTHING = "installation"
@@ -36,20 +38,23 @@ class OpsService:
     async def orphans(self, *, gone: bool, page: PageRequest) -> RowPage:
         """Orphans, the most recently discovered first. `gone` includes orphans that have already been terminated."""
         statement = statements.orphans(gone=gone, after=_orphan_key(page), limit=page.limit + 1)
+        first = partial(statements.orphans, gone=gone, after=None, limit=1)
+        total = await total_count(self._database, None, page, first)
         async with self._database.transaction(None, read_only=True) as connection:
             rows = (await connection.execute(statement)).all()
         more = len(rows) > page.limit
         rows = rows[: page.limit]
-        return RowPage(rows, _orphan_cursor(rows[-1]) if more else None)
+        return RowPage(rows, _orphan_cursor(rows[-1]) if more else None, total)
 
-    async def end_orphan(self, principal: Principal, account: str, region: str, instance_id: str) -> None:
+    async def end_orphan(self, principal: Principal, orphan_id: str) -> None:
         """Marks an orphan for garbage collection's next cycle. Raises ResourceNotFound when no such orphan is open."""
+        if not is_typeid("orphan", orphan_id):
+            raise ResourceNotFound
         async with self._database.transaction(None) as connection:
-            marked = await connection.execute(statements.end_orphan(account, region, instance_id))
-            if marked.first() is None:
+            row = (await connection.execute(statements.end_orphan(orphan_id))).mappings().first()
+            if row is None:
                 raise ResourceNotFound
-            target = f"{account}/{region}/{instance_id}"
-            await record(connection, principal, "orphan.end", target=target, tenant_id=None, after={"end": "asked for"})
+            await record(connection, principal, "orphan.end", target=orphan_id, tenant_id=None, after=dict(row))
 
     async def adopt(self, principal: Principal) -> int:
         """Requests the rebuild of leases from the tags of all VMs whose rows are lost. Returns the number of VMs."""

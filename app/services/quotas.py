@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.db.tenancy import quota_limits as statements
 from app.db.tenancy import tenants as tenant_statements
 from app.domain.ids import is_typeid
-from app.domain.quotas import available
+from app.domain.quotas import available, json_limit
 from app.services import audit
 from app.services.context import ServiceContext
 from app.services.errors import InvalidRequest, ResourceNotFound
@@ -38,20 +38,31 @@ class QuotaService:
             await _check_tenant(connection, principal, tenant_id, lock=False)
             return await _rows(connection, tenant_id)
 
-    async def set_limits(
+    async def replace_limits(
         self, principal: Principal, tenant_id: str, limits: Limits, if_match: IfMatch
     ) -> list[dict[str, Any]]:
-        """Writes the limits given and keeps the others. A limit below what is used ends nothing.
+        """Makes `limits` the only limits. Raises ResourceNotFound, VersionConflict."""
+        return await self._write(principal, tenant_id, limits, if_match, keep=False)
 
-        Raises ResourceNotFound, VersionConflict.
-        """
+    async def change_limits(
+        self, principal: Principal, tenant_id: str, limits: Limits, if_match: IfMatch
+    ) -> list[dict[str, Any]]:
+        """Writes `limits` and keeps the others. Raises ResourceNotFound, VersionConflict."""
+        return await self._write(principal, tenant_id, limits, if_match, keep=True)
+
+    async def _write(
+        self, principal: Principal, tenant_id: str, limits: Limits, if_match: IfMatch, *, keep: bool
+    ) -> list[dict[str, Any]]:
+        """A limit below the current use ends no lease."""
         _check_id(tenant_id)
         async with self._database.transaction(principal.tenant_id) as connection:
             await _check_tenant(connection, principal, tenant_id, lock=True)
             before = await _rows(connection, tenant_id)
             if_match.check_tag(tag(before))
-            if limits:
-                await connection.execute(statements.set_limits(tenant_id, limits))
+            others: Limits = {} if keep else {row["resource"]: None for row in before}
+            written = {**others, **limits}
+            if written:
+                await connection.execute(statements.set_limits(tenant_id, written))
             after = await _rows(connection, tenant_id)
             await audit.record(
                 connection,
@@ -76,7 +87,7 @@ def tag(rows: list[dict[str, Any]]) -> str:
 
 
 def _limits(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    return {row["resource"]: row["limit"] for row in rows}
+    return {row["resource"]: json_limit(row["resource"], row["limit"]) for row in rows}
 
 
 async def _check_tenant(connection: AsyncConnection, principal: Principal, tenant_id: str, *, lock: bool) -> None:

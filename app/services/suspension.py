@@ -18,6 +18,6 @@ async def end_leases_of(
     states = sources(LeaseState.RELEASING) if running else (LeaseState.QUEUED,)
     ended = []
     for lease_id in (await connection.execute(ids_in(tenant_id, states))).scalars().all():
-        told = await connection.execute(*request_end(LeaseId(lease_id), _REASON.as_json(), principal.request_id))
+        told = await connection.execute(*request_end(LeaseId(lease_id), _REASON, principal.request_id))
         ended += [LeaseId(row.lease_id) for row in told]
     return ended

@@ -7,7 +7,7 @@ from typing import Any
 from app.db.tenancy import tenant_use as statements
 from app.domain.quotas import available
 from app.services.context import ServiceContext
-from app.services.cursors import PageRequest, cut, last_id
+from app.services.cursors import PageRequest, RowPage, cut, last_id
 
 _KIND = "tenant_use"
 
@@ -18,12 +18,13 @@ class TenantUseService:
     def __init__(self, context: ServiceContext) -> None:
         self._database = context.database
 
-    async def page(self, page: PageRequest) -> tuple[list[dict[str, Any]], str | None]:
-        """Rows of `tenant_use.FIRST`, and the cursor of the next page."""
+    async def page(self, page: PageRequest) -> RowPage:
+        """Rows of `tenant_use.FIRST`."""
         after = last_id(page, _KIND, "tenant")
         query = statements.FIRST if after is None else statements.FOLLOWING
         found = await self._database.fetch(None, query, after=after, limit=page.limit + 1)
-        return cut(found, page, _KIND)
+        total = (await self._database.fetch(None, statements.COUNT))[0]["total"] if page.count else None
+        return cut(found, page, _KIND, total)
 
 
 def stored_quotas(text: str) -> list[dict[str, Any]]:

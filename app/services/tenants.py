@@ -1,6 +1,7 @@
-"""Tenants: made, read and changed by operators."""
+"""Tenants: operators create and change them. Every key reads its own tenant."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pydantic_core import to_jsonable_python
@@ -15,12 +16,13 @@ from app.domain.ids import TenantId, is_typeid
 from app.domain.quotas import GPUS, LEASES, SPEND_PER_HOUR
 from app.services import audit
 from app.services.context import ServiceContext
-from app.services.cursors import PageRequest, cut, last_id
+from app.services.cursors import PageRequest, RowPage, cut, last_id
 from app.services.errors import FieldError, InvalidRequest, NameTaken, ResourceNotFound
 from app.services.idempotency import Created, IdempotencyKey, Stored, replay, store
 from app.services.preconditions import IfMatch
 from app.services.principal import Principal
 from app.services.suspension import end_leases_of
+from app.services.totals import total_count
 
 _KIND = "tenants"
 _TERMS = ("max_ttl_seconds", "max_total_seconds")
@@ -35,7 +37,7 @@ class TenantChange:
 
 
 class TenantService:
-    """All of it needs an operator; the routes see to that."""
+    """Changes and lists need an operator, which the routes require. Every key may read its own tenant."""
 
     def __init__(self, context: ServiceContext) -> None:
         self._database = context.database
@@ -60,18 +62,26 @@ class TenantService:
             await store(connection, key, Stored(status=201, response=to_jsonable_python(dict(row))))
         return Created(dict(row), replayed=False)
 
-    async def get(self, tenant_id: str) -> dict[str, Any]:
-        """Raises ResourceNotFound."""
+    async def get(self, principal: Principal, tenant_id: str) -> dict[str, Any]:
+        """A tenant: any for operators, the caller's own for others. Raises ResourceNotFound."""
         _check_id(tenant_id)
-        rows = await self._database.fetch(None, statements.GET, tenant_id=tenant_id)
+        if principal.tenant_id not in {None, tenant_id}:
+            raise ResourceNotFound
+        rows = await self._database.fetch(principal.tenant_id, statements.GET, tenant_id=tenant_id)
         if not rows:
             raise ResourceNotFound
         return rows[0]
 
-    async def page(self, page: PageRequest) -> tuple[list[dict[str, Any]], str | None]:
-        """Newest first, and the cursor of the next page."""
+    async def own(self, principal: Principal) -> dict[str, Any] | None:
+        """The caller's tenant. None for operators."""
+        return None if principal.tenant_id is None else await self.get(principal, principal.tenant_id)
+
+    async def page(self, page: PageRequest) -> RowPage:
+        """Newest first."""
         statement = statements.page(after=last_id(page, _KIND, "tenant"), limit=page.limit + 1)
-        return cut(await self._database.rows(None, statement), page, _KIND)
+        rows = await self._database.rows(None, statement)
+        total = await total_count(self._database, None, page, partial(statements.page, after=None, limit=1))
+        return cut(rows, page, _KIND, total)
 
     async def change(
         self, principal: Principal, tenant_id: str, change: TenantChange, if_match: IfMatch

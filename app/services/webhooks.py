@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pydantic_core import to_jsonable_python
@@ -18,12 +19,13 @@ from app.domain.webhooks import LASTS, MOST, OVERLAP, TEST, secret_text
 from app.name_lookup import Lookup, look_up, within
 from app.services import audit
 from app.services.context import ServiceContext
-from app.services.cursors import PageRequest, cut, last_id
+from app.services.cursors import PageRequest, RowPage, cut, last_id
 from app.services.errors import Conflict, FieldError, InvalidRequest, ResourceNotFound
 from app.services.idempotency import Created, IdempotencyKey, Stored, replay, store
 from app.services.lease_creation import whose
 from app.services.preconditions import IfMatch
 from app.services.principal import Principal
+from app.services.totals import total_count
 
 _KIND, _DELIVERIES = "webhooks", "deliveries"
 _SECRET_BYTES = 32
@@ -67,13 +69,14 @@ class WebhookService:
             await store(connection, key, Stored(status=201, response=to_jsonable_python(shown)))
         return Created({**shown, "secret": secret}, replayed=False)
 
-    async def page(
-        self, principal: Principal, tenant_id: str | None, page: PageRequest
-    ) -> tuple[list[dict[str, Any]], str | None]:
+    async def page(self, principal: Principal, tenant_id: str | None, page: PageRequest) -> RowPage:
         """Newest first, of the principal's tenant or of those that an operator names (None: all)."""
         mine = principal.tenant_id or tenant_id
-        statement = statements.page(tenant_id=mine, after=last_id(page, _KIND, "webhook"), limit=page.limit + 1)
-        return cut(await self._database.rows(principal.tenant_id, statement), page, _KIND)
+        statement = partial(statements.page, tenant_id=mine)
+        after = last_id(page, _KIND, "webhook")
+        rows = await self._database.rows(principal.tenant_id, statement(after=after, limit=page.limit + 1))
+        first = partial(statement, after=None, limit=1)
+        return cut(rows, page, _KIND, await total_count(self._database, principal.tenant_id, page, first))
 
     async def get(self, principal: Principal, webhook_id: str) -> dict[str, Any]:
         """Raises ResourceNotFound."""
@@ -131,9 +134,7 @@ class WebhookService:
             await store(connection, key, Stored(status=201, response=to_jsonable_python(shown)))
         return Created({**shown, "secret": secret}, replayed=False)
 
-    async def deliveries(
-        self, principal: Principal, webhook_id: str, page: PageRequest
-    ) -> tuple[list[dict[str, Any]], str | None]:
+    async def deliveries(self, principal: Principal, webhook_id: str, page: PageRequest) -> RowPage:
         """The log, newest first. Raises ResourceNotFound."""
         _check_id("webhook", webhook_id)
         after, mine = last_id(page, _DELIVERIES, "delivery"), principal.tenant_id
@@ -142,7 +143,8 @@ class WebhookService:
                 raise ResourceNotFound
             log = statements.deliveries(webhook_id, within=mine, after=after, limit=page.limit + 1)
             rows = (await connection.execute(log)).mappings().all()
-        return cut(rows, page, _DELIVERIES)
+        first = partial(statements.deliveries, webhook_id, within=mine, after=None, limit=1)
+        return cut(rows, page, _DELIVERIES, await total_count(self._database, mine, page, first))
 
     async def test(self, principal: Principal, webhook_id: str, key: IdempotencyKey | None) -> Created:
         """Sends `webhook.test`, once. Raises ResourceNotFound, Conflict."""

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from app.domain.labels import KEY_PATTERN
 from app.settings.account_tags import TagRules, check_labels, check_tags
 from app.settings.reservations import ReservationKind, ReservationSettings, check_reservations
 
@@ -20,7 +21,7 @@ GROUP = "gpulease.providers"
 SSH_PORT = 22
 """The port of the SSH server, unless the account's images have another."""
 
-LabelKey = Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,63}$")]
+LabelKey = Annotated[str, Field(max_length=317, pattern=f"^{KEY_PATTERN}$")]
 """What a lease may use as the key of a label."""
 ImageName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,39}$")]
 

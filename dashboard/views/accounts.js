@@ -21,9 +21,9 @@ const CAUSES = {
 
 export function Accounts() {
   const { query } = route.use();
-  const gone = query.get("gone") === "true";
+  const open = query.get("open") === "true";
   const accounts = useLive("/v1/ops/accounts", 5);
-  const orphans = useLive(`/v1/ops/orphans?limit=100${gone ? "&gone=true" : ""}`, 5, { keep: true });
+  const orphans = useLive(`/v1/ops/orphans?limit=100${open ? "" : "&gone=true"}`, 5, { keep: true });
   const items = orphans.data?.items;
   return html`
     <${Head} title="Accounts" sub="Cloud accounts, and VMs without a lease" />
@@ -31,9 +31,9 @@ export function Accounts() {
       <div class="panels">${accounts.data?.items.map((one) => html`<${Account} key=${one.name} account=${one} />`)}</div>
       ${accounts.data?.items.length === 0 && html`<div class="panel"><${Empty} title="No accounts yet.">Add your cloud accounts to <code>gpulease.toml</code> and start a worker.<//></div>`}
     <//>
-    <${Panel} title="Orphans" wide flush aside=${html`<a href=${refined({ gone: gone ? null : "true" })}>${gone ? "open orphans only" : "include terminated orphans"}</a>`}>
+    <${Panel} title="Orphans" wide flush aside=${html`<a href=${refined({ open: open ? null : "true" })}>${open ? "include those that ended in the last 30 days" : "open orphans only"}</a>`}>
       <${Awaited} live=${orphans} rows=${4}>
-        ${items && (items.length ? html`<${Orphans} items=${items} />` : html`<${Empty} title="No orphans.">Every observed VM belongs to a lease.<//>`)}
+        ${items && (items.length ? html`<${Orphans} items=${items} />` : html`<${Empty} title="No orphans.">${open ? "Every observed VM belongs to a lease." : "Every VM observed in the last 30 days belonged to a lease."}<//>`)}
         ${orphans.data?.next_cursor && html`<p class="note">Only the latest 100 are shown; <code>gpulease ops orphans</code> lists all.</p>`}
       <//>
     <//>
@@ -98,14 +98,12 @@ async function checkAgain(account) {
   }
 }
 
-const cost = (orphan) => (orphan.price_per_hour === null ? null : (Number(orphan.price_per_hour) * orphan.age_seconds) / 3600);
-
 const Orphans = ({ items }) => html`
   <${Scroll} label="Orphans">
     <table class="list cards">
       <caption class="vh">Orphans</caption>
-      <thead><tr><th scope="col">State</th><th scope="col">VM</th><th scope="col">Where</th><th scope="col">Why</th><th scope="col" class="n">Age</th><th scope="col" class="n">USD/h</th><th scope="col" class="n">Cost</th><th scope="col" class="n">Ended in</th><th scope="col"><span class="vh">Actions</span></th></tr></thead>
-      <tbody>${items.map((one) => html`<${Orphan} key=${`${one.account}/${one.region}/${one.instance_id}`} one=${one} />`)}</tbody>
+      <thead><tr><th scope="col">State</th><th scope="col">VM</th><th scope="col">Where</th><th scope="col">Why</th><th scope="col" class="n">Age</th><th scope="col" class="n">USD/h</th><th scope="col" class="n">Cost</th><th scope="col" class="n">End</th><th scope="col"><span class="vh">Actions</span></th></tr></thead>
+      <tbody>${items.map((one) => html`<${Orphan} key=${one.id} one=${one} />`)}</tbody>
     </table>
   <//>
 `;
@@ -120,8 +118,8 @@ const Orphan = ({ one }) => html`
     <td data-label="Why">${CAUSES[one.cause] ?? words(one.cause)}${one.lease_id && html`<a class="under" href=${to(`leases/${one.lease_id}`)}>${one.lease_id}</a>`}${one.adopt_error && html`<span class="under bad">${one.adopt_error}</span>`}${one.end_error && html`<span class="under bad">does not end: ${one.end_error.code ?? one.end_error.class}</span>`}</td>
     <td data-label="Age" class="n">${span(one.age_seconds)}</td>
     <td data-label="USD/h" class="n">${one.price_per_hour === null ? NOTHING : usd(one.price_per_hour)}</td>
-    <td data-label="Cost" class="n">${cost(one) === null ? NOTHING : usd(cost(one))}</td>
-    <td data-label="Ended in" class="n">${one.gone_at ? "gone" : one.end_after ? html`<${Left} at=${one.end_after} over="next cycle" soon=${0} />` : "by an operator"}</td>
+    <td data-label="Cost" class="n">${one.cost === null ? NOTHING : usd(one.cost)}</td>
+    <td data-label="End" class="n">${one.gone_at ? html`<${Ago} at=${one.gone_at} />` : one.end_after ? html`<${Left} at=${one.end_after} over="next cycle" soon=${0} />` : "by an operator"}</td>
     <td class="do">${one.state === "seen" && html`<button type="button" class="ghost" aria-label=${`End now ${one.instance_id}`} onClick=${() => end(one)}><${Icon} name="release" />End now</button>`}</td>
   </tr>
 `;
@@ -134,8 +132,7 @@ function end(orphan) {
     yes: "End the VM",
     danger: true,
     act: async () => {
-      const path = [orphan.account, orphan.region, orphan.instance_id].map(encodeURIComponent).join("/");
-      await change("POST", `/v1/ops/orphans/${path}/end`);
+      await change("POST", `/v1/ops/orphans/${orphan.id}/end`);
       nudge();
       return `${orphan.instance_id} will be ended in the next cycle.`;
     },

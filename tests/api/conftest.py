@@ -32,8 +32,8 @@ class Caller(httpx.AsyncClient):
         return Caller(self.app, made.json()["secret"], self.tenant_id)
 
 
-async def new_tenant(operator: Caller, name: str, **limits: str) -> Caller:
-    """The admin of a new tenant with these limits (`gpus="8"`, `leases="10"` …)."""
+async def new_tenant(operator: Caller, name: str, **limits: int | str) -> Caller:
+    """The admin of a new tenant with these limits (`gpus=8`, `leases=10`, `spend_per_hour="2.50"` …)."""
     made = await operator.post("/v1/tenants", json={"name": name})
     assert made.status_code == 201, made.text
     tenant_id = made.json()["id"]
@@ -83,10 +83,10 @@ async def operator(app: FastAPI, database_url: str) -> AsyncIterator[Caller]:
 @pytest.fixture
 async def alice(operator: Caller) -> Caller:
     """Admin of a tenant with room for 8 GPUs and 10 leases."""
-    return await new_tenant(operator, "alice", gpus="8", leases="10")
+    return await new_tenant(operator, "alice", gpus=8, leases=10)
 
 
 @pytest.fixture
 async def bob(operator: Caller) -> Caller:
     """Admin of another tenant, with the same room."""
-    return await new_tenant(operator, "bob", gpus="8", leases="10")
+    return await new_tenant(operator, "bob", gpus=8, leases=10)

@@ -14,7 +14,7 @@ async def trail(caller: Caller) -> list[dict[str, Any]]:
 async def test_every_change_leaves_an_entry_with_before_and_after(operator: Caller, alice: Caller) -> None:
     path = f"/v1/tenants/{alice.tenant_id}"
     await operator.patch(path, json={"max_ttl_seconds": 600}, headers={"X-Request-Id": "trace-0003"})
-    await operator.put(f"{path}/quotas", json={"limits": [{"resource": "gpus", "limit": "2"}]})
+    await operator.put(f"{path}/quotas", json={"limits": [{"resource": "gpus", "limit": 2}]})
     made = (await alice.post(f"{path}/keys", json={"name": "ci", "role": "viewer"})).json()
     await alice.post(f"/v1/keys/{made['id']}/rotate", json={})
     await alice.delete(f"/v1/keys/{made['id']}")
@@ -33,7 +33,7 @@ async def test_every_change_leaves_an_entry_with_before_and_after(operator: Call
         "192.0.2.7",
         "trace-0003",
     )
-    assert entries[3]["before"]["gpus"] == "8.000000"
+    assert entries[3]["before"]["gpus"] == 8
     assert entries[0]["principal"] == (await alice.get("/v1/me")).json()["key_id"]
 
 
@@ -77,3 +77,16 @@ async def test_pages_go_through_the_whole_trail(operator: Caller, alice: Caller)
             break
         params["cursor"] = page["next_cursor"]
     assert seen == everything
+
+
+async def test_the_trail_is_filtered_by_action_target_and_time(operator: Caller, alice: Caller) -> None:
+    key = (await alice.post(f"/v1/tenants/{alice.tenant_id}/keys", json={"name": "ci", "role": "viewer"})).json()["id"]
+    await alice.delete(f"/v1/keys/{key}")
+    about = [entry["action"] for entry in (await alice.get(f"/v1/audit?about={key}")).json()["items"]]
+    assert about == ["key.revoke", "key.create"]
+    some = (await alice.get(f"/v1/audit?about={key}&type=key.revoke&type=lease.create")).json()["items"]
+    assert [entry["action"] for entry in some] == ["key.revoke"]
+    when = some[0]["created_at"]
+    assert (await alice.get(f"/v1/audit?created_after={when}")).json()["items"] == []
+    earlier = (await alice.get(f"/v1/audit?created_before={when}&about={key}")).json()["items"]
+    assert [entry["action"] for entry in earlier] == ["key.create"]

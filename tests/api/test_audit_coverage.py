@@ -12,7 +12,7 @@ from app.api.http.routing import SecuredRoute
 from tests.api.conftest import Caller
 from tests.api.fleet import SSH_KEY, Fleet
 
-TOLD_NOWHERE = {"plan_lease", "tell_deadman_pass"}
+TOLD_NOWHERE = {"plan_lease", "record_deadman_heartbeat"}
 """One asks with a body and changes nothing; the other is a program's sign of life, every minute."""
 
 CHANGES = {
@@ -21,8 +21,8 @@ CHANGES = {
     if isinstance(route, APIRoute) and isinstance(route, SecuredRoute) and (route.methods or set()) - {"GET"}
 }
 ORPHAN = """
-    INSERT INTO orphan (account, region, instance_id, provider, zone, instance_type, market, cause, tags)
-    VALUES ('main', 'us-east-1', 'i-1', 'aws', 'us-east-1a', 'g5.xlarge', 'on_demand', 'lost_row', '{}')
+    INSERT INTO orphan (id, account, region, instance_id, provider, zone, instance_type, market, cause, tags)
+    VALUES ('orphan_01jz0000000000000000000000', 'main', 'us-east-1', 'i-1', 'aws', 'us-east-1a', 'g5.xlarge', 'on_demand', 'lost_row', '{}')
 """
 HOLD = """UPDATE installation SET hold = '{"reason": "another timeline", "since": "2026-01-01T00:00:00Z"}'"""
 
@@ -99,6 +99,11 @@ async def lease_for_tenant(scene: Scene) -> tuple[str, Any]:
     return "/v1/leases", {"tenant_id": scene.tenant.tenant_id, "gpu": {"model": "A10G"}, "ttl_seconds": 3600}
 
 
+async def leases_of_tenant(scene: Scene) -> tuple[str, Any]:
+    await scene.lease()
+    return "/v1/leases/release", {"tenant_id": scene.tenant.tenant_id, "all": True}
+
+
 REQUESTS: Mapping[str, Prepare] = {
     "create_tenant": at(lambda _: "/v1/tenants", {"name": "new"}),
     "update_tenant": at(lambda scene: scene.path, {"max_ttl_seconds": 600}),
@@ -108,8 +113,10 @@ REQUESTS: Mapping[str, Prepare] = {
     "create_ssh_key": ssh_key_for_tenant,
     "update_ssh_key": of(Scene.ssh_key, "", {"default": True}),
     "delete_ssh_key": of(Scene.ssh_key),
-    "set_quotas": at(lambda scene: f"{scene.path}/quotas", {"limits": [{"resource": "gpus", "limit": "2"}]}),
+    "set_quotas": at(lambda scene: f"{scene.path}/quotas", {"limits": [{"resource": "gpus", "limit": 2}]}),
+    "change_quotas": at(lambda scene: f"{scene.path}/quotas", {"limits": [{"resource": "gpus", "limit": 2}]}),
     "create_lease": lease_for_tenant,
+    "release_leases": leases_of_tenant,
     "update_lease": of(Scene.lease, "", {"labels": {"team": "vision"}}),
     "extend_lease": of(Scene.lease, "/extend", {"extend_by_seconds": 3600}),
     "release_lease": of(Scene.lease),
@@ -118,14 +125,14 @@ REQUESTS: Mapping[str, Prepare] = {
     "update_webhook": of(Scene.webhook, "", {"description": "ours"}),
     "delete_webhook": of(Scene.webhook),
     "rotate_webhook_secret": of(Scene.webhook, "/rotate-secret"),
-    "try_webhook": of(Scene.webhook, "/test"),
+    "send_test_event": of(Scene.webhook, "/test"),
     "replay_webhook_delivery": of(Scene.delivery, "/replay"),
-    "end_orphan": at(lambda scene: scene.prepared(ORPHAN, "/v1/ops/orphans/main/us-east-1/i-1/end")),
+    "end_orphan": at(lambda scene: scene.prepared(ORPHAN, "/v1/ops/orphans/orphan_01jz0000000000000000000000/end")),
     "adopt_orphans": at(lambda scene: scene.prepared(ORPHAN, scene.prepared(HOLD, "/v1/ops/adopt"))),
     "cordon_account": at(lambda _: "/v1/ops/accounts/main/cordon", {"cordoned": True}),
     "request_account_checks": at(lambda _: "/v1/ops/accounts/main/checks"),
-    "stop_launches": at(lambda _: "/v1/ops/launches", {"stopped": True}),
-    "lift_hold": at(lambda scene: scene.prepared(HOLD, "/v1/ops/resume")),
+    "set_launch_stop": at(lambda _: "/v1/ops/launches", {"stopped": True}),
+    "resume_installation": at(lambda scene: scene.prepared(HOLD, "/v1/ops/resume")),
 }
 
 
@@ -153,7 +160,7 @@ async def test_a_change_tells_who_did_what_from_where(name: str, operator: Calle
     assert (entry["principal"], entry["role"], entry["address"]) == (me, "operator", "192.0.2.7")
     assert entry["request_id"] == f"trace-{name}"
     assert entry["action"]
-    assert entry["at"]
+    assert entry["created_at"]
     assert entry["target"] is not None
     assert entry["before"] != entry["after"]
 

@@ -65,7 +65,7 @@ async def test_an_unknown_caller_makes_us_read_no_body(anonymous: Caller) -> Non
 
 async def test_the_role_is_checked_before_the_body_and_the_id(alice: Caller) -> None:
     assert (await alice.post("/v1/tenants", json={"nonsense": 1})).json()["code"] == "forbidden"
-    assert (await alice.get("/v1/tenants/nonsense")).json()["code"] == "forbidden"
+    assert (await alice.patch("/v1/tenants/nonsense")).json()["code"] == "forbidden"
 
 
 async def test_a_revoked_key_is_refused_by_the_process_that_knew_it(
@@ -73,7 +73,7 @@ async def test_a_revoked_key_is_refused_by_the_process_that_knew_it(
 ) -> None:
     async with serving(make_settings(key_cache_seconds=0)) as app:
         operator = Caller(app, ensure_operator_key(database_url, None))
-        alice = await new_tenant(operator, "alice", gpus="1")
+        alice = await new_tenant(operator, "alice", gpus=1)
         me = (await alice.get("/v1/me")).json()
         assert (await operator.delete(f"/v1/keys/{me['key_id']}")).status_code == 200
         assert (await alice.get("/v1/me")).status_code == 401

@@ -14,13 +14,13 @@ import pytest
 from app.api.routes import event_stream
 from app.bootstrap import build_api
 from app.db.core.ids import new_id
+from app.db.events.reads import EventFilter
 from app.domain.ids import TenantId
 from app.local.ports import LOOPBACK
 from app.prerequisites import ensure_operator_key
 from app.server.api import Server
 from app.services import key_format
 from app.services.errors import TooManyStreams
-from app.services.event_stream import Wanted
 from app.services.principal import Principal, Role
 from tests.api.conftest import Caller, MakeSettings, new_tenant, serving
 from tests.api.fleet import Fleet
@@ -55,7 +55,7 @@ async def running(make_settings: MakeSettings, database_url: str, **settings: ob
     server = Server(app)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     operator = Caller(app, ensure_operator_key(database_url, None))
-    alice, bob = [await new_tenant(operator, name, gpus="20", leases="20") for name in ("alice", "bob")]
+    alice, bob = [await new_tenant(operator, name, gpus=20, leases=20) for name in ("alice", "bob")]
     try:
         yield Running(server, f"http://{LOOPBACK}:{listener.getsockname()[1]}", operator, alice, bob)
     finally:
@@ -203,12 +203,12 @@ async def test_a_tenant_has_a_quarter_of_the_streams(make_settings: MakeSettings
 
 async def test_a_key_has_fifty_streams_and_long_polls(make_settings: MakeSettings, fleet: Fleet) -> None:
     async with serving(make_settings(max_streams=1000)) as app:
-        alice = await new_tenant(Caller(app, ensure_operator_key(fleet.url, None)), "alice", gpus="1", leases="1")
+        alice = await new_tenant(Caller(app, ensure_operator_key(fleet.url, None)), "alice", gpus=1, leases=1)
         made = (await alice.post("/v1/leases", json=WISH)).json()
         async with contextlib.AsyncExitStack() as opened:
             for _ in range(50):
                 told = app.state.services.streams.follow(
-                    principal_of(alice), Wanted(), after=None, heartbeat_seconds=60.0
+                    principal_of(alice), EventFilter(), after=None, heartbeat_seconds=60.0
                 )
                 opened.push_async_callback(told.aclose)
                 await anext(told)
@@ -236,7 +236,7 @@ async def test_all_streams_together_are_limited(make_settings: MakeSettings, fle
         async with contextlib.AsyncExitStack() as opened:
             tenants = [await new_tenant(operator, name) for name in ("one", "two", "three", "four", "five")]
             streams = [
-                app.state.services.streams.follow(principal_of(one), Wanted(), after=None, heartbeat_seconds=60.0)
+                app.state.services.streams.follow(principal_of(one), EventFilter(), after=None, heartbeat_seconds=60.0)
                 for one in tenants
             ]
             for told in streams[:4]:

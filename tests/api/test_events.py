@@ -1,13 +1,22 @@
 """Events of a lease and of a tenant."""
 
+import itertools
 import json
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from psycopg.types.json import Jsonb
 
-from app.api.routes.events import EventPage
+from app.api.schemas.events import EventPage
+from app.db.core.compiled import with_values
+from app.db.core.ids import new_id
+from app.db.events.reads import EventFilter, numbered
+from app.domain.events import EVENT_DATA, EventType
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
+from tests.domain.event_samples import sample
 
 
 @pytest.fixture(autouse=True)
@@ -108,3 +117,61 @@ async def test_wrong_starts_are_refused(alice: Caller) -> None:
     ):
         answer = await alice.get(f"/v1/events?{query}")
         assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, f"#/query/{pointer}")
+
+
+async def test_events_are_filtered_by_type_lease_and_time(alice: Caller, bob: Caller, fleet: Fleet) -> None:
+    first, second, other = await make(alice), await make(alice), await make(bob)
+    await alice.delete(f"/v1/leases/{first}")
+    fleet.number_events()
+    whole = await events(alice)
+    queued = await events(alice, "/v1/events?type=lease.queued")
+    assert {one["lease_id"] for one in queued} == {first, second}
+    both = await events(alice, f"/v1/events?type=lease.queued&type=lease.releasing&lease_id={first}")
+    assert [one["type"] for one in both] == ["lease.queued", "lease.releasing"]
+    assert await events(alice, f"/v1/events?lease_id={other}") == []
+    assert await events(alice, f"/v1/leases/{first}/events?type=lease.active") == []
+    last = whole[-1]["created_at"]
+    before = await events(alice, f"/v1/events?created_before={last}")
+    assert before == [one for one in whole if one["created_at"] < last]
+    assert len(before) < len(whole)
+    after = await events(alice, f"/v1/leases/{first}/events?created_after={before[0]['created_at']}")
+    assert [one["type"] for one in after] == ["lease.releasing"]
+    unknown = await alice.get("/v1/events?type=lease.eaten")
+    assert (unknown.status_code, unknown.json()["errors"][0]["pointer"]) == (422, "#/query/type/0")
+
+
+async def test_every_type_of_event_is_answered_as_declared(alice: Caller, fleet: Fleet) -> None:
+    for kind in EventType:
+        statement = "INSERT INTO event (id, tenant_id, type, data) VALUES (%s, %s, %s, %s)"
+        fleet.run(statement, new_id("event"), alice.tenant_id, str(kind), Jsonb(sample(kind).as_json()))
+    fleet.run(
+        "INSERT INTO event (id, tenant_id, type, data) VALUES ('event_x', %s, 'lease.later', '{}')", alice.tenant_id
+    )
+    fleet.number_events()
+    answer = await alice.get("/v1/events?limit=200")
+    page = EventPage.model_validate_json(answer.content, strict=True)
+    assert json.loads(page.model_dump_json(by_alias=True)) == answer.json()
+    declared = [type(one).__name__ for one in page.items]
+    assert declared == [*(f"{data.__name__}Event" for data in EVENT_DATA.values()), "OtherEvent"]
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        EventFilter(),
+        EventFilter(types=frozenset({EventType.LEASE_QUEUED})),
+        EventFilter(types=frozenset({EventType.LEASE_QUEUED, EventType.LEASE_RELEASING})),
+    ],
+)
+async def test_a_stream_filters_as_a_list_does(alice: Caller, bob: Caller, fleet: Fleet, wanted: EventFilter) -> None:
+    """The rule is written twice, for lists in SQL."""
+    mine, other = await make(alice), await make(bob)
+    await bob.delete(f"/v1/leases/{other}")
+    fleet.number_events()
+    rows = fleet.run("SELECT *, at AS created_at FROM event ORDER BY sequence")
+    times = (None, rows[0]["at"], rows[1]["at"])
+    for owner, lease_id, after, before in itertools.product((None, alice.tenant_id), (None, mine), times, times):
+        exact = replace(wanted, tenant_id=owner, lease_id=lease_id, created_after=after, created_before=before)
+        conditions = numbered(after=0, limit=100, wanted=exact)
+        read = fleet.run(with_values(conditions))
+        assert [row["id"] for row in read] == [row["id"] for row in rows if exact.matches(SimpleNamespace(**row))]

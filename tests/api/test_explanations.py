@@ -64,7 +64,7 @@ async def test_a_new_lease_is_tried_at_once(alice: Caller) -> None:
     assert found["summary"] == "gpulease tries g5.xlarge spot in us-east-1a (aws) at 0.40 USD an hour now."
     assert (verdicts(found), found["suggestions"]) == (["free"] * 4, [])
     assert found["queue"] == {"position": 1, "waiting": 1, "position_in_tenant": 1, "waiting_in_tenant": 1}
-    assert {need["resource"]: need["free"] for need in found["quota"]}["gpus"] == "8"
+    assert {need["resource"]: need["free"] for need in found["quota"]}["gpus"] == 8
 
 
 async def test_after_refusals_it_shows_each_candidate_and_what_would_fit(
@@ -96,13 +96,13 @@ async def test_after_refusals_it_shows_each_candidate_and_what_would_fit(
 async def test_over_quota_names_what_is_missing(alice: Caller, operator: Caller, fleet: Fleet) -> None:
     lease_id = await create(alice, gpu={"model": "A10G", "count": 4})
     limits = {"limits": [{"resource": "spend_per_hour", "limit": "2"}]}
-    assert (await operator.put(f"/v1/tenants/{alice.tenant_id}/quotas", json=limits)).status_code == 200
+    assert (await operator.patch(f"/v1/tenants/{alice.tenant_id}/quotas", json=limits)).status_code == 200
     fleet.run("UPDATE offering SET price_per_hour = 9 WHERE instance_type = 'g5.12xlarge'")
     found = await explain(alice, lease_id)
     assert (found["code"], verdicts(found)) == ("over_quota", ["over_quota"])
-    assert "it needs 9 spend_per_hour, and the quota has 2 left" in found["candidates"][0]["message"]
+    assert "it needs 9.00 spend_per_hour, and the quota has 2.00 left" in found["candidates"][0]["message"]
     spend = next(need for need in found["quota"] if need["resource"] == "spend_per_hour")
-    assert (spend["needed"], spend["free"], spend["reserved"], spend["fits"]) == ("9", "2", "5.672", False)
+    assert (spend["needed"], spend["free"], spend["reserved"], spend["fits"]) == ("9.00", "2.00", "5.672", False)
 
 
 async def test_a_price_cap_names_the_cheapest_offering_above_it(alice: Caller, fleet: Fleet) -> None:

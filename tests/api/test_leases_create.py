@@ -168,19 +168,19 @@ async def test_operators_act_for_the_tenant_they_name(operator: Caller, alice: C
 
 
 async def test_what_is_short_is_named(operator: Caller) -> None:
-    poor = await new_tenant(operator, "poor", gpus="8", leases="0", spend_per_hour="1.00")
+    poor = await new_tenant(operator, "poor", gpus=8, leases=0, spend_per_hour="1.00")
     answer = await poor.post("/v1/leases", json=body(market="on_demand"))
     problem = answer.json()
     assert (answer.status_code, problem["code"], problem["retryable"]) == (409, "quota_exceeded", True)
     assert {name: problem[name] for name in ("resource", "limit", "used", "asked")} == {
         "resource": "leases",
-        "limit": "0",
-        "used": "0",
-        "asked": "1",
+        "limit": 0,
+        "used": 0,
+        "asked": 1,
     }
     assert [(one["resource"], one["limit"], one["asked"]) for one in problem["shortages"]] == [
-        ("leases", "0", "1"),
-        ("spend_per_hour", "1", "1.006"),
+        ("leases", 0, 1),
+        ("spend_per_hour", "1.00", "1.006"),
     ]
 
 
@@ -248,15 +248,15 @@ async def test_a_repeat_gets_the_first_answer_even_when_nothing_fits_any_more(al
 
 async def test_a_refused_create_may_be_repeated_under_its_key(alice: Caller, operator: Caller) -> None:
     headers = {"Idempotency-Key": "later"}
-    poor = await new_tenant(operator, "poor", gpus="0")
+    poor = await new_tenant(operator, "poor", gpus=0)
     assert (await poor.post("/v1/leases", json=body(), headers=headers)).status_code == 409
-    limits = {"limits": [{"resource": "gpus", "limit": "1"}]}
+    limits = {"limits": [{"resource": "gpus", "limit": 1}]}
     await operator.put(f"/v1/tenants/{poor.tenant_id}/quotas", json=limits)
     assert (await poor.post("/v1/leases", json=body(), headers=headers)).status_code == 201
 
 
 async def test_concurrent_creates_never_pass_a_quota(operator: Caller, fleet: Fleet) -> None:
-    tenant = await new_tenant(operator, "crowd", gpus="10")
+    tenant = await new_tenant(operator, "crowd", gpus=10)
     answers = await asyncio.gather(*(tenant.post("/v1/leases", json=body()) for _ in range(64)))
     statuses = sorted(answer.status_code for answer in answers)
     assert statuses == [201] * 10 + [409] * 54, [a.text for a in answers if a.status_code >= 500][:1]

@@ -156,14 +156,14 @@ async def test_a_plan_shows_order_exclusions_quota_and_cost_and_changes_nothing(
     needs = {
         one["resource"]: (one["limit"], one["used"], one["asked"], one["fits"]) for one in plan["quota"]["resources"]
     }
-    assert needs["gpus"] == ("8", "0", "1", True)
-    assert needs["gpus:A10G"] == (None, "0", "1", True)
+    assert needs["gpus"] == (8, 0, 1, True)
+    assert needs["gpus:A10G"] == (None, 0, 1, True)
     assert fleet.run("SELECT count(*) AS n FROM lease") == [{"n": 0}]
     assert fleet.run("SELECT count(*) AS n FROM quota WHERE used > 0") == [{"n": 0}]
 
 
 async def test_a_plan_tells_short_quota_and_missing_offerings_without_refusing(operator: Caller) -> None:
-    poor = await new_tenant(operator, "poor", gpus="2")
+    poor = await new_tenant(operator, "poor", gpus=2)
     plan = (await poor.post("/v1/leases/plan", json=wish())).json()
     assert [one["quota_fits"] for one in plan["candidates"]] == [True, True, True, False]
     nothing = (await poor.post("/v1/leases/plan", json=wish(gpu={"model": "B200"}))).json()

@@ -1,6 +1,7 @@
 """The operators' view and brakes."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -10,6 +11,7 @@ from pydantic import BaseModel
 
 from app.api.routes.ops_tenants import TenantUsePage
 from app.api.schemas.ops import Account, AccountPage, Brakes, OpsSummary, OrphanPage
+from app.domain.ids import is_typeid
 from app.prerequisites import ensure_operator_key
 from tests.api.conftest import Caller, MakeSettings, new_tenant, serving
 from tests.api.fleet import Fleet
@@ -145,12 +147,24 @@ async def test_orphans_are_shown_in_pages_and_ended_on_demand(operator: Caller, 
     prices = [one["price_per_hour"] for one in (await operator.get("/v1/ops/orphans")).json()["items"]]
     assert prices == ["7.00", None, "1.006"]
     assert len((await operator.get("/v1/ops/orphans?gone=true")).json()["items"]) == 4
-    assert (await operator.post("/v1/ops/orphans/main/us-east-1/i-1/end")).status_code == 204
+    ids = {row["instance_id"]: row["id"] for row in fleet.run("SELECT instance_id, id FROM orphan")}
+    assert all(is_typeid("orphan", one) for one in ids.values())
+    assert (await operator.post(f"/v1/ops/orphans/{ids['i-1']}/end")).status_code == 204
     due = fleet.run("SELECT instance_id FROM orphan WHERE end_after <= now()")
     assert due == [{"instance_id": "i-1"}]
     for instance_id in ("i-gone", "i-none", "%00"):
-        assert (await operator.post(f"/v1/ops/orphans/main/us-east-1/{instance_id}/end")).status_code == 404
-    assert fleet.run("SELECT target FROM audit WHERE action = 'orphan.end'") == [{"target": "main/us-east-1/i-1"}]
+        assert (await operator.post(f"/v1/ops/orphans/{ids.get(instance_id, instance_id)}/end")).status_code == 404
+    assert fleet.run("SELECT target FROM audit WHERE action = 'orphan.end'") == [{"target": ids["i-1"]}]
+
+
+async def test_an_ended_orphan_stays_in_the_list_with_what_it_cost(operator: Caller, fleet: Fleet) -> None:
+    began = datetime(2026, 11, 1, tzinfo=UTC)
+    times = {"launched_at": began, "gone_at": began + timedelta(hours=25)}
+    orphan(fleet, "i-ended", state="gone", price_per_hour="22", **times)
+    assert (await operator.get("/v1/ops/orphans?count=true")).json()["total_count"] == 0
+    page = (await operator.get("/v1/ops/orphans?gone=true&count=true")).json()
+    (ended,) = page["items"]
+    assert (page["total_count"], ended["state"], ended["cost"], ended["age_seconds"]) == (1, "gone", "550.00", 90_000)
 
 
 async def test_an_orphan_that_refuses_to_end_says_why(operator: Caller, fleet: Fleet) -> None:
@@ -236,7 +250,7 @@ async def test_only_operators_see_or_brake_the_whole(alice: Caller) -> None:
         ("GET", "/v1/ops/accounts/main/checks"),
         ("POST", "/v1/ops/accounts/main/checks"),
         ("POST", "/v1/ops/resume"),
-        ("POST", "/v1/ops/orphans/main/us-east-1/i-1/end"),
+        ("POST", "/v1/ops/orphans/orphan_01jz0000000000000000000000/end"),
     ]
     for method, path in calls:
         answer = await alice.request(method, path)
@@ -264,7 +278,7 @@ async def test_a_poll_of_an_unchanged_summary_is_answered_with_304(
 ) -> None:
     async with serving(make_settings()) as app:
         operator = Caller(app, ensure_operator_key(database_url, None))
-        alice = await new_tenant(operator, "alice", gpus="8")
+        alice = await new_tenant(operator, "alice", gpus=8)
         fleet.activate(await make(alice))
         first = await operator.get("/v1/ops/summary")
         known = {"If-None-Match": first.headers["etag"]}
@@ -288,7 +302,7 @@ async def test_a_process_that_fell_silent_changes_the_summary(
 
 async def test_tenants_are_listed_with_their_room_and_what_runs(alice: Caller, operator: Caller, fleet: Fleet) -> None:
     fleet.activate(await make(alice))
-    await new_tenant(operator, "carol", gpus="2")
+    await new_tenant(operator, "carol", gpus=2)
     first = await operator.get("/v1/ops/tenants?limit=1")
     keeps_to(TenantUsePage, first.content)
     rest = await operator.get(f"/v1/ops/tenants?limit=1&cursor={first.json()['next_cursor']}")

@@ -9,46 +9,60 @@ from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
 
 
-def limits(**amounts: str | None) -> dict[str, Any]:
+def limits(**amounts: int | str | None) -> dict[str, Any]:
     names = {"gpus_A100": "gpus:A100"}
     return {"limits": [{"resource": names.get(name, name), "limit": limit} for name, limit in amounts.items()]}
 
 
 async def test_limits_are_set_by_name_and_the_others_stay(operator: Caller, alice: Caller) -> None:
     path = f"/v1/tenants/{alice.tenant_id}/quotas"
-    answer = await operator.put(path, json=limits(gpus_A100="4", spend_per_hour="99.5"))
+    answer = await operator.patch(path, json=limits(gpus_A100=4, spend_per_hour="99.5"))
     assert answer.status_code == 200, answer.text
     rows = {row["resource"]: row for row in answer.json()["items"]}
     assert {name: (row["limit"], row["used"], row["available"]) for name, row in rows.items()} == {
-        "gpus": ("8", "0", "8"),
-        "gpus:A100": ("4", "0", "4"),
-        "leases": ("10", "0", "10"),
+        "gpus": (8, 0, 8),
+        "gpus:A100": (4, 0, 4),
+        "leases": (10, 0, 10),
         "spend_per_hour": ("99.50", "0.00", "99.50"),
     }
     assert (await alice.get("/v1/quotas")).json() == answer.json()
     assert (await alice.get(path)).json() == answer.json()
 
 
+async def test_put_replaces_all_limits(operator: Caller, alice: Caller) -> None:
+    path = f"/v1/tenants/{alice.tenant_id}/quotas"
+    answer = await operator.put(path, json=limits(gpus_A100=4))
+    rows = {row["resource"]: row["limit"] for row in answer.json()["items"]}
+    assert rows == {"gpus": None, "gpus:A100": 4, "leases": None, "spend_per_hour": None}
+    (entry, *_) = (await operator.get("/v1/audit?type=quota.set")).json()["items"]
+    assert entry["after"] == rows
+    assert (await operator.put(path, json={"limits": []})).json()["items"][1]["limit"] is None
+
+
 async def test_a_null_limit_means_none_for_gpus_and_any_for_the_rest(operator: Caller, alice: Caller) -> None:
-    answer = await operator.put(f"/v1/tenants/{alice.tenant_id}/quotas", json=limits(gpus=None, leases=None))
+    answer = await operator.patch(f"/v1/tenants/{alice.tenant_id}/quotas", json=limits(gpus=None, leases=None))
     rows = {row["resource"]: row["available"] for row in answer.json()["items"]}
-    assert (rows["gpus"], rows["leases"]) == ("0", None)
+    assert (rows["gpus"], rows["leases"]) == (0, None)
 
 
 @pytest.mark.parametrize(
     ("body", "pointer"),
     [
         ({}, "/limits"),
-        ({"limits": [{"resource": "gpus", "limit": 3}]}, "/limits/0/limit"),
+        ({"limits": [{"resource": "gpus", "limit": "3"}]}, "/limits/0"),
         ({"limits": [{"resource": "gpus", "limit": "1.5"}]}, "/limits/0"),
-        ({"limits": [{"resource": "gpus", "limit": "-1"}]}, "/limits/0/limit"),
+        ({"limits": [{"resource": "gpus", "limit": -1}]}, "/limits/0/limit"),
+        ({"limits": [{"resource": "gpus", "limit": 1.5}]}, "/limits/0/limit"),
+        ({"limits": [{"resource": "gpus", "limit": True}]}, "/limits/0/limit"),
+        ({"limits": [{"resource": "gpus", "limit": None}]}, "/limits/0/limit"),
+        ({"limits": [{"resource": "spend_per_hour", "limit": 100}]}, "/limits/0"),
         ({"limits": [{"resource": "gpus", "limit": "NaN"}]}, "/limits/0/limit"),
         ({"limits": [{"resource": "gpus", "limit": "1e99"}]}, "/limits/0/limit"),
         ({"limits": [{"resource": "gpus", "limit": "9" * 5000}]}, "/limits/0/limit"),
         ({"limits": [{"resource": "spend_per_hour", "limit": "0.0000001"}]}, "/limits/0/limit"),
-        ({"limits": [{"resource": "cpus", "limit": "1"}]}, "/limits/0/resource"),
+        ({"limits": [{"resource": "cpus", "limit": 1}]}, "/limits/0/resource"),
         ({"limits": [{"resource": "gpus"}]}, "/limits/0/limit"),
-        ({"limits": [{"resource": "gpus", "limit": "1"}, {"resource": "gpus", "limit": "2"}]}, ""),
+        ({"limits": [{"resource": "gpus", "limit": 1}, {"resource": "gpus", "limit": 2}]}, "/limits"),
     ],
 )
 async def test_a_wrong_limit_is_pointed_at(operator: Caller, alice: Caller, body: object, pointer: str) -> None:
@@ -66,12 +80,12 @@ async def test_setting_limits_and_creating_leases_never_wait_for_each_other_in_a
 ) -> None:
     Fleet(database_url).catalogue()
     path = f"/v1/tenants/{alice.tenant_id}/quotas"
-    await operator.put(path, json=limits(gpus="1000", leases="1000"))
+    await operator.put(path, json=limits(gpus=1000, leases=1000))
     lease = {"gpu": {"model": "A10G"}, "ttl_seconds": 3600}
 
     async def set_and_create() -> set[int]:
         answers = [
-            await operator.put(path, json=limits(gpus="1000", leases="1000")),
+            await operator.put(path, json=limits(gpus=1000, leases=1000)),
             await alice.post("/v1/leases", json=lease),
         ]
         return {answer.status_code for answer in answers}
@@ -83,9 +97,9 @@ async def test_setting_limits_and_creating_leases_never_wait_for_each_other_in_a
 async def test_limits_that_changed_meanwhile_are_not_overwritten(operator: Caller, alice: Caller) -> None:
     path = f"/v1/tenants/{alice.tenant_id}/quotas"
     etag = (await operator.get(path)).headers["etag"]
-    first = await operator.put(path, json=limits(gpus="9"), headers={"If-Match": etag})
+    first = await operator.put(path, json=limits(gpus=9), headers={"If-Match": etag})
     assert first.status_code == 200
-    second = await operator.put(path, json=limits(gpus="7"), headers={"If-Match": etag})
+    second = await operator.put(path, json=limits(gpus=7), headers={"If-Match": etag})
     assert (second.status_code, second.json()["code"]) == (412, "version_conflict")
-    third = await operator.put(path, json=limits(gpus="7"), headers={"If-Match": first.headers["etag"]})
+    third = await operator.put(path, json=limits(gpus=7), headers={"If-Match": first.headers["etag"]})
     assert third.status_code == 200

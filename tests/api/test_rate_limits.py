@@ -81,7 +81,7 @@ async def test_one_tenants_requests_do_not_count_for_another(
 ) -> None:
     async with serving(make_settings(rate_limit="5/hour")) as app:
         operator = Caller(app, ensure_operator_key(database_url, None))
-        alice = await new_tenant(operator, "alice", gpus="1")
+        alice = await new_tenant(operator, "alice", gpus=1)
         for _ in range(5):
             await alice.get("/v1/me")
         assert (await alice.get("/v1/me")).status_code == 429
@@ -104,7 +104,7 @@ async def test_a_tenant_can_change_only_so_much_in_an_hour(
     """Each lease that is made and given back leaves rows behind, whatever the quota of leases is."""
     async with serving(make_settings(write_rate_limit="6/hour")) as app:
         operator = Caller(app, ensure_operator_key(database_url, None))
-        alice, bob = [await new_tenant(operator, name, gpus="8", leases="1") for name in ("alice", "bob")]
+        alice, bob = [await new_tenant(operator, name, gpus=8, leases=1) for name in ("alice", "bob")]
         for _ in range(6):
             made = await alice.post("/v1/leases", json=WISH)
             assert made.status_code == 201
@@ -126,7 +126,7 @@ async def test_a_lease_can_be_given_back_whatever_was_changed(
 ) -> None:
     async with serving(make_settings(write_rate_limit="2/hour")) as app:
         operator = Caller(app, ensure_operator_key(database_url, None))
-        alice = await new_tenant(operator, "alice", gpus="8", leases="2")
+        alice = await new_tenant(operator, "alice", gpus=8, leases=2)
         made = [(await alice.post("/v1/leases", json=WISH)).json()["id"] for _ in range(2)]
         assert (await alice.patch(f"/v1/leases/{made[0]}", json={"name": "n"})).status_code == 429
         for lease_id in made:
@@ -139,7 +139,7 @@ async def test_what_is_refused_changes_nothing_and_does_not_count(
     """A program that asks every second until its quota has room must get in at last."""
     async with serving(make_settings(write_rate_limit="2/hour")) as app:
         operator = Caller(app, ensure_operator_key(database_url, None))
-        alice = await new_tenant(operator, "alice", gpus="8", leases="1")
+        alice = await new_tenant(operator, "alice", gpus=8, leases=1)
         made = await alice.post("/v1/leases", json=WISH)
         for _ in range(5):
             assert (await alice.post("/v1/leases", json=WISH)).status_code == 409

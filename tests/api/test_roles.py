@@ -15,7 +15,7 @@ LEAST_ROLE = {
     "get_me": "viewer",
     "create_tenant": "operator",
     "list_tenants": "operator",
-    "get_tenant": "operator",
+    "get_tenant": "viewer",
     "update_tenant": "operator",
     "create_key": "admin",
     "list_keys": "admin",
@@ -31,6 +31,8 @@ LEAST_ROLE = {
     "get_own_quotas": "viewer",
     "get_quotas": "viewer",
     "set_quotas": "operator",
+    "change_quotas": "operator",
+    "release_leases": "member",
     "list_audit": "admin",
     "create_webhook": "admin",
     "list_webhooks": "admin",
@@ -38,10 +40,10 @@ LEAST_ROLE = {
     "update_webhook": "admin",
     "delete_webhook": "admin",
     "rotate_webhook_secret": "admin",
-    "try_webhook": "admin",
+    "send_test_event": "admin",
     "list_webhook_deliveries": "admin",
     "replay_webhook_delivery": "admin",
-    "tell_deadman_pass": "deadman",
+    "record_deadman_heartbeat": "deadman",
 }
 
 ROUTES = [route for route in routed().routes if isinstance(route, APIRoute)]

@@ -24,7 +24,7 @@ async def test_a_new_tenant_has_the_installations_terms_and_may_lease_nothing(op
     assert (tenant["max_ttl_seconds"], tenant["max_total_seconds"]) == (86_400, 604_800)
     quotas = (await operator.get(f"/v1/tenants/{tenant['id']}/quotas")).json()["items"]
     assert [(row["resource"], row["limit"], row["available"]) for row in quotas] == [
-        ("gpus", None, "0"),
+        ("gpus", None, 0),
         ("leases", None, None),
         ("spend_per_hour", None, None),
     ]
@@ -115,3 +115,18 @@ async def test_taking_anothers_name_is_refused(operator: Caller) -> None:
     two = await create(operator, name="two")
     refused = await operator.patch(f"/v1/tenants/{two['id']}", json={"name": "one"})
     assert refused.json()["code"] == "name_taken"
+
+
+async def test_a_key_reads_its_own_tenant_and_its_terms(operator: Caller, alice: Caller, bob: Caller) -> None:
+    viewer = await alice.member("viewer")
+    path = f"/v1/tenants/{alice.tenant_id}"
+    own = await viewer.get(path)
+    assert own.json() == (await operator.get(path)).json()
+    names = ("id", "name", "status", "max_ttl_seconds", "max_total_seconds")
+    assert (await viewer.get("/v1/me")).json()["tenant"] == {name: own.json()[name] for name in names}
+    assert (await operator.get("/v1/me")).json()["tenant"] is None
+    await operator.patch(path, json={"status": "suspended"})
+    assert (await viewer.get("/v1/me")).json()["tenant"]["status"] == "suspended"
+    for stranger in (bob, await bob.member("viewer")):
+        assert (await stranger.get(path)).status_code == 404
+    assert (await viewer.get("/v1/tenants")).status_code == 403

@@ -55,7 +55,7 @@ async def test_a_webhook_is_made_read_changed_and_deleted(alice: Caller) -> None
     read = await alice.get(path)
     assert read.json() == made
     assert made["tenant_id"] == alice.tenant_id
-    assert (await alice.get("/v1/webhooks")).json() == {"items": [made], "next_cursor": None}
+    assert (await alice.get("/v1/webhooks")).json() == {"items": [made], "next_cursor": None, "total_count": None}
     changed = await alice.patch(
         path, json={"enabled": False, "event_types": None}, headers={"If-Match": read.headers["etag"]}
     )

@@ -32,7 +32,7 @@ from tests.e2e.stack import PATIENCE, Stack
 _ASKING = 8
 _MOST_ON_THE_WAY = 60
 """Leases; who asks for more waits. Otherwise a slow machine would be measured by the queue that it cannot keep up with."""
-_AMPLE, _NONE = 1_000_000, "0"
+_AMPLE, _NONE = 1_000_000, 0
 _PRICE_FACTORS = (0.5, 1.6)
 _TIGHT_SHARE = (0.2, 1.1)
 """Of the spend at the moment: a limit below it ends nothing, one just above it lets a few leases in."""
@@ -200,7 +200,8 @@ class Storm:
     def _tighten(self, event: Event, tenant: Tenant) -> bool:
         """Admission must refuse for a while, or placing must, where a dearer offering no longer fits; leases that there are stay."""
         chance = random.Random(event.what)
-        resource, amount = "gpus", _NONE
+        resource: str = "gpus"
+        amount: int | str = _NONE
         if chance.random() < 0.5:
             resource, amount = "spend_per_hour", self._part_of_the_spend(tenant, chance.uniform(*_TIGHT_SHARE))
         if not self._limit(tenant, resource, amount):
@@ -212,13 +213,13 @@ class Storm:
     def _part_of_the_spend(tenant: Tenant, share: float) -> str:
         with suppress(httpx.HTTPError):
             return f"{tenant.used().get('spend_per_hour', 0.0) * share:.2f}"
-        return _NONE
+        return "0"
 
     def _loosen(self, tenant: Tenant) -> None:
-        self._limit(tenant, "gpus", str(_AMPLE))
+        self._limit(tenant, "gpus", _AMPLE)
         self._limit(tenant, "spend_per_hour", None)
 
-    def _limit(self, tenant: Tenant, resource: str, amount: str | None) -> bool:
+    def _limit(self, tenant: Tenant, resource: str, amount: int | str | None) -> bool:
         def limited() -> bool:
             with suppress(httpx.HTTPError):
                 self._installation.operator.limit(tenant.id, resource, amount)

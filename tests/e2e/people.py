@@ -37,6 +37,9 @@ class Person:
     def put(self, path: str, body: Json) -> Json:
         return _document(self.http.put(path, json=body))
 
+    def patch(self, path: str, body: Json) -> Json:
+        return _document(self.http.patch(path, json=body))
+
     def items(self, path: str, **params: str | int | list[str]) -> list[Json]:
         """All pages of a list."""
         found: list[Json] = []
@@ -132,11 +135,11 @@ class Operator(Person):
         return Tenant(str(self.http.base_url), key["secret"], tenant_id)
 
     def limit_gpus(self, tenant_id: str, gpus: int) -> None:
-        self.limit(tenant_id, "gpus", str(gpus))
+        self.limit(tenant_id, "gpus", gpus)
 
-    def limit(self, tenant_id: str, resource: str, amount: str | None) -> None:
+    def limit(self, tenant_id: str, resource: str, amount: int | str | None) -> None:
         """None: no limit."""
-        self.put(f"/v1/tenants/{tenant_id}/quotas", {"limits": [{"resource": resource, "limit": amount}]})
+        self.patch(f"/v1/tenants/{tenant_id}/quotas", {"limits": [{"resource": resource, "limit": amount}]})
 
     def stop_launches(self, *, stopped: bool) -> None:
         self.put("/v1/ops/launches", {"stopped": stopped, "note": "a test"})

@@ -21,7 +21,7 @@ def test_of_64_at_once_a_quota_of_10_admits_10(tenant: Tenant, operator: Operato
     for refusal in (answer.json() for answer in answers if answer.status_code == 409):
         assert refusal["code"] == "quota_exceeded"
         numbers = {name: refusal[name] for name in ("resource", "limit", "used", "asked") if name in refusal}
-        assert numbers == {"resource": "gpus", "limit": "10", "used": "10", "asked": "1"}, refusal
+        assert numbers == {"resource": "gpus", "limit": 10, "used": 10, "asked": 1}, refusal
     tenant.wait_for_all("active", 10)
     assert tenant.used()["gpus"] == 10
     tenant.release_all()

@@ -21,7 +21,7 @@ async def app(database_url: str, broker_url: str) -> AsyncIterator[FastAPI]:
 @pytest.fixture
 async def world(app: FastAPI, database_url: str) -> AsyncIterator[World]:
     operator = Caller(app, ensure_operator_key(database_url, None))
-    made = World(app, await new_tenant(operator, "alice", gpus="8", leases="10"), Fleet(database_url))
+    made = World(app, await new_tenant(operator, "alice", gpus=8, leases=10), Fleet(database_url))
     await made.settle()
     yield made
     made.mend()

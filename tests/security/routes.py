@@ -49,15 +49,20 @@ BODIES: Mapping[str, Any] = {
     "rotate_key": {"overlap_seconds": 60},
     "create_ssh_key": {"name": "desk", "public_key": SSH_KEY, "default": True, "tenant_id": None},
     "update_ssh_key": {"name": "desk-2", "default": False},
-    "set_quotas": {"limits": [{"resource": "gpus:A100", "limit": "4"}]},
+    "set_quotas": {
+        "limits": [{"resource": name, "limit": 100} for name in ("gpus", "gpus:A100", "leases")]
+        + [{"resource": "spend_per_hour", "limit": "1000.00"}]
+    },
+    "change_quotas": {"limits": [{"resource": "gpus:A100", "limit": None}]},
     "plan_lease": LEASE,
+    "release_leases": {"ids": None, "label": ["team:nobody"], "all": False, "dry_run": True, "tenant_id": None},
     "create_lease": LEASE,
     "update_lease": {"name": "renamed", "labels": {"team": "speech"}},
     "extend_lease": {"extend_by_seconds": 60},
     "create_webhook": {"url": HOOK, "description": "ours", "event_types": ["lease.active"], "tenant_id": None},
     "update_webhook": {"url": HOOK, "description": "ours", "event_types": ["lease.failed"], "enabled": True},
     "cordon_account": {"cordoned": True, **NOTE},
-    "stop_launches": {"stopped": True, **NOTE},
+    "set_launch_stop": {"stopped": True, **NOTE},
     "report_host_keys": {"keys": [HOST_KEY]},
 }
 """A body with every field, by operation id."""

@@ -27,7 +27,8 @@ async def ids(alice: Caller, operator: Caller, fleet: Fleet) -> dict[str, str]:
     orphan(fleet, "i-1")
     fleet.number_events()
     key = await operator.post(f"/v1/tenants/{alice.tenant_id}/keys", json={"name": "ci", "role": "viewer"})
-    place = {"account": "main", "region": "us-east-1", "instance_id": "i-1", "name": "main"}
+    (row,) = fleet.run("SELECT id FROM orphan")
+    place = {"account": "main", "region": "us-east-1", "orphan_id": row["id"], "name": "main"}
     hook = (await alice.post("/v1/webhooks", json={"url": HOOK})).json()["id"]
     sent = (await alice.post(f"/v1/webhooks/{hook}/test")).json()["id"]
     fleet.run(GIVEN_UP)

@@ -13,7 +13,7 @@ from tests.api.fleet import Fleet
 from tests.security.routes import EVERY_OPERATION, OPERATIONS, Operation
 from tests.security.test_bodies import IDS, JSON
 
-IDS = {**IDS, "account": "main", "region": "us-east-1", "instance_id": "i-1"}
+IDS = {**IDS, "account": "main", "region": "us-east-1", "orphan_id": "orphan_01h455vb4pex5vsknk084sn02q"}
 SECURED = tuple(one for one in EVERY_OPERATION if one.role)
 RANK = ["viewer", "member", "admin", "operator"]
 LEAST = {"deadman": "operator"}
@@ -96,7 +96,7 @@ async def test_a_dead_mans_key_sends_the_heartbeat_and_opens_nothing_else(app: F
         assert answer.status_code in {204, 403}, one.id
         if answer.is_success:
             opened.add(one.id)
-    assert opened == {"tell_deadman_pass"}
+    assert opened == {"record_deadman_heartbeat"}
 
 
 @pytest.fixture

@@ -41,12 +41,12 @@ class Setting:
             "account": ["main"],
             "name": ["main"],
             "region": ["us-east-1"],
-            "instance_id": ["i-1", "i-2"],
+            "orphan_id": [],
         }
 
     def tenant(self, name: str) -> None:
         tenant_id = self._ask("POST", "/v1/tenants", self._operator_key, {"name": name})["id"]
-        limits = [{"resource": resource, "limit": "8"} for resource in ("gpus", "leases")]
+        limits = [{"resource": resource, "limit": 8} for resource in ("gpus", "leases")]
         self._ask("PUT", f"/v1/tenants/{tenant_id}/quotas", self._operator_key, {"limits": limits})
         for role in ("admin", "viewer"):
             key = self._key(tenant_id, role)
@@ -82,8 +82,9 @@ def fuzzer(make_settings: MakeSettings, fleet: Fleet, database_url: str) -> Iter
         setting = Setting(url, ensure_operator_key(database_url, None), fleet)
         for name in ("alice", "bob"):
             setting.tenant(name)
-        for instance_id in setting.ids["instance_id"]:
+        for instance_id in ("i-1", "i-2"):
             orphan(fleet, instance_id)
+        setting.ids["orphan_id"] += [row["id"] for row in fleet.run("SELECT id FROM orphan")]
         fleet.number_events()
         made = Fuzzer(url, setting.senders, setting.ids)
         yield made
@@ -91,13 +92,8 @@ def fuzzer(make_settings: MakeSettings, fleet: Fleet, database_url: str) -> Iter
 
 
 LAST = (
-    "delete_webhook",
-    "delete_ssh_key",
-    "release_lease",
-    "revoke_key",
-    "update_tenant",
-    "stop_launches",
-    "cordon_account",
+    *("delete_webhook", "delete_ssh_key", "release_lease", "release_leases", "revoke_key", "update_tenant"),
+    *("set_launch_stop", "cordon_account"),
 )
 """What they change would leave the others little to do."""
 

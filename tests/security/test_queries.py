@@ -132,7 +132,7 @@ async def test_no_header_is_an_error_of_ours(operator: Caller, ids: dict[str, st
         "delivery_id": "x",
         "account": "main",
         "region": "r",
-        "instance_id": "i",
+        "orphan_id": "orphan_01h455vb4pex5vsknk084sn02q",
         "name": "main",
     }
     for one in OPERATIONS:

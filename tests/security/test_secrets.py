@@ -118,7 +118,7 @@ def states(tenant: Person) -> set[str]:
 def new_tenant(operator: Person) -> tuple[str, dict[str, Any]]:
     """Its id, and an admin's key."""
     tenant_id = str(operator.ask("POST", "/v1/tenants", {"name": "lab"}).json()["id"])
-    limits = [{"resource": name, "limit": "8"} for name in ("gpus", "leases")]
+    limits = [{"resource": name, "limit": 8} for name in ("gpus", "leases")]
     operator.ask("PUT", f"/v1/tenants/{tenant_id}/quotas", {"limits": limits})
     key = operator.ask("POST", f"/v1/tenants/{tenant_id}/keys", {"name": "ci", "role": "admin"})
     return tenant_id, dict(key.json())

@@ -30,7 +30,7 @@ UNKNOWN = {
     "delivery_id": "delivery_01h455vb4pex5vsknk084sn02q",
     "ssh_key_id": "sshkey_01h455vb4pex5vsknk084sn02q",
 }
-OF_NOBODY = {"account": "main", "name": "main", "region": "us-east-1", "instance_id": "i-1"}
+OF_NOBODY = {"account": "main", "name": "main", "region": "us-east-1", "orphan_id": "orphan_01h455vb4pex5vsknk084sn02q"}
 """Ids of things that belong to the installation: only operators reach them."""
 
 SHARED = {
@@ -38,9 +38,11 @@ SHARED = {
     *("gpu_model", "min_gpus", "min_gpu_memory_gib", "market", "account", "instance_type", "max_price_per_hour"),
     *("gpu_vendor", "interconnect", "min_vcpus", "min_memory_gib", "min_local_disk_gib"),
     "mine",
-    *("poll_seconds", "if_version"),
+    *("poll_seconds", "if_version", "count", "type"),
 }
 """Query parameters whose values belong to nobody."""
+
+RELEASE = ("/v1/leases/release", {"all": True})
 
 CHANGING_BY_ITSELF = ("ratelimit", "ratelimit-policy")
 
@@ -109,7 +111,7 @@ async def attacked(
 @pytest.fixture
 async def attack(app: FastAPI, operator: Caller, bob: Caller, fleet: Fleet, attacked: FastAPI) -> Attack:
     victim = await make_victim(bob, fleet)
-    alice = await new_tenant(operator, "alice", gpus="8", leases="10")
+    alice = await new_tenant(operator, "alice", gpus=8, leases=10)
     assert (await alice.post("/v1/leases", json=LEASE)).status_code == 201
     assert (await alice.post("/v1/webhooks", json={"url": HOOK})).status_code == 201
     assert (await alice.post("/v1/ssh-keys", json=BODIES["create_ssh_key"])).status_code == 201
@@ -177,6 +179,8 @@ async def anothers_values_in_a_query_answer_like_unknown_ones(attack: Attack) ->
     values = {
         "tenant_id": (victim.ids["tenant_id"], UNKNOWN["tenant_id"]),
         "ids": (victim.ids["lease_id"], UNKNOWN["lease_id"]),
+        "lease_id": (victim.ids["lease_id"], UNKNOWN["lease_id"]),
+        "about": (victim.ids["lease_id"], UNKNOWN["lease_id"]),
         "name": (NAME, "nobodys-lease"),
         "search": (NAME.upper(), "nobodys-lease"),
         "label": (f"victim:{LABEL}", "victim:nobodys-label"),
@@ -237,6 +241,7 @@ async def nobody_acts_for_another_tenant(attack: Attack) -> None:
         ("/v1/leases/plan", LEASE),
         ("/v1/webhooks", {"url": HOOK}),
         ("/v1/ssh-keys", {**BODIES["create_ssh_key"], "name": "other"}),
+        RELEASE,
     ):
         answers = []
         for tenant_id in (attack.victim.ids["tenant_id"], UNKNOWN["tenant_id"]):

@@ -51,7 +51,7 @@ REFUSED = [
     (AWS + 'tags = { name = "x" }', "tags: the key 'name' belongs to gpulease"),
     (AWS + 'tags = { team = "a", Team = "b" }', "occurs twice"),
     (AWS + 'copy_labels = ["gpulease-lease"]', "the key 'gpulease-lease' belongs to gpulease"),
-    (AWS + 'copy_labels = ["Team"]', "copy_labels"),
+    (AWS + 'copy_labels = ["Team "]', "copy_labels"),
     (AWS + 'tags = { Team = "a" }\ncopy_labels = ["team"]', "must not replace your tag"),
     (AWS + f"copy_labels = {[f'k{n}' for n in range(21)]}", "may have 20 keys together"),
     (GCP + 'tags = { Team = "vision" }', "tags: the key 'Team' is not accepted there: at most 63 lower-case"),

@@ -1,7 +1,7 @@
 """Users who create, extend and release leases, and operators who change limits: what the API does, as single transactions."""
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from functools import partial
 from random import Random
@@ -20,6 +20,7 @@ from app.db.schema.tables import installation, lease, quota, tenant
 from app.db.tenancy import quotas
 from app.db.tenancy.quota_limits import set_limits
 from app.domain import quotas as quota_rules
+from app.domain.events import LeaseExtended
 from app.domain.ids import LeaseId, TenantId
 from app.domain.lease_requests import LeaseRequest
 from app.domain.offerings import Offering
@@ -43,6 +44,8 @@ _GPU_TYPES: tuple[tuple[str | None, list[str] | None], ...] = (
 """GPU model and instance types of a request. Types of two models have no claim of a model in common."""
 
 
+_TOLD = datetime(2026, 11, 1, tzinfo=UTC)
+"""No program of the simulation reads the times of events."""
 _LATER = text("greatest(expires_at, now() + make_interval(secs => :seconds))")
 _WANTED = (lease.c.desired == "run", lease.c.expires_at > text("now()"))
 
@@ -204,7 +207,7 @@ class People:
         seconds = self._random.uniform(60, 900)
         self._grounds.scheduler.count("people: lease extended")
         self._grounds.trace.tell(f"{lease_id} is extended to {seconds:.0f} s from now")
-        event, values = NewEvent(type="lease.extended"), {"expires_at": _LATER, **WAKE}
+        event, values = NewEvent(LeaseExtended(expires_at=_TOLD)), {"expires_at": _LATER, **WAKE}
         self.do(write(lease_id, event, where=_WANTED, given={"seconds": seconds}, values=values))
         self._hint(lease_id)
 
@@ -212,7 +215,7 @@ class People:
         self._grounds.scheduler.count("people: lease released")
         self._grounds.trace.tell(f"{lease_id} is released")
         reason = Reason(ReasonCode.RELEASED_BY_USER, "released", Origin.USER)
-        self.do(request_end(lease_id, reason.as_json(), None))
+        self.do(request_end(lease_id, reason, None))
         self._hint(lease_id)
 
     # --- brakes -------------------------------------------------------------------------------------------

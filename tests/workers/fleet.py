@@ -144,7 +144,7 @@ class Fleet:
     def end(self, lease_id: LeaseId) -> None:
         """What DELETE does."""
         reason = Reason(ReasonCode.RELEASED_BY_USER, "released", Origin.USER)
-        self.runtime.database.run(request_end(lease_id, reason.as_json(), None))
+        self.runtime.database.run(request_end(lease_id, reason, None))
 
     def extend(self, lease_id: LeaseId, seconds: float) -> None:
         """What `extend` does."""

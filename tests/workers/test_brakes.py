@@ -167,7 +167,8 @@ def test_a_vm_of_a_lost_row_is_ended_by_an_operator_or_at_its_present_deadline(f
     by_deadline = plant_genuine(fleet, NEWER_LEASE, deadline="4000000000")
     inventory(fleet)
     fleet.resume()
-    fleet.runtime.database.run(end_orphan(ACCOUNT, REGION, by_operator))
+    ids = {one.instance_id: one.id for one in fleet.orphans()}
+    fleet.runtime.database.run(end_orphan(ids[by_operator]))
     fleet.drive(lambda: not fleet.is_alive(by_operator))
     assert fleet.is_alive(by_deadline)
     past = datetime(2020, 1, 1, tzinfo=UTC)

@@ -34,7 +34,7 @@ async def test_a_lease_is_followed_through_api_and_worker(
     fleet: Fleet, database_url: str, broker_url: str, lines: Lines
 ) -> None:
     async with serving(load_settings(database_url=database_url, broker_url=broker_url)) as app:
-        tenant = await new_tenant(Caller(app, ensure_operator_key(database_url, None)), "alice", gpus="8")
+        tenant = await new_tenant(Caller(app, ensure_operator_key(database_url, None)), "alice", gpus=8)
         new = {"instance_types": ["g5.xlarge"], "ttl_seconds": 3600}
         made = await tenant.post("/v1/leases", json=new, headers={"X-Request-Id": ASKED})
         assert made.status_code == 201, made.text

@@ -45,7 +45,7 @@ async def test_a_request_its_steps_and_their_calls_are_one_trace(
     fleet = make_fleet(traces=traces)
     app = build_api(load_settings(database_url=database_url, broker_url=broker_url), traces)
     async with app.router.lifespan_context(app):
-        tenant = await new_tenant(Caller(app, ensure_operator_key(database_url, None)), "alice", gpus="8")
+        tenant = await new_tenant(Caller(app, ensure_operator_key(database_url, None)), "alice", gpus=8)
         made = await tenant.post("/v1/leases", json={"instance_types": ["g5.xlarge"], "ttl_seconds": 3600})
     lease_id = made.json()["id"]
     fleet.drive_to(lease_id, "active")

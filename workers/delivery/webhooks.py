@@ -20,6 +20,7 @@ from sqlalchemy import Connection, Row
 from app.db.core.ids import new_id
 from app.db.events import reads
 from app.db.events import webhook_lanes as statements
+from app.db.events.reads import EventFilter
 from app.db.tenancy import audit
 from app.domain.webhooks import LASTS, Outcome, message, pause, signed_headers
 from workers.database import WorkerDatabase
@@ -50,14 +51,15 @@ def _fan_out_to(database: WorkerDatabase, webhook_id: str) -> int:
         mine = connection.execute(statements.lock_position(webhook_id)).first()
         if mine is None:
             return 0
-        found = connection.execute(reads.numbered(after=mine.position, limit=_EVENTS, tenant_id=mine.tenant_id)).all()
+        wanted = EventFilter(tenant_id=mine.tenant_id)
+        found = connection.execute(reads.numbered(after=mine.position, limit=_EVENTS, wanted=wanted)).all()
         if not found:
             return 0
-        wanted = [row for row in found if mine.event_types is None or row.type in mine.event_types]
-        if wanted:
-            connection.execute(statements.add([_delivery(webhook_id, row) for row in wanted]))
-        connection.execute(statements.move_position(webhook_id, found[-1].sequence, more=bool(wanted)))
-    return len(wanted)
+        chosen = [row for row in found if mine.event_types is None or row.type in mine.event_types]
+        if chosen:
+            connection.execute(statements.add([_delivery(webhook_id, row) for row in chosen]))
+        connection.execute(statements.move_position(webhook_id, found[-1].sequence, more=bool(chosen)))
+    return len(chosen)
 
 
 def _delivery(webhook_id: str, row: Row[Any]) -> dict[str, Any]:
@@ -71,9 +73,9 @@ def _delivery(webhook_id: str, row: Row[Any]) -> dict[str, Any]:
         "event_id": row.id,
         "sequence": row.sequence,
         "event_type": row.type,
-        "event_at": row.at,
+        "event_at": row.created_at,
         "about": {**about, **row.data},
-        "gives_up_at": row.at + LASTS,
+        "gives_up_at": row.created_at + LASTS,
     }
 
 

@@ -1,14 +1,15 @@
 """Events without an acting caller: a lease ends soon, a quota is nearly used, an orphaned VM has ended."""
 
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Row
 
 from app.db.events import events, notices
+from app.domain.events import OrphanEnded, QuotaNearlyUsed
 from app.domain.ids import LeaseId, TenantId
-from app.domain.quotas import SPEND_PER_HOUR
+from app.domain.quotas import json_amount
 from workers.runtime import Runtime
 
 _LEASES = 500
@@ -23,7 +24,7 @@ def _tell_expiring(runtime: Runtime) -> int:
     soon = timedelta(seconds=runtime.settings.expiry_notice_seconds)
     count = 0
     for row in runtime.database.all(notices.expiring(soon, _LEASES)):
-        statement = notices.tell_expiring(LeaseId(row.id), row.expires_at, _rfc3339(row.expires_at))
+        statement = notices.tell_expiring(LeaseId(row.id), row.expires_at)
         count += runtime.database.run(statement).rowcount
     return count
 
@@ -33,14 +34,13 @@ def _tell_quotas(runtime: Runtime) -> int:
         connection.execute(notices.USED_LESS)
         rows = connection.execute(notices.NEARLY_USED).all()
         for row in rows:
-            event = events.NewEvent(type="quota.nearly_used", data=_quota(row))
-            connection.execute(events.append(TenantId(row.tenant_id), event))
+            connection.execute(events.append(TenantId(row.tenant_id), events.NewEvent(_quota(row))))
     return len(rows)
 
 
-def _quota(row: Row[Any]) -> dict[str, Any]:
-    places = 6 if row.resource == SPEND_PER_HOUR else 0
-    return {"resource": row.resource, "limit": f"{row.limit:.{places}f}", "used": f"{row.used:.{places}f}"}
+def _quota(row: Row[Any]) -> QuotaNearlyUsed:
+    limit, used = (json_amount(row.resource, amount) for amount in (row.limit, row.used))
+    return QuotaNearlyUsed(resource=row.resource, limit=limit, used=used)
 
 
 def tell_orphans(connection: Connection, gone: Iterable[Row[Any]]) -> None:
@@ -55,21 +55,18 @@ def tell_orphans(connection: Connection, gone: Iterable[Row[Any]]) -> None:
     tenants = {row.id: row.tenant_id for row in owners}
     for row in known.values():
         if row.lease_id in tenants:
-            event = events.NewEvent(type="orphan.ended", data=_orphan(row))
+            event = events.NewEvent(_orphan(row))
             connection.execute(events.append(TenantId(tenants[row.lease_id]), event))
 
 
-def _orphan(row: Row[Any]) -> dict[str, Any]:
-    return {
-        "lease_id": row.lease_id,
-        "instance_id": row.instance_id,
-        "region": row.region,
-        "zone": row.zone,
-        "cause": row.cause,
-        "first_seen_at": _rfc3339(row.first_seen_at),
-        "ended_by_us": row.end_requested_at is not None,
-    }
-
-
-def _rfc3339(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
+def _orphan(row: Row[Any]) -> OrphanEnded:
+    return OrphanEnded(
+        orphan_id=row.id,
+        lease_id=row.lease_id,
+        instance_id=row.instance_id,
+        region=row.region,
+        zone=row.zone,
+        cause=row.cause,
+        first_seen_at=row.first_seen_at,
+        ended_by_us=row.end_requested_at is not None,
+    )

@@ -16,11 +16,12 @@ from app.db.leases.transitions import WAKE, locked, write
 from app.db.tenancy import quotas
 from app.domain import placed, tags
 from app.domain.error_kinds import ErrorKind
+from app.domain.events import LeaseAdopted
 from app.domain.lease_requests import LeaseRequest
 from app.domain.leases import TERMINAL, LeaseState
 from app.domain.offerings import MarketWish
 from app.domain.quotas import GPUS, LEASES, MODEL_PREFIX, SPEND_PER_HOUR, Amounts
-from app.domain.tags import LABEL_PREFIX, OwnerTags
+from app.domain.tags import OwnerTags
 from app.domain.tokens import launch_token
 from workers.runtime import Runtime
 
@@ -53,7 +54,7 @@ def _adopt(connection: Connection, runtime: Runtime, row: Row[Any]) -> None:
     if connection.execute(statements.tenant_exists(owner.tenant_id)).first() is None:
         raise _CannotAdoptError(f"its tenant {owner.tenant_id} does not exist: create the tenants first")
     expires_at = owner.deadline_at - timedelta(seconds=runtime.timing.deadline_grace)
-    event = NewEvent(type="lease.adopted", data={"n": owner.n, "instance_id": row.instance_id})
+    event = NewEvent(LeaseAdopted(n=owner.n, instance_id=row.instance_id))
     extendable = runtime.accounts.is_extendable(row.account)
     rebuilt = _lease(row, owner, expires_at, extendable=extendable)
     if connection.execute(statements.rebuild_lease(rebuilt)).first() is not None:
@@ -145,7 +146,7 @@ def _where(row: Row[Any]) -> dict[str, Any]:
 
 def _lease(row: Row[Any], owner: OwnerTags, expires_at: datetime, *, extendable: bool) -> dict[str, Any]:
     started = row.launched_at or func.now()
-    labels = {key.removeprefix(LABEL_PREFIX): value for key, value in row.tags.items() if key.startswith(LABEL_PREFIX)}
+    labels = tags.labels(row.tags)
     name = tags.name(row.tags) or owner.lease_id
     return {
         "id": owner.lease_id,

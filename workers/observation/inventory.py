@@ -9,7 +9,7 @@ again.
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -20,6 +20,7 @@ from app.db.fleet import inventory as statements
 from app.db.leases.launches import WANTED
 from app.db.leases.transitions import WAKE, locked, write
 from app.db.operations import brakes
+from app.domain.events import LeaseExtended, LeaseInterruptionNotice
 from app.domain.ids import LeaseId
 from app.domain.inventory import Findings, Key, Listing, Row, Seen, compare
 from app.domain.leases import AttemptState, VmState
@@ -251,7 +252,7 @@ def _restore_term(runtime: Runtime, row: Row, seen: Seen) -> bool:
     if seen.deadline is None:
         return False
     expires_at = seen.deadline - timedelta(seconds=runtime.timing.deadline_grace)
-    event = NewEvent(type="lease.extended", data={"expires_at": _rfc3339(expires_at)})
+    event = NewEvent(LeaseExtended(expires_at=expires_at))
     values = {"expires_at": expires_at, "deadline_applied": seen.deadline}
     guards = [WANTED, brakes.MAY_RESTORE_TERM]
     restored = write(row.lease_id, event, where=guards, given={"promised": expires_at}, values=values)
@@ -259,10 +260,6 @@ def _restore_term(runtime: Runtime, row: Row, seen: Seen) -> bool:
         return False
     log.warning("term restored from the deadline tag", lease_id=row.lease_id, expires_at=expires_at)
     return True
-
-
-def _rfc3339(moment: datetime) -> str:
-    return moment.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def _store_notices(runtime: Runtime, rows: Iterable[Row], interruptions: Iterable[Interruption]) -> None:
@@ -275,13 +272,10 @@ def _store_notices(runtime: Runtime, rows: Iterable[Row], interruptions: Iterabl
 
 
 def _notice(runtime: Runtime, lease_id: LeaseId, notice: Interruption) -> None:
-    data = {
-        "notice_at": notice.notice_at.isoformat(),
-        "deadline_at": notice.deadline_at.isoformat() if notice.deadline_at else None,
-        "action": notice.action,
-    }
-    event = NewEvent(type="lease.interruption_notice", data=data)
-    values = {"interruption": data, **WAKE}
+    data = LeaseInterruptionNotice(
+        notice_at=notice.notice_at, deadline_at=notice.deadline_at or None, action=notice.action
+    )
+    event, values = NewEvent(data), {"interruption": data.as_json(), **WAKE}
     runtime.database.run(write(lease_id, event, where=[statements.NO_NOTICE_YET], values=values))
 
 

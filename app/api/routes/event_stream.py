@@ -3,6 +3,7 @@
 import contextlib
 import time
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import Header, Query, Request, Response
@@ -13,10 +14,10 @@ from app.api.http.auth import Gate
 from app.api.http.routing import UseServices, Viewer
 from app.api.http.routing import router as make_router
 from app.api.routes.events import LARGEST_NUMBER, event_json
-from app.api.schemas.lease_filters import QueryText
+from app.api.schemas.events import UseStreamFilter
 from app.db.core.engine import DatabaseUnavailable
 from app.services.errors import FieldError, InvalidRequest, Unauthenticated
-from app.services.event_stream import Told, Wanted
+from app.services.event_stream import Told
 
 router = make_router("events")
 
@@ -26,8 +27,14 @@ _DESCRIPTION = (
     "`id` is the event's `sequence`, `event` its `type`, `data` an Event as JSON. The server sends a "
     "comment after 15 s without an event."
 )
+_SCHEMA = {
+    "type": "string",
+    "description": "The field `data` of each message.",
+    "contentMediaType": "application/json",
+    "contentSchema": {"$ref": "#/components/schemas/Event"},
+}
 _RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {"description": _DESCRIPTION, "content": {_MEDIA: {"schema": {"type": "string"}}}}
+    200: {"description": _DESCRIPTION, "content": {_MEDIA: {"schema": _SCHEMA}}}
 }
 _BEGINNING = b"retry: 2000\n\n"
 _STILL_HERE = b": still here\n\n"
@@ -48,20 +55,19 @@ async def stream_events(
     request: Request,
     principal: Viewer,
     services: UseServices,
+    wanted: UseStreamFilter,
     after: Annotated[
         int | None,
         Query(ge=0, le=LARGEST_NUMBER, description="Start after this `sequence`. Absent: send only new events."),
     ] = None,
     last_event_id: LastEventId = None,
-    tenant_id: Annotated[QueryText | None, Query(description="Operators only.")] = None,
-    lease_id: Annotated[QueryText | None, Query(description="Only events of this lease.")] = None,
 ) -> StreamingResponse:
     """Stream events as they happen. A client that resumes after the last event it received misses no event."""
-    if principal.tenant_id is not None and tenant_id not in {None, principal.tenant_id}:
+    if principal.tenant_id is not None and wanted.tenant_id not in {None, principal.tenant_id}:
         raise InvalidRequest(errors=[FieldError("#/query/tenant_id", "only operators may name a tenant")])
     begin = after if last_event_id is None else last_event_id
     await services.events.require_kept(begin)
-    wanted = Wanted(principal.tenant_id or tenant_id, lease_id)
+    wanted = replace(wanted, tenant_id=principal.tenant_id or wanted.tenant_id)
     told = services.streams.follow(principal, wanted, after=begin, heartbeat_seconds=HEARTBEAT_SECONDS)
     await anext(told)
     return StreamingResponse(_text(request, told), media_type=_MEDIA, headers={"X-Accel-Buffering": "no"})

@@ -1,51 +1,25 @@
 """Events, in an order that never changes."""
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import Depends, Query, Request, Response
-from pydantic import Field
 from pydantic_core import to_json
 
 from app.api.http.etags import tagged
 from app.api.http.pagination import UsePage
 from app.api.http.routing import UseServices, Viewer
 from app.api.http.routing import router as make_router
-from app.api.schemas.base import Details, Moment, View
+from app.api.schemas.events import EventPage, UseEventFilter, UseLeaseEventFilter
 from app.api.schemas.lease_filters import QueryText
+from app.services.cursors import RowPage
 from app.services.errors import FieldError, InvalidRequest
 from app.services.events import KIND
-from app.services.leases import RowPage
 from app.services.preconditions import list_tag
 
 router = make_router("events")
 
 LARGEST_NUMBER = 2**63 - 1
-
-
-class Event(View):
-    """An event. `type` is an open list (see docs/states.md); `data` depends on `type`."""
-
-    id: str
-    sequence: Annotated[
-        int,
-        Field(
-            description="Increases with each event. No event appears later with a number below one already returned."
-        ),
-    ]
-    tenant_id: str
-    lease_id: str | None
-    lease_sequence: Annotated[int | None, Field(description="1, 2, 3, … without a gap within a lease.")]
-    type: str
-    data: Details
-    request_id: str | None
-    created_at: Moment
-
-
-class EventPage(View):
-    """Events in order of `sequence`. Events are kept for 90 days."""
-
-    items: list[Event]
-    next_cursor: str | None
 
 
 async def _start(
@@ -78,27 +52,36 @@ async def list_events(
     services: UseServices,
     page: UsePage,
     after: UseStart,
+    wanted: UseEventFilter,
     tenant_id: Annotated[QueryText | None, Query(description="Operators only.")] = None,
 ) -> Response:
     """List events of the tenant's leases. Operators list events of all tenants."""
     if principal.tenant_id is not None and tenant_id not in {None, principal.tenant_id}:
         raise InvalidRequest(errors=[FieldError("#/query/tenant_id", "only operators may name a tenant")])
-    found = await services.events.of_tenant(principal, after=after, limit=page.limit, tenant_id=tenant_id)
+    named = replace(wanted, tenant_id=tenant_id)
+    found = await services.events.of_tenant(principal, named, after=after, page=page)
     return _page(request, found)
 
 
 @router.get("/v1/leases/{lease_id}/events", response_model=EventPage)
 async def list_lease_events(
-    request: Request, lease_id: str, principal: Viewer, services: UseServices, page: UsePage, after: UseStart
+    request: Request,
+    lease_id: str,
+    principal: Viewer,
+    services: UseServices,
+    page: UsePage,
+    after: UseStart,
+    wanted: UseLeaseEventFilter,
 ) -> Response:
     """List the events of a lease."""
-    return _page(request, await services.events.of_lease(principal, lease_id, after=after, limit=page.limit))
+    return _page(request, await services.events.of_lease(principal, lease_id, wanted, after=after, page=page))
 
 
 def _page(request: Request, found: RowPage) -> Response:
-    tag = list_tag(((row.id, row.sequence) for row in found.rows), also=found.next_cursor or "")
+    tag = list_tag(((row.id, row.sequence) for row in found.rows), also=found.position)
     items = [event_json(row) for row in found.rows]
-    return tagged(request, to_json({"items": items, "next_cursor": found.next_cursor}), tag)
+    content = {"items": items, "next_cursor": found.next_cursor, "total_count": found.total_count}
+    return tagged(request, to_json(content), tag)
 
 
 def event_json(row: Any) -> dict[str, Any]:
@@ -112,5 +95,5 @@ def event_json(row: Any) -> dict[str, Any]:
         "type": row.type,
         "data": row.data,
         "request_id": row.request_id,
-        "created_at": row.at,
+        "created_at": row.created_at,
     }

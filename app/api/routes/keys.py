@@ -12,7 +12,7 @@ from app.api.http.pagination import UsePage
 from app.api.http.responses import answer
 from app.api.http.routing import Admin, UseServices
 from app.api.http.routing import router as make_router
-from app.api.schemas.base import Body, Moment, Name, Timestamp, View
+from app.api.schemas.base import Body, Moment, Name, Page, Timestamp, View
 from app.services.key_format import prefix
 from app.services.keys import NewKey
 from app.services.preconditions import list_tag
@@ -71,11 +71,10 @@ class ApiKeyWithSecret(ApiKey):
     ]
 
 
-class ApiKeyPage(View):
+class ApiKeyPage(Page):
     """A page of keys, newest first."""
 
     items: list[ApiKey]
-    next_cursor: str | None
 
 
 @router.post("/v1/tenants/{tenant_id}/keys", status_code=201, response_model=ApiKeyWithSecret)
@@ -99,8 +98,9 @@ async def list_keys(
     request: Request, tenant_id: str, principal: Admin, services: UseServices, page: UsePage
 ) -> Response:
     """List a tenant's keys, newest first, including revoked keys."""
-    rows, next_cursor = await services.keys.page(principal, tenant_id, page)
-    content = ApiKeyPage(items=[_key(row) for row in rows], next_cursor=next_cursor).model_dump_json()
+    found = await services.keys.page(principal, tenant_id, page)
+    items = [_key(row) for row in found.rows]
+    content = ApiKeyPage(items=items, next_cursor=found.next_cursor, total_count=found.total_count).model_dump_json()
     return tagged(request, content.encode(), list_tag((), also=content))
 
 

@@ -37,6 +37,6 @@ async def list_lease_console_output(
     Start-up scripts may print secrets.
     """
     rows = await services.lease_access.console(principal, lease_id)
-    items = [ConsoleOutput(n=row.n, text=row.text, at=row.at) for row in rows]
+    items = [ConsoleOutput(n=row.n, text=row.text, created_at=row.at) for row in rows]
     tag = list_tag(((lease_id, row.n) for row in rows), also="console")
     return tagged(request, ConsoleOutputPage(items=items, next_cursor=None), tag)

@@ -14,6 +14,7 @@ from app.api.http.responses import answer
 from app.api.http.routing import Member, UseServices, Viewer
 from app.api.http.routing import router as make_router
 from app.api.routes.events import LARGEST_NUMBER
+from app.api.schemas.bulk_release import BulkRelease, LeaseSelection, bulk_release, selection
 from app.api.schemas.lease_bodies import LeaseExtension, LeasePatch, NewLease, later_expiry, new_lease
 from app.api.schemas.lease_filters import UseLeaseFilter, UseLeaseSort
 from app.api.schemas.lease_serializer import attempt_page_json, lease_json, lease_page_json
@@ -57,7 +58,14 @@ async def list_leases(
     found = await services.leases.list(principal, _mine(principal, wanted), sort, page, known)
     if found.page is None:
         return known_already(found.etag)
-    return tagged(request, lease_page_json(found.page.rows, principal.role, found.page.next_cursor), found.etag)
+    return tagged(request, lease_page_json(found.page, principal.role), found.etag)
+
+
+@router.post("/v1/leases/release", response_model=BulkRelease)
+async def release_leases(body: LeaseSelection, principal: Member, services: UseServices) -> Response:
+    """Release several leases. Repeating the call has no effect on leases that are already ending."""
+    found = await services.bulk_release.release(principal, selection(body))
+    return answer(bulk_release(found, dry_run=body.dry_run))
 
 
 @router.get("/v1/leases/{lease_id}", response_model=Lease)
@@ -127,8 +135,8 @@ async def list_lease_attempts(
     """List every attempt of a lease to launch at an offering, with the provider's response."""
     found = await services.leases.attempts(principal, lease_id, page)
     facts = "\n".join(f"{row.state} {row.error} {row.billing_started_at} {row.ended_at}" for row in found.rows)
-    tag = list_tag(((row.id, row.n) for row in found.rows), also=f"{facts}\n{found.next_cursor}")
-    return tagged(request, attempt_page_json(found.rows, principal.role, found.next_cursor), tag)
+    tag = list_tag(((row.id, row.n) for row in found.rows), also=f"{facts}\n{found.position}")
+    return tagged(request, attempt_page_json(found, principal.role), tag)
 
 
 def _changed(row: Any, principal: Principal, *, status: int = 200) -> Response:

@@ -1,33 +1,50 @@
-"""The caller's key."""
+"""The caller's key, and the tenant that it belongs to."""
+
+from typing import Annotated
 
 from fastapi import Response
+from pydantic import Field
 
 from app.api.http.responses import answer
-from app.api.http.routing import Viewer
+from app.api.http.routing import UseServices, Viewer
 from app.api.http.routing import router as make_router
+from app.api.routes.tenants import TenantStatus
 from app.api.schemas.base import View
 from app.services.principal import Role
 
 router = make_router("me")
 
 
-class Me(View):
-    """The key of this request. `tenant_id` is null for operators."""
+class OwnTenant(View):
+    """The tenant of the key, with the longest terms of its leases."""
 
-    key_id: str
-    key_name: str
+    id: Annotated[str, Field(description="The tenant's id.")]
+    name: Annotated[str, Field(description="The tenant's name.")]
+    status: TenantStatus
+    max_ttl_seconds: Annotated[int, Field(description="Maximum `ttl_seconds` of a lease.")]
+    max_total_seconds: Annotated[int, Field(description="Maximum total duration of a lease, including extensions.")]
+
+
+class Me(View):
+    """The key of this request."""
+
+    key_id: Annotated[str, Field(description="The key's id.")]
+    key_name: Annotated[str, Field(description="The key's name.")]
     role: Role
-    tenant_id: str | None
+    tenant_id: Annotated[str | None, Field(description="Null for operators.")]
+    tenant: Annotated[OwnTenant | None, Field(description="Null for operators.")]
 
 
 @router.get("/v1/me", response_model=Me)
-async def get_me(principal: Viewer) -> Response:
+async def get_me(principal: Viewer, services: UseServices) -> Response:
     """Return the caller's key, role and tenant."""
+    tenant = await services.tenants.own(principal)
     return answer(
         Me(
             key_id=principal.key_id,
             key_name=principal.key_name,
             role=principal.role,
             tenant_id=principal.tenant_id,
+            tenant=None if tenant is None else OwnTenant.model_validate(tenant),
         )
     )

@@ -14,7 +14,7 @@ from app.api.http.pagination import UsePage
 from app.api.http.responses import answer
 from app.api.http.routing import Member, UseServices, Viewer
 from app.api.http.routing import router as make_router
-from app.api.schemas.base import DecimalText, Moment, Money, View
+from app.api.schemas.base import DecimalText, Moment, Money, Page, View
 from app.api.schemas.hardware import GROWS, Gpu, Network
 from app.api.schemas.lease_bodies import NewLease, ProviderName, new_lease
 from app.api.schemas.lease_filters import QueryText
@@ -23,6 +23,7 @@ from app.domain.money import format_money
 from app.domain.offerings import GpuVendor, Interconnect, Market, PriceStatus
 from app.domain.placed import type_facts
 from app.domain.placement import Exclusion
+from app.domain.quotas import JsonAmount, json_amount, json_limit
 from app.domain.reservations import Reservation
 from app.services.container import Services
 from app.services.lease_creation import exclusion_detail
@@ -99,11 +100,10 @@ class Offering(PlannedOffering):
     statistics: LaunchStatistics
 
 
-class OfferingPage(View):
+class OfferingPage(Page):
     """A page of the catalogue, sorted by price, unknown prices last."""
 
     items: list[Offering]
-    next_cursor: str | None
 
 
 class PlanCandidate(View):
@@ -133,9 +133,9 @@ class PlanNeed(View):
     """
 
     resource: str
-    limit: str | None
-    used: str
-    asked: str
+    limit: JsonAmount | None
+    used: JsonAmount
+    asked: JsonAmount
     fits: bool
 
 
@@ -229,7 +229,7 @@ async def list_offerings(
     found = await services.offerings.list(wanted, sort, page, tenant_id=principal.tenant_id)
     sight = _sight(services, principal, found.as_of)
     items = [_rendered(offering, sight) for offering in found.offerings]
-    content = to_json({"items": items, "next_cursor": found.next_cursor})
+    content = to_json({"items": items, "next_cursor": found.next_cursor, "total_count": found.total_count})
     return tagged(request, content, list_tag((), also=content.decode()))
 
 
@@ -282,9 +282,9 @@ def _first_cost(plan: Plan) -> dict[str, Any] | None:
 def _need(need: Need) -> dict[str, Any]:
     return {
         "resource": need.resource,
-        "limit": None if need.limit is None else _plain(need.limit),
-        "used": _plain(need.used),
-        "asked": _plain(need.asked),
+        "limit": json_limit(need.resource, need.limit),
+        "used": json_amount(need.resource, need.used),
+        "asked": json_amount(need.resource, need.asked),
         "fits": need.fits,
     }
 
@@ -329,7 +329,3 @@ def _reservation(reservation: Reservation) -> dict[str, Any]:
 
 def _money(value: Decimal | None) -> str | None:
     return None if value is None else format_money(value)
-
-
-def _plain(value: Decimal) -> str:
-    return f"{value.normalize():f}"

@@ -13,7 +13,7 @@ from pydantic_core import to_json
 from app.api.http.etags import tagged
 from app.api.http.pagination import UsePage
 from app.api.http.responses import answer, to_bytes
-from app.api.http.routing import DEADMAN_OR_OPERATOR, OPERATORS_ONLY, Operator, UseServices, path_part
+from app.api.http.routing import DEADMAN_OR_OPERATOR, OPERATORS_ONLY, Operator, UseServices
 from app.api.http.routing import router as make_router
 from app.api.schemas.ops import (
     Adoption,
@@ -22,6 +22,7 @@ from app.api.schemas.ops import (
     OpsSummary,
     OrphanPage,
 )
+from app.domain.billing import closed_cost
 from app.domain.money import format_money
 from app.services.ops_summary import Row, Summary
 from app.services.preconditions import list_tag
@@ -58,27 +59,23 @@ async def list_orphans(
     services: UseServices,
     page: UsePage,
     *,
-    gone: Annotated[
-        bool, Query(description="Include orphans that have already been terminated (kept for 30 days).")
-    ] = False,
+    gone: Annotated[bool, Query(description="Include orphans that have ended in the last 30 days.")] = False,
 ) -> Response:
-    """List VMs that belong to no lease, and the actions taken on them."""
+    """List VMs that belong to no lease, with their cost and the actions taken on them."""
     found = await services.ops.orphans(gone=gone, page=page)
     facts = "\n".join(
         f"{row.account} {row.instance_id} {row.state} {row.sightings} {row.end_after} {row.end_error}"
         for row in found.rows
     )
     items = [_orphan(row) for row in found.rows]
-    content = to_json({"items": items, "next_cursor": found.next_cursor})
-    return tagged(request, content, list_tag((), also=f"{facts}\n{found.next_cursor}"))
+    content = to_json({"items": items, "next_cursor": found.next_cursor, "total_count": found.total_count})
+    return tagged(request, content, list_tag((), also=f"{facts}\n{found.position}"))
 
 
-@router.post("/v1/ops/orphans/{account}/{region}/{instance_id}/end", status_code=204)
-async def end_orphan(
-    account: str, region: str, instance_id: str, principal: Operator, services: UseServices
-) -> Response:
+@router.post("/v1/ops/orphans/{orphan_id}/end", status_code=204)
+async def end_orphan(orphan_id: str, principal: Operator, services: UseServices) -> Response:
     """End an orphan at the next garbage collection cycle without waiting for its grace period."""
-    await services.ops.end_orphan(principal, path_part(account), path_part(region), path_part(instance_id))
+    await services.ops.end_orphan(principal, orphan_id)
     return Response(status_code=204)
 
 
@@ -89,13 +86,13 @@ async def adopt_orphans(principal: Operator, services: UseServices) -> Response:
 
 
 @router.put("/v1/ops/launches", response_model=Brakes)
-async def stop_launches(body: LaunchStop, principal: Operator, services: UseServices) -> Response:
+async def set_launch_stop(body: LaunchStop, principal: Operator, services: UseServices) -> Response:
     """Stop all launches immediately, or allow them again."""
     return answer(to_json(_brakes(await services.ops.stop_launches(principal, stopped=body.stopped, note=body.note))))
 
 
 @router.post("/v1/ops/deadman", status_code=204, dependencies=[DEADMAN_OR_OPERATOR])
-async def tell_deadman_pass(services: UseServices) -> Response:
+async def record_deadman_heartbeat(services: UseServices) -> Response:
     """Report that `gpulease deadman` has checked every account. `/readyz` warns when these reports stop.
 
     A key of the role `deadman` may use only this call.
@@ -105,7 +102,7 @@ async def tell_deadman_pass(services: UseServices) -> Response:
 
 
 @router.post("/v1/ops/resume", response_model=Brakes)
-async def lift_hold(principal: Operator, services: UseServices) -> Response:
+async def resume_installation(principal: Operator, services: UseServices) -> Response:
     """Lift the hold that a changed or restored database has set."""
     return answer(to_json(_brakes(await services.ops.resume(principal))))
 
@@ -205,11 +202,12 @@ def _orphan(row: Any) -> dict[str, Any]:
     shown = dict(row._mapping)  # noqa: SLF001 - SQLAlchemy's public name
     as_of = shown.pop("as_of")
     price = row.price_per_hour
-    age = (row.gone_at or as_of) - (row.launched_at or row.first_seen_at)
+    began, ended = row.launched_at or row.first_seen_at, row.gone_at or as_of
     return {
         **shown,
         "price_per_hour": None if price is None else format_money(price),
-        "age_seconds": age.total_seconds(),
+        "age_seconds": (ended - began).total_seconds(),
+        "cost": None if price is None else format_money(closed_cost(price, began, ended)),
     }
 
 

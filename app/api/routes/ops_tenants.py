@@ -15,7 +15,7 @@ from app.api.http.routing import OPERATORS_ONLY, UseServices
 from app.api.http.routing import router as make_router
 from app.api.routes.quotas import Quota, quota_json
 from app.api.routes.tenants import TenantStatus
-from app.api.schemas.base import Money, View
+from app.api.schemas.base import Money, Page, View
 from app.domain.money import format_money
 from app.services.tenant_use import stored_quotas
 
@@ -34,21 +34,22 @@ class TenantUse(View):
     spend_per_hour: Money
 
 
-class TenantUsePage(View):
+class TenantUsePage(Page):
     """Tenants, newest first."""
 
     items: list[TenantUse]
-    next_cursor: str | None
 
 
 @router.get("/v1/ops/tenants", response_model=TenantUsePage, dependencies=[OPERATORS_ONLY])
 async def list_tenant_use(request: Request, services: UseServices, page: UsePage) -> Response:
     """List tenants with their quotas and running leases, newest first."""
-    return tagged(request, *_PAGE.of(*await services.tenant_use.page(page)))
+    found = await services.tenant_use.page(page)
+    return tagged(request, *_PAGE.of(found.rows, found.next_cursor, found.total_count))
 
 
-def _page(rows: Sequence[dict[str, Any]], next_cursor: str | None) -> bytes:
-    return orjson.dumps({"items": [_tenant_use(row) for row in rows], "next_cursor": next_cursor})
+def _page(rows: Sequence[dict[str, Any]], next_cursor: str | None, total_count: int | None) -> bytes:
+    items = [_tenant_use(row) for row in rows]
+    return orjson.dumps({"items": items, "next_cursor": next_cursor, "total_count": total_count})
 
 
 _PAGE = Rendered(_page)

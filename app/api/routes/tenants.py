@@ -1,4 +1,4 @@
-"""Tenants (operators)."""
+"""Tenants."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -10,9 +10,9 @@ from app.api.http.etags import UseIfMatch, tagged
 from app.api.http.idempotency import IdempotencyHeader, created, idempotency_key
 from app.api.http.pagination import UsePage
 from app.api.http.responses import answer
-from app.api.http.routing import OPERATORS_ONLY, Operator, UseServices
+from app.api.http.routing import OPERATORS_ONLY, Operator, UseServices, Viewer
 from app.api.http.routing import router as make_router
-from app.api.schemas.base import Body, Moment, Name, View
+from app.api.schemas.base import Body, Moment, Name, Page, View
 from app.services.preconditions import list_tag, version_tag
 from app.services.tenants import TenantChange
 
@@ -67,11 +67,10 @@ class Tenant(View):
     updated_at: Moment
 
 
-class TenantPage(View):
+class TenantPage(Page):
     """A page of tenants, newest first."""
 
     items: list[Tenant]
-    next_cursor: str | None
 
 
 @router.post("/v1/tenants", status_code=201, response_model=Tenant)
@@ -88,16 +87,16 @@ async def create_tenant(
 @router.get("/v1/tenants", response_model=TenantPage, dependencies=[OPERATORS_ONLY])
 async def list_tenants(request: Request, services: UseServices, page: UsePage) -> Response:
     """List tenants, newest first."""
-    rows, next_cursor = await services.tenants.page(page)
-    tag = list_tag((row["id"], row["version"]) for row in rows)
-    items = [Tenant.model_validate(row) for row in rows]
-    return tagged(request, TenantPage(items=items, next_cursor=next_cursor), tag)
+    found = await services.tenants.page(page)
+    tag = list_tag(((row["id"], row["version"]) for row in found.rows), also=found.position)
+    items = [Tenant.model_validate(row) for row in found.rows]
+    return tagged(request, TenantPage(items=items, next_cursor=found.next_cursor, total_count=found.total_count), tag)
 
 
-@router.get("/v1/tenants/{tenant_id}", response_model=Tenant, dependencies=[OPERATORS_ONLY])
-async def get_tenant(request: Request, tenant_id: str, services: UseServices) -> Response:
-    """Read a tenant."""
-    row = await services.tenants.get(tenant_id)
+@router.get("/v1/tenants/{tenant_id}", response_model=Tenant)
+async def get_tenant(request: Request, tenant_id: str, principal: Viewer, services: UseServices) -> Response:
+    """Read a tenant. Every key may read its own tenant; operators read any."""
+    row = await services.tenants.get(principal, tenant_id)
     return tagged(request, Tenant.model_validate(row), version_tag(row["id"], row["version"]))
 
 

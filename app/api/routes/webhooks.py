@@ -12,9 +12,10 @@ from app.api.http.pagination import UsePage
 from app.api.http.responses import answer
 from app.api.http.routing import Admin, UseServices
 from app.api.http.routing import router as make_router
-from app.api.schemas.base import Body, Moment, Text, View
+from app.api.schemas.base import Body, Moment, Page, Text, View
 from app.api.schemas.lease_filters import QueryText
-from app.domain.webhooks import EVENT_TYPES, LONGEST_URL
+from app.domain.events import EventType
+from app.domain.webhooks import LONGEST_URL
 from app.services import webhooks as service
 from app.services.errors import FieldError, InvalidRequest
 from app.services.preconditions import list_tag, version_tag
@@ -22,21 +23,15 @@ from app.services.preconditions import list_tag, version_tag
 router = make_router("webhooks")
 
 
-def _event_type(name: str) -> str:
-    if name not in EVENT_TYPES:
-        raise ValueError("is not an event type: see docs/states.md")
-    return name
-
-
-def _once_each(names: list[str]) -> list[str]:
+def _once_each(names: list[EventType]) -> list[EventType]:
     if len(set(names)) < len(names):
         raise ValueError("an event type is listed twice")
     return names
 
 
 EventTypes = Annotated[
-    list[Annotated[str, Field(max_length=64, examples=["lease.active"]), AfterValidator(_event_type)]],
-    Field(min_length=1, max_length=len(EVENT_TYPES), description="Only events of these types. Null: all types."),
+    list[Annotated[EventType, Field(strict=False)]],
+    Field(min_length=1, max_length=len(EventType), description="Only events of these types. Null: all types."),
     AfterValidator(_once_each),
 ]
 Url = Annotated[
@@ -88,7 +83,7 @@ class Webhook(View):
     tenant_id: str
     url: str
     description: str | None
-    event_types: Annotated[list[str] | None, Field(description="Null: all types.")]
+    event_types: Annotated[list[EventType] | None, Field(description="Null: all types.")]
     enabled: bool
     disabled_reason: DisabledReason | None
     previous_valid_until: Annotated[
@@ -108,11 +103,10 @@ class WebhookWithSecret(Webhook):
     ]
 
 
-class WebhookPage(View):
+class WebhookPage(Page):
     """A page of webhooks, newest first."""
 
     items: list[Webhook]
-    next_cursor: str | None
 
 
 class DeliveryState(StrEnum):
@@ -133,7 +127,7 @@ class Delivery(View):
     webhook_id: str
     event_id: Annotated[str, Field(description="The message's `webhook-id`, the same in every attempt.")]
     sequence: Annotated[int | None, Field(description="The event's number; null for a test message.")]
-    event_type: str
+    event_type: Annotated[str, Field(description="An event type, or `webhook.test`.")]
     state: DeliveryState
     tries: int
     status: Annotated[int | None, Field(description="The last HTTP status of the receiver. Null: no response.")]
@@ -145,11 +139,10 @@ class Delivery(View):
     created_at: Moment
 
 
-class DeliveryPage(View):
+class DeliveryPage(Page):
     """A page of deliveries, newest first."""
 
     items: list[Delivery]
-    next_cursor: str | None
 
 
 @router.post("/v1/webhooks", status_code=201, response_model=WebhookWithSecret)
@@ -174,9 +167,10 @@ async def list_webhooks(
     """List webhooks, newest first."""
     if principal.tenant_id is not None and tenant_id not in {None, principal.tenant_id}:
         raise InvalidRequest(errors=[FieldError("#/query/tenant_id", "only operators may name a tenant")])
-    rows, next_cursor = await services.webhooks.page(principal, tenant_id, page)
-    tag = list_tag(((row["id"], row["version"]) for row in rows), also=next_cursor or "")
-    return tagged(request, WebhookPage(items=[_hook(row) for row in rows], next_cursor=next_cursor), tag)
+    found = await services.webhooks.page(principal, tenant_id, page)
+    tag = list_tag(((row["id"], row["version"]) for row in found.rows), also=found.position)
+    items = [_hook(row) for row in found.rows]
+    return tagged(request, WebhookPage(items=items, next_cursor=found.next_cursor, total_count=found.total_count), tag)
 
 
 @router.get("/v1/webhooks/{webhook_id}", response_model=Webhook)
@@ -215,7 +209,7 @@ async def rotate_webhook_secret(
 
 
 @router.post("/v1/webhooks/{webhook_id}/test", status_code=202, response_model=Delivery)
-async def try_webhook(
+async def send_test_event(
     request: Request, webhook_id: str, principal: Admin, services: UseServices, key: IdempotencyHeader = None
 ) -> Response:
     """Send the event `webhook.test` once. The delivery log shows the result."""
@@ -229,9 +223,9 @@ async def list_webhook_deliveries(
     request: Request, webhook_id: str, principal: Admin, services: UseServices, page: UsePage
 ) -> Response:
     """List past and pending deliveries, newest first."""
-    rows, next_cursor = await services.webhooks.deliveries(principal, webhook_id, page)
-    items = [Delivery.model_validate(row) for row in rows]
-    content = DeliveryPage(items=items, next_cursor=next_cursor).model_dump_json()
+    found = await services.webhooks.deliveries(principal, webhook_id, page)
+    items = [Delivery.model_validate(row) for row in found.rows]
+    content = DeliveryPage(items=items, next_cursor=found.next_cursor, total_count=found.total_count).model_dump_json()
     return tagged(request, content.encode(), list_tag((), also=content))
 
 

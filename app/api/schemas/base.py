@@ -38,6 +38,15 @@ class View(BaseModel):
     model_config = ConfigDict(frozen=True)
 
 
+class Page(View):
+    """A page of a list. A subclass has `items`."""
+
+    next_cursor: Annotated[str | None, Field(description="`cursor` of the next page. Null: this is the last page.")]
+    total_count: Annotated[
+        int | None, Field(description="Items of all pages at the time of the call. Null without `count=true`.")
+    ]
+
+
 def _text(value: Any) -> Any:
     if not isinstance(value, str):
         raise ValueError("must be a string")  # noqa: TRY004 - pydantic turns only ValueError into a field error

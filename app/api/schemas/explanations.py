@@ -1,6 +1,5 @@
 """Response models of an explanation, and their serializer."""
 
-from decimal import Decimal
 from typing import Annotated
 
 from pydantic import Field
@@ -12,11 +11,11 @@ from app.api.schemas.leases import AttemptError
 from app.domain.candidate_verdicts import CandidateVerdict, JudgedCandidate, OfferingAttempt
 from app.domain.explanations import ExplanationCode, QuotaNeed
 from app.domain.leases import LeaseState
-from app.domain.money import format_amount
 from app.domain.near_misses import ExcludedGroup, Suggestion
 from app.domain.offerings import Market, Offering
 from app.domain.placed import type_facts
 from app.domain.placement import Exclusion
+from app.domain.quotas import JsonAmount, json_amount, json_limit
 from app.services.explanations import ExplainedLease
 from app.services.lease_creation import exclusion_detail
 from app.services.principal import Role
@@ -76,11 +75,11 @@ class ExplainedQuota(View):
     """
 
     resource: str
-    limit: str | None
-    used: str
-    reserved: str
-    needed: str
-    free: str | None
+    limit: JsonAmount | None
+    used: JsonAmount
+    reserved: JsonAmount
+    needed: JsonAmount
+    free: JsonAmount | None
     fits: bool
 
 
@@ -195,17 +194,13 @@ def _exclusion(group: ExcludedGroup, role: Role) -> ExplainedExclusion:
 def _quota(need: QuotaNeed) -> ExplainedQuota:
     return ExplainedQuota(
         resource=need.resource,
-        limit=_amount(need.limit),
-        used=format_amount(need.used),
-        reserved=format_amount(need.reserved),
-        needed=format_amount(need.needed),
-        free=_amount(need.free),
+        limit=json_limit(need.resource, need.limit),
+        used=json_amount(need.resource, need.used),
+        reserved=json_amount(need.resource, need.reserved),
+        needed=json_amount(need.resource, need.needed),
+        free=json_limit(need.resource, need.free),
         fits=need.fits,
     )
-
-
-def _amount(value: Decimal | None) -> str | None:
-    return None if value is None else format_amount(value)
 
 
 def _suggestion(suggestion: Suggestion) -> ExplainedSuggestion:

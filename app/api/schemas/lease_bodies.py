@@ -4,10 +4,11 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, WithJsonSchema
 from typing_extensions import TypeAliasType
 
 from app.api.schemas.base import Body, DecimalText, Name, Text, Timestamp
+from app.domain import labels
 from app.domain.lease_actions import LaterExpiry
 from app.domain.lease_requests import LeaseRequest, OnInterruption
 from app.domain.offerings import GpuVendor, Interconnect, MarketWish
@@ -43,18 +44,40 @@ RegionName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$", examples
 ImageName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,39}$", examples=["pytorch"])]
 Ttl = Annotated[int, Field(ge=60, le=_YEAR, description="Seconds from now; at most the tenant's `max_ttl_seconds`.")]
 Cidr = Annotated[str, Field(max_length=50, examples=["203.0.113.0/24"]), AfterValidator(network)]
+
+
+def _label_key(text: str) -> str:
+    if not labels.is_key(text):
+        raise ValueError(labels.KEY_RULE)
+    return text
+
+
+def _label_value(text: str) -> str:
+    if not labels.is_value(text):
+        raise ValueError(labels.VALUE_RULE)
+    return text
+
+
 Labels = TypeAliasType(
     "Labels",
     Annotated[
         dict[
-            Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,63}$")],
-            Annotated[str, Field(pattern=r"^[\x20-\x7e]{0,63}$")],
+            Annotated[
+                str,
+                AfterValidator(_label_key),
+                WithJsonSchema({"type": "string", "pattern": f"^{labels.KEY_PATTERN}$", "maxLength": 317}),
+            ],
+            Annotated[
+                str,
+                AfterValidator(_label_value),
+                WithJsonSchema({"type": "string", "pattern": r"^[^\x00-\x1f\x7f-\x9f]*$", "maxLength": 63}),
+            ],
         ],
         Field(
-            max_length=20,
+            max_length=labels.MOST,
             description=(
-                "At most 20 labels. Keys use a-z, 0-9, _ and -; values use printable ASCII. Each key and "
-                "value has at most 63 characters."
+                "At most 20 labels. Keys are as in Kubernetes: a name of at most 63 letters, digits, `_`, `.` and `-`, "
+                "perhaps after a DNS prefix and `/`. Values have at most 63 characters, without control characters."
             ),
         ),
     ],

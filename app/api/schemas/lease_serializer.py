@@ -3,7 +3,7 @@
 A test validates the JSON strictly against the declared models.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from functools import cache
 from typing import Any
@@ -15,6 +15,7 @@ from app.domain.lease_actions import Extension, extension_refusal, reboot_refusa
 from app.domain.leases import AttemptState, Desired, LeaseState
 from app.domain.money import format_money
 from app.domain.provider_messages import public_error
+from app.services.cursors import RowPage
 from app.services.principal import Role
 
 _PLACE = ("provider", "account", "region", "zone", "instance_type", "market", "reservation")
@@ -28,10 +29,11 @@ def lease_json(row: Any, role: Role, *, startup_script: str | None = None) -> by
     return _lease(row, role, startup_script).encode()
 
 
-def lease_page_json(rows: Iterable[Any], role: Role, next_cursor: str | None) -> bytes:
+def lease_page_json(page: RowPage, role: Role) -> bytes:
     """A page of leases."""
-    items = ",".join(_lease(row, role, None) for row in rows)
-    return f'{{"items":[{items}],"next_cursor":{_text(next_cursor)}}}'.encode()
+    items = ",".join(_lease(row, role, None) for row in page.rows)
+    total = "null" if page.total_count is None else page.total_count
+    return f'{{"items":[{items}],"next_cursor":{_text(page.next_cursor)},"total_count":{total}}}'.encode()
 
 
 def _lease(row: Any, role: Role, startup_script: str | None) -> str:
@@ -72,9 +74,10 @@ def _actions(role: Role, state: LeaseState, extension: Extension) -> str:
     return to_bytes(told).decode()
 
 
-def attempt_page_json(rows: Iterable[Any], role: Role, next_cursor: str | None) -> bytes:
+def attempt_page_json(page: RowPage, role: Role) -> bytes:
     """A page of attempts."""
-    return to_bytes({"items": [_attempt(row, role) for row in rows], "next_cursor": next_cursor})
+    items = [_attempt(row, role) for row in page.rows]
+    return to_bytes({"items": items, "next_cursor": page.next_cursor, "total_count": page.total_count})
 
 
 def _attempt(row: Any, role: Role) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.api.schemas.base import Moment, Money, View
+from app.api.schemas.base import Moment, Money, Page, View
 from app.api.schemas.hardware import GROWS, Gpu, Network, PlacedLocalDisk
 from app.api.schemas.placements import Image, Placement
 from app.domain.lease_requests import OnInterruption
@@ -173,11 +173,10 @@ class Lease(View):
     ]
 
 
-class LeasePage(View):
+class LeasePage(Page):
     """A page of leases. A page of 512 KiB ends before `limit` and has a `next_cursor`."""
 
     items: list[Lease]
-    next_cursor: str | None
 
 
 class ConsoleOutput(View):
@@ -185,7 +184,7 @@ class ConsoleOutput(View):
 
     n: Annotated[int, Field(description="The attempt.")]
     text: str
-    at: Annotated[Moment, Field(description="When the console was read.")]
+    created_at: Annotated[Moment, Field(description="When the console was read.")]
 
 
 class ConsoleOutputPage(View):
@@ -258,8 +257,7 @@ class Attempt(View):
     ended_at: Moment | None
 
 
-class AttemptPage(View):
+class AttemptPage(Page):
     """The attempts of a lease, in order."""
 
     items: list[Attempt]
-    next_cursor: str | None

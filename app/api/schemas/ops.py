@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from app.api.schemas.base import Body, Details, Moment, Money, Text, View
+from app.api.schemas.base import Body, Details, Moment, Money, Page, Text, View
 from app.api.schemas.hardware import GROWS
 from app.domain.account_checks import CheckResult, CheckSubject
 from app.domain.leases import LeaseState
@@ -243,8 +243,9 @@ class Adoption(View):
 
 
 class Orphan(View):
-    """A VM or other resource that belongs to no lease, and the actions taken on it."""
+    """A VM or other resource that belongs to no lease, and the actions taken on it. Ended orphans stay for 30 days."""
 
+    id: Annotated[str, Field(description="The orphan's id.")]
     provider: str
     account: str
     region: str
@@ -259,7 +260,13 @@ class Orphan(View):
     price_per_hour: Annotated[
         Money | None, Field(description="The VM's own price, or the catalogue price if the VM's price is unknown.")
     ]
-    age_seconds: Annotated[float, Field(description="Seconds since the launch, or since the first sighting.")]
+    age_seconds: Annotated[
+        float, Field(description="Seconds from the launch, or the first sighting, until the end, or until now.")
+    ]
+    cost: Annotated[
+        Money | None,
+        Field(description="Estimated cost in USD: the price for `age_seconds`. Null: the price is unknown."),
+    ]
     launched_at: Moment | None
     first_seen_at: Moment
     last_seen_at: Moment
@@ -279,11 +286,10 @@ class Orphan(View):
     adopt_error: Annotated[str | None, Field(description="Why the lease could not be rebuilt.")]
 
 
-class OrphanPage(View):
+class OrphanPage(Page):
     """A page of orphans, sorted by first sighting, newest first."""
 
     items: list[Orphan]
-    next_cursor: str | None
 
 
 class AccountState(StrEnum):

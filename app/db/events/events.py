@@ -1,6 +1,6 @@
 """Events: each is appended together with the change that it reports, and numbered after commit."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import CTE, Executable, Select, Text, Update, bindparam, select, text, update
@@ -9,19 +9,21 @@ from sqlalchemy.dialects.postgresql import Insert, insert
 from app.db.core.column_types import Json
 from app.db.core.ids import new_id
 from app.db.schema.tables import event, installation
+from app.domain.events import EventData
 from app.domain.ids import TenantId
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class NewEvent:
-    """`type` such as lease.active or attempt.refused.
+    """An event to append. `data` is visible to the tenant's viewers. It contains no provider messages."""
 
-    `data` is visible to the tenant's viewers. It contains no provider messages.
-    """
-
-    type: str
-    data: dict[str, Any] = field(default_factory=dict)
+    data: EventData
     request_id: str | None = None
+
+    @property
+    def type(self) -> str:
+        """The type, such as lease.active: `data` belongs to it."""
+        return str(self.data.type)
 
 
 def append_to_leases(changed: CTE) -> Insert:
@@ -47,16 +49,15 @@ def told(new: NewEvent) -> dict[str, Any]:
     return {
         "event_id": new_id("event"),
         "event_type": new.type,
-        "event_data": new.data,
+        "event_data": new.data.as_json(),
         "event_request_id": new.request_id,
     }
 
 
 def append(tenant_id: TenantId, new: NewEvent) -> Insert:
     """An event that belongs to no lease."""
-    return insert(event).values(
-        id=new_id("event"), tenant_id=tenant_id, type=new.type, data=new.data, request_id=new.request_id
-    )
+    values = {"type": new.type, "data": new.data.as_json(), "request_id": new.request_id}
+    return insert(event).values(id=new_id("event"), tenant_id=tenant_id, **values)
 
 
 def lock_counter() -> Select[Any]:

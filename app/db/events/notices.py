@@ -12,6 +12,7 @@ from app.db.core.prepared import Bound
 from app.db.events.events import NewEvent
 from app.db.leases.transitions import write
 from app.db.schema.tables import lease
+from app.domain.events import LeaseExpiringSoon
 from app.domain.ids import LeaseId
 
 _UNTOLD = or_(lease.c.expiry_told_for.is_(None), lease.c.expiry_told_for < lease.c.expires_at)
@@ -30,15 +31,14 @@ def expiring(within: timedelta, limit: int) -> Select[Any]:
     )
 
 
-def tell_expiring(lease_id: LeaseId, expires_at: datetime, shown: str) -> Bound[ReturningInsert[Any]]:
+def tell_expiring(lease_id: LeaseId, expires_at: datetime) -> Bound[ReturningInsert[Any]]:
     """Records one notice for each `expires_at`.
 
     After an extension, the owner gets another notice before the new end.
     """
-    notice = NewEvent(type="lease.expiring_soon", data={"expires_at": shown})
     return write(
         lease_id,
-        notice,
+        NewEvent(LeaseExpiringSoon(expires_at=expires_at)),
         where=[*_RUNS, _UNTOLD, _SAME],
         given={"shown_at": expires_at},
         values={"expiry_told_for": expires_at},

@@ -1,32 +1,61 @@
 """Reading events: only numbered ones, in the order of their numbers."""
 
+from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, func, select
+from sqlalchemy import ColumnElement, Select, func, select
 
 from app.db.core.tenant_scope import owned
 from app.db.schema.tables import event, installation
+from app.domain.events import EventType
 
 _SHOWN = (
-    "id",
-    "sequence",
-    "tenant_id",
-    "lease_id",
-    "lease_sequence",
-    "type",
-    "data",
-    "request_id",
-    "at",
+    *(event.c[name] for name in ("id", "sequence", "tenant_id", "lease_id", "lease_sequence", "type", "data")),
+    event.c.request_id,
+    event.c.at.label("created_at"),
 )
 
 
-def numbered(*, after: int, limit: int, tenant_id: str | None = None, lease_id: str | None = None) -> Select[Any]:
-    """Events above `after`, of one tenant or one lease when named."""
-    statement = select(*(event.c[name] for name in _SHOWN)).where(event.c.sequence > after)
-    if tenant_id is not None:
-        statement = statement.where(event.c.tenant_id == tenant_id)
-    if lease_id is not None:
-        statement = statement.where(event.c.lease_id == lease_id)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventFilter:
+    """All that is given must hold. None or empty means any."""
+
+    tenant_id: str | None = None
+    lease_id: str | None = None
+    types: frozenset[EventType] = frozenset()
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+
+    def matches(self, row: Any) -> bool:
+        """Whether a row of `numbered` matches, as `conditions` states it in SQL."""
+        return (
+            self.tenant_id in {None, row.tenant_id}
+            and self.lease_id in {None, row.lease_id}
+            and (not self.types or row.type in self.types)
+            and (self.created_after is None or row.created_at > self.created_after)
+            and (self.created_before is None or row.created_at < self.created_before)
+        )
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """The same in SQL."""
+        found = [(event.c.tenant_id, self.tenant_id), (event.c.lease_id, self.lease_id)]
+        conditions = [column == value for column, value in found if value is not None]
+        if self.types:
+            conditions.append(event.c.type.in_(sorted(str(one) for one in self.types)))
+        if self.created_after is not None:
+            conditions.append(event.c.at > self.created_after)
+        if self.created_before is not None:
+            conditions.append(event.c.at < self.created_before)
+        return conditions
+
+
+ANY = EventFilter()
+
+
+def numbered(*, after: int, limit: int, wanted: EventFilter = ANY) -> Select[Any]:
+    """Events above `after` that match, in the order of their numbers."""
+    statement = select(*_SHOWN).where(event.c.sequence > after, *wanted.conditions())
     return statement.order_by(event.c.sequence).limit(limit)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Executable, Select, Table, Update, and_, exists, func, literal, or_, select, text, update
 
+from app.db.core.ids import new_id
 from app.db.operations import cluster
 from app.db.schema.tables import account_region, attempt, installation, lease, orphan
 from app.domain.ids import AttemptId, LeaseId
@@ -337,9 +338,9 @@ _STILL_LOST = "(o.cause = 'lost_row' AND excluded.cause = 'other_attempt' AND o.
 
 _SIGHT = text(
     f"""
-    INSERT INTO orphan AS o (account, region, instance_id, provider, zone, instance_type, market, cause, lease_id, attempt_n,
+    INSERT INTO orphan AS o (id, account, region, instance_id, provider, zone, instance_type, market, cause, lease_id, attempt_n,
                              tags, price_per_hour, launched_at, deadline_at, end_after)
-    VALUES (:account, :region, :instance_id, (SELECT provider FROM account WHERE name = :account), :zone, :instance_type, :market, :cause, :lease_id, :attempt_n,
+    VALUES (:id, :account, :region, :instance_id, (SELECT provider FROM account WHERE name = :account), :zone, :instance_type, :market, :cause, :lease_id, :attempt_n,
             CAST(:tags AS jsonb), :price_per_hour, :launched_at, :deadline_at,
             now() + CAST(:grace AS interval))
     ON CONFLICT (account, region, instance_id) DO UPDATE SET
@@ -361,7 +362,9 @@ def sight(values: dict[str, Any], *, grace_seconds: float | None) -> Executable:
     Its termination is due `grace_seconds` after the first sighting with this cause. With None it is due at the
     deadline, or when an operator requests it.
     """
-    return _SIGHT.bindparams(**values, grace=None if grace_seconds is None else timedelta(seconds=grace_seconds))
+    return _SIGHT.bindparams(
+        **values, id=new_id("orphan"), grace=None if grace_seconds is None else timedelta(seconds=grace_seconds)
+    )
 
 
 def lost_before(account: str, region: str, instance_ids: Sequence[str]) -> Select[Any]:
@@ -430,13 +433,13 @@ def end_asked(account: str, region: str, errors: Mapping[str, Mapping[str, Any] 
     return _END_ASKED.bindparams(account=account, region=region, ids=list(errors), errors=encoded)
 
 
-_GONE = ("instance_id", "region", "zone", "cause", "lease_id", "first_seen_at", "end_requested_at")
+_GONE = ("id", "instance_id", "region", "zone", "cause", "lease_id", "first_seen_at", "end_requested_at")
 
 
 def orphans_gone(account: str, region: str, still_alive: Sequence[str], unreachable: Collection[str]) -> Update:
     """Orphans that a complete listing no longer shows alive. The listing does not cover `unreachable` zones.
 
-    Returns (instance_id, region, zone, cause, lease_id, first_seen_at, end_requested_at).
+    Returns (id, instance_id, region, zone, cause, lease_id, first_seen_at, end_requested_at).
     """
     return (
         update(orphan)

@@ -9,6 +9,7 @@ from app.db.core.prepared import Bound
 from app.db.events.events import NewEvent
 from app.db.leases.transitions import write
 from app.db.schema.tables import attempt, lease
+from app.domain.events import LeaseHostKeys
 from app.domain.ids import LeaseId
 
 _FIRST = (
@@ -30,5 +31,5 @@ def accept(lease_id: LeaseId, n: int, keys: list[str], request_id: str) -> Bound
 
     The first writer succeeds; the others get no row.
     """
-    new_event = NewEvent(type="lease.host_keys", data={"n": n, "keys": keys}, request_id=request_id)
+    new_event = NewEvent(LeaseHostKeys(n=n, keys=tuple(keys)), request_id)
     return write(lease_id, new_event, where=_FIRST, given={"attempt_n": n}, values={"ssh_host_keys": keys})

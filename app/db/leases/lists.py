@@ -19,6 +19,7 @@ from sqlalchemy import (
     bindparam,
     cast,
     func,
+    literal_column,
     or_,
     select,
     text,
@@ -30,7 +31,7 @@ from app.db.core.column_types import Id, Json
 from app.db.core.reads import Query
 from app.db.leases.statements import view_rows
 from app.db.schema.tables import lease
-from app.domain.leases import TERMINAL, LeaseState
+from app.domain.leases import TERMINAL, Desired, LeaseState
 
 _LIVE_STATES = frozenset(LeaseState) - TERMINAL
 
@@ -114,6 +115,21 @@ def versions(
     return _prepared(wanted, sort, after, limit, versions=True)
 
 
+def selected(wanted: LeaseFilter, limit: int, *, running: bool) -> tuple[Query, dict[str, Any]]:
+    """A query for (id, tenant_id, name, state, desired) of leases that match, by id.
+
+    `running`: only leases whose end nobody has requested.
+    """
+    parameters = {**dict(_parameters(wanted)), **({"running": True} if running else {})}
+    return _selected(frozenset(parameters)), {**parameters, "limit": limit}
+
+
+def count(wanted: LeaseFilter) -> tuple[Query, dict[str, Any]]:
+    """A query for (total): how many leases match."""
+    parameters = dict(_parameters(wanted))
+    return _count(frozenset(parameters)), parameters
+
+
 def _prepared(
     wanted: LeaseFilter, sort: LeaseSort, after: tuple[Any, str] | None, limit: int, *, versions: bool
 ) -> tuple[Query, dict[str, Any]]:
@@ -129,6 +145,7 @@ _CONDITIONS: Mapping[str, ColumnExpressionArgument[bool]] = MappingProxyType(
         **{name: lease.c[name] == bindparam(name) for name in ("tenant_id", "name", "provider", "region", "gpu_model")},
         # Written exactly as in the partial indexes: a parameter would hide from the planner that they serve.
         "live": text("NOT lease.state IN ({})".format(", ".join(repr(str(state)) for state in sorted(TERMINAL)))),
+        "running": lease.c.desired == literal_column(f"'{Desired.RUN}'"),
         "states": lease.c.state == any_(bindparam("states", type_=ARRAY(Text))),
         "search": or_(
             func.strpos(func.lower(lease.c.name), func.lower(bindparam("search", type_=Text))) > 0,
@@ -158,6 +175,20 @@ def _query(sort: LeaseSort, given: frozenset[str], *, following: bool, versions:
         statement = statement.where(here < last if sort.descending else here > last)
     statement = statement.order_by(*_ordered(sort, column, lease.c.id)).limit(bindparam("limit", type_=Integer))
     return Query(statement if versions else _within_bytes(sort, statement.add_columns(column.label("sort_value"))))
+
+
+@lru_cache(maxsize=256)
+def _count(given: frozenset[str]) -> Query:
+    return Query(
+        select(func.count().label("total")).select_from(lease).where(*(_CONDITIONS[name] for name in sorted(given)))
+    )
+
+
+@lru_cache(maxsize=64)
+def _selected(given: frozenset[str]) -> Query:
+    columns = (lease.c[name] for name in ("id", "tenant_id", "name", "state", "desired"))
+    statement = select(*columns).where(*(_CONDITIONS[name] for name in sorted(given)))
+    return Query(statement.order_by(lease.c.id).limit(bindparam("limit", type_=Integer)))
 
 
 def _ordered(sort: LeaseSort, *columns: ColumnElement[Any]) -> list[ColumnElement[Any]]:

@@ -16,6 +16,7 @@ from app.db.core.tenant_scope import parameter
 from app.db.events.events import NewEvent
 from app.db.leases.transitions import NOW, OWNED, WAKE, write
 from app.db.schema.tables import lease
+from app.domain.events import LeaseRebooting
 from app.domain.ids import LeaseId
 from app.domain.leases import LeaseState
 
@@ -28,7 +29,7 @@ def request(lease_id: LeaseId, request_id: str | None, *, within: str | None) ->
 
     Returns no row unless the tenant owns the lease and the lease is active.
     """
-    new_event = NewEvent(type="lease.rebooting", request_id=request_id)
+    new_event = NewEvent(LeaseRebooting(), request_id)
     return write(
         lease_id,
         new_event,

@@ -10,6 +10,7 @@ from app.db.core.prepared import Bound
 from app.db.events.events import NewEvent
 from app.db.leases.transitions import write
 from app.db.schema.tables import lease
+from app.domain.events import LeaseReleaseBlocked
 from app.domain.ids import LeaseId
 from app.domain.leases import LeaseState
 from app.domain.reasons import BLOCKED
@@ -30,7 +31,7 @@ def blocked(lease_id: LeaseId, obstacle: str, *, after_seconds: float = 0.0) -> 
     """
     return write(
         lease_id,
-        NewEvent(type="lease.release_blocked", data={"obstacle": obstacle}),
+        NewEvent(LeaseReleaseBlocked(obstacle=obstacle)),
         where=[_RELEASING, _LONG_ENOUGH, _NEWS],
         given={"obstacle": f"{BLOCKED}{obstacle}", "patience": timedelta(seconds=after_seconds)},
         values={"reason": _BLOCKED_REASON},

@@ -25,6 +25,7 @@ from app.db.core.column_types import Amount, Id, Json, Time
 from app.db.core.tenant_scope import asking, parameter
 from app.db.leases import projection
 from app.db.schema.tables import account_region, event, lease, lease_secret, quota_claim, tenant
+from app.domain.events import EventType
 
 _AS_OF = func.now().label("as_of")
 _TERMS = (tenant.c.status.label("tenant_status"), tenant.c.max_total_seconds.label("max_total_seconds"))
@@ -153,7 +154,7 @@ def _first_event(new: Any) -> Any:
         new.c.tenant_id,
         new.c.id,
         literal_column("1"),
-        literal_column("'lease.queued'"),
+        literal_column(f"'{EventType.LEASE_QUEUED}'"),
         bindparam("event_data", type_=Json),
         bindparam("request_id", type_=Text),
     )

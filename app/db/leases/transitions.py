@@ -12,8 +12,11 @@ from app.db.core.prepared import Bound, Shape, plain, setting, shape
 from app.db.core.tenant_scope import asking, parameter
 from app.db.events.events import NewEvent, append_to_leases, told
 from app.db.schema.tables import event, lease
+from app.domain.event_parts import EventReason
+from app.domain.events import LeaseReleasing
 from app.domain.ids import LeaseId, TenantId
 from app.domain.leases import LeaseState, sources
+from app.domain.reasons import Reason
 
 NOW = func.now()
 """The database's clock, in values of `write`."""
@@ -102,7 +105,7 @@ def ids_in(tenant_id: TenantId, states: Iterable[LeaseState]) -> Select[Any]:
 
 
 def request_end(
-    lease_id: LeaseId, reason: dict[str, Any], request_id: str | None, *, within: str | None = None
+    lease_id: LeaseId, reason: Reason, request_id: str | None, *, within: str | None = None
 ) -> Bound[ReturningInsert[Any]]:
     """Requests the end of a lease: `releasing` from any earlier state, once. Returns no row when it ends or has ended.
 
@@ -110,9 +113,9 @@ def request_end(
     """
     return write(
         lease_id,
-        NewEvent(type="lease.releasing", data={"reason": reason}, request_id=request_id),
+        NewEvent(LeaseReleasing(reason=EventReason.of(reason)), request_id),
         to=LeaseState.RELEASING,
         where=[OWNED],
         given=parameter(within),
-        values={"desired": "end", "reason": reason, "release_requested_at": NOW, **WAKE},
+        values={"desired": "end", "reason": reason.as_json(), "release_requested_at": NOW, **WAKE},
     )

@@ -105,6 +105,7 @@ _OFFERED = and_(
 """The catalogue's price applies to a VM without a price of its own."""
 
 _ORPHAN = (
+    "id",
     "provider",
     "account",
     "region",
@@ -147,13 +148,13 @@ def orphans(*, gone: bool, after: OrphanKey | None, limit: int) -> Select[Any]:
     return query.where(tuple_(*place) < tuple_(*last))
 
 
-def end_orphan(account_name: str, region: str, instance_id: str) -> Update:
-    """Ends the grace of an orphan now. Returns (instance_id), or no row when no such orphan is open."""
+def end_orphan(orphan_id: str) -> Update:
+    """Ends the grace of an orphan now. Returns (account, region, instance_id), or no row when no such orphan is open."""
     return (
         update(orphan)
-        .where(orphan.c.account == account_name, orphan.c.region == region, orphan.c.instance_id == instance_id, OPEN)
+        .where(orphan.c.id == orphan_id, OPEN)
         .values(end_after=func.now())
-        .returning(orphan.c.instance_id)
+        .returning(orphan.c.account, orphan.c.region, orphan.c.instance_id)
     )
 
 

@@ -19,7 +19,7 @@ _EVENTS = text(
         ORDER BY row_id LIMIT 5000))
     """
 )
-_ORPHANS = text("DELETE FROM orphan WHERE state IN ('gone', 'adopted') AND last_seen_at < now() - interval '30 days'")
+_ORPHANS = text("DELETE FROM orphan WHERE state IN ('gone', 'adopted') AND gone_at < now() - interval '30 days'")
 
 _CONSOLES = text("DELETE FROM lease_console WHERE at < now() - interval '7 days'")
 

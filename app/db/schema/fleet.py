@@ -12,6 +12,7 @@ from sqlalchemy import (
     Numeric,
     Table,
     Text,
+    UniqueConstraint,
     text,
 )
 from sqlalchemy.dialects.postgresql import UUID
@@ -128,6 +129,7 @@ offering = Table(
 orphan = Table(
     "orphan",
     metadata,
+    Column("id", Id, nullable=False, server_default=text("new_typeid('orphan')"), comment="the API's name of the row"),
     Column("account", Text, primary_key=True),
     Column("region", Text, primary_key=True),
     Column("instance_id", Text, primary_key=True),
@@ -158,6 +160,7 @@ orphan = Table(
         "cause IN ('ended_lease', 'other_attempt', 'lost_row', 'copied_tags', 'no_row', 'leftover')", name="cause"
     ),
     CheckConstraint("state IN ('seen', 'ending', 'gone', 'adopted')", name="state"),
+    UniqueConstraint("id"),
     Index("ix_orphan_open", "account", "region", postgresql_where=text("state IN ('seen', 'ending')")),
 )
 

@@ -39,6 +39,9 @@ _TENANTS = (
     .limit(bindparam("limit", type_=Integer))
 )
 
+COUNT = Query(select(func.count().label("total")).select_from(tenant))
+"""The number of tenants: (total)."""
+
 FIRST = Query(_TENANTS)
 """Tenants, newest first: id, name, status, `quotas` (JSON text: resource, limit, used as text), and what has not ended.
 

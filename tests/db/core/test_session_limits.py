@@ -45,7 +45,7 @@ async def test_the_apis_sessions_have_the_limits(database_url: str) -> None:
 async def alice(database_url: str, broker_url: str) -> AsyncIterator[Caller]:
     async with serving(load_settings(database_url=database_url, broker_url=broker_url)) as app:
         Fleet(database_url).catalogue()
-        yield await new_tenant(Caller(app, ensure_operator_key(database_url, None)), "alice", gpus="8")
+        yield await new_tenant(Caller(app, ensure_operator_key(database_url, None)), "alice", gpus=8)
 
 
 async def test_a_worker_that_stands_still_with_a_tenants_quota_does_not_stop_the_tenants_creates(

@@ -13,6 +13,7 @@ from app.db.core.engine import ApiDatabase
 from app.db.core.ids import new_id
 from app.db.core.prepared import Bound
 from app.db.events import reads, webhooks
+from app.db.events.reads import EventFilter
 from app.db.leases import attempt_reads, consoles, lists, reboots, statements, transitions
 from app.db.schema.tables import (
     api_key,
@@ -35,6 +36,7 @@ from app.db.schema.tables import audit as audit_table
 from app.db.tenancy import audit, keys, quota_limits, ssh_keys
 from app.db.tenancy import tenants as tenant_statements
 from app.domain.ids import LeaseId, TenantId
+from app.domain.reasons import Reason, ReasonCode
 from tests.db.store import Store
 
 TENANT_COLUMN = {"tenant": "id", "idempotency": "scope"}
@@ -52,6 +54,8 @@ ARCHIVED: dict[str, Any] = {
     "price_per_hour": 1,
     "ended_at": func.now(),
 }
+
+ENDED = Reason(ReasonCode.EXPIRED, "The term has ended.")
 
 
 def fill(store: Store, tenant: TenantId) -> None:
@@ -245,7 +249,7 @@ def test_the_applications_own_filters_hold_without_the_wall(store: Store, tenant
     """Run as a worker, who sees every tenant."""
     one, _ = tenants
     pages: list[Select[Any]] = [
-        reads.numbered(after=0, limit=10, tenant_id=one),
+        reads.numbered(after=0, limit=10, wanted=EventFilter(tenant_id=one)),
         audit.page(tenant_id=one, after=None, limit=10),
         keys.page(one, after=None, limit=10),
         ssh_keys.page(tenant_id=one, key_id=None, after=None, limit=10),
@@ -289,11 +293,11 @@ def test_changes_by_another_tenant_hold_nothing_without_the_wall(
         keys.rotate(key_id, b"stolen", 0, within=two),
         keys.revoke(key_id, within=two),
         reboots.request(lease_id, None, within=two),
-        transitions.request_end(lease_id, {}, None, within=two),
+        transitions.request_end(lease_id, ENDED, None, within=two),
     ):
         assert store.first(statement) is None
     assert (store.row(lease, lease_id), store.row(api_key, key_id)) == before
-    assert store.first(transitions.request_end(lease_id, {}, None, within=one)) is not None
+    assert store.first(transitions.request_end(lease_id, ENDED, None, within=one)) is not None
     assert store.first(keys.revoke(key_id, within=one)) is not None
 
 

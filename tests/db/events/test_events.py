@@ -8,9 +8,10 @@ from sqlalchemy import func, select
 from app.db.events import events, reads
 from app.db.leases.transitions import write
 from app.db.schema.tables import event, installation
+from app.domain.events import LeaseRebooted, LeaseRebooting
 from tests.db.store import Store, together
 
-TOLD = events.NewEvent(type="lease.tested")
+TOLD = events.NewEvent(LeaseRebooting())
 
 
 def sequence(store: Store, batch: int = 1000) -> int:
@@ -82,11 +83,11 @@ def _read_until(store: Store, done: threading.Event) -> list[Any]:
 def test_what_is_not_committed_is_numbered_later_and_higher(store: Store) -> None:
     with store.database.begin() as slow:
         slow.execute(events.append(store.tenant_id, TOLD))
-        store.run(events.append(store.tenant_id, events.NewEvent(type="fast")))
+        store.run(events.append(store.tenant_id, events.NewEvent(LeaseRebooted(n=1))))
         assert sequence(store) == 1
     assert sequence(store) == 1
     order = [row.type for row in store.all(reads.numbered(after=0, limit=10))]
-    assert order == ["fast", "lease.tested"]
+    assert order == ["lease.rebooted", "lease.rebooting"]
 
 
 def test_what_is_rolled_back_leaves_no_gap(store: Store) -> None:

@@ -16,7 +16,7 @@ SOON = timedelta(minutes=10)
 def told(store: Store) -> list[str]:
     """Ids of the leases that are told by one round."""
     rows = store.all(notices.expiring(SOON, 10))
-    return [row.id for row in rows if store.changed(notices.tell_expiring(row.id, row.expires_at, "then"))]
+    return [row.id for row in rows if store.changed(notices.tell_expiring(row.id, row.expires_at))]
 
 
 def nearly_used(store: Store) -> list[Any]:
@@ -56,7 +56,7 @@ def test_one_that_was_extended_between_look_and_word_is_not_told(store: Store) -
     lease_id = store.lease(expires_at=ahead("9 minutes"))
     (row,) = store.all(notices.expiring(SOON, 10))
     store.write(lease, lease_id, expires_at=ahead("1 hour"))
-    assert store.changed(notices.tell_expiring(lease_id, row.expires_at, "then")) == 0
+    assert store.changed(notices.tell_expiring(lease_id, row.expires_at)) == 0
     assert store.rows(event) == []
 
 

@@ -312,7 +312,7 @@ def test_a_vm_of_a_lost_row_is_due_at_its_deadline_alone_or_when_an_operator_say
     for name, deadline in (("i-later", LATER), ("i-over", AT), ("i-none", None), ("i-told", None)):
         for _ in range(2):
             sight(place, name, cause="lost_row", grace=None, deadline_at=deadline)
-    place.run(ops.end_orphan(PLACE["account"], PLACE["region"], "i-told"))
+    place.run(ops.end_orphan(seen_as(place, "i-told").id))
     sight(place, "i-told", cause="lost_row", grace=None)
     assert due(place) == ["i-over", "i-told"]
 

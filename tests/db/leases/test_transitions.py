@@ -10,11 +10,14 @@ from sqlalchemy import func, select
 from app.db.events.events import NewEvent
 from app.db.leases import transitions
 from app.db.schema.tables import event, lease
+from app.domain.events import LeaseReleaseBlocked
 from app.domain.ids import LeaseId
 from app.domain.leases import TERMINAL, TRANSITIONS, LeaseState
+from app.domain.reasons import Origin, Reason, ReasonCode
 from tests.db.store import ENDED, Store, together
 
-TOLD = NewEvent(type="lease.tested", data={"why": "a test"}, request_id="req-1")
+EXPIRED = Reason(ReasonCode.EXPIRED, "The term has ended.")
+TOLD = NewEvent(LeaseReleaseBlocked(obstacle="a test"), "req-1")
 S = LeaseState
 
 
@@ -66,7 +69,12 @@ def test_a_change_and_its_event_are_one(store: Store) -> None:
     assert tuple(wrote or ()) == (lease_id, 1)
     assert (row.state, row.provider, row.version, row.events_count) == ("provisioning", "aws", 2, 1)
     (told,) = events(store, lease_id)
-    assert (told.type, told.data, told.request_id, told.tenant_id) == (TOLD.type, TOLD.data, "req-1", store.tenant_id)
+    assert (told.type, told.data, told.request_id, told.tenant_id) == (
+        TOLD.type,
+        TOLD.data.as_json(),
+        "req-1",
+        store.tenant_id,
+    )
     assert told.sequence is None
 
 
@@ -87,7 +95,7 @@ def test_a_guard_that_does_not_hold_writes_and_tells_nothing(store: Store) -> No
 
 def test_an_end_asked_for_by_many_begins_once(store: Store) -> None:
     lease_id = store.lease()
-    reason = {"code": "released_by_user", "message": "x", "origin": "user", "retryable": False}
+    reason = Reason(ReasonCode.RELEASED_BY_USER, "x", Origin.USER)
     asked = together(12, lambda number: store.first(transitions.request_end(lease_id, reason, f"req-{number}")))
     row = store.row(lease, lease_id)
     assert sum(answer is not None for answer in asked) == 1
@@ -98,13 +106,13 @@ def test_an_end_asked_for_by_many_begins_once(store: Store) -> None:
 @pytest.mark.parametrize("state", sorted(TERMINAL | {S.RELEASING}))
 def test_what_ends_or_has_ended_cannot_be_ended_again(store: Store, state: LeaseState) -> None:
     lease_id = in_state(store, state)
-    assert store.first(transitions.request_end(lease_id, {"code": "expired"}, None)) is None
+    assert store.first(transitions.request_end(lease_id, EXPIRED, None)) is None
 
 
 def test_asking_for_the_end_takes_no_claim_away(store: Store) -> None:
     lease_id = store.lease()
     claim_id = store.claimed(lease_id)
-    store.run(transitions.request_end(lease_id, {"code": "expired"}, None))
+    store.run(transitions.request_end(lease_id, EXPIRED, None))
     assert store.row(lease, lease_id).claim_id == claim_id
 
 

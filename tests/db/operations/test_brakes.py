@@ -10,6 +10,7 @@ from app.db.leases.transitions import write
 from app.db.operations import brakes
 from app.db.operations.ops import LIFT_HOLD
 from app.db.schema.tables import installation, lease
+from app.domain.events import LeaseExtended, LeaseRebooting
 from app.domain.ids import LeaseId
 from tests.db.store import ENDED, Store
 from workers.brakes import set_hold
@@ -26,7 +27,7 @@ def in_doubt(store: Store, lease_id: LeaseId) -> bool:
 
 
 def restore_term(store: Store, lease_id: LeaseId, expires_at: datetime = PROMISED) -> bool:
-    event, values = NewEvent(type="lease.extended"), {"expires_at": expires_at}
+    event, values = NewEvent(LeaseExtended(expires_at=expires_at)), {"expires_at": expires_at}
     guards, given = [brakes.MAY_RESTORE_TERM], {"promised": expires_at}
     return store.first(write(lease_id, event, where=guards, given=given, values=values)) is not None
 
@@ -73,7 +74,7 @@ def test_not_held_guards_a_write(store: Store) -> None:
     lease_id = store.lease()
 
     def guarded() -> Bound[Any]:
-        return write(lease_id, NewEvent(type="lease.queued"), where=[brakes.NOT_HELD])
+        return write(lease_id, NewEvent(LeaseRebooting()), where=[brakes.NOT_HELD])
 
     assert store.first(guarded()) is not None
     store.run(brakes.set_hold("test"))

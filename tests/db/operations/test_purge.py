@@ -9,6 +9,7 @@ from sqlalchemy import delete, insert, select, text, update
 from app.db.events import events
 from app.db.operations import purge
 from app.db.schema.tables import attempt, attempt_archive, event, idempotency, lease, lease_console, orphan, quota_claim
+from app.domain.events import LeaseRebooting
 from app.domain.ids import LeaseId
 from tests.db.store import ENDED, Store, ago
 
@@ -28,11 +29,11 @@ def test_idempotency_records_are_kept_72_hours(store: Store) -> None:
 
 def test_events_are_kept_90_days_and_until_they_are_numbered(store: Store) -> None:
     for number in range(3):
-        store.run(events.append(store.tenant_id, events.NewEvent(type=f"e{number}")))
-    store.run(update(event).where(event.c.type != "e2").values(at=ago("91 days")))
-    store.run(update(event).where(event.c.type == "e0").values(sequence=1))
+        store.run(events.append(store.tenant_id, events.NewEvent(LeaseRebooting(), f"e{number}")))
+    store.run(update(event).where(event.c.request_id != "e2").values(at=ago("91 days")))
+    store.run(update(event).where(event.c.request_id == "e0").values(sequence=1))
     clean(store)
-    assert sorted(row.type for row in store.rows(event)) == ["e1", "e2"]
+    assert sorted(row.request_id for row in store.rows(event)) == ["e1", "e2"]
 
 
 def test_ended_orphans_are_kept_30_days_and_open_ones_for_ever(store: Store) -> None:

@@ -25,9 +25,7 @@ def test_the_end_of_a_lease_and_a_quota_nearly_used_are_told_by_a_periodic_job(f
     expires_at = fleet.lease(lease_id).expires_at.isoformat().replace("+00:00", "Z")
     owner = {"tenant_id": fleet.tenant_id}
     assert told(fleet, "lease.expiring_soon") == [{**owner, "lease_id": lease_id, "expires_at": expires_at}]
-    assert told(fleet, "quota.nearly_used") == [
-        {**owner, "lease_id": None, "resource": "gpus", "limit": "1", "used": "1"}
-    ]
+    assert told(fleet, "quota.nearly_used") == [{**owner, "lease_id": None, "resource": "gpus", "limit": 1, "used": 1}]
     assert tell(fleet.runtime, ACCOUNT, REGION) == 0
 
 

@@ -11,10 +11,12 @@ from app.domain.tags import DEADLINE, TENANT
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from workers.observation.inventory import take_inventory
 
+LABELS = {"example.org/Team": "Größe, 機械 = 1 😀 ", "team": "vision"}
+
 
 def lost_lease(fleet: Fleet) -> LeaseId:
     """A lease whose VM runs and whose rows are gone."""
-    lease_id = fleet.create(ttl=3600, name="train", labels={"team": "vision"})
+    lease_id = fleet.create(ttl=3600, name="train", labels=LABELS)
     fleet.drive_to(lease_id, "active")
     fleet.lose(lease_id)
     return lease_id
@@ -34,7 +36,7 @@ def test_a_restored_database_holds_everything_and_adoption_rebuilds_the_lease(fl
     fleet.resume()
     again = fleet.drive_to(lost, "active")
 
-    assert (again.name, again.labels, again.tenant_id) == ("train", {"team": "vision"}, fleet.tenant_id)
+    assert (again.name, again.labels, again.tenant_id) == ("train", LABELS, fleet.tenant_id)
     assert abs((again.expires_at - before.expires_at).total_seconds()) < 60
     assert again.rate_per_hour > 0
     assert fleet.used()["leases"] == 3

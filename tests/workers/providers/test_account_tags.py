@@ -7,15 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.domain import tags
+from app.domain.labels import KEY_PATTERN, is_key, is_value
 from tests.workers.providers import samples
 from tests.workers.providers.azure import accounts as azure_accounts
 from tests.workers.providers.azure import specs as azure_specs
 from tests.workers.providers.gcp import accounts as gcp_accounts
 from tests.workers.providers.gcp import specs as gcp_specs
 from workers.providers.aws import launch as aws_launch
+from workers.providers.aws import resource_tags as aws_tags
 from workers.providers.aws.settings import AwsAccount
 from workers.providers.azure import launch as azure_launch
+from workers.providers.azure import resource_tags as azure_tags
 from workers.providers.gcp import launch as gcp_launch
+from workers.providers.gcp import resource_tags as gcp_tags
 from workers.providers.gcp.catalogue import Machine
 from workers.providers.types import LaunchSpec
 
@@ -59,25 +64,27 @@ def test_every_resource_has_the_operators_tags_and_the_copied_labels(cloud: str)
     plan, resources = CLOUDS[cloud]
     found = dict(plan(SETTINGS, labels={"project": "apollo", "team": "vision"}, allowed_cidrs=NETWORKS))
     assert len(found) == resources
-    for tags in found.values():
-        assert tags["cost-center"] == "4711"
-        assert tags["project"] == "apollo"
-        assert tags["gpulease-label-project"] == "apollo"
-        assert not {"unused", "team"} & tags.keys()
+    for made in found.values():
+        assert made["cost-center"] == "4711"
+        assert made["project"] == "apollo"
+        assert made["gpulease-label-project"] == "apollo"
+        assert not {"unused", "team"} & made.keys()
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
 def test_no_label_is_copied_unless_the_operator_says_so(cloud: str) -> None:
     plan, _ = CLOUDS[cloud]
-    for _, tags in plan({}, labels={"project": "apollo"}, allowed_cidrs=NETWORKS):
-        assert "project" not in tags
-        assert tags["gpulease-label-project"] == "apollo"
+    for _, made in plan({}, labels={"project": "apollo"}, allowed_cidrs=NETWORKS):
+        assert "project" not in made
+        assert made["gpulease-label-project"] == "apollo"
 
 
 @pytest.mark.parametrize("cloud", CLOUDS)
 @settings(max_examples=20)
 @given(
-    labels=st.dictionaries(st.from_regex(r"[a-z0-9_-]{1,63}", fullmatch=True), st.text(max_size=63), max_size=20),
+    labels=st.dictionaries(
+        st.from_regex(r"[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?", fullmatch=True), st.text(max_size=63), max_size=20
+    ),
     copied=st.sets(st.integers(0, 19), max_size=5),
 )
 def test_whatever_is_copied_never_overwrites_gpulease_or_the_operator(
@@ -88,13 +95,52 @@ def test_whatever_is_copied_never_overwrites_gpulease_or_the_operator(
     chosen = [keys[n] for n in copied if n < len(keys)]
     own = {f"t{n}": "mine" for n in range(15)}
     account = {"tags": own, "copy_labels": tuple(key for key in chosen if _fits(key))}
-    for _, tags in plan(account, labels=labels, allowed_cidrs=NETWORKS):
-        assert tags.items() >= samples.owner().as_tags().items()
-        assert tags.items() >= own.items()
-        assert len(tags) <= (64 if cloud == "gcp" else 50)
+    for _, made in plan(account, labels=labels, allowed_cidrs=NETWORKS):
+        assert made.items() >= samples.owner().as_tags().items()
+        assert made.items() >= own.items()
+        assert len(made) <= (64 if cloud == "gcp" else 50)
 
 
 def _fits(key: str) -> bool:
     """Whether every cloud takes the key from an operator."""
     reserved = ("gpulease", "azure", "microsoft", "windows")
     return key[0].isalpha() and not key.startswith(reserved) and key != "name" and not key.startswith("t")
+
+
+LABEL_KEYS = st.from_regex(rf"\A{KEY_PATTERN}\Z").filter(is_key).filter(lambda key: len(key) <= 100)
+LABEL_VALUES = st.text(max_size=30).filter(is_value)
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+@given(labels=st.dictionaries(LABEL_KEYS, LABEL_VALUES, max_size=20))
+def test_labels_come_back_from_the_cloud_as_they_were(cloud: str, labels: dict[str, str]) -> None:
+    """Azure takes names that differ only in case for the same, and AWS gets the same tags."""
+    labels = {key.lower(): value for key, value in labels.items()}
+    assert tags.labels(_read_back(cloud, labels)) == labels
+
+
+def _read_back(cloud: str, labels: dict[str, str]) -> dict[str, str]:
+    """The tags of the VM that a launch with these labels makes."""
+    found = dict(CLOUDS[cloud][0]({}, labels=labels, allowed_cidrs=NETWORKS))
+    if cloud == "aws":
+        return aws_tags.of_vm(aws_tags.to_list(found["instance"]))
+    if cloud == "azure":
+        return azure_tags.of_vm(found["vm"])
+    params = gcp_launch.plan(gcp_specs.spec(labels=labels), gcp_accounts.account(NOWHERE, None), MACHINE)
+    return gcp_launch.vm_tags(params["instance"])
+
+
+def test_what_somebody_wrote_into_a_vms_labels_breaks_nothing() -> None:
+    assert aws_tags.of_vm([{"Key": "gpulease-label-a", "Value": "=D800==0==FFFFFF==41="}]) == {
+        "gpulease-label-a": "=D800==0==FFFFFF=A"
+    }
+    for stored in ("", "[]", "null", '"x"', "{", '{"a": 1}', '{"a": null}', '{"a/b/c": "x"}', "[" * 100_000):
+        found = tags.labels(gcp_tags.of_vm({"gpulease-label-team": "vision"}, stored))
+        assert found in ({}, {"team": "vision"}), stored
+
+
+def test_a_label_key_that_is_too_long_for_a_tag_gets_none() -> None:
+    labels = {f"{'a' * 60}.{'b' * 60}.example.org/{'c' * 60}": "x", "team": "vision"}
+    for cloud in ("aws", "azure"):
+        assert tags.labels(_read_back(cloud, labels)) == {"team": "vision"}
+    assert tags.labels(_read_back("gcp", labels)) == labels

@@ -17,10 +17,14 @@ from app.db.leases import claims, launches
 from app.db.leases.transitions import locked, write
 from app.db.operations.brakes import NOT_HELD
 from app.db.tenancy import quotas
+from app.domain.event_parts import EventError, EventOffering
+from app.domain.events import AttemptDead, AttemptRefused
 from app.domain.ids import LeaseId, TenantId
-from app.domain.leases import Attempt, Lease, LeaseState
+from app.domain.leases import Attempt, AttemptState, Lease, LeaseState
 from app.domain.lifecycle import deadline
+from app.domain.money import format_money
 from app.domain.offerings import Market, OfferingKey
+from app.domain.provider_messages import public_error
 from app.domain.tags import OwnerTags
 from workers.providers.interfaces import Provider
 from workers.runtime import Runtime
@@ -103,17 +107,26 @@ def offering_key(attempt: Attempt | Row[Any]) -> OfferingKey:
     )
 
 
-def offering_json(attempt: Attempt) -> dict[str, Any]:
+def event_offering(attempt: Attempt) -> EventOffering:
     """The offering at which an attempt was tried, for events."""
-    return {
-        "provider": attempt.provider,
-        "account": attempt.account,
-        "region": attempt.region,
-        "zone": attempt.zone,
-        "instance_type": attempt.instance_type,
-        "market": attempt.market,
-        "reservation": attempt.reservation,
-    }
+    return EventOffering(
+        provider=attempt.provider,
+        account=attempt.account,
+        region=attempt.region,
+        zone=attempt.zone,
+        instance_type=attempt.instance_type,
+        market=str(attempt.market),
+        reservation=attempt.reservation,
+        price_per_hour=format_money(attempt.price_per_hour),
+    )
+
+
+def attempt_ended(attempt: Attempt, state: AttemptState, error: Mapping[str, Any] | None) -> NewEvent:
+    """The event of an attempt that ends in `state`. `error`: as stored."""
+    data = AttemptDead if state is AttemptState.DEAD else AttemptRefused
+    public = None if error is None else EventError.of(public_error(error))
+    offering = event_offering(attempt)
+    return NewEvent(data(n=attempt.n, instance_id=attempt.instance_id, offering=offering, error=public))
 
 
 def must_hold(result: Any) -> Any:

@@ -16,13 +16,14 @@ from app.db.tenancy import quotas
 from app.domain.billing import closed_cost
 from app.domain.cool_off import after_end
 from app.domain.error_kinds import ErrorKind
-from app.domain.leases import Attempt, AttemptState, Desired, LeaseState, final_state
+from app.domain.event_parts import EventReason
+from app.domain.events import LeaseFailed, LeaseQueued, LeaseReleased, LeaseReleasing
+from app.domain.leases import AttemptState, Desired, LeaseState, final_state
 from app.domain.lifecycle import Rest, did_not_start
-from app.domain.provider_messages import public_error
 from app.domain.reasons import Reason, ReasonCode, vm_obstacle, without_obstacle
 from workers.accounts import error_json
 from workers.lifecycle.steps.console import keep_console
-from workers.lifecycle.steps.context import StepContext, change, must_hold, offering_json, offering_key, reserve_minimum
+from workers.lifecycle.steps.context import StepContext, attempt_ended, change, must_hold, offering_key, reserve_minimum
 from workers.lifecycle.steps.send import set_refused_aside
 from workers.observation.vm_reasons import refusal
 from workers.providers.errors import ProviderError, Throttled
@@ -34,7 +35,7 @@ _REFUSED_SHARE = 0.25
 
 def begin_release(ctx: StepContext, reason: Reason) -> None:
     """The lease ends for `reason`. An offering that interrupted its VM or never got it ready goes into cool-off."""
-    event = NewEvent(type="lease.releasing", data={"reason": reason.as_json()})
+    event = NewEvent(LeaseReleasing(reason=EventReason.of(reason)))
     values = {
         "desired": str(Desired.END),
         "reason": reason.as_stored(),
@@ -109,7 +110,7 @@ def close_attempt(ctx: StepContext) -> None:
     with ctx.writing_attempts() as connection:
         statement = attempts.end(attempt.id, ctx.claim_id, state, before=attempt.state, clean=clean, error=error)
         ended = must_hold(connection.execute(statement))
-        change(connection, ctx, _closed(attempt, state, error), values=_closed_billing(ctx, ended))
+        change(connection, ctx, attempt_ended(attempt, state, error), values=_closed_billing(ctx, ended))
         if lease_runs:
             reserve_minimum(connection, ctx)
             if refused is None:
@@ -117,16 +118,6 @@ def close_attempt(ctx: StepContext) -> None:
             else:
                 set_refused_aside(connection, ctx, refused)
     ctx.runtime.catalogue.forget()
-
-
-def _closed(attempt: Attempt, state: AttemptState, error: Mapping[str, Any] | None) -> NewEvent:
-    data = {
-        "n": attempt.n,
-        "instance_id": attempt.instance_id,
-        "offering": offering_json(attempt),
-        "error": None if error is None else public_error(error),
-    }
-    return NewEvent(type=f"attempt.{state}", data=data)
 
 
 def _closed_billing(ctx: StepContext, ended: Any) -> dict[str, Any]:
@@ -165,7 +156,7 @@ def _vm_ended(reason: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
 def requeue(ctx: StepContext) -> None:
     """The old VM is confirmed dead: the lease returns to the queue for another one and keeps its quota."""
     reason = Reason(ReasonCode.INTERRUPTED, "the provider took the spot VM back; a replacement is being looked for")
-    event = NewEvent(type="lease.queued", data={"reason": reason.as_json()})
+    event = NewEvent(LeaseQueued(name=None, reason=EventReason.of(reason)))
     values = {
         "reason": reason.as_json(),
         "pass_started_at": None,
@@ -184,7 +175,8 @@ def finish(ctx: StepContext) -> None:
     """Moves the lease to its terminal state. Its quota is released once, and its secrets are deleted."""
     state = final_state(ctx.lease)
     reason = without_obstacle(ctx.lease.reason) if ctx.lease.reason else None
-    event = NewEvent(type=f"lease.{state}", data={"reason": reason.as_json() if reason else None})
+    data = LeaseFailed if state is LeaseState.FAILED else LeaseReleased
+    event = NewEvent(data(reason=EventReason.of(reason) if reason else None))
     values = {
         "reason": reason.as_stored() if reason else None,
         "ended_at": NOW,

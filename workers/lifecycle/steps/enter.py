@@ -6,6 +6,7 @@ from app.db.events.events import NewEvent
 from app.db.fleet import offering_stats
 from app.db.leases import launches
 from app.db.leases.transitions import NOW
+from app.domain.events import LeaseActive, LeaseBooting
 from app.domain.leases import LeaseState
 from app.settings.providers import SSH_PORT
 from workers.lifecycle.steps.context import StepContext, change, offering_key
@@ -14,7 +15,7 @@ from workers.lifecycle.steps.context import StepContext, change, offering_key
 def enter_booting(ctx: StepContext) -> None:
     """The provider bills from here on: so does gpulease, at the price the attempt was planned with."""
     attempt = ctx.attempt
-    event = NewEvent(type="lease.booting", data={"n": attempt.n, "instance_id": attempt.instance_id})
+    event = NewEvent(LeaseBooting(n=attempt.n, instance_id=attempt.instance_id))
     values = {
         "running_at": NOW,
         "billing_started_at": launches.BILLING_STARTED_AT,
@@ -38,7 +39,7 @@ def enter_booting(ctx: StepContext) -> None:
 def enter_active(ctx: StepContext) -> None:
     """Usable: the connection is shown, and the offering's time to ready is learnt from it."""
     attempt = ctx.attempt
-    event = NewEvent(type="lease.active", data={"n": attempt.n, "instance_id": attempt.instance_id})
+    event = NewEvent(LeaseActive(n=attempt.n, instance_id=attempt.instance_id))
     values = {"ready_at": NOW, "connection": _connection(ctx), "reason": None, "reboot_requested_at": None}
     with ctx.runtime.database.begin() as connection:
         change(connection, ctx, event, to=LeaseState.ACTIVE, wanted=True, values=values)

@@ -8,6 +8,8 @@ from typing import Any
 from app.db.events.events import NewEvent
 from app.db.leases import attempts, launches
 from app.domain.cool_off import CoolOffReason
+from app.domain.event_parts import EventReason
+from app.domain.events import LeaseQueued
 from app.domain.leases import LeaseState
 from app.domain.lifecycle import Rest
 from app.domain.offerings import Offering, OfferingKey
@@ -244,7 +246,7 @@ def _wait_or_give_up(ctx: StepContext, candidates: tuple[Offering, ...], reason:
 
 def _back_to_queue(ctx: StepContext, reason: Reason) -> None:
     to = LeaseState.QUEUED if ctx.lease.state is LeaseState.PROVISIONING else None
-    event = NewEvent(type="lease.queued", data={"reason": reason.as_json()})
+    event = NewEvent(LeaseQueued(name=None, reason=EventReason.of(reason)))
     values = {"reason": reason.as_stored(), "pass_started_at": None, "placement": None}
     with ctx.runtime.database.begin() as connection:
         change(connection, ctx, event, to=to, wanted=True, values=values)

@@ -13,6 +13,8 @@ from app.db.leases import attempts, launches
 from app.db.leases.transitions import NOW
 from app.domain import placed
 from app.domain import quotas as quota_rules
+from app.domain.event_parts import EventOffering
+from app.domain.events import AttemptPlanned, LeaseProvisioning
 from app.domain.ids import AttemptId
 from app.domain.leases import LeaseState
 from app.domain.lifecycle import deadline
@@ -196,10 +198,9 @@ def _enter_provisioning(
     where, price = _where(offering), offering.price_per_hour
     assert price is not None  # placement leaves out what has no price
     placement = placed.placement(where, _facts(offering, image), price, None, extendable=extendable)
-    event = NewEvent(
-        type="lease.provisioning" if queued else "attempt.planned",
-        data={"n": ctx.lease.attempts_count + 1, "offering": {**where, "price_per_hour": format_money(price)}},
-    )
+    planned = LeaseProvisioning if queued else AttemptPlanned
+    at = EventOffering(**where, price_per_hour=format_money(price))
+    event = NewEvent(planned(n=ctx.lease.attempts_count + 1, offering=at))
     values = {
         "attempts_count": ctx.lease.attempts_count + 1,
         "first_attempt_at": launches.FIRST_ATTEMPT_AT,

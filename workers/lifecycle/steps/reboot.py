@@ -4,6 +4,8 @@ from datetime import timedelta
 
 from app.db.events.events import NewEvent
 from app.db.leases import attempts, reboots
+from app.domain.event_parts import EventError
+from app.domain.events import LeaseRebooted, LeaseRebootFailed
 from app.domain.lifecycle import Rest
 from app.domain.provider_messages import public_error
 from workers.accounts import error_json
@@ -29,7 +31,7 @@ def reboot(ctx: StepContext) -> Rest | None:
     except ProviderError as error:
         _failed(ctx, error)
     else:
-        _over(ctx, NewEvent(type="lease.rebooted", data={"n": attempt.n}))
+        _over(ctx, NewEvent(LeaseRebooted(n=attempt.n)))
     return None
 
 
@@ -42,7 +44,8 @@ def _failed(ctx: StepContext, error: ProviderError) -> None:
     stored = error_json(error)
     if isinstance(error, Refused | NotFound) or _too_late(ctx):
         runtime.database.run(attempts.failed(attempt.id, attempt.token, stored, claim_id=ctx.claim_id))
-        _over(ctx, NewEvent(type="lease.reboot_failed", data={"n": attempt.n, "error": public_error(stored)}))
+        error_data = EventError.of(public_error(stored))
+        _over(ctx, NewEvent(LeaseRebootFailed(n=attempt.n, error=error_data)))
     else:
         later = attempts.retry_later(attempt.id, attempt.token, pause, stored, claim_id=ctx.claim_id)
         runtime.database.run(later)

@@ -8,6 +8,7 @@ from app.db.fleet.inventory import Observed
 from app.db.leases import attempts
 from app.db.leases.transitions import write
 from app.domain.error_kinds import ErrorKind
+from app.domain.events import AttemptSettling
 from app.domain.leases import AttemptState, VmState
 from app.domain.lifecycle import Rest, may_appear_until, settled
 from app.domain.tags import attempt_key
@@ -27,7 +28,7 @@ _FAILED_SHARE = 0.25
 
 def settle(ctx: StepContext) -> None:
     """From now on the reconciler only looks for the attempt's VM and sends no create call."""
-    event = NewEvent(type="attempt.settling", data={"n": ctx.attempt.n})
+    event = NewEvent(AttemptSettling(n=ctx.attempt.n))
     with ctx.writing_attempts() as connection:
         if connection.execute(attempts.settle(ctx.attempt.id, ctx.attempt.token)).first() is not None:
             must_hold(connection.execute(*write(ctx.lease.id, event, claim_id=ctx.claim_id)))

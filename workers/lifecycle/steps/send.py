@@ -14,12 +14,20 @@ from app.db.fleet import offering_stats
 from app.db.leases import attempts
 from app.db.leases.transitions import NOW, write
 from app.domain.cool_off import after_error
+from app.domain.events import AttemptLaunched
 from app.domain.leases import AttemptState, VmState
 from app.domain.lifecycle import Rest, backoff
-from app.domain.provider_messages import public_error
 from app.settings import Settings
 from workers.accounts import error_json
-from workers.lifecycle.steps.context import StepContext, change, must_hold, offering_json, offering_key, reserve_minimum
+from workers.lifecycle.steps.context import (
+    StepContext,
+    attempt_ended,
+    change,
+    event_offering,
+    must_hold,
+    offering_key,
+    reserve_minimum,
+)
 from workers.observation.vm_reasons import reason_json
 from workers.providers.errors import (
     CredentialsRejected,
@@ -125,7 +133,7 @@ def record(ctx: StepContext, vm: Vm) -> None:
     placement = {**(ctx.row.lease_placement or {}), "instance_id": vm.id}
     if vm.state is VmState.QUEUED:
         placement["queued_at_provider"] = ctx.now.isoformat().replace("+00:00", "Z")
-    event = NewEvent(type="attempt.launched", data={"n": attempt.n, "instance_id": vm.id, **offering_json(attempt)})
+    event = NewEvent(AttemptLaunched(n=attempt.n, instance_id=vm.id, offering=event_offering(attempt)))
     with ctx.writing_attempts() as connection:
         connection.execute(*attempts.known(attempt.id, attempt.token, facts))
         values = {"launched_at": NOW, "placement": placement}
@@ -222,9 +230,7 @@ def end_attempt(
     attempt = ctx.attempt
     statement = attempts.end(attempt.id, ctx.claim_id, state, before=before, clean=clean, error=error)
     must_hold(connection.execute(statement))
-    data = {"n": attempt.n, "offering": offering_json(attempt), "error": public_error(error) if error else None}
-    event = NewEvent(type=f"attempt.{state}", data=data)
-    change(connection, ctx, event)
+    change(connection, ctx, attempt_ended(attempt, state, error))
     reserve_minimum(connection, ctx)
 
 

@@ -8,10 +8,10 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from app.domain.tags import LABEL_PREFIX, NAME
+from app.domain.tags import NAME
 from app.settings import AccountSettings
 from app.settings.account_tags import TagRules
-from workers.providers.common.tags import combine, of_account
+from workers.providers.common.tags import combine, escaped, label_key, of_account, unescaped, with_labels
 from workers.providers.types import LaunchSpec
 
 if TYPE_CHECKING:
@@ -35,6 +35,10 @@ def _value(text: str) -> str:
     return _NOT_IN_VALUE.sub("_", text)[:_LONGEST_VALUE]
 
 
+def _accepts(character: str) -> bool:
+    return _NOT_IN_VALUE.match(character) is None
+
+
 RULES = TagRules(
     key=_key,
     value=_value,
@@ -46,10 +50,11 @@ RULES = TagRules(
 def of(spec: LaunchSpec, account: AccountSettings) -> dict[str, str]:
     """Name and owner, the account's own tags, and the tenant's labels under their prefix.
 
-    A character that EC2 refuses in a label becomes `_`.
+    `of_vm` reads labels back as they were. A label whose key is longer than a tag's key gets no tag.
     """
     ours = {NAME: _value(spec.name), **spec.owner.as_tags()}
-    labels = {_key(LABEL_PREFIX + key): _value(value) for key, value in sorted(spec.labels.items())}
+    labels = {label_key(key): escaped(value, _accepts, _LONGEST_VALUE) for key, value in sorted(spec.labels.items())}
+    labels = {key: value for key, value in labels.items() if key == _key(key)}
     return combine([ours, *of_account(spec, account, RULES), labels], _MOST_TAGS)
 
 
@@ -61,6 +66,11 @@ def to_list(tags: Mapping[str, str]) -> list[dict[str, str]]:
 def to_dict(tags: list[dict[str, str]] | None) -> dict[str, str]:
     """As EC2 gives them; None (no tags) is empty."""
     return {tag["Key"]: tag["Value"] for tag in tags or ()}
+
+
+def of_vm(tags: list[dict[str, str]] | None) -> dict[str, str]:
+    """The tags of a VM, with the tenant's labels as they were."""
+    return with_labels(to_dict(tags), unescaped)
 
 
 def tagged(key: str, *values: str) -> "FilterTypeDef":

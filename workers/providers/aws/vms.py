@@ -59,7 +59,7 @@ def from_instance(instance: "InstanceTypeDef", region: str) -> Vm:
         instance_type=instance["InstanceType"],
         market=_market(instance),
         state=state,
-        tags=resource_tags.to_dict(cast("Any", instance.get("Tags"))),
+        tags=resource_tags.of_vm(cast("Any", instance.get("Tags"))),
         launch_identity=instance.get("ClientToken") or None,
         launched_at=_utc(instance.get("LaunchTime")),
         ended_at=transition_time(instance.get("StateTransitionReason")) if ended else None,

@@ -7,10 +7,10 @@ Limits (Azure docs, "Use tags to organize your Azure resources"): 50 tags a reso
 import re
 from collections.abc import Mapping
 
-from app.domain.tags import LABEL_PREFIX, NAME
+from app.domain.tags import NAME
 from app.settings import AccountSettings
 from app.settings.account_tags import TagRules
-from workers.providers.common.tags import combine, of_account
+from workers.providers.common.tags import combine, label_key, of_account, with_labels
 from workers.providers.types import LaunchSpec
 
 REQUEST = "gpulease-request"
@@ -47,13 +47,15 @@ RULES = TagRules(
 def of(spec: LaunchSpec, account: AccountSettings) -> dict[str, str]:
     """Name, owner and token, the account's own tags, and the tenant's labels under their prefix.
 
-    A character that Azure refuses in a label becomes `_`. Of labels that differ only in case, the last label stays.
+    `of_vm` reads labels back as they were. Of labels that differ only in case, the last label stays. A label whose key
+    is longer than a tag's name gets no tag.
     """
     ours = {NAME: _value(spec.name), **spec.owner.as_tags(), TOKEN: spec.token}
     labels: dict[str, tuple[str, str]] = {}
     for label, value in sorted(spec.labels.items()):
-        key = _key(LABEL_PREFIX + label)
-        labels[key.lower()] = (key, _value(value))
+        key = label_key(label)
+        if key == _key(key):
+            labels[key.lower()] = (key, _value(value))
     most = _MOST_TAGS - 1  # the hash of the parameters needs one more tag
     return combine([ours, *of_account(spec, account, RULES), dict(labels.values())], most)
 
@@ -61,3 +63,8 @@ def of(spec: LaunchSpec, account: AccountSettings) -> dict[str, str]:
 def read(found: Mapping[str, str] | None) -> dict[str, str]:
     """The tags as Azure returns them. None (no tags) becomes an empty dictionary."""
     return dict(found or {})
+
+
+def of_vm(found: Mapping[str, str] | None) -> dict[str, str]:
+    """The tags of a VM, with the tenant's labels as they were."""
+    return with_labels(read(found), str)

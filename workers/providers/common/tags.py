@@ -1,16 +1,58 @@
 """The tags of a resource, put together from gpulease's own, the operator's and the tenant's."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 
+from app.domain.labels import is_value
+from app.domain.tags import LABEL_PREFIX
 from app.settings import AccountSettings
 from app.settings.account_tags import TagRules
 from workers.providers.types import LaunchSpec
+
+_ESCAPED = re.compile(r"=(10[0-9A-F]{4}|[0-9A-F]{1,5})=")
 
 
 def of_account(spec: LaunchSpec, account: AccountSettings, rules: TagRules) -> list[Mapping[str, str]]:
     """The operator's tags, and the labels of the lease that the account copies without a prefix."""
     copied = {key: rules.value(spec.labels[key]) for key in account.copy_labels if key in spec.labels}
     return [account.tags, copied]
+
+
+def escaped(text: str, accepts: Callable[[str], bool], longest: int) -> str:
+    """`text` with characters that a cloud refuses as `=HEX=`, and at most `longest` long. `unescaped` reads it back.
+
+    `=` itself is escaped too, and a space at an end, where clouds drop it. A text that becomes too long loses its last
+    characters.
+    """
+    parts: list[str] = []
+    for position, one in enumerate(text):
+        plain = accepts(one) and one != "=" and (one != " " or 0 < position < len(text) - 1)
+        parts.append(one if plain else f"={ord(one):X}=")
+    while sum(map(len, parts)) > longest:
+        parts.pop()
+    return "".join(parts)
+
+
+def unescaped(text: str) -> str:
+    """The text of which `escaped` was made. What no label contains stays as it is."""
+    return _ESCAPED.sub(_character, text)
+
+
+def _character(found: re.Match[str]) -> str:
+    character = chr(int(found[1], 16))
+    return character if is_value(character) else found[0]
+
+
+def label_key(key: str) -> str:
+    """The tag's key of a label, for clouds that accept all of a label's key but `/`, which becomes `:`."""
+    return LABEL_PREFIX + key.replace("/", ":")
+
+
+def with_labels(found: Mapping[str, str], read: Callable[[str], str]) -> dict[str, str]:
+    """Tags as a cloud returns them, with labels under their own keys. `read` decodes a label's value."""
+    others = {key: value for key, value in found.items() if not key.startswith(LABEL_PREFIX)}
+    labels = {key.replace(":", "/"): read(found[key]) for key in found.keys() - others.keys()}
+    return others | labels
 
 
 def combine(groups: Sequence[Mapping[str, str]], most: int) -> dict[str, str]:

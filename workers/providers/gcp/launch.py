@@ -118,6 +118,12 @@ def body(params: Params) -> Instance:
         return parsed
 
 
+def vm_tags(instance: Mapping[str, Any]) -> dict[str, str]:
+    """The tags of the VM that `instance` makes, as a list shows them."""
+    metadata = {item["key"]: item["value"] for item in instance["metadata"]["items"]}
+    return resource_tags.of_vm(instance["labels"], metadata.get(resource_tags.METADATA))
+
+
 def begun(operation: Operation, params: Params, region: str) -> Vm:
     """The VM that an insert has begun to make, with the number that it will have."""
     if not operation.target_id:
@@ -131,7 +137,7 @@ def begun(operation: Operation, params: Params, region: str) -> Vm:
         instance_type=type_name(body(params)),
         market=market_of(model, instance.get("reservationAffinity", {}).get("consumeReservationType")),
         state=VmState.QUEUED if model == FLEX_START_MODEL else VmState.PENDING,
-        tags=instance["labels"],
+        tags=vm_tags(instance),
         launch_identity=instance["name"],
         launched_at=time_of(operation.insert_time),
     )

@@ -5,10 +5,12 @@ digits, `_` and `-`; a key begins with a letter.
 """
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping
 
 from app.domain import tags
+from app.domain.labels import valid_labels
 from app.domain.tags import LABEL_PREFIX, NAME_LABEL, OwnerTags
 from app.settings import AccountSettings
 from app.settings.account_tags import TagRules
@@ -16,6 +18,8 @@ from workers.providers.common.tags import combine, of_account
 from workers.providers.types import LaunchSpec
 
 _NOT_ALLOWED = re.compile(r"[^a-z0-9_-]")
+METADATA = "gpulease-labels"
+"""The key of a VM's metadata with the tenant's labels as JSON."""
 _LONGEST = 63
 _DIGITS = 16
 _MOST = 64
@@ -37,10 +41,33 @@ RULES = TagRules(
 
 
 def of(spec: LaunchSpec, account: AccountSettings) -> dict[str, str]:
-    """Name and owner, the account's own labels, and the tenant's labels under their prefix."""
+    """Name and owner, the account's own labels, and the tenant's labels under their prefix.
+
+    A character that Google refuses in a tenant's label becomes `_`. `metadata` holds the tenant's labels as they are.
+    """
     ours = {NAME_LABEL: _squeezed(spec.name), **of_owner(spec.owner)}
     labels = {_squeezed(LABEL_PREFIX + key): _squeezed(value) for key, value in sorted(spec.labels.items())}
     return combine([ours, *of_account(spec, account, RULES), labels], _MOST)
+
+
+def metadata(spec: LaunchSpec) -> dict[str, str]:
+    """The metadata of a VM with the tenant's labels. Empty without labels."""
+    return {METADATA: json.dumps(dict(sorted(spec.labels.items())))} if spec.labels else {}
+
+
+def of_vm(labels: Mapping[str, str], stored: str | None) -> dict[str, str]:
+    """The labels of a VM, with the tenant's labels as they were. `stored`: the value of METADATA, if the VM has it.
+
+    Everyone who may change the VM may change the value. A value that gpulease does not write counts as absent.
+    """
+    try:
+        tenants = valid_labels(json.loads(stored)) if stored is not None else None
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        tenants = None
+    if tenants is None:
+        return dict(labels)
+    others = {key: value for key, value in labels.items() if not key.startswith(LABEL_PREFIX)}
+    return others | {LABEL_PREFIX + key: value for key, value in tenants.items()}
 
 
 def of_owner(owner: OwnerTags) -> dict[str, str]:

@@ -8,6 +8,7 @@ import shlex
 
 from workers.providers.common import host_keys, ssh_keys
 from workers.providers.errors import InvalidSpec
+from workers.providers.gcp import resource_tags
 from workers.providers.types import LaunchSpec
 
 LIMIT = 256 * 1024
@@ -44,6 +45,7 @@ def items(spec: LaunchSpec) -> list[dict[str, str]]:
         "enable-oslogin": "FALSE",
         "enable-guest-attributes": "TRUE",
         "startup-script": script(spec),
+        **resource_tags.metadata(spec),
     }
     for key, value in values.items():
         size = len(value.encode())

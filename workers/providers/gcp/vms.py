@@ -8,7 +8,7 @@ import structlog
 from app.domain.leases import VmState
 from app.domain.offerings import Market
 from workers.providers.errors import OutcomeUnknown
-from workers.providers.gcp import catalogue
+from workers.providers.gcp import catalogue, resource_tags
 from workers.providers.gcp.ids import Id, last
 from workers.providers.gcp.sdk import Instance
 from workers.providers.types import Vm
@@ -60,7 +60,7 @@ def from_instance(instance: Instance, region: str) -> Vm:
             instance.scheduling.provisioning_model, instance.reservation_affinity.consume_reservation_type
         ),
         state=state,
-        tags=dict(instance.labels),
+        tags=resource_tags.of_vm(instance.labels, _metadata(instance)),
         launch_identity=instance.name or None,
         launched_at=time_of(instance.creation_timestamp),
         ended_at=time_of(instance.last_stop_timestamp) if state is VmState.STOPPED else None,
@@ -68,6 +68,10 @@ def from_instance(instance: Instance, region: str) -> Vm:
         private_ip=nics[0].network_i_p or None if nics else None,
         state_reason=None if state in _LIVE else {"code": instance.status, "message": instance.status_message or None},
     )
+
+
+def _metadata(instance: Instance) -> str | None:
+    return next((item.value for item in instance.metadata.items if item.key == resource_tags.METADATA), None)
 
 
 def market_of(model: str | None, consumed: str | None) -> Market:

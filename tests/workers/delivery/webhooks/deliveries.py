@@ -15,6 +15,7 @@ from app.db.schema.tables import event, webhook_delivery
 from app.domain.webhooks import secret_text
 from tests.db.events.test_events import sequence
 from tests.db.store import Store
+from tests.domain.event_samples import sample
 from workers.delivery.sender import Sender
 from workers.delivery.webhooks import Lanes, fan_out
 
@@ -35,7 +36,7 @@ def make(store: Store, url: str, **values: Any) -> str:
 def tell(store: Store, *types: str) -> list[str]:
     """Numbered events of the store's tenant, and their ids."""
     for name in types:
-        store.run(events.append(store.tenant_id, events.NewEvent(type=name, data={"reason": None})))
+        store.run(events.append(store.tenant_id, events.NewEvent(sample(name))))
     sequence(store)
     newest = select(event.c.id).order_by(event.c.sequence.desc()).limit(len(types))
     return [row.id for row in reversed(store.all(newest))]

@@ -15,6 +15,7 @@ from app.domain.webhooks import OVERLAP, TEST, secret_text
 from app.local.ports import free_port
 from tests.db.events.test_events import sequence
 from tests.db.store import Store, ago
+from tests.domain.event_samples import sample
 from tests.workers.delivery.webhooks.deliveries import SECRET, deliver, log, make, pass_time, tell
 from tests.workers.receiver import Receiver
 from workers.delivery.webhooks import fan_out
@@ -73,7 +74,7 @@ def test_only_wanted_types_of_ones_own_tenant_since_the_webhook_was_made(store: 
 def test_a_position_never_passes_an_event_that_is_not_numbered_yet(store: Store, receiver: Receiver) -> None:
     make(store, receiver.url)
     with store.database.begin() as slow:
-        slow.execute(events.append(store.tenant_id, events.NewEvent(type="lease.queued")))
+        slow.execute(events.append(store.tenant_id, events.NewEvent(sample("lease.queued"))))
         tell(store, "lease.active")
         fan_out(store.database)
     sequence(store)

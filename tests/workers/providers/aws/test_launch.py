@@ -196,7 +196,7 @@ def test_no_label_or_name_can_break_the_tags_or_overwrite_ours(labels: dict[str,
 
 
 def test_labels_stand_under_their_prefix() -> None:
-    found = tags_of(planned(spec(labels={"gpulease-lease": "stolen", "a/b c": "x<y>"})), "instance")
+    found = tags_of(planned(spec(labels={"gpulease-lease": "stolen", "example.org/b": "x<y>"})), "instance")
     assert found["gpulease-label-gpulease-lease"] == "stolen"
     assert found[tags.LEASE] == "lease_a"
-    assert found["gpulease-label-a_b_c"] == "x_y_"
+    assert found["gpulease-label-example.org:b"] == "x=3C=y=3E="

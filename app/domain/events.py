@@ -1,0 +1,289 @@
+"""Events: every type, and the data that each type carries. Webhooks and the event stream carry the same.
+
+The API's schema of events is made from these classes. Two lists may grow: the types, and the fields of a type.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from app.domain.event_parts import EventError, EventOffering, EventReason, described, to_json
+from app.domain.quotas import JsonAmount
+
+
+class EventType(StrEnum):
+    """What an event reports. The list may grow."""
+
+    LEASE_QUEUED = "lease.queued"
+    LEASE_PROVISIONING = "lease.provisioning"
+    LEASE_BOOTING = "lease.booting"
+    LEASE_ACTIVE = "lease.active"
+    LEASE_RELEASING = "lease.releasing"
+    LEASE_RELEASE_BLOCKED = "lease.release_blocked"
+    LEASE_RELEASED = "lease.released"
+    LEASE_FAILED = "lease.failed"
+    LEASE_UPDATED = "lease.updated"
+    LEASE_EXTENDED = "lease.extended"
+    LEASE_EXPIRING_SOON = "lease.expiring_soon"
+    LEASE_HOST_KEYS = "lease.host_keys"
+    LEASE_REBOOTING = "lease.rebooting"
+    LEASE_REBOOTED = "lease.rebooted"
+    LEASE_REBOOT_FAILED = "lease.reboot_failed"
+    LEASE_INTERRUPTION_NOTICE = "lease.interruption_notice"
+    LEASE_ADOPTED = "lease.adopted"
+    ATTEMPT_PLANNED = "attempt.planned"
+    ATTEMPT_LAUNCHED = "attempt.launched"
+    ATTEMPT_SETTLING = "attempt.settling"
+    ATTEMPT_REFUSED = "attempt.refused"
+    ATTEMPT_DEAD = "attempt.dead"
+    QUOTA_NEARLY_USED = "quota.nearly_used"
+    ORPHAN_ENDED = "orphan.ended"
+
+
+def _number() -> Any:
+    return described("The attempt's number within the lease.")
+
+
+def _instance() -> Any:
+    return described("The provider's id of the VM.")
+
+
+def _error() -> Any:
+    return described("What went wrong. Null: nothing.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventData:
+    """The data of an event. Each subclass belongs to one type and holds JSON values, times and parts of this module."""
+
+    type: ClassVar[EventType]
+
+    def as_json(self) -> dict[str, Any]:
+        """The data as stored and returned. Every field is present."""
+        encoded: dict[str, Any] = to_json(self)
+        return encoded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseQueued(EventData):
+    """The lease was created, or returns to the queue."""
+
+    type = EventType.LEASE_QUEUED
+    name: str | None = described("The lease's name, when the lease was created.")
+    reason: EventReason | None = described("Why the lease returns to the queue. Null: the lease was created.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseProvisioning(EventData):
+    """The first attempt of a pass over the offerings is planned."""
+
+    type = EventType.LEASE_PROVISIONING
+    n: int = _number()
+    offering: EventOffering
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseBooting(EventData):
+    """The provider reports the VM as running."""
+
+    type = EventType.LEASE_BOOTING
+    n: int = _number()
+    instance_id: str | None = _instance()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseActive(EventData):
+    """The VM is ready."""
+
+    type = EventType.LEASE_ACTIVE
+    n: int = _number()
+    instance_id: str | None = _instance()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseReleasing(EventData):
+    """The lease starts to end."""
+
+    type = EventType.LEASE_RELEASING
+    reason: EventReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseReleaseBlocked(EventData):
+    """The provider does not end the VM or does not delete a leftover resource."""
+
+    type = EventType.LEASE_RELEASE_BLOCKED
+    obstacle: str = described("What keeps the lease from ending.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseReleased(EventData):
+    """The lease has ended."""
+
+    type = EventType.LEASE_RELEASED
+    reason: EventReason | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseFailed(EventData):
+    """The lease has ended without having been active."""
+
+    type = EventType.LEASE_FAILED
+    reason: EventReason | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseUpdated(EventData):
+    """The name or the labels changed."""
+
+    type = EventType.LEASE_UPDATED
+    name: str | None = described("The new name. Null: unchanged.")
+    labels: Mapping[str, str] | None = described("All labels. Null: unchanged.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseExtended(EventData):
+    """The lease was extended. Also sent when a restored database had lost the extension."""
+
+    type = EventType.LEASE_EXTENDED
+    expires_at: datetime = described("The new expiry.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseExpiringSoon(EventData):
+    """The lease ends soon. Sent once for each expiry."""
+
+    type = EventType.LEASE_EXPIRING_SOON
+    expires_at: datetime = described("The lease's expiry.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseHostKeys(EventData):
+    """The VM reported its SSH host keys."""
+
+    type = EventType.LEASE_HOST_KEYS
+    n: int = _number()
+    keys: tuple[str, ...] = described("Public host keys in OpenSSH form.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseRebooting(EventData):
+    """A user requested a reboot."""
+
+    type = EventType.LEASE_REBOOTING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseRebooted(EventData):
+    """The reboot was sent to the provider."""
+
+    type = EventType.LEASE_REBOOTED
+    n: int = _number()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseRebootFailed(EventData):
+    """The provider rejected the reboot, or was unreachable for five minutes."""
+
+    type = EventType.LEASE_REBOOT_FAILED
+    n: int = _number()
+    error: EventError | None = _error()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseInterruptionNotice(EventData):
+    """The provider announced an interruption."""
+
+    type = EventType.LEASE_INTERRUPTION_NOTICE
+    notice_at: datetime = described("When the provider announced it.")
+    deadline_at: datetime | None = described("When the provider ends the VM. Null: not announced.")
+    action: str | None = described("What the provider does with the VM.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseAdopted(EventData):
+    """The lease was rebuilt from the tags of its VM after a restore."""
+
+    type = EventType.LEASE_ADOPTED
+    n: int = _number()
+    instance_id: str | None = _instance()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptPlanned(EventData):
+    """Another attempt of the same pass over the offerings is planned."""
+
+    type = EventType.ATTEMPT_PLANNED
+    n: int = _number()
+    offering: EventOffering
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptLaunched(EventData):
+    """The provider's id of the VM is known."""
+
+    type = EventType.ATTEMPT_LAUNCHED
+    n: int = _number()
+    instance_id: str | None = _instance()
+    offering: EventOffering
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptSettling(EventData):
+    """The outcome of the create call is unknown: gpulease now only searches for the VM."""
+
+    type = EventType.ATTEMPT_SETTLING
+    n: int = _number()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptRefused(EventData):
+    """The VM was certainly not created, or the provider accepted the call and then created no VM."""
+
+    type = EventType.ATTEMPT_REFUSED
+    n: int = _number()
+    instance_id: str | None = _instance()
+    offering: EventOffering
+    error: EventError | None = _error()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptDead(EventData):
+    """The deletion of the VM is confirmed, or it is confirmed that no VM was created."""
+
+    type = EventType.ATTEMPT_DEAD
+    n: int = _number()
+    instance_id: str | None = _instance()
+    offering: EventOffering
+    error: EventError | None = _error()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaNearlyUsed(EventData):
+    """Use reaches 90 % of a limit. Sent again only after use fell below 80 %."""
+
+    type = EventType.QUOTA_NEARLY_USED
+    resource: str = described("The name of the quota.")
+    limit: JsonAmount = described("The limit: a number, or USD as a decimal string for `spend_per_hour`.")
+    used: JsonAmount = described("The amount in use, in the same form.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrphanEnded(EventData):
+    """A VM that outlived its lease was deleted."""
+
+    type = EventType.ORPHAN_ENDED
+    orphan_id: str = described("The orphan's id.")
+    lease_id: str = described("The lease that the VM belonged to.")
+    instance_id: str = _instance()
+    region: str = described("The region.")
+    zone: str = described("The zone.")
+    cause: str = described("Why the VM belonged to no lease any more.")
+    first_seen_at: datetime = described("When gpulease first saw the VM without a lease.")
+    ended_by_us: bool = described("Whether gpulease ended the VM.")
+
+
+EVENT_DATA: Mapping[EventType, type[EventData]] = {one.type: one for one in EventData.__subclasses__()}
+"""The data of each type."""

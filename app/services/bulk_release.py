@@ -1,0 +1,115 @@
+"""Releasing many leases in one call: by id, by label, or all of a tenant."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.db.leases import lists, transitions
+from app.db.leases.lists import LeaseFilter
+from app.domain.ids import LeaseId
+from app.domain.leases import TERMINAL, Desired, LeaseState
+from app.services.audit import record_lease
+from app.services.context import ServiceContext
+from app.services.lease_changes import released_by
+from app.services.lease_creation import whose
+from app.services.principal import Principal
+
+MOST = 1000
+"""Leases of one call."""
+_BATCH = 100
+"""Leases of one transaction: their rows stay locked until it ends."""
+_LIVE = frozenset(LeaseState) - TERMINAL
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """The leases to release: either `ids`, or those with all `labels`, or all of the tenant."""
+
+    ids: tuple[str, ...] = ()
+    labels: Mapping[str, str] | None = None
+    tenant_id: str | None = None
+    dry_run: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelectedLease:
+    """A selected lease. `released`: this call releases it, or would do so without `dry_run`."""
+
+    id: str
+    tenant_id: str
+    name: str
+    state: LeaseState
+    released: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BulkReleased:
+    """The result of a call. `more`: further leases match, since one call takes MOST of them."""
+
+    leases: tuple[SelectedLease, ...]
+    not_found: tuple[str, ...]
+    more: bool
+
+
+class BulkRelease:
+    """Releases the leases of a selection, each as LeaseChanges.release does."""
+
+    def __init__(self, context: ServiceContext) -> None:
+        self._context = context
+
+    async def release(self, principal: Principal, selection: Selection) -> BulkReleased:
+        """The leases are released in batches: a call that fails has released some of them, and may be repeated.
+
+        Raises InvalidRequest.
+        """
+        query, parameters = lists.selected(_filter(principal, selection), MOST + 1, running=not selection.ids)
+        rows = await self._context.database.fetch(principal.tenant_id, query, **parameters)
+        found = [SimpleNamespace(**row) for row in rows[:MOST]]
+        running = [row for row in found if row.desired == Desired.RUN]
+        ended = {row.id for row in running} if selection.dry_run else await self._end(principal, running)
+        return BulkReleased(
+            leases=tuple(_selected(row, released=row.id in ended, dry_run=selection.dry_run) for row in found),
+            not_found=tuple(sorted(set(selection.ids) - {row.id for row in found})),
+            more=len(rows) > MOST,
+        )
+
+    async def _end(self, principal: Principal, rows: Sequence[Any]) -> set[str]:
+        """The ids of the leases that this call has released."""
+        ended: set[str] = set()
+        for start in range(0, len(rows), _BATCH):
+            batch = rows[start : start + _BATCH]
+            async with self._context.database.transaction(principal.tenant_id) as connection:
+                await connection.execute(*transitions.locked(row.id for row in batch))
+                done = [row.id for row in batch if await _end(connection, principal, row)]
+            for lease_id in done:
+                self._context.hints.wake(LeaseId(lease_id))
+            ended |= set(done)
+        return ended
+
+
+async def _end(connection: AsyncConnection, principal: Principal, row: Any) -> bool:
+    """Whether this call has released the lease. False: it ends or has ended."""
+    reason = released_by(principal)
+    statement = transitions.request_end(row.id, reason, principal.request_id, within=principal.tenant_id)
+    if (await connection.execute(*statement)).first() is None:
+        return False
+    after = {"state": str(LeaseState.RELEASING), "reason": reason.as_json()}
+    await record_lease(connection, principal, "lease.release", row, before={"state": row.state}, after=after)
+    return True
+
+
+def _filter(principal: Principal, selection: Selection) -> LeaseFilter:
+    """An operator names the tenant, except for a selection by ids."""
+    tenant_id = selection.tenant_id
+    if not selection.ids or tenant_id is not None or principal.tenant_id is not None:
+        tenant_id = whose(principal, tenant_id)
+    wanted = LeaseFilter(tenant_id=tenant_id, ids=selection.ids, labels=selection.labels or {})
+    return wanted if selection.ids else replace(wanted, states=_LIVE)
+
+
+def _selected(row: Any, *, released: bool, dry_run: bool) -> SelectedLease:
+    state = LeaseState.RELEASING if released and not dry_run else LeaseState(row.state)
+    return SelectedLease(id=row.id, tenant_id=row.tenant_id, name=row.name, state=state, released=released)

@@ -1,0 +1,54 @@
+"""An event of each type."""
+
+from dataclasses import fields
+from datetime import UTC, datetime
+from typing import Any
+
+from app.domain.event_parts import EventError, EventOffering, EventReason
+from app.domain.events import EVENT_DATA, EventData, EventType
+from app.domain.reasons import Origin, Reason, ReasonCode
+
+AT = datetime(2026, 11, 1, 10, tzinfo=UTC)
+EXPIRED = EventReason.of(Reason(ReasonCode.EXPIRED, "The term has ended.", Origin.SYSTEM))
+OFFERING = EventOffering(
+    provider="aws",
+    account="main",
+    region="us-east-1",
+    zone="us-east-1a",
+    instance_type="g5.xlarge",
+    market="spot",
+    reservation=None,
+    price_per_hour="1.006",
+)
+
+VALUES: dict[str, Any] = {
+    "n": 1,
+    "name": "train",
+    "reason": EXPIRED,
+    "offering": OFFERING,
+    "instance_id": "i-1",
+    "obstacle": "the provider does not end the VM",
+    "labels": {"example.org/team": "Größe"},
+    "expires_at": AT,
+    "keys": ("ssh-ed25519 AAAA",),
+    "error": EventError(class_="insufficient_capacity", code="InsufficientInstanceCapacity", message="no capacity"),
+    "notice_at": AT,
+    "deadline_at": None,
+    "action": "terminate",
+    "resource": "gpus",
+    "limit": 8,
+    "used": 8,
+    "orphan_id": "orphan_01jz0000000000000000000000",
+    "lease_id": "lease_01jz0000000000000000000000",
+    "region": "us-east-1",
+    "zone": "us-east-1a",
+    "cause": "ended_lease",
+    "first_seen_at": AT,
+    "ended_by_us": True,
+}
+
+
+def sample(kind: EventType | str) -> EventData:
+    """The data of an event of this type."""
+    data = EVENT_DATA[EventType(kind)]
+    return data(**{name: VALUES[name] for name in (one.name for one in fields(data))})
