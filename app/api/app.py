@@ -29,6 +29,7 @@ from app.api.routes import (
     quotas,
     reservations,
     tenants,
+    usage,
     webhooks,
 )
 from app.observability.metrics import ApiMetrics
@@ -40,6 +41,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     tenants.router,
     keys.router,
     quotas.router,
+    usage.router,
     offerings.router,
     images.router,
     reservations.router,

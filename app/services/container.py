@@ -24,6 +24,7 @@ from app.services.plan import PlanService
 from app.services.quotas import QuotaService
 from app.services.tenant_use import TenantUseService
 from app.services.tenants import TenantService
+from app.services.usage import UsageService
 from app.services.webhooks import WebhookService
 
 
@@ -52,6 +53,7 @@ class Services:
     streams: EventStreams
     webhooks: WebhookService
     ops: OpsService
+    usage: UsageService
 
     @classmethod
     def build(cls, context: ServiceContext) -> Self:
@@ -80,4 +82,5 @@ class Services:
             streams=EventStreams(context.database, most=settings.max_streams),
             webhooks=WebhookService(context),
             ops=OpsService(context),
+            usage=UsageService(context),
         )

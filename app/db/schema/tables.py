@@ -16,6 +16,7 @@ from app.db.schema.leases import attempt, attempt_archive, event, lease, lease_c
 from app.db.schema.metadata import metadata
 from app.db.schema.reservations import reservation
 from app.db.schema.tenancy import api_key, audit, idempotency, quota, quota_claim, tenant
+from app.db.schema.usage import usage_progress, usage_rollup
 from app.db.schema.webhooks import webhook, webhook_delivery, webhook_secret
 
 __all__ = [
@@ -42,6 +43,8 @@ __all__ = [
     "quota_claim",
     "reservation",
     "tenant",
+    "usage_progress",
+    "usage_rollup",
     "webhook",
     "webhook_delivery",
     "webhook_secret",

@@ -1,0 +1,75 @@
+"""How use over time is read: stored sums of whole steps, and sums made from the facts for what is not stored yet."""
+
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import Select, Text, bindparam, func, null, select
+
+from app.db.core.column_types import Time
+from app.db.core.tenant_scope import asking, parameter
+from app.db.schema.tables import tenant, usage_progress, usage_rollup
+from app.db.usage.facts import AS_OF, MEASURES, PERCENTILES, SECONDS, SINCE, UNTIL, facts, sums, text
+from app.domain.usage import ALL, UsageGrouping, UsagePeriod
+
+PROGRESS = select(usage_progress.c.rolled_until, func.now().label("now"))
+
+_GROUPS: dict[UsageGrouping, Any] = {
+    UsageGrouping.TENANT: usage_rollup.c.tenant_id,
+    UsageGrouping.PROVIDER: usage_rollup.c.provider,
+    UsageGrouping.GPU_MODEL: usage_rollup.c.gpu_model,
+}
+
+
+@lru_cache(maxsize=16)
+def stored(grouping: UsageGrouping, *, every_tenant: bool) -> Select[Any]:
+    """Stored sums: `starts_at`, `group` (null without a grouping), MEASURES, PERCENTILES. See `stored_values`."""
+    group = _GROUPS.get(grouping)
+    all_ = text(ALL)
+    conditions: list[Any] = [
+        usage_rollup.c.step == bindparam("step", type_=Text),
+        usage_rollup.c.starts_at >= bindparam(SINCE, type_=Time),
+        usage_rollup.c.starts_at < bindparam(UNTIL, type_=Time),
+        *(
+            column != all_ if column is group else column == all_
+            for column in (usage_rollup.c.provider, usage_rollup.c.gpu_model)
+        ),
+    ]
+    if not every_tenant:
+        conditions.append(usage_rollup.c.tenant_id == bindparam("tenant", type_=Text))
+    elif grouping is UsageGrouping.TENANT:
+        conditions.append(usage_rollup.c.tenant_id != all_)
+    else:
+        conditions.append(usage_rollup.c.tenant_id == all_)
+    names = (*MEASURES, *PERCENTILES)
+    shown = null() if group is None else group
+    return select(usage_rollup.c.starts_at, shown.label("group"), *(usage_rollup.c[name] for name in names)).where(
+        *conditions
+    )
+
+
+def stored_values(period: UsagePeriod, within: str | None) -> dict[str, Any]:
+    """The parameters of `stored`. `within`: the tenant; None: every tenant."""
+    values = {"step": str(period.step), SINCE: period.since, UNTIL: period.until}
+    return values if within is None else {**values, "tenant": within}
+
+
+@lru_cache(maxsize=16)
+def live(grouping: UsageGrouping) -> Select[Any]:
+    """The same rows, made from the facts. See `live_values`."""
+    found = facts(archived=False, owned=asking)
+    group = None if grouping is UsageGrouping.NONE else found.c[_GROUPS[grouping].name]
+    keys = [found.c.starts_at] if group is None else [found.c.starts_at, group]
+    shown = null() if group is None else group
+    return select(found.c.starts_at, shown.label("group"), *sums(found)).group_by(*keys)
+
+
+def live_values(period: UsagePeriod, as_of: datetime, within: str | None) -> dict[str, Any]:
+    """The parameters of `live`."""
+    length = period.step.length.total_seconds()
+    return {SINCE: period.since, UNTIL: period.until, SECONDS: length, AS_OF: as_of, **parameter(within)}
+
+
+def tenant_names(ids: list[str]) -> Select[Any]:
+    """Names of tenants by id."""
+    return select(tenant.c.id, tenant.c.name).where(tenant.c.id.in_(ids))
