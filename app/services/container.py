@@ -22,6 +22,7 @@ from app.services.offerings import OfferingService
 from app.services.ops import OpsService
 from app.services.plan import PlanService
 from app.services.quotas import QuotaService
+from app.services.summary import SummaryService
 from app.services.tenant_use import TenantUseService
 from app.services.tenants import TenantService
 from app.services.usage import UsageService
@@ -54,12 +55,14 @@ class Services:
     webhooks: WebhookService
     ops: OpsService
     usage: UsageService
+    summary: SummaryService
 
     @classmethod
     def build(cls, context: ServiceContext) -> Self:
         """Builds all services. The caller opens and closes `context`."""
         settings = context.settings
         catalogue = OfferingCache(context.database, cache_seconds=settings.catalogue_cache_seconds)
+        usage = UsageService(context)
         return cls(
             context=context,
             authenticator=Authenticator(context.database, cache_seconds=settings.key_cache_seconds),
@@ -82,5 +85,6 @@ class Services:
             streams=EventStreams(context.database, most=settings.max_streams),
             webhooks=WebhookService(context),
             ops=OpsService(context),
-            usage=UsageService(context),
+            usage=usage,
+            summary=SummaryService(context, usage),
         )

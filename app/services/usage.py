@@ -74,16 +74,29 @@ class UsageService:
         """Raises InvalidRequest for a range that is empty or too long, and for another tenant."""
         within = tenant_of(principal, query.tenant_id)
         async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
-            progress = (await connection.execute(reads.PROGRESS)).one()
-            # to the minute, so that those who ask within one get the same answer
-            as_of = progress.now.replace(second=0, microsecond=0)
+            as_of, rolled_until = await _progress(connection)
             period = _period(query, as_of)
-            rows = await _rows(connection, query.grouping, period, as_of, progress.rolled_until, within)
+            rows = await _rows(connection, query.grouping, period, as_of, rolled_until, within)
             largest, totals = _largest(rows, query.top)
             names = await _names(connection, query.grouping, largest)
         order = {group: place for place, group in enumerate(largest)}
         groups = [UsageGroup(group=one, name=names.get(one or ""), sums=totals[one]) for one in totals]
         return UsageReport(period=period, as_of=as_of, groups=groups, items=_items(rows, order, period, as_of))
+
+    async def month_to_date(self, principal: Principal, within: str | None) -> tuple[datetime, Decimal]:
+        """A time, and the USD from the start of its month (UTC) until then. `within`: the tenant; None: all."""
+        step = UsageStep.DAY
+        async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
+            as_of, rolled_until = await _progress(connection)
+            period = UsagePeriod(step=step, since=step.floor(as_of).replace(day=1), until=step.ceil(as_of))
+            rows = await _rows(connection, UsageGrouping.NONE, period, as_of, rolled_until, within)
+        return as_of, sum((Decimal(row["cost"]) for row in rows), Decimal(0))
+
+
+async def _progress(connection: AsyncConnection) -> tuple[datetime, datetime | None]:
+    """The time to which reports count, and how far sums are stored. It is the same for all who ask within a minute."""
+    row = (await connection.execute(reads.PROGRESS)).one()
+    return row.now.replace(second=0, microsecond=0), row.rolled_until
 
 
 def tenant_of(principal: Principal, tenant_id: str | None) -> str | None:

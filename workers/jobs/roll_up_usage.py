@@ -39,12 +39,13 @@ def _start(connection: Connection, progress: Any, retention_days: int) -> dateti
     if progress.rolled_until is None:
         first_use = connection.execute(rollup.FIRST_USE).scalar()
         return UsageStep.HOUR.floor(first_use or progress.now)
-    start = progress.rolled_until - _AGAIN
+    rolled_until: datetime = progress.rolled_until
+    start = rolled_until - _AGAIN
     if progress.checked_until is not None:
         corrected = connection.execute(rollup.first_correction(progress.checked_until - _LATE_COMMIT)).scalar()
         start = min(start, corrected or start)
     oldest = UsageStep.DAY.ceil(progress.now - timedelta(days=retention_days))
-    return min(UsageStep.HOUR.floor(max(start, oldest)), progress.rolled_until)
+    return min(UsageStep.HOUR.floor(max(start, oldest)), rolled_until)
 
 
 def _roll_up(runtime: Runtime, since: datetime, until: datetime) -> None:

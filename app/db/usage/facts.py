@@ -49,7 +49,7 @@ MEASURES = (
 """Columns that are sums."""
 PERCENTILES: Mapping[str, float] = {"ready_seconds_p50": 0.5, "ready_seconds_p95": 0.95}
 
-_UNKNOWN = literal_column(f"'{UNKNOWN}'")
+_UNKNOWN: ColumnElement[str] = literal_column(f"'{UNKNOWN}'")
 _ONE: ColumnElement[int] = literal_column("1")
 _ZERO: ColumnElement[int] = literal_column("0")
 _NUMBERS: Mapping[str, Any] = {name: Numeric if name in {"gpu_seconds", "cost"} else Integer for name in MEASURES}
@@ -61,7 +61,11 @@ def steps() -> CTE:
     """The steps: `starts_at`, `ends_at`. A day is 24 hours, whatever the session's time zone."""
     length = func.make_interval(0, 0, 0, 0, 0, 0, bindparam(SECONDS, type_=Float))
     last = bindparam(UNTIL, type_=Time) - length
-    starts = func.generate_series(bindparam(SINCE, type_=Time), last, length).table_valued("starts_at", name="series").render_derived()
+    starts = (
+        func.generate_series(bindparam(SINCE, type_=Time), last, length)
+        .table_valued("starts_at", name="series")
+        .render_derived()
+    )
     starts_at = cast(starts.c.starts_at, Time)
     return select(starts_at.label("starts_at"), (starts_at + length).label("ends_at")).select_from(starts).cte("steps")
 

@@ -79,18 +79,19 @@ def now(store: Store) -> datetime:
 def add(store: Store, billed: Billed, at: datetime) -> str:
     """A lease with one attempt, or what is left of it. Returns the attempt's id."""
     began, ended = billed.period(at)
-    place = {"provider": billed.provider, "price_per_hour": billed.price, "billing_started_at": began}
+    place: dict[str, Any] = {"provider": billed.provider, "price_per_hour": billed.price, "billing_started_at": began}
     if billed.archived:
         facts = dict.fromkeys(("account", "region", "zone", "instance_type", "market"), "x")
         hardware = {"gpu_model": billed.model, "gpu_count": billed.gpus}
-        ids = {"id": new_id("attempt"), "lease_id": new_id("lease"), "tenant_id": store.tenant_id, "n": 1}
+        attempt_id = new_id("attempt")
+        ids = {"id": attempt_id, "lease_id": new_id("lease"), "tenant_id": store.tenant_id, "n": 1}
         row = {**facts, **hardware, **ids, **place, "billing_ended_at": ended, "ended_at": ended}
         store.run(insert(attempt_archive).values(**row))
-        return ids["id"]
+        return attempt_id
     lease_id = store.lease(created_at=began, provider=billed.provider, gpu_model=billed.model)
-    closed = {} if ended is None else {"state": "dead", "clean": True, "billing_ended_at": ended, "ended_at": ended}
-    offering = {"gpu": {"model": billed.model, "count": billed.gpus}}
-    return store.attempt(lease_id, **{"state": "planned", **place, "offering": offering, **closed})
+    ends = {} if ended is None else {"clean": True, "billing_ended_at": ended, "ended_at": ended}
+    values = {**place, **ends, "offering": {"gpu": {"model": billed.model, "count": billed.gpus}}}
+    return store.attempt(lease_id, "planned" if ended is None else "dead", **values)
 
 
 def ledger(histories: Iterable[Billed], at: datetime, until: datetime) -> Decimal:
