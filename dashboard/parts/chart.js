@@ -5,7 +5,13 @@ import { Scroll } from "./basics.js";
 const HEIGHT = 210;
 const MOST_COLOURS = 10;
 const WIDE_ENOUGH = 60; // pixels between two labels of the time axis, at least
+const HOURS = [1, 2, 3, 4, 6, 12].map((one) => one * 3600);
+const DAYS = [1, 2, 7, 14, 28].map((one) => one * 86_400);
+const COUNTS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000];
+const SPANS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 43_200, 86_400];
 const UTC = { timeZone: "UTC" };
+const INCREMENTS = { bars: COUNTS, lines: SPANS };
+const SHORTEST = 5; // pixels of a dash
 
 let library = null;
 /** Loaded with the first chart, and not with the page. */
@@ -25,15 +31,16 @@ const colourOf = (series, place) => (series.key === "other" ? "other" : (place %
 
 /**
  * `data`: `{length, starts, series: [{key, name, values, total}]}` of usage_series.js. `kind`: areas (stacked), bars
- * (stacked) or lines. `show` writes a value, `sum` a total. `link(series)`: where its name leads, or null.
+ * (stacked) or lines (of seconds). `show` writes a value, `tick` one of the axis, `sum` a total. `link(series)`: where its
+ * name leads, or null.
  */
-export function Chart({ title, data, kind, show, sum = show, link = () => null, height = HEIGHT }) {
+export function Chart({ title, data, kind, show, tick = show, sum = show, link = () => null, height = HEIGHT }) {
   const [at, setAt] = useState(null);
   const daily = data.length > 3600;
   const when = daily ? stepText.day : stepText.hour;
   return html`
     <figure class="chart" aria-label=${title}>
-      <${Canvas} title=${title} data=${data} kind=${kind} show=${show} height=${height} daily=${daily} onPoint=${setAt} />
+      <${Canvas} title=${title} data=${data} kind=${kind} tick=${tick} height=${height} daily=${daily} onPoint=${setAt} />
       <ul class="key">
         ${data.series.map((one, place) => {
           const where = link(one);
@@ -53,7 +60,7 @@ export function Chart({ title, data, kind, show, sum = show, link = () => null, 
   `;
 }
 
-function Canvas({ title, data, kind, show, height, daily, onPoint }) {
+function Canvas({ title, data, kind, tick, height, daily, onPoint }) {
   const place = useRef(null);
   const scheme = useScheme();
   const [uPlot, setLibrary] = useState(null);
@@ -61,7 +68,7 @@ function Canvas({ title, data, kind, show, height, daily, onPoint }) {
   useLayoutEffect(() => {
     if (!uPlot) return undefined;
     const node = place.current;
-    const made = new uPlot(options(uPlot, node, { data, kind, show, height, daily, onPoint }), rows(data, kind), node);
+    const made = new uPlot(options(uPlot, node, { data, kind, tick, height, daily, onPoint }), rows(data, kind), node);
     const resized = new ResizeObserver(() => made.setSize({ width: node.clientWidth, height }));
     resized.observe(node);
     return () => {
@@ -89,64 +96,74 @@ function useScheme() {
   return count;
 }
 
-/** What is drawn: stacked series from the top of the stack down, so that each covers the part below it. */
+/** What is drawn, the last series first: of a stack, each part covers what is below its upper edge. */
 function rows(data, kind) {
   const ends = [...data.starts, data.starts.at(-1) + data.length];
   const held = (values) => [...values, kind === "bars" ? null : values.at(-1)];
-  if (kind === "lines") return [ends, ...data.series.map((one) => held(one.values))];
+  if (kind === "lines") return [ends, ...data.series.map((one) => held(one.values)).reverse()];
   const sums = data.starts.map(() => 0);
   const stacked = data.series.map((one) => one.values.map((value, step) => (sums[step] += value)));
   return [ends, ...stacked.map(held).reverse()];
 }
 
-function options(uPlot, node, { data, kind, show, height, daily, onPoint }) {
-  const figure = node.closest(".chart");
-  const colours = [...figure.querySelectorAll(".swatch")].map((one) => getComputedStyle(one).backgroundColor);
+function options(uPlot, node, { data, kind, tick, height, daily, onPoint }) {
+  const swatches = [...node.closest(".chart").querySelectorAll(".swatch")];
+  const colours = swatches.map((one) => getComputedStyle(one).backgroundColor);
   const style = getComputedStyle(node);
-  const [ink, line, card] = [style.color, style.borderTopColor, style.backgroundColor];
-  const drawn = kind === "lines" ? colours : [...colours].reverse();
-  const stepped = uPlot.paths.stepped({ align: 1 });
-  const bars = uPlot.paths.bars({ align: 1, size: [0.86, 48], gap: 1 });
-  const last = data.starts.length - 1;
-  const days = data.length * data.starts.length > 2 * 86_400;
-  const axis = { stroke: ink, font: `12px ${style.fontFamily}`, grid: { stroke: line, width: 1 }, ticks: { show: false } };
+  const axis = { stroke: style.color, font: `12px ${style.fontFamily}`, grid: { stroke: style.borderTopColor, width: 1 }, ticks: { show: false } };
+  const drawn = { areas: areaOf(uPlot, style.backgroundColor), bars: barOf(uPlot), lines: lineOf }[kind];
+  const long = data.length * data.starts.length > 2 * 86_400;
+  const moment = daily ? axisText.utcDay : long ? axisText.day : axisText.hour;
   return {
     width: node.clientWidth,
     height,
-    padding: [10, 8, 0, 0],
+    padding: [10, 22, 0, 0],
     legend: { show: false },
     tzDate: daily ? (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC") : undefined,
     cursor: { y: false, points: { show: false }, drag: { x: false, y: false }, sync: { key: "usage" } },
     scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.08 : 1] } },
     axes: [
-      { ...axis, grid: { show: false }, space: WIDE_ENOUGH, values: (_, splits) => splits.map(days ? (daily ? axisText.utcDay : axisText.day) : axisText.hour), incrs: days ? [86_400, 2, 7, 14, 30].map((one, n) => (n ? one * 86_400 : one)) : [3600, 7200, 10_800, 14_400, 21_600, 43_200] },
-      { ...axis, size: axisWidth(show), values: (_, splits) => splits.map(show), space: 36 },
+      { ...axis, size: 30, grid: { show: false }, space: WIDE_ENOUGH, incrs: long ? DAYS : HOURS, values: (_, splits) => splits.map(moment) },
+      { ...axis, size: widthOf, space: 36, values: (_, splits) => splits.map(tick), ...(INCREMENTS[kind] && { incrs: INCREMENTS[kind] }) },
     ],
-    series: [
-      {},
-      ...drawn.map((colour) =>
-        kind === "lines"
-          ? { stroke: colour, width: 2, paths: stepped, points: { show: false } }
-          : { stroke: kind === "areas" ? card : colour, width: kind === "areas" ? 1 : 0, fill: colour, paths: kind === "areas" ? stepped : bars, points: { show: false } },
-      ),
-    ],
-    hooks: {
-      setCursor: [
-        (chart) => {
-          const found = chart.cursor.left >= 0 ? chart.posToVal(chart.cursor.left, "x") : null;
-          onPoint(found === null ? null : Math.min(Math.max(Math.floor((found - data.starts[0]) / data.length), 0), last));
-        },
-      ],
-    },
+    series: [{}, ...colours.reverse().map(drawn)],
+    hooks: { setCursor: [(chart) => onPoint(stepAt(chart, data))] },
   };
 }
 
+/** The step under the pointer, or null. */
+function stepAt(chart, data) {
+  if (chart.cursor.left < 0) return null;
+  const step = Math.floor((chart.posToVal(chart.cursor.left, "x") - data.starts[0]) / data.length);
+  return Math.min(Math.max(step, 0), data.starts.length - 1);
+}
+
+const NO_POINTS = { points: { show: false } };
+const areaOf = (uPlot, card) => (fill) => ({ stroke: card, width: 1, fill, paths: uPlot.paths.stepped({ align: 1 }), ...NO_POINTS });
+const barOf = (uPlot) => (fill) => ({ width: 0, fill, paths: uPlot.paths.bars({ align: 1, size: [0.86, 48], gap: 1 }), ...NO_POINTS });
+const lineOf = (stroke) => ({ stroke, width: 2, paths: dashes, ...NO_POINTS });
+
+/** A dash as long as its step for each value, joined to its neighbours; a value between gaps is seen as well. */
+function dashes(chart, series, first, last) {
+  const [times, values] = [chart.data[0], chart.data[series]];
+  const stroke = new Path2D();
+  const x = (step) => Math.round(chart.valToPos(times[step], "x", true));
+  const y = (step) => Math.round(chart.valToPos(values[step], "y", true));
+  for (let step = first; step < last; step += 1) {
+    if (values[step] === null) continue;
+    if (step > first && values[step - 1] !== null) stroke.lineTo(x(step), y(step));
+    else stroke.moveTo(x(step), y(step));
+    stroke.lineTo(Math.max(x(step + 1), x(step) + SHORTEST * devicePixelRatio), y(step));
+  }
+  return { stroke, fill: null, clip: null };
+}
+
 /** As wide as its longest label needs. */
-const axisWidth = () => (chart, values) => {
+function widthOf(chart, values) {
   const longest = (values ?? []).reduce((found, one) => (one.length > found.length ? one : found), "");
   chart.ctx.font = `${12 * devicePixelRatio}px sans-serif`;
   return Math.ceil(chart.ctx.measureText(longest).width / devicePixelRatio) + 18;
-};
+}
 
 /** The newest step first; steps in which nothing happened are left out. */
 function Table({ title, data, show, when, daily }) {

@@ -22,6 +22,7 @@ const FAILURES = [
 const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 const gpus = (value) => (value >= 100 || Number.isInteger(value) ? count(value) : String(Number(value.toFixed(1))));
 const money = (value) => usd(Number(value));
+const dollars = (value) => (Number.isInteger(value) ? `$${count(value)}` : usd(value));
 
 export function Usage({ me }) {
   const { query } = route.use();
@@ -34,12 +35,14 @@ export function Usage({ me }) {
   const used = whole.data?.items.length > 0;
   return html`
     <${Head} title="Usage" sub=${`Cost covers compute. ${daily ? "Days are days in UTC." : `Times: ${zone}.`}`}>
-      <${Choices} label="Range" name="range" values=${Object.keys(RANGES)} chosen=${range} text=${(one) => RANGES[one].name} />
-      <${Choices} label="Divide by" name="by" values=${groups} chosen=${by} text=${(one) => `by ${GROUPS[one]}`} />
+      <div class="pickers">
+        <${Choices} label="Range" name="range" values=${Object.keys(RANGES)} chosen=${range} text=${(one) => RANGES[one].name} />
+        <${Choices} label="Divide by" name="by" values=${groups} chosen=${by} text=${(one) => `by ${GROUPS[one]}`} />
+      </div>
     <//>
     <${Totals} usage=${whole.data} />
     <${Awaited} live=${whole} rows=${8}>
-      ${whole.data && !used && html`<div class="panel"><${Empty} title=${`Nothing was used in the last ${RANGES[range].name}.`}>${range === "90d" ? "" : html`Choose a longer range, or create`}${range === "90d" ? "Create" : ""} a lease with <code>gpulease lease create --gpu A10G:1 --ttl 1h</code>; the current hour appears within a minute.<//></div>`}
+      ${whole.data && !used && html`<div class="panel"><${Empty} title=${`Nothing was used in the last ${RANGES[range].name}.`}>${range === "90d" ? "Create" : "Choose a longer range, or create"} a lease with <code>gpulease lease create --gpu A10G:1 --ttl 1h</code>; the current hour appears within a minute.<//></div>`}
       ${used && html`<div class="charts"><${Spend} live=${grouped} by=${by} /><${Gpus} live=${grouped} by=${by} /><${Ready} usage=${whole.data} /><${Failures} usage=${whole.data} /></div>`}
     <//>
   `;
@@ -71,7 +74,7 @@ const linkOf = (by) => (series) => (["other", "unknown", null].includes(series.k
 /** USD per hour in each step, stacked. */
 export function Spend({ live, by, height }) {
   const data = useMemo(() => live.data && byGroup(live.data, (item) => Number(item.spend_per_hour), (group) => group.cost), [live.data]);
-  return html`<${Panel} title="Spend per hour" aside=${live.data && updated(live.data)}><${Awaited} live=${live} rows=${5}>${data && html`<${Chart} title="Spend per hour" data=${data} kind="areas" show=${money} link=${linkOf(by)} height=${height} />`}<//><//>`;
+  return html`<${Panel} title="Spend per hour" aside=${live.data && updated(live.data)}><${Awaited} live=${live} rows=${5}>${data && html`<${Chart} title="Spend per hour" data=${data} kind="areas" show=${money} tick=${dollars} link=${linkOf(by)} height=${height} />`}<//><//>`;
 }
 
 /** GPUs in use in each step on average, stacked. */

@@ -70,6 +70,11 @@ def spent(found: dict[str, Any]) -> Decimal:
     return sum((Decimal(one["cost"]) for one in found["items"]), Decimal(0))
 
 
+async def days_ago(caller: Caller, days: int) -> str:
+    """By the clock of the database."""
+    return str((moment((await usage(caller))["as_of"]) - timedelta(days=days)).isoformat())
+
+
 def moment(text: str) -> datetime:
     return datetime.fromisoformat(text).astimezone(UTC)
 
@@ -82,7 +87,7 @@ async def test_without_leases_there_is_nothing_to_report(alice: Caller) -> None:
 
 async def test_stored_and_live_sums_make_up_the_ledger(alice: Caller, fleet: Fleet, worker: WorkerDatabase) -> None:
     await lease(alice, fleet, "30 hours")
-    since = (datetime.now(UTC) - 3 * timedelta(days=1)).isoformat()
+    since = await days_ago(alice, 3)
     before = await usage(alice, **{"from": since})
     roll_up(worker)
     fleet.run("UPDATE attempt SET price_per_hour = 0")
@@ -159,7 +164,7 @@ async def test_a_wrong_question_names_its_parameter(alice: Caller, query: dict[s
 
 
 async def test_a_long_range_needs_days(alice: Caller) -> None:
-    since = (datetime.now(UTC) - timedelta(days=40)).isoformat()
+    since = await days_ago(alice, 40)
     refused = await alice.get("/v1/usage", params={"from": since})
     assert refused.status_code == 422
     assert "step=day" in refused.json()["errors"][0]["detail"]

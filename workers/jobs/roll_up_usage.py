@@ -42,7 +42,7 @@ def _start(connection: Connection, progress: Any, retention_days: int) -> dateti
     rolled_until: datetime = progress.rolled_until
     start = rolled_until - _AGAIN
     if progress.checked_until is not None:
-        corrected = connection.execute(rollup.first_correction(progress.checked_until - _LATE_COMMIT)).scalar()
+        corrected = connection.scalar(rollup.first_correction(progress.checked_until - _LATE_COMMIT))
         start = min(start, corrected or start)
     oldest = UsageStep.DAY.ceil(progress.now - timedelta(days=retention_days))
     return min(UsageStep.HOUR.floor(max(start, oldest)), rolled_until)
