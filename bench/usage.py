@@ -3,7 +3,6 @@
 import argparse
 from datetime import UTC, datetime, timedelta
 
-import httpx
 import psycopg
 
 from app.local.ports import free_port
@@ -11,11 +10,20 @@ from app.prerequisites import ensure_operator_key
 from bench import api, load, processes, report, servers
 from bench.api import Service
 from bench.dashboard import ATTEMPTS
-from bench.load import NextRequest, Result
+from bench.load import Result
 from bench.plant import plant
 
 TENANTS, DAYS = 200, 90
 LIMIT_MS = 100.0
+_SPREAD = """
+    UPDATE lease l SET created_at = at, ready_at = at + '1 minute', billing_started_at = at, updated_at = at,
+        rate_since = CASE WHEN ended_at IS NULL THEN at END, billing_ended_at = CASE WHEN ended_at IS NOT NULL THEN at + '1 hour' END,
+        ended_at = CASE WHEN ended_at IS NOT NULL THEN at + '1 hour' END
+    FROM (SELECT id AS lease_id, now() - '2 hours'::interval - random() * CASE WHEN ended_at IS NULL THEN interval '7 days'
+                 ELSE interval '89 days' END AS at FROM lease) s
+    WHERE l.id = s.lease_id
+"""
+"""Live leases began in the last week, ended ones in the last 90 days."""
 _SUMS = """
     INSERT INTO usage_rollup (tenant_id, step, starts_at, provider, gpu_model, gpu_seconds, cost, leases_created, leases_ready,
         leases_failed, capacity_failures, interruptions, ready_seconds_p50, ready_seconds_p95)
@@ -46,6 +54,7 @@ def main() -> None:
     with servers.running() as running:
         planted = plant(running.superuser_url, tenants=TENANTS, leases=5 * arguments.live)
         with psycopg.connect(running.superuser_url, autocommit=True) as connection:
+            connection.execute(_SPREAD)
             connection.execute(ATTEMPTS)
             connection.execute(_SUMS, {"days": DAYS})
             connection.execute("UPDATE usage_progress SET rolled_until = date_trunc('hour', now())")
@@ -64,41 +73,43 @@ def main() -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.usage", description=__doc__)
     parser.add_argument("--live", type=int, default=10_000, help="leases that run; four times as many have ended")
-    parser.add_argument("--requests", type=int, default=50, help="for each figure, one after the other")
+    parser.add_argument("--requests", type=int, default=40, choices=range(2, 46), metavar="N", help="for each figure")
     return parser.parse_args()
 
 
 def _reports(service: Service, keys: dict[str, str], now: datetime, count: int) -> None:
-    paths = {"summary of a tenant": ("tenant", "/v1/summary"), "summary of all tenants": ("operator", "/v1/summary")}
+    now_ms = _measure(service, [api.request("GET", "/v1/me", _header(keys["operator"]))], count).percentile_ms(0.5)
+    for what, who in (("summary of a tenant", "tenant"), ("summary of all tenants", "operator")):
+        found = _measure(service, [api.request("GET", "/v1/summary", _header(keys[who]))], count)
+        _print(what, found, now_ms)
     for what, (who, query, days) in _REPORTS.items():
         since = (now - timedelta(days=days)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        paths[what] = (who, f"/v1/usage?from={since}&{query}")
-    floor = _measure(service, api.request("GET", "/v1/me", f"Authorization: Bearer {keys['operator']}"), count)
-    for what, (who, path) in paths.items():
-        authorization = f"Authorization: Bearer {keys[who]}"
-        answer = httpx.get(f"http://127.0.0.1:{service.port}{path}", headers=dict([authorization.split(": ", 1)]))
-        found = _measure(service, api.request("GET", path, authorization), count)
-        report.figure(
-            f"{what}, p50",
-            found.percentile_ms(0.5),
-            "ms",
-            ("GET /v1/me", floor.percentile_ms(0.5)),
-            limit_ms=LIMIT_MS,
-            p99_ms=found.percentile_ms(0.99),
-            bytes=len(answer.content),
+        path = f"/v1/usage?from={since}&{query}"
+        # reports with another number of groups are not shared
+        sent = [api.request("GET", f"{path}&top={top}", _header(keys[who])) for top in range(5, 5 + count)]
+        shared = _measure(service, sent[:1], count)
+        _print(
+            f"{what}, first reader of a minute",
+            _measure(service, sent[1:], count - 1),
+            now_ms,
+            shared_p50_ms=shared.percentile_ms(0.5),
         )
 
 
-def _measure(service: Service, sent: bytes, count: int) -> Result:
-    """One request after the other, after one that opens connections and prepares statements."""
-    load.closed_loop(service.port, _always(sent), count=1, connections=1)
-    found = load.closed_loop(service.port, _always(sent), count=count, connections=1)
+def _header(key: str) -> str:
+    return f"Authorization: Bearer {key}"
+
+
+def _measure(service: Service, sent: list[bytes], count: int) -> Result:
+    """One request after the other."""
+    found = load.closed_loop(service.port, lambda n: sent[n % len(sent)], count=count, connections=1)
     found.must_all_be(200)
     return found
 
 
-def _always(sent: bytes) -> NextRequest:
-    return lambda _: sent
+def _print(what: str, found: Result, floor_ms: float, **more: float) -> None:
+    facts = {"limit_ms": LIMIT_MS, "p95_ms": found.percentile_ms(0.95), **more}
+    report.figure(f"{what}, p50", found.percentile_ms(0.5), "ms", ("GET /v1/me", floor_ms), **facts)
 
 
 if __name__ == "__main__":

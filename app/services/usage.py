@@ -1,6 +1,6 @@
 """Use and cost over time."""
 
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -17,6 +17,8 @@ from app.services.errors import FieldError, InvalidRequest
 from app.services.principal import Principal
 
 _DEFAULT_RANGE = timedelta(days=1)
+_REMEMBERED = 64
+"""Reports that are shared: a few views of each tenant that looks at its dashboard."""
 _DAYS_KEPT = KEPT_MONTHS * 31
 
 Sums = Mapping[str, Any]
@@ -54,7 +56,7 @@ class UsageGroup:
     sums: Sums
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class UsageReport:
     """`groups`: the largest cost first, then `other`. `items`: by step, then as in `groups`; unused steps have none."""
 
@@ -65,10 +67,14 @@ class UsageReport:
 
 
 class UsageService:
-    """Reads stored sums of finished hours and days, and makes those of the current one from the leases."""
+    """Reads stored sums of finished hours and days, and makes those of the current one from the leases.
+
+    All who ask for the same report within a minute share one reading.
+    """
 
     def __init__(self, context: ServiceContext) -> None:
         self._database = context.database
+        self._recent: OrderedDict[tuple[object, ...], UsageReport] = OrderedDict()
 
     async def report(self, principal: Principal, query: UsageQuery) -> UsageReport:
         """Raises InvalidRequest for a range that is empty or too long, and for another tenant."""
@@ -76,12 +82,20 @@ class UsageService:
         async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
             as_of, rolled_until = await _progress(connection)
             period = _period(query, as_of)
+            key = (principal.tenant_id, within, query.grouping, query.top, period, as_of, rolled_until)
+            known = self._recent.get(key)
+            if known is not None:
+                return known
             rows = await _rows(connection, query.grouping, period, as_of, rolled_until, within)
             largest, totals = _largest(rows, query.top)
             names = await _names(connection, query.grouping, largest)
         order = {group: place for place, group in enumerate(largest)}
         groups = [UsageGroup(group=one, name=names.get(one or ""), sums=totals[one]) for one in totals]
-        return UsageReport(period=period, as_of=as_of, groups=groups, items=_items(rows, order, period, as_of))
+        found = UsageReport(period=period, as_of=as_of, groups=groups, items=_items(rows, order, period, as_of))
+        self._recent[key] = found
+        while len(self._recent) > _REMEMBERED:
+            self._recent.popitem(last=False)
+        return found
 
     async def month_to_date(self, principal: Principal, within: str | None) -> tuple[datetime, Decimal]:
         """A time, and the USD from the start of its month (UTC) until then. `within`: the tenant; None: all."""
@@ -89,8 +103,11 @@ class UsageService:
         async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
             as_of, rolled_until = await _progress(connection)
             period = UsagePeriod(step=step, since=step.floor(as_of).replace(day=1), until=step.ceil(as_of))
-            rows = await _rows(connection, UsageGrouping.NONE, period, as_of, rolled_until, within)
-        return as_of, sum((Decimal(row["cost"]) for row in rows), Decimal(0))
+            finished, current = _parts(period, rolled_until)
+            statement = reads.stored(UsageGrouping.NONE, every_tenant=within is None)
+            days = (await connection.execute(statement, reads.stored_values(finished, within))).all()
+            live = await connection.scalar(reads.live_cost(), reads.live_values(current, as_of, within))
+        return as_of, sum((row.cost for row in days), Decimal(live or 0))
 
 
 async def _progress(connection: AsyncConnection) -> tuple[datetime, datetime | None]:
@@ -134,17 +151,22 @@ async def _rows(
     rolled_until: datetime | None,
     within: str | None,
 ) -> list[Mapping[str, Any]]:
-    border = period.live_since(rolled_until)
+    finished, current = _parts(period, rolled_until)
     found: list[Mapping[str, Any]] = []
-    if period.since < border:
-        finished = UsagePeriod(step=period.step, since=period.since, until=border)
+    if finished.since < finished.until:
         statement = reads.stored(grouping, every_tenant=within is None)
         found += (await connection.execute(statement, reads.stored_values(finished, within))).mappings()
-    if border < period.until:
-        current = UsagePeriod(step=period.step, since=border, until=period.until)
+    if current.since < current.until:
         values = reads.live_values(current, as_of, within)
         found += (await connection.execute(reads.live(grouping), values)).mappings()
     return found
+
+
+def _parts(period: UsagePeriod, rolled_until: datetime | None) -> tuple[UsagePeriod, UsagePeriod]:
+    """What is stored, and what must be made from the leases."""
+    border = period.live_since(rolled_until)
+    finished = UsagePeriod(step=period.step, since=period.since, until=border)
+    return finished, UsagePeriod(step=period.step, since=border, until=period.until)
 
 
 def _largest(rows: Iterable[Sums], top: int) -> tuple[list[str | None], dict[str | None, Sums]]:

@@ -153,7 +153,8 @@ function dashes(chart, series, first, last) {
     if (values[step] === null) continue;
     if (step > first && values[step - 1] !== null) stroke.lineTo(x(step), y(step));
     else stroke.moveTo(x(step), y(step));
-    stroke.lineTo(Math.max(x(step + 1), x(step) + SHORTEST * devicePixelRatio), y(step));
+    const joined = (values[step + 1] ?? null) !== null;
+    stroke.lineTo(joined ? x(step + 1) : Math.max(x(step + 1), x(step) + SHORTEST * devicePixelRatio), y(step));
   }
   return { stroke, fill: null, clip: null };
 }

@@ -2,6 +2,7 @@
 
 from datetime import datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import Annotated, Any
 
 from fastapi import Query, Request, Response
@@ -96,9 +97,14 @@ async def get_usage(  # noqa: PLR0913, PLR0917 - one argument for each query par
     Operators see all tenants; a tenant sees itself.
     """
     query = UsageQuery(since=from_, until=to, step=step, grouping=group_by, tenant_id=tenant_id, top=top)
-    found = await services.usage.report(principal, query)
-    content = to_bytes(_usage(found, group_by))
-    return tagged(request, content, list_tag((), also=content.decode()))
+    return tagged(request, *_rendered(await services.usage.report(principal, query), group_by))
+
+
+@lru_cache(maxsize=64)
+def _rendered(report: UsageReport, group_by: UsageGrouping) -> tuple[bytes, str]:
+    """The response and its ETag, rendered once for all readers of the same report."""
+    content = to_bytes(_usage(report, group_by))
+    return content, list_tag((), also=content.decode())
 
 
 def _usage(report: UsageReport, group_by: UsageGrouping) -> dict[str, Any]:

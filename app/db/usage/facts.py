@@ -70,15 +70,16 @@ def steps() -> CTE:
     return select(starts_at.label("starts_at"), (starts_at + length).label("ends_at")).select_from(starts).cte("steps")
 
 
-def facts(*, archived: bool, owned: Any = None) -> CTE:
+def facts(*, archived: bool, owned: Any = None, only_billing: bool = False) -> CTE:
     """A row for each thing that happened in a step. `archived`: attempts of purged leases too.
 
-    `owned`: from a column `tenant_id`, the condition on it; None: every tenant.
+    `owned`: from a column `tenant_id`, the condition on it; None: every tenant. `only_billing`: GPU seconds and cost.
     """
     step, allowed = steps(), owned or (lambda _column: true())
     tables = [attempt, *([attempt_archive] if archived else [])]
     parts = [_billed(step, table, allowed) for table in tables]
-    parts += [_created(step, allowed), _ready(step, allowed), _failed(step, allowed), _troubled(step, allowed)]
+    if not only_billing:
+        parts += [_created(step, allowed), _ready(step, allowed), _failed(step, allowed), _troubled(step, allowed)]
     return union_all(*parts).cte("facts")
 
 

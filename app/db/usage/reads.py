@@ -64,6 +64,13 @@ def live(grouping: UsageGrouping) -> Select[Any]:
     return select(found.c.starts_at, shown.label("group"), *sums(found)).group_by(*keys)
 
 
+@lru_cache(maxsize=1)
+def live_cost() -> Select[Any]:
+    """USD of the billing in a period, as one row. See `live_values`."""
+    found = facts(archived=False, owned=asking, only_billing=True)
+    return select(func.coalesce(func.sum(found.c.cost), 0).label("cost"))
+
+
 def live_values(period: UsagePeriod, as_of: datetime, within: str | None) -> dict[str, Any]:
     """The parameters of `live`."""
     length = period.step.length.total_seconds()

@@ -1,6 +1,7 @@
 """Statements that keep the stored sums: they are made anew from the facts, so making them twice changes nothing."""
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from sqlalchemy import (
     Delete,
@@ -41,7 +42,7 @@ FIRST_USE = select(
 """When the first lease was created, or the first attempt billed; null without any."""
 
 
-def first_correction(since: datetime) -> Select[tuple[datetime | None]]:
+def first_correction(since: datetime) -> Select[Any]:
     """The earliest billed time that changes written at `since` or later concern; null without any.
 
     Billing ends in the past when the end of a VM is observed late. It begins in the past when a VM is adopted.
