@@ -1,12 +1,13 @@
 """Use and cost over time."""
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from sqlalchemy import Select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.usage import reads
@@ -86,12 +87,17 @@ class UsageService:
             known = self._recent.get(key)
             if known is not None:
                 return known
-            rows = await _rows(connection, query.grouping, period, as_of, rolled_until, within)
-            largest, totals = _largest(rows, query.top)
+            finished, current = _parts(period, rolled_until)
+            live = await _live(connection, query.grouping, current, as_of, within)
+            totals = await _stored(connection, reads.stored_totals, query.grouping, finished, within)
+            largest, sums = _largest([*totals, *live], query.top)
+            rows = await _stored(connection, reads.stored_largest, query.grouping, finished, within, largest=largest)
             names = await _names(connection, query.grouping, largest)
         order = {group: place for place, group in enumerate(largest)}
-        groups = [UsageGroup(group=one, name=names.get(one or ""), sums=totals[one]) for one in totals]
-        found = UsageReport(period=period, as_of=as_of, groups=groups, items=_items(rows, order, period, as_of))
+        groups = [UsageGroup(group=one, name=names.get(one or ""), sums=sums[one]) for one in sums]
+        found = UsageReport(
+            period=period, as_of=as_of, groups=groups, items=_items([*rows, *live], order, period, as_of)
+        )
         self._recent[key] = found
         while len(self._recent) > _REMEMBERED:
             self._recent.popitem(last=False)
@@ -143,23 +149,30 @@ def _period(query: UsageQuery, now: datetime) -> UsagePeriod:
     return UsagePeriod(step=step, since=min(since, until), until=until)
 
 
-async def _rows(
+async def _stored(
     connection: AsyncConnection,
+    statement: Callable[..., Select[Any]],
     grouping: UsageGrouping,
     period: UsagePeriod,
-    as_of: datetime,
-    rolled_until: datetime | None,
     within: str | None,
-) -> list[Mapping[str, Any]]:
-    finished, current = _parts(period, rolled_until)
-    found: list[Mapping[str, Any]] = []
-    if finished.since < finished.until:
-        statement = reads.stored(grouping, every_tenant=within is None)
-        found += (await connection.execute(statement, reads.stored_values(finished, within))).mappings()
-    if current.since < current.until:
-        values = reads.live_values(current, as_of, within)
-        found += (await connection.execute(reads.live(grouping), values)).mappings()
-    return found
+    **more: Any,
+) -> Sequence[Sums]:
+    """`statement`: of `reads`; without groups there is one row for each step, so all of them read those."""
+    if period.since == period.until:
+        return []
+    if grouping is UsageGrouping.NONE:
+        statement, more = reads.stored, {}
+    values = {**reads.stored_values(period, within), **more}
+    return (await connection.execute(statement(grouping, every_tenant=within is None), values)).mappings().all()
+
+
+async def _live(
+    connection: AsyncConnection, grouping: UsageGrouping, period: UsagePeriod, as_of: datetime, within: str | None
+) -> Sequence[Sums]:
+    if period.since == period.until:
+        return []
+    values = reads.live_values(period, as_of, within)
+    return (await connection.execute(reads.live(grouping), values)).mappings().all()
 
 
 def _parts(period: UsagePeriod, rolled_until: datetime | None) -> tuple[UsagePeriod, UsagePeriod]:

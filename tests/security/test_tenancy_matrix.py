@@ -36,7 +36,7 @@ SHARED = {
     *("limit", "sort", "state", "after", "created_after", "created_before", "updated_since", "provider", "region"),
     *("gpu_model", "min_gpus", "min_gpu_memory_gib", "market", "account", "instance_type", "max_price_per_hour"),
     *("gpu_vendor", "interconnect", "min_vcpus", "min_memory_gib", "min_local_disk_gib"),
-    *("poll_seconds", "if_version"),
+    *("poll_seconds", "if_version", "from", "to", "step", "group_by", "top"),
 }
 """Query parameters whose values belong to nobody."""
 
@@ -52,6 +52,7 @@ ALL_FILTERED = {
         "lease_console",
         "quota",
         "tenant",
+        "usage_rollup",
         "webhook",
         "webhook_delivery",
     ),

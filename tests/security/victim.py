@@ -43,6 +43,7 @@ async def make_victim(caller: Caller, fleet: Fleet) -> Victim:
     console = "INSERT INTO lease_console (lease_id, tenant_id, n, text) VALUES (%s, %s, 1, %s)"
     fleet.run(console, lease_id, caller.tenant_id, CONSOLE)
     fleet.archive_attempt(caller.tenant_id)
+    fleet.sum_up(caller.tenant_id)
     key = (await caller.post(f"/v1/tenants/{caller.tenant_id}/keys", json={"name": "ci", "role": "member"})).json()
     hook = (await caller.post("/v1/webhooks", json={"url": HOOK, "description": CONSOLE})).json()
     sent = (await caller.post(f"/v1/webhooks/{hook['id']}/test")).json()

@@ -4,13 +4,13 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import Select, Text, bindparam, func, null, select
+from sqlalchemy import ARRAY, Select, Text, any_, bindparam, case, func, null, select
 
 from app.db.core.column_types import Time
 from app.db.core.tenant_scope import asking, parameter
 from app.db.schema.tables import tenant, usage_progress, usage_rollup
 from app.db.usage.facts import AS_OF, MEASURES, PERCENTILES, SECONDS, SINCE, UNTIL, facts, sums, text
-from app.domain.usage import ALL, UsageGrouping, UsagePeriod
+from app.domain.usage import ALL, OTHER, UsageGrouping, UsagePeriod
 
 PROGRESS = select(usage_progress.c.rolled_until, func.now().label("now"))
 
@@ -48,8 +48,29 @@ def stored(grouping: UsageGrouping, *, every_tenant: bool) -> Select[Any]:
     )
 
 
+@lru_cache(maxsize=16)
+def stored_totals(grouping: UsageGrouping, *, every_tenant: bool) -> Select[Any]:
+    """Stored sums over the whole period: `group`, MEASURES. See `stored_values`."""
+    rows = stored(grouping, every_tenant=every_tenant).subquery("stored")
+    return select(rows.c.group, *_added(rows)).group_by(rows.c.group)
+
+
+@lru_cache(maxsize=16)
+def stored_largest(grouping: UsageGrouping, *, every_tenant: bool) -> Select[Any]:
+    """As `stored`, with all groups but those of the parameter `largest` summed up as `other`, without percentiles."""
+    rows = stored(grouping, every_tenant=every_tenant).subquery("stored")
+    is_large = rows.c.group == any_(bindparam("largest", type_=ARRAY(Text)))
+    group = case((is_large, rows.c.group), else_=text(OTHER)).label("group")
+    percentiles = (func.max(rows.c[name]).filter(is_large).label(name) for name in PERCENTILES)
+    return select(rows.c.starts_at, group, *_added(rows), *percentiles).group_by(rows.c.starts_at, group)
+
+
+def _added(rows: Any) -> list[Any]:
+    return [func.sum(rows.c[name]).label(name) for name in MEASURES]
+
+
 def stored_values(period: UsagePeriod, within: str | None) -> dict[str, Any]:
-    """The parameters of `stored`. `within`: the tenant; None: every tenant."""
+    """The parameters of the stored sums. `within`: the tenant; None: every tenant."""
     values = {"step": str(period.step), SINCE: period.since, UNTIL: period.until}
     return values if within is None else {**values, "tenant": within}
 
