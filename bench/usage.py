@@ -78,10 +78,11 @@ def _arguments() -> argparse.Namespace:
 
 
 def _reports(service: Service, keys: dict[str, str], now: datetime, count: int) -> None:
-    now_ms = _measure(service, [api.request("GET", "/v1/me", _header(keys["operator"]))], count).percentile_ms(0.5)
+    floor = _measure(service, [api.request("GET", "/v1/me", _header(keys["operator"]))], count)
+    floor_ms = floor.seconds / count * 1000
     for what, who in (("summary of a tenant", "tenant"), ("summary of all tenants", "operator")):
         found = _measure(service, [api.request("GET", "/v1/summary", _header(keys[who]))], count)
-        _print(what, found, now_ms)
+        _print(what, found, floor_ms)
     for what, (who, query, days) in _REPORTS.items():
         since = (now - timedelta(days=days)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         path = f"/v1/usage?from={since}&{query}"
@@ -91,7 +92,7 @@ def _reports(service: Service, keys: dict[str, str], now: datetime, count: int) 
         _print(
             f"{what}, first reader of a minute",
             _measure(service, sent[1:], count - 1),
-            now_ms,
+            floor_ms,
             shared_p50_ms=shared.percentile_ms(0.5),
         )
 
@@ -109,7 +110,7 @@ def _measure(service: Service, sent: list[bytes], count: int) -> Result:
 
 def _print(what: str, found: Result, floor_ms: float, **more: float) -> None:
     facts = {"limit_ms": LIMIT_MS, "p95_ms": found.percentile_ms(0.95), **more}
-    report.figure(f"{what}, p50", found.percentile_ms(0.5), "ms", ("GET /v1/me", floor_ms), **facts)
+    report.figure(f"{what}, p50", found.percentile_ms(0.5), "ms", ("GET /v1/me, mean", floor_ms), **facts)
 
 
 if __name__ == "__main__":

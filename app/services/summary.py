@@ -19,7 +19,7 @@ _MOST = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantSummary:
-    """`counts`: rows of totals.BY_STATE. `attention`: rows of `attention`, `attention_total` of them without the limit."""
+    """`counts`: rows of totals.by_state. `attention`: rows of `attention`, `attention_total` of them without the limit."""
 
     as_of: datetime
     tenant_id: str | None
@@ -36,12 +36,16 @@ class SummaryService:
         settings = context.settings
         self._database = context.database
         self._usage = usage
-        self._attention = attention(
-            stuck_after(settings),
-            soon=timedelta(seconds=settings.expiry_notice_seconds),
-            failed_within=_FAILED_WITHIN,
-            limit=_MOST,
-        )
+        self._attention = {
+            every_tenant: attention(
+                stuck_after(settings),
+                soon=timedelta(seconds=settings.expiry_notice_seconds),
+                failed_within=_FAILED_WITHIN,
+                limit=_MOST,
+                every_tenant=every_tenant,
+            )
+            for every_tenant in (False, True)
+        }
 
     async def of_tenant(self, principal: Principal, tenant_id: str | None) -> TenantSummary:
         """`tenant_id` None: the caller's tenant, for operators all tenants. Raises InvalidRequest for another tenant."""
@@ -49,8 +53,10 @@ class SummaryService:
         as_of, spend = await self._usage.month_to_date(principal, within)
         scope = parameter(within)
         async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
-            counts = (await connection.execute(totals.BY_STATE, {**scope, "as_of": as_of})).all()
-            rows = (await connection.execute(self._attention, scope)).all()
+            counts = (
+                await connection.execute(totals.by_state(every_tenant=within is None), {**scope, "as_of": as_of})
+            ).all()
+            rows = (await connection.execute(self._attention[within is None], scope)).all()
         return TenantSummary(
             as_of=as_of,
             tenant_id=within,

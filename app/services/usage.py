@@ -112,7 +112,9 @@ class UsageService:
             finished, current = _parts(period, rolled_until)
             statement = reads.stored(UsageGrouping.NONE, every_tenant=within is None)
             days = (await connection.execute(statement, reads.stored_values(finished, within))).all()
-            live = await connection.scalar(reads.live_cost(), reads.live_values(current, as_of, within))
+            live = await connection.scalar(
+                reads.live_cost(every_tenant=within is None), reads.live_values(current, as_of, within)
+            )
         return as_of, sum((row.cost for row in days), Decimal(live or 0))
 
 
@@ -163,7 +165,7 @@ async def _stored(
     if grouping is UsageGrouping.NONE:
         statement, more = reads.stored, {}
     values = {**reads.stored_values(period, within), **more}
-    return (await connection.execute(statement(grouping, every_tenant=within is None), values)).mappings().all()
+    return [*(await connection.execute(statement(grouping, every_tenant=within is None), values)).mappings()]
 
 
 async def _live(
@@ -172,7 +174,7 @@ async def _live(
     if period.since == period.until:
         return []
     values = reads.live_values(period, as_of, within)
-    return (await connection.execute(reads.live(grouping), values)).mappings().all()
+    return [*(await connection.execute(reads.live(grouping, every_tenant=within is None), values)).mappings()]
 
 
 def _parts(period: UsagePeriod, rolled_until: datetime | None) -> tuple[UsagePeriod, UsagePeriod]:

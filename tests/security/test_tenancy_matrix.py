@@ -51,13 +51,14 @@ ALL_FILTERED = {
         "lease",
         "lease_console",
         "quota",
+        "stuck",
         "tenant",
         "usage_rollup",
         "webhook",
         "webhook_delivery",
     ),
 }
-"""Tables that a tenant's calls read or change by a condition on the tenant."""
+"""Tables, and the subquery `stuck`, that a tenant's calls read or change by a condition on the tenant."""
 
 BOTH = "both walls"
 FILTER = "the filter alone"

@@ -4,29 +4,44 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Text, case, cast, func, literal, literal_column, null, select, union_all
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    Text,
+    case,
+    cast,
+    func,
+    literal,
+    literal_column,
+    null,
+    select,
+    true,
+    union_all,
+)
 
 from app.db.core.column_types import Time
-from app.db.core.tenant_scope import asking
-from app.db.operations.ops import LIVE, StuckAfter, stuck
+from app.db.core.tenant_scope import only
+from app.db.operations.ops import LIVE, StuckAfter, stuck_rows
 from app.db.schema.tables import lease, quota
 from app.domain.attention import AttentionCode
 from app.domain.leases import LeaseState
 
-_MOST_STUCK = 1000
 _NEARLY: ColumnElement[Any] = literal_column("0.9")
 
 
 @lru_cache(maxsize=8)
-def attention(after: StuckAfter, *, soon: timedelta, failed_within: timedelta, limit: int) -> Select[Any]:
+def attention(
+    after: StuckAfter, *, soon: timedelta, failed_within: timedelta, limit: int, every_tenant: bool
+) -> Select[Any]:
     """Rows `code, tenant_id, lease_id, name, at, message, total`, the most urgent first; `total`: before the limit.
 
-    Parameters: `tenant_scope.parameter`. `name` is the lease's, or the resource of a quota. `message` may be null.
+    Parameters: `tenant_scope.parameter`, which is a tenant unless `every_tenant`. `name` is the lease's, or the resource of a quota. `message` may be null.
     """
     reason = lease.c.reason["message"].astext
     shown = (lease.c.tenant_id, lease.c.id, lease.c.name)
-    owned = asking(lease.c.tenant_id)
-    slow = stuck(after, limit=_MOST_STUCK).subquery("slow")
+    allowed = (lambda _column: true()) if every_tenant else only
+    owned = allowed(lease.c.tenant_id)
+    slow = stuck_rows(after)
     active = lease.c.state == literal_column(f"'{LeaseState.ACTIVE}'")
     failed = lease.c.state == literal_column(f"'{LeaseState.FAILED}'")
     parts = union_all(
@@ -35,7 +50,7 @@ def attention(after: StuckAfter, *, soon: timedelta, failed_within: timedelta, l
         ),
         _part(AttentionCode.STUCK, *shown, slow.c.since, slow.c.kind)
         .select_from(slow.join(lease, lease.c.id == slow.c.lease_id))
-        .where(owned),
+        .where(owned, allowed(slow.c.tenant_id)),
         _part(AttentionCode.FAILED, *shown, lease.c.ended_at, reason).where(
             lease.c.ended_at > func.now() - literal(failed_within), failed, owned
         ),
@@ -43,7 +58,7 @@ def attention(after: StuckAfter, *, soon: timedelta, failed_within: timedelta, l
             LIVE, active, lease.c.expires_at < func.now() + literal(soon), owned
         ),
         _part(AttentionCode.QUOTA_NEARLY_USED, quota.c.tenant_id, null(), quota.c.resource, func.now(), null()).where(
-            quota.c.limit > 0, quota.c.used >= _NEARLY * quota.c.limit, asking(quota.c.tenant_id)
+            quota.c.limit > 0, quota.c.used >= _NEARLY * quota.c.limit, allowed(quota.c.tenant_id)
         ),
     ).subquery("attention")
     urgency = case({str(code): place for place, code in enumerate(AttentionCode)}, value=parts.c.code)

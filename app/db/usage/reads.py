@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import ARRAY, Select, Text, any_, bindparam, case, func, null, select
 
 from app.db.core.column_types import Time
-from app.db.core.tenant_scope import asking, parameter
+from app.db.core.tenant_scope import only, parameter
 from app.db.schema.tables import tenant, usage_progress, usage_rollup
 from app.db.usage.facts import AS_OF, MEASURES, PERCENTILES, SECONDS, SINCE, UNTIL, facts, sums, text
 from app.domain.usage import ALL, OTHER, UsageGrouping, UsagePeriod
@@ -76,19 +76,19 @@ def stored_values(period: UsagePeriod, within: str | None) -> dict[str, Any]:
 
 
 @lru_cache(maxsize=16)
-def live(grouping: UsageGrouping) -> Select[Any]:
-    """The same rows, made from the facts. See `live_values`."""
-    found = facts(archived=False, owned=asking)
+def live(grouping: UsageGrouping, *, every_tenant: bool) -> Select[Any]:
+    """The same rows as `stored`, made from the facts. See `live_values`."""
+    found = facts(archived=False, owned=None if every_tenant else only)
     group = None if grouping is UsageGrouping.NONE else found.c[_GROUPS[grouping].name]
     keys = [found.c.starts_at] if group is None else [found.c.starts_at, group]
     shown = null() if group is None else group
     return select(found.c.starts_at, shown.label("group"), *sums(found)).group_by(*keys)
 
 
-@lru_cache(maxsize=1)
-def live_cost() -> Select[Any]:
+@lru_cache(maxsize=2)
+def live_cost(*, every_tenant: bool) -> Select[Any]:
     """USD of the billing in a period, as one row. See `live_values`."""
-    found = facts(archived=False, owned=asking, only_billing=True)
+    found = facts(archived=False, owned=None if every_tenant else only, only_billing=True)
     return select(func.coalesce(func.sum(found.c.cost), 0).label("cost"))
 
 
