@@ -27,7 +27,7 @@ DASHBOARDS = 50
 POLLED = ((5.0, "/v1/ops/summary"), (3.0, "/v1/leases?limit=50&state=!terminal"))
 """What each of them asks, every so many seconds: half look at the fleet, half at the leases."""
 READS, READ_RATE = 2000, 100.0
-_ATTEMPTS = """
+ATTEMPTS = """
     INSERT INTO attempt (id, lease_id, tenant_id, n, provider, account, region, zone, instance_type, market, offering,
         price_per_hour, token, params_hash, state, clean, instance_id, billing_started_at, billing_ended_at, ended_at, created_at)
     SELECT 'attempt_' || right(id, 26), id, tenant_id, 1, provider, account, region, 'us-east-1a', 'g5.xlarge', 'on_demand',
@@ -43,7 +43,7 @@ def main() -> None:
     with servers.running() as running:
         planted = plant(running.superuser_url, tenants=200, leases=arguments.leases)
         with psycopg.connect(running.superuser_url, autocommit=True) as connection:
-            connection.execute(_ATTEMPTS)
+            connection.execute(ATTEMPTS)
             connection.execute("VACUUM ANALYZE")
         key = ensure_operator_key(running.database_url, None)
         port = free_port()

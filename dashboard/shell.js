@@ -16,12 +16,14 @@ import { Overview } from "./views/overview.js";
 import { Quotas } from "./views/quotas.js";
 import { Stuck } from "./views/stuck.js";
 import { Tenants } from "./views/tenants.js";
+import { Usage } from "./views/usage.js";
 
 const SUMMARY = "/v1/ops/summary";
 
 const OPERATORS = [
   { path: "fleet", name: "Fleet", view: Fleet },
   { path: "leases", name: "Leases", view: Leases },
+  { path: "usage", name: "Usage", view: Usage },
   { path: "capacity", name: "Capacity", view: Capacity },
   { path: "tenants", name: "Tenants", view: Tenants },
   { path: "accounts", name: "Accounts", view: Accounts, alarms: (summary) => total(summary.orphans, "orphans") },
@@ -30,6 +32,7 @@ const OPERATORS = [
 const TENANTS = [
   { path: "overview", icon: "fleet", name: "Overview", view: Overview },
   { path: "leases", name: "Leases", view: Leases },
+  { path: "usage", name: "Usage", view: Usage },
   { path: "capacity", name: "Capacity", view: Capacity },
   { path: "quotas", name: "Quotas", view: Quotas },
 ];

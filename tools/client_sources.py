@@ -69,6 +69,24 @@ def python_facts(description: Path) -> str:
     )
 
 
+def python_events(description: Path) -> str:
+    """The module `gpulease_client.event`: the union of the event types, which the generated core does not name."""
+    schemas = json.loads(description.read_text(encoding="utf-8"))["components"]["schemas"]
+    names = sorted(kind["$ref"].rpartition("/")[2] for kind in schemas["Event"]["anyOf"])
+    union = "".join(f"    | models.{name}\n" for name in names).replace("|", " ", 1)
+    return (
+        '"""An event of any type. Made by `make clients`."""\n\n'
+        "from collections.abc import Mapping\nfrom typing import Any, TypeAlias\n\n"
+        "from gpulease_client.core import models\n\n"
+        f"Event: TypeAlias = (\n{union})\n"
+        '"""`OtherEvent` stands for a type that is newer than this client."""\n\n\n'
+        "def parse_event(item: Mapping[str, Any]) -> Event:\n"
+        '    """The object of the event\'s type."""\n'
+        '    page = {"items": [item], "next_cursor": None, "total_count": None}\n'
+        "    return models.EventPage.from_dict(page).items[0]\n"
+    )
+
+
 def python_problems() -> str:
     """The module `gpulease_client.problems`: a class per error code."""
     errors = list(every_error())

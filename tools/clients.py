@@ -37,6 +37,7 @@ def write_python(into: Path, description: Path = DESCRIPTION) -> None:
     package = into / "gpulease_client"
     _write_python_core(package / "core", description)
     (package / "_described.py").write_text(client_sources.python_facts(description), encoding="utf-8")
+    (package / "event.py").write_text(client_sources.python_events(description), encoding="utf-8")
     (package / "problems.py").write_text(client_sources.python_problems(), encoding="utf-8")
     (package / "_sync").mkdir()
     for path in sorted((package / "_async").glob("*.py")):

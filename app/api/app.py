@@ -29,7 +29,9 @@ from app.api.routes import (
     quotas,
     reservations,
     ssh_keys,
+    summary,
     tenants,
+    usage,
     webhooks,
 )
 from app.observability.metrics import ApiMetrics
@@ -42,6 +44,8 @@ ROUTERS: tuple[APIRouter, ...] = (
     keys.router,
     ssh_keys.router,
     quotas.router,
+    summary.router,
+    usage.router,
     offerings.router,
     images.router,
     reservations.router,

@@ -24,8 +24,10 @@ from app.services.ops import OpsService
 from app.services.plan import PlanService
 from app.services.quotas import QuotaService
 from app.services.ssh_keys import SshKeyService
+from app.services.summary import SummaryService
 from app.services.tenant_use import TenantUseService
 from app.services.tenants import TenantService
+from app.services.usage import UsageService
 from app.services.webhooks import WebhookService
 
 
@@ -56,12 +58,15 @@ class Services:
     streams: EventStreams
     webhooks: WebhookService
     ops: OpsService
+    usage: UsageService
+    summary: SummaryService
 
     @classmethod
     def build(cls, context: ServiceContext) -> Self:
         """Builds all services. The caller opens and closes `context`."""
         settings = context.settings
         catalogue = OfferingCache(context.database, cache_seconds=settings.catalogue_cache_seconds)
+        usage = UsageService(context)
         return cls(
             context=context,
             authenticator=Authenticator(context.database, cache_seconds=settings.key_cache_seconds),
@@ -86,4 +91,6 @@ class Services:
             streams=EventStreams(context.database, most=settings.max_streams),
             webhooks=WebhookService(context),
             ops=OpsService(context),
+            usage=usage,
+            summary=SummaryService(context, usage),
         )

@@ -1,6 +1,7 @@
 """Stored SSH keys. Members manage the keys that their API key stored; admins manage all keys of the tenant."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pydantic_core import to_jsonable_python
@@ -14,11 +15,12 @@ from app.domain.ids import is_typeid
 from app.domain.ssh_keys import MOST_STORED, fingerprint
 from app.services import audit
 from app.services.context import ServiceContext
-from app.services.cursors import PageRequest, cut, last_id
+from app.services.cursors import PageRequest, RowPage, cut, last_id
 from app.services.errors import Conflict, Forbidden, NameTaken, ResourceNotFound
 from app.services.idempotency import Created, IdempotencyKey, Stored, replay, store
 from app.services.lease_creation import whose
 from app.services.principal import Principal, Role
+from app.services.totals import total_count
 
 _KIND = "ssh_keys"
 _AUDITED = ("name", "fingerprint", "default", "key_id")
@@ -65,20 +67,20 @@ class SshKeyService:
             await store(connection, key, Stored(status=201, response=to_jsonable_python(dict(row))))
         return Created(dict(row), replayed=False)
 
-    async def page(
-        self, principal: Principal, tenant_id: str | None, page: PageRequest, *, mine: bool
-    ) -> tuple[list[dict[str, Any]], str | None]:
+    async def page(self, principal: Principal, tenant_id: str | None, page: PageRequest, *, mine: bool) -> RowPage:
         """Newest first, of the principal's tenant or of the one that an operator names (None: all).
 
         `mine`: only keys that the principal owns.
         """
-        statement = statements.page(
+        listed = partial(
+            statements.page,
             tenant_id=principal.tenant_id or tenant_id,
             key_id=principal.key_id if mine else None,
-            after=last_id(page, _KIND, "sshkey"),
-            limit=page.limit + 1,
         )
-        return cut(await self._database.rows(principal.tenant_id, statement), page, _KIND)
+        statement = listed(after=last_id(page, _KIND, "sshkey"), limit=page.limit + 1)
+        rows = await self._database.rows(principal.tenant_id, statement)
+        first = partial(listed, after=None, limit=1)
+        return cut(rows, page, _KIND, await total_count(self._database, principal.tenant_id, page, first))
 
     async def get(self, principal: Principal, ssh_key_id: str) -> dict[str, Any]:
         """Raises ResourceNotFound."""

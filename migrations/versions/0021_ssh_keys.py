@@ -1,7 +1,7 @@
 """Stored SSH keys of tenants. Lease requests of earlier versions get `ssh_keys`, because the API returns the stored form.
 
 Revision: 0021
-Follows: 0019
+Follows: 0020
 """
 
 import sqlalchemy as sa

@@ -1,14 +1,14 @@
 """Orphans have an id. The database makes it, so that rows of the previous version have one too.
 
 Revision: 0023
-Follows: 0019
+Follows: 0022
 """
 
 import sqlalchemy as sa
 from alembic import op
 
 revision = "0023"
-down_revision = "0021"
+down_revision = "0022"
 branch_labels = None
 depends_on = None
 

@@ -145,6 +145,12 @@ class Fleet:
             {"id": new_id("attempt"), "lease_id": new_id("lease"), "tenant_id": tenant_id, **where},
         )
 
+    def sum_up(self, tenant_id: str) -> None:
+        """A stored hour of use."""
+        counts = ("leases_created", "leases_ready", "leases_failed", "capacity_failures", "interruptions")
+        where = {"tenant_id": tenant_id, "step": "hour", "starts_at": "2026-11-01", "provider": "*", "gpu_model": "*"}
+        self._insert("usage_rollup", {**where, "gpu_seconds": 3600, "cost": "1.006", **dict.fromkeys(counts, 1)})
+
     def activate(self, lease_id: str) -> str:
         """As if workers had launched it an hour ago. Answers the instance id."""
         self.attempt(lease_id, 1, instance_id=f"i-{lease_id[-8:]}")

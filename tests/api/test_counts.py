@@ -6,7 +6,7 @@ import pytest
 
 from app.db.core.ids import new_id
 from tests.api.conftest import Caller
-from tests.api.fleet import Fleet
+from tests.api.fleet import SSH_KEY, Fleet
 from tests.api.test_ops import orphan
 from tests.security.routes import HOOK, OPERATIONS
 
@@ -27,6 +27,7 @@ async def ids(alice: Caller, fleet: Fleet) -> dict[str, str]:
         lease_id = (await alice.post("/v1/leases", json=wish)).json()["id"]
         await alice.member("viewer")
         await alice.post("/v1/webhooks", json={"url": HOOK})
+        await alice.post("/v1/ssh-keys", json={"name": f"desk-{number}", "public_key": SSH_KEY})
         orphan(fleet, f"i-{number}")
     ended = {"state": "refused", "instance_id": None, "vm_state": None, "ended_at": "now()", "clean": True}
     for number in range(1, 4):

@@ -1,5 +1,6 @@
 """The dashboard's files as the API serves them."""
 
+import hashlib
 import re
 import tomllib
 
@@ -62,6 +63,13 @@ def test_every_import_and_every_preload_leads_to_a_file() -> None:
         if path.suffix == ".js":
             asked += [path.parent / name for name in re.findall(r'from ?"(\.[^"]+)"', path.read_text(encoding="utf-8"))]
     assert [path for path in asked if path.resolve() not in SERVED] == []
+
+
+def test_vendored_files_are_those_of_the_list() -> None:
+    text = (FOLDER / "vendor" / "README.md").read_text(encoding="utf-8")
+    hashes = dict(re.findall(r"^\| `([a-z.]+)` \| `([0-9a-f]{64})` \|$", text, flags=re.MULTILINE))
+    vendored = {path.name: path for path in SERVED if path.parent.name == "vendor"}
+    assert {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in vendored.items()} == hashes
 
 
 def test_the_wheel_takes_every_kind_of_file_along() -> None:

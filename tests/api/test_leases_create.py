@@ -130,7 +130,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"name": ""}, "/name"),
     ({"name": "x" * 64}, "/name"),
     ({"name": "a\nb"}, "/name"),
-    ({"labels": {"Team": "x"}}, "/labels/Team/[key]"),
+    ({"labels": {"-team": "x"}}, "/labels/-team/[key]"),
     ({"labels": {"team": "x" * 64}}, "/labels/team"),
     ({"labels": {"team": "a\x00"}}, "/labels/team"),
     ({"labels": {f"k{n}": "v" for n in range(21)}}, "/labels"),

@@ -38,7 +38,7 @@ SHARED = {
     *("gpu_model", "min_gpus", "min_gpu_memory_gib", "market", "account", "instance_type", "max_price_per_hour"),
     *("gpu_vendor", "interconnect", "min_vcpus", "min_memory_gib", "min_local_disk_gib"),
     "mine",
-    *("poll_seconds", "if_version", "count", "type"),
+    *("poll_seconds", "if_version", "count", "type", "from", "to", "step", "group_by", "top"),
 }
 """Query parameters whose values belong to nobody."""
 
@@ -56,12 +56,14 @@ ALL_FILTERED = {
         "lease_console",
         "quota",
         "ssh_key",
+        "stuck",
         "tenant",
+        "usage_rollup",
         "webhook",
         "webhook_delivery",
     ),
 }
-"""Tables that a tenant's calls read or change by a condition on the tenant."""
+"""Tables, and the subquery `stuck`, that a tenant's calls read or change by a condition on the tenant."""
 
 BOTH = "both walls"
 FILTER = "the filter alone"

@@ -44,6 +44,7 @@ async def make_victim(caller: Caller, fleet: Fleet) -> Victim:
     console = "INSERT INTO lease_console (lease_id, tenant_id, n, text) VALUES (%s, %s, 1, %s)"
     fleet.run(console, lease_id, caller.tenant_id, CONSOLE)
     fleet.archive_attempt(caller.tenant_id)
+    fleet.sum_up(caller.tenant_id)
     key = (await caller.post(f"/v1/tenants/{caller.tenant_id}/keys", json={"name": "ci", "role": "member"})).json()
     ssh_key = {"name": SSH_KEY_NAME, "public_key": SSH_KEY, "default": True}
     stored = [await caller.post("/v1/ssh-keys", json={**ssh_key, "name": name}) for name in (SSH_KEY_NAME, "second")]

@@ -8,6 +8,7 @@ from workers.jobs import housekeeping, notices
 from workers.jobs.account_checks import check_when_due
 from workers.jobs.observe_reservations import observe_reservations
 from workers.jobs.refresh_offerings import PRICES, refresh, refresh_prices
+from workers.jobs.roll_up_usage import roll_up_usage
 from workers.jobs.runner import JobSpec, ensure_jobs, first_often
 from workers.observation.inventory import take_account_inventory, take_inventory
 from workers.observation.leftovers import sweep_leftovers
@@ -21,6 +22,7 @@ _CHECKS_INTERVAL = 20.0
 """Between two looks whether an account must be checked: an operator who requests it waits for so long."""
 _PLACES_INTERVAL = 30.0
 _NOTICES_INTERVAL = 15.0
+_USAGE_INTERVAL = 300.0
 _RESERVATIONS_INTERVAL = 30.0
 _WATCH_IDLE = 5.0
 """Watch intervals between two looks at a place where nothing is in change; a launch or a release ends the pause."""
@@ -93,12 +95,16 @@ def _housekeeping(settings: Settings) -> list[JobSpec]:
         return housekeeping.forget_old(runtime)
 
     intervals = {"places": _PLACES_INTERVAL, "recount": settings.recount_interval, "purge": _HOURLY}
+    summing = JobSpec(name="usage", run=roll_up_usage, interval=lambda _: _USAGE_INTERVAL, per_region=False)
     return [
-        JobSpec(
-            name=run.__name__,
-            run=run,
-            interval=lambda _, seconds=intervals[run.__name__]: seconds,  # type: ignore[misc]
-            per_region=False,
-        )
-        for run in (places, recount, purge)
+        summing,
+        *(
+            JobSpec(
+                name=run.__name__,
+                run=run,
+                interval=lambda _, seconds=intervals[run.__name__]: seconds,  # type: ignore[misc]
+                per_region=False,
+            )
+            for run in (places, recount, purge)
+        ),
     ]

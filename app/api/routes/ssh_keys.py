@@ -44,8 +44,9 @@ async def list_ssh_keys(
     """List the tenant's SSH keys, newest first."""
     if principal.tenant_id is not None and tenant_id not in {None, principal.tenant_id}:
         raise InvalidRequest(errors=[FieldError("#/query/tenant_id", "only operators may name a tenant")])
-    rows, next_cursor = await services.ssh_keys.page(principal, tenant_id, page, mine=mine)
-    return _tagged(request, SshKeyPage(items=[_key(row) for row in rows], next_cursor=next_cursor))
+    found = await services.ssh_keys.page(principal, tenant_id, page, mine=mine)
+    items = [_key(row) for row in found.rows]
+    return _tagged(request, SshKeyPage(items=items, next_cursor=found.next_cursor, total_count=found.total_count))
 
 
 @router.get("/v1/ssh-keys/{ssh_key_id}", response_model=SshKey)

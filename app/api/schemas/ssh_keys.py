@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from app.api.schemas.base import Body, Moment, Name, View
+from app.api.schemas.base import Body, Moment, Name, Page, View
 from app.domain.ssh_keys import LARGEST_SSH_KEYS
 from app.services.ssh_key_format import ssh_public_key
 
@@ -57,8 +57,7 @@ class SshKey(View):
     created_at: Moment
 
 
-class SshKeyPage(View):
+class SshKeyPage(Page):
     """A page of SSH keys, newest first."""
 
     items: list[SshKey]
-    next_cursor: str | None

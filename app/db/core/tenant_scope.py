@@ -19,6 +19,11 @@ def asking(column: ColumnElement[str]) -> ColumnElement[bool]:
     return or_(column == _ASKING, literal_column(f"'{EVERY_TENANT}'") == _ASKING)
 
 
+def only(column: ColumnElement[str]) -> ColumnElement[bool]:
+    """Rows of the tenant in the parameter TENANT, which is one: unlike `asking`, it always lets an index apply."""
+    return column == _ASKING
+
+
 def owned(column: ColumnElement[str], within: str | None) -> ColumnElement[bool]:
     """Like `asking`, for a statement that is built at run time. `within` None: rows of every tenant, for operators."""
     return true() if within is None else column == within

@@ -14,4 +14,9 @@ def cost(
     price_per_hour: ColumnElement[Any], since: ColumnElement[Any], until: ColumnElement[Any]
 ) -> ColumnElement[Any]:
     """USD, not rounded; null when a price or time is null. A negative duration costs nothing."""
-    return price_per_hour * func.greatest(func.extract("epoch", until - since), _ZERO) / _SECONDS_PER_HOUR
+    return price_per_hour * seconds(since, until) / _SECONDS_PER_HOUR
+
+
+def seconds(since: ColumnElement[Any], until: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Billed seconds; null when a time is null. A negative duration counts as zero."""
+    return func.greatest(func.extract("epoch", until - since), _ZERO)

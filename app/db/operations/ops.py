@@ -61,17 +61,18 @@ class StuckAfter:
 
 def stuck(after: StuckAfter, *, limit: int) -> Select[Any]:
     """Leases that stay in a state for longer than these seconds, and leases with a settling attempt."""
-    each = _stuck(after)
+    each = stuck_rows(after)
     return select(each).order_by(each.c.since).limit(limit)
 
 
 def stuck_counts(after: StuckAfter) -> Select[Any]:
     """The number of stuck leases of each kind: (kind, leases)."""
-    each = _stuck(after)
+    each = stuck_rows(after)
     return select(each.c.kind, func.count().label("leases")).group_by(each.c.kind)
 
 
-def _stuck(after: StuckAfter) -> Subquery:
+def stuck_rows(after: StuckAfter) -> Subquery:
+    """Stuck leases, without order or limit, so that a condition on the tenant applies before anything is joined."""
     newest = (attempt.c.lease_id == lease.c.id) & attempt.c.state.in_([str(state) for state in LIVE_ATTEMPT])
     reason = lease.c.reason["message"].astext.label("reason")
     shown = (lease.c.id.label("lease_id"), lease.c.tenant_id, lease.c.state, lease.c.account, lease.c.region, reason)

@@ -5,6 +5,7 @@ from datetime import timedelta
 from sqlalchemy import TextClause, text
 
 from app.db.core.prepared import Bound
+from app.domain.usage import KEPT_MONTHS
 
 _IDEMPOTENCY = text(
     """
@@ -29,11 +30,18 @@ _DELIVERIES = text(
         SELECT id FROM webhook_delivery WHERE created_at < now() - interval '30 days' ORDER BY created_at LIMIT 5000))
     """
 )
+_USAGE = text(
+    f"""
+    DELETE FROM usage_rollup WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM usage_rollup WHERE step IN ('hour', 'day') AND starts_at < now() - interval '{KEPT_MONTHS} months'
+        LIMIT 20000))
+    """
+)
 _SECRETS = text("DELETE FROM webhook_secret WHERE valid_until < now()")
 
-STATEMENTS = (_IDEMPOTENCY, _EVENTS, _ORPHANS, _CONSOLES, _DELIVERIES, _SECRETS)
+STATEMENTS = (_IDEMPOTENCY, _EVENTS, _ORPHANS, _CONSOLES, _DELIVERIES, _SECRETS, _USAGE)
 """Retention: idempotency records 72 hours, events 90 days, ended orphans and webhook deliveries 30 days, console output
-7 days."""
+7 days, sums of use 13 months."""
 
 
 _LEASES = text(

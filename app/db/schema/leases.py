@@ -115,6 +115,8 @@ lease = Table(
     Index("ix_lease_tenant_id_updated_at", "tenant_id", "updated_at", "id"),
     Index("ix_lease_labels", "labels", postgresql_using="gin", postgresql_ops={"labels": "jsonb_path_ops"}),
     Index("ix_lease_expires_at_live", "expires_at", postgresql_where=text(f"NOT {_TERMINAL}")),
+    Index("ix_lease_ready_at", "ready_at", postgresql_where=text("ready_at IS NOT NULL")),
+    Index("ix_lease_ended_at", "ended_at", postgresql_where=text("ended_at IS NOT NULL")),
     Index("ix_lease_place_live", "account", "region", postgresql_where=text(f"NOT {_TERMINAL}")),
 )
 
@@ -195,6 +197,8 @@ attempt = Table(
         "reservation",
         postgresql_where=text(f"reservation IS NOT NULL AND {_LIVE}"),
     ),
+    Index("ix_attempt_billing_ended_at", "billing_ended_at", postgresql_where=text("billing_started_at IS NOT NULL")),
+    Index("ix_attempt_ended_at", "ended_at", postgresql_where=text("ended_at IS NOT NULL")),
     Index("ix_attempt_unclean", "lease_id", postgresql_where=text("NOT clean")),
     Index("ix_attempt_instance", "account", "region", "instance_id"),
     Index("ix_attempt_host_key_hash", "host_key_hash", unique=True, postgresql_where=text("host_key_hash IS NOT NULL")),

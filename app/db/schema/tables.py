@@ -17,6 +17,7 @@ from app.db.schema.metadata import metadata
 from app.db.schema.reservations import reservation
 from app.db.schema.ssh_keys import ssh_key
 from app.db.schema.tenancy import api_key, audit, idempotency, quota, quota_claim, tenant
+from app.db.schema.usage import usage_progress, usage_rollup
 from app.db.schema.webhooks import webhook, webhook_delivery, webhook_secret
 
 __all__ = [
@@ -44,6 +45,8 @@ __all__ = [
     "reservation",
     "ssh_key",
     "tenant",
+    "usage_progress",
+    "usage_rollup",
     "webhook",
     "webhook_delivery",
     "webhook_secret",

@@ -28,6 +28,7 @@ from app.db.schema.tables import (
     quota,
     quota_claim,
     ssh_key,
+    usage_rollup,
     webhook,
     webhook_delivery,
     webhook_secret,
@@ -48,6 +49,16 @@ TABLES = {
 """Every table with rows of tenants, and the column that says whose."""
 
 Connection = psycopg.Connection[Any]
+COUNTS = ("leases_created", "leases_ready", "leases_failed", "capacity_failures", "interruptions")
+SUMMED_UP: dict[str, Any] = {
+    "step": "hour",
+    "starts_at": func.now(),
+    "provider": "*",
+    "gpu_model": "*",
+    "gpu_seconds": 1,
+    "cost": 1,
+    **dict.fromkeys(COUNTS, 0),
+}
 ARCHIVED: dict[str, Any] = {
     **dict.fromkeys(("provider", "account", "region", "zone", "instance_type", "market"), "x"),
     "n": 1,
@@ -74,6 +85,7 @@ def fill(store: Store, tenant: TenantId) -> None:
         (quota, {"resource": "gpus", "used": 1}),
         (ssh_key, {"id": new_id("sshkey"), "name": "k", "public_key": "k", "fingerprint": "f", "key_id": "key_x"}),
         (quota_claim, {"lease_id": lease_id, "resource": "gpus", "amount": 1}),
+        (usage_rollup, SUMMED_UP),
     ]
     hook = {"webhook_id": new_id("webhook")}
     about = {"event_id": new_id("event"), "event_type": "t", "about": {}, "gives_up_at": func.now()}

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from gpulease_client._async.resource import AsyncResource
-from gpulease_client.core.models import Event
+from gpulease_client.event import Event, parse_event
 from gpulease_client.responses import params_of
 from gpulease_client.sse import Parser
 
@@ -22,7 +22,7 @@ class AsyncEvents(AsyncResource):
 
     def list(self, **filters: Any) -> AsyncIterator[Event]:
         """Past events in order, page after page. Filters are the query parameters, for example `after`."""
-        return self._iterate(Event, "/v1/events", filters)
+        return self._iterate(parse_event, "/v1/events", filters)
 
     async def stream(self, *, after: int | None = None, **filters: Any) -> AsyncGenerator[Event, None]:
         """Events as they happen, without end. `after`: start after this sequence, else with new events.
@@ -53,4 +53,4 @@ class AsyncEvents(AsyncResource):
             async for line in response.aiter_lines():
                 data = parser.feed(line)
                 if data is not None:
-                    yield Event.from_dict(json.loads(data))
+                    yield parse_event(json.loads(data))

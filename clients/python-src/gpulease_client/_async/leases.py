@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from gpulease_client._async.resource import AsyncResource
-from gpulease_client.core.models import Attempt, Event, Lease, LeasePlan, NewLease
+from gpulease_client.core.models import Attempt, Lease, LeasePlan, NewLease
+from gpulease_client.event import Event, parse_event
 from gpulease_client.errors import LeaseEndedError, WaitTimeoutError
 from gpulease_client.responses import body_of
 from gpulease_client.retries import KEY
@@ -55,7 +56,7 @@ class AsyncLeases(AsyncResource):
 
     def list(self, **filters: Any) -> AsyncIterator[Lease]:
         """All leases that match, page after page. Filters are the query parameters, for example `state`."""
-        return self._iterate(Lease, "/v1/leases", filters)
+        return self._iterate(Lease.from_dict, "/v1/leases", filters)
 
     async def wait(
         self,
@@ -104,11 +105,11 @@ class AsyncLeases(AsyncResource):
 
     def attempts(self, lease_id: str) -> AsyncIterator[Attempt]:
         """The launch attempts of a lease, in order."""
-        return self._iterate(Attempt, f"/v1/leases/{lease_id}/attempts", {})
+        return self._iterate(Attempt.from_dict, f"/v1/leases/{lease_id}/attempts", {})
 
     def events(self, lease_id: str, **filters: Any) -> AsyncIterator[Event]:
         """The events of a lease, in order."""
-        return self._iterate(Event, f"/v1/leases/{lease_id}/events", filters)
+        return self._iterate(parse_event, f"/v1/leases/{lease_id}/events", filters)
 
     @asynccontextmanager
     async def temporary(

@@ -12,4 +12,4 @@ class AsyncOfferings(AsyncResource):
 
     def list(self, **filters: Any) -> AsyncIterator[Offering]:
         """All offerings that match, the cheapest first. Filters are the query parameters, for example `region`."""
-        return self._iterate(Offering, "/v1/offerings", filters)
+        return self._iterate(Offering.from_dict, "/v1/offerings", filters)

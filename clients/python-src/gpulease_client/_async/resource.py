@@ -1,12 +1,13 @@
 """What the resources share: a call with a typed result, and pages."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any, TypeVar
 
 from gpulease_client._async.http import AsyncHttp
 from gpulease_client.responses import Model, params_of
 
 M = TypeVar("M", bound=Model)
+T = TypeVar("T")
 
 
 class AsyncResource:
@@ -19,14 +20,16 @@ class AsyncResource:
         response = await self._http.request(method, path, **options)
         return model.from_dict(response.json())
 
-    async def _iterate(self, model: type[M], path: str, filters: dict[str, Any]) -> AsyncIterator[M]:
+    async def _iterate(
+        self, parse: Callable[[dict[str, Any]], T], path: str, filters: dict[str, Any]
+    ) -> AsyncIterator[T]:
         """All items, page after page. The next page is read when its first item is needed."""
         params = params_of(filters)
         while True:
             response = await self._http.get(path, params=params)
             page = response.json()
             for item in page["items"]:
-                yield model.from_dict(item)
+                yield parse(item)
             if not page.get("next_cursor"):
                 return
             params = {**params, "cursor": page["next_cursor"]}

@@ -1,0 +1,143 @@
+"""Use and cost over time."""
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+from functools import lru_cache
+from typing import Annotated, Any
+
+from fastapi import Query, Request, Response
+from pydantic import Field
+
+from app.api.http.etags import tagged
+from app.api.http.responses import to_bytes
+from app.api.http.routing import UseServices, Viewer
+from app.api.http.routing import router as make_router
+from app.api.schemas.base import Moment, Money, Timestamp, View
+from app.api.schemas.lease_filters import QueryText
+from app.domain.money import format_money
+from app.domain.usage import UsageGrouping, UsageStep
+from app.services.preconditions import list_tag
+from app.services.usage import Sums, UsageQuery, UsageReport, gpu_hours
+
+router = make_router("usage")
+
+_HOUR = timedelta(hours=1)
+_COUNTS = ("leases_created", "leases_ready", "leases_failed", "capacity_failures", "interruptions")
+
+
+class UsageSums(View):
+    """What was used and what happened. Cost and GPU hours count from the first sight of a running VM to its end."""
+
+    cost: Annotated[Money, Field(description="USD of the billed time, rounded for display.")]
+    gpu_hours: Annotated[float, Field(description="GPUs times hours for which they were billed.")]
+    leases_created: int
+    leases_ready: Annotated[int, Field(description="Leases that became ready for the first time.")]
+    leases_failed: Annotated[int, Field(description="Leases that ended in state `failed`.")]
+    capacity_failures: Annotated[int, Field(description="Launches that a provider refused for lack of capacity.")]
+    interruptions: Annotated[int, Field(description="VMs that their provider interrupted.")]
+
+
+class UsageGroup(UsageSums):
+    """A group over the whole range."""
+
+    group: Annotated[str | None, Field(description="Null with `group_by=none`; `other` sums up the remaining groups.")]
+    name: Annotated[str | None, Field(description="The tenant's name, with `group_by=tenant`.")]
+
+
+class UsageItem(UsageSums):
+    """A group in one step. Averages of the current step are those of its part that is over."""
+
+    starts_at: Moment
+    group: Annotated[str | None, Field(description="Null with `group_by=none`.")]
+    gpus: Annotated[float, Field(description="GPUs in use, on average.")]
+    spend_per_hour: Annotated[Money, Field(description="USD per hour, on average.")]
+    ready_seconds_p50: Annotated[
+        float | None,
+        Field(description="Median time from creation to ready, of leases that became ready in the step."),
+    ]
+    ready_seconds_p95: Annotated[float | None, Field(description="95th percentile of the same.")]
+
+
+class Usage(View):
+    """Use and cost over time. A step in which a group used nothing has no item."""
+
+    starts_at: Annotated[Moment, Field(description="The start of the first step.")]
+    ends_at: Annotated[Moment, Field(description="The end of the last step. It may be later than `as_of`.")]
+    step: UsageStep
+    group_by: UsageGrouping
+    as_of: Annotated[Moment, Field(description="The current step is counted until then.")]
+    currency: Annotated[str, Field(examples=["USD"])]
+    covers: Annotated[str, Field(description="What the cost contains.", examples=["compute"])]
+    groups: Annotated[list[UsageGroup], Field(description="The largest cost first, `other` last.")]
+    items: Annotated[list[UsageItem], Field(description="By time, then in the order of `groups`.")]
+    next_cursor: Annotated[str | None, Field(description="Always null: there is one page.")]
+
+
+@router.get("/v1/usage", response_model=Usage)
+async def get_usage(  # noqa: PLR0913, PLR0917 - one argument for each query parameter
+    request: Request,
+    principal: Viewer,
+    services: UseServices,
+    from_: Annotated[
+        Timestamp | None,
+        Query(alias="from", description="The start, rounded down to a step. 24 hours before `to` by default."),
+    ] = None,
+    to: Annotated[Timestamp | None, Query(description="The end, rounded up to a step. Now by default.")] = None,
+    step: Annotated[
+        UsageStep, Query(description="Hours cover at most 31 days, days at most 400 days. Days are those of UTC.")
+    ] = UsageStep.HOUR,
+    group_by: Annotated[UsageGrouping, Query(description="What to divide each step by.")] = UsageGrouping.NONE,
+    top: Annotated[
+        int, Query(ge=1, le=50, description="Groups with the largest cost; the others are summed up as `other`.")
+    ] = 10,
+    tenant_id: Annotated[QueryText | None, Query(description="Operators only. All tenants by default.")] = None,
+) -> Response:
+    """Read use and cost over time: cost, GPUs, time to ready and failures for each hour or day.
+
+    Operators see all tenants; a tenant sees itself.
+    """
+    query = UsageQuery(since=from_, until=to, step=step, grouping=group_by, tenant_id=tenant_id, top=top)
+    return tagged(request, *_rendered(await services.usage.report(principal, query), group_by))
+
+
+@lru_cache(maxsize=64)
+def _rendered(report: UsageReport, group_by: UsageGrouping) -> tuple[bytes, str]:
+    """The response and its ETag, rendered once for all readers of the same report."""
+    content = to_bytes(_usage(report, group_by))
+    return content, list_tag((), also=content.decode())
+
+
+def _usage(report: UsageReport, group_by: UsageGrouping) -> dict[str, Any]:
+    return {
+        "starts_at": report.period.since,
+        "ends_at": report.period.until,
+        "step": report.period.step,
+        "group_by": group_by,
+        "as_of": report.as_of,
+        "currency": "USD",
+        "covers": "compute",
+        "groups": [{"group": one.group, "name": one.name, **_sums(one.sums)} for one in report.groups],
+        "items": [_item(one.starts_at, one.covered, one.group, one.sums) for one in report.items],
+        "next_cursor": None,
+    }
+
+
+def _item(starts_at: datetime, covered: timedelta, group: str | None, sums: Sums) -> dict[str, Any]:
+    hours = Decimal(covered // timedelta(seconds=1)) / (_HOUR // timedelta(seconds=1)) or Decimal(1)
+    return {
+        "starts_at": starts_at,
+        "group": group,
+        **_sums(sums),
+        "gpus": round(float(gpu_hours(sums) / hours), 3),
+        "spend_per_hour": format_money(sums["cost"] / hours),
+        "ready_seconds_p50": sums["ready_seconds_p50"],
+        "ready_seconds_p95": sums["ready_seconds_p95"],
+    }
+
+
+def _sums(sums: Sums) -> dict[str, Any]:
+    return {
+        "cost": format_money(Decimal(sums["cost"])),
+        "gpu_hours": round(float(gpu_hours(sums)), 6),
+        **{name: sums[name] for name in _COUNTS},
+    }

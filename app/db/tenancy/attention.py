@@ -1,0 +1,77 @@
+"""What a tenant should look at: leases that are interrupted, stuck, failed or about to end, and quotas nearly used."""
+
+from datetime import timedelta
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    Text,
+    case,
+    cast,
+    func,
+    literal,
+    literal_column,
+    null,
+    select,
+    true,
+    union_all,
+)
+
+from app.db.core.column_types import Time
+from app.db.core.tenant_scope import only
+from app.db.operations.ops import LIVE, StuckAfter, stuck_rows
+from app.db.schema.tables import lease, quota
+from app.domain.attention import AttentionCode
+from app.domain.leases import LeaseState
+
+_NEARLY: ColumnElement[Any] = literal_column("0.9")
+
+
+@lru_cache(maxsize=8)
+def attention(
+    after: StuckAfter, *, soon: timedelta, failed_within: timedelta, limit: int, every_tenant: bool
+) -> Select[Any]:
+    """Rows `code, tenant_id, lease_id, name, at, message, total`, the most urgent first; `total`: before the limit.
+
+    Parameters: `tenant_scope.parameter`, which is a tenant unless `every_tenant`. `name` is the lease's, or the resource of a quota. `message` may be null.
+    """
+    reason = lease.c.reason["message"].astext
+    shown = (lease.c.tenant_id, lease.c.id, lease.c.name)
+    allowed = (lambda _column: true()) if every_tenant else only
+    owned = allowed(lease.c.tenant_id)
+    slow = stuck_rows(after)
+    active = lease.c.state == literal_column(f"'{LeaseState.ACTIVE}'")
+    failed = lease.c.state == literal_column(f"'{LeaseState.FAILED}'")
+    parts = union_all(
+        _part(AttentionCode.INTERRUPTED, *shown, cast(lease.c.interruption["notice_at"].astext, Time), null()).where(
+            LIVE, lease.c.interruption.is_not(None), owned
+        ),
+        _part(AttentionCode.STUCK, *shown, slow.c.since, slow.c.kind)
+        .select_from(slow.join(lease, lease.c.id == slow.c.lease_id))
+        .where(owned, allowed(slow.c.tenant_id)),
+        _part(AttentionCode.FAILED, *shown, lease.c.ended_at, reason).where(
+            lease.c.ended_at > func.now() - literal(failed_within), failed, owned
+        ),
+        _part(AttentionCode.EXPIRING_SOON, *shown, lease.c.expires_at, null()).where(
+            LIVE, active, lease.c.expires_at < func.now() + literal(soon), owned
+        ),
+        _part(AttentionCode.QUOTA_NEARLY_USED, quota.c.tenant_id, null(), quota.c.resource, func.now(), null()).where(
+            quota.c.limit > 0, quota.c.used >= _NEARLY * quota.c.limit, allowed(quota.c.tenant_id)
+        ),
+    ).subquery("attention")
+    urgency = case({str(code): place for place, code in enumerate(AttentionCode)}, value=parts.c.code)
+    total = func.count().over().label("total")
+    return select(parts, total).order_by(urgency, parts.c.at.desc(), parts.c.lease_id).limit(limit)
+
+
+def _part(code: AttentionCode, tenant: Any, lease_id: Any, name: Any, at: Any, message: Any) -> Select[Any]:
+    return select(
+        literal_column(f"'{code}'", Text).label("code"),
+        tenant.label("tenant_id"),
+        cast(lease_id, Text).label("lease_id"),
+        name.label("name"),
+        cast(at, Time).label("at"),
+        cast(message, Text).label("message"),
+    )
