@@ -38,7 +38,7 @@ const Table = ({ items }) => html`
           const [state, kind] = stateOf(key);
           return html`
             <tr key=${key.id}>
-              <th scope="row" data-label="Name">${key.name}<span class="under"><span class="id">${key.id}</span></span></th>
+              <th scope="row" data-label="Name">${key.name}</th>
               <td data-label="Role">${key.role}</td>
               <td data-label="Prefix"><code>${key.prefix}</code></td>
               <td data-label="State"><${Badge} state=${state} kind=${kind} />${key.previous_valid_until && html`<span class="under">previous secret until ${shortTime(key.previous_valid_until)}</span>`}</td>

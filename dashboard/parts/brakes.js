@@ -76,12 +76,12 @@ const uncordon = (account) =>
 
 const pathOf = (account) => `/v1/ops/accounts/${encodeURIComponent(account.name)}/cordon`;
 
-/** The cordon of an account. */
-export function Cordon({ account }) {
-  const brake = account.cordoned;
-  if (!brake) return html`<button type="button" class="ghost" aria-label=${`Cordon ${account.name}`} onClick=${() => cordon(account)}>Cordon</button>`;
-  return html`
-    <div class="notice" data-tone="warn"><${Icon} name="warning" /><p><strong>Cordoned</strong> since <${Ago} at=${brake.since} />: no launches here${brake.note && ` (${brake.note})`}.</p>
-      <button type="button" aria-label=${`Lift the cordon of ${account.name}`} onClick=${() => uncordon(account)}>Lift</button></div>
-  `;
-}
+/** A notice, if the account is cordoned. */
+export const Cordoned = ({ account: { cordoned: brake } }) =>
+  brake && html`<p class="notice" data-tone="warn"><${Icon} name="warning" /><span><strong>Cordoned</strong> since <${Ago} at=${brake.since} />: no launches here${brake.note && ` (${brake.note})`}.</span></p>`;
+
+export const CordonButton = ({ account }) => html`
+  <button type="button" class="ghost" aria-label=${`${account.cordoned ? "Lift the cordon of" : "Cordon"} ${account.name}`} onClick=${() => (account.cordoned ? uncordon : cordon)(account)}>
+    <${Icon} name="release" />${account.cordoned ? "Lift the cordon" : "Cordon"}
+  </button>
+`;

@@ -4,7 +4,7 @@ import { nudge } from "../changes.js";
 import { count, fineSpan, NOTHING, providerName, span, usd, words } from "../format.js";
 import { useLive } from "../live.js";
 import { Ago, Awaited, Badge, Copy, Empty, Head, Left, Panel, Scroll } from "../parts/basics.js";
-import { Cordon } from "../parts/brakes.js";
+import { CordonButton, Cordoned } from "../parts/brakes.js";
 import { confirm, say } from "../parts/dialogs.js";
 import { Icon } from "../parts/icons.js";
 import { refined, route, to } from "../router.js";
@@ -46,7 +46,7 @@ function Account({ account }) {
     <section class="panel account">
       <header><h2><a href=${to("capacity", { provider: account.provider })}>${account.name}</a></h2><span class="aside"><${Badge} state=${account.state} kind=${KINDS[account.state] ?? "queued"} /></span></header>
       <p class="sub">${providerName(account.provider)}${account.identity && html` · <code>${account.identity}</code>`} · checked ${account.checked_at ? html`<${Ago} at=${account.checked_at} />` : "never"}</p>
-      <${Cordon} account=${account} />
+      <${Cordoned} account=${account} />
       ${account.last_error && html`<p class="notice" data-tone="bad"><${Icon} name="warning" /><span><strong>${account.last_error.code ?? account.last_error.class}</strong> ${account.last_error.message}</span></p>`}
       <${Checks} account=${account} />
       <${Scroll} label=${`Regions of ${account.name}`}>
@@ -77,7 +77,10 @@ function Checks({ account }) {
   return html`
     <p class="sub">
       ${account.last_check_at ? html`Rights, images, subnets and quotas checked <${Ago} at=${account.last_check_at} />: ${account.failed_checks ? html`<strong>${account.failed_checks} failed</strong>` : "none failed"}` : "Rights, images, subnets and quotas are not checked yet"}
-      ${" "}<button type="button" class="ghost" aria-label=${`Check again: ${account.name}`} onClick=${() => checkAgain(account)}><${Icon} name="check" />Check again</button>
+    </p>
+    <p class="account-actions">
+      <button type="button" class="ghost" aria-label=${`Check again: ${account.name}`} onClick=${() => checkAgain(account)}><${Icon} name="check" />Check again</button>
+      <${CordonButton} account=${account} />
     </p>
     ${failed.length > 0 && html`<ul class="notices" aria-label=${`Failed checks of ${account.name}`}>${failed.map((one) => html`<${FailedCheck} key=${`${one.region}/${one.subject}/${one.name}`} check=${one} />`)}</ul>`}
   `;

@@ -1,4 +1,4 @@
-/** One lease: where it is and why, how to reach it, what was tried, what happened, what it costs. */
+/** One lease: state and reason, location, connection, attempts, events and cost. */
 import { fullTime, gpuCount, gpuText, marketName, NOTHING, providerName, shortTime, span, timeOfDay, usd, words, ZONE } from "../format.js";
 import { useNow } from "../clock.js";
 import { useLive } from "../live.js";

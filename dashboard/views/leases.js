@@ -126,7 +126,7 @@ function List({ page, query, settled, operator, tenants }) {
   return html`
     <div class=${classes("panel flush", !settled && "stale")} aria-busy=${!settled}>
       <${Scroll} label="Leases">
-        <table class="list cards">
+        <table class="list cards dense">
           <caption class="vh">Leases</caption>
           <thead>
             <tr>
