@@ -24,7 +24,7 @@ function Explained({ data }) {
       <p class="strong">${data.summary}</p>
       <${Facts} rows=${facts(data)} />
       ${data.suggestions.length > 0 && html`<${Suggestions} items=${data.suggestions} />`}
-      ${data.excluded.length > 0 && html`<${Excluded} items=${data.excluded} />`}
+      <${Excluded} items=${data.excluded} />
     </div>
     ${data.candidates.length > 0 && html`<${Candidates} data=${data} />`}
   `;
@@ -52,12 +52,15 @@ const Suggestions = ({ items }) => html`
   </div>
 `;
 
-const Excluded = ({ items }) => html`
-  <details>
-    <summary>${counted(items.reduce((all, one) => all + one.count, 0), "offering")} excluded</summary>
-    <ul class="lines">${items.map((one) => html`<li key=${one.code}><span>${one.message}.</span> <span class="muted">Nearest: ${where(one.nearest)}, ${price(one.nearest)} (${one.nearest_detail})</span></li>`)}</ul>
-  </details>
-`;
+/** Offerings that cannot be used, counted by cause, each with the one that misses by least. */
+export const Excluded = ({ items, open = false }) =>
+  items.length > 0 &&
+  html`
+    <details open=${open}>
+      <summary>${counted(items.reduce((all, one) => all + one.count, 0), "offering")} excluded</summary>
+      <ul class="lines">${items.map((one) => html`<li key=${one.code}><span>${one.message}.</span> <span class="muted">Nearest: ${where(one.nearest)}, ${price(one.nearest)} (${one.nearest_detail})</span></li>`)}</ul>
+    </details>
+  `;
 
 const Candidates = ({ data }) => html`
   <${Scroll} label="Candidates">

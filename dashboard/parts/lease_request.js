@@ -125,6 +125,7 @@ const OPTIONS = {
   ttl_seconds: "ttl",
   wait_seconds: "wait",
   on_interruption: "on-interruption",
+  ssh_keys: "ssh-key",
   image: "image",
   disk_gib: "disk",
   allowed_cidrs: "cidr",
@@ -137,17 +138,18 @@ const SHOWN = { ttl_seconds: duration, wait_seconds: duration };
 /** The command with options; where a field has none, the command reads the request from its standard input. */
 export function asCommand(body) {
   const { gpu, labels = {}, public_ip: publicIp, ...rest } = body;
-  const plain = Object.keys(rest).every((name) => name in OPTIONS) && (!gpu || gpu.count);
-  if (!plain) {
+  if (!Object.keys(rest).every((name) => name in OPTIONS)) {
     const { tenant_id: tenant, ...request } = body;
     return `gpulease lease create${tenant ? ` --tenant ${quoted(tenant)}` : ""} --from-file - <<'END'\n${asJson(request)}\nEND`;
   }
   const words = ["gpulease lease create"];
-  if (gpu) words.push(`--gpu ${quoted(`${gpu.model}:${gpu.count}`)}`);
+  if (gpu) words.push(`--gpu ${quoted(gpu.count ? `${gpu.model}:${gpu.count}` : gpu.model)}`);
+  if (gpu?.min_count) words.push(`--min-gpus ${gpu.min_count}`);
   if (gpu?.memory_gib) words.push(`--gpu-memory ${gpu.memory_gib}`);
   if (gpu?.interconnect) words.push(`--interconnect ${quoted(gpu.interconnect)}`);
   for (const [name, value] of Object.entries(rest)) for (const one of [value].flat()) words.push(`--${OPTIONS[name]} ${quoted(String(SHOWN[name]?.(one) ?? one))}`);
   for (const [key, value] of Object.entries(labels)) words.push(`--label ${quoted(`${key}=${value}`)}`);
+  if (rest.ssh_keys?.length === 0) words.push("--no-ssh-key");
   if (publicIp === false) words.push("--no-public-ip");
   return words.join(" \\\n  ");
 }

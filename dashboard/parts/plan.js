@@ -1,8 +1,9 @@
 /** The live plan of a lease request: what it would cost, which offerings it would try, and what the quota allows. */
 import { Away, change } from "../api.js";
-import { count, counted, gpuCount, marketName, resourceName, span, usd, words } from "../format.js";
+import { count, counted, gpuCount, marketName, resourceName, span, usd } from "../format.js";
 import { classes, html, useEffect, useRef, useState } from "../ui.js";
-import { Badge, Bones, Panel, Refused, Scroll } from "./basics.js";
+import { Badge, Bones, Refused, Scroll } from "./basics.js";
+import { Excluded } from "./explanation.js";
 import { Icon } from "./icons.js";
 import { ZoneOf } from "./places.js";
 
@@ -41,13 +42,14 @@ export function usePlan(body) {
   return { ...state, busy: state.of !== text };
 }
 
-export function Plan({ live: { plan, problem, busy }, missing, term }) {
+/** `missing`: what the request still lacks. `marked`: the form shows the problem beside its fields. */
+export function Plan({ live: { plan, problem, busy }, missing, marked, term }) {
   return html`
     <section class=${classes("panel plan", busy && "stale")} aria-busy=${busy}>
       <header><h2>Plan</h2>${busy && html`<span class="aside">updating</span>`}</header>
       <div role="status" class="planned">
         ${missing && html`<p class="note">${missing}</p>`}
-        ${!missing && problem && html`<${Refused} error=${problem} />`}
+        ${!missing && problem && (marked ? html`<p class="note">Correct the marked fields.</p>` : html`<${Refused} error=${problem} />`)}
         ${!missing && !problem && (plan ? html`<${Planned} plan=${plan} term=${term} />` : html`<${Bones} rows=${4} />`)}
       </div>
     </section>
@@ -71,7 +73,7 @@ function Planned({ plan, term }) {
         `
       : html`<p class="refused"><${Icon} name="warning" /> No offering fits this request.</p>`}
     <${Quota} quota=${plan.quota} />
-    ${plan.excluded.length > 0 && html`<${Excluded} items=${plan.excluded} open=${!first} />`}
+    <${Excluded} items=${plan.excluded_by_reason ?? []} open=${!first} />
   `;
 }
 
@@ -124,16 +126,5 @@ function Quota({ quota }) {
         return html`<li key=${resource}><span>${resourceName(resource)}: ${shown(resource, need.needed ?? need.asked)} needed</span><span class="end num">${!fits && html`<${Badge} state="failed" text="exceeded" /> `}<span class="muted">${none ? "none allowed" : left}</span></span></li>`;
       })}
     </ul>
-  `;
-}
-
-/** Exclusions counted by reason, with an example each. */
-function Excluded({ items, open }) {
-  const groups = Object.entries(Object.groupBy(items, (one) => one.code)).sort(([, a], [, b]) => b.length - a.length);
-  return html`
-    <details open=${open}>
-      <summary>${counted(items.length, "offering")} excluded</summary>
-      <ul class="lines">${groups.map(([code, list]) => html`<li key=${code}><span class="strong">${words(code)}</span><span class="muted">for example ${list[0].offering.instance_type}: ${list[0].detail}</span><span class="end num">${count(list.length)}</span></li>`)}</ul>
-    </details>
   `;
 }

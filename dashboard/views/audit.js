@@ -88,11 +88,17 @@ function changes(before, after) {
   return html`<ul>${differing.map((name) => html`<li key=${name}><${Difference} name=${name} before=${before} after=${after} /></li>`)}</ul>`;
 }
 
+const TIME = /^\d{4}-\d\d-\d\dT/;
+
+function text(value) {
+  if (value === null) return "none";
+  return typeof value === "string" && TIME.test(value) ? fullTime(value) : String(value);
+}
+
 function Difference({ name, before, after }) {
   const [old, next] = [before?.[name], after?.[name]];
   if (isObject(old) || isObject(next)) {
     return html`<details><summary>${words(name)}</summary><pre class="json">${[old, next].filter(isObject).map((one) => JSON.stringify(one, null, 1)).join("\n→\n")}</pre></details>`;
   }
-  const text = (value) => (value === null ? "none" : String(value));
   return html`<span class="muted">${words(name)}:</span> ${before && name in before && html`<s>${text(old)}</s> → `}${after && name in after ? text(next) : "removed"}`;
 }

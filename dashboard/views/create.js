@@ -54,7 +54,8 @@ export function Create({ me }) {
     }
   };
   const errors = fieldErrors(refusal ?? plan.problem ?? {}, Object.keys(EMPTY));
-  const form = { values, set, errors };
+  const marked = Object.keys(errors).length > 0 && !errors[""];
+  const form = { values, set: (name, value) => (setRefusal(null), set(name, value)), errors };
   return html`
     <p class="crumbs"><a href=${to("leases")}>Leases</a> <span aria-hidden="true">/</span> New</p>
     <${Head} title="Create a lease" sub=${source.data ? `Like ${source.data.name}` : "One VM with GPUs, for a fixed time"} />
@@ -68,7 +69,7 @@ export function Create({ me }) {
         <div class="buttons"><a class="button" href=${to("leases")}>Cancel</a><button type="submit" class="primary" disabled=${busy || Boolean(missing)}>${busy ? "Creating…" : "Create lease"}</button></div>
       </form>
       <div class="beside">
-        <${Plan} live=${plan} missing=${missing} term=${body?.ttl_seconds} />
+        <${Plan} live=${plan} missing=${missing} marked=${marked} term=${body?.ttl_seconds} />
         ${body && html`<${SameRequest} body=${body} />`}
       </div>
     </div>
@@ -85,7 +86,7 @@ function Hardware({ form, operator }) {
   const { values } = form;
   const model = models.find((one) => one.model === values["gpu/model"]);
   const near = regions.filter((one) => !values.providers.length || values.providers.includes(one.provider));
-  const counts = Array.isArray(model?.counts) && model.counts.length ? `Offered: ${model.counts.join(", ")}.` : null;
+  const counts = model?.counts?.length ? `Offered: ${model.counts.join(", ")}.` : null;
   return html`
     <section class="fields" aria-labelledby="fields-hardware">
       <h2 id="fields-hardware">GPUs and price</h2>
