@@ -77,7 +77,7 @@ def offers(command: str, stack: Stack, tenant: Tenant) -> list[int]:
     planned = command.replace("gpulease lease create", f"{sys.executable} -P -m app.cli --json lease plan")
     environment = {**os.environ, "GPULEASE_URL": stack.credentials.api_url, "GPULEASE_KEY": tenant.key}
     done = subprocess.run(
-        ["sh", "-c", planned],
+        ["/bin/sh", "-c", planned],
         cwd=ROOT,
         env={**environment, "PYTHONPATH": str(ROOT)},
         capture_output=True,
