@@ -60,7 +60,7 @@ def test_a_tenant_is_created_limited_and_suspended(visitor: Visitor, operator: O
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_text("0 of 4")).to_be_visible()
     limits = {one["resource"]: one["limit"] for one in operator.get(f"/v1/tenants/{tenant_id}/quotas")["items"]}
-    assert limits == {"gpus": 4, "gpus:A10G": 2, "spend_per_hour": "12.50"}
+    assert limits == {"gpus": 4, "gpus:A10G": 2, "leases": None, "spend_per_hour": "12.50"}
     page.get_by_role("button", name="Suspend").click()
     page.get_by_role("dialog").get_by_role("button", name="Suspend").click()
     expect(page.get_by_role("button", name="Activate")).to_be_visible()
