@@ -34,7 +34,7 @@ export function Accounts() {
     <//>
     <${Panel} title="Orphans" wide flush aside=${html`<a href=${refined({ gone: gone ? null : "true" })}>${gone ? "Hide terminated orphans" : "Include terminated orphans"}</a>`}>
       <${Awaited} live=${orphans} rows=${4}>
-        ${items && (items.length ? html`<${Orphans} items=${items} />` : html`<${Empty} title="No orphans.">Every observed VM belongs to a lease.<//>`)}
+        ${items && (items.length ? html`<${Orphans} items=${items} />` : html`<${Empty} title="No orphans.">${gone ? "Every VM of the last 30 days belonged to a lease." : html`Every observed VM belongs to a lease. <a href=${refined({ gone: "true" })}>Show the orphans of the last 30 days</a> with their cost.`}<//>`)}
         ${orphans.data?.next_cursor && html`<p class="note">Only the latest 100 are shown; <code>gpulease ops orphans</code> lists all.</p>`}
       <//>
     <//>
@@ -109,7 +109,7 @@ const Orphans = ({ items }) => html`
     <table class="list cards">
       <caption class="vh">Orphans</caption>
       <thead><tr><th scope="col">State</th><th scope="col">VM</th><th scope="col">Location</th><th scope="col">Cause</th><th scope="col" class="n">Age</th><th scope="col" class="n">USD/h</th><th scope="col" class="n">Cost</th><th scope="col" class="n">Ended in</th><th scope="col"><span class="vh">Actions</span></th></tr></thead>
-      <tbody>${items.map((one) => html`<${Orphan} key=${`${one.account}/${one.region}/${one.instance_id}`} one=${one} />`)}</tbody>
+      <tbody>${items.map((one) => html`<${Orphan} key=${one.id} one=${one} />`)}</tbody>
     </table>
   <//>
 `;
@@ -138,8 +138,7 @@ function end(orphan) {
     yes: "End the VM",
     danger: true,
     act: async () => {
-      const path = orphan.id ?? [orphan.account, orphan.region, orphan.instance_id].map(encodeURIComponent).join("/");
-      await change("POST", `/v1/ops/orphans/${path}/end`);
+      await change("POST", `/v1/ops/orphans/${orphan.id}/end`);
       nudge();
       return `${orphan.instance_id} will be ended in the next cycle.`;
     },
