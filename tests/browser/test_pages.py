@@ -4,10 +4,17 @@ import re
 
 from playwright.sync_api import expect
 
+from app.local.waiting import wait_until
 from tests.browser.visitor import Visitor
 from tests.e2e.people import ONE_A10G, Tenant
+from tests.e2e.stack import PATIENCE
 
 WIDE, LOW = 1366, 500
+
+
+def scrolled_to(visitor: Visitor, position: int) -> bool:
+    """Asked again and again: the page's policy forbids Playwright's own way to wait."""
+    return wait_until(lambda: visitor.page.evaluate("scrollY") == position, timeout=PATIENCE, poll=0.05)
 
 
 def test_an_unknown_address_is_not_found(visitor: Visitor, tenant: Tenant) -> None:
@@ -35,13 +42,13 @@ def test_the_list_fits_a_laptop_and_back_keeps_the_scroll_position(visitor: Visi
     assert visitor.sideways("Leases") == 0
     page.get_by_role("link", name=names[0], exact=True).scroll_into_view_if_needed()
     page.evaluate("scrollTo(0, 200)")
-    page.wait_for_function("scrollY === 200")
+    assert scrolled_to(visitor, 200)
     page.evaluate("name => [...document.links].find(link => link.textContent === name).click()", names[0])
     expect(page).to_have_title(f"{names[0]} · Leases · gpulease")
-    page.wait_for_function("scrollY === 0")
+    assert scrolled_to(visitor, 0)
     page.go_back()
     expect(page).to_have_title("Leases · gpulease")
-    page.wait_for_function("scrollY === 200")
+    assert scrolled_to(visitor, 200)
 
 
 def test_labels_filter_the_list(visitor: Visitor, tenant: Tenant) -> None:
