@@ -93,7 +93,7 @@ function Hardware({ form, operator }) {
       ${operator && html`<${F} form=${form} field=${{ name: "tenant_id", label: "Tenant", kind: "select", wide: true, options: [["", "choose a tenant"], ...tenants] }} />`}
       <${F} form=${form} field=${{ name: "gpu/model", label: "GPU model", options: models.map((one) => [one.model, one.aliases?.join(", ") ?? ""]), placeholder: "A100", required: !values.instance_types, disabled: values.instance_types !== "", maxlength: 40 }} />
       <${F} form=${form} field=${{ name: "gpu/count", label: "GPUs", type: "number", min: 1, max: 64, hint: counts, disabled: values.instance_types !== "" }} />
-      <${F} form=${form} field=${{ name: "market", label: "Market", kind: "select", options: labelled(MARKETS, marketName), hint: values.market === "on_demand" || values.market === "reserved" ? null : "The provider can interrupt a spot VM." }} />
+      <${F} form=${form} field=${{ name: "market", label: "Market", kind: "select", options: labelled(MARKETS, marketName), hint: values.market === "on_demand" || values.market === "reserved" ? null : "The provider can interrupt it." }} />
       <${F} form=${form} field=${{ name: "more", label: "Accept more GPUs", kind: "check", disabled: values.instance_types !== "" }} />
       <${F} form=${form} field=${{ name: "ttl_seconds", label: "Term", type: "number", min: 1, step: "any", required: true }} />
       <${F} form=${form} field=${{ name: "unit", label: "Unit of the term", kind: "select", options: UNITS }} />
