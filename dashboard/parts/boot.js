@@ -13,7 +13,7 @@ export function Boot({ lease }) {
   return html`
     ${script && html`<${Script} lease=${lease} script=${script} />`}
     ${consoles.map(
-      ({ n, text, at, created_at: created = at }) => html`
+      ({ n, text, created_at: created }) => html`
         <${Panel} key=${n} title=${`Console output of attempt ${n}`} aside=${`read ${fullTime(created)}`} note="This VM did not boot in time. gpulease keeps the output for 7 days." wide><${Copy} text=${text} label=${`the console output of attempt ${n}`} block /><//>
       `,
     )}

@@ -123,7 +123,7 @@ function Quota({ quota }) {
         const { resource, limit, used, fits } = need;
         const left = limit === null ? "no limit" : `${shown(resource, Math.max(0, Number(limit) - Number(used)))} left of ${shown(resource, limit)}`;
         const none = resource === "gpus" && limit === null;
-        return html`<li key=${resource}><span>${resourceName(resource)}: ${shown(resource, need.needed ?? need.asked)} needed</span><span class="end num">${!fits && html`<${Badge} state="failed" text="exceeded" /> `}<span class="muted">${none ? "none allowed" : left}</span></span></li>`;
+        return html`<li key=${resource}><span>${resourceName(resource)}: ${shown(resource, need.asked)} needed</span><span class="end num">${!fits && html`<${Badge} state="failed" text="exceeded" /> `}<span class="muted">${none ? "none allowed" : left}</span></span></li>`;
       })}
     </ul>
   `;

@@ -54,7 +54,7 @@ const Table = ({ items, tenants }) => html`
         ${items.map(
           (one) => html`
             <tr key=${one.id}>
-              <td data-label="Time" class="num"><${Time} at=${one.created_at ?? one.at} /></td>
+              <td data-label="Time" class="num"><${Time} at=${one.created_at} /></td>
               <th scope="row" data-label="Action">${one.action}</th>
               <td data-label="Target"><${Target} id=${one.target} />${tenants.has(one.tenant_id) && html`<a class="under" href=${to(`tenants/${one.tenant_id}`)}>${tenants.get(one.tenant_id)}</a>`}</td>
               <td data-label="By"><span class="id">${one.principal}</span><span class="under">${one.role}${one.address && `, ${one.address}`}</span></td>
