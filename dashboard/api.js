@@ -8,6 +8,9 @@ const PATIENCE_MS = 10_000;
 const SILENCE_MS = 40_000; // two heartbeats of the event stream that did not come
 const REMEMBERED = 120;
 
+/** The full address of a path of the API, also behind a proxy's prefix. */
+export const addressOf = (path) => new URL(path.slice(1), BASE).href;
+
 /** The API refused: `code` decides, `detail` is for people. */
 export class Problem extends Error {
   constructor(status, body) {
@@ -15,6 +18,7 @@ export class Problem extends Error {
     this.status = status;
     this.code = body?.code ?? null;
     this.errors = body?.errors ?? [];
+    this.leaseId = body?.lease_id ?? null;
   }
 }
 
@@ -103,7 +107,7 @@ export async function whoIs(key) {
 }
 
 async function send(method, path, headers, { body, key = session.get()?.key, signal } = {}) {
-  const answer = await fetch(new URL(path.slice(1), BASE), {
+  const answer = await fetch(addressOf(path), {
     method,
     headers: { Authorization: `Bearer ${key}`, Accept: "application/json", ...headers },
     body: body === undefined ? undefined : JSON.stringify(body),

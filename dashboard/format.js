@@ -4,8 +4,10 @@ const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const cents = new Intl.NumberFormat("en-US", { style: "currency", currency: "USD" });
 const dollars = new Intl.NumberFormat("en-US", { style: "currency", currency: "USD", maximumFractionDigits: 0 });
 const clock = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit" });
-const full = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: "medium" });
-const brief = new Intl.DateTimeFormat("en-GB", { day: "2-digit", month: "short", hour: "2-digit", minute: "2-digit" });
+const day = { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" };
+const full = new Intl.DateTimeFormat("en-GB", { ...day, year: "numeric", second: "2-digit", timeZoneName: "short" });
+const brief = new Intl.DateTimeFormat("en-GB", { ...day, timeZoneName: "short" });
+const listed = new Intl.DateTimeFormat("en-GB", { ...day, second: "2-digit" });
 
 export const NOTHING = "–";
 
@@ -38,9 +40,12 @@ export function span(seconds) {
 export const fineSpan = (seconds) =>
   seconds !== null && seconds < 10 ? `${Number(seconds.toFixed(seconds < 1 ? 2 : 1))} s` : span(seconds);
 
+/** Times are in the browser's zone. `timeOfDay` and `listedTime` leave the zone out: `ZONE` stands in the heading beside them. */
 export const timeOfDay = (moment) => clock.format(new Date(moment));
+export const listedTime = (moment) => listed.format(new Date(moment));
 export const fullTime = (moment) => full.format(new Date(moment));
 export const shortTime = (moment) => brief.format(new Date(moment));
+export const ZONE = full.formatToParts(new Date()).find((part) => part.type === "timeZoneName").value;
 
 /** `not_created` → not created. */
 export const words = (name) => String(name ?? "").replaceAll("_", " ");
@@ -52,11 +57,21 @@ const RESOURCES = { gpus: "GPUs", leases: "Leases", spend_per_hour: "USD per hou
 export const resourceName = (name) =>
   RESOURCES[name] ?? (name.startsWith("gpus:") ? `GPUs, ${name.slice(5)}` : words(name));
 
-export const MARKETS = { on_demand: "on demand", spot: "spot", spot_first: "spot first", reserved: "reserved", reserved_first: "reserved first" };
+export const MARKETS = {
+  on_demand: "on demand",
+  spot: "spot",
+  spot_first: "spot first, then on demand",
+  reserved: "reserved",
+  reserved_first: "reserved first, then on demand",
+  any: "any",
+};
 export const marketName = (name) => MARKETS[name] ?? words(name);
 
-/** 8 × A100 */
+/** 8 × A100; 8+ × A100 where a request accepts more. */
+export const gpuCount = (gpu) => `${gpu.count ?? `${gpu.min_count}+`} × ${gpu.model}`;
+
+/** The GPUs of a lease: those of its VM, or the requested ones. */
 export function gpuText(lease) {
   const gpu = lease.placement?.gpu ?? lease.request.gpu;
-  return gpu ? `${gpu.count} × ${gpu.model}` : (lease.request.instance_types ?? []).join(", ") || NOTHING;
+  return gpu ? gpuCount(gpu) : (lease.request.instance_types ?? []).join(", ") || NOTHING;
 }

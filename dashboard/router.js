@@ -1,15 +1,52 @@
 /** Addresses after the #: `#/leases?state=active`. A filter lives in the address, so that every number can link to it. */
 import { shared } from "./ui.js";
 
-/** `{parts, query}` of the present address. */
+const PATIENCE_MS = 3000;
+const positions = new Map(); // history entry → scroll position
+let last = 0;
+
+/**
+ * `{parts, query, entry, position}` of the present address. `position` is where the page was scrolled to when its history
+ * entry was left, null for a new entry.
+ */
 export const route = shared(parse());
 
 function parse() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
-  return { parts: path.split("/").filter(Boolean).map(decodeURIComponent), query: new URLSearchParams(query ?? "") };
+  const known = history.state?.entry;
+  const entry = known ?? `${Date.now()}-${(last += 1)}`;
+  if (!known) history.replaceState({ entry }, "");
+  return { parts: path.split("/").filter(Boolean).map(decoded), query: new URLSearchParams(query ?? ""), entry, position: positions.get(entry) ?? null };
 }
 
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+history.scrollRestoration = "manual";
 addEventListener("hashchange", () => route.set(parse()));
+addEventListener("scroll", () => positions.set(route.get().entry, scrollY), { passive: true });
+
+/** Scrolls to `position` as soon as the page is long enough: a view grows when its data arrive. The user's own scrolling ends it. */
+export function restoreScroll(position) {
+  const given = new AbortController();
+  for (const kind of ["wheel", "touchstart", "keydown"]) addEventListener(kind, () => given.abort(), { once: true, passive: true, signal: given.signal });
+  const deadline = performance.now() + PATIENCE_MS;
+  const { entry } = route.get();
+  const step = () => {
+    if (given.signal.aborted || route.get().entry !== entry) return;
+    const late = performance.now() > deadline;
+    if (late || document.documentElement.scrollHeight - innerHeight >= position) {
+      given.abort();
+      scrollTo(0, position);
+    } else requestAnimationFrame(step);
+  };
+  step();
+}
 
 /** An address: `to("leases", {state: "active"})`. Empty values are left out, lists are repeated. */
 export function to(path, query = {}) {
@@ -21,7 +58,7 @@ export function to(path, query = {}) {
   return `#/${path}${text ? `?${text}` : ""}`;
 }
 
-/** The present address with some filters changed; null takes one away. A changed filter begins at the first page. */
+/** The present address with some filters changed; null removes one. A changed filter begins at the first page. */
 export function refined(changes) {
   const { parts, query } = route.get();
   const before = {};
@@ -32,7 +69,7 @@ export function refined(changes) {
 /** Goes to an address. `replace`: without a step in the history, for what is typed. */
 export function go(address, { replace = false } = {}) {
   if (replace) {
-    history.replaceState(null, "", address);
+    history.replaceState(history.state, "", address);
     route.set(parse());
   } else location.hash = address;
 }

@@ -26,4 +26,5 @@ export function signOut(why = null) {
   session.set(null);
 }
 
-export const isOperator = () => session.get()?.me?.role === "operator";
+/** A viewer only reads. */
+export const mayManageLeases = () => ["operator", "admin", "member"].includes(session.get()?.me?.role);

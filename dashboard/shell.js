@@ -1,51 +1,74 @@
-/** What stands around every view: the way to the others, who is signed in, and whether the API answers. */
+/** The frame around every view: navigation, who is signed in, and whether the API responds. */
 import { awaySince } from "./api.js";
 import { useNow } from "./clock.js";
 import { count, span } from "./format.js";
 import { useLive } from "./live.js";
 import { Icon } from "./parts/icons.js";
-import { route, to } from "./router.js";
+import { restoreScroll, route, to } from "./router.js";
 import { signOut } from "./session.js";
 import { html, useEffect, useRef, useState } from "./ui.js";
+import { subject } from "./title.js";
 import { Accounts } from "./views/accounts.js";
+import { Audit } from "./views/audit.js";
 import { Capacity } from "./views/capacity.js";
+import { Create } from "./views/create.js";
+import { Events } from "./views/events.js";
 import { Fleet } from "./views/fleet.js";
+import { Keys } from "./views/keys.js";
 import { Lease } from "./views/lease.js";
 import { Leases } from "./views/leases.js";
+import { NotFound } from "./views/not_found.js";
 import { Overview } from "./views/overview.js";
 import { Quotas } from "./views/quotas.js";
 import { Stuck } from "./views/stuck.js";
+import { Tenant } from "./views/tenant.js";
 import { Tenants } from "./views/tenants.js";
 import { Usage } from "./views/usage.js";
 
 const SUMMARY = "/v1/ops/summary";
+const LEASES = { path: "leases", name: "Leases", view: Leases, item: Lease, pages: { new: Create } };
 
+/** `item`: the view of one of them, at `#/path/id`. `pages`: views at fixed addresses below. */
 const OPERATORS = [
   { path: "fleet", name: "Fleet", view: Fleet },
-  { path: "leases", name: "Leases", view: Leases },
+  LEASES,
   { path: "usage", name: "Usage", view: Usage },
   { path: "capacity", name: "Capacity", view: Capacity },
-  { path: "tenants", name: "Tenants", view: Tenants },
+  { path: "tenants", name: "Tenants", view: Tenants, item: Tenant },
   { path: "accounts", name: "Accounts", view: Accounts, alarms: (summary) => total(summary.orphans, "orphans") },
   { path: "stuck", name: "Stuck", view: Stuck, alarms: (summary) => summary.stuck.length },
+  { path: "events", name: "Events", view: Events },
+  { path: "audit", name: "Audit", view: Audit },
 ];
 const TENANTS = [
   { path: "overview", icon: "fleet", name: "Overview", view: Overview },
-  { path: "leases", name: "Leases", view: Leases },
+  LEASES,
   { path: "usage", name: "Usage", view: Usage },
   { path: "capacity", name: "Capacity", view: Capacity },
   { path: "quotas", name: "Quotas", view: Quotas },
+  { path: "keys", name: "Keys", view: Keys },
+  { path: "events", name: "Events", view: Events },
+  { path: "audit", name: "Audit", view: Audit, role: "admin" },
 ];
+const HOMES = [undefined, OPERATORS[0].path, TENANTS[0].path];
 
 const total = (rows, name) => rows.reduce((sum, row) => sum + row[name], 0);
 
+/** `{here, View, id}` of an address; `here` is undefined where no view has it. */
+function find(views, [first, id, ...rest]) {
+  const here = HOMES.includes(first) ? views[0] : views.find((one) => one.path === first);
+  const page = here?.pages?.[id];
+  const View = id === undefined ? here?.view : page ?? here?.item;
+  return View && !rest.length ? { here, View, id: page ? undefined : id } : { View: NotFound };
+}
+
 export function Shell({ me }) {
-  const { parts } = route.use();
-  const views = me.role === "operator" ? OPERATORS : TENANTS;
-  const here = views.find((one) => one.path === parts[0]) ?? views[0];
-  const View = here.path === "leases" && parts[1] ? Lease : here.view;
-  const title = parts[1] ? `${parts[1]} · ` : "";
-  const main = useArrival(`${here.path}/${parts[1] ?? ""}`, `${title}${here.name} · gpulease`);
+  const current = route.use();
+  const views = me.role === "operator" ? OPERATORS : TENANTS.filter((one) => !one.role || one.role === me.role);
+  const { here, View, id } = find(views, current.parts);
+  const place = current.parts.join("/");
+  const title = [subject.use(), here?.name ?? "Not found", "gpulease"].filter(Boolean).join(" · ");
+  const main = useArrival(current, `${place} ${current.query.get("cursor") ?? ""}`, title);
   return html`
     <a class="skip" href="#main" onClick=${(event) => (event.preventDefault(), main.current.focus())}>Skip to content</a>
     <div class="shell">
@@ -54,29 +77,29 @@ export function Shell({ me }) {
         <nav aria-label="Views"><ul>${views.map((one) => html`<${Way} key=${one.path} one=${one} here=${one === here} me=${me} />`)}</ul></nav>
         <div class="who">
           <${Theme} />
-          <p><span class="strong">${me.key_name}</span><span class="muted">${me.role}</span></p>
+          <p><span class="strong">${me.key_name}</span><span class="muted">${me.tenant?.name ? `${me.role}, ${me.tenant.name}` : me.role}</span></p>
           <button type="button" class="ghost" onClick=${() => signOut()}><${Icon} name="out" />Sign out</button>
         </div>
       </header>
-      <main id="main" tabindex="-1" ref=${main}><${View} key=${`${here.path}/${parts[1] ?? ""}`} me=${me} id=${parts[1]} /></main>
+      <main id="main" tabindex="-1" ref=${main}><${View} key=${place} me=${me} id=${id} home=${views[0]} /></main>
     </div>
   `;
 }
 
-/** Names the page, begins at its top and tells screen readers of a new view; not at the first one. */
-function useArrival(place, title) {
+/** Names the page. A new view begins at its top, and screen readers hear its heading; a step back restores the scroll position. */
+function useArrival({ entry, position }, place, title) {
   const main = useRef(null);
-  const first = useRef(true);
+  const before = useRef(place);
   useEffect(() => {
     document.title = title;
   }, [title]);
   useEffect(() => {
-    if (!first.current) {
-      scrollTo(0, 0);
-      main.current.querySelector("h1")?.focus({ preventScroll: true });
-    }
-    first.current = false;
-  }, [place]);
+    const moved = before.current !== place;
+    before.current = place;
+    if (moved) main.current.querySelector("h1")?.focus({ preventScroll: true });
+    if (position !== null) restoreScroll(position);
+    else if (moved) scrollTo(0, 0);
+  }, [entry, place]);
   return main;
 }
 
@@ -89,7 +112,7 @@ const Way = ({ one, here, me }) => html`
   </li>
 `;
 
-/** How many things of a view want somebody to look. */
+/** How many things of a view need attention. */
 function Alarms({ of }) {
   const { data } = useLive(SUMMARY, 5);
   const number = data ? of(data) : 0;
@@ -127,7 +150,7 @@ function Theme() {
   `;
 }
 
-/** Says that the API is away, since when, and that nothing need be done. */
+/** Shown while the API does not respond. */
 export function Banner() {
   const since = awaySince.use();
   return html`<div role="alert" class="banner-place">${since !== null && html`<${AwayFor} since=${since} />`}</div>`;

@@ -97,8 +97,8 @@ export function Accrued({ cost }) {
   return html`<span class="num">${usd(Number(cost.accrued) + hours * Number(cost.rate_per_hour ?? 0))}</span>`;
 }
 
-/** A text to copy, as code. */
-export function Copy({ text, label, short }) {
+/** A text to copy, as code. `block`: of several lines. */
+export function Copy({ text, label, short, block }) {
   const [done, setDone] = useState(false);
   const copy = async () => {
     await navigator.clipboard.writeText(text);
@@ -106,8 +106,8 @@ export function Copy({ text, label, short }) {
     setTimeout(setDone, 1500, false);
   };
   return html`
-    <span class="copy">
-      <code title=${text}>${short ?? text}</code>
+    <span class=${classes("copy", block && "block")}>
+      ${block ? html`<pre tabindex="0">${text}</pre>` : html`<code title=${text}>${short ?? text}</code>`}
       <button type="button" class="ghost tiny" onClick=${copy} aria-label=${`Copy ${label}`}>
         <${Icon} name=${done ? "check" : "copy"} /><span class="vh" role="status">${done ? "copied" : ""}</span>
       </button>

@@ -1,5 +1,6 @@
-/** Questions before something is done, and short messages after it. Both come from anywhere and show at one place. */
+/** Dialogs before something is done, and short messages after it. Any module opens them; they render in one place. */
 import { html, shared, useLayoutEffect, useRef, useState } from "../ui.js";
+import { FormField, fieldErrors, useFields } from "./fields.js";
 import { Icon } from "./icons.js";
 
 const question = shared(null);
@@ -8,11 +9,12 @@ const SHOWN_MS = 6000;
 let last = 0;
 
 /**
- * Asks before something is done. `act(choice)` does it and answers the message for afterwards; what it raises is shown in
- * the dialog, which then stays. `choices`: `[[value, label], …]`, the first one chosen.
+ * Asks before something is done. `act(values)` does it and returns the message for afterwards, or null for none; what it
+ * raises is shown in the dialog, which then stays. `fields`: as in fields.js, each with its first `value`. Without `cancel` the
+ * dialog only informs.
  */
-export function confirm({ title, text, yes, danger = false, choices = null, legend = "", act }) {
-  question.set({ title, text, yes, danger, choices, legend, act });
+export function confirm({ title, text, yes, danger = false, cancel = true, fields = [], act }) {
+  question.set({ title, text, yes, danger, cancel, fields, act });
 }
 
 /** A message for a few seconds. */
@@ -34,50 +36,39 @@ export function Dialogs() {
 function Question({ asked }) {
   const dialog = useRef(null);
   const [busy, setBusy] = useState(false);
-  const [error, setError] = useState(null);
-  const [choice, setChoice] = useState(asked.choices?.[0][0]);
+  const [problem, setProblem] = useState(null);
+  const { values, change } = useFields(Object.fromEntries(asked.fields.map((field) => [field.name, field.value])));
   useLayoutEffect(() => dialog.current.showModal(), []);
   const close = () => dialog.current?.close();
   const go = async (event) => {
     event.preventDefault();
     setBusy(true);
-    setError(null);
+    setProblem(null);
     try {
-      say(await asked.act(choice));
+      const message = await asked.act(values);
+      if (message) say(message);
       close();
-    } catch (problem) {
-      setError(problem.message);
+    } catch (error) {
+      setProblem(error);
       setBusy(false);
     }
   };
+  const errors = problem ? fieldErrors(problem, asked.fields.map((field) => field.name)) : {};
   return html`
-    <dialog ref=${dialog} aria-labelledby="question-title" onClose=${() => question.set(null)}>
+    <dialog ref=${dialog} aria-labelledby="question-title" onClose=${() => question.get() === asked && question.set(null)}>
       <form onSubmit=${go}>
         <h2 id="question-title">${asked.title}</h2>
-        <div class="text">${asked.text}</div>
-        ${asked.choices && html`<${Choices} asked=${asked} choice=${choice} choose=${setChoice} />`}
-        ${error && html`<p class="refused" role="alert"><${Icon} name="warning" /> ${error}</p>`}
+        ${asked.text && html`<div class="text">${asked.text}</div>`}
+        ${asked.fields.map(({ value, ...field }) => html`<${FormField} key=${field.name} field=${field} value=${values[field.name]} error=${errors[field.name]} change=${change} />`)}
+        ${problem && html`<p class="refused" role="alert"><${Icon} name="warning" /> ${errors[""] ?? problem.message}</p>`}
         <div class="buttons">
-          <button type="button" onClick=${close} autofocus>Cancel</button>
+          ${asked.cancel && html`<button type="button" onClick=${close} autofocus=${asked.fields.length === 0}>Cancel</button>`}
           <button type="submit" class=${asked.danger ? "danger" : "primary"} disabled=${busy}>${busy ? "Working…" : asked.yes}</button>
         </div>
       </form>
     </dialog>
   `;
 }
-
-const Choices = ({ asked, choice, choose }) => html`
-  <fieldset class="choices">
-    <legend>${asked.legend}</legend>
-    ${asked.choices.map(
-      ([value, label]) => html`
-        <label key=${value}>
-          <input type="radio" name="choice" checked=${value === choice} onChange=${() => choose(value)} /><span>${label}</span>
-        </label>
-      `,
-    )}
-  </fieldset>
-`;
 
 const Messages = () => html`
   <div class="messages" role="status" aria-live="polite">

@@ -24,7 +24,7 @@ function Explained({ data }) {
       <p class="strong">${data.summary}</p>
       <${Facts} rows=${facts(data)} />
       ${data.suggestions.length > 0 && html`<${Suggestions} items=${data.suggestions} />`}
-      ${data.excluded.length > 0 && html`<${Excluded} items=${data.excluded} />`}
+      <${Excluded} items=${data.excluded} />
     </div>
     ${data.candidates.length > 0 && html`<${Candidates} data=${data} />`}
   `;
@@ -52,24 +52,27 @@ const Suggestions = ({ items }) => html`
   </div>
 `;
 
-const Excluded = ({ items }) => html`
-  <details>
-    <summary>${counted(items.reduce((all, one) => all + one.count, 0), "offering")} excluded</summary>
-    <ul class="lines">${items.map((one) => html`<li key=${one.code}><span>${one.message}.</span> <span class="muted">Nearest: ${where(one.nearest)}, ${price(one.nearest)} (${one.nearest_detail})</span></li>`)}</ul>
-  </details>
-`;
+/** Offerings that cannot be used, counted by cause, each with the one that misses by least. */
+export const Excluded = ({ items, open = false }) =>
+  items.length > 0 &&
+  html`
+    <details open=${open}>
+      <summary>${counted(items.reduce((all, one) => all + one.count, 0), "offering")} excluded</summary>
+      <ul class="lines">${items.map((one) => html`<li key=${one.code}><span>${one.message}.</span> <span class="muted">Nearest: ${where(one.nearest)}, ${price(one.nearest)} (${one.nearest_detail})</span></li>`)}</ul>
+    </details>
+  `;
 
 const Candidates = ({ data }) => html`
   <${Scroll} label="Candidates">
     <table class="list cards">
-      <thead><tr><th scope="col">Candidate${data.candidates_count > data.candidates.length ? ` (the best ${data.candidates.length} of ${count(data.candidates_count)})` : ""}</th><th scope="col">Verdict</th><th scope="col">Why</th><th scope="col" class="n">Cool-off ends in</th><th scope="col" class="n">USD/h</th></tr></thead>
+      <thead><tr><th scope="col">Candidate${data.candidates_count > data.candidates.length ? ` (the best ${data.candidates.length} of ${count(data.candidates_count)})` : ""}</th><th scope="col">Verdict</th><th scope="col">Cause</th><th scope="col" class="n">Cool-off ends in</th><th scope="col" class="n">USD/h</th></tr></thead>
       <tbody>
         ${data.candidates.map(
           ({ offering, verdict, message, cool_off_until, last_attempt }) => html`
             <tr key=${offering.account + offering.zone + offering.instance_type + offering.market}>
               <th scope="row" data-label="Candidate">${offering.instance_type}<span class="under">${providerName(offering.provider)} ${offering.zone || offering.region}, ${marketName(offering.market)}</span></th>
               <td data-label="Verdict"><${Badge} state=${verdict} kind=${KINDS[verdict] ?? "released"} text=${words(verdict)} /></td>
-              <td data-label="Why" class="said">${message}${last_attempt?.error && html`<span class="under">Attempt ${last_attempt.n}: ${last_attempt.error.provider_message ?? last_attempt.error.message}</span>`}</td>
+              <td data-label="Cause" class="said">${message}${last_attempt?.error && html`<span class="under">Attempt ${last_attempt.n}: ${last_attempt.error.provider_message ?? last_attempt.error.message}</span>`}</td>
               <td data-label="Cool-off" class="n">${cool_off_until ? html`<${Left} at=${cool_off_until} over="a moment" soon=${0} />` : NOTHING}</td>
               <td data-label="USD/h" class="n">${usd(offering.price_per_hour)}</td>
             </tr>

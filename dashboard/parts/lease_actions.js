@@ -1,10 +1,12 @@
-/** Releasing and extending a lease, each after a question. */
+/** What can be done with a lease: release, extend, reboot, rename and label. Each opens a dialog first. */
 import { change } from "../api.js";
 import { nudge } from "../changes.js";
 import { gpuText, providerName, shortTime, usd, words } from "../format.js";
+import { mayManageLeases } from "../session.js";
 import { html } from "../ui.js";
 import { confirm } from "./dialogs.js";
 import { Icon } from "./icons.js";
+import { labelLines, parseLabels } from "./labels.js";
 
 const TERMS = [
   [3600, "1 hour"],
@@ -43,24 +45,57 @@ function extend(lease) {
   confirm({
     title: `Extend ${nameOf(lease)}`,
     text: html`<p>The lease ends ${shortTime(lease.expires_at)}.</p>`,
-    legend: "Time to add",
-    choices: TERMS.map(([seconds, label]) => [seconds, addedTerm(lease, seconds, label)]),
+    fields: [{ name: "extend_by_seconds", label: "Time to add", kind: "choices", value: TERMS[0][0], options: TERMS.map(([seconds, label]) => [seconds, addedTerm(lease, seconds, label)]) }],
     yes: "Extend",
-    act: async (seconds) => {
-      const lasting = await change("POST", `/v1/leases/${lease.id}/extend`, { extend_by_seconds: seconds });
+    act: async (values) => {
+      const lasting = await change("POST", `/v1/leases/${lease.id}/extend`, values);
       nudge();
       return `${nameOf(lease)} now ends ${shortTime(lasting.expires_at)}.`;
     },
   });
 }
 
-/** Buttons for what may be done with a lease now; why not, where it may not. */
-export const LeaseActions = ({ lease, large }) => html`
-  <span class="actions">
-    <${Do} what="Extend" icon="clock" lease=${lease} rule=${lease.actions.extend} act=${extend} large=${large} />
-    <${Do} what="Release" icon="release" lease=${lease} rule=${lease.actions.release} act=${release} large=${large} />
-  </span>
-`;
+function reboot(lease) {
+  confirm({
+    title: `Reboot ${nameOf(lease)}?`,
+    text: html`<p>The VM restarts and keeps its disk. Running programs end without notice. The lease stays billed.</p>`,
+    yes: "Reboot",
+    danger: true,
+    act: async () => {
+      await change("POST", `/v1/leases/${lease.id}/reboot`);
+      nudge();
+      return `${nameOf(lease)} is being rebooted.`;
+    },
+  });
+}
+
+function edit(lease) {
+  confirm({
+    title: `Edit ${nameOf(lease)}`,
+    fields: [
+      { name: "name", label: "Name", value: lease.name, required: true, maxlength: 63 },
+      { name: "labels", label: "Labels, one key=value per line", kind: "textarea", rows: 4, value: labelLines(lease.labels) },
+    ],
+    yes: "Save",
+    act: async ({ name, labels }) => {
+      const saved = await change("PATCH", `/v1/leases/${lease.id}`, { name: name.trim(), labels: parseLabels(labels) });
+      nudge();
+      return `${saved.name} was saved.`;
+    },
+  });
+}
+
+/** Buttons for the actions on a lease; a disabled one says why. `large`: all of them, as on the lease's own page. */
+export const LeaseActions = ({ lease, large }) =>
+  mayManageLeases() &&
+  html`
+    <span class="actions">
+      ${large && html`<button type="button" aria-label=${`Edit ${nameOf(lease)}`} onClick=${() => edit(lease)}><${Icon} name="edit" />Edit</button>`}
+      ${large && !lease.terminal && html`<${Do} what="Reboot" icon="reboot" lease=${lease} rule=${lease.actions.reboot} act=${reboot} large />`}
+      ${!lease.terminal && html`<${Do} what="Extend" icon="clock" lease=${lease} rule=${lease.actions.extend} act=${extend} large=${large} />`}
+      ${!lease.terminal && html`<${Do} what="Release" icon="release" lease=${lease} rule=${lease.actions.release} act=${release} large=${large} />`}
+    </span>
+  `;
 
 function Do({ what, icon, lease, rule, act, large }) {
   const why = rule.available ? what : `${what}: ${words(rule.reason_code)}`;

@@ -1,9 +1,10 @@
-/** The cloud accounts, how well they are seen, and VMs that no lease stands behind. */
+/** The cloud accounts, the state of their observation, and VMs without a lease. */
 import { change } from "../api.js";
 import { nudge } from "../changes.js";
 import { count, fineSpan, NOTHING, providerName, span, usd, words } from "../format.js";
 import { useLive } from "../live.js";
 import { Ago, Awaited, Badge, Copy, Empty, Head, Left, Panel, Scroll } from "../parts/basics.js";
+import { CordonButton, Cordoned } from "../parts/brakes.js";
 import { confirm, say } from "../parts/dialogs.js";
 import { Icon } from "../parts/icons.js";
 import { refined, route, to } from "../router.js";
@@ -31,9 +32,9 @@ export function Accounts() {
       <div class="panels">${accounts.data?.items.map((one) => html`<${Account} key=${one.name} account=${one} />`)}</div>
       ${accounts.data?.items.length === 0 && html`<div class="panel"><${Empty} title="No accounts yet.">Add your cloud accounts to <code>gpulease.toml</code> and start a worker.<//></div>`}
     <//>
-    <${Panel} title="Orphans" wide flush aside=${html`<a href=${refined({ open: open ? null : "true" })}>${open ? "include those that ended in the last 30 days" : "open orphans only"}</a>`}>
+    <${Panel} title="Orphans" wide flush aside=${html`<a href=${refined({ open: open ? null : "true" })}>${open ? "Include terminated orphans" : "Hide terminated orphans"}</a>`}>
       <${Awaited} live=${orphans} rows=${4}>
-        ${items && (items.length ? html`<${Orphans} items=${items} />` : html`<${Empty} title="No orphans.">${open ? "Every observed VM belongs to a lease." : "Every VM observed in the last 30 days belonged to a lease."}<//>`)}
+        ${items && (items.length ? html`<${Orphans} items=${items} />` : html`<${Empty} title="No orphans.">${open ? "Every observed VM belongs to a lease." : "Every VM of the last 30 days belonged to a lease."}<//>`)}
         ${orphans.data?.next_cursor && html`<p class="note">Only the latest 100 are shown; <code>gpulease ops orphans</code> lists all.</p>`}
       <//>
     <//>
@@ -45,12 +46,12 @@ function Account({ account }) {
     <section class="panel account">
       <header><h2><a href=${to("capacity", { provider: account.provider })}>${account.name}</a></h2><span class="aside"><${Badge} state=${account.state} kind=${KINDS[account.state] ?? "queued"} /></span></header>
       <p class="sub">${providerName(account.provider)}${account.identity && html` · <code>${account.identity}</code>`} · checked ${account.checked_at ? html`<${Ago} at=${account.checked_at} />` : "never"}</p>
-      ${account.cordoned && html`<p class="notice" data-tone="warn"><${Icon} name="warning" /><span><strong>Cordoned</strong>: no launches here${account.cordoned.note && ` (${account.cordoned.note})`}.</span></p>`}
+      <${Cordoned} account=${account} />
       ${account.last_error && html`<p class="notice" data-tone="bad"><${Icon} name="warning" /><span><strong>${account.last_error.code ?? account.last_error.class}</strong> ${account.last_error.message}</span></p>`}
       <${Checks} account=${account} />
       <${Scroll} label=${`Regions of ${account.name}`}>
         <table class="groups">
-          <thead><tr><th scope="col">Region</th><th scope="col" class="n">VMs</th><th scope="col" class="n">Last full listing</th><th scope="col" class="n">Took</th></tr></thead>
+          <thead><tr><th scope="col">Region</th><th scope="col" class="n">VMs</th><th scope="col" class="n">Last full listing</th><th scope="col" class="n">Duration</th></tr></thead>
           <tbody>
             ${account.regions.map(
               (one) => html`
@@ -76,7 +77,10 @@ function Checks({ account }) {
   return html`
     <p class="sub">
       ${account.last_check_at ? html`Rights, images, subnets and quotas checked <${Ago} at=${account.last_check_at} />: ${account.failed_checks ? html`<strong>${account.failed_checks} failed</strong>` : "none failed"}` : "Rights, images, subnets and quotas are not checked yet"}
-      ${" "}<button type="button" class="ghost" aria-label=${`Check again: ${account.name}`} onClick=${() => checkAgain(account)}><${Icon} name="check" />Check again</button>
+    </p>
+    <p class="account-actions">
+      <button type="button" class="ghost" aria-label=${`Check again: ${account.name}`} onClick=${() => checkAgain(account)}><${Icon} name="check" />Check again</button>
+      <${CordonButton} account=${account} />
     </p>
     ${failed.length > 0 && html`<ul class="notices" aria-label=${`Failed checks of ${account.name}`}>${failed.map((one) => html`<${FailedCheck} key=${`${one.region}/${one.subject}/${one.name}`} check=${one} />`)}</ul>`}
   `;
@@ -102,7 +106,7 @@ const Orphans = ({ items }) => html`
   <${Scroll} label="Orphans">
     <table class="list cards">
       <caption class="vh">Orphans</caption>
-      <thead><tr><th scope="col">State</th><th scope="col">VM</th><th scope="col">Where</th><th scope="col">Why</th><th scope="col" class="n">Age</th><th scope="col" class="n">USD/h</th><th scope="col" class="n">Cost</th><th scope="col" class="n">End</th><th scope="col"><span class="vh">Actions</span></th></tr></thead>
+      <thead><tr><th scope="col">State</th><th scope="col">VM</th><th scope="col">Location</th><th scope="col">Cause</th><th scope="col" class="n">Age</th><th scope="col" class="n">USD/h</th><th scope="col" class="n">Cost</th><th scope="col" class="n">End</th><th scope="col"><span class="vh">Actions</span></th></tr></thead>
       <tbody>${items.map((one) => html`<${Orphan} key=${one.id} one=${one} />`)}</tbody>
     </table>
   <//>
@@ -114,8 +118,8 @@ const Orphan = ({ one }) => html`
   <tr>
     <td data-label="State"><${Badge} state=${one.state} kind=${STATES[one.state] ?? "queued"} /></td>
     <th scope="row" data-label="VM"><${Copy} text=${one.instance_id} label="instance id" /><span class="under">${one.instance_type}</span></th>
-    <td data-label="Where">${providerName(one.provider)} ${one.zone || one.region}<span class="under">account ${one.account}</span></td>
-    <td data-label="Why">${CAUSES[one.cause] ?? words(one.cause)}${one.lease_id && html`<a class="under" href=${to(`leases/${one.lease_id}`)}>${one.lease_id}</a>`}${one.adopt_error && html`<span class="under bad">${one.adopt_error}</span>`}${one.end_error && html`<span class="under bad">does not end: ${one.end_error.code ?? one.end_error.class}</span>`}</td>
+    <td data-label="Location">${providerName(one.provider)} ${one.zone || one.region}<span class="under">account ${one.account}</span></td>
+    <td data-label="Cause">${CAUSES[one.cause] ?? words(one.cause)}${one.lease_id && html`<a class="under" href=${to(`leases/${one.lease_id}`)}>${one.lease_id}</a>`}${one.adopt_error && html`<span class="under bad">${one.adopt_error}</span>`}${one.end_error && html`<span class="under bad">cannot be ended: ${one.end_error.code ?? one.end_error.class}</span>`}</td>
     <td data-label="Age" class="n">${span(one.age_seconds)}</td>
     <td data-label="USD/h" class="n">${one.price_per_hour === null ? NOTHING : usd(one.price_per_hour)}</td>
     <td data-label="Cost" class="n">${one.cost === null ? NOTHING : usd(one.cost)}</td>

@@ -1,5 +1,5 @@
-/** What could be launched where: refusals, pauses, how long machines take. */
-import { count, fineSpan, marketName, NOTHING, percent, providerName, span, usd, words } from "../format.js";
+/** The offerings: capacity failures, cool-offs and times to ready. */
+import { count, counted, fineSpan, marketName, NOTHING, percent, providerName, span, usd, words } from "../format.js";
 import { useLive } from "../live.js";
 import { Awaited, Badge, Empty, Figure, Head, Left, Panel, Scroll } from "../parts/basics.js";
 import { Icon } from "../parts/icons.js";
@@ -23,7 +23,7 @@ export function Capacity({ me }) {
     <${Choices} query=${query} all=${all ?? []} />
     <${Panel} title="Offerings" aside=${shown && count(shown.length)} wide flush>
       <${Awaited} live=${offerings} rows=${10}>
-        ${shown && (shown.length ? html`<${Machines} offerings=${shown} everything=${query.get("untried") === "true"} />` : html`<${NoOffering} any=${all.length > 0} />`)}
+        ${shown && (shown.length ? html`<${InstanceTypes} offerings=${shown} everything=${query.get("untried") === "true"} />` : html`<${NoOffering} any=${all.length > 0} />`)}
       <//>
     <//>
     <div class="panels">
@@ -36,7 +36,7 @@ export function Capacity({ me }) {
 
 const NoOffering = ({ any }) =>
   any
-    ? html`<${Empty} title="No offering matches the filters."><a href=${to("capacity")}>Clear the filters</a>.<//>`
+    ? html`<${Empty} title="No offering matches the filters."><a href=${to("capacity")}>Clear filters</a>.<//>`
     : html`<${Empty} title="No offerings yet.">Workers load the offerings within a minute after they start. If none appear, check the <a href=${to("accounts")}>accounts</a>.<//>`;
 
 function Figures({ operator, summary, all, cooling }) {
@@ -47,14 +47,14 @@ function Figures({ operator, summary, all, cooling }) {
     <div class="figures">
       <${Figure} loading=${loading} name="Time to ready, p50" value=${ready && (ready.leases ? fineSpan(ready.p50_seconds) : NOTHING)} more=${ready && `${count(ready.leases)} leases in 24 h`} href=${to("leases", { state: "active" })} />
       <${Figure} loading=${loading} name="Time to ready, p95" value=${ready && (ready.leases ? fineSpan(ready.p95_seconds) : NOTHING)} more="from creation to ready" href=${to("leases", { state: "active" })} />
-      <${Figure} loading=${loading} name="Refusals" value=${summary && count(summary.capacity_failures.total)} more="for lack of capacity, 24 h" href=${to("fleet")} />
-      <${Figure} loading=${loading} name="Interruptions" value=${summary && count(summary.interruptions.total)} more="by the provider, 24 h" href=${to("fleet")} />
+      <${Figure} loading=${loading} name="Capacity failures" value=${summary && count(summary.capacity_failures.total)} more="24 hours" href=${to("fleet")} />
+      <${Figure} loading=${loading} name="Interruptions" value=${summary && count(summary.interruptions.total)} more="by the provider, 24 hours" href=${to("fleet")} />
       <${Figure} loading=${!all} name="Cooling off" value=${count(cooling.length)} more=${all && `of ${count(all.length)} offerings`} href=${to("capacity")} tone=${cooling.length ? "warn" : "good"} />
     </div>
   `;
 }
 
-const LABELS = { provider: "Cloud", region: "Region", gpu_model: "GPU", instance_type: "Machine", market: "Market" };
+const LABELS = { provider: "Cloud", region: "Region", gpu_model: "GPU", instance_type: "Instance type", market: "Market" };
 const SHOW = { provider: providerName, market: marketName };
 
 function Choices({ query, all }) {
@@ -73,12 +73,12 @@ function Choices({ query, all }) {
           </label>
         `;
       })}
-      ${FILTERS.some((name) => query.has(name)) && html`<a class="button ghost" href=${to("capacity")}><${Icon} name="close" />Clear</a>`}
+      ${FILTERS.some((name) => query.has(name)) && html`<a class="button ghost" href=${to("capacity")}><${Icon} name="close" />Clear filters</a>`}
     </div></div>
   `;
 }
 
-/** Rows are machines in a market, columns regions, a field sums up the zones. */
+/** Rows are instance types in a market, columns are regions. A cell sums up the zones. */
 function grid(offerings) {
   const rows = new Map();
   const columns = new Map();
@@ -97,8 +97,8 @@ function grid(offerings) {
 
 const telling = (one) => one.statistics.launches + one.statistics.refusals > 0 || one.availability.status === "cooling_off";
 
-/** Machines of which nothing is known are left out unless they are asked for, or there are no others. */
-function Machines({ offerings, everything }) {
+/** Instance types without launches and cool-offs are hidden, unless the user shows them or there are no others. */
+function InstanceTypes({ offerings, everything }) {
   const whole = useMemo(() => grid(offerings), [offerings]);
   const rows = whole.rows.filter(([, row]) => [...row.cells.values()].flat().some(telling));
   const silent = whole.rows.length - rows.length;
@@ -106,7 +106,7 @@ function Machines({ offerings, everything }) {
   return html`
     <${Heat} rows=${all ? whole.rows : rows} columns=${whole.columns} />
     <${Legend} />
-    ${silent > 0 && rows.length > 0 && html`<p class="note pad"><a href=${refined({ untried: all ? null : "true" })}>${all ? "Leave out" : "Show"} ${count(silent)} machines that were not tried of late</a></p>`}
+    ${silent > 0 && rows.length > 0 && html`<p class="note pad"><a href=${refined({ untried: all ? null : "true" })}>${all ? "Hide" : "Show"} ${counted(silent, "instance type")} without recent launches</a></p>`}
   `;
 }
 
@@ -114,8 +114,8 @@ function Heat({ rows, columns }) {
   return html`
     <${Scroll} label="Heat map of offerings">
       <table class="heat">
-        <caption class="vh">Share of refused launches for each machine and region; paused zones are named</caption>
-        <thead><tr><th scope="col">Machine</th>${columns.map(([key, one]) => html`<th scope="col" key=${key}><span class="muted">${providerName(one.provider)}</span><br />${one.region}</th>`)}</tr></thead>
+        <caption class="vh">Share of refused launches for each instance type and region, and zones in cool-off</caption>
+        <thead><tr><th scope="col">Instance type</th>${columns.map(([key, one]) => html`<th scope="col" key=${key}><span class="muted">${providerName(one.provider)}</span><br />${one.region}</th>`)}</tr></thead>
         <tbody>
           ${rows.map(
             ([key, row]) => html`
@@ -131,7 +131,7 @@ function Heat({ rows, columns }) {
   `;
 }
 
-/** From "nothing refused" to "all refused" in four steps; "untried" where nothing was launched of late. */
+/** Four steps from "no refusals" to "all refused"; "untried" without recent launches. */
 function heat(launches, refusals) {
   const tries = launches + refusals;
   if (!tries) return "untried";
@@ -150,16 +150,16 @@ function Cell({ zones }) {
   const title = zones.map((one) => `${one.zone}: ${one.statistics.launches} launched, ${one.statistics.refusals} refused, ${words(one.availability.status)}${one.availability.reason ? ` (${words(one.availability.reason)})` : ""}, ${one.price_per_hour ? usd(one.price_per_hour) : "no price"}/h`).join("\n");
   return html`
     <td data-heat=${out.length === zones.length ? "out" : heat(launches, refusals)} title=${title}>
-      ${out.length === zones.length ? html`<b>out</b>` : launches + refusals ? html`<b class="num">${refusals} of ${launches + refusals}</b>` : html`<b class="muted">untried</b>`}
-      <span class="under">${cooling.length ? html`<span class="pause">pause ${cooling.length}/${zones.length} · <${Left} at=${until} over="ending" soon=${0} /></span>` : ready.length ? `ready in ${span(Math.max(...ready))}` : `${zones.length} ${zones.length === 1 ? "zone" : "zones"}`}</span>
+      ${out.length === zones.length ? html`<b>unavailable</b>` : launches + refusals ? html`<b class="num">${refusals} of ${launches + refusals}</b>` : html`<b class="muted">no launches</b>`}
+      <span class="under">${cooling.length ? html`<span class="pause">cool-off ${cooling.length}/${zones.length} · <${Left} at=${until} over="ending" soon=${0} /></span>` : ready.length ? `ready in ${span(Math.max(...ready))}` : `${zones.length} ${zones.length === 1 ? "zone" : "zones"}`}</span>
     </td>
   `;
 }
 
 const Legend = () => html`
   <ul class="legend" aria-label="Colours">
-    <li><i data-heat="untried"></i>untried of late</li><li><i data-heat="none"></i>nothing refused</li><li><i data-heat="some"></i>up to a third</li>
-    <li><i data-heat="many"></i>up to two thirds</li><li><i data-heat="most"></i>more refused</li><li><i data-heat="out"></i>out of use</li>
+    <li><i data-heat="untried"></i>no recent launches</li><li><i data-heat="none"></i>no refusals</li><li><i data-heat="some"></i>up to a third</li>
+    <li><i data-heat="many"></i>up to two thirds</li><li><i data-heat="most"></i>more refused</li><li><i data-heat="out"></i>unavailable</li>
   </ul>
 `;
 
@@ -169,17 +169,17 @@ function Cooling({ items }) {
   return html`
     <${Scroll} label="Cooling off">
       <table class="list cards">
-        <thead><tr><th scope="col">Offering</th><th scope="col">Zone</th><th scope="col">Why</th><th scope="col" class="n">Refused</th><th scope="col" class="n">Success</th><th scope="col" class="n">Comes back in</th></tr></thead>
+        <thead><tr><th scope="col">Offering</th><th scope="col">Zone</th><th scope="col">Cause</th><th scope="col" class="n">Refused</th><th scope="col" class="n">Success</th><th scope="col" class="n">Ends in</th></tr></thead>
         <tbody>
           ${sorted.map(
             (one) => html`
               <tr key=${one.account + one.zone + one.instance_type + one.market}>
                 <th scope="row" data-label="Offering">${one.instance_type}<span class="under">${one.gpu.count} × ${one.gpu.model}, ${marketName(one.market)}</span></th>
                 <td data-label="Zone">${providerName(one.provider)} ${one.zone}</td>
-                <td data-label="Why"><${Badge} state="releasing" text=${words(one.availability.reason ?? "cooling off")} /></td>
+                <td data-label="Cause"><${Badge} state="releasing" text=${words(one.availability.reason ?? "cooling off")} /></td>
                 <td data-label="Refused" class="n">${count(one.statistics.refusals)}</td>
                 <td data-label="Success" class="n">${one.statistics.success_rate === null ? NOTHING : percent(one.statistics.success_rate)}</td>
-                <td data-label="Back in" class="n"><${Left} at=${one.availability.until} over="any moment" soon=${0} /></td>
+                <td data-label="Ends in" class="n"><${Left} at=${one.availability.until} over="any moment" soon=${0} /></td>
               </tr>
             `,
           )}

@@ -1,9 +1,9 @@
-/** The whole installation at a glance; every number leads to the list behind it. */
-import { count, counted, fineSpan, NOTHING, providerName, timeOfDay, usd, words } from "../format.js";
+/** The whole installation on one page. Every number links to its list. */
+import { count, counted, fineSpan, marketName, NOTHING, providerName, shortTime, usd } from "../format.js";
 import { now, useNow } from "../clock.js";
 import { useLive } from "../live.js";
 import { Ago, Awaited, Badge, Bar, Empty, Figure, Head, Panel } from "../parts/basics.js";
-import { Icon } from "../parts/icons.js";
+import { Brakes } from "../parts/brakes.js";
 import { to } from "../router.js";
 import { html, useState } from "../ui.js";
 
@@ -20,7 +20,7 @@ export function Fleet() {
   const summary = useLive("/v1/ops/summary", 5);
   const data = summary.data;
   return html`
-    <${Head} title="Fleet" sub=${html`All tenants, all clouds${data && html` · changed ${timeOfDay(data.as_of)}`}`} />
+    <${Head} title="Fleet" sub=${html`All tenants, all clouds${data && html` · updated ${shortTime(data.as_of)}`}`} />
     ${data && html`<${Brakes} brakes=${data.brakes} />`}
     <${Figures} data=${data} />
     <${Panel} title="Leases by state" wide><${Awaited} live=${summary} rows=${4}>${data && html`<${States} rows=${data.by_state} />`}<//><//>
@@ -29,9 +29,9 @@ export function Fleet() {
       <${Groups} title="By GPU model" live=${summary} rows=${data?.by_gpu_model} link=${(row) => live({ gpu_model: row.name })} />
       <${Groups} title="By region" live=${summary} rows=${data?.by_region} link=${(row) => live({ region: row.name })} />
       <${Groups} title="By tenant" live=${summary} rows=${data?.by_tenant} link=${(row) => live({ tenant_id: row.tenant_id })} />
-      <${Panel} title="Refusals and interruptions" aside="24 hours">
+      <${Panel} title="Capacity failures and interruptions" aside="24 hours">
         <${Awaited} live=${summary} rows=${4}>
-          ${data && html`<${Places} found=${data.capacity_failures} name="failures" title="Refused for lack of capacity" none="No refusals in 24 hours." />`}
+          ${data && html`<${Places} found=${data.capacity_failures} name="failures" title="Refused for lack of capacity" none="No capacity failures in 24 hours." />`}
           ${data && html`<${Places} found=${data.interruptions} name="interruptions" title="Interrupted by the provider" none="No interruptions in 24 hours." />`}
         <//>
       <//>
@@ -54,12 +54,12 @@ function Figures({ data }) {
       <${Figure} loading=${loading} name="USD per hour" value=${data && usd(data.spend_per_hour)} more=${data && `≈ ${usd(Number(data.spend_per_hour) * 24)} a day`} href=${to("leases", { state: ["booting", "active", "releasing"] })} />
       <${Figure} loading=${loading} name="Month to date" value=${data && html`<${MonthToDate} data=${data} />`} more="since the 1st, UTC" href=${to("tenants")} />
       <${Figure} loading=${loading} name="Time to ready" value=${ready && (ready.leases ? fineSpan(ready.p50_seconds) : NOTHING)} more=${ready && (ready.leases ? `p95 ${fineSpan(ready.p95_seconds)}, ${count(ready.leases)} in 24 h` : "none in 24 hours")} href=${to("capacity")} />
-      <${Figure} loading=${loading} name="Problems" value=${count(stuck + orphans)} more=${`${count(stuck)} stuck, ${count(orphans)} orphans`} href=${to(stuck || !orphans ? "stuck" : "accounts")} tone=${stuck + orphans ? "bad" : "good"} />
+      <${Figure} loading=${loading} name="Needs attention" value=${count(stuck + orphans)} more=${`${count(stuck)} stuck, ${count(orphans)} orphans`} href=${to(stuck || !orphans ? "stuck" : "accounts")} tone=${stuck + orphans ? "bad" : "good"} />
     </div>
   `;
 }
 
-/** Between two answers it goes on at the present rate. */
+/** Between two responses it grows at the present rate. */
 function MonthToDate({ data }) {
   useNow();
   const hours = Math.max(0, now() - Date.parse(data.as_of)) / 3_600_000;
@@ -80,13 +80,13 @@ function States({ rows }) {
           <li key=${row.state}>
             <a href=${to("leases", { state: row.state })}>
               <${Badge} state=${row.state} /><span class="num strong">${count(row.leases)}</span>
-              <span class="num muted">${LIVE.includes(row.state) ? counted(row.gpus, "GPU") : "still kept"}</span>
+              <span class="num muted">${LIVE.includes(row.state) ? counted(row.gpus, "GPU") : "in the records"}</span>
             </a>
           </li>
         `,
       )}
     </ul>
-    ${all === 0 && html`<${Empty} title="Nothing runs.">Create a lease with <code>gpulease lease create --gpu A10G:1 --ttl 1h</code>; it appears here automatically.<//>`}
+    ${all === 0 && html`<${Empty} title="No lease is running."><a href=${to("leases/new")}>Create a lease</a>, or use <code>gpulease lease create --gpu A10G:1 --ttl 1h</code>.<//>`}
   `;
 }
 
@@ -98,7 +98,7 @@ function Groups({ title, live: summary, rows, link, label = (row) => row.name })
   return html`
     <${Panel} title=${title} aside=${rows && count(rows.length)}>
       <${Awaited} live=${summary} rows=${4}>
-        ${rows?.length === 0 && html`<${Empty} title="Nothing runs." />`}
+        ${rows?.length === 0 && html`<${Empty} title="No lease is running." />`}
         ${rows?.length > 0 &&
         html`
           <table class="groups">
@@ -128,7 +128,7 @@ function Places({ found, name, title, none }) {
   const most = found.worst[0][name];
   return html`
     <table class="groups">
-      <thead><tr><th scope="col">${title}</th><th scope="col" class="n">${count(found.total)} in all</th></tr></thead>
+      <thead><tr><th scope="col">${title}</th><th scope="col" class="n">${count(found.total)} total</th></tr></thead>
       <tbody>
         ${found.worst.slice(0, PLACES).map((row) => {
           const { provider, region, instance_type: type, market } = row;
@@ -136,7 +136,7 @@ function Places({ found, name, title, none }) {
             <tr key=${provider + region + type + market}>
               <th scope="row">
                 <a href=${to("capacity", { provider, region, instance_type: type })}>${type}</a>
-                <span class="under">${words(market)}, ${providerName(provider)} ${region}</span><${Bar} share=${row[name] / most} tone="warn" />
+                <span class="under">${marketName(market)}, ${providerName(provider)} ${region}</span><${Bar} share=${row[name] / most} tone="warn" />
               </th>
               <td class="n">${count(row[name])}</td>
             </tr>
@@ -152,26 +152,16 @@ function Processes({ data }) {
   return html`
     <ul class="lines">
       ${data.processes.map((row) => {
-        const well = row.last_seen_seconds < QUIET_SECONDS || row.kind === "deadman";
+        const healthy = row.last_seen_seconds < QUIET_SECONDS || row.kind === "deadman";
         const seen = new Date(Date.parse(data.as_of) - row.last_seen_seconds * 1000).toISOString();
         return html`
           <li key=${row.kind}>
-            <${Badge} state=${row.kind} kind=${well ? "ok" : "failed"} text=${well ? "well" : "silent"} />
-            <span class="strong">${row.kind}</span><span class="num muted">${count(row.processes)} known</span>
-            <span class="end muted">${well && row.kind !== "deadman" ? "just now" : html`<${Ago} at=${seen} />`}</span>
+            <${Badge} state=${row.kind} kind=${healthy ? "ok" : "failed"} text=${healthy ? "healthy" : "silent"} />
+            <span class="strong">${row.kind}</span><span class="num muted">${count(row.processes)} running</span>
+            <span class="end muted">${healthy && row.kind !== "deadman" ? "just now" : html`<${Ago} at=${seen} />`}</span>
           </li>
         `;
       })}
     </ul>
-  `;
-}
-
-function Brakes({ brakes }) {
-  const stop = brakes.launches_stopped;
-  return html`
-    ${stop &&
-    html`<p class="notice" data-tone="warn"><${Icon} name="warning" /><span><strong>All launches are stopped</strong> since <${Ago} at=${stop.since} suffix=" ago" />${stop.note && `: ${stop.note}`}. Allow them again with <code>gpulease ops launches allow</code>.</span></p>`}
-    ${brakes.hold &&
-    html`<p class="notice" data-tone="bad"><${Icon} name="warning" /><span><strong>On hold</strong>: ${brakes.hold.reason}. Look at it, then <code>gpulease ops resume</code>.</span></p>`}
   `;
 }

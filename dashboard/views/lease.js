@@ -1,12 +1,17 @@
-/** One lease: where it is and why, how to reach it, what was tried, what happened, what it costs. */
-import { fullTime, gpuText, marketName, NOTHING, providerName, span, timeOfDay, usd, words } from "../format.js";
+/** One lease: state and reason, location, connection, attempts, events and cost. */
+import { fullTime, gpuCount, gpuText, marketName, NOTHING, providerName, shortTime, span, timeOfDay, usd, words, ZONE } from "../format.js";
 import { useNow } from "../clock.js";
 import { useLive } from "../live.js";
 import { Accrued, Ago, Awaited, Badge, Copy, Empty, Facts, Head, Left, Panel, Scroll } from "../parts/basics.js";
+import { Boot } from "../parts/boot.js";
+import { EventTable } from "../parts/event_table.js";
 import { Explanation } from "../parts/explanation.js";
+import { Failure } from "../parts/failure.js";
 import { Icon } from "../parts/icons.js";
 import { LeaseActions, nameOf } from "../parts/lease_actions.js";
 import { to } from "../router.js";
+import { mayManageLeases } from "../session.js";
+import { useSubject } from "../title.js";
 import { html, useMemo } from "../ui.js";
 import { useTenantNames } from "./leases.js";
 
@@ -19,31 +24,34 @@ export function Lease({ me, id }) {
   const events = useLive(`${path}/events?limit=200`, 3, { all: true });
   const tenants = useTenantNames(me.role === "operator");
   const data = lease.data;
+  useSubject(data ? nameOf(data) : id);
+  if (!data && lease.error?.status === 404) return html`<${Head} title="Lease not found" sub=${id} /><div class="panel"><${Empty} title="No lease has this id.">It may belong to another tenant, or its record was deleted. See <a href=${to("leases", { state: "any" })}>all leases</a>.<//></div>`;
   if (!data) return html`<${Head} title="Lease" sub=${id} /><${Awaited} live=${lease} rows=${10} />`;
   return html`
     <p class="crumbs"><a href=${to("leases")}>Leases</a> <span aria-hidden="true">/</span> ${nameOf(data)}</p>
     <${Head} title=${nameOf(data)} sub=${html`<${Badge} state=${data.state} /> <${Copy} text=${data.id} label="id" />`}>
-      ${!data.terminal && html`<${LeaseActions} lease=${data} large />`}
+      <${LeaseActions} lease=${data} large />
     <//>
-    <${Notices} lease=${data} />
+    <${Notices} lease=${data} attempts=${attempts.data?.items} />
     <${Timeline} lease=${data} events=${events.data?.items} />
     <${Explanation} lease=${data} />
     <div class="panels two">
-      <${Panel} title="Where"><${Where} lease=${data} tenant=${tenants.get(data.tenant_id)} /><//>
+      <${Panel} title="Location"><${Where} lease=${data} tenant=${tenants.get(data.tenant_id)} /><//>
       <${Panel} title="Connection"><${Connection} lease=${data} /><//>
       <${Panel} title="Cost and term"><${Cost} lease=${data} /><//>
       <${Panel} title="Request"><${Asked} request=${data.request} labels=${data.labels} /><//>
     </div>
+    <${Boot} lease=${data} />
     <${Panel} title="Attempts" aside=${attempts.data?.items.length} wide flush>
       <${Awaited} live=${attempts} rows=${2}>${attempts.data && html`<${Attempts} items=${attempts.data.items} />`}<//>
     <//>
     <${Panel} title="Events" aside=${events.data?.items.length} wide flush>
-      <${Awaited} live=${events} rows=${4}>${events.data && html`<${Events} items=${events.data.items} />`}<//>
+      <${Awaited} live=${events} rows=${4}>${events.data && html`<${EventTable} items=${[...events.data.items].reverse()} />`}<//>
     <//>
   `;
 }
 
-function Notices({ lease }) {
+function Notices({ lease, attempts }) {
   const { interruption, reason } = lease;
   return html`
     ${interruption &&
@@ -53,17 +61,11 @@ function Notices({ lease }) {
         <span><strong>The provider interrupts this VM</strong>${interruption.deadline_at && html` in <${Left} at=${interruption.deadline_at} over="a moment" />`}${interruption.action && ` (${interruption.action})`}. ${lease.request.on_interruption === "replace" ? "It will be replaced." : "The lease will end."}</span>
       </p>
     `}
-    ${reason &&
-    html`
-      <p class="notice" data-tone=${lease.state === "failed" ? "bad" : "plain"}><${Icon} name="warning" />
-        <span><strong>${words(reason.code)}</strong>: ${reason.message} <span class="by">By ${reason.origin}${reason.retryable ? "; the same request may succeed later" : ""}.</span>
-          ${lease.provider_message && html`<span class="under">Provider message (operators only): ${lease.provider_message}</span>`}</span>
-      </p>
-    `}
+    ${reason && html`<${Failure} lease=${lease} attempts=${attempts} />`}
   `;
 }
 
-/** Stretches of time in one state each, from the events; the last one lasts until now or the end. */
+/** Periods in one state each, from the events. The last one lasts until now or the end. */
 function stages(lease, events) {
   const found = [];
   for (const event of events ?? []) {
@@ -82,7 +84,7 @@ function Timeline({ lease, events }) {
   const seconds = lasting.map((one, n) => Math.max(0, ((lasting[n + 1]?.from ?? end) - one.from) / 1000));
   return html`
     <section class="panel wide">
-      <header><h2>Timeline</h2><span class="aside">${lease.terminal ? `ended ${fullTime(lease.ended_at)}` : html`ends in <${Left} at=${lease.expires_at} />`}</span></header>
+      <header><h2>Timeline <span class="muted">(${ZONE})</span></h2><span class="aside">${lease.terminal ? `ended ${fullTime(lease.ended_at)}` : html`ends in <${Left} at=${lease.expires_at} />`}</span></header>
       <ol class="timeline">
         ${lasting.map(
           (one, n) => html`
@@ -99,15 +101,15 @@ function Timeline({ lease, events }) {
 
 function Where({ lease, tenant }) {
   const place = lease.placement;
-  const whose = ["Tenant", html`<a href=${to("leases", { tenant_id: lease.tenant_id })}>${tenant ?? "this one"}</a>`];
-  if (!place) return html`<${Empty} title="No VM yet.">The lease waits for capacity until ${timeOfDay(lease.wait_until)}.<//><${Facts} rows=${[whose]} />`;
+  const whose = ["Tenant", tenant ? html`<a href=${to(`tenants/${lease.tenant_id}`)}>${tenant}</a>` : "yours"];
+  if (!place) return html`<${Empty} title="No VM yet.">The lease waits for capacity until ${shortTime(lease.wait_until)}.<//><${Facts} rows=${[whose]} />`;
   return html`
     <${Facts} rows=${[
       whose,
       ["GPUs", `${gpuText(lease)}, ${place.gpu.memory_gib} GiB each${place.gpu.interconnect ? `, ${place.gpu.interconnect}` : ""}`],
       ["Cloud", `${providerName(place.provider)}, account ${place.account}`],
       ["Zone", html`<a href=${to("capacity", { provider: place.provider, region: place.region, instance_type: place.instance_type })}>${place.zone}</a>`],
-      ["Machine", `${place.instance_type}, ${place.vcpus} vCPUs, ${place.memory_gib} GiB`],
+      ["Instance type", `${place.instance_type}, ${place.vcpus} vCPUs, ${place.memory_gib} GiB`],
       ["Market", marketName(place.market)],
       ["Instance", place.instance_id && html`<${Copy} text=${place.instance_id} label="instance id" />`],
       ["Image", place.image?.name ?? place.image?.id],
@@ -132,8 +134,10 @@ function Connection({ lease }) {
 
 const Cost = ({ lease }) => html`
   <${Facts} rows=${[
-    ["Cost so far", html`<span class="strong"><${Accrued} cost=${lease.cost} /></span>`],
+    ["Compute cost", html`<span class="strong"><${Accrued} cost=${lease.cost} /></span>`],
     ["Rate", lease.cost.rate_per_hour === null ? "not billed now" : `${usd(lease.cost.rate_per_hour)} an hour`],
+    lease.estimate && ["Estimate", `${usd(lease.estimate.price_for_term)} for the term, ${usd(lease.estimate.price_per_hour)} an hour`],
+    ["Not included", "disk, address and traffic"],
     ["Created", html`<${Ago} at=${lease.created_at} />`],
     ["Ready after", lease.ready_at ? span((Date.parse(lease.ready_at) - Date.parse(lease.created_at)) / 1000) : null],
     lease.terminal ? ["Ended", html`<${Ago} at=${lease.ended_at} />`] : ["Time left", html`<${Left} at=${lease.expires_at} />`],
@@ -143,16 +147,23 @@ const Cost = ({ lease }) => html`
 
 const list = (values) => (values?.length ? values.join(", ") : "any");
 
+/** The names of stored keys where there are some, else the comments of the public keys. */
+function sshKeys({ ssh_keys: names, ssh_public_keys: keys }) {
+  if (!keys.length) return "none: nobody can log in";
+  return list(names?.length ? names : keys.map((key) => key.split(" ")[2] ?? `${key.slice(0, 24)}…`));
+}
+
 const Asked = ({ request, labels }) => html`
   <${Facts} rows=${[
-    ["GPUs", request.gpu ? `${request.gpu.count} × ${request.gpu.model}${request.gpu.memory_gib ? `, ${request.gpu.memory_gib} GiB or more` : ""}` : list(request.instance_types)],
-    ["Market", request.market ? marketName(request.market) : "any"],
+    ["GPUs", request.gpu ? `${gpuCount(request.gpu)}${request.gpu.memory_gib ? `, ${request.gpu.memory_gib} GiB or more` : ""}` : list(request.instance_types)],
+    ["Market", marketName(request.market ?? "any")],
     ["Clouds", list(request.providers?.map(providerName))],
     ["Regions", list(request.regions)],
     ["Max price", request.max_price_per_hour ? `${usd(request.max_price_per_hour)} an hour` : "none"],
     ["Term", span(request.ttl_seconds)],
-    ["On interruption", request.on_interruption],
-    ["Labels", Object.keys(labels).length ? html`<span class="labels">${Object.entries(labels).map(([key, value]) => html`<a key=${key} href=${to("leases", { label: `${key}:${value}` })}>${key}: ${value}</a>`)}</span>` : "none"],
+    ["On interruption", request.on_interruption === "replace" ? "replace the VM" : "end the lease"],
+    mayManageLeases() && ["SSH keys", sshKeys(request)],
+    ["Labels", Object.keys(labels).length ? html`<span class="labels">${Object.entries(labels).map(([key, value]) => html`<a key=${key} href=${to("leases", { label: `${key}:${value}` })}>${key}=${value}</a>`)}</span>` : "none"],
   ]} />
 `;
 
@@ -163,7 +174,7 @@ function Attempts({ items }) {
   return html`
     <${Scroll} label="Attempts">
       <table class="list cards">
-        <thead><tr><th scope="col" class="n">No.</th><th scope="col">Outcome</th><th scope="col">Offering</th><th scope="col">Provider error</th><th scope="col" class="n">USD/h</th><th scope="col" class="n">Cost</th><th scope="col" class="n">Began</th><th scope="col" class="n">Took</th></tr></thead>
+        <thead><tr><th scope="col" class="n">No.</th><th scope="col">Outcome</th><th scope="col">Offering</th><th scope="col">Provider error</th><th scope="col" class="n">USD/h</th><th scope="col" class="n">Cost</th><th scope="col" class="n">Started, ${ZONE}</th><th scope="col" class="n">Duration</th></tr></thead>
         <tbody>
           ${[...items].reverse().map(
             (one) => html`
@@ -174,8 +185,8 @@ function Attempts({ items }) {
                 <td data-label="Provider" class="said">${one.error ? html`<code>${one.error.code ?? one.error.class}</code><span class="under">${one.error.provider_message ?? one.error.message}</span>` : NOTHING}</td>
                 <td data-label="USD/h" class="n">${usd(one.offering.price_per_hour)}</td>
                 <td data-label="Cost" class="n">${usd(one.cost)}</td>
-                <td data-label="Began" class="n"><time datetime=${one.started_at} title=${fullTime(one.started_at)}>${timeOfDay(one.started_at)}</time></td>
-                <td data-label="Took" class="n">${one.ended_at ? span((Date.parse(one.ended_at) - Date.parse(one.started_at)) / 1000) : html`<${Ago} at=${one.started_at} suffix="" />`}</td>
+                <td data-label="Started" class="n"><time datetime=${one.started_at} title=${fullTime(one.started_at)}>${timeOfDay(one.started_at)}</time></td>
+                <td data-label="Duration" class="n">${one.ended_at ? span((Date.parse(one.ended_at) - Date.parse(one.started_at)) / 1000) : html`<${Ago} at=${one.started_at} suffix="" />`}</td>
               </tr>
             `,
           )}
@@ -184,36 +195,3 @@ function Attempts({ items }) {
     <//>
   `;
 }
-
-/** The telling part of an event's data. */
-function told(data) {
-  const parts = [];
-  if (data.offering?.instance_type) parts.push(`${data.offering.instance_type} in ${data.offering.zone ?? data.offering.region}`);
-  if (data.instance_id) parts.push(data.instance_id);
-  if (data.error) parts.push(data.error.code ?? data.error.class, data.error.message);
-  if (data.reason) parts.push(words(data.reason.code ?? data.reason), data.reason.message);
-  if (data.expires_at) parts.push(`until ${fullTime(data.expires_at)}`);
-  if (data.deadline_at) parts.push(`at ${timeOfDay(data.deadline_at)}`);
-  if (data.name) parts.push(data.name);
-  return parts.filter(Boolean).join(" · ");
-}
-
-const Events = ({ items }) => html`
-  <${Scroll} label="Events">
-    <table class="list cards">
-      <thead><tr><th scope="col" class="n">No.</th><th scope="col" class="n">When</th><th scope="col">What</th><th scope="col">More</th></tr></thead>
-      <tbody>
-        ${[...items].reverse().map(
-          (one) => html`
-            <tr key=${one.id}>
-              <td data-label="No." class="n">${one.lease_sequence}</td>
-              <td data-label="When" class="n"><time datetime=${one.created_at} title=${fullTime(one.created_at)}>${timeOfDay(one.created_at)}</time></td>
-              <th scope="row" data-label="What"><span class="event" data-kind=${one.type.replace(/^\w+\./, "")}>${words(one.type.replace(".", " "))}</span></th>
-              <td data-label="More" class="said">${told(one.data) || NOTHING}</td>
-            </tr>
-          `,
-        )}
-      </tbody>
-    </table>
-  <//>
-`;

@@ -2,9 +2,12 @@
 import { counted, gpuText, marketName, NOTHING, providerName, usd, words } from "../format.js";
 import { useLive } from "../live.js";
 import { Accrued, Ago, Awaited, Badge, Empty, Head, Left, Scroll } from "../parts/basics.js";
+import { Chosen, SelectFilter } from "../parts/filters.js";
 import { Icon } from "../parts/icons.js";
+import { useCatalogue } from "../parts/catalogue.js";
 import { LeaseActions, nameOf } from "../parts/lease_actions.js";
 import { go, refined, route, to } from "../router.js";
+import { mayManageLeases } from "../session.js";
 import { classes, html, useEffect, useMemo, useRef, useState } from "../ui.js";
 
 const STATES = ["queued", "provisioning", "booting", "active", "releasing", "released", "failed"];
@@ -16,7 +19,7 @@ const SORTS = [
   ["-expires_at", "Ends latest"],
   ["name", "Name A–Z"],
   ["-name", "Name Z–A"],
-  ["-updated_at", "Changed last"],
+  ["-updated_at", "Last changed"],
 ];
 const PASSED = ["state", "search", "provider", "region", "gpu_model", "tenant_id", "label", "sort", "cursor"];
 const PAGE = 50;
@@ -28,7 +31,7 @@ export function Leases({ me }) {
   const leases = useLive(pathOf(query), 3, { keep: true });
   const tenants = useTenantNames(operator);
   return html`
-    <${Head} title="Leases" sub=${operator ? "All tenants" : "Your tenant"} />
+    <${Head} title="Leases" sub=${operator ? "All tenants" : "Your tenant"}>${mayManageLeases() && html`<a class="button primary" href=${to("leases/new")}>Create a lease</a>`}<//>
     <${Filters} query=${query} operator=${operator} tenants=${tenants} />
     <${Awaited} live=${leases} rows=${12}>
       ${leases.data && html`<${List} page=${leases.data} query=${query} settled=${leases.settled} operator=${operator} tenants=${tenants} />`}
@@ -51,12 +54,12 @@ export function useTenantNames(operator) {
 }
 
 function Filters({ query, operator, tenants }) {
-  const summary = useLive(operator ? "/v1/ops/summary" : null, 5).data;
-  const offerings = useLive(operator ? null : "/v1/offerings?limit=200", 60).data;
-  const known = useMemo(() => choices(summary, offerings), [summary, offerings]);
+  const { models, regions, providers } = useCatalogue();
   const state = query.getAll("state");
   const chosen = query.has("state") ? state : ["!terminal"];
   const filtered = ["search", "provider", "region", "gpu_model", "tenant_id", "label"].some((name) => query.has(name));
+  const provider = query.get("provider");
+  const near = [...new Set(regions.filter((one) => !provider || one.provider === provider).map((one) => one.region))];
   return html`
     <div class="filters">
       <ul class="chips" aria-label="State">
@@ -67,46 +70,39 @@ function Filters({ query, operator, tenants }) {
       </ul>
       <div class="row">
         <${Search} value=${query.get("search") ?? ""} />
-        <${Choice} name="provider" label="Cloud" query=${query} options=${known.provider} show=${providerName} />
-        <${Choice} name="region" label="Region" query=${query} options=${known.region} />
-        <${Choice} name="gpu_model" label="GPU" query=${query} options=${known.gpu_model} />
-        ${operator && html`<${Choice} name="tenant_id" label="Tenant" query=${query} options=${[...tenants.keys()]} show=${(id) => tenants.get(id) ?? id} />`}
+        <${SelectFilter} name="provider" label="Cloud" query=${query} options=${providers} show=${providerName} />
+        <${SelectFilter} name="region" label="Region" query=${query} options=${near} show=${String} />
+        <${SelectFilter} name="gpu_model" label="GPU" query=${query} options=${models.map((one) => one.model)} show=${String} />
+        ${operator && html`<${SelectFilter} name="tenant_id" label="Tenant" query=${query} options=${[...tenants.keys()]} show=${(id) => tenants.get(id) ?? id} />`}
+        <${LabelFilter} chosen=${query.getAll("label")} />
+        <${Chosen} name="label" query=${query} label="label" show=${(label) => label.replace(":", "=")} />
         <label class="field"><span>Order</span>
           <select value=${query.get("sort") ?? "-created_at"} onChange=${(event) => go(refined({ sort: event.target.value }))}>
             ${SORTS.map(([value, label]) => html`<option key=${value} value=${value}>${label}</option>`)}
           </select>
         </label>
-        ${filtered && html`<a class="button ghost" href=${to("leases", { state, sort: query.get("sort") })}><${Icon} name="close" />Clear</a>`}
+        ${filtered && html`<a class="button ghost" href=${to("leases", { state, sort: query.get("sort") })}><${Icon} name="close" />Clear filters</a>`}
       </div>
     </div>
   `;
 }
 
-function choices(summary, offerings) {
-  const found = { provider: new Set(), region: new Set(), gpu_model: new Set() };
-  for (const one of offerings?.items ?? []) {
-    found.provider.add(one.provider);
-    found.region.add(one.region);
-    found.gpu_model.add(one.gpu.model);
-  }
-  for (const name of Object.keys(found)) for (const row of summary?.[`by_${name}`] ?? []) found[name].add(row.name);
-  return Object.fromEntries(Object.entries(found).map(([name, values]) => [name, [...values].sort()]));
-}
-
-function Choice({ name, label, query, options, show = (value) => value }) {
-  const value = query.get(name) ?? "";
-  const all = value && !options.includes(value) ? [value, ...options] : options;
+/** Leases must have every chosen label. The API takes `key:value`; people may also write `key=value`. */
+function LabelFilter({ chosen }) {
+  const add = (event) => {
+    event.preventDefault();
+    const label = new FormData(event.currentTarget).get("label").trim().replace(/^([^=:]+)=/, "$1:");
+    event.currentTarget.reset();
+    if (label && !chosen.includes(label)) go(refined({ label: [...chosen, label] }));
+  };
   return html`
-    <label class="field"><span>${label}</span>
-      <select value=${value} data-on=${value !== ""} onChange=${(event) => go(refined({ [name]: event.target.value }))}>
-        <option value="">any</option>
-        ${all.map((one) => html`<option key=${one} value=${one}>${show(one)}</option>`)}
-      </select>
-    </label>
+    <form class="field" onSubmit=${add}><label for="label-filter">Label</label>
+      <input id="label-filter" name="label" placeholder="key=value" pattern=${"[^=:]+[=:].*"} title="A label as key=value; Enter adds it" maxlength="320" spellcheck=${false} autocomplete="off" />
+    </form>
   `;
 }
 
-/** What is typed goes into the address a moment later. */
+/** The typed text goes into the address a moment later. */
 function Search({ value }) {
   const [text, setText] = useState(value);
   const timer = useRef(0);
@@ -119,7 +115,7 @@ function Search({ value }) {
   };
   return html`
     <label class="field search"><span class="vh">Search by name or id</span><${Icon} name="search" />
-      <input type="search" placeholder="Name or id" value=${text} onInput=${type} maxlength="100" spellcheck="false" autocomplete="off" />
+      <input type="search" placeholder="Name or id" value=${text} onInput=${type} maxlength="100" spellcheck=${false} autocomplete="off" />
     </label>
   `;
 }
@@ -130,16 +126,14 @@ function List({ page, query, settled, operator, tenants }) {
   return html`
     <div class=${classes("panel flush", !settled && "stale")} aria-busy=${!settled}>
       <${Scroll} label="Leases">
-        <table class="list cards">
+        <table class="list cards dense">
           <caption class="vh">Leases</caption>
           <thead>
             <tr>
               <th scope="col">State</th>
-              <${Sorted} name="Name" up="name" down="-name" sort=${sort} />
-              ${operator && html`<th scope="col">Tenant</th>`}
+              <${Sorted} name=${operator ? "Name and tenant" : "Name"} up="name" down="-name" sort=${sort} />
               <th scope="col">GPUs</th>
-              <th scope="col">Place</th>
-              <th scope="col" class="n">USD/h</th>
+              <th scope="col">Location</th>
               <th scope="col" class="n">Cost</th>
               <${Sorted} name="Age" up="-created_at" down="created_at" sort=${sort} number />
               <${Sorted} name="Time left" up="expires_at" down="-expires_at" sort=${sort} number />
@@ -170,13 +164,11 @@ function Row({ lease, operator, tenants }) {
   const rate = lease.cost.rate_per_hour;
   return html`
     <tr>
-      <td data-label="State"><${Badge} state=${lease.state} />${lease.interruption && !lease.terminal && html`<span class="under"><${Badge} state="interruption" kind="failed" text="being taken back" /></span>`}${lease.reason && html`<span class="under" title=${lease.reason.message}>${words(lease.reason.code)}</span>`}</td>
-      <th scope="row" data-label="Name"><a href=${to(`leases/${lease.id}`)}>${nameOf(lease)}</a></th>
-      ${operator && html`<td data-label="Tenant"><a class="quiet" href=${to("leases", { tenant_id: lease.tenant_id })}>${tenants.get(lease.tenant_id) ?? NOTHING}</a></td>`}
-      <td data-label="GPUs" class="num">${gpuText(lease)}</td>
-      <td data-label="Place">${placement ? html`${providerName(placement.provider)} ${placement.region}<span class="under">${placement.instance_type}, ${marketName(placement.market)}</span>` : html`<span class="muted">none yet</span>`}</td>
-      <td data-label="USD/h" class="n">${rate === null ? NOTHING : usd(rate)}</td>
-      <td data-label="Cost" class="n"><${Accrued} cost=${lease.cost} /></td>
+      <td data-label="State"><${Badge} state=${lease.state} />${lease.interruption && !lease.terminal && html`<span class="under"><${Badge} state="interruption" kind="failed" text="interruption" /></span>`}${lease.reason && html`<span class="under" title=${lease.reason.message}>${words(lease.reason.code)}</span>`}</td>
+      <th scope="row" data-label="Name"><a class="long" href=${to(`leases/${lease.id}`)}>${nameOf(lease)}</a>${operator && html`<a class="quiet under" href=${to("leases", { tenant_id: lease.tenant_id })}>${tenants.get(lease.tenant_id) ?? NOTHING}</a>`}</th>
+      <td data-label="GPUs"><span class="num">${gpuText(lease)}</span>${placement && html`<span class="under">${placement.instance_type}</span>`}</td>
+      <td data-label="Location">${placement ? html`${providerName(placement.provider)} ${placement.region}<span class="under">${marketName(placement.market)}</span>` : html`<span class="muted">none yet</span>`}</td>
+      <td data-label="Cost" class="n"><${Accrued} cost=${lease.cost} />${rate !== null && html`<span class="under">${usd(rate)}/h</span>`}</td>
       <td data-label="Age" class="n"><${Ago} at=${lease.created_at} suffix="" /></td>
       <td data-label="Time left" class="n">${lease.terminal ? html`<span class="muted">ended</span>` : html`<${Left} at=${lease.expires_at} />`}</td>
       <td class="do">${!lease.terminal && html`<${LeaseActions} lease=${lease} />`}</td>
@@ -184,7 +176,7 @@ function Row({ lease, operator, tenants }) {
   `;
 }
 
-/** The way back is the browser's own: each page is a step in its history. */
+/** Each page is an entry of the browser's history, so the Back button returns to the previous page. */
 const Pages = ({ page, query }) => html`
   <nav class="pages" aria-label="Pages">
     <span class="muted num">${counted(page.items.length, "lease")} on this page</span>
@@ -196,7 +188,7 @@ const Pages = ({ page, query }) => html`
 const None = ({ query }) => html`
   <div class="panel">
     ${[...query.keys()].some((name) => name !== "sort")
-      ? html`<${Empty} title="No lease matches the filters."><a href="#/leases">Clear all filters</a>, or <a href=${refined({ state: "any" })}>include ended leases</a>.<//>`
-      : html`<${Empty} title="No lease is running.">Create a lease with <code>gpulease lease create --gpu A10G:1 --ttl 1h</code>; it appears here automatically.<//>`}
+      ? html`<${Empty} title="No lease matches the filters."><a href="#/leases">Clear filters</a>, or <a href=${refined({ state: "any" })}>include ended leases</a>.<//>`
+      : html`<${Empty} title="No lease is running."><a href=${to("leases/new")}>Create a lease</a>, or use <code>gpulease lease create --gpu A10G:1 --ttl 1h</code>.<//>`}
   </div>
 `;

@@ -1,9 +1,10 @@
 /** A tenant's own limits. */
-import { resourceName } from "../format.js";
 import { useLive } from "../live.js";
 import { Awaited, Empty, Head, Panel } from "../parts/basics.js";
+import { Limits } from "../parts/quota_limits.js";
 import { html } from "../ui.js";
-import { Use } from "./tenants.js";
+
+export { Limits };
 
 export function Quotas() {
   const quotas = useLive("/v1/quotas", 5);
@@ -17,9 +18,3 @@ export function Quotas() {
     <//>
   `;
 }
-
-export const Limits = ({ items }) => html`
-  <ul class="limits">
-    ${items.map((one) => html`<li key=${one.resource}><span class="strong">${resourceName(one.resource)}</span><${Use} quota=${one} resource=${one.resource} /></li>`)}
-  </ul>
-`;

@@ -31,7 +31,7 @@ export function SignIn() {
         <h1>Sign in to gpulease</h1>
         <p class="muted">Use an API key of an operator or of your tenant. The browser keeps the key only until you close this tab.</p>
         <label for="key">API key</label>
-        <input id="key" name="key" type="password" required autofocus autocomplete="off" spellcheck="false" placeholder="gpl_…"
+        <input id="key" name="key" type="password" required autofocus autocomplete="off" spellcheck=${false} placeholder="gpl_…"
           aria-describedby="key-note" aria-invalid=${error ? "true" : null} />
         <p id="key-note" class=${error ? "refused" : "muted"} role=${error ? "alert" : null}>
           ${error ? html`<${Icon} name="warning" /> ${error}` : parting ?? html`Create a key with <code>gpulease key create</code>.`}

@@ -1,4 +1,4 @@
-/** Leases that stay where they are for too long, and what that means. */
+/** Leases that stay in a state for too long, and what that means. */
 import { count, NOTHING, words } from "../format.js";
 import { useLive } from "../live.js";
 import { Ago, Awaited, Badge, Empty, Head, Scroll } from "../parts/basics.js";
@@ -21,7 +21,7 @@ export function Stuck() {
   return html`
     <${Head} title="Stuck" sub="Leases that need attention, longest stuck first" />
     <${Awaited} live=${summary} rows=${6}>
-      ${items && (items.length ? html`<${Table} items=${items} tenants=${tenants} />` : html`<div class="panel"><${Empty} title="Nothing is stuck.">A lease that takes too long to start, boot or end appears here automatically.<//></div>`)}
+      ${items && (items.length ? html`<${Table} items=${items} tenants=${tenants} />` : html`<div class="panel"><${Empty} title="No lease is stuck.">A lease that takes too long to start, boot or end appears here automatically.<//></div>`)}
     <//>
   `;
 }
@@ -31,24 +31,24 @@ const Table = ({ items, tenants }) => html`
     <${Scroll} label="Stuck leases">
       <table class="list cards">
         <caption class="vh">Stuck leases</caption>
-        <thead><tr><th scope="col">What</th><th scope="col">Lease</th><th scope="col">Tenant</th><th scope="col">Where</th><th scope="col" class="n">For</th><th scope="col">What it means</th></tr></thead>
+        <thead><tr><th scope="col">Problem</th><th scope="col">Lease</th><th scope="col">Tenant</th><th scope="col">Location</th><th scope="col" class="n">For</th><th scope="col">Meaning</th></tr></thead>
         <tbody>
           ${items.map((one) => {
             const [kind, meaning] = MEANING[one.kind] ?? ["queued", ""];
             return html`
               <tr key=${one.kind + one.lease_id}>
-                <td data-label="What"><${Badge} state=${one.kind} kind=${kind} /></td>
+                <td data-label="Problem"><${Badge} state=${one.kind} kind=${kind} /></td>
                 <th scope="row" data-label="Lease"><a href=${to(`leases/${one.lease_id}`)}>${one.lease_id}</a><span class="under">${words(one.state)}</span></th>
                 <td data-label="Tenant"><a class="quiet" href=${to("leases", { tenant_id: one.tenant_id })}>${tenants.get(one.tenant_id) ?? NOTHING}</a></td>
-                <td data-label="Where">${one.region ? html`${one.account} ${one.region}` : NOTHING}</td>
+                <td data-label="Location">${one.region ? html`${one.account} ${one.region}` : NOTHING}</td>
                 <td data-label="For" class="n"><${Ago} at=${one.since} suffix="" /></td>
-                <td data-label="What it means" class="said">${meaning}${one.kind === "releasing" && one.reason && html`<span class="under">${one.reason}</span>`}</td>
+                <td data-label="Meaning" class="said">${meaning}${one.kind === "releasing" && one.reason && html`<span class="under">${one.reason}</span>`}</td>
               </tr>
             `;
           })}
         </tbody>
       </table>
     <//>
-    <p class="note pad">${count(items.length)}${items.length === 100 ? " or more" : ""} in all.</p>
+    <p class="note pad">${count(items.length)}${items.length === 100 ? " or more" : ""} total.</p>
   </div>
 `;

@@ -1,22 +1,21 @@
-/** Who leases, how much, and what room they have left. */
-import { count, resourceName, usd } from "../format.js";
+/** All tenants, their quotas and their use. */
+import { count, resourceName } from "../format.js";
 import { useLive } from "../live.js";
-import { Awaited, Badge, Empty, Head, Meter, Scroll } from "../parts/basics.js";
+import { Awaited, Badge, Empty, Head, Scroll } from "../parts/basics.js";
 import { Icon } from "../parts/icons.js";
-import { refined, route, to } from "../router.js";
+import { MAIN, Use } from "../parts/quota_limits.js";
+import { go, refined, route, to } from "../router.js";
 import { html } from "../ui.js";
-
-const MAIN = ["gpus", "leases", "spend_per_hour"];
-const showing = (resource) => (resource === "spend_per_hour" ? usd : (value) => count(Number(value)));
+import { createTenant } from "./tenant.js";
 
 export function Tenants() {
   const { query } = route.use();
   const cursor = query.get("cursor");
   const tenants = useLive(`/v1/ops/tenants?limit=50${cursor ? `&cursor=${encodeURIComponent(cursor)}` : ""}`, 10, { keep: true });
   return html`
-    <${Head} title="Tenants" sub="Quotas and their use" />
+    <${Head} title="Tenants" sub="Quotas and their use"><button type="button" class="primary" onClick=${() => createTenant((made) => go(to(`tenants/${made.id}`)))}>Create a tenant</button><//>
     <${Awaited} live=${tenants} rows=${8}>
-      ${tenants.data && (tenants.data.items.length ? html`<${Table} page=${tenants.data} paged=${cursor !== null} />` : html`<div class="panel"><${Empty} title="No tenants yet.">Create one with <code>gpulease tenant create vision</code> and set its quota with <code>gpulease quota set vision gpus=16</code>.<//></div>`)}
+      ${tenants.data && (tenants.data.items.length ? html`<${Table} page=${tenants.data} paged=${cursor !== null} />` : html`<div class="panel"><${Empty} title="No tenants yet.">Create one and set its quota for <code>gpus</code>.<//></div>`)}
     <//>
   `;
 }
@@ -26,7 +25,7 @@ const Table = ({ page, paged }) => html`
     <${Scroll} label="Tenants">
       <table class="list cards">
         <caption class="vh">Tenants</caption>
-        <thead><tr><th scope="col">Tenant</th><th scope="col">Status</th><th scope="col" class="n">Running</th><th scope="col">GPUs</th><th scope="col">Leases</th><th scope="col">USD an hour</th><th scope="col">By model</th></tr></thead>
+        <thead><tr><th scope="col">Tenant</th><th scope="col">Status</th><th scope="col" class="n">Running</th><th scope="col">GPUs</th><th scope="col">Leases</th><th scope="col">USD per hour</th><th scope="col">By model</th></tr></thead>
         <tbody>${page.items.map((one) => html`<${Row} key=${one.id} tenant=${one} />`)}</tbody>
       </table>
     <//>
@@ -44,7 +43,7 @@ function Row({ tenant }) {
   const models = tenant.quotas.filter((one) => !MAIN.includes(one.resource));
   return html`
     <tr>
-      <th scope="row" data-label="Tenant"><a href=${link}>${tenant.name}</a></th>
+      <th scope="row" data-label="Tenant"><a href=${to(`tenants/${tenant.id}`)}>${tenant.name}</a></th>
       <td data-label="Status"><${Badge} state=${tenant.status} kind=${tenant.status === "active" ? "active" : "failed"} /></td>
       <td data-label="Running" class="n"><a href=${link}>${count(tenant.leases)}</a><span class="under">${count(tenant.gpus)} GPUs</span></td>
       ${MAIN.map((name) => html`<td key=${name} data-label=${resourceName(name)}><${Use} quota=${quota(name)} resource=${name} /></td>`)}
@@ -57,9 +56,3 @@ const Model = ({ quota }) => {
   const full = quota.limit !== null && Number(quota.used) >= Number(quota.limit);
   return html`<span class="model" data-full=${full}><span class="muted">${quota.resource.slice(5)}</span> ${count(Number(quota.used))}${quota.limit !== null && html`<span class="muted">${` of ${count(Number(quota.limit))}`}</span>`}</span>`;
 };
-
-export function Use({ quota, resource }) {
-  if (!quota) return html`<span class="muted">${resource === "gpus" ? "none allowed" : "no limit"}</span>`;
-  if (quota.limit === null && resource === "gpus") return html`<span class="muted">none allowed</span>`;
-  return html`<${Meter} used=${quota.used} limit=${quota.limit} show=${showing(resource)} />`;
-}

@@ -9,7 +9,7 @@ from tests.e2e.cloud import Cloud
 from tests.e2e.people import ONE_A10G, Operator, Tenant
 from tests.e2e.stack import Stack
 
-WIDE, PHONE = 1366, 360
+WIDE, PHONE, NARROW = 1366, 360, 320
 BY_COLOUR = ("color-contrast", "link-in-text-block")
 """The only rules that a colour scheme can break; all others are asked once."""
 
@@ -24,7 +24,10 @@ def test_an_operators_views_are_accessible_and_fit(
     tenant.wait(active, "active")
     visitor.must_be_accessible()
     visitor.sign_in(stack.credentials.operator_key)
-    for view in ("fleet", "leases?state=any", f"leases/{refused}", f"leases/{active}", "capacity", "tenants", "stuck"):
+    for view in (
+        *("fleet", "leases?state=any", f"leases/{refused}", f"leases/{active}", "leases/new", "capacity", "tenants"),
+        *(f"tenants/{tenant.id}", "stuck", "events", "audit", "nosuch"),
+    ):
         visitor.go(view)
         look_at(visitor, view)
     vm = cloud.plant({"gpulease-installation": operator.installation_id()})
@@ -39,7 +42,7 @@ def test_an_operators_views_are_accessible_and_fit(
 def test_a_tenants_views_are_accessible_and_fit(visitor: Visitor, tenant: Tenant) -> None:
     tenant.wait(tenant.create({**ONE_A10G, "name": "shown"}), "active")
     visitor.sign_in(tenant.key)
-    for view in ("overview", "quotas"):
+    for view in ("overview", "quotas", "keys"):
         visitor.go(view)
         look_at(visitor, view)
 
@@ -56,7 +59,7 @@ def test_a_chosen_colour_scheme_lasts(visitor: Visitor, stack: Stack) -> None:
 
 def look_at(visitor: Visitor, view: str) -> None:
     """In light and dark on a wide screen, then on a phone. Leaves the wide screen, light."""
-    name = re.sub("/lease_.*", "-one", view.partition("?")[0])
+    name = re.sub("/(lease|tenant)_.*", "-one", view.partition("?")[0]).replace("/", "-")
     visitor.settled()
     visitor.must_be_accessible()
     for width, size in ((WIDE, "wide"), (PHONE, "phone")):
@@ -67,4 +70,6 @@ def look_at(visitor: Visitor, view: str) -> None:
             if size == "wide" and scheme == "dark":
                 visitor.must_be_accessible(*BY_COLOUR)
             visitor.picture(f"{name}-{size}-{scheme}")
+    visitor.page.set_viewport_size({"width": NARROW, "height": 850})
+    visitor.must_fit()
     visitor.page.set_viewport_size({"width": WIDE, "height": 850})

@@ -118,7 +118,7 @@ def test_an_interruption_appears_by_itself(visitor: Visitor, tenant: Tenant, clo
     visitor.go("leases")
     expect(visitor.state("on-spot")).to_have_text("active")
     cloud.interrupt(vm, notice_seconds=6)
-    expect(visitor.row("on-spot").get_by_text("being taken back")).to_be_visible()
+    expect(visitor.row("on-spot").get_by_text("interruption", exact=True)).to_be_visible()
     visitor.go(f"leases/{lease_id}")
     expect(visitor.page.get_by_text("The provider interrupts this VM")).to_be_visible()
     expect(visitor.page.get_by_text(re.compile("^interrupted")).first).to_be_visible()

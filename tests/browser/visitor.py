@@ -18,6 +18,23 @@ PATIENCE_MS = PATIENCE * 1000
 PICTURES = Path(os.environ.get("GPULEASE_SCREENSHOTS") or ROOT / ".screenshots")
 
 
+_CUT_OFF = """() => {
+    const found = [];
+    for (const one of document.querySelectorAll("main *, header *, dialog *")) {
+        const text = [...one.childNodes].some(node => node.nodeType === 3 && node.data.trim());
+        if (!text || one.closest(".vh, thead, pre, select, textarea, [aria-hidden=true]")) continue;
+        const scroll = one.closest(".scroll");
+        if (scroll && scroll.scrollWidth > scroll.clientWidth) continue;
+        const frame = one.closest(".panel, dialog, main, header");
+        const edge = Math.min(frame?.getBoundingClientRect().right ?? innerWidth, innerWidth);
+        const box = one.getBoundingClientRect();
+        if (box.width && box.right > edge + 1) found.push(one.textContent.trim());
+    }
+    return found;
+}"""
+"""The texts that reach beyond their panel or the window."""
+
+
 class Visitor:
     """`complaints` are console errors and uncaught exceptions; violations of the page's policy are among them."""
 
@@ -93,9 +110,15 @@ class Visitor:
         assert told == [], json.dumps(told, indent=1)
 
     def must_fit(self) -> None:
-        """Nothing makes the page itself scroll sideways."""
+        """The page does not scroll sideways, and no text is cut off. Only tables in a frame of their own may scroll."""
         widths = self.page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
         assert widths[0] <= widths[1], widths
+        assert self.page.evaluate(_CUT_OFF) == []
+
+    def sideways(self, region: str) -> int:
+        """By how many pixels the table in this region is wider than its frame."""
+        frame = self.page.get_by_role("region", name=region, exact=True)
+        return int(frame.evaluate("frame => frame.scrollWidth - frame.clientWidth"))
 
     def picture(self, name: str) -> None:
         """For people, not for the test."""

@@ -7,8 +7,8 @@ from typing import Any
 
 from gpulease_client._async.resource import AsyncResource
 from gpulease_client.core.models import Attempt, Lease, LeasePlan, NewLease
-from gpulease_client.event import Event, parse_event
 from gpulease_client.errors import LeaseEndedError, WaitTimeoutError
+from gpulease_client.event import Event, parse_event
 from gpulease_client.responses import body_of
 from gpulease_client.retries import KEY
 

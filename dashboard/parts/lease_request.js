@@ -1,0 +1,155 @@
+/** A lease request: from the form's values to the body of `POST /v1/leases`, and the same request as commands. */
+import { labelLines, parseLabels } from "./labels.js";
+
+export const UNITS = [["60", "minutes"], ["3600", "hours"], ["86400", "days"]];
+
+/** The form's first values. `ssh_keys`: names of stored keys, null until the user chooses. */
+export const EMPTY = {
+  name: "",
+  "gpu/model": "",
+  "gpu/count": "1",
+  more: false,
+  "gpu/memory_gib": "",
+  "gpu/interconnect": "",
+  instance_types: "",
+  market: "on_demand",
+  providers: [],
+  regions: [],
+  max_price_per_hour: "",
+  ttl_seconds: "4",
+  unit: "3600",
+  wait_seconds: "0",
+  on_interruption: "end",
+  ssh_keys: null,
+  ssh_public_keys: "",
+  startup_script: "",
+  image: "",
+  disk_gib: "100",
+  public_ip: true,
+  allowed_cidrs: "",
+  labels: "",
+  tenant_id: "",
+};
+
+const number = (text) => (text === "" ? undefined : Number(text));
+const list = (text) => text.split(/[\s,]+/).filter(Boolean);
+const lines = (text) => text.split("\n").map((line) => line.trim()).filter(Boolean);
+const orNone = (value) => (value?.length ? value : undefined);
+
+/** The body of the values; undefined while they name no hardware. Defaults of the API are left out, except the market. */
+export function bodyOf(values) {
+  const types = list(values.instance_types);
+  if (!values["gpu/model"] && !types.length) return undefined;
+  const labels = parseLabels(values.labels);
+  const body = {
+    name: orNone(values.name.trim()),
+    gpu: types.length ? undefined : gpuOf(values),
+    instance_types: orNone(types),
+    market: values.market,
+    providers: orNone(values.providers),
+    regions: orNone(values.regions),
+    max_price_per_hour: orNone(values.max_price_per_hour.trim()),
+    ttl_seconds: Math.round(Number(values.ttl_seconds) * Number(values.unit)),
+    wait_seconds: number(values.wait_seconds) || undefined,
+    on_interruption: values.on_interruption === EMPTY.on_interruption ? undefined : values.on_interruption,
+    ssh_keys: values.ssh_keys ?? undefined,
+    ssh_public_keys: orNone(lines(values.ssh_public_keys)),
+    startup_script: orNone(values.startup_script),
+    image: orNone(values.image),
+    disk_gib: values.disk_gib === EMPTY.disk_gib ? undefined : number(values.disk_gib),
+    public_ip: values.public_ip ? undefined : false,
+    allowed_cidrs: orNone(list(values.allowed_cidrs)),
+    labels: Object.keys(labels).length ? labels : undefined,
+    tenant_id: orNone(values.tenant_id),
+  };
+  return JSON.parse(JSON.stringify(body));
+}
+
+function gpuOf(values) {
+  const count = Number(values["gpu/count"] || 1);
+  return {
+    model: values["gpu/model"].trim(),
+    ...(values.more ? { min_count: count } : { count }),
+    memory_gib: number(values["gpu/memory_gib"]),
+    interconnect: orNone(values["gpu/interconnect"]),
+  };
+}
+
+/** The form's values for a request like an earlier one. The API returns neither its key names nor, to viewers, its script. */
+export function valuesOf(lease) {
+  const { request } = lease;
+  const unit = [...UNITS].reverse().find(([seconds]) => request.ttl_seconds % Number(seconds) === 0)?.[0] ?? "60";
+  return {
+    ...EMPTY,
+    "gpu/model": request.gpu?.model ?? "",
+    "gpu/count": String(request.gpu?.count ?? request.gpu?.min_count ?? 1),
+    more: Boolean(request.gpu?.min_count),
+    "gpu/memory_gib": String(request.gpu?.memory_gib ?? ""),
+    "gpu/interconnect": request.gpu?.interconnect ?? "",
+    instance_types: (request.instance_types ?? []).join(", "),
+    market: request.market ?? "any",
+    providers: request.providers ?? [],
+    regions: request.regions ?? [],
+    max_price_per_hour: request.max_price_per_hour ?? "",
+    ttl_seconds: String(request.ttl_seconds / Number(unit)),
+    unit,
+    wait_seconds: String(request.wait_seconds),
+    on_interruption: request.on_interruption,
+    ssh_public_keys: (request.ssh_public_keys ?? []).join("\n"),
+    startup_script: request.startup_script ?? "",
+    image: request.image ?? "",
+    disk_gib: String(request.disk_gib),
+    public_ip: request.public_ip,
+    allowed_cidrs: (request.allowed_cidrs ?? []).join(", "),
+    labels: labelLines(lease.labels),
+    tenant_id: lease.tenant_id,
+  };
+}
+
+/** A word of a shell command. */
+const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
+
+export const asJson = (body) => JSON.stringify(body, null, 2);
+
+export const asCurl = (body, address) => `curl --fail-with-body ${quoted(address)} \\
+  -H "Authorization: Bearer $GPULEASE_KEY" -H "Content-Type: application/json" \\
+  -d ${quoted(asJson(body))}`;
+
+const OPTIONS = {
+  name: "name",
+  instance_types: "type",
+  market: "market",
+  providers: "provider",
+  regions: "region",
+  max_price_per_hour: "max-price",
+  ttl_seconds: "ttl",
+  wait_seconds: "wait",
+  on_interruption: "on-interruption",
+  ssh_keys: "ssh-key",
+  image: "image",
+  disk_gib: "disk",
+  allowed_cidrs: "cidr",
+  tenant_id: "tenant",
+};
+
+const duration = (seconds) => (seconds % 3600 === 0 ? `${seconds / 3600}h` : seconds % 60 === 0 ? `${seconds / 60}m` : `${seconds}s`);
+const SHOWN = { ttl_seconds: duration, wait_seconds: duration };
+
+/** The command with options; where a field has none, the command reads the request from its standard input. */
+export function asCommand(body) {
+  const { gpu, labels = {}, public_ip: publicIp, ...rest } = body;
+  if (!Object.keys(rest).every((name) => name in OPTIONS)) {
+    const { tenant_id: tenant, ...request } = body;
+    return `gpulease lease create${tenant ? ` --tenant ${quoted(tenant)}` : ""} --from-file - <<'END'\n${asJson(request)}\nEND`;
+  }
+  const words = ["gpulease lease create"];
+  if (gpu) words.push(`--gpu ${quoted(gpu.count ? `${gpu.model}:${gpu.count}` : gpu.model)}`);
+  if (gpu?.min_count) words.push(`--min-gpus ${gpu.min_count}`);
+  if (gpu?.memory_gib) words.push(`--gpu-memory ${gpu.memory_gib}`);
+  if (gpu?.interconnect) words.push(`--interconnect ${quoted(gpu.interconnect)}`);
+  for (const [name, value] of Object.entries(rest)) for (const one of [value].flat()) words.push(`--${OPTIONS[name]} ${quoted(String(SHOWN[name]?.(one) ?? one))}`);
+  for (const [key, value] of Object.entries(labels)) words.push(`--label ${quoted(`${key}=${value}`)}`);
+  if (rest.ssh_keys?.length === 0) words.push("--no-ssh-key");
+  if (publicIp === false) words.push("--no-public-ip");
+  return words.join(" \\\n  ");
+}

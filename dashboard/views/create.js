@@ -1,0 +1,144 @@
+/** Creating a lease: the form, its live plan, and the same request for other programs. */
+import { change } from "../api.js";
+import { nudge } from "../changes.js";
+import { marketName, providerName } from "../format.js";
+import { useLive } from "../live.js";
+import { Empty, Head, Refused } from "../parts/basics.js";
+import { useCatalogue } from "../parts/catalogue.js";
+import { say } from "../parts/dialogs.js";
+import { fieldErrors, FormField, useFields } from "../parts/fields.js";
+import { Icon } from "../parts/icons.js";
+import { bodyOf, EMPTY, UNITS, valuesOf } from "../parts/lease_request.js";
+import { Plan, usePlan } from "../parts/plan.js";
+import { SameRequest } from "../parts/same_request.js";
+import { go, route, to } from "../router.js";
+import { mayManageLeases } from "../session.js";
+import { useSubject } from "../title.js";
+import { html, useEffect, useState } from "../ui.js";
+import { useTenantNames } from "./leases.js";
+
+const MARKETS = ["on_demand", "spot", "spot_first", "reserved", "reserved_first", "any"];
+const WAITS = [["0", "do not wait"], ["300", "up to 5 minutes"], ["3600", "up to 1 hour"], ["14400", "up to 4 hours"], ["86400", "up to 1 day"]];
+const INTERCONNECTS = ["PCIe", "NVLink", "NVSwitch", "Infinity Fabric"];
+
+export function Create({ me }) {
+  useSubject("New");
+  const operator = me.role === "operator";
+  const from = route.use().query.get("from");
+  const source = useLive(from ? `/v1/leases/${encodeURIComponent(from)}` : null, 60);
+  const { values, change: set, reset } = useFields(EMPTY);
+  useEffect(() => {
+    if (source.data) reset(valuesOf(source.data));
+  }, [source.data?.id]);
+  const tenant = operator ? values.tenant_id : me.tenant_id;
+  const keys = useLive(tenant ? `/v1/ssh-keys?limit=100${operator ? `&tenant_id=${tenant}` : ""}` : null, 60).data?.items ?? [];
+  const chosen = values.ssh_keys ?? keys.filter((key) => key.default && key.key_id === me.key_id).map((key) => key.name);
+  const body = bodyOf({ ...values, ssh_keys: keys.length ? chosen : undefined });
+  const missing = !tenant ? "Choose the tenant that the lease is for." : body ? null : "Choose a GPU model, or name an instance type.";
+  const plan = usePlan(missing ? undefined : body);
+  const [refusal, setRefusal] = useState(null);
+  const [busy, setBusy] = useState(false);
+  if (!mayManageLeases()) return html`<${Head} title="Create a lease" /><div class="panel"><${Empty} title="Your key only reads.">Use a key with the role member or admin.<//></div>`;
+  const create = async (event) => {
+    event.preventDefault();
+    setBusy(true);
+    setRefusal(null);
+    try {
+      const lease = await change("POST", "/v1/leases", body);
+      nudge();
+      say(`${lease.name} was created.`);
+      go(to(`leases/${lease.id}`));
+    } catch (problem) {
+      setRefusal(problem);
+      setBusy(false);
+    }
+  };
+  const errors = fieldErrors(refusal ?? plan.problem ?? {}, Object.keys(EMPTY));
+  const marked = Object.keys(errors).length > 0 && !errors[""];
+  const form = { values, set: (name, value) => (setRefusal(null), set(name, value)), errors };
+  return html`
+    <p class="crumbs"><a href=${to("leases")}>Leases</a> <span aria-hidden="true">/</span> New</p>
+    <${Head} title="Create a lease" sub=${source.data ? `Like ${source.data.name}` : "One VM with GPUs, for a fixed time"} />
+    ${source.error && html`<${Refused} error=${source.error} />`}
+    <div class="create">
+      <form onSubmit=${create} class="panel" aria-label="Lease request">
+        <${Hardware} form=${form} operator=${operator} />
+        <${Access} form=${form} keys=${keys} chosen=${chosen} />
+        <${More} form=${form} />
+        ${refusal && html`<p class="refused" role="alert"><${Icon} name="warning" /> <span>${refusal.message}${refusal.leaseId && html` <a href=${to(`leases/${refusal.leaseId}`)}>Show that lease</a>`}</span></p>`}
+        <div class="buttons"><a class="button" href=${to("leases")}>Cancel</a><button type="submit" class="primary" disabled=${busy || Boolean(missing)}>${busy ? "Creating…" : "Create lease"}</button></div>
+      </form>
+      <div class="beside">
+        <${Plan} live=${plan} missing=${missing} marked=${marked} term=${body?.ttl_seconds} />
+        ${body && html`<${SameRequest} body=${body} />`}
+      </div>
+    </div>
+  `;
+}
+
+const F = ({ form, field }) => html`<${FormField} field=${field} value=${form.values[field.name]} error=${form.errors[field.name]} change=${form.set} />`;
+
+const labelled = (names, show = String) => names.map((name) => [name, show(name)]);
+
+function Hardware({ form, operator }) {
+  const { models, regions, providers } = useCatalogue();
+  const tenants = useTenantNames(operator);
+  const { values } = form;
+  const model = models.find((one) => one.model === values["gpu/model"]);
+  const near = regions.filter((one) => !values.providers.length || values.providers.includes(one.provider));
+  const counts = model?.counts?.length ? `Offered: ${model.counts.join(", ")}.` : null;
+  return html`
+    <section class="fields" aria-labelledby="fields-hardware">
+      <h2 id="fields-hardware">GPUs and price</h2>
+      ${operator && html`<${F} form=${form} field=${{ name: "tenant_id", label: "Tenant", kind: "select", wide: true, options: [["", "choose a tenant"], ...tenants] }} />`}
+      <${F} form=${form} field=${{ name: "gpu/model", label: "GPU model", options: models.map((one) => [one.model, one.aliases?.join(", ") ?? ""]), placeholder: "A100", required: !values.instance_types, disabled: values.instance_types !== "", maxlength: 40 }} />
+      <${F} form=${form} field=${{ name: "gpu/count", label: "GPUs", type: "number", min: 1, max: 64, hint: counts, disabled: values.instance_types !== "" }} />
+      <${F} form=${form} field=${{ name: "market", label: "Market", kind: "select", options: labelled(MARKETS, marketName), hint: values.market === "on_demand" || values.market === "reserved" ? null : "The provider can interrupt it." }} />
+      <${F} form=${form} field=${{ name: "more", label: "Accept more GPUs", kind: "check", disabled: values.instance_types !== "" }} />
+      <${F} form=${form} field=${{ name: "ttl_seconds", label: "Term", type: "number", min: 1, step: "any", required: true }} />
+      <${F} form=${form} field=${{ name: "unit", label: "Unit of the term", kind: "select", options: UNITS }} />
+      <${F} form=${form} field=${{ name: "max_price_per_hour", label: "Max price per hour, USD", inputmode: "decimal", placeholder: "none", pattern: "[0-9]+([.][0-9]+)?" }} />
+      <${F} form=${form} field=${{ name: "wait_seconds", label: "Wait for capacity", kind: "select", options: options(WAITS, values.wait_seconds, "seconds") }} />
+      ${providers.length > 1 && html`<${F} form=${form} field=${{ name: "providers", label: "Clouds (none checked: any)", kind: "checks", wide: true, options: labelled(providers, providerName) }} />`}
+      ${near.length > 1 && html`<${F} form=${form} field=${{ name: "regions", label: "Regions (none checked: any)", kind: "checks", wide: true, options: labelled([...new Set(near.map((one) => one.region))]) }} />`}
+    </section>
+  `;
+}
+
+/** A value that is not among the options is added to them. */
+const options = (known, value, unit) => (known.some(([one]) => one === value) ? known : [...known, [value, `${value} ${unit}`]]);
+
+const NO_KEY = "Without an SSH key nobody can log in to the VM.";
+
+function Access({ form, keys, chosen }) {
+  const without = !chosen.length && !form.values.ssh_public_keys.trim();
+  return html`
+    <section class="fields" aria-labelledby="fields-access">
+      <h2 id="fields-access">Name and login</h2>
+      <${F} form=${form} field=${{ name: "name", label: "Name", wide: true, maxlength: 63, placeholder: "generated if empty" }} />
+      ${keys.length > 0 && html`<${FormField} field=${{ name: "ssh_keys", label: "Stored SSH keys", kind: "checks", wide: true, options: keys.map((key) => [key.name, key.name]) }} value=${chosen} error=${form.errors.ssh_keys} change=${form.set} />`}
+      <${F} form=${form} field=${{ name: "ssh_public_keys", label: keys.length ? "Other SSH public keys, one per line" : "SSH public keys, one per line", kind: "textarea", wide: true, rows: 2, placeholder: "ssh-ed25519 AAAA… me@laptop", hint: without ? NO_KEY : null }} />
+    </section>
+  `;
+}
+
+function More({ form }) {
+  const images = useLive("/v1/images", 300).data?.items ?? [];
+  return html`
+    <details class="more">
+      <summary>More options</summary>
+      <section class="fields" aria-label="More options">
+        <${F} form=${form} field=${{ name: "instance_types", label: "Instance types instead of a GPU model", wide: true, placeholder: "p4d.24xlarge, a2-highgpu-8g" }} />
+        <${F} form=${form} field=${{ name: "gpu/memory_gib", label: "Minimum memory per GPU, GiB", type: "number", min: 1 }} />
+        <${F} form=${form} field=${{ name: "gpu/interconnect", label: "Interconnect", kind: "select", options: [["", "any"], ...labelled(INTERCONNECTS)] }} />
+        <${F} form=${form} field=${{ name: "disk_gib", label: "Disk, GiB", type: "number", min: 30, max: 16384 }} />
+        <${F} form=${form} field=${{ name: "image", label: "Image", kind: "select", options: [["", "newest with a GPU driver"], ...images.map((one) => [one.name, one.name])] }} />
+        <${F} form=${form} field=${{ name: "on_interruption", label: "On interruption", kind: "select", options: [["end", "end the lease"], ["replace", "launch another VM"]] }} />
+        <${F} form=${form} field=${{ name: "public_ip", label: "Public address", kind: "check" }} />
+        <${F} form=${form} field=${{ name: "allowed_cidrs", label: "Networks that may connect to port 22", wide: true, placeholder: "192.0.2.0/24; if empty, the account's own rules apply" }} />
+        <${F} form=${form} field=${{ name: "labels", label: "Labels, one key=value per line", kind: "textarea", wide: true, rows: 2 }} />
+        <${F} form=${form} field=${{ name: "startup_script", label: "Start-up script", kind: "textarea", wide: true, rows: 4, hint: "Runs once as root at the first boot. At most 12 KiB.", placeholder: "#!/bin/bash" }} />
+      </section>
+    </details>
+  `;
+}

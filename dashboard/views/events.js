@@ -1,0 +1,55 @@
+/** The events of a period, newest first, with filters in the address. */
+import { now } from "../clock.js";
+import { count } from "../format.js";
+import { useLive } from "../live.js";
+import { Awaited, Empty, Head } from "../parts/basics.js";
+import { EventTable } from "../parts/event_table.js";
+import { Chosen, Entered, Period, SelectFilter, startOf } from "../parts/filters.js";
+import { route, to } from "../router.js";
+import { html, useMemo } from "../ui.js";
+import { useTenantNames } from "./leases.js";
+
+const TYPES = [
+  ...["queued", "provisioning", "booting", "active", "releasing", "release_blocked", "released", "failed", "updated", "extended", "expiring_soon"].map((name) => `lease.${name}`),
+  ...["host_keys", "rebooting", "rebooted", "reboot_failed", "interruption_notice", "adopted"].map((name) => `lease.${name}`),
+  ...["planned", "launched", "settling", "refused", "dead"].map((name) => `attempt.${name}`),
+  "quota.nearly_used",
+  "orphan.ended",
+];
+const MOST = 2000;
+
+export function Events({ me }) {
+  const { query } = route.use();
+  const operator = me.role === "operator";
+  const tenants = useTenantNames(operator);
+  const period = query.get("period") ?? "3600";
+  const since = useMemo(() => startOf(period, now()), [period]);
+  const live = useLive(pathOf(query, since), 4, { all: true, keep: true });
+  const items = useMemo(() => live.data && [...live.data.items].reverse(), [live.data]);
+  const filtered = ["type", "lease_id", "tenant_id"].some((name) => query.has(name));
+  return html`
+    <${Head} title="Events" sub=${operator ? "All tenants, newest first" : "Your tenant, newest first"} />
+    <div class="filters"><div class="row">
+      <${Period} value=${period} />
+      <${SelectFilter} name="type" label="Type" query=${query} options=${TYPES} several />
+      <${Entered} name="lease_id" label="Lease" query=${query} placeholder="lease_…" />
+      ${operator && html`<${SelectFilter} name="tenant_id" label="Tenant" query=${query} options=${[...tenants.keys()]} show=${(id) => tenants.get(id) ?? id} />`}
+      <${Chosen} name="type" query=${query} label="type" />
+      ${filtered && html`<a class="button ghost" href=${to("events", { period: query.get("period") })}>Clear filters</a>`}
+    </div></div>
+    <${Awaited} live=${live} rows=${12}>
+      ${items && html`
+        <div class="panel flush">
+          ${items.length ? html`<${EventTable} items=${items} lease tenants=${tenants} />` : html`<${Empty} title="No event matches.">Choose a longer period, or <a href=${to("events")}>clear the filters</a>.<//>`}
+          ${!live.data.complete && html`<p class="note pad">Only the first ${count(MOST)} events of the period are shown. Choose a shorter period or more filters.</p>`}
+        </div>
+      `}
+    <//>
+  `;
+}
+
+function pathOf(query, since) {
+  const asked = new URLSearchParams({ limit: 200, created_after: since });
+  for (const name of ["type", "lease_id", "tenant_id"]) for (const value of query.getAll(name)) asked.append(name, value);
+  return `/v1/events?${asked}`;
+}
