@@ -68,11 +68,22 @@ Labels = TypeAliasType(
 
 
 class GpuWish(Body):
-    """The GPUs of one VM. `count` and `memory_gib` (of each GPU) are minimums. Null means any."""
+    """The GPUs of one VM. Set `count` or `min_count`, or neither for one GPU. Null means any."""
 
-    model: GpuModel
-    count: Annotated[int, Field(ge=1, le=64)] = 1
-    memory_gib: Annotated[int | None, Field(ge=1, le=1024)] = None
+    model: Annotated[
+        GpuModel,
+        Field(
+            description=(
+                "A model of `GET /v1/gpu-models` or another spelling of it, such as `A100-80GB`. The response has the "
+                "catalogue's name, and `memory_gib` if the spelling names a size."
+            )
+        ),
+    ]
+    count: Annotated[int | None, Field(ge=1, le=64, description="Exact number of GPUs. Default: 1.")] = None
+    min_count: Annotated[int | None, Field(ge=1, le=64, description="Minimum number of GPUs, instead of `count`.")] = (
+        None
+    )
+    memory_gib: Annotated[int | None, Field(ge=1, le=1024, description="Minimum memory of each GPU.")] = None
     interconnect: Annotated[
         Interconnect | None,
         Field(
@@ -95,15 +106,15 @@ class NewLease(Body):
         Field(ge=1, le=262_144, description="Minimum local disk that comes with the VM and is lost with it."),
     ] = None
     market: Annotated[
-        MarketWish | None,
+        MarketWish,
         Field(
             strict=False,
             description=(
                 "`spot_first` and `reserved_first`: try offerings of that market first, then on-demand offerings. "
-                "Null: any market, except reservations that wait in a provider's queue."
+                "`any`: any market by price, except reservations that wait in a provider's queue."
             ),
         ),
-    ] = None
+    ] = MarketWish.ON_DEMAND
     providers: Annotated[
         list[Annotated[ProviderName, Field(strict=False)]] | None, Field(min_length=1, max_length=_MOST_PROVIDERS)
     ] = None
@@ -186,8 +197,7 @@ class LeaseExtension(Body):
 def later_expiry(body: LeaseExtension) -> LaterExpiry:
     """Converts the body to the requested extension. Raises InvalidRequest unless exactly one field is set."""
     if (body.extend_by_seconds is None) == (body.expires_at is None):
-        detail = "set either extend_by_seconds or expires_at"
-        raise InvalidRequest(errors=[FieldError("/extend_by_seconds", detail), FieldError("/expires_at", detail)])
+        raise _either("extend_by_seconds", "expires_at")
     by = body.extend_by_seconds
     return LaterExpiry(by=None if by is None else timedelta(seconds=by), to=body.expires_at)
 
@@ -195,7 +205,16 @@ def later_expiry(body: LeaseExtension) -> LaterExpiry:
 def new_lease(body: NewLease) -> CreateLease:
     """Converts the body to the service's request. Raises InvalidRequest for contradictory fields."""
     if (body.gpu is None) == (body.instance_types is None):
-        detail = "give gpu or instance_types, and not both"
-        raise InvalidRequest(errors=[FieldError("/gpu", detail), FieldError("/instance_types", detail)])
+        raise _either("gpu", "instance_types")
+    if body.gpu is not None and body.gpu.count is not None and body.gpu.min_count is not None:
+        exact = FieldError("#/body/gpu/count", "is an exact number and excludes min_count")
+        least = FieldError("#/body/gpu/min_count", "is a minimum and excludes count")
+        raise InvalidRequest(errors=[exact, least])
     request = LeaseRequest.from_json(body.model_dump(mode="json", exclude={"tenant_id", "startup_script"}))
     return CreateLease(tenant_id=body.tenant_id, request=request, startup_script=body.startup_script)
+
+
+def _either(*fields: str) -> InvalidRequest:
+    """The refusal where exactly one of two fields must be set."""
+    detail = f"is not valid: set either {' or '.join(fields)}"
+    return InvalidRequest(errors=[FieldError(f"#/body/{field}", detail) for field in fields])
