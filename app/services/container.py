@@ -9,6 +9,7 @@ from app.services.context import ServiceContext
 from app.services.event_stream import EventStreams
 from app.services.events import EventService
 from app.services.explanations import ExplanationService
+from app.services.gpu_models import GpuModelService
 from app.services.health import HealthService
 from app.services.host_keys import HostKeyService
 from app.services.keys import KeyService
@@ -22,6 +23,7 @@ from app.services.offerings import OfferingService
 from app.services.ops import OpsService
 from app.services.plan import PlanService
 from app.services.quotas import QuotaService
+from app.services.regions import RegionService
 from app.services.tenant_use import TenantUseService
 from app.services.tenants import TenantService
 from app.services.webhooks import WebhookService
@@ -46,6 +48,8 @@ class Services:
     lease_access: LeaseAccess
     host_keys: HostKeyService
     offerings: OfferingService
+    gpu_models: GpuModelService
+    regions: RegionService
     plan: PlanService
     explanations: ExplanationService
     events: EventService
@@ -74,6 +78,8 @@ class Services:
             lease_access=LeaseAccess(context),
             host_keys=HostKeyService(context),
             offerings=OfferingService(catalogue),
+            gpu_models=GpuModelService(catalogue),
+            regions=RegionService(catalogue),
             plan=PlanService(context, catalogue),
             explanations=ExplanationService(context, catalogue),
             events=EventService(context),

@@ -11,6 +11,7 @@ from app.api.http.responses import answer
 from app.api.http.routing import Operator, UseServices, Viewer
 from app.api.http.routing import router as make_router
 from app.api.schemas.base import Body, DecimalText, View
+from app.api.schemas.patterns import QUOTA_RESOURCE
 from app.domain.money import format_money
 from app.domain.quotas import SPEND_PER_HOUR, is_valid_resource
 from app.services.quotas import tag
@@ -29,7 +30,7 @@ class QuotaLimit(Body):
 
     resource: Annotated[
         str,
-        Field(max_length=64, pattern=r"^[a-z_]+(:[A-Za-z0-9._-]+)?$", examples=["gpus", "gpus:A100", "spend_per_hour"]),
+        Field(max_length=64, pattern=QUOTA_RESOURCE.regex, examples=["gpus", "gpus:A100", "spend_per_hour"]),
         AfterValidator(_resource),
     ]
     limit: Annotated[

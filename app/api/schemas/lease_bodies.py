@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import AfterValidator, Field
 from typing_extensions import TypeAliasType
 
+from app.api.schemas import patterns
 from app.api.schemas.base import Body, DecimalText, Name, Text, Timestamp
 from app.domain.lease_actions import LaterExpiry
 from app.domain.lease_requests import LeaseRequest, OnInterruption
@@ -43,18 +44,18 @@ def _not_null(value: object) -> object:
     return value
 
 
-GpuModel = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]{0,39}$", examples=["A100"])]
-TypeName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", examples=["p4d.24xlarge"])]
-RegionName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$", examples=["us-east-1"])]
-ImageName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,39}$", examples=["pytorch"])]
+GpuModel = Annotated[str, Field(pattern=patterns.GPU_MODEL.regex, examples=["A100"])]
+TypeName = Annotated[str, Field(pattern=patterns.INSTANCE_TYPE.regex, examples=["p4d.24xlarge"])]
+RegionName = Annotated[str, Field(pattern=patterns.REGION.regex, examples=["us-east-1"])]
+ImageName = Annotated[str, Field(pattern=patterns.IMAGE.regex, examples=["pytorch"])]
 Ttl = Annotated[int, Field(ge=60, le=_YEAR, description="Seconds from now; at most the tenant's `max_ttl_seconds`.")]
 Cidr = Annotated[str, Field(max_length=50, examples=["203.0.113.0/24"]), AfterValidator(network)]
 Labels = TypeAliasType(
     "Labels",
     Annotated[
         dict[
-            Annotated[str, Field(pattern=r"^[a-z0-9_-]{1,63}$")],
-            Annotated[str, Field(pattern=r"^[\x20-\x7e]{0,63}$")],
+            Annotated[str, Field(pattern=patterns.LABEL_KEY.regex)],
+            Annotated[str, Field(pattern=patterns.LABEL_VALUE.regex)],
         ],
         Field(
             max_length=20,
