@@ -131,7 +131,7 @@ def _unknown_image(new: CreateLease, ranking: Ranking) -> ServiceError | None:
     image = new.request.image
     if image is None or not ranking.excluded or any(image in one.offering.images for one in ranking.excluded):
         return None
-    detail = f"names no image of any account: GET /v1/images lists them ({image})"
+    detail = "names no image of any account: GET /v1/images lists them"
     return InvalidRequest(errors=[FieldError("#/body/image", detail)])
 
 

@@ -38,17 +38,17 @@ async def test_a_null_limit_means_none_for_gpus_and_any_for_the_rest(operator: C
 @pytest.mark.parametrize(
     ("body", "pointer"),
     [
-        ({}, "/limits"),
-        ({"limits": [{"resource": "gpus", "limit": 3}]}, "/limits/0/limit"),
-        ({"limits": [{"resource": "gpus", "limit": "1.5"}]}, "/limits/0"),
-        ({"limits": [{"resource": "gpus", "limit": "-1"}]}, "/limits/0/limit"),
-        ({"limits": [{"resource": "gpus", "limit": "NaN"}]}, "/limits/0/limit"),
-        ({"limits": [{"resource": "gpus", "limit": "1e99"}]}, "/limits/0/limit"),
-        ({"limits": [{"resource": "gpus", "limit": "9" * 5000}]}, "/limits/0/limit"),
-        ({"limits": [{"resource": "spend_per_hour", "limit": "0.0000001"}]}, "/limits/0/limit"),
-        ({"limits": [{"resource": "cpus", "limit": "1"}]}, "/limits/0/resource"),
-        ({"limits": [{"resource": "gpus"}]}, "/limits/0/limit"),
-        ({"limits": [{"resource": "gpus", "limit": "1"}, {"resource": "gpus", "limit": "2"}]}, ""),
+        ({}, "#/body/limits"),
+        ({"limits": [{"resource": "gpus", "limit": 3}]}, "#/body/limits/0/limit"),
+        ({"limits": [{"resource": "gpus", "limit": "1.5"}]}, "#/body/limits/0"),
+        ({"limits": [{"resource": "gpus", "limit": "-1"}]}, "#/body/limits/0/limit"),
+        ({"limits": [{"resource": "gpus", "limit": "NaN"}]}, "#/body/limits/0/limit"),
+        ({"limits": [{"resource": "gpus", "limit": "1e99"}]}, "#/body/limits/0/limit"),
+        ({"limits": [{"resource": "gpus", "limit": "9" * 5000}]}, "#/body/limits/0/limit"),
+        ({"limits": [{"resource": "spend_per_hour", "limit": "0.0000001"}]}, "#/body/limits/0/limit"),
+        ({"limits": [{"resource": "cpus", "limit": "1"}]}, "#/body/limits/0/resource"),
+        ({"limits": [{"resource": "gpus"}]}, "#/body/limits/0/limit"),
+        ({"limits": [{"resource": "gpus", "limit": "1"}, {"resource": "gpus", "limit": "2"}]}, "#/body"),
     ],
 )
 async def test_a_wrong_limit_is_pointed_at(operator: Caller, alice: Caller, body: object, pointer: str) -> None:

@@ -107,7 +107,8 @@ def field_errors(found: Iterable[Any]) -> list[FieldError]:
 
 def _pointer(location: tuple[int | str, ...]) -> str:
     """`#/body/gpu/count` for a field of the body, `#/body` for the body itself, `#/query/limit` and so on."""
-    return "#/" + "/".join(_escape(str(part)) for part in location)
+    parts = location[:-1] if location[-1] == "[key]" else location
+    return "#/" + "/".join(_escape(str(part)) for part in parts)
 
 
 def _escape(part: str) -> str:
