@@ -5,6 +5,7 @@ from pathlib import Path
 
 from app.api.app import routed
 from app.api.http import openapi_document
+from app.api.http.errors_page import retry_advice
 from app.services.errors import every_error
 from app.settings.settings import describe
 
@@ -12,24 +13,34 @@ ROOT = Path(__file__).resolve().parents[2]
 
 _INTRODUCTION = """# Errors
 
-Made from `app/services/errors.py` by `make openapi`; a test fails when the two differ.
+Made from `app/services/errors.py` by `make openapi`; a test fails when the two differ. The API serves this list at
+`/docs/errors`.
 
-Every refusal is `application/problem+json` (RFC 9457): `type`, `title`, `status`, `detail`, `instance`, `code`,
-`retryable`, `errors` (`pointer` and `detail` of each wrong field) and `request_id`. Decide by `code`, show `detail`.
-`retryable` means that the very same request may succeed later. The list may grow.
+Every refusal is `application/problem+json` (RFC 9457):
 
-| code | status | retryable | meaning | what to do |
-|---|---|---|---|---|
+| member | meaning |
+|---|---|
+| `code` | The error code. It never changes; the list of codes may grow. Decide by it. |
+| `type` | The section of the error in this list, such as `/docs/errors#not_found`. |
+| `title`, `status`, `instance` | The code in words, the HTTP status, and the path of the request. |
+| `detail` | What happened, for people. With field errors, it is the first of them. |
+| `errors` | Each wrong field: `pointer` and `detail`. |
+| `retryable` | Whether the very same request may succeed later. |
+| `request_id` | The id to name in a report. |
+
+A pointer is a JSON pointer as a URI fragment, and begins with the part of the request: `#/body/gpu/count`,
+`#/query/limit`, `#/path/lease_id`, `#/header/Idempotency-Key`. Some codes have further members, which the sections name.
 """
 
 
-def error_table() -> str:
-    """docs/errors.md."""
-    rows = (
-        f"| `{error.code}` | {error.status} | {'yes' if error.retryable else 'no'} | {error.title()} | {error.advice} |"
+def error_reference() -> str:
+    """docs/errors.md: a section for each code, whose anchor is the code."""
+    sections = (
+        f"## {error.code}\n\nStatus {error.status}. {error.title()}. {error.advice} {retry_advice(error)}".rstrip()
+        + "\n"
         for error in every_error()
     )
-    return _INTRODUCTION + "\n".join(rows) + "\n"
+    return "\n".join([_INTRODUCTION, *sections])
 
 
 _SETTINGS = """# Settings
@@ -54,7 +65,7 @@ def generated() -> dict[Path, str]:
     """Each generated file and what it must hold."""
     return {
         ROOT / "openapi.json": openapi_document.text(routed()),
-        ROOT / "docs" / "errors.md": error_table(),
+        ROOT / "docs" / "errors.md": error_reference(),
         ROOT / "docs" / "settings.md": settings_table(),
     }
 

@@ -41,6 +41,11 @@ class LaterExpiry:
     by: timedelta | None = None
     to: datetime | None = None
 
+    @property
+    def field(self) -> str:
+        """The field of the request that is set."""
+        return "expires_at" if self.by is None else "extend_by_seconds"
+
     def after(self, expires_at: datetime) -> datetime:
         """The new expiry of a lease that expires at `expires_at`."""
         if self.by is not None:

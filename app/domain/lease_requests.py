@@ -1,4 +1,4 @@
-"""The request of a lease. The database stores it as JSON, and the API returns the stored form."""
+"""The request of a lease: its values, its form for callers, and the form that the database stores."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -18,23 +18,48 @@ class OnInterruption(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuRequest:
-    """The GPUs of one VM. `count` and `memory_gib` (of each GPU) are minimums; None means any."""
+    """The GPUs of one VM. `count` is exact, and `min_count` is a minimum: one of the two is set, `count` 1 by default.
+
+    `memory_gib` (of each GPU) is a minimum. None means any.
+    """
 
     model: str
-    count: int = 1
+    count: int | None = None
+    min_count: int | None = None
     memory_gib: int | None = None
     interconnect: Interconnect | None = None
     vendor: GpuVendor | None = None
 
+    def __post_init__(self) -> None:
+        if self.count is not None and self.min_count is not None:
+            raise ValueError("count and min_count exclude each other")
+        if self.count is None and self.min_count is None:
+            object.__setattr__(self, "count", 1)
+
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Reads a stored `gpu`. An absent or null member gets its default."""
+        """Reads `as_json` and `as_stored`. An absent or null member gets its default.
+
+        Without a member `min_count`, `count` is a minimum: this is the form of earlier versions.
+        """
         given = {name: member for name, member in value.items() if member is not None}
+        if "min_count" not in value:
+            given["min_count"] = given.pop("count", 1)
         return cls(**{name: _GPU_PARSERS.get(name, _parse)(member) for name, member in given.items()})
 
     def as_json(self) -> dict[str, Any]:
-        """Leaves out members of `_LATER` that are None: the previous version reads no unknown member of `gpu`."""
+        """The form that callers send and read. Members of `_LATER` are left out if they are None."""
         return {name: value for name, value in asdict(self).items() if value is not None or name not in _LATER}
+
+    def as_stored(self) -> dict[str, Any]:
+        """The stored form. The previous version takes `count` for a minimum and reads no unknown member with a value.
+
+        A minimum is therefore stored as `count` alone, and an exact number as `count` with a null `min_count`.
+        """
+        stored = self.as_json()
+        if self.min_count is not None:
+            stored["count"] = stored.pop("min_count")
+        return stored
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +81,7 @@ class LeaseRequest:
     min_vcpus: int | None = None
     min_memory_gib: int | None = None
     min_local_disk_gib: int | None = None
-    market: MarketWish | None = None
+    market: MarketWish = MarketWish.ON_DEMAND
     providers: tuple[str, ...] | None = None
     regions: tuple[str, ...] | None = None
     max_price_per_hour: Decimal | None = None
@@ -70,13 +95,26 @@ class LeaseRequest:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Reads what `as_json` returned. An absent or null member gets its default: earlier versions stored fewer."""
+        """Reads `as_json` and `as_stored`. An absent or null member gets its default: earlier versions stored fewer.
+
+        An absent or null `market` is any market, as it was for earlier versions.
+        """
         given = {name: value[name] for name in _NAMES if value.get(name) is not None}
+        given.setdefault("market", MarketWish.ANY)
         return cls(**{name: _PARSERS.get(name, _parse)(member) for name, member in given.items()})
 
     def as_json(self) -> dict[str, Any]:
-        """The form that the database stores and the API returns. Amounts are text without an exponent."""
+        """The form that callers send and read. Amounts are text without an exponent."""
         return {name: _format(getattr(self, name)) for name in _NAMES}
+
+    def as_stored(self) -> dict[str, Any]:
+        """The form that the database stores. The previous version can read it: it knows any market only as null."""
+        stored = self.as_json()
+        if self.market is MarketWish.ANY:
+            stored["market"] = None
+        if self.gpu is not None:
+            stored["gpu"] = self.gpu.as_stored()
+        return stored
 
 
 _NAMES = tuple(member.name for member in fields(LeaseRequest))

@@ -49,7 +49,7 @@ class Suggestion:
 GROUP_TEXTS: Mapping[Exclusion, tuple[str, str]] = MappingProxyType(
     {
         Exclusion.GPU_MODEL: ("has another GPU model", "have another GPU model"),
-        Exclusion.GPU_COUNT: ("has fewer GPUs", "have fewer GPUs"),
+        Exclusion.GPU_COUNT: ("has another number of GPUs", "have another number of GPUs"),
         Exclusion.GPU_MEMORY: ("has less memory per GPU", "have less memory per GPU"),
         Exclusion.GPU_VENDOR: ("has GPUs of another vendor", "have GPUs of another vendor"),
         Exclusion.GPU_FRACTION: ("has a part of a GPU", "have parts of a GPU"),
@@ -91,7 +91,7 @@ def describe_place(key: OfferingKey, provider: str, price_per_hour: Decimal | No
 
 def find_near_misses(wish: Requirements, ranking: Ranking) -> NearMisses:
     """Groups the excluded offerings of a ranking by their first reason."""
-    nearness = _Nearness(_requested_gpu(wish, ranking))
+    nearness = _Nearness(_requested_gpu(wish, ranking), wish.gpu_count)
     groups: dict[Exclusion, list[tuple[bool, Excluded]]] = defaultdict(list)
     single: dict[Exclusion, list[Offering]] = defaultdict(list)
     for excluded in ranking.excluded:
@@ -127,20 +127,28 @@ def _requested_gpu(wish: Requirements, ranking: Ranking) -> Gpu | None:
 
 @dataclass(frozen=True, slots=True)
 class _Nearness:
-    """Which offering misses a request least: the smallest key. `gpu`: what the request names, where it is known."""
+    """Which offering misses a request least: the smallest key. `gpu`: what the request names, where it is known.
+
+    `count`: the exact number of GPUs that the request names. None: it names none, or a minimum.
+    """
 
     gpu: Gpu | None
+    count: int | None = None
 
     def key(self, code: Exclusion) -> Callable[[Offering], tuple[Any, ...]]:
-        """Most GPUs, most memory, or similar hardware, by rule. Then the cheapest offering."""
+        """The nearest number of GPUs, most memory, or similar hardware, by rule. Then the cheapest offering."""
         match code:
             case Exclusion.GPU_COUNT:
-                return lambda o: (-o.type.gpu.count, *_price(o))
+                return lambda o: (*self._count(o.type.gpu), *_price(o))
             case Exclusion.GPU_MEMORY:
                 return lambda o: (-o.type.gpu.memory_gib, *_price(o))
             case Exclusion.GPU_MODEL | Exclusion.INSTANCE_TYPE if self.gpu is not None:
                 return lambda o: (*self._hardware(o.type.gpu), *_price(o))
         return _price
+
+    def _count(self, gpu: Gpu) -> tuple[int, int]:
+        """Nearest to an exact number, or most GPUs."""
+        return (0 if self.count is None else abs(gpu.count - self.count)), -gpu.count
 
     def _hardware(self, gpu: Gpu) -> tuple[bool, bool]:
         """Weaker hardware comes last, then other models."""

@@ -24,13 +24,14 @@ LISTED_MARKETS = (Market.ON_DEMAND, Market.SPOT)
 
 
 class MarketWish(StrEnum):
-    """The market that a tenant requests: a single market, or one market everywhere first and on demand after that."""
+    """The market that a tenant requests: one market, one market first and on demand after that, or `any` by price."""
 
     ON_DEMAND = "on_demand"
     SPOT = "spot"
     SPOT_FIRST = "spot_first"
     RESERVED = "reserved"
     RESERVED_FIRST = "reserved_first"
+    ANY = "any"
 
 
 class PriceStatus(StrEnum):

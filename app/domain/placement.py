@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from app.domain.error_kinds import ErrorKind
 from app.domain.lease_requests import LeaseRequest
-from app.domain.offerings import GpuVendor, Interconnect, Market, MarketWish, Obstacle, Offering, OfferingKey
+from app.domain.offerings import Gpu, GpuVendor, Interconnect, Market, MarketWish, Obstacle, Offering, OfferingKey
 
 _REFUSAL_STEPS = 10
 _READY_STEP = 15.0
@@ -21,9 +21,10 @@ _MARKETS: Mapping[MarketWish, frozenset[Market]] = {
     MarketWish.SPOT_FIRST: frozenset({Market.SPOT, Market.ON_DEMAND}),
     MarketWish.RESERVED: frozenset({Market.RESERVED}),
     MarketWish.RESERVED_FIRST: frozenset({Market.RESERVED, Market.ON_DEMAND}),
+    MarketWish.ANY: frozenset(Market),
 }
-"""The markets that serve a request. A request that names none takes any market."""
-_FIRST: Mapping[MarketWish | None, Market] = {
+"""The markets that serve a request."""
+_FIRST: Mapping[MarketWish, Market] = {
     MarketWish.SPOT_FIRST: Market.SPOT,
     MarketWish.RESERVED_FIRST: Market.RESERVED,
 }
@@ -63,10 +64,14 @@ class Exclusion(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Requirements:
-    """The part of a lease request that placement reads. None means any. An `image` of None is the account's default."""
+    """The part of a lease request that placement reads. None means any. An `image` of None is the account's default.
+
+    `gpu_count` is exact, and `min_gpu_count` is a minimum.
+    """
 
     gpu_model: str | None = None
-    gpu_count: int = 1
+    gpu_count: int | None = None
+    min_gpu_count: int | None = None
     gpu_memory_gib: int | None = None
     gpu_vendor: GpuVendor | None = None
     interconnect: Interconnect | None = None
@@ -74,7 +79,7 @@ class Requirements:
     min_memory_gib: int | None = None
     min_local_disk_gib: int | None = None
     instance_types: tuple[str, ...] | None = None
-    market: MarketWish | None = None
+    market: MarketWish = MarketWish.ANY
     providers: tuple[str, ...] | None = None
     regions: tuple[str, ...] | None = None
     max_price_per_hour: Decimal | None = None
@@ -86,7 +91,8 @@ class Requirements:
         gpu = request.gpu
         return cls(
             gpu_model=gpu.model if gpu else None,
-            gpu_count=gpu.count if gpu else 1,
+            gpu_count=gpu.count if gpu else None,
+            min_gpu_count=gpu.min_count if gpu else None,
             gpu_memory_gib=gpu.memory_gib if gpu else None,
             gpu_vendor=gpu.vendor if gpu else None,
             interconnect=gpu.interconnect if gpu else None,
@@ -151,8 +157,7 @@ def _type_objections(wish: Requirements, o: Offering) -> Iterable[tuple[Exclusio
         yield Exclusion.INSTANCE_TYPE, f"{o.key.instance_type} was not asked for"
     if wish.gpu_model is not None and gpu.model != wish.gpu_model:
         yield Exclusion.GPU_MODEL, f"has {gpu.model}, asked for {wish.gpu_model}"
-    if gpu.count < wish.gpu_count:
-        yield Exclusion.GPU_COUNT, f"has {gpu.count} GPUs, asked for {wish.gpu_count}"
+    yield from _count_objections(wish, gpu)
     if wish.gpu_memory_gib is not None and gpu.memory_gib < wish.gpu_memory_gib:
         yield Exclusion.GPU_MEMORY, f"has {gpu.memory_gib} GiB a GPU, asked for {wish.gpu_memory_gib}"
     if wish.gpu_vendor is not None and gpu.vendor is not wish.gpu_vendor:
@@ -161,6 +166,13 @@ def _type_objections(wish: Requirements, o: Offering) -> Iterable[tuple[Exclusio
         yield Exclusion.INTERCONNECT, f"connects its GPUs by {gpu.interconnect}, asked for {wish.interconnect}"
     if wish.instance_types is None and gpu.parts > 1:
         yield Exclusion.GPU_FRACTION, f"has 1/{gpu.parts} of a GPU: ask for it by instance_types"
+
+
+def _count_objections(wish: Requirements, gpu: Gpu) -> Iterable[tuple[Exclusion, str]]:
+    if wish.gpu_count is not None and gpu.count != wish.gpu_count:
+        yield Exclusion.GPU_COUNT, f"has {gpu.count} GPUs, asked for {wish.gpu_count}"
+    if gpu.count < (wish.min_gpu_count or 0):
+        yield Exclusion.GPU_COUNT, f"has {gpu.count} GPUs, asked for at least {wish.min_gpu_count}"
 
 
 def _size_objections(wish: Requirements, o: Offering) -> Iterable[tuple[Exclusion, str]]:
@@ -190,12 +202,16 @@ def _where_objections(wish: Requirements, o: Offering) -> Iterable[tuple[Exclusi
         yield Exclusion.PROVIDER, f"at {o.provider}, asked for {', '.join(wish.providers)}"
     if wish.regions is not None and o.key.region not in wish.regions:
         yield Exclusion.REGION, f"in {o.key.region}, asked for {', '.join(wish.regions)}"
-    if wish.market is not None and o.key.market not in _MARKETS[wish.market]:
+    if o.key.market not in _MARKETS[wish.market]:
         yield Exclusion.MARKET, f"is {o.key.market}, asked for {wish.market}"
-    if wish.market is None and o.reservation is not None and o.reservation.shortest_wait is not None:
+    if _waits_at_provider(o) and wish.market is MarketWish.ANY:
         yield Exclusion.MARKET, "waits in the provider's queue: request market reserved or reserved_first"
     if wish.image is not None and wish.image not in o.images:
         yield Exclusion.IMAGE, f"account {o.key.account} has no image named {wish.image}"
+
+
+def _waits_at_provider(o: Offering) -> bool:
+    return o.reservation is not None and o.reservation.shortest_wait is not None
 
 
 def _price_objections(wish: Requirements, o: Offering) -> Iterable[tuple[Exclusion, str]]:

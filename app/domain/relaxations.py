@@ -8,7 +8,7 @@ from typing import Any
 
 from app.domain.lease_requests import LeaseRequest
 from app.domain.money import format_money
-from app.domain.offerings import Market, Offering
+from app.domain.offerings import Market, MarketWish, Offering
 from app.domain.placement import Exclusion
 
 
@@ -31,7 +31,8 @@ def _change_model(request: LeaseRequest, o: Offering) -> tuple[LeaseRequest, str
 
 def _change_count(request: LeaseRequest, o: Offering) -> tuple[LeaseRequest, str]:
     count = o.type.gpu.count
-    return _change_gpu(request, count=count), f"Request {count} {'GPU' if count == 1 else 'GPUs'} per VM."
+    changes = {"count": count} if request.gpu is None or request.gpu.min_count is None else {"min_count": count}
+    return _change_gpu(request, **changes), f"Request {count} {'GPU' if count == 1 else 'GPUs'} per VM."
 
 
 def _change_memory(request: LeaseRequest, o: Offering) -> tuple[LeaseRequest, str]:
@@ -69,7 +70,7 @@ def _add_type(request: LeaseRequest, o: Offering) -> tuple[LeaseRequest, str]:
 
 
 def _allow_markets(request: LeaseRequest, o: Offering) -> tuple[LeaseRequest, str]:
-    return replace(request, market=None), f"Allow any market, {market_words(o.key.market)} included."
+    return replace(request, market=MarketWish.ANY), f"Allow any market, {market_words(o.key.market)} included."
 
 
 def _add_provider(request: LeaseRequest, o: Offering) -> tuple[LeaseRequest, str]:

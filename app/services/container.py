@@ -10,6 +10,7 @@ from app.services.context import ServiceContext
 from app.services.event_stream import EventStreams
 from app.services.events import EventService
 from app.services.explanations import ExplanationService
+from app.services.gpu_models import GpuModelService
 from app.services.health import HealthService
 from app.services.host_keys import HostKeyService
 from app.services.keys import KeyService
@@ -23,6 +24,7 @@ from app.services.offerings import OfferingService
 from app.services.ops import OpsService
 from app.services.plan import PlanService
 from app.services.quotas import QuotaService
+from app.services.regions import RegionService
 from app.services.ssh_keys import SshKeyService
 from app.services.summary import SummaryService
 from app.services.tenant_use import TenantUseService
@@ -52,6 +54,8 @@ class Services:
     lease_access: LeaseAccess
     host_keys: HostKeyService
     offerings: OfferingService
+    gpu_models: GpuModelService
+    regions: RegionService
     plan: PlanService
     explanations: ExplanationService
     events: EventService
@@ -85,6 +89,8 @@ class Services:
             lease_access=LeaseAccess(context),
             host_keys=HostKeyService(context),
             offerings=OfferingService(catalogue),
+            gpu_models=GpuModelService(catalogue),
+            regions=RegionService(catalogue),
             plan=PlanService(context, catalogue),
             explanations=ExplanationService(context, catalogue),
             events=EventService(context),

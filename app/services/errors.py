@@ -11,14 +11,39 @@ from typing import Any, ClassVar
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One invalid field. `pointer` is a JSON pointer into the body (`/gpu/count`), or `#/query/limit`, `#/header/…`."""
+    """One invalid field. `pointer`: `#/body/gpu/count`, `#/query/limit`, `#/path/lease_id` or `#/header/If-Match`.
+
+    `detail` is the rest of a sentence that begins with the field's name.
+    """
 
     pointer: str
     detail: str
 
+    @property
+    def name(self) -> str:
+        """The field for people: `gpu.count`, `query parameter limit`, `header If-Match`."""
+        where, *path = self.pointer.removeprefix("#/").split("/")
+        parts = [part.replace("~1", "/").replace("~0", "~") for part in path]
+        if where == "body":
+            return ".".join(parts) or "the body"
+        return " ".join([_PARTS.get(where, where), "/".join(parts)])
+
+
+_PARTS = {"query": "query parameter", "path": "path parameter"}
+
+
+def summarize(errors: Sequence[FieldError]) -> str:
+    """One sentence: the first field error, and the number of the others."""
+    first, *others = errors
+    more = f" ({len(others)} more: see `errors`)" if others else ""
+    return f"{first.name} {first.detail.rstrip('.')}{more}."
+
 
 class ServiceError(Exception):
-    """Base of all API errors. `detail` is a message for a person; `extra` holds further members of the response."""
+    """Base of all API errors. `detail` is a message for a person; `extra` holds further members of the response.
+
+    Without a `detail`, the first of `errors` stands for it.
+    """
 
     code: ClassVar[str]
     status: ClassVar[int]
@@ -34,8 +59,8 @@ class ServiceError(Exception):
         headers: dict[str, str] | None = None,
         retryable: bool | None = None,
     ) -> None:
-        super().__init__(detail or self.title())
-        self.detail = detail or self.title()
+        self.detail = detail or (summarize(errors) if errors else self.title())
+        super().__init__(self.detail)
         self.errors = tuple(errors)
         self.extra = extra or {}
         self.headers = headers or {}
@@ -52,7 +77,14 @@ class MalformedBody(ServiceError):
     """The body is not valid JSON."""
 
     code, status = "malformed_body", 400
-    advice = "Send one JSON document, UTF-8, without NaN or infinity."
+    advice = "Send one JSON document in UTF-8. `detail` gives line and column of the error."
+
+
+class BadHeader(ServiceError):
+    """A request header is not valid."""
+
+    code, status = "bad_header", 400
+    advice = "`errors` lists each invalid header. Correct the header or leave it out."
 
 
 class Unauthenticated(ServiceError):
@@ -107,7 +139,9 @@ class NameTaken(ServiceError):
     """The name is in use."""
 
     code, status = "name_taken", 409
-    advice = "Choose another name."
+    advice = (
+        "Choose another name. Names of live leases are unique in a tenant: `lease_id` is the lease that has the name."
+    )
 
 
 class QuotaExceeded(ServiceError):
@@ -125,8 +159,8 @@ class NoOffering(ServiceError):
 
     code, status = "no_offering", 409
     advice = (
-        "`excluded` gives the reason for each excluded offering. Relax the request. If `retryable` is true, an "
-        "account is only temporarily excluded."
+        "`excluded` counts the excluded offerings by reason, with the nearest offering of each. Relax the request. If "
+        "`retryable` is true, the same request may succeed later."
     )
 
 
@@ -163,7 +197,35 @@ class TermExceeded(ServiceError):
     """The request exceeds the tenant's maximum term, from now or in total."""
 
     code, status = "term_exceeded", 422
-    advice = "Request a shorter term. `detail` gives the latest possible end."
+    advice = "Request a shorter term. `max_ttl_seconds` or `latest_expires_at` gives the limit."
+
+
+class UnknownGpuModel(ServiceError):
+    """The installation has no such GPU model."""
+
+    code, status = "unknown_gpu_model", 422
+    advice = "Use one of `known`; `nearest` is the most similar one. `GET /v1/gpu-models` lists models and spellings."
+
+
+class UnknownRegion(ServiceError):
+    """The installation has no such region."""
+
+    code, status = "unknown_region", 422
+    advice = "Use one of `known`; `nearest` is the most similar one. `GET /v1/regions` lists them."
+
+
+class UnknownInstanceType(ServiceError):
+    """The installation has no such instance type."""
+
+    code, status = "unknown_instance_type", 422
+    advice = "Use `nearest`, or another type of `GET /v1/offerings`."
+
+
+class PriceCapTooLow(ServiceError):
+    """Every offering that fits costs more than `max_price_per_hour`."""
+
+    code, status = "price_cap_too_low", 422
+    advice = "Raise `max_price_per_hour` to at least `lowest_price_per_hour`, or relax the request."
 
 
 class IdempotencyInFlight(ServiceError):

@@ -112,7 +112,7 @@ async def _check_expiry(connection: AsyncConnection, expires_at: datetime | None
         return
     now = (await connection.execute(select(func.now()))).scalar_one()
     if expires_at <= now:
-        raise InvalidRequest(errors=[FieldError("/expires_at", "must be in the future")])
+        raise InvalidRequest(errors=[FieldError("#/body/expires_at", "must be in the future")])
 
 
 async def _locked(connection: AsyncConnection, principal: Principal, key_id: str) -> RowMapping:

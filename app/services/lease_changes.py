@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any
 
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.core.tenant_scope import parameter
@@ -13,15 +14,27 @@ from app.db.leases import statements, transitions
 from app.domain.events import LeaseExtended, LeaseUpdated
 from app.domain.ids import LeaseId
 from app.domain.lease_actions import Extension, LaterExpiry, Refusal, extension_refusal
-from app.domain.leases import Desired
+from app.domain.leases import TERMINAL, Desired, LeaseState
 from app.domain.reasons import Origin, Reason, ReasonCode
 from app.services.audit import record_lease
 from app.services.context import ServiceContext
-from app.services.errors import LeaseEnding, NotExtendable, NotLater, ResourceNotFound, TenantSuspended, TermExceeded
+from app.services.errors import (
+    FieldError,
+    LeaseEnding,
+    NameTaken,
+    NotExtendable,
+    NotLater,
+    ResourceNotFound,
+    TenantSuspended,
+    TermExceeded,
+)
 from app.services.idempotency import IdempotencyKey, Reply, repeatable
+from app.services.lease_creation import check_name
 from app.services.leases import lease_key
 from app.services.preconditions import IfMatch
 from app.services.principal import Principal
+
+_TRIES = 3
 
 
 class LeaseChanges:
@@ -31,15 +44,29 @@ class LeaseChanges:
         self._context = context
 
     async def update(self, principal: Principal, lease_id: str, changes: dict[str, Any], if_match: IfMatch) -> Any:
-        """`changes`: name, labels, or both; a row of leases.READ. Legal in every state. Raises ResourceNotFound, VersionConflict."""
+        """`changes`: name, labels, or both; a row of leases.READ. Legal in every state.
+
+        Raises ResourceNotFound, VersionConflict, NameTaken.
+        """
+        for _ in range(_TRIES):
+            try:
+                return await self._update(principal, lease_id, changes, if_match)
+            except IntegrityError as error:  # another request took the name at the same time: the next try names it
+                if "ix_lease_live_name" not in str(error.orig):
+                    raise
+        raise NameTaken
+
+    async def _update(self, principal: Principal, lease_id: str, changes: dict[str, Any], if_match: IfMatch) -> Any:
         async with self._context.database.transaction(principal.tenant_id) as connection:
             row = await _locked(connection, principal, lease_id, if_match)
             changed = {name: value for name, value in changes.items() if getattr(row, name) != value}
+            if "name" in changed and LeaseState(row.state) not in TERMINAL:
+                await check_name(connection, row.tenant_id, changed["name"], besides=row.id)
             if changed:
                 event = NewEvent(_updated(changed), principal.request_id)
                 before = {name: getattr(row, name) for name in changed}
                 await record_lease(connection, principal, "lease.update", row, before=before, after=changed)
-                row = await _written(connection, principal, row.id, event, changed)
+                row = await _written(connection, principal, row.id, event, _columns(changed))
         return row
 
     @asynccontextmanager
@@ -83,6 +110,10 @@ class LeaseChanges:
         return row
 
 
+def _columns(changed: dict[str, Any]) -> dict[str, Any]:
+    return {**changed, "unique_name": True} if "name" in changed else changed
+
+
 async def _locked(connection: AsyncConnection, principal: Principal, lease_id: str, if_match: IfMatch) -> Any:
     mine = statements.named(lease_key(lease_id), principal.tenant_id)
     row = (await connection.execute(statements.LOCK, mine)).one_or_none()
@@ -111,14 +142,14 @@ async def _extend(
     """The lease becomes due at once, so that a worker writes the new deadline to the provider's tags."""
     row = await _locked(connection, principal, lease_id, if_match)
     until = later.after(row.expires_at)
-    _check_extension(row, until)
+    _check_extension(row, later, until)
     times = {"before": {"expires_at": row.expires_at}, "after": {"expires_at": until}}
     await record_lease(connection, principal, "lease.extend", row, **times)
     event = NewEvent(LeaseExtended(expires_at=until), principal.request_id)
     return await _written(connection, principal, row.id, event, {"expires_at": until, **transitions.WAKE})
 
 
-def _check_extension(row: Any, until: datetime) -> None:
+def _check_extension(row: Any, later: LaterExpiry, until: datetime) -> None:
     latest = min(
         row.created_at + timedelta(seconds=row.max_total_seconds), row.as_of + timedelta(seconds=row.max_ttl_seconds)
     )
@@ -138,7 +169,8 @@ def _check_extension(row: Any, until: datetime) -> None:
         case Refusal.TENANT_SUSPENDED:
             raise TenantSuspended
         case Refusal.NOT_LATER:
-            raise NotLater(f"The lease already lasts until {_rfc3339(row.expires_at)}.")
+            field = FieldError("#/body/" + later.field, "must be later than the present expiry")
+            raise NotLater(f"The lease already lasts until {_rfc3339(row.expires_at)}.", errors=[field])
         case Refusal.NOT_EXTENDABLE:
             raise NotExtendable(
                 f"The cloud deletes this VM after {_rfc3339(row.expires_at)}, and nobody can move that time while the VM "
@@ -147,7 +179,8 @@ def _check_extension(row: Any, until: datetime) -> None:
         case Refusal.TERM_EXCEEDED:
             why = ": the reservation in which its VM runs ends then" if reserved else ""
             detail = f"The lease may last until {_rfc3339(latest)} at the latest{why}."
-            raise TermExceeded(detail, extra={"latest_expires_at": _rfc3339(latest)})
+            field = FieldError("#/body/" + later.field, f"ends the lease after {_rfc3339(latest)}")
+            raise TermExceeded(detail, errors=[field], extra={"latest_expires_at": _rfc3339(latest)})
 
 
 def _updated(changed: dict[str, Any]) -> LeaseUpdated:

@@ -1,7 +1,6 @@
 """POST /v1/leases: quota, lease, secret, claims, first event and idempotency record in one transaction."""
 
-from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -9,6 +8,7 @@ from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
 
+import asyncpg
 import orjson
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -19,29 +19,39 @@ from app.db.tenancy import quota_limits
 from app.db.tenancy import quotas as quota_statements
 from app.domain.events import LeaseQueued
 from app.domain.ids import LeaseId, TenantId, is_typeid
-from app.domain.placement import Excluded, Exclusion, Ranking, Requirements
+from app.domain.near_misses import ExcludedGroup, describe
+from app.domain.placement import Excluded
 from app.domain.quotas import Amounts, Shortage, json_amount, json_limit, shortages
-from app.domain.reserved_offerings import term_of
-from app.domain.ssh_keys import describe
+from app.domain.ssh_keys import describe as describe_ssh_key
 from app.services.audit import record_lease
 from app.services.context import ServiceContext
-from app.services.errors import FieldError, InvalidRequest, NoOffering, QuotaExceeded, TenantSuspended
+from app.services.errors import (
+    FieldError,
+    InvalidRequest,
+    NameTaken,
+    NoOffering,
+    QuotaExceeded,
+    TenantSuspended,
+    TermExceeded,
+)
 from app.services.idempotency import IdempotencyKey, Reply, repeatable
 from app.services.lease_requests import CreateLease
 from app.services.lease_ssh_keys import with_ssh_keys
-from app.services.offering_cache import OfferingCache, Ranked
+from app.services.offering_cache import OfferingCache
 from app.services.principal import Principal, Role
+from app.services.request_checks import PASSING, CheckedRequest, check_request
 
 _TRIES = 3
 _ACCOUNTABLE = frozenset({Role.ADMIN, Role.OPERATOR})
 """Roles whose creations are in the audit trail. Members are mostly programs; the events of a lease record those."""
-_EXAMPLES = 3
-_PASSING = (Exclusion.ACCOUNT, Exclusion.NO_PRICE, Exclusion.CORDONED)
-"""Exclusions that end on their own or through an operator. The same request may fit later."""
 
 
 class _NoRoom(Exception):
     """The quota could not be reserved in full. The transaction rolls back, and the caller finds the reason."""
+
+
+class _NameInUse(Exception):
+    """A live lease of the tenant has the name. The transaction rolls back, and the caller finds that lease."""
 
 
 class LeaseCreation:
@@ -55,11 +65,11 @@ class LeaseCreation:
     async def create(self, principal: Principal, new: CreateLease, key: IdempotencyKey | None) -> AsyncIterator[Reply]:
         """The lease in `queued`: a row of reads.CREATE, or the response to this key's first request.
 
-        Raises TenantSuspended, InvalidRequest, NoOffering, QuotaExceeded and what `repeatable` raises.
+        Raises TenantSuspended, TermExceeded, NameTaken, NoOffering, QuotaExceeded, an error of `check_request`, and
+        what `repeatable` raises.
         """
         tenant_id = whose(principal, new.tenant_id)
-        snapshot = await self._catalogue.snapshot()
-        ranked = snapshot.rank_for(new.requirements, term_of(new.request, tenant_id, snapshot.as_of))
+        checked = check_request(await self._catalogue.snapshot(), tenant_id, new)
         for _ in range(_TRIES):
             lease_id = LeaseId(new_id("lease"))
             try:
@@ -69,16 +79,23 @@ class LeaseCreation:
                 ):
                     if not reply.replayed:
                         work = _Work(connection, principal, tenant_id, lease_id)
-                        reply.row = await work.create(new, ranked)
+                        reply.row = await work.create(checked)
                         reply.location = f"/v1/leases/{lease_id}"
                     yield reply
             except _NoRoom:
-                await self._make_room_or_refuse(principal, tenant_id, new, ranked.minimum)
+                await self._make_room_or_refuse(principal, tenant_id, new, checked.ranked.minimum)
+            except (_NameInUse, asyncpg.UniqueViolationError):
+                await self._refuse_name(principal, tenant_id, new.request.name)
             else:
                 if not reply.replayed:
                     self._context.hints.wake(lease_id)
                 return
         raise QuotaExceeded
+
+    async def _refuse_name(self, principal: Principal, tenant_id: TenantId, name: str | None) -> None:
+        """Returns when another try may succeed: the name was generated, or the lease that had it has ended."""
+        async with self._context.database.transaction(principal.tenant_id, read_only=True) as connection:
+            await check_name(connection, tenant_id, name)
 
     async def _make_room_or_refuse(
         self, principal: Principal, tenant_id: TenantId, new: CreateLease, asked: Amounts
@@ -101,23 +118,23 @@ class _Work:
     tenant_id: TenantId
     lease_id: LeaseId
 
-    async def create(self, new: CreateLease, ranked: Ranked) -> Any:
-        if not ranked.ranking.candidates:
+    async def create(self, checked: CheckedRequest) -> Any:
+        new, minimum = checked.new, checked.ranked.minimum
+        if checked.refusal is not None or checked.best is None:
             await check_terms(self.connection, self.tenant_id, new.request.ttl_seconds)
-            check_image(new.requirements, ranked.ranking)
-            raise no_offering(ranked.ranking, operator=self.principal.is_operator)
+            raise checked.refusal or no_offering(checked, operator=self.principal.is_operator)
         new = await with_ssh_keys(self.connection, new, tenant_id=self.tenant_id, key_id=self.principal.key_id)
-        [room] = await fetch(self.connection, quota_statements.ADMIT, self._quota(ranked.minimum))
+        [room] = await fetch(self.connection, quota_statements.ADMIT, self._quota(minimum))
         if not room["fits"]:
             raise _NoRoom
-        values = self._values(new, ranked.minimum)
+        values = self._values(new, minimum, checked.best.price_per_hour)
         rows = await fetch(self.connection, reads.CREATE, values)
         if not rows:
             await check_terms(self.connection, self.tenant_id, new.request.ttl_seconds)
-            raise _NoRoom
+            raise _NameInUse
         row = SimpleNamespace(**rows[0])
         if self.principal.role in _ACCOUNTABLE:
-            keys = [describe(key) for key in new.request.ssh_public_keys]
+            keys = [describe_ssh_key(key) for key in new.request.ssh_public_keys]
             request = {**new.request.as_json(), "ssh_public_keys": keys}
             after = {"name": values["name"], "request": request, "expires_at": row.expires_at}
             await record_lease(self.connection, self.principal, "lease.create", row, after=after)
@@ -126,14 +143,15 @@ class _Work:
     def _quota(self, minimum: Amounts) -> dict[str, Any]:
         return {"tenant_id": self.tenant_id, "resources": list(minimum), "amounts": list(minimum.values())}
 
-    def _values(self, new: CreateLease, minimum: Amounts) -> dict[str, Any]:
+    def _values(self, new: CreateLease, minimum: Amounts, price: Decimal | None) -> dict[str, Any]:
         name = new.request.name or f"lease-{self.lease_id[-8:]}"
         return {
             "lease_id": self.lease_id,
             **self._quota(minimum),
             "name": name,
             "labels": _text(new.request.labels),
-            "request": _text(replace(new.request, name=name).as_json()),
+            "request": _text(replace(new.request, name=name).as_stored()),
+            "estimated_price_per_hour": price,
             "on_interruption": str(new.request.on_interruption),
             "minimum_claim": _text({resource: str(amount) for resource, amount in minimum.items()}),
             "ttl_seconds": new.request.ttl_seconds,
@@ -164,28 +182,35 @@ def whose(principal: Principal, named: str | None) -> TenantId:
 
 
 async def check_terms(connection: AsyncConnection, tenant_id: TenantId, ttl_seconds: int) -> None:
-    """Raises TenantSuspended or InvalidRequest when the tenant may not start this."""
+    """Raises TenantSuspended, TermExceeded or InvalidRequest when the tenant may not start this."""
     row = (await connection.execute(statements.TERMS, {"tenant_id": tenant_id})).one_or_none()
     if row is None:
         raise _wrong_tenant("is not the id of a tenant")
     if row.status != "active":
         raise TenantSuspended
     if ttl_seconds > row.max_ttl_seconds:
-        raise InvalidRequest(
-            errors=[FieldError("/ttl_seconds", f"must be at most {row.max_ttl_seconds} for this tenant")]
+        detail = f"must be at most {row.max_ttl_seconds} for this tenant"
+        raise TermExceeded(
+            errors=[FieldError("#/body/ttl_seconds", detail)], extra={"max_ttl_seconds": row.max_ttl_seconds}
         )
 
 
-def check_image(requirements: Requirements, ranking: Ranking) -> None:
-    """Raises InvalidRequest for an image that no account has. `ranking`: one without candidates."""
-    if requirements.image is None or not ranking.excluded:
+async def check_name(
+    connection: AsyncConnection, tenant_id: TenantId, name: str | None, *, besides: str | None = None
+) -> None:
+    """Raises NameTaken when a live lease of the tenant other than `besides` has the name."""
+    if name is None:
         return
-    if not any(requirements.image in excluded.offering.images for excluded in ranking.excluded):
-        raise InvalidRequest(
-            errors=[
-                FieldError("/image", f"no account has an image named {requirements.image}; GET /v1/images lists them")
-            ]
-        )
+    found = await connection.execute(statements.NAMED_LIVE, {"tenant_id": tenant_id, "name": name, "besides": besides})
+    holder = found.scalar_one_or_none()
+    if holder is not None:
+        raise name_taken(name, holder)
+
+
+def name_taken(name: str, lease_id: str | None) -> NameTaken:
+    """The refusal of a lease's name. `lease_id`: the live lease that has it."""
+    detail = f"is taken: the live lease {lease_id} is named {name!r}"
+    return NameTaken(errors=[FieldError("#/body/name", detail)], extra={"lease_id": lease_id})
 
 
 async def find_shortages(connection: AsyncConnection, tenant_id: TenantId, asked: Amounts) -> list[Shortage]:
@@ -207,21 +232,25 @@ def quota_exceeded(short: list[Shortage]) -> QuotaExceeded:
         for s in short
     ]
     said = "; ".join(_shortage(s) for s in short)
-    return QuotaExceeded(f"The quota leaves no room: {said}.", extra={**each[0], "shortages": each})
+    return QuotaExceeded(f"Quota exceeded: {said}.", extra={**each[0], "shortages": each})
 
 
-def no_offering(ranking: Ranking, *, operator: bool) -> NoOffering:
-    """Why nothing fits, one entry for each reason, the most frequent first, with a few examples."""
-    if not ranking.excluded:
-        said = "The catalogue is empty: no account has told its offerings yet."
-        return NoOffering(said, extra={"excluded": []}, retryable=True)
-    counts = Counter(str(one.code) for one in ranking.excluded)
-    examples = _examples(ranking.excluded, operator=operator)
-    excluded = [{"code": code, "count": n, "examples": examples[code]} for code, n in counts.most_common()]
-    said = ", ".join(f"{code} ({n})" for code, n in counts.most_common())
-    passing = any(code in counts for code in _PASSING)
-    said = f"None of {len(ranking.excluded)} offerings fits: {said}."
-    return NoOffering(said, extra={"excluded": excluded}, retryable=passing)
+def no_offering(checked: CheckedRequest, *, operator: bool) -> NoOffering:
+    """Why nothing fits: one entry for each reason, the most frequent first, with the nearest offering."""
+    excluded = checked.ranked.ranking.excluded
+    if checked.near is None or not excluded:
+        detail = "The catalogue is empty: gpulease has not read the offerings of any account yet."
+        return NoOffering(detail, extra={"excluded": []}, retryable=True)
+    groups = checked.near.groups
+    detail = f"None of {len(excluded)} offerings fits: {', '.join(group.message for group in groups)}."
+    passing = not checked.is_complete or any(group.code in PASSING for group in groups)
+    entries = [_excluded(group, operator=operator) for group in groups]
+    return NoOffering(detail, extra={"excluded": entries}, retryable=passing)
+
+
+def _excluded(group: ExcludedGroup, *, operator: bool) -> dict[str, Any]:
+    nearest = f"{describe(group.nearest.offering)}: {exclusion_detail(group.nearest, operator=operator)}"
+    return {"code": group.code, "count": group.count, "message": group.message, "nearest": nearest}
 
 
 def exclusion_detail(one: Excluded, *, operator: bool) -> str:
@@ -231,17 +260,6 @@ def exclusion_detail(one: Excluded, *, operator: bool) -> str:
     return one.detail
 
 
-def _examples(excluded: Iterable[Excluded], *, operator: bool) -> dict[str, list[str]]:
-    """A few per reason, each a different sentence."""
-    found: dict[str, dict[str, None]] = defaultdict(dict)
-    for one in excluded:
-        some = found[str(one.code)]
-        if len(some) < _EXAMPLES:
-            key = one.offering.key
-            some.setdefault(f"{key.instance_type} in {key.zone}: {exclusion_detail(one, operator=operator)}")
-    return {code: list(some) for code, some in found.items()}
-
-
 def _shortage(short: Shortage) -> str:
     limit = "none is allowed" if short.limit is None else f"limit {json_amount(short.resource, short.limit)}"
     used, asked = (json_amount(short.resource, amount) for amount in (short.used, short.asked))
@@ -249,4 +267,4 @@ def _shortage(short: Shortage) -> str:
 
 
 def _wrong_tenant(detail: str) -> InvalidRequest:
-    return InvalidRequest(errors=[FieldError("/tenant_id", detail)])
+    return InvalidRequest(errors=[FieldError("#/body/tenant_id", detail)])

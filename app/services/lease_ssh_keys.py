@@ -34,7 +34,7 @@ async def with_ssh_keys(
     try:
         check_total(keys)
     except ValueError as error:
-        raise InvalidRequest(errors=[FieldError("/ssh_keys", f"with all keys of the lease, {error}")]) from None
+        raise InvalidRequest(errors=[FieldError("#/body/ssh_keys", f"with all keys of the lease, {error}")]) from None
     names = tuple(dict.fromkeys(row["name"] for row in chosen))
     return replace(new, request=replace(new.request, ssh_public_keys=keys, ssh_keys=names))
 
@@ -44,5 +44,5 @@ def _in_order(references: Sequence[str], rows: Sequence[Row]) -> list[Row]:
     known = {**{row["name"]: row for row in rows}, **{row["id"]: row for row in rows}}
     unknown = [n for n, reference in enumerate(references) if reference not in known]
     if unknown:
-        raise InvalidRequest(errors=[FieldError(f"/ssh_keys/{n}", _UNKNOWN) for n in unknown])
+        raise InvalidRequest(errors=[FieldError(f"#/body/ssh_keys/{n}", _UNKNOWN) for n in unknown])
     return [known[reference] for reference in references]

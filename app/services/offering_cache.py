@@ -1,5 +1,6 @@
 """A cache of the offering catalogue in this process, at most `catalogue_cache_seconds` old."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -7,12 +8,13 @@ from functools import cached_property
 from sqlalchemy import func, select
 
 from app.db.core.engine import ApiDatabase
-from app.db.fleet import offerings, reservations
+from app.db.fleet import accounts, offerings, reservations
 from app.domain import placement, quotas, reserved_offerings
 from app.domain.near_misses import NearMisses, find_near_misses
 from app.domain.offerings import Offering
 from app.domain.placement import Ranking, Requirements
 from app.domain.reservations import Term
+from app.domain.reserved_offerings import is_visible
 from app.services.ttl_cache import Kept
 
 _MOST_RANKINGS = 256
@@ -27,12 +29,32 @@ class Ranked:
     minimum: quotas.Amounts
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfiguredRegion:
+    """A region of an account in use. `refreshed`: the catalogue has its offerings."""
+
+    provider: str
+    region: str
+    account: str
+    refreshed: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogueNames:
+    """What a request can name."""
+
+    gpu_models: frozenset[str]
+    regions: frozenset[str]
+    instance_types: frozenset[str]
+
+
 @dataclass(frozen=True)
 class CatalogueSnapshot:
     """The whole catalogue at `as_of`, by the database's clock."""
 
     as_of: datetime
     offerings: tuple[Offering, ...]
+    regions: tuple[ConfiguredRegion, ...] = ()
     _ranked: dict[Requirements, Ranked] = field(default_factory=dict, repr=False, compare=False)
     _missed: dict[Requirements, NearMisses] = field(default_factory=dict, repr=False, compare=False)
 
@@ -53,6 +75,30 @@ class CatalogueSnapshot:
             if len(self._ranked) < _MOST_RANKINGS:
                 self._ranked[wish] = known
         return known
+
+    def names(self, tenant_id: str | None) -> CatalogueNames:
+        """What a request of the tenant can name (None: of an operator)."""
+        if not self._has_reservations:
+            return self._names
+        return self._names_of(o for o in self.offerings if is_visible(o, tenant_id))
+
+    @cached_property
+    def is_complete(self) -> bool:
+        """Whether the offerings of every configured region are known."""
+        known = {(o.key.account, o.key.region) for o in self.offerings}
+        return bool(known) and all(one.refreshed or (one.account, one.region) in known for one in self.regions)
+
+    @cached_property
+    def _names(self) -> CatalogueNames:
+        return self._names_of(self.offerings)
+
+    def _names_of(self, visible: Iterable[Offering]) -> CatalogueNames:
+        known = tuple(visible)
+        return CatalogueNames(
+            gpu_models=frozenset(o.type.gpu.model for o in known),
+            regions=frozenset(o.key.region for o in known) | {one.region for one in self.regions},
+            instance_types=frozenset(o.key.instance_type for o in known),
+        )
 
     @cached_property
     def _has_reservations(self) -> bool:
@@ -86,5 +132,7 @@ class OfferingCache:
             as_of = (await connection.execute(select(func.now()))).scalar_one()
             rows = (await connection.execute(offerings.candidates())).all()
             reserved = (await connection.execute(reservations.candidates())).all()
+            regions = (await connection.execute(accounts.configured_regions())).mappings().all()
         listed = (offerings.offering_from_row(row) for row in rows)
-        return CatalogueSnapshot(as_of, (*listed, *map(reservations.reserved_offering, reserved)))
+        every = (*listed, *map(reservations.reserved_offering, reserved))
+        return CatalogueSnapshot(as_of, every, tuple(ConfiguredRegion(**row) for row in regions))

@@ -2,11 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 
+from app.domain import gpu_models
 from app.domain.offerings import GpuVendor, InstanceType, Interconnect, Market, Offering
 from app.domain.reservations import passing_objection
 from app.domain.reserved_offerings import is_visible
@@ -135,6 +136,7 @@ class OfferingService:
         Raises InvalidRequest for a cursor of another list.
         """
         snapshot = await self._catalogue.snapshot()
+        wanted = _resolved(wanted, snapshot.names(tenant_id).gpu_models)
         after = _after(page, sort)
         matching = (
             o for o in snapshot.offerings if o.obstacle is None and wanted.takes(o) and is_visible(o, tenant_id)
@@ -163,6 +165,15 @@ class OfferingService:
             for name in offering.images:
                 places[name].add((offering.provider, offering.key.account))
         return tuple(NamedImage(name=name, places=tuple(sorted(places[name]))) for name in sorted(places))
+
+
+def _resolved(wanted: OfferingFilter, models: frozenset[str]) -> OfferingFilter:
+    """The filter with the catalogue's name of the GPU model, and with the memory that its spelling names."""
+    model = None if wanted.gpu_model is None else gpu_models.resolve(wanted.gpu_model, models)
+    if model is None:
+        return wanted
+    memory = max(wanted.min_gpu_memory_gib or 0, model.memory_gib or 0) or None
+    return replace(wanted, gpu_model=model.name, min_gpu_memory_gib=memory)
 
 
 def availability(offering: Offering, now: datetime, *, operator: bool) -> Availability:

@@ -10,15 +10,17 @@ from app.db.tenancy import quota_limits
 from app.domain import quotas
 from app.domain.billing import cost
 from app.domain.ids import TenantId
+from app.domain.near_misses import ExcludedGroup
 from app.domain.offerings import Offering
 from app.domain.placement import Excluded
 from app.domain.reserved_offerings import term_of
 from app.services.context import ServiceContext
-from app.services.lease_creation import check_image, check_terms, whose
+from app.services.lease_creation import check_name, check_terms, whose
 from app.services.lease_requests import CreateLease
 from app.services.lease_ssh_keys import with_ssh_keys
 from app.services.offering_cache import OfferingCache, Ranked
 from app.services.principal import Principal
+from app.services.request_checks import check_request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +53,7 @@ class Plan:
     launches_stopped: bool
     candidates: tuple[Candidate, ...]
     excluded: tuple[Excluded, ...]
+    excluded_groups: tuple[ExcludedGroup, ...]
     needs: tuple[Need, ...]
 
 
@@ -62,13 +65,14 @@ class PlanService:
         self._catalogue = catalogue
 
     async def plan(self, principal: Principal, new: CreateLease) -> Plan:
-        """Raises TenantSuspended and InvalidRequest as a create would; short quota and no offering are shown."""
+        """Raises the errors of a create, except that a short quota and no offering are part of the plan."""
         tenant_id = whose(principal, new.tenant_id)
         snapshot = await self._catalogue.snapshot()
-        ranked = snapshot.rank_for(new.requirements, term_of(new.request, tenant_id, snapshot.as_of))
+        checked = check_request(snapshot, tenant_id, new)
         state = await self._state(principal, tenant_id, new)
-        if not ranked.ranking.candidates:
-            check_image(new.requirements, ranked.ranking)
+        if checked.refusal is not None:
+            raise checked.refusal
+        ranked, term = checked.ranked, term_of(new.request, tenant_id, snapshot.as_of)
         needs = state.needs(ranked)
         candidates = tuple(
             Candidate(
@@ -85,6 +89,7 @@ class PlanService:
             launches_stopped=state.launches_stopped,
             candidates=candidates,
             excluded=ranked.ranking.excluded,
+            excluded_groups=snapshot.near_misses(checked.new.requirements, term).groups,
             needs=needs,
         )
 
@@ -92,6 +97,7 @@ class PlanService:
         async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
             await check_terms(connection, tenant_id, new.request.ttl_seconds)
             await with_ssh_keys(connection, new, tenant_id=tenant_id, key_id=principal.key_id)
+            await check_name(connection, tenant_id, new.request.name)
             rows = (await connection.execute(quota_limits.of_tenant(tenant_id))).all()
             brakes = (await connection.execute(accounts.brakes())).one()
         return _State(

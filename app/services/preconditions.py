@@ -1,10 +1,14 @@
 """Versions as ETags: what a caller believes a resource looks like."""
 
 import hashlib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from app.services.errors import VersionConflict
+from app.services.errors import BadHeader, FieldError, VersionConflict
+
+_TAG = re.compile(r'"[\x21\x23-\x7e\x80-\xff]*"')
+"""RFC 9110, entity-tag without its weak mark."""
 
 
 def version_tag(resource_id: str, version: int) -> str:
@@ -38,6 +42,15 @@ class IfMatch:
 
     def _allows(self, tag: str) -> bool:
         return self.tags is None or "*" in self.tags or tag in self.tags
+
+
+def parse_required_tags(header: str | None) -> frozenset[str] | None:
+    """As `parse_tags`, of an If-Match header. Raises BadHeader for anything but `*` or entity tags in quotes."""
+    tags = parse_tags(header)
+    if tags is not None and tags != {"*"} and not all(_TAG.fullmatch(tag) for tag in tags):
+        detail = 'must be * or entity tags in double quotes, such as "lease_01….3"'
+        raise BadHeader(errors=[FieldError("#/header/If-Match", detail)])
+    return tags
 
 
 def parse_tags(header: str | None) -> frozenset[str] | None:

@@ -147,7 +147,7 @@ def _check_id(tenant_id: str) -> None:
 def _check_terms(values: dict[str, Any]) -> None:
     if values["max_ttl_seconds"] > values["max_total_seconds"]:
         text = f"must not exceed max_total_seconds, which is {values['max_total_seconds']}"
-        raise InvalidRequest(errors=[FieldError("/max_ttl_seconds", text)])
+        raise InvalidRequest(errors=[FieldError("#/body/max_ttl_seconds", text)])
 
 
 def _public(row: RowMapping) -> dict[str, Any]:

@@ -193,7 +193,7 @@ class WebhookService:
             found = await asyncio.to_thread(within, _LOOKUP_SECONDS, self._lookup, target.host, target.port)
             check_addresses(found, local=self._local)
         except RefusedUrl as refused:
-            raise InvalidRequest(errors=[FieldError("/url", str(refused))]) from None
+            raise InvalidRequest(errors=[FieldError("#/body/url", str(refused))]) from None
 
 
 async def _check_room(connection: AsyncConnection, principal: Principal, tenant_id: str) -> None:

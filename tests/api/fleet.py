@@ -71,7 +71,8 @@ class Fleet:
         for region in regions or ("us-east-1",):
             self.run("INSERT INTO account_region (account, region) VALUES (%s, %s)", name, region)
 
-    def offering(self, instance_type: str, **changes: Any) -> None:
+    def offering(self, instance_type: str, /, **changes: Any) -> None:
+        """An offering with the facts of one of TYPES; `changes` may give it another name."""
         model, count, memory, vcpus, ram = TYPES[instance_type]
         row = {
             "account": "main",

@@ -109,20 +109,20 @@ async def test_a_token_opens_nothing_else_and_a_key_does_not_stand_for_it(leased
 
 
 WRONG: list[tuple[list[Any], str]] = [
-    ([], "/keys"),
-    ([ED25519] * 2, "/keys"),
-    ([ED25519, OTHER], "/keys"),
-    ([f"{ED25519} root@host"], "/keys/0"),
-    ([f"{ED25519}\n"], "/keys/0"),
-    ([f"{ED25519}\n{OTHER}"], "/keys/0"),
-    ([f" {ED25519}"], "/keys/0"),
-    ([f"* {ED25519}"], "/keys/0"),
-    ([f"@cert-authority * {ED25519}"], "/keys/0"),
-    (["ssh-dss AAAAB3NzaC1kc3MAAACB"], "/keys/0"),
-    (["ssh-ed25519 AAAA"], "/keys/0"),
-    ([ED25519.replace("ssh-ed25519", "ssh-rsa")], "/keys/0"),
-    (["ssh-rsa " + "A" * 5000], "/keys/0"),
-    ([7], "/keys/0"),
+    ([], "#/body/keys"),
+    ([ED25519] * 2, "#/body/keys"),
+    ([ED25519, OTHER], "#/body/keys"),
+    ([f"{ED25519} root@host"], "#/body/keys/0"),
+    ([f"{ED25519}\n"], "#/body/keys/0"),
+    ([f"{ED25519}\n{OTHER}"], "#/body/keys/0"),
+    ([f" {ED25519}"], "#/body/keys/0"),
+    ([f"* {ED25519}"], "#/body/keys/0"),
+    ([f"@cert-authority * {ED25519}"], "#/body/keys/0"),
+    (["ssh-dss AAAAB3NzaC1kc3MAAACB"], "#/body/keys/0"),
+    (["ssh-ed25519 AAAA"], "#/body/keys/0"),
+    ([ED25519.replace("ssh-ed25519", "ssh-rsa")], "#/body/keys/0"),
+    (["ssh-rsa " + "A" * 5000], "#/body/keys/0"),
+    ([7], "#/body/keys/0"),
 ]
 
 

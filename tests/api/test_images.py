@@ -58,12 +58,12 @@ async def test_an_image_that_no_account_has_is_refused(alice: Caller, path: str)
     answer = await alice.post(path, json=wish("jax"))
     assert (answer.status_code, answer.json()["code"]) == (422, "invalid_request")
     assert answer.json()["errors"] == [
-        {"pointer": "/image", "detail": "no account has an image named jax; GET /v1/images lists them"}
+        {"pointer": "#/body/image", "detail": "names no image of any account: GET /v1/images lists them"}
     ]
 
 
 async def test_an_image_without_a_fitting_offering_is_no_offering(alice: Caller) -> None:
-    answer = await alice.post("/v1/leases", json=wish("pytorch", gpu={"model": "A100"}))
+    answer = await alice.post("/v1/leases", json=wish("pytorch", gpu={"model": "A100", "count": 4}))
     assert (answer.status_code, answer.json()["code"]) == (409, "no_offering")
 
 

@@ -22,14 +22,14 @@ async def test_a_secret_is_shown_once(alice: Caller) -> None:
 @pytest.mark.parametrize(
     ("body", "pointer"),
     [
-        ({"role": "member"}, "/name"),
-        ({"name": "ok", "role": "operator"}, "/role"),
-        ({"name": "ok", "role": "viewer", "more": 1}, "/more"),
-        ({"name": "ok", "role": "viewer", "expires_at": "2020-01-01T00:00:00Z"}, "/expires_at"),
-        ({"name": "ok", "role": "viewer", "expires_at": "2999-01-01T00:00:00"}, "/expires_at"),
-        ({"name": "ok", "role": "viewer", "expires_at": 4102444800}, "/expires_at"),
-        ({"name": "a\u0000b", "role": "viewer"}, "/name"),
-        ({"name": "x" * 64, "role": "viewer"}, "/name"),
+        ({"role": "member"}, "#/body/name"),
+        ({"name": "ok", "role": "operator"}, "#/body/role"),
+        ({"name": "ok", "role": "viewer", "more": 1}, "#/body/more"),
+        ({"name": "ok", "role": "viewer", "expires_at": "2020-01-01T00:00:00Z"}, "#/body/expires_at"),
+        ({"name": "ok", "role": "viewer", "expires_at": "2999-01-01T00:00:00"}, "#/body/expires_at"),
+        ({"name": "ok", "role": "viewer", "expires_at": 4102444800}, "#/body/expires_at"),
+        ({"name": "a\u0000b", "role": "viewer"}, "#/body/name"),
+        ({"name": "x" * 64, "role": "viewer"}, "#/body/name"),
     ],
 )
 async def test_a_wrong_field_is_pointed_at(alice: Caller, body: dict[str, object], pointer: str) -> None:

@@ -42,7 +42,11 @@ async def test_name_and_labels_change_alone_and_the_same_again_is_no_change(alic
 
 async def test_a_patch_of_anything_else_or_to_null_is_refused(alice: Caller) -> None:
     path = f"/v1/leases/{await make(alice)}"
-    for content, pointer in (({"state": "active"}, "/state"), ({"name": None}, "/name"), ({"labels": None}, "/labels")):
+    for content, pointer in (
+        ({"state": "active"}, "#/body/state"),
+        ({"name": None}, "#/body/name"),
+        ({"labels": None}, "#/body/labels"),
+    ):
         answer = await alice.patch(path, json=content)
         assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, pointer)
 
@@ -94,7 +98,7 @@ async def test_what_is_no_extension_is_refused(alice: Caller) -> None:
     for content in ({}, both):
         answer = await alice.post(f"/v1/leases/{lease_id}/extend", json=content)
         pointers = [error["pointer"] for error in answer.json()["errors"]]
-        assert (answer.status_code, pointers) == (422, ["/extend_by_seconds", "/expires_at"])
+        assert (answer.status_code, pointers) == (422, ["#/body/extend_by_seconds", "#/body/expires_at"])
     assert (await alice.get(f"/v1/leases/{lease_id}")).json()["version"] == before["version"]
 
 

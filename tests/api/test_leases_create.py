@@ -30,12 +30,12 @@ async def test_a_new_lease_is_queued_and_shows_the_request_with_its_defaults(ali
     assert (lease["name"], lease["labels"], lease["tenant_id"]) == ("train-7b", {"team": "vision"}, alice.tenant_id)
     assert lease["request"] == {
         "name": "train-7b",
-        "gpu": {"model": "A10G", "count": 1, "memory_gib": None},
+        "gpu": {"model": "A10G", "count": 1, "min_count": None, "memory_gib": None},
         "instance_types": None,
         "min_vcpus": None,
         "min_memory_gib": None,
         "min_local_disk_gib": None,
-        "market": None,
+        "market": "on_demand",
         "providers": None,
         "regions": None,
         "max_price_per_hour": None,
@@ -51,7 +51,13 @@ async def test_a_new_lease_is_queued_and_shows_the_request_with_its_defaults(ali
         "on_interruption": "end",
         "labels": {"team": "vision"},
     }
-    assert lease["cost"]["accrued"] == "0.00"
+    assert (lease["cost"]["accrued"], lease["cost"]["covers"]) == ("0.00", "compute")
+    assert lease["estimate"] == {
+        "price_per_hour": "1.006",
+        "price_for_term": "1.006",
+        "currency": "USD",
+        "covers": "compute",
+    }
     assert lease["actions"] == {
         "release": {"available": True, "reason_code": None},
         "extend": {"available": True, "reason_code": None},
@@ -92,54 +98,57 @@ async def test_the_database_sets_expiry_and_the_end_of_waiting(alice: Caller, fl
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"unknown": 1}, "/unknown"),
-    ({"ttl_seconds": 59}, "/ttl_seconds"),
-    ({"ttl_seconds": "3600"}, "/ttl_seconds"),
-    ({"ttl_seconds": True}, "/ttl_seconds"),
-    ({"ttl_seconds": 86_401}, "/ttl_seconds"),
-    ({"wait_seconds": 86_401}, "/wait_seconds"),
-    ({"wait_seconds": -1}, "/wait_seconds"),
-    ({"gpu": None}, "/gpu"),
-    ({"instance_types": ["g5.xlarge"]}, "/instance_types"),
-    ({"gpu": {"count": 1}}, "/gpu/model"),
-    ({"gpu": {"model": "A10G", "count": 0}}, "/gpu/count"),
-    ({"gpu": {"model": "A10G", "memory_gib": 0}}, "/gpu/memory_gib"),
-    ({"gpu": {"model": "A\x00"}}, "/gpu/model"),
-    ({"market": "cheapest"}, "/market"),
-    ({"providers": ["oracle"]}, "/providers/0"),
-    ({"providers": []}, "/providers"),
-    ({"regions": ["US EAST"]}, "/regions/0"),
-    ({"max_price_per_hour": 40}, "/max_price_per_hour"),
-    ({"max_price_per_hour": "0"}, "/max_price_per_hour"),
-    ({"max_price_per_hour": "NaN"}, "/max_price_per_hour"),
-    ({"max_price_per_hour": "-1"}, "/max_price_per_hour"),
-    ({"max_price_per_hour": "1.0000001"}, "/max_price_per_hour"),
-    ({"disk_gib": 29}, "/disk_gib"),
-    ({"min_vcpus": 0}, "/min_vcpus"),
-    ({"gpu": {"model": "A10G", "interconnect": "wire"}}, "/gpu/interconnect"),
-    ({"disk_gib": 16_385}, "/disk_gib"),
-    ({"public_ip": "yes"}, "/public_ip"),
-    ({"allowed_cidrs": ["10.0.0.0/8", "203.0.113.7/24"]}, "/allowed_cidrs/1"),
-    ({"allowed_cidrs": ["203.0.113.7"]}, "/allowed_cidrs/0"),
-    ({"allowed_cidrs": ["10.0.0.0/33"]}, "/allowed_cidrs/0"),
-    ({"allowed_cidrs": ["fe80::%eth0/64"]}, "/allowed_cidrs/0"),
-    ({"allowed_cidrs": ["10.0.0.0/8\n"]}, "/allowed_cidrs/0"),
-    ({"allowed_cidrs": [f"10.0.{n}.0/24" for n in range(51)]}, "/allowed_cidrs"),
-    ({"allowed_cidrs": []}, "/allowed_cidrs"),
-    ({"on_interruption": "pray"}, "/on_interruption"),
-    ({"name": ""}, "/name"),
-    ({"name": "x" * 64}, "/name"),
-    ({"name": "a\nb"}, "/name"),
-    ({"labels": {"-team": "x"}}, "/labels/-team/[key]"),
-    ({"labels": {"team": "x" * 64}}, "/labels/team"),
-    ({"labels": {"team": "a\x00"}}, "/labels/team"),
-    ({"labels": {f"k{n}": "v" for n in range(21)}}, "/labels"),
-    ({"startup_script": "x" * 12_289}, "/startup_script"),
-    ({"startup_script": "a\x00b"}, "/startup_script"),
-    ({"ssh_public_keys": ["hello"]}, "/ssh_public_keys/0"),
-    ({"ssh_public_keys": [SSH_KEY, SSH_KEY + "\nssh-rsa AAAA"]}, "/ssh_public_keys/1"),
-    ({"ssh_public_keys": ['command="sh" ' + SSH_KEY]}, "/ssh_public_keys/0"),
-    ({"tenant_id": "tenant_01h455vb4pex5vsknk084sn02q"}, "/tenant_id"),
+    ({"unknown": 1}, "#/body/unknown"),
+    ({"ttl_seconds": 59}, "#/body/ttl_seconds"),
+    ({"ttl_seconds": "3600"}, "#/body/ttl_seconds"),
+    ({"ttl_seconds": True}, "#/body/ttl_seconds"),
+    ({"ttl_seconds": 31_536_001}, "#/body/ttl_seconds"),
+    ({"wait_seconds": 86_401}, "#/body/wait_seconds"),
+    ({"wait_seconds": -1}, "#/body/wait_seconds"),
+    ({"gpu": None}, "#/body/gpu"),
+    ({"instance_types": ["g5.xlarge"]}, "#/body/instance_types"),
+    ({"gpu": {"count": 1}}, "#/body/gpu/model"),
+    ({"gpu": {"model": "A10G", "count": 0}}, "#/body/gpu/count"),
+    ({"gpu": {"model": "A10G", "min_count": 0}}, "#/body/gpu/min_count"),
+    ({"gpu": {"model": "A10G", "count": 1, "min_count": 1}}, "#/body/gpu/min_count"),
+    ({"gpu": {"model": "A10G", "memory_gib": 0}}, "#/body/gpu/memory_gib"),
+    ({"gpu": {"model": "A\x00"}}, "#/body/gpu/model"),
+    ({"market": None}, "#/body/market"),
+    ({"market": "cheapest"}, "#/body/market"),
+    ({"providers": ["oracle"]}, "#/body/providers/0"),
+    ({"providers": []}, "#/body/providers"),
+    ({"regions": ["US EAST"]}, "#/body/regions/0"),
+    ({"max_price_per_hour": 40}, "#/body/max_price_per_hour"),
+    ({"max_price_per_hour": "0"}, "#/body/max_price_per_hour"),
+    ({"max_price_per_hour": "NaN"}, "#/body/max_price_per_hour"),
+    ({"max_price_per_hour": "-1"}, "#/body/max_price_per_hour"),
+    ({"max_price_per_hour": "1.0000001"}, "#/body/max_price_per_hour"),
+    ({"disk_gib": 29}, "#/body/disk_gib"),
+    ({"min_vcpus": 0}, "#/body/min_vcpus"),
+    ({"gpu": {"model": "A10G", "interconnect": "wire"}}, "#/body/gpu/interconnect"),
+    ({"disk_gib": 16_385}, "#/body/disk_gib"),
+    ({"public_ip": "yes"}, "#/body/public_ip"),
+    ({"allowed_cidrs": ["10.0.0.0/8", "203.0.113.7/24"]}, "#/body/allowed_cidrs/1"),
+    ({"allowed_cidrs": ["203.0.113.7"]}, "#/body/allowed_cidrs/0"),
+    ({"allowed_cidrs": ["10.0.0.0/33"]}, "#/body/allowed_cidrs/0"),
+    ({"allowed_cidrs": ["fe80::%eth0/64"]}, "#/body/allowed_cidrs/0"),
+    ({"allowed_cidrs": ["10.0.0.0/8\n"]}, "#/body/allowed_cidrs/0"),
+    ({"allowed_cidrs": [f"10.0.{n}.0/24" for n in range(51)]}, "#/body/allowed_cidrs"),
+    ({"allowed_cidrs": []}, "#/body/allowed_cidrs"),
+    ({"on_interruption": "pray"}, "#/body/on_interruption"),
+    ({"name": ""}, "#/body/name"),
+    ({"name": "x" * 64}, "#/body/name"),
+    ({"name": "a\nb"}, "#/body/name"),
+    ({"labels": {"-team": "x"}}, "#/body/labels/-team"),
+    ({"labels": {"team": "x" * 64}}, "#/body/labels/team"),
+    ({"labels": {"team": "a\x00"}}, "#/body/labels/team"),
+    ({"labels": {f"k{n}": "v" for n in range(21)}}, "#/body/labels"),
+    ({"startup_script": "x" * 12_289}, "#/body/startup_script"),
+    ({"startup_script": "a\x00b"}, "#/body/startup_script"),
+    ({"ssh_public_keys": ["hello"]}, "#/body/ssh_public_keys/0"),
+    ({"ssh_public_keys": [SSH_KEY, SSH_KEY + "\nssh-rsa AAAA"]}, "#/body/ssh_public_keys/1"),
+    ({"ssh_public_keys": ['command="sh" ' + SSH_KEY]}, "#/body/ssh_public_keys/0"),
+    ({"tenant_id": "tenant_01h455vb4pex5vsknk084sn02q"}, "#/body/tenant_id"),
 ]
 
 
@@ -152,15 +161,20 @@ async def test_each_wrong_field_is_pointed_at(alice: Caller) -> None:
 
 
 async def test_the_refusal_of_a_long_term_names_the_maximum(alice: Caller) -> None:
-    answer = await alice.post("/v1/leases", json=body(ttl_seconds=86_401))
-    assert answer.json()["errors"] == [{"pointer": "/ttl_seconds", "detail": "must be at most 86400 for this tenant"}]
+    for path in ("/v1/leases", "/v1/leases/plan"):
+        answer = await alice.post(path, json=body(ttl_seconds=86_401))
+        problem = answer.json()
+        assert (answer.status_code, problem["code"], problem["max_ttl_seconds"]) == (422, "term_exceeded", 86_400)
+        assert problem["errors"] == [
+            {"pointer": "#/body/ttl_seconds", "detail": "must be at most 86400 for this tenant"}
+        ]
 
 
 async def test_operators_act_for_the_tenant_they_name(operator: Caller, alice: Caller) -> None:
     missing = await operator.post("/v1/leases", json=body())
-    assert (missing.status_code, missing.json()["errors"][0]["pointer"]) == (422, "/tenant_id")
+    assert (missing.status_code, missing.json()["errors"][0]["pointer"]) == (422, "#/body/tenant_id")
     unknown = await operator.post("/v1/leases", json=body(tenant_id="tenant_01h455vb4pex5vsknk084sn02q"))
-    assert (unknown.status_code, unknown.json()["errors"][0]["pointer"]) == (422, "/tenant_id")
+    assert (unknown.status_code, unknown.json()["errors"][0]["pointer"]) == (422, "#/body/tenant_id")
     made = await operator.post("/v1/leases", json=body(tenant_id=alice.tenant_id))
     assert (made.status_code, made.json()["tenant_id"]) == (201, alice.tenant_id)
     assert "tenant_id" not in made.json()["request"]
@@ -191,11 +205,26 @@ async def test_a_tenant_without_a_gpu_limit_gets_none(operator: Caller) -> None:
 
 
 async def test_no_offering_says_why_grouped_by_reason(alice: Caller) -> None:
-    answer = await alice.post("/v1/leases", json=body(max_price_per_hour="0.10"))
+    answer = await alice.post("/v1/leases", json=body(gpu={"model": "A10G", "count": 2}))
     problem = answer.json()
-    assert (answer.status_code, problem["code"]) == (409, "no_offering")
-    assert [(one["code"], one["count"]) for one in problem["excluded"]] == [("price_cap", 4), ("gpu_model", 1)]
-    assert problem["excluded"][1]["examples"] == ["p4d.24xlarge in us-east-1a: has A100, asked for A10G"]
+    assert (answer.status_code, problem["code"], problem["retryable"]) == (409, "no_offering", False)
+    assert problem["excluded"] == [
+        {
+            "code": "gpu_count",
+            "count": 4,
+            "message": "4 offerings have another number of GPUs",
+            "nearest": ("g5.xlarge on demand in us-east-1a (aws) at 1.006 USD an hour: has 1 GPUs, asked for 2"),
+        },
+        {
+            "code": "gpu_model",
+            "count": 1,
+            "message": "1 offering has another GPU model",
+            "nearest": "p4d.24xlarge on demand in us-east-1a (aws) at 21.96 USD an hour: has A100, asked for A10G",
+        },
+    ]
+    assert problem["detail"] == (
+        "None of 5 offerings fits: 4 offerings have another number of GPUs, 1 offering has another GPU model."
+    )
 
 
 async def test_an_account_set_aside_is_explained_to_operators_only(
@@ -217,7 +246,7 @@ async def test_viewers_create_nothing(alice: Caller) -> None:
 
 async def test_a_suspended_tenant_starts_nothing(alice: Caller, operator: Caller) -> None:
     await operator.patch(f"/v1/tenants/{alice.tenant_id}", json={"status": "suspended"})
-    for wish in (body(), body(gpu={"model": "B200"})):
+    for wish in (body(), body(gpu={"model": "A10G", "count": 2}), body(gpu={"model": "B200"})):
         answer = await alice.post("/v1/leases", json=wish)
         assert (answer.status_code, answer.json()["code"]) == (403, "tenant_suspended")
 

@@ -62,7 +62,7 @@ async def test_a_price_says_how_far_it_can_be_believed(alice: Caller, fleet: Fle
     fleet.offering("p4d.24xlarge", price_per_hour=None)
     items = (await alice.get("/v1/offerings")).json()["items"]
     assert [one["price_status"] for one in items] == ["live", "stale", "listed", "missing"]
-    plan = (await alice.post("/v1/leases/plan", json=wish(gpu={"model": "A100"}))).json()
+    plan = (await alice.post("/v1/leases/plan", json=wish(gpu={"model": "A100", "count": 8}))).json()
     assert {one["code"] for one in plan["excluded"] if one["offering"]["price_status"] == "missing"} == {"no_price"}
 
 
@@ -87,11 +87,12 @@ async def test_every_filter_keeps_what_it_says(alice: Caller) -> None:
 async def test_what_the_account_cannot_buy_is_not_listed_but_explains_a_plan(alice: Caller, fleet: Fleet) -> None:
     fleet.offering("p4d.24xlarge", market="spot", price_per_hour=None, obstacle="reserved_only")
     assert await names(alice, "?gpu_model=A100&market=spot") == []
-    plan = (await alice.post("/v1/leases/plan", json=wish(gpu={"model": "A100"}, market="spot"))).json()
+    eight = {"model": "A100", "count": 8}
+    plan = (await alice.post("/v1/leases/plan", json=wish(gpu=eight, market="spot"))).json()
     assert "reserved_only" in {one["code"] for one in plan["excluded"]}
-    refused = await alice.post("/v1/leases", json=wish(gpu={"model": "A100"}, market="spot"))
+    refused = await alice.post("/v1/leases", json=wish(gpu=eight, market="spot"))
     (reason,) = [one for one in refused.json()["excluded"] if one["code"] == "reserved_only"]
-    assert reason["examples"] == ["p4d.24xlarge in us-east-1a: aws sells it spot only as reserved capacity"]
+    assert reason["nearest"].endswith("without a known price: aws sells it spot only as reserved capacity")
 
 
 async def test_pages_show_each_offering_once(alice: Caller) -> None:
@@ -138,7 +139,7 @@ async def test_a_list_that_did_not_change_is_not_sent_again(alice: Caller, fleet
 
 
 async def test_a_plan_shows_order_exclusions_quota_and_cost_and_changes_nothing(alice: Caller, fleet: Fleet) -> None:
-    answer = await alice.post("/v1/leases/plan", json=wish(market="on_demand"))
+    answer = await alice.post("/v1/leases/plan", json=wish(gpu={"model": "A10G", "min_count": 1}))
     assert answer.status_code == 200, answer.text
     keeps_to(LeasePlan, answer.content)
     plan = answer.json()
@@ -147,11 +148,13 @@ async def test_a_plan_shows_order_exclusions_quota_and_cost_and_changes_nothing(
         (2, "g5.xlarge", True),
         (3, "g5.12xlarge", True),
     ]
-    assert plan["cost"] == {"per_hour": "1.006", "for_term": "2.012", "currency": "USD"}
+    assert plan["cost"] == {"per_hour": "1.006", "for_term": "2.012", "currency": "USD", "covers": "compute"}
     assert [(one["code"], one["offering"]["market"]) for one in plan["excluded"]] == [
         ("market", "spot"),
         ("gpu_model", "on_demand"),
     ]
+    groups = [(one["code"], one["count"], one["nearest"]["instance_type"]) for one in plan["excluded_by_reason"]]
+    assert groups == [("gpu_model", 1, "p4d.24xlarge"), ("market", 1, "g5.xlarge")]
     assert (plan["admissible"], plan["quota"]["fits"], plan["launches_stopped"]) == (True, True, False)
     needs = {
         one["resource"]: (one["limit"], one["used"], one["asked"], one["fits"]) for one in plan["quota"]["resources"]
@@ -164,9 +167,9 @@ async def test_a_plan_shows_order_exclusions_quota_and_cost_and_changes_nothing(
 
 async def test_a_plan_tells_short_quota_and_missing_offerings_without_refusing(operator: Caller) -> None:
     poor = await new_tenant(operator, "poor", gpus=2)
-    plan = (await poor.post("/v1/leases/plan", json=wish())).json()
+    plan = (await poor.post("/v1/leases/plan", json=wish(gpu={"model": "A10G", "min_count": 1}, market="any"))).json()
     assert [one["quota_fits"] for one in plan["candidates"]] == [True, True, True, False]
-    nothing = (await poor.post("/v1/leases/plan", json=wish(gpu={"model": "B200"}))).json()
+    nothing = (await poor.post("/v1/leases/plan", json=wish(gpu={"model": "A100"}))).json()
     assert (nothing["candidates"], nothing["admissible"], nothing["cost"]) == ([], False, None)
     assert len(nothing["excluded"]) == 5
     broke = (await poor.post("/v1/leases/plan", json=wish(gpu={"model": "A10G", "count": 4}))).json()
@@ -175,7 +178,7 @@ async def test_a_plan_tells_short_quota_and_missing_offerings_without_refusing(o
 
 async def test_a_plan_refuses_what_a_create_would(alice: Caller, operator: Caller) -> None:
     long = await alice.post("/v1/leases/plan", json=wish(ttl_seconds=86_401))
-    assert (long.status_code, long.json()["errors"][0]["pointer"]) == (422, "/ttl_seconds")
+    assert (long.status_code, long.json()["errors"][0]["pointer"]) == (422, "#/body/ttl_seconds")
     assert (await operator.post("/v1/leases/plan", json=wish())).status_code == 422
     await operator.patch(f"/v1/tenants/{alice.tenant_id}", json={"status": "suspended"})
     assert (await alice.post("/v1/leases/plan", json=wish())).json()["code"] == "tenant_suspended"

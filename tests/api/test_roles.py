@@ -9,7 +9,7 @@ from app.services.principal import Role
 from tests.api.conftest import Caller
 
 DASHBOARD = {"/dashboard", "/dashboard/", "/dashboard/{path:path}"}
-OPEN = {"/livez", "/readyz", "/metrics", "/openapi.json", "/docs", *DASHBOARD}
+OPEN = {"/livez", "/readyz", "/metrics", "/openapi.json", "/docs", "/docs/errors", *DASHBOARD}
 
 LEAST_ROLE = {
     "get_me": "viewer",

@@ -79,7 +79,7 @@ async def test_a_change_counts_the_version_and_the_same_again_does_not(operator:
 async def test_a_term_longer_than_the_total_is_pointed_at(operator: Caller) -> None:
     refused = await operator.post("/v1/tenants", json={"name": "x", "max_ttl_seconds": 7200, "max_total_seconds": 3600})
     assert refused.status_code == 422
-    assert refused.json()["errors"][0]["pointer"] == "/max_ttl_seconds"
+    assert refused.json()["errors"][0]["pointer"] == "#/body/max_ttl_seconds"
 
 
 async def test_a_change_of_an_older_version_is_refused(operator: Caller) -> None:

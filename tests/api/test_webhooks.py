@@ -109,22 +109,22 @@ async def test_a_rotation_keeps_the_secret_before_for_a_day_and_ends_older_ones(
 @pytest.mark.parametrize(
     ("body", "pointer"),
     [
-        ({}, "/url"),
-        ({"url": None}, "/url"),
-        ({"url": "http://93.184.216.34/"}, "/url"),
-        ({"url": "https://127.0.0.1/"}, "/url"),
-        ({"url": "https://2130706433/"}, "/url"),
-        ({"url": "https://[::ffff:10.0.0.1]/"}, "/url"),
-        ({"url": "https://169.254.169.254/latest/meta-data"}, "/url"),
-        ({"url": "https://user@93.184.216.34/"}, "/url"),
-        ({"url": "https://localhost/"}, "/url"),
-        ({"url": URL + "a" * 2000}, "/url"),
-        ({"url": URL, "event_types": []}, "/event_types"),
-        ({"url": URL, "event_types": ["lease.unheard"]}, "/event_types/0"),
-        ({"url": URL, "event_types": ["lease.active", "lease.active"]}, "/event_types"),
-        ({"url": URL, "description": "x" * 201}, "/description"),
-        ({"url": URL, "secret": "mine"}, "/secret"),
-        ({"url": URL, "tenant_id": "tenant_01jz0000000000000000000000"}, "/tenant_id"),
+        ({}, "#/body/url"),
+        ({"url": None}, "#/body/url"),
+        ({"url": "http://93.184.216.34/"}, "#/body/url"),
+        ({"url": "https://127.0.0.1/"}, "#/body/url"),
+        ({"url": "https://2130706433/"}, "#/body/url"),
+        ({"url": "https://[::ffff:10.0.0.1]/"}, "#/body/url"),
+        ({"url": "https://169.254.169.254/latest/meta-data"}, "#/body/url"),
+        ({"url": "https://user@93.184.216.34/"}, "#/body/url"),
+        ({"url": "https://localhost/"}, "#/body/url"),
+        ({"url": URL + "a" * 2000}, "#/body/url"),
+        ({"url": URL, "event_types": []}, "#/body/event_types"),
+        ({"url": URL, "event_types": ["lease.unheard"]}, "#/body/event_types/0"),
+        ({"url": URL, "event_types": ["lease.active", "lease.active"]}, "#/body/event_types"),
+        ({"url": URL, "description": "x" * 201}, "#/body/description"),
+        ({"url": URL, "secret": "mine"}, "#/body/secret"),
+        ({"url": URL, "tenant_id": "tenant_01jz0000000000000000000000"}, "#/body/tenant_id"),
     ],
 )
 async def test_a_wrong_field_is_pointed_at(alice: Caller, body: dict[str, Any], pointer: str) -> None:
@@ -145,7 +145,7 @@ async def test_a_name_is_looked_up_and_all_it_leads_to_must_be_public(alice: Cal
     assert statuses == [201, 422, 422, 422]
     made = (await alice.get("/v1/webhooks")).json()["items"][0]
     moved = await alice.patch(f"/v1/webhooks/{made['id']}", json={"url": "https://half.example.org/"})
-    assert (moved.status_code, moved.json()["errors"][0]["pointer"]) == (422, "/url")
+    assert (moved.status_code, moved.json()["errors"][0]["pointer"]) == (422, "#/body/url")
 
 
 async def test_a_tenant_has_at_most_ten_whoever_asks_at_once(alice: Caller, operator: Caller, bob: Caller) -> None:
@@ -179,7 +179,7 @@ async def test_anothers_webhooks_do_not_exist(alice: Caller, bob: Caller, fleet:
 
 
 async def test_an_operator_acts_for_a_tenant_and_sees_every_one(operator: Caller, alice: Caller, bob: Caller) -> None:
-    assert (await operator.post("/v1/webhooks", json={"url": URL})).json()["errors"][0]["pointer"] == "/tenant_id"
+    assert (await operator.post("/v1/webhooks", json={"url": URL})).json()["errors"][0]["pointer"] == "#/body/tenant_id"
     made = await make(operator, tenant_id=alice.tenant_id)
     await make(bob)
     assert made["tenant_id"] == alice.tenant_id

@@ -2,6 +2,7 @@
 
 from decimal import Decimal
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -10,9 +11,10 @@ from app.domain.offerings import GpuVendor, Interconnect, MarketWish
 
 TEXTS = st.none() | st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=3).map(tuple)
 GPUS = st.builds(
-    GpuRequest,
-    model=st.text(min_size=1),
+    lambda count, is_minimum, **more: GpuRequest(**{"min_count" if is_minimum else "count": count}, **more),
     count=st.integers(1, 64),
+    is_minimum=st.booleans(),
+    model=st.text(min_size=1),
     memory_gib=st.none() | st.integers(1, 1024),
     interconnect=st.none() | st.sampled_from(Interconnect),
     vendor=st.none() | st.sampled_from(GpuVendor),
@@ -28,7 +30,7 @@ REQUESTS = st.builds(
     min_vcpus=st.none() | st.integers(1, 1024),
     min_memory_gib=st.none() | st.integers(1, 65_536),
     min_local_disk_gib=st.none() | st.integers(1, 262_144),
-    market=st.none() | st.sampled_from(MarketWish),
+    market=st.sampled_from(MarketWish),
     providers=TEXTS,
     regions=TEXTS,
     max_price_per_hour=st.none() | st.decimals(min_value=0, max_value=1000, places=6),
@@ -44,12 +46,36 @@ REQUESTS = st.builds(
 
 @given(REQUESTS)
 def test_a_request_survives_being_stored(request: LeaseRequest) -> None:
+    assert LeaseRequest.from_json(request.as_stored()) == request
     assert LeaseRequest.from_json(request.as_json()) == request
 
 
-def test_a_request_of_an_earlier_version_has_fewer_members() -> None:
-    stored = {"ttl_seconds": 60, "gpu": {"model": "T4", "count": 1, "memory_gib": None}}
-    assert LeaseRequest.from_json(stored) == LeaseRequest(ttl_seconds=60, gpu=GpuRequest(model="T4"))
+def test_a_request_of_an_earlier_version_has_fewer_members_a_minimum_and_any_market() -> None:
+    gpu = {"model": "T4", "count": 2, "memory_gib": None}
+    least = LeaseRequest(ttl_seconds=60, gpu=GpuRequest(model="T4", min_count=2), market=MarketWish.ANY)
+    assert LeaseRequest.from_json({"ttl_seconds": 60, "gpu": gpu}) == least
+    assert LeaseRequest.from_json({"ttl_seconds": 60, "gpu": gpu, "market": None}) == least
+
+
+KNOWN_TO_THE_PREVIOUS_VERSION = {"model", "count", "memory_gib", "interconnect", "vendor"}
+
+
+@given(REQUESTS)
+def test_the_previous_version_can_read_what_is_stored(request: LeaseRequest) -> None:
+    """It reads no unknown market, takes `count` for a minimum, and reads no unknown member of `gpu` that has a value."""
+    stored = request.as_stored()
+    assert stored["market"] in {None, *(str(wish) for wish in MarketWish if wish is not MarketWish.ANY)}
+    if request.gpu is not None:
+        assert stored["gpu"]["count"] == (request.gpu.count or request.gpu.min_count)
+        assert {name for name, value in stored["gpu"].items() if value is not None} <= KNOWN_TO_THE_PREVIOUS_VERSION
+
+
+def test_one_gpu_is_the_default_and_a_minimum_replaces_it() -> None:
+    assert GpuRequest(model="T4") == GpuRequest(model="T4", count=1)
+    assert GpuRequest.from_json({"model": "T4", "count": None, "min_count": None}).count == 1
+    assert GpuRequest(model="T4", min_count=2).count is None
+    with pytest.raises(ValueError, match="exclude"):
+        GpuRequest(model="T4", count=1, min_count=1)
 
 
 def test_an_amount_is_stored_without_an_exponent() -> None:

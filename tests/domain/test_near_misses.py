@@ -44,22 +44,22 @@ def test_every_exclusion_has_a_text_and_a_relaxation_or_none() -> None:
             {"gpu": GpuRequest(model="H100")},
             {},
             "gpu_model",
-            {"gpu": {"model": "A10G", "count": 1, "memory_gib": None}},
+            {"gpu": {"model": "A10G", "count": 1, "min_count": None, "memory_gib": None}},
         ),
         (
             {"gpu": GpuRequest(model="A10G", count=8)},
             {"count": 4},
             "gpu_count",
-            {"gpu": {"model": "A10G", "count": 4, "memory_gib": None}},
+            {"gpu": {"model": "A10G", "count": 4, "min_count": None, "memory_gib": None}},
         ),
         (
             {"gpu": GpuRequest(model="A10G", memory_gib=40)},
             {},
             "gpu_memory",
-            {"gpu": {"model": "A10G", "count": 1, "memory_gib": 24}},
+            {"gpu": {"model": "A10G", "count": 1, "min_count": None, "memory_gib": 24}},
         ),
         ({"gpu": None, "instance_types": ("a",)}, {}, "instance_type", {"instance_types": ["a", "g5.xlarge"]}),
-        ({"market": MarketWish.ON_DEMAND}, {"market": Market.SPOT}, "market", {"market": None}),
+        ({"market": MarketWish.ON_DEMAND}, {"market": Market.SPOT}, "market", {"market": MarketWish.ANY}),
         ({"providers": ("gcp",)}, {}, "provider", {"providers": ["gcp", "aws"]}),
         ({"regions": ("eu-west-1",)}, {}, "region", {"regions": ["eu-west-1", "us-east-1"]}),
         ({"image": "jax"}, {}, "image", {"image": None}),
@@ -98,6 +98,14 @@ def test_as_many_gpus_as_possible_are_kept() -> None:
     assert suggestion.offering.key.instance_type == "four"
 
 
+def test_an_exact_number_of_gpus_is_relaxed_to_the_nearest_and_a_minimum_stays_one() -> None:
+    one, four, eight = offering("one", price="1"), offering("four", count=4, price="5"), offering("eight", count=8)
+    [exact] = suggestions(request(gpu=GpuRequest(model="A10G", count=2)), one, eight)
+    assert (exact.offering, exact.change["gpu"]["count"], exact.change["gpu"]["min_count"]) == (one, 1, None)
+    [least] = suggestions(request(gpu=GpuRequest(model="A10G", min_count=8)), one, four)
+    assert (least.offering, least.change["gpu"]["count"], least.change["gpu"]["min_count"]) == (four, None, 4)
+
+
 def test_another_type_is_no_weaker_and_of_the_same_model_if_possible() -> None:
     wanted = request(gpu=None, instance_types=("p4d",))
     full = offering("p4d", model="A100", count=8, cool_off=cool_off(ahead(9)))
@@ -129,13 +137,17 @@ OFFERINGS = st.builds(
     st.sampled_from([False, False, False, True]),
 )
 REQUESTS = st.builds(
-    lambda model, count, regions, market, cap: request(
-        gpu=GpuRequest(model=model, count=count), regions=regions, market=market, max_price_per_hour=cap
+    lambda model, count, is_minimum, regions, market, cap: request(
+        gpu=GpuRequest(model=model, **{"min_count" if is_minimum else "count": count}),
+        regions=regions,
+        market=market,
+        max_price_per_hour=cap,
     ),
     st.sampled_from(MODELS),
     st.sampled_from([1, 4, 8]),
+    st.booleans(),
     st.sampled_from([None, PLACES[:1], PLACES[1:]]),
-    st.sampled_from([None, *MarketWish]),
+    st.sampled_from(MarketWish),
     st.sampled_from([None, Decimal(2)]),
 )
 CATALOGUES = st.lists(OFFERINGS, max_size=12, unique_by=lambda o: o.key)
@@ -157,9 +169,9 @@ def test_every_single_relaxation_that_helps_is_suggested(wanted: LeaseRequest, a
     found = {suggestion.code for suggestion in suggestions(wanted, *all_)}
     already = set(rank(Requirements.of(wanted), all_, NOW).candidates)
     relaxed = {
-        Exclusion.GPU_COUNT: replace(wanted, gpu=replace(wanted.gpu or A10G, count=1)),
+        Exclusion.GPU_COUNT: replace(wanted, gpu=replace(wanted.gpu or A10G, count=None, min_count=1)),
         Exclusion.REGION: replace(wanted, regions=None),
-        Exclusion.MARKET: replace(wanted, market=None),
+        Exclusion.MARKET: replace(wanted, market=MarketWish.ANY),
         Exclusion.PRICE_CAP: replace(wanted, max_price_per_hour=None),
     }
     for code, changed in relaxed.items():

@@ -83,8 +83,14 @@ def test_what_fits_exactly_is_a_candidate(wish: dict[str, Any]) -> None:
     assert exclusion(Requirements(**wish), offering()) is None
 
 
-def test_more_gpus_and_more_memory_than_asked_for_are_welcome() -> None:
-    assert exclusion(Requirements(gpu_count=2, gpu_memory_gib=40), offering(count=8, memory_gib=80)) is None
+def test_a_minimum_admits_more_gpus_and_more_memory_and_an_exact_number_does_not() -> None:
+    eight = offering(count=8, memory_gib=80)
+    assert exclusion(Requirements(min_gpu_count=2, gpu_memory_gib=40), eight) is None
+    assert exclusion(Requirements(gpu_count=8), eight) is None
+    for wish in (Requirements(gpu_count=1), Requirements(gpu_count=16), Requirements(min_gpu_count=16)):
+        excluded = exclusion(wish, eight)
+        assert excluded is not None
+        assert excluded.code is Exclusion.GPU_COUNT
 
 
 def test_nvswitch_serves_a_request_for_nvlink_but_not_the_other_way_round() -> None:
@@ -173,8 +179,8 @@ CATALOGUE = [
 ]
 
 
-@given(st.permutations(CATALOGUE), st.sampled_from([None, *MarketWish]))
-def test_the_order_of_the_catalogue_does_not_matter(mixed: list[Offering], market: MarketWish | None) -> None:
+@given(st.permutations(CATALOGUE), st.sampled_from(MarketWish))
+def test_the_order_of_the_catalogue_does_not_matter(mixed: list[Offering], market: MarketWish) -> None:
     def told(offerings: list[Offering]) -> list[tuple[Any, ...]]:
         ranking = rank(Requirements(market=market), offerings, NOW)
         return [(o.key, o.price_per_hour) for o in ranking.candidates]
@@ -184,8 +190,8 @@ def test_the_order_of_the_catalogue_does_not_matter(mixed: list[Offering], marke
     assert told(unique) == told([o for o in CATALOGUE if keys[o.key, o.price_per_hour] is o])
 
 
-@given(st.permutations(CATALOGUE), st.sampled_from([None, *MarketWish]))
-def test_every_offering_is_either_a_candidate_or_excluded(mixed: list[Offering], market: MarketWish | None) -> None:
+@given(st.permutations(CATALOGUE), st.sampled_from(MarketWish))
+def test_every_offering_is_either_a_candidate_or_excluded(mixed: list[Offering], market: MarketWish) -> None:
     ranking = rank(Requirements(market=market), mixed, NOW)
     assert len(ranking.candidates) + len(ranking.excluded) == len(mixed)
     assert [e.offering for e in ranking.excluded] == [o for o in mixed if exclusion(Requirements(market=market), o)]
@@ -218,7 +224,9 @@ def test_placement_looks_at_these_parts_of_a_request() -> None:
         max_price_per_hour=Decimal("40.00"),
     )
     by_type = LeaseRequest(ttl_seconds=60, instance_types=("g5.xlarge",))
-    assert Requirements.of(by_type) == Requirements(instance_types=("g5.xlarge",))
+    assert Requirements.of(by_type) == Requirements(instance_types=("g5.xlarge",), market=MarketWish.ON_DEMAND)
+    least = Requirements.of(LeaseRequest(ttl_seconds=60, gpu=GpuRequest(model="T4", min_count=2)))
+    assert (least.gpu_count, least.min_gpu_count) == (None, 2)
 
 
 @pytest.mark.parametrize(

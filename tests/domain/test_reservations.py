@@ -117,11 +117,11 @@ def test_which_requests_use_a_reservation() -> None:
     on_demand, block = offering(), reserved()
     queue = with_reservation(Reservation(name="queue", kind="flex_start", shortest_wait=90))
 
-    def order(market: MarketWish | None) -> list[str]:
+    def order(market: MarketWish) -> list[str]:
         found = rank(Requirements(market=market), [on_demand, block, queue], NOW).candidates
         return [one.key.reservation or "on_demand" for one in found]
 
-    assert order(None) == ["block", "on_demand"]
+    assert order(MarketWish.ANY) == ["block", "on_demand"]
     assert order(MarketWish.RESERVED) == ["block", "queue"]
     assert order(MarketWish.RESERVED_FIRST) == ["block", "queue", "on_demand"]
     for market in (MarketWish.ON_DEMAND, MarketWish.SPOT_FIRST):

@@ -161,7 +161,9 @@ async def test_what_the_service_decides_cannot_be_sent(operator: Caller, vm: Cal
         refused = await send(caller_of(one, operator, vm), one, content)
         if more:
             check(refused, {422})
-            assert {f"/{name}" for name in more} <= {error["pointer"] for error in refused.json()["errors"]}, one.id
+            assert {f"#/body/{name}" for name in more} <= {error["pointer"] for error in refused.json()["errors"]}, (
+                one.id
+            )
     assert {"id", "tenant_id", "state", "version", "cost", "secret", "created_at", "reason"} <= decided
 
 

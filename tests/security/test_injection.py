@@ -103,7 +103,7 @@ async def test_what_is_not_one_public_key_of_an_allowed_type_is_refused(alice: C
     for key in WRONG_KEYS:
         refused = await alice.post("/v1/leases", json={**WISH, "ssh_public_keys": [SSH_KEY, key]})
         assert refused.status_code == 422
-        assert refused.json()["errors"][0]["pointer"] == "/ssh_public_keys/1"
+        assert refused.json()["errors"][0]["pointer"] == "#/body/ssh_public_keys/1"
 
 
 async def test_a_startup_script_is_stored_byte_by_byte_and_bounded(alice: Caller, fleet: Fleet) -> None:

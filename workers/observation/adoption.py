@@ -188,7 +188,7 @@ def _request(row: Row[Any], name: str, labels: dict[str, str]) -> dict[str, Any]
         regions=(row.region,),
         ttl_seconds=60,
     )
-    return request.as_json()
+    return request.as_stored()
 
 
 def _attempts(runtime: Runtime, row: Row[Any], owner: OwnerTags, known: int) -> list[dict[str, Any]]:

@@ -9,9 +9,11 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
 from app.api.http.auth import REQUEST_ID
+from app.api.http.field_messages import field_message
 from app.api.http.problems import phrase, problem
 from app.db.core.engine import DatabaseUnavailable
 from app.services.errors import (
+    BadHeader,
     BadHttpRequest,
     BodyTooLarge,
     DatabaseDown,
@@ -53,10 +55,14 @@ async def _database_unavailable(request: Request, _error: Exception) -> Response
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     found = error.errors()
-    if any(one["type"] == "json_invalid" for one in found):
-        return respond(request, MalformedBody())
+    broken = next((one for one in found if one["type"] == "json_invalid"), None)
+    if broken is not None:
+        return respond(request, MalformedBody(_json_error(broken, error.body)))
     if isinstance(error.body, bytes):
         return respond(request, UnsupportedMediaType())
+    headers = [one for one in found if one["loc"][0] == "header"]
+    if headers:
+        return respond(request, BadHeader(errors=field_errors(headers)))
     return respond(request, InvalidRequest(errors=field_errors(found)))
 
 
@@ -79,29 +85,31 @@ def _methods(request: Request) -> str:
     """Those of all routes on this path; Starlette names the first route's alone."""
     path = request.scope["path"]
     routes = [one for one in request.app.routes if isinstance(one, Route) and one.path_regex.match(path)]
-    return ", ".join(sorted({method for route in routes for method in route.methods or ()}))
+    methods = {method for route in routes for method in route.methods or ()}
+    return ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
+
+
+def _json_error(broken: Any, text: Any) -> str:
+    """Line and column of the error, both counted from 1. `text`: the whole body."""
+    position = broken["loc"][-1]
+    reason = str(broken.get("ctx", {}).get("error", "")).lower()
+    if not isinstance(position, int) or not isinstance(text, str):
+        return MalformedBody.title()
+    line, column = text.count("\n", 0, position) + 1, position - text.rfind("\n", 0, position)
+    return f"Line {line}, column {column} is not valid JSON: {reason}."
 
 
 def field_errors(found: Iterable[Any]) -> list[FieldError]:
     """Pydantic's findings, without what the caller sent (it may be a secret)."""
-    fields = [FieldError(_pointer(one["loc"]), _detail(one)) for one in found]
+    fields = [FieldError(_pointer(one["loc"]), field_message(one)) for one in found]
     return list(dict.fromkeys(fields))[:_MOST_FIELDS]
 
 
 def _pointer(location: tuple[int | str, ...]) -> str:
-    """`/gpu/count` for a field of the body, `` for the body itself, `#/query/limit` for the rest."""
-    where, *path = location
-    parts = "".join(f"/{_escape(str(part))}" for part in path)
-    return parts if where == "body" else f"#/{where}{parts}"
+    """`#/body/gpu/count` for a field of the body, `#/body` for the body itself, `#/query/limit` and so on."""
+    parts = location[:-1] if location[-1] == "[key]" else location
+    return "#/" + "/".join(_escape(str(part)) for part in parts)
 
 
 def _escape(part: str) -> str:
     return part[:_LONGEST_DETAIL].replace("~", "~0").replace("/", "~1")
-
-
-def _detail(one: Any) -> str:
-    if one["type"] == "missing":
-        return "is required"
-    if one["type"] == "extra_forbidden":
-        return "is not a field of this request"
-    return str(one["msg"]).removeprefix("Value error, ")[:_LONGEST_DETAIL]

@@ -7,16 +7,17 @@ from fastapi import Depends, Header, Request, Response
 from pydantic import BaseModel
 
 from app.api.http.responses import answer
-from app.services.preconditions import IfMatch, parse_tags
+from app.services.preconditions import IfMatch, parse_required_tags, parse_tags
 
 
 async def if_match(
     tags: Annotated[
-        str | None, Header(alias="If-Match", description="Change only this version (the ETag of a GET).")
+        str | None,
+        Header(alias="If-Match", description="Change only this version: the ETag of a GET, with its quotes, or `*`."),
     ] = None,
 ) -> IfMatch:
     """The dependency itself."""
-    return IfMatch(parse_tags(tags))
+    return IfMatch(parse_required_tags(tags))
 
 
 UseIfMatch = Annotated[IfMatch, Depends(if_match)]

@@ -9,6 +9,7 @@ from fastapi import Header, Request, Response
 from pydantic import BaseModel
 
 from app.api.http.responses import answer
+from app.api.schemas.patterns import IDEMPOTENCY_KEY
 from app.services.idempotency import IdempotencyKey, Reply
 from app.services.principal import Principal
 
@@ -18,7 +19,7 @@ IdempotencyHeader = Annotated[
         alias="Idempotency-Key",
         min_length=1,
         max_length=255,
-        pattern=r"^[\x21-\x7e]+$",
+        pattern=IDEMPOTENCY_KEY.regex,
         description="Repeating a request with the same key and body gives the first answer again. Kept 72 hours.",
     ),
 ]

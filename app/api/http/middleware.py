@@ -30,6 +30,8 @@ _SECURITY = [
 _CSP = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
 _NO_STORE = (b"cache-control", b"no-store")
 
+_NO_BODY: Message = {"type": "http.response.body", "body": b"", "more_body": False}
+
 _log = structlog.get_logger("gpulease.access")
 _ABOUT = ("request_id", "tenant_id", "lease_id")
 """What every line of a request tells, as far as it is known: the routes add tenant and lease."""
@@ -67,8 +69,11 @@ class RequestMiddleware:
         scope[REQUEST_ID] = _request_id(scope)
         if self._trusted_proxies:
             scope["client"] = _client(scope, self._trusted_proxies)
-        with self._traces.root(scope["method"], scope[REQUEST_ID], serves=True) as span:
-            await self._answer(scope, receive, _Exchange(scope, send), span)
+        exchange = _Exchange(scope, send)
+        if exchange.method == "HEAD":
+            scope["method"] = "GET"
+        with self._traces.root(exchange.method, scope[REQUEST_ID], serves=True) as span:
+            await self._answer(scope, receive, exchange, span)
 
     async def _answer(self, scope: Scope, receive: Receive, exchange: "_Exchange", span: Span) -> None:
         started = self._clock()
@@ -76,13 +81,13 @@ class RequestMiddleware:
         try:
             await self._limited(scope, receive, exchange)
         except Exception:
-            _log.exception("unhandled", method=scope["method"], path=scope["path"])
+            _log.exception("unhandled", method=exchange.method, path=scope["path"])
             if exchange.status:
                 raise
             await exchange.refuse(receive, InternalError())
         finally:
-            self._note(scope, exchange.status, self._clock() - started)
-            _describe(span, scope, exchange.status)
+            self._note(scope, exchange, self._clock() - started)
+            _describe(span, scope, exchange)
             structlog.contextvars.unbind_contextvars(*_ABOUT)
 
     async def _limited(self, scope: Scope, receive: Receive, exchange: "_Exchange") -> None:
@@ -91,45 +96,47 @@ class RequestMiddleware:
             return
         await self._app(scope, limited(receive, self._body_limit), exchange.send)
 
-    def _note(self, scope: Scope, status: int, seconds: float) -> None:
+    def _note(self, scope: Scope, exchange: "_Exchange", seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "unmatched")
-        self._metrics.request(scope["method"], route, status, seconds)
+        self._metrics.request(exchange.method, route, exchange.status, seconds)
         if route in _QUIET:
             return
         principal = scope.get(PRINCIPAL)
         client = scope.get("client")
         _log.info(
             "request",
-            method=scope["method"],
+            method=exchange.method,
             path=scope["path"],
-            status=status,
+            status=exchange.status,
             ms=round(seconds * 1000, 2),
             key_id=principal and principal.key_id,
             address=client and client[0],
         )
 
 
-def _describe(span: Span, scope: Scope, status: int) -> None:
+def _describe(span: Span, scope: Scope, exchange: "_Exchange") -> None:
     """The words of OpenTelemetry's conventions for HTTP."""
-    method, route = scope["method"], getattr(scope.get("route"), "path", None)
+    method, route = exchange.method, getattr(scope.get("route"), "path", None)
     principal = scope.get(PRINCIPAL)
     span.tell(
         method if route is None else f"{method} {route}",
         http__request__method=method,
         http__route=route,
-        http__response__status_code=status,
+        http__response__status_code=exchange.status,
         gpulease__tenant_id=principal and principal.tenant_id,
     )
 
 
 class _Exchange:
-    """An answer on its way out."""
+    """An answer on its way out. The answer to HEAD is that to GET without its body."""
 
-    __slots__ = ("_scope", "_send", "status")
+    __slots__ = ("_is_complete", "_scope", "_send", "method", "status")
 
     def __init__(self, scope: Scope, send: Send) -> None:
         self._scope = scope
         self._send = send
+        self._is_complete = False
+        self.method: str = scope["method"]
         self.status = 0
 
     async def send(self, message: Message) -> None:
@@ -137,7 +144,11 @@ class _Exchange:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             message["headers"] = [*message.get("headers", ()), *self._common(message.get("headers", ()))]
-        await self._send(message)
+        elif self.method == "HEAD":
+            message = _NO_BODY
+        if not self._is_complete:
+            self._is_complete = message is _NO_BODY
+            await self._send(message)
 
     async def refuse(self, receive: Receive, error: ServiceError) -> None:
         """Answers without the application."""

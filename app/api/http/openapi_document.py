@@ -7,10 +7,10 @@ from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
-from app.api.http import docs_page
+from app.api.http import docs_page, errors_page
 from app.api.http.etags import if_match
 from app.api.http.open_enums import open_answers
-from app.api.http.problems import MEDIA_TYPE, Problem
+from app.api.http.problems import MEDIA_TYPE, TYPE_PREFIX, Problem
 from app.api.http.routing import OneTimeRoute, SecuredRoute
 from app.services.errors import ServiceError, every_error
 
@@ -126,7 +126,7 @@ def _example(error: type[ServiceError]) -> dict[str, Any]:
     return {
         "summary": error.title(),
         "value": {
-            "type": f"urn:gpulease:error:{error.code}",
+            "type": TYPE_PREFIX + error.code,
             "title": error.title(),
             "status": error.status,
             "detail": error.title(),
@@ -156,6 +156,14 @@ def rendered(app: FastAPI) -> bytes:
 async def get_openapi_document(request: Request) -> Response:
     """The OpenAPI document."""
     return Response(rendered(request.app), media_type="application/json")
+
+
+@router.get("/docs/errors")
+async def get_error_reference() -> Response:
+    """What each error code means."""
+    return Response(
+        errors_page.errors_page(), media_type="text/html", headers={"Content-Security-Policy": errors_page.POLICY}
+    )
 
 
 @router.get("/docs")

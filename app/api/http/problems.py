@@ -10,13 +10,17 @@ from pydantic import BaseModel, ConfigDict, Field
 from app.services.errors import ServiceError
 
 MEDIA_TYPE = "application/problem+json"
-TYPE_PREFIX = "urn:gpulease:error:"
+TYPE_PREFIX = "/docs/errors#"
+"""A path of the API: the description of each error."""
 
 
 class ProblemField(BaseModel):
     """One wrong field of the request."""
 
-    pointer: str = Field(description="JSON pointer into the body, or `#/query/…`, `#/path/…`, `#/header/…`.")
+    pointer: str = Field(
+        description="A JSON pointer as a URI fragment: `#/body/…`, `#/query/…`, `#/path/…` or `#/header/…`.",
+        examples=["#/body/gpu/count"],
+    )
     detail: str
 
 
@@ -25,10 +29,10 @@ class Problem(BaseModel):
 
     model_config = ConfigDict(extra="allow")
 
-    type: str = Field(examples=["urn:gpulease:error:not_found"])
+    type: str = Field(description="A path of the API that describes the error.", examples=["/docs/errors#not_found"])
     title: str
     status: int
-    detail: str
+    detail: str = Field(description="What happened, for people. With field errors: the first one.")
     instance: str = Field(description="The path that was asked for.")
     code: str
     retryable: bool = Field(description="Whether the same request may succeed later.")

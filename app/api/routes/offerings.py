@@ -15,7 +15,8 @@ from app.api.http.responses import answer
 from app.api.http.routing import Member, UseServices, Viewer
 from app.api.http.routing import router as make_router
 from app.api.schemas.base import DecimalText, Moment, Money, Page, View
-from app.api.schemas.hardware import GROWS, Gpu, Network
+from app.api.schemas.explanations import ExplainedExclusion, exclusion_view
+from app.api.schemas.hardware import COVERS, GROWS, CostScope, Gpu, Network
 from app.api.schemas.lease_bodies import NewLease, ProviderName, new_lease
 from app.api.schemas.lease_filters import QueryText
 from app.domain import offerings as domain
@@ -152,6 +153,7 @@ class PlanCost(View):
     per_hour: Money
     for_term: Money
     currency: str
+    covers: Annotated[CostScope, Field(description=COVERS)]
 
 
 class LeasePlan(View):
@@ -161,6 +163,7 @@ class LeasePlan(View):
     launches_stopped: Annotated[bool, Field(description="Operators have stopped launches; the lease would wait.")]
     candidates: list[PlanCandidate]
     excluded: list[PlanExclusion]
+    excluded_by_reason: Annotated[list[ExplainedExclusion], Field(description="The largest group first.")]
     quota: PlanQuota
     cost: PlanCost | None
     as_of: Moment
@@ -253,6 +256,9 @@ def _plan(plan: Plan, sight: _Sight) -> dict[str, Any]:
             }
             for one in plan.excluded
         ],
+        "excluded_by_reason": [
+            exclusion_view(group, operator=sight.operator).model_dump() for group in plan.excluded_groups
+        ],
         "quota": {"fits": all(need.fits for need in plan.needs), "resources": [_need(need) for need in plan.needs]},
         "cost": _first_cost(plan),
         "as_of": plan.as_of,
@@ -276,6 +282,7 @@ def _first_cost(plan: Plan) -> dict[str, Any] | None:
         "per_hour": _money(first.offering.price_per_hour),
         "for_term": format_money(first.price_for_term),
         "currency": "USD",
+        "covers": CostScope.COMPUTE,
     }
 
 

@@ -12,6 +12,7 @@ from app.api.http.responses import answer
 from app.api.http.routing import Operator, UseServices, Viewer
 from app.api.http.routing import router as make_router
 from app.api.schemas.base import Body, View
+from app.api.schemas.patterns import QUOTA_RESOURCE
 from app.domain.quotas import SPEND_PER_HOUR, JsonAmount, is_valid_resource, json_amount, json_limit
 from app.services.quotas import tag
 
@@ -28,7 +29,7 @@ Resource = Annotated[
     str,
     Field(
         max_length=64,
-        pattern=r"^[a-z_]+(:[A-Za-z0-9._-]+)?$",
+        pattern=QUOTA_RESOURCE.regex,
         description="`gpus`, `gpus:<model>`, `leases` or `spend_per_hour`.",
         examples=["gpus", "gpus:A100", "spend_per_hour"],
     ),

@@ -20,6 +20,7 @@ from pydantic import (
 )
 from typing_extensions import TypeAliasType
 
+from app.api.schemas import patterns
 from app.domain.money import format_money
 
 _DECIMAL_SCHEMA = {"type": "string", "pattern": r"^[0-9]{1,8}(\.[0-9]{1,6})?$", "examples": ["32.50"]}
@@ -71,7 +72,7 @@ def _utc(value: datetime) -> datetime:
 Text = Annotated[str, AfterValidator(_storable)]
 "Text that PostgreSQL can store. Use it with `Field(max_length=…)`."
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9](?:[A-Za-z0-9 ._-]{0,61}[A-Za-z0-9])?$", examples=["vision-lab"])]
+Name = Annotated[str, Field(pattern=patterns.NAME.regex, examples=["vision-lab"])]
 (
     "1 to 63 letters, digits, spaces, dots, underscores and hyphens. The first and last character must be a letter or "
     "digit."

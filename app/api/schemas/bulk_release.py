@@ -85,7 +85,7 @@ def selection(body: LeaseSelection) -> Selection:
     chosen = [name for name in _SELECTORS if getattr(body, name)]
     if len(chosen) != 1:
         detail = "set exactly one of ids, label and all"
-        raise InvalidRequest(errors=[FieldError(f"/{name}", detail) for name in chosen or _SELECTORS])
+        raise InvalidRequest(errors=[FieldError(f"#/body/{name}", detail) for name in chosen or _SELECTORS])
     return Selection(
         ids=tuple(dict.fromkeys(body.ids or ())),
         labels=dict(one.split(":", 1) for one in body.label) if body.label else None,

@@ -154,7 +154,7 @@ def explanation_view(explained: ExplainedLease, role: Role) -> LeaseExplanation:
         retryable=situation.retryable,
         candidates=[_candidate(candidate, role) for candidate in explanation.candidates],
         candidates_count=explanation.candidates_count,
-        excluded=[_exclusion(group, role) for group in explanation.excluded],
+        excluded=[exclusion_view(group, operator=role is Role.OPERATOR) for group in explanation.excluded],
         quota=[_quota(need) for need in explanation.quota],
         queue=None
         if explanation.queue is None
@@ -181,13 +181,14 @@ def _attempt(attempt: OfferingAttempt, role: Role) -> ExplainedAttempt:
     return ExplainedAttempt(n=attempt.n, error=error, started_at=attempt.created_at, ended_at=attempt.ended_at)
 
 
-def _exclusion(group: ExcludedGroup, role: Role) -> ExplainedExclusion:
+def exclusion_view(group: ExcludedGroup, *, operator: bool) -> ExplainedExclusion:
+    """The offerings that one rule excludes. Only operators see details of a provider account."""
     return ExplainedExclusion(
         code=group.code,
         count=group.count,
         message=group.message,
         nearest=_offering(group.nearest.offering),
-        nearest_detail=exclusion_detail(group.nearest, operator=role is Role.OPERATOR),
+        nearest_detail=exclusion_detail(group.nearest, operator=operator),
     )
 
 

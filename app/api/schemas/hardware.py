@@ -1,5 +1,6 @@
-"""Response models of a VM's GPUs and network, which leases and offerings share."""
+"""Response models of a VM's GPUs and network, and of the scope of amounts, which leases and offerings share."""
 
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field
@@ -11,6 +12,17 @@ GROWS = "The list may grow."
 PlacedLocalDisk = Annotated[
     int | None, Field(description="Local disk of the VM. Null for VMs placed by earlier versions.")
 ]
+
+
+class CostScope(StrEnum):
+    """What an amount covers. The list may grow."""
+
+    COMPUTE = "compute"
+
+
+COVERS = (
+    "`compute`: the VM with its GPUs and local disks. Network disks, addresses and traffic are not included. " + GROWS
+)
 
 
 class Gpu(View):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import AfterValidator, Field, WithJsonSchema
 from typing_extensions import TypeAliasType
 
+from app.api.schemas import patterns
 from app.api.schemas.base import Body, DecimalText, Name, Text, Timestamp
 from app.domain import labels
 from app.domain.lease_actions import LaterExpiry
@@ -38,10 +39,10 @@ def _not_null(value: object) -> object:
     return value
 
 
-GpuModel = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9 ._-]{0,39}$", examples=["A100"])]
-TypeName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", examples=["p4d.24xlarge"])]
-RegionName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,39}$", examples=["us-east-1"])]
-ImageName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,39}$", examples=["pytorch"])]
+GpuModel = Annotated[str, Field(pattern=patterns.GPU_MODEL.regex, examples=["A100"])]
+TypeName = Annotated[str, Field(pattern=patterns.INSTANCE_TYPE.regex, examples=["p4d.24xlarge"])]
+RegionName = Annotated[str, Field(pattern=patterns.REGION.regex, examples=["us-east-1"])]
+ImageName = Annotated[str, Field(pattern=patterns.IMAGE.regex, examples=["pytorch"])]
 Ttl = Annotated[int, Field(ge=60, le=_YEAR, description="Seconds from now; at most the tenant's `max_ttl_seconds`.")]
 Cidr = Annotated[str, Field(max_length=50, examples=["203.0.113.0/24"]), AfterValidator(network)]
 
@@ -85,11 +86,22 @@ Labels = TypeAliasType(
 
 
 class GpuWish(Body):
-    """The GPUs of one VM. `count` and `memory_gib` (of each GPU) are minimums. Null means any."""
+    """The GPUs of one VM. Set `count` or `min_count`, or neither for one GPU. Null means any."""
 
-    model: GpuModel
-    count: Annotated[int, Field(ge=1, le=64)] = 1
-    memory_gib: Annotated[int | None, Field(ge=1, le=1024)] = None
+    model: Annotated[
+        GpuModel,
+        Field(
+            description=(
+                "A model of `GET /v1/gpu-models` or another spelling of it, such as `A100-80GB`. The response has the "
+                "catalogue's name, and `memory_gib` if the spelling names a size."
+            )
+        ),
+    ]
+    count: Annotated[int | None, Field(ge=1, le=64, description="Exact number of GPUs. Default: 1.")] = None
+    min_count: Annotated[int | None, Field(ge=1, le=64, description="Minimum number of GPUs, instead of `count`.")] = (
+        None
+    )
+    memory_gib: Annotated[int | None, Field(ge=1, le=1024, description="Minimum memory of each GPU.")] = None
     interconnect: Annotated[
         Interconnect | None,
         Field(
@@ -112,15 +124,15 @@ class NewLease(Body):
         Field(ge=1, le=262_144, description="Minimum local disk that comes with the VM and is lost with it."),
     ] = None
     market: Annotated[
-        MarketWish | None,
+        MarketWish,
         Field(
             strict=False,
             description=(
                 "`spot_first` and `reserved_first`: try offerings of that market first, then on-demand offerings. "
-                "Null: any market, except reservations that wait in a provider's queue."
+                "`any`: any market by price, except reservations that wait in a provider's queue."
             ),
         ),
-    ] = None
+    ] = MarketWish.ON_DEMAND
     providers: Annotated[
         list[Annotated[ProviderName, Field(strict=False)]] | None, Field(min_length=1, max_length=_MOST_PROVIDERS)
     ] = None
@@ -216,8 +228,7 @@ class LeaseExtension(Body):
 def later_expiry(body: LeaseExtension) -> LaterExpiry:
     """Converts the body to the requested extension. Raises InvalidRequest unless exactly one field is set."""
     if (body.extend_by_seconds is None) == (body.expires_at is None):
-        detail = "set either extend_by_seconds or expires_at"
-        raise InvalidRequest(errors=[FieldError("/extend_by_seconds", detail), FieldError("/expires_at", detail)])
+        raise _either("extend_by_seconds", "expires_at")
     by = body.extend_by_seconds
     return LaterExpiry(by=None if by is None else timedelta(seconds=by), to=body.expires_at)
 
@@ -225,8 +236,11 @@ def later_expiry(body: LeaseExtension) -> LaterExpiry:
 def new_lease(body: NewLease) -> CreateLease:
     """Converts the body to the service's request. Raises InvalidRequest for contradictory fields."""
     if (body.gpu is None) == (body.instance_types is None):
-        detail = "give gpu or instance_types, and not both"
-        raise InvalidRequest(errors=[FieldError("/gpu", detail), FieldError("/instance_types", detail)])
+        raise _either("gpu", "instance_types")
+    if body.gpu is not None and body.gpu.count is not None and body.gpu.min_count is not None:
+        exact = FieldError("#/body/gpu/count", "is an exact number and excludes min_count")
+        least = FieldError("#/body/gpu/min_count", "is a minimum and excludes count")
+        raise InvalidRequest(errors=[exact, least])
     request = LeaseRequest.from_json(body.model_dump(mode="json", exclude={"tenant_id", "startup_script", "ssh_keys"}))
     by_default = body.ssh_keys is None and body.ssh_public_keys is None
     return CreateLease(
@@ -235,3 +249,9 @@ def new_lease(body: NewLease) -> CreateLease:
         ssh_keys=None if by_default else tuple(body.ssh_keys or ()),
         startup_script=body.startup_script,
     )
+
+
+def _either(*fields: str) -> InvalidRequest:
+    """The refusal where exactly one of two fields must be set."""
+    detail = f"is not valid: set either {' or '.join(fields)}"
+    return InvalidRequest(errors=[FieldError(f"#/body/{field}", detail) for field in fields])

@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field
 
 from app.api.schemas.base import Moment, Money, Page, View
-from app.api.schemas.hardware import GROWS, Gpu, Network, PlacedLocalDisk
+from app.api.schemas.hardware import COVERS, GROWS, CostScope, Gpu, Network, PlacedLocalDisk
 from app.api.schemas.placements import Image, Placement
 from app.domain.lease_requests import OnInterruption
 from app.domain.leases import AttemptState, Desired, LeaseState
@@ -36,10 +36,11 @@ class Reason(View):
 
 
 class RequestedGpu(View):
-    """The requested GPUs."""
+    """The requested GPUs. Either `count` or `min_count` is set, and the other is null."""
 
-    model: str
-    count: int
+    model: Annotated[str, Field(description="The catalogue's name of the model.")]
+    count: Annotated[int | None, Field(description="Exact number of GPUs.")]
+    min_count: Annotated[int | None, Field(description="Minimum number of GPUs.")]
     memory_gib: int | None
     interconnect: Annotated[Interconnect | None, Field(description=IF_REQUESTED, exclude_if=_is_none)] = None
     vendor: Annotated[GpuVendor | None, Field(description=IF_REQUESTED, exclude_if=_is_none)] = None
@@ -54,7 +55,7 @@ class LeaseRequest(View):
     min_vcpus: int | None
     min_memory_gib: int | None
     min_local_disk_gib: int | None
-    market: MarketWish | None
+    market: MarketWish
     providers: list[str] | None
     regions: list[str] | None
     max_price_per_hour: str | None
@@ -127,6 +128,19 @@ class Cost(View):
     rate_per_hour: Money | None
     as_of: Moment
     currency: str
+    covers: Annotated[CostScope, Field(description=COVERS)]
+
+
+class Estimate(View):
+    """The price of the lease's placement; before that, of the offering that it tried first at its creation.
+
+    `price_for_term` is the price from `created_at` to `expires_at`. Billing starts later, when the VM starts.
+    """
+
+    price_per_hour: Money
+    price_for_term: Money
+    currency: str
+    covers: Annotated[CostScope, Field(description=COVERS)]
 
 
 class Lease(View):
@@ -152,6 +166,7 @@ class Lease(View):
     attempts_count: int
     actions: LeaseActions
     cost: Cost
+    estimate: Annotated[Estimate | None, Field(description="Null for queued leases that an earlier version created.")]
     version: int
     created_at: Moment
     first_attempt_at: Moment | None

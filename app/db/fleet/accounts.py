@@ -13,6 +13,7 @@ from sqlalchemy import (
     not_,
     or_,
     select,
+    true,
     update,
 )
 from sqlalchemy.dialects.postgresql import JSONB, Insert, insert
@@ -58,6 +59,19 @@ def accounts_in_use(configured: Iterable[str]) -> Select[Any]:
     )
     return select(account.c.name, account.c.provider, account.c.config, account.c.state, account.c.identity).where(
         or_(account.c.name.in_(list(configured)), live)
+    )
+
+
+def configured_regions() -> Select[Any]:
+    """(account, provider, region, refreshed) of accounts in use. `refreshed`: the catalogue has the region's offerings."""
+    regions = account.c.config["regions"]
+    configured = func.coalesce(func.jsonb_exists(regions, account_region.c.region), true())
+    refreshed = account_region.c.service_quotas.is_not(None).label("refreshed")
+    return (
+        select(account_region.c.account, account.c.provider, account_region.c.region, refreshed)
+        .join(account, account.c.name == account_region.c.account)
+        .where(account.c.state != "draining", configured)
+        .order_by(account.c.provider, account_region.c.region, account_region.c.account)
     )
 
 

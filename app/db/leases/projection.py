@@ -6,8 +6,22 @@ Reading every value in Python only to write it again took most of what a page of
 
 from typing import Any
 
-from sqlalchemy import ColumnElement, FromClause, Text, and_, case, cast, func, literal_column, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    FromClause,
+    Text,
+    and_,
+    case,
+    cast,
+    func,
+    literal_column,
+    not_,
+    null,
+    or_,
+    select,
+)
 
+from app.db.core.column_types import Money
 from app.db.leases.billing import cost
 from app.db.schema.tables import account_region
 from app.domain.reasons import PROVIDER_MESSAGE
@@ -42,12 +56,24 @@ _TIMES = (
     "updated_at",
 )
 
-NEEDED = (*_PLAIN, *_TIMES, "reason", "connection", "ssh_host_keys", "cost_closed", "rate_per_hour", "rate_since")
+NEEDED = (
+    *_PLAIN,
+    *_TIMES,
+    "reason",
+    "connection",
+    "ssh_host_keys",
+    "cost_closed",
+    "rate_per_hour",
+    "rate_since",
+    "estimated_price_per_hour",
+)
 """Columns of a lease that it is shown from."""
 
 _RFC3339: ColumnElement[str] = literal_column("""'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'""")
 _MONEY: ColumnElement[str] = literal_column("'FM999999999999990.009999'")
 """USD with two decimals at least and six at most, as app.domain.money writes it."""
+_CURRENCY = (literal_column("'USD'").label("currency"), literal_column("'compute'").label("covers"))
+"""The unit of amounts, and what they cover: neither disks nor addresses nor traffic."""
 _PROVIDER_MESSAGE: ColumnElement[str] = literal_column(f"'{PROVIDER_MESSAGE}'")
 
 
@@ -67,6 +93,7 @@ def shown(row: FromClause, listed_at: ColumnElement[Any]) -> ColumnElement[str]:
         row.c.ended_at.is_not(None).label("terminal"),
         row.c.rate_per_hour.is_not(None).label("billable"),
         _cost(row).label("cost"),
+        _estimate(row).label("estimate"),
         *(_rfc3339(row.c[name]).label(name) for name in _TIMES),
         _rfc3339(_last_observed(row, listed_at)).label("last_observed_at"),
     )
@@ -81,8 +108,39 @@ def _cost(row: FromClause) -> ColumnElement[Any]:
         func.to_char(row.c.cost_closed + running, _MONEY).label("accrued"),
         func.to_char(row.c.rate_per_hour, _MONEY).label("rate_per_hour"),
         _rfc3339(func.now()).label("as_of"),
-        literal_column("'USD'").label("currency"),
+        *_CURRENCY,
     )
+
+
+def _estimate(row: FromClause) -> ColumnElement[Any]:
+    """The price of the placement, or that of the first candidate at creation; and what the whole term costs at most."""
+    price = func.coalesce(cast(row.c.placement["price_per_hour"].astext, Money), row.c.estimated_price_per_hour)
+    members = _object(
+        row,
+        func.to_char(price, _MONEY).label("price_per_hour"),
+        func.to_char(cost(price, row.c.created_at, row.c.expires_at), _MONEY).label("price_for_term"),
+        *_CURRENCY,
+    )
+    return case((price.is_not(None), members))
+
+
+def request(row: FromClause) -> ColumnElement[str]:
+    """The stored request as JSON text in the form of callers, as `LeaseRequest.from_json` reads it.
+
+    A null `market` is `any`, and a `gpu` without `min_count` has a minimum as its `count`.
+    """
+    stored, gpu = row.c.request, row.c.request["gpu"]
+    market = func.jsonb_build_object(_word("market"), func.coalesce(stored["market"].astext, _word("any")))
+    is_minimum = and_(func.jsonb_typeof(gpu) == _word("object"), not_(func.jsonb_exists(gpu, _word("min_count"))))
+    counts = func.jsonb_build_object(_word("count"), null(), _word("min_count"), gpu["count"])
+    minimum = func.jsonb_build_object(_word("gpu"), gpu.concat(counts))
+    shown = stored.concat(market).concat(case((is_minimum, minimum), else_=literal_column("'{}'::jsonb")))
+    changes = or_(stored["market"].astext.is_(None), is_minimum)
+    return case((changes, cast(shown, Text)), else_=cast(stored, Text)).label("request")
+
+
+def _word(text: str) -> ColumnElement[str]:
+    return literal_column(f"'{text}'")
 
 
 def _rfc3339(time: ColumnElement[Any]) -> ColumnElement[str]:

@@ -15,17 +15,19 @@ from sqlalchemy import (
     func,
     insert,
     literal_column,
+    not_,
     null,
     select,
     true,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from app.db.core.column_types import Amount, Id, Json, Time
+from app.db.core.column_types import Amount, Id, Json, Money, Time
 from app.db.core.tenant_scope import asking, parameter
 from app.db.leases import projection
 from app.db.schema.tables import account_region, event, lease, lease_secret, quota_claim, tenant
 from app.domain.events import EventType
+from app.domain.leases import TERMINAL
 
 _AS_OF = func.now().label("as_of")
 _TERMS = (tenant.c.status.label("tenant_status"), tenant.c.max_total_seconds.label("max_total_seconds"))
@@ -33,7 +35,7 @@ _TERMS = (tenant.c.status.label("tenant_status"), tenant.c.max_total_seconds.lab
 
 def _view(row: FromClause, terms: FromClause, listed_at: ColumnElement[Any]) -> Iterator[ColumnElement[Any]]:
     yield from (row.c[name] for name in ("id", "tenant_id", "version", "state", "desired"))
-    yield from (projection.shown(row, listed_at), cast(row.c.request, Text).label("request"))
+    yield from (projection.shown(row, listed_at), projection.request(row))
     yield projection.provider_message(row)
     total = row.c.created_at + terms.c.max_total_seconds * literal_column("interval '1 second'")
     latest = func.least(total, _reserved_until(row))
@@ -51,7 +53,7 @@ def view_rows() -> Select[Any]:
     """The columns from which a lease is shown: see `projection.shown`, and the facts that decide its `actions`.
 
     `over`: its term has ended. `at_latest`: the tenant's terms or a reservation allow no later expiry. `not_extendable`: the provider
-    ends the VM at the expiry. `request` is JSON text, never empty.
+    ends the VM at the expiry. `request` is JSON text in the form of callers, never empty.
     """
     region = and_(account_region.c.account == lease.c.account, account_region.c.region == lease.c.region)
     listed_at = account_region.c.last_complete_listing_at
@@ -96,6 +98,21 @@ TERMS = select(tenant.c.status, tenant.c.max_ttl_seconds).where(tenant.c.id == b
 """The terms of a tenant. Parameter: tenant_id."""
 
 
+def _same_name(tenant_id: Any, name: Any) -> Select[Any]:
+    """Ids of the tenant's live leases with the name, also of those that an earlier version wrote."""
+    live = not_(lease.c.state.in_([literal_column(f"'{state}'") for state in sorted(TERMINAL)]))
+    return select(lease.c.id).where(lease.c.tenant_id == tenant_id, lease.c.name == name, live)
+
+
+NAMED_LIVE = (
+    _same_name(bindparam("tenant_id"), bindparam("name"))
+    .where(lease.c.id.is_distinct_from(bindparam("besides", type_=Text)))
+    .order_by(lease.c.id)
+    .limit(1)
+)
+"""The live lease of a tenant with a name, other than `besides`. Parameters: tenant_id, name, besides."""
+
+
 def _create() -> Select[Any]:
     terms = (
         select(*_TERMS)
@@ -103,6 +120,7 @@ def _create() -> Select[Any]:
             tenant.c.id == bindparam("tenant_id"),
             tenant.c.status == literal_column("'active'"),
             tenant.c.max_ttl_seconds >= bindparam("ttl_seconds"),
+            not_(_same_name(bindparam("tenant_id"), bindparam("name", type_=Text)).exists()),
         )
         # a concurrent suspension waits for this statement, or this statement sees the suspension
         .with_for_update(read=True)
@@ -125,6 +143,8 @@ def _new_lease(terms: Any) -> Any:
         "request": bindparam("request", type_=Json),
         "on_interruption": bindparam("on_interruption", type_=Text),
         "minimum_claim": bindparam("minimum_claim", type_=Json),
+        "estimated_price_per_hour": bindparam("estimated_price_per_hour", type_=Money),
+        "unique_name": literal_column("true"),
         "expires_at": func.now() + bindparam("ttl", type_=Interval),
         "wait_until": func.now() + bindparam("wait", type_=Interval),
         "events_count": literal_column("1"),
@@ -166,6 +186,7 @@ CREATE = _create()
 """Inserts lease, secret, claims and first event at once, while the tenant is active and its terms allow `ttl_seconds`.
 
 The caller must have reserved the quota with `quotas.admit` in the same transaction. Returns the row that READ would
-return, with `expires_at`, or none when the terms forbid the lease. The caller then reads the cause from TERMS, and
-rolls back. Parameters: lease_id, tenant_id, name, labels, request, on_interruption, minimum_claim, ttl_seconds, ttl,
-wait, startup_script, resources, amounts, event_id, event_data, request_id."""
+return, with `expires_at`, or none when the terms forbid the lease or a live lease has the name. The caller then reads
+the cause from TERMS, and rolls back. Two creates at the same time: the index `ix_lease_live_name` refuses the second.
+Parameters: lease_id, tenant_id, name, labels, request, on_interruption, minimum_claim, estimated_price_per_hour,
+ttl_seconds, ttl, wait, startup_script, resources, amounts, event_id, event_data, request_id."""

@@ -41,6 +41,16 @@ lease = Table(
     Column("request", Json, nullable=False, comment="as asked for, defaults filled in, without the startup script"),
     Column("on_interruption", Text, nullable=False, server_default="end"),
     Column("minimum_claim", Json, nullable=False, comment="quota held while no offering is chosen"),
+    Column(
+        "estimated_price_per_hour",
+        Money,
+        comment="USD: of the first candidate at creation; NULL: created by an earlier version",
+    ),
+    Column(
+        "unique_name",
+        Boolean,
+        comment="true: no other live lease of the tenant with true has this name; NULL: not checked",
+    ),
     # where and why
     Column("state", Text, nullable=False, server_default="queued"),
     Column("desired", Text, nullable=False, server_default="run"),
@@ -113,6 +123,14 @@ lease = Table(
     Index("ix_lease_tenant_id_created_at", "tenant_id", "created_at", "id"),
     Index("ix_lease_tenant_id_live", "tenant_id", "created_at", "id", postgresql_where=text(f"NOT {_TERMINAL}")),
     Index("ix_lease_tenant_id_updated_at", "tenant_id", "updated_at", "id"),
+    Index(
+        "ix_lease_live_name",
+        "tenant_id",
+        "name",
+        "unique_name",
+        unique=True,
+        postgresql_where=text(f"NOT {_TERMINAL}"),
+    ),
     Index("ix_lease_labels", "labels", postgresql_using="gin", postgresql_ops={"labels": "jsonb_path_ops"}),
     Index("ix_lease_expires_at_live", "expires_at", postgresql_where=text(f"NOT {_TERMINAL}")),
     Index("ix_lease_ready_at", "ready_at", postgresql_where=text("ready_at IS NOT NULL")),
