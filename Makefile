@@ -17,7 +17,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: runtimes help up test simulate crash-matrix chaos races mutation mutation-of-steps fuzz audit deployment old-code bench lint fmt openapi clients docs lock clean
+.PHONY: runtimes help up test simulate crash-matrix chaos races mutation mutation-of-steps fuzz audit deployment old-code bench lint fmt openapi examples clients generators docs lock clean
 
 help: ## show this list
 	@echo "Usage: make <target> [ARGS=\"...\"] [PYTHON=python3.12]"
@@ -79,6 +79,10 @@ fmt: $(VENV)/.dev ## format the code and fix what can be fixed by itself
 	$(BIN)/ruff check --fix .
 
 openapi: $(VENV)/.dev ## write openapi.json, docs/errors.md and docs/settings.md from the code
+	$(BIN)/python -m app.api.openapi
+
+examples: $(VENV)/.dev ## record the responses in the examples of openapi.json anew: read the difference
+	@GPULEASE_EXAMPLES=keep $(BIN)/python -m pytest -q tests/api/test_openapi_examples.py -k accepted
 	$(BIN)/python -m app.api.openapi
 
 clients: $(VENV)/.dev $(VENV)/clients/.ready $(NODE_MODULES)/.ready ## write clients/python and clients/typescript from openapi.json

@@ -23,11 +23,16 @@ router = make_router("events")
 HEARTBEAT_SECONDS = 15.0
 _MEDIA = "text/event-stream"
 _DESCRIPTION = (
-    "`id` is the event's `sequence`, `event` its `type`, `data` an Event as JSON. The server sends a "
-    "comment after 15 s without an event."
+    "An endless stream of server-sent events. `contentSchema` describes each message. The server sends a comment after "
+    "15 s without an event."
 )
+_SCHEMA = {
+    "type": "string",
+    "contentMediaType": _MEDIA,
+    "contentSchema": {"$ref": "#/components/schemas/EventStreamMessage"},
+}
 _RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {"description": _DESCRIPTION, "content": {_MEDIA: {"schema": {"type": "string"}}}}
+    200: {"description": _DESCRIPTION, "content": {_MEDIA: {"schema": _SCHEMA}}}
 }
 _BEGINNING = b"retry: 2000\n\n"
 _STILL_HERE = b": still here\n\n"

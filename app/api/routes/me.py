@@ -1,8 +1,8 @@
 """The caller's key."""
 
-from fastapi import Response
+from fastapi import Request, Response
 
-from app.api.http.responses import answer
+from app.api.http.etags import tagged_by_content
 from app.api.http.routing import Viewer
 from app.api.http.routing import router as make_router
 from app.api.schemas.base import View
@@ -21,13 +21,12 @@ class Me(View):
 
 
 @router.get("/v1/me", response_model=Me)
-async def get_me(principal: Viewer) -> Response:
+async def get_me(request: Request, principal: Viewer) -> Response:
     """Return the caller's key, role and tenant."""
-    return answer(
-        Me(
-            key_id=principal.key_id,
-            key_name=principal.key_name,
-            role=principal.role,
-            tenant_id=principal.tenant_id,
-        )
+    me = Me(
+        key_id=principal.key_id,
+        key_name=principal.key_name,
+        role=principal.role,
+        tenant_id=principal.tenant_id,
     )
+    return tagged_by_content(request, me.model_dump_json().encode())

@@ -4,10 +4,11 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, ConfigDict, Field
 from typing_extensions import TypeAliasType
 
 from app.api.schemas.base import Body, DecimalText, Name, Text, Timestamp
+from app.api.schemas.exclusive_fields import exactly_one
 from app.domain.lease_actions import LaterExpiry
 from app.domain.lease_requests import LeaseRequest, OnInterruption
 from app.domain.offerings import GpuVendor, Interconnect, MarketWish
@@ -84,6 +85,8 @@ class GpuWish(Body):
 
 class NewLease(Body):
     """A lease request. Set either `gpu` or `instance_types`. An absent or null field means any value."""
+
+    model_config = ConfigDict(json_schema_extra=exactly_one("gpu", "instance_types"))
 
     name: Annotated[Name | None, Field(description="If absent, the service generates a name.")] = None
     gpu: GpuWish | None = None
@@ -174,6 +177,8 @@ class LeasePatch(Body):
 
 class LeaseExtension(Body):
     """The later expiry of a lease. Set either `extend_by_seconds` or `expires_at`."""
+
+    model_config = ConfigDict(json_schema_extra=exactly_one("extend_by_seconds", "expires_at"))
 
     extend_by_seconds: Annotated[
         int | None, Field(ge=60, le=_YEAR, description="Seconds to add to the lease's present `expires_at`.")
