@@ -8,6 +8,7 @@ PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 VENV := .venv
 BIN := $(VENV)/bin
 NODE_MODULES := clients/typescript-tools/node_modules
+LINTERS := tools/openapi/node_modules
 NPM := PYTHONPATH="$(CURDIR)" "$(CURDIR)/$(BIN)/python" -m tools.runtimes npm
 COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet $(if $(UPGRADE),--upgrade,)
@@ -27,7 +28,7 @@ help: ## show this list
 up: $(VENV)/.local ## run everything on this machine until Ctrl-C: make up ARGS="--profile fast"
 	@exec $(BIN)/python -m app.local $(ARGS)
 
-test: $(VENV)/.dev $(VENV)/clients/.ready $(NODE_MODULES)/.ready | runtimes ## run all checks and tests: make test ARGS="tests/local -k redis"
+test: $(VENV)/.dev $(VENV)/clients/.ready $(NODE_MODULES)/.ready $(LINTERS)/.ready | runtimes ## run all checks and tests: make test ARGS="tests/local -k redis"
 	@exec $(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
 simulate: $(VENV)/.dev ## run the workers on a virtual clock against seeded clouds: make simulate SEEDS=1-1000
@@ -99,10 +100,11 @@ lock: $(VENV)/.dev | runtimes ## pin all dependencies with hashes (UPGRADE=1: ta
 	$(COMPILE) tools/node.in -o tools/node.lock
 	$(COMPILE) tools/mutation.in -c requirements-dev.lock -o tools/mutation.lock
 	cd clients/typescript-tools && $(NPM) $(if $(UPGRADE),update,install) --package-lock-only
+	cd tools/openapi && $(NPM) $(if $(UPGRADE),update,install) --package-lock-only
 	cd tools/chromium && $(NPM) $(if $(UPGRADE),update,install) --package-lock-only
 
 clean: ## remove the virtual environment and caches (the stack's data in .gpulease stay)
-	rm -rf $(VENV) $(NODE_MODULES) clients/python clients/typescript site
+	rm -rf $(VENV) $(NODE_MODULES) $(LINTERS) clients/python clients/typescript site
 	rm -rf build dist *.egg-info mutants .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find app workers cloudsim migrations tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -146,4 +148,10 @@ runtimes: $(BIN)/python
 $(NODE_MODULES)/.ready: clients/typescript-tools/package-lock.json | runtimes
 	@echo "installing what clients/typescript-tools/package-lock.json names"
 	@cd clients/typescript-tools && $(NPM) ci --silent
+	@touch $@
+
+# What checks openapi.json.
+$(LINTERS)/.ready: tools/openapi/package-lock.json | runtimes
+	@echo "installing what tools/openapi/package-lock.json names"
+	@cd tools/openapi && $(NPM) ci --silent
 	@touch $@

@@ -37,7 +37,7 @@ class Stage:
         """Makes an active lease, a key, a webhook with a delivery, an orphan, a checked account."""
         fleet, alice = self._fleet, self._alice
         # tests do not reach the internet: every host leads to a public address
-        alice.app.state.services.webhooks._lookup = lambda host, port: ["93.184.216.34"]
+        alice.app.state.services.webhooks._lookup = lambda *_: ["93.184.216.34"]
         fleet.run("UPDATE account SET config = %s", '{"images": {"pytorch": "ami-1"}}')
         check = "INSERT INTO account_check (account, checked_at, failed, checks) VALUES ('main', now(), 0, %s)"
         fleet.run(check, f"[{httpx.Request('POST', '/', json=CHECK).content.decode()}]")
