@@ -79,7 +79,7 @@ fmt: $(VENV)/.dev ## format the code and fix what can be fixed by itself
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-openapi: $(VENV)/.dev ## write openapi.json, docs/errors.md and docs/settings.md from the code
+openapi: $(VENV)/.dev ## write openapi.json and the generated pages of docs from the code
 	$(BIN)/python -m app.api.openapi
 
 examples: $(VENV)/.dev ## record the responses in the examples of openapi.json anew: read the difference

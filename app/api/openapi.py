@@ -1,10 +1,11 @@
-"""`python -m app.api.openapi [--check]` writes openapi.json, docs/errors.md and docs/settings.md, or says that they differ."""
+"""`python -m app.api.openapi [--check]` writes openapi.json and the generated pages of docs, or says that they differ."""
 
 import sys
 from pathlib import Path
 
 from app.api.app import routed
-from app.api.http import openapi_document
+from app.api.http import docs_page, openapi_document
+from app.api.http.deprecations import POLICY
 from app.services.errors import every_error
 from app.settings.settings import describe
 
@@ -12,13 +13,11 @@ ROOT = Path(__file__).resolve().parents[2]
 
 _INTRODUCTION = """# Errors
 
-Made from `app/services/errors.py` by `make openapi`; a test fails when the two differ.
+Made from `app/services/errors.py` by `make openapi`; a test fails when the two differ. A running API serves the same list at
+`/docs/errors`, to which `type` of every error leads.
+"""
 
-Every refusal is `application/problem+json` (RFC 9457): `type`, `title`, `status`, `detail`, `instance`, `code`,
-`retryable`, `errors` (`pointer` and `detail` of each wrong field) and `request_id`. Decide by `code`, show `detail`.
-`retryable` means that the very same request may succeed later. The list may grow.
-
-| code | status | retryable | meaning | what to do |
+_HEAD = """| code | status | retryable | meaning | what to do |
 |---|---|---|---|---|
 """
 
@@ -26,10 +25,17 @@ Every refusal is `application/problem+json` (RFC 9457): `type`, `title`, `status
 def error_table() -> str:
     """docs/errors.md."""
     rows = (
-        f"| `{error.code}` | {error.status} | {'yes' if error.retryable else 'no'} | {error.title()} | {error.advice} |"
+        f'| <span id="{error.code}">`{error.code}`</span> | {error.status} | {"yes" if error.retryable else "no"} | '
+        f"{error.title()} | {error.advice} |"
         for error in every_error()
     )
-    return _INTRODUCTION + "\n".join(rows) + "\n"
+    return "\n\n".join([_INTRODUCTION.strip(), *docs_page.ERRORS_INTRODUCTION, _HEAD + "\n".join(rows) + "\n"])
+
+
+def deprecation_policy() -> str:
+    """docs/deprecation.md."""
+    source = "Made from `app/api/http/deprecations.py` by `make openapi`; a test fails when the two differ."
+    return "\n\n".join(["# Deprecation policy", source, *POLICY]) + "\n"
 
 
 _SETTINGS = """# Settings
@@ -55,6 +61,7 @@ def generated() -> dict[Path, str]:
     return {
         ROOT / "openapi.json": openapi_document.text(routed()),
         ROOT / "docs" / "errors.md": error_table(),
+        ROOT / "docs" / "deprecation.md": deprecation_policy(),
         ROOT / "docs" / "settings.md": settings_table(),
     }
 

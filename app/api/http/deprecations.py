@@ -9,7 +9,27 @@ from typing import Any, TypeVar
 from starlette.types import Scope
 
 SHORTEST_NOTICE_DAYS = 180
-"""The policy in docs/deprecation.md."""
+POLICY = (
+    (
+        "The API under `/v1` changes only by addition: new operations, new optional request fields, new response fields, new "
+        "values of enums in responses, new error codes. Clients must ignore fields and values that they do not know."
+    ),
+    (
+        "What a client relies on is removed in two steps. First, a release deprecates it: the changelog names the "
+        "replacement, `openapi.json` marks it as `deprecated`, and it works as before."
+    ),
+    (
+        f"It is removed {SHORTEST_NOTICE_DAYS} days later at the earliest. A removal of a whole version, such as `/v1`, is "
+        "announced a year ahead."
+    ),
+    (
+        "Every response of a deprecated operation has three headers. `Deprecation` (RFC 9745) contains the time of the "
+        "deprecation, as `@` and Unix seconds. `Sunset` (RFC 8594) contains the time until which the operation works. `Link` "
+        "leads to this page."
+    ),
+    "A security defect may end an operation earlier. The changelog then says so.",
+)
+"""The paragraphs of docs/deprecation.md and of the page that the API serves."""
 
 _ATTRIBUTE = "__gpulease_deprecation__"
 _PAGE = "/docs/deprecation"
