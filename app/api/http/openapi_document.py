@@ -43,6 +43,7 @@ def document(app: FastAPI) -> dict[str, Any]:
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
     _add_schemas(made)
+    _restrict_names(made["components"]["schemas"])
     made["components"] |= components()
     made["components"]["securitySchemes"] = {
         "apiKey": {"type": "http", "scheme": "bearer", "description": "`gpl_…`, made by `create_key`."},
@@ -73,6 +74,23 @@ def _add_schemas(made: dict[str, Any]) -> None:
     schemas[EventStreamMessage.__name__]["properties"]["data"] |= event
 
 
+def _restrict_names(node: Any) -> None:
+    """Says of a map which names it may have.
+
+    Pydantic writes `patternProperties`, which allows any other name, and which generators do not read.
+    """
+    if isinstance(node, list):
+        for part in node:
+            _restrict_names(part)
+    if isinstance(node, dict):
+        patterns = node.pop("patternProperties", None)
+        if patterns is not None:
+            (pattern, values), *_ = patterns.items()
+            node |= {"propertyNames": {"pattern": pattern}, "additionalProperties": values}
+        for part in node.values():
+            _restrict_names(part)
+
+
 def _drop_titles(made: dict[str, Any]) -> None:
     """Titles made from names only say the name again, in every comment of a generated client."""
     operations = [one for methods in made["paths"].values() for one in methods.values()]
@@ -82,7 +100,7 @@ def _drop_titles(made: dict[str, Any]) -> None:
         schema = pending.pop()
         schema.pop("title", None)
         parts = [schema.get("items"), schema.get("additionalProperties"), *schema.get("anyOf", ())]
-        parts += [*schema.get("properties", {}).values(), *schema.get("patternProperties", {}).values()]
+        parts += schema.get("properties", {}).values()
         pending += [part for part in parts if isinstance(part, dict)]
 
 

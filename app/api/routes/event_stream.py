@@ -23,14 +23,10 @@ router = make_router("events")
 HEARTBEAT_SECONDS = 15.0
 _MEDIA = "text/event-stream"
 _DESCRIPTION = (
-    "An endless stream of server-sent events. `contentSchema` describes each message. The server sends a comment after "
-    "15 s without an event."
+    "An endless stream of server-sent events. The schema describes each message. The server sends a comment after 15 s "
+    "without an event."
 )
-_SCHEMA = {
-    "type": "string",
-    "contentMediaType": _MEDIA,
-    "contentSchema": {"$ref": "#/components/schemas/EventStreamMessage"},
-}
+_SCHEMA = {"$ref": "#/components/schemas/EventStreamMessage"}
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"description": _DESCRIPTION, "content": {_MEDIA: {"schema": _SCHEMA}}}
 }

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 from typing_extensions import TypeAliasType
 
 from app.api.schemas.base import Body, DecimalText, Name, Text, Timestamp
-from app.api.schemas.exclusive_fields import exactly_one
+from app.api.schemas.field_rules import exactly_one, never_null
 from app.domain.lease_actions import LaterExpiry
 from app.domain.lease_requests import LeaseRequest, OnInterruption
 from app.domain.offerings import GpuVendor, Interconnect, MarketWish
@@ -170,6 +170,8 @@ class NewLease(Body):
 
 class LeasePatch(Body):
     """Absent fields stay unchanged. `labels` replaces all labels."""
+
+    model_config = ConfigDict(json_schema_extra=never_null("name", "labels"))
 
     name: Annotated[Name | None, AfterValidator(_not_null)] = None
     labels: Annotated[Labels | None, AfterValidator(_not_null)] = None

@@ -3,6 +3,7 @@
 They use `if`, `then` and `else`, not `oneOf`: generators make one class for each branch of a `oneOf`.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 _WITH_OTHERS = {"additionalProperties": True}
@@ -20,3 +21,16 @@ def _given(name: str) -> dict[str, Any]:
 
 def _absent(name: str) -> dict[str, Any]:
     return {"properties": {name: {"type": "null"}}, **_WITH_OTHERS}
+
+
+def never_null(*names: str) -> Callable[[dict[str, Any]], None]:
+    """These optional fields may be absent, but not null. For `json_schema_extra`."""
+
+    def change(schema: dict[str, Any]) -> None:
+        for name in names:
+            field = schema["properties"][name]
+            (value,) = [choice for choice in field.pop("anyOf") if choice != {"type": "null"}]
+            field.pop("default")
+            schema["properties"][name] = {**value, **field}
+
+    return change
