@@ -32,6 +32,7 @@ REASONS = (
     _field("a cursor is opaque: only those that a list has returned are valid", "/cursor$"),
     _field("the caller's key decides whether a tenant must or may be named", "/tenant_id$"),
     _field("the host of a URL must lead to a public address", "/url$"),
+    _field("a lease at its creation is not longer than it may ever be", "/max_t(tl|otal)_seconds$", "max_t"),
     _field("an operator's key has no tenant", "", "tenant"),
     _field("a network has no bits below its prefix", r"/allowed_cidrs/\d+$"),
     _field("an SSH key must decode", r"/ssh_public_keys(/\d+)?$|/keys(/\d+)?$|/public_key$"),
