@@ -49,9 +49,15 @@ def openapi_python_client(folder: Path) -> None:
     """A Python client for httpx."""
     readable = folder / "openapi.json"
     readable.write_text(json.dumps(readable_by_python_client(DESCRIPTION)), encoding="utf-8")
-    options = ["--config", PYTHON_TOOLS / "config.yml", "--meta", "uv", "--fail-on-warning"]
-    argv = [PYTHON / "openapi-python-client", "generate", "--path", readable, "--output-path", folder / "client"]
-    _run([*argv, *options], folder)
+    places: list[str | Path] = [
+        "--path",
+        readable,
+        "--output-path",
+        folder / "client",
+        "--config",
+        PYTHON_TOOLS / "config.yml",
+    ]
+    _run([PYTHON / "openapi-python-client", "generate", *places, "--meta", "uv", "--fail-on-warning"], folder)
     _mypy(folder / "client")
 
 
