@@ -23,6 +23,14 @@ def test_every_field_and_parameter_has_a_description(spec: dict[str, Any]) -> No
     assert not bare, f"describe these parameters in their routes, or in [parameters] of {FILE}"
 
 
+def test_every_operation_has_a_summary_and_a_description(spec: dict[str, Any]) -> None:
+    for path, methods in spec["paths"].items():
+        for method, operation in methods.items():
+            where = f"{method.upper()} {path}"
+            assert operation["summary"], f"{where}: the first line of the endpoint's docstring is the summary"
+            assert operation["description"], f"{where}: give the endpoint a docstring"
+
+
 def test_every_schema_and_response_has_a_description(spec: dict[str, Any]) -> None:
     schemas = spec["components"]["schemas"].items()
     assert not [name for name, schema in schemas if not schema.get("description")], "give the model a docstring"
