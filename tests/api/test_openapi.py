@@ -4,13 +4,11 @@ from typing import Any
 
 import jsonschema  # type: ignore[import-untyped]  # ships no types
 import pytest
-from fastapi import Response
 from openapi_spec_validator import validate
 
 from app.api.app import routed
 from app.api.http.open_enums import answered
 from app.api.http.openapi_document import document
-from app.api.http.routing import Viewer, router
 from app.api.openapi import outdated
 from tests.api.conftest import Caller
 
@@ -30,19 +28,6 @@ def test_the_committed_files_are_what_the_code_says() -> None:
 
 def test_the_description_is_valid_openapi(spec: dict[str, Any]) -> None:
     validate(spec)
-
-
-def test_head_is_no_operation_of_its_own() -> None:
-    extra = router("me")
-
-    @extra.api_route("/v1/both", methods=["GET", "HEAD"])
-    async def get_both(principal: Viewer) -> Response:
-        """Read it."""
-        return Response()
-
-    app = routed()
-    app.router.routes.extend(extra.routes)
-    assert set(document(app)["paths"]["/v1/both"]) == {"get"}
 
 
 def test_operation_ids_are_function_names(spec: dict[str, Any]) -> None:

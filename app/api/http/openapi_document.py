@@ -125,9 +125,6 @@ def _references(node: Any) -> set[str]:
 
 def _complete(made: dict[str, Any], route: APIRoute) -> None:
     for method in route.methods or ():
-        if method == "HEAD":  # GET without a body: an operation of its own would double every client
-            made["paths"][route.path_format].pop("head", None)
-            continue
         operation = made["paths"][route.path_format][method.lower()]
         operation["summary"] = operation.get("description", "").partition("\n")[0].rstrip(".")
         complete_responses(made, route, method)
