@@ -8,6 +8,8 @@ PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
 VENV := .venv
 BIN := $(VENV)/bin
 NODE_MODULES := clients/typescript-tools/node_modules
+LINTERS := tools/openapi/node_modules
+TRIED := tools/generators/node_modules
 NPM := PYTHONPATH="$(CURDIR)" "$(CURDIR)/$(BIN)/python" -m tools.runtimes npm
 COMPILE := $(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --no-emit-find-links --custom-compile-command "make lock" --quiet $(if $(UPGRADE),--upgrade,)
@@ -17,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: runtimes help up test simulate crash-matrix chaos races mutation mutation-of-steps fuzz audit deployment old-code bench lint fmt openapi clients docs lock clean
+.PHONY: runtimes help up test simulate crash-matrix chaos races mutation mutation-of-steps fuzz audit deployment old-code bench lint fmt openapi examples clients generators docs lock clean
 
 help: ## show this list
 	@echo "Usage: make <target> [ARGS=\"...\"] [PYTHON=python3.12]"
@@ -27,7 +29,7 @@ help: ## show this list
 up: $(VENV)/.local ## run everything on this machine until Ctrl-C: make up ARGS="--profile fast"
 	@exec $(BIN)/python -m app.local $(ARGS)
 
-test: $(VENV)/.dev $(VENV)/clients/.ready $(NODE_MODULES)/.ready | runtimes ## run all checks and tests: make test ARGS="tests/local -k redis"
+test: $(VENV)/.dev $(VENV)/clients/.ready $(NODE_MODULES)/.ready $(LINTERS)/.ready | runtimes ## run all checks and tests: make test ARGS="tests/local -k redis"
 	@exec $(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
 simulate: $(VENV)/.dev ## run the workers on a virtual clock against seeded clouds: make simulate SEEDS=1-1000
@@ -78,11 +80,18 @@ fmt: $(VENV)/.dev ## format the code and fix what can be fixed by itself
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-openapi: $(VENV)/.dev ## write openapi.json, docs/errors.md and docs/settings.md from the code
+openapi: $(VENV)/.dev ## write openapi.json and the generated pages of docs from the code
+	$(BIN)/python -m app.api.openapi
+
+examples: $(VENV)/.dev ## record the responses in the examples of openapi.json anew: read the difference
+	@GPULEASE_EXAMPLES=keep $(BIN)/python -m pytest -q tests/api/test_openapi_examples.py -k accepted
 	$(BIN)/python -m app.api.openapi
 
 clients: $(VENV)/.dev $(VENV)/clients/.ready $(NODE_MODULES)/.ready ## make the clients from openapi.json, and their packages: a wheel, an sdist, an npm tarball
 	@exec $(BIN)/python -m tools.clients
+
+generators: $(VENV)/.dev $(VENV)/generators/.ready $(TRIED)/.ready ## make and type-check clients with five generators: two minutes
+	@exec $(BIN)/python -m tools.try_generators $(ARGS)
 
 docs: $(VENV)/.dev ## write the documentation site to site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build
@@ -92,13 +101,16 @@ lock: $(VENV)/.dev | runtimes ## pin all dependencies with hashes (UPGRADE=1: ta
 	$(COMPILE) pyproject.toml --extra build --extra local -c requirements-dev.lock -o requirements-local.lock
 	$(COMPILE) pyproject.toml --extra build --extra otel -c requirements-dev.lock -o requirements.lock
 	$(COMPILE) tools/clients.in -o tools/clients.lock
+	$(COMPILE) tools/generators.in -o tools/generators.lock
 	$(COMPILE) tools/node.in -o tools/node.lock
 	$(COMPILE) tools/mutation.in -c requirements-dev.lock -o tools/mutation.lock
 	cd clients/typescript-tools && $(NPM) $(if $(UPGRADE),update,install) --package-lock-only
+	cd tools/openapi && $(NPM) $(if $(UPGRADE),update,install) --package-lock-only
+	cd tools/generators && $(NPM) $(if $(UPGRADE),update,install) --package-lock-only
 	cd tools/chromium && $(NPM) $(if $(UPGRADE),update,install) --package-lock-only
 
 clean: ## remove the virtual environment and caches (the stack's data in .gpulease stay)
-	rm -rf $(VENV) $(NODE_MODULES) clients/python clients/typescript site
+	rm -rf $(VENV) $(NODE_MODULES) $(LINTERS) $(TRIED) clients/python clients/typescript site
 	rm -rf build dist *.egg-info mutants .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find app workers cloudsim migrations tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -128,6 +140,12 @@ $(VENV)/clients/.ready: $(BIN)/python tools/clients.lock
 	@$(VENV)/clients/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r tools/clients.lock
 	@touch $@
 
+$(VENV)/generators/.ready: $(BIN)/python tools/generators.lock
+	@echo "installing what tools/generators.lock names"
+	@$(BIN)/python -m venv $(VENV)/generators
+	@$(VENV)/generators/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r tools/generators.lock
+	@touch $@
+
 $(VENV)/mutation/.ready: $(BIN)/python tools/mutation.lock requirements-dev.lock
 	@echo "installing what requirements-dev.lock and tools/mutation.lock name (two minutes, once)"
 	@$(BIN)/python -m venv $(VENV)/mutation
@@ -142,4 +160,16 @@ runtimes: $(BIN)/python
 $(NODE_MODULES)/.ready: clients/typescript-tools/package-lock.json | runtimes
 	@echo "installing what clients/typescript-tools/package-lock.json names"
 	@cd clients/typescript-tools && $(NPM) ci --silent
+	@touch $@
+
+# What checks openapi.json.
+$(LINTERS)/.ready: tools/openapi/package-lock.json | runtimes
+	@echo "installing what tools/openapi/package-lock.json names"
+	@cd tools/openapi && $(NPM) ci --silent
+	@touch $@
+
+# What `make generators` tries: not part of the tests.
+$(TRIED)/.ready: tools/generators/package-lock.json | runtimes
+	@echo "installing what tools/generators/package-lock.json names (a minute, once)"
+	@cd tools/generators && $(NPM) ci --silent
 	@touch $@

@@ -11,7 +11,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-from app.api.http import docs_page
+from tools import reference
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -72,7 +72,9 @@ def api_page() -> str:
     """The reference, from the committed description."""
     spec = json.loads((ROOT / "openapi.json").read_text(encoding="utf-8"))
     parts = ["# API reference", spec["info"]["description"]]
-    parts.append("Every running API shows this page at `/docs`, and its description for machines at `/openapi.json`.")
-    for title, content in docs_page.sections(spec):
+    parts.append(
+        "Every running API has an interactive reference at `/docs`, and the description for machines at `/openapi.json`."
+    )
+    for title, content in reference.sections(spec):
         parts += [f"## {title.replace('-', ' ').capitalize()}", content]
     return "\n\n".join(parts) + "\n"

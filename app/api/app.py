@@ -5,13 +5,13 @@ from contextlib import AbstractAsyncContextManager
 
 from fastapi import APIRouter, FastAPI
 
-from app.api.http import openapi_document
 from app.api.http.auth import Gate
 from app.api.http.errors import add_handlers
 from app.api.http.middleware import RequestMiddleware
 from app.api.routes import (
     audit,
     dashboard,
+    docs,
     event_stream,
     events,
     explanations,
@@ -66,7 +66,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     audit.router,
     host_keys.router,
     health.router,
-    openapi_document.router,
+    docs.router,
     dashboard.router,
 )
 """In the order of the documentation. Their paths are full, so they are merged and not nested: one list to search."""

@@ -1,11 +1,11 @@
-"""`python -m app.api.openapi [--check]` writes openapi.json, docs/errors.md and docs/settings.md, or says that they differ."""
+"""`python -m app.api.openapi [--check]` writes openapi.json and the generated pages of docs, or says that they differ."""
 
 import sys
 from pathlib import Path
 
 from app.api.app import routed
-from app.api.http import openapi_document
-from app.api.http.errors_page import retry_advice
+from app.api.http import docs_page, openapi_document
+from app.api.http.deprecations import POLICY
 from app.services.errors import every_error
 from app.settings.settings import describe
 
@@ -13,34 +13,29 @@ ROOT = Path(__file__).resolve().parents[2]
 
 _INTRODUCTION = """# Errors
 
-Made from `app/services/errors.py` by `make openapi`; a test fails when the two differ. The API serves this list at
-`/docs/errors`.
+Made from `app/services/errors.py` by `make openapi`; a test fails when the two differ. A running API serves the same list at
+`/docs/errors`, to which `type` of every error leads.
+"""
 
-Every refusal is `application/problem+json` (RFC 9457):
-
-| member | meaning |
-|---|---|
-| `code` | The error code. It never changes; the list of codes may grow. Decide by it. |
-| `type` | The section of the error in this list, such as `/docs/errors#not_found`. |
-| `title`, `status`, `instance` | The code in words, the HTTP status, and the path of the request. |
-| `detail` | What happened, for people. With field errors, it is the first of them. |
-| `errors` | Each wrong field: `pointer` and `detail`. |
-| `retryable` | Whether the very same request may succeed later. |
-| `request_id` | The id to name in a report. |
-
-A pointer is a JSON pointer as a URI fragment, and begins with the part of the request: `#/body/gpu/count`,
-`#/query/limit`, `#/path/lease_id`, `#/header/Idempotency-Key`. Some codes have further members, which the sections name.
+_HEAD = """| code | status | retryable | meaning | what to do |
+|---|---|---|---|---|
 """
 
 
-def error_reference() -> str:
-    """docs/errors.md: a section for each code, whose anchor is the code."""
-    sections = (
-        f"## {error.code}\n\nStatus {error.status}. {error.title()}. {error.advice} {retry_advice(error)}".rstrip()
-        + "\n"
+def error_table() -> str:
+    """docs/errors.md."""
+    rows = (
+        f'| <span id="{error.code}">`{error.code}`</span> | {error.status} | {"yes" if error.retryable else "no"} | '
+        f"{error.title()} | {error.advice} |"
         for error in every_error()
     )
-    return "\n".join([_INTRODUCTION, *sections])
+    return "\n\n".join([_INTRODUCTION.strip(), *docs_page.ERRORS_INTRODUCTION, _HEAD + "\n".join(rows) + "\n"])
+
+
+def deprecation_policy() -> str:
+    """docs/deprecation.md."""
+    source = "Made from `app/api/http/deprecations.py` by `make openapi`; a test fails when the two differ."
+    return "\n\n".join(["# Deprecation policy", source, *POLICY]) + "\n"
 
 
 _SETTINGS = """# Settings
@@ -65,7 +60,8 @@ def generated() -> dict[Path, str]:
     """Each generated file and what it must hold."""
     return {
         ROOT / "openapi.json": openapi_document.text(routed()),
-        ROOT / "docs" / "errors.md": error_reference(),
+        ROOT / "docs" / "errors.md": error_table(),
+        ROOT / "docs" / "deprecation.md": deprecation_policy(),
         ROOT / "docs" / "settings.md": settings_table(),
     }
 

@@ -9,7 +9,8 @@ from app.services.principal import Role
 from tests.api.conftest import Caller
 
 DASHBOARD = {"/dashboard", "/dashboard/", "/dashboard/{path:path}"}
-OPEN = {"/livez", "/readyz", "/metrics", "/openapi.json", "/docs", "/docs/errors", *DASHBOARD}
+DOCS = {"/openapi.json", "/docs", "/docs/errors", "/docs/deprecation", "/docs/assets/{path:path}"}
+OPEN = {"/livez", "/readyz", "/metrics", "/", *DOCS, *DASHBOARD}
 
 LEAST_ROLE = {
     "get_me": "viewer",

@@ -7,14 +7,15 @@ from typing import Any
 import httpx
 import pytest
 
+from app.api.routes import event_stream
 from app.prerequisites import ensure_operator_key
 from cloudsim.testing import NO_TLS
 from tests.api.conftest import MakeSettings
 from tests.api.fleet import SSH_KEY, Fleet
 from tests.api.test_ops import orphan
 from tests.security.conftest import UNLIMITED
-from tests.security.fuzzing import PATIENCE, Fuzzer, Sender, operations, serving
-from tests.security.routes import HOOK
+from tests.security.fuzzing import PATIENCE, Fuzzer, Sender, StreamFuzzer, operations, serving
+from tests.security.routes import HOOK, STREAMS
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "8"))
 """For each operation. `make fuzz` asks for many more, differently every time."""
@@ -27,7 +28,7 @@ class Setting:
     """Two tenants with leases, keys and events, and whoever may ask."""
 
     def __init__(self, url: str, operator_key: str, fleet: Fleet) -> None:
-        self._url = url
+        self.url = url
         self._operator_key = operator_key
         self._fleet = fleet
         self.senders = [Sender("operator", operator_key), Sender("nobody", "f" * 64)]
@@ -70,14 +71,14 @@ class Setting:
     def _ask(self, method: str, path: str, key: str, body: Any) -> Any:
         headers = {"Authorization": f"Bearer {key}"}
         answer = httpx.request(
-            method, self._url + path, json=body, headers=headers, timeout=PATIENCE, trust_env=False, verify=NO_TLS
+            method, self.url + path, json=body, headers=headers, timeout=PATIENCE, trust_env=False, verify=NO_TLS
         )
         assert answer.is_success, answer.text
         return answer.json()
 
 
 @pytest.fixture
-def fuzzer(make_settings: MakeSettings, fleet: Fleet, database_url: str) -> Iterator[Fuzzer]:
+def setting(make_settings: MakeSettings, fleet: Fleet, database_url: str) -> Iterator[Setting]:
     with serving(make_settings(rate_limit=UNLIMITED, write_rate_limit=UNLIMITED, login_rate_limit=UNLIMITED)) as url:
         setting = Setting(url, ensure_operator_key(database_url, None), fleet)
         for name in ("alice", "bob"):
@@ -86,9 +87,7 @@ def fuzzer(make_settings: MakeSettings, fleet: Fleet, database_url: str) -> Iter
             orphan(fleet, instance_id)
         setting.ids["orphan_id"] += [row["id"] for row in fleet.run("SELECT id FROM orphan")]
         fleet.number_events()
-        made = Fuzzer(url, setting.senders, setting.ids)
-        yield made
-        made.close()
+        yield setting
 
 
 LAST = (
@@ -99,9 +98,21 @@ LAST = (
 
 
 @pytest.mark.timeout(0 if not IN_SUITE else 300)
-def test_nothing_is_answered_that_is_not_declared(fuzzer: Fuzzer) -> None:
+def test_every_response_is_as_declared_and_valid_requests_are_accepted(setting: Setting) -> None:
+    fuzzer = Fuzzer(setting.url, setting.senders, setting.ids)
     for operation in sorted(operations(), key=lambda one: str(one.definition.raw["operationId"]) in LAST):
         fuzzer.run(operation, EXAMPLES, derandomize=IN_SUITE)
+    fuzzer.close()
     seen = {status for counts in fuzzer.statuses.values() for status in counts}
     assert {200, 401, 403, 404, 422} <= seen
     assert min(sum(counts.values()) for counts in fuzzer.statuses.values()) >= min(EXAMPLES, 2)
+
+
+def test_every_message_of_a_stream_is_as_declared(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_stream, "HEARTBEAT_SECONDS", 0.2)
+    fuzzer = StreamFuzzer(setting.url, setting.senders, setting.ids)
+    for operation in operations(STREAMS):
+        fuzzer.run(operation, EXAMPLES * 3, derandomize=IN_SUITE)
+    fuzzer.close()
+    assert fuzzer.messages > 0
+    assert {200, 422} <= {status for counts in fuzzer.statuses.values() for status in counts}

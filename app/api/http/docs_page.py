@@ -1,133 +1,69 @@
-"""The reference as one page: made from the OpenAPI document, without scripts and without anything from elsewhere.
+"""The documentation that a running API serves: the interactive reference, the error codes, the deprecation policy."""
 
-Ids stand inside of what is folded up: a browser that follows a link to them unfolds it.
-"""
-
-import base64
-import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
+from functools import cache
 from html import escape
-from typing import Any
+from importlib.resources import files
 
-_STYLE = """
-:root { color-scheme: light dark; --line: #8884; --soft: #8882; }
-body { font: 16px/1.5 system-ui, sans-serif; margin: 0 auto; max-width: 62rem; padding: 1rem; }
-code { font: 0.9em ui-monospace, monospace; background: var(--soft); border-radius: 4px; padding: 0.1em 0.3em; }
-h2 { border-bottom: 1px solid var(--line); margin-top: 2.5rem; }
-details { border: 1px solid var(--line); border-radius: 6px; margin: 0.5rem 0; padding: 0.5rem 0.75rem; }
-summary { cursor: pointer; }
-b.method { display: inline-block; min-width: 4.5rem; }
-table { border-collapse: collapse; width: 100%; }
-td, th { border-top: 1px solid var(--line); padding: 0.3rem 0.5rem; text-align: left; vertical-align: top; }
-a:focus-visible, summary:focus-visible { outline: 2px solid; outline-offset: 2px; }
-"""
+from app.api.http.deprecations import POLICY as DEPRECATION_POLICY
+from app.api.http.static_files import StaticFile, read_files
+from app.services.errors import every_error
 
-_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
-POLICY = f"default-src 'none'; style-src 'sha256-{_HASH}'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-"""The Content-Security-Policy under which the page works."""
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'"
+)
+"""The Content-Security-Policy of every page: no inline code or style, and nothing from another host."""
+
+INDEX = "index.html"
+
+ERRORS_INTRODUCTION = (
+    "Every error response is `application/problem+json` (RFC 9457). Programs decide by `code`; people read `detail`.",
+    (
+        "`errors` lists the wrong fields with `pointer` and `detail`. `request_id` identifies the request in the logs. "
+        "`retryable` means that the same request may succeed later. The list of codes may grow."
+    ),
+    (
+        "A pointer is a JSON pointer as a URI fragment, and begins with the part of the request: `#/body/gpu/count`, "
+        "`#/query/limit`, `#/path/lease_id`, `#/header/Idempotency-Key`."
+    ),
+)
 
 
-def page(spec: dict[str, Any]) -> str:
-    """A whole HTML document."""
-    body = "".join(_body(spec))
+@cache
+def reference_files() -> Mapping[str, StaticFile]:
+    """Files by path below `app/api/reference`, read at the first request."""
+    return read_files(files("app.api.reference"))
+
+
+def errors_page() -> str:
+    """The error codes; the id of each row is the code."""
+    rows = (
+        f'<tr id="{error.code}"><td><a href="#{error.code}"><code>{error.code}</code></a></td><td>{error.status}</td>'
+        f"<td>{'yes' if error.retryable else 'no'}</td><td>{_prose(error.title())}</td><td>{_prose(error.advice)}</td></tr>"
+        for error in every_error()
+    )
+    head = "".join(f"<th>{name}</th>" for name in ("Code", "Status", "Retryable", "Meaning", "What to do"))
+    return _page(
+        "Errors", ERRORS_INTRODUCTION, f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
+    )
+
+
+def deprecation_page() -> str:
+    """The policy to which the headers of deprecated operations link."""
+    return _page("Deprecation policy", DEPRECATION_POLICY)
+
+
+def _page(title: str, paragraphs: Iterable[str], rest: str = "") -> str:
+    text = "".join(f"<p>{_prose(paragraph)}</p>" for paragraph in paragraphs)
     return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>gpulease API</title>'
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<style>{_STYLE}</style></head><body><main>{body}</main></body></html>"
+        f'<title>{title} · gpulease API</title><link rel="stylesheet" href="assets/reference.css"></head>'
+        '<body><nav><strong>gpulease API</strong> <a href="../docs">Reference</a> <a href="errors">Errors</a> '
+        '<a href="deprecation">Deprecation policy</a> <a href="../dashboard/">Dashboard</a></nav>'
+        f'<main class="page"><h1>{title}</h1>{text}{rest}</main></body></html>'
     )
-
-
-def _body(spec: dict[str, Any]) -> Iterator[str]:
-    yield "<h1>gpulease API</h1>"
-    for paragraph in spec["info"]["description"].split("\n\n"):
-        yield f"<p>{_prose(paragraph)}</p>"
-    yield '<p>For machines: <a href="/openapi.json">openapi.json</a>.</p>'
-    for title, content in sections(spec):
-        yield f'<h2 id="{escape(title.lower())}">{escape(title)}</h2>{content}'
-
-
-def sections(spec: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Title and HTML of each part: one for each tag, the schemas last."""
-    for tag in dict.fromkeys(operation["tags"][0] for _, _, operation in _operations(spec)):
-        found = (one for one in _operations(spec) if one[2]["tags"][0] == tag)
-        yield tag, "".join(_operation(method, path, operation) for method, path, operation in found)
-    yield "Schemas", "".join(_schema(name, schema) for name, schema in spec["components"]["schemas"].items())
-
-
-def _operations(spec: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    for path, methods in spec["paths"].items():
-        for method, operation in methods.items():
-            yield method.upper(), path, operation
-
-
-def _operation(method: str, path: str, operation: dict[str, Any]) -> str:
-    name = escape(operation["operationId"])
-    rows = "".join(
-        _row(one["name"], one["in"], one["schema"], one.get("description")) for one in _parameters(operation)
-    )
-    answers = "".join(
-        f"<tr><td><code>{status}</code></td><td>{_answer(one)}</td></tr>"
-        for status, one in sorted(operation["responses"].items())
-    )
-    return (
-        f'<details><summary><b class="method">{method}</b> <code>{escape(path)}</code> '
-        f"{escape(operation['summary'])}</summary>"
-        f'<div id="{name}"><p>{_prose(operation.get("description", ""))}</p>'
-        f"{_table('Parameters', rows)}{_request(operation)}{_table('Answers', answers)}</div></details>"
-    )
-
-
-def _parameters(operation: dict[str, Any]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = operation.get("parameters", [])
-    return found
-
-
-def _request(operation: dict[str, Any]) -> str:
-    content = operation.get("requestBody", {}).get("content", {})
-    return "".join(f"<p>Body: {_type(one['schema'])}</p>" for one in content.values())
-
-
-def _answer(answer: dict[str, Any]) -> str:
-    if "$ref" in answer:
-        return _type({"$ref": "#/components/schemas/Problem"})
-    schemas = [one["schema"] for one in answer.get("content", {}).values() if "schema" in one]
-    return " ".join(_type(schema) for schema in schemas) or _prose(answer["description"])
-
-
-def _schema(name: str, schema: dict[str, Any]) -> str:
-    required = set(schema.get("required", ()))
-    rows = "".join(
-        _row(field, "" if field in required else "optional", one, one.get("description"))
-        for field, one in schema.get("properties", {}).items()
-    )
-    about = _prose(schema.get("description", ""))
-    values = "" if rows else f"<p>{_type(schema)}</p>"
-    return (
-        f"<details><summary><code>{escape(name)}</code></summary>"
-        f'<div id="{escape(name)}"><p>{about}</p>{values}{_table("Fields", rows)}</div></details>'
-    )
-
-
-def _row(name: str, note: str, schema: dict[str, Any], about: str | None) -> str:
-    cells = (f"<code>{escape(name)}</code>", escape(note), _type(schema), _prose(about or ""))
-    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
-
-
-def _type(schema: dict[str, Any]) -> str:
-    if "$ref" in schema:
-        name = escape(schema["$ref"].rpartition("/")[2])
-        return f'<a href="#{name}">{name}</a>'
-    if "anyOf" in schema:
-        return " or ".join(_type(one) for one in schema["anyOf"])
-    if "enum" in schema:
-        return " ".join(f"<code>{escape(str(value))}</code>" for value in schema["enum"])
-    if schema.get("type") == "array":
-        return f"list of {_type(schema.get('items', {}))}"
-    return escape(" ".join(str(schema[key]) for key in ("type", "format") if key in schema)) or "any"
-
-
-def _table(title: str, rows: str) -> str:
-    return f"<h4>{title}</h4><table>{rows}</table>" if rows else ""
 
 
 def _prose(text: str) -> str:

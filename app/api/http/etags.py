@@ -7,7 +7,7 @@ from fastapi import Depends, Header, Request, Response
 from pydantic import BaseModel
 
 from app.api.http.responses import answer
-from app.services.preconditions import IfMatch, parse_required_tags, parse_tags
+from app.services.preconditions import IfMatch, list_tag, parse_required_tags, parse_tags
 
 
 async def if_match(
@@ -41,6 +41,11 @@ def tagged(
     """`model` with its ETag, or 304."""
     same = not_modified(request, etag) if request.method in {"GET", "HEAD"} else None
     return same or answer(model, status, {**_etag_headers(etag), **(headers or {})})
+
+
+def tagged_by_content(request: Request, content: bytes) -> Response:
+    """`content` with an ETag made from it, or 304. For what has no version of its own."""
+    return tagged(request, content, list_tag((), also=content.decode()))
 
 
 def _etag_headers(etag: str) -> dict[str, Any]:

@@ -1,54 +1,94 @@
-"""The OpenAPI document, made from the code and completed with what FastAPI cannot know: roles, refusals, security."""
+"""The OpenAPI document: made from the code, and completed with what FastAPI does not know."""
 
 import json
 from typing import Any
 
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
-from app.api.http import docs_page, errors_page
-from app.api.http.etags import if_match
+from app.api.http.deprecations import find_deprecation
 from app.api.http.open_enums import open_answers
-from app.api.http.problems import MEDIA_TYPE, TYPE_PREFIX, Problem
+from app.api.http.openapi_examples import add_examples
+from app.api.http.openapi_responses import complete_responses, components
+from app.api.http.openapi_texts import add_descriptions, tags
+from app.api.http.problems import Problem
 from app.api.http.routing import OneTimeRoute, SecuredRoute
-from app.services.errors import ServiceError, every_error
+from app.api.schemas.event_stream import EventStreamMessage
 
-router = APIRouter(include_in_schema=False)
+_DESCRIPTION = """GPUs for a while: request them, use them, release them.
 
-_DESCRIPTION = """GPUs for a while: ask for them, use them, give them back.
+Errors are `application/problem+json`; programs decide by `code`. Enums in responses may grow. `cursor` leads from page to
+page. Times are RFC 3339 in UTC. Money is USD as decimal strings. Creating calls take `Idempotency-Key`. GET responses have
+an `ETag`."""
 
-Errors are `application/problem+json`; `code` is contract. Enums in answers may grow. Lists are paged by `cursor`. Times are
-RFC 3339 in UTC, money is USD as decimal strings. Creating calls take `Idempotency-Key`; GET answers carry an `ETag`."""
-
-_EVERYWHERE = (500, 503)
-_SECURED = (401, 403, 429)
-_ONE_TIME = (401, 422, 429)
-_REFERENCE = {"$ref": "#/components/schemas/Problem"}
+_SERVERS = [
+    {"url": "/", "description": "The installation that serves this document."},
+    {"url": "http://127.0.0.1:8000", "description": "A local stack (`make up`)."},
+]
+_SCHEMAS = "#/components/schemas/"
 
 
 def document(app: FastAPI) -> dict[str, Any]:
     """The whole document as JSON-able values."""
     made = get_openapi(
-        title="gpulease", version="1", summary="GPU-as-a-Service", description=_DESCRIPTION, routes=app.routes
+        title="gpulease",
+        version="1",
+        summary="GPU-as-a-Service",
+        description=_DESCRIPTION,
+        routes=app.routes,
+        servers=[{**server} for server in _SERVERS],
+        tags=tags(),
+        contact={"name": "The operators of this installation"},
+        license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
-    schemas = made["components"]["schemas"]
-    for gone in ("HTTPValidationError", "ValidationError"):
-        schemas.pop(gone, None)
-    problem = Problem.model_json_schema(ref_template="#/components/schemas/{model}")
-    schemas.update(problem.pop("$defs"), Problem=problem)
-    made["components"]["responses"] = {_name(status): _response(status) for status in _statuses()}
+    _add_schemas(made)
+    _restrict_names(made["components"]["schemas"])
+    made["components"] |= components()
     made["components"]["securitySchemes"] = {
         "apiKey": {"type": "http", "scheme": "bearer", "description": "`gpl_…`, made by `create_key`."},
         "oneTimeToken": {"type": "http", "scheme": "bearer", "description": "Given to a VM at its launch."},
     }
     for route in app.routes:
         if isinstance(route, APIRoute) and route.include_in_schema:
-            _complete(made["paths"][route.path_format], route)
+            _complete(made, route)
     open_answers(made)
     _drop_titles(made)
-    made["components"]["schemas"] = dict(sorted(schemas.items()))
+    add_descriptions(made)
+    add_examples(made)
+    _drop_unused_responses(made)
+    made["components"]["schemas"] = dict(sorted(made["components"]["schemas"].items()))
     return made
+
+
+def _add_schemas(made: dict[str, Any]) -> None:
+    """Adds what responses consist of and FastAPI does not see."""
+    schemas = made["components"]["schemas"]
+    for unused in ("HTTPValidationError", "ValidationError"):
+        schemas.pop(unused, None)
+    for model in (Problem, EventStreamMessage):
+        schema = model.model_json_schema(ref_template=f"{_SCHEMAS}{{model}}")
+        schemas.update(schema.pop("$defs", {}))
+        schemas[model.__name__] = schema
+    event = {"contentMediaType": "application/json", "contentSchema": {"$ref": f"{_SCHEMAS}Event"}}
+    schemas[EventStreamMessage.__name__]["properties"]["data"] |= event
+
+
+def _restrict_names(node: Any) -> None:
+    """Says of a map which names it may have.
+
+    Pydantic writes `patternProperties`, which allows any other name, and which generators do not read.
+    """
+    if isinstance(node, list):
+        for part in node:
+            _restrict_names(part)
+    if isinstance(node, dict):
+        patterns = node.pop("patternProperties", None)
+        if patterns is not None:
+            (pattern, values), *_ = patterns.items()
+            node |= {"propertyNames": {"pattern": pattern}, "additionalProperties": values}
+        for part in node.values():
+            _restrict_names(part)
 
 
 def _drop_titles(made: dict[str, Any]) -> None:
@@ -60,83 +100,45 @@ def _drop_titles(made: dict[str, Any]) -> None:
         schema = pending.pop()
         schema.pop("title", None)
         parts = [schema.get("items"), schema.get("additionalProperties"), *schema.get("anyOf", ())]
-        parts += [*schema.get("properties", {}).values(), *schema.get("patternProperties", {}).values()]
+        parts += schema.get("properties", {}).values()
         pending += [part for part in parts if isinstance(part, dict)]
 
 
-def _complete(path: dict[str, Any], route: APIRoute) -> None:
+def _drop_unused_responses(made: dict[str, Any]) -> None:
+    """Drops shared responses and headers that no operation refers to."""
+    shared = made["components"]
+    used = _references(made["paths"])
+    shared["responses"] = {name: one for name, one in shared["responses"].items() if f"responses/{name}" in used}
+    used |= _references(shared["responses"])
+    shared["headers"] = {name: one for name, one in shared["headers"].items() if f"headers/{name}" in used}
+
+
+def _references(node: Any) -> set[str]:
+    """The targets of all references below `node`, such as `responses/Problem404`."""
+    if isinstance(node, list):
+        return set[str]().union(*map(_references, node))
+    if not isinstance(node, dict):
+        return set()
+    own = {str(node["$ref"]).removeprefix("#/components/")} if "$ref" in node else set[str]()
+    return own.union(*map(_references, node.values()))
+
+
+def _complete(made: dict[str, Any], route: APIRoute) -> None:
     for method in route.methods or ():
-        operation = path[method.lower()]
-        operation["summary"] = operation["description"].partition("\n")[0].rstrip(".")
-        operation["responses"].pop("422", None)
-        for status in (*_refusals(route, method), *_purged(operation)):
-            operation["responses"].setdefault(str(status), {"$ref": f"#/components/responses/{_name(status)}"})
+        operation = made["paths"][route.path_format][method.lower()]
+        operation["summary"] = operation.get("description", "").partition("\n")[0].rstrip(".")
+        complete_responses(made, route, method)
+        operation["security"] = []
         if isinstance(route, OneTimeRoute):
             operation["security"] = [{"oneTimeToken": []}]
         if isinstance(route, SecuredRoute):
             operation["security"] = [{"apiKey": []}]
-            if method == "GET":
-                operation["responses"]["304"] = {"description": "`If-None-Match` names the present ETag."}
             operation["x-role"] = str(route.required_role)
             operation["description"] = f"{operation.get('description', '')}\n\nRole: `{route.required_role}`.".strip()
-
-
-def _refusals(route: APIRoute, method: str) -> list[int]:
-    """Statuses with which this operation may refuse."""
-    found = set(_EVERYWHERE)
-    if isinstance(route, SecuredRoute):
-        found.update(_SECURED)
-    if isinstance(route, OneTimeRoute):
-        found.update(_ONE_TIME)
-    if route.dependant.path_params:
-        found.add(404)
-    if route.body_field is not None:
-        found.update((400, 413, 415))
-    if isinstance(route, SecuredRoute):
-        found.add(422)
-    if method in {"POST", "PATCH"} and not isinstance(route, OneTimeRoute):
-        found.add(409)
-    if any(dependency.call is if_match for dependency in route.dependant.dependencies):
-        found.add(412)
-    return sorted(found)
-
-
-def _purged(operation: dict[str, Any]) -> list[int]:
-    """What begins after an event may find that the following ones are no longer kept."""
-    return [410] if "after" in {one["name"] for one in operation.get("parameters", ())} else []
-
-
-def _statuses() -> list[int]:
-    return sorted({error.status for error in every_error()})
-
-
-def _name(status: int) -> str:
-    return f"Problem{status}"
-
-
-def _response(status: int) -> dict[str, Any]:
-    errors = [error for error in every_error() if error.status == status]
-    return {
-        "description": " ".join(f"`{error.code}`: {error.title()}." for error in errors),
-        "content": {MEDIA_TYPE: {"schema": {**_REFERENCE}, "examples": {e.code: _example(e) for e in errors}}},
-    }
-
-
-def _example(error: type[ServiceError]) -> dict[str, Any]:
-    return {
-        "summary": error.title(),
-        "value": {
-            "type": TYPE_PREFIX + error.code,
-            "title": error.title(),
-            "status": error.status,
-            "detail": error.title(),
-            "instance": "/v1/me",
-            "code": error.code,
-            "retryable": error.retryable,
-            "errors": [],
-            "request_id": "req_01jz0000000000000000000000",
-        },
-    }
+        deprecation = find_deprecation(route.endpoint)
+        if deprecation is not None:
+            operation["deprecated"] = True
+            operation["description"] = f"{deprecation.notice()}\n\n{operation['description']}"
 
 
 def text(app: FastAPI) -> str:
@@ -150,24 +152,3 @@ def rendered(app: FastAPI) -> bytes:
         app.state.openapi = json.dumps(document(app), separators=(",", ":")).encode()
     made: bytes = app.state.openapi
     return made
-
-
-@router.get("/openapi.json")
-async def get_openapi_document(request: Request) -> Response:
-    """The OpenAPI document."""
-    return Response(rendered(request.app), media_type="application/json")
-
-
-@router.get("/docs/errors")
-async def get_error_reference() -> Response:
-    """What each error code means."""
-    return Response(
-        errors_page.errors_page(), media_type="text/html", headers={"Content-Security-Policy": errors_page.POLICY}
-    )
-
-
-@router.get("/docs")
-async def get_docs(request: Request) -> Response:
-    """The same for people."""
-    page = docs_page.page(json.loads(rendered(request.app)))
-    return Response(page, media_type="text/html", headers={"Content-Security-Policy": docs_page.POLICY})

@@ -1,16 +1,12 @@
 """The dashboard's files. They are static, the same for every user, and use this API like any other client."""
 
-import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from importlib.resources.abc import Traversable
-from types import MappingProxyType
 
 from fastapi import APIRouter, Request, Response
 
-from app.api.http.etags import not_modified
-from app.services.errors import ResourceNotFound
+from app.api.http.static_files import StaticFile, read_files, serve_file
 
 router = APIRouter(include_in_schema=False)
 
@@ -20,24 +16,13 @@ POLICY = (
 )
 "The Content-Security-Policy of every file: no inline code, no external resources, no text that becomes markup."
 
-_TYPES = MappingProxyType(
-    {
-        "css": "text/css; charset=utf-8",
-        "html": "text/html; charset=utf-8",
-        "js": "text/javascript; charset=utf-8",
-        "svg": "image/svg+xml",
-    }
-)
 _PAGE = "index.html"
 
 
-@dataclass(frozen=True, slots=True)
-class StaticFile:
-    """A file and its response headers."""
-
-    content: bytes
-    media_type: str
-    etag: str
+@router.get("/")
+async def get_root() -> Response:
+    """Redirects to the dashboard, below any prefix that a proxy has added."""
+    return Response(status_code=307, headers={"Location": "dashboard/"})
 
 
 @router.get("/dashboard")
@@ -59,30 +44,10 @@ async def get_dashboard_file(request: Request, path: str) -> Response:
 
 
 def _answer(request: Request, path: str) -> Response:
-    found = static_files().get(path)
-    if found is None:
-        raise ResourceNotFound
-    headers = {"ETag": found.etag, "Cache-Control": "no-cache", "Content-Security-Policy": POLICY}
-    same = not_modified(request, found.etag)
-    if same is not None:
-        same.headers.update(headers)
-        return same
-    return Response(found.content, media_type=found.media_type, headers=headers)
+    return serve_file(request, static_files(), path, POLICY)
 
 
 @cache
-def static_files() -> MappingProxyType[str, StaticFile]:
+def static_files() -> Mapping[str, StaticFile]:
     """Files by path below `dashboard/`, read at the first request. No other file is served."""
-    return MappingProxyType(dict(_below(files("dashboard"), "")))
-
-
-def _below(folder: Traversable, prefix: str) -> list[tuple[str, StaticFile]]:
-    found: list[tuple[str, StaticFile]] = []
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            found += _below(entry, f"{prefix}{entry.name}/")
-        elif (media_type := _TYPES.get(entry.name.rpartition(".")[2])) is not None:
-            content = entry.read_bytes()
-            etag = f'"{hashlib.blake2b(content, digest_size=12).hexdigest()}"'
-            found.append((prefix + entry.name, StaticFile(content, media_type, etag)))
-    return found
+    return read_files(files("dashboard"))

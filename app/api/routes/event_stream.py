@@ -24,15 +24,10 @@ router = make_router("events")
 HEARTBEAT_SECONDS = 15.0
 _MEDIA = "text/event-stream"
 _DESCRIPTION = (
-    "`id` is the event's `sequence`, `event` its `type`, `data` an Event as JSON. The server sends a "
-    "comment after 15 s without an event."
+    "An endless stream of server-sent events. The schema describes each message. The server sends a comment after 15 s "
+    "without an event."
 )
-_SCHEMA = {
-    "type": "string",
-    "description": "The field `data` of each message.",
-    "contentMediaType": "application/json",
-    "contentSchema": {"$ref": "#/components/schemas/Event"},
-}
+_SCHEMA = {"$ref": "#/components/schemas/EventStreamMessage"}
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"description": _DESCRIPTION, "content": {_MEDIA: {"schema": _SCHEMA}}}
 }

@@ -1,5 +1,7 @@
 """Health endpoints for load balancers and Prometheus. They need no key and return no data of tenants."""
 
+from typing import Any
+
 from fastapi import APIRouter, Request, Response
 
 from app.api.http.responses import answer
@@ -45,7 +47,15 @@ async def get_readiness(services: UseServices) -> Response:
     return answer(view, 200 if found.ready else 503, {"Cache-Control": "no-store"})
 
 
-@router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+_METRICS_RESPONSE: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Metrics in Prometheus' text format.",
+        "content": {"text/plain": {"schema": {"type": "string"}}},
+    }
+}
+
+
+@router.get("/metrics", response_class=Response, responses=_METRICS_RESPONSE)
 async def get_metrics(request: Request, services: UseServices) -> Response:
     """Return metrics of this process and of the whole installation in Prometheus' text format.
 

@@ -2,10 +2,10 @@
 
 from typing import Annotated
 
-from fastapi import Response
+from fastapi import Request, Response
 from pydantic import Field
 
-from app.api.http.responses import answer
+from app.api.http.etags import tagged_by_content
 from app.api.http.routing import UseServices, Viewer
 from app.api.http.routing import router as make_router
 from app.api.routes.tenants import TenantStatus
@@ -36,15 +36,14 @@ class Me(View):
 
 
 @router.get("/v1/me", response_model=Me)
-async def get_me(principal: Viewer, services: UseServices) -> Response:
+async def get_me(request: Request, principal: Viewer, services: UseServices) -> Response:
     """Return the caller's key, role and tenant."""
     tenant = await services.tenants.own(principal)
-    return answer(
-        Me(
-            key_id=principal.key_id,
-            key_name=principal.key_name,
-            role=principal.role,
-            tenant_id=principal.tenant_id,
-            tenant=None if tenant is None else OwnTenant.model_validate(tenant),
-        )
+    me = Me(
+        key_id=principal.key_id,
+        key_name=principal.key_name,
+        role=principal.role,
+        tenant_id=principal.tenant_id,
+        tenant=None if tenant is None else OwnTenant.model_validate(tenant),
     )
+    return tagged_by_content(request, me.model_dump_json().encode())

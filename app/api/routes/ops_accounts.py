@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 from fastapi import Request, Response
 
-from app.api.http.etags import tagged
+from app.api.http.etags import tagged, tagged_by_content
 from app.api.http.responses import Rendered, answer, to_bytes
 from app.api.http.routing import OPERATORS_ONLY, Operator, UseServices, path_part
 from app.api.http.routing import router as make_router
@@ -36,9 +36,9 @@ async def cordon_account(name: str, body: AccountCordon, principal: Operator, se
 
 
 @router.get("/v1/ops/accounts/{name}/checks", response_model=AccountChecks, dependencies=[OPERATORS_ONLY])
-async def get_account_checks(name: str, services: UseServices) -> Response:
+async def get_account_checks(request: Request, name: str, services: UseServices) -> Response:
     """Show the last checks of an account: rights, images, subnets, quotas and regions, with the fix for each failure."""
-    return answer(to_bytes(_checks(await services.ops.account_checks(path_part(name)))))
+    return tagged_by_content(request, to_bytes(_checks(await services.ops.account_checks(path_part(name)))))
 
 
 @router.post("/v1/ops/accounts/{name}/checks", status_code=202, response_model=AccountChecks)

@@ -4,11 +4,12 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
 from typing_extensions import TypeAliasType
 
 from app.api.schemas import patterns
 from app.api.schemas.base import Body, DecimalText, Name, Text, Timestamp
+from app.api.schemas.field_rules import exactly_one, never_null
 from app.domain import labels
 from app.domain.lease_actions import LaterExpiry
 from app.domain.lease_requests import LeaseRequest, OnInterruption
@@ -114,6 +115,8 @@ class GpuWish(Body):
 class NewLease(Body):
     """A lease request. Set either `gpu` or `instance_types`. An absent or null field means any value."""
 
+    model_config = ConfigDict(json_schema_extra=exactly_one("gpu", "instance_types"))
+
     name: Annotated[Name | None, Field(description="If absent, the service generates a name.")] = None
     gpu: GpuWish | None = None
     instance_types: Annotated[list[TypeName] | None, Field(min_length=1, max_length=20)] = None
@@ -210,12 +213,16 @@ class NewLease(Body):
 class LeasePatch(Body):
     """Absent fields stay unchanged. `labels` replaces all labels."""
 
+    model_config = ConfigDict(json_schema_extra=never_null("name", "labels"))
+
     name: Annotated[Name | None, AfterValidator(_not_null)] = None
     labels: Annotated[Labels | None, AfterValidator(_not_null)] = None
 
 
 class LeaseExtension(Body):
     """The later expiry of a lease. Set either `extend_by_seconds` or `expires_at`."""
+
+    model_config = ConfigDict(json_schema_extra=exactly_one("extend_by_seconds", "expires_at"))
 
     extend_by_seconds: Annotated[
         int | None, Field(ge=60, le=_YEAR, description="Seconds to add to the lease's present `expires_at`.")

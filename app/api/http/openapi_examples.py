@@ -1,0 +1,45 @@
+"""The example of each operation: request and response, from examples.json.
+
+`parameters` contains a value for each path parameter. `operations` contains `request` (a body), `query` and `response`
+by operation id. A test sends each request to a running API; `make examples` records the responses.
+"""
+
+import json
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+FILE = Path(str(files(__package__) / "examples.json"))
+
+
+@cache
+def examples() -> dict[str, Any]:
+    """The file."""
+    found: dict[str, Any] = json.loads(FILE.read_text(encoding="utf-8"))
+    return found
+
+
+def add_examples(made: dict[str, Any]) -> None:
+    """Adds the examples to each operation, in place."""
+    for methods in made["paths"].values():
+        for operation in methods.values():
+            _add(operation, examples()["operations"].get(operation["operationId"], {}))
+
+
+def _add(operation: dict[str, Any], example: dict[str, Any]) -> None:
+    values = {**examples()["parameters"], **example.get("query", {})}
+    for parameter in operation.get("parameters", ()):
+        if parameter["name"] in values and (parameter["in"] == "path" or parameter["name"] in example.get("query", {})):
+            parameter["example"] = values[parameter["name"]]
+    if "request" in example:
+        for content in operation["requestBody"]["content"].values():
+            content["example"] = example["request"]
+    if "response" in example:
+        for content in main_response(operation).get("content", {}).values():
+            content["example"] = example["response"]
+
+
+def main_response(operation: dict[str, Any]) -> dict[str, Any]:
+    """The response of a call that succeeds."""
+    return next(answer for status, answer in operation["responses"].items() if status.startswith("2"))

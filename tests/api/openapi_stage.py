@@ -1,0 +1,79 @@
+"""A small installation with something of everything, to which the examples of openapi.json are sent."""
+
+from typing import Any
+
+import httpx
+
+from tests.api.conftest import Caller
+from tests.api.fleet import Fleet
+from tests.api.test_ops import orphan
+
+LEASE: dict[str, Any] = {"name": "train-llama", "gpu": {"model": "A10G"}, "ttl_seconds": 14_400}
+HOOK = "https://example.com/hooks/gpulease"
+LAST = ("revoke_key", "delete_webhook", "release_lease", "update_tenant", "stop_launches", "cordon_account")
+"""What they change would make other examples fail."""
+CHECK = {
+    "subject": "right",
+    "name": "ec2:RunInstances",
+    "result": "passed",
+    "detail": "allowed",
+    "fix": None,
+    "region": "us-east-1",
+}
+SENT = "UPDATE webhook_delivery SET state = 'given_up', next_try_at = NULL, ended_at = now()"
+"""A test message can be sent, or a delivery repeated, only when none is pending."""
+
+
+class Stage:
+    """`ids`: the real value of each path parameter, by its name."""
+
+    def __init__(self, operator: Caller, alice: Caller, fleet: Fleet) -> None:
+        self._operator = operator
+        self._alice = alice
+        self._fleet = fleet
+        self.ids: dict[str, str] = {}
+
+    async def furnish(self, examples: dict[str, str]) -> None:
+        """Makes an active lease, a key, a webhook with a delivery, an orphan, a checked account."""
+        fleet, alice = self._fleet, self._alice
+        # tests do not reach the internet: every host leads to a public address
+        alice.app.state.services.webhooks._lookup = lambda *_: ["93.184.216.34"]
+        fleet.run("UPDATE account SET config = %s", '{"images": {"pytorch": "ami-1"}}')
+        check = "INSERT INTO account_check (account, checked_at, failed, checks) VALUES ('main', now(), 0, %s)"
+        fleet.run(check, f"[{httpx.Request('POST', '/', json=CHECK).content.decode()}]")
+        lease = await self._post("/v1/leases", LEASE)
+        fleet.activate(lease["id"])
+        console = "INSERT INTO lease_console (lease_id, tenant_id, n, text) VALUES (%s, %s, 1, %s)"
+        fleet.run(console, lease["id"], alice.tenant_id, "cloud-init finished")
+        key = await self._post(f"/v1/tenants/{alice.tenant_id}/keys", {"name": "ci", "role": "member"})
+        hook = await self._post("/v1/webhooks", {"url": HOOK})
+        delivery = await self._post(f"/v1/webhooks/{hook['id']}/test", None)
+        fleet.run(SENT)
+        orphan(fleet, examples["instance_id"])
+        fleet.number_events()
+        made = {"tenant_id": alice.tenant_id, "lease_id": lease["id"], "key_id": key["id"]}
+        self.ids = {**examples, **made, "webhook_id": hook["id"], "delivery_id": delivery["id"]}
+
+    async def send(self, method: str, path: str, operation: dict[str, Any], example: dict[str, Any]) -> httpx.Response:
+        """Sends the example as it stands, except that path parameters name what exists here."""
+        url = path.format(**{one["name"]: self.ids[one["name"]] for one in _path_parameters(operation)})
+        caller, headers = self._caller(operation), {}
+        if operation["operationId"] == "report_host_keys":
+            headers = {"Authorization": f"Bearer {self._fleet.give_token(self.ids['lease_id'])}"}
+        response = await caller.request(
+            method, url, params=example.get("query"), json=example.get("request"), headers=headers
+        )
+        self._fleet.run(SENT)
+        return response
+
+    def _caller(self, operation: dict[str, Any]) -> Caller:
+        return self._operator if operation.get("x-role") in {"operator", "deadman"} else self._alice
+
+    async def _post(self, path: str, body: Any) -> Any:
+        response = await self._alice.post(path, json=body)
+        assert response.is_success, response.text
+        return response.json()
+
+
+def _path_parameters(operation: dict[str, Any]) -> list[dict[str, Any]]:
+    return [one for one in operation.get("parameters", ()) if one["in"] == "path"]

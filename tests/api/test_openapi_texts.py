@@ -1,0 +1,60 @@
+"""Every operation, parameter and field of openapi.json says what it is."""
+
+from typing import Any
+
+import pytest
+
+from app.api.app import routed
+from app.api.http.openapi_document import document
+from app.api.http.openapi_texts import fields, parameters, texts
+
+FILE = "app/api/http/descriptions.toml"
+
+
+@pytest.fixture(scope="module")
+def spec() -> dict[str, Any]:
+    return document(routed())
+
+
+def test_every_field_and_parameter_has_a_description(spec: dict[str, Any]) -> None:
+    bare = [f"{schema}.{name}" for schema, name, field in fields(spec) if not field.get("description")]
+    assert not bare, f"describe these in their model, or in [schemas.<name>] or [fields] of {FILE}"
+    bare = sorted({one["name"] for one in parameters(spec) if not one.get("description")})
+    assert not bare, f"describe these parameters in their routes, or in [parameters] of {FILE}"
+
+
+def test_every_operation_has_a_summary_and_a_description(spec: dict[str, Any]) -> None:
+    for path, methods in spec["paths"].items():
+        for method, operation in methods.items():
+            where = f"{method.upper()} {path}"
+            assert operation["summary"], f"{where}: the first line of the endpoint's docstring is the summary"
+            assert operation["description"], f"{where}: give the endpoint a docstring"
+
+
+def test_every_schema_and_response_has_a_description(spec: dict[str, Any]) -> None:
+    schemas = spec["components"]["schemas"].items()
+    assert not [name for name, schema in schemas if not schema.get("description")], "give the model a docstring"
+    for methods in spec["paths"].values():
+        for operation in methods.values():
+            for response in operation["responses"].values():
+                text = response.get("description", "shared")
+                assert text not in {"", "The response.", "Successful Response"}, operation["operationId"]
+
+
+def test_every_tag_is_declared_and_used(spec: dict[str, Any]) -> None:
+    used = {tag for methods in spec["paths"].values() for operation in methods.values() for tag in operation["tags"]}
+    declared = [tag["name"] for tag in spec["tags"]]
+    assert sorted(used) == sorted(declared), f"[tags] of {FILE} must describe each tag"
+
+
+def test_no_text_is_left_of_a_field_that_is_gone(spec: dict[str, Any]) -> None:
+    present = {(schema, name) for schema, name, _ in fields(spec)}
+    special = {(schema, name) for schema, names in texts()["schemas"].items() for name in names}
+    assert not special - present, f"remove these from {FILE}"
+    general = {name for schema, name in present if (schema, name) not in special}
+    assert not set(texts()["fields"]) - general, f"remove these from [fields] of {FILE}"
+    assert not set(texts()["parameters"]) - {one["name"] for one in parameters(spec)}, f"remove these from {FILE}"
+
+
+def test_the_document_names_a_server(spec: dict[str, Any]) -> None:
+    assert [server["url"] for server in spec["servers"]] == ["/", "http://127.0.0.1:8000"]

@@ -1,0 +1,80 @@
+"""The interactive reference, in a browser: under its policy, without another host, and able to call the API."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect
+
+from app.prerequisites import ensure_operator_key
+from app.settings import load_settings
+from tests.security.fuzzing import serving
+
+PATIENCE_MS = 60_000
+OWN = "Deprecated: escaping deep link whitespace"
+"""Swagger UI says so of every link to an operation whose id contains an underscore; the link works."""
+
+
+@dataclass
+class Reader:
+    """A tab, with what the browser complained about and the hosts that the page called."""
+
+    page: Page
+    url: str
+    complaints: list[str] = field(default_factory=list)
+    elsewhere: list[str] = field(default_factory=list)
+
+    def watch(self) -> None:
+        def note(message: ConsoleMessage) -> None:
+            if message.type == "error" and not message.text.startswith(OWN):
+                self.complaints.append(message.text)
+
+        def look(request: Request) -> None:
+            if not request.url.startswith((self.url, "data:")):
+                self.elsewhere.append(request.url)
+
+        self.page.on("console", note)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("request", look)
+
+
+@pytest.fixture
+def reader(chromium: Browser, database_url: str, broker_url: str) -> Iterator[Reader]:
+    with serving(load_settings(database_url=database_url, broker_url=broker_url)) as url:
+        page = chromium.new_page(viewport={"width": 1366, "height": 900})
+        page.set_default_timeout(PATIENCE_MS)
+        reader = Reader(page, url)
+        reader.watch()
+        yield reader
+        page.close()
+
+
+def test_the_reference_calls_the_api_under_its_policy(reader: Reader, database_url: str) -> None:
+    page = reader.page
+    page.goto(f"{reader.url}/docs#/me/get_me")
+    operation = page.locator("#operations-me-get_me")
+    expect(operation).to_contain_text("Return the caller's key", timeout=PATIENCE_MS)
+    page.get_by_role("button", name="Authorize").first.click()
+    page.locator("#auth-bearer-value").first.fill(ensure_operator_key(database_url, None))
+    page.get_by_role("button", name="Apply credentials").first.click()
+    page.get_by_role("button", name="Close").first.click()
+    operation.get_by_role("button", name="Try it out").click()
+    operation.get_by_role("button", name="Execute").click()
+    expect(operation.locator(".live-responses-table .response-col_status").last).to_contain_text("200")
+    expect(operation.locator(".live-responses-table")).to_contain_text('"role": "operator"')
+    assert reader.elsewhere == []
+    assert reader.complaints == []
+
+
+def test_the_root_leads_to_the_dashboard_and_the_pages_to_one_another(reader: Reader) -> None:
+    page = reader.page
+    page.goto(f"{reader.url}/")
+    assert page.url.startswith(f"{reader.url}/dashboard/")
+    page.goto(f"{reader.url}/docs/errors#not_found")
+    expect(page.locator("#not_found")).to_be_in_viewport()
+    page.get_by_role("link", name="Deprecation policy").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Deprecation policy")
+    page.get_by_role("link", name="Reference").click()
+    expect(page.locator("#operations-leases-create_lease")).to_be_visible(timeout=PATIENCE_MS)
+    assert reader.elsewhere == []
+    assert reader.complaints == []
