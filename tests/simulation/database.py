@@ -48,13 +48,14 @@ DO $$
 DECLARE names text;
 BEGIN
     SELECT string_agg(format('public.%I', tablename), ', ') INTO names FROM pg_tables
-    WHERE schemaname = 'public' AND tablename NOT IN ('alembic_version', 'installation');
+    WHERE schemaname = 'public' AND tablename NOT IN ('alembic_version', 'installation', 'usage_progress');
     EXECUTE 'TRUNCATE ' || names || ' RESTART IDENTITY';
 END $$
 """
 _RENEW = """
 UPDATE installation SET id = 'simulated', token_key = 'simulated', hold = NULL, launches_stopped = NULL,
-    event_sequence = 0, system_identifier = NULL, timeline = NULL, database_identity = NULL
+    event_sequence = 0, system_identifier = NULL, timeline = NULL, database_identity = NULL;
+UPDATE usage_progress SET rolled_until = NULL, checked_until = NULL
 """
 
 
