@@ -5,12 +5,16 @@ from typing import Any
 import httpx
 
 from tests.api.conftest import Caller
-from tests.api.fleet import Fleet
+from tests.api.fleet import SSH_KEY, Fleet
 from tests.api.test_ops import orphan
 
 LEASE: dict[str, Any] = {"name": "train-llama", "gpu": {"model": "A10G"}, "ttl_seconds": 14_400}
+INSTANCE_ID = "i-0abc1234def567890"
 HOOK = "https://example.com/hooks/gpulease"
-LAST = ("revoke_key", "delete_webhook", "release_lease", "update_tenant", "stop_launches", "cordon_account")
+LAST = (
+    *("delete_webhook", "delete_ssh_key", "release_lease", "release_leases", "revoke_key", "update_tenant"),
+    *("set_launch_stop", "cordon_account"),
+)
 """What they change would make other examples fail."""
 CHECK = {
     "subject": "right",
@@ -34,7 +38,7 @@ class Stage:
         self.ids: dict[str, str] = {}
 
     async def furnish(self, examples: dict[str, str]) -> None:
-        """Makes an active lease, a key, a webhook with a delivery, an orphan, a checked account."""
+        """Makes an active lease, a key, an SSH key, a webhook with a delivery, an orphan, a checked account."""
         fleet, alice = self._fleet, self._alice
         # tests do not reach the internet: every host leads to a public address
         alice.app.state.services.webhooks._lookup = lambda *_: ["93.184.216.34"]
@@ -46,12 +50,15 @@ class Stage:
         console = "INSERT INTO lease_console (lease_id, tenant_id, n, text) VALUES (%s, %s, 1, %s)"
         fleet.run(console, lease["id"], alice.tenant_id, "cloud-init finished")
         key = await self._post(f"/v1/tenants/{alice.tenant_id}/keys", {"name": "ci", "role": "member"})
+        ssh_key = await self._post("/v1/ssh-keys", {"name": "workstation", "public_key": SSH_KEY})
         hook = await self._post("/v1/webhooks", {"url": HOOK})
         delivery = await self._post(f"/v1/webhooks/{hook['id']}/test", None)
         fleet.run(SENT)
-        orphan(fleet, examples["instance_id"])
+        orphan(fleet, INSTANCE_ID)
+        (orphan_row,) = fleet.run("SELECT id FROM orphan")
         fleet.number_events()
         made = {"tenant_id": alice.tenant_id, "lease_id": lease["id"], "key_id": key["id"]}
+        made |= {"ssh_key_id": ssh_key["id"], "orphan_id": orphan_row["id"]}
         self.ids = {**examples, **made, "webhook_id": hook["id"], "delivery_id": delivery["id"]}
 
     async def send(self, method: str, path: str, operation: dict[str, Any], example: dict[str, Any]) -> httpx.Response:
