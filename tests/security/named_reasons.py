@@ -27,7 +27,8 @@ def _code(why: str, *codes: str) -> Reason:
 
 
 REASONS = (
-    _field("JSON Schema takes 60.0 for an integer, the API wants 60", "", "integer"),
+    _field("JSON Schema takes 60.0 for an integer, the API wants 60", "", "whole number"),
+    Reason("a header is text and cannot be null", frozenset({"bad_header"}), re.compile("^#/header/")),
     _field("PostgreSQL stores no U+0000 and no lone surrogates", "", r"U\+0000|surrogate"),
     _field("a cursor is opaque: only those that a list has returned are valid", "/cursor$"),
     _field("the caller's key decides whether a tenant must or may be named", "/tenant_id$"),
