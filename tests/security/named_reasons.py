@@ -44,6 +44,11 @@ REASONS = (
     _field("an expiry is in the future", "/expires_at$"),
     _field("a decimal has at most 14 digits", "/max_price_per_hour$|/limit$"),
     _field("a time is within the years that UTC has", "/(created|updated)_[a-z]+$"),
+    _field(
+        "use is kept for 13 months, and a report has a limited number of steps",
+        "^#/query/(from|to)$",
+        "must|at most|most",
+    ),
     _field("a filter of labels is key or key=value", r"/label(/\d+)?$"),
     _field("an image is one that an account has", "/image$"),
     _code("the version in If-Match is not the present one", "version_conflict"),
