@@ -64,7 +64,8 @@ async def repeatable(connection: AsyncConnection, key: IdempotencyKey | None, st
 async def replay(connection: AsyncConnection, key: IdempotencyKey | None) -> Stored | None:
     """First statement of the transaction that does the work: the stored answer, or None: do it.
 
-    Raises IdempotencyMismatch or IdempotencyInFlight.
+    Raises IdempotencyMismatch or IdempotencyInFlight. It misses a twin that commits between its look and its lock.
+    Call it again before a refusal that the twin's work can cause, such as a name that is taken.
     """
     if key is None:
         return None

@@ -34,7 +34,7 @@ from app.services.errors import (
     TenantSuspended,
     TermExceeded,
 )
-from app.services.idempotency import IdempotencyKey, Reply, repeatable
+from app.services.idempotency import IdempotencyKey, Reply, repeatable, replay
 from app.services.lease_requests import CreateLease
 from app.services.lease_ssh_keys import with_ssh_keys
 from app.services.offering_cache import OfferingCache
@@ -83,25 +83,30 @@ class LeaseCreation:
                         reply.location = f"/v1/leases/{lease_id}"
                     yield reply
             except _NoRoom:
-                await self._make_room_or_refuse(principal, tenant_id, new, checked.ranked.minimum)
+                await self._make_room_or_refuse(principal, tenant_id, new, checked.ranked.minimum, key)
             except (_NameInUse, asyncpg.UniqueViolationError):
-                await self._refuse_name(principal, tenant_id, new.request.name)
+                await self._refuse_name(principal, tenant_id, new.request.name, key)
             else:
                 if not reply.replayed:
                     self._context.hints.wake(lease_id)
                 return
         raise QuotaExceeded
 
-    async def _refuse_name(self, principal: Principal, tenant_id: TenantId, name: str | None) -> None:
-        """Returns when another try may succeed: the name was generated, or the lease that had it has ended."""
+    async def _refuse_name(
+        self, principal: Principal, tenant_id: TenantId, name: str | None, key: IdempotencyKey | None
+    ) -> None:
+        """Returns when another try may succeed: the lease with the name has ended, or is a twin's, or it was generated."""
         async with self._context.database.transaction(principal.tenant_id, read_only=True) as connection:
-            await check_name(connection, tenant_id, name)
+            if await replay(connection, key) is None:
+                await check_name(connection, tenant_id, name)
 
     async def _make_room_or_refuse(
-        self, principal: Principal, tenant_id: TenantId, new: CreateLease, asked: Amounts
+        self, principal: Principal, tenant_id: TenantId, new: CreateLease, asked: Amounts, key: IdempotencyKey | None
     ) -> None:
-        """Returns when another try may succeed: a quota row was missing, or another lease released its share."""
+        """Returns when another try may succeed: a quota row was missing, or another lease or a twin has changed the use."""
         async with self._context.database.transaction(principal.tenant_id) as connection:
+            if await replay(connection, key) is not None:
+                return
             await check_terms(connection, tenant_id, new.request.ttl_seconds)
             short = await find_shortages(connection, tenant_id, asked)
             if short:

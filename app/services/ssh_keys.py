@@ -62,6 +62,9 @@ class SshKeyService:
             await _check_count(connection, principal, tenant_id)
             row = (await connection.execute(statements.add(values))).mappings().first()
             if row is None:
+                stored = await replay(connection, key)  # the name may be a twin's
+                if stored is not None:
+                    return Created(stored.response, replayed=True)
                 raise _name_taken(new.name)
             await _record(connection, principal, "ssh_key.create", row, after=_audited(row))
             await store(connection, key, Stored(status=201, response=to_jsonable_python(dict(row))))

@@ -135,20 +135,26 @@ def tenant_of(principal: Principal, tenant_id: str | None) -> str | None:
 
 def _period(query: UsageQuery, now: datetime) -> UsagePeriod:
     step = query.step
-    until = step.ceil(min(query.until or now, now))
-    since = step.floor(query.since if query.since is not None else until - max(_DEFAULT_RANGE, step.length))
     given = query.until or now
+    oldest = step.floor(now - timedelta(days=_DAYS_KEPT))
+    if given <= oldest:
+        raise _too_old("to", "must be after", oldest)
+    until = step.ceil(min(given, now))
+    since = step.floor(query.since if query.since is not None else until - max(_DEFAULT_RANGE, step.length))
     if query.since is not None and query.since >= given:
         raise InvalidRequest(errors=[FieldError("#/query/from", "must be before `to`, which is now by default")])
-    oldest = step.floor(now - timedelta(days=_DAYS_KEPT))
     if since < oldest:
-        detail = f"must not be before {oldest:%Y-%m-%d}: sums are kept for {KEPT_MONTHS} months"
-        raise InvalidRequest(errors=[FieldError("#/query/from", detail)])
+        raise _too_old("from", "must not be before", oldest)
     if until - since > step.longest_range + step.length:
         hint = "; use step=day" if step is UsageStep.HOUR else ""
         detail = f"must be at most {step.longest_range.days} days before `to` with step={step}{hint}"
         raise InvalidRequest(errors=[FieldError("#/query/from", detail)])
     return UsagePeriod(step=step, since=min(since, until), until=until)
+
+
+def _too_old(name: str, rule: str, oldest: datetime) -> InvalidRequest:
+    detail = f"{rule} {oldest:%Y-%m-%d}: sums are kept for {KEPT_MONTHS} months"
+    return InvalidRequest(errors=[FieldError(f"#/query/{name}", detail)])
 
 
 async def _stored(

@@ -50,5 +50,8 @@ class Recording:
     def _time(self, found: re.Match[str]) -> str:
         moment = datetime.fromisoformat(found[0])
         if moment.year < 2029:  # a later time is a constant of the request
-            moment = NOON + timedelta(seconds=round((moment - self._began).total_seconds()))
+            began = self._began
+            if not moment.timestamp() % 3600:  # the start of a step stays at a full hour; the last step ends at noon
+                began = began.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
+            moment = NOON + timedelta(seconds=round((moment - began).total_seconds()))
         return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -5,12 +5,16 @@ from typing import Any
 import httpx
 
 from tests.api.conftest import Caller
-from tests.api.fleet import Fleet
+from tests.api.fleet import SSH_KEY, Fleet
 from tests.api.test_ops import orphan
 
 LEASE: dict[str, Any] = {"name": "train-llama", "gpu": {"model": "A10G"}, "ttl_seconds": 14_400}
+INSTANCE_ID = "i-0abc1234def567890"
 HOOK = "https://example.com/hooks/gpulease"
-LAST = ("revoke_key", "delete_webhook", "release_lease", "update_tenant", "stop_launches", "cordon_account")
+LAST = (
+    *("delete_webhook", "delete_ssh_key", "release_lease", "release_leases", "revoke_key", "update_tenant"),
+    *("set_launch_stop", "cordon_account"),
+)
 """What they change would make other examples fail."""
 CHECK = {
     "subject": "right",
@@ -20,6 +24,11 @@ CHECK = {
     "fix": None,
     "region": "us-east-1",
 }
+BEFORE = """
+    UPDATE lease SET created_at = created_at - interval '65 minutes', wait_until = wait_until - interval '65 minutes',
+        expires_at = expires_at - interval '65 minutes' WHERE id = %s
+"""
+"""The lease is older than the VM that `activate` gives it, which has run for an hour."""
 SENT = "UPDATE webhook_delivery SET state = 'given_up', next_try_at = NULL, ended_at = now()"
 """A test message can be sent, or a delivery repeated, only when none is pending."""
 
@@ -34,7 +43,7 @@ class Stage:
         self.ids: dict[str, str] = {}
 
     async def furnish(self, examples: dict[str, str]) -> None:
-        """Makes an active lease, a key, a webhook with a delivery, an orphan, a checked account."""
+        """Makes an active lease, a key, an SSH key, a webhook with a delivery, an orphan, a checked account."""
         fleet, alice = self._fleet, self._alice
         # tests do not reach the internet: every host leads to a public address
         alice.app.state.services.webhooks._lookup = lambda *_: ["93.184.216.34"]
@@ -43,15 +52,19 @@ class Stage:
         fleet.run(check, f"[{httpx.Request('POST', '/', json=CHECK).content.decode()}]")
         lease = await self._post("/v1/leases", LEASE)
         fleet.activate(lease["id"])
+        fleet.run(BEFORE, lease["id"])
         console = "INSERT INTO lease_console (lease_id, tenant_id, n, text) VALUES (%s, %s, 1, %s)"
         fleet.run(console, lease["id"], alice.tenant_id, "cloud-init finished")
         key = await self._post(f"/v1/tenants/{alice.tenant_id}/keys", {"name": "ci", "role": "member"})
+        ssh_key = await self._post("/v1/ssh-keys", {"name": "workstation", "public_key": SSH_KEY})
         hook = await self._post("/v1/webhooks", {"url": HOOK})
         delivery = await self._post(f"/v1/webhooks/{hook['id']}/test", None)
         fleet.run(SENT)
-        orphan(fleet, examples["instance_id"])
+        orphan(fleet, INSTANCE_ID)
+        (orphan_row,) = fleet.run("SELECT id FROM orphan")
         fleet.number_events()
         made = {"tenant_id": alice.tenant_id, "lease_id": lease["id"], "key_id": key["id"]}
+        made |= {"ssh_key_id": ssh_key["id"], "orphan_id": orphan_row["id"]}
         self.ids = {**examples, **made, "webhook_id": hook["id"], "delivery_id": delivery["id"]}
 
     async def send(self, method: str, path: str, operation: dict[str, Any], example: dict[str, Any]) -> httpx.Response:

@@ -152,6 +152,8 @@ async def test_a_tenant_may_not_name_another(alice: Caller, bob: Caller) -> None
         ({"from": "2026-01-01T00:00:00"}, "#/query/from"),
         ({"from": "2126-01-01T00:00:00Z"}, "#/query/from"),
         ({"from": "1999-01-01T00:00:00Z"}, "#/query/from"),
+        ({"to": "1999-01-01T00:00:00Z"}, "#/query/to"),
+        ({"to": "0001-01-01T00:00:00Z"}, "#/query/to"),
         ({"step": "minute"}, "#/query/step"),
         ({"group_by": "region"}, "#/query/group_by"),
         ({"top": "0"}, "#/query/top"),

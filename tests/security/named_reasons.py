@@ -27,7 +27,8 @@ def _code(why: str, *codes: str) -> Reason:
 
 
 REASONS = (
-    _field("JSON Schema takes 60.0 for an integer, the API wants 60", "", "integer"),
+    _field("JSON Schema takes 60.0 for an integer, the API wants 60", "", "whole number"),
+    Reason("a header is text and cannot be null", frozenset({"bad_header"}), re.compile("^#/header/")),
     _field("PostgreSQL stores no U+0000 and no lone surrogates", "", r"U\+0000|surrogate"),
     _field("a cursor is opaque: only those that a list has returned are valid", "/cursor$"),
     _field("the caller's key decides whether a tenant must or may be named", "/tenant_id$"),
@@ -43,6 +44,11 @@ REASONS = (
     _field("an expiry is in the future", "/expires_at$"),
     _field("a decimal has at most 14 digits", "/max_price_per_hour$|/limit$"),
     _field("a time is within the years that UTC has", "/(created|updated)_[a-z]+$"),
+    _field(
+        "use is kept for 13 months, and a report has a limited number of steps",
+        "^#/query/(from|to)$",
+        "must|at most|most",
+    ),
     _field("a filter of labels is key or key=value", r"/label(/\d+)?$"),
     _field("an image is one that an account has", "/image$"),
     _code("the version in If-Match is not the present one", "version_conflict"),

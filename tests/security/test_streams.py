@@ -13,7 +13,7 @@ from tests.security.routes import STREAMS
 
 def test_every_stream_is_known_here() -> None:
     assert {one.id for one in STREAMS} == {"stream_events"}
-    assert {*STREAMS[0].names("query")} == {"after", "tenant_id", "lease_id"}
+    assert {*STREAMS[0].names("query")} == {"after", "tenant_id", "lease_id", "type"}
 
 
 @pytest.fixture

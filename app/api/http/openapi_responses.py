@@ -67,7 +67,7 @@ def complete_responses(made: dict[str, Any], route: APIRoute, method: str) -> No
     for status, response in responses.items():
         names = _header_names(made, route, method, status)
         response["headers"] = {name: _refer(name, always=always) for name, always in names.items()}
-    for status in (*_refusals(route, method), *_purged(operation)):
+    for status in (*_refusals(route, method), *_bad_header(operation), *_purged(operation)):
         responses.setdefault(str(status), {"$ref": f"#/components/responses/{_name(status)}"})
 
 
@@ -142,6 +142,11 @@ def _refusals(route: APIRoute, method: str) -> list[int]:
     if any(dependency.call is if_match for dependency in route.dependant.dependencies):
         found.add(412)
     return sorted(found)
+
+
+def _bad_header(operation: dict[str, Any]) -> list[int]:
+    """A header that the operation reads may be malformed."""
+    return [400] if any(parameter["in"] == "header" for parameter in operation.get("parameters", ())) else []
 
 
 def _purged(operation: dict[str, Any]) -> list[int]:

@@ -9,7 +9,8 @@ from app.api.http.etags import tagged
 from app.api.http.pagination import UsePage
 from app.api.http.routing import Admin, UseServices
 from app.api.http.routing import router as make_router
-from app.api.schemas.base import Details, Moment, Page, Text, Timestamp, View
+from app.api.schemas import patterns
+from app.api.schemas.base import Details, Moment, Page, Timestamp, View
 from app.api.schemas.lease_filters import QueryText
 from app.db.tenancy.audit import AuditFilter
 from app.services.preconditions import list_tag
@@ -41,7 +42,7 @@ class AuditPage(Page):
 
 async def _filter(
     types: Annotated[
-        list[Text] | None,
+        list[Annotated[str, Field(max_length=50, pattern=patterns.AUDIT_ACTION.regex)]] | None,
         Query(alias="type", max_length=50, description="Only entries with this `action`. Repeatable."),
     ] = None,
     about: Annotated[

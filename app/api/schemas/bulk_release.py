@@ -2,15 +2,17 @@
 
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from app.api.schemas.base import Body, Text, View
+from app.api.schemas.field_rules import exactly_one_of
 from app.domain.ids import is_typeid
 from app.domain.leases import LeaseState
 from app.services.bulk_release import MOST, BulkReleased, Selection
 from app.services.errors import FieldError, InvalidRequest
 
 _SELECTORS = ("ids", "label", "all")
+_LEASE_ID = "^lease_[0-7][0-9a-hjkmnp-tv-z]{25}$"
 
 
 def _label(text: str) -> str:
@@ -28,12 +30,15 @@ def _lease_id(text: str) -> str:
 class LeaseSelection(Body):
     """The leases to release. Set exactly one of `ids`, `label` and `all`."""
 
+    model_config = ConfigDict(json_schema_extra=exactly_one_of("ids", "label", "all"))
+
     ids: Annotated[
-        list[Annotated[str, Field(max_length=40), AfterValidator(_lease_id)]] | None,
+        list[Annotated[str, Field(max_length=40, json_schema_extra={"pattern": _LEASE_ID}), AfterValidator(_lease_id)]]
+        | None,
         Field(min_length=1, max_length=MOST, description="Ids of leases."),
     ] = None
     label: Annotated[
-        list[Annotated[Text, Field(max_length=400), AfterValidator(_label)]] | None,
+        list[Annotated[Text, Field(max_length=400, json_schema_extra={"pattern": ":"}), AfterValidator(_label)]] | None,
         Field(
             min_length=1,
             max_length=20,

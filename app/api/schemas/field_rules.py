@@ -15,12 +15,32 @@ def exactly_one(first: str, second: str) -> dict[str, Any]:
     return {"if": _given(first), "then": _absent(second), "else": _given(second)}
 
 
+def exactly_one_of(first: str, second: str, flag: str) -> dict[str, Any]:
+    """One of two fields has a value, or `flag` is true. For `json_schema_extra`."""
+    other = {"if": _given(second), "then": _false(flag), "else": _true(flag)}
+    alone = {"properties": {second: {"type": "null"}, flag: {"const": False}}, **_WITH_OTHERS}
+    return {"if": _given(first), "then": alone, "else": other}
+
+
+def at_most_one(first: str, second: str) -> dict[str, Any]:
+    """At most one of two fields has a value. For `json_schema_extra`."""
+    return {"if": _given(first), "then": _absent(second)}
+
+
 def _given(name: str) -> dict[str, Any]:
     return {"required": [name], "properties": {name: {"not": {"type": "null"}}}, **_WITH_OTHERS}
 
 
 def _absent(name: str) -> dict[str, Any]:
     return {"properties": {name: {"type": "null"}}, **_WITH_OTHERS}
+
+
+def _true(name: str) -> dict[str, Any]:
+    return {"required": [name], "properties": {name: {"const": True}}, **_WITH_OTHERS}
+
+
+def _false(name: str) -> dict[str, Any]:
+    return {"properties": {name: {"const": False}}, **_WITH_OTHERS}
 
 
 def never_null(*names: str) -> Callable[[dict[str, Any]], None]:

@@ -9,7 +9,7 @@ from typing_extensions import TypeAliasType
 
 from app.api.schemas import patterns
 from app.api.schemas.base import Body, DecimalText, Name, Text, Timestamp
-from app.api.schemas.field_rules import exactly_one, never_null
+from app.api.schemas.field_rules import at_most_one, exactly_one, never_null
 from app.domain import labels
 from app.domain.lease_actions import LaterExpiry
 from app.domain.lease_requests import LeaseRequest, OnInterruption
@@ -88,6 +88,8 @@ Labels = TypeAliasType(
 
 class GpuWish(Body):
     """The GPUs of one VM. Set `count` or `min_count`, or neither for one GPU. Null means any."""
+
+    model_config = ConfigDict(json_schema_extra=at_most_one("count", "min_count"))
 
     model: Annotated[
         GpuModel,

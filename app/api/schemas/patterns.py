@@ -36,6 +36,7 @@ IDEMPOTENCY_KEY = Pattern(r"^[\x21-\x7e]+$", "must have 1 to 255 printable ASCII
 QUOTA_RESOURCE = Pattern(
     r"^[a-z_]+(:[A-Za-z0-9._-]+)?$", "must be a resource such as gpus, gpus:A100, leases or spend_per_hour"
 )
+AUDIT_ACTION = Pattern(r"^[a-z_]+\.[a-z_]+$", "must be an action such as key.revoke")
 
 RULES = MappingProxyType(
     {
@@ -48,6 +49,7 @@ RULES = MappingProxyType(
             IMAGE,
             IDEMPOTENCY_KEY,
             QUOTA_RESOURCE,
+            AUDIT_ACTION,
         )
     }
 )
