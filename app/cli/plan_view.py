@@ -10,7 +10,7 @@ from app.cli.errors import Json
 from app.cli.layout import FittedTable, Layout
 from app.cli.output import Columns, at, details, price, printable, rounded
 from app.cli.sheet import Sheet
-from app.cli.texts import exclusion_counts, exclusion_text, gpus, location, quota_text
+from app.cli.texts import exclusion_counts, exclusion_text, gpus, location, not_included, quota_text
 
 TOP = 10
 "Candidates and reasons shown without --all."
@@ -73,8 +73,9 @@ def offer(document: Json, term_seconds: int) -> RenderableType:
             ("instance type", f"{at(first, 'offering.instance_type')} ({gpus(first['offering'])})"),
             ("location", location(first["offering"])),
             ("market", at(first, "offering.market")),
-            ("price", _per_hour(document)),
-            ("total", _total(document, term_seconds)),
+            ("compute price", _per_hour(document)),
+            ("compute total", _total(document, term_seconds)),
+            ("not included", not_included(document.get("cost"))),
             ("if unavailable", f"{len(others)} other offerings{upto}" if others else None),
             ("quota", None if at(document, "quota.fits") else _quota(document)),
             ("note", _note(document)),
@@ -84,7 +85,8 @@ def offer(document: Json, term_seconds: int) -> RenderableType:
 
 def _facts(document: Json, term_seconds: int) -> Iterable[tuple[str, object]]:
     cost = [_per_hour(document), _total(document, term_seconds)]
-    yield "cost", ", ".join(part for part in cost if part) or None
+    yield "compute cost", ", ".join(part for part in cost if part) or None
+    yield "not included", not_included(document.get("cost")) if any(cost) else None
     yield "quota", _quota(document)
     yield "note", _note(document)
 
@@ -98,7 +100,7 @@ def _total(document: Json, term_seconds: int) -> str | None:
     total = rounded(at(document, "cost.for_term"))
     if total is None:
         return None
-    return f"{total} {at(document, 'cost.currency') or 'USD'} for {times.duration(term_seconds)} (compute only)"
+    return f"{total} {at(document, 'cost.currency') or 'USD'} for {times.duration(term_seconds)}"
 
 
 def _quota(document: Json) -> str | None:

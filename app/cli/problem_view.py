@@ -1,5 +1,6 @@
 """The API's errors in words: what was rejected, why, and what to try."""
 
+import re
 from collections.abc import Iterator, Mapping
 
 from app.cli.errors import Json, ProblemError
@@ -40,15 +41,19 @@ def _causes(error: ProblemError) -> Iterator[str]:
         yield from map(quota_text, document.get("shortages") or [document])
         members = {name: value for name, value in document.items() if name not in _QUOTA}
     else:
-        faults = [_fault(fault) for fault in document.get("errors") or ()]
         detail = str(document.get("detail") or "")
-        if detail and detail != str(error) and not any(detail in fault for fault in faults):
+        if detail and detail != str(error):
             yield detail
-        yield from faults
-        members = document
+        yield from (_fault(fault) for fault in document.get("errors") or () if _is_new(fault.get("detail"), detail))
+        members = {name: value for name, value in document.items() if _is_new(value, detail)}
     for name, value in members.items():
         if name not in _STANDARD:
             yield from _member(name, value)
+
+
+def _is_new(value: object, detail: str) -> bool:
+    """Whether `detail` leaves the value out. The API's `detail` often contains the first field error and its members."""
+    return re.search(rf"(?<![\w.]){re.escape(words(value))}(?!\w)", detail) is None
 
 
 def _fault(fault: Json) -> str:
@@ -64,8 +69,10 @@ def _member(name: str, value: object) -> Iterator[str]:
     if not isinstance(value, list):
         yield f"{title}: {rounded(value) if 'price' in name else words(value)}"
     elif name == "excluded":
+        nearest = {str(entry.get("code")): entry.get("nearest") for entry in value}
         for code, offerings in exclusion_counts(value)[:_LONGEST_LIST]:
-            yield f"excluded: {offerings} offerings, {exclusion_text(code)}"
+            noun = "1 offering" if offerings == 1 else f"{offerings} offerings"
+            yield f"{noun}: {exclusion_text(code)}" + (f"; nearest: {nearest[code]}" if nearest[code] else "")
     elif any(isinstance(entry, dict) for entry in value):
         yield from (f"{title}: {words(entry)}" for entry in value[:_LONGEST_LIST])
         if len(value) > _LONGEST_LIST:

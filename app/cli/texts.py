@@ -71,6 +71,15 @@ def quota_text(need: Mapping[str, object]) -> str:
     return f"{need.get('resource')}: {asked} requested, {amount(free)} of {amount(limit)} available"
 
 
+NOT_INCLUDED = "disk, public address, traffic"
+"What a compute cost leaves out."
+
+
+def not_included(item: object) -> str | None:
+    """The parts that a cost or estimate leaves out. None unless it covers compute alone."""
+    return NOT_INCLUDED if at(item, "covers") == "compute" else None
+
+
 EXCLUSIONS: Mapping[str, str] = {
     "gpu_model": "other GPU model",
     "gpu_count": "other number of GPUs",
