@@ -174,9 +174,10 @@ def _machine(item: Json) -> Iterable[tuple[str, object]]:
 
 def _money(item: Json) -> Iterable[tuple[str, object]]:
     currency = at(item, "cost.currency") or "USD"
-    rate = None if ends(item) else at(item, "cost.rate_per_hour") or at(item, "placement.price_per_hour")
+    prices = ("cost.rate_per_hour", "placement.price_per_hour", "estimate.price_per_hour")
+    price_now = None if ends(item) else next((rate for path in prices if (rate := at(item, path))), None)
     yield "compute cost", cost(item)
-    yield "compute price", money(rounded(rate or at(item, "estimate.price_per_hour")), f"{currency}/h")
+    yield "compute price", money(rounded(price_now), f"{currency}/h")
     yield "compute total", estimate(item)
     yield "not included", not_included(item.get("cost"))
 

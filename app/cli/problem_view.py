@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from app.cli.errors import Json, ProblemError
 from app.cli.output import rounded, words
-from app.cli.texts import exclusion_counts, exclusion_text, quota_text
+from app.cli.texts import quota_text
 
 _STANDARD = frozenset(
     {"type", "title", "status", "detail", "instance", "code", "retryable", "errors", "request_id"},
@@ -42,8 +42,8 @@ def _causes(error: ProblemError) -> Iterator[str]:
         members = {name: value for name, value in document.items() if name not in _QUOTA}
     else:
         detail = str(document.get("detail") or "")
-        if detail and detail != str(error):
-            yield detail
+        if detail and detail != str(error) and not document.get("excluded"):
+            yield detail  # that of excluded offerings repeats their messages
         yield from (_fault(fault) for fault in document.get("errors") or () if _is_new(fault.get("detail"), detail))
         members = {name: value for name, value in document.items() if _is_new(value, detail)}
     for name, value in members.items():
@@ -69,10 +69,7 @@ def _member(name: str, value: object) -> Iterator[str]:
     if not isinstance(value, list):
         yield f"{title}: {rounded(value) if 'price' in name else words(value)}"
     elif name == "excluded":
-        nearest = {str(entry.get("code")): entry.get("nearest") for entry in value}
-        for code, offerings in exclusion_counts(value)[:_LONGEST_LIST]:
-            noun = "1 offering" if offerings == 1 else f"{offerings} offerings"
-            yield f"{noun}: {exclusion_text(code)}" + (f"; nearest: {nearest[code]}" if nearest[code] else "")
+        yield from (f"{group['message']}; nearest: {group['nearest']}" for group in value[:_LONGEST_LIST])
     elif any(isinstance(entry, dict) for entry in value):
         yield from (f"{title}: {words(entry)}" for entry in value[:_LONGEST_LIST])
         if len(value) > _LONGEST_LIST:

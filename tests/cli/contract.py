@@ -10,14 +10,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator  # type: ignore[import-untyped]  # ships no types
 
 _ROOT = Path(__file__).parents[2]
+_LEFT_OUT = frozenset({"required", "pattern", "if", "then", "else"})
 _PATH_PARAMETER = re.compile(r"\{[^}]+\}")
 
 
 @cache
-def _document() -> dict[str, Any]:
+def _document() -> Any:
     return json.loads((_ROOT / "openapi.json").read_text())
 
 
@@ -63,25 +64,27 @@ def response_faults(method: str, path: str, status: int, body: object) -> Iterat
     described = operation(method, path) or {}
     response = described.get("responses", {}).get(str(status))
     if response is None:
-        if status < 400:  # noqa: PLR2004 - errors of all operations have one form
+        if status < 400:  # errors of all operations have one form
             yield f"{method} {path} does not return {status}"
         return
+    if "$ref" in response:
+        response = _document()["components"]["responses"][response["$ref"].rpartition("/")[2]]
     yield from _faults(response, body, f"{status} of {method} {path}")
 
 
 def _faults(content: Mapping[str, Any], body: object, where: str) -> Iterator[str]:
-    schema = next(iter(content.get("content", {}).values()), {}).get("schema")
-    if schema is None:
+    schemas = [media["schema"] for media in content.get("content", {}).values()]
+    if not schemas:
         yield f"the {where} has no JSON"
         return
-    validator = Draft202012Validator({**_partial(schema), "components": _components()})
+    validator = Draft202012Validator({**_partial(schemas[0]), "components": _components()})
     for error in validator.iter_errors(body):
         deepest = max([error, *(error.context or ())], key=lambda found: len(found.absolute_path))
         yield f"{where}, {deepest.json_path}: {deepest.message[:200]}"
 
 
 @cache
-def _components() -> dict[str, Any]:
+def _components() -> Any:
     return _partial({"schemas": _document()["components"]["schemas"]})
 
 
@@ -91,7 +94,7 @@ def _partial(schema: Any) -> Any:
         return [_partial(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    kept = {name: _partial(part) for name, part in schema.items() if name not in {"required", "pattern"}}
+    kept = {name: _partial(part) for name, part in schema.items() if name not in _LEFT_OUT}
     if "oneOf" in kept:  # variants that differ in required fields are no longer exclusive
         kept["anyOf"] = kept.pop("oneOf") + kept.pop("anyOf", [])
     if isinstance(kept.get("properties"), dict) and kept.get("type") == "object":

@@ -69,7 +69,11 @@ def a_lease(number: int = 1, **changes: Any) -> Json:
         "desired": "run",
         "terminal": False,
         "reason": None,
-        "request": {"gpu": {"model": "A100", "count": 8, "min_count": None}, "market": "on_demand", "ttl_seconds": 28800},
+        "request": {
+            "gpu": {"model": "A100", "count": 8, "min_count": None},
+            "market": "on_demand",
+            "ttl_seconds": 28800,
+        },
         "placement": None,
         "connection": None,
         "interruption": None,
@@ -194,7 +198,11 @@ class FakeApi:
         fixed = self.documents.get((asked.method, asked.path))
         if fixed is not None:
             status = contract.success_status(asked.method, asked.path)
-            return _conditional(fixed, asked) if asked.method == "GET" else Answer(status, fixed if status != NO_CONTENT else None)
+            return (
+                _conditional(fixed, asked)
+                if asked.method == "GET"
+                else Answer(status, fixed if status != NO_CONTENT else None)
+            )
         parts = asked.path.strip("/").split("/")
         if parts[:2] == ["v1", "leases"]:
             return self._lease_call(asked, parts[2:])
@@ -292,7 +300,8 @@ class FakeApi:
             return Answer(201, self._created[key], {"Idempotency-Replayed": "true"})
         body = asked.body or {}
         number = len(self.leases) + 1
-        lease = a_lease(number, name=body.get("name") or f"lease-{number}", request=body)
+        request = {name: value for name, value in body.items() if name != "tenant_id"}
+        lease = a_lease(number, name=body.get("name") or f"lease-{number}", request=request)
         self._created[key] = self.add(lease, *self.new_course)
         return Answer(201, lease)
 
