@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -92,9 +93,11 @@ def test_a_tenant_is_changed_by_name_and_only_where_told(api: FakeApi, cli: Cli)
 
 def test_a_secret_is_shown_when_its_key_is_made(api: FakeApi, cli: Cli) -> None:
     api.documents["GET", "/v1/me"] = {"tenant_id": TENANT_ID}
-    api.documents["POST", KEYS] = {"id": "key_1", "secret": "gpl_new"}
-    result = cli("key", "create", "ci", "--expires", "30d")
-    assert "gpl_new" in result.stdout
+    secret = "gpl_" + "s" * 80
+    api.documents["POST", KEYS] = {"id": "key_1", "secret": secret}
+    narrow = replace(cli, environ={**cli.environ, "COLUMNS": "40"})
+    result = narrow("key", "create", "ci", "--expires", "30d")
+    assert secret in result.stdout.splitlines()
     assert "not shown again" in result.stderr
     asked = _last(api, "POST", KEYS)
     body = asked.body or {}
