@@ -11,7 +11,6 @@ from app.cli.session import Session
 
 if TYPE_CHECKING:
     from app.cli.client import Api
-    from app.cli.errors import Json
 
 group = typer.Typer(no_args_is_help=True, help="API keys.")
 
@@ -47,8 +46,7 @@ def create(
     api = session.api(operator=tenant is not None)
     body = {"name": name, "role": role} | ({"expires_at": expires} if expires else {})
     made = api.create(_path(api, tenant), body)
-    session.answer(made, output.fields)
-    _remind(session, made)
+    session.answer_secret(made, "key")
 
 
 @command(group, "list")
@@ -84,8 +82,7 @@ def rotate(
     """Rotate the secret of a key and show the new secret once."""
     api = session.api()
     made = api.create(f"/v1/keys/{_id(api, key_id)}/rotate", {"overlap_seconds": overlap})
-    session.answer(made, output.fields)
-    _remind(session, made)
+    session.answer_secret(made, "key")
 
 
 def _path(api: "Api", tenant: str | None) -> str:
@@ -96,8 +93,3 @@ def _path(api: "Api", tenant: str | None) -> str:
 def _id(api: "Api", reference: str) -> str:
     """A whole id needs no lookup, so that operators can name the key of any tenant."""
     return reference if lookup.is_id(reference, "key") else lookup.listed_id(api, _path(api, None), reference, "key")
-
-
-def _remind(session: Session, made: "Json") -> None:
-    if made.get("secret"):
-        session.note("store the key now: it is not shown again")

@@ -1,6 +1,7 @@
 """Terminal output of leases, attempts and consoles."""
 
 from collections.abc import Iterable
+from decimal import Decimal
 
 from rich.table import Table
 from rich.text import Text
@@ -10,7 +11,7 @@ from app.cli.errors import Json
 from app.cli.layout import Layout
 from app.cli.output import Columns, Faces, at, details, price, printable, rounded, since, when
 from app.cli.sheet import Sheet
-from app.cli.texts import error_text, gpus, location, placement, reason_text, requested
+from app.cli.texts import amount, error_text, gpus, location, not_included, placement, reason_text, requested
 
 STATE_STYLES = {
     "queued": "yellow",
@@ -30,7 +31,7 @@ def state(item: Json) -> Text:
 
 
 def extension(before: Json, after: Json) -> str:
-    """What an extension adds: `extended by 4 h until 2026-01-01 …; adds at most 88.00 USD at 22.00 USD an hour`."""
+    """What an extension adds: `extended by 4 h until 2026-01-01 …; adds at most 88.00 USD of compute at 22.00 USD/h`."""
     old, new = times.parse_time(before.get("expires_at")), times.parse_time(after.get("expires_at"))
     if old is None or new is None:
         return "extended"
@@ -39,7 +40,7 @@ def extension(before: Json, after: Json) -> str:
     rate = at(after, "placement.price_per_hour")
     if rate is None:
         return text
-    return f"{text}; adds at most {float(rate) * added / 3600:.2f} USD at {float(rate):.2f} USD an hour"
+    return f"{text}; adds at most {rounded(Decimal(rate) * int(added) / 3600)} USD of compute at {rounded(rate)} USD/h"
 
 
 def reason(item: Json) -> str | None:
@@ -68,20 +69,20 @@ def expires(item: Json) -> str | None:
 
 
 def cost(item: Json) -> str | None:
-    """`1.25 USD (compute only)`: what the lease has cost."""
+    """`1.25 USD`, and `1.25 USD to date` before the lease has ended: what its compute has cost."""
     accrued = rounded(at(item, "cost.accrued"))
-    covers = f" ({at(item, 'cost.covers')} only)" if at(item, "cost.covers") else ""
-    return None if accrued is None else f"{accrued} {at(item, 'cost.currency') or 'USD'}{covers}"
+    to_date = "" if item.get("terminal") else " to date"
+    return None if accrued is None else f"{accrued} {at(item, 'cost.currency') or 'USD'}{to_date}"
 
 
 def estimate(item: Json) -> str | None:
-    """`43.92 USD for 2 h (compute only)`: the total for the term. None without an estimate."""
+    """`43.92 USD for 2 h`: the compute total for the term, with its extensions. None without an estimate."""
     total = rounded(at(item, "estimate.price_for_term"))
-    seconds = at(item, "request.ttl_seconds")
+    created, end = times.parse_time(item.get("created_at")), times.parse_time(item.get("expires_at"))
     if total is None or ends(item):
         return None
-    term = f" for {times.duration(seconds)}" if seconds else " for the term"
-    return f"{total} {at(item, 'estimate.currency') or 'USD'}{term} ({at(item, 'estimate.covers')} only)"
+    term = f" for {times.duration((end - created).total_seconds())}" if created and end else " for the term"
+    return f"{total} {at(item, 'estimate.currency') or 'USD'}{term}"
 
 
 def interruption(item: Json) -> str | None:
@@ -95,6 +96,10 @@ def money(amount: object, unit: str) -> str | None:
     return None if amount is None else f"{amount} {unit}"
 
 
+def _gibibytes(value: object) -> str | None:
+    return None if value is None else f"{amount(value)} GiB"
+
+
 LEASES: Columns = (
     ("ID", "id"),
     ("NAME", "name"),
@@ -104,15 +109,15 @@ LEASES: Columns = (
     ("TYPE", "placement.instance_type"),
     ("MARKET", "placement.market"),
     ("USD/H", price("placement.price_per_hour")),
-    ("COST", price("cost.accrued")),
+    ("COMPUTE USD", price("cost.accrued")),
     ("EXPIRES", Faces(expires, "expires_at")),
     ("CREATED", when("created_at")),
 )
 
 LEASES_LAYOUT = Layout(
-    ("NAME", "STATE", "GPUS", "LOCATION", "EXPIRES", "USD/H", "TYPE", "MARKET", "ID", "COST", "CREATED"),
+    ("NAME", "STATE", "GPUS", "LOCATION", "EXPIRES", "USD/H", "TYPE", "MARKET", "ID", "COMPUTE USD", "CREATED"),
     wrap={"LOCATION": 14, "NAME": 20},
-    right=frozenset({"USD/H", "COST"}),
+    right=frozenset({"USD/H", "COMPUTE USD"}),
 )
 "A name replaces an id in every command, so names come first."
 
@@ -158,7 +163,7 @@ def _machine(item: Json) -> Iterable[tuple[str, object]]:
     yield "account", at(place, "account")
     yield "gpus", gpus(place)
     yield "vcpus", at(place, "vcpus")
-    yield "memory", money(at(place, "memory_gib"), "GiB")
+    yield "memory", _gibibytes(at(place, "memory_gib"))
     yield "image", at(place, "image.name") or at(place, "image.id")
     yield "instance", at(place, "instance_id")
     if not ends(item):
@@ -169,10 +174,12 @@ def _machine(item: Json) -> Iterable[tuple[str, object]]:
 
 def _money(item: Json) -> Iterable[tuple[str, object]]:
     currency = at(item, "cost.currency") or "USD"
-    rate = None if ends(item) else at(item, "cost.rate_per_hour") or at(item, "placement.price_per_hour")
-    yield "cost" if item.get("terminal") else "cost to date", cost(item)
-    yield "price", money(rounded(rate or at(item, "estimate.price_per_hour")), f"{currency}/h")
-    yield "estimate", estimate(item)
+    prices = ("cost.rate_per_hour", "placement.price_per_hour", "estimate.price_per_hour")
+    price_now = None if ends(item) else next((rate for path in prices if (rate := at(item, path))), None)
+    yield "compute cost", cost(item)
+    yield "compute price", money(rounded(price_now), f"{currency}/h")
+    yield "compute total", estimate(item)
+    yield "not included", not_included(item.get("cost"))
 
 
 def _times(item: Json) -> Iterable[tuple[str, object]]:

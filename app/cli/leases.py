@@ -228,9 +228,11 @@ def reboot(session: Session, lease: Reference) -> None:
 
 
 @command(group, "console")
-def console(session: Session, lease: Reference, *, limit: Limit = 50) -> None:
+def console(session: Session, lease: Reference) -> None:
     """Show the console output of a VM that failed to boot."""
-    _sub_list(session, lease, "console", (lease_views.CONSOLE, lease_views.CONSOLE_LAYOUT), {}, limit)
+    api = session.api()
+    page = api.get(f"{_path(api, lease)}/console")
+    session.items(page, lease_views.CONSOLE, none="no console", layout=lease_views.CONSOLE_LAYOUT)
 
 
 @command(group, "attempts")

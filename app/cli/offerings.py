@@ -86,10 +86,10 @@ COLUMNS: Columns = (
 
 LAYOUT = Layout(
     (
-        *("TYPE", "USD/H", "GPUS", "MARKET", "ZONE", "AVAILABILITY", "USD/GPU", "PROVIDER", "ACCOUNT"),
+        *("TYPE", "USD/H", "GPUS", "MARKET", "ZONE", "USD/GPU", "AVAILABILITY", "PROVIDER", "ACCOUNT"),
         *("PRICE IS", "VCPUS", "MEMORY GIB", "PRICE AS OF"),
     ),
-    wrap={"AVAILABILITY": 12, "GPUS": 9, "ZONE": 14},
+    wrap={"AVAILABILITY": 12, "ZONE": 14},
     right=frozenset({"USD/H", "USD/GPU", "VCPUS", "MEMORY GIB", "DISK GIB"}),
 )
 

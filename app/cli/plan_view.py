@@ -8,9 +8,9 @@ from rich.text import Text
 from app.cli import times
 from app.cli.errors import Json
 from app.cli.layout import FittedTable, Layout
-from app.cli.output import Columns, at, details, price, printable, rounded
+from app.cli.output import Columns, at, details, price, rounded
 from app.cli.sheet import Sheet
-from app.cli.texts import exclusion_counts, exclusion_text, gpus, location, quota_text
+from app.cli.texts import exclusion_text, gpus, location, not_included, quota_text
 
 TOP = 10
 "Candidates and reasons shown without --all."
@@ -54,7 +54,7 @@ def plan(document: Json, term_seconds: int, *, every: bool) -> RenderableType:
         parts.append(Text(f"{len(candidates) - len(shown)} more candidates: --all shows them", "dim"))
     if document.get("excluded"):
         used = len(facts) + len(shown) + 3
-        parts += [Text(), *_excluded(document["excluded"], every=every, room=_SCREEN - used - 3)]
+        parts += [Text(), *_excluded(document, every=every, room=_SCREEN - used - 3)]
     return Group(*parts)
 
 
@@ -73,8 +73,9 @@ def offer(document: Json, term_seconds: int) -> RenderableType:
             ("instance type", f"{at(first, 'offering.instance_type')} ({gpus(first['offering'])})"),
             ("location", location(first["offering"])),
             ("market", at(first, "offering.market")),
-            ("price", _per_hour(document)),
-            ("total", _total(document, term_seconds)),
+            ("compute price", _per_hour(document)),
+            ("compute total", _total(document, term_seconds)),
+            ("not included", not_included(document.get("cost"))),
             ("if unavailable", f"{len(others)} other offerings{upto}" if others else None),
             ("quota", None if at(document, "quota.fits") else _quota(document)),
             ("note", _note(document)),
@@ -84,7 +85,8 @@ def offer(document: Json, term_seconds: int) -> RenderableType:
 
 def _facts(document: Json, term_seconds: int) -> Iterable[tuple[str, object]]:
     cost = [_per_hour(document), _total(document, term_seconds)]
-    yield "cost", ", ".join(part for part in cost if part) or None
+    yield "compute cost", ", ".join(part for part in cost if part) or None
+    yield "not included", not_included(document.get("cost")) if any(cost) else None
     yield "quota", _quota(document)
     yield "note", _note(document)
 
@@ -98,7 +100,7 @@ def _total(document: Json, term_seconds: int) -> str | None:
     total = rounded(at(document, "cost.for_term"))
     if total is None:
         return None
-    return f"{total} {at(document, 'cost.currency') or 'USD'} for {times.duration(term_seconds)} (compute only)"
+    return f"{total} {at(document, 'cost.currency') or 'USD'} for {times.duration(term_seconds)}"
 
 
 def _quota(document: Json) -> str | None:
@@ -119,16 +121,16 @@ def _note(document: Json) -> str | None:
     return None
 
 
-def _excluded(excluded: list[Json], *, every: bool, room: int) -> Iterable[RenderableType]:
-    if every and all(entry.get("offering") for entry in excluded):
-        yield FittedTable(_EXCLUDED, excluded, _EXCLUDED_LAYOUT)
+def _excluded(document: Json, *, every: bool, room: int) -> Iterable[RenderableType]:
+    if every:
+        yield FittedTable(_EXCLUDED, document["excluded"], _EXCLUDED_LAYOUT)
         return
-    counts = exclusion_counts(excluded)
-    rows = [{"reason": printable(exclusion_text(code)), "offerings": count} for code, count in counts]
-    shown = rows if every or len(rows) <= room else rows[: max(room - 1, 1)]
+    groups = document["excluded_by_reason"]
+    rows = [{"reason": exclusion_text(group["code"]), "offerings": group["count"]} for group in groups]
+    shown = rows if len(rows) <= room else rows[: max(room - 1, 1)]
     yield FittedTable(_REASONS, shown, Layout(right=frozenset({"OFFERINGS"})))
     if len(shown) < len(rows):
-        rest = sum(count for _, count in counts[len(shown) :])
+        rest = sum(group["count"] for group in groups[len(shown) :])
         yield Text(f"{len(rows) - len(shown)} more reasons, {rest} offerings: --all shows them", "dim")
-    elif not every:
+    else:
         yield Text("--all shows each offering", "dim")

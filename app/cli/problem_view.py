@@ -1,10 +1,11 @@
 """The API's errors in words: what was rejected, why, and what to try."""
 
+import re
 from collections.abc import Iterator, Mapping
 
 from app.cli.errors import Json, ProblemError
 from app.cli.output import rounded, words
-from app.cli.texts import exclusion_counts, exclusion_text, quota_text
+from app.cli.texts import quota_text
 
 _STANDARD = frozenset(
     {"type", "title", "status", "detail", "instance", "code", "retryable", "errors", "request_id"},
@@ -40,15 +41,19 @@ def _causes(error: ProblemError) -> Iterator[str]:
         yield from map(quota_text, document.get("shortages") or [document])
         members = {name: value for name, value in document.items() if name not in _QUOTA}
     else:
-        faults = [_fault(fault) for fault in document.get("errors") or ()]
         detail = str(document.get("detail") or "")
-        if detail and detail != str(error) and not any(detail in fault for fault in faults):
-            yield detail
-        yield from faults
-        members = document
+        if detail and detail != str(error) and not document.get("excluded"):
+            yield detail  # that of excluded offerings repeats their messages
+        yield from (_fault(fault) for fault in document.get("errors") or () if _is_new(fault.get("detail"), detail))
+        members = {name: value for name, value in document.items() if _is_new(value, detail)}
     for name, value in members.items():
         if name not in _STANDARD:
             yield from _member(name, value)
+
+
+def _is_new(value: object, detail: str) -> bool:
+    """Whether `detail` leaves the value out. The API's `detail` often contains the first field error and its members."""
+    return re.search(rf"(?<![\w.]){re.escape(words(value))}(?!\w)", detail) is None
 
 
 def _fault(fault: Json) -> str:
@@ -64,8 +69,7 @@ def _member(name: str, value: object) -> Iterator[str]:
     if not isinstance(value, list):
         yield f"{title}: {rounded(value) if 'price' in name else words(value)}"
     elif name == "excluded":
-        for code, offerings in exclusion_counts(value)[:_LONGEST_LIST]:
-            yield f"excluded: {offerings} offerings, {exclusion_text(code)}"
+        yield from (f"{group['message']}; nearest: {group['nearest']}" for group in value[:_LONGEST_LIST])
     elif any(isinstance(entry, dict) for entry in value):
         yield from (f"{title}: {words(entry)}" for entry in value[:_LONGEST_LIST])
         if len(value) > _LONGEST_LIST:

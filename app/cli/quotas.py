@@ -48,7 +48,10 @@ def set_quotas(
     rows = [{"resource": name, "limit": values.quota_limit(name, text)} for name, text in pairs.items()]
     api = session.api(operator=True)
     path = f"/v1/tenants/{lookup.tenant_id(api, tenant)}/quotas"
-    answer = api.put(path, {"limits": rows}) if replace else api.patch(path, {"limits": rows})
+    if replace:
+        answer = api.put(path, {"limits": [row for row in rows if row["limit"] is not None]})
+    else:
+        answer = api.patch(path, {"limits": rows})
     session.items(answer, COLUMNS, none="no limits: the tenant cannot lease anything", layout=LAYOUT)
 
 

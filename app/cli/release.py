@@ -8,7 +8,7 @@ import typer
 
 from app.cli import completion, lease_views, lookup, values, watch
 from app.cli.errors import Json
-from app.cli.output import rounded
+from app.cli.output import Columns, rounded
 from app.cli.session import Session
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 _PATH = "/v1/leases"
 _BATCH = 100
 "Leases in one request."
+_RELEASED: Columns = (("ID", "id"), ("NAME", "name"), ("STATE", "state"), ("RELEASED", "released"))
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,10 @@ def _question(found: Sequence[Json]) -> str:
 def _release_all(session: Session, api: "Api", ids: Sequence[str]) -> None:
     items: list[Json] = []
     for start in range(0, len(ids), _BATCH):
-        items += api.create(f"{_PATH}/release", {"ids": list(ids[start : start + _BATCH])}).get("items") or []
+        items += api.create(f"{_PATH}/release", {"ids": list(ids[start : start + _BATCH])})["items"]
     if session.as_json or session.as_csv:
-        session.items({"items": items, "next_cursor": None}, lease_views.LEASES, none="no leases released")
-    session.note(f"{len(ids)} leases are being released" if len(ids) != 1 else "1 lease is being released")
+        session.items({"items": items, "next_cursor": None}, _RELEASED, none="no leases to release")
+    count = sum(item["released"] for item in items)
+    session.note(f"{count} leases are being released" if count != 1 else "1 lease is being released")
+    if count < len(ids):
+        session.note(f"{len(ids) - count} ended meanwhile")

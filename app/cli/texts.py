@@ -71,6 +71,15 @@ def quota_text(need: Mapping[str, object]) -> str:
     return f"{need.get('resource')}: {asked} requested, {amount(free)} of {amount(limit)} available"
 
 
+NOT_INCLUDED = "disk, public address, traffic"
+"What a compute cost leaves out."
+
+
+def not_included(item: object) -> str | None:
+    """The parts that a cost or estimate leaves out. None unless it covers compute alone."""
+    return NOT_INCLUDED if at(item, "covers") == "compute" else None
+
+
 EXCLUSIONS: Mapping[str, str] = {
     "gpu_model": "other GPU model",
     "gpu_count": "other number of GPUs",
@@ -100,12 +109,3 @@ EXCLUSIONS: Mapping[str, str] = {
 def exclusion_text(code: object) -> str:
     """The code in words."""
     return EXCLUSIONS.get(str(code), str(code).replace("_", " "))
-
-
-def exclusion_counts(excluded: object) -> list[tuple[str, int]]:
-    """(code, offerings) of a plan or an error, the largest first. An entry stands for `count` offerings, or for one."""
-    counts: dict[str, int] = {}
-    for entry in excluded if isinstance(excluded, list) else ():
-        code = str(entry.get("code"))
-        counts[code] = counts.get(code, 0) + int(entry.get("count") or 1)
-    return sorted(counts.items(), key=lambda pair: -pair[1])

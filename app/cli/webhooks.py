@@ -84,7 +84,7 @@ def create(
         "tenant_id": lookup.tenant_id(api, tenant) if tenant else None,
     }
     made = api.create(_PATH, {"url": receiver} | {name: value for name, value in fields.items() if value is not None})
-    _show_secret(session, made)
+    session.answer_secret(made, "secret")
 
 
 @command(group, "show")
@@ -136,7 +136,7 @@ def test(session: Session, webhook: Reference) -> None:
 def rotate_secret(session: Session, webhook: Reference) -> None:
     """Rotate the secret and show the new one once. For 24 hours, messages are signed with both."""
     api = session.api()
-    _show_secret(session, api.create(f"{_path(api, webhook)}/rotate-secret"))
+    session.answer_secret(api.create(f"{_path(api, webhook)}/rotate-secret"), "secret")
 
 
 @command(group, "delete")
@@ -171,9 +171,3 @@ def replay(
 
 def _path(api: "Api", reference: str) -> str:
     return f"{_PATH}/{lookup.listed_id(api, _PATH, reference, 'webhook')}"
-
-
-def _show_secret(session: Session, made: "Json") -> None:
-    session.answer(made, output.fields)
-    if made.get("secret"):
-        session.note("store the secret now: it is not shown again")

@@ -56,6 +56,7 @@ def api() -> Iterator[FakeApi]:
     fake = FakeApi()
     with fake.serving():
         yield fake
+    assert not fake.faults
 
 
 @pytest.fixture

@@ -16,12 +16,15 @@ from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 from app.cli import times
+from tests.cli import contract
 
 Json = dict[str, Any]
 
 TENANT_KEY = "gpl_tenant_secret"
 OPERATOR_KEY = "gpl_operator_secret"
 TENANT_ID = "tenant_01"
+NO_CONTENT = 204
+COMPUTE: Json = {"currency": "USD", "covers": "compute"}
 
 
 @dataclass(frozen=True)
@@ -51,9 +54,9 @@ class Answer:
 
 
 def problem(status: int, code: str, detail: str, **more: Any) -> Answer:
-    body = {"type": f"about:{code}", "title": code.replace("_", " "), "status": status, "detail": detail, "code": code}
+    body = {"type": f"/docs/errors#{code}", "title": code.replace("_", " "), "status": status, "detail": detail}
     headers = {"Content-Type": "application/problem+json", "X-Request-Id": "req-7"}
-    return Answer(status, {**body, "retryable": False, "errors": [], **more}, headers)
+    return Answer(status, {**body, "code": code, "retryable": False, "errors": [], **more}, headers)
 
 
 def a_lease(number: int = 1, **changes: Any) -> Json:
@@ -66,18 +69,23 @@ def a_lease(number: int = 1, **changes: Any) -> Json:
         "desired": "run",
         "terminal": False,
         "reason": None,
-        "request": {"gpu": {"model": "A100", "count": 8, "memory_gib": None}, "instance_types": None},
+        "request": {
+            "gpu": {"model": "A100", "count": 8, "min_count": None},
+            "market": "on_demand",
+            "ttl_seconds": 28800,
+        },
         "placement": None,
         "connection": None,
         "interruption": None,
         "labels": {},
         "attempts_count": 0,
-        "cost": {"accrued": "0.00", "rate_per_hour": None, "as_of": "2026-06-01T10:00:00Z", "currency": "USD"},
+        "cost": {"accrued": "0.00", "rate_per_hour": None, "as_of": "2026-06-01T10:00:00Z", **COMPUTE},
+        "estimate": {"price_per_hour": "21.96", "price_for_term": "175.68", **COMPUTE},
         "version": 1,
         "created_at": "2026-06-01T10:00:00Z",
         "running_at": None,
         "ready_at": None,
-        "expires_at": None,
+        "expires_at": "2026-06-01T18:00:00Z",
         "release_requested_at": None,
         "ended_at": None,
         "updated_at": "2026-06-01T10:00:00Z",
@@ -102,7 +110,7 @@ ACTIVE: Json = {
     "state": "active",
     "ready_at": "2026-06-01T10:01:40Z",
     "connection": {"public_ip": "203.0.113.9", "ssh_command": "ssh ubuntu@203.0.113.9"},
-    "cost": {"accrued": "1.25", "rate_per_hour": "21.96", "as_of": "2026-06-01T10:02:00Z", "currency": "USD"},
+    "cost": {"accrued": "1.25", "rate_per_hour": "21.96", "as_of": "2026-06-01T10:02:00Z", **COMPUTE},
 }
 RELEASING: Json = {"state": "releasing", "release_requested_at": "2026-06-01T11:00:00Z", "connection": None}
 RELEASED: Json = {"state": "released", "terminal": True, "ended_at": "2026-06-01T11:00:09Z"}
@@ -127,6 +135,8 @@ class FakeApi:
 
     def __init__(self) -> None:
         self.asked: list[Asked] = []
+        self.faults: list[str] = []
+        "Where requests or answers differ from openapi.json."
         self.next_answers: deque[Answer] = deque()
         self.leases: dict[str, Json] = {}
         self.attempts: dict[str, list[Json]] = {}
@@ -169,6 +179,13 @@ class FakeApi:
 
     def answer(self, asked: Asked) -> Answer:
         self.asked.append(asked)
+        self.faults += contract.request_faults(asked.method, asked.path, asked.query, asked.body)
+        answer = self._answer(asked)
+        if answer.body is not None:
+            self.faults += contract.response_faults(asked.method, asked.path, answer.status, answer.body)
+        return answer
+
+    def _answer(self, asked: Asked) -> Answer:
         scripted = self.next_answers.popleft() if self.next_answers else None
         if scripted is not None and not scripted.drop:
             return scripted
@@ -180,7 +197,12 @@ class FakeApi:
             return problem(401, "unauthenticated", "no such key")
         fixed = self.documents.get((asked.method, asked.path))
         if fixed is not None:
-            return _conditional(fixed, asked) if asked.method == "GET" else Answer(200, fixed)
+            status = contract.success_status(asked.method, asked.path)
+            return (
+                _conditional(fixed, asked)
+                if asked.method == "GET"
+                else Answer(status, fixed if status != NO_CONTENT else None)
+            )
         parts = asked.path.strip("/").split("/")
         if parts[:2] == ["v1", "leases"]:
             return self._lease_call(asked, parts[2:])
@@ -235,9 +257,21 @@ class FakeApi:
         return self._one(asked, self.leases[rest[0]], rest[1:])
 
     def _release(self, body: Json) -> Answer:
-        for lease_id in body["ids"]:
-            self.leases[lease_id] |= RELEASING
-        return Answer(200, {"items": [self.leases[lease_id] for lease_id in body["ids"]]})
+        found = [self.leases[lease_id] for lease_id in body["ids"] if lease_id in self.leases]
+        items = [
+            {
+                **{name: lease[name] for name in ("id", "tenant_id", "name")},
+                "state": lease["state"] if lease["terminal"] else "releasing",
+                "released": not lease["terminal"] and lease["state"] != "releasing",
+            }
+            for lease in found
+        ]
+        for item in items:
+            self.leases[item["id"]] |= RELEASING if item["released"] else {}
+        missing = sorted(set(body["ids"]) - self.leases.keys())
+        released = sum(item["released"] for item in items)
+        answer = {"dry_run": False, "released": released, "items": items, "not_found": missing, "more": False}
+        return Answer(200, answer)
 
     def _one(self, asked: Asked, lease: Json, rest: list[str]) -> Answer:
         match asked.method, rest:
@@ -265,7 +299,9 @@ class FakeApi:
         if key in self._created:
             return Answer(201, self._created[key], {"Idempotency-Replayed": "true"})
         body = asked.body or {}
-        lease = a_lease(len(self.leases) + 1, name=body.get("name"), request=body)
+        number = len(self.leases) + 1
+        request = {name: value for name, value in body.items() if name != "tenant_id"}
+        lease = a_lease(number, name=body.get("name") or f"lease-{number}", request=request)
         self._created[key] = self.add(lease, *self.new_course)
         return Answer(201, lease)
 

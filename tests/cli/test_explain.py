@@ -29,7 +29,7 @@ EXPLANATION: dict[str, Any] = {
             "message": "in cool-off: the provider had no capacity (InsufficientInstanceCapacity)",
             "since": "2026-06-01T10:00:04Z",
             "cool_off_until": "2999-06-01T10:00:30Z",
-            "last_attempt": {**REFUSED_ATTEMPT, "n": 1},
+            "last_attempt": {name: REFUSED_ATTEMPT[name] for name in ("n", "error", "started_at", "ended_at")},
         }
     ],
     "candidates_count": 21,

@@ -8,6 +8,7 @@ from tests.cli.conftest import Cli
 from tests.cli.fake_api import (
     ACTIVE,
     BOOTING,
+    COMPUTE,
     NO_CAPACITY,
     OPERATOR_KEY,
     PROVISIONING,
@@ -229,7 +230,7 @@ def test_extend_adds_a_duration_and_shows_the_added_cost(api: FakeApi, cli: Cli)
     assert extended.exit_code == 0
     (asked,) = api.calls("POST", "/v1/leases/lease_01/extend")
     assert asked.body == {"extend_by_seconds": 5400}
-    note = "extended by 1 h 30 min until 2026-01-01T13:30:00Z; adds at most 33.00 USD at 22.00 USD an hour\n"
+    note = "extended by 1 h 30 min until 2026-01-01T13:30:00Z; adds at most 33.00 USD of compute at 22.00 USD/h\n"
     assert extended.stderr == note
 
 
@@ -316,11 +317,34 @@ def test_a_quota_error_is_a_sentence_for_each_limit(api: FakeApi, cli: Cli) -> N
 
 
 def test_excluded_offerings_of_an_error_are_counted_by_reason(api: FakeApi, cli: Cli) -> None:
-    groups = [{"code": "gpu_model", "count": 700, "examples": ["a"]}, {"code": "new_rule", "count": 20, "examples": []}]
-    api.next_answers.append(problem(409, "no_offering", "None of 720 offerings fits.", excluded=groups))
+    models, gpus = "700 offerings have another GPU model", "20 offerings have another number of GPUs"
+    groups = [
+        {"code": "gpu_model", "count": 700, "message": models, "nearest": "g5.xlarge: has A10G, asked for T4"},
+        {"code": "gpu_count", "count": 20, "message": gpus, "nearest": "g4dn.xlarge: has 1 GPUs, asked for 7"},
+    ]
+    detail = f"None of 720 offerings fits: {models}, {gpus}."
+    api.next_answers.append(problem(409, "no_offering", detail, excluded=groups))
     shown = cli("lease", "create", "--gpu", "T4", "--ttl", "1h").stderr
-    assert "excluded: 700 offerings, other GPU model" in shown
-    assert "excluded: 20 offerings, new rule" in shown
+    assert "\n  700 offerings have another GPU model; nearest: g5.xlarge: has A10G, asked for T4\n" in shown
+    assert shown.count(gpus) == 1
+
+
+def test_what_the_detail_says_is_not_repeated(api: FakeApi, cli: Cli) -> None:
+    message = "names no GPU model of this installation: did you mean H100? known are A100, H100"
+    fault = {"pointer": "#/body/gpu/model", "detail": message}
+    answer = problem(422, "unknown_gpu_model", f"gpu.model {message}.", known=["A100", "H100"], nearest="H100")
+    api.next_answers.append(replace(answer, body={**(answer.body or {}), "errors": [fault]}))
+    _, detail, *advice = cli("lease", "create", "--gpu", "H1000", "--ttl", "1h").stderr.splitlines()
+    assert detail == f"  gpu.model {message}."
+    assert [line.split()[0] for line in advice] == ["try:", "request"]
+
+
+def test_the_total_is_for_the_term_with_its_extensions(api: FakeApi, cli: Cli) -> None:
+    estimate = {"price_per_hour": "21.96", "price_for_term": "43.92", **COMPUTE}
+    api.add(a_lease(1, created_at="2999-01-01T10:00:00Z", expires_at="2999-01-01T12:00:00Z", estimate=estimate))
+    shown = cli("lease", "show", "lease_01").stdout
+    assert "43.92 USD for 2 h" in shown
+    assert "compute total" in shown
 
 
 def test_an_unknown_model_names_the_known_ones(api: FakeApi, cli: Cli) -> None:

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.cli.conftest import Cli
-from tests.cli.fake_api import PLACE, RELEASED, RELEASING, FakeApi, a_lease
+from tests.cli.fake_api import PLACE, RELEASED, RELEASING, TENANT_ID, FakeApi, a_lease
 from tests.cli.terminal import Terminal
 
 BULK = ("POST", "/v1/leases/release")
@@ -24,6 +24,19 @@ def test_several_names_are_released_in_one_request(api: FakeApi, cli: Cli) -> No
     assert result.exit_code == 0, result.output
     assert [asked.body for asked in api.calls(*BULK)] == [{"ids": ["lease_01", "lease_03"]}]
     assert "2 leases are being released" in result.stderr
+
+
+def test_leases_that_end_meanwhile_are_not_counted(api: FakeApi, cli: Cli) -> None:
+    item = {"id": "lease_01", "tenant_id": TENANT_ID, "name": "train-1", "state": "releasing", "released": True}
+    items = [item, {**item, "id": "lease_02", "name": "train-2", "state": "released", "released": False}]
+    api.documents[BULK] = {"dry_run": False, "released": 1, "items": items, "not_found": [], "more": False}
+    result = cli("lease", "release", "train-1", "train-2", "--output", "csv")
+    assert result.stderr == "1 lease is being released\n1 ended meanwhile\n"
+    assert result.stdout.splitlines() == [
+        "ID,NAME,STATE,RELEASED",
+        "lease_01,train-1,releasing,true",
+        "lease_02,train-2,released,false",
+    ]
 
 
 def test_one_unknown_name_releases_nothing(api: FakeApi, cli: Cli) -> None:

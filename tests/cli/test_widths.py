@@ -101,7 +101,14 @@ PAGES: dict[str, tuple[str, list[str], Json]] = {
     "reservations": (
         "/v1/reservations",
         ["reservations"],
-        {**AZURE, "name": "r" * 30, "slots": 8, "free": 3, "status": "unavailable", "reason": LONG},
+        {
+            **{name: value for name, value in AZURE.items() if name != "market"},
+            "name": "r" * 30,
+            "slots": 8,
+            "free": 3,
+            "status": "unavailable",
+            "reason": LONG,
+        },
     ),
     "gpus": (
         "/v1/gpu-models",
@@ -182,7 +189,7 @@ PAGES: dict[str, tuple[str, list[str], Json]] = {
         "/v1/ops/orphans",
         ["ops", "orphans"],
         {
-            **AZURE,
+            **{name: value for name, value in AZURE.items() if name not in {"gpu", "market"}},
             "id": f"orphan_{TAIL}",
             "instance_id": "i-0123456789abcdef0",
             "cause": "other_installation",
