@@ -54,7 +54,7 @@ function Figures({ data }) {
       <${Figure} loading=${loading} name="USD per hour" value=${data && usd(data.spend_per_hour)} more=${data && `≈ ${usd(Number(data.spend_per_hour) * 24)} a day`} href=${to("leases", { state: ["booting", "active", "releasing"] })} />
       <${Figure} loading=${loading} name="Month to date" value=${data && html`<${MonthToDate} data=${data} />`} more="since the 1st, UTC" href=${to("usage", { range: "30d", by: "tenant" })} />
       <${Figure} loading=${loading} name="Time to ready" value=${ready && (ready.leases ? fineSpan(ready.p50_seconds) : NOTHING)} more=${ready && (ready.leases ? `p95 ${fineSpan(ready.p95_seconds)}, ${count(ready.leases)} in 24 h` : "none in 24 hours")} href=${to("usage")} />
-      <${Figure} loading=${loading} name="Needs attention" value=${count(stuck + orphans)} more=${`${count(stuck)} stuck, ${count(orphans)} orphans`} href=${to(stuck || !orphans ? "stuck" : "accounts")} tone=${stuck + orphans ? "bad" : "good"} />
+      <${Figure} loading=${loading} name="Needs attention" value=${count(stuck + orphans)} more=${`${count(stuck)} stuck, ${counted(orphans, "orphan")}`} href=${to(stuck || !orphans ? "stuck" : "accounts")} tone=${stuck + orphans ? "bad" : "good"} />
     </div>
   `;
 }

@@ -120,7 +120,7 @@ function Where({ lease, tenant }) {
 
 function Connection({ lease }) {
   const reach = lease.connection;
-  if (!reach || lease.terminal) return html`<${Empty} title=${lease.terminal ? "The VM was deleted." : "Not reachable yet."}>${!lease.terminal && "The address appears when the VM runs."}<//>`;
+  if (!reach || lease.terminal) return html`<${Empty} title=${!lease.terminal ? "Not reachable yet." : lease.placement?.instance_id ? "The VM was deleted." : "No VM was launched."}>${!lease.terminal && "The address appears when the VM runs."}<//>`;
   return html`
     <${Facts} rows=${[
       ["SSH", reach.ssh_command && html`<${Copy} text=${reach.ssh_command} label="SSH command" />`],
@@ -140,8 +140,8 @@ const Cost = ({ lease }) => html`
     ["Not included", "disk, address and traffic"],
     ["Created", html`<${Ago} at=${lease.created_at} />`],
     ["Ready after", lease.ready_at ? span((Date.parse(lease.ready_at) - Date.parse(lease.created_at)) / 1000) : null],
-    lease.terminal ? ["Ended", html`<${Ago} at=${lease.ended_at} />`] : ["Time left", html`<${Left} at=${lease.expires_at} />`],
-    ["Ends", fullTime(lease.expires_at)],
+    !lease.terminal && ["Time left", html`<${Left} at=${lease.expires_at} />`],
+    lease.terminal ? ["Ended", fullTime(lease.ended_at)] : ["Ends", fullTime(lease.expires_at)],
   ]} />
 `;
 

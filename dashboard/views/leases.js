@@ -31,7 +31,7 @@ export function Leases({ me }) {
   const leases = useLive(pathOf(query), 3, { keep: true });
   const tenants = useTenantNames(operator);
   return html`
-    <${Head} title="Leases" sub=${operator ? "All tenants" : "Your tenant"}>${mayManageLeases() && html`<a class="button primary" href=${to("leases/new")}>Create a lease</a>`}<//>
+    <${Head} title="Leases" sub=${`${operator ? "All tenants" : "Your tenant"}. Cost covers compute.`}>${mayManageLeases() && html`<a class="button primary" href=${to("leases/new")}>Create a lease</a>`}<//>
     <${Filters} query=${query} operator=${operator} tenants=${tenants} />
     <${Awaited} live=${leases} rows=${12}>
       ${leases.data && html`<${List} page=${leases.data} query=${query} settled=${leases.settled} operator=${operator} tenants=${tenants} />`}
@@ -134,7 +134,7 @@ function List({ page, query, settled, operator, tenants }) {
               <${Sorted} name=${operator ? "Name and tenant" : "Name"} up="name" down="-name" sort=${sort} />
               <th scope="col">GPUs</th>
               <th scope="col">Location</th>
-              <th scope="col" class="n">Compute cost</th>
+              <th scope="col" class="n">Cost</th>
               <${Sorted} name="Age" up="-created_at" down="created_at" sort=${sort} number />
               <${Sorted} name="Time left" up="expires_at" down="-expires_at" sort=${sort} number />
               <th scope="col"><span class="vh">Actions</span></th>
@@ -168,7 +168,7 @@ function Row({ lease, operator, tenants }) {
       <th scope="row" data-label="Name"><a class="long" href=${to(`leases/${lease.id}`)}>${nameOf(lease)}</a>${operator && html`<a class="quiet under" href=${to("leases", { tenant_id: lease.tenant_id })}>${tenants.get(lease.tenant_id) ?? NOTHING}</a>`}</th>
       <td data-label="GPUs"><span class="num">${gpuText(lease)}</span>${placement && html`<span class="under">${placement.instance_type}</span>`}</td>
       <td data-label="Location">${placement ? html`${providerName(placement.provider)} ${placement.region}<span class="under">${marketName(placement.market)}</span>` : html`<span class="muted">none yet</span>`}</td>
-      <td data-label="Compute cost" class="n"><${Accrued} cost=${lease.cost} />${rate !== null && html`<span class="under">${usd(rate)}/h</span>`}</td>
+      <td data-label="Cost" class="n"><${Accrued} cost=${lease.cost} />${rate !== null && html`<span class="under">${usd(rate)}/h</span>`}</td>
       <td data-label="Age" class="n"><${Ago} at=${lease.created_at} suffix="" /></td>
       <td data-label="Time left" class="n">${lease.terminal ? html`<span class="muted">ended</span>` : html`<${Left} at=${lease.expires_at} />`}</td>
       <td class="do">${!lease.terminal && html`<${LeaseActions} lease=${lease} />`}</td>
