@@ -9,6 +9,7 @@ const EVENTED = /^\/v1\/(leases|events)\b/;
 /**
  * `{data, error, settled}` of a path, asked about every `seconds`. `data` is undefined before the first answer, or with
  * `keep` what was shown under the path before; `settled` says that it belongs to this path. A null path asks nothing.
+ * `all`: every page of a list; a number: at most so many pages.
  */
 export function useLive(path, seconds = 5, { all = false, keep = false } = {}) {
   const [, again] = useReducer((count) => count + 1, 0);
@@ -40,7 +41,7 @@ function open(path, seconds, all) {
   const ask = async () => {
     const before = { ...source };
     try {
-      source.data = await (all ? getAll(path) : get(path));
+      source.data = await (all ? getAll(path, all === true ? undefined : all) : get(path));
       source.error = null;
     } catch (error) {
       source.error = error;

@@ -19,9 +19,10 @@ export function Use({ quota, resource }) {
   return html`<${Meter} used=${quota.used} limit=${quota.limit} show=${showing(resource)} />`;
 }
 
+/** Totals first, then each GPU model. */
 export const Limits = ({ items }) => html`
   <ul class="limits">
-    ${items.map((one) => html`<li key=${one.resource}><span class="strong">${resourceName(one.resource)}</span><${Use} quota=${one} resource=${one.resource} /></li>`)}
+    ${[...MAIN.flatMap((name) => items.filter((one) => one.resource === name)), ...items.filter((one) => !MAIN.includes(one.resource))].map((one) => html`<li key=${one.resource}><span class="strong">${resourceName(one.resource)}</span><${Use} quota=${one} resource=${one.resource} /></li>`)}
   </ul>
 `;
 

@@ -36,7 +36,7 @@ const Table = ({ items, me }) => html`
               <td data-label="Fingerprint"><code>${key.fingerprint}</code></td>
               <td data-label="Use">${key.default ? html`<${Badge} state="default" kind="active" />` : html`<span class="muted">by name</span>`}</td>
               <td data-label="Created">${shortTime(key.created_at)}</td>
-              <td class="do">${(me.role === "admin" || key.key_id === me.key_id) && html`<span class="actions"><button type="button" class="ghost" aria-label=${key.default ? `Do not use ${key.name} by default` : `Use ${key.name} by default`} onClick=${() => flip(key)}>${key.default ? "No default" : "Make default"}</button><button type="button" class="ghost" aria-label=${`Delete ${key.name}`} onClick=${() => remove(key)}>Delete</button></span>`}</td>
+              <td class="do">${(me.role === "admin" || key.key_id === me.key_id) && html`<span class="actions"><button type="button" class="ghost" aria-label=${key.default ? `Do not use ${key.name} by default` : `Use ${key.name} by default`} onClick=${() => flip(key)}>${key.default ? "Remove default" : "Make default"}</button><button type="button" class="ghost" aria-label=${`Delete ${key.name}`} onClick=${() => remove(key)}>Delete</button></span>`}</td>
             </tr>
           `,
         )}
@@ -65,7 +65,7 @@ const flip = (key) =>
   confirm({
     title: key.default ? `Stop using ${key.name} by default?` : `Use ${key.name} by default?`,
     text: html`<p>Your default keys are used for each of your new leases that names no key. Existing leases do not change.</p>`,
-    yes: key.default ? "No default" : "Make default",
+    yes: key.default ? "Remove default" : "Make default",
     act: async () => {
       await change("PATCH", `${PATH}/${key.id}`, { default: !key.default });
       nudge();

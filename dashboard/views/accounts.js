@@ -106,7 +106,7 @@ const Orphans = ({ items }) => html`
   <${Scroll} label="Orphans">
     <table class="list cards">
       <caption class="vh">Orphans</caption>
-      <thead><tr><th scope="col">State</th><th scope="col">VM</th><th scope="col">Location</th><th scope="col">Cause</th><th scope="col" class="n">Age</th><th scope="col" class="n">USD/h</th><th scope="col" class="n">Cost</th><th scope="col" class="n">End</th><th scope="col"><span class="vh">Actions</span></th></tr></thead>
+      <thead><tr><th scope="col">State</th><th scope="col">VM</th><th scope="col">Location</th><th scope="col">Cause</th><th scope="col" class="n">Age</th><th scope="col" class="n">USD/h</th><th scope="col" class="n">Compute cost</th><th scope="col" class="n">End</th><th scope="col"><span class="vh">Actions</span></th></tr></thead>
       <tbody>${items.map((one) => html`<${Orphan} key=${one.id} one=${one} />`)}</tbody>
     </table>
   <//>
@@ -122,7 +122,7 @@ const Orphan = ({ one }) => html`
     <td data-label="Cause">${CAUSES[one.cause] ?? words(one.cause)}${one.lease_id && html`<a class="under" href=${to(`leases/${one.lease_id}`)}>${one.lease_id}</a>`}${one.adopt_error && html`<span class="under bad">${one.adopt_error}</span>`}${one.end_error && html`<span class="under bad">cannot be ended: ${one.end_error.code ?? one.end_error.class}</span>`}</td>
     <td data-label="Age" class="n">${span(one.age_seconds)}</td>
     <td data-label="USD/h" class="n">${one.price_per_hour === null ? NOTHING : usd(one.price_per_hour)}</td>
-    <td data-label="Cost" class="n">${one.cost === null ? NOTHING : usd(one.cost)}</td>
+    <td data-label="Compute cost" class="n">${one.cost === null ? NOTHING : usd(one.cost)}</td>
     <td data-label="End" class="n">${one.gone_at ? html`<${Ago} at=${one.gone_at} />` : one.end_after ? html`<${Left} at=${one.end_after} over="next cycle" soon=${0} />` : "by an operator"}</td>
     <td class="do">${one.state === "seen" && html`<button type="button" class="ghost" aria-label=${`End now ${one.instance_id}`} onClick=${() => end(one)}><${Icon} name="release" />End now</button>`}</td>
   </tr>

@@ -76,6 +76,12 @@ export function Create({ me }) {
   `;
 }
 
+/** A model may be written as one of its aliases, in any case. */
+function modelNamed(models, text) {
+  const name = text.trim().toLowerCase();
+  return models.find((one) => [one.model, ...(one.aliases ?? [])].some((known) => known.toLowerCase() === name));
+}
+
 const F = ({ form, field }) => html`<${FormField} field=${field} value=${form.values[field.name]} error=${form.errors[field.name]} change=${form.set} />`;
 
 const labelled = (names, show = String) => names.map((name) => [name, show(name)]);
@@ -84,7 +90,7 @@ function Hardware({ form, operator }) {
   const { models, regions, providers } = useCatalogue();
   const tenants = useTenantNames(operator);
   const { values } = form;
-  const model = models.find((one) => one.model === values["gpu/model"]);
+  const model = modelNamed(models, values["gpu/model"]);
   const near = regions.filter((one) => !values.providers.length || values.providers.includes(one.provider));
   const counts = model?.counts?.length ? `Offered: ${model.counts.join(", ")}.` : null;
   return html`

@@ -5,6 +5,7 @@ import { useLive } from "../live.js";
 import { Awaited, Empty, Head } from "../parts/basics.js";
 import { EventTable } from "../parts/event_table.js";
 import { Chosen, Entered, Period, SelectFilter, startOf } from "../parts/filters.js";
+import { Icon } from "../parts/icons.js";
 import { route, to } from "../router.js";
 import { html, useMemo } from "../ui.js";
 import { useTenantNames } from "./leases.js";
@@ -16,7 +17,8 @@ const TYPES = [
   "quota.nearly_used",
   "orphan.ended",
 ];
-const MOST = 2000;
+const PAGES = 5;
+const PAGE = 200;
 
 export function Events({ me }) {
   const { query } = route.use();
@@ -24,7 +26,7 @@ export function Events({ me }) {
   const tenants = useTenantNames(operator);
   const period = query.get("period") ?? "3600";
   const since = useMemo(() => startOf(period, now()), [period]);
-  const live = useLive(pathOf(query, since), 4, { all: true, keep: true });
+  const live = useLive(pathOf(query, since), 4, { all: PAGES, keep: true });
   const items = useMemo(() => live.data && [...live.data.items].reverse(), [live.data]);
   const filtered = ["type", "lease_id", "tenant_id"].some((name) => query.has(name));
   return html`
@@ -39,9 +41,9 @@ export function Events({ me }) {
     </div></div>
     <${Awaited} live=${live} rows=${12}>
       ${items && html`
+        ${!live.data.complete && html`<p class="notice" role="status"><${Icon} name="warning" /><span>The period has more than ${count(PAGES * PAGE)} events. Only its oldest ${count(PAGES * PAGE)} are shown. Choose a shorter period or a filter.</span></p>`}
         <div class="panel flush">
           ${items.length ? html`<${EventTable} items=${items} lease tenants=${tenants} />` : html`<${Empty} title="No event matches.">Choose a longer period, or <a href=${to("events")}>clear the filters</a>.<//>`}
-          ${!live.data.complete && html`<p class="note pad">Only the first ${count(MOST)} events of the period are shown. Choose a shorter period or more filters.</p>`}
         </div>
       `}
     <//>
@@ -49,7 +51,7 @@ export function Events({ me }) {
 }
 
 function pathOf(query, since) {
-  const asked = new URLSearchParams({ limit: 200, created_after: since });
+  const asked = new URLSearchParams({ limit: PAGE, created_after: since });
   for (const name of ["type", "lease_id", "tenant_id"]) for (const value of query.getAll(name)) asked.append(name, value);
   return `/v1/events?${asked}`;
 }

@@ -120,7 +120,7 @@ function Where({ lease, tenant }) {
 
 function Connection({ lease }) {
   const reach = lease.connection;
-  if (!reach || lease.terminal) return html`<${Empty} title=${lease.terminal ? "The VM was deleted." : "Not reachable yet."}>${!lease.terminal && "The address appears when the VM runs."}<//>`;
+  if (!reach || lease.terminal) return html`<${Empty} title=${!lease.terminal ? "Not reachable yet." : lease.placement?.instance_id ? "The VM was deleted." : "No VM was launched."}>${!lease.terminal && "The address appears when the VM runs."}<//>`;
   return html`
     <${Facts} rows=${[
       ["SSH", reach.ssh_command && html`<${Copy} text=${reach.ssh_command} label="SSH command" />`],
@@ -140,8 +140,8 @@ const Cost = ({ lease }) => html`
     ["Not included", "disk, address and traffic"],
     ["Created", html`<${Ago} at=${lease.created_at} />`],
     ["Ready after", lease.ready_at ? span((Date.parse(lease.ready_at) - Date.parse(lease.created_at)) / 1000) : null],
-    lease.terminal ? ["Ended", html`<${Ago} at=${lease.ended_at} />`] : ["Time left", html`<${Left} at=${lease.expires_at} />`],
-    ["Ends", fullTime(lease.expires_at)],
+    !lease.terminal && ["Time left", html`<${Left} at=${lease.expires_at} />`],
+    lease.terminal ? ["Ended", fullTime(lease.ended_at)] : ["Ends", fullTime(lease.expires_at)],
   ]} />
 `;
 
@@ -174,7 +174,7 @@ function Attempts({ items }) {
   return html`
     <${Scroll} label="Attempts">
       <table class="list cards">
-        <thead><tr><th scope="col" class="n">No.</th><th scope="col">Outcome</th><th scope="col">Offering</th><th scope="col">Provider error</th><th scope="col" class="n">USD/h</th><th scope="col" class="n">Cost</th><th scope="col" class="n">Started, ${ZONE}</th><th scope="col" class="n">Duration</th></tr></thead>
+        <thead><tr><th scope="col" class="n">No.</th><th scope="col">Outcome</th><th scope="col">Offering</th><th scope="col">Provider error</th><th scope="col" class="n">USD/h</th><th scope="col" class="n">Compute cost</th><th scope="col" class="n">Started, ${ZONE}</th><th scope="col" class="n">Duration</th></tr></thead>
         <tbody>
           ${[...items].reverse().map(
             (one) => html`
@@ -182,9 +182,9 @@ function Attempts({ items }) {
                 <td data-label="No." class="n">${one.n}</td>
                 <td data-label="Outcome"><${Badge} state=${one.outcome} kind=${OUTCOMES[one.outcome] ?? "released"} /></td>
                 <th scope="row" data-label="Offering">${one.offering.instance_type}<span class="under">${providerName(one.offering.provider)} ${one.offering.zone}, ${marketName(one.offering.market)}</span></th>
-                <td data-label="Provider" class="said">${one.error ? html`<code>${one.error.code ?? one.error.class}</code><span class="under">${one.error.provider_message ?? one.error.message}</span>` : NOTHING}</td>
+                <td data-label="Provider error" class="said">${one.error ? html`<code>${one.error.code ?? one.error.class}</code><span class="under">${one.error.provider_message ?? one.error.message}</span>` : NOTHING}</td>
                 <td data-label="USD/h" class="n">${usd(one.offering.price_per_hour)}</td>
-                <td data-label="Cost" class="n">${usd(one.cost)}</td>
+                <td data-label="Compute cost" class="n">${usd(one.cost)}</td>
                 <td data-label="Started" class="n"><time datetime=${one.started_at} title=${fullTime(one.started_at)}>${timeOfDay(one.started_at)}</time></td>
                 <td data-label="Duration" class="n">${one.ended_at ? span((Date.parse(one.ended_at) - Date.parse(one.started_at)) / 1000) : html`<${Ago} at=${one.started_at} suffix="" />`}</td>
               </tr>

@@ -4,10 +4,10 @@ import { count, counted, gpuText, resourceName, usd, words } from "../format.js"
 import { useLive } from "../live.js";
 import { Accrued, Ago, Awaited, Badge, Empty, Figure, Head, Left, Panel } from "../parts/basics.js";
 import { nameOf } from "../parts/lease_actions.js";
+import { Limits, Use } from "../parts/quota_limits.js";
 import { to } from "../router.js";
 import { html } from "../ui.js";
 import { usagePath } from "../usage_series.js";
-import { Limits } from "./quotas.js";
 import { Gpus, Spend } from "./usage.js";
 
 const STATES = ["queued", "provisioning", "booting", "active", "releasing"];
@@ -30,7 +30,7 @@ export function Overview() {
     </div>
     <div class="panels two">
       <${Panel} title="Needs attention" aside=${data && count(data.attention.total)}>
-        <${Awaited} live=${summary} rows=${4}>${data && html`<${Attention} found=${data.attention} />`}<//>
+        <${Awaited} live=${summary} rows=${4}>${data && html`<${Attention} found=${data.attention} quotas=${quotas.data?.items} />`}<//>
       <//>
       <${Panel} title="Ends soonest" aside=${soonest.data && html`<a href=${to("leases", { sort: "expires_at" })}>all</a>`}>
         <${Awaited} live=${soonest} rows=${5}>
@@ -71,7 +71,7 @@ function Growing({ data, amount }) {
 
 const KINDS = { interrupted: "failed", stuck: "releasing", failed: "failed", expiring_soon: "releasing", quota_nearly_used: "releasing" };
 
-function Attention({ found }) {
+function Attention({ found, quotas }) {
   if (!found.total) return html`<${Empty} title="Nothing needs attention.">Interruptions, failures of the last 24 hours, leases that end soon and quotas nearly used appear here.<//>`;
   return html`
     <ul class="lines">
@@ -79,7 +79,7 @@ function Attention({ found }) {
         (one) => html`
           <li key=${one.code + (one.lease_id ?? one.name)}>
             <${Badge} state=${one.code} kind=${KINDS[one.code] ?? "queued"} />
-            ${one.lease_id ? html`<a class="strong" href=${to(`leases/${one.lease_id}`)}>${one.name || one.lease_id}</a>` : html`<a class="strong" href=${to("quotas")}>${resourceName(one.name)}</a>`}
+            ${one.lease_id ? html`<a class="strong" href=${to(`leases/${one.lease_id}`)}>${one.name || one.lease_id}</a>` : html`<a class="strong" href=${to("quotas")}>${resourceName(one.name)}</a><${UsedOf} quota=${quotas?.find((quota) => quota.resource === one.name)} />`}
             ${one.message && html`<span class="muted">${one.code === "stuck" ? `${words(one.message)} for long` : one.message}</span>`}
             ${one.lease_id && html`<span class="end num">${one.code === "expiring_soon" ? html`<${Left} at=${one.at} />` : html`<${Ago} at=${one.at} />`}</span>`}
           </li>
@@ -89,6 +89,8 @@ function Attention({ found }) {
     ${found.total > found.items.length && html`<p class="note">${counted(found.total - found.items.length, "more item")}</p>`}
   `;
 }
+
+const UsedOf = ({ quota }) => quota && html`<span class="end num"><${Use} quota=${quota} resource=${quota.resource} /></span>`;
 
 const Short = ({ items, end }) => html`
   <ul class="lines">

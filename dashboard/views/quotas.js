@@ -4,8 +4,6 @@ import { Awaited, Empty, Head, Panel } from "../parts/basics.js";
 import { Limits } from "../parts/quota_limits.js";
 import { html } from "../ui.js";
 
-export { Limits };
-
 export function Quotas() {
   const quotas = useLive("/v1/quotas", 5);
   const items = quotas.data?.items;

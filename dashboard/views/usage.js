@@ -60,7 +60,7 @@ function Totals({ usage }) {
   const every = (filter) => to("leases", { state: "any", ...filter });
   return html`
     <div class="figures">
-      <${Figure} loading=${!usage} name="Cost" value=${all && usd(all.cost)} more=${all && `${usd(Number(all.cost) / hours)} per hour`} href=${every()} />
+      <${Figure} loading=${!usage} name="Compute cost" value=${all && usd(all.cost)} more=${all && `${usd(Number(all.cost) / hours)} per hour`} href=${every()} />
       <${Figure} loading=${!usage} name="GPU hours" value=${all && gpus(all.gpu_hours)} more=${all && `${gpus(all.gpu_hours / hours)} GPUs on average`} href=${every()} />
       <${Figure} loading=${!usage} name="Leases created" value=${all && count(all.leases_created)} more=${all && `${count(all.leases_ready)} became ready`} href=${every()} />
       <${Figure} loading=${!usage} name="Failed leases" value=${all && count(all.leases_failed)} more=${all && `${counted(all.capacity_failures, "refusal")}, ${counted(all.interruptions, "interruption")}`} href=${to("leases", { state: "failed" })} tone=${all?.leases_failed ? "bad" : undefined} />

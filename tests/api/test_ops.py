@@ -300,6 +300,28 @@ async def test_a_process_that_fell_silent_changes_the_summary(
         assert (await operator.get("/v1/ops/summary", headers=known)).status_code == 200
 
 
+async def test_a_check_of_the_invariants_with_the_same_result_leaves_the_summary_unchanged(
+    make_settings: MakeSettings, database_url: str, fleet: Fleet
+) -> None:
+    fleet.run(
+        "INSERT INTO invariant (name, violations, examples, checked_at) VALUES ('one', 0, '[]', '2026-01-01T10:00Z')"
+    )
+    async with serving(make_settings()) as app:
+        operator = Caller(app, ensure_operator_key(database_url, None))
+        known = {"If-None-Match": (await operator.get("/v1/ops/summary")).headers["etag"]}
+    for change, status in (
+        ("checked_at = '2026-01-01T10:01Z'", 304),
+        ("checked_at = '2026-01-01T10:10Z'", 200),
+        ("violations = 1, since = now()", 200),
+    ):
+        fleet.run(f"UPDATE invariant SET {change}")
+        async with serving(make_settings()) as app:
+            operator = Caller(app, ensure_operator_key(database_url, None))
+            found = await operator.get("/v1/ops/summary", headers=known)
+            assert found.status_code == status
+            known = {"If-None-Match": found.headers["etag"]}
+
+
 async def test_tenants_are_listed_with_their_room_and_what_runs(alice: Caller, operator: Caller, fleet: Fleet) -> None:
     fleet.activate(await make(alice))
     await new_tenant(operator, "carol", gpus=2)

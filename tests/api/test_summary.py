@@ -89,6 +89,15 @@ async def test_what_needs_attention_comes_most_urgent_first(alice: Caller, bob: 
     assert (await summary(bob))["attention"]["total"] == 0
 
 
+async def test_of_leases_that_expire_soon_the_next_comes_first(alice: Caller, fleet: Fleet) -> None:
+    later, sooner = [await create(alice, name) for name in ("later", "sooner")]
+    for lease_id, minutes in ((later, 4), (sooner, 2)):
+        fleet.activate(lease_id)
+        fleet.run("UPDATE lease SET expires_at = now() + %s * interval '1 minute' WHERE id = %s", minutes, lease_id)
+    found = (await summary(alice))["attention"]
+    assert [one["name"] for one in found["items"]] == ["sooner", "later"]
+
+
 async def test_an_unchanged_summary_is_not_sent_again(alice: Caller) -> None:
     for _ in range(3):  # the minute may end in between
         first = await alice.get("/v1/summary")

@@ -33,14 +33,16 @@ _WORST = 20
 _TRIED_AT = ("provider", "region", "instance_type", "market")
 _SIGN_OF_LIFE = 30
 "A healthy process reports at least once in this many seconds."
+_CHECK_STEP = 300
+"A new check of the invariants with the same result changes the ETag at most once in this many seconds."
 
 
 @router.get("/v1/ops/summary", response_model=OpsSummary, dependencies=[OPERATORS_ONLY])
 async def get_ops_summary(request: Request, services: UseServices) -> Response:
     """Read the summary of the whole installation.
 
-    Values that change with time (`as_of`, `spend_month_to_date`, the seconds of `processes`) change the ETag only
-    occasionally.
+    Values that change with time (`as_of`, `spend_month_to_date`, the seconds of `processes`, `checked_at` of `invariants`)
+    change the ETag only occasionally.
     """
     return tagged(request, *_rendered(await services.ops.summary()))
 
@@ -128,7 +130,6 @@ def _lasting(found: Summary) -> dict[str, Any]:
             "p50_seconds": _float(ready["p50"]),
             "p95_seconds": _float(ready["p95"]),
         },
-        "invariants": _invariants(found.invariants),
     }
 
 
@@ -141,6 +142,7 @@ def _passing(found: Summary) -> dict[str, Any]:
             {"kind": row["kind"], "processes": row["processes"], "last_seen_seconds": _float(row["age"])}
             for row in found.heartbeats
         ],
+        "invariants": _invariants(found.invariants),
     }
 
 
@@ -158,7 +160,14 @@ def _invariants(rows: Sequence[Row]) -> dict[str, Any]:
 def _steady(found: Summary) -> dict[str, Any]:
     """The rounded values of those fields in the ETag: the hour, and report ages in steps."""
     alive = [(row["kind"], row["processes"], int(row["age"] // _SIGN_OF_LIFE)) for row in found.heartbeats]
-    return {"hour": found.as_of.replace(minute=0, second=0, microsecond=0), "alive": alive}
+    invariants = _invariants(found.invariants)
+    checked = invariants["checked_at"]
+    return {
+        "hour": found.as_of.replace(minute=0, second=0, microsecond=0),
+        "alive": alive,
+        "broken": invariants["broken"],
+        "checked": checked and int(checked.timestamp() // _CHECK_STEP),
+    }
 
 
 def _places(rows: Sequence[Row], name: str) -> dict[str, Any]:

@@ -62,8 +62,9 @@ def attention(
         ),
     ).subquery("attention")
     urgency = case({str(code): place for place, code in enumerate(AttentionCode)}, value=parts.c.code)
+    soonest = case((parts.c.code == AttentionCode.EXPIRING_SOON, parts.c.at))
     total = func.count().over().label("total")
-    return select(parts, total).order_by(urgency, parts.c.at.desc(), parts.c.lease_id).limit(limit)
+    return select(parts, total).order_by(urgency, soonest, parts.c.at.desc(), parts.c.lease_id).limit(limit)
 
 
 def _part(code: AttentionCode, tenant: Any, lease_id: Any, name: Any, at: Any, message: Any) -> Select[Any]:
