@@ -7,7 +7,7 @@ import { Icon } from "./parts/icons.js";
 import { restoreScroll, route, to } from "./router.js";
 import { signOut } from "./session.js";
 import { html, useEffect, useRef, useState } from "./ui.js";
-import { subject } from "./title.js";
+import { Title } from "./title.js";
 import { Accounts } from "./views/accounts.js";
 import { Audit } from "./views/audit.js";
 import { Capacity } from "./views/capacity.js";
@@ -67,9 +67,9 @@ export function Shell({ me }) {
   const views = me.role === "operator" ? OPERATORS : TENANTS.filter((one) => !one.role || one.role === me.role);
   const { here, View, id } = find(views, current.parts);
   const place = current.parts.join("/");
-  const title = [subject.use(), here?.name ?? "Not found", "gpulease"].filter(Boolean).join(" · ");
-  const main = useArrival(current, `${place} ${current.query.get("cursor") ?? ""}`, title);
+  const main = useArrival(current, `${place} ${current.query.get("cursor") ?? ""}`);
   return html`
+    <${Title} view=${here?.name ?? "Not found"} />
     <a class="skip" href="#main" onClick=${(event) => (event.preventDefault(), main.current.focus())}>Skip to content</a>
     <div class="shell">
       <header class="side">
@@ -86,13 +86,10 @@ export function Shell({ me }) {
   `;
 }
 
-/** Names the page. A new view begins at its top, and screen readers hear its heading; a step back restores the scroll position. */
-function useArrival({ entry, position }, place, title) {
+/** A new view begins at its top, and screen readers hear its heading; a step back restores the scroll position. */
+function useArrival({ entry, position }, place) {
   const main = useRef(null);
   const before = useRef(place);
-  useEffect(() => {
-    document.title = title;
-  }, [title]);
   useEffect(() => {
     const moved = before.current !== place;
     before.current = place;
