@@ -161,6 +161,7 @@ async def test_an_ended_orphan_stays_in_the_list_with_what_it_cost(operator: Cal
     began = datetime(2026, 11, 1, tzinfo=UTC)
     times = {"launched_at": began, "gone_at": began + timedelta(hours=25)}
     orphan(fleet, "i-ended", state="gone", price_per_hour="22", **times)
+    orphan(fleet, "i-late-listing", state="gone", cause="ended_lease", **times)
     assert (await operator.get("/v1/ops/orphans?count=true")).json()["total_count"] == 0
     page = (await operator.get("/v1/ops/orphans?gone=true&count=true")).json()
     (ended,) = page["items"]

@@ -19,8 +19,8 @@ from sqlalchemy import (
     literal,
     literal_column,
     not_,
+    or_,
     select,
-    true,
     tuple_,
     union_all,
     update,
@@ -133,16 +133,20 @@ _ORPHAN = (
 )
 
 
+_HISTORY = or_(OPEN, orphan.c.end_requested_at.is_not(None), orphan.c.cause.not_in(("ended_lease", "other_attempt")))
+"""Without VMs of leases that a listing still showed a moment after their end, and that nobody had to end."""
+
+
 def orphans(*, gone: bool, after: OrphanKey | None, limit: int) -> Select[Any]:
     """Orphans, the most recently first-seen orphan first, with the current time (`as_of`).
 
-    `gone`: include orphans that no longer exist.
+    `gone`: include orphans that no longer exist, except VMs that disappeared by themselves after their lease's end.
     """
     place = (orphan.c.first_seen_at, orphan.c.account, orphan.c.region, orphan.c.instance_id)
     price = func.coalesce(orphan.c.price_per_hour, offering.c.price_per_hour).label("price_per_hour")
     columns = (price if name == "price_per_hour" else orphan.c[name] for name in _ORPHAN)
     query = select(*columns, func.now().label("as_of")).select_from(orphan.outerjoin(offering, _OFFERED))
-    query = query.where(true() if gone else OPEN).order_by(*(column.desc() for column in place)).limit(limit)
+    query = query.where(_HISTORY if gone else OPEN).order_by(*(column.desc() for column in place)).limit(limit)
     if after is None:
         return query
     last = (literal(after[0], Time), *(literal(part) for part in after[1:]))
