@@ -149,11 +149,12 @@ class Session:
 
     def answer_secret(self, document: Json, noun: str) -> None:
         """Prints a document with a `secret`. For people the secret has a line of its own, to be copied whole."""
-        secret = document.get("secret")
+        rest = dict(document)
+        secret = rest.pop("secret", None)
         if self.as_json or self.as_csv or not secret:
             self.answer(document, output.fields)
         else:
-            self.console.print(output.fields({name: value for name, value in document.items() if name != "secret"}))
+            self.console.print(output.fields(rest))
             self.console.print(f"\nsecret\n{secret}", soft_wrap=True)
         if secret:
             self.note(f"store the {noun} now: it is not shown again")

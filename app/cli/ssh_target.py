@@ -18,6 +18,8 @@ _HOST = re.compile(r"[A-Za-z0-9:][A-Za-z0-9.:-]*")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*")
 _KEY = re.compile(r"([a-z0-9][a-zA-Z0-9@.-]*) ([A-Za-z0-9+/]+=*)( .*)?")
 _ALWAYS_OVER = frozenset({"released", "failed", "releasing"})
+_CONNECT_SECONDS = "20"
+"""A closed port 22 answers nothing, and the system's own limit is two minutes."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,7 @@ def options(vm: Target, directory: Path) -> dict[str, str]:
         "StrictHostKeyChecking": "yes" if vm.host_keys else "accept-new",
         **({"User": vm.user} if vm.user else {}),
         "Port": str(vm.port),
+        "ConnectTimeout": _CONNECT_SECONDS,
     }
 
 

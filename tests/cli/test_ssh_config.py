@@ -51,6 +51,7 @@ def test_each_active_lease_has_an_alias_with_the_rules_of_its_host_keys(api: Fak
         "  StrictHostKeyChecking yes",
         "  User ubuntu",
         "  Port 22",
+        "  ConnectTimeout 20",
         '  IdentityFile "/k/my id"',
     ]
     assert (state / "lease_01-1.known").read_text() == "lease_01 ssh-ed25519 AAAAC3Nza\n"

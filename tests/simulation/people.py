@@ -42,6 +42,7 @@ _GPU_TYPES: tuple[tuple[str | None, list[str] | None], ...] = (
     (None, None),
 )
 """GPU model and instance types of a request. Types of two models have no claim of a model in common."""
+_COUNTS: tuple[dict[str, int | None], ...] = ({"count": 1, "min_count": None}, {"count": None, "min_count": 1})
 
 
 _TOLD = datetime(2026, 11, 1, tzinfo=UTC)
@@ -186,7 +187,7 @@ class People:
         return {
             "name": "simulated",
             "ttl_seconds": 600,
-            "gpu": None if model is None else {"model": model, "count": 1, "memory_gib": None},
+            "gpu": None if model is None else {"model": model, "memory_gib": None, **random.choice(_COUNTS)},
             "instance_types": types,
             "market": random.choice(["on_demand", "spot", "spot_first"]),
             "providers": None,
