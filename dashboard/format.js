@@ -55,8 +55,11 @@ export const resourceName = (name) =>
 export const MARKETS = { on_demand: "on demand", spot: "spot", spot_first: "spot first", reserved: "reserved", reserved_first: "reserved first" };
 export const marketName = (name) => MARKETS[name] ?? words(name);
 
-/** 8 × A100 */
+/** `8`, or `8 or more` of a request for a minimum. */
+export const gpuCount = (gpu) => gpu.count ?? `${gpu.min_count} or more`;
+
+/** `8 × A100` */
 export function gpuText(lease) {
   const gpu = lease.placement?.gpu ?? lease.request.gpu;
-  return gpu ? `${gpu.count} × ${gpu.model}` : (lease.request.instance_types ?? []).join(", ") || NOTHING;
+  return gpu ? `${gpuCount(gpu)} × ${gpu.model}` : (lease.request.instance_types ?? []).join(", ") || NOTHING;
 }

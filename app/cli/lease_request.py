@@ -25,7 +25,7 @@ class LeaseOptions:
     gpu: Annotated[
         str | None,
         typer.Option(
-            metavar="MODEL[:COUNT]", help="Model and minimum GPUs per VM, such as A100:8.", rich_help_panel=_WHAT
+            metavar="MODEL[:COUNT]", help="Model and exact GPUs per VM, such as A100:8.", rich_help_panel=_WHAT
         ),
     ] = None
     gpu_memory: Annotated[
@@ -52,8 +52,8 @@ class LeaseOptions:
         typer.Option(metavar="TYPE", help="Instance type instead of --gpu; repeatable.", rich_help_panel=_WHAT),
     ] = None
     market: Annotated[
-        Literal["on_demand", "spot", "spot_first", "reserved", "reserved_first"] | None,
-        typer.Option(help="Default: any.", rich_help_panel=_WHAT),
+        Literal["on_demand", "spot", "spot_first", "reserved", "reserved_first", "any"] | None,
+        typer.Option(help="Default: on_demand.", rich_help_panel=_WHAT),
     ] = None
     provider: Annotated[
         list[str] | None,

@@ -35,7 +35,8 @@ def gpus(place: object) -> str | None:
     if not model:
         return None
     memory = at(place, "gpu.memory_gib")
-    return f"{at(place, 'gpu.count')} x {model}" + (f" {memory} GiB" if memory else "")
+    count = at(place, "gpu.count") or f"{at(place, 'gpu.min_count')} or more"
+    return f"{count} x {model}" + (f" {memory} GiB" if memory else "")
 
 
 def offering(place: object) -> str | None:

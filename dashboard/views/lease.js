@@ -1,5 +1,5 @@
 /** One lease: where it is and why, how to reach it, what was tried, what happened, what it costs. */
-import { fullTime, gpuText, marketName, NOTHING, providerName, span, timeOfDay, usd, words } from "../format.js";
+import { fullTime, gpuCount, gpuText, marketName, NOTHING, providerName, span, timeOfDay, usd, words } from "../format.js";
 import { useNow } from "../clock.js";
 import { useLive } from "../live.js";
 import { Accrued, Ago, Awaited, Badge, Copy, Empty, Facts, Head, Left, Panel, Scroll } from "../parts/basics.js";
@@ -145,8 +145,8 @@ const list = (values) => (values?.length ? values.join(", ") : "any");
 
 const Asked = ({ request, labels }) => html`
   <${Facts} rows=${[
-    ["GPUs", request.gpu ? `${request.gpu.count} × ${request.gpu.model}${request.gpu.memory_gib ? `, ${request.gpu.memory_gib} GiB or more` : ""}` : list(request.instance_types)],
-    ["Market", request.market ? marketName(request.market) : "any"],
+    ["GPUs", request.gpu ? `${gpuCount(request.gpu)} × ${request.gpu.model}${request.gpu.memory_gib ? `, ${request.gpu.memory_gib} GiB or more` : ""}` : list(request.instance_types)],
+    ["Market", marketName(request.market)],
     ["Clouds", list(request.providers?.map(providerName))],
     ["Regions", list(request.regions)],
     ["Max price", request.max_price_per_hour ? `${usd(request.max_price_per_hour)} an hour` : "none"],

@@ -39,7 +39,7 @@ def cool_off(fleet: Fleet, **place: str) -> None:
 
 
 async def create(caller: Caller, **changes: Any) -> str:
-    body = {"gpu": {"model": "A10G"}, "ttl_seconds": 7200, "wait_seconds": 600, **changes}
+    body = {"gpu": {"model": "A10G", "min_count": 1}, "market": "any", "ttl_seconds": 7200, "wait_seconds": 600, **changes}
     made = await caller.post("/v1/leases", json=body)
     assert made.status_code == 201, made.text
     return str(made.json()["id"])
@@ -70,7 +70,7 @@ async def test_a_new_lease_is_tried_at_once(alice: Caller) -> None:
 async def test_after_refusals_it_shows_each_candidate_and_what_would_fit(
     alice: Caller, operator: Caller, fleet: Fleet
 ) -> None:
-    lease_id = await create(alice, market="on_demand", gpu={"model": "A10G", "count": 4})
+    lease_id = await create(alice, market="on_demand", gpu={"model": "A10G", "min_count": 4})
     refused = {**NOT_LIVE, "state": "refused", "instance_type": "g5.12xlarge", "error": Jsonb(REFUSED)}
     fleet.attempt(lease_id, 1, **refused)
     cool_off(fleet, instance_type="g5.12xlarge")
@@ -84,7 +84,7 @@ async def test_after_refusals_it_shows_each_candidate_and_what_would_fit(
     assert candidate["last_attempt"]["error"]["code"] == "InsufficientInstanceCapacity"
     assert found["next_try_at"] > found["as_of"]
     suggestion, other_model = found["suggestions"]
-    assert (suggestion["code"], suggestion["change"]["gpu"]["count"]) == ("gpu_count", 1)
+    assert (suggestion["code"], suggestion["change"]["gpu"]["min_count"]) == ("gpu_count", 1)
     assert other_model["message"] == "Request the GPU model A100."
     body = {"ttl_seconds": 7200, "market": "on_demand", **suggestion["change"]}
     plan = (await alice.post("/v1/leases/plan", json=body)).json()

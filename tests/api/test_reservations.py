@@ -88,7 +88,7 @@ async def test_a_tenant_sees_and_uses_only_the_reservations_that_it_may_use(
         plan = await caller.post("/v1/leases/plan", json=wish())
         assert sorted(one["offering"]["reservation"]["name"] for one in plan.json()["candidates"]) == expected
         assert ("for-alice" in plan.text) == (caller is alice), "a tenant does not learn of others' reservations"
-    first = (await alice.post("/v1/leases/plan", json=wish(market=None))).json()["candidates"][0]
+    first = (await alice.post("/v1/leases/plan", json=wish(market="any"))).json()["candidates"][0]
     assert (first["offering"]["market"], first["price_for_term"]) == ("reserved", "0.00")
 
 
@@ -121,7 +121,7 @@ async def test_an_explanation_names_only_the_reservations_of_the_leases_tenant(
 ) -> None:
     reserve(fleet, "for-alice", tenants=[alice.tenant_id], free=0)
     reserve(fleet, "long", ends_at=now(fleet) + 30 * ENDS_IN, free=0)
-    asked = wish(market=None, max_price_per_hour="0.10", wait_seconds=600)
+    asked = wish(market="any", max_price_per_hour="0.10", wait_seconds=600)
     texts = {}
     for caller in (alice, bob):
         made = await caller.post("/v1/leases", json=asked)
