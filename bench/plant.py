@@ -27,7 +27,6 @@ _TYPES = {
 }
 _SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl me@example"
 LEASE_BODY = {
-    "name": "bench",
     "gpu": {"model": "A10G", "count": 1},
     "market": "on_demand",
     "ttl_seconds": 3600,
@@ -35,7 +34,7 @@ LEASE_BODY = {
     "ssh_public_keys": [_SSH_KEY],
     "labels": {"team": "bench"},
 }
-LEASE_REQUEST = LeaseRequest.from_json(LEASE_BODY).as_json()
+LEASE_REQUEST = LeaseRequest.from_json({**LEASE_BODY, "name": "bench"}).as_stored()
 HARDWARE = {
     "gpu": {"model": "A10G", "count": 1, "memory_gib": 24, "interconnect": "PCIe"},
     "vcpus": 4,

@@ -39,7 +39,13 @@ def cool_off(fleet: Fleet, **place: str) -> None:
 
 
 async def create(caller: Caller, **changes: Any) -> str:
-    body = {"gpu": {"model": "A10G", "min_count": 1}, "market": "any", "ttl_seconds": 7200, "wait_seconds": 600, **changes}
+    body = {
+        "gpu": {"model": "A10G", "min_count": 1},
+        "market": "any",
+        "ttl_seconds": 7200,
+        "wait_seconds": 600,
+        **changes,
+    }
     made = await caller.post("/v1/leases", json=body)
     assert made.status_code == 201, made.text
     return str(made.json()["id"])

@@ -15,6 +15,7 @@ LONGER: Mapping[str, str] = {
     "app/settings/settings.py": "one setting after the other",
     "workers/metrics.py:__init__": "one metric after the other",
     "app/api/schemas/ops.py": "one model for each thing that operators see",
+    "app/services/errors.py": "every error of the API, one class per code",
     "app/db/fleet/inventory.py": "statements that observe many VMs at once; SQL is long",
     "app/db/leases/attempts.py": "the three kinds of writers of an attempt stand side by side",
     "app/domain/lifecycle.py": "the protocol's decisions, read as a whole",

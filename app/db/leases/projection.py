@@ -72,7 +72,10 @@ NEEDED = (
 _RFC3339: ColumnElement[str] = literal_column("""'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'""")
 _MONEY: ColumnElement[str] = literal_column("'FM999999999999990.009999'")
 """USD with two decimals at least and six at most, as app.domain.money writes it."""
-_CURRENCY = (literal_column("'USD'").label("currency"), literal_column("'compute'").label("covers"))
+_CURRENCY: tuple[ColumnElement[str], ...] = (
+    literal_column("'USD'").label("currency"),
+    literal_column("'compute'").label("covers"),
+)
 """The unit of amounts, and what they cover: neither disks nor addresses nor traffic."""
 _PROVIDER_MESSAGE: ColumnElement[str] = literal_column(f"'{PROVIDER_MESSAGE}'")
 
