@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.dependencies.models import Dependant
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
@@ -92,6 +93,8 @@ def _refusals(route: APIRoute, method: str) -> list[int]:
         found.add(404)
     if route.body_field is not None:
         found.update((400, 413, 415))
+    if _takes_headers(route.dependant):
+        found.add(400)
     if isinstance(route, SecuredRoute):
         found.add(422)
     if method in {"POST", "PATCH"} and not isinstance(route, OneTimeRoute):
@@ -99,6 +102,10 @@ def _refusals(route: APIRoute, method: str) -> list[int]:
     if any(dependency.call is if_match for dependency in route.dependant.dependencies):
         found.add(412)
     return sorted(found)
+
+
+def _takes_headers(dependant: Dependant) -> bool:
+    return bool(dependant.header_params) or any(map(_takes_headers, dependant.dependencies))
 
 
 def _purged(operation: dict[str, Any]) -> list[int]:
