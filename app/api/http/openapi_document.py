@@ -86,7 +86,7 @@ def _refusals(route: APIRoute, method: str) -> list[int]:
     """Statuses with which this operation may refuse."""
     found = set(_EVERYWHERE)
     if isinstance(route, SecuredRoute):
-        found.update(_SECURED)
+        found.update((*_SECURED, 422))
     if isinstance(route, OneTimeRoute):
         found.update(_ONE_TIME)
     if route.dependant.path_params:
@@ -95,8 +95,6 @@ def _refusals(route: APIRoute, method: str) -> list[int]:
         found.update((400, 413, 415))
     if _takes_headers(route.dependant):
         found.add(400)
-    if isinstance(route, SecuredRoute):
-        found.add(422)
     if method in {"POST", "PATCH"} and not isinstance(route, OneTimeRoute):
         found.add(409)
     if any(dependency.call is if_match for dependency in route.dependant.dependencies):
