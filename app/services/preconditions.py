@@ -48,7 +48,7 @@ def parse_required_tags(header: str | None) -> frozenset[str] | None:
     """As `parse_tags`, of an If-Match header. Raises BadHeader for anything but `*` or entity tags in quotes."""
     tags = parse_tags(header)
     if tags is not None and tags != {"*"} and not all(_TAG.fullmatch(tag) for tag in tags):
-        detail = 'must be * or entity tags in double quotes, such as "lease_01….3"'
+        detail = "must be * or the ETag of a GET with its double quotes"
         raise BadHeader(errors=[FieldError("#/header/If-Match", detail)])
     return tags
 

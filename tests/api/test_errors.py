@@ -1,6 +1,9 @@
 """One shape for every refusal."""
 
+import json
+import re
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import psycopg
 import pytest
@@ -9,6 +12,7 @@ from fastapi import FastAPI
 from app.api.http.problems import Problem
 from app.api.http.query_parameters import known_parameters
 from app.api.http.routing import SecuredRoute
+from app.api.schemas.patterns import RULES
 from app.prerequisites import ensure_operator_key
 from app.services.errors import every_error
 from app.settings import Settings
@@ -141,6 +145,74 @@ async def test_without_a_database_the_answer_is_503_and_comes_back_by_itself(
     assert refused.json()["retryable"] is True
     assert refused.headers["retry-after"] == "1"
     assert (await operator.get("/v1/tenants")).status_code == 200
+
+
+async def test_malformed_json_is_located(operator: Caller) -> None:
+    text = b'{\n  "name": "x",\n  "max_ttl_seconds": ,\n}'
+    refused = await operator.post("/v1/tenants", content=text, headers=JSON)
+    assert code_of(refused) == (400, "malformed_body")
+    assert refused.json()["detail"] == "Line 3, column 22 is not valid JSON: expecting value."
+
+
+async def test_the_detail_is_the_first_field_error(operator: Caller) -> None:
+    body = {"name": "", "max_ttl_seconds": 1, "more": 1}
+    problem = (await operator.post("/v1/tenants", json=body)).json()
+    assert [error["pointer"] for error in problem["errors"]] == [f"#/body/{name}" for name in body]
+    assert problem["detail"].startswith("name must have 1 to 63 letters, digits")
+    assert problem["detail"].endswith("(2 more: see `errors`).")
+    query = (await operator.get("/v1/tenants?limit=0")).json()
+    assert query["detail"] == "query parameter limit must be at least 1."
+
+
+IN_THEIR_OWN_WORDS = {r"^[^\x00-\x1f\x7f-\x9f]*$", r"^lease_[0-7][0-9a-hjkmnp-tv-z]{25}$", ":"}
+"""Patterns for the reader of the document: functions check these fields (values of labels, ids and labels of a bulk release)."""
+
+
+async def test_no_message_shows_a_regular_expression_or_an_internal_type(app: FastAPI) -> None:
+    patterns = set(re.findall(r'"pattern": "((?:[^"\\\\]|\\\\.)*)"', json.dumps(request_schemas(app.openapi()))))
+    decimals = {one for one in patterns if "[0-9]{1,8}" in one}
+    found = {json.loads(f'"{one}"') for one in patterns - decimals}
+    assert found >= IN_THEIR_OWN_WORDS
+    assert found - IN_THEIR_OWN_WORDS <= RULES.keys(), "describe it in schemas/patterns.py"
+
+
+def request_schemas(document: dict[str, Any]) -> list[Any]:
+    """The schemas of all bodies and parameters."""
+    operations = [one for methods in document["paths"].values() for one in methods.values()]
+    pending: list[Any] = [[one.get("requestBody"), one.get("parameters")] for one in operations]
+    found, seen = [], set()
+    while pending:
+        part = pending.pop()
+        found.append(part)
+        for name in re.findall(r"#/components/schemas/(\w+)", json.dumps(part)):
+            if name not in seen:
+                seen.add(name)
+                pending.append(document["components"]["schemas"][name])
+    return found
+
+
+@pytest.mark.parametrize("tag", ["", "lease.3", '"lease.3', "*, x"])
+async def test_a_malformed_if_match_is_refused(alice: Caller, tag: str) -> None:
+    refused = await alice.delete("/v1/leases/lease_01jz0000000000000000000000", headers={"If-Match": tag})
+    assert code_of(refused) == (400, "bad_header")
+    assert [error["pointer"] for error in refused.json()["errors"]] == ["#/header/If-Match"]
+
+
+async def test_the_type_of_an_error_is_a_section_of_a_page(anonymous: Caller) -> None:
+    refused = await anonymous.get("/v1/me")
+    path, _, anchor = refused.json()["type"].partition("#")
+    page = await anonymous.get(path)
+    assert (page.status_code, anchor) == (200, "unauthenticated")
+    assert all(f'id="{error.code}"' in page.text for error in every_error())
+
+
+async def test_head_answers_as_get_without_a_body(alice: Caller, anonymous: Caller) -> None:
+    for caller, path in ((alice, "/v1/me"), (alice, "/v1/nothing"), (anonymous, "/v1/me"), (anonymous, "/livez")):
+        got, head = await caller.get(path), await caller.request("HEAD", path)
+        assert (head.status_code, head.content) == (got.status_code, b""), path
+        assert head.headers["content-type"] == got.headers["content-type"]
+        assert head.headers.get("etag") == got.headers.get("etag")
+    assert (await alice.request("HEAD", "/v1/leases/plan")).status_code == 404
 
 
 def test_every_code_is_unique_and_says_what_to_do() -> None:

@@ -6,7 +6,7 @@ import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
-from typing import LiteralString
+from typing import Any, LiteralString
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
@@ -162,6 +162,31 @@ def test_the_words_of_providers_are_taken_out_of_what_tenants_were_told(url: str
         connection.execute("SET ROLE gpulease_worker")
         before = connection.execute("SELECT reason ->> 'message', reason ->> 'provider_message' FROM lease").fetchall()
     assert before == [("arn:secret", None)]
+
+
+def test_live_leases_that_share_a_name_keep_it_and_the_oldest_holds_it(url: str) -> None:
+    alembic(url, "upgrade", "0019")
+    with psycopg.connect(url) as connection:
+        connection.execute("SET ROLE gpulease_worker")
+        connection.execute(DATA)
+        connection.execute(
+            """
+            INSERT INTO lease (id, tenant_id, name, request, minimum_claim, created_at, expires_at, wait_until)
+            SELECT 'lease_' || n, tenant_id, 'twice', request, minimum_claim, now() + n * interval '1 s', expires_at, wait_until
+            FROM lease, generate_series(1, 3) n
+            """
+        )
+    alembic(url, "upgrade", "head")
+    held = rows_of_worker(url, "SELECT id, unique_name FROM lease WHERE name = 'twice' ORDER BY created_at")
+    assert held == [("lease_1", True), ("lease_2", None), ("lease_3", None)]
+    alembic(url, "downgrade", "0019")
+    assert len(rows_of_worker(url, "SELECT id FROM lease WHERE name = 'twice'")) == 3
+
+
+def rows_of_worker(url: str, query: LiteralString) -> list[Any]:
+    with psycopg.connect(url) as connection:
+        connection.execute("SET ROLE gpulease_worker")
+        return connection.execute(query).fetchall()
 
 
 DRIFT: LiteralString = """

@@ -126,7 +126,7 @@ def _spec(ctx: StepContext, offering: Offering, image: Image, n: int, private: _
     """The spec and its parameters; the tagged hash is over what the tenant chose and where, without the tags."""
     lease, runtime, request = ctx.lease, ctx.runtime, ctx.lease.request
     basis = {
-        "request": request.as_json(),
+        "request": request.as_stored(),
         "offering": _facts(offering, image),
         "zone": offering.key.zone,
         "script": private.script,
