@@ -28,8 +28,10 @@ function decoded(part) {
 }
 
 history.scrollRestoration = "manual";
-addEventListener("hashchange", () => route.set(parse()));
-addEventListener("scroll", () => positions.set(route.get().entry, scrollY), { passive: true });
+addEventListener("hashchange", () => {
+  positions.set(route.get().entry, scrollY); // not at "scroll" events: the last one may come after the address has changed
+  route.set(parse());
+});
 
 /** Scrolls to `position` as soon as the page is long enough: a view grows when its data arrive. The user's own scrolling ends it. */
 export function restoreScroll(position) {
