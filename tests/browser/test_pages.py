@@ -43,7 +43,9 @@ def test_the_list_fits_a_laptop_and_back_keeps_the_scroll_position(visitor: Visi
     page.get_by_role("link", name=names[0], exact=True).scroll_into_view_if_needed()
     expect(page.get_by_role("main").get_by_text("g5.xlarge")).to_have_count(8)  # rows with a placement are higher
     leave = "name => { scrollTo(0, 200); [...document.links].find(link => link.textContent === name).click(); return scrollY; }"
-    assert page.evaluate(leave, names[0]) == 200  # in one step: the browser tells of the scrolling after the address has changed
+    assert (
+        page.evaluate(leave, names[0]) == 200
+    )  # in one step: the browser tells of the scrolling after the address has changed
     expect(page).to_have_title(f"{names[0]} · Leases · gpulease")
     assert scrolled_to(visitor, 0)
     page.go_back()
