@@ -181,7 +181,8 @@ class Offering:
 
     `images`: names of the images that the account has besides its default image. `launches` and `refusals` count
     recent ones: old ones are dropped. `ready_seconds`: average time from launch to ready. `obstacle`: why the account
-    cannot buy it at all.
+    cannot buy it at all. `disk_price_per_gib_month`: USD for the kind of network disk that gpulease attaches.
+    `address_price_per_hour`: USD for a public IPv4 address. None: unknown.
     """
 
     key: OfferingKey
@@ -198,6 +199,8 @@ class Offering:
     ready_seconds: float | None = None
     cordoned: bool = False
     account_problem: str | None = None
+    disk_price_per_gib_month: Decimal | None = None
+    address_price_per_hour: Decimal | None = None
     obstacle: Obstacle | None = None
     reservation: Reservation | None = None
 

@@ -46,6 +46,18 @@ lease = Table(
         Money,
         comment="USD: of the first candidate at creation; NULL: created by an earlier version",
     ),
+    Column("key_id", Id, comment="the API key that created it; NULL: unknown"),
+    Column("max_cost", Money, comment="USD: the lease ends before it costs more; NULL: no cap"),
+    Column(
+        "cost_reached_at",
+        Time,
+        comment="when the cost reaches max_cost at the present rate; NULL: no cap, or not billed",
+    ),
+    Column("cap_told", Boolean, nullable=False, server_default=text("false"), comment="that 80 % of max_cost is spent"),
+    Column("quote_id", Id, comment="the quote that it was created from"),
+    Column(
+        "expiry_warnings", Json, comment="seconds before the end at which its owner is warned; NULL: the installation's"
+    ),
     Column(
         "unique_name",
         Boolean,
@@ -99,6 +111,7 @@ lease = Table(
     ),
     Column("request_id", Text, comment="of the last request that changed it"),
     Column("expiry_told_for", Time, comment="the expires_at of which its owner was warned"),
+    Column("expiry_told_seconds", Integer, comment="the latest of the warnings before that time"),
     # scheduling
     Column("next_due", Time, server_default=_NOW, comment="NULL: nothing to do before somebody wakes it"),
     Column("wake_count", BigInteger, nullable=False, server_default="0"),
@@ -163,7 +176,18 @@ attempt = Table(
     Column("reservation", Text, comment="its name in the account"),
     Column("reserved_until", Time, comment="the latest expiry of a lease in the reservation"),
     Column("offering", Json, nullable=False, comment="gpu, vcpus, memory, image as chosen"),
-    Column("price_per_hour", Money, nullable=False),
+    Column(
+        "price_per_hour",
+        Money,
+        nullable=False,
+        comment="USD for compute, as planned; changes are rows of attempt_price",
+    ),
+    Column("price_source", Text, comment="where the price is from"),
+    Column("price_as_of", Time, comment="when the provider stated the price"),
+    Column("list_price_per_hour", Money, comment="USD: the same machine on demand; NULL: unknown"),
+    Column("disk_gib", Integer, comment="of its network disks; NULL: launched by an earlier version"),
+    Column("disk_price_per_hour", Money, comment="USD for all disks; NULL: not metered"),
+    Column("address_price_per_hour", Money, comment="USD for its public address; NULL: not metered"),
     Column("token", Text, nullable=False, unique=True),
     Column("params", Json, comment="exactly what is sent; NULL once the lease is terminal"),
     Column("params_hash", Text, nullable=False),
@@ -199,6 +223,13 @@ attempt = Table(
     # money
     Column("billing_started_at", Time),
     Column("billing_ended_at", Time),
+    Column(
+        "cost_of_past_prices",
+        Money,
+        nullable=False,
+        server_default="0",
+        comment="USD, a part of lease.cost_closed already",
+    ),
     Column("created_at", Time, nullable=False, server_default=_NOW),
     Column("ended_at", Time),
     UniqueConstraint("lease_id", "n"),
@@ -239,12 +270,25 @@ attempt_archive = Table(
     Column("gpu_count", Integer),
     Column("instance_id", Text),
     Column("price_per_hour", Money, nullable=False),
+    Column("disk_price_per_hour", Money),
+    Column("address_price_per_hour", Money),
     Column("billing_started_at", Time),
     Column("billing_ended_at", Time),
     Column("ended_at", Time, nullable=False),
     UniqueConstraint("lease_id", "n"),
     Index("ix_attempt_archive_tenant_id_billing_ended_at", "tenant_id", "billing_ended_at"),
     comment="Attempts of purged leases that may have had a VM: what they cost, and the proof that their VM is over",
+)
+
+attempt_price = Table(
+    "attempt_price",
+    metadata,
+    Column("attempt_id", Id, primary_key=True),
+    Column("starts_at", Time, primary_key=True),
+    Column("tenant_id", Id, nullable=False),
+    Column("price_per_hour", Money, nullable=False, comment="USD for compute from this time on"),
+    Column("price_source", Text, nullable=False),
+    comment="Changes of the price of a running attempt. Before the first one, the price as planned applies",
 )
 
 lease_console = Table(

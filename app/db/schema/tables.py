@@ -1,5 +1,6 @@
 """Every table, by subject. Constraints make the forbidden impossible; see migrations for row-level security."""
 
+from app.db.schema.budgets import budget, quote
 from app.db.schema.fleet import (
     account,
     account_check,
@@ -12,12 +13,13 @@ from app.db.schema.fleet import (
     provider_bucket,
     worker_heartbeat,
 )
-from app.db.schema.leases import attempt, attempt_archive, event, lease, lease_console, lease_secret
+from app.db.schema.invoices import invoice_import, invoice_line
+from app.db.schema.leases import attempt, attempt_archive, attempt_price, event, lease, lease_console, lease_secret
 from app.db.schema.metadata import metadata
 from app.db.schema.reservations import reservation
 from app.db.schema.ssh_keys import ssh_key
 from app.db.schema.tenancy import api_key, audit, idempotency, quota, quota_claim, tenant
-from app.db.schema.usage import usage_progress, usage_rollup
+from app.db.schema.usage import cost_rollup, usage_progress, usage_record, usage_rollup
 from app.db.schema.webhooks import webhook, webhook_delivery, webhook_secret
 
 __all__ = [
@@ -27,11 +29,16 @@ __all__ = [
     "api_key",
     "attempt",
     "attempt_archive",
+    "attempt_price",
     "audit",
+    "budget",
+    "cost_rollup",
     "event",
     "idempotency",
     "installation",
     "invariant",
+    "invoice_import",
+    "invoice_line",
     "lease",
     "lease_console",
     "lease_secret",
@@ -42,10 +49,12 @@ __all__ = [
     "provider_bucket",
     "quota",
     "quota_claim",
+    "quote",
     "reservation",
     "ssh_key",
     "tenant",
     "usage_progress",
+    "usage_record",
     "usage_rollup",
     "webhook",
     "webhook_delivery",

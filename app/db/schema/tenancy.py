@@ -47,7 +47,14 @@ quota = Table(
     Column("tenant_id", Id, ForeignKey("tenant.id"), primary_key=True),
     Column("resource", Text, primary_key=True),
     Column("limit", Amount, comment="NULL: no limit row. Not allowed for gpus, unlimited for the rest"),
-    Column("used", Amount, nullable=False, server_default="0"),
+    Column("used", Amount, nullable=False, server_default="0", comment="the sum of the claims"),
+    Column(
+        "spent",
+        Amount,
+        nullable=False,
+        server_default="0",
+        comment="of a budget: USD of leases that ended in its period",
+    ),
     Column(
         "nearly_told",
         Boolean,
@@ -56,7 +63,9 @@ quota = Table(
         comment="that it is nearly used was told, and it has not fallen far enough since to be told again",
     ),
     CheckConstraint('used >= 0 AND ("limit" IS NULL OR "limit" >= 0)', name="amounts"),
-    CheckConstraint("resource IN ('gpus', 'leases', 'spend_per_hour') OR resource ~ '^gpus:.+'", name="resource"),
+    CheckConstraint(
+        "resource IN ('gpus', 'leases', 'spend_per_hour') OR resource ~ '^(gpus|budget):.+'", name="resource"
+    ),
 )
 
 quota_claim = Table(

@@ -2,7 +2,7 @@
 
 from sqlalchemy import Boolean, CheckConstraint, Column, Float, Index, Integer, Numeric, Table, Text, text
 
-from app.db.core.column_types import Id, Time
+from app.db.core.column_types import Id, Json, Money, Time
 from app.db.schema.metadata import metadata
 
 usage_rollup = Table(
@@ -39,6 +39,61 @@ usage_progress = Table(
     Column("singleton", Boolean, primary_key=True, server_default=text("true")),
     Column("rolled_until", Time, comment="the end of the last hour that is summed up; NULL: none"),
     Column("checked_until", Time, comment="corrections that were written before are summed up"),
+    Column("recorded_until", Time, comment="the end of the last hour whose usage records are closed; NULL: none"),
+    Column("recorded_corrections_until", Time, comment="corrections that were written before have usage records"),
     CheckConstraint("singleton", name="singleton"),
     comment="One row: how far usage_rollup is",
+)
+
+_COST_COLUMNS = ("compute_cost", "disk_cost", "address_cost", "list_cost")
+
+usage_record = Table(
+    "usage_record",
+    metadata,
+    Column("attempt_id", Id, primary_key=True),
+    Column("starts_at", Time, primary_key=True, comment="a full hour, UTC"),
+    Column("revision", Integer, primary_key=True, comment="0: as the hour was closed; others add to it"),
+    Column("tenant_id", Id, nullable=False),
+    Column("lease_id", Id, nullable=False),
+    Column("lease_name", Text, nullable=False),
+    Column("n", Integer, nullable=False),
+    Column("key_id", Id),
+    Column("labels", Json, nullable=False),
+    Column("provider", Text, nullable=False),
+    Column("account", Text, nullable=False),
+    Column("region", Text, nullable=False),
+    Column("zone", Text, nullable=False),
+    Column("instance_type", Text, nullable=False),
+    Column("instance_id", Text),
+    Column("market", Text, nullable=False),
+    Column("gpu_model", Text),
+    Column("gpu_count", Integer),
+    Column("seconds", Numeric, nullable=False),
+    Column("price_per_hour", Money, nullable=False, comment="USD for compute, the last one of the hour"),
+    Column("price_source", Text),
+    Column("price_as_of", Time),
+    *(Column(name, Numeric, nullable=False, comment="USD, not rounded") for name in _COST_COLUMNS),
+    Column("disk_gib_hours", Numeric, nullable=False),
+    Column("gpu_hours", Numeric, nullable=False),
+    Column("idle_gpu_hours", Numeric, comment="NULL: unknown"),
+    Column("created_at", Time, nullable=False, server_default=text("now()")),
+    Index("ix_usage_record_tenant_id_starts_at", "tenant_id", "starts_at"),
+    Index("ix_usage_record_starts_at", "starts_at"),
+    comment="What an attempt used in an hour. Rows never change: a correction is a row of its own",
+)
+
+cost_rollup = Table(
+    "cost_rollup",
+    metadata,
+    Column("tenant_id", Id, primary_key=True),
+    Column("step", Text, primary_key=True),
+    Column("starts_at", Time, primary_key=True),
+    *(Column(name, Text, primary_key=True) for name in ("provider", "region", "gpu_model", "market", "instance_type")),
+    *(Column(name, Numeric, nullable=False, comment="USD, not rounded") for name in _COST_COLUMNS),
+    Column("gpu_hours", Numeric, nullable=False),
+    Column("idle_gpu_hours", Numeric, comment="NULL: unknown"),
+    Column("leases", Integer, nullable=False),
+    CheckConstraint("step IN ('hour', 'day')", name="step"),
+    Index("ix_cost_rollup_step_starts_at", "step", "starts_at"),
+    comment="Sums of usage_record over one step",
 )

@@ -30,6 +30,7 @@ webhook = Table(
     Column("url", Text, nullable=False),
     Column("description", Text),
     Column("event_types", Json, comment="NULL: every type"),
+    Column("format", Text, nullable=False, server_default="standard", comment="of the bodies"),
     Column("enabled", Boolean, nullable=False, server_default=text("true")),
     Column("disabled_reason", Text, comment="by_user, or gone: the receiver answered 410"),
     Column("position", BigInteger, nullable=False, comment="number of the last event that deliveries were made of"),
@@ -43,6 +44,7 @@ webhook = Table(
     Column("claim_id", UUID(as_uuid=True)),
     Column("held_until", Time),
     CheckConstraint("enabled = (disabled_reason IS NULL)", name="disabled"),
+    CheckConstraint("format IN ('standard', 'slack', 'cloudevents')", name="format"),
     Index("ix_webhook_tenant_id_id", "tenant_id", "id"),
     Index("ix_webhook_next_due", "next_due", postgresql_where=text("enabled AND next_due IS NOT NULL")),
 )

@@ -1,0 +1,36 @@
+"""What a VM costs an hour: compute, network disks and the public address."""
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+from app.domain.offerings import Offering
+
+HOURS_PER_MONTH = Decimal(730)
+"""The month in which providers state the price of storage: 8,760 hours a year divided by twelve."""
+_STORED = Decimal("0.000001")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rate:
+    """USD an hour. `disk`: all network disks of the VM. `address`: its public address. None: the price is unknown."""
+
+    compute: Decimal
+    disk: Decimal | None = None
+    address: Decimal | None = None
+
+    @property
+    def total(self) -> Decimal:
+        """USD an hour for all parts. A part with an unknown price counts as zero."""
+        return self.compute + (self.disk or Decimal(0)) + (self.address or Decimal(0))
+
+
+def rate_at(offering: Offering, *, disk_gib: int, public_ip: bool) -> Rate:
+    """The rate of a VM at `offering`, to a millionth. Raises ValueError when the offering has no price."""
+    if offering.price_per_hour is None:
+        msg = "an offering without a price has no rate"
+        raise ValueError(msg)
+    per_month, address = offering.disk_price_per_gib_month, offering.address_price_per_hour
+    disk = None if per_month is None else (per_month * disk_gib / HOURS_PER_MONTH).quantize(_STORED)
+    if not public_ip:
+        address = Decimal(0)
+    return Rate(compute=offering.price_per_hour, disk=disk, address=address)
