@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -36,6 +37,7 @@ from workers.providers.types import Vm
 
 CYCLES = 3
 INTERVAL = 5.0
+TERM = timedelta(days=1)
 LAUNCHES, LAUNCH_RATE = 60, 4.0
 _CYCLE_SECONDS = 120.0
 
@@ -46,7 +48,7 @@ _LEASES = """
         gpu_count, attempts_count, rate_per_hour, rate_since, first_attempt_at, launched_at, running_at, ready_at,
         billing_started_at, expires_at, wait_until, deadline_applied, next_due)
     SELECT p.id, %(tenant)s, 'train', %(request)s, '{}', 'active', %(place)s, %(provider)s, %(account)s, p.region, 'A10G', 1, 1, 1.006,
-        now(), now(), now() - interval '1 hour', now(), now(), now(), now() + interval '1 day', now(), now() + interval '1 day', NULL
+        now(), now(), now() - interval '1 hour', now(), now(), now(), %(expires_at)s, now(), %(deadline_at)s, NULL
     FROM planted p
 """
 _ATTEMPTS = """
@@ -167,13 +169,14 @@ def plant(running: Stack, connection: Connection, count: int, place: Place) -> t
     installation = connection.execute("SELECT id FROM installation").fetchone()
     assert installation is not None
     ids = [new_id("lease") for _ in range(count)]
-    deadline = str(int(time.time()) + 90_000)
+    expires_at = datetime.fromtimestamp(int(time.time()), UTC) + TERM
+    deadline_at = expires_at + timedelta(seconds=Settings().deadline_grace_seconds)
     tags = {
         INSTALLATION: installation["id"],
         ATTEMPT: "1",
         TENANT: running.tenant_id,
         PARAMS_HASH: "bench",
-        DEADLINE: deadline,
+        DEADLINE: str(int(deadline_at.timestamp())),
     }
     port = int(running.cloudsim_url.rpartition(":")[2])
     made = load.closed_loop(port, lambda n: _plant_one(tags | {LEASE: ids[n]}, place, n), count=count, connections=8)
@@ -182,7 +185,7 @@ def plant(running: Stack, connection: Connection, count: int, place: Place) -> t
     started, cpu = time.perf_counter(), time.process_time()
     vms = [vm for page in provider.list(frozenset(place.regions), installation["id"]) for vm in page.vms]
     spent = time.perf_counter() - started, time.process_time() - cpu
-    _write_rows(running, connection, vms, place)
+    _write_rows(running, connection, vms, place, {"expires_at": expires_at, "deadline_at": deadline_at})
     return spent
 
 
@@ -200,7 +203,10 @@ def _adapter(running: Stack, place: Place) -> Provider:
     return connect(load_accounts(Home(running.home).accounts_file)[place.account], Settings(call_timeout=60.0))
 
 
-def _write_rows(running: Stack, connection: Connection, vms: Sequence[Vm], place: Place) -> None:
+def _write_rows(
+    running: Stack, connection: Connection, vms: Sequence[Vm], place: Place, ends: dict[str, datetime]
+) -> None:
+    """The rows agree with the tags of the VMs. Otherwise workers would repair 50,000 deadlines during the measurement."""
     where = {"provider": place.provider, "account": place.account}
     values = {**where, "tenant": running.tenant_id, "type": place.type, "offering": Jsonb(HARDWARE)}
     first = {"region": vms[0].region, "zone": vms[0].zone}
@@ -215,7 +221,7 @@ def _write_rows(running: Stack, connection: Connection, vms: Sequence[Vm], place
             for vm in vms:
                 ips = vm.public_ip, vm.private_ip
                 copy.write_row((vm.tags[LEASE], new_id("attempt"), vm.id, vm.region, vm.zone, *ips))
-        connection.execute(_LEASES, {**values, "request": Jsonb(LEASE_REQUEST), "place": Jsonb(shown)})
+        connection.execute(_LEASES, {**values, **ends, "request": Jsonb(LEASE_REQUEST), "place": Jsonb(shown)})
         connection.execute(_ATTEMPTS, values)
     connection.execute("RESET ROLE")
     connection.execute("VACUUM ANALYZE lease, attempt")
