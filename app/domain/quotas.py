@@ -61,7 +61,7 @@ def is_valid_resource(resource: str) -> bool:
 
 
 def allowed(resource: str, *, limit: Decimal | None, used: Decimal, delta: Decimal) -> bool:
-    """The rule that the admitting UPDATE states in SQL: `gpus` needs a limit, the rest is unlimited without one."""
+    """The rule that `app.db.tenancy.quotas` states in SQL: `gpus` needs a limit, the rest is unlimited without one."""
     if delta <= 0:
         return True
     if limit is None:

@@ -5,15 +5,12 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from app.db.leases import lists, transitions
 from app.db.leases.lists import LeaseFilter
 from app.domain.ids import LeaseId
 from app.domain.leases import TERMINAL, Desired, LeaseState
-from app.services.audit import record_lease
 from app.services.context import ServiceContext
-from app.services.lease_changes import released_by
+from app.services.lease_changes import end_lease
 from app.services.lease_creation import whose
 from app.services.principal import Principal
 
@@ -83,22 +80,11 @@ class BulkRelease:
             batch = rows[start : start + _BATCH]
             async with self._context.database.transaction(principal.tenant_id) as connection:
                 await connection.execute(*transitions.locked(row.id for row in batch))
-                done = [row.id for row in batch if await _end(connection, principal, row)]
+                done = [row.id for row in batch if await end_lease(connection, principal, row)]
             for lease_id in done:
                 self._context.hints.wake(LeaseId(lease_id))
             ended |= set(done)
         return ended
-
-
-async def _end(connection: AsyncConnection, principal: Principal, row: Any) -> bool:
-    """Whether this call has released the lease. False: it ends or has ended."""
-    reason = released_by(principal)
-    statement = transitions.request_end(row.id, reason, principal.request_id, within=principal.tenant_id)
-    if (await connection.execute(*statement)).first() is None:
-        return False
-    after = {"state": str(LeaseState.RELEASING), "reason": reason.as_json()}
-    await record_lease(connection, principal, "lease.release", row, before={"state": row.state}, after=after)
-    return True
 
 
 def _filter(principal: Principal, selection: Selection) -> LeaseFilter:

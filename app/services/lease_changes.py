@@ -95,19 +95,23 @@ class LeaseChanges:
         """
         async with self._context.database.transaction(principal.tenant_id) as connection:
             row = await _locked(connection, principal, lease_id, if_match)
-            wanted = row.desired == Desired.RUN
+            wanted = await end_lease(connection, principal, row)
             if wanted:
-                reason = released_by(principal)
-                mine = principal.tenant_id
-                await connection.execute(*transitions.request_end(row.id, reason, principal.request_id, within=mine))
-                after = {"state": "releasing", "reason": reason.as_json()}
-                await record_lease(
-                    connection, principal, "lease.release", row, before={"state": row.state}, after=after
-                )
                 row = await _read(connection, principal, row.id)
         if wanted:
             self._context.hints.wake(LeaseId(lease_id))
         return row
+
+
+async def end_lease(connection: AsyncConnection, principal: Principal, row: Any) -> bool:
+    """Requests the end of a locked lease, with its audit row. False: it ends or has ended already."""
+    reason = released_by(principal)
+    statement = transitions.request_end(row.id, reason, principal.request_id, within=principal.tenant_id)
+    if (await connection.execute(*statement)).first() is None:
+        return False
+    after = {"state": str(LeaseState.RELEASING), "reason": reason.as_json()}
+    await record_lease(connection, principal, "lease.release", row, before={"state": row.state}, after=after)
+    return True
 
 
 def _columns(changed: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Events, in an order that never changes."""
+"""Lists of events, in an order that never changes. The live stream is `event_stream.py`."""
 
 from dataclasses import replace
 from typing import Annotated, Any

@@ -1,4 +1,4 @@
-"""Leases, their attempts and their events."""
+"""Leases, their secrets and console output, and their events."""
 
 from sqlalchemy import (
     BigInteger,
@@ -9,7 +9,6 @@ from sqlalchemy import (
     Identity,
     Index,
     Integer,
-    LargeBinary,
     Table,
     Text,
     UniqueConstraint,
@@ -18,18 +17,13 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import UUID
 
 from app.db.core.column_types import Id, Json, Money, Time
-from app.db.schema.metadata import metadata
-from app.domain.leases import LIVE_ATTEMPT, TERMINAL, AttemptState, Desired, LeaseState, VmState
+from app.db.schema.metadata import metadata, one_of
+from app.domain.leases import TERMINAL, Desired, LeaseState
 
 _NOW = text("now()")
 
 
-def _one_of(column: str, values: type) -> str:
-    return f"{column} IN ({', '.join(repr(str(value)) for value in values)})"  # type: ignore[attr-defined]
-
-
 _TERMINAL = "state IN ({})".format(", ".join(repr(str(s)) for s in sorted(TERMINAL)))
-_LIVE = "state IN ({})".format(", ".join(repr(str(s)) for s in sorted(LIVE_ATTEMPT)))
 
 lease = Table(
     "lease",
@@ -119,8 +113,8 @@ lease = Table(
     Column("held_until", Time),
     Column("slot_bucket", Text, comment="the rate bucket in which a launch slot is reserved"),
     Column("slot_at", Time),
-    CheckConstraint(_one_of("state", LeaseState), name="state"),
-    CheckConstraint(_one_of("desired", Desired), name="desired"),
+    CheckConstraint(one_of("state", LeaseState), name="state"),
+    CheckConstraint(one_of("desired", Desired), name="desired"),
     CheckConstraint("on_interruption IN ('end', 'replace')", name="on_interruption"),
     CheckConstraint(
         f"({_TERMINAL}) = (ended_at IS NOT NULL) AND (NOT {_TERMINAL} OR (desired = 'end' AND next_due IS NULL))",
@@ -158,137 +152,6 @@ lease_secret = Table(
     Column("tenant_id", Id, nullable=False),
     Column("startup_script", Text, nullable=False),
     comment="Never shown to viewers; deleted when the lease is terminal",
-)
-
-attempt = Table(
-    "attempt",
-    metadata,
-    Column("id", Id, primary_key=True),
-    Column("lease_id", Id, ForeignKey("lease.id"), nullable=False),
-    Column("tenant_id", Id, nullable=False),
-    Column("n", Integer, nullable=False),
-    Column("provider", Text, nullable=False),
-    Column("account", Text, nullable=False),
-    Column("region", Text, nullable=False),
-    Column("zone", Text, nullable=False),
-    Column("instance_type", Text, nullable=False),
-    Column("market", Text, nullable=False),
-    Column("reservation", Text, comment="its name in the account"),
-    Column("reserved_until", Time, comment="the latest expiry of a lease in the reservation"),
-    Column("offering", Json, nullable=False, comment="gpu, vcpus, memory, image as chosen"),
-    Column(
-        "price_per_hour",
-        Money,
-        nullable=False,
-        comment="USD for compute, as planned; changes are rows of attempt_price",
-    ),
-    Column("price_source", Text, comment="where the price is from"),
-    Column("price_as_of", Time, comment="when the provider stated the price"),
-    Column("list_price_per_hour", Money, comment="USD: the same machine on demand; NULL: unknown"),
-    Column("disk_gib", Integer, comment="of its network disks; NULL: launched by an earlier version"),
-    Column("disk_price_per_hour", Money, comment="USD for all disks; NULL: not metered"),
-    Column("address_price_per_hour", Money, comment="USD for its public address; NULL: not metered"),
-    Column("token", Text, nullable=False, unique=True),
-    Column("params", Json, comment="exactly what is sent; NULL once the lease is terminal"),
-    Column("params_hash", Text, nullable=False),
-    Column("host_key_hash", LargeBinary, comment="SHA-256 of the token that the VM tells its keys with"),
-    Column("state", Text, nullable=False, server_default="planned"),
-    Column("clean", Boolean, nullable=False, server_default=text("false"), comment="nothing is left that costs money"),
-    Column("error", Json, comment="{class, code, message} of the last failure"),
-    # what the provider told
-    Column("instance_id", Text),
-    Column("operation", Text),
-    Column("vm_state", Text),
-    Column("vm_state_at", Time),
-    Column("vm_reason", Json, comment="{code, message, interrupted} in the provider's words"),
-    Column("ready", Boolean, nullable=False, server_default=text("false")),
-    Column("public_ip", Text),
-    Column("private_ip", Text),
-    # sending and looking
-    Column("first_sent_at", Time),
-    Column("last_sent_at", Time),
-    Column("unknown_since", Time),
-    Column("unreachable_since", Time, comment="no connection for a send since then"),
-    Column("settling_since", Time),
-    Column("empty_listings", Integer, nullable=False, server_default="0"),
-    Column("last_empty_listing_at", Time),
-    Column("retry_at", Time, comment="do not call the provider for this attempt before"),
-    Column("known_at", Time),
-    Column("terminate_sent_at", Time),
-    Column("terminate_tries", Integer, nullable=False, server_default="0"),
-    Column(
-        "end_accepted", Boolean, nullable=False, server_default=text("false"), comment="of a VM that the provider knew"
-    ),
-    Column("console_asked_at", Time, comment="its console output is asked for once"),
-    # money
-    Column("billing_started_at", Time),
-    Column("billing_ended_at", Time),
-    Column(
-        "cost_of_past_prices",
-        Money,
-        nullable=False,
-        server_default="0",
-        comment="USD, a part of lease.cost_closed already",
-    ),
-    Column("created_at", Time, nullable=False, server_default=_NOW),
-    Column("ended_at", Time),
-    UniqueConstraint("lease_id", "n"),
-    CheckConstraint(_one_of("state", AttemptState), name="state"),
-    CheckConstraint(f"vm_state IS NULL OR {_one_of('vm_state', VmState)}", name="vm_state"),
-    CheckConstraint("state <> 'known' OR instance_id IS NOT NULL", name="known"),
-    CheckConstraint(f"({_LIVE}) = (ended_at IS NULL)", name="ended"),
-    CheckConstraint(f"{_LIVE} OR billing_started_at IS NULL OR billing_ended_at IS NOT NULL", name="billing"),
-    Index("ix_attempt_live_lease", "lease_id", unique=True, postgresql_where=text(_LIVE)),
-    Index("ix_attempt_live_place", "account", "region", "state", postgresql_where=text(_LIVE)),
-    Index(
-        "ix_attempt_live_reservation",
-        "account",
-        "reservation",
-        postgresql_where=text(f"reservation IS NOT NULL AND {_LIVE}"),
-    ),
-    Index("ix_attempt_billing_ended_at", "billing_ended_at", postgresql_where=text("billing_started_at IS NOT NULL")),
-    Index("ix_attempt_ended_at", "ended_at", postgresql_where=text("ended_at IS NOT NULL")),
-    Index("ix_attempt_unclean", "lease_id", postgresql_where=text("NOT clean")),
-    Index("ix_attempt_instance", "account", "region", "instance_id"),
-    Index("ix_attempt_host_key_hash", "host_key_hash", unique=True, postgresql_where=text("host_key_hash IS NOT NULL")),
-)
-
-attempt_archive = Table(
-    "attempt_archive",
-    metadata,
-    Column("id", Id, primary_key=True),
-    Column("lease_id", Id, nullable=False),
-    Column("tenant_id", Id, nullable=False),
-    Column("n", Integer, nullable=False),
-    Column("provider", Text, nullable=False),
-    Column("account", Text, nullable=False),
-    Column("region", Text, nullable=False),
-    Column("zone", Text, nullable=False),
-    Column("instance_type", Text, nullable=False),
-    Column("market", Text, nullable=False),
-    Column("gpu_model", Text),
-    Column("gpu_count", Integer),
-    Column("instance_id", Text),
-    Column("price_per_hour", Money, nullable=False),
-    Column("disk_price_per_hour", Money),
-    Column("address_price_per_hour", Money),
-    Column("billing_started_at", Time),
-    Column("billing_ended_at", Time),
-    Column("ended_at", Time, nullable=False),
-    UniqueConstraint("lease_id", "n"),
-    Index("ix_attempt_archive_tenant_id_billing_ended_at", "tenant_id", "billing_ended_at"),
-    comment="Attempts of purged leases that may have had a VM: what they cost, and the proof that their VM is over",
-)
-
-attempt_price = Table(
-    "attempt_price",
-    metadata,
-    Column("attempt_id", Id, primary_key=True),
-    Column("starts_at", Time, primary_key=True),
-    Column("tenant_id", Id, nullable=False),
-    Column("price_per_hour", Money, nullable=False, comment="USD for compute from this time on"),
-    Column("price_source", Text, nullable=False),
-    comment="Changes of the price of a running attempt. Before the first one, the price as planned applies",
 )
 
 lease_console = Table(

@@ -1,5 +1,7 @@
 """The one MetaData, with names for constraints so that migrations can address them."""
 
+from enum import StrEnum
+
 from sqlalchemy import MetaData
 
 metadata = MetaData(
@@ -11,3 +13,8 @@ metadata = MetaData(
         "pk": "pk_%(table_name)s",
     }
 )
+
+
+def one_of(column: str, values: type[StrEnum]) -> str:
+    """The condition that a column holds one of an enumeration's values."""
+    return f"{column} IN ({', '.join(repr(str(value)) for value in values)})"

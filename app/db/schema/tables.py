@@ -1,5 +1,6 @@
 """Every table, by subject. Constraints make the forbidden impossible; see migrations for row-level security."""
 
+from app.db.schema.attempts import attempt, attempt_archive, attempt_price
 from app.db.schema.budgets import budget, quote
 from app.db.schema.fleet import (
     account,
@@ -14,7 +15,7 @@ from app.db.schema.fleet import (
     worker_heartbeat,
 )
 from app.db.schema.invoices import invoice_import, invoice_line
-from app.db.schema.leases import attempt, attempt_archive, attempt_price, event, lease, lease_console, lease_secret
+from app.db.schema.leases import event, lease, lease_console, lease_secret
 from app.db.schema.metadata import metadata
 from app.db.schema.reservations import reservation
 from app.db.schema.ssh_keys import ssh_key

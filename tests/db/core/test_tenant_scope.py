@@ -94,9 +94,11 @@ BUDGET: dict[str, Any] = {
     "set_by": "operator",
 }
 QUOTE: dict[str, Any] = {
-    **dict.fromkeys(("request", "plan"), {}),
-    **dict.fromkeys(("price_per_hour", "total"), 1),
     "key_id": "key_x",
+    "request": {},
+    "plan": {},
+    "price_per_hour": 1,
+    "total": 1,
     "valid_until": func.now(),
 }
 

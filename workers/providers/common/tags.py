@@ -1,4 +1,4 @@
-"""The tags of a resource, put together from gpulease's own, the operator's and the tenant's."""
+"""The tags of a resource, put together from gpulease's own, the operator's and the tenant's. Their names: `app.domain.tags`."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

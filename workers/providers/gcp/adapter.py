@@ -34,6 +34,7 @@ from workers.providers.gcp.sdk import ProjectsClient
 from workers.providers.gcp.settings import GcpAccount
 from workers.providers.types import (
     BatchResult,
+    CallRate,
     Image,
     Interruption,
     LaunchSpec,
@@ -48,17 +49,16 @@ from workers.providers.types import (
     PricePage,
     Prices,
     ProviderEvent,
-    Rate,
     ServiceQuota,
     Vm,
 )
 
 LIMITS = Limits(
     rates={
-        "launch": Rate(burst=20, per_second=5),
-        "terminate": Rate(burst=50, per_second=5),
-        "write": Rate(burst=50, per_second=5),
-        "read": Rate(burst=100, per_second=10),
+        "launch": CallRate(burst=20, per_second=5),
+        "terminate": CallRate(burst=50, per_second=5),
+        "write": CallRate(burst=50, per_second=5),
+        "read": CallRate(burst=100, per_second=10),
     }
 )
 """Source: Compute Engine guide, "Rate quotas": 1,500 requests a minute and project for each group of methods.
