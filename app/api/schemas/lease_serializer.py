@@ -39,7 +39,8 @@ def lease_page_json(page: RowPage, role: Role) -> bytes:
 def _lease(row: Any, role: Role, startup_script: str | None) -> str:
     """Joins JSON fragments that the database has already rendered."""
     script = _text(startup_script)
-    actions = _actions(role, LeaseState(row.state), _any_extension(row))
+    facts = (row.state, row.desired, row.tenant_status, row.over, row.not_extendable, row.at_latest)
+    actions = _actions(role, *facts)
     words = _text(row.provider_message if role is Role.OPERATOR else None)
     request = f'{row.request[:-1]},"startup_script":{script}}}'
     return f'{row.shown[:-1]},"provider_message":{words},"request":{request},"actions":{actions}}}'
@@ -49,29 +50,34 @@ def _text(value: str | None) -> str:
     return "null" if value is None else to_bytes(value).decode()
 
 
-def _any_extension(row: Any) -> Extension:
-    return Extension(
-        desired=Desired(row.desired),
-        expired=row.over,
-        tenant_active=row.tenant_status == "active",
-        extendable=not row.not_extendable,
-        lengthens=True,
-        exceeds_terms=row.at_latest,
-    )
-
-
 @cache
-def _actions(role: Role, state: LeaseState, extension: Extension) -> str:
+def _actions(
+    role: Role,
+    state: str,
+    desired: str,
+    tenant_status: str,
+    over: bool,
+    not_extendable: bool,
+    at_latest: bool,  # noqa: FBT001 - columns of a row
+) -> str:
     """Results of `app.domain.lease_actions`. The number of cases is small, so each is rendered once."""
+    extension = Extension(
+        desired=Desired(desired),
+        expired=over,
+        tenant_active=tenant_status == "active",
+        extendable=not not_extendable,
+        lengthens=True,
+        exceeds_terms=at_latest,
+    )
     reasons: dict[str, str | None] = {
         "release": release_refusal(extension.desired),
         "extend": extension_refusal(extension),
-        "reboot": reboot_refusal(extension.desired, state),
+        "reboot": reboot_refusal(extension.desired, LeaseState(state)),
     }
     if role is Role.VIEWER:
         reasons = dict.fromkeys(reasons, "forbidden")
-    told = {name: {"available": reason is None, "reason_code": reason} for name, reason in reasons.items()}
-    return to_bytes(told).decode()
+    actions = {name: {"available": reason is None, "reason_code": reason} for name, reason in reasons.items()}
+    return to_bytes(actions).decode()
 
 
 def attempt_page_json(page: RowPage, role: Role) -> bytes:
