@@ -40,7 +40,7 @@ def _lease(row: Any, role: Role, startup_script: str | None) -> str:
     """Joins JSON fragments that the database has already rendered."""
     script = _text(startup_script)
     facts = (row.state, row.desired, row.tenant_status, row.over, row.not_extendable, row.at_latest)
-    actions = _actions(role, *facts)
+    actions = _actions(role, facts)
     words = _text(row.provider_message if role is Role.OPERATOR else None)
     request = f'{row.request[:-1]},"startup_script":{script}}}'
     return f'{row.shown[:-1]},"provider_message":{words},"request":{request},"actions":{actions}}}'
@@ -51,16 +51,9 @@ def _text(value: str | None) -> str:
 
 
 @cache
-def _actions(
-    role: Role,
-    state: str,
-    desired: str,
-    tenant_status: str,
-    over: bool,
-    not_extendable: bool,
-    at_latest: bool,  # noqa: FBT001 - columns of a row
-) -> str:
+def _actions(role: Role, facts: tuple[str, str, str, bool, bool, bool]) -> str:
     """Results of `app.domain.lease_actions`. The number of cases is small, so each is rendered once."""
+    state, desired, tenant_status, over, not_extendable, at_latest = facts
     extension = Extension(
         desired=Desired(desired),
         expired=over,
