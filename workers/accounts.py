@@ -127,6 +127,10 @@ class Accounts:
         """The port of the SSH server in the VMs of an account."""
         return self._config(name).ssh_port
 
+    def disk_gib(self, name: str, requested: int, image: Image) -> int:
+        """GiB of all network disks of a VM: the boot disk, at least as large as the image, and the account's data disk."""
+        return max(requested, image.disk_gib) + (self._config(name).data_disk_gib or 0)
+
     def is_extendable(self, name: str) -> bool:
         """Whether leases that are placed in the account may be extended."""
         return self._config(name).is_extendable

@@ -3,8 +3,12 @@
 `app.db.leases.billing` is the same rule for SQL. A test feeds both the same values.
 """
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+
+from app.domain.rates import Rate
 
 SECONDS_PER_HOUR = 3600
 _MICROSECOND = timedelta(microseconds=1)
@@ -17,8 +21,33 @@ def cost(price_per_hour: Decimal, duration: timedelta) -> Decimal:
     return price_per_hour * (max(duration, timedelta(0)) // _MICROSECOND) / _MICROSECONDS_PER_HOUR
 
 
-def closed_cost(price_per_hour: Decimal, started_at: datetime | None, ended_at: datetime) -> Decimal:
-    """USD of an attempt whose billing has ended, to a millionth, as it is stored. `started_at` None: it was never billed."""
+def stored_cost(price_per_hour: Decimal, duration: timedelta) -> Decimal:
+    """USD to a millionth, as it is stored."""
+    return cost(price_per_hour, duration).quantize(_STORED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceChange:
+    """The compute price of a running attempt from `starts_at` on. USD an hour."""
+
+    starts_at: datetime
+    price_per_hour: Decimal
+
+
+def closed_cost(
+    rate: Rate, started_at: datetime | None, ended_at: datetime, changes: Iterable[PriceChange] = ()
+) -> Decimal:
+    """USD of an attempt whose billing has ended, to a millionth, as it is stored. `started_at` None: it was never billed.
+
+    `rate`: as planned. `changes`: of its compute price while it ran, in any order. A change outside of the billed time
+    counts for the part of that time that is after it.
+    """
     if started_at is None:
         return Decimal(0)
-    return cost(price_per_hour, ended_at - started_at).quantize(_STORED)
+    parts = rate.total - rate.compute
+    total, since, compute = Decimal(0), started_at, rate.compute
+    for change in sorted(changes, key=lambda one: one.starts_at):
+        until = min(max(change.starts_at, since), ended_at)
+        total += cost(compute + parts, until - since)
+        since, compute = max(until, since), change.price_per_hour
+    return (total + cost(compute + parts, ended_at - since)).quantize(_STORED)

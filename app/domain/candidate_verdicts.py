@@ -10,12 +10,12 @@ from typing import Any
 
 from app.domain import quotas
 from app.domain.cool_off import CoolOffReason
+from app.domain.lease_offerings import reservation_objection, spend_cap_objection
 from app.domain.offerings import CoolOff, Offering, OfferingKey
 from app.domain.placement import PATIENCE, much_dearer
 from app.domain.placement_failure import not_listed
 from app.domain.provider_messages import public_code
 from app.domain.reservations import Term
-from app.domain.reserved_offerings import reservation_objection
 
 
 class CandidateVerdict(StrEnum):
@@ -149,7 +149,9 @@ def judge(facts: PlacementFacts, candidates: Iterable[Offering]) -> Iterator[Jud
 
 def is_free(facts: PlacementFacts, offering: Offering) -> bool:
     """Whether nothing keeps the lease from launching at an offering that fits. Most are in cool-off when it matters."""
-    return not offering.cooling(facts.now) and next(_obstacles(facts, offering, None), None) is None
+    if offering.cooling(facts.now) or spend_cap_objection(offering, facts.term) is not None:
+        return False
+    return next(_obstacles(facts, offering, None), None) is None
 
 
 def _is_dearer(offering: Offering, other: Offering | None) -> bool:

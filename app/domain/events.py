@@ -27,6 +27,8 @@ class EventType(StrEnum):
     LEASE_UPDATED = "lease.updated"
     LEASE_EXTENDED = "lease.extended"
     LEASE_EXPIRING_SOON = "lease.expiring_soon"
+    LEASE_CAP_NEAR = "lease.cap_near"
+    LEASE_PRICE_CHANGED = "lease.price_changed"
     LEASE_HOST_KEYS = "lease.host_keys"
     LEASE_REBOOTING = "lease.rebooting"
     LEASE_REBOOTED = "lease.rebooted"
@@ -136,11 +138,12 @@ class LeaseFailed(EventData):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseUpdated(EventData):
-    """The name or the labels changed."""
+    """The name, the labels or the spend cap changed."""
 
     type = EventType.LEASE_UPDATED
     name: str | None = described("The new name. Null: unchanged.")
     labels: Mapping[str, str] | None = described("All labels. Null: unchanged.")
+    max_cost: str | None = described("The new spend cap in USD. Null: unchanged or removed.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +160,26 @@ class LeaseExpiringSoon(EventData):
 
     type = EventType.LEASE_EXPIRING_SOON
     expires_at: datetime = described("The lease's expiry.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseCapNear(EventData):
+    """The lease has cost 80 % of its spend cap. Sent once for each cap."""
+
+    type = EventType.LEASE_CAP_NEAR
+    max_cost: str = described("The spend cap in USD.")
+    accrued: str = described("What the lease has cost, in USD.")
+    ends_at: datetime = described("When the lease ends at the present rate.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeasePriceChanged(EventData):
+    """The provider changed the price of the running VM."""
+
+    type = EventType.LEASE_PRICE_CHANGED
+    n: int = _number()
+    price_per_hour: str = described("The new price of compute in USD.")
+    previous_price_per_hour: str = described("The price of compute until now in USD.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
 from app.domain.ids import AttemptId, LeaseId, TenantId
 from app.domain.lease_requests import LeaseRequest, OnInterruption
+from app.domain.rates import Rate
 from app.domain.reasons import BY_WISH, Reason
 
 
@@ -107,6 +109,9 @@ class Attempt:
     token: str
     clean: bool
     price_per_hour: Any  # Decimal
+    """USD for compute, as planned."""
+    disk_price_per_hour: Decimal | None = None
+    address_price_per_hour: Decimal | None = None
     gpu_count: int = 1
     instance_id: str | None = None
     vm_state: VmState | None = None
@@ -127,6 +132,11 @@ class Attempt:
     """The latest expiry of a lease in the attempt's reservation."""
     watched_at: datetime | None = None
     """Start of the last watch pass over the attempt's account and region."""
+
+    @property
+    def rate(self) -> Rate:
+        """What its VM costs an hour, as planned."""
+        return Rate(compute=self.price_per_hour, disk=self.disk_price_per_hour, address=self.address_price_per_hour)
 
     @property
     def live(self) -> bool:
@@ -165,6 +175,26 @@ class Lease:
     deadline_applied: datetime | None = None
     term_in_doubt: bool = False
     """The database may have lost an extension: a hold was set, and the VM's deadline tag was not read since."""
+    max_cost: Decimal | None = None
+    """USD: the spend cap. None: no cap."""
+    cost_closed: Decimal = Decimal(0)
+    """USD of past attempts and past prices."""
+    cost_reached_at: datetime | None = None
+    """When the cost reaches `max_cost` at the present rate. None: no cap, or nothing is billed."""
+
+    @property
+    def ends_at(self) -> datetime:
+        """The effective end: the expiry, or when the cost reaches the spend cap, whichever is first."""
+        return self.expires_at if self.cost_reached_at is None else min(self.expires_at, self.cost_reached_at)
+
+    @property
+    def spendable(self) -> Decimal | None:
+        """USD that the lease's next VM may cost. None: no cap."""
+        return None if self.max_cost is None else max(self.max_cost - self.cost_closed, Decimal(0))
+
+    def has_reached_cap(self, now: datetime) -> bool:
+        """Whether the cost has reached the spend cap at `now`, by the database's clock."""
+        return self.cost_reached_at is not None and self.cost_reached_at <= now
 
     def is_expired(self, now: datetime) -> bool:
         """Whether the lease's time is over at `now`, by the database's clock."""

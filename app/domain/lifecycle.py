@@ -6,10 +6,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 
 from app.domain.inventory import EMPTY_LISTINGS
 from app.domain.lease_requests import OnInterruption
 from app.domain.leases import Attempt, AttemptState, Desired, Lease, LeaseState, VmState
+from app.domain.money import format_money
 from app.domain.provider_messages import provider_words, public_code, why_vm_ended
 from app.domain.reasons import Origin, Reason, ReasonCode
 
@@ -153,14 +155,14 @@ def decide(lease: Lease, now: datetime, timing: Timing) -> Step:
 
 
 def bounded(lease: Lease, rest: Rest, now: datetime) -> Rest:
-    """The rest of a wanted lease ends at the lease's expiry at the latest, or at the end of its reservation.
+    """The rest of a wanted lease ends at the lease's effective end at the latest, or at the end of its reservation.
 
-    An expired lease rests only while its term is in doubt: until the time that a step gives, else for a fixed pause.
+    A lease past its end rests only while its term is in doubt: until the time that a step gives, else for a fixed pause.
     """
     if lease.desired is Desired.END or lease.terminal:
         return rest
-    if not lease.is_expired(now):
-        return Rest(min(until for until in (rest.until, lease.expires_at, lease.reserved_until) if until is not None))
+    if lease.ends_at > now:
+        return Rest(min(until for until in (rest.until, lease.ends_at, lease.reserved_until) if until is not None))
     return rest if rest.until is not None and rest.until > now else Rest(now + _TERM_IN_DOUBT_PAUSE)
 
 
@@ -168,6 +170,8 @@ def cause_to_end(lease: Lease, now: datetime, timing: Timing) -> Reason | None:
     """Why a wanted lease must end nevertheless, or None."""
     if lease.is_expired(now) and lease.may_expire:
         return Reason(ReasonCode.EXPIRED, "the lease's time is over")
+    if lease.max_cost is not None and lease.has_reached_cap(now) and lease.may_expire:
+        return spend_cap_reached(lease.max_cost)
     if lease.reserved_until is not None and lease.reserved_until <= now:
         return Reason(ReasonCode.RESERVATION_ENDED, "the reservation that the VM runs in ends")
     attempt = lease.attempt
@@ -178,6 +182,11 @@ def cause_to_end(lease: Lease, now: datetime, timing: Timing) -> Reason | None:
         if lost is not None and not _replaceable(lease, attempt):
             return lost
     return _boot_timeout(lease, attempt, now, timing)
+
+
+def spend_cap_reached(max_cost: Decimal) -> Reason:
+    """The reason of a lease whose cost has reached its spend cap."""
+    return Reason(ReasonCode.SPEND_CAP, f"the cost has reached max_cost, {format_money(max_cost)} USD")
 
 
 def _cause_of_loss(attempt: Attempt) -> Reason | None:
@@ -297,12 +306,12 @@ def _active(lease: Lease, now: datetime, timing: Timing) -> Step:
 
 
 def deadline(lease: Lease, timing: Timing) -> datetime:
-    """When the dead-man switch may end the lease's VM: the expiry plus a grace period."""
-    return lease.expires_at + timedelta(seconds=timing.deadline_grace)
+    """When the dead-man switch may end the lease's VM: the effective end plus a grace period."""
+    return lease.ends_at + timedelta(seconds=timing.deadline_grace)
 
 
 def _deadline_or_rest(lease: Lease, now: datetime, timing: Timing, until: datetime | None) -> Step:
-    """Renews an outdated deadline tag, else rests until `until` or the expiry.
+    """Renews an outdated deadline tag, else rests until `until` or the effective end.
 
     While the term is in doubt the tag stays: it may hold an extension that the database has lost.
     """

@@ -72,6 +72,7 @@ GROUP_TEXTS: Mapping[Exclusion, tuple[str, str]] = MappingProxyType(
             "is a reservation that the lease cannot use",
             "are reservations that the lease cannot use",
         ),
+        Exclusion.SPEND_CAP: ("costs more in a minute than max_cost", "cost more in a minute than max_cost"),
     }
 )
 """What one offering, and what several offerings, of a group have in common."""

@@ -60,6 +60,7 @@ class Exclusion(StrEnum):
     CORDONED = "cordoned"
     ACCOUNT = "account"
     RESERVATION = "reservation"
+    SPEND_CAP = "spend_cap"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

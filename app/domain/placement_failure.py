@@ -105,6 +105,9 @@ def _no_capacity(message: str) -> Reason:
 
 _BY_EXCLUSION: Mapping[Exclusion, Reason] = {
     Exclusion.PRICE_CAP: Reason(ReasonCode.PRICE_CAP, "every offering that fits costs more than max_price_per_hour"),
+    Exclusion.SPEND_CAP: Reason(
+        ReasonCode.SPEND_CAP, "what is left of max_cost pays no offering that fits for a minute"
+    ),
     Exclusion.IMAGE: Reason(
         ReasonCode.IMAGE_MISSING, "no account of the offerings that fit has the image asked for any more"
     ),

@@ -1,13 +1,33 @@
 """What a VM costs an hour: compute, network disks and the public address."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
+from enum import StrEnum
 
-from app.domain.offerings import Offering
+from app.domain.offerings import Market, Offering
 
 HOURS_PER_MONTH = Decimal(730)
 """The month in which providers state the price of storage: 8,760 hours a year divided by twelve."""
 _STORED = Decimal("0.000001")
+
+
+class Part(StrEnum):
+    """What gpulease meters of a VM. Traffic is not metered."""
+
+    COMPUTE = "compute"
+    DISK = "disk"
+    ADDRESS = "address"
+
+
+class CostScope(StrEnum):
+    """What an amount covers. The list may grow.
+
+    `compute`: the VM with its GPUs and local disks. `compute_disk_address`: also its network disks and public address.
+    """
+
+    COMPUTE = Part.COMPUTE.value
+    VM = "_".join(Part)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,3 +54,16 @@ def rate_at(offering: Offering, *, disk_gib: int, public_ip: bool) -> Rate:
     if not public_ip:
         address = Decimal(0)
     return Rate(compute=offering.price_per_hour, disk=disk, address=address)
+
+
+def list_price(offering: Offering, offerings: Iterable[Offering]) -> Decimal | None:
+    """USD an hour of the same machine on demand, in the same zone or else in its region. None: unknown."""
+    here = (offering.key.account, offering.key.region, offering.key.instance_type)
+    prices = {
+        other.key.zone: other.price_per_hour
+        for other in offerings
+        if other.key.market is Market.ON_DEMAND
+        and (other.key.account, other.key.region, other.key.instance_type) == here
+        and other.price_per_hour is not None
+    }
+    return prices.get(offering.key.zone, min(prices.values(), default=None))

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
 
 ENDING_MARGIN = timedelta(minutes=5)
 """A lease ends this long before its reservation, so that its VM is gone when the reservation ends."""
@@ -44,12 +45,18 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Term:
-    """The part of a lease that decides about reservations. `waits`: how long it may wait for capacity in all."""
+    """The part of a lease that placement reads besides its requirements. `waits`: how long it may wait for capacity in all.
+
+    `spendable`: USD that its next VM may cost, with the disk and address of the request. None: no spend cap.
+    """
 
     tenant_id: str
     expires_at: datetime
     wait_until: datetime
     waits: timedelta
+    spendable: Decimal | None = None
+    disk_gib: int = 0
+    public_ip: bool = True
 
 
 def lasting_objection(reservation: Reservation, term: Term, now: datetime) -> str | None:

@@ -15,6 +15,7 @@ from app.domain.explanations import (
     choose,
     explain,
 )
+from app.domain.lease_offerings import term_of
 from app.domain.lease_requests import LeaseRequest
 from app.domain.leases import LIVE_ATTEMPT, AttemptState, LeaseState, VmState, starting_since
 from app.domain.near_misses import describe_place
@@ -22,7 +23,6 @@ from app.domain.offerings import Market, Offering, OfferingKey
 from app.domain.placement import Requirements
 from app.domain.reasons import Reason
 from app.domain.reservations import Term
-from app.domain.reserved_offerings import term_of
 from app.domain.situation import find_situation
 from app.services.context import ServiceContext
 from app.services.errors import ResourceNotFound
@@ -133,7 +133,10 @@ class ExplanationService:
 def _term(row: _Row, lease: LeaseFacts) -> Term:
     """The term of a lease that is placed, or of the same request made now. It is always that of the lease's tenant."""
     term = term_of(lease.request, row["tenant_id"], lease.now)
-    return replace(term, expires_at=row["expires_at"], wait_until=lease.wait_until) if lease.places else term
+    if not lease.places:
+        return replace(term, spendable=row["max_cost"])
+    spendable = None if row["max_cost"] is None else row["max_cost"] - row["cost_closed"]
+    return replace(term, expires_at=row["expires_at"], wait_until=lease.wait_until, spendable=spendable)
 
 
 def _key(row: _Row) -> OfferingKey:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from app.domain.gpu_models import ALIASES
+from app.domain.lease_offerings import is_visible
 from app.domain.offerings import GpuVendor, Market, Offering
-from app.domain.reserved_offerings import is_visible
 from app.services.offering_cache import OfferingCache
 from app.services.offerings import price_per_gpu
 

@@ -1,25 +1,33 @@
 """Changing a lease: name and labels, extending, releasing."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from decimal import Decimal
+from types import MappingProxyType
 from typing import Any
 
+from sqlalchemy import bindparam
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from app.db.core.column_types import Money
 from app.db.core.tenant_scope import parameter
 from app.db.events.events import NewEvent
 from app.db.leases import statements, transitions
+from app.db.leases.billing import cost_reached_at
+from app.db.schema.tables import lease
 from app.domain.events import LeaseExtended, LeaseUpdated
 from app.domain.ids import LeaseId
 from app.domain.lease_actions import Extension, LaterExpiry, Refusal, extension_refusal
 from app.domain.leases import TERMINAL, Desired, LeaseState
+from app.domain.money import format_money
 from app.domain.reasons import Origin, Reason, ReasonCode
 from app.services.audit import record_lease
 from app.services.context import ServiceContext
 from app.services.errors import (
     FieldError,
+    InvalidRequest,
     LeaseEnding,
     NameTaken,
     NotExtendable,
@@ -44,16 +52,20 @@ class LeaseChanges:
         self._context = context
 
     async def update(self, principal: Principal, lease_id: str, changes: dict[str, Any], if_match: IfMatch) -> Any:
-        """`changes`: name, labels, or both; a row of leases.READ. Legal in every state.
+        """`changes`: name, labels and `max_cost`, or some of them; a row of leases.READ. Name and labels change in every state.
 
-        Raises ResourceNotFound, VersionConflict, NameTaken.
+        Raises ResourceNotFound, VersionConflict, NameTaken; for `max_cost` LeaseEnding, NotExtendable, InvalidRequest.
         """
         for _ in range(_TRIES):
             try:
-                return await self._update(principal, lease_id, changes, if_match)
+                row = await self._update(principal, lease_id, changes, if_match)
             except IntegrityError as error:  # another request took the name at the same time: the next try names it
                 if "ix_lease_live_name" not in str(error.orig):
                     raise
+            else:
+                if "max_cost" in changes:
+                    self._context.hints.wake(LeaseId(lease_id))
+                return row
         raise NameTaken
 
     async def _update(self, principal: Principal, lease_id: str, changes: dict[str, Any], if_match: IfMatch) -> Any:
@@ -62,11 +74,14 @@ class LeaseChanges:
             changed = {name: value for name, value in changes.items() if getattr(row, name) != value}
             if "name" in changed and LeaseState(row.state) not in TERMINAL:
                 await check_name(connection, row.tenant_id, changed["name"], besides=row.id)
+            if "max_cost" in changed:
+                _check_cap(row, changed["max_cost"])
             if changed:
                 event = NewEvent(_updated(changed), principal.request_id)
-                before = {name: getattr(row, name) for name in changed}
-                await record_lease(connection, principal, "lease.update", row, before=before, after=changed)
-                row = await _written(connection, principal, row.id, event, _columns(changed))
+                before = _audited({name: getattr(row, name) for name in changed})
+                await record_lease(connection, principal, "lease.update", row, before=before, after=_audited(changed))
+                given = {"cap": changed["max_cost"]} if "max_cost" in changed else {}
+                row = await _written(connection, principal, row.id, event, _columns(changed), given)
         return row
 
     @asynccontextmanager
@@ -115,7 +130,36 @@ async def end_lease(connection: AsyncConnection, principal: Principal, row: Any)
 
 
 def _columns(changed: dict[str, Any]) -> dict[str, Any]:
-    return {**changed, "unique_name": True} if "name" in changed else changed
+    columns = {**changed, "unique_name": True} if "name" in changed else dict(changed)
+    return {**columns, **_CAP_CHANGES} if "max_cost" in changed else columns
+
+
+_CAP_CHANGES: Mapping[str, Any] = {
+    "cost_reached_at": cost_reached_at(
+        bindparam("cap", type_=Money), lease.c.cost_closed, lease.c.rate_per_hour, lease.c.rate_since
+    ),
+    "cap_told": False,
+    **transitions.WAKE,
+}
+"""What follows from a new spend cap. Parameter: cap."""
+
+
+def _audited(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: format_money(value) if isinstance(value, Decimal) else value for name, value in values.items()}
+
+
+def _check_cap(row: Any, cap: Decimal | None) -> None:
+    """Raises an error unless the spend cap of a lease can become `cap`. `row`: of statements.LOCK."""
+    if Desired(row.desired) is not Desired.RUN:
+        raise LeaseEnding
+    if cap is not None and cap < row.accrued:
+        detail = f"must be at least {format_money(row.accrued)}, which the lease has cost already"
+        raise InvalidRequest(errors=[FieldError("#/body/max_cost", detail)])
+    if row.not_extendable and row.max_cost is not None and (cap is None or cap > row.max_cost):
+        raise NotExtendable(
+            f"The cloud deletes this VM before it costs more than {format_money(row.max_cost)} USD, and nobody can move "
+            f"that time while the VM runs: the account {row.account} is configured with `extendable = false`."
+        )
 
 
 async def _locked(connection: AsyncConnection, principal: Principal, lease_id: str, if_match: IfMatch) -> Any:
@@ -132,10 +176,15 @@ async def _read(connection: AsyncConnection, principal: Principal, lease_id: str
 
 
 async def _written(
-    connection: AsyncConnection, principal: Principal, lease_id: str, event: NewEvent, values: dict[str, Any]
+    connection: AsyncConnection,
+    principal: Principal,
+    lease_id: str,
+    event: NewEvent,
+    values: dict[str, Any],
+    given: Mapping[str, Any] = MappingProxyType({}),
 ) -> Any:
-    mine = parameter(principal.tenant_id)
-    changed = transitions.write(LeaseId(lease_id), event, where=[transitions.OWNED], given=mine, values=values)
+    parameters = {**parameter(principal.tenant_id), **given}
+    changed = transitions.write(LeaseId(lease_id), event, where=[transitions.OWNED], given=parameters, values=values)
     await connection.execute(*changed)
     return await _read(connection, principal, lease_id)
 
@@ -188,7 +237,9 @@ def _check_extension(row: Any, later: LaterExpiry, until: datetime) -> None:
 
 
 def _updated(changed: dict[str, Any]) -> LeaseUpdated:
-    return LeaseUpdated(name=changed.get("name"), labels=changed.get("labels"))
+    cap = changed.get("max_cost")
+    max_cost = None if cap is None else format_money(cap)
+    return LeaseUpdated(name=changed.get("name"), labels=changed.get("labels"), max_cost=max_cost)
 
 
 def released_by(principal: Principal) -> Reason:

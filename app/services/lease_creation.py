@@ -157,6 +157,8 @@ class _Work:
             "labels": _text(new.request.labels),
             "request": _text(replace(new.request, name=name).as_stored()),
             "estimated_price_per_hour": price,
+            "max_cost": new.max_cost,
+            "key_id": self.principal.key_id,
             "on_interruption": str(new.request.on_interruption),
             "minimum_claim": _text({resource: str(amount) for resource, amount in minimum.items()}),
             "ttl_seconds": new.request.ttl_seconds,

@@ -1,6 +1,7 @@
 """Checks of a lease request that need more than the type of a field."""
 
 from dataclasses import dataclass, field
+from decimal import Decimal
 from ipaddress import ip_network
 
 from app.domain.lease_requests import LeaseRequest
@@ -14,11 +15,12 @@ LARGEST_STARTUP_SCRIPT = 12 * 1024
 class CreateLease:
     """A checked create call. `tenant_id` None: the caller's own tenant.
 
-    `ssh_keys`: names or ids of stored keys, besides those that the request contains. None: the caller's default keys.
+    `max_cost`: the spend cap in USD. None: no cap. `ssh_keys`: names or ids of stored keys, besides those that the request contains. None: the caller's default keys.
     """
 
     tenant_id: str | None
     request: LeaseRequest
+    max_cost: Decimal | None = None
     ssh_keys: tuple[str, ...] | None = ()
     startup_script: str | None = field(repr=False)
 

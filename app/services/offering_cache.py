@@ -9,12 +9,12 @@ from sqlalchemy import func, select
 
 from app.db.core.engine import ApiDatabase
 from app.db.fleet import accounts, offerings, reservations
-from app.domain import placement, quotas, reserved_offerings
+from app.domain import lease_offerings, placement, quotas
+from app.domain.lease_offerings import is_visible
 from app.domain.near_misses import NearMisses, find_near_misses
 from app.domain.offerings import Offering
 from app.domain.placement import Ranking, Requirements
 from app.domain.reservations import Term
-from app.domain.reserved_offerings import is_visible
 from app.services.ttl_cache import Kept
 
 _MOST_RANKINGS = 256
@@ -59,11 +59,11 @@ class CatalogueSnapshot:
     _missed: dict[Requirements, NearMisses] = field(default_factory=dict, repr=False, compare=False)
 
     def rank_for(self, wish: Requirements, term: Term) -> Ranked:
-        """The ranking for one lease, with the reservations that its tenant may use."""
+        """The ranking for one lease, with the reservations that its tenant may use, and what its spend cap pays for."""
         ranked = self.rank(wish)
-        if not self._has_reservations:
+        if not self._differs(term):
             return ranked
-        ranking = reserved_offerings.for_term(ranked.ranking, term, self.as_of, launching=False)
+        ranking = lease_offerings.for_term(ranked.ranking, term, self.as_of, launching=False)
         return Ranked(ranking=ranking, minimum=quotas.minimum(ranking.candidates))
 
     def rank(self, wish: Requirements) -> Ranked:
@@ -104,9 +104,13 @@ class CatalogueSnapshot:
     def _has_reservations(self) -> bool:
         return any(offering.reservation is not None for offering in self.offerings)
 
+    def _differs(self, term: Term) -> bool:
+        """Whether the ranking for this term may differ from that of its requirements."""
+        return self._has_reservations or term.spendable is not None
+
     def near_misses(self, wish: Requirements, term: Term) -> NearMisses:
-        """The excluded offerings of `rank_for`, grouped. Without reservations, computed once for equal requirements."""
-        if self._has_reservations:
+        """The excluded offerings of `rank_for`, grouped. Computed once for equal requirements, where terms make no difference."""
+        if self._differs(term):
             return find_near_misses(wish, self.rank_for(wish, term).ranking)
         known = self._missed.get(wish)
         if known is None:

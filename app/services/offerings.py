@@ -8,9 +8,9 @@ from decimal import Decimal, InvalidOperation
 from enum import StrEnum
 
 from app.domain import gpu_models
+from app.domain.lease_offerings import is_visible
 from app.domain.offerings import GpuVendor, InstanceType, Interconnect, Market, Offering
 from app.domain.reservations import passing_objection
-from app.domain.reserved_offerings import is_visible
 from app.services.cursors import PageRequest, cursor
 from app.services.errors import FieldError, InvalidRequest
 from app.services.offering_cache import OfferingCache

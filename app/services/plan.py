@@ -10,10 +10,10 @@ from app.db.tenancy import quota_limits
 from app.domain import quotas
 from app.domain.billing import cost
 from app.domain.ids import TenantId
+from app.domain.lease_offerings import term_of
 from app.domain.near_misses import ExcludedGroup
 from app.domain.offerings import Offering
 from app.domain.placement import Excluded
-from app.domain.reserved_offerings import term_of
 from app.services.context import ServiceContext
 from app.services.lease_creation import check_name, check_terms, whose
 from app.services.lease_requests import CreateLease
@@ -72,7 +72,7 @@ class PlanService:
         state = await self._state(principal, tenant_id, new)
         if checked.refusal is not None:
             raise checked.refusal
-        ranked, term = checked.ranked, term_of(new.request, tenant_id, snapshot.as_of)
+        ranked, term = checked.ranked, term_of(new.request, tenant_id, snapshot.as_of, new.max_cost)
         needs = state.needs(ranked)
         candidates = tuple(
             Candidate(

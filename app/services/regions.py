@@ -3,7 +3,7 @@
 from collections import defaultdict
 from dataclasses import dataclass
 
-from app.domain.reserved_offerings import is_visible
+from app.domain.lease_offerings import is_visible
 from app.services.offering_cache import OfferingCache
 
 

@@ -6,12 +6,12 @@ from decimal import Decimal
 from difflib import get_close_matches
 
 from app.domain import gpu_models
+from app.domain.lease_offerings import term_of
 from app.domain.lease_requests import GpuRequest
 from app.domain.money import format_money
 from app.domain.near_misses import NearMisses
 from app.domain.offerings import Offering
 from app.domain.placement import Exclusion, Ranking
-from app.domain.reserved_offerings import term_of
 from app.services.errors import (
     FieldError,
     InvalidRequest,
@@ -55,7 +55,7 @@ def check_request(snapshot: CatalogueSnapshot, tenant_id: str, new: CreateLease)
     unknown = next(_unknown_names(new, names, is_complete=snapshot.is_complete), None)
     if unknown is None and new.request.gpu is not None:
         new = replace(new, request=replace(new.request, gpu=_resolved(new.request.gpu, names)))
-    term = term_of(new.request, tenant_id, snapshot.as_of)
+    term = term_of(new.request, tenant_id, snapshot.as_of, new.max_cost)
     ranked = snapshot.rank_for(new.requirements, term)
     if unknown is not None or ranked.ranking.candidates:
         return CheckedRequest(new=new, ranked=ranked, refusal=unknown)
@@ -146,7 +146,7 @@ def _low_price_cap(
     if cap is None or any(one.code in _PERHAPS_PASSING for one in ranking.excluded):
         return None
     without = replace(new, request=replace(new.request, max_price_per_hour=None))
-    term = term_of(new.request, tenant_id, snapshot.as_of)
+    term = term_of(new.request, tenant_id, snapshot.as_of, new.max_cost)
     fitting = snapshot.rank_for(without.requirements, term).ranking.candidates
     lowest = min((o.price_per_hour for o in fitting if o.price_per_hour is not None), default=None)
     if lowest is None:

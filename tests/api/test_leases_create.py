@@ -51,7 +51,7 @@ async def test_a_new_lease_is_queued_and_shows_the_request_with_its_defaults(ali
         "on_interruption": "end",
         "labels": {"team": "vision"},
     }
-    assert (lease["cost"]["accrued"], lease["cost"]["covers"]) == ("0.00", "compute")
+    assert (lease["cost"]["accrued"], lease["cost"]["covers"]) == ("0.00", "compute_disk_address")
     assert lease["estimate"] == {
         "price_per_hour": "1.006",
         "price_for_term": "1.006",

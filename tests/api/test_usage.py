@@ -81,7 +81,7 @@ def moment(text: str) -> datetime:
 
 async def test_without_leases_there_is_nothing_to_report(alice: Caller) -> None:
     found = await usage(alice)
-    assert (found["items"], found["groups"], found["step"], found["covers"]) == ([], [], "hour", "compute")
+    assert (found["items"], found["groups"], found["step"], found["covers"]) == ([], [], "hour", "compute_disk_address")
     assert moment(found["ends_at"]) - moment(found["starts_at"]) == 24 * HOUR
 
 

@@ -45,6 +45,11 @@ VALUES: dict[str, Any] = {
     "cause": "ended_lease",
     "first_seen_at": AT,
     "ended_by_us": True,
+    "max_cost": "12.50",
+    "accrued": "10.00",
+    "ends_at": AT,
+    "price_per_hour": "1.10",
+    "previous_price_per_hour": "1.006",
 }
 
 

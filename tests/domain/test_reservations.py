@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app.domain.lease_offerings import for_term
 from app.domain.leases import LeaseState, VmState
 from app.domain.lifecycle import BeginRelease, Rest, Terminate, decide
 from app.domain.offerings import Market, MarketWish, Offering
@@ -15,7 +16,6 @@ from app.domain.placement import Exclusion, Requirements, rank
 from app.domain.placement_failure import why_exhausted
 from app.domain.reasons import ReasonCode
 from app.domain.reservations import ENDING_MARGIN, Reservation, Term
-from app.domain.reserved_offerings import for_term
 from tests.domain.samples import NOW, TIMING, ago, ahead, attempt, lease, offering
 
 MINE, OTHER = "tenant_a", "tenant_b"

@@ -1,4 +1,4 @@
-"""Events without an acting caller: a lease ends soon, a quota is nearly used, an orphaned VM has ended."""
+"""Events without an acting caller: a lease ends soon, a spend cap is near, a quota is nearly used, an orphaned VM has ended."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -7,8 +7,9 @@ from typing import Any
 from sqlalchemy import Connection, Row
 
 from app.db.events import events, notices
-from app.domain.events import OrphanEnded, QuotaNearlyUsed
+from app.domain.events import LeaseCapNear, OrphanEnded, QuotaNearlyUsed
 from app.domain.ids import LeaseId, TenantId
+from app.domain.money import format_money
 from app.domain.quotas import json_amount
 from workers.runtime import Runtime
 
@@ -17,7 +18,7 @@ _LEASES = 500
 
 def tell(runtime: Runtime, _account: str, _region: str) -> int:
     """Writes the due notices. Returns the number of events."""
-    return _tell_expiring(runtime) + _tell_quotas(runtime)
+    return _tell_expiring(runtime) + _tell_near_cap(runtime) + _tell_quotas(runtime)
 
 
 def _tell_expiring(runtime: Runtime) -> int:
@@ -26,6 +27,14 @@ def _tell_expiring(runtime: Runtime) -> int:
     for row in runtime.database.all(notices.expiring(soon, _LEASES)):
         statement = notices.tell_expiring(LeaseId(row.id), row.expires_at)
         count += runtime.database.run(statement).rowcount
+    return count
+
+
+def _tell_near_cap(runtime: Runtime) -> int:
+    count = 0
+    for row in runtime.database.all(notices.near_cap(_LEASES)):
+        data = LeaseCapNear(max_cost=format_money(row.max_cost), accrued=format_money(row.accrued), ends_at=row.ends_at)
+        count += runtime.database.run(notices.tell_cap_near(LeaseId(row.id), data)).rowcount
     return count
 
 

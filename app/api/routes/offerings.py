@@ -16,7 +16,7 @@ from app.api.http.routing import Member, UseServices, Viewer
 from app.api.http.routing import router as make_router
 from app.api.schemas.base import DecimalText, Moment, Money, Page, View
 from app.api.schemas.explanations import ExplainedExclusion, exclusion_view
-from app.api.schemas.hardware import COVERS, GROWS, CostScope, Gpu, Network
+from app.api.schemas.hardware import COVERS, GROWS, Gpu, Network
 from app.api.schemas.lease_bodies import NewLease, ProviderName, new_lease
 from app.api.schemas.lease_filters import QueryText
 from app.domain import offerings as domain
@@ -25,6 +25,7 @@ from app.domain.offerings import GpuVendor, Interconnect, Market, PriceStatus
 from app.domain.placed import type_facts
 from app.domain.placement import Exclusion
 from app.domain.quotas import JsonAmount, json_amount, json_limit
+from app.domain.rates import CostScope
 from app.domain.reservations import Reservation
 from app.services.container import Services
 from app.services.lease_creation import exclusion_detail

@@ -16,6 +16,7 @@ from app.api.schemas.lease_filters import QueryText
 from app.domain.attention import AttentionCode
 from app.domain.leases import LeaseState
 from app.domain.money import format_money
+from app.domain.rates import CostScope
 from app.services.preconditions import list_tag
 from app.services.summary import TenantSummary
 
@@ -60,7 +61,7 @@ class Summary(View):
     spend_month_to_date: Annotated[Money, Field(description="USD since the month began (UTC).")]
     accrued: Annotated[Money, Field(description="USD of the leases that have not ended, since each of them started.")]
     currency: Annotated[str, Field(examples=["USD"])]
-    covers: Annotated[str, Field(description="What the amounts contain.", examples=["compute"])]
+    covers: Annotated[str, Field(description="What the amounts contain.", examples=[CostScope.VM])]
     attention: Attention
 
 
@@ -91,7 +92,7 @@ def _summary(found: TenantSummary) -> dict[str, Any]:
         "spend_month_to_date": format_money(found.spend_of_month),
         "accrued": format_money(sum((row.accrued for row in counts), Decimal(0))),
         "currency": "USD",
-        "covers": "compute",
+        "covers": CostScope.VM,
         "attention": {"total": found.attention_total, "items": [_attention(row) for row in found.attention]},
     }
 

@@ -15,6 +15,7 @@ from app.api.http.routing import router as make_router
 from app.api.schemas.base import Moment, Money, Timestamp, View
 from app.api.schemas.lease_filters import QueryText
 from app.domain.money import format_money
+from app.domain.rates import CostScope
 from app.domain.usage import UsageGrouping, UsageStep
 from app.services.preconditions import list_tag
 from app.services.usage import Sums, UsageQuery, UsageReport, gpu_hours
@@ -67,7 +68,7 @@ class Usage(View):
     group_by: UsageGrouping
     as_of: Annotated[Moment, Field(description="The current step is counted until then.")]
     currency: Annotated[str, Field(examples=["USD"])]
-    covers: Annotated[str, Field(description="What the cost contains.", examples=["compute"])]
+    covers: Annotated[str, Field(description="What the cost contains.", examples=[CostScope.VM])]
     groups: Annotated[list[UsageGroup], Field(description="The largest cost first, `other` last.")]
     items: Annotated[list[UsageItem], Field(description="By time, then in the order of `groups`.")]
     next_cursor: Annotated[str | None, Field(description="Always null: there is one page.")]
@@ -115,7 +116,7 @@ def _usage(report: UsageReport, group_by: UsageGrouping) -> dict[str, Any]:
         "group_by": group_by,
         "as_of": report.as_of,
         "currency": "USD",
-        "covers": "compute",
+        "covers": CostScope.VM,
         "groups": [{"group": one.group, "name": one.name, **_sums(one.sums)} for one in report.groups],
         "items": [_item(one.starts_at, one.covered, one.group, one.sums) for one in report.items],
         "next_cursor": None,

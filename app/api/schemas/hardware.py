@@ -1,6 +1,5 @@
 """Response models of a VM's GPUs and network, and of the scope of amounts, which leases and offerings share."""
 
-from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field
@@ -14,14 +13,9 @@ PlacedLocalDisk = Annotated[
 ]
 
 
-class CostScope(StrEnum):
-    """What an amount covers. The list may grow."""
-
-    COMPUTE = "compute"
-
-
 COVERS = (
-    "`compute`: the VM with its GPUs and local disks. Network disks, addresses and traffic are not included. " + GROWS
+    "`compute`: the VM with its GPUs and local disks. `compute_disk_address`: also its network disks and public address, "
+    "where their prices are known. Traffic is not included. " + GROWS
 )
 
 

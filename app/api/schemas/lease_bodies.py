@@ -45,6 +45,7 @@ TypeName = Annotated[str, Field(pattern=patterns.INSTANCE_TYPE.regex, examples=[
 RegionName = Annotated[str, Field(pattern=patterns.REGION.regex, examples=["us-east-1"])]
 ImageName = Annotated[str, Field(pattern=patterns.IMAGE.regex, examples=["pytorch"])]
 Ttl = Annotated[int, Field(ge=60, le=_YEAR, description="Seconds from now; at most the tenant's `max_ttl_seconds`.")]
+MaxCost = Annotated[DecimalText, Field(gt=0, examples=["12.50"])]
 Cidr = Annotated[str, Field(max_length=50, examples=["203.0.113.0/24"]), AfterValidator(network)]
 
 
@@ -145,6 +146,15 @@ class NewLease(Body):
     max_price_per_hour: Annotated[
         Annotated[DecimalText, Field(gt=0)] | None, Field(description="Maximum price of the whole VM in USD.")
     ] = None
+    max_cost: Annotated[
+        MaxCost | None,
+        Field(
+            description=(
+                "Spend cap in USD: the lease ends before it costs more. An offering whose first minute costs more is "
+                "excluded. Null: no cap."
+            )
+        ),
+    ] = None
     ttl_seconds: Ttl
     wait_seconds: Annotated[
         int, Field(ge=0, le=86_400, description="Maximum time to wait for capacity. 0: try each candidate once.")
@@ -213,12 +223,16 @@ class NewLease(Body):
 
 
 class LeasePatch(Body):
-    """Absent fields stay unchanged. `labels` replaces all labels."""
+    """Absent fields stay unchanged. `labels` replaces all labels. A null `max_cost` removes the spend cap."""
 
     model_config = ConfigDict(json_schema_extra=never_null("name", "labels"))
 
     name: Annotated[Name | None, AfterValidator(_not_null)] = None
     labels: Annotated[Labels | None, AfterValidator(_not_null)] = None
+    max_cost: Annotated[
+        MaxCost | None,
+        Field(description="The new spend cap in USD, at least what the lease has cost. Null: no cap."),
+    ] = None
 
 
 class LeaseExtension(Body):
@@ -250,11 +264,14 @@ def new_lease(body: NewLease) -> CreateLease:
         exact = FieldError("#/body/gpu/count", "is an exact number and excludes min_count")
         least = FieldError("#/body/gpu/min_count", "is a minimum and excludes count")
         raise InvalidRequest(errors=[exact, least])
-    request = LeaseRequest.from_json(body.model_dump(mode="json", exclude={"tenant_id", "startup_script", "ssh_keys"}))
+    request = LeaseRequest.from_json(
+        body.model_dump(mode="json", exclude={"tenant_id", "startup_script", "ssh_keys", "max_cost"})
+    )
     by_default = body.ssh_keys is None and body.ssh_public_keys is None
     return CreateLease(
         tenant_id=body.tenant_id,
         request=request,
+        max_cost=body.max_cost,
         ssh_keys=None if by_default else tuple(body.ssh_keys or ()),
         startup_script=body.startup_script,
     )

@@ -6,11 +6,12 @@ from typing import Annotated
 from pydantic import Field
 
 from app.api.schemas.base import Moment, Money, Page, View
-from app.api.schemas.hardware import COVERS, GROWS, CostScope, Gpu, Network, PlacedLocalDisk
+from app.api.schemas.hardware import COVERS, GROWS, Gpu, Network, PlacedLocalDisk
 from app.api.schemas.placements import Image, Placement
 from app.domain.lease_requests import OnInterruption
 from app.domain.leases import AttemptState, Desired, LeaseState
 from app.domain.offerings import GpuVendor, Interconnect, Market, MarketWish
+from app.domain.rates import CostScope
 from app.domain.reasons import Origin, ReasonCode
 
 PROVIDER_WORDS = (
@@ -121,11 +122,20 @@ class LeaseActions(View):
     reboot: Action
 
 
+class RateParts(View):
+    """The parts of a rate in USD per hour. Null: the price of this part is unknown, and the part is not metered."""
+
+    compute: Money
+    disk: Annotated[Money | None, Field(description="All network disks of the VM.")]
+    address: Annotated[Money | None, Field(description="The public address of the VM.")]
+
+
 class Cost(View):
-    """The cost of the lease until `as_of`. `rate_per_hour` is null while the lease is not billed."""
+    """The cost of the lease until `as_of`. `rate_per_hour` and `parts` are null while the lease is not billed."""
 
     accrued: Money
-    rate_per_hour: Money | None
+    rate_per_hour: Annotated[Money | None, Field(description="The sum of `parts`.")]
+    parts: RateParts | None
     as_of: Moment
     currency: str
     covers: Annotated[CostScope, Field(description=COVERS)]
@@ -166,6 +176,22 @@ class Lease(View):
     attempts_count: int
     actions: LeaseActions
     cost: Cost
+    max_cost: Annotated[
+        Money | None, Field(description="The spend cap in USD: the lease ends before it costs more. Null: no cap.")
+    ]
+    ends_at: Annotated[
+        Moment,
+        Field(
+            description=(
+                "When the lease ends: `expires_at`, or when its cost reaches `max_cost` at the present rate, whichever is "
+                "first."
+            )
+        ),
+    ]
+    key_id: Annotated[
+        str | None, Field(description="The API key that created the lease. Null: created by an earlier version.")
+    ]
+    quote_id: Annotated[str | None, Field(description="The quote that the lease was created from. Null: none.")]
     estimate: Annotated[Estimate | None, Field(description="Null for queued leases that an earlier version created.")]
     version: int
     created_at: Moment

@@ -4,15 +4,16 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Select, bindparam, func, or_, select, text
+from sqlalchemy import ColumnElement, Select, bindparam, func, literal_column, not_, or_, select, text
 from sqlalchemy.sql.dml import ReturningInsert
 
 from app.db.core.column_types import Time
 from app.db.core.prepared import Bound
 from app.db.events.events import NewEvent
+from app.db.leases.billing import accrued, ends_at
 from app.db.leases.transitions import write
 from app.db.schema.tables import lease
-from app.domain.events import LeaseExpiringSoon
+from app.domain.events import LeaseCapNear, LeaseExpiringSoon
 from app.domain.ids import LeaseId
 
 _UNTOLD = or_(lease.c.expiry_told_for.is_(None), lease.c.expiry_told_for < lease.c.expires_at)
@@ -43,6 +44,26 @@ def tell_expiring(lease_id: LeaseId, expires_at: datetime) -> Bound[ReturningIns
         given={"shown_at": expires_at},
         values={"expiry_told_for": expires_at},
     )
+
+
+_CAP_SHARE: ColumnElement[Any] = literal_column("0.8")
+_SPENT = accrued(lease, func.now())
+_CAP_NEAR = (lease.c.max_cost.is_not(None), not_(lease.c.cap_told), lease.c.max_cost * _CAP_SHARE <= _SPENT)
+
+
+def near_cap(limit: int) -> Select[Any]:
+    """(id, max_cost, accrued, ends_at) of leases that have cost 80 % of their cap and whose owners have had no notice."""
+    return (
+        select(lease.c.id, lease.c.max_cost, _SPENT.label("accrued"), ends_at(lease).label("ends_at"))
+        .where(lease.c.state.not_in(["failed", "released"]), *_RUNS, *_CAP_NEAR)
+        .order_by(lease.c.id)
+        .limit(limit)
+    )
+
+
+def tell_cap_near(lease_id: LeaseId, data: LeaseCapNear) -> Bound[ReturningInsert[Any]]:
+    """Records one notice for each cap."""
+    return write(lease_id, NewEvent(data), where=[*_RUNS, *_CAP_NEAR], values={"cap_told": True})
 
 
 def owners(lease_ids: Iterable[str]) -> Select[Any]:

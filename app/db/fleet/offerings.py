@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import (
+    ColumnElement,
     Delete,
     Select,
     Table,
@@ -14,6 +15,7 @@ from sqlalchemy import (
     cast,
     delete,
     func,
+    literal,
     not_,
     or_,
     select,
@@ -23,7 +25,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.core.column_types import Time
-from app.db.schema.tables import account, account_region, offering
+from app.db.schema.tables import account, account_region, offering, part_price
 from app.domain.offerings import (
     CoolOff,
     Driver,
@@ -56,6 +58,8 @@ TYPE_COLUMNS = (
 """The columns that `type_columns` writes and `type_from_row` reads."""
 _FACTS = ["provider", *TYPE_COLUMNS, "obstacle"]
 _PRICE = ["price_per_hour", "price_as_of", "price_source", "price_live"]
+EVERY_TYPE = "*"
+"""In a row of `part_price`: every instance type without a row of its own."""
 _KEY = (offering.c.account, offering.c.region, offering.c.zone, offering.c.instance_type, offering.c.market)
 
 
@@ -111,6 +115,21 @@ def save_price(name: str, region: str) -> Update:
     )
 
 
+def save_part_prices() -> Insert:
+    """Adds or refreshes prices of disks and addresses, one set of parameters each: the columns of `part_price`.
+
+    A live price stays until a live price or a newer list replaces it.
+    """
+    statement = insert(part_price)
+    new = statement.excluded
+    names = ("price", "price_as_of", "price_source", "price_live")
+    return statement.on_conflict_do_update(
+        index_elements=list(part_price.primary_key.columns),
+        set_={name: new[name] for name in names},
+        where=or_(new.price_live, not_(part_price.c.price_live), part_price.c.price_as_of < new.price_as_of),
+    )
+
+
 def forget_unoffered(name: str, region: str) -> Delete:
     """Deletes offerings of a region that its refreshes have not shown for two days."""
     return delete(offering).where(
@@ -133,8 +152,11 @@ def with_account(table: Table) -> Select[Any]:
     such a region, but placement treats it as in cool-off.
     """
     since = cast(account_region.c.last_error["since"].astext, Time)
+    disk, any_disk, address = (part_price.alias(name) for name in ("disk", "any_disk", "address"))
     query = select(
         table,
+        func.coalesce(disk.c.price, any_disk.c.price).label("disk_price_per_gib_month"),
+        address.c.price.label("address_price_per_hour"),
         case((since < func.now() - _SILENCE, func.now() + _SILENCE)).label("silent_until"),
         account_region.c.last_error.label("region_error"),
         account.c.state.label("account_state"),
@@ -142,13 +164,22 @@ def with_account(table: Table) -> Select[Any]:
         account.c.last_error.label("account_error"),
         account.c.config["images"].label("account_images"),
     ).select_from(
-        table.join(account, account.c.name == table.c.account).outerjoin(
+        table.join(account, account.c.name == table.c.account)
+        .outerjoin(
             account_region,
             and_(account_region.c.account == table.c.account, account_region.c.region == table.c.region),
         )
+        .outerjoin(disk, _part(disk, "disk", table, table.c.instance_type))
+        .outerjoin(any_disk, _part(any_disk, "disk", table, literal(EVERY_TYPE)))
+        .outerjoin(address, _part(address, "address", table, literal(EVERY_TYPE)))
     )
     configured = func.jsonb_exists(account.c.config["regions"], table.c.region)
     return query.where(func.coalesce(configured, true()))
+
+
+def _part(prices: Any, part: str, table: Table, instance_type: ColumnElement[str]) -> ColumnElement[bool]:
+    here = (prices.c.account == table.c.account, prices.c.region == table.c.region)
+    return and_(*here, prices.c.part == part, prices.c.instance_type == instance_type)
 
 
 _USABLE = ("ok", "unchecked")
@@ -179,6 +210,8 @@ def shared_facts(row: Any) -> dict[str, Any]:
         "provider": row.provider,
         "type": type_from_row(row),
         "price_per_hour": row.price_per_hour,
+        "disk_price_per_gib_month": row.disk_price_per_gib_month,
+        "address_price_per_hour": row.address_price_per_hour,
         "images": frozenset(row.account_images or ()),
         "cool_off": _cool_off(row),
         "launches": row.launches,

@@ -35,6 +35,7 @@ from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.core.column_types import Time
 from app.db.core.prepared import Bound, Shape, plain, setting, shape
+from app.db.leases.billing import ends_at
 from app.db.leases.claims import held_by
 from app.db.operations import cluster
 from app.db.schema.tables import attempt, installation, lease
@@ -58,7 +59,7 @@ def _send() -> Update:
             lease.c.claim_id == bindparam("claim", type_=Uuid),
             lease.c.held_until > func.now(),
             lease.c.desired == "run",
-            lease.c.expires_at > func.now() + bindparam("call", type_=Interval),
+            ends_at(lease) > func.now() + bindparam("call", type_=Interval),
             exists().where(installation.c.hold.is_(None), installation.c.launches_stopped.is_(None), cluster.IS_KNOWN),
         )
         .values(held_until=func.now() + bindparam("hold", type_=Interval))
@@ -91,7 +92,7 @@ def send(attempt_id: AttemptId, claim_id: UUID, *, call_seconds: float, hold_sec
 
     From here on the outcome is unknown until it is recorded. A worker that is killed during the call leaves the attempt
     in this state. The retry clock runs from the first such send. Returns one row (params, last_sent_at), or none: then
-    nothing may be sent. `call_seconds` must fit before the expiry, no brake of the installation may be on, and the
+    nothing may be sent. `call_seconds` must fit before the lease's effective end, no brake of the installation may be on, and the
     running PostgreSQL cluster must be the known one.
 
     `last_sent_at` identifies this send: its answer is written with it. The lease is locked before its attempt, as in
@@ -252,7 +253,7 @@ def end(
     clean: bool,
     error: Mapping[str, Any] | None = None,
 ) -> Update:
-    """Ends an attempt as refused or dead, while the lease is ours. Returns its billing period and price, to close it.
+    """Ends an attempt as refused or dead, while the lease is ours. Returns its billing period and prices, to close it.
 
     `before`: the state on which the decision was based. An attempt whose VM was found meanwhile stays live.
     Billing ends at the provider's own transition time (`vm_state_at`, once gone), never later than now. Billing of a VM
@@ -289,6 +290,9 @@ def end(
             attempt.c.billing_started_at,
             attempt.c.billing_ended_at,
             attempt.c.price_per_hour,
+            attempt.c.disk_price_per_hour,
+            attempt.c.address_price_per_hour,
+            attempt.c.cost_of_past_prices,
         )
     )
 

@@ -136,6 +136,8 @@ _LEASE = [
     "minimum_claim",
     "created_at",
     "expires_at",
+    "max_cost",
+    "cost_reached_at",
     "wait_until",
     "pass_started_at",
     "running_at",
@@ -170,6 +172,8 @@ _ATTEMPT = [
     "token",
     "clean",
     "price_per_hour",
+    "disk_price_per_hour",
+    "address_price_per_hour",
     "instance_id",
     "vm_state",
     "vm_state_at",
@@ -250,6 +254,9 @@ def lease_from_row(row: Any) -> Lease:
         reboot_requested_at=row.lease_reboot_requested_at,
         deadline_applied=row.lease_deadline_applied,
         term_in_doubt=row.lease_term_in_doubt,
+        max_cost=row.lease_max_cost,
+        cost_closed=row.lease_cost_closed,
+        cost_reached_at=row.lease_cost_reached_at,
     )
 
 

@@ -24,6 +24,8 @@ _LEASE = (
     "request",
     "wait_until",
     "expires_at",
+    "max_cost",
+    "cost_closed",
     "pass_started_at",
     "running_at",
     "ready_at",

@@ -22,8 +22,9 @@ from sqlalchemy import (
 )
 
 from app.db.core.column_types import Money
-from app.db.leases.billing import cost
+from app.db.leases.billing import accrued, cost, ends_at
 from app.db.schema.tables import account_region
+from app.domain.rates import CostScope, Part
 from app.domain.reasons import PROVIDER_MESSAGE
 
 _PLAIN = (
@@ -38,6 +39,8 @@ _PLAIN = (
     "labels",
     "attempts_count",
     "version",
+    "key_id",
+    "quote_id",
 )
 
 _TIMES = (
@@ -65,18 +68,25 @@ NEEDED = (
     "cost_closed",
     "rate_per_hour",
     "rate_since",
+    "disk_rate_per_hour",
+    "address_rate_per_hour",
+    "max_cost",
+    "cost_reached_at",
     "estimated_price_per_hour",
 )
 """Columns of a lease that it is shown from."""
 
+_ZERO: ColumnElement[int] = literal_column("0")
 _RFC3339: ColumnElement[str] = literal_column("""'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'""")
 _MONEY: ColumnElement[str] = literal_column("'FM999999999999990.009999'")
 """USD with two decimals at least and six at most, as app.domain.money writes it."""
-_CURRENCY: tuple[ColumnElement[str], ColumnElement[str]] = (
-    literal_column("'USD'").label("currency"),
-    literal_column("'compute'").label("covers"),
-)
-"""The unit of amounts, and what they cover: neither disks nor addresses nor traffic."""
+_CURRENCY: ColumnElement[str] = literal_column("'USD'").label("currency")
+
+
+def _covers(scope: CostScope) -> ColumnElement[str]:
+    return literal_column(f"'{scope}'").label("covers")
+
+
 _PROVIDER_MESSAGE: ColumnElement[str] = literal_column(f"'{PROVIDER_MESSAGE}'")
 
 
@@ -97,6 +107,8 @@ def shown(row: FromClause, listed_at: ColumnElement[Any]) -> ColumnElement[str]:
         row.c.rate_per_hour.is_not(None).label("billable"),
         _cost(row).label("cost"),
         _estimate(row).label("estimate"),
+        func.to_char(row.c.max_cost, _MONEY).label("max_cost"),
+        _rfc3339(ends_at(row)).label("ends_at"),
         *(_rfc3339(row.c[name]).label(name) for name in _TIMES),
         _rfc3339(_last_observed(row, listed_at)).label("last_observed_at"),
     )
@@ -105,14 +117,24 @@ def shown(row: FromClause, listed_at: ColumnElement[Any]) -> ColumnElement[str]:
 
 def _cost(row: FromClause) -> ColumnElement[Any]:
     """What closed attempts cost, and the running rate since."""
-    running = func.coalesce(cost(row.c.rate_per_hour, row.c.rate_since, func.now()), 0)
     return _object(
         row,
-        func.to_char(row.c.cost_closed + running, _MONEY).label("accrued"),
+        func.to_char(accrued(row, func.now()), _MONEY).label("accrued"),
         func.to_char(row.c.rate_per_hour, _MONEY).label("rate_per_hour"),
+        _parts(row).label("parts"),
         _rfc3339(func.now()).label("as_of"),
-        *_CURRENCY,
+        _CURRENCY,
+        _covers(CostScope.VM),
     )
+
+
+def _parts(row: FromClause) -> ColumnElement[Any]:
+    """The parts of the rate; null while nothing is billed."""
+    disk, address = row.c.disk_rate_per_hour, row.c.address_rate_per_hour
+    compute = row.c.rate_per_hour - func.coalesce(disk, _ZERO) - func.coalesce(address, _ZERO)
+    parts = zip((part.value for part in Part), (compute, disk, address), strict=True)
+    members = _object(row, *(func.to_char(amount, _MONEY).label(name) for name, amount in parts))
+    return case((row.c.rate_per_hour.is_not(None), members))
 
 
 def _estimate(row: FromClause) -> ColumnElement[Any]:
@@ -122,7 +144,8 @@ def _estimate(row: FromClause) -> ColumnElement[Any]:
         row,
         func.to_char(price, _MONEY).label("price_per_hour"),
         func.to_char(cost(price, row.c.created_at, row.c.expires_at), _MONEY).label("price_for_term"),
-        *_CURRENCY,
+        _CURRENCY,
+        _covers(CostScope.COMPUTE),
     )
     return case((price.is_not(None), members))
 

@@ -25,6 +25,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from app.db.core.column_types import Amount, Id, Json, Money, Time
 from app.db.core.tenant_scope import asking, parameter
 from app.db.leases import projection
+from app.db.leases.billing import accrued
 from app.db.schema.tables import account_region, event, lease, lease_secret, quota_claim, tenant
 from app.domain.events import EventType
 from app.domain.leases import TERMINAL
@@ -85,6 +86,8 @@ LOCK = READ.add_columns(
     lease.c.created_at,
     lease.c.expires_at,
     _reserved_until(lease).label("reserved_until"),
+    lease.c.max_cost,
+    accrued(lease, func.now()).label("accrued"),
     tenant.c.max_ttl_seconds,
     tenant.c.max_total_seconds,
     _AS_OF,
@@ -144,6 +147,8 @@ def _new_lease(terms: Any) -> Any:
         "on_interruption": bindparam("on_interruption", type_=Text),
         "minimum_claim": bindparam("minimum_claim", type_=Json),
         "estimated_price_per_hour": bindparam("estimated_price_per_hour", type_=Money),
+        "max_cost": bindparam("max_cost", type_=Money),
+        "key_id": bindparam("key_id", type_=Id),
         "unique_name": literal_column("true"),
         "expires_at": func.now() + bindparam("ttl", type_=Interval),
         "wait_until": func.now() + bindparam("wait", type_=Interval),
@@ -189,4 +194,4 @@ The caller must have reserved the quota with `quotas.admit` in the same transact
 return, with `expires_at`, or none when the terms forbid the lease or a live lease has the name. The caller then reads
 the cause from TERMS, and rolls back. Two creates at the same time: the index `ix_lease_live_name` refuses the second.
 Parameters: lease_id, tenant_id, name, labels, request, on_interruption, minimum_claim, estimated_price_per_hour,
-ttl_seconds, ttl, wait, startup_script, resources, amounts, event_id, event_data, request_id."""
+max_cost, key_id, ttl_seconds, ttl, wait, startup_script, resources, amounts, event_id, event_data, request_id."""

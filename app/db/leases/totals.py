@@ -7,12 +7,11 @@ from sqlalchemy import Select, bindparam, func, select, true
 
 from app.db.core.column_types import Time
 from app.db.core.tenant_scope import only
-from app.db.leases.billing import cost
+from app.db.leases.billing import accrued
 from app.db.operations.ops import LIVE
 from app.db.schema.tables import lease
 
 _AS_OF = bindparam("as_of", type_=Time)
-_ACCRUED = lease.c.cost_closed + func.coalesce(cost(lease.c.rate_per_hour, lease.c.rate_since, _AS_OF), 0)
 
 
 @lru_cache(maxsize=2)
@@ -26,7 +25,7 @@ def by_state(*, every_tenant: bool) -> Select[Any]:
         func.count().label("leases"),
         func.coalesce(func.sum(lease.c.gpu_count), 0).label("gpus"),
         func.coalesce(func.sum(lease.c.rate_per_hour), 0).label("spend_per_hour"),
-        func.sum(_ACCRUED).label("accrued"),
+        func.sum(accrued(lease, _AS_OF)).label("accrued"),
     )
     owned = true() if every_tenant else only(lease.c.tenant_id)
     return select(*columns).where(LIVE, owned).group_by(lease.c.state).order_by(lease.c.state)

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Executable, Select, TextClause, func, literal_column, select, text
 
-from app.db.leases.billing import cost
+from app.db.leases.billing import cost, price_segments
 from app.db.schema.tables import attempt, invariant, lease
 from app.db.tenancy.quotas import RECOUNT
 
@@ -26,7 +26,8 @@ class Check:
     statement: TextClause | Select[Any]
 
 
-_BILLED = cost(attempt.c.price_per_hour, attempt.c.billing_started_at, attempt.c.billing_ended_at)
+_segment = price_segments()
+_BILLED = cost(_segment.c.rate_per_hour, _segment.c.starts_at, _segment.c.ends_at)
 _NOTHING: ColumnElement[Any] = literal_column("0")
 _ROUNDING: ColumnElement[Any] = literal_column("0.0001")
 """USD: the cost of each closed attempt is rounded to a millionth."""
@@ -90,6 +91,7 @@ CHECKS = (
         "an ended lease cost what its attempts cost",
         select(lease.c.id, lease.c.cost_closed)
         .join(attempt, attempt.c.lease_id == lease.c.id)
+        .outerjoin(_segment, _segment.c.attempt_id == attempt.c.id)
         .where(lease.c.ended_at.is_not(None))
         .group_by(lease.c.id)
         .having(func.abs(lease.c.cost_closed - func.coalesce(func.sum(_BILLED), _NOTHING)) > _ROUNDING),

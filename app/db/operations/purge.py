@@ -55,10 +55,11 @@ _LEASES = text(
         ORDER BY l.created_at, l.id LIMIT :limit FOR UPDATE OF l SKIP LOCKED),
     archived AS (
         INSERT INTO attempt_archive (id, lease_id, tenant_id, n, provider, account, region, zone, instance_type, market,
-            gpu_model, gpu_count, instance_id, price_per_hour, billing_started_at, billing_ended_at, ended_at)
+            gpu_model, gpu_count, instance_id, price_per_hour, disk_price_per_hour, address_price_per_hour, billing_started_at,
+            billing_ended_at, ended_at)
         SELECT a.id, a.lease_id, a.tenant_id, a.n, a.provider, a.account, a.region, a.zone, a.instance_type, a.market,
             a.offering #>> '{gpu,model}', CAST(a.offering #>> '{gpu,count}' AS int), a.instance_id, a.price_per_hour,
-            a.billing_started_at, a.billing_ended_at, a.ended_at
+            a.disk_price_per_hour, a.address_price_per_hour, a.billing_started_at, a.billing_ended_at, a.ended_at
         FROM attempt a JOIN doomed d ON d.id = a.lease_id
         WHERE a.instance_id IS NOT NULL OR (a.state = 'dead' AND a.first_sent_at IS NOT NULL)),
     consoles AS (DELETE FROM lease_console c USING doomed d WHERE c.lease_id = d.id),

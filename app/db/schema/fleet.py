@@ -126,6 +126,22 @@ offering = Table(
     CheckConstraint("market IN ('on_demand', 'spot')", name="market"),
 )
 
+part_price = Table(
+    "part_price",
+    metadata,
+    Column("account", Text, ForeignKey("account.name"), primary_key=True),
+    Column("region", Text, primary_key=True),
+    Column("part", Text, primary_key=True, comment="disk: USD a GiB and month; address: USD an hour"),
+    Column("instance_type", Text, primary_key=True, comment="*: every type without a row of its own"),
+    Column("price", Money, nullable=False),
+    Column("price_as_of", Time, nullable=False),
+    Column("price_source", Text, nullable=False),
+    Column("price_live", Boolean, nullable=False, comment="told by the provider; else from a list"),
+    CheckConstraint("part IN ('disk', 'address')", name="part"),
+    CheckConstraint("price >= 0", name="price"),
+    comment="Prices of what a VM has besides compute: its network disk and its public address",
+)
+
 orphan = Table(
     "orphan",
     metadata,

@@ -77,7 +77,9 @@ lease = Table(
     Column("version", Integer, nullable=False, server_default="1"),
     # money: cost of closed attempts, and the running one's rate since
     Column("cost_closed", Money, nullable=False, server_default="0"),
-    Column("rate_per_hour", Money, comment="USD; NULL while nothing is billed"),
+    Column("rate_per_hour", Money, comment="USD for all parts; NULL while nothing is billed"),
+    Column("disk_rate_per_hour", Money, comment="USD, the part for disks; NULL: not metered, or nothing is billed"),
+    Column("address_rate_per_hour", Money, comment="USD, the part for the public address; NULL: as above"),
     Column("rate_since", Time),
     # times
     Column("created_at", Time, nullable=False, server_default=_NOW),

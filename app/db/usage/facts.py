@@ -29,7 +29,7 @@ from sqlalchemy import (
 )
 
 from app.db.core.column_types import Time
-from app.db.leases.billing import cost, seconds
+from app.db.leases.billing import cost, price_segments, seconds
 from app.db.schema.tables import attempt, attempt_archive, lease
 from app.domain.error_kinds import ErrorKind
 from app.domain.leases import AttemptState, LeaseState
@@ -98,28 +98,31 @@ def _fact(source: Any, place: tuple[Any, Any, Any], step: CTE, waited: Any = Non
 
 
 def _billed(step: CTE, table: Any, allowed: Any) -> Select[Any]:
-    """The part of an attempt's billing that lies in the step."""
-    began, ended = table.c.billing_started_at, table.c.billing_ended_at
+    """The part of an attempt's billing that lies in the step, a row for each of its prices."""
+    hardware = ("gpu_model", "gpu_count") if table is attempt_archive else ("offering",)
+    segment = price_segments(table, ("tenant_id", "provider", "billing_ended_at", *hardware))
+    began, ended, billed_until = segment.c.starts_at, segment.c.ends_at, segment.c.billing_ended_at
     overlaps = and_(
         began < step.c.ends_at,
         began < _AS_OF,
         or_(ended.is_(None), ended > step.c.starts_at),
-        allowed(table.c.tenant_id),
+        or_(billed_until.is_(None), billed_until > step.c.starts_at),  # follows, and an index has it
+        allowed(segment.c.tenant_id),
     )
     first = func.greatest(began, step.c.starts_at)
     last = func.least(func.coalesce(ended, _AS_OF), step.c.ends_at)
-    model, gpus = _hardware(table)
+    model, gpus = _hardware(segment)
     return _fact(
-        step.join(table, overlaps),
-        (table.c.tenant_id, table.c.provider, model),
+        step.join(segment, overlaps),
+        (segment.c.tenant_id, segment.c.provider, model),
         step,
         gpu_seconds=func.coalesce(gpus, _ZERO) * seconds(first, last),
-        cost=cost(table.c.price_per_hour, first, last),
+        cost=cost(segment.c.rate_per_hour, first, last),
     )
 
 
 def _hardware(table: Any) -> tuple[Any, Any]:
-    if table is attempt_archive:
+    if "gpu_model" in table.c:
         return table.c.gpu_model, table.c.gpu_count
     return table.c.offering["gpu"]["model"].astext, cast(table.c.offering["gpu"]["count"].astext, Integer)
 

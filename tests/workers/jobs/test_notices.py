@@ -43,3 +43,13 @@ def test_the_end_of_an_orphan_is_told_to_the_tenant_whose_lease_it_was(fleet: Fl
     take_inventory(fleet.runtime, ACCOUNT, REGION)
     assert len(told(fleet, "orphan.ended")) == 1
     assert database.first(lease.select()) is not None
+
+
+def test_a_spend_cap_that_is_nearly_used_up_is_told_once(fleet: Fleet) -> None:
+    database = fleet.runtime.database
+    near, far = fleet.create(), fleet.create(name="u")
+    for lease_id, closed in ((near, 8), (far, 7)):
+        database.run(update(lease).where(lease.c.id == lease_id).values(max_cost=10, cost_closed=closed))
+    assert [tell(fleet.runtime, ACCOUNT, REGION) for _ in range(2)] == [1, 0]
+    (one,) = told(fleet, "lease.cap_near")
+    assert (one["lease_id"], one["max_cost"], one["accrued"]) == (near, "10.00", "8.00")

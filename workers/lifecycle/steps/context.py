@@ -137,7 +137,7 @@ def must_hold(result: Any) -> Any:
     return row
 
 
-def change(
+def change(  # noqa: PLR0913 - those of `transitions.write`
     connection: Connection,
     ctx: StepContext,
     event: NewEvent,
@@ -145,15 +145,16 @@ def change(
     to: LeaseState | None = None,
     wanted: bool = False,
     where: Iterable[ColumnElement[bool]] = (),
+    given: Mapping[str, Any] | None = None,
     values: Mapping[str, Any] | None = None,
 ) -> None:
     """Writes a decision about the lease and its event in one statement, while the claim is ours and no hold is set.
 
-    `wanted` also requires that nobody has requested the lease's end. Raises ClaimLostError, which rolls back the
+    `wanted` also requires that nobody has requested the lease's end. `given`: parameters of guards and values. Raises ClaimLostError, which rolls back the
     transaction, when a guard prevents the write.
     """
     guards = [*where, NOT_HELD, *([launches.WANTED] if wanted else [])]
-    changed = write(ctx.lease.id, event, to=to, claim_id=ctx.claim_id, where=guards, values=values)
+    changed = write(ctx.lease.id, event, to=to, claim_id=ctx.claim_id, where=guards, given=given, values=values)
     must_hold(connection.execute(*changed))
 
 

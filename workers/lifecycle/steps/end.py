@@ -1,7 +1,8 @@
 """The end of a lease or VM: begin the release, terminate, close the confirmed dead attempt, finish or replace."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import Connection, Update
@@ -9,17 +10,18 @@ from sqlalchemy import Connection, Update
 from app.db.core.prepared import Bound
 from app.db.events.events import NewEvent
 from app.db.fleet import offering_stats
-from app.db.leases import attempts, launches, release_obstacles
+from app.db.leases import attempts, launches, price_changes, release_obstacles
 from app.db.leases.transitions import NOW
 from app.db.operations.brakes import IS_HELD
 from app.db.tenancy import quotas
-from app.domain.billing import closed_cost
+from app.domain.billing import PriceChange, closed_cost
 from app.domain.cool_off import after_end
 from app.domain.error_kinds import ErrorKind
 from app.domain.event_parts import EventReason
 from app.domain.events import LeaseFailed, LeaseQueued, LeaseReleased, LeaseReleasing
 from app.domain.leases import AttemptState, Desired, LeaseState, final_state
 from app.domain.lifecycle import Rest, did_not_start
+from app.domain.rates import Rate
 from app.domain.reasons import Reason, ReasonCode, vm_obstacle, without_obstacle
 from workers.accounts import error_json
 from workers.lifecycle.steps.console import keep_console
@@ -42,11 +44,20 @@ def begin_release(ctx: StepContext, reason: Reason) -> None:
         "release_requested_at": NOW,
     }
     with ctx.runtime.database.begin() as connection:
-        expired = [launches.EXPIRED] if reason.code is ReasonCode.EXPIRED else []
-        change(connection, ctx, event, to=LeaseState.RELEASING, wanted=True, where=expired, values=values)
+        over = [_STILL_OVER[reason.code]] if _has_ended(ctx, reason) else []
+        change(connection, ctx, event, to=LeaseState.RELEASING, wanted=True, where=over, values=values)
         pause = after_end(reason.code, ctx.runtime.cool_offs)
         if ctx.lease.attempt is not None and pause is not None:
             connection.execute(*offering_stats.cool_off(offering_key(ctx.attempt), pause, code=None))
+
+
+_STILL_OVER = {ReasonCode.EXPIRED: launches.EXPIRED, ReasonCode.SPEND_CAP: launches.CAP_REACHED}
+"""Guards for the reasons that an extension or a higher spend cap undoes."""
+
+
+def _has_ended(ctx: StepContext, reason: Reason) -> bool:
+    """Whether the reason is that the lease's effective end is past. A spend cap also ends what finds no offering."""
+    return reason.code in _STILL_OVER and ctx.lease.ends_at <= ctx.now
 
 
 def terminate(ctx: StepContext) -> Rest | None:
@@ -110,7 +121,9 @@ def close_attempt(ctx: StepContext) -> None:
     with ctx.writing_attempts() as connection:
         statement = attempts.end(attempt.id, ctx.claim_id, state, before=attempt.state, clean=clean, error=error)
         ended = must_hold(connection.execute(statement))
-        change(connection, ctx, attempt_ended(attempt, state, error), values=_closed_billing(ctx, ended))
+        cost = _cost_not_closed(ended, connection.execute(*price_changes.of_attempt(attempt.id)))
+        event = attempt_ended(attempt, state, error)
+        change(connection, ctx, event, given={"cost": cost}, values=_closed_billing(ended))
         if lease_runs:
             reserve_minimum(connection, ctx)
             if refused is None:
@@ -120,16 +133,22 @@ def close_attempt(ctx: StepContext) -> None:
     ctx.runtime.catalogue.forget()
 
 
-def _closed_billing(ctx: StepContext, ended: Any) -> dict[str, Any]:
+def _closed_billing(ended: Any) -> dict[str, Any]:
     """The lease's columns about money after its attempt has ended. `ended`: the row of `attempts.end`."""
-    cost = closed_cost(ended.price_per_hour, ended.billing_started_at, ended.billing_ended_at)
     return {
         "provider_gone_at": NOW,
-        "rate_per_hour": None,
-        "rate_since": None,
-        "cost_closed": ctx.row.lease_cost_closed + cost,
+        **launches.UNBILLED,
+        **launches.CLOSED,
         "billing_ended_at": ended.billing_ended_at,
     }
+
+
+def _cost_not_closed(ended: Any, changes: Iterable[Any]) -> Decimal:
+    """USD of an ended attempt that `lease.cost_closed` does not contain yet. Negative where billing ended before a change."""
+    rate = Rate(compute=ended.price_per_hour, disk=ended.disk_price_per_hour, address=ended.address_price_per_hour)
+    changed = [PriceChange(starts_at=row.starts_at, price_per_hour=row.price_per_hour) for row in changes]
+    exact = closed_cost(rate, ended.billing_started_at, ended.billing_ended_at, changed)
+    return exact - Decimal(ended.cost_of_past_prices)
 
 
 def _why_closed(ctx: StepContext, reason: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
@@ -181,8 +200,7 @@ def finish(ctx: StepContext) -> None:
         "reason": reason.as_stored() if reason else None,
         "ended_at": NOW,
         "next_due": None,
-        "rate_per_hour": None,
-        "rate_since": None,
+        **launches.UNBILLED,
     }
     with ctx.runtime.database.begin() as connection:
         change(connection, ctx, event, to=state, values=values)

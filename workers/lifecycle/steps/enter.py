@@ -1,5 +1,6 @@
 """Going on: `booting` when the provider says running (billing starts), `active` when the VM has shown that it is ready."""
 
+from decimal import Decimal
 from typing import Any
 
 from app.db.events.events import NewEvent
@@ -13,15 +14,19 @@ from workers.lifecycle.steps.context import StepContext, change, offering_key
 
 
 def enter_booting(ctx: StepContext) -> None:
-    """The provider bills from here on: so does gpulease, at the price the attempt was planned with."""
+    """The provider bills from here on: so does gpulease, at the rate the attempt was planned with."""
     attempt = ctx.attempt
+    rate = attempt.rate
     event = NewEvent(LeaseBooting(n=attempt.n, instance_id=attempt.instance_id))
     values = {
         "running_at": NOW,
         "billing_started_at": launches.BILLING_STARTED_AT,
         "billing_ended_at": None,
-        "rate_per_hour": attempt.price_per_hour,
+        "rate_per_hour": rate.total,
+        "disk_rate_per_hour": rate.disk,
+        "address_rate_per_hour": rate.address,
         "rate_since": NOW,
+        **launches.RATE_BEGINS,
         "connection": _connection(ctx),
         "launched_at": launches.LAUNCHED_AT,
         "placement": {
@@ -31,7 +36,8 @@ def enter_booting(ctx: StepContext) -> None:
         },
     }
     with ctx.runtime.database.begin() as connection:
-        change(connection, ctx, event, to=LeaseState.BOOTING, wanted=True, values=values)
+        given = {"rate": rate.total, "cost": Decimal(0)}
+        change(connection, ctx, event, to=LeaseState.BOOTING, wanted=True, given=given, values=values)
         connection.execute(*launches.start_billing(attempt.id))
         connection.execute(*offering_stats.launched(offering_key(attempt)))
 

@@ -10,18 +10,18 @@ from app.db.leases import attempts, launches
 from app.domain.cool_off import CoolOffReason
 from app.domain.event_parts import EventReason
 from app.domain.events import LeaseQueued
+from app.domain.lease_offerings import for_term
 from app.domain.leases import LeaseState
 from app.domain.lifecycle import Rest
 from app.domain.offerings import Offering, OfferingKey
 from app.domain.placement import PATIENCE, Requirements, much_dearer, tried_offerings
 from app.domain.placement_failure import NO_ANSWER, why_exhausted
 from app.domain.reasons import Origin, Reason, ReasonCode
-from app.domain.reserved_offerings import for_term
 from workers.accounts import error_json
 from workers.lifecycle.bulkheads import CrowdedError
 from workers.lifecycle.steps.context import StepContext, change, offering_key
 from workers.lifecycle.steps.end import begin_release
-from workers.lifecycle.steps.plan import DoesNotFitError, NoSlotError, reservation_term, store_attempt
+from workers.lifecycle.steps.plan import DoesNotFitError, NoSlotError, lease_term, store_attempt
 from workers.lifecycle.steps.readiness import (
     LONGEST_RETRY_PAUSE,
     RETRY_PAUSE,
@@ -90,7 +90,7 @@ def place(ctx: StepContext) -> Rest | None:
         return Rest(ctx.now + _STOPPED_PAUSE)
     this_pass = _read_pass(ctx)
     ranked = ctx.runtime.catalogue.ranking(Requirements.of(ctx.lease.request), ctx.now)
-    ranking = for_term(ranked, reservation_term(ctx), ctx.now, launching=True)
+    ranking = for_term(ranked, lease_term(ctx), ctx.now, launching=True)
     patient_until = ctx.lease.looking_since + PATIENCE
     for offering in _untried(ctx, this_pass, ranking.candidates):
         if ctx.runtime.stopping.is_set():

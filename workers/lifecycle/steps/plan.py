@@ -13,6 +13,7 @@ from app.db.leases import attempts, launches
 from app.db.leases.transitions import NOW
 from app.domain import placed
 from app.domain import quotas as quota_rules
+from app.domain.billing import SECONDS_PER_HOUR
 from app.domain.event_parts import EventOffering
 from app.domain.events import AttemptPlanned, LeaseProvisioning
 from app.domain.ids import AttemptId
@@ -20,6 +21,7 @@ from app.domain.leases import LeaseState
 from app.domain.lifecycle import deadline
 from app.domain.money import format_money
 from app.domain.offerings import Offering
+from app.domain.rates import list_price, rate_at
 from app.domain.reservations import Reservation, Term, lasting_objection, passing_objection
 from app.domain.tags import OwnerTags
 from app.domain.tokens import host_key_hash, host_key_token, launch_token, params_hash
@@ -67,7 +69,7 @@ def store_attempt(ctx: StepContext, offering: Offering, image: Image) -> None:
                     "reservation": offering.key.reservation,
                     "reserved_until": slot.until if slot is not None else None,
                     "offering": _facts(offering, image),
-                    "price_per_hour": offering.price_per_hour,
+                    **_price_columns(ctx, offering, image),
                     "token": spec.token,
                     "params": params,
                     "params_hash": spec.owner.params_hash,
@@ -89,10 +91,18 @@ class _Slot:
         return {"reserved_until": None if self.until is None else self.until.isoformat().replace("+00:00", "Z")}
 
 
-def reservation_term(ctx: StepContext) -> Term:
-    """What decides whether the lease may be placed in a reservation."""
+def lease_term(ctx: StepContext) -> Term:
+    """What decides, besides its requirements, where the lease may be placed."""
     lease = ctx.lease
-    return Term(tenant_id=lease.tenant_id, expires_at=lease.expires_at, wait_until=lease.wait_until, waits=lease.waits)
+    return Term(
+        tenant_id=lease.tenant_id,
+        expires_at=lease.expires_at,
+        wait_until=lease.wait_until,
+        waits=lease.waits,
+        spendable=lease.spendable,
+        disk_gib=lease.request.disk_gib,
+        public_ip=lease.request.public_ip,
+    )
 
 
 def _take_slot(connection: Connection, ctx: StepContext, offering: Offering) -> _Slot | None:
@@ -107,7 +117,7 @@ def _take_slot(connection: Connection, ctx: StepContext, offering: Offering) -> 
     reservation = reservations.reservation_from_row(row, free=row.free_now)
     if not reservation.admits(ctx.lease.tenant_id):
         raise NoSlotError("no offering fits the request at present")
-    term, now = reservation_term(ctx), ctx.now
+    term, now = lease_term(ctx), ctx.now
     objection = lasting_objection(reservation, term, now) or passing_objection(reservation, now)
     if objection is not None:
         raise NoSlotError(objection)
@@ -173,13 +183,17 @@ def _queue_seconds(ctx: StepContext, slot: _Slot | None) -> int | None:
 def _longest_run(ctx: StepContext, offering: Offering, private: _Private) -> int:
     """Seconds that the VM may be needed: of all extensions together, or of the present term where there are none.
 
-    No extension passes the end of a reservation.
+    No extension passes the end of a reservation. Where nobody can extend the term, the spend cap limits it too.
     """
     if ctx.runtime.accounts.is_extendable(offering.key.account):
         until = private.slot.until if private.slot is not None else None
         reserved = private.longest if until is None else int((until - ctx.now).total_seconds())
         return min(private.longest, reserved)
-    return max(0, int((ctx.lease.expires_at - ctx.now).total_seconds()))
+    term = max(0, int((ctx.lease.expires_at - ctx.now).total_seconds()))
+    rate = rate_at(offering, disk_gib=ctx.lease.request.disk_gib, public_ip=ctx.lease.request.public_ip).total
+    if ctx.lease.spendable is None or not rate:
+        return term
+    return min(term, int(ctx.lease.spendable * SECONDS_PER_HOUR / rate))
 
 
 def _host_keys(ctx: StepContext, n: int) -> HostKeyReport | None:
@@ -218,6 +232,21 @@ def _enter_provisioning(
     }
     to = LeaseState.PROVISIONING if queued else None
     change(connection, ctx, event, to=to, wanted=True, values=values)
+
+
+def _price_columns(ctx: StepContext, offering: Offering, image: Image) -> dict[str, Any]:
+    """What the VM costs an hour by its parts, and what the same machine costs on demand."""
+    disk_gib = ctx.runtime.accounts.disk_gib(offering.key.account, ctx.lease.request.disk_gib, image)
+    rate = rate_at(offering, disk_gib=disk_gib, public_ip=ctx.lease.request.public_ip)
+    return {
+        "price_per_hour": rate.compute,
+        "price_source": offering.price_source,
+        "price_as_of": offering.price_as_of,
+        "list_price_per_hour": list_price(offering, ctx.runtime.catalogue.offerings()),
+        "disk_gib": disk_gib,
+        "disk_price_per_hour": rate.disk,
+        "address_price_per_hour": rate.address,
+    }
 
 
 def _place_columns(offering: Offering) -> dict[str, Any]:

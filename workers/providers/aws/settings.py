@@ -5,6 +5,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from app.domain.offerings import Market
 from app.settings.account_tags import TagRules
 from app.settings.providers import AccountSettings, ProviderInfo
 from app.settings.reservations import ReservationKind
@@ -83,5 +84,6 @@ PROVIDER = ProviderInfo(
     account=AwsAccount,
     adapter="workers.providers.aws.adapter:AwsProvider",
     catalogue="workers.providers.aws.catalogue",
+    repriced_markets=frozenset({Market.SPOT}),
     spot_price_by_zone=True,
 )

@@ -4,6 +4,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from app.domain.offerings import Market
 from app.settings.account_tags import TagRules
 from app.settings.providers import AccountSettings, ProviderInfo
 from app.settings.reservations import ReservationKind
@@ -65,5 +66,6 @@ PROVIDER = ProviderInfo(
     account=AzureAccount,
     adapter="workers.providers.azure.adapter:AzureProvider",
     catalogue="workers.providers.azure.catalogue",
+    repriced_markets=frozenset({Market.SPOT}),
     needs_deadman=True,
 )

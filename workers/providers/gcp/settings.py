@@ -4,6 +4,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
+from app.domain.offerings import Market
 from app.settings.account_tags import TagRules
 from app.settings.providers import AccountSettings, ProviderInfo
 from app.settings.reservations import ReservationKind
@@ -100,4 +101,5 @@ PROVIDER = ProviderInfo(
     account=GcpAccount,
     adapter="workers.providers.gcp.adapter:GcpProvider",
     catalogue="workers.providers.gcp.catalogue",
+    repriced_markets=frozenset({Market.SPOT}),
 )

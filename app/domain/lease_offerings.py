@@ -1,0 +1,84 @@
+"""The part of placement that differs from lease to lease.
+
+Reservations have an allow-list, an end, a start and slots. A spend cap excludes what it does not pay for long enough.
+"""
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+
+from app.domain.billing import cost
+from app.domain.lease_requests import LeaseRequest
+from app.domain.money import format_money
+from app.domain.offerings import Offering
+from app.domain.placement import Excluded, Exclusion, Ranking
+from app.domain.rates import rate_at
+from app.domain.reservations import Term, lasting_objection, passing_objection
+
+LEAST_RUN = timedelta(minutes=1)
+"""A VM that the spend cap pays for less time is not launched."""
+
+
+def term_of(request: LeaseRequest, tenant_id: str, now: datetime, spendable: Decimal | None = None) -> Term:
+    """The term of a lease that is requested at `now`. `spendable`: USD; None: no spend cap."""
+    waits = timedelta(seconds=request.wait_seconds)
+    return Term(
+        tenant_id=tenant_id,
+        expires_at=now + timedelta(seconds=request.ttl_seconds),
+        wait_until=now + waits,
+        waits=waits,
+        spendable=spendable,
+        disk_gib=request.disk_gib,
+        public_ip=request.public_ip,
+    )
+
+
+def for_term(ranking: Ranking, term: Term, now: datetime, *, launching: bool) -> Ranking:
+    """The ranking for one lease: without reservations of other tenants, and with what does not fit its term excluded.
+
+    `launching`: the lease is placed now, so a reservation also needs a free slot and must have started.
+    """
+    excluded = [e for e in ranking.excluded if is_visible(e.offering, term.tenant_id)]
+    candidates: list[Offering] = []
+    for offering in ranking.candidates:
+        if not is_visible(offering, term.tenant_id):
+            continue
+        objection = term_objection(offering, term, now, launching=launching)
+        if objection is None:
+            candidates.append(offering)
+        else:
+            excluded.append(objection)
+    return Ranking(candidates=tuple(candidates), excluded=tuple(excluded))
+
+
+def term_objection(offering: Offering, term: Term, now: datetime, *, launching: bool) -> Excluded | None:
+    """Why a lease of this term cannot use a candidate, or None."""
+    objection = reservation_objection(offering, term, now, launching=launching)
+    if objection is not None:
+        return Excluded(offering=offering, code=Exclusion.RESERVATION, detail=objection)
+    objection = spend_cap_objection(offering, term)
+    return None if objection is None else Excluded(offering=offering, code=Exclusion.SPEND_CAP, detail=objection)
+
+
+def spend_cap_objection(offering: Offering, term: Term) -> str | None:
+    """Why what is left of the spend cap does not pay for a VM at the offering. None: it does, or there is no cap."""
+    if term.spendable is None or offering.price_per_hour is None:
+        return None
+    rate = rate_at(offering, disk_gib=term.disk_gib, public_ip=term.public_ip).total
+    if cost(rate, LEAST_RUN) <= term.spendable:
+        return None
+    left, usd = format_money(term.spendable), format_money(rate)
+    return f"costs {usd} USD an hour, and {left} USD of max_cost are left, less than for a minute"
+
+
+def reservation_objection(offering: Offering, term: Term, now: datetime, *, launching: bool) -> str | None:
+    """Why a lease of this term cannot use the offering's reservation. None: it can, or the offering has none."""
+    reservation = offering.reservation
+    if reservation is None:
+        return None
+    objection = lasting_objection(reservation, term, now)
+    return passing_objection(reservation, now) if objection is None and launching else objection
+
+
+def is_visible(offering: Offering, tenant_id: str | None) -> bool:
+    """Whether a tenant sees the offering. None: an operator, who sees every reservation."""
+    return tenant_id is None or offering.reservation is None or offering.reservation.admits(tenant_id)
