@@ -1,5 +1,6 @@
 """What a VM costs an hour: compute, network disks and the public address."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -34,3 +35,9 @@ def rate_at(offering: Offering, *, disk_gib: int, public_ip: bool) -> Rate:
     if not public_ip:
         address = Decimal(0)
     return Rate(compute=offering.price_per_hour, disk=disk, address=address)
+
+
+def least_rate(candidates: Iterable[Offering], *, disk_gib: int, public_ip: bool) -> Decimal:
+    """USD an hour of the cheapest candidate, all parts: what admission counts. Zero without a candidate."""
+    rates = (rate_at(offering, disk_gib=disk_gib, public_ip=public_ip).total for offering in candidates)
+    return min(rates, default=Decimal(0))
