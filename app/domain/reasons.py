@@ -25,6 +25,7 @@ class ReasonCode(StrEnum):
     INSTANCE_LOST = "instance_lost"
     TENANT_SUSPENDED = "tenant_suspended"
     RESERVATION_ENDED = "reservation_ended"
+    BUDGET_EXCEEDED = "budget_exceeded"
 
 
 class Origin(StrEnum):

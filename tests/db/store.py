@@ -146,11 +146,13 @@ class Store:
         with ctx.writing_attempts() as connection:
             reserve_minimum(connection, ctx)
 
-    def hold(self, tenant_id: TenantId, lease_id: LeaseId, amounts: Mapping[str, Decimal]) -> bool:
+    def hold(
+        self, tenant_id: TenantId, lease_id: LeaseId, amounts: Mapping[str, Decimal], rate: Decimal = Decimal(0)
+    ) -> bool:
         """Changes what a lease holds, as placing does: under the lease's row lock, all of it or nothing."""
         with self.database.begin() as connection:
             connection.execute(select(lease.c.id).where(lease.c.id == lease_id).with_for_update())
-            fits = reserve_quota(connection, tenant_id, lease_id, amounts)
+            fits = reserve_quota(connection, tenant_id, lease_id, amounts, rate=rate).fits
             if not fits:
                 connection.rollback()
         return fits

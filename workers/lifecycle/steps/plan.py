@@ -20,6 +20,7 @@ from app.domain.leases import LeaseState
 from app.domain.lifecycle import deadline
 from app.domain.money import format_money
 from app.domain.offerings import Offering
+from app.domain.rates import rate_at
 from app.domain.reservations import Reservation, Term, lasting_objection, passing_objection
 from app.domain.tags import OwnerTags
 from app.domain.tokens import host_key_hash, host_key_token, launch_token, params_hash
@@ -28,7 +29,11 @@ from workers.providers.types import HostKeyReport, Image, LaunchSpec, Params
 
 
 class DoesNotFitError(Exception):
-    """The tenant's quota does not cover the offering: nothing is stored, try the next."""
+    """The tenant's quota or a budget does not cover the offering: nothing is stored, try the next."""
+
+    def __init__(self, *, over_budget: bool) -> None:
+        super().__init__("over budget" if over_budget else "over quota")
+        self.over_budget = over_budget
 
 
 class NoSlotError(Exception):
@@ -51,8 +56,11 @@ def store_attempt(ctx: StepContext, offering: Offering, image: Image) -> None:
         spec, params = _spec(ctx, offering, image, n, private)
         attempt_id = AttemptId(new_id("attempt"))
         _enter_provisioning(connection, ctx, offering, image, slot)
-        if not reserve_quota(connection, ctx.lease.tenant_id, ctx.lease.id, quota_rules.amounts(offering)):
-            raise DoesNotFitError
+        rate = rate_at(offering, disk_gib=ctx.lease.request.disk_gib, public_ip=ctx.lease.request.public_ip).total
+        amounts = quota_rules.amounts(offering)
+        reserved = reserve_quota(connection, ctx.lease.tenant_id, ctx.lease.id, amounts, rate=rate)
+        if not reserved.fits:
+            raise DoesNotFitError(over_budget=reserved.over_budget)
         connection.execute(
             *attempts.plan(
                 {
