@@ -1,6 +1,7 @@
 """Statements about budgets as such. What leases hold of them is in `app.db.tenancy.commitments`."""
 
 from collections.abc import Mapping
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -113,6 +114,58 @@ def remove(budget_id: str) -> Delete:
 def remove_counter(tenant_id: str, budget_id: str) -> Delete:
     """Deletes the budget's row of quota, which no lease holds any more."""
     return delete(quota).where(quota.c.tenant_id == tenant_id, quota.c.resource == resource_of(budget_id))
+
+
+# --- the job ----------------------------------------------------------------------------------------------
+
+_ROWS = _SHOWN.subquery("shown")
+TO_TELL = select(_ROWS).where(
+    _ROWS.c.spent > _ZERO,
+    text(
+        """EXISTS (SELECT FROM jsonb_array_elements_text(shown.thresholds) t
+        WHERE CAST(t AS int) > shown.threshold_told AND shown.spent * 100 >= shown.amount * CAST(t AS int))"""
+    ),
+)
+"""Budgets with a threshold that is reached and has no event in this period."""
+
+
+def told(budget_id: str, threshold: int, *, before: int, since: datetime) -> Update:
+    """Records the highest threshold with an event. No row when another process did, or a new period began."""
+    unchanged = (budget.c.threshold_told == before, budget.c.period_started_at == since)
+    return (
+        update(budget)
+        .where(budget.c.id == budget_id, *unchanged)
+        .values(threshold_told=threshold)
+        .returning(budget.c.id)
+    )
+
+
+TO_END = (
+    select(budget.c.id)
+    .join(quota, (quota.c.tenant_id == budget.c.tenant_id) & (quota.c.resource == _RESOURCE))
+    .where(budget.c.when_exceeded == "end", quota.c.used + quota.c.spent > budget.c.amount)
+    .order_by(budget.c.id)
+)
+"""(id) of budgets whose leases end until what they hold fits."""
+
+_HOLDERS = text(
+    f"""
+    SELECT l.id AS lease_id, {commitments.PRESENT_RATE} AS rate_per_hour, c.amount AS committed, l.desired = 'end' AS ending,
+        {commitments.stored(f"greatest({commitments.ACCRUED} - c.base, 0)")} AS counted
+    FROM quota_claim c JOIN lease l ON l.id = c.lease_id
+    WHERE c.tenant_id = :tenant_id AND c.resource = :resource AND {commitments.LIVE}
+    """
+)
+
+
+def holders(tenant_id: str, budget_id: str) -> Bound[Any]:
+    """The live leases that the budget counts: the fields of `app.domain.budgets.Holder`."""
+    return Bound(_HOLDERS, {"tenant_id": tenant_id, "resource": resource_of(budget_id)})
+
+
+def spent_by_ended(tenant_id: str, budget_id: str) -> Select[Any]:
+    """(spent): USD of leases that ended in the period."""
+    return select(quota.c.spent).where(quota.c.tenant_id == tenant_id, quota.c.resource == resource_of(budget_id))
 
 
 # --- which budgets leave no room --------------------------------------------------------------------------

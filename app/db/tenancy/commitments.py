@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, text
 
 from app.db.core.prepared import Bound
+from app.db.core.tenant_scope import EVERY_TENANT, TENANT, parameter
 
 LIVE = "l.ended_at IS NULL"
 
@@ -206,6 +207,19 @@ def lock_tenant(connection: Connection, tenant_id: str) -> bool:
     Creations of leases wait until the transaction ends, and notice that the set has changed.
     """
     return connection.execute(_LOCK_TENANT, {"tenant_id": tenant_id}).first() is not None
+
+
+_SHARE_TENANT = text(
+    f"""
+    SELECT t.id FROM tenant t WHERE t.id = (
+        SELECT l.tenant_id FROM lease l WHERE l.id = :lease_id AND :{TENANT} IN (l.tenant_id, '{EVERY_TENANT}')) FOR SHARE
+    """
+)
+
+
+def share_tenant(lease_id: str, *, within: str | None) -> Bound[Any]:
+    """Call it before the lease is locked, when the change may move the lease into another budget."""
+    return Bound(_SHARE_TENANT, {"lease_id": lease_id, **parameter(within)})
 
 
 def begin_period(connection: Connection, tenant_id: str, resources: Collection[str]) -> None:
