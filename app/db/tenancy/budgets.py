@@ -142,7 +142,7 @@ def told(budget_id: str, threshold: int, *, before: int, since: datetime) -> Upd
 
 TO_END = (
     select(budget.c.id)
-    .join(quota, (quota.c.tenant_id == budget.c.tenant_id) & (quota.c.resource == _RESOURCE))
+    .select_from(budget.join(quota, (quota.c.tenant_id == budget.c.tenant_id) & (quota.c.resource == _RESOURCE)))
     .where(budget.c.when_exceeded == "end", quota.c.used + quota.c.spent > budget.c.amount)
     .order_by(budget.c.id)
 )
