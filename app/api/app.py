@@ -10,6 +10,7 @@ from app.api.http.errors import add_handlers
 from app.api.http.middleware import RequestMiddleware
 from app.api.routes import (
     audit,
+    budgets,
     dashboard,
     docs,
     event_stream,
@@ -46,6 +47,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     keys.router,
     ssh_keys.router,
     quotas.router,
+    budgets.router,
     summary.router,
     usage.router,
     offerings.router,

@@ -9,6 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, ClassVar
 
+from app.domain.budgets import BudgetKind, Period
 from app.domain.event_parts import EventError, EventOffering, EventReason, described, to_json
 from app.domain.quotas import JsonAmount
 
@@ -41,6 +42,7 @@ class EventType(StrEnum):
     ATTEMPT_REFUSED = "attempt.refused"
     ATTEMPT_DEAD = "attempt.dead"
     QUOTA_NEARLY_USED = "quota.nearly_used"
+    BUDGET_THRESHOLD = "budget.threshold"
     ORPHAN_ENDED = "orphan.ended"
 
 
@@ -291,6 +293,23 @@ class QuotaNearlyUsed(EventData):
     resource: str = described("The name of the quota.")
     limit: JsonAmount = described("The limit: a number, or USD as a decimal string for `spend_per_hour`.")
     used: JsonAmount = described("The amount in use, in the same form.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetThreshold(EventData):
+    """What is spent reaches a threshold of a budget. Sent once for each threshold and period."""
+
+    type = EventType.BUDGET_THRESHOLD
+    budget_id: str = described("The budget's id.")
+    kind: BudgetKind = described("Whose leases the budget counts.")
+    key_id: str | None = described("The API key that created the leases. Null: any.")
+    label: str | None = described("A label of the leases, as `key:value`. Null: any.")
+    period: Period = described("The period of the budget.")
+    threshold: int = described("Percent of the amount.")
+    amount: str = described("USD for one period.")
+    spent: str = described("USD that leases have cost in the period.")
+    committed: str = described("USD that live leases may still cost in the period.")
+    resets_at: datetime | None = described("When the next period begins. Null: never.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

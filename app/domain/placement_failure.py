@@ -30,25 +30,32 @@ def why_exhausted(
     over_quota: int,
     not_ready: Sequence[Reason] = (),
     no_slot: Sequence[str] = (),
+    *,
+    over_budget: int = 0,
 ) -> Reason:
     """The reason for a pass without a plan. `errors`: the failures of the pass as stored on its attempts.
 
-    `over_quota`: number of offerings skipped for quota. `not_ready`: why accounts and regions with candidates could
+    `over_quota`, `over_budget`: number of offerings skipped for quota, or for a budget. `not_ready`: why accounts and regions with candidates could
     not be used, starting with the best candidate's. `no_slot`: why reservations were passed over.
     """
     if errors:
         return _from_errors(errors)
     if not_ready:
         return not_ready[0]
-    if over_quota:
-        return Reason(
-            ReasonCode.QUOTA_EXCEEDED, f"the quota left does not cover any of the {over_quota} offerings", Origin.SYSTEM
-        )
+    if over_budget or over_quota:
+        return _over_limits(over_quota, over_budget)
     if no_slot:
         return _no_capacity(no_slot[0])
     if ranking.candidates:
         return _no_capacity("every offering that fits is in cool-off after refusals")
     return _from_exclusions(ranking)
+
+
+def _over_limits(over_quota: int, over_budget: int) -> Reason:
+    if over_budget:
+        message = f"what a budget leaves does not cover any of the {over_budget} offerings that it was asked for"
+        return Reason(ReasonCode.BUDGET_EXCEEDED, message)
+    return Reason(ReasonCode.QUOTA_EXCEEDED, f"the quota left does not cover any of the {over_quota} offerings")
 
 
 AUTH = Reason(

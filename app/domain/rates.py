@@ -67,3 +67,9 @@ def list_price(offering: Offering, offerings: Iterable[Offering]) -> Decimal | N
         and other.price_per_hour is not None
     }
     return prices.get(offering.key.zone, min(prices.values(), default=None))
+
+
+def least_rate(candidates: Iterable[Offering], *, disk_gib: int, public_ip: bool) -> Decimal:
+    """USD an hour of the cheapest candidate, all parts: what admission counts. Zero without a candidate."""
+    rates = (rate_at(offering, disk_gib=disk_gib, public_ip=public_ip).total for offering in candidates)
+    return min(rates, default=Decimal(0))

@@ -26,6 +26,7 @@ class ReasonCode(StrEnum):
     TENANT_SUSPENDED = "tenant_suspended"
     RESERVATION_ENDED = "reservation_ended"
     SPEND_CAP = "spend_cap"
+    BUDGET_EXCEEDED = "budget_exceeded"
 
 
 class Origin(StrEnum):

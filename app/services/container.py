@@ -5,6 +5,7 @@ from typing import Self
 
 from app.services.audit import AuditService
 from app.services.authentication import Authenticator
+from app.services.budgets import BudgetService
 from app.services.bulk_release import BulkRelease
 from app.services.context import ServiceContext
 from app.services.event_stream import EventStreams
@@ -50,6 +51,7 @@ class Services:
     leases: LeaseService
     lease_creation: LeaseCreation
     lease_changes: LeaseChanges
+    budgets: BudgetService
     bulk_release: BulkRelease
     lease_access: LeaseAccess
     host_keys: HostKeyService
@@ -85,6 +87,7 @@ class Services:
             leases=LeaseService(context),
             lease_creation=LeaseCreation(context, catalogue),
             lease_changes=LeaseChanges(context),
+            budgets=BudgetService(context),
             bulk_release=BulkRelease(context),
             lease_access=LeaseAccess(context),
             host_keys=HostKeyService(context),

@@ -154,6 +154,17 @@ class QuotaExceeded(ServiceError):
     )
 
 
+class BudgetExceeded(ServiceError):
+    """The request exceeds a budget."""
+
+    code, status = "budget_exceeded", 409
+    retryable = True
+    advice = (
+        "`budget_id`, `budget`, `spent`, `committed` and `asked` describe the exceeded budget. Release leases, request a "
+        "shorter or cheaper one, or wait until `resets_at`. Null: the budget does not reset."
+    )
+
+
 class NoOffering(ServiceError):
     """No offering matches the request."""
 

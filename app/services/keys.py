@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from functools import partial
 from typing import Any
 
@@ -12,8 +13,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.db.core.ids import new_id
 from app.db.tenancy import keys as statements
 from app.db.tenancy import tenants as tenant_statements
-from app.domain.ids import KeyId, is_typeid
+from app.domain.budgets import DEFAULT_THRESHOLDS, BudgetKind, Period, Scope, WhenExceeded
+from app.domain.ids import KeyId, TenantId, is_typeid
 from app.services import audit, key_format
+from app.services.budgets import NewBudget, add_budget
 from app.services.context import ServiceContext
 from app.services.cursors import PageRequest, RowPage, cut, last_id
 from app.services.errors import Conflict, FieldError, InvalidRequest, ResourceNotFound
@@ -26,11 +29,12 @@ _KIND = "keys"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewKey:
-    """`role` is any but operator. `expires_at` None: never."""
+    """`role` is any but operator. `expires_at` None: never. `budget`: USD for all leases of the key; None: any."""
 
     name: str
     role: Role
     expires_at: datetime | None
+    budget: Decimal | None = None
 
 
 class KeyService:
@@ -58,6 +62,9 @@ class KeyService:
                 return Created(stored.response, replayed=True)
             await _check_expiry(connection, new.expires_at)
             row = (await connection.execute(statements.add(values))).mappings().one()
+            if new.budget is not None:
+                budget = _lifetime_budget(tenant_id, text.key_id, new.budget)
+                await add_budget(connection, principal, TenantId(tenant_id), budget, field="budget")
             await _finish(connection, principal, "key.create", row, key)
         return Created({**row, "secret": text.text}, replayed=False)
 
@@ -99,6 +106,17 @@ class KeyService:
                 raise Conflict("The key is revoked or expired: create another one.")
             await _finish(connection, principal, "key.rotate", row, key)
         return Created({**row, "secret": text.text}, replayed=False)
+
+
+def _lifetime_budget(tenant_id: str, key_id: str, amount: Decimal) -> NewBudget:
+    return NewBudget(
+        tenant_id=tenant_id,
+        scope=Scope(kind=BudgetKind.KEY, key_id=key_id),
+        period=Period.LIFETIME,
+        amount=amount,
+        thresholds=DEFAULT_THRESHOLDS,
+        when_exceeded=WhenExceeded.END,
+    )
 
 
 async def _check_tenant(connection: AsyncConnection, principal: Principal, tenant_id: str) -> None:

@@ -17,6 +17,7 @@ from app.db.events.events import NewEvent
 from app.db.leases import statements, transitions
 from app.db.leases.billing import cost_reached_at
 from app.db.schema.tables import lease
+from app.db.tenancy import budgets, commitments, quotas
 from app.domain.events import LeaseExtended, LeaseUpdated
 from app.domain.ids import LeaseId
 from app.domain.lease_actions import Extension, LaterExpiry, Refusal, extension_refusal
@@ -24,8 +25,10 @@ from app.domain.leases import TERMINAL, Desired, LeaseState
 from app.domain.money import format_money
 from app.domain.reasons import Origin, Reason, ReasonCode
 from app.services.audit import record_lease
+from app.services.budgets import budget_refusal
 from app.services.context import ServiceContext
 from app.services.errors import (
+    BudgetExceeded,
     FieldError,
     InvalidRequest,
     LeaseEnding,
@@ -43,6 +46,8 @@ from app.services.preconditions import IfMatch
 from app.services.principal import Principal
 
 _TRIES = 3
+_COMMITTED = frozenset({"labels", "max_cost"})
+"""Fields that decide which budgets count the lease, and how much."""
 
 
 class LeaseChanges:
@@ -54,7 +59,8 @@ class LeaseChanges:
     async def update(self, principal: Principal, lease_id: str, changes: dict[str, Any], if_match: IfMatch) -> Any:
         """`changes`: name, labels and `max_cost`, or some of them; a row of leases.READ. Name and labels change in every state.
 
-        Raises ResourceNotFound, VersionConflict, NameTaken; for `max_cost` LeaseEnding, NotExtendable, InvalidRequest.
+        Raises ResourceNotFound, VersionConflict, NameTaken, and BudgetExceeded when a budget that then counts the lease
+        has no room; for `max_cost` LeaseEnding, NotExtendable, InvalidRequest.
         """
         for _ in range(_TRIES):
             try:
@@ -70,6 +76,9 @@ class LeaseChanges:
 
     async def _update(self, principal: Principal, lease_id: str, changes: dict[str, Any], if_match: IfMatch) -> Any:
         async with self._context.database.transaction(principal.tenant_id) as connection:
+            if _COMMITTED & changes.keys():
+                shared = commitments.share_tenant(lease_key(lease_id), within=principal.tenant_id)
+                await connection.execute(*shared)
             row = await _locked(connection, principal, lease_id, if_match)
             changed = {name: value for name, value in changes.items() if getattr(row, name) != value}
             if "name" in changed and LeaseState(row.state) not in TERMINAL:
@@ -82,6 +91,8 @@ class LeaseChanges:
                 await record_lease(connection, principal, "lease.update", row, before=before, after=_audited(changed))
                 given = {"cap": changed["max_cost"]} if "max_cost" in changed else {}
                 row = await _written(connection, principal, row.id, event, _columns(changed), given)
+                if _COMMITTED & changed.keys():
+                    await recommit(connection, principal, row)
         return row
 
     @asynccontextmanager
@@ -90,8 +101,8 @@ class LeaseChanges:
     ) -> AsyncIterator[Reply]:
         """Moves the lease's expiry to a later time.
 
-        Raises ResourceNotFound, VersionConflict, LeaseEnding, NotLater, NotExtendable, TermExceeded, TenantSuspended
-        and what `repeatable` raises.
+        Raises ResourceNotFound, VersionConflict, LeaseEnding, NotLater, NotExtendable, TermExceeded, TenantSuspended,
+        BudgetExceeded and what `repeatable` raises.
         """
         async with (
             self._context.database.transaction(principal.tenant_id) as connection,
@@ -199,7 +210,17 @@ async def _extend(
     times = {"before": {"expires_at": row.expires_at}, "after": {"expires_at": until}}
     await record_lease(connection, principal, "lease.extend", row, **times)
     event = NewEvent(LeaseExtended(expires_at=until), principal.request_id)
-    return await _written(connection, principal, row.id, event, {"expires_at": until, **transitions.WAKE})
+    row = await _written(connection, principal, row.id, event, {"expires_at": until, **transitions.WAKE})
+    await recommit(connection, principal, row)
+    return row
+
+
+async def recommit(connection: AsyncConnection, principal: Principal, row: Any) -> None:
+    """Reserves what the changed lease now holds of budgets. The caller has locked the lease. Raises BudgetExceeded."""
+    held = (await connection.execute(*quotas.recommit(row.tenant_id, row.id))).one()
+    if not held.fits:
+        refusal = await budget_refusal(connection, budgets.asked_by(row.id), within=principal.tenant_id)
+        raise refusal or BudgetExceeded
 
 
 def _check_extension(row: Any, later: LaterExpiry, until: datetime) -> None:

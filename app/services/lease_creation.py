@@ -15,19 +15,21 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.db.core.engine import fetch
 from app.db.core.ids import new_id
 from app.db.leases import reads, statements
-from app.db.tenancy import quota_limits
+from app.db.tenancy import budgets as budget_statements
+from app.db.tenancy import commitments, quota_limits
 from app.db.tenancy import quotas as quota_statements
 from app.domain.events import LeaseQueued
-from app.domain.ids import LeaseId, TenantId, is_typeid
+from app.domain.ids import LeaseId, TenantId
 from app.domain.near_misses import ExcludedGroup, describe
 from app.domain.placement import Excluded
 from app.domain.quotas import Amounts, Shortage, json_amount, json_limit, shortages
 from app.domain.ssh_keys import describe as describe_ssh_key
+from app.services.acting_tenant import whose, wrong_tenant
 from app.services.audit import record_lease
+from app.services.budgets import budget_refusal
 from app.services.context import ServiceContext
 from app.services.errors import (
     FieldError,
-    InvalidRequest,
     NameTaken,
     NoOffering,
     QuotaExceeded,
@@ -41,13 +43,17 @@ from app.services.offering_cache import OfferingCache
 from app.services.principal import Principal, Role
 from app.services.request_checks import PASSING, CheckedRequest, check_request
 
-_TRIES = 3
+_TRIES = 5
 _ACCOUNTABLE = frozenset({Role.ADMIN, Role.OPERATOR})
 """Roles whose creations are in the audit trail. Members are mostly programs; the events of a lease record those."""
 
 
 class _NoRoom(Exception):
-    """The quota could not be reserved in full. The transaction rolls back, and the caller finds the reason."""
+    """Quota or a budget could not be reserved in full. The transaction rolls back, and the caller finds the reason."""
+
+
+class _BudgetsChanged(Exception):
+    """A budget was created or deleted meanwhile, or its period has ended. The transaction rolls back."""
 
 
 class _NameInUse(Exception):
@@ -65,7 +71,7 @@ class LeaseCreation:
     async def create(self, principal: Principal, new: CreateLease, key: IdempotencyKey | None) -> AsyncIterator[Reply]:
         """The lease in `queued`: a row of reads.CREATE, or the response to this key's first request.
 
-        Raises TenantSuspended, TermExceeded, NameTaken, NoOffering, QuotaExceeded, an error of `check_request`, and
+        Raises TenantSuspended, TermExceeded, NameTaken, NoOffering, QuotaExceeded, BudgetExceeded, an error of `check_request`, and
         what `repeatable` raises.
         """
         tenant_id = whose(principal, new.tenant_id)
@@ -82,8 +88,10 @@ class LeaseCreation:
                         reply.row = await work.create(checked)
                         reply.location = f"/v1/leases/{lease_id}"
                     yield reply
+            except _BudgetsChanged:
+                await self._roll_budgets(principal, tenant_id)
             except _NoRoom:
-                await self._make_room_or_refuse(principal, tenant_id, new, checked.ranked.minimum, key)
+                await self._make_room_or_refuse(principal, tenant_id, checked, key)
             except (_NameInUse, asyncpg.UniqueViolationError):
                 await self._refuse_name(principal, tenant_id, new.request.name, key)
             else:
@@ -100,17 +108,26 @@ class LeaseCreation:
             if await replay(connection, key) is None:
                 await check_name(connection, tenant_id, name)
 
+    async def _roll_budgets(self, principal: Principal, tenant_id: TenantId) -> None:
+        async with self._context.database.transaction(principal.tenant_id) as connection:
+            await connection.run_sync(commitments.roll, tenant_id)
+
     async def _make_room_or_refuse(
-        self, principal: Principal, tenant_id: TenantId, new: CreateLease, asked: Amounts, key: IdempotencyKey | None
+        self, principal: Principal, tenant_id: TenantId, checked: CheckedRequest, key: IdempotencyKey | None
     ) -> None:
         """Returns when another try may succeed: a quota row was missing, or another lease or a twin has changed the use."""
+        asked = checked.ranked.minimum
         async with self._context.database.transaction(principal.tenant_id) as connection:
             if await replay(connection, key) is not None:
                 return
-            await check_terms(connection, tenant_id, new.request.ttl_seconds)
+            await check_terms(connection, tenant_id, checked.new.request.ttl_seconds)
             short = await find_shortages(connection, tenant_id, asked)
             if short:
                 raise quota_exceeded(short)
+            wanted = budget_statements.asked_by_new(budget_parameters(principal, tenant_id, checked))
+            refusal = await budget_refusal(connection, wanted, within=principal.tenant_id)
+            if refusal is not None:
+                raise refusal
             await connection.execute(quota_statements.ensure_rows(tenant_id, asked))
 
 
@@ -124,15 +141,21 @@ class _Work:
     lease_id: LeaseId
 
     async def create(self, checked: CheckedRequest) -> Any:
-        new, minimum = checked.new, checked.ranked.minimum
+        new = checked.new
         if checked.refusal is not None or checked.best is None:
             await check_terms(self.connection, self.tenant_id, new.request.ttl_seconds)
             raise checked.refusal or no_offering(checked, operator=self.principal.is_operator)
         new = await with_ssh_keys(self.connection, new, tenant_id=self.tenant_id, key_id=self.principal.key_id)
-        [room] = await fetch(self.connection, quota_statements.ADMIT, self._quota(minimum))
+        minimum, budgets = checked.ranked.minimum, budget_parameters(self.principal, self.tenant_id, checked)
+        asked = {**_arrays(minimum), **budgets, "labels": _text(budgets["labels"])}
+        [room] = await fetch(self.connection, quota_statements.ADMIT, asked)
+        if room["outdated"] or room["due"]:
+            raise _BudgetsChanged
         if not room["fits"]:
             raise _NoRoom
-        values = self._values(new, minimum, checked.best.price_per_hour)
+        claims = {**minimum, **dict(zip(room["budgets"], room["budget_amounts"], strict=True))}
+        values = {**self._values(new, minimum, checked.best.price_per_hour), **_arrays(claims)}
+        values |= {"minimum_rate": budgets["rate"], "key_id": self.principal.key_id}
         rows = await fetch(self.connection, reads.CREATE, values)
         if not rows:
             await check_terms(self.connection, self.tenant_id, new.request.ttl_seconds)
@@ -145,14 +168,11 @@ class _Work:
             await record_lease(self.connection, self.principal, "lease.create", row, after=after)
         return row
 
-    def _quota(self, minimum: Amounts) -> dict[str, Any]:
-        return {"tenant_id": self.tenant_id, "resources": list(minimum), "amounts": list(minimum.values())}
-
     def _values(self, new: CreateLease, minimum: Amounts, price: Decimal | None) -> dict[str, Any]:
         name = new.request.name or f"lease-{self.lease_id[-8:]}"
         return {
             "lease_id": self.lease_id,
-            **self._quota(minimum),
+            "tenant_id": self.tenant_id,
             "name": name,
             "labels": _text(new.request.labels),
             "request": _text(replace(new.request, name=name).as_stored()),
@@ -171,28 +191,32 @@ class _Work:
         }
 
 
+def budget_parameters(principal: Principal, tenant_id: TenantId, checked: CheckedRequest) -> dict[str, Any]:
+    """What decides how much the new lease holds of which budgets: parameters of `quotas.ADMIT`."""
+    request = checked.new.request
+    return {
+        "tenant_id": tenant_id,
+        "rate": checked.ranked.least_rate(disk_gib=request.disk_gib, public_ip=request.public_ip),
+        "max_cost": None,
+        "ttl": timedelta(seconds=request.ttl_seconds),
+        "key_id": principal.key_id,
+        "labels": dict(request.labels),
+    }
+
+
+def _arrays(amounts: Amounts) -> dict[str, Any]:
+    return {"resources": list(amounts), "amounts": list(amounts.values())}
+
+
 def _text(value: Any) -> str:
     return orjson.dumps(value).decode()
-
-
-def whose(principal: Principal, named: str | None) -> TenantId:
-    """The tenant to act for. Only operators name one, and they must. Raises InvalidRequest."""
-    if principal.tenant_id is not None:
-        if named in (None, principal.tenant_id):
-            return principal.tenant_id
-        raise _wrong_tenant("only operators may name a tenant")
-    if named is None:
-        raise _wrong_tenant("is required of operators: the tenant to act for")
-    if not is_typeid("tenant", named):
-        raise _wrong_tenant("is not the id of a tenant")
-    return TenantId(named)
 
 
 async def check_terms(connection: AsyncConnection, tenant_id: TenantId, ttl_seconds: int) -> None:
     """Raises TenantSuspended, TermExceeded or InvalidRequest when the tenant may not start this."""
     row = (await connection.execute(statements.TERMS, {"tenant_id": tenant_id})).one_or_none()
     if row is None:
-        raise _wrong_tenant("is not the id of a tenant")
+        raise wrong_tenant("is not the id of a tenant")
     if row.status != "active":
         raise TenantSuspended
     if ttl_seconds > row.max_ttl_seconds:
@@ -271,7 +295,3 @@ def _shortage(short: Shortage) -> str:
     limit = "none is allowed" if short.limit is None else f"limit {json_amount(short.resource, short.limit)}"
     used, asked = (json_amount(short.resource, amount) for amount in (short.used, short.asked))
     return f"{short.resource} ({limit}, used {used}, asked {asked})"
-
-
-def _wrong_tenant(detail: str) -> InvalidRequest:
-    return InvalidRequest(errors=[FieldError("#/body/tenant_id", detail)])

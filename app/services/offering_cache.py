@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import Decimal
 from functools import cached_property
 
 from sqlalchemy import func, select
@@ -14,6 +15,7 @@ from app.domain.lease_offerings import is_visible
 from app.domain.near_misses import NearMisses, find_near_misses
 from app.domain.offerings import Offering
 from app.domain.placement import Ranking, Requirements
+from app.domain.rates import least_rate
 from app.domain.reservations import Term
 from app.services.ttl_cache import Kept
 
@@ -27,6 +29,16 @@ class Ranked:
 
     ranking: Ranking
     minimum: quotas.Amounts
+    _rates: dict[tuple[int, bool], Decimal] = field(default_factory=dict, repr=False, compare=False)
+
+    def least_rate(self, *, disk_gib: int, public_ip: bool) -> Decimal:
+        """USD an hour of the cheapest candidate, all parts. Computed once for equal disks and addresses."""
+        known = self._rates.get((disk_gib, public_ip))
+        if known is None:
+            known = least_rate(self.ranking.candidates, disk_gib=disk_gib, public_ip=public_ip)
+            if len(self._rates) < _MOST_RANKINGS:
+                self._rates[disk_gib, public_ip] = known
+        return known
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,8 +14,10 @@ from app.domain.lease_offerings import term_of
 from app.domain.near_misses import ExcludedGroup
 from app.domain.offerings import Offering
 from app.domain.placement import Excluded
+from app.domain.reserved_offerings import term_of
+from app.services.acting_tenant import whose
 from app.services.context import ServiceContext
-from app.services.lease_creation import check_name, check_terms, whose
+from app.services.lease_creation import check_name, check_terms
 from app.services.lease_requests import CreateLease
 from app.services.lease_ssh_keys import with_ssh_keys
 from app.services.offering_cache import OfferingCache, Ranked

@@ -14,11 +14,11 @@ from app.db.tenancy import tenants as tenant_statements
 from app.domain.ids import is_typeid
 from app.domain.ssh_keys import MOST_STORED, fingerprint
 from app.services import audit
+from app.services.acting_tenant import whose
 from app.services.context import ServiceContext
 from app.services.cursors import PageRequest, RowPage, cut, last_id
 from app.services.errors import Conflict, Forbidden, NameTaken, ResourceNotFound
 from app.services.idempotency import Created, IdempotencyKey, Stored, replay, store
-from app.services.lease_creation import whose
 from app.services.principal import Principal, Role
 from app.services.totals import total_count
 

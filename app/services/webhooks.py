@@ -18,11 +18,11 @@ from app.domain.webhook_urls import RefusedUrl, check_addresses, parse
 from app.domain.webhooks import LASTS, MOST, OVERLAP, TEST, secret_text
 from app.name_lookup import Lookup, look_up, within
 from app.services import audit
+from app.services.acting_tenant import whose
 from app.services.context import ServiceContext
 from app.services.cursors import PageRequest, RowPage, cut, last_id
 from app.services.errors import Conflict, FieldError, InvalidRequest, ResourceNotFound
 from app.services.idempotency import Created, IdempotencyKey, Stored, replay, store
-from app.services.lease_creation import whose
 from app.services.preconditions import IfMatch
 from app.services.principal import Principal
 from app.services.totals import total_count

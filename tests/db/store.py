@@ -2,19 +2,22 @@
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from decimal import Decimal
 from threading import Barrier
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 from uuid import UUID, uuid4
 
-from sqlalchemy import Executable, Table, TextClause, func, insert, select, text, update
+from sqlalchemy import Connection, Executable, Table, TextClause, func, insert, select, text, update
 
 from app.db.core.ids import new_id
 from app.db.core.prepared import Bound
 from app.db.leases import claims
 from app.db.schema.tables import attempt, lease, quota, tenant
-from app.db.tenancy import quotas
+from app.db.tenancy import budgets, commitments, quotas
+from app.db.tenancy.quotas import NewCommitment
+from app.domain.budgets import Period, WhenExceeded, limit_of, resource_of, span_at
 from app.domain.ids import AttemptId, LeaseId, TenantId
 from workers.database import WorkerDatabase
 from workers.lifecycle.steps.context import StepContext, reserve_minimum, reserve_quota
@@ -118,18 +121,55 @@ class Store:
 
     # --- quota -----------------------------------------------------------------------------------------------
 
-    def admit(self, tenant_id: TenantId, amounts: Mapping[str, Decimal]) -> LeaseId | None:
-        """A new lease that holds `amounts`, as the API makes it; None when they do not fit."""
-        lease_id = LeaseId(new_id("lease"))
-        with self.database.begin() as connection:
-            if not connection.execute(quotas.admit(tenant_id, amounts)).scalar_one():
+    def admit(
+        self, tenant_id: TenantId, amounts: Mapping[str, Decimal], new: NewCommitment | None = None
+    ) -> LeaseId | None:
+        """A new lease that holds `amounts` and budgets, as the API makes it; None when they do not fit."""
+        new = new or NewCommitment(ttl=timedelta(hours=1))
+        while True:
+            with self.database.begin() as connection:
+                room = connection.execute(quotas.admit(tenant_id, amounts, new)).one()
+                outdated = room.outdated or room.due
+                if room.fits and not outdated:
+                    claims = {**amounts, **dict(zip(room.budgets, room.budget_amounts, strict=True))}
+                    return self._admitted(connection, tenant_id, new, amounts, claims)
                 connection.rollback()
+            if not outdated:
                 return None
-            times = {"expires_at": ahead("1 hour"), "wait_until": ahead("10 minutes")}
-            minimum = {"minimum_claim": {name: str(amount) for name, amount in amounts.items()}}
-            connection.execute(insert(lease).values(id=lease_id, tenant_id=tenant_id, **LEASE | times | minimum))
-            connection.execute(quotas.remember(tenant_id, lease_id, amounts))
+            with self.database.begin() as connection:
+                commitments.roll(connection, tenant_id)
+
+    @staticmethod
+    def _admitted(
+        connection: Connection,
+        tenant_id: TenantId,
+        new: NewCommitment,
+        amounts: Mapping[str, Decimal],
+        claims: Mapping[str, Decimal],
+    ) -> LeaseId:
+        lease_id = LeaseId(new_id("lease"))
+        times = {"expires_at": func.now() + new.ttl, "wait_until": ahead("10 minutes")}
+        minimum = {"minimum_claim": {name: str(amount) for name, amount in amounts.items()}, "minimum_rate": new.rate}
+        owner = {"labels": dict(new.labels), "key_id": new.key_id}
+        values = {**LEASE, **times, **minimum, **owner}
+        connection.execute(insert(lease).values(id=lease_id, tenant_id=tenant_id, **values))
+        connection.execute(quotas.remember(tenant_id, lease_id, claims))
         return lease_id
+
+    def budget(self, tenant_id: TenantId, amount: Decimal | str, **values: Any) -> str:
+        """A new budget of the tenant, as the API makes it. Answers its id."""
+        budget_id = new_id("budget")
+        facts = {"kind": "tenant", "period": "lifetime", "when_exceeded": "refuse", **values}
+        with self.database.begin() as connection:
+            commitments.lock_tenant(connection, tenant_id)
+            span = span_at(Period(facts["period"]), connection.execute(select(func.now())).scalar_one())
+            period = {"period_started_at": span.starts_at, "period_ends_at": span.ends_at}
+            own = {"thresholds": [50, 80, 100], "set_by": "operator", "amount": Decimal(amount), **period, **facts}
+            connection.execute(budgets.add({"id": budget_id, "tenant_id": tenant_id, **own}))
+            limit = limit_of(Decimal(amount), WhenExceeded(facts["when_exceeded"]))
+            connection.execute(budgets.add_counter(tenant_id, budget_id, limit))
+            commitments.begin_period(connection, tenant_id, [resource_of(budget_id)])
+        return budget_id
 
     def context(self, lease_id: LeaseId) -> StepContext:
         """What a step is given that writes quota: the lease, claimed and loaded as the reconciler does it."""
@@ -146,11 +186,13 @@ class Store:
         with ctx.writing_attempts() as connection:
             reserve_minimum(connection, ctx)
 
-    def hold(self, tenant_id: TenantId, lease_id: LeaseId, amounts: Mapping[str, Decimal]) -> bool:
+    def hold(
+        self, tenant_id: TenantId, lease_id: LeaseId, amounts: Mapping[str, Decimal], rate: Decimal = Decimal(0)
+    ) -> bool:
         """Changes what a lease holds, as placing does: under the lease's row lock, all of it or nothing."""
         with self.database.begin() as connection:
             connection.execute(select(lease.c.id).where(lease.c.id == lease_id).with_for_update())
-            fits = reserve_quota(connection, tenant_id, lease_id, amounts)
+            fits = reserve_quota(connection, tenant_id, lease_id, amounts, rate=rate).fits
             if not fits:
                 connection.rollback()
         return fits

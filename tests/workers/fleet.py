@@ -308,7 +308,9 @@ class Fleet:
         values = {**dict.fromkeys(unknown), **before, **changes}
         with self.runtime.database.begin() as connection:
             connection.execute(delete(attempt).where(attempt.c.lease_id == lease_id))
-            connection.execute(*quotas.reserve(self.tenant_id, lease_id, {"gpus": 1, "leases": 1}))  # type: ignore[dict-item]
+            connection.execute(
+                *quotas.reserve(self.tenant_id, lease_id, {"gpus": Decimal(1), "leases": Decimal(1)}, Decimal(0))
+            )
             connection.execute(update(lease).where(lease.c.id == lease_id).values(**values))
 
     # --- the world -------------------------------------------------------------------------------------

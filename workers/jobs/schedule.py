@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from app.settings import Settings
 from workers.jobs import housekeeping, notices
 from workers.jobs.account_checks import check_when_due
+from workers.jobs.budgets import apply_budgets
 from workers.jobs.observe_reservations import observe_reservations
 from workers.jobs.refresh_offerings import PRICES, refresh, refresh_prices
 from workers.jobs.roll_up_usage import roll_up_usage
@@ -23,6 +24,8 @@ _CHECKS_INTERVAL = 20.0
 _PLACES_INTERVAL = 30.0
 _NOTICES_INTERVAL = 15.0
 _USAGE_INTERVAL = 300.0
+_BUDGETS_INTERVAL = 15.0
+"""How long a budget that is exceeded waits for its action, and a period that has ended for the next one."""
 _RESERVATIONS_INTERVAL = 30.0
 _WATCH_IDLE = 5.0
 """Watch intervals between two looks at a place where nothing is in change; a launch or a release ends the pause."""
@@ -96,8 +99,10 @@ def _housekeeping(settings: Settings) -> list[JobSpec]:
 
     intervals = {"places": _PLACES_INTERVAL, "recount": settings.recount_interval, "purge": _HOURLY}
     summing = JobSpec(name="usage", run=roll_up_usage, interval=lambda _: _USAGE_INTERVAL, per_region=False)
+    budgeting = JobSpec(name="budgets", run=apply_budgets, interval=lambda _: _BUDGETS_INTERVAL, per_region=False)
     return [
         summing,
+        budgeting,
         *(
             JobSpec(
                 name=run.__name__,

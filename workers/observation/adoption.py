@@ -13,7 +13,7 @@ from app.db.fleet import adoption as statements
 from app.db.fleet.offerings import type_from_row
 from app.db.leases.launches import FIRST_ATTEMPT_AT
 from app.db.leases.transitions import WAKE, locked, write
-from app.db.tenancy import quotas
+from app.db.tenancy import commitments, quotas
 from app.domain import placed, tags
 from app.domain.error_kinds import ErrorKind
 from app.domain.events import LeaseAdopted
@@ -66,6 +66,7 @@ def _adopt(connection: Connection, runtime: Runtime, row: Row[Any]) -> None:
     amounts = _amounts(row)
     connection.execute(statements.force_quota(owner.tenant_id, amounts))
     connection.execute(quotas.remember(owner.tenant_id, owner.lease_id, amounts))
+    commitments.fit(connection, [owner.lease_id])
     connection.execute(statements.adopted(row.account, row.region, row.instance_id))
 
 

@@ -12,7 +12,7 @@ from app.api.http.pagination import UsePage
 from app.api.http.responses import answer
 from app.api.http.routing import Admin, UseServices
 from app.api.http.routing import router as make_router
-from app.api.schemas.base import Body, Moment, Name, Page, Timestamp, View
+from app.api.schemas.base import Body, DecimalText, Moment, Name, Page, Timestamp, View
 from app.services.key_format import prefix
 from app.services.keys import NewKey
 from app.services.preconditions import list_tag
@@ -37,6 +37,16 @@ class NewApiKey(Body):
     name: Name
     role: Annotated[TenantRole, Field(strict=False)]
     expires_at: Timestamp | None = None
+    budget: Annotated[
+        DecimalText | None,
+        Field(
+            description=(
+                "USD that all leases of the key may cost together. Creates a budget of kind `key` for the key's "
+                "lifetime, with `when_exceeded` `end`. Null: none."
+            ),
+            examples=["5.00"],
+        ),
+    ] = None
 
 
 class KeyRotation(Body):
@@ -88,7 +98,7 @@ async def create_key(
 ) -> Response:
     """Create a key. Only this response contains its secret."""
     repeat = idempotency_key(request, principal, key, body)
-    new = NewKey(name=body.name, role=Role(body.role), expires_at=body.expires_at)
+    new = NewKey(name=body.name, role=Role(body.role), expires_at=body.expires_at, budget=body.budget)
     made = await services.keys.create(principal, tenant_id, new, repeat)
     return created(_with_secret(made.values), replayed=made.replayed)
 

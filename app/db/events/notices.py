@@ -77,7 +77,7 @@ NEARLY_USED = text(
     """
     WITH found AS (
         SELECT tenant_id, resource FROM quota
-        WHERE NOT nearly_told AND "limit" > 0 AND used >= 0.9 * "limit"
+        WHERE NOT nearly_told AND "limit" > 0 AND used >= 0.9 * "limit" AND resource NOT LIKE 'budget:%'
         ORDER BY tenant_id, resource FOR NO KEY UPDATE SKIP LOCKED)
     UPDATE quota q SET nearly_told = true FROM found
     WHERE q.tenant_id = found.tenant_id AND q.resource = found.resource

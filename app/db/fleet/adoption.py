@@ -34,8 +34,8 @@ def requested(account: str, region: str) -> Select[Any]:
 
 
 def tenant_exists(tenant_id: TenantId) -> Select[Any]:
-    """A row when there is such a tenant."""
-    return select(tenant.c.id).where(tenant.c.id == tenant_id)
+    """A row when there is such a tenant. Until the transaction ends, its budgets stay what they are."""
+    return select(tenant.c.id).where(tenant.c.id == tenant_id).with_for_update(read=True)
 
 
 def rebuild_lease(values: Mapping[str, Any]) -> Executable:

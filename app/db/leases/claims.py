@@ -134,6 +134,8 @@ _LEASE = [
     "labels",
     "on_interruption",
     "minimum_claim",
+    "minimum_rate",
+    "estimated_price_per_hour",
     "created_at",
     "expires_at",
     "max_cost",

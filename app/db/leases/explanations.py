@@ -11,6 +11,7 @@ from app.db.core.reads import Query
 from app.db.core.tenant_scope import asking
 from app.db.operations import brakes
 from app.db.schema.tables import account_region, attempt, installation, lease, quota, quota_claim, worker_heartbeat
+from app.db.tenancy.quota_limits import NO_BUDGET
 from app.domain.leases import TERMINAL, Desired, LeaseState
 
 _WORKER_SILENT: ColumnElement[timedelta] = literal_column("interval '1 minute'")
@@ -76,7 +77,7 @@ QUOTA = Query(
             & (quota_claim.c.tenant_id == quota.c.tenant_id),
         )
     )
-    .where(quota.c.tenant_id == bindparam("owner", type_=Id), asking(quota.c.tenant_id))
+    .where(quota.c.tenant_id == bindparam("owner", type_=Id), asking(quota.c.tenant_id), NO_BUDGET)
 )
 """Limits and use of the tenant `owner`, with what the lease reserves. Parameters: lease_id, owner."""
 

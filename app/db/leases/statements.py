@@ -148,6 +148,7 @@ def _new_lease(terms: Any) -> Any:
         "minimum_claim": bindparam("minimum_claim", type_=Json),
         "estimated_price_per_hour": bindparam("estimated_price_per_hour", type_=Money),
         "max_cost": bindparam("max_cost", type_=Money),
+        "minimum_rate": bindparam("minimum_rate", type_=Money),
         "key_id": bindparam("key_id", type_=Id),
         "unique_name": literal_column("true"),
         "expires_at": func.now() + bindparam("ttl", type_=Interval),
@@ -194,4 +195,4 @@ The caller must have reserved the quota with `quotas.admit` in the same transact
 return, with `expires_at`, or none when the terms forbid the lease or a live lease has the name. The caller then reads
 the cause from TERMS, and rolls back. Two creates at the same time: the index `ix_lease_live_name` refuses the second.
 Parameters: lease_id, tenant_id, name, labels, request, on_interruption, minimum_claim, estimated_price_per_hour,
-max_cost, key_id, ttl_seconds, ttl, wait, startup_script, resources, amounts, event_id, event_data, request_id."""
+max_cost, minimum_rate, key_id, ttl_seconds, ttl, wait, startup_script, resources, amounts, event_id, event_data, request_id."""

@@ -45,6 +45,7 @@ budget = Table(
     CheckConstraint("set_by IN ('operator', 'admin')", name="set_by"),
     CheckConstraint("amount >= 0", name="amount"),
     Index("ix_budget_tenant_id_id", "tenant_id", "id"),
+    Index("ix_budget_tenant_id_key_id", "tenant_id", "key_id"),
     Index("ix_budget_period_ends_at", "period_ends_at", postgresql_where=text("period_ends_at IS NOT NULL")),
     comment="What it has spent and committed is its row of quota, with the resource budget:ID",
 )

@@ -40,6 +40,11 @@ lease = Table(
         Money,
         comment="USD: of the first candidate at creation; NULL: created by an earlier version",
     ),
+    Column(
+        "minimum_rate",
+        Money,
+        comment="USD an hour: the least that any candidate costs, all parts; NULL: created by an earlier version",
+    ),
     Column("key_id", Id, comment="the API key that created it; NULL: unknown"),
     Column("max_cost", Money, comment="USD: the lease ends before it costs more; NULL: no cap"),
     Column(

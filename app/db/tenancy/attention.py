@@ -23,6 +23,7 @@ from app.db.core.column_types import Time
 from app.db.core.tenant_scope import only
 from app.db.operations.ops import LIVE, StuckAfter, stuck_rows
 from app.db.schema.tables import lease, quota
+from app.db.tenancy.quota_limits import NO_BUDGET
 from app.domain.attention import AttentionCode
 from app.domain.leases import LeaseState
 
@@ -58,7 +59,7 @@ def attention(
             LIVE, active, lease.c.expires_at < func.now() + literal(soon), owned
         ),
         _part(AttentionCode.QUOTA_NEARLY_USED, quota.c.tenant_id, null(), quota.c.resource, func.now(), null()).where(
-            quota.c.limit > 0, quota.c.used >= _NEARLY * quota.c.limit, allowed(quota.c.tenant_id)
+            quota.c.limit > 0, quota.c.used >= _NEARLY * quota.c.limit, NO_BUDGET, allowed(quota.c.tenant_id)
         ),
     ).subquery("attention")
     urgency = case({str(code): place for place, code in enumerate(AttentionCode)}, value=parts.c.code)

@@ -8,13 +8,17 @@ from sqlalchemy import Select, select
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.schema.tables import quota
+from app.domain.budgets import PREFIX
+
+NO_BUDGET = quota.c.resource.not_like(f"{PREFIX}%")
+"""Rows of quota that are no counters of budgets."""
 
 
 def of_tenant(tenant_id: str) -> Select[Any]:
     """Limit and use of each resource, by name."""
     return (
         select(quota.c.resource, quota.c.limit, quota.c.used)
-        .where(quota.c.tenant_id == tenant_id)
+        .where(quota.c.tenant_id == tenant_id, NO_BUDGET)
         .order_by(quota.c.resource)
     )
 

@@ -1,109 +1,182 @@
-"""Statements that reserve and release quota. Each is atomic and leaves `used` equal to the sum of the claims.
+"""Statements that reserve and release quota and budgets. Each leaves `used` equal to the sum of the claims.
 
 Increases are made all together or not at all; decreases are always made, regardless of the limits. Locks are taken in
 the order tenant, lease, attempt, quota, and rows of quota in sorted order. No two transactions therefore deadlock.
+The amounts of budgets are computed in the statements: see `app.db.tenancy.commitments`.
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
 from decimal import Decimal
+from typing import Any
 
-from sqlalchemy import Executable, TextClause, text
+from sqlalchemy import Executable, Interval, TextClause, bindparam, text
 from sqlalchemy.dialects.postgresql import Insert, insert
 
+from app.db.core.column_types import Amount, Id, Json
 from app.db.core.compiled import Compiled
 from app.db.core.prepared import Bound
 from app.db.schema.tables import quota, quota_claim
+from app.db.tenancy import commitments
 from app.domain.ids import LeaseId, TenantId
 
 _WANTED = "SELECT * FROM unnest(CAST(:resources AS text[]), CAST(:amounts AS numeric[])) AS w (resource, amount)"
 
 # The rule of app.domain.quotas.allowed, in SQL.
-_FITS = (
-    """(d.delta <= 0 OR CASE WHEN q."limit" IS NULL THEN q.resource <> 'gpus' ELSE q.used + d.delta <= q."limit" END)"""
-)
+_FITS = """(d.delta <= 0
+    OR CASE WHEN q."limit" IS NULL THEN q.resource <> 'gpus' ELSE q.used + q.spent + d.delta <= q."limit" END)"""
 
 # Decreases are always made. Increases are made all together, or not at all. Nothing changes while a resource has no row.
 # `locked` has the current values, not those of the statement's start: FOR UPDATE reads a row again after a wait.
 # A lease must be able to end although the count is already wrong. `used` then stops at zero, and RECOUNT reports the
-# difference.
+# difference. A lease that leaves a budget leaves what it has cost there.
 _CHANGE = f"""
     locked AS (
-        SELECT q.resource, q."limit", q.used FROM quota q JOIN delta d USING (resource)
+        SELECT q.resource, q."limit", q.used, q.spent FROM quota q JOIN delta d USING (resource)
         WHERE q.tenant_id = {{tenant}} ORDER BY q.resource FOR UPDATE OF q),
     answer AS (
-        SELECT count(q.resource) = count(*) AS counted, coalesce(bool_and(q.resource IS NOT NULL AND {_FITS}), TRUE) AS fits
+        SELECT count(q.resource) = count(*) AS counted, coalesce(bool_and(q.resource IS NOT NULL AND {_FITS}), TRUE) AS fits,
+            coalesce(bool_or(d.resource LIKE 'budget:%' AND NOT {_FITS}), FALSE) AS over_budget
         FROM delta d LEFT JOIN locked q USING (resource)),
     made AS (SELECT d.resource, d.delta FROM delta d, answer a WHERE a.counted AND (a.fits OR d.delta < 0)),
     changed AS (
-        UPDATE quota q SET used = greatest(q.used + m.delta, 0) FROM made m
+        UPDATE quota q SET used = greatest(q.used + m.delta, 0){{spent}} FROM made m
         WHERE q.tenant_id = :tenant_id AND q.resource = m.resource)
 """
 
-# The creation of a lease takes a shared lock on its tenant. As everywhere else, that lock comes before the quota.
+# The creation of a lease takes a shared lock on its tenant. As everywhere else, that lock comes before the quota. The
+# lock reads the tenant again after a wait; the rest of the statement sees the budgets as they were at its start. Where
+# the two differ, the set of budgets has changed meanwhile.
+_HELD_BY_NEW = commitments.commitment("0", commitments.cost_for(":rate", "n.until"), ":max_cost")
 _ADMIT = text(
     f"""
-    WITH owner AS MATERIALIZED (SELECT id FROM tenant WHERE id = :tenant_id FOR SHARE),
-    delta AS (SELECT resource, amount AS delta FROM ({_WANTED}) w), {_CHANGE.format(tenant="(SELECT id FROM owner)")}
-    SELECT fits FROM answer
+    WITH owner AS MATERIALIZED (SELECT id, budgets_version FROM tenant WHERE id = :tenant_id FOR SHARE),
+    counting AS (
+        SELECT {commitments.RESOURCE} AS resource, b.period_ends_at <= now() AS due,
+            least(now() + :ttl, {commitments.PERIOD_ENDS_AT}) AS until
+        FROM owner o JOIN budget b ON b.tenant_id = o.id AND {commitments.counts(":key_id", ":labels")}),
+    budgeted AS (SELECT n.resource, {_HELD_BY_NEW} AS amount FROM counting n),
+    delta AS (SELECT resource, amount AS delta FROM ({_WANTED}) w UNION ALL SELECT resource, amount FROM budgeted),
+    {_CHANGE.format(tenant="(SELECT id FROM owner)", spent="")}
+    SELECT fits, over_budget,
+        EXISTS (SELECT FROM owner o JOIN tenant t ON t.id = o.id WHERE t.budgets_version <> o.budgets_version) AS outdated,
+        EXISTS (SELECT FROM counting WHERE due) AS due,
+        ARRAY(SELECT resource FROM budgeted ORDER BY resource) AS budgets,
+        ARRAY(SELECT amount FROM budgeted ORDER BY resource) AS budget_amounts
+    FROM answer
     """
+).bindparams(
+    bindparam("rate", type_=Amount),
+    bindparam("max_cost", type_=Amount),
+    bindparam("ttl", type_=Interval),
+    bindparam("key_id", type_=Id),
+    bindparam("labels", type_=Json),
 )
 
 ADMIT = Compiled(_ADMIT)
-"""As `admit`, for the API. Parameters: tenant_id, resources, amounts."""
+"""As `admit`, for the API. Parameters: tenant_id, resources, amounts, rate, max_cost, ttl, key_id, labels."""
 
-_RESERVE = text(
-    f"""
-    WITH wanted AS ({_WANTED}), delta AS (
-        SELECT resource, coalesce(w.amount, 0) - coalesce(h.amount, 0) AS delta
-        FROM wanted w
-        FULL JOIN (SELECT resource, amount FROM quota_claim WHERE lease_id = :lease_id) h USING (resource)
-        WHERE coalesce(w.amount, 0) <> coalesce(h.amount, 0)), {_CHANGE.format(tenant=":tenant_id")},
+# `spending` has the budgets of the lease; `left_to` is what a lease leaves in those that no longer count it.
+_RESERVE = f"""
+    WITH {{held_by}},
+    wanted AS ({{wanted}} SELECT resource, amount FROM budgeted),
+    held AS (SELECT resource, amount, base FROM quota_claim WHERE lease_id = :lease_id{{these}}),
+    left_to AS (
+        SELECT h.resource, round(greatest({{accrued}} - h.base, 0), 6) AS amount FROM held h JOIN lease l ON l.id = :lease_id
+        WHERE h.resource LIKE 'budget:%' AND NOT EXISTS (SELECT FROM budgeted b WHERE b.resource = h.resource)),
+    delta AS (
+        SELECT resource, coalesce(w.amount, 0) - coalesce(h.amount, 0) AS delta FROM wanted w FULL JOIN held h USING (resource)
+        WHERE coalesce(w.amount, 0) <> coalesce(h.amount, 0)), {_CHANGE},
     dropped AS (
-        DELETE FROM quota_claim c USING made m
-        WHERE c.lease_id = :lease_id AND c.resource = m.resource AND c.amount + m.delta = 0),
+        DELETE FROM quota_claim c USING answer a
+        WHERE c.lease_id = :lease_id{{these}} AND a.counted AND NOT EXISTS (SELECT FROM wanted w WHERE w.resource = c.resource)),
     claimed AS (
-        INSERT INTO quota_claim (lease_id, tenant_id, resource, amount)
-        SELECT :lease_id, :tenant_id, w.resource, w.amount FROM wanted w JOIN made m USING (resource)
+        INSERT INTO quota_claim (lease_id, tenant_id, resource, amount, base)
+        SELECT :lease_id, :tenant_id, w.resource, w.amount, coalesce(b.base, 0)
+        FROM wanted w CROSS JOIN answer a LEFT JOIN made m USING (resource) LEFT JOIN budgeted b USING (resource)
+        WHERE m.resource IS NOT NULL OR (a.counted AND w.amount = 0)
         ON CONFLICT (lease_id, resource) DO UPDATE SET amount = excluded.amount)
-    SELECT fits, NOT counted AS uncounted FROM answer
+    SELECT fits, over_budget, NOT counted AS uncounted FROM answer
     """
-)
+_LEAVES = ", spent = q.spent + coalesce((SELECT t.amount FROM left_to t WHERE t.resource = m.resource), 0)"
+
+
+def _reserving(*, rate: str, wanted: str, these: str) -> TextClause:
+    held_by = commitments.held_by("l.id = :lease_id", rate=rate, base=f"coalesce(c.base, {commitments.BASE_NOW})")
+    names = {"held_by": held_by, "wanted": wanted, "these": these, "accrued": commitments.ACCRUED}
+    return text(_RESERVE.format(tenant=":tenant_id", spent=_LEAVES, **names)).bindparams(
+        bindparam("lease_id", type_=Id), bindparam("tenant_id", type_=Id)
+    )
+
+
+_RESERVE_AT = _reserving(rate="CAST(:rate AS numeric)", wanted=_WANTED + " UNION ALL", these="")
+_RECOMMIT = _reserving(rate=commitments.PRESENT_RATE, wanted="", these=" AND resource LIKE 'budget:%'")
 
 _RELEASE = text(
-    """
+    f"""
     WITH locked AS (
         SELECT q.resource FROM quota q JOIN quota_claim c ON c.tenant_id = q.tenant_id AND c.resource = q.resource
         WHERE c.lease_id = :lease_id ORDER BY q.resource FOR UPDATE OF q),
+    cost AS (SELECT {commitments.ACCRUED} AS amount FROM lease l WHERE l.id = :lease_id AND l.ended_at IS NOT NULL),
     gone AS (
         DELETE FROM quota_claim WHERE lease_id = :lease_id AND (SELECT count(*) FROM locked) > 0
-        RETURNING tenant_id, resource, amount)
-    UPDATE quota q SET used = greatest(q.used - gone.amount, 0) FROM gone
-    WHERE q.tenant_id = gone.tenant_id AND q.resource = gone.resource
+        RETURNING tenant_id, resource, amount, base)
+    UPDATE quota q SET used = greatest(q.used - gone.amount, 0), spent = q.spent + CASE
+        WHEN q.resource LIKE 'budget:%' THEN coalesce((SELECT greatest(cost.amount - gone.base, 0) FROM cost), 0) ELSE 0 END
+    FROM gone WHERE q.tenant_id = gone.tenant_id AND q.resource = gone.resource
     """
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewCommitment:
+    """What decides how much a new lease holds of which budgets. `rate`: USD an hour, all parts."""
+
+    rate: Decimal = Decimal(0)
+    ttl: timedelta = timedelta(0)
+    max_cost: Decimal | None = None
+    key_id: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def _arrays(amounts: Mapping[str, Decimal]) -> dict[str, object]:
     return {"resources": list(amounts), "amounts": list(amounts.values())}
 
 
-def admit(tenant_id: TenantId, amounts: Mapping[str, Decimal]) -> Executable:
-    """Reserves all of `amounts` or nothing. Returns one row (fits)."""
-    return _ADMIT.bindparams(tenant_id=tenant_id, **_arrays(amounts))
+def admit(tenant_id: TenantId, amounts: Mapping[str, Decimal], new: NewCommitment | None = None) -> Executable:
+    """Reserves all of `amounts`, and what a new lease holds of budgets, or nothing.
 
-
-def reserve(tenant_id: TenantId, lease_id: LeaseId, amounts: Mapping[str, Decimal]) -> Bound[TextClause]:
-    """Changes the reservation of the lease to `amounts`. The caller holds the lease's row lock.
-
-    Returns one row (fits, uncounted). Decreases are always made. Increases are made all together (`fits`), or not at
-    all. Claims and `used` agree either way, so the caller may commit or roll back. `uncounted`: nothing was done, since
-    a resource has no row of quota. The caller then calls `ensure_rows` and repeats the statement.
+    Returns one row (fits, over_budget, outdated, due, budgets, budget_amounts). `outdated`: a budget was created or
+    deleted meanwhile; `due`: the period of a budget has ended. The caller then rolls back, calls `commitments.roll`
+    where one is due, and tries again. `budgets` are the resources that the caller claims for the lease besides.
     """
-    return Bound(_RESERVE, {"tenant_id": tenant_id, "lease_id": lease_id, **_arrays(amounts)})
+    new = new or NewCommitment()
+    about: dict[str, Any] = {"rate": new.rate, "ttl": new.ttl, "max_cost": new.max_cost, "key_id": new.key_id}
+    return _ADMIT.bindparams(tenant_id=tenant_id, labels=dict(new.labels), **_arrays(amounts), **about)
+
+
+def reserve(tenant_id: TenantId, lease_id: LeaseId, amounts: Mapping[str, Decimal], rate: Decimal) -> Bound[TextClause]:
+    """Changes the reservation of the lease to `amounts`, and of budgets to what it holds at `rate` (USD an hour).
+
+    The caller holds the lease's row lock. Returns one row (fits, over_budget, uncounted). Decreases are always made.
+    Increases are made all together (`fits`), or not at all. Claims and `used` agree either way, so the caller may
+    commit or roll back. `uncounted`: nothing was done, since a resource has no row of quota. The caller then calls
+    `ensure_rows` and repeats the statement.
+    """
+    return Bound(_RESERVE_AT, {"tenant_id": tenant_id, "lease_id": lease_id, "rate": rate, **_arrays(amounts)})
+
+
+def recommit(tenant_id: str, lease_id: str) -> Bound[TextClause]:
+    """As `reserve`, of budgets alone and at the present rate: after a change of the lease's end, labels or cap."""
+    return Bound(_RECOMMIT, {"tenant_id": tenant_id, "lease_id": lease_id})
 
 
 def release(lease_id: LeaseId) -> Executable:
-    """Releases all that the lease has reserved. A second call finds no claim, and changes nothing."""
+    """Releases all that the lease has reserved. A second call finds no claim, and changes nothing.
+
+    What a lease that has ended cost in the period of a budget is spent.
+    """
     return _RELEASE.bindparams(lease_id=lease_id)
 
 
@@ -137,4 +210,14 @@ RECOUNT = text(
 )
 """Rows where `used` differs from the claims. The result must always be empty."""
 
-__all__ = ["ADMIT", "RECOUNT", "admit", "ensure_rows", "release", "remember", "reserve"]
+__all__ = [
+    "ADMIT",
+    "RECOUNT",
+    "NewCommitment",
+    "admit",
+    "ensure_rows",
+    "recommit",
+    "release",
+    "remember",
+    "reserve",
+]

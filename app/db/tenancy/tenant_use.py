@@ -6,6 +6,7 @@ from app.db.core.column_types import Id
 from app.db.core.reads import Query
 from app.db.operations.ops import LIVE
 from app.db.schema.tables import lease, quota, tenant
+from app.db.tenancy.quota_limits import NO_BUDGET
 
 _QUOTAS = (
     select(
@@ -18,7 +19,7 @@ _QUOTAS = (
             func.json_build_array(),
         ).label("quotas")
     )
-    .where(quota.c.tenant_id == tenant.c.id)
+    .where(quota.c.tenant_id == tenant.c.id, NO_BUDGET)
     .lateral("quotas")
 )
 _USE = (

@@ -267,8 +267,6 @@ FORBIDDEN = (
     "UPDATE event SET type = 'x'",
     "UPDATE audit SET action = 'x'",
     "DELETE FROM audit",
-    "UPDATE quota_claim SET amount = 1",
-    "DELETE FROM quota_claim",
     "UPDATE lease_secret SET startup_script = 'x'",
     "UPDATE webhook_secret SET secret = 'x'",
     "DELETE FROM webhook_secret",
@@ -287,6 +285,23 @@ FORBIDDEN = (
 def test_the_api_may_not_rewrite_history_or_pull_the_wall_down(api: Connection) -> None:
     act_for(api, "*")
     assert [statement for statement in FORBIDDEN if not refused(api, statement)] == []
+
+
+@pytest.mark.parametrize(
+    "statement", ["UPDATE quota_claim SET amount = 1", "DELETE FROM quota_claim", "DELETE FROM quota"]
+)
+def test_the_api_changes_what_leases_hold_of_budgets_alone(
+    api: Connection, store: Store, tenants: tuple[TenantId, TenantId], statement: str
+) -> None:
+    act_for(api, tenants[0])
+    assert api.execute(statement.encode()).rowcount == 0
+    owned = {"tenant_id": tenants[0], "resource": "budget:1"}
+    (lease_id,) = (row.id for row in store.rows(lease) if row.tenant_id == tenants[0])
+    store.run(insert(quota).values(**owned, used=2))
+    store.run(insert(quota_claim).values(**owned, lease_id=lease_id, amount=2))
+    api.commit()
+    act_for(api, tenants[0])
+    assert api.execute(statement.encode()).rowcount == 1
 
 
 def test_the_setting_of_one_transaction_does_not_reach_the_next(

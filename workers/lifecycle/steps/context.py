@@ -158,18 +158,26 @@ def change(  # noqa: PLR0913 - those of `transitions.write`
     must_hold(connection.execute(*changed))
 
 
-def reserve_quota(
-    connection: Connection, tenant_id: TenantId, lease_id: LeaseId, amounts: Mapping[str, Decimal]
-) -> bool:
-    """Changes the lease's reserved quota to `amounts`.
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """Whether the increases fitted. `over_budget`: a budget left no room for them."""
 
-    False: the increases did not fit and were not reserved. The decreases were released.
+    fits: bool
+    over_budget: bool
+
+
+def reserve_quota(
+    connection: Connection, tenant_id: TenantId, lease_id: LeaseId, amounts: Mapping[str, Decimal], *, rate: Decimal
+) -> Reserved:
+    """Changes the lease's reserved quota to `amounts`, and what it holds of budgets to that of `rate` (USD an hour).
+
+    Increases that do not fit are not reserved. The decreases are released in any case.
     """
-    held = connection.execute(*quotas.reserve(tenant_id, lease_id, amounts)).one()
+    held = connection.execute(*quotas.reserve(tenant_id, lease_id, amounts, rate)).one()
     if held.uncounted:
         connection.execute(quotas.ensure_rows(tenant_id, amounts))
-        held = connection.execute(*quotas.reserve(tenant_id, lease_id, amounts)).one()
-    return bool(held.fits)
+        held = connection.execute(*quotas.reserve(tenant_id, lease_id, amounts, rate)).one()
+    return Reserved(fits=held.fits, over_budget=held.over_budget)
 
 
 def reserve_minimum(connection: Connection, ctx: StepContext) -> None:
@@ -180,5 +188,8 @@ def reserve_minimum(connection: Connection, ctx: StepContext) -> None:
     full amounts or nothing.
     """
     minimum = {name: Decimal(amount) for name, amount in ctx.row.lease_minimum_claim.items()}
-    if not reserve_quota(connection, ctx.lease.tenant_id, ctx.lease.id, minimum):
+    rate = next(
+        (one for one in (ctx.row.lease_minimum_rate, ctx.row.lease_estimated_price_per_hour) if one), Decimal(0)
+    )
+    if not reserve_quota(connection, ctx.lease.tenant_id, ctx.lease.id, minimum, rate=rate).fits:
         log.info("the lease holds less quota than admission reserved")

@@ -71,6 +71,7 @@ class _Pass:
     tried: dict[OfferingKey, dict[str, Any] | None]
     first: bool
     over_quota: int = 0
+    over_budget: int = 0
     errors: list[dict[str, Any]] = field(default_factory=list)
     no_slot: list[str] = field(default_factory=list)
     not_ready: dict[tuple[str, str], _NotReady] = field(default_factory=dict)
@@ -110,7 +111,9 @@ def place(ctx: StepContext) -> Rest | None:
         return Rest(ctx.now + min(entry.pause for entry in not_ready))
     errors = [*this_pass.errors, *(error for error in this_pass.tried.values() if error is not None)]
     reasons = [entry.reason for entry in not_ready]
-    reason = why_exhausted(ranking, errors, this_pass.over_quota, reasons, this_pass.no_slot)
+    reason = why_exhausted(
+        ranking, errors, this_pass.over_quota, reasons, this_pass.no_slot, over_budget=this_pass.over_budget
+    )
     return _wait_or_give_up(ctx, ranking.candidates, reason)
 
 
@@ -143,8 +146,9 @@ def _place(offering: Offering) -> tuple[str, str]:
 def _plan_at(ctx: StepContext, offering: Offering, this_pass: _Pass) -> Rest | None:
     try:
         return _plan(ctx, offering)
-    except DoesNotFitError:
-        this_pass.over_quota += 1
+    except DoesNotFitError as error:
+        this_pass.over_budget += error.over_budget
+        this_pass.over_quota += not error.over_budget
     except NoSlotError as error:
         this_pass.no_slot.append(str(error))
         ctx.runtime.catalogue.forget()

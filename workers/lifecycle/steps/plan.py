@@ -30,7 +30,11 @@ from workers.providers.types import HostKeyReport, Image, LaunchSpec, Params
 
 
 class DoesNotFitError(Exception):
-    """The tenant's quota does not cover the offering: nothing is stored, try the next."""
+    """The tenant's quota or a budget does not cover the offering: nothing is stored, try the next."""
+
+    def __init__(self, *, over_budget: bool) -> None:
+        super().__init__("over budget" if over_budget else "over quota")
+        self.over_budget = over_budget
 
 
 class NoSlotError(Exception):
@@ -53,8 +57,11 @@ def store_attempt(ctx: StepContext, offering: Offering, image: Image) -> None:
         spec, params = _spec(ctx, offering, image, n, private)
         attempt_id = AttemptId(new_id("attempt"))
         _enter_provisioning(connection, ctx, offering, image, slot)
-        if not reserve_quota(connection, ctx.lease.tenant_id, ctx.lease.id, quota_rules.amounts(offering)):
-            raise DoesNotFitError
+        rate = rate_at(offering, disk_gib=ctx.lease.request.disk_gib, public_ip=ctx.lease.request.public_ip).total
+        amounts = quota_rules.amounts(offering)
+        reserved = reserve_quota(connection, ctx.lease.tenant_id, ctx.lease.id, amounts, rate=rate)
+        if not reserved.fits:
+            raise DoesNotFitError(over_budget=reserved.over_budget)
         connection.execute(
             *attempts.plan(
                 {

@@ -1,0 +1,211 @@
+"""Statements about budgets as such. What leases hold of them is in `app.db.tenancy.commitments`."""
+
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Delete,
+    Interval,
+    Select,
+    Update,
+    bindparam,
+    delete,
+    func,
+    literal_column,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.dialects.postgresql import Insert, insert
+
+from app.db.core.column_types import Amount, Id, Json
+from app.db.core.prepared import Bound
+from app.db.core.tenant_scope import owned
+from app.db.leases.billing import cost
+from app.db.schema.tables import api_key, budget, lease, quota, quota_claim
+from app.db.tenancy import commitments
+from app.domain.budgets import PREFIX, resource_of
+
+_ZERO: ColumnElement[Any] = literal_column("0")
+_RESOURCE: ColumnElement[str] = literal_column(f"'{PREFIX}'").concat(budget.c.id)
+_ACCRUED = lease.c.cost_closed + func.coalesce(cost(lease.c.rate_per_hour, lease.c.rate_since, func.now()), _ZERO)
+_COUNTED = (
+    select(func.coalesce(func.sum(func.greatest(_ACCRUED - quota_claim.c.base, _ZERO)), _ZERO).label("counted"))
+    .select_from(quota_claim.join(lease, lease.c.id == quota_claim.c.lease_id))
+    .where(quota_claim.c.tenant_id == budget.c.tenant_id, quota_claim.c.resource == _RESOURCE)
+    .correlate(budget)
+    .lateral("live")
+)
+_SPENT = func.round(quota.c.spent + _COUNTED.c.counted, 6)
+_COMMITTED = func.greatest(func.round(quota.c.used - _COUNTED.c.counted, 6), _ZERO)
+_SHOWN = select(budget, _SPENT.label("spent"), _COMMITTED.label("committed")).select_from(
+    budget.join(
+        quota.join(_COUNTED, literal_column("TRUE")),
+        (quota.c.tenant_id == budget.c.tenant_id) & (quota.c.resource == _RESOURCE),
+    )
+)
+"""A budget with what is spent in its period, accrued costs of live leases included, and what these hold besides."""
+
+
+def page(*, tenant_id: str | None, after: str | None, limit: int) -> Select[Any]:
+    """Budgets with their amounts, the newest first. `tenant_id` None: those of every tenant."""
+    query = _SHOWN.where(owned(budget.c.tenant_id, tenant_id))
+    if after is not None:
+        query = query.where(budget.c.id < after)
+    return query.order_by(budget.c.id.desc()).limit(limit)
+
+
+def get(budget_id: str, *, within: str | None) -> Select[Any]:
+    """One budget with its amounts, if it belongs to the tenant `within`."""
+    return _SHOWN.where(budget.c.id == budget_id, owned(budget.c.tenant_id, within))
+
+
+def lock(budget_id: str, *, within: str | None) -> Select[Any]:
+    """The budget's row, locked until the transaction ends, if it belongs to the tenant `within`."""
+    return select(budget).where(budget.c.id == budget_id, owned(budget.c.tenant_id, within)).with_for_update()
+
+
+def count(tenant_id: str) -> Select[Any]:
+    """The number of budgets of a tenant, those of API keys left out. Lock the tenant first."""
+    return select(func.count()).select_from(budget).where(budget.c.tenant_id == tenant_id, budget.c.key_id.is_(None))
+
+
+def key_exists(tenant_id: str, key_id: str) -> Select[Any]:
+    """A row when the tenant has this API key."""
+    return select(api_key.c.id).where(api_key.c.id == key_id, api_key.c.tenant_id == tenant_id)
+
+
+def ceiling(tenant_id: str) -> Select[Any]:
+    """(amount) of the lowest budget that operators set for the tenant as a whole; null without one."""
+    whole = (budget.c.tenant_id == tenant_id, budget.c.kind == "tenant", budget.c.set_by == "operator")
+    return select(func.min(budget.c.amount).label("amount")).where(*whole)
+
+
+def add(values: Mapping[str, Any]) -> Insert:
+    """The budget's row."""
+    return insert(budget).values(**values)
+
+
+def add_counter(tenant_id: str, budget_id: str, limit: Decimal | None) -> Insert:
+    """The budget's row of quota, which counts what is spent and held."""
+    return insert(quota).values(tenant_id=tenant_id, resource=resource_of(budget_id), limit=limit)
+
+
+def change(budget_id: str, values: Mapping[str, Any]) -> Update:
+    """Writes `values` and increments the version."""
+    stamp = {"version": budget.c.version + 1, "updated_at": func.now()}
+    return update(budget).where(budget.c.id == budget_id).values({**values, **stamp})
+
+
+def set_limit(tenant_id: str, budget_id: str, limit: Decimal | None) -> Update:
+    """Writes the limit of the budget's row of quota. What leases hold stays."""
+    own = (quota.c.tenant_id == tenant_id, quota.c.resource == resource_of(budget_id))
+    return update(quota).where(*own).values(limit=limit)
+
+
+def remove(budget_id: str) -> Delete:
+    """Deletes the budget's row. Call `commitments.begin_period` and `remove_counter` after it."""
+    return delete(budget).where(budget.c.id == budget_id)
+
+
+def remove_counter(tenant_id: str, budget_id: str) -> Delete:
+    """Deletes the budget's row of quota, which no lease holds any more."""
+    return delete(quota).where(quota.c.tenant_id == tenant_id, quota.c.resource == resource_of(budget_id))
+
+
+# --- the job ----------------------------------------------------------------------------------------------
+
+_ROWS = _SHOWN.subquery("shown")
+TO_TELL = select(_ROWS).where(
+    _ROWS.c.spent > _ZERO,
+    text(
+        """EXISTS (SELECT FROM jsonb_array_elements_text(shown.thresholds) t
+        WHERE CAST(t AS int) > shown.threshold_told AND shown.spent * 100 >= shown.amount * CAST(t AS int))"""
+    ),
+)
+"""Budgets with a threshold that is reached and has no event in this period."""
+
+
+def told(budget_id: str, threshold: int, *, before: int, since: datetime) -> Update:
+    """Records the highest threshold with an event. No row when another process did, or a new period began."""
+    unchanged = (budget.c.threshold_told == before, budget.c.period_started_at == since)
+    return (
+        update(budget)
+        .where(budget.c.id == budget_id, *unchanged)
+        .values(threshold_told=threshold)
+        .returning(budget.c.id)
+    )
+
+
+TO_END = (
+    select(budget.c.id)
+    .select_from(budget.join(quota, (quota.c.tenant_id == budget.c.tenant_id) & (quota.c.resource == _RESOURCE)))
+    .where(budget.c.when_exceeded == "end", quota.c.used + quota.c.spent > budget.c.amount)
+    .order_by(budget.c.id)
+)
+"""(id) of budgets whose leases end until what they hold fits."""
+
+_HOLDERS = text(
+    f"""
+    SELECT l.id AS lease_id, {commitments.PRESENT_RATE} AS rate_per_hour, c.amount AS committed, l.desired = 'end' AS ending,
+        {commitments.stored(f"greatest({commitments.ACCRUED} - c.base, 0)")} AS counted
+    FROM quota_claim c JOIN lease l ON l.id = c.lease_id
+    WHERE c.tenant_id = :tenant_id AND c.resource = :resource AND {commitments.LIVE}
+    """
+)
+
+
+def holders(tenant_id: str, budget_id: str) -> Bound[Any]:
+    """The live leases that the budget counts: the fields of `app.domain.budgets.Holder`."""
+    return Bound(_HOLDERS, {"tenant_id": tenant_id, "resource": resource_of(budget_id)})
+
+
+def spent_by_ended(tenant_id: str, budget_id: str) -> Select[Any]:
+    """(spent): USD of leases that ended in the period."""
+    return select(quota.c.spent).where(quota.c.tenant_id == tenant_id, quota.c.resource == resource_of(budget_id))
+
+
+# --- which budgets leave no room --------------------------------------------------------------------------
+
+_ASKED_BY_NEW = commitments.commitment(
+    "0", commitments.cost_for(":rate", f"least(now() + :ttl, {commitments.PERIOD_ENDS_AT})"), ":max_cost"
+)
+_FOR_NEW = text(
+    f"""
+    SELECT b.id, {_ASKED_BY_NEW} AS asked FROM budget b
+    WHERE b.tenant_id = :tenant_id AND {commitments.counts(":key_id", ":labels")}
+    """
+).bindparams(
+    bindparam("rate", type_=Amount),
+    bindparam("max_cost", type_=Amount),
+    bindparam("ttl", type_=Interval),
+    bindparam("key_id", type_=Id),
+    bindparam("labels", type_=Json),
+)
+_FOR_LEASE = text(
+    f"""
+    WITH {commitments.held_by("l.id = :lease_id", rate=commitments.PRESENT_RATE, base=f"coalesce(c.base, {commitments.BASE_NOW})")}
+    SELECT substr(w.resource, {len(PREFIX) + 1}) AS id, w.amount - coalesce(c.amount, 0) AS asked
+    FROM budgeted w LEFT JOIN quota_claim c ON c.lease_id = w.lease_id AND c.resource = w.resource
+    """
+).bindparams(bindparam("lease_id", type_=Id))
+
+
+def asked_by_new(parameters: Mapping[str, Any]) -> Bound[Any]:
+    """(id, asked): what a new lease would hold of the budgets that count it. `parameters`: those of `quotas.ADMIT`."""
+    names = ("tenant_id", "rate", "ttl", "max_cost", "key_id", "labels")
+    return Bound(_FOR_NEW, {name: parameters[name] for name in names})
+
+
+def asked_by(lease_id: str) -> Bound[Any]:
+    """(id, asked): what a lease would hold besides of the budgets that count it, after what the transaction wrote."""
+    return Bound(_FOR_LEASE, {"lease_id": lease_id})
+
+
+def of_ids(budget_ids: list[str], *, within: str | None) -> Select[Any]:
+    """Budgets with their amounts that refuse, in the order of their ids."""
+    refusing = budget.c.when_exceeded != "notify"
+    return _SHOWN.where(budget.c.id.in_(budget_ids), refusing, owned(budget.c.tenant_id, within)).order_by(budget.c.id)

@@ -1,0 +1,246 @@
+"""What leases hold of budgets, in SQL: the rule of `app.domain.budgets`, and the statements that apply it to leases.
+
+A live lease has one claim for each budget that counts it, also for nothing. Whoever changes which budgets count a
+lease holds the lock of its tenant or of its row. So a lease and a budget that are created at the same time find each
+other.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+from app.db.core.prepared import Bound
+from app.db.core.tenant_scope import EVERY_TENANT, TENANT, parameter
+
+LIVE = "l.ended_at IS NULL"
+
+_PERIOD_STARTS_AT = "(date_trunc(b.period, now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC')"
+PERIOD_ENDS_AT = """(CASE WHEN b.period <> 'lifetime' THEN
+    (date_trunc(b.period, now() AT TIME ZONE 'UTC') + CAST('1 ' || b.period AS interval)) AT TIME ZONE 'UTC' END)"""
+"""When the period of now ends. The stored one ended when nobody has rolled the budget yet."""
+
+RESOURCE = "('budget:' || b.id)"
+
+
+def counts(key_id: str, labels: str) -> str:
+    """Whether the budget `b` of the tenant counts a lease: `app.domain.budgets.Scope.counts`."""
+    return f"((b.key_id IS NULL OR b.key_id = {key_id}) AND (b.label_key IS NULL OR {labels} ->> b.label_key = b.label_value))"
+
+
+def cost_for(rate: str, until: str) -> str:
+    """USD of the time from now."""
+    return f"({rate} * greatest(extract(epoch FROM ({until}) - now()), 0) / 3600)"
+
+
+def stored(amount: str) -> str:
+    """Rounded up to a millionth."""
+    return f"(ceil(({amount}) * 1000000) / 1000000)"
+
+
+def commitment(so_far: str, rest: str, room: str) -> str:
+    """`app.domain.budgets.commitment`. `room`: what a cap leaves in the period; NULL: no cap."""
+    return stored(f"greatest(least({so_far} + {rest}, {room}), {so_far})")
+
+
+_COUNTED = counts("l.key_id", "l.labels")
+ACCRUED = """(l.cost_closed
+    + coalesce(l.rate_per_hour * greatest(extract(epoch FROM now() - l.rate_since), 0) / 3600, 0))"""
+"""USD that the lease `l` has cost so far."""
+_PARTS = "coalesce(a.disk_price_per_hour, 0) + coalesce(a.address_price_per_hour, 0)"
+PRESENT_RATE = f"""coalesce(l.rate_per_hour,
+    (SELECT a.price_per_hour + {_PARTS} FROM attempt a WHERE a.lease_id = l.id AND a.ended_at IS NULL),
+    l.minimum_rate, l.estimated_price_per_hour, 0)"""
+"""USD an hour: of the running attempt, of the planned one, or of the least that any candidate costs."""
+
+
+def _cost_since(start: str) -> str:
+    """USD that the lease `l` has cost since `start`, from the billed time of its attempts and their changes of price."""
+    return f"""coalesce((
+        SELECT sum(s.price * greatest(extract(epoch FROM s.ends_at - greatest(s.starts_at, {start})), 0) / 3600)
+        FROM (
+            SELECT greatest(p.starts_at, a.billing_started_at) AS starts_at,
+                least(p.ends_at, coalesce(a.billing_ended_at, now())) AS ends_at, p.price + {_PARTS} AS price
+            FROM attempt a CROSS JOIN LATERAL (
+                SELECT x.starts_at, lead(x.starts_at) OVER (ORDER BY x.starts_at) AS ends_at, x.price
+                FROM (SELECT CAST('-infinity' AS timestamptz) AS starts_at, a.price_per_hour AS price
+                      UNION ALL SELECT c.starts_at, c.price_per_hour FROM attempt_price c WHERE c.attempt_id = a.id) x
+            ) p
+            WHERE a.lease_id = l.id AND a.billing_started_at IS NOT NULL) s), 0)"""
+
+
+_BASE_AT_START = f"round({ACCRUED} - {_cost_since('b.period_started_at')}, 6)"
+BASE_NOW = f"round({ACCRUED}, 6)"
+"""The base of a lease that joins a budget: what it has cost before does not count."""
+
+
+def held_by(which: str, *, rate: str, base: str) -> str:
+    """CTEs `spending` and `budgeted`: what the leases `l` of the condition `which` hold of the budgets that count them.
+
+    `rate`: USD an hour. `base`: of the lease's cost, what the period does not count; `c` is its claim, if it has one.
+    Columns of `budgeted`: lease_id, tenant_id, resource, amount, base, counted, rate.
+    """
+    return f"""
+    spending AS (
+        SELECT l.id AS lease_id, l.tenant_id, {RESOURCE} AS resource, {ACCRUED} AS accrued, {rate} AS rate,
+            {base} AS base, l.max_cost, least(l.expires_at, l.cost_reached_at, {PERIOD_ENDS_AT}) AS until
+        FROM lease l JOIN budget b ON b.tenant_id = l.tenant_id AND {_COUNTED}
+        JOIN quota q ON q.tenant_id = b.tenant_id AND q.resource = {RESOURCE}
+        LEFT JOIN quota_claim c ON c.lease_id = l.id AND c.resource = {RESOURCE}
+        WHERE {LIVE} AND {which}),
+    budgeted AS (
+        SELECT lease_id, tenant_id, resource, base, rate, {stored("greatest(accrued - base, 0)")} AS counted,
+            {commitment("greatest(accrued - base, 0)", cost_for("rate", "until"), "max_cost - base")} AS amount
+        FROM spending)"""
+
+
+# --- many leases, whatever the limits ---------------------------------------------------------------------
+
+_REBASED = (
+    f"CASE WHEN c.base IS NULL OR {RESOURCE} = ANY(CAST(:rebase AS text[])) THEN {_BASE_AT_START} ELSE c.base END"
+)
+_FIT = text(
+    f"""
+    WITH {held_by("l.id = ANY(CAST(:leases AS text[]))", rate=PRESENT_RATE, base=_REBASED)},
+    change AS (
+        SELECT lease_id, resource, coalesce(w.tenant_id, h.tenant_id) AS tenant_id, w.amount, w.base,
+            coalesce(w.amount, 0) - coalesce(h.amount, 0) AS delta
+        FROM budgeted w FULL JOIN (
+            SELECT lease_id, tenant_id, resource, amount, base FROM quota_claim
+            WHERE lease_id = ANY(CAST(:leases AS text[])) AND resource LIKE 'budget:%') h USING (lease_id, resource)
+        WHERE (w.amount, w.base) IS DISTINCT FROM (h.amount, h.base)),
+    delta AS (SELECT tenant_id, resource, sum(delta) AS delta FROM change GROUP BY 1, 2),
+    locked AS (
+        SELECT q.tenant_id, q.resource FROM quota q JOIN delta USING (tenant_id, resource)
+        ORDER BY q.tenant_id, q.resource FOR UPDATE OF q),
+    changed AS (
+        UPDATE quota q SET used = greatest(q.used + d.delta, 0) FROM delta d JOIN locked USING (tenant_id, resource)
+        WHERE q.tenant_id = d.tenant_id AND q.resource = d.resource),
+    gone AS (
+        DELETE FROM quota_claim c USING change g
+        WHERE g.amount IS NULL AND c.lease_id = g.lease_id AND c.resource = g.resource)
+    INSERT INTO quota_claim (lease_id, tenant_id, resource, amount, base)
+    SELECT lease_id, tenant_id, resource, amount, base FROM change WHERE amount IS NOT NULL
+    ON CONFLICT (lease_id, resource) DO UPDATE SET amount = excluded.amount, base = excluded.base
+    """
+)
+
+
+def fit(connection: Connection, lease_ids: Collection[str], *, rebase: Iterable[str] = ()) -> int:
+    """Makes the claims of live leases what they hold now, whatever the limits. Returns the number of claims written.
+
+    The caller has locked the leases. `rebase`: resources whose period is new.
+    """
+    if not lease_ids:
+        return 0
+    return connection.execute(_FIT, {"leases": list(lease_ids), "rebase": list(rebase)}).rowcount
+
+
+_OUTDATED = text(
+    f"""
+    WITH {held_by("TRUE", rate=PRESENT_RATE, base=f"coalesce(c.base, {_BASE_AT_START})")},
+    held AS (SELECT lease_id, tenant_id, resource, amount FROM quota_claim WHERE resource LIKE 'budget:%')
+    SELECT DISTINCT coalesce(w.tenant_id, h.tenant_id) AS tenant_id, lease_id
+    FROM budgeted w FULL JOIN held h USING (lease_id, resource)
+    WHERE w.amount IS NULL OR h.amount IS NULL OR w.amount > h.amount + 0.000001
+        OR w.amount < h.amount - greatest(0.01, h.amount / 100)
+    ORDER BY 1, 2 LIMIT :limit
+    """
+)
+
+
+def outdated(limit: int) -> Bound[Any]:
+    """(tenant_id, lease_id) of leases that hold less of a budget than they may cost, or a hundredth more."""
+    return Bound(_OUTDATED, {"limit": limit})
+
+
+_FREE = text(
+    "SELECT l.id FROM lease l WHERE l.id = ANY(CAST(:leases AS text[])) AND l.ended_at IS NULL"
+    " ORDER BY l.id FOR NO KEY UPDATE SKIP LOCKED"
+)
+
+
+def fit_free(connection: Connection, lease_ids: Collection[str]) -> int:
+    """As `fit`, of those leases that no step holds at present."""
+    free = connection.execute(_FREE, {"leases": list(lease_ids)}).scalars().all()
+    return fit(connection, free)
+
+
+# --- sets of budgets and their periods --------------------------------------------------------------------
+
+_LOCK_TENANT = text(
+    "UPDATE tenant SET budgets_version = budgets_version + 1 WHERE id = :tenant_id RETURNING budgets_version"
+)
+_ROLL = text(
+    f"""
+    UPDATE budget b SET period_started_at = {_PERIOD_STARTS_AT}, period_ends_at = {PERIOD_ENDS_AT}, threshold_told = 0
+    WHERE b.tenant_id = :tenant_id AND b.period_ends_at <= now() RETURNING {RESOURCE}
+    """
+)
+_LOCK_LEASES = text(
+    f"""
+    SELECT l.id FROM lease l WHERE l.tenant_id = :tenant_id AND {LIVE} AND (
+        EXISTS (SELECT FROM budget b WHERE b.tenant_id = l.tenant_id AND {RESOURCE} = ANY(CAST(:resources AS text[])) AND {_COUNTED})
+        OR EXISTS (SELECT FROM quota_claim c WHERE c.lease_id = l.id AND c.resource = ANY(CAST(:resources AS text[]))))
+    ORDER BY l.id FOR NO KEY UPDATE OF l
+    """
+)
+_SPENT = text(
+    f"""
+    WITH locked AS (
+        SELECT q.resource FROM quota q WHERE q.tenant_id = :tenant_id AND q.resource = ANY(CAST(:resources AS text[]))
+        ORDER BY q.resource FOR UPDATE),
+    spent AS (
+        SELECT {RESOURCE} AS resource, (
+            SELECT coalesce(sum({_cost_since("b.period_started_at")}), 0) FROM lease l
+            WHERE l.tenant_id = b.tenant_id AND l.ended_at >= b.period_started_at AND {_COUNTED}) AS amount
+        FROM budget b WHERE b.tenant_id = :tenant_id)
+    UPDATE quota q SET spent = round(s.amount, 6) FROM spent s JOIN locked USING (resource)
+    WHERE q.tenant_id = :tenant_id AND q.resource = s.resource
+    """
+)
+
+
+def lock_tenant(connection: Connection, tenant_id: str) -> bool:
+    """Call it before anything that changes which budgets a tenant has. False: there is no such tenant.
+
+    Creations of leases wait until the transaction ends, and notice that the set has changed.
+    """
+    return connection.execute(_LOCK_TENANT, {"tenant_id": tenant_id}).first() is not None
+
+
+_SHARE_TENANT = text(
+    f"""
+    SELECT t.id FROM tenant t WHERE t.id = (
+        SELECT l.tenant_id FROM lease l WHERE l.id = :lease_id AND :{TENANT} IN (l.tenant_id, '{EVERY_TENANT}')) FOR SHARE
+    """
+)
+
+
+def share_tenant(lease_id: str, *, within: str | None) -> Bound[Any]:
+    """Call it before the lease is locked, when the change may move the lease into another budget."""
+    return Bound(_SHARE_TENANT, {"lease_id": lease_id, **parameter(within)})
+
+
+def begin_period(connection: Connection, tenant_id: str, resources: Collection[str]) -> None:
+    """Counts these budgets from the start of their period: leases that ended in it, and what live ones hold.
+
+    The caller has called `lock_tenant`.
+    """
+    these = {"tenant_id": tenant_id, "resources": list(resources)}
+    leases = connection.execute(_LOCK_LEASES, these).scalars().all()
+    connection.execute(_SPENT, these)
+    fit(connection, leases, rebase=resources)
+
+
+def roll(connection: Connection, tenant_id: str) -> int:
+    """Moves the tenant's budgets whose period has ended into the present one. Returns their number."""
+    lock_tenant(connection, tenant_id)
+    resources = connection.execute(_ROLL, {"tenant_id": tenant_id}).scalars().all()
+    if resources:
+        begin_period(connection, tenant_id, resources)
+    return len(resources)
+
+
+DUE = text("SELECT DISTINCT tenant_id FROM budget WHERE period_ends_at <= now() ORDER BY tenant_id")
+"""Tenants with a budget whose period has ended."""

@@ -1,0 +1,202 @@
+"""Budgets: a quota of money over a period, and what a lease counts for in it.
+
+A live lease counts with what it has cost in the period and what it may still cost in it. `app.db.tenancy.commitments`
+states the same in SQL. A test feeds both the same values.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import ROUND_CEILING, Decimal
+from enum import StrEnum
+
+from app.domain.billing import cost
+
+PREFIX = "budget:"
+"""The resource of a budget's row of quota is this and the budget's id."""
+MOST = 100
+"""Budgets of a tenant, those of API keys left out."""
+MOST_THRESHOLDS = 10
+HIGHEST_THRESHOLD = 1000
+DEFAULT_THRESHOLDS = (50, 80, 100)
+
+_STORED = Decimal("0.000001")
+_NOTHING = Decimal(0)
+
+
+class BudgetKind(StrEnum):
+    """Whose leases a budget counts: those of a tenant, of an API key, or those with a label."""
+
+    TENANT = "tenant"
+    KEY = "key"
+    LABEL = "label"
+
+
+class Period(StrEnum):
+    """The time over which a budget counts. Days and months are those of UTC. `lifetime` begins with the budget."""
+
+    DAY = "day"
+    MONTH = "month"
+    LIFETIME = "lifetime"
+
+
+class WhenExceeded(StrEnum):
+    """What happens at the amount. `notify`: events. `refuse`: no more leases. `end`: leases end as well."""
+
+    NOTIFY = "notify"
+    REFUSE = "refuse"
+    END = "end"
+
+
+class SetBy(StrEnum):
+    """The role that owns a budget. Admins do not change what operators set."""
+
+    OPERATOR = "operator"
+    ADMIN = "admin"
+
+
+def resource_of(budget_id: str) -> str:
+    """The resource of the budget's row of quota."""
+    return PREFIX + budget_id
+
+
+def is_budget(resource: str) -> bool:
+    """Whether a row of quota belongs to a budget."""
+    return resource.startswith(PREFIX)
+
+
+def limit_of(amount: Decimal, when_exceeded: WhenExceeded) -> Decimal | None:
+    """The limit of the budget's row of quota. None: it refuses nothing."""
+    return None if when_exceeded is WhenExceeded.NOTIFY else amount
+
+
+# --- periods ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A period of a budget. `ends_at` is not part of it; None: it never ends."""
+
+    starts_at: datetime
+    ends_at: datetime | None
+
+
+def span_at(period: Period, moment: datetime) -> Span:
+    """The period that contains `moment`. A lifetime begins at `moment`."""
+    if period is Period.LIFETIME:
+        return Span(moment, None)
+    day = moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    if period is Period.DAY:
+        return Span(day, day + timedelta(days=1))
+    first = day.replace(day=1)
+    return Span(first, (first + timedelta(days=31)).replace(day=1))
+
+
+# --- scopes -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """Which leases of its tenant a budget counts. `label`: key and value."""
+
+    kind: BudgetKind
+    key_id: str | None = None
+    label: tuple[str, str] | None = None
+
+    def counts(self, *, key_id: str | None, labels: Mapping[str, str]) -> bool:
+        """Whether a lease that this key created, with these labels, is counted."""
+        match self.kind:
+            case BudgetKind.TENANT:
+                return True
+            case BudgetKind.KEY:
+                return key_id == self.key_id
+            case BudgetKind.LABEL:
+                return self.label is not None and labels.get(self.label[0]) == self.label[1]
+
+
+# --- commitment -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    """What a lease has cost and may cost. Amounts are USD.
+
+    `accrued`: all of its cost until now. `base`: the part of it that the budget's present period does not count.
+    `rate_per_hour`: of the running attempt, or of what the lease waits for. `ends_at`: its effective end.
+    """
+
+    accrued: Decimal
+    base: Decimal
+    rate_per_hour: Decimal
+    ends_at: datetime
+    max_cost: Decimal | None = None
+
+    @property
+    def counted(self) -> Decimal:
+        """USD that the lease has cost in the period. Rounded up, as it is stored."""
+        return _stored(max(self.accrued - self.base, _NOTHING))
+
+
+def commitment(spending: Spending, period_ends_at: datetime | None, now: datetime) -> Decimal:
+    """USD that the lease holds of a budget: its cost in the period, and its rate until its end or the period's.
+
+    A cap of the lease's cost bounds it. Rounded up to a millionth.
+    """
+    until = spending.ends_at if period_ends_at is None else min(spending.ends_at, period_ends_at)
+    so_far = max(spending.accrued - spending.base, _NOTHING)
+    total = so_far + cost(spending.rate_per_hour, until - now)
+    if spending.max_cost is not None:
+        total = max(so_far, min(total, spending.max_cost - spending.base))
+    return _stored(total)
+
+
+def _stored(amount: Decimal) -> Decimal:
+    return amount.quantize(_STORED, rounding=ROUND_CEILING)
+
+
+# --- thresholds -------------------------------------------------------------------------------------------
+
+
+def reached(thresholds: Iterable[int], spent: Decimal, amount: Decimal) -> tuple[int, ...]:
+    """The thresholds (percent of `amount`) that `spent` has reached, ascending. Nothing spent reaches none."""
+    return tuple(sorted(one for one in thresholds if spent > 0 and spent * 100 >= amount * one))
+
+
+def untold(thresholds: Iterable[int], told: int, spent: Decimal, amount: Decimal) -> tuple[int, ...]:
+    """Those of `reached` without an event in this period. `told`: the highest one with an event."""
+    return tuple(one for one in reached(thresholds, spent, amount) if one > told)
+
+
+def told_after_change(thresholds: Iterable[int], told: int, spent: Decimal, amount: Decimal) -> int:
+    """`told` after the amount or the thresholds changed: a threshold that is no longer reached has another event."""
+    return min(told, max(reached(thresholds, spent, amount), default=0))
+
+
+# --- the action `end` -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holder:
+    """A live lease that a budget counts. `counted` and `committed`: see `Spending.counted` and `commitment`."""
+
+    lease_id: str
+    rate_per_hour: Decimal
+    counted: Decimal
+    committed: Decimal
+    ending: bool
+
+
+def to_release(holders: Sequence[Holder], *, spent: Decimal, amount: Decimal) -> tuple[str, ...]:
+    """The leases to end until the commitment fits into `amount`: those with the highest rate first, then the newest.
+
+    A lease that ends counts with what it has cost. `spent`: USD of leases that ended in the period.
+    """
+    total = spent + sum((one.counted if one.ending else one.committed for one in holders), start=_NOTHING)
+    chosen = []
+    running = [one for one in holders if not one.ending]
+    for one in sorted(running, key=lambda one: (one.rate_per_hour, one.lease_id), reverse=True):
+        if total <= amount:
+            break
+        chosen.append(one.lease_id)
+        total -= one.committed - one.counted
+    return tuple(chosen)

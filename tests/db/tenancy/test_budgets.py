@@ -1,0 +1,395 @@
+"""Budgets: what leases hold is the domain's rule, exact under concurrency, over periods and at the end of leases."""
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any, cast
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Row, insert, select, text
+
+from app.db.schema.tables import attempt, attempt_price, budget, event, lease, quota, quota_claim
+from app.db.tenancy import budgets, commitments, quotas
+from app.db.tenancy.quotas import NewCommitment
+from app.domain.budgets import Spending, commitment, resource_of
+from app.domain.ids import LeaseId, TenantId
+from tests.db.store import Store, ago, together
+from workers.jobs.budgets import apply_budgets
+from workers.runtime import Runtime
+
+ONE = {"gpus": Decimal(1)}
+HOUR = timedelta(hours=1)
+CENT = Decimal("0.01")
+
+
+def at(rate: str, *, ttl: timedelta = HOUR, **labels: str) -> NewCommitment:
+    return NewCommitment(rate=Decimal(rate), ttl=ttl, labels=labels)
+
+
+def room(store: Store) -> TenantId:
+    return store.tenant(gpus=10_000)
+
+
+def counter(store: Store, budget_id: str) -> Row[Any]:
+    found: Row[Any] | None = store.first(select(quota).where(quota.c.resource == resource_of(budget_id)))
+    assert found is not None
+    return found
+
+
+def claim(store: Store, budget_id: str, lease_id: str) -> Row[Any] | None:
+    found: Row[Any] | None = store.first(
+        select(quota_claim).where(quota_claim.c.resource == resource_of(budget_id), quota_claim.c.lease_id == lease_id)
+    )
+    return found
+
+
+def shown(store: Store, budget_id: str) -> Row[Any]:
+    (row,) = store.all(budgets.get(budget_id, within=None))
+    return row
+
+
+def run(store: Store, lease_id: LeaseId, rate: str, started: str) -> None:
+    """The lease's VM has run for so long."""
+    billed = {"price_per_hour": Decimal(rate), "billing_started_at": ago(started)}
+    store.attempt(lease_id, "known", **billed)
+    store.write(lease, lease_id, rate_per_hour=Decimal(rate), rate_since=ago(started), state="booting")
+
+
+def end(store: Store, lease_id: LeaseId) -> None:
+    """The lease has ended, as the last step of a worker does it."""
+    store.run(CLOSE.bindparams(id=lease_id))
+    with store.database.begin() as connection:
+        connection.execute(END.bindparams(id=lease_id))
+        connection.execute(quotas.release(lease_id))
+
+
+CLOSE = text(
+    """
+    UPDATE attempt SET state = 'dead', clean = true, ended_at = now(), params = NULL,
+        billing_ended_at = CASE WHEN billing_started_at IS NOT NULL THEN now() END
+    WHERE lease_id = :id
+    """
+)
+END = text(
+    """
+    UPDATE lease l SET state = 'released', desired = 'end', ended_at = now(), next_due = NULL, rate_per_hour = NULL,
+        rate_since = NULL, cost_closed = (
+            SELECT coalesce(sum(price_per_hour * extract(epoch FROM billing_ended_at - billing_started_at) / 3600), 0)
+            FROM attempt a WHERE a.lease_id = l.id)
+    WHERE id = :id
+    """
+)
+
+
+def job(store: Store) -> int:
+    return apply_budgets(cast(Runtime, SimpleNamespace(database=store.database)), "", "")
+
+
+money = st.decimals(min_value=0, max_value=1000, places=6)
+ends = st.timedeltas(min_value=-HOUR, max_value=timedelta(days=40))
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    closed=money,
+    rate=st.none() | st.decimals(min_value=0, max_value=500, places=6),
+    running=st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=10)),
+    base=money,
+    max_cost=st.none() | money,
+    expires=ends,
+    capped=st.none() | ends,
+    period=st.sampled_from(["day", "month", "lifetime"]),
+)
+def test_sql_and_domain_agree_about_a_commitment(  # noqa: PLR0917 - one argument for each fact
+    store: Store,
+    closed: Decimal,
+    rate: Decimal | None,
+    running: timedelta,
+    base: Decimal,
+    max_cost: Decimal | None,
+    expires: timedelta,
+    capped: timedelta | None,
+    period: str,
+) -> None:
+    tenant = room(store)
+    budget_id = store.budget(tenant, 1, period=period, when_exceeded="notify")
+    lease_id = store.admit(tenant, ONE, at("2.5"))
+    assert lease_id is not None
+    with store.database.begin() as connection:
+        now: datetime = connection.execute(text("SELECT now()")).scalar_one()
+        connection.execute(
+            lease.update()
+            .where(lease.c.id == lease_id)
+            .values(
+                cost_closed=closed,
+                rate_per_hour=rate,
+                rate_since=None if rate is None else now - running,
+                max_cost=max_cost,
+                expires_at=now + expires,
+                cost_reached_at=None if capped is None else now + capped,
+            )
+        )
+        connection.execute(quota_claim.update().where(quota_claim.c.lease_id == lease_id).values(base=base))
+        commitments.fit(connection, [lease_id])
+        held = connection.execute(
+            select(quota_claim.c.amount).where(quota_claim.c.resource == resource_of(budget_id))
+        ).scalar_one()
+    accrued = closed + (rate or 0) * (running // timedelta(microseconds=1)) / Decimal(3_600_000_000)
+    spending = Spending(
+        accrued=accrued,
+        base=base,
+        rate_per_hour=Decimal("2.5") if rate is None else rate,
+        ends_at=now + (expires if capped is None else min(expires, capped)),
+        max_cost=max_cost,
+    )
+    ends_at: datetime | None = shown(store, budget_id).period_ends_at
+    assert abs(held - commitment(spending, ends_at, now)) <= Decimal("0.000002")
+    end(store, lease_id)
+
+
+def test_of_many_at_once_as_many_are_admitted_as_fit(store: Store) -> None:
+    tenant = room(store)
+    month = store.budget(tenant, "1000", when_exceeded="notify")
+    label = store.budget(tenant, "20", kind="label", label_key="team", label_value="vision")
+    admitted = together(16, lambda _: [store.admit(tenant, ONE, at("1", team="vision")) for _ in range(3)])
+    assert sum(lease_id is not None for many in admitted for lease_id in many) == 20
+    assert counter(store, label).used == counter(store, month).used == 20
+    assert store.used(tenant)["gpus"] == 20
+
+
+def test_a_budget_and_leases_created_at_once_find_each_other(store: Store) -> None:
+    tenant = room(store)
+    made: list[str] = []
+
+    def work(number: int) -> list[LeaseId | None]:
+        if number % 4 == 0:
+            made.extend(store.budget(tenant, "1000", kind="label", label_key="a", label_value="b") for _ in range(3))
+            return []
+        return [store.admit(tenant, ONE, at("1", a="b")) for _ in range(6)]
+
+    leases = [lease_id for many in together(12, work) for lease_id in many]
+    assert len(made) == 9
+    for budget_id in made:
+        rows = store.all(select(quota_claim.c.lease_id).where(quota_claim.c.resource == resource_of(budget_id)))
+        assert {row.lease_id for row in rows} == set(leases)
+    assert store.all(quotas.RECOUNT) == []
+
+
+def test_a_lease_that_ends_leaves_its_cost_and_gives_back_the_rest(store: Store) -> None:
+    tenant = room(store)
+    budget_id = store.budget(tenant, "10")
+    lease_id = store.admit(tenant, ONE, at("4", ttl=2 * HOUR))
+    assert lease_id is not None
+    assert counter(store, budget_id).used == 8
+    assert store.admit(tenant, ONE, at("4")) is None
+    run(store, lease_id, "4", "30 minutes")
+    end(store, lease_id)
+    assert counter(store, budget_id).used == 0
+    spent = counter(store, budget_id).spent
+    assert abs(spent - 2) < CENT
+    store.run(quotas.release(lease_id))
+    assert counter(store, budget_id).spent == spent
+    assert store.admit(tenant, ONE, at("7.99")) is not None
+    assert store.admit(tenant, ONE, at("0.1")) is None
+
+
+def test_a_plan_holds_its_offerings_rate_and_a_refusal_the_least_again(store: Store) -> None:
+    tenant = room(store)
+    budget_id = store.budget(tenant, "5")
+    lease_id = store.admit(tenant, ONE, at("2"))
+    assert lease_id is not None
+    assert not store.hold(tenant, lease_id, ONE, Decimal(6))
+    assert counter(store, budget_id).used == 2
+    assert store.hold(tenant, lease_id, ONE, Decimal(4))
+    assert 4 - CENT < counter(store, budget_id).used <= 4
+    store.give_back(lease_id)
+    assert 2 - CENT < counter(store, budget_id).used <= 2
+
+
+def test_a_free_lease_is_counted_too_so_that_it_counts_when_it_costs(store: Store) -> None:
+    tenant = room(store)
+    budget_id = store.budget(tenant, "5")
+    lease_id = store.admit(tenant, ONE, at("0"))
+    assert lease_id is not None
+    found = claim(store, budget_id, lease_id)
+    assert found is not None
+    assert found.amount == 0
+    assert store.hold(tenant, lease_id, ONE, Decimal(1))
+    assert counter(store, budget_id).used > 0
+    assert store.hold(tenant, lease_id, ONE, Decimal(0))
+    assert claim(store, budget_id, lease_id) is not None
+
+
+def test_labels_leave_what_was_spent_and_join_with_what_comes(store: Store) -> None:
+    tenant = room(store)
+    budget_id = store.budget(tenant, "10", kind="label", label_key="team", label_value="vision")
+    lease_id = store.admit(tenant, ONE, at("2", ttl=2 * HOUR, team="vision"))
+    assert lease_id is not None
+    run(store, lease_id, "2", "30 minutes")
+    for labels in ({"team": "speech"}, {"team": "vision"}):
+        with store.database.begin() as connection:
+            connection.execute(lease.update().where(lease.c.id == lease_id).values(labels=labels))
+            assert connection.execute(*quotas.recommit(tenant, lease_id)).one().fits
+        assert abs(counter(store, budget_id).spent - 1) < CENT
+    found = claim(store, budget_id, lease_id)
+    assert found is not None
+    assert abs(found.base - 1) < CENT
+    end(store, lease_id)
+    assert abs(counter(store, budget_id).spent - 1) < CENT
+
+
+def test_a_new_period_counts_from_its_start(store: Store) -> None:
+    """The budget is rolled late: what ended or ran since the start of the period counts in it, to the second."""
+    tenant = room(store)
+    daily = store.budget(tenant, "1000", period="day")
+    long, short = [store.admit(tenant, ONE, at("2", ttl=timedelta(days=3))) for _ in range(2)]
+    assert long is not None
+    assert short is not None
+    for lease_id in (long, short):
+        run(store, lease_id, "2", "30 hours")
+    store.run(
+        insert(attempt_price).values(
+            attempt_id=select(attempt.c.id).where(attempt.c.lease_id == long).scalar_subquery(),
+            starts_at=text("date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' - interval '1 hour'"),
+            tenant_id=tenant,
+            price_per_hour=Decimal(3),
+            price_source="history",
+        )
+    )
+    end(store, short)
+    store.write(budget, daily, period_started_at=ago("3 days"), period_ends_at=ago("1 day"), threshold_told=80)
+    assert store.all(commitments.DUE) == [(tenant,)]
+    with store.database.begin() as connection:
+        assert commitments.roll(connection, tenant) == 1
+        assert commitments.roll(connection, tenant) == 0
+    row = shown(store, daily)
+    assert row.threshold_told == 0
+    assert row.period_ends_at - row.period_started_at == timedelta(days=1)
+    today = _hours_of_today(store)
+    assert abs(counter(store, daily).spent - min(today, Decimal(30)) * 2) < CENT
+    held = claim(store, daily, long)
+    assert held is not None
+    accrued = Decimal(60)
+    assert abs(accrued - held.base - today * 3) < CENT
+
+
+def _hours_of_today(store: Store) -> Decimal:
+    since = text("SELECT extract(epoch FROM now() - date_trunc('day', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC')")
+    with store.database.begin() as connection:
+        seconds: Decimal = connection.execute(since).scalar_one()
+    return seconds / 3600
+
+
+def test_a_month_budget_counts_leases_that_ended_earlier_in_the_month(store: Store) -> None:
+    tenant = room(store)
+    lease_id = store.admit(tenant, ONE, at("2"))
+    assert lease_id is not None
+    run(store, lease_id, "2", "1 second")
+    end(store, lease_id)
+    monthly = store.budget(tenant, "100", period="month")
+    assert Decimal("0.0005") < counter(store, monthly).spent < CENT
+    assert counter(store, store.budget(tenant, "100")).spent == 0
+
+
+def test_a_deleted_budget_is_held_by_nobody(store: Store) -> None:
+    tenant = room(store)
+    kept, gone = store.budget(tenant, "10"), store.budget(tenant, "10")
+    assert store.admit(tenant, ONE, at("1")) is not None
+    with store.database.begin() as connection:
+        commitments.lock_tenant(connection, tenant)
+        connection.execute(budgets.remove(gone))
+        commitments.begin_period(connection, tenant, [resource_of(gone)])
+        connection.execute(budgets.remove_counter(tenant, gone))
+    assert 1 - CENT < counter(store, kept).used <= 1
+    assert not store.all(select(quota_claim).where(quota_claim.c.resource == resource_of(gone)))
+
+
+# --- the job ----------------------------------------------------------------------------------------------
+
+
+def test_the_job_follows_a_rate_that_has_changed(store: Store) -> None:
+    tenant = room(store)
+    budget_id = store.budget(tenant, "5")
+    lease_id = store.admit(tenant, ONE, at("4"))
+    assert lease_id is not None
+    run(store, lease_id, "4", "0 seconds")
+    assert job(store) == 0
+    store.write(lease, lease_id, rate_per_hour=Decimal(6))
+    assert job(store) == 1
+    assert counter(store, budget_id).used > 5, "what runs is counted, whatever the limit"
+    assert job(store) == 0
+    store.write(lease, lease_id, rate_per_hour=Decimal(1))
+    assert job(store) == 1
+    assert abs(counter(store, budget_id).used - 1) < CENT
+
+
+def test_the_job_leaves_a_lease_alone_that_a_step_holds(store: Store) -> None:
+    tenant = room(store)
+    budget_id = store.budget(tenant, "5")
+    lease_id = store.admit(tenant, ONE, at("1"))
+    assert lease_id is not None
+    store.write(lease, lease_id, minimum_rate=Decimal(2))
+    with store.database.begin() as connection:
+        connection.execute(select(lease.c.id).where(lease.c.id == lease_id).with_for_update())
+        assert job(store) == 0
+    assert job(store) == 1
+    assert 2 - CENT < counter(store, budget_id).used <= 2
+
+
+def test_each_threshold_is_told_once_a_period(store: Store) -> None:
+    tenant = room(store)
+    budget_id = store.budget(tenant, "100", period="month", when_exceeded="notify")
+    counted = quota.update().where(quota.c.resource == resource_of(budget_id))
+
+    def told() -> list[tuple[int, str]]:
+        job(store)
+        rows = store.all(select(event).where(event.c.type == "budget.threshold").order_by(event.c.row_id))
+        assert {row.tenant_id for row in rows} <= {tenant}
+        assert {row.data["budget_id"] for row in rows} <= {budget_id}
+        return [(row.data["threshold"], row.data["spent"]) for row in rows]
+
+    assert told() == []
+    store.run(counted.values(spent=85))
+    first = [(50, "85.00"), (80, "85.00")]
+    assert told() == first
+    assert told() == first
+    store.run(counted.values(spent=100))
+    assert told() == [*first, (100, "100.00")]
+    store.write(budget, budget_id, period_started_at=ago("62 days"), period_ends_at=ago("31 days"))
+    assert len(told()) == 3
+    store.run(counted.values(spent=51))
+    assert told()[3:] == [(50, "51.00")]
+
+
+def test_an_exceeded_budget_ends_the_most_expensive_leases_until_it_fits(store: Store) -> None:
+    tenant = room(store)
+    budget_id = store.budget(tenant, "10", when_exceeded="end")
+    cheap, dear, middle = [store.admit(tenant, ONE, at(rate)) for rate in ("1", "5", "3")]
+    assert cheap is not None
+    assert dear is not None
+    assert middle is not None
+    assert job(store) == 0
+    store.write(budget, budget_id, amount=Decimal("4.5"))
+    store.run(budgets.set_limit(tenant, budget_id, Decimal("4.5")))
+    assert job(store) == 1
+    states = {row.id: (row.state, row.desired) for row in store.rows(lease)}
+    assert states == {cheap: ("queued", "run"), dear: ("releasing", "end"), middle: ("queued", "run")}
+    reason = store.row(lease, dear).reason
+    assert (reason["code"], reason["origin"]) == ("budget_exceeded", "system")
+    assert job(store) == 0, "a lease that ends is not ended again"
+    store.write(budget, budget_id, amount=Decimal(0))
+    store.run(budgets.set_limit(tenant, budget_id, Decimal(0)))
+    assert job(store) == 2
+
+
+def test_a_hold_keeps_every_lease(store: Store) -> None:
+    tenant = room(store)
+    budget_id = store.budget(tenant, "10", when_exceeded="end")
+    assert store.admit(tenant, ONE, at("5")) is not None
+    store.write(budget, budget_id, amount=Decimal(1))
+    store.run(budgets.set_limit(tenant, budget_id, Decimal(1)))
+    store.run(text("""UPDATE installation SET hold = '{"reason": "r", "since": "2026-01-01T00:00:00Z"}'"""))
+    assert job(store) == 0
+    store.run(text("UPDATE installation SET hold = NULL"))
+    assert job(store) == 1
