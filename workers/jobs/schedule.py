@@ -7,6 +7,7 @@ from app.settings import Settings
 from workers.jobs import housekeeping, notices
 from workers.jobs.account_checks import check_when_due
 from workers.jobs.observe_reservations import observe_reservations
+from workers.jobs.record_usage import record_usage
 from workers.jobs.refresh_offerings import PRICES, refresh, refresh_prices
 from workers.jobs.roll_up_usage import roll_up_usage
 from workers.jobs.runner import JobSpec, ensure_jobs, first_often
@@ -96,8 +97,10 @@ def _housekeeping(settings: Settings) -> list[JobSpec]:
 
     intervals = {"places": _PLACES_INTERVAL, "recount": settings.recount_interval, "purge": _HOURLY}
     summing = JobSpec(name="usage", run=roll_up_usage, interval=lambda _: _USAGE_INTERVAL, per_region=False)
+    recording = JobSpec(name="usage_records", run=record_usage, interval=lambda _: _USAGE_INTERVAL, per_region=False)
     return [
         summing,
+        recording,
         *(
             JobSpec(
                 name=run.__name__,
