@@ -10,6 +10,7 @@ from app.api.http.errors import add_handlers
 from app.api.http.middleware import RequestMiddleware
 from app.api.routes import (
     audit,
+    costs,
     dashboard,
     docs,
     event_stream,
@@ -48,6 +49,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     quotas.router,
     summary.router,
     usage.router,
+    costs.router,
     offerings.router,
     gpu_models.router,
     regions.router,

@@ -7,6 +7,7 @@ from app.services.audit import AuditService
 from app.services.authentication import Authenticator
 from app.services.bulk_release import BulkRelease
 from app.services.context import ServiceContext
+from app.services.costs import CostService
 from app.services.event_stream import EventStreams
 from app.services.events import EventService
 from app.services.explanations import ExplanationService
@@ -63,6 +64,7 @@ class Services:
     webhooks: WebhookService
     ops: OpsService
     usage: UsageService
+    costs: CostService
     summary: SummaryService
 
     @classmethod
@@ -98,5 +100,6 @@ class Services:
             webhooks=WebhookService(context),
             ops=OpsService(context),
             usage=usage,
+            costs=CostService(context),
             summary=SummaryService(context, usage),
         )
