@@ -11,6 +11,7 @@ from app.api.http.middleware import RequestMiddleware
 from app.api.routes import (
     audit,
     budgets,
+    costs,
     dashboard,
     docs,
     event_stream,
@@ -50,6 +51,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     budgets.router,
     summary.router,
     usage.router,
+    costs.router,
     offerings.router,
     gpu_models.router,
     regions.router,

@@ -13,6 +13,8 @@ OTHER = "other"
 
 KEPT_MONTHS = 13
 """Stored sums are deleted after so many months."""
+RECORDS_KEPT_DAYS = 400
+"""Usage records, and the sums of their costs, are deleted after so many days."""
 
 
 class UsageStep(StrEnum):
@@ -68,3 +70,8 @@ class UsagePeriod:
     def covered(self, starts_at: datetime, as_of: datetime) -> timedelta:
         """How much of a step is over at `as_of`."""
         return max(min(starts_at + self.step.length, as_of) - starts_at, timedelta(0))
+
+
+def record_key(attempt_id: str, starts_at: datetime, revision: int) -> str:
+    """What identifies a usage record to receivers, so that they count it once."""
+    return f"{attempt_id}-{starts_at.astimezone(UTC):%Y%m%d%H}-{revision}"

@@ -8,6 +8,7 @@ from app.services.authentication import Authenticator
 from app.services.budgets import BudgetService
 from app.services.bulk_release import BulkRelease
 from app.services.context import ServiceContext
+from app.services.costs import CostService
 from app.services.event_stream import EventStreams
 from app.services.events import EventService
 from app.services.explanations import ExplanationService
@@ -65,6 +66,7 @@ class Services:
     webhooks: WebhookService
     ops: OpsService
     usage: UsageService
+    costs: CostService
     summary: SummaryService
 
     @classmethod
@@ -101,5 +103,6 @@ class Services:
             webhooks=WebhookService(context),
             ops=OpsService(context),
             usage=usage,
+            costs=CostService(context),
             summary=SummaryService(context, usage),
         )

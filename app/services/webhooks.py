@@ -15,7 +15,7 @@ from app.db.events import webhooks as statements
 from app.db.tenancy import tenants as tenant_statements
 from app.domain.ids import is_typeid
 from app.domain.webhook_urls import RefusedUrl, check_addresses, parse
-from app.domain.webhooks import LASTS, MOST, OVERLAP, TEST, secret_text
+from app.domain.webhooks import LASTS, MOST, OVERLAP, TEST, WebhookFormat, check_format, secret_text
 from app.name_lookup import Lookup, look_up, within
 from app.services import audit
 from app.services.acting_tenant import whose
@@ -30,7 +30,7 @@ from app.services.totals import total_count
 _KIND, _DELIVERIES = "webhooks", "deliveries"
 _SECRET_BYTES = 32
 _LOOKUP_SECONDS = 5.0
-_AUDITED = ("url", "description", "event_types", "enabled", "disabled_reason")
+_AUDITED = ("url", "description", "event_types", "format", "enabled", "disabled_reason")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +40,7 @@ class NewWebhook:
     url: str
     description: str | None
     event_types: list[str] | None
+    format: WebhookFormat
     tenant_id: str | None
 
 
@@ -54,8 +55,9 @@ class WebhookService:
     async def create(self, principal: Principal, new: NewWebhook, key: IdempotencyKey | None) -> Created:
         """The row and its `secret`, which is None in a repeated answer. Raises ResourceNotFound, InvalidRequest, Conflict."""
         tenant_id = whose(principal, new.tenant_id)
+        _check_types(new.event_types, new.format)
         await self._check_url(new.url)
-        made = {"id": new_id("webhook"), "tenant_id": tenant_id, "url": new.url}
+        made = {"id": new_id("webhook"), "tenant_id": tenant_id, "url": new.url, "format": str(new.format)}
         values = {**made, "description": new.description, "event_types": new.event_types}
         async with self._database.transaction(principal.tenant_id) as connection:
             stored = await replay(connection, key)
@@ -96,6 +98,8 @@ class WebhookService:
         async with self._database.transaction(principal.tenant_id) as connection:
             before = await _locked(connection, principal, webhook_id)
             if_match.check(webhook_id, before["version"])
+            if "event_types" in values:
+                _check_types(values["event_types"], WebhookFormat(before["format"]))
             if all(before[name] == value for name, value in values.items()):
                 return dict(before)
             changes = {**values, **_switched(before, values)}
@@ -263,6 +267,13 @@ async def _record(
 
 def _audited(row: RowMapping) -> dict[str, Any]:
     return {name: row[name] for name in _AUDITED}
+
+
+def _check_types(event_types: list[str] | None, body_format: WebhookFormat) -> None:
+    try:
+        check_format(event_types, body_format)
+    except ValueError as wrong:
+        raise InvalidRequest(errors=[FieldError("#/body/event_types", str(wrong))]) from None
 
 
 def _check_id(kind: str, text: str) -> None:

@@ -106,6 +106,16 @@ async def test_a_rotation_keeps_the_secret_before_for_a_day_and_ends_older_ones(
     assert rows[2]["left"] is None
 
 
+async def test_only_a_webhook_of_cloudevents_receives_usage(alice: Caller) -> None:
+    body = {"url": URL, "format": "cloudevents", "event_types": ["usage.hour"]}
+    made = await alice.post("/v1/webhooks", json=body)
+    assert (made.status_code, made.json()["format"], made.json()["event_types"]) == (201, "cloudevents", ["usage.hour"])
+    standard = (await alice.post("/v1/webhooks", json={"url": URL})).json()
+    assert standard["format"] == "standard"
+    refused = await alice.patch(f"/v1/webhooks/{standard['id']}", json={"event_types": ["usage.hour"]})
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "#/body/event_types")
+
+
 @pytest.mark.parametrize(
     ("body", "pointer"),
     [
@@ -122,6 +132,8 @@ async def test_a_rotation_keeps_the_secret_before_for_a_day_and_ends_older_ones(
         ({"url": URL, "event_types": []}, "#/body/event_types"),
         ({"url": URL, "event_types": ["lease.unheard"]}, "#/body/event_types/0"),
         ({"url": URL, "event_types": ["lease.active", "lease.active"]}, "#/body/event_types"),
+        ({"url": URL, "event_types": ["usage.hour"]}, "#/body/event_types"),
+        ({"url": URL, "format": "xml"}, "#/body/format"),
         ({"url": URL, "description": "x" * 201}, "#/body/description"),
         ({"url": URL, "secret": "mine"}, "#/body/secret"),
         ({"url": URL, "tenant_id": "tenant_01jz0000000000000000000000"}, "#/body/tenant_id"),

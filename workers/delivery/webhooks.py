@@ -22,7 +22,7 @@ from app.db.events import reads
 from app.db.events import webhook_lanes as statements
 from app.db.events.reads import EventFilter
 from app.db.tenancy import audit
-from app.domain.webhooks import LASTS, Outcome, message, pause, signed_headers
+from app.domain.webhooks import LASTS, Outcome, WebhookFormat, message, pause, signed_headers
 from workers.database import WorkerDatabase
 from workers.delivery.sender import Sender
 from workers.loop import Loop
@@ -168,9 +168,10 @@ class Lanes:
             return False
         secrets = [one.secret for one in self._database.all(statements.secrets(lane.webhook_id))]
         at = row.event_at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        body = message(row.event_id, row.event_type, at, row.about)
+        body = message(WebhookFormat(ours.format), row.event_id, row.event_type, at, row.about)
+        headers = signed_headers(secrets, row.event_id, int(row.now), body.content)
         began = time.monotonic()
-        outcome = self._sender.send(ours.url, signed_headers(secrets, row.event_id, int(row.now), body), body)
+        outcome = self._sender.send(ours.url, {**headers, "Content-Type": body.media_type}, body.content)
         seconds = time.monotonic() - began
         with self._database.begin() as connection:
             self._write(connection, lane, row, outcome)

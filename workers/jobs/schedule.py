@@ -8,6 +8,7 @@ from workers.jobs import housekeeping, notices
 from workers.jobs.account_checks import check_when_due
 from workers.jobs.budgets import apply_budgets
 from workers.jobs.observe_reservations import observe_reservations
+from workers.jobs.record_usage import record_usage
 from workers.jobs.refresh_offerings import PRICES, refresh, refresh_prices
 from workers.jobs.roll_up_usage import roll_up_usage
 from workers.jobs.runner import JobSpec, ensure_jobs, first_often
@@ -100,9 +101,11 @@ def _housekeeping(settings: Settings) -> list[JobSpec]:
     intervals = {"places": _PLACES_INTERVAL, "recount": settings.recount_interval, "purge": _HOURLY}
     summing = JobSpec(name="usage", run=roll_up_usage, interval=lambda _: _USAGE_INTERVAL, per_region=False)
     budgeting = JobSpec(name="budgets", run=apply_budgets, interval=lambda _: _BUDGETS_INTERVAL, per_region=False)
+    recording = JobSpec(name="usage_records", run=record_usage, interval=lambda _: _USAGE_INTERVAL, per_region=False)
     return [
         summing,
         budgeting,
+        recording,
         *(
             JobSpec(
                 name=run.__name__,

@@ -14,8 +14,7 @@ from app.api.http.routing import Admin, UseServices
 from app.api.http.routing import router as make_router
 from app.api.schemas.base import Body, Moment, Page, Text, View
 from app.api.schemas.lease_filters import QueryText
-from app.domain.events import EventType
-from app.domain.webhooks import LONGEST_URL
+from app.domain.webhooks import LONGEST_URL, WebhookEventType, WebhookFormat
 from app.services import webhooks as service
 from app.services.errors import FieldError, InvalidRequest
 from app.services.preconditions import list_tag, version_tag
@@ -23,15 +22,19 @@ from app.services.preconditions import list_tag, version_tag
 router = make_router("webhooks")
 
 
-def _once_each(names: list[EventType]) -> list[EventType]:
+def _once_each(names: list[WebhookEventType]) -> list[WebhookEventType]:
     if len(set(names)) < len(names):
         raise ValueError("an event type is listed twice")
     return names
 
 
 EventTypes = Annotated[
-    list[Annotated[EventType, Field(strict=False)]],
-    Field(min_length=1, max_length=len(EventType), description="Only events of these types. Null: all types."),
+    list[Annotated[WebhookEventType, Field(strict=False)]],
+    Field(
+        min_length=1,
+        max_length=len(WebhookEventType),
+        description="Only these types. Null: all types of events. `usage.hour` must be listed.",
+    ),
     AfterValidator(_once_each),
 ]
 Url = Annotated[
@@ -51,6 +54,10 @@ class NewWebhook(Body):
     url: Url
     description: Description | None = None
     event_types: EventTypes | None = None
+    format: Annotated[
+        WebhookFormat,
+        Field(strict=False, description="The form of the bodies: Standard Webhooks, or CloudEvents 1.0."),
+    ] = WebhookFormat.STANDARD
     tenant_id: Annotated[
         str | None,
         Field(max_length=40, description="The tenant to act for. Required for operators; other keys must not set it."),
@@ -83,7 +90,8 @@ class Webhook(View):
     tenant_id: str
     url: str
     description: str | None
-    event_types: Annotated[list[EventType] | None, Field(description="Null: all types.")]
+    event_types: Annotated[list[WebhookEventType] | None, Field(description="Null: all types of events.")]
+    format: WebhookFormat
     enabled: bool
     disabled_reason: DisabledReason | None
     previous_valid_until: Annotated[
@@ -126,7 +134,7 @@ class Delivery(View):
     id: str
     webhook_id: str
     event_id: Annotated[str, Field(description="The message's `webhook-id`, the same in every attempt.")]
-    sequence: Annotated[int | None, Field(description="The event's number; null for a test message.")]
+    sequence: Annotated[int | None, Field(description="The event's number; null for a test and for `usage.hour`.")]
     event_type: Annotated[str, Field(description="An event type, or `webhook.test`.")]
     state: DeliveryState
     tries: int

@@ -9,6 +9,7 @@ from sqlalchemy import ColumnElement, Select, Update, and_, case, exists, func, 
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.schema.tables import event, webhook, webhook_delivery, webhook_secret
+from app.domain.webhooks import TEST
 
 _PENDING = webhook_delivery.c.state == "pending"
 _OVER = webhook_delivery.c.gives_up_at <= func.now()
@@ -73,7 +74,7 @@ def claim(claim_id: UUID, hold: timedelta, *, slow_too: bool, not_of: Collection
 
 
 def keep(webhook_id: str, claim_id: UUID, hold: timedelta) -> Update:
-    """Renews the claim before each delivery. Returns (url).
+    """Renews the claim before each delivery. Returns (url, format).
 
     Returns no row when another process has the lane, the webhook is disabled, or the lane must wait.
     """
@@ -81,7 +82,7 @@ def keep(webhook_id: str, claim_id: UUID, hold: timedelta) -> Update:
         update(webhook)
         .where(_ours(webhook_id, claim_id), webhook.c.enabled, webhook.c.waits_until.is_(None))
         .values(held_until=func.now() + hold)
-        .returning(webhook.c.url)
+        .returning(webhook.c.url, webhook.c.format)
     )
 
 
@@ -91,7 +92,7 @@ def next_delivery(webhook_id: str) -> Select[Any]:
     return (
         select(*columns, func.extract("epoch", func.now()).label("now"))
         .where(webhook_delivery.c.webhook_id == webhook_id, _PENDING, webhook_delivery.c.next_try_at <= func.now())
-        .order_by(webhook_delivery.c.sequence.is_not(None), webhook_delivery.c.row_id)
+        .order_by(webhook_delivery.c.event_type != TEST, webhook_delivery.c.row_id)
         .limit(1)
     )
 

@@ -5,7 +5,7 @@ from datetime import timedelta
 from sqlalchemy import TextClause, text
 
 from app.db.core.prepared import Bound
-from app.domain.usage import KEPT_MONTHS
+from app.domain.usage import KEPT_MONTHS, RECORDS_KEPT_DAYS
 
 _IDEMPOTENCY = text(
     """
@@ -37,11 +37,20 @@ _USAGE = text(
         LIMIT 20000))
     """
 )
+_RECORDS, _COSTS = (
+    text(
+        f"""
+        DELETE FROM {table} WHERE ctid = ANY (ARRAY(
+            SELECT ctid FROM {table} WHERE {steps} starts_at < now() - interval '{RECORDS_KEPT_DAYS} days' LIMIT 50000))
+        """
+    )
+    for table, steps in (("usage_record", ""), ("cost_rollup", "step IN ('hour', 'day') AND"))
+)
 _SECRETS = text("DELETE FROM webhook_secret WHERE valid_until < now()")
 
-STATEMENTS = (_IDEMPOTENCY, _EVENTS, _ORPHANS, _CONSOLES, _DELIVERIES, _SECRETS, _USAGE)
+STATEMENTS = (_IDEMPOTENCY, _EVENTS, _ORPHANS, _CONSOLES, _DELIVERIES, _SECRETS, _USAGE, _RECORDS, _COSTS)
 """Retention: idempotency records 72 hours, events 90 days, ended orphans and webhook deliveries 30 days, console output
-7 days, sums of use 13 months."""
+7 days, sums of use 13 months, usage records and their sums 400 days."""
 
 
 _LEASES = text(
@@ -51,6 +60,7 @@ _LEASES = text(
         WHERE l.created_at < now() - CAST(:age AS interval) AND l.ended_at < now() - CAST(:age AS interval)
           AND NOT EXISTS (SELECT FROM attempt a WHERE a.lease_id = l.id AND (a.ended_at IS NULL OR NOT a.clean))
           AND NOT EXISTS (SELECT FROM quota_claim c WHERE c.lease_id = l.id)
+          AND NOT EXISTS (SELECT FROM usage_progress u WHERE u.recorded_corrections_until <= l.ended_at)
           AND NOT EXISTS (SELECT FROM orphan o WHERE o.lease_id = l.id AND o.state IN ('seen', 'ending'))
         ORDER BY l.created_at, l.id LIMIT :limit FOR UPDATE OF l SKIP LOCKED),
     archived AS (
@@ -74,7 +84,7 @@ def leases(*, days: int, limit: int) -> Bound[TextClause]:
     """Deletes leases that ended more than `days` ago, the oldest first, with their attempts.
 
     Its row count is the number of leases. A lease stays while a part of it may live or is claimed. Such parts are a VM
-    not proven dead, a leftover resource, and a VM that was seen. An attempt that may have had a VM leaves a row in
-    `attempt_archive`. That row keeps the cost, and proves what the VM was.
+    not proven dead, a leftover resource, and a VM that was seen. It also stays until its usage is recorded. An attempt
+    that may have had a VM leaves a row in `attempt_archive`. That row keeps the cost, and proves what the VM was.
     """
     return Bound(_LEASES, {"age": timedelta(days=days), "limit": limit})

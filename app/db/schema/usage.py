@@ -78,6 +78,7 @@ usage_record = Table(
     Column("idle_gpu_hours", Numeric, comment="NULL: unknown"),
     Column("created_at", Time, nullable=False, server_default=text("now()")),
     Index("ix_usage_record_tenant_id_starts_at", "tenant_id", "starts_at"),
+    Index("ix_usage_record_lease_id", "lease_id", "starts_at"),
     Index("ix_usage_record_starts_at", "starts_at"),
     comment="What an attempt used in an hour. Rows never change: a correction is a row of its own",
 )
@@ -93,6 +94,13 @@ cost_rollup = Table(
     Column("gpu_hours", Numeric, nullable=False),
     Column("idle_gpu_hours", Numeric, comment="NULL: unknown"),
     Column("leases", Integer, nullable=False),
+    Column(
+        "leases_started",
+        Integer,
+        nullable=False,
+        server_default="0",
+        comment="those of them without earlier use of the same kind of machine",
+    ),
     CheckConstraint("step IN ('hour', 'day')", name="step"),
     Index("ix_cost_rollup_step_starts_at", "step", "starts_at"),
     comment="Sums of usage_record over one step",

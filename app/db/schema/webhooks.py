@@ -69,7 +69,7 @@ webhook_delivery = Table(
     Column("webhook_id", Id, ForeignKey("webhook.id", ondelete="CASCADE"), nullable=False),
     Column("tenant_id", Id, nullable=False),
     Column("event_id", Id, nullable=False),
-    Column("sequence", BigInteger, comment="of the event; NULL: a test"),
+    Column("sequence", BigInteger, comment="of the event; NULL: a test, or a record of use"),
     Column("event_type", Text, nullable=False),
     Column("event_at", Time, nullable=False, server_default=_NOW),
     Column("about", Json, nullable=False, comment="the message's `data`"),

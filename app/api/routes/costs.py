@@ -1,0 +1,170 @@
+"""Costs over time."""
+
+import csv
+import io
+from collections.abc import Sequence
+from datetime import datetime
+from decimal import Decimal
+from typing import Annotated, Any
+
+from fastapi import Query, Request, Response
+from pydantic import Field
+
+from app.api.http.etags import tagged
+from app.api.http.responses import to_bytes
+from app.api.http.routing import UseServices, Viewer
+from app.api.http.routing import router as make_router
+from app.api.schemas.base import Moment, Money, Timestamp, View
+from app.api.schemas.lease_filters import QueryText
+from app.domain.costs import CostBucket, CostGrouping, group_name, parse_groupings
+from app.domain.money import format_money
+from app.services.costs import Amounts, CostQuery, CostReport, cost_of
+from app.services.cursors import PageRequest
+from app.services.errors import FieldError, InvalidRequest
+from app.services.preconditions import list_tag
+
+router = make_router("costs")
+
+CSV = "text/csv"
+_AMOUNTS = (*("cost", "compute", "disk", "address", "list_cost", "savings", "gpu_hours", "idle_gpu_hours", "leases"),)
+_FORMS: dict[int | str, dict[str, Any]] = {
+    200: {"content": {CSV: {"schema": {"type": "string", "description": "A line for each bucket and group."}}}}
+}
+
+
+class CostAmounts(View):
+    """What was used and what it cost."""
+
+    cost: Annotated[Money, Field(description="USD: `compute`, `disk` and `address`.")]
+    compute: Annotated[Money, Field(description="USD for the machines.")]
+    disk: Annotated[Money, Field(description="USD for network disks.")]
+    address: Annotated[Money, Field(description="USD for public addresses.")]
+    list_cost: Annotated[Money, Field(description="USD that the same would have cost on demand.")]
+    savings: Annotated[Money, Field(description="`list_cost` less `cost`.")]
+    gpu_hours: Annotated[float, Field(description="GPUs times hours for which they were billed.")]
+    idle_gpu_hours: Annotated[float | None, Field(description="GPU hours without load. Null: unknown.")]
+    leases: Annotated[int, Field(description="Leases with use.")]
+
+
+class CostItem(CostAmounts):
+    """A group in one bucket."""
+
+    start: Annotated[Moment, Field(description="The start of the bucket.")]
+    group: Annotated[
+        dict[str, str | None],
+        Field(description="The value of each grouping. Null: the lease has no such label."),
+    ]
+
+
+class Costs(View):
+    """Costs over time. A bucket in which a group used nothing has no item."""
+
+    starts_at: Annotated[Moment, Field(description="The start of the first bucket.")]
+    ends_at: Annotated[Moment, Field(description="The end of the last bucket. It may be later than `as_of`.")]
+    as_of: Annotated[Moment, Field(description="The current hour is counted until then.")]
+    currency: Annotated[str, Field(examples=["USD"])]
+    items: Annotated[list[CostItem], Field(description="By start, then by group.")]
+    total: Annotated[CostAmounts, Field(description="The sums of the whole range, whatever the page.")]
+    next_cursor: Annotated[str | None, Field(description="`cursor` of the next page. Null: this is the last page.")]
+
+
+@router.get("/v1/costs", response_model=Costs, responses=_FORMS)
+async def get_costs(  # noqa: PLR0913, PLR0917 - one argument for each query parameter
+    request: Request,
+    principal: Viewer,
+    services: UseServices,
+    from_: Annotated[
+        Timestamp | None,
+        Query(
+            alias="from",
+            description="The start, rounded down to a bucket. By default 24 hours, 30 days or 12 months before `to`.",
+        ),
+    ] = None,
+    to: Annotated[Timestamp | None, Query(description="The end, rounded up to a bucket. Now by default.")] = None,
+    bucket: Annotated[
+        CostBucket, Query(description="Hours cover at most 31 days. Buckets are those of UTC.")
+    ] = CostBucket.DAY,
+    group_by: Annotated[
+        QueryText,
+        Query(
+            description="At most two of `tenant`, `provider`, `region`, `gpu_model`, `market`, `instance_type`, `lease` "
+            "and `label:KEY`, separated by a comma.",
+            examples=["tenant,gpu_model"],
+        ),
+    ] = "",
+    tenant_id: Annotated[QueryText | None, Query(description="Operators only. All tenants by default.")] = None,
+    limit: Annotated[int, Query(ge=1, le=1000, description="Items in one page.")] = 200,
+    cursor: Annotated[str | None, Query(description="`next_cursor` of the page before.", max_length=1000)] = None,
+) -> Response:
+    """Read costs over time, as JSON or as CSV (`Accept: text/csv`). CSV contains all pages.
+
+    Operators see all tenants; a tenant sees itself.
+    """
+    query = CostQuery(since=from_, until=to, bucket=bucket, groupings=_groupings(group_by), tenant_id=tenant_id)
+    if wants_csv(request):
+        report = await services.costs.all_rows(principal, query)
+        return Response(_csv(report, query.groupings), media_type=CSV)
+    report = await services.costs.report(principal, query, PageRequest(limit=limit, cursor=cursor))
+    content = to_bytes(_costs(report, query.groupings))
+    return tagged(request, content, list_tag((), also=content.decode()))
+
+
+def wants_csv(request: Request) -> bool:
+    """Whether the client names CSV before JSON and before `*/*`."""
+    accepted = [part.partition(";")[0].strip() for part in request.headers.get("accept", "").split(",")]
+    known = [one for one in accepted if one in {CSV, "application/json", "*/*"}]
+    return known[:1] == [CSV]
+
+
+def _groupings(text: str) -> tuple[CostGrouping, ...]:
+    try:
+        return parse_groupings(text)
+    except ValueError as wrong:
+        raise InvalidRequest(errors=[FieldError("#/query/group_by", str(wrong))]) from None
+
+
+def _costs(report: CostReport, groupings: Sequence[CostGrouping]) -> dict[str, Any]:
+    return {
+        "starts_at": report.period.since,
+        "ends_at": report.period.until,
+        "as_of": report.as_of,
+        "currency": "USD",
+        "items": [_item(row, groupings) for row in report.rows],
+        "total": _amounts(report.total),
+        "next_cursor": report.next_cursor,
+    }
+
+
+def _item(row: Amounts, groupings: Sequence[CostGrouping]) -> dict[str, Any]:
+    group = {grouping.name: row[group_name(place)] or None for place, grouping in enumerate(groupings)}
+    return {"start": row["start"], "group": group, **_amounts(row)}
+
+
+def _amounts(row: Amounts) -> dict[str, Any]:
+    zero = Decimal(0)
+    parts = {part: row[f"{part}_cost"] or zero for part in ("compute", "disk", "address")}
+    cost = cost_of(row)
+    listed = cost - parts["compute"] + (row["list_cost"] or zero)
+    money = {"cost": cost, **parts, "list_cost": listed, "savings": listed - cost}
+    idle = row["idle_gpu_hours"]
+    return {
+        **{name: format_money(amount) for name, amount in money.items()},
+        "gpu_hours": round(float(row["gpu_hours"] or 0), 6),
+        "idle_gpu_hours": None if idle is None else round(float(idle), 6),
+        "leases": row["leases"],
+    }
+
+
+def _csv(report: CostReport, groupings: Sequence[CostGrouping]) -> str:
+    """Amounts as in JSON; a value that is null there is empty."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\r\n")
+    writer.writerow(["start", *(grouping.name for grouping in groupings), *_AMOUNTS])
+    for row in report.rows:
+        item = _item(row, groupings)
+        writer.writerow([_time(item["start"]), *item["group"].values(), *(item[name] for name in _AMOUNTS)])
+    return text.getvalue()
+
+
+def _time(moment: datetime) -> str:
+    return moment.isoformat().replace("+00:00", "Z")

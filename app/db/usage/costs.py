@@ -1,0 +1,154 @@
+"""How costs are read: sums of closed hours and days, and in the same statement what the open hours have used so far.
+
+Parameters: PERIOD_SINCE and PERIOD_UNTIL, the tenant (`tenant_scope.parameter`), `label_0`, `label_1`; for open hours
+those of `records.usage`; for a page `after_0` (a time), `after_1`, `after_2` and `limit`.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Numeric,
+    Select,
+    Text,
+    and_,
+    bindparam,
+    case,
+    cast,
+    func,
+    literal_column,
+    null,
+    or_,
+    select,
+    true,
+    tuple_,
+    union_all,
+)
+
+from app.db.core.column_types import Id, Time
+from app.db.core.tenant_scope import only
+from app.db.schema.tables import cost_rollup, usage_progress, usage_record
+from app.db.usage.cost_rollup import AMOUNTS, DIMENSIONS, is_first_use, leases_of, of_record
+from app.db.usage.facts import text
+from app.db.usage.records import overlapping, usage
+from app.domain.costs import CostBucket, CostDimension, CostGrouping, group_name
+
+PROGRESS = select(usage_progress.c.recorded_until, func.now().label("now"))
+
+PERIOD_SINCE, PERIOD_UNTIL = "period_since", "period_until"
+_SINCE, _UNTIL = (bindparam(name, type_=Time) for name in (PERIOD_SINCE, PERIOD_UNTIL))
+_COLUMNS = {CostDimension.TENANT: "tenant_id", CostDimension.LEASE: "lease_id"}
+_EMPTY: ColumnElement[str] = literal_column("''", Text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostShape:
+    """What makes a statement another one. `live`: the period contains hours that are not closed."""
+
+    bucket: CostBucket
+    groupings: tuple[CostGrouping, ...]
+    every_tenant: bool
+    live: bool
+
+    @property
+    def needs_records(self) -> bool:
+        """Whether the stored sums do not suffice."""
+        return any(grouping.needs_records for grouping in self.groupings)
+
+
+@lru_cache(maxsize=64)
+def page(shape: CostShape, *, after: bool) -> Select[Any]:
+    """`start`, group_0 …, AMOUNTS and `leases` of each bucket and group, by start and groups. `after`: a later page."""
+    rows = _rows(shape)
+    start = func.date_trunc(text(shape.bucket), rows.c.starts_at, text("UTC")).label("start")
+    divided = select(rows, start, *_groups(shape, rows)).subquery("divided")
+    keys = [divided.c.start, *(divided.c[group_name(place)] for place in range(len(shape.groupings)))]
+    query = select(*keys, *_sums(shape, divided, divided.c.start)).group_by(*keys)
+    found = query.subquery("found")
+    keys = [found.c.start, *(cast(found.c[key.name], Id) for key in keys[1:])]
+    query = select(found).order_by(*keys).limit(bindparam("limit"))
+    if not after:
+        return query
+    last = [bindparam("after_0", type_=Time), *(bindparam(f"after_{n}", type_=Id) for n in range(1, len(keys)))]
+    return query.where(tuple_(*keys) > tuple_(*last))
+
+
+@lru_cache(maxsize=64)
+def total(shape: CostShape) -> Select[Any]:
+    """AMOUNTS and `leases` of the whole period, in one row."""
+    rows = _rows(shape)
+    return select(*_sums(shape, rows, _SINCE))
+
+
+def _rows(shape: CostShape) -> Any:
+    parts = [_stored_records(shape) if shape.needs_records else _stored_sums(shape)]
+    if shape.live:
+        live = _live(shape)
+        parts.append(live if shape.needs_records else _live_sums(live))
+    return union_all(*parts).subquery("rows")
+
+
+def _owned(shape: CostShape) -> Any:
+    return (lambda _column: true()) if shape.every_tenant else only
+
+
+_RECORD = ("tenant_id", "starts_at", "lease_id", "labels", *DIMENSIONS, *AMOUNTS)
+
+
+def _stored_records(shape: CostShape) -> Select[Any]:
+    columns = (of_record(usage_record, name).label(name) for name in _RECORD)
+    return select(*columns).where(
+        usage_record.c.starts_at >= _SINCE,
+        usage_record.c.starts_at < _UNTIL,
+        _owned(shape)(usage_record.c.tenant_id),
+    )
+
+
+def _stored_sums(shape: CostShape) -> Select[Any]:
+    names = ("tenant_id", "starts_at", *DIMENSIONS, *AMOUNTS, "leases", "leases_started")
+    return select(*(cost_rollup.c[name] for name in names)).where(
+        cost_rollup.c.step == text(shape.bucket.step),
+        cost_rollup.c.starts_at >= _SINCE,
+        cost_rollup.c.starts_at < _UNTIL,
+        _owned(shape)(cost_rollup.c.tenant_id),
+    )
+
+
+def _live(shape: CostShape) -> Select[Any]:
+    """Records of hours that are not closed."""
+    found = usage(overlapping(), None if shape.every_tenant else only).subquery("live")
+    columns = {name: of_record(found, name) for name in _RECORD if name in found.c}
+    return select(*(columns.get(name, cast(null(), Numeric)).label(name) for name in _RECORD))
+
+
+def _live_sums(records: Select[Any]) -> Select[Any]:
+    """In the form of the stored sums: a lease begins in its first hour without an earlier record."""
+    found = records.subquery("open_hours")
+    alike = [found.c.lease_id, found.c.provider, found.c.region, found.c.market, found.c.instance_type]
+    is_first = func.min(found.c.starts_at).over(partition_by=alike) == found.c.starts_at
+    one, zero = literal_column("1"), literal_column("0")
+    begins = case((and_(is_first, is_first_use(found)), one), else_=zero)
+    names = ("tenant_id", "starts_at", *DIMENSIONS, *AMOUNTS)
+    return select(*(found.c[name] for name in names), one.label("leases"), begins.label("leases_started"))
+
+
+def _groups(shape: CostShape, rows: Any) -> list[Any]:
+    """A group without a value is the empty text: a lease without the label, or with an empty one."""
+    columns = []
+    for place, grouping in enumerate(shape.groupings):
+        if grouping.dimension is None:
+            value = rows.c.labels[bindparam(f"label_{place}", type_=Text)].astext
+        else:
+            value = rows.c[_COLUMNS.get(grouping.dimension, str(grouping.dimension))]
+        columns.append(func.coalesce(value, _EMPTY).label(group_name(place)))
+    return columns
+
+
+def _sums(shape: CostShape, rows: Any, first: Any) -> list[Any]:
+    if shape.needs_records:
+        leases: Any = func.count(rows.c.lease_id.distinct())
+    else:
+        leases = func.coalesce(func.sum(leases_of(rows, first)), literal_column("0"))
+    return [*(func.sum(rows.c[name]).label(name) for name in AMOUNTS), leases.label("leases")]

@@ -1,0 +1,231 @@
+"""What attempts use in each clock hour (UTC), and the statement that stores it.
+
+One statement closes an hour and corrects hours that are closed: it stores the difference between what the attempts used
+and what is stored. Storing twice therefore changes nothing. Parameters: SINCE and UNTIL (full hours) and AS_OF: what is
+still billed counts until then.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    CTE,
+    ColumnElement,
+    Integer,
+    Select,
+    Text,
+    and_,
+    any_,
+    bindparam,
+    case,
+    cast,
+    func,
+    literal_column,
+    or_,
+    select,
+    true,
+)
+from sqlalchemy.dialects.postgresql import aggregate_order_by, insert
+from sqlalchemy.sql.dml import ReturningInsert
+
+from app.db.core.column_types import Time
+from app.db.core.prepared import Bound
+from app.db.leases.billing import cost, seconds
+from app.db.schema.tables import attempt, lease, usage_record
+from app.db.usage.facts import AS_OF, SINCE, UNTIL
+from app.db.usage.price_segments import price_segments
+
+MEASURES = (
+    "seconds",
+    "compute_cost",
+    "disk_cost",
+    "address_cost",
+    "list_cost",
+    "disk_gib_hours",
+    "gpu_hours",
+)
+"""Columns that are sums. A correction adds to them."""
+SNAPSHOT = ("lease_name", "key_id", "labels", "instance_id")
+"""Columns that may change later: a record keeps them as they were when the hour was closed."""
+_PLACE = ("n", "provider", "account", "region", "zone", "instance_type", "market")
+_PRICE = ("price_per_hour", "price_source", "price_as_of")
+_COLUMNS = ("tenant_id", "lease_id", *_PLACE, "gpu_model", "gpu_count", *_PRICE, *MEASURES, *SNAPSHOT)
+
+_SINCE, _UNTIL, _AS_OF = (bindparam(name, type_=Time) for name in (SINCE, UNTIL, AS_OF))
+_HOUR: ColumnElement[Any] = literal_column("interval '1 hour'")
+_SECONDS_PER_HOUR: ColumnElement[int] = literal_column("3600")
+_ZERO: ColumnElement[int] = literal_column("0")
+_SAME: ColumnElement[Any] = literal_column("0.000000000001")
+"""Amounts that differ by less are equal: divisions round at the sixteenth digit."""
+
+
+def overlapping() -> ColumnElement[bool]:
+    """Attempts that may be billed between SINCE and UNTIL."""
+    ended = attempt.c.billing_ended_at
+    return and_(attempt.c.billing_started_at < _UNTIL, or_(ended.is_(None), ended > _SINCE))
+
+
+def chosen() -> ColumnElement[bool]:
+    """The attempts in the parameter `attempts`."""
+    return attempt.c.id == any_(bindparam("attempts", type_=ARRAY(Text)))
+
+
+def usage(condition: ColumnElement[bool], owned: Any = None) -> Select[Any]:
+    """What the attempts of `condition` used in each hour: the columns of usage_record but revision and created_at.
+
+    `owned`: from a column `tenant_id`, the condition on it; None: every tenant. Idle hours are not measured yet.
+    """
+    allowed = owned or (lambda _column: true())
+    billed = _billed(and_(condition, allowed(attempt.c.tenant_id)))
+    hours = _hours(billed)
+    hour_of = {name: hours.c[name] for name in (*_PRICE, "seconds", "compute_cost")}
+    gpus = cast(attempt.c.offering["gpu"]["count"].astext, Integer)
+    values: dict[str, Any] = {
+        "tenant_id": attempt.c.tenant_id,
+        "lease_id": attempt.c.lease_id,
+        **{name: attempt.c[name] for name in _PLACE},
+        "gpu_model": attempt.c.offering["gpu"]["model"].astext,
+        "gpu_count": gpus,
+        **hour_of,
+        "disk_cost": _for_hour(attempt.c.disk_price_per_hour, hours),
+        "address_cost": _for_hour(attempt.c.address_price_per_hour, hours),
+        "list_cost": case(
+            (attempt.c.list_price_per_hour.is_(None), hours.c.compute_cost),
+            else_=_for_hour(attempt.c.list_price_per_hour, hours),
+        ),
+        "disk_gib_hours": _for_hour(attempt.c.disk_gib, hours),
+        "gpu_hours": _for_hour(gpus, hours),
+        "lease_name": lease.c.name,
+        "key_id": lease.c.key_id,
+        "labels": lease.c.labels,
+        "instance_id": attempt.c.instance_id,
+    }
+    source = hours.join(attempt, attempt.c.id == hours.c.attempt_id).join(lease, lease.c.id == attempt.c.lease_id)
+    columns = (values[name].label(name) for name in _COLUMNS)
+    return select(hours.c.attempt_id, hours.c.starts_at, *columns).select_from(source)
+
+
+def _billed(condition: ColumnElement[bool]) -> CTE:
+    """Attempts, and until when they are billed."""
+    names = ("id", "billing_started_at", "price_per_hour", "price_source", "price_as_of")
+    until = func.least(func.coalesce(attempt.c.billing_ended_at, _AS_OF), _AS_OF).label("billed_until")
+    return select(*(attempt.c[name] for name in names), until).where(
+        attempt.c.billing_started_at.is_not(None), condition
+    ).cte("billed")  # fmt: skip
+
+
+def _hours(billed: CTE) -> CTE:
+    """attempt_id, starts_at, seconds, compute_cost and the last price of each hour in which an attempt is billed."""
+    segment = price_segments(billed)
+    first = func.greatest(segment.c.starts_at, _SINCE)
+    last = func.least(segment.c.ends_at, _UNTIL)
+    hour = (
+        func.generate_series(func.date_trunc("hour", first, "UTC"), last, _HOUR)
+        .table_valued("starts_at", name="hour")
+        .render_derived()
+        .lateral()
+    )
+    starts_at = cast(hour.c.starts_at, Time)
+    part = (func.greatest(first, starts_at), func.least(last, starts_at + _HOUR))
+
+    def newest(name: str) -> ColumnElement[Any]:
+        ordered = aggregate_order_by(segment.c[name], segment.c.starts_at.desc())
+        return func.array_agg(ordered, type_=ARRAY(segment.c[name].type))[1].label(name)
+
+    return (
+        select(
+            segment.c.attempt_id,
+            starts_at.label("starts_at"),
+            func.sum(seconds(*part)).label("seconds"),
+            func.sum(cost(segment.c.price_per_hour, *part)).label("compute_cost"),
+            *(newest(name) for name in _PRICE),
+        )
+        .select_from(segment.join(hour, true()))
+        .where(part[1] > part[0])
+        .group_by(segment.c.attempt_id, starts_at)
+        .cte("hours")
+    )
+
+
+def _for_hour(per_hour: ColumnElement[Any], hours: CTE) -> ColumnElement[Any]:
+    return func.coalesce(per_hour, _ZERO) * hours.c.seconds / _SECONDS_PER_HOUR
+
+
+def _record(condition: ColumnElement[bool]) -> ReturningInsert[Any]:
+    found = usage(condition).cte("found")
+    ids = select(attempt.c.id).where(condition)
+    stored = _stored(ids)
+    same = and_(found.c.attempt_id == stored.c.attempt_id, found.c.starts_at == stored.c.starts_at)
+    attempt_id = func.coalesce(found.c.attempt_id, stored.c.attempt_id)
+    starts_at = func.coalesce(found.c.starts_at, stored.c.starts_at)
+    added = {
+        name: (func.coalesce(found.c[name], _ZERO) - func.coalesce(stored.c[name], _ZERO)).label(name)
+        for name in MEASURES
+    }
+    late = case((starts_at < bindparam("closed_until", type_=Time), literal_column("1")), else_=_ZERO)
+    original = usage_record.alias("original")
+    is_original = and_(
+        original.c.attempt_id == stored.c.attempt_id,
+        original.c.starts_at == stored.c.starts_at,
+        original.c.revision == stored.c.first_revision,
+    )
+    kept = {
+        name: (
+            func.coalesce(found.c[name], original.c[name])
+            if name in _PRICE
+            else func.coalesce(original.c[name], found.c[name])
+        )
+        for name in _COLUMNS
+        if name not in MEASURES
+    }
+    rows = (
+        select(
+            attempt_id.label("attempt_id"),
+            starts_at.label("starts_at"),
+            func.coalesce(stored.c.last_revision + literal_column("1"), late).label("revision"),
+            *({**kept, **added}[name] for name in _COLUMNS),
+        )
+        .select_from(found.join(stored, same, full=True).outerjoin(original, is_original))
+        .where(or_(*(func.abs(amount.element) > _SAME for amount in added.values())))
+    )
+    names = ["attempt_id", "starts_at", "revision", *_COLUMNS]
+    return (
+        insert(usage_record)
+        .from_select(names, rows)
+        .on_conflict_do_nothing()
+        .returning(usage_record.c.tenant_id, usage_record.c.starts_at)
+    )
+
+
+def _stored(ids: Select[Any]) -> CTE:
+    """The sums of what is stored of these attempts, and the first and last revision of each hour."""
+    hours = (usage_record.c.starts_at >= _SINCE, usage_record.c.starts_at < _UNTIL)
+    return (
+        select(
+            usage_record.c.attempt_id,
+            usage_record.c.starts_at,
+            *(func.sum(usage_record.c[name]).label(name) for name in MEASURES),
+            func.min(usage_record.c.revision).label("first_revision"),
+            func.max(usage_record.c.revision).label("last_revision"),
+        )
+        .where(usage_record.c.attempt_id.in_(ids), *hours)
+        .group_by(usage_record.c.attempt_id, usage_record.c.starts_at)
+        .cte("stored")
+    )
+
+
+_CLOSE = _record(overlapping())
+_CORRECT = _record(chosen())
+
+
+def close(since: datetime, until: datetime) -> Bound[ReturningInsert[Any]]:
+    """Stores the records of full hours that are over. Returns (tenant_id, starts_at) of each."""
+    return Bound(_CLOSE, {SINCE: since, UNTIL: until, AS_OF: until, "closed_until": since})
+
+
+def correct(attempts: list[str], since: datetime, closed_until: datetime) -> Bound[ReturningInsert[Any]]:
+    """Stores what differs from the records of these attempts in hours that are closed. Returns as `close`."""
+    values: Mapping[str, Any] = {SINCE: since, UNTIL: closed_until, AS_OF: closed_until}
+    return Bound(_CORRECT, {**values, "closed_until": closed_until, "attempts": attempts})
