@@ -44,7 +44,7 @@ class LeaseChanges:
         self._context = context
 
     async def update(self, principal: Principal, lease_id: str, changes: dict[str, Any], if_match: IfMatch) -> Any:
-        """`changes`: name, labels, or both; a row of leases.READ. Legal in every state.
+        """`changes`: any of name, labels and expiry_warnings; a row of leases.READ. Legal in every state.
 
         Raises ResourceNotFound, VersionConflict, NameTaken.
         """
@@ -146,7 +146,9 @@ async def _extend(
     times = {"before": {"expires_at": row.expires_at}, "after": {"expires_at": until}}
     await record_lease(connection, principal, "lease.extend", row, **times)
     event = NewEvent(LeaseExtended(expires_at=until), principal.request_id)
-    return await _written(connection, principal, row.id, event, {"expires_at": until, **transitions.WAKE})
+    # warnings that would have been due before the extension are not sent for the new end
+    told = {"expiry_told_for": until, "expiry_told_seconds": int((until - row.as_of).total_seconds())}
+    return await _written(connection, principal, row.id, event, {"expires_at": until, **told, **transitions.WAKE})
 
 
 def _check_extension(row: Any, later: LaterExpiry, until: datetime) -> None:
@@ -184,7 +186,12 @@ def _check_extension(row: Any, later: LaterExpiry, until: datetime) -> None:
 
 
 def _updated(changed: dict[str, Any]) -> LeaseUpdated:
-    return LeaseUpdated(name=changed.get("name"), labels=changed.get("labels"))
+    warnings = changed.get("expiry_warnings")
+    return LeaseUpdated(
+        name=changed.get("name"),
+        labels=changed.get("labels"),
+        expiry_warnings_seconds=None if warnings is None else tuple(warnings),
+    )
 
 
 def released_by(principal: Principal) -> Reason:

@@ -69,6 +69,7 @@ class LeaseCreation:
         what `repeatable` raises.
         """
         tenant_id = whose(principal, new.tenant_id)
+        new = new.at_quoted_price()
         checked = check_request(await self._catalogue.snapshot(), tenant_id, new)
         for _ in range(_TRIES):
             lease_id = LeaseId(new_id("lease"))
@@ -125,6 +126,7 @@ class _Work:
 
     async def create(self, checked: CheckedRequest) -> Any:
         new, minimum = checked.new, checked.ranked.minimum
+        new.check_quote()
         if checked.refusal is not None or checked.best is None:
             await check_terms(self.connection, self.tenant_id, new.request.ttl_seconds)
             raise checked.refusal or no_offering(checked, operator=self.principal.is_operator)
@@ -157,6 +159,8 @@ class _Work:
             "labels": _text(new.request.labels),
             "request": _text(replace(new.request, name=name).as_stored()),
             "estimated_price_per_hour": price,
+            "quote_id": None if new.quote is None else new.quote.id,
+            "expiry_warnings": None if new.expiry_warnings is None else _text(list(new.expiry_warnings)),
             "on_interruption": str(new.request.on_interruption),
             "minimum_claim": _text({resource: str(amount) for resource, amount in minimum.items()}),
             "ttl_seconds": new.request.ttl_seconds,

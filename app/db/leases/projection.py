@@ -38,6 +38,7 @@ _PLAIN = (
     "labels",
     "attempts_count",
     "version",
+    "quote_id",
 )
 
 _TIMES = (
@@ -66,6 +67,7 @@ NEEDED = (
     "rate_per_hour",
     "rate_since",
     "estimated_price_per_hour",
+    "expiry_warnings",
 )
 """Columns of a lease that it is shown from."""
 
@@ -97,6 +99,7 @@ def shown(row: FromClause, listed_at: ColumnElement[Any]) -> ColumnElement[str]:
         row.c.rate_per_hour.is_not(None).label("billable"),
         _cost(row).label("cost"),
         _estimate(row).label("estimate"),
+        row.c.expiry_warnings.label("expiry_warnings_seconds"),
         *(_rfc3339(row.c[name]).label(name) for name in _TIMES),
         _rfc3339(_last_observed(row, listed_at)).label("last_observed_at"),
     )

@@ -37,11 +37,17 @@ _USAGE = text(
         LIMIT 20000))
     """
 )
+_QUOTES = text(
+    """
+    DELETE FROM quote WHERE id = ANY (ARRAY(
+        SELECT id FROM quote WHERE valid_until < now() - interval '7 days' ORDER BY valid_until LIMIT 5000))
+    """
+)
 _SECRETS = text("DELETE FROM webhook_secret WHERE valid_until < now()")
 
-STATEMENTS = (_IDEMPOTENCY, _EVENTS, _ORPHANS, _CONSOLES, _DELIVERIES, _SECRETS, _USAGE)
+STATEMENTS = (_IDEMPOTENCY, _EVENTS, _ORPHANS, _CONSOLES, _DELIVERIES, _SECRETS, _USAGE, _QUOTES)
 """Retention: idempotency records 72 hours, events 90 days, ended orphans and webhook deliveries 30 days, console output
-7 days, sums of use 13 months."""
+and quotes 7 days, sums of use 13 months."""
 
 
 _LEASES = text(
