@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from app.domain.invoices import FocusDialect
 from app.domain.labels import KEY_PATTERN
 from app.settings.account_tags import TagRules, check_labels, check_tags
 from app.settings.reservations import ReservationKind, ReservationSettings, check_reservations
@@ -131,7 +132,8 @@ class ProviderInfo:
     `name`: in accounts, requests and offerings. `label`: for people. `account`: the settings of one account. `adapter`: the
     class that connects to an account, as `module:Class`, imported on use. `catalogue`: the module whose `load` returns the
     types and prices that come with the adapter. `needs_deadman`: nothing at the cloud ends a VM while gpulease is down.
-    `spot_price_by_zone`: a spot price of the region says nothing about one zone.
+    `spot_price_by_zone`: a spot price of the region says nothing about one zone. `focus`: how its invoices are written;
+    None: they cannot be imported.
     """
 
     name: str
@@ -141,6 +143,7 @@ class ProviderInfo:
     catalogue: str
     needs_deadman: bool = False
     spot_price_by_zone: bool = False
+    focus: FocusDialect | None = None
 
 
 @cache

@@ -16,6 +16,7 @@ from app.db.schema.fleet import (
 from app.db.schema.invoices import invoice_import, invoice_line
 from app.db.schema.leases import attempt, attempt_archive, attempt_price, event, lease, lease_console, lease_secret
 from app.db.schema.metadata import metadata
+from app.db.schema.operator_messages import operator_message
 from app.db.schema.reservations import reservation
 from app.db.schema.ssh_keys import ssh_key
 from app.db.schema.tenancy import api_key, audit, idempotency, quota, quota_claim, tenant
@@ -44,6 +45,7 @@ __all__ = [
     "lease_secret",
     "metadata",
     "offering",
+    "operator_message",
     "orphan",
     "periodic_job",
     "provider_bucket",
