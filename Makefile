@@ -99,7 +99,7 @@ docs: $(VENV)/.dev ## write the documentation site to site/
 lock: $(VENV)/.dev | runtimes ## pin all dependencies with hashes (UPGRADE=1: take the newest versions)
 	$(COMPILE) pyproject.toml --all-extras -o requirements-dev.lock
 	$(COMPILE) pyproject.toml --extra build --extra local -c requirements-dev.lock -o requirements-local.lock
-	$(COMPILE) pyproject.toml --extra build --extra otel -c requirements-dev.lock -o requirements.lock
+	$(COMPILE) pyproject.toml --extra build --extra otel --extra notify -c requirements-dev.lock -o requirements.lock
 	$(COMPILE) tools/clients.in -o tools/clients.lock
 	$(COMPILE) tools/generators.in -o tools/generators.lock
 	$(COMPILE) tools/node.in -o tools/node.lock

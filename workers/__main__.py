@@ -1,4 +1,4 @@
-"""`python -m workers worker|inventory|check|deadman|prices`."""
+"""`python -m workers worker|inventory|check|deadman|prices|reconcile`."""
 
 import gc
 import sys

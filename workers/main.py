@@ -1,4 +1,4 @@
-"""What `python -m workers` does: the two kinds of worker process, and three commands."""
+"""What `python -m workers` does: the two kinds of worker process, and four commands."""
 
 import os
 import signal
@@ -14,6 +14,7 @@ from app.settings.memory import settle_memory
 from workers import check_accounts, deadman, price_commands
 from workers.bootstrap import build_runtime
 from workers.celery_app import HintConsumer, create_celery
+from workers.invoices import command as invoice_command
 from workers.metrics import serve_metrics
 from workers.processes import InventoryThreads, WorkerThreads
 from workers.runtime import Runtime
@@ -22,12 +23,17 @@ log = structlog.get_logger("workers")
 
 _NICE = 10
 """Of the inventory: reading long listings must not keep launches waiting on a host where both run."""
-_USAGE = "usage: python -m workers worker|inventory|check|deadman|prices"
+_USAGE = "usage: python -m workers worker|inventory|check|deadman|prices|reconcile"
 
 
 def main(arguments: list[str]) -> int:
     """Runs until a signal; 0 after SIGTERM or SIGINT, 2 with one line on stderr when it cannot start."""
-    commands = {"check": check_accounts.main, "deadman": deadman.main, "prices": price_commands.main}
+    commands = {
+        "check": check_accounts.main,
+        "deadman": deadman.main,
+        "prices": price_commands.main,
+        "reconcile": invoice_command.main,
+    }
     if arguments[:1] and arguments[0] in commands:
         return commands[arguments[0]](arguments[1:])
     if arguments not in (["worker"], ["inventory"]):

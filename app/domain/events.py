@@ -140,12 +140,15 @@ class LeaseFailed(EventData):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseUpdated(EventData):
-    """The name, the labels or the spend cap changed."""
+    """The name, the labels, the spend cap or the warnings before the end changed."""
 
     type = EventType.LEASE_UPDATED
     name: str | None = described("The new name. Null: unchanged.")
     labels: Mapping[str, str] | None = described("All labels. Null: unchanged.")
     max_cost: str | None = described("The new spend cap in USD. Null: unchanged or removed.")
+    expiry_warnings_seconds: tuple[int, ...] | None = described(
+        "The new warnings before the end, in seconds. Null: unchanged, or as the installation is configured."
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,10 +161,12 @@ class LeaseExtended(EventData):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseExpiringSoon(EventData):
-    """The lease ends soon. Sent once for each expiry."""
+    """The lease ends soon. Sent once for each warning before each end."""
 
     type = EventType.LEASE_EXPIRING_SOON
     expires_at: datetime = described("The lease's expiry.")
+    ends_at: datetime = described("When the lease ends: its expiry, or earlier when its maximum cost is reached.")
+    seconds: int = described("The warning: how many seconds before the end it is due.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

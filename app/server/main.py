@@ -47,7 +47,8 @@ def _parse(argv: Sequence[str]) -> tuple[str, list[str]]:
         "deadman-key: makes a key for the heartbeat of `deadman`, which opens nothing else, and prints it, this once. "
         "deadman: ends VMs past their tagged deadline, without a database (takes arguments of its own). "
         "prices: compares prices with a table, or writes the price lists (takes arguments of its own). "
-        "check: checks the rights, images, subnets, quotas and regions of each account (takes arguments of its own).",
+        "check: checks the rights, images, subnets, quotas and regions of each account (takes arguments of its own). "
+        "reconcile: imports what a provider charged, from its own export (takes arguments of its own).",
     )
     parser.add_argument("process", choices=PROCESSES)
     arguments = parser.parse_args(argv[:1])
@@ -97,6 +98,6 @@ def _deadman_key(_rest: Sequence[str]) -> None:
 HERE: Mapping[str, Callable[[Sequence[str]], None]] = MappingProxyType(
     {"api": _api, "migrate": _migrate, "operator-key": _operator_key, "deadman-key": _deadman_key}
 )
-WORKERS = ("worker", "inventory", "check", "deadman", "prices")
+WORKERS = ("worker", "inventory", "check", "deadman", "prices", "reconcile")
 PROCESSES = (*HERE, *WORKERS)
-TAKE_ARGUMENTS = frozenset({"check", "migrate", "deadman", "prices"})
+TAKE_ARGUMENTS = frozenset({"check", "migrate", "deadman", "prices", "reconcile"})

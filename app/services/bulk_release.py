@@ -9,9 +9,9 @@ from app.db.leases import lists, transitions
 from app.db.leases.lists import LeaseFilter
 from app.domain.ids import LeaseId
 from app.domain.leases import TERMINAL, Desired, LeaseState
+from app.services.acting_tenant import whose
 from app.services.context import ServiceContext
 from app.services.lease_changes import end_lease
-from app.services.acting_tenant import whose
 from app.services.principal import Principal
 
 MOST = 1000

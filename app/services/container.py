@@ -26,6 +26,7 @@ from app.services.offerings import OfferingService
 from app.services.ops import OpsService
 from app.services.plan import PlanService
 from app.services.quotas import QuotaService
+from app.services.quotes import QuoteService
 from app.services.regions import RegionService
 from app.services.ssh_keys import SshKeyService
 from app.services.summary import SummaryService
@@ -60,6 +61,7 @@ class Services:
     gpu_models: GpuModelService
     regions: RegionService
     plan: PlanService
+    quotes: QuoteService
     explanations: ExplanationService
     events: EventService
     streams: EventStreams
@@ -75,6 +77,7 @@ class Services:
         settings = context.settings
         catalogue = OfferingCache(context.database, cache_seconds=settings.catalogue_cache_seconds)
         usage = UsageService(context)
+        plans = PlanService(context, catalogue)
         return cls(
             context=context,
             authenticator=Authenticator(context.database, cache_seconds=settings.key_cache_seconds),
@@ -96,7 +99,8 @@ class Services:
             offerings=OfferingService(catalogue),
             gpu_models=GpuModelService(catalogue),
             regions=RegionService(catalogue),
-            plan=PlanService(context, catalogue),
+            plan=plans,
+            quotes=QuoteService(context, catalogue, plans),
             explanations=ExplanationService(context, catalogue),
             events=EventService(context),
             streams=EventStreams(context.database, most=settings.max_streams),

@@ -175,6 +175,13 @@ class NoOffering(ServiceError):
     )
 
 
+class QuoteExpired(ServiceError):
+    """The quote has expired."""
+
+    code, status = "quote_expired", 409
+    advice = "Request another quote: a quote is valid for 15 minutes."
+
+
 class LeaseEnding(ServiceError):
     """The lease is ending or has ended."""
 

@@ -57,7 +57,7 @@ class LeaseChanges:
         self._context = context
 
     async def update(self, principal: Principal, lease_id: str, changes: dict[str, Any], if_match: IfMatch) -> Any:
-        """`changes`: name, labels and `max_cost`, or some of them; a row of leases.READ. Name and labels change in every state.
+        """`changes`: any of name, labels, `max_cost`, expiry_warnings; a row of leases.READ. Name and labels change in every state.
 
         Raises ResourceNotFound, VersionConflict, NameTaken, and BudgetExceeded when a budget that then counts the lease
         has no room; for `max_cost` LeaseEnding, NotExtendable, InvalidRequest.
@@ -210,7 +210,9 @@ async def _extend(
     times = {"before": {"expires_at": row.expires_at}, "after": {"expires_at": until}}
     await record_lease(connection, principal, "lease.extend", row, **times)
     event = NewEvent(LeaseExtended(expires_at=until), principal.request_id)
-    row = await _written(connection, principal, row.id, event, {"expires_at": until, **transitions.WAKE})
+    # warnings that would have been due before the extension are not sent for the new end
+    told = {"expiry_told_for": until, "expiry_told_seconds": int((until - row.as_of).total_seconds())}
+    row = await _written(connection, principal, row.id, event, {"expires_at": until, **told, **transitions.WAKE})
     await recommit(connection, principal, row)
     return row
 
@@ -260,7 +262,13 @@ def _check_extension(row: Any, later: LaterExpiry, until: datetime) -> None:
 def _updated(changed: dict[str, Any]) -> LeaseUpdated:
     cap = changed.get("max_cost")
     max_cost = None if cap is None else format_money(cap)
-    return LeaseUpdated(name=changed.get("name"), labels=changed.get("labels"), max_cost=max_cost)
+    warnings = changed.get("expiry_warnings")
+    return LeaseUpdated(
+        name=changed.get("name"),
+        labels=changed.get("labels"),
+        max_cost=max_cost,
+        expiry_warnings_seconds=None if warnings is None else tuple(warnings),
+    )
 
 
 def released_by(principal: Principal) -> Reason:

@@ -75,6 +75,7 @@ class LeaseCreation:
         what `repeatable` raises.
         """
         tenant_id = whose(principal, new.tenant_id)
+        new = new.at_quoted_price()
         checked = check_request(await self._catalogue.snapshot(), tenant_id, new)
         for _ in range(_TRIES):
             lease_id = LeaseId(new_id("lease"))
@@ -142,6 +143,7 @@ class _Work:
 
     async def create(self, checked: CheckedRequest) -> Any:
         new = checked.new
+        new.check_quote()
         if checked.refusal is not None or checked.best is None:
             await check_terms(self.connection, self.tenant_id, new.request.ttl_seconds)
             raise checked.refusal or no_offering(checked, operator=self.principal.is_operator)
@@ -155,7 +157,7 @@ class _Work:
             raise _NoRoom
         claims = {**minimum, **dict(zip(room["budgets"], room["budget_amounts"], strict=True))}
         values = {**self._values(new, minimum, checked.best.price_per_hour), **_arrays(claims)}
-        values |= {"minimum_rate": budgets["rate"], "key_id": self.principal.key_id}
+        values |= {"minimum_rate": budgets["rate"]}
         rows = await fetch(self.connection, reads.CREATE, values)
         if not rows:
             await check_terms(self.connection, self.tenant_id, new.request.ttl_seconds)
@@ -179,6 +181,8 @@ class _Work:
             "estimated_price_per_hour": price,
             "max_cost": new.max_cost,
             "key_id": self.principal.key_id,
+            "quote_id": None if new.quote is None else new.quote.id,
+            "expiry_warnings": None if new.expiry_warnings is None else _text(list(new.expiry_warnings)),
             "on_interruption": str(new.request.on_interruption),
             "minimum_claim": _text({resource: str(amount) for resource, amount in minimum.items()}),
             "ttl_seconds": new.request.ttl_seconds,

@@ -1,11 +1,13 @@
 """Checks of a lease request that need more than the type of a field."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from ipaddress import ip_network
 
 from app.domain.lease_requests import LeaseRequest
 from app.domain.placement import Requirements
+from app.domain.quotes import Quote
+from app.services.errors import FieldError, InvalidRequest, QuoteExpired
 
 LARGEST_STARTUP_SCRIPT = 12 * 1024
 """Bytes of UTF-8. EC2 accepts 16 KiB of user data, which must also hold our own part."""
@@ -15,7 +17,9 @@ LARGEST_STARTUP_SCRIPT = 12 * 1024
 class CreateLease:
     """A checked create call. `tenant_id` None: the caller's own tenant.
 
-    `max_cost`: the spend cap in USD. None: no cap. `ssh_keys`: names or ids of stored keys, besides those that the request contains. None: the caller's default keys.
+    `max_cost`: the spend cap in USD. None: no cap. `ssh_keys`: names or ids of stored keys, besides those that the
+    request contains. None: the caller's default keys. `quote`: the one that it is created from. `expiry_warnings`:
+    seconds before the end. None: the installation's.
     """
 
     tenant_id: str | None
@@ -23,11 +27,31 @@ class CreateLease:
     max_cost: Decimal | None = None
     ssh_keys: tuple[str, ...] | None = ()
     startup_script: str | None = field(repr=False)
+    quote: Quote | None = None
+    expiry_warnings: tuple[int, ...] | None = None
 
     @property
     def requirements(self) -> Requirements:
         """The part of the request that placement reads."""
         return Requirements.of(self.request)
+
+    def at_quoted_price(self) -> "CreateLease":
+        """The call with the quoted price as its ceiling. Raises InvalidRequest where it asks for more than was quoted."""
+        if self.quote is None:
+            return self
+        detail = f"differs from {self.quote.id}: leave it out, or request another quote"
+        errors = [FieldError(f"#/body/{name}", detail) for name in self.quote.changed_fields(self.request)]
+        if self.quote.has_script and self.startup_script is None:
+            detail = "was part of the quote, which does not store it: send it again"
+            errors.append(FieldError("#/body/startup_script", detail))
+        if errors:
+            raise InvalidRequest(errors=errors)
+        return replace(self, request=self.quote.capped(self.request))
+
+    def check_quote(self) -> None:
+        """Raises QuoteExpired."""
+        if self.quote is not None and self.quote.expired:
+            raise QuoteExpired
 
 
 def network(text: str) -> str:

@@ -14,7 +14,6 @@ from app.domain.lease_offerings import term_of
 from app.domain.near_misses import ExcludedGroup
 from app.domain.offerings import Offering
 from app.domain.placement import Excluded
-from app.domain.reserved_offerings import term_of
 from app.services.acting_tenant import whose
 from app.services.context import ServiceContext
 from app.services.lease_creation import check_name, check_terms

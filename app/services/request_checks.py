@@ -151,9 +151,11 @@ def _low_price_cap(
     lowest = min((o.price_per_hour for o in fitting if o.price_per_hour is not None), default=None)
     if lowest is None:
         return None
-    detail = f"is {_usd(cap)}, and the cheapest offering that fits costs {_usd(lowest)}"
+    quoted = new.quote is not None
+    field, verb = ("quote_id", "was") if quoted else ("max_price_per_hour", "is")
+    detail = f"{verb} {_usd(cap)}, and the cheapest offering that fits costs {_usd(lowest)}"
     return PriceCapTooLow(
-        errors=[FieldError("#/body/max_price_per_hour", detail)],
+        errors=[FieldError(f"#/body/{field}", detail)],
         extra={"lowest_price_per_hour": format_money(lowest)},
     )
 

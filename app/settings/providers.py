@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from app.domain.invoices import FocusDialect
 from app.domain.labels import KEY_PATTERN
 from app.domain.offerings import Market
 from app.settings.account_tags import TagRules, check_labels, check_tags
@@ -133,7 +134,8 @@ class ProviderInfo:
     class that connects to an account, as `module:Class`, imported on use. `catalogue`: the module whose `load` returns the
     types and prices that come with the adapter. `needs_deadman`: nothing at the cloud ends a VM while gpulease is down.
     `spot_price_by_zone`: a spot price of the region says nothing about one zone. `repriced_markets`: the markets in which
-    the provider bills a running VM at the price of the day; elsewhere at the price of its launch.
+    the provider bills a running VM at the price of the day; elsewhere at the price of its launch. `focus`: how its
+    invoices are written; None: they cannot be imported.
     """
 
     name: str
@@ -144,6 +146,7 @@ class ProviderInfo:
     needs_deadman: bool = False
     spot_price_by_zone: bool = False
     repriced_markets: frozenset[Market] = frozenset()
+    focus: FocusDialect | None = None
 
 
 @cache

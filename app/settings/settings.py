@@ -34,6 +34,19 @@ def _rate(text: str) -> str:
     return text
 
 
+def _seconds(value: object) -> object:
+    """Whole seconds from a comma-separated list, the longest first. Raises ValueError naming the invalid entry."""
+    if not isinstance(value, str):
+        return value
+    entries = [entry.strip() for entry in value.split(",") if entry.strip()]
+    for entry in entries:
+        if not entry.isdecimal() or not 0 < int(entry) <= _DAY:
+            raise ValueError(f"{entry!r} is not a number of seconds from 1 to {_DAY}; write for example 1800,300")
+    return tuple(sorted({int(entry) for entry in entries}, reverse=True))
+
+
+_DAY = 86_400
+SecondsList = Annotated[tuple[int, ...], NoDecode, BeforeValidator(_seconds)]
 RateText = Annotated[str, AfterValidator(_rate)]
 Networks = Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode, BeforeValidator(_networks)]
 
@@ -252,10 +265,17 @@ class Settings(BaseSettings):
             "Allow webhooks with http, and to loopback and private addresses. Enable only if all tenants are trusted."
         ),
     )
-    expiry_notice_seconds: float = Field(
-        default=600.0,
+    expiry_warnings_seconds: SecondsList = Field(
+        default=(1800, 300),
+        description=(
+            "How long before its end a lease sends `lease.expiring_soon`, separated by commas. Empty: never. Leases may "
+            "set their own."
+        ),
+    )
+    expiry_notice_seconds: float | None = Field(
+        default=None,
         ge=0,
-        description="How long before a lease's expires_at its owner receives `lease.expiring_soon`.",
+        description="Earlier form of GPULEASE_EXPIRY_WARNINGS_SECONDS with one value. It applies only without that.",
     )
 
     # observation
@@ -299,6 +319,13 @@ class Settings(BaseSettings):
     )
     sequencer_interval: float = Field(default=0.2, gt=0, description="Delay between two runs that number new events.")
 
+    @property
+    def expiry_warnings(self) -> tuple[int, ...]:
+        """Seconds before the end of a lease at which its owner is warned, the longest first."""
+        if "expiry_warnings_seconds" in self.model_fields_set or self.expiry_notice_seconds is None:
+            return self.expiry_warnings_seconds
+        return tuple(second for second in (round(self.expiry_notice_seconds),) if second > 0)
+
 
 def load_settings(**overrides: Any) -> Settings:
     """Reads the environment. `database_url` includes its password. Raises StartupError naming each invalid variable."""
@@ -316,6 +343,12 @@ def load_settings(**overrides: Any) -> Settings:
 def describe() -> Mapping[str, tuple[str, str]]:
     """Environment variable -> (default, meaning), for the documentation."""
     return {
-        PREFIX + name.upper(): ("–" if field.default in (None, ()) else f"`{field.default}`", field.description or "")
+        PREFIX + name.upper(): (_default(field.default), field.description or "")
         for name, field in Settings.model_fields.items()
     }
+
+
+def _default(value: object) -> str:
+    if value in (None, ()):
+        return "–"
+    return f"`{','.join(map(str, value))}`" if isinstance(value, tuple) else f"`{value}`"

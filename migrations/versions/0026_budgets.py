@@ -1,14 +1,14 @@
 """Budgets: what a claim does not count, the rate that admission counts, and what the API may change for budgets alone.
 
 Revision: 0026
-Follows: 0024
+Follows: 0025
 """
 
 import sqlalchemy as sa
 from alembic import op
 
 revision = "0026"
-down_revision = "0024"
+down_revision = "0025"
 branch_labels = None
 depends_on = None
 

@@ -1,14 +1,14 @@
 """Usage records: found by lease, and leases that begin in a step.
 
 Revision: 0027
-Follows: 0024
+Follows: 0026
 """
 
 import sqlalchemy as sa
 from alembic import op
 
 revision = "0027"
-down_revision = "0024"
+down_revision = "0026"
 branch_labels = None
 depends_on = None
 

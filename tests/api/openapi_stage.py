@@ -64,7 +64,8 @@ class Stage:
         (orphan_row,) = fleet.run("SELECT id FROM orphan")
         fleet.number_events()
         made = {"tenant_id": alice.tenant_id, "lease_id": lease["id"], "key_id": key["id"]}
-        made |= {"ssh_key_id": ssh_key["id"], "orphan_id": orphan_row["id"]}
+        quote = await self._post("/v1/quotes", {**LEASE, "name": "evaluation"})
+        made |= {"ssh_key_id": ssh_key["id"], "orphan_id": orphan_row["id"], "quote_id": quote["id"]}
         self.ids = {**examples, **made, "webhook_id": hook["id"], "delivery_id": delivery["id"]}
 
     async def send(self, method: str, path: str, operation: dict[str, Any], example: dict[str, Any]) -> httpx.Response:

@@ -12,8 +12,8 @@ from app.api.http.routing import SecuredRoute
 from tests.api.conftest import Caller
 from tests.api.fleet import SSH_KEY, Fleet
 
-TOLD_NOWHERE = {"plan_lease", "record_deadman_heartbeat"}
-"""One asks with a body and changes nothing; the other is a program's sign of life, every minute."""
+TOLD_NOWHERE = {"plan_lease", "create_quote", "record_deadman_heartbeat"}
+"""Two ask with a body and change no resource; the third is a program's sign of life, every minute."""
 
 CHANGES = {
     route.name: route

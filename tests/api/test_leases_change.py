@@ -35,8 +35,8 @@ async def test_name_and_labels_change_alone_and_the_same_again_is_no_change(alic
     assert (await alice.patch(path, json={})).json()["version"] == 3
     told = fleet.run("SELECT type, data FROM event ORDER BY row_id OFFSET 1")
     assert [(one["type"], one["data"]) for one in told] == [
-        ("lease.updated", {"name": "new", "labels": None, "max_cost": None}),
-        ("lease.updated", {"name": None, "labels": {"b": "2"}, "max_cost": None}),
+        ("lease.updated", {"name": "new", "labels": None, "max_cost": None, "expiry_warnings_seconds": None}),
+        ("lease.updated", {"name": None, "labels": {"b": "2"}, "max_cost": None, "expiry_warnings_seconds": None}),
     ]
 
 

@@ -34,6 +34,8 @@ LEAST_ROLE = {
     "set_quotas": "operator",
     "change_quotas": "operator",
     "release_leases": "member",
+    "create_quote": "member",
+    "get_quote": "member",
     "list_audit": "admin",
     "create_webhook": "admin",
     "list_webhooks": "admin",

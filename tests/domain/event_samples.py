@@ -30,6 +30,9 @@ VALUES: dict[str, Any] = {
     "obstacle": "the provider does not end the VM",
     "labels": {"example.org/team": "Größe"},
     "expires_at": AT,
+    "ends_at": AT,
+    "seconds": 300,
+    "expiry_warnings_seconds": (1800, 300),
     "keys": ("ssh-ed25519 AAAA",),
     "error": EventError(class_="insufficient_capacity", code="InsufficientInstanceCapacity", message="no capacity"),
     "notice_at": AT,
@@ -47,7 +50,6 @@ VALUES: dict[str, Any] = {
     "ended_by_us": True,
     "max_cost": "12.50",
     "accrued": "10.00",
-    "ends_at": AT,
     "price_per_hour": "1.10",
     "previous_price_per_hour": "1.006",
 }

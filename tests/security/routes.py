@@ -32,6 +32,8 @@ LEASE: dict[str, Any] = {
     "allowed_cidrs": ["203.0.113.0/24"],
     "on_interruption": "end",
     "labels": {"team": "vision"},
+    "expiry_warnings_seconds": [1800, 300],
+    "quote_id": None,
     "tenant_id": None,
 }
 HOOK = "https://93.184.216.34/hook"
@@ -55,9 +57,10 @@ BODIES: Mapping[str, Any] = {
     },
     "change_quotas": {"limits": [{"resource": "gpus:A100", "limit": None}]},
     "plan_lease": LEASE,
+    "create_quote": LEASE,
     "release_leases": {"ids": None, "label": ["team:nobody"], "all": False, "dry_run": True, "tenant_id": None},
     "create_lease": LEASE,
-    "update_lease": {"name": "renamed", "labels": {"team": "speech"}},
+    "update_lease": {"name": "renamed", "labels": {"team": "speech"}, "expiry_warnings_seconds": [600]},
     "extend_lease": {"extend_by_seconds": 60},
     "create_webhook": {"url": HOOK, "description": "ours", "event_types": ["lease.active"], "tenant_id": None},
     "update_webhook": {"url": HOOK, "description": "ours", "event_types": ["lease.failed"], "enabled": True},

@@ -51,7 +51,8 @@ async def make_victim(caller: Caller, fleet: Fleet) -> Victim:
     hook = (await caller.post("/v1/webhooks", json={"url": HOOK, "description": CONSOLE})).json()
     sent = (await caller.post(f"/v1/webhooks/{hook['id']}/test")).json()
     ids = {"lease_id": lease_id, "tenant_id": caller.tenant_id, "key_id": key["id"]}
-    ids |= {"ssh_key_id": stored[0].json()["id"]}
+    quote = (await caller.post("/v1/quotes", json=wish)).json()
+    ids |= {"ssh_key_id": stored[0].json()["id"], "quote_id": quote["id"]}
     ids |= {"webhook_id": hook["id"], "delivery_id": sent["id"]}
     for tail, body in (("extend", {"extend_by_seconds": 3600}), ("reboot", None)):
         assert (await caller.post(f"/v1/leases/{lease_id}/{tail}", json=body, headers=repeated)).is_success

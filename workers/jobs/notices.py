@@ -1,13 +1,12 @@
 """Events without an acting caller: a lease ends soon, a spend cap is near, a quota is nearly used, an orphaned VM has ended."""
 
 from collections.abc import Iterable
-from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import Connection, Row
 
 from app.db.events import events, notices
-from app.domain.events import LeaseCapNear, OrphanEnded, QuotaNearlyUsed
+from app.domain.events import LeaseCapNear, LeaseExpiringSoon, OrphanEnded, QuotaNearlyUsed
 from app.domain.ids import LeaseId, TenantId
 from app.domain.money import format_money
 from app.domain.quotas import json_amount
@@ -22,11 +21,10 @@ def tell(runtime: Runtime, _account: str, _region: str) -> int:
 
 
 def _tell_expiring(runtime: Runtime) -> int:
-    soon = timedelta(seconds=runtime.settings.expiry_notice_seconds)
     count = 0
-    for row in runtime.database.all(notices.expiring(soon, _LEASES)):
-        statement = notices.tell_expiring(LeaseId(row.id), row.expires_at)
-        count += runtime.database.run(statement).rowcount
+    for row in runtime.database.all(notices.expiring(runtime.settings.expiry_warnings, _LEASES)):
+        event = LeaseExpiringSoon(expires_at=row.expires_at, ends_at=row.ends_at, seconds=row.seconds)
+        count += runtime.database.run(notices.tell_expiring(LeaseId(row.id), event)).rowcount
     return count
 
 

@@ -15,7 +15,7 @@ from app.api.http.routing import Member, UseServices, Viewer
 from app.api.http.routing import router as make_router
 from app.api.routes.events import LARGEST_NUMBER
 from app.api.schemas.bulk_release import BulkRelease, LeaseSelection, bulk_release, selection
-from app.api.schemas.lease_bodies import LeaseExtension, LeasePatch, NewLease, later_expiry, new_lease
+from app.api.schemas.lease_bodies import LeaseExtension, LeasePatch, NewLease, later_expiry, lease_changes, new_lease
 from app.api.schemas.lease_filters import UseLeaseFilter, UseLeaseSort
 from app.api.schemas.lease_serializer import attempt_page_json, lease_json, lease_page_json
 from app.api.schemas.leases import AttemptPage, Lease, LeasePage
@@ -38,7 +38,9 @@ async def create_lease(
     The response is in state `queued`; poll `GET /v1/leases/{id}` or subscribe to events for progress.
     """
     repeat = idempotency_key(request, principal, key, body)
-    call = services.lease_creation.create(principal, new_lease(body), repeat)
+    asked, tenant_id = body.quote_id, body.tenant_id
+    quote = None if asked is None else await services.quotes.for_lease(principal, asked, tenant_id)
+    call = services.lease_creation.create(principal, new_lease(body, quote), repeat)
     response = await respond(call, lambda row: lease_json(row, principal.role), status=201)
     structlog.contextvars.bind_contextvars(lease_id=response.headers["Location"].rpartition("/")[2])
     return response
@@ -98,8 +100,8 @@ async def get_lease(
 async def update_lease(
     lease_id: str, body: LeasePatch, principal: Member, services: UseServices, if_match: UseIfMatch
 ) -> Response:
-    """Change the name or the labels of a lease."""
-    changes = body.model_dump(exclude_unset=True)
+    """Change the name, the labels or the warnings of a lease."""
+    changes = lease_changes(body)
     return _changed(await services.lease_changes.update(principal, lease_id, changes, if_match), principal)
 
 

@@ -171,7 +171,7 @@ class LeasePlan(View):
 
 
 @dataclass(frozen=True, slots=True)
-class _Sight:
+class Sight:
     """The caller's role and the time of the read. A price reported longer than `stale_after` ago is stale."""
 
     now: datetime
@@ -179,9 +179,10 @@ class _Sight:
     stale_after: timedelta
 
 
-def _sight(services: Services, principal: Principal, now: datetime) -> _Sight:
+def sight_of(services: Services, principal: Principal, now: datetime) -> Sight:
+    """How the caller sees offerings at `now`."""
     stale_after = timedelta(seconds=services.context.settings.price_stale_seconds)
-    return _Sight(now, principal.is_operator, stale_after)
+    return Sight(now, principal.is_operator, stale_after)
 
 
 async def _filter(  # noqa: PLR0913, PLR0917 - one argument for each query parameter
@@ -231,7 +232,7 @@ async def list_offerings(
 ) -> Response:
     """List offerings with their location and price."""
     found = await services.offerings.list(wanted, sort, page, tenant_id=principal.tenant_id)
-    sight = _sight(services, principal, found.as_of)
+    sight = sight_of(services, principal, found.as_of)
     items = [_rendered(offering, sight) for offering in found.offerings]
     content = to_json({"items": items, "next_cursor": found.next_cursor, "total_count": found.total_count})
     return tagged(request, content, list_tag((), also=content.decode()))
@@ -241,10 +242,11 @@ async def list_offerings(
 async def plan_lease(body: NewLease, principal: Member, services: UseServices) -> Response:
     """Preview a create: the candidates in order, and their cost. The call creates nothing."""
     plan = await services.plan.plan(principal, new_lease(body))
-    return answer(to_json(_plan(plan, _sight(services, principal, plan.as_of))))
+    return answer(to_json(plan_json(plan, sight_of(services, principal, plan.as_of))))
 
 
-def _plan(plan: Plan, sight: _Sight) -> dict[str, Any]:
+def plan_json(plan: Plan, sight: Sight) -> dict[str, Any]:
+    """The members of LeasePlan."""
     return {
         "admissible": plan.admissible,
         "launches_stopped": plan.launches_stopped,
@@ -266,7 +268,7 @@ def _plan(plan: Plan, sight: _Sight) -> dict[str, Any]:
     }
 
 
-def _candidate(one: Candidate, sight: _Sight) -> dict[str, Any]:
+def _candidate(one: Candidate, sight: Sight) -> dict[str, Any]:
     return {
         "rank": one.rank,
         "offering": _offering(one.offering, sight),
@@ -297,7 +299,7 @@ def _need(need: Need) -> dict[str, Any]:
     }
 
 
-def _rendered(offering: domain.Offering, sight: _Sight) -> dict[str, Any]:
+def _rendered(offering: domain.Offering, sight: Sight) -> dict[str, Any]:
     price = offering.price_per_hour
     return {
         **_offering(offering, sight),
@@ -311,7 +313,7 @@ def _rendered(offering: domain.Offering, sight: _Sight) -> dict[str, Any]:
     }
 
 
-def _offering(offering: domain.Offering, sight: _Sight) -> dict[str, Any]:
+def _offering(offering: domain.Offering, sight: Sight) -> dict[str, Any]:
     key = offering.key
     known = availability(offering, sight.now, operator=sight.operator)
     return {

@@ -27,6 +27,11 @@ def at_most_one(first: str, second: str) -> dict[str, Any]:
     return {"if": _given(first), "then": _absent(second)}
 
 
+def unless(name: str, rule: dict[str, Any], *, required: str) -> dict[str, Any]:
+    """Without a value of `name`, `rule` applies and `required` has a value. For `json_schema_extra`."""
+    return {"if": _given(name), "then": _WITH_OTHERS, "else": {"allOf": [_given(required), {**rule, **_WITH_OTHERS}]}}
+
+
 def _given(name: str) -> dict[str, Any]:
     return {"required": [name], "properties": {name: {"not": {"type": "null"}}}, **_WITH_OTHERS}
 

@@ -2,18 +2,19 @@
 
 from datetime import timedelta
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
 from typing_extensions import TypeAliasType
 
 from app.api.schemas import patterns
 from app.api.schemas.base import Body, DecimalText, Name, Text, Timestamp
-from app.api.schemas.field_rules import at_most_one, exactly_one, never_null
+from app.api.schemas.field_rules import at_most_one, exactly_one, never_null, unless
 from app.domain import labels
 from app.domain.lease_actions import LaterExpiry
 from app.domain.lease_requests import LeaseRequest, OnInterruption
 from app.domain.offerings import GpuVendor, Interconnect, MarketWish
+from app.domain.quotes import Quote
 from app.domain.ssh_keys import LARGEST_SSH_KEYS, MOST_SSH_KEYS
 from app.services.errors import FieldError, InvalidRequest
 from app.services.lease_requests import LARGEST_STARTUP_SCRIPT, CreateLease, checked_script, network
@@ -22,6 +23,10 @@ from app.settings.providers import providers
 
 _YEAR = 31_536_000
 _MOST_PROVIDERS = len(providers())
+_DAY = 86_400
+_MOST_WARNINGS = 10
+_NOT_REQUESTED = {"tenant_id", "max_cost", "startup_script", "ssh_keys", "quote_id", "expiry_warnings_seconds"}
+"""Fields of a body that are no part of the lease request."""
 
 
 if TYPE_CHECKING:
@@ -46,6 +51,18 @@ RegionName = Annotated[str, Field(pattern=patterns.REGION.regex, examples=["us-e
 ImageName = Annotated[str, Field(pattern=patterns.IMAGE.regex, examples=["pytorch"])]
 Ttl = Annotated[int, Field(ge=60, le=_YEAR, description="Seconds from now; at most the tenant's `max_ttl_seconds`.")]
 MaxCost = Annotated[DecimalText, Field(gt=0, examples=["12.50"])]
+QuoteId = Annotated[str, Field(max_length=40, examples=["quote_01jz0000000000000000000000"])]
+ExpiryWarnings = Annotated[
+    list[Annotated[int, Field(ge=1, le=_DAY)]],
+    Field(
+        max_length=_MOST_WARNINGS,
+        description=(
+            "How many seconds before its end the lease sends `lease.expiring_soon`. A warning that is not shorter than "
+            "the lease is left out. Null: as the installation is configured."
+        ),
+        examples=[[1800, 300]],
+    ),
+]
 Cidr = Annotated[str, Field(max_length=50, examples=["203.0.113.0/24"]), AfterValidator(network)]
 
 
@@ -116,9 +133,14 @@ class GpuWish(Body):
 
 
 class NewLease(Body):
-    """A lease request. Set either `gpu` or `instance_types`. An absent or null field means any value."""
+    """A lease request. Set either `gpu` or `instance_types`. An absent or null field means any value.
 
-    model_config = ConfigDict(json_schema_extra=exactly_one("gpu", "instance_types"))
+    With `quote_id`, the quote gives every field that this body leaves out.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra=unless("quote_id", exactly_one("gpu", "instance_types"), required="ttl_seconds")
+    )
 
     name: Annotated[Name | None, Field(description="If absent, the service generates a name.")] = None
     gpu: GpuWish | None = None
@@ -155,7 +177,7 @@ class NewLease(Body):
             )
         ),
     ] = None
-    ttl_seconds: Ttl
+    ttl_seconds: Annotated[Ttl | None, Field(description="Required without `quote_id`.")] = None
     wait_seconds: Annotated[
         int, Field(ge=0, le=86_400, description="Maximum time to wait for capacity. 0: try each candidate once.")
     ] = 0
@@ -216,6 +238,17 @@ class NewLease(Body):
         OnInterruption, Field(strict=False, description="What to do when the provider interrupts a spot VM.")
     ] = OnInterruption.END
     labels: Labels = Field(default_factory=dict)
+    expiry_warnings_seconds: ExpiryWarnings | None = None
+    quote_id: Annotated[
+        QuoteId | None,
+        Field(
+            description=(
+                "Only for creating a lease: a quote of `POST /v1/quotes`. Its price per hour becomes the maximum. Other "
+                "fields must equal those of the quote, except the name, the labels, the SSH keys, the start-up script "
+                "and the warnings."
+            )
+        ),
+    ] = None
     tenant_id: Annotated[
         str | None,
         Field(max_length=40, description="The tenant to act for. Required for operators; other keys must not set it."),
@@ -223,7 +256,10 @@ class NewLease(Body):
 
 
 class LeasePatch(Body):
-    """Absent fields stay unchanged. `labels` replaces all labels. A null `max_cost` removes the spend cap."""
+    """Absent fields stay unchanged. `labels` replaces all labels, `expiry_warnings_seconds` all warnings.
+
+    A null `max_cost` removes the spend cap.
+    """
 
     model_config = ConfigDict(json_schema_extra=never_null("name", "labels"))
 
@@ -233,6 +269,7 @@ class LeasePatch(Body):
         MaxCost | None,
         Field(description="The new spend cap in USD, at least what the lease has cost. Null: no cap."),
     ] = None
+    expiry_warnings_seconds: ExpiryWarnings | None = None
 
 
 class LeaseExtension(Body):
@@ -256,25 +293,56 @@ def later_expiry(body: LeaseExtension) -> LaterExpiry:
     return LaterExpiry(by=None if by is None else timedelta(seconds=by), to=body.expires_at)
 
 
-def new_lease(body: NewLease) -> CreateLease:
-    """Converts the body to the service's request. Raises InvalidRequest for contradictory fields."""
-    if (body.gpu is None) == (body.instance_types is None):
-        raise _either("gpu", "instance_types")
+def new_lease(body: NewLease, quote: Quote | None = None) -> CreateLease:
+    """Converts the body to the service's request. `quote`: that of `quote_id`. Raises InvalidRequest for contradictory fields."""
+    if quote is None:
+        _check_complete(body)
+    content = body.model_dump(mode="json", exclude=_NOT_REQUESTED)
     if body.gpu is not None and body.gpu.count is not None and body.gpu.min_count is not None:
         exact = FieldError("#/body/gpu/count", "is an exact number and excludes min_count")
         least = FieldError("#/body/gpu/min_count", "is a minimum and excludes count")
         raise InvalidRequest(errors=[exact, least])
-    request = LeaseRequest.from_json(
-        body.model_dump(mode="json", exclude={"tenant_id", "startup_script", "ssh_keys", "max_cost"})
-    )
     by_default = body.ssh_keys is None and body.ssh_public_keys is None
+    ssh_keys = None if by_default else tuple(body.ssh_keys or ())
+    if quote is None:
+        request = LeaseRequest.from_json(content)
+    else:
+        given = {name: content[name] for name in body.model_fields_set & content.keys() if content[name] is not None}
+        request = quote.request_with(given if by_default else {"ssh_public_keys": [], **given})
+        ssh_keys = quote.ssh_keys if by_default else ssh_keys
     return CreateLease(
         tenant_id=body.tenant_id,
         request=request,
         max_cost=body.max_cost,
-        ssh_keys=None if by_default else tuple(body.ssh_keys or ()),
+        ssh_keys=ssh_keys,
         startup_script=body.startup_script,
+        quote=quote,
+        expiry_warnings=warnings(body.expiry_warnings_seconds),
     )
+
+
+def lease_changes(body: LeasePatch) -> dict[str, Any]:
+    """The columns of a lease to change, and their new values."""
+    changes = body.model_dump(exclude_unset=True)
+    if "expiry_warnings_seconds" in changes:
+        seconds = warnings(changes.pop("expiry_warnings_seconds"))
+        changes["expiry_warnings"] = None if seconds is None else list(seconds)
+    return changes
+
+
+def warnings(seconds: list[int] | None) -> tuple[int, ...] | None:
+    """The earliest warning first, each once."""
+    return None if seconds is None else tuple(sorted(set(seconds), reverse=True))
+
+
+def _check_complete(body: NewLease) -> None:
+    """A body without a quote names all that a lease needs."""
+    if body.quote_id is not None:
+        raise InvalidRequest(errors=[FieldError("#/body/quote_id", "may be set only to create a lease")])
+    if body.ttl_seconds is None:
+        raise InvalidRequest(errors=[FieldError("#/body/ttl_seconds", "is required without quote_id")])
+    if (body.gpu is None) == (body.instance_types is None):
+        raise _either("gpu", "instance_types")
 
 
 def _either(*fields: str) -> InvalidRequest:

@@ -193,6 +193,10 @@ class Lease(View):
     ]
     quote_id: Annotated[str | None, Field(description="The quote that the lease was created from. Null: none.")]
     estimate: Annotated[Estimate | None, Field(description="Null for queued leases that an earlier version created.")]
+    expiry_warnings_seconds: Annotated[
+        list[int] | None,
+        Field(description="When `lease.expiring_soon` is sent. Null: as the installation is configured."),
+    ]
     version: int
     created_at: Moment
     first_attempt_at: Moment | None

@@ -1,13 +1,28 @@
 """Events that are caused by time or by use, not by a change. Each is recorded once."""
 
-from collections.abc import Iterable
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Sequence
+from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, bindparam, func, literal_column, not_, or_, select, text
+from sqlalchemy import (
+    ColumnElement,
+    Integer,
+    Interval,
+    Select,
+    bindparam,
+    case,
+    cast,
+    func,
+    literal_column,
+    not_,
+    or_,
+    select,
+    text,
+    true,
+)
 from sqlalchemy.sql.dml import ReturningInsert
 
-from app.db.core.column_types import Time
+from app.db.core.column_types import Json, Time
 from app.db.core.prepared import Bound
 from app.db.events.events import NewEvent
 from app.db.leases.billing import accrued, ends_at
@@ -16,33 +31,63 @@ from app.db.schema.tables import lease
 from app.domain.events import LeaseCapNear, LeaseExpiringSoon
 from app.domain.ids import LeaseId
 
-_UNTOLD = or_(lease.c.expiry_told_for.is_(None), lease.c.expiry_told_for < lease.c.expires_at)
-_SAME = lease.c.expires_at == bindparam("shown_at", type_=Time)
+_ENDS_AT = func.least(lease.c.expires_at, lease.c.cost_reached_at)
 _RUNS = (lease.c.state.not_in(["released", "failed", "releasing"]), lease.c.desired == "run")
+_TOLD = case(
+    (lease.c.expiry_told_for >= _ENDS_AT, func.coalesce(lease.c.expiry_told_seconds, 600)),
+    else_=literal_column("86401"),
+)
+"""Only shorter warnings are still due. An earlier version recorded no seconds: its warning came ten minutes before."""
 
 
-def expiring(within: timedelta, limit: int) -> Select[Any]:
-    """(id, expires_at) of leases that end within `within` and whose owners have had no notice."""
-    return (
-        select(lease.c.id, lease.c.expires_at)
-        .where(lease.c.state.not_in(["failed", "released"]), *_RUNS, _UNTOLD)
-        .where(lease.c.expires_at <= func.now() + within)
-        .order_by(lease.c.expires_at)
-        .limit(limit)
+def _warning() -> Any:
+    """The shortest warning whose time has come: after an outage, one event tells what several would have told."""
+    listed = func.coalesce(lease.c.expiry_warnings, bindparam("defaults", type_=Json))
+    each = func.jsonb_array_elements_text(listed).table_valued("value", name="warning")
+    seconds = cast(each.c.value, Integer)
+    remaining = func.extract("epoch", _ENDS_AT - func.now())
+    term = func.extract("epoch", _ENDS_AT - lease.c.created_at)
+    chosen = select(func.min(seconds).label("seconds")).where(seconds >= remaining, seconds < term, seconds < _TOLD)
+    return chosen.lateral("due")
+
+
+_EXPIRING_DUE = _warning()
+_EXPIRING = (
+    select(lease.c.id, lease.c.expires_at, _ENDS_AT.label("ends_at"), _EXPIRING_DUE.c.seconds)
+    .select_from(lease.join(_EXPIRING_DUE, true()))
+    .where(lease.c.state.not_in(["failed", "released"]), *_RUNS, _EXPIRING_DUE.c.seconds.is_not(None))
+    .where(
+        or_(
+            lease.c.expires_at <= func.now() + bindparam("longest", type_=Interval),
+            lease.c.cost_reached_at <= func.now() + bindparam("longest", type_=Interval),
+            lease.c.expiry_warnings.is_not(None),
+        )
     )
+    .order_by(_ENDS_AT)
+    .limit(bindparam("most", type_=Integer))
+)
+_SAME = bindparam("shown_at", type_=Time) == _ENDS_AT
+_UNTOLD = bindparam("shown_seconds", type_=Integer) < _TOLD
 
 
-def tell_expiring(lease_id: LeaseId, expires_at: datetime) -> Bound[ReturningInsert[Any]]:
-    """Records one notice for each `expires_at`.
+def expiring(warnings: Sequence[int], limit: int) -> Bound[Select[Any]]:
+    """(id, expires_at, ends_at, seconds) of leases with a due warning, the earliest end first.
 
-    After an extension, the owner gets another notice before the new end.
+    `warnings`: seconds before the end, for leases without their own. A lease that is shorter than a warning never gets
+    that warning.
     """
+    longest = timedelta(seconds=max(warnings, default=0))
+    return Bound(_EXPIRING, {"defaults": list(warnings), "longest": longest, "most": limit})
+
+
+def tell_expiring(lease_id: LeaseId, event: LeaseExpiringSoon) -> Bound[ReturningInsert[Any]]:
+    """Records one warning, once for each end. After an extension, the owner gets the warnings before the new end."""
     return write(
         lease_id,
-        NewEvent(LeaseExpiringSoon(expires_at=expires_at)),
-        where=[*_RUNS, _UNTOLD, _SAME],
-        given={"shown_at": expires_at},
-        values={"expiry_told_for": expires_at},
+        NewEvent(event),
+        where=[*_RUNS, _SAME, _UNTOLD],
+        given={"shown_at": event.ends_at, "shown_seconds": event.seconds},
+        values={"expiry_told_for": event.ends_at, "expiry_told_seconds": event.seconds},
     )
 
 

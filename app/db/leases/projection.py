@@ -73,6 +73,7 @@ NEEDED = (
     "max_cost",
     "cost_reached_at",
     "estimated_price_per_hour",
+    "expiry_warnings",
 )
 """Columns of a lease that it is shown from."""
 
@@ -109,6 +110,7 @@ def shown(row: FromClause, listed_at: ColumnElement[Any]) -> ColumnElement[str]:
         _estimate(row).label("estimate"),
         func.to_char(row.c.max_cost, _MONEY).label("max_cost"),
         _rfc3339(ends_at(row)).label("ends_at"),
+        row.c.expiry_warnings.label("expiry_warnings_seconds"),
         *(_rfc3339(row.c[name]).label(name) for name in _TIMES),
         _rfc3339(_last_observed(row, listed_at)).label("last_observed_at"),
     )

@@ -82,6 +82,7 @@ READ_WITH_SCRIPT = READ.add_columns(lease_secret.c.startup_script).outerjoin(
 LOCK = READ.add_columns(
     lease.c.name,
     lease.c.labels,
+    lease.c.expiry_warnings,
     lease.c.account,
     lease.c.created_at,
     lease.c.expires_at,
@@ -150,6 +151,8 @@ def _new_lease(terms: Any) -> Any:
         "max_cost": bindparam("max_cost", type_=Money),
         "minimum_rate": bindparam("minimum_rate", type_=Money),
         "key_id": bindparam("key_id", type_=Id),
+        "quote_id": bindparam("quote_id", type_=Id),
+        "expiry_warnings": bindparam("expiry_warnings", type_=Json),
         "unique_name": literal_column("true"),
         "expires_at": func.now() + bindparam("ttl", type_=Interval),
         "wait_until": func.now() + bindparam("wait", type_=Interval),
@@ -195,4 +198,4 @@ The caller must have reserved the quota with `quotas.admit` in the same transact
 return, with `expires_at`, or none when the terms forbid the lease or a live lease has the name. The caller then reads
 the cause from TERMS, and rolls back. Two creates at the same time: the index `ix_lease_live_name` refuses the second.
 Parameters: lease_id, tenant_id, name, labels, request, on_interruption, minimum_claim, estimated_price_per_hour,
-max_cost, minimum_rate, key_id, ttl_seconds, ttl, wait, startup_script, resources, amounts, event_id, event_data, request_id."""
+max_cost, minimum_rate, key_id, quote_id, expiry_warnings, ttl_seconds, ttl, wait, startup_script, resources, amounts, event_id, event_data, request_id."""

@@ -46,11 +46,17 @@ _RECORDS, _COSTS = (
     )
     for table, steps in (("usage_record", ""), ("cost_rollup", "step IN ('hour', 'day') AND"))
 )
+_QUOTES = text(
+    """
+    DELETE FROM quote WHERE id = ANY (ARRAY(
+        SELECT id FROM quote WHERE valid_until < now() - interval '7 days' ORDER BY valid_until LIMIT 5000))
+    """
+)
 _SECRETS = text("DELETE FROM webhook_secret WHERE valid_until < now()")
 
-STATEMENTS = (_IDEMPOTENCY, _EVENTS, _ORPHANS, _CONSOLES, _DELIVERIES, _SECRETS, _USAGE, _RECORDS, _COSTS)
+STATEMENTS = (_IDEMPOTENCY, _EVENTS, _ORPHANS, _CONSOLES, _DELIVERIES, _SECRETS, _USAGE, _RECORDS, _COSTS, _QUOTES)
 """Retention: idempotency records 72 hours, events 90 days, ended orphans and webhook deliveries 30 days, console output
-7 days, sums of use 13 months, usage records and their sums 400 days."""
+and quotes 7 days, sums of use 13 months, usage records and their sums 400 days."""
 
 
 _LEASES = text(

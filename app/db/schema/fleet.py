@@ -36,6 +36,11 @@ installation = Table(
     Column("launches_stopped", Json, comment="{by, since, note}: the operators' emergency stop"),
     Column("event_sequence", BigInteger, nullable=False, server_default="0"),
     Column("created_at", Time, nullable=False, server_default=_NOW),
+    Column(
+        "operators_told_until",
+        BigInteger,
+        comment="number of the last event that messages to operators were made of; NULL: none yet",
+    ),
     CheckConstraint("one", name="one"),
 )
 

@@ -16,7 +16,7 @@ from sqlalchemy import (
     text,
 )
 
-from app.db.core.column_types import Id, Time
+from app.db.core.column_types import Id, Json, Time
 from app.db.schema.metadata import metadata
 
 invoice_import = Table(
@@ -27,8 +27,26 @@ invoice_import = Table(
     Column("file_hash", LargeBinary, nullable=False, unique=True, comment="SHA-256: a file is imported once"),
     Column("provider", Text, nullable=False),
     Column("month", Date, nullable=False, comment="its first day"),
-    Column("lines", Integer, nullable=False),
+    Column(
+        "billing_accounts",
+        Json,
+        nullable=False,
+        server_default=text("'[]'"),
+        comment="whose lines for the month this import holds",
+    ),
+    Column("lines", Integer, nullable=False, comment="of the file; only those that matter are stored"),
+    Column("first_day", Date, comment="of its charges, UTC"),
+    Column("last_day", Date, comment="of its charges, UTC; estimates of later days are not compared"),
+    Column(
+        "unlisted_resources",
+        Integer,
+        nullable=False,
+        server_default="0",
+        comment="with the installation's tag and without a lease, when it was imported",
+    ),
+    Column("unlisted_cost", Numeric, nullable=False, server_default="0", comment="USD: what they cost"),
     Column("imported_at", Time, nullable=False, server_default=text("now()")),
+    Column("replaced_at", Time, comment="when a newer file took over its last billing account"),
     Index("ix_invoice_import_month", "month"),
 )
 

@@ -18,6 +18,7 @@ from app.db.schema.fleet import (
 from app.db.schema.invoices import invoice_import, invoice_line
 from app.db.schema.leases import event, lease, lease_console, lease_secret
 from app.db.schema.metadata import metadata
+from app.db.schema.operator_messages import operator_message
 from app.db.schema.reservations import reservation
 from app.db.schema.ssh_keys import ssh_key
 from app.db.schema.tenancy import api_key, audit, idempotency, quota, quota_claim, tenant
@@ -46,6 +47,7 @@ __all__ = [
     "lease_secret",
     "metadata",
     "offering",
+    "operator_message",
     "orphan",
     "part_price",
     "periodic_job",

@@ -1,6 +1,5 @@
 """What comes with time or with use is told once."""
 
-from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -8,15 +7,20 @@ from sqlalchemy import update
 
 from app.db.events import notices
 from app.db.schema.tables import event, lease, quota
+from app.domain.events import LeaseExpiringSoon
 from tests.db.store import ENDED, Store, ago, ahead
 
-SOON = timedelta(minutes=10)
+SOON = (600, 60)
 
 
-def told(store: Store) -> list[str]:
-    """Ids of the leases that are told by one round."""
-    rows = store.all(notices.expiring(SOON, 10))
-    return [row.id for row in rows if store.changed(notices.tell_expiring(row.id, row.expires_at))]
+def told(store: Store) -> list[tuple[str, int]]:
+    """Leases and warnings that are told by one round."""
+    return [(row.id, row.seconds) for row in store.all(notices.expiring(SOON, 10)) if tell(store, row)]
+
+
+def tell(store: Store, row: Any) -> int:
+    event = LeaseExpiringSoon(expires_at=row.expires_at, ends_at=row.ends_at, seconds=row.seconds)
+    return store.changed(notices.tell_expiring(row.id, event))
 
 
 def nearly_used(store: Store) -> list[Any]:
@@ -26,37 +30,62 @@ def nearly_used(store: Store) -> list[Any]:
 
 
 def test_a_lease_that_ends_soon_is_told_once(store: Store) -> None:
-    soon = store.lease(expires_at=ahead("9 minutes"))
-    past = store.lease(expires_at=ago("1 minute"))
-    store.lease(expires_at=ahead("11 minutes"))
-    assert told(store) == [past, soon]
+    soon = store.lease(expires_at=ahead("9 minutes"), created_at=ago("1 hour"))
+    past = store.lease(expires_at=ago("1 minute"), created_at=ago("1 hour"))
+    store.lease(expires_at=ahead("11 minutes"), created_at=ago("1 hour"))
+    assert told(store) == [(past, 60), (soon, 600)]
     assert told(store) == []
-    assert [(row.type, row.lease_id) for row in store.rows(event)] == [
-        ("lease.expiring_soon", past),
-        ("lease.expiring_soon", soon),
+    assert [(row.type, row.lease_id, row.data["seconds"]) for row in store.rows(event)] == [
+        ("lease.expiring_soon", past, 60),
+        ("lease.expiring_soon", soon, 600),
     ]
 
 
+def test_each_warning_is_told_once_and_only_those_that_fit_into_the_lease(store: Store) -> None:
+    lease_id = store.lease(expires_at=ahead("9 minutes"), created_at=ago("30 seconds"))
+    own = store.lease(expires_at=ahead("9 minutes"), created_at=ago("1 hour"), expiry_warnings=[7200, 1800, 540])
+    none = store.lease(expires_at=ahead("9 minutes"), created_at=ago("1 hour"), expiry_warnings=[])
+    assert told(store) == [(own, 540)]
+    for made in (lease_id, own, none):
+        store.write(lease, made, expires_at=ahead("50 seconds"))
+    assert told(store) == [(lease_id, 60)]
+
+
+def test_the_end_by_the_maximum_cost_is_warned_of(store: Store) -> None:
+    lease_id = store.lease(expires_at=ahead("1 hour"), created_at=ago("1 hour"), cost_reached_at=ahead("9 minutes"))
+    assert told(store) == [(lease_id, 600)]
+    (data,) = [row.data for row in store.rows(event)]
+    assert data["ends_at"] < data["expires_at"]
+    store.write(lease, lease_id, cost_reached_at=ahead("8 minutes"))
+    assert told(store) == [], "an earlier end repeats no warning"
+
+
 def test_a_lease_that_was_extended_is_told_again_before_its_new_end(store: Store) -> None:
-    lease_id = store.lease(expires_at=ahead("9 minutes"))
-    assert told(store) == [lease_id]
+    lease_id = store.lease(expires_at=ahead("9 minutes"), created_at=ago("1 hour"))
+    assert told(store) == [(lease_id, 600)]
     store.write(lease, lease_id, expires_at=ahead("1 hour"))
     assert told(store) == []
     store.write(lease, lease_id, expires_at=ahead("5 minutes"), expiry_told_for=ago("1 hour"))
-    assert told(store) == [lease_id]
+    assert told(store) == [(lease_id, 600)]
+
+
+def test_what_an_earlier_version_told_is_not_repeated(store: Store) -> None:
+    given = {"expires_at": ahead("50 seconds"), "created_at": ago("1 hour"), "expiry_told_for": ahead("50 seconds")}
+    lease_id = store.lease(**given)
+    assert told(store) == [(lease_id, 60)]
 
 
 def test_a_lease_that_ends_or_has_ended_is_not_warned(store: Store) -> None:
-    store.lease(expires_at=ahead("1 minute"), **ENDED)
-    store.lease(expires_at=ahead("1 minute"), state="releasing", desired="end")
+    store.lease(expires_at=ahead("1 minute"), created_at=ago("1 hour"), **ENDED)
+    store.lease(expires_at=ahead("1 minute"), created_at=ago("1 hour"), state="releasing", desired="end")
     assert told(store) == []
 
 
 def test_one_that_was_extended_between_look_and_word_is_not_told(store: Store) -> None:
-    lease_id = store.lease(expires_at=ahead("9 minutes"))
+    lease_id = store.lease(expires_at=ahead("9 minutes"), created_at=ago("1 hour"))
     (row,) = store.all(notices.expiring(SOON, 10))
     store.write(lease, lease_id, expires_at=ahead("1 hour"))
-    assert store.changed(notices.tell_expiring(lease_id, row.expires_at)) == 0
+    assert tell(store, row) == 0
     assert store.rows(event) == []
 
 

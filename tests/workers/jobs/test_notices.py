@@ -17,14 +17,16 @@ def told(fleet: Fleet, name: str) -> list[dict[str, object]]:
 
 def test_the_end_of_a_lease_and_a_quota_nearly_used_are_told_by_a_periodic_job(fleet: Fleet) -> None:
     database = fleet.runtime.database
-    lease_id = fleet.create(ttl=300)
+    lease_id = fleet.create(ttl=600)
+    database.run(update(lease).where(lease.c.id == lease_id).values(created_at=text("now() - interval '1 hour'")))
     database.run(update(quota).where(quota.c.resource == "gpus").values(limit=1))
     every = job_specs(fleet.runtime.settings).notices
     ensure_jobs(fleet.runtime, every)
     assert PeriodicRunner(fleet.runtime, every).run_one()
     expires_at = fleet.lease(lease_id).expires_at.isoformat().replace("+00:00", "Z")
     owner = {"tenant_id": fleet.tenant_id}
-    assert told(fleet, "lease.expiring_soon") == [{**owner, "lease_id": lease_id, "expires_at": expires_at}]
+    ends = {"expires_at": expires_at, "ends_at": expires_at, "seconds": 1800}
+    assert told(fleet, "lease.expiring_soon") == [{**owner, "lease_id": lease_id, **ends}]
     assert told(fleet, "quota.nearly_used") == [{**owner, "lease_id": None, "resource": "gpus", "limit": 1, "used": 1}]
     assert tell(fleet.runtime, ACCOUNT, REGION) == 0
 

@@ -10,6 +10,7 @@ from app.settings.account_tags import TagRules
 from app.settings.providers import AccountSettings, ProviderInfo
 from app.settings.reservations import ReservationKind
 from workers.providers.aws import resource_tags
+from workers.providers.aws.focus import FOCUS
 
 CAPACITY_RESERVATION, CAPACITY_BLOCK = "capacity_reservation", "capacity_block"
 _ONE_REGION_KEY = re.compile(r"arn:[a-z-]+:kms:([a-z0-9-]+):")
@@ -85,5 +86,6 @@ PROVIDER = ProviderInfo(
     adapter="workers.providers.aws.adapter:AwsProvider",
     catalogue="workers.providers.aws.catalogue",
     repriced_markets=frozenset({Market.SPOT}),
+    focus=FOCUS,
     spot_price_by_zone=True,
 )

@@ -9,6 +9,7 @@ from app.settings.account_tags import TagRules
 from app.settings.providers import AccountSettings, ProviderInfo
 from app.settings.reservations import ReservationKind
 from workers.providers.azure import resource_tags
+from workers.providers.azure.focus import FOCUS
 
 CAPACITY_RESERVATION_GROUP = "capacity_reservation_group"
 _IN_A_GROUP = r"(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers"
@@ -67,5 +68,6 @@ PROVIDER = ProviderInfo(
     adapter="workers.providers.azure.adapter:AzureProvider",
     catalogue="workers.providers.azure.catalogue",
     repriced_markets=frozenset({Market.SPOT}),
+    focus=FOCUS,
     needs_deadman=True,
 )

@@ -9,6 +9,7 @@ from app.settings.account_tags import TagRules
 from app.settings.providers import AccountSettings, ProviderInfo
 from app.settings.reservations import ReservationKind
 from workers.providers.gcp import resource_tags
+from workers.providers.gcp.focus import FOCUS
 
 RESERVATION, RESERVATION_BOUND, FLEX_START = "reservation", "reservation_bound", "flex_start"
 _PROJECT = r"^[a-z][a-z0-9:.-]{4,60}[a-z0-9]$"
@@ -102,4 +103,5 @@ PROVIDER = ProviderInfo(
     adapter="workers.providers.gcp.adapter:GcpProvider",
     catalogue="workers.providers.gcp.catalogue",
     repriced_markets=frozenset({Market.SPOT}),
+    focus=FOCUS,
 )

@@ -1,0 +1,137 @@
+"""What leases cost by gpulease's clock, beside what providers charged.
+
+An attempt and a charge meet in the resource and the day. A charge for a resource that is no VM, such as a disk, meets the
+attempt of the lease in its tags.
+"""
+
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from sqlalchemy import TextClause, text
+
+from app.db.core.prepared import Bound
+
+_ROWS = """
+    WITH months AS (SELECT CAST(:month AS date) AS first, CAST(CAST(:month AS date) + interval '1 month' AS date) AS next),
+    used AS MATERIALIZED (
+        SELECT r.attempt_id, r.lease_id, r.tenant_id, r.provider, r.instance_id,
+            CAST(r.starts_at AT TIME ZONE 'UTC' AS date) AS day,
+            sum(r.compute_cost + r.disk_cost + r.address_cost) AS cost
+        FROM usage_record r CROSS JOIN months m
+        WHERE r.starts_at >= (m.first - 1) AT TIME ZONE 'UTC' AND r.starts_at < (m.next + 1) AT TIME ZONE 'UTC'
+        GROUP BY 1, 2, 3, 4, 5, 6),
+    attempts AS MATERIALIZED (
+        SELECT DISTINCT ON (attempt_id) attempt_id, lease_id, tenant_id, provider, instance_id FROM used
+        ORDER BY attempt_id, instance_id NULLS LAST),
+    -- a VM's last hour of use and the hour of its last charge may lie on two days
+    near AS MATERIALIZED (
+        SELECT u.attempt_id, u.lease_id, u.provider, u.instance_id, u.day + away.days AS day, abs(away.days) AS distance
+        FROM used u CROSS JOIN (VALUES (0), (-1), (1)) AS away (days)),
+    by_resource AS MATERIALIZED (
+        SELECT DISTINCT ON (n.provider, k.key, n.day) n.provider, k.key, n.day, n.attempt_id
+        FROM near n
+        CROSS JOIN LATERAL regexp_split_to_table(lower(regexp_replace(n.instance_id, '^[^:/]*/', '')), ':') AS k (key)
+        ORDER BY n.provider, k.key, n.day, n.distance, n.attempt_id DESC),
+    by_lease AS MATERIALIZED (
+        SELECT DISTINCT ON (n.provider, n.lease_id, n.day) n.provider, n.lease_id, n.day, n.attempt_id
+        FROM near n ORDER BY n.provider, n.lease_id, n.day, n.distance, n.attempt_id DESC),
+    charges AS MATERIALIZED (
+        SELECT l.day, l.provider, l.resource_id, l.lease_id, l.is_vm,
+            l.installation IS NOT NULL AND l.installation = (SELECT id FROM installation) AS ours, sum(l.cost) AS cost
+        FROM invoice_line l CROSS JOIN months m
+        WHERE l.day >= m.first AND l.day < m.next
+        GROUP BY 1, 2, 3, 4, 5, 6),
+    charged AS MATERIALIZED (
+        SELECT c.*, coalesce(r.attempt_id, t.attempt_id) AS attempt_id
+        FROM charges c
+        LEFT JOIN by_resource r ON c.is_vm AND r.provider = c.provider AND r.key = c.resource_id AND r.day = c.day
+        LEFT JOIN by_lease t ON NOT c.is_vm AND c.ours
+            AND t.provider = c.provider AND t.lease_id = c.lease_id AND t.day = c.day),
+    invoiced AS MATERIALIZED (
+        SELECT attempt_id, day, sum(cost) AS cost FROM charged WHERE attempt_id IS NOT NULL GROUP BY 1, 2),
+    -- estimates are compared only for days that the imported files reach
+    reached AS MATERIALIZED (
+        SELECT i.provider, min(i.first_day) AS first, max(i.last_day) AS last
+        FROM invoice_import i CROSS JOIN months m
+        WHERE i.replaced_at IS NULL AND i.last_day >= m.first AND i.first_day < m.next
+        GROUP BY 1),
+    estimated AS MATERIALIZED (
+        SELECT u.attempt_id, u.day, u.cost
+        FROM used u JOIN reached r ON r.provider = u.provider AND u.day BETWEEN r.first AND r.last CROSS JOIN months m
+        WHERE u.day >= m.first AND u.day < m.next AND u.cost <> 0),
+    rows AS (
+        SELECT CASE WHEN i.attempt_id IS NULL THEN 'gpulease_only' ELSE 'matched' END AS kind, day, a.provider,
+            coalesce(a.instance_id, a.attempt_id) AS resource_id, a.lease_id, a.tenant_id, true AS ours, attempt_id,
+            coalesce(e.cost, 0) AS estimated, coalesce(i.cost, 0) AS invoiced
+        FROM estimated e FULL JOIN invoiced i USING (attempt_id, day) JOIN attempts a USING (attempt_id)
+        UNION ALL
+        SELECT 'cloud_only', c.day, c.provider, c.resource_id, max(c.lease_id), max(l.tenant_id), bool_or(c.ours), '', 0,
+            sum(c.cost)
+        FROM charged c LEFT JOIN lease l ON l.id = c.lease_id
+        WHERE c.attempt_id IS NULL GROUP BY c.day, c.provider, c.resource_id),
+    wanted AS (
+        SELECT * FROM rows
+        WHERE (CAST(:tenant_id AS text) IS NULL OR tenant_id = :tenant_id)
+            AND (CAST(:kind AS text) IS NULL OR kind = :kind))
+"""
+
+_ITEMS = text(
+    _ROWS
+    + """
+    SELECT * FROM wanted
+    WHERE CAST(:after_day AS date) IS NULL
+        OR (day, provider, resource_id, attempt_id, kind) > (:after_day, :after_provider, :after_resource, :after_attempt, :after_kind)
+    ORDER BY day, provider, resource_id, attempt_id, kind LIMIT :limit
+    """
+)
+
+_TOTALS = text(
+    _ROWS
+    + """
+    SELECT tenant_id, sum(estimated) AS estimated, sum(invoiced) AS invoiced,
+        count(DISTINCT lease_id) AS leases,
+        count(*) FILTER (WHERE kind = 'gpulease_only') AS gpulease_only,
+        count(DISTINCT (provider, resource_id)) FILTER (WHERE kind = 'cloud_only') AS cloud_only,
+        count(DISTINCT (provider, resource_id)) FILTER (WHERE kind = 'cloud_only' AND ours) AS unlisted,
+        coalesce(sum(invoiced) FILTER (WHERE kind = 'cloud_only' AND ours), 0) AS unlisted_cost
+    FROM wanted GROUP BY tenant_id ORDER BY tenant_id NULLS LAST
+    """
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReconciliationFilter:
+    """`month`: its first day. None: any."""
+
+    month: date
+    tenant_id: str | None = None
+    kind: str | None = None
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Of both statements."""
+        return {"month": self.month, "tenant_id": self.tenant_id, "kind": self.kind}
+
+
+Key = tuple[date, str, str, str, str]
+"""(day, provider, resource_id, attempt_id, kind)"""
+
+
+def items(wanted: ReconciliationFilter, *, after: Key | None, limit: int) -> Bound[TextClause]:
+    """Rows by day, provider and resource.
+
+    `kind`: `matched`, `cloud_only` (a charge for what no attempt used about that day) or `gpulease_only` (an estimate
+    without a charge). `ours`: it is a lease's, or carries this installation's tag.
+    """
+    day, provider, resource, attempt, kind = after or (None, None, None, None, None)
+    place = {"after_day": day, "after_provider": provider, "after_resource": resource, "after_attempt": attempt}
+    return Bound(_ITEMS, {**wanted.parameters, **place, "after_kind": kind, "limit": limit})
+
+
+def totals(wanted: ReconciliationFilter) -> Bound[TextClause]:
+    """A row for each tenant, NULL last: charges that belong to no tenant.
+
+    `unlisted`: resources with this installation's tag that belong to no lease.
+    """
+    return Bound(_TOTALS, wanted.parameters)

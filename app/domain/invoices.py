@@ -1,0 +1,187 @@
+"""Charges in the FOCUS files of providers, and what their columns mean in each provider's dialect.
+
+FOCUS (https://focus.finops.org) fixes names and meanings of columns. It leaves open how a resource is named and how tags
+are written: a `FocusDialect` holds that as data.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from app.domain import tags
+
+RESOURCE, CATEGORY, TAGS, SERVICE = "ResourceId", "ChargeCategory", "Tags", "ServiceName"
+ACCOUNT, PERIOD, START = "BillingAccountId", "BillingPeriodStart", "ChargePeriodStart"
+COST, CURRENCY = "EffectiveCost", "BillingCurrency"
+REQUIRED = (ACCOUNT, PERIOD, START, CATEGORY, COST, CURRENCY, RESOURCE, TAGS)
+PROVIDER_COLUMNS = ("ProviderName", "ServiceProviderName")
+"""The second one replaces the first in FOCUS 1.3."""
+OPTIONAL = (SERVICE, *PROVIDER_COLUMNS)
+_USD = "USD"
+
+
+class InvalidCharge(ValueError):
+    """A value of a line cannot be read. `column`: its name in FOCUS."""
+
+    def __init__(self, column: str, detail: str) -> None:
+        super().__init__(f"{column} {detail}")
+        self.column = column
+        self.detail = detail
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FocusDialect:
+    """What FOCUS leaves to one provider.
+
+    `names`: the provider in ProviderName, in lower case. `vm`: the ResourceId of a VM; its group is the part that an
+    instance id of gpulease contains too. `tag_prefixes`: what stands before the keys of users' tags. `usd_cost`: a column
+    with the cost in USD, whatever the billing currency is.
+    """
+
+    names: frozenset[str]
+    vm: re.Pattern[str]
+    tag_prefixes: tuple[str, ...] = ()
+    usd_cost: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Charge:
+    """A line of a file. `month`: the first day of its billing period. `cost`: USD.
+
+    `resource_id`: of a VM, the part that its instance id contains; otherwise as the provider names it. `lease_id` and
+    `installation` are those of the tags.
+    """
+
+    day: date
+    month: date
+    billing_account: str
+    resource_id: str
+    charge_category: str
+    service: str | None
+    cost: Decimal
+    lease_id: str | None
+    installation: str | None
+    is_vm: bool
+
+    @property
+    def is_relevant(self) -> bool:
+        """It is for a VM, or for another resource that gpulease has tagged."""
+        return self.is_vm or self.installation is not None
+
+
+Row = Mapping[str, Any]
+"""Values by the names of columns in lower case. An absent value is None or empty."""
+
+
+def parse(row: Row, dialect: FocusDialect) -> Charge:
+    """Reads one line. Raises InvalidCharge."""
+    found = _tags(row.get(TAGS.lower()), dialect)
+    resource = str(row.get(RESOURCE.lower()) or "")
+    vm = dialect.vm.fullmatch(resource)
+    return Charge(
+        day=_time(row, START).date(),
+        month=_time(row, PERIOD).date().replace(day=1),
+        billing_account=_text(row, ACCOUNT),
+        resource_id=resource if vm is None else vm[1].lower(),
+        charge_category=_text(row, CATEGORY),
+        service=row.get(SERVICE.lower()) or None,
+        cost=_cost(row, dialect),
+        lease_id=found.get(tags.LEASE),
+        installation=found.get(tags.INSTALLATION),
+        is_vm=vm is not None,
+    )
+
+
+def provider_named(row: Row, dialects: Mapping[str, FocusDialect]) -> str | None:
+    """The provider whose file this is, as far as the line says it."""
+    names = [str(row.get(column.lower()) or "").lower() for column in PROVIDER_COLUMNS]
+    return next((provider for provider, dialect in dialects.items() if dialect.names.intersection(names)), None)
+
+
+def missing_columns(present: Iterable[str], dialect: FocusDialect) -> list[str]:
+    """Required columns that a file does not have. `present`: in lower case."""
+    has_usd = dialect.usd_cost is not None and dialect.usd_cost.lower() in present
+    needed = [name for name in REQUIRED if not (has_usd and name in {COST, CURRENCY})]
+    return [name for name in needed if name.lower() not in present]
+
+
+def _text(row: Row, column: str) -> str:
+    value = row.get(column.lower())
+    if value is None or value == "":
+        raise InvalidCharge(column, "is empty")
+    return str(value)
+
+
+def _time(row: Row, column: str) -> datetime:
+    """BigQuery writes ` UTC` for the zone, and FOCUS 1.0 of Azure leaves out the seconds. Without a zone it is UTC."""
+    value = row.get(column.lower())
+    if not isinstance(value, datetime):
+        text = _text(row, column)
+        try:
+            value = datetime.fromisoformat(text.removesuffix(" UTC"))
+        except ValueError:
+            raise InvalidCharge(column, f"is {text[:40]!r}, which is not a time such as 2026-11-01T00:00:00Z") from None
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def _cost(row: Row, dialect: FocusDialect) -> Decimal:
+    column = dialect.usd_cost
+    if column is None or row.get(column.lower()) in {None, ""}:
+        column, currency = COST, _text(row, CURRENCY)
+        if currency != _USD:
+            raise InvalidCharge(CURRENCY, f"is {currency[:10]}: only costs in USD can be compared")
+    text = _text(row, column)
+    try:
+        cost = Decimal(text)
+    except InvalidOperation:
+        raise InvalidCharge(column, f"is {text[:40]!r}, which is not a number") from None
+    if not cost.is_finite():
+        raise InvalidCharge(column, f"is {text[:40]!r}, which is not a finite number")
+    return cost
+
+
+def _tags(value: Any, dialect: FocusDialect) -> dict[str, str]:
+    """Our tags. A file has them as a JSON object, as a list of `{key, value}`, or (Parquet) as a list of pairs."""
+    if value is None or value == "":
+        return {}
+    if isinstance(value, str):
+        value = _json(value)
+    if isinstance(value, Mapping):
+        pairs: list[tuple[Any, Any]] = list(value.items())
+    elif isinstance(value, list):
+        pairs = [_pair(entry) for entry in value]
+    else:
+        raise InvalidCharge(TAGS, "is neither a JSON object nor a list of keys and values")
+    return {_key(str(key), dialect): str(text) for key, text in pairs if text is not None}
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        pass
+    try:
+        return json.loads(f"{{{text}}}")  # Azure's older exports leave out the braces
+    except ValueError:
+        raise InvalidCharge(TAGS, f"is {text[:40]!r}, which is not JSON") from None
+
+
+def _pair(entry: Any) -> tuple[Any, Any]:
+    if isinstance(entry, Mapping) and "key" in entry:
+        return entry["key"], entry.get("value")
+    if isinstance(entry, tuple | list) and len(entry) == 2:
+        return entry[0], entry[1]
+    raise InvalidCharge(TAGS, "has an entry without a key")
+
+
+def _key(key: str, dialect: FocusDialect) -> str:
+    """Keys as gpulease writes them. AWS puts a prefix before them and `_` for characters that its columns do not take."""
+    for prefix in dialect.tag_prefixes:
+        if key.startswith(prefix):
+            key = key.removeprefix(prefix)
+            break
+    return key.lower().replace("_", "-")

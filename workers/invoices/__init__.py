@@ -1,0 +1,1 @@
+"""Imports the invoices of providers, and compares them with what leases cost."""
