@@ -71,6 +71,12 @@ class LeaseOptions:
     max_price: Annotated[
         str | None, typer.Option(metavar="USD", help="Maximum price per hour.", rich_help_panel=_TERMS)
     ] = None
+    max_cost: Annotated[
+        str | None,
+        typer.Option(
+            metavar="USD", help="The lease ends before it costs more than this in total.", rich_help_panel=_TERMS
+        ),
+    ] = None
     ttl: Annotated[
         int | None,
         typer.Option(
@@ -86,6 +92,14 @@ class LeaseOptions:
             metavar="DURATION",
             parser=values.seconds,
             help="Maximum wait for capacity; 0 tries each candidate once.",
+            rich_help_panel=_TERMS,
+        ),
+    ] = None
+    warn_before: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION,...",
+            help="Send an event this long before the end, such as 30m,5m; none: no event.",
             rich_help_panel=_TERMS,
         ),
     ] = None
@@ -158,7 +172,9 @@ def _given(options: LeaseOptions) -> Json:
         "providers": options.provider or None,
         "regions": options.region or None,
         "max_price_per_hour": options.max_price,
+        "max_cost": options.max_cost,
         "ttl_seconds": options.ttl,
+        "expiry_warnings_seconds": None if options.warn_before is None else values.warning_seconds(options.warn_before),
         "wait_seconds": options.wait,
         **_ssh_keys(options),
         "startup_script": values.text_file(options.startup_script) if options.startup_script else None,

@@ -33,18 +33,31 @@ Timeout = Annotated[
 Limit = Annotated[int, typer.Option(min=0, help="Maximum number; 0: all.")]
 
 
+@dataclass(frozen=True)
+class Sending:
+    """How `lease create` sends the request."""
+
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Create without a question.")] = False
+    quote: Annotated[
+        str | None,
+        typer.Option(
+            metavar="QUOTE", help="Quote of the same request: the lease fails rather than cost more per hour."
+        ),
+    ] = None
+    idempotency_key: Annotated[
+        str | None, typer.Option(help="The same key returns the same lease; default: a new key.")
+    ] = None
+
+
 @command(group, "create")
 def create(
     session: Session,
     options: LeaseOptions,
+    sending: Sending,
     *,
     follow: Annotated[bool, typer.Option("--watch", "--follow", help="Watch the lease after creating it.")] = False,
     until: Until = "active",
     timeout: Timeout = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Create without a question.")] = False,
-    idempotency_key: Annotated[
-        str | None, typer.Option(help="The same key returns the same lease; default: a new key.")
-    ] = None,
 ) -> None:
     """Create a lease of a VM with GPUs.
 
@@ -56,9 +69,11 @@ def create(
     api = session.api(operator=options.tenant is not None)
     body = for_tenant(api, request_body(options), options.tenant)
     ensure_login(session, api, body)
-    if session.interactive and not yes:
+    if session.interactive and not sending.yes:
         _confirm(session, api, body)
-    lease = api.create(_PATH, body, idempotency_key=idempotency_key)
+    if sending.quote is not None:
+        body["quote_id"] = sending.quote
+    lease = api.create(_PATH, body, idempotency_key=sending.idempotency_key)
     if follow:
         raise typer.Exit(watch.follow(session, api, str(lease["id"]), until=until, timeout=timeout))
     session.answer(lease, lease_views.lease, lease_views.sheet)
@@ -206,14 +221,19 @@ def update(
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Label to add or to change; repeatable.")
     ] = None,
     remove_label: Annotated[list[str] | None, typer.Option(metavar="KEY", help="Label to remove; repeatable.")] = None,
+    max_cost: Annotated[
+        str | None, typer.Option(metavar="USD", help="The most that the lease may cost in total; none removes the cap.")
+    ] = None,
 ) -> None:
-    """Change the name or the labels of a lease. Other labels stay."""
+    """Change the name, the labels or the cost cap of a lease. Other labels stay."""
     added = values.pairs(label or (), what="KEY=VALUE")
-    if name is None and not added and not remove_label:
-        raise typer.BadParameter("nothing to change: use --name, --label or --remove-label")
+    if name is None and max_cost is None and not added and not remove_label:
+        raise typer.BadParameter("nothing to change: use --name, --label, --remove-label or --max-cost")
     api = session.api()
     path = _path(api, lease)
     body: Json = {} if name is None else {"name": name}
+    if max_cost is not None:
+        body["max_cost"] = values.amount_or_none(max_cost)
     if added or remove_label:
         labels = {**(api.get(path).get("labels") or {}), **added}
         body["labels"] = {key: value for key, value in labels.items() if key not in (remove_label or ())}

@@ -15,6 +15,11 @@ _LONGEST_LIST = 8
 
 _ADVICE: Mapping[str, str] = {
     "quota_exceeded": "release leases, or request a higher quota; `gpulease quota show` lists the limits",
+    "budget_exceeded": (
+        "release leases, request a shorter --ttl or less hardware, or wait until the budget resets; "
+        "`gpulease budget list` shows the budgets"
+    ),
+    "quote_expired": "get a new one with `gpulease quote`",
     "no_offering": "relax the request; `gpulease lease plan` shows what is excluded",
     "unknown_gpu_model": "`gpulease gpus` lists the models and their prices",
     "unknown_region": "`gpulease regions` lists the regions",
