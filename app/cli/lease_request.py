@@ -143,10 +143,15 @@ class LeaseOptions:
     tenant: Annotated[str | None, typer.Option(help="Tenant to act for, by id or name (operators).")] = None
 
 
-def request_body(options: LeaseOptions) -> Json:
-    """The body for POST /v1/leases. Raises BadParameter (exit code 2) for an invalid request."""
+def request_body(options: LeaseOptions, *, quote: str | None = None) -> Json:
+    """The body for POST /v1/leases. Raises BadParameter (exit code 2) for an invalid request.
+
+    A quote gives every field that is not set.
+    """
     saved = _from_file(options.from_file)
     body = {**saved, **_given(options), **_hardware(options, saved.get("gpu"))}
+    if quote is not None:
+        return {**body, "quote_id": quote}
     if not body.get("gpu") and not body.get("instance_types"):
         msg = "no hardware given: use --gpu MODEL:COUNT, --type or --from-file"
         raise typer.BadParameter(msg)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from app.cli import output, plan_view, times
+from app.cli import output, plan_view
 from app.cli.lease_request import LeaseOptions, for_tenant, request_body
 from app.cli.output import at, rounded
 from app.cli.session import Session
@@ -27,15 +27,16 @@ _COLUMNS: output.Columns = (
 def quote(session: Session, options: LeaseOptions) -> None:
     """Get a price for a lease that holds for 15 minutes. Creates no lease.
 
-    `gpulease lease create --quote ID` with the same options creates a lease that never costs more per hour.
+    `gpulease lease create --quote ID` creates the lease. Its compute never costs more per hour.
     """
     api = session.api(operator=options.tenant is not None)
     body = for_tenant(api, request_body(options), options.tenant)
     document = api.create(PATH, body)
-    session.answer(document, lambda seen: _quote(seen, body["ttl_seconds"]), lambda seen: Sheet(_COLUMNS, (seen,)))
+    session.answer(document, view, lambda seen: Sheet(_COLUMNS, (seen,)))
 
 
-def _quote(document: "Json", term_seconds: int) -> "Table":
+def view(document: "Json") -> "Table":
+    """The price, its end, and the first choice."""
     first = next(iter(at(document, "plan.candidates") or ()), {})
     offering = first.get("offering")
     currency = document.get("currency") or "USD"
@@ -44,7 +45,7 @@ def _quote(document: "Json", term_seconds: int) -> "Table":
         [
             ("quote", document.get("id")),
             ("price", f"at most {rounded(document.get('price_per_hour'))} {currency}/h"),
-            ("total", total and f"{total} {currency} for {times.duration(term_seconds)}"),
+            ("total", total and f"{total} {currency} for the term"),
             ("valid until", f"{document.get('valid_until')} ({output.since(document.get('valid_until'))})"),
             ("first choice", " ".join(filter(None, (at(offering, "instance_type"), location(offering))))),
             ("gpus", gpus(offering)),

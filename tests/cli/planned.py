@@ -98,9 +98,15 @@ FIELDS: dict[str, dict[str, Any]] = {
         "quote_id": _MAYBE,
         "expiry_warnings_seconds": {"type": "array", "items": _NUMBER},
     },
-    "LeasePatch": {"max_cost": _MAYBE},
+    "LeasePatch": {"max_cost": _MAYBE, "expiry_warnings_seconds": {"type": "array", "items": _NUMBER}},
     "LeaseRequest": {"max_cost": _MAYBE, "quote_id": _MAYBE, "expiry_warnings_seconds": {}},
-    "Lease": {"max_cost": _MAYBE, "ends_at": _TEXT, "quote_id": _MAYBE, "key_id": _MAYBE},
+    "Lease": {
+        "expiry_warnings_seconds": {},
+        "max_cost": _MAYBE,
+        "ends_at": _TEXT,
+        "quote_id": _MAYBE,
+        "key_id": _MAYBE,
+    },
     "Cost": {"parts": {"type": "object"}, "covers": _TEXT},
     "NewApiKey": {"budget": _MAYBE},
 }
