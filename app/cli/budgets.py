@@ -101,7 +101,7 @@ def create(
 ) -> None:
     """Create a budget for the leases of a tenant, of one API key or with one label."""
     api = session.api(operator=counted.tenant is not None)
-    body = {"scope": counted.body(api), "period": period, "amount": amount, "when_exceeded": when_exceeded}
+    body: Json = {"scope": counted.body(api), "period": period, "amount": amount, "when_exceeded": when_exceeded}
     if thresholds is not None:
         body["thresholds"] = values.percentages(thresholds)
     session.answer(api.create(PATH, body), output.fields)

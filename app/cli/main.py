@@ -27,6 +27,7 @@ from app.cli import (
 )
 from app.cli import ssh as login
 from app.cli.command import before_commands, command
+from app.cli.mcp.command import mcp
 from app.cli.session import Session
 from app.cli.up import deadman, up
 
@@ -85,6 +86,7 @@ command(app, "ssh")(login.ssh)
 command(app, "cp")(login.cp)
 command(app, "ssh-config")(ssh_config.ssh_config)
 app.add_typer(ssh_keys.group, name="ssh-keys")
+command(app, "mcp")(mcp)
 command(app, "audit")(events.audit)
 command(app, "quote")(quotes.quote)
 command(app, "costs")(costs.costs)

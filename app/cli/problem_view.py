@@ -37,10 +37,11 @@ def problem_lines(error: ProblemError) -> list[str]:
     head = f"{error} ({error.status} {error.code})".replace(" )", ")")
     foot = [f"request id: {error.request_id}"] if error.request_id else []
     advice = [f"try: {_ADVICE[error.code]}"] if error.code in _ADVICE else []
-    return [head, *("  " + line for line in (*_causes(error), *advice, *foot))]
+    return [head, *("  " + line for line in (*causes(error), *advice, *foot))]
 
 
-def _causes(error: ProblemError) -> Iterator[str]:
+def causes(error: ProblemError) -> Iterator[str]:
+    """What was rejected and why, a line each, from the members of the problem document."""
     document = error.document
     if error.code == "quota_exceeded" and document.get("resource"):
         yield from map(quota_text, document.get("shortages") or [document])

@@ -37,8 +37,8 @@ def quote(session: Session, options: LeaseOptions) -> None:
 
 def view(document: "Json") -> "Table":
     """The price, its end, and the first choice."""
-    first = next(iter(at(document, "plan.candidates") or ()), {})
-    offering = first.get("offering")
+    candidates: list[Json] = at(document, "plan.candidates") or []
+    offering = candidates[0].get("offering") if candidates else None
     currency = document.get("currency") or "USD"
     total = rounded(document.get("total"))
     return output.details(

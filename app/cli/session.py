@@ -13,7 +13,7 @@ import typer
 
 from app.cli import output, sheet
 from app.cli.completion import profile_names
-from app.cli.config import Choice, find_endpoint
+from app.cli.config import Choice, Endpoint, clean_key, find_address, find_endpoint
 from app.cli.errors import CliError, DeclinedError, Json, ProblemError
 from app.cli.layout import FittedTable, Layout
 from app.cli.problem_view import problem_lines
@@ -129,6 +129,16 @@ class Session:
             )
             self._apis[operator] = self._open.enter_context(Api(endpoint, note=self.note))
         return self._apis[operator]
+
+    def address(self) -> str:
+        """The address of the API. It needs no key."""
+        return find_address(self.choice, environ=os.environ, directory=Path.cwd())
+
+    def with_key(self, key: str) -> "Api":
+        """The API with another key. The caller closes it."""
+        from app.cli.client import Api  # noqa: PLC0415 - as above
+
+        return Api(Endpoint(self.address(), clean_key(key)), note=self.note)
 
     @property
     def as_csv(self) -> bool:
