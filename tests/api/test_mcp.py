@@ -56,7 +56,7 @@ async def agent(caller: Caller) -> AsyncIterator[Client]:
 async def call(client: Client, tool: str, **arguments: Any) -> Json:
     answer = await client.call_tool(tool, arguments)
     assert not answer.is_error, answer.content
-    document = answer.structured_content
+    document: Json | None = answer.structured_content
     assert document is not None
     assert "remaining_budget" in document
     return document

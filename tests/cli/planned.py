@@ -50,8 +50,9 @@ _BUDGET = _object(
 )
 _NEW_BUDGET = _object(scope=_SCOPE, period={"enum": ["day", "month", "lifetime"]}, **_LIMITS)
 _AMOUNTS = {
-    **dict.fromkeys(("cost", "compute", "disk", "address", "list_cost", "savings", "gpu_hours"), _TEXT),
-    "idle_gpu_hours": _MAYBE,
+    **dict.fromkeys(("cost", "compute", "disk", "address", "list_cost", "savings"), _TEXT),
+    "gpu_hours": {"type": "number"},
+    "idle_gpu_hours": {"type": ["number", "null"]},
     "leases": _NUMBER,
 }
 _QUOTE = _object(

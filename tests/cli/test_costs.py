@@ -16,7 +16,7 @@ AMOUNTS: Json = {
     "address": "0.50",
     "list_cost": "300.00",
     "savings": "179.50",
-    "gpu_hours": "48.5",
+    "gpu_hours": 48.5,
     "idle_gpu_hours": None,
     "leases": 3,
 }

@@ -102,8 +102,9 @@ def budgeted(api: FakeApi) -> FakeApi:
 async def call(client: Client, tool: str, **arguments: Any) -> Json:
     answer = await client.call_tool(tool, arguments)
     assert not answer.is_error, answer.content
-    assert answer.structured_content is not None
-    return answer.structured_content
+    document: Json | None = answer.structured_content
+    assert document is not None
+    return document
 
 
 async def test_every_answer_has_the_remaining_budget_and_those_about_leases_their_end(budgeted: FakeApi) -> None:

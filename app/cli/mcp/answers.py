@@ -165,8 +165,8 @@ class CostLine(BaseModel):
     group: dict[str, str | None] = {}
     cost: Annotated[str, Field(description="USD.")]
     savings: Annotated[str | None, Field(description="USD less than the on-demand list price.")] = None
-    gpu_hours: str | None = None
-    idle_gpu_hours: str | None = None
+    gpu_hours: float | None = None
+    idle_gpu_hours: Annotated[float | None, Field(description="GPU hours without load. Null: unknown.")] = None
     leases: int | None = None
 
 
