@@ -86,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
         path,
         {"asked": given, **found, "wrong": wrong},
         Table(title=f"an agent with {asked.budget} USD, killed", columns=("", ""), rows=list(figures.items())),
-        Table(title="what is not as it has to be", columns=("",), rows=[[line] for line in wrong] or [["nothing"]]),
+        Table(title="faults", columns=("what is not as it has to be",), rows=[[line] for line in wrong or ["nothing"]]),
     )
     return 1 if wrong else 0
 

@@ -85,6 +85,12 @@ def test_an_address_without_a_port_is_wrong_usage(text: str) -> None:
         address(text)
 
 
+def test_labels_of_the_server_go_over_those_of_the_agent() -> None:
+    own = LeaseArguments(ttl_seconds=60, labels={"agent": "other", "team": "a"})
+    assert own.with_labels({"agent": "nightly"}).labels == {"agent": "nightly", "team": "a"}
+    assert LeaseArguments(ttl_seconds=60).with_labels({}).labels is None
+
+
 @asynccontextmanager
 async def agent(api: FakeApi) -> AsyncIterator[Client]:
     with Api(Endpoint(api.url, TENANT_KEY), note=lambda _: None, pause=lambda _: None) as connected:
@@ -176,8 +182,12 @@ async def test_an_api_that_is_away_is_a_tool_error_with_its_address(cli: Cli) ->
 
 
 async def test_the_command_serves_a_client_over_standard_input_and_output(budgeted: FakeApi, cli: Cli) -> None:
-    server = StdioServerParameters(command=sys.executable, args=["-m", "app.cli", "mcp"], env=cli.environ)
+    server = StdioServerParameters(
+        command=sys.executable, args=["-m", "app.cli", "mcp", "--label", "agent=nightly"], env=cli.environ
+    )
     async with Client(stdio_client(server)) as client:
         assert client.instructions is not None
         made = (await call(client, "create_lease", ttl_seconds=3600, gpu_model="T4"))["lease"]
     assert list(budgeted.leases) == [made["id"]]
+    (asked,) = budgeted.calls("POST", "/v1/leases")
+    assert (asked.body or {})["labels"] == {"agent": "nightly"}

@@ -1,8 +1,8 @@
 """The arguments of tools that describe a lease, as one value."""
 
 import inspect
-from collections.abc import Callable, Iterator
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import wraps
 from typing import Annotated, Any, Literal, get_type_hints
 
@@ -59,6 +59,10 @@ class LeaseArguments:
     )
     image: Annotated[str | None, Field(description="Name of an image. Default: an image with GPU drivers.")] = None
     disk_gib: Annotated[int | None, Field(ge=1, description="Size of the disk, in GiB.")] = None
+
+    def with_labels(self, labels: Mapping[str, str]) -> "LeaseArguments":
+        """The same with these labels, which replace those of the same keys."""
+        return replace(self, labels={**(self.labels or {}), **labels}) if labels else self
 
     def body(self) -> Json:
         """As the API takes it. What has its default is left out, so that a quote can give it."""

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from app.cli import values
 from app.cli.session import Session
 from app.cli.up import require_extra
 
@@ -29,19 +30,24 @@ def mcp(
             help="Serve streamable HTTP at /mcp instead. Each request carries its API key as bearer token.",
         ),
     ] = None,
+    label: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="Label of every lease that the agent creates; repeatable."),
+    ] = None,
 ) -> None:
     """Serve gpulease as tools for an agent, by the Model Context Protocol, on standard input and output.
 
     The server can do what its key can, and nothing more. Give an agent a key of its own with a budget and an end.
     """
     listen = None if http is None else address(http)
+    labels = values.pairs(label or (), what="KEY=VALUE")
     require_extra("'gpulease[mcp]'", ("mcp",))
     from app.cli.mcp.server import http_server, local_server  # noqa: PLC0415 - imports the extra's packages
 
     if listen is None:
-        local_server(session.api()).run("stdio")
+        local_server(session.api(), labels).run("stdio")
         return
     host, port = listen
-    server = http_server(session.address(), session.with_key)
-    session.note(f"MCP server for {session.address()} at http://{http if host != _LOOPBACK else f'{host}:{port}'}/mcp")
+    server = http_server(session.address(), session.with_key, labels)
+    session.note(f"MCP server for {session.address()}: listens at {host}, port {port}, path /mcp")
     server.run("streamable-http", host=host, port=port, stateless_http=True, json_response=True)

@@ -1,9 +1,10 @@
 """The MCP server: tools with their annotations, over standard input and output or over HTTP."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial, wraps
 from importlib.metadata import version
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import anyio.to_thread
@@ -35,22 +36,23 @@ _ADD = ToolAnnotations(read_only_hint=False, destructive_hint=False, idempotent_
 _END = ToolAnnotations(read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False)
 
 _UNAUTHENTICATED = 401
+NO_LABELS: Mapping[str, str] = MappingProxyType({})
 
 Connect = Callable[[str], "Api"]
 "Opens the API with a key. The caller closes it."
 
 
-def local_server(api: "Api") -> MCPServer:
-    """A server for one client, which acts with the key of `api`."""
+def local_server(api: "Api", labels: Mapping[str, str] = NO_LABELS) -> MCPServer:
+    """A server for one client, which acts with the key of `api`. Its leases get these labels."""
 
     @contextmanager
     def connect() -> "Iterator[Api]":
         yield api
 
-    return _with_tools(_server(), connect)
+    return _with_tools(_server(), Tools(connect, labels))
 
 
-def http_server(url: str, connect: Connect) -> MCPServer:
+def http_server(url: str, connect: Connect, labels: Mapping[str, str] = NO_LABELS) -> MCPServer:
     """A server that holds no key. Each HTTP request acts with the API key that it carries as bearer token."""
 
     def of_request() -> "AbstractContextManager[Api]":
@@ -59,7 +61,7 @@ def http_server(url: str, connect: Connect) -> MCPServer:
         return connect(token.token)
 
     auth = AuthSettings(issuer_url=AnyHttpUrl(url), resource_server_url=None)
-    return _with_tools(_server(auth=auth, token_verifier=KeyVerifier(connect)), of_request)
+    return _with_tools(_server(auth=auth, token_verifier=KeyVerifier(connect)), Tools(of_request, labels))
 
 
 class StrictServer(MCPServer):
@@ -117,8 +119,7 @@ def _server(**auth: Any) -> MCPServer:
     )
 
 
-def _with_tools(server: MCPServer, connect: "Callable[[], AbstractContextManager[Api]]") -> MCPServer:
-    tools = Tools(connect)
+def _with_tools(server: MCPServer, tools: Tools) -> MCPServer:
     kinds = (
         (_READ, (tools.plan, tools.quote, tools.list_leases, tools.show_lease, tools.costs, tools.budgets)),
         (_ADD, (tools.create_lease, tools.extend_lease)),

@@ -43,11 +43,14 @@ class Tools:
     """
 
     connect: Callable[[], AbstractContextManager["Api"]]
+    labels: Mapping[str, str] = field(default_factory=dict)
+    "Labels of every lease that these tools plan or create."
     creation: LeaseCreation = field(default_factory=LeaseCreation)
 
     def plan(self, request: LeaseArguments) -> PlanAnswer:
         """Preview which offerings a lease would try, in order, with prices. Creates nothing and costs nothing."""
         with self.connect() as api:
+            request = request.with_labels(self.labels)
             document = api.post(f"{PATH}/plan", request.body())
             found = PlanAnswer.fields_of(document, request.ttl_seconds)
             return PlanAnswer(**found, remaining_budget=_remaining(api, request.labels))
@@ -55,6 +58,7 @@ class Tools:
     def quote(self, request: LeaseArguments) -> QuoteAnswer:
         """Get a price for a lease that holds for 15 minutes. Creates no lease and costs nothing."""
         with self.connect() as api:
+            request = request.with_labels(self.labels)
             document = api.create(quotes.PATH, request.body())
             prices = {name: document[name] for name in ("price_per_hour", "total", "valid_until")}
             found = PlanAnswer.fields_of(document["plan"], request.ttl_seconds)
@@ -76,7 +80,7 @@ class Tools:
         """
         with self.connect() as api:
             me = api.get("/v1/me")
-            body = request.body() | ({} if quote_id is None else {"quote_id": quote_id})
+            body = request.with_labels(self.labels).body() | ({} if quote_id is None else {"quote_id": quote_id})
             return _answer(api, self.creation.create(api, body, me["key_id"]), me)
 
     def list_leases(
