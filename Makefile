@@ -19,7 +19,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: runtimes help up test simulate crash-matrix chaos races mutation mutation-of-steps fuzz audit deployment old-code bench lint fmt openapi examples clients generators docs lock clean
+.PHONY: runtimes help up test simulate crash-matrix chaos races mutation mutation-of-steps fuzz audit deployment old-code agents bench lint fmt openapi examples clients generators docs lock clean
 
 help: ## show this list
 	@echo "Usage: make <target> [ARGS=\"...\"] [PYTHON=python3.12]"
@@ -64,6 +64,9 @@ deployment: $(VENV)/.dev ## two hosts on Debian's servers, PgBouncer, the image 
 
 old-code: $(VENV)/.dev ## the code before each migration on today's schema: make old-code ARGS="--last 1"
 	@exec $(BIN)/python -m tests.old_code $(ARGS)
+
+agents: $(VENV)/.dev ## an agent with a key of 5 USD spends over MCP what it can and is killed: make agents ARGS="--seconds 60"
+	@exec $(BIN)/python -m tests.agents $(ARGS)
 
 bench: $(VENV)/.dev ## measure in three minutes: one JSON line per figure (see docs/performance.md for more)
 	@$(BIN)/python -m bench.api --requests 2000

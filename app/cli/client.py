@@ -53,12 +53,13 @@ class Api:
         note: Callable[[str], None],
         pause: Callable[[float], None] = times.pause,
         timeout: float | None = None,
+        transport: httpx.BaseTransport | None = None,
     ) -> None:
-        """`timeout`: seconds for each part of a call. None: no limit."""
+        """`timeout`: seconds for each part of a call. None: no limit. `transport`: None is the network."""
         self._note = note
         self._pause = pause
         self._url = endpoint.url
-        self._http = _open(endpoint, _TIMEOUT if timeout is None else httpx.Timeout(timeout))
+        self._http = _open(endpoint, _TIMEOUT if timeout is None else httpx.Timeout(timeout), transport)
 
     def __enter__(self) -> Self:
         return self
@@ -105,6 +106,11 @@ class Api:
         """Sends a POST with an idempotency key (a new one unless given). Retries are safe."""
         key = idempotency_key or str(uuid.uuid4())
         return self._document(Call("POST", path, body=body, headers={"Idempotency-Key": key}))
+
+    def create_once(self, path: str, body: Json, idempotency_key: str) -> tuple[Json, bool]:
+        """As `create`. The second value is False when an earlier call with the same key made the resource."""
+        response = self._send(Call("POST", path, body=body, headers={"Idempotency-Key": idempotency_key}))
+        return self._parsed(response), "Idempotency-Replayed" not in response.headers
 
     def post(self, path: str, body: Json | None = None) -> Json:
         """Sends a POST of an action."""
@@ -175,12 +181,17 @@ class Api:
         raise _error(self._url, response, document)
 
 
-def _open(endpoint: Endpoint, timeout: httpx.Timeout) -> httpx.Client:
+def _open(endpoint: Endpoint, timeout: httpx.Timeout, transport: httpx.BaseTransport | None) -> httpx.Client:
     headers = {"Authorization": f"Bearer {endpoint.key}", "Accept": "application/json", "User-Agent": "gpulease-cli"}
     # plain HTTP needs none of the certificates whose reading takes a tenth of a command's time
     verify = _NO_TLS if endpoint.url.startswith("http://") else True
     return httpx.Client(
-        base_url=endpoint.url, headers=headers, timeout=timeout, trust_env=not endpoint.is_loopback, verify=verify
+        base_url=endpoint.url,
+        headers=headers,
+        timeout=timeout,
+        trust_env=not endpoint.is_loopback,
+        verify=verify,
+        transport=transport,
     )
 
 

@@ -13,6 +13,7 @@ from app.cli.config import Choice, find_endpoint
 from app.cli.profiles import config_path, load
 
 if TYPE_CHECKING:
+    from app.cli.client import Params
     from app.cli.errors import Json
 
 _PATIENCE = 1.0
@@ -32,6 +33,13 @@ def active_leases(context: typer.Context, incomplete: str) -> list[str]:
     return _leases(context, incomplete, "active")
 
 
+def budgets(context: typer.Context, incomplete: str) -> list[str]:
+    """Ids of the budgets."""
+    with suppress(Exception):  # an error message would land in the middle of what is being typed
+        return _fitting([str(item["id"]) for item in _ask(context, "/v1/budgets", {})], incomplete)
+    return []
+
+
 def profile_names(incomplete: str) -> list[str]:
     """The names in config.toml."""
     with suppress(Exception):  # an error message would land in the middle of what is being typed
@@ -42,13 +50,14 @@ def profile_names(incomplete: str) -> list[str]:
 
 def _leases(context: typer.Context, incomplete: str, state: str) -> list[str]:
     with suppress(Exception):  # as above
-        found = _ask(context, incomplete, state)
+        search = incomplete if incomplete and not incomplete.startswith("lease_") else None
+        found = _ask(context, "/v1/leases", {"state": state, "search": search})
         what = "id" if incomplete.startswith("lease_") else "name"
         return _fitting([str(lease.get(what) or lease["id"]) for lease in found], incomplete)
     return []
 
 
-def _ask(context: typer.Context, incomplete: str, state: str) -> "list[Json]":
+def _ask(context: typer.Context, path: str, params: "Params") -> "list[Json]":
     from app.cli.client import Api  # noqa: PLC0415 - as in the session
 
     chosen = {**context.find_root().params, **{name: value for name, value in context.params.items() if value}}
@@ -59,9 +68,8 @@ def _ask(context: typer.Context, incomplete: str, state: str) -> "list[Json]":
         directory=Path.cwd(),
         profile_key=lambda profile: profile.key,  # a key command might ask for a passphrase
     )
-    search = incomplete if incomplete and not incomplete.startswith("lease_") else None
     with Api(endpoint, note=lambda _: None, timeout=_PATIENCE) as api:
-        page, _ = api.get_if_changed("/v1/leases", None, {"state": state, "search": search, "limit": _LIMIT})
+        page, _ = api.get_if_changed(path, None, {**params, "limit": _LIMIT})
     return list((page or {}).get("items") or ())
 
 

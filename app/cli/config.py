@@ -83,6 +83,15 @@ def find_endpoint(
     raise NotConfiguredError(msg)
 
 
+def find_address(choice: Choice, *, environ: Mapping[str, str], directory: Path) -> str:
+    """The API address alone, from the same sources. Raises NotConfiguredError with instructions."""
+    for source in _sources(choice, environ=environ, directory=directory, operator=False, profile_key=lambda _: None):
+        if source.url:
+            return clean_url(source.url)
+    msg = f"no API address; {_HOW}"
+    raise NotConfiguredError(msg)
+
+
 def _sources(
     choice: Choice,
     operator: bool,  # noqa: FBT001 - passed on as it came

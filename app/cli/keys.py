@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 group = typer.Typer(no_args_is_help=True, help="API keys.")
 
-KeyId = Annotated[str, typer.Argument(metavar="KEY", help="Id or name of the key.")]
+Reference = Annotated[str, typer.Argument(metavar="KEY", help="Id or name of the key.")]
 Tenant = Annotated[
     str | None, typer.Option(help="Id or name of the tenant (operators); default: the key's own tenant.")
 ]
@@ -38,13 +38,25 @@ def create(
     *,
     role: Annotated[Literal["admin", "member", "viewer"], typer.Option()] = "member",
     expires: Annotated[
-        str | None, typer.Option(metavar="TIME", parser=values.future, help="30d (from now) or an RFC 3339 time.")
+        str | None,
+        typer.Option(
+            "--expires",
+            "--expires-in",
+            metavar="TIME",
+            parser=values.future,
+            help="30d (from now) or an RFC 3339 time.",
+        ),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        typer.Option(metavar="USD", help="All that leases of this key may cost together, such as 5.00."),
     ] = None,
     tenant: Tenant = None,
 ) -> None:
     """Create a key and show its secret once."""
     api = session.api(operator=tenant is not None)
-    body = {"name": name, "role": role} | ({"expires_at": expires} if expires else {})
+    given = {"name": name, "role": role, "expires_at": expires, "budget": budget}
+    body = {field: value for field, value in given.items() if value is not None}
     made = api.create(_path(api, tenant), body)
     session.answer_secret(made, "key")
 
@@ -62,10 +74,10 @@ def list_keys(
 
 
 @command(group, "revoke")
-def revoke(session: Session, key_id: KeyId) -> None:
+def revoke(session: Session, reference: Reference) -> None:
     """Revoke a key. All processes reject it within 5 seconds."""
     api = session.api()
-    found = _id(api, key_id)
+    found = key_id(api, reference)
     session.answer(api.delete(f"/v1/keys/{found}"), output.fields)
     session.note(f"revoked {found}")
 
@@ -73,7 +85,7 @@ def revoke(session: Session, key_id: KeyId) -> None:
 @command(group, "rotate")
 def rotate(
     session: Session,
-    key_id: KeyId,
+    reference: Reference,
     *,
     overlap: Annotated[
         int, typer.Option(metavar="DURATION", parser=values.seconds, help="How long the old secret stays valid.")
@@ -81,7 +93,7 @@ def rotate(
 ) -> None:
     """Rotate the secret of a key and show the new secret once."""
     api = session.api()
-    made = api.create(f"/v1/keys/{_id(api, key_id)}/rotate", {"overlap_seconds": overlap})
+    made = api.create(f"/v1/keys/{key_id(api, reference)}/rotate", {"overlap_seconds": overlap})
     session.answer_secret(made, "key")
 
 
@@ -90,6 +102,6 @@ def _path(api: "Api", tenant: str | None) -> str:
     return f"/v1/tenants/{tenant_id}/keys"
 
 
-def _id(api: "Api", reference: str) -> str:
-    """A whole id needs no lookup, so that operators can name the key of any tenant."""
+def key_id(api: "Api", reference: str) -> str:
+    """The id of a key given by id, shortened id or name. A whole id needs no lookup, so that operators can name the key of any tenant."""
     return reference if lookup.is_id(reference, "key") else lookup.listed_id(api, _path(api, None), reference, "key")

@@ -71,6 +71,12 @@ class LeaseOptions:
     max_price: Annotated[
         str | None, typer.Option(metavar="USD", help="Maximum price per hour.", rich_help_panel=_TERMS)
     ] = None
+    max_cost: Annotated[
+        str | None,
+        typer.Option(
+            metavar="USD", help="The lease ends before it costs more than this in total.", rich_help_panel=_TERMS
+        ),
+    ] = None
     ttl: Annotated[
         int | None,
         typer.Option(
@@ -86,6 +92,14 @@ class LeaseOptions:
             metavar="DURATION",
             parser=values.seconds,
             help="Maximum wait for capacity; 0 tries each candidate once.",
+            rich_help_panel=_TERMS,
+        ),
+    ] = None
+    warn_before: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION,...",
+            help="Send an event this long before the end, such as 30m,5m; none: no event.",
             rich_help_panel=_TERMS,
         ),
     ] = None
@@ -129,10 +143,15 @@ class LeaseOptions:
     tenant: Annotated[str | None, typer.Option(help="Tenant to act for, by id or name (operators).")] = None
 
 
-def request_body(options: LeaseOptions) -> Json:
-    """The body for POST /v1/leases. Raises BadParameter (exit code 2) for an invalid request."""
+def request_body(options: LeaseOptions, *, quote: str | None = None) -> Json:
+    """The body for POST /v1/leases. Raises BadParameter (exit code 2) for an invalid request.
+
+    A quote gives every field that is not set.
+    """
     saved = _from_file(options.from_file)
     body = {**saved, **_given(options), **_hardware(options, saved.get("gpu"))}
+    if quote is not None:
+        return {**body, "quote_id": quote}
     if not body.get("gpu") and not body.get("instance_types"):
         msg = "no hardware given: use --gpu MODEL:COUNT, --type or --from-file"
         raise typer.BadParameter(msg)
@@ -158,7 +177,9 @@ def _given(options: LeaseOptions) -> Json:
         "providers": options.provider or None,
         "regions": options.region or None,
         "max_price_per_hour": options.max_price,
+        "max_cost": options.max_cost,
         "ttl_seconds": options.ttl,
+        "expiry_warnings_seconds": None if options.warn_before is None else values.warning_seconds(options.warn_before),
         "wait_seconds": options.wait,
         **_ssh_keys(options),
         "startup_script": values.text_file(options.startup_script) if options.startup_script else None,

@@ -68,11 +68,28 @@ def expires(item: Json) -> str | None:
     return None if ends(item) else since(item.get("expires_at"))
 
 
+def effective_end(item: Json) -> str | None:
+    """When the lease ends by its term or its cost cap, relative to now. None for a lease that ends before."""
+    return None if ends(item) else since(item.get("ends_at") or item.get("expires_at"))
+
+
 def cost(item: Json) -> str | None:
-    """`1.25 USD`, and `1.25 USD to date` before the lease has ended: what its compute has cost."""
+    """`1.25 USD`, and `1.25 USD to date` before the lease has ended: what it has cost."""
     accrued = rounded(at(item, "cost.accrued"))
     to_date = "" if item.get("terminal") else " to date"
     return None if accrued is None else f"{accrued} {at(item, 'cost.currency') or 'USD'}{to_date}"
+
+
+def price_parts(item: Json) -> str | None:
+    """`compute 21.96, disk 0.02, address 0.005`: the hourly prices of the parts. None without parts beyond compute."""
+    parts = {name: short for name, price in (at(item, "cost.parts") or {}).items() if (short := rounded(price))}
+    return ", ".join(f"{name} {price}" for name, price in parts.items()) if len(parts) > 1 else None
+
+
+def cap(item: Json) -> str | None:
+    """When the lease ends because of its cost cap, relative to now. None if it reaches its expiry first."""
+    end = item.get("ends_at")
+    return None if ends(item) or end in (None, item.get("expires_at")) else f"{since(end)} (cost cap)"
 
 
 def estimate(item: Json) -> str | None:
@@ -109,15 +126,15 @@ LEASES: Columns = (
     ("TYPE", "placement.instance_type"),
     ("MARKET", "placement.market"),
     ("USD/H", price("placement.price_per_hour")),
-    ("COMPUTE USD", price("cost.accrued")),
-    ("EXPIRES", Faces(expires, "expires_at")),
+    ("COST USD", price("cost.accrued")),
+    ("EXPIRES", Faces(effective_end, "expires_at")),
     ("CREATED", when("created_at")),
 )
 
 LEASES_LAYOUT = Layout(
-    ("NAME", "STATE", "GPUS", "LOCATION", "EXPIRES", "USD/H", "TYPE", "MARKET", "ID", "COMPUTE USD", "CREATED"),
+    ("NAME", "STATE", "GPUS", "LOCATION", "EXPIRES", "USD/H", "TYPE", "MARKET", "ID", "COST USD", "CREATED"),
     wrap={"LOCATION": 14, "NAME": 20},
-    right=frozenset({"USD/H", "COMPUTE USD"}),
+    right=frozenset({"USD/H", "COST USD"}),
 )
 "A name replaces an id in every command, so names come first."
 
@@ -174,11 +191,14 @@ def _machine(item: Json) -> Iterable[tuple[str, object]]:
 
 def _money(item: Json) -> Iterable[tuple[str, object]]:
     currency = at(item, "cost.currency") or "USD"
+    what = "compute " if at(item, "cost.covers") == "compute" else ""
     prices = ("cost.rate_per_hour", "placement.price_per_hour", "estimate.price_per_hour")
     price_now = None if ends(item) else next((rate for path in prices if (rate := at(item, path))), None)
-    yield "compute cost", cost(item)
-    yield "compute price", money(rounded(price_now), f"{currency}/h")
-    yield "compute total", estimate(item)
+    yield f"{what}cost", cost(item)
+    yield f"{what}price", money(rounded(price_now), f"{currency}/h")
+    yield "price parts", None if ends(item) else price_parts(item)
+    yield f"{what}total", estimate(item)
+    yield "cost cap", money(rounded(item.get("max_cost")), currency)
     yield "not included", not_included(item.get("cost"))
 
 
@@ -186,6 +206,7 @@ def _times(item: Json) -> Iterable[tuple[str, object]]:
     for name in ("created_at", "ready_at", "expires_at", "release_requested_at", "ended_at"):
         shown = expires(item) if name == "expires_at" else since(item.get(name))
         yield name.removesuffix("_at").replace("_", " "), shown
+    yield "ends", cap(item)
 
 
 def _rest(item: Json) -> Iterable[tuple[str, object]]:

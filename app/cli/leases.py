@@ -5,9 +5,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli import completion, event_views, explain_view, lease_views, lookup, output, plan_view, values, watch
+from app.cli import completion, event_views, explain_view, lease_views, lookup, output, plan_view, quotes, values, watch
 from app.cli.command import command
 from app.cli.layout import Layout
+from app.cli.lease_filters import LeaseFilters
 from app.cli.lease_request import LeaseOptions, for_tenant, request_body
 from app.cli.session import Session
 from app.cli.ssh_offer import ensure_login
@@ -33,18 +34,32 @@ Timeout = Annotated[
 Limit = Annotated[int, typer.Option(min=0, help="Maximum number; 0: all.")]
 
 
+@dataclass(frozen=True)
+class Sending:
+    """How `lease create` sends the request."""
+
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Create without a question.")] = False
+    quote: Annotated[
+        str | None,
+        typer.Option(
+            metavar="QUOTE",
+            help="Id from `gpulease quote`: gives the options that are not set, and the most that an hour costs.",
+        ),
+    ] = None
+    idempotency_key: Annotated[
+        str | None, typer.Option(help="The same key returns the same lease; default: a new key.")
+    ] = None
+
+
 @command(group, "create")
 def create(
     session: Session,
     options: LeaseOptions,
+    sending: Sending,
     *,
     follow: Annotated[bool, typer.Option("--watch", "--follow", help="Watch the lease after creating it.")] = False,
     until: Until = "active",
     timeout: Timeout = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Create without a question.")] = False,
-    idempotency_key: Annotated[
-        str | None, typer.Option(help="The same key returns the same lease; default: a new key.")
-    ] = None,
 ) -> None:
     """Create a lease of a VM with GPUs.
 
@@ -54,18 +69,25 @@ def create(
     if follow:
         session.refuse_csv("a watch")
     api = session.api(operator=options.tenant is not None)
-    body = for_tenant(api, request_body(options), options.tenant)
+    body = for_tenant(api, request_body(options, quote=sending.quote), options.tenant)
     ensure_login(session, api, body)
-    if session.interactive and not yes:
+    if session.interactive and not sending.yes:
         _confirm(session, api, body)
-    lease = api.create(_PATH, body, idempotency_key=idempotency_key)
+    lease = api.create(_PATH, body, idempotency_key=sending.idempotency_key)
     if follow:
         raise typer.Exit(watch.follow(session, api, str(lease["id"]), until=until, timeout=timeout))
     session.answer(lease, lease_views.lease, lease_views.sheet)
 
 
 def _confirm(session: Session, api: "Api", body: "Json") -> None:
-    """Asks about the first offer of the plan. Without an offer there is no question, and the create reports the cause."""
+    """Asks about the quote, or the first offer of the plan.
+
+    Without an offer there is no question, and the create reports the cause.
+    """
+    if "quote_id" in body:
+        session.console.print(quotes.view(api.get(f"{quotes.PATH}/{body['quote_id']}")))
+        session.confirm("Create this lease?")
+        return
     document = api.post(f"{_PATH}/plan", body)
     if document.get("candidates"):
         session.console.print(plan_view.offer(document, body["ttl_seconds"]))
@@ -84,44 +106,6 @@ def plan(
     body = for_tenant(api, request_body(options), options.tenant)
     document = api.post(f"{_PATH}/plan", body)
     session.answer(document, lambda seen: plan_view.plan(seen, body["ttl_seconds"], every=every), plan_view.sheet)
-
-
-@dataclass(frozen=True)
-class LeaseFilters:
-    """The filters of `lease list`."""
-
-    all: Annotated[bool, typer.Option("--all", "-a", help="Include ended leases.")] = False
-    state: Annotated[list[str] | None, typer.Option(metavar="STATE", help="Only leases in this state; repeatable.")] = (
-        None
-    )
-    provider: Annotated[str | None, typer.Option()] = None
-    region: Annotated[str | None, typer.Option()] = None
-    gpu_model: Annotated[str | None, typer.Option()] = None
-    label: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="Repeatable.")] = None
-    created_after: Annotated[
-        str | None, typer.Option(metavar="TIME", parser=values.past, help="2h (ago) or an RFC 3339 time.")
-    ] = None
-    created_before: Annotated[
-        str | None, typer.Option(metavar="TIME", parser=values.past, help="2h (ago) or an RFC 3339 time.")
-    ] = None
-    sort: Annotated[str | None, typer.Option(help="Name of the sort field.")] = None
-    cursor: Annotated[str | None, typer.Option(help="Continue from the next_cursor of a --json response.")] = None
-
-    def params(self) -> "Json":
-        """As query parameters."""
-        labels = values.pairs(self.label or (), what="KEY=VALUE")
-        live = ["!terminal"] if not self.all else None
-        return {
-            "state": self.state or live,
-            "provider": self.provider,
-            "region": self.region,
-            "gpu_model": self.gpu_model,
-            "label": [f"{key}:{value}" for key, value in labels.items()] or None,
-            "created_after": self.created_after,
-            "created_before": self.created_before,
-            "sort": self.sort,
-            "cursor": self.cursor,
-        }
 
 
 @command(group, "list")
@@ -206,14 +190,27 @@ def update(
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Label to add or to change; repeatable.")
     ] = None,
     remove_label: Annotated[list[str] | None, typer.Option(metavar="KEY", help="Label to remove; repeatable.")] = None,
+    max_cost: Annotated[
+        str | None, typer.Option(metavar="USD", help="The most that the lease may cost in total; none removes the cap.")
+    ] = None,
+    warn_before: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION,...", help="Send an event this long before the end, such as 30m,5m; none: no event."
+        ),
+    ] = None,
 ) -> None:
-    """Change the name or the labels of a lease. Other labels stay."""
+    """Change the name, the labels, the cost cap or the warnings of a lease. Other labels stay."""
     added = values.pairs(label or (), what="KEY=VALUE")
-    if name is None and not added and not remove_label:
-        raise typer.BadParameter("nothing to change: use --name, --label or --remove-label")
+    if not any((name is not None, max_cost, warn_before, added, remove_label)):
+        raise typer.BadParameter("nothing to change: give at least one option")
     api = session.api()
     path = _path(api, lease)
     body: Json = {} if name is None else {"name": name}
+    if max_cost is not None:
+        body["max_cost"] = values.amount_or_none(max_cost)
+    if warn_before is not None:
+        body["expiry_warnings_seconds"] = values.warning_seconds(warn_before)
     if added or remove_label:
         labels = {**(api.get(path).get("labels") or {}), **added}
         body["labels"] = {key: value for key, value in labels.items() if key not in (remove_label or ())}

@@ -5,6 +5,8 @@ from typing import Annotated
 import typer
 
 from app.cli import (
+    budgets,
+    costs,
     events,
     gpu_models,
     keys,
@@ -14,6 +16,7 @@ from app.cli import (
     output,
     profile_commands,
     quotas,
+    quotes,
     release,
     reservations,
     ssh_config,
@@ -24,6 +27,7 @@ from app.cli import (
 )
 from app.cli import ssh as login
 from app.cli.command import before_commands, command
+from app.cli.mcp.command import mcp
 from app.cli.session import Session
 from app.cli.up import deadman, up
 
@@ -82,12 +86,17 @@ command(app, "ssh")(login.ssh)
 command(app, "cp")(login.cp)
 command(app, "ssh-config")(ssh_config.ssh_config)
 app.add_typer(ssh_keys.group, name="ssh-keys")
+command(app, "mcp")(mcp)
 command(app, "audit")(events.audit)
+command(app, "quote")(quotes.quote)
+command(app, "costs")(costs.costs)
+command(app, "forecast")(costs.forecast)
 command(leases.group, "release")(release.release)
 app.add_typer(leases.group, name="lease")
 app.add_typer(tenants.group, name="tenant")
 app.add_typer(keys.group, name="key")
 app.add_typer(quotas.group, name="quota")
+app.add_typer(budgets.group, name="budget")
 command(ops.group, "top")(top.top)
 app.add_typer(ops.group, name="ops")
 app.add_typer(events.group, name="events")

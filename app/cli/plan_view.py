@@ -77,7 +77,7 @@ def offer(document: Json, term_seconds: int) -> RenderableType:
             ("compute total", _total(document, term_seconds)),
             ("not included", not_included(document.get("cost"))),
             ("if unavailable", f"{len(others)} other offerings{upto}" if others else None),
-            ("quota", None if at(document, "quota.fits") else _quota(document)),
+            ("quota", None if at(document, "quota.fits") else quota(document)),
             ("note", _note(document)),
         ]
     )
@@ -87,7 +87,7 @@ def _facts(document: Json, term_seconds: int) -> Iterable[tuple[str, object]]:
     cost = [_per_hour(document), _total(document, term_seconds)]
     yield "compute cost", ", ".join(part for part in cost if part) or None
     yield "not included", not_included(document.get("cost")) if any(cost) else None
-    yield "quota", _quota(document)
+    yield "quota", quota(document)
     yield "note", _note(document)
 
 
@@ -103,7 +103,7 @@ def _total(document: Json, term_seconds: int) -> str | None:
     return f"{total} {at(document, 'cost.currency') or 'USD'} for {times.duration(term_seconds)}"
 
 
-def _quota(document: Json) -> str | None:
+def quota(document: Json) -> str | None:
     """The resources that do not fit, or the one that is closest to its limit."""
     resources = at(document, "quota.resources") or []
     short = [quota_text(need) for need in resources if not need.get("fits")]

@@ -15,6 +15,11 @@ _LONGEST_LIST = 8
 
 _ADVICE: Mapping[str, str] = {
     "quota_exceeded": "release leases, or request a higher quota; `gpulease quota show` lists the limits",
+    "budget_exceeded": (
+        "release leases, request a shorter --ttl or less hardware, or wait until the budget resets; "
+        "`gpulease budget list` shows the budgets"
+    ),
+    "quote_expired": "get a new one with `gpulease quote`",
     "no_offering": "relax the request; `gpulease lease plan` shows what is excluded",
     "unknown_gpu_model": "`gpulease gpus` lists the models and their prices",
     "unknown_region": "`gpulease regions` lists the regions",
@@ -32,10 +37,11 @@ def problem_lines(error: ProblemError) -> list[str]:
     head = f"{error} ({error.status} {error.code})".replace(" )", ")")
     foot = [f"request id: {error.request_id}"] if error.request_id else []
     advice = [f"try: {_ADVICE[error.code]}"] if error.code in _ADVICE else []
-    return [head, *("  " + line for line in (*_causes(error), *advice, *foot))]
+    return [head, *("  " + line for line in (*causes(error), *advice, *foot))]
 
 
-def _causes(error: ProblemError) -> Iterator[str]:
+def causes(error: ProblemError) -> Iterator[str]:
+    """What was rejected and why, a line each, from the members of the problem document."""
     document = error.document
     if error.code == "quota_exceeded" and document.get("resource"):
         yield from map(quota_text, document.get("shortages") or [document])

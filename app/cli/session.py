@@ -13,7 +13,7 @@ import typer
 
 from app.cli import output, sheet
 from app.cli.completion import profile_names
-from app.cli.config import Choice, find_endpoint
+from app.cli.config import Choice, Endpoint, clean_key, find_address, find_endpoint
 from app.cli.errors import CliError, DeclinedError, Json, ProblemError
 from app.cli.layout import FittedTable, Layout
 from app.cli.problem_view import problem_lines
@@ -46,6 +46,9 @@ class Connection:
     as_json: Annotated[
         bool, typer.Option("--json", help="Short for --output json: the JSON of the API.", rich_help_panel=_PANEL)
     ] = False
+    csv: Annotated[
+        bool, typer.Option("--csv", help="Short for --output csv: a header and rows.", rich_help_panel=_PANEL)
+    ] = False
     form: Annotated[output.Format | None, typer.Option("--output", help="Output format.", rich_help_panel=_PANEL)] = (
         None
     )
@@ -65,11 +68,16 @@ class Connection:
 
     @property
     def format(self) -> output.Format | None:
-        """The requested output format. Raises BadParameter for --json together with another format."""
-        if self.as_json and self.form not in {None, "json"}:
-            msg = f"use --json or --output {self.form}, not both"
-            raise typer.BadParameter(msg)
-        return "json" if self.as_json else self.form
+        """The requested output format. Raises BadParameter for two different ones."""
+        asked: list[tuple[output.Format | None, str]] = [
+            ("json" if self.as_json else None, "--json"),
+            ("csv" if self.csv else None, "--csv"),
+            (self.form, f"--output {self.form}"),
+        ]
+        given = {form: option for form, option in asked if form is not None}
+        if len(given) > 1:
+            raise typer.BadParameter(f"use {' or '.join(given.values())}, not both")
+        return next(iter(given), None)
 
     def over(self, other: "Connection") -> "Connection":
         """These options, with missing values taken from `other`."""
@@ -121,6 +129,16 @@ class Session:
             )
             self._apis[operator] = self._open.enter_context(Api(endpoint, note=self.note))
         return self._apis[operator]
+
+    def address(self) -> str:
+        """The address of the API. It needs no key."""
+        return find_address(self.choice, environ=os.environ, directory=Path.cwd())
+
+    def with_key(self, key: str) -> "Api":
+        """The API with another key. The caller closes it."""
+        from app.cli.client import Api  # noqa: PLC0415 - as above
+
+        return Api(Endpoint(self.address(), clean_key(key)), note=self.note)
 
     @property
     def as_csv(self) -> bool:

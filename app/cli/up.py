@@ -42,13 +42,17 @@ def hand_over(module: str, arguments: Sequence[str]) -> NoReturn:
     The current directory is not on the import path, so that a project's own `app` package does not shadow ours.
     Exits with code 2 if the extra that contains the program's packages is not installed.
     """
-    extra, packages = _SERVER_PACKAGES.get(module, ("", ()))
-    if any(find_spec(package) is None for package in packages):
-        sys.stderr.write(f"error: this installation is the client alone: pip install {extra} adds this command\n")
-        raise typer.Exit(USAGE)
+    require_extra(*_SERVER_PACKAGES.get(module, ("", ())))
     sys.stdout.flush()
     sys.stderr.flush()
     os.execv(sys.executable, command_line(module, arguments))  # noqa: S606 - our own module, no shell
+
+
+def require_extra(extra: str, packages: Sequence[str]) -> None:
+    """Exits with code 2 if one of these packages, which the extra installs, is missing."""
+    if any(find_spec(package) is None for package in packages):
+        sys.stderr.write(f"error: this installation is the client alone: pip install {extra} adds this command\n")
+        raise typer.Exit(USAGE)
 
 
 def command_line(module: str, arguments: Sequence[str]) -> list[str]:

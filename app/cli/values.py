@@ -35,9 +35,34 @@ def past(text: str) -> str:
     return _moment(text, direction=-1)
 
 
+def day_or_past(text: str) -> str:
+    """As `past`, or a day such as `2026-11-01`: its start in UTC."""
+    return f"{text}T00:00:00Z" if _DAY.fullmatch(text) else past(text)
+
+
 def future(text: str) -> str:
     """`30d` (from now) or an RFC 3339 time, in the form of the API."""
     return _moment(text, direction=1)
+
+
+def warning_seconds(text: str) -> list[int]:
+    """`30m,5m` as seconds before the end, the longest first. `none` is no warning."""
+    if text.lower() == "none":
+        return []
+    return sorted({seconds(part.strip()) for part in text.split(",")}, reverse=True)
+
+
+def amount_or_none(text: str) -> str | None:
+    """An amount in USD as the API takes it; `none` removes the limit."""
+    return None if text.lower() == "none" else text
+
+
+def percentages(text: str) -> list[int]:
+    """`50,80,100` as whole numbers."""
+    parts = [part.strip().removesuffix("%") for part in text.split(",")]
+    if not all(part.isascii() and part.isdigit() for part in parts):
+        raise typer.BadParameter(f"{text!r}: write percentages such as 50,80,100")
+    return [int(part) for part in parts]
 
 
 def _moment(text: str, *, direction: int) -> str:
@@ -48,6 +73,7 @@ def _moment(text: str, *, direction: int) -> str:
     return times.rfc3339(given or times.now() + direction * timedelta(seconds=seconds(text)))
 
 
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _MEMORY = re.compile(r"\d+ ?(?:GB|GiB|G)", re.IGNORECASE)
 
 

@@ -143,6 +143,7 @@ class FakeApi:
         self.events: list[Json] = []
         self.ssh_keys: list[Json] = [{"id": "sshkey_00", "name": "laptop", "default": True, "key_id": "key_01"}]
         self.documents: dict[tuple[str, str], Json] = {}
+        self.refusals: dict[tuple[str, str], Answer] = {}
         self.page_size = 200
         self.new_course: tuple[Json, ...] = ()
         self._course: dict[str, deque[Json]] = {}
@@ -189,7 +190,7 @@ class FakeApi:
         scripted = self.next_answers.popleft() if self.next_answers else None
         if scripted is not None and not scripted.drop:
             return scripted
-        done = self._work(asked)
+        done = self.refusals.get((asked.method, asked.path)) or self._work(asked)
         return scripted if scripted is not None else done
 
     def _work(self, asked: Asked) -> Answer:

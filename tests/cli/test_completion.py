@@ -9,7 +9,7 @@ from tests.cli.conftest import Cli
 from tests.cli.fake_api import TENANT_KEY, Answer, FakeApi, a_lease
 
 
-def _complete(cli: Cli, line: str, **environ: str) -> list[str]:
+def complete(cli: Cli, line: str, **environ: str) -> list[str]:
     """What bash is offered for the last word of the line."""
     words = line.split(" ")
     asked = {"_GPULEASE_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
@@ -35,7 +35,7 @@ def _complete(cli: Cli, line: str, **environ: str) -> list[str]:
 def test_lease_names_are_offered(api: FakeApi, cli: Cli, line: str) -> None:
     api.add(a_lease(1))
     api.add(a_lease(2, name="other"))
-    assert _complete(cli, f"gpulease {line} tr") == ["train-1"]
+    assert complete(cli, f"gpulease {line} tr") == ["train-1"]
     (asked,) = api.asked
     assert asked.query["state"] == ["active" if line == "ssh" else "!terminal"]
     assert asked.query["search"] == ["tr"]
@@ -43,7 +43,7 @@ def test_lease_names_are_offered(api: FakeApi, cli: Cli, line: str) -> None:
 
 def test_an_id_that_was_begun_is_completed(api: FakeApi, cli: Cli) -> None:
     api.add(a_lease(1))
-    assert _complete(cli, "gpulease lease show lease_") == ["lease_01"]
+    assert complete(cli, "gpulease lease show lease_") == ["lease_01"]
     assert "search" not in api.asked[0].query
 
 
@@ -53,32 +53,32 @@ def test_the_connection_options_on_the_line_count(api: FakeApi, cli: Cli, tmp_pa
     config = cli.home / "config.toml"
     config.write_text(f'[profiles.lab]\nurl = "{api.url}"\nkey = "{TENANT_KEY}"\n')
     config.chmod(0o600)
-    assert _complete(cli, "gpulease --profile lab lease show tr") == ["train-1"]
-    assert _complete(cli, "gpulease lease show --profile lab tr") == ["train-1"]
-    assert _complete(cli, "gpulease lease show tr") == []
+    assert complete(cli, "gpulease --profile lab lease show tr") == ["train-1"]
+    assert complete(cli, "gpulease lease show --profile lab tr") == ["train-1"]
+    assert complete(cli, "gpulease lease show tr") == []
 
 
 def test_names_that_a_shell_would_read_as_more_are_not_offered(api: FakeApi, cli: Cli) -> None:
     names = ["$(id)", "a b", "-rf", "a;id", "`id`", "a\nb", "a'b", "~root", "plain"]
     for number, name in enumerate(names):
         api.add(a_lease(number, name=name))
-    assert _complete(cli, "gpulease lease show ") == ["plain"]
+    assert complete(cli, "gpulease lease show ") == ["plain"]
 
 
 def test_trouble_is_silent(api: FakeApi, cli: Cli) -> None:
     api.next_answers.append(Answer(500, None, raw=b"<html>"))
-    assert _complete(cli, "gpulease lease show tr") == []
-    assert _complete(cli, "gpulease lease show tr", GPULEASE_HOME="/nonexistent") == []
-    assert _complete(cli, "gpulease lease show tr", GPULEASE_URL="not an address") == []
+    assert complete(cli, "gpulease lease show tr") == []
+    assert complete(cli, "gpulease lease show tr", GPULEASE_HOME="/nonexistent") == []
+    assert complete(cli, "gpulease lease show tr", GPULEASE_URL="not an address") == []
     (cli.home / "config.toml").write_text("[[[")
-    assert _complete(cli, "gpulease lease show tr") == []
-    assert _complete(cli, "gpulease profile use l") == []
+    assert complete(cli, "gpulease lease show tr") == []
+    assert complete(cli, "gpulease profile use l") == []
 
 
 def test_an_api_that_does_not_answer_is_not_waited_for(cli: Cli) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        assert _complete(cli, "gpulease lease show tr", GPULEASE_URL=url, GPULEASE_KEY="gpl_x") == []
+        assert complete(cli, "gpulease lease show tr", GPULEASE_URL=url, GPULEASE_KEY="gpl_x") == []
 
 
 def test_profile_names_are_offered_and_no_key_command_runs(api: FakeApi, cli: Cli, tmp_path: Path) -> None:
@@ -88,8 +88,8 @@ def test_profile_names_are_offered_and_no_key_command_runs(api: FakeApi, cli: Cl
     config.write_text(f'default = "lab"\n[profiles.lab]\nurl = "{api.url}"\nkey_command = "touch {ran}"\n')
     config.chmod(0o600)
     for line in ("profile use", "profile remove", "me --profile", "--profile"):
-        assert _complete(cli, f"gpulease {line} l") == ["lab"]
-    assert _complete(cli, "gpulease lease show tr") == []
+        assert complete(cli, f"gpulease {line} l") == ["lab"]
+    assert complete(cli, "gpulease lease show tr") == []
     assert not ran.exists()
     assert not api.asked
 

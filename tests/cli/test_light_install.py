@@ -72,7 +72,7 @@ def test_commands_run_without_the_server_packages(api: FakeApi, cli: Cli, argume
     assert "lease" in done.stdout.lower()
 
 
-@pytest.mark.parametrize(("command", "extra"), [("up", "local"), ("deadman", "server")])
+@pytest.mark.parametrize(("command", "extra"), [("up", "local"), ("deadman", "server"), ("mcp", "mcp")])
 def test_a_program_of_the_server_names_its_extra(cli: Cli, command: str, extra: str) -> None:
     done = _run(cli, command)
     assert done.returncode == 2

@@ -132,6 +132,22 @@ PAGES: dict[str, tuple[str, list[str], Json]] = {
         ["quota", "show"],
         {"resource": "gpus:RTX-PRO-6000-BLACKWELL", "limit": 100000, "used": 99999, "available": 1},
     ),
+    "budgets": (
+        "/v1/budgets",
+        ["budget", "list"],
+        {
+            "id": f"budget_{TAIL}",
+            "scope": {"kind": "label", "tenant_id": TENANT_ID, "key_id": None, "label": "team:" + "v" * 40},
+            "period": "lifetime",
+            "amount": "100000.00",
+            "spent": "99999.123456",
+            "committed": "123456.789012",
+            "available": "-23455.912468",
+            "exceeded": True,
+            "when_exceeded": "notify",
+            "resets_at": WHEN,
+        },
+    ),
     "keys": (
         f"/v1/tenants/{TENANT_ID}/keys",
         ["key", "list", "--tenant", TENANT_ID],

@@ -17,7 +17,7 @@ from tests.house.sources import ROOT
 LOCKS = {
     "requirements.lock": {"server", "build", "otel"},
     "requirements-local.lock": {"server", "build", "local"},
-    "requirements-dev.lock": {"server", "build", "local", "dev"},
+    "requirements-dev.lock": {"server", "mcp", "build", "local", "dev"},
 }
 PIN = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)==(?P<version>[^ ;\\]+)(?P<marker> ;[^\\]*)?(?P<more> \\)?$")
 HASH = re.compile(r"^    --hash=sha256:[0-9a-f]{64}( \\)?$")

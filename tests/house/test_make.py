@@ -15,6 +15,7 @@ TARGETS = {
         "mutation-of-steps",
         "deployment",
         "old-code",
+        "agents",
         "bench",
         "fmt",
         "lint",

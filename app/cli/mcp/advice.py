@@ -1,0 +1,38 @@
+"""Errors of the API in words for an agent: what was refused, why, and what to do."""
+
+from collections.abc import Mapping
+
+from app.cli.errors import CliError, ProblemError
+from app.cli.problem_view import causes
+
+_AGAIN = "Call the tool again with the same arguments: a repeated create_lease makes no second lease."
+
+_ADVICE: Mapping[str, str] = {
+    "budget_exceeded": (
+        "Release leases with release_lease, or create a lease that costs less: a shorter ttl_seconds, cheaper hardware, "
+        "market=spot. Otherwise wait for resets_at, or ask a person for a higher budget."
+    ),
+    "quota_exceeded": "Release leases with release_lease, or ask a person for a higher quota.",
+    "forbidden": "The key of this server has too few rights. Ask a person for a key with the role that is named above.",
+    "unauthenticated": "The key of this server is missing, expired or revoked. Ask a person for another key.",
+    "no_offering": "Change the request. The tool plan shows why offerings do not fit.",
+    "unknown_gpu_model": "Use one of the known models.",
+    "unknown_region": "Use one of the known regions, or leave regions out.",
+    "price_cap_too_low": "Raise max_price_per_hour to the lowest price or above.",
+    "quote_expired": "Call the tool quote again, and use the new quote_id.",
+    "name_taken": "Choose another name, or use the lease that has it: list_leases shows it.",
+    "not_later": "Give a later end. A lease cannot be shortened: release it with release_lease.",
+    "term_exceeded": "Request a shorter term.",
+    "rate_limited": "Wait a minute, then call the tool again.",
+    "tenant_suspended": "Ask a person: operators have suspended the tenant.",
+}
+"What to do about a code."
+
+
+def explained(error: CliError) -> str:
+    """The error, its causes and the advice, a line each."""
+    if not isinstance(error, ProblemError):
+        return "\n".join([*error.lines(), *([_AGAIN] if error.passing else [])])
+    lines = [f"{error} ({error.status} {error.code})", *causes(error)]
+    advice = _ADVICE.get(error.code) or (_AGAIN if error.passing else None)
+    return "\n".join(lines + ([f"What to do: {advice}"] if advice else []))

@@ -1,0 +1,108 @@
+"""The arguments of tools that describe a lease, as one value."""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, fields, replace
+from functools import wraps
+from typing import Annotated, Any, Literal, get_type_hints
+
+from pydantic import Field
+
+from app.cli.errors import Json
+
+Amount = Annotated[str, Field(pattern=r"^[0-9]+(\.[0-9]{1,6})?$", examples=["12.50"])]
+"An amount in USD as a decimal string."
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeaseArguments:
+    """What to lease, for how long, and at most at which price."""
+
+    ttl_seconds: Annotated[
+        int,
+        Field(ge=60, description="Term of the lease. The VM ends after it at the latest, even if nobody releases it."),
+    ]
+    gpu_model: Annotated[
+        str | None,
+        Field(description="GPU model such as H100, A100, L4 or T4. Give either gpu_model or instance_types."),
+    ] = None
+    gpu_count: Annotated[int, Field(ge=1, description="Exact number of GPUs of the VM.")] = 1
+    gpu_memory_gib: Annotated[int | None, Field(ge=1, description="Minimum memory of each GPU, in GiB.")] = None
+    instance_types: Annotated[
+        list[str] | None, Field(description="Acceptable instance types of the clouds, instead of gpu_model.")
+    ] = None
+    market: Annotated[
+        Literal["on_demand", "spot", "spot_first", "reserved", "reserved_first", "any"],
+        Field(description="spot is cheaper, and the cloud may interrupt the VM. spot_first falls back to on_demand."),
+    ] = "on_demand"
+    providers: Annotated[list[str] | None, Field(description="Acceptable clouds. Default: all.")] = None
+    regions: Annotated[list[str] | None, Field(description="Acceptable regions of the clouds. Default: all.")] = None
+    max_price_per_hour: Annotated[
+        Amount | None, Field(description="Maximum compute price of the VM, USD per hour.")
+    ] = None
+    max_cost: Annotated[
+        Amount | None, Field(description="Spend cap in USD. The lease ends before its whole cost exceeds the cap.")
+    ] = None
+    wait_seconds: Annotated[
+        int, Field(ge=0, description="Maximum wait for capacity. 0: try each fitting offering once.")
+    ] = 0
+    name: Annotated[
+        str | None, Field(description="Name of the lease. Give another name to get a second, otherwise equal lease.")
+    ] = None
+    labels: Annotated[dict[str, str] | None, Field(description="Key-value pairs, for lists, costs and budgets.")] = None
+    ssh_public_keys: Annotated[
+        list[str] | None,
+        Field(description="OpenSSH public keys that may log in. Default: the stored default keys of the API key."),
+    ] = None
+    startup_script: Annotated[str | None, Field(description="Script that the VM runs as root at its first boot.")] = (
+        None
+    )
+    image: Annotated[str | None, Field(description="Name of an image. Default: an image with GPU drivers.")] = None
+    disk_gib: Annotated[int | None, Field(ge=1, description="Size of the disk, in GiB.")] = None
+
+    def with_labels(self, labels: Mapping[str, str]) -> "LeaseArguments":
+        """The same with these labels, which replace those of the same keys."""
+        return replace(self, labels={**(self.labels or {}), **labels}) if labels else self
+
+    def body(self) -> Json:
+        """As the API takes it. What has its default is left out, so that a quote can give it."""
+        given = {field.name: value for field in fields(self) if (value := getattr(self, field.name)) != field.default}
+        details = {"count": given.pop("gpu_count", 1), "memory_gib": given.pop("gpu_memory_gib", None)}
+        if (model := given.pop("gpu_model", None)) is not None:
+            given["gpu"] = {"model": model} | {name: value for name, value in details.items() if value is not None}
+        return given
+
+
+def flat(tool: Callable[..., Any]) -> Callable[..., Any]:
+    """The tool with each field of its LeaseArguments as an argument of its own. Models make fewer mistakes with those."""
+    signature = inspect.signature(tool, eval_str=True)
+    nested = [name for name, parameter in signature.parameters.items() if parameter.annotation is LeaseArguments]
+    if not nested:
+        return tool
+    (name,) = nested
+    names = [field.name for field in fields(LeaseArguments)]
+
+    @wraps(tool)
+    def run(**values: Any) -> Any:
+        return tool(**{name: LeaseArguments(**{each: values.pop(each) for each in names}), **values})
+
+    rest = [
+        _keyword(one.name, one.annotation, one.default) for one in signature.parameters.values() if one.name != name
+    ]
+    parameters = [*_fields(), *rest]
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]  # inspect's documented way
+    run.__annotations__ = {one.name: one.annotation for one in parameters} | {"return": signature.return_annotation}
+    return run
+
+
+def _fields() -> Iterator[inspect.Parameter]:
+    hints = get_type_hints(LeaseArguments, include_extras=True)
+    for field in fields(LeaseArguments):
+        yield _keyword(field.name, hints[field.name], _EMPTY if field.default is MISSING else field.default)
+
+
+_EMPTY = inspect.Parameter.empty
+
+
+def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)

@@ -1,0 +1,48 @@
+"""Which budget limits a key most."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+from app.cli import budgets
+from app.cli.errors import ApiError, Json
+from app.cli.output import at
+
+if TYPE_CHECKING:
+    from app.cli.client import Api
+
+_NOT_FOUND = 404
+
+
+def all_budgets(api: "Api") -> list[Json]:
+    """The budgets that the key can read. An API of an earlier version has none."""
+    try:
+        return list(api.page(budgets.PATH)["items"])
+    except ApiError as error:
+        if error.status == _NOT_FOUND:
+            return []
+        raise
+
+
+def tightest(items: Iterable[Json], me: Json, labels: Mapping[str, str]) -> Json | None:
+    """The budget with the least money available among those that count leases of this key with these labels.
+
+    A budget that only notifies counts when no other one matches.
+    """
+    matching = list(_matching(items, me, labels))
+    binding = [item for item in matching if item["when_exceeded"] != "notify"]
+    return min(binding or matching, key=lambda item: Decimal(item["available"]), default=None)
+
+
+def _matching(items: Iterable[Json], me: Json, labels: Mapping[str, str]) -> Iterator[Json]:
+    own = {f"{name}:{value}" for name, value in labels.items()}
+    for item in items:
+        scope = item["scope"]
+        counts = {
+            "tenant": True,
+            "key": scope.get("key_id") == me["key_id"],
+            "label": scope.get("label") in own,
+        }.get(scope["kind"], False)
+        owner = item.get("tenant_id") or at(item, "scope.tenant_id")
+        if counts and owner == me["tenant_id"]:
+            yield item

@@ -1,0 +1,1 @@
+"""An agent that spends as much as its key allows, until its process is killed."""

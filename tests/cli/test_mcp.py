@@ -1,0 +1,193 @@
+"""`gpulease mcp` against the fake API: budgets in answers, costs, quotes, and the process itself."""
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import typer
+from mcp import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
+from app.cli.client import Api
+from app.cli.config import Endpoint
+from app.cli.mcp.arguments import LeaseArguments
+from app.cli.mcp.command import address
+from app.cli.mcp.remaining import tightest
+from app.cli.mcp.server import local_server
+from tests.cli.conftest import Cli
+from tests.cli.fake_api import ACTIVE, BOOTING, PLACE, TENANT_ID, TENANT_KEY, FakeApi, Json, a_lease, problem
+from tests.cli.test_costs import BUDGET, COSTS
+
+ME: Json = {"key_id": "key_01", "tenant_id": TENANT_ID}
+LABEL: Json = {"kind": "label", "tenant_id": TENANT_ID, "key_id": None, "label": "team:vision"}
+
+
+def a_budget(number: int, available: str, **changes: Any) -> Json:
+    return {**BUDGET, "id": f"budget_{number:02}", "available": available, **changes}
+
+
+BUDGETS = [
+    a_budget(1, "50.00", scope={"kind": "tenant", "tenant_id": TENANT_ID}),
+    a_budget(2, "9.50"),
+    a_budget(3, "7.00", scope=LABEL),
+    a_budget(4, "1.00", when_exceeded="notify"),
+    a_budget(5, "0.50", scope={"kind": "key", "tenant_id": TENANT_ID, "key_id": "key_99"}),
+    a_budget(6, "0.10", tenant_id="tenant_99", scope={"kind": "tenant", "tenant_id": "tenant_99"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("labels", "numbers", "expected"),
+    [
+        ({}, range(6), "budget_02"),
+        ({"team": "vision"}, range(6), "budget_03"),
+        ({"team": "speech"}, range(6), "budget_02"),
+        ({}, [0, 4], "budget_01"),
+        ({}, [3], "budget_04"),
+        ({}, [4, 5], None),
+        ({}, [], None),
+    ],
+)
+def test_the_remaining_budget_is_the_smallest_that_counts_the_lease(
+    labels: dict[str, str], numbers: list[int], expected: str | None
+) -> None:
+    found = tightest([BUDGETS[number] for number in numbers], ME, labels)
+    assert (found or {}).get("id") == expected
+
+
+def test_what_has_its_default_is_left_to_the_api_and_to_a_quote() -> None:
+    assert LeaseArguments(ttl_seconds=60).body() == {"ttl_seconds": 60}
+    assert LeaseArguments(ttl_seconds=60, gpu_model="T4", ssh_public_keys=[]).body() == {
+        "ttl_seconds": 60,
+        "gpu": {"model": "T4", "count": 1},
+        "ssh_public_keys": [],
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("8765", ("127.0.0.1", 8765)),
+        (":1", ("127.0.0.1", 1)),
+        ("0.0.0.0:80", ("0.0.0.0", 80)),
+        ("[::1]:80", ("::1", 80)),
+    ],
+)
+def test_an_address_to_listen_at_is_loopback_unless_a_host_is_given(text: str, expected: tuple[str, int]) -> None:
+    assert address(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "host", "host:", "1:70000", "0", "a:b"])
+def test_an_address_without_a_port_is_wrong_usage(text: str) -> None:
+    with pytest.raises(typer.BadParameter):
+        address(text)
+
+
+def test_labels_of_the_server_go_over_those_of_the_agent() -> None:
+    own = LeaseArguments(ttl_seconds=60, labels={"agent": "other", "team": "a"})
+    assert own.with_labels({"agent": "nightly"}).labels == {"agent": "nightly", "team": "a"}
+    assert LeaseArguments(ttl_seconds=60).with_labels({}).labels is None
+
+
+@asynccontextmanager
+async def agent(api: FakeApi) -> AsyncIterator[Client]:
+    with Api(Endpoint(api.url, TENANT_KEY), note=lambda _: None, pause=lambda _: None) as connected:
+        async with Client(local_server(connected), mode="legacy") as client:
+            yield client
+
+
+@pytest.fixture
+def budgeted(api: FakeApi) -> FakeApi:
+    api.documents["GET", "/v1/me"] = ME
+    api.documents["GET", "/v1/budgets"] = {"items": BUDGETS, "next_cursor": None}
+    return api
+
+
+async def call(client: Client, tool: str, **arguments: Any) -> Json:
+    answer = await client.call_tool(tool, arguments)
+    assert not answer.is_error, answer.content
+    document: Json | None = answer.structured_content
+    assert document is not None
+    return document
+
+
+async def test_every_answer_has_the_remaining_budget_and_those_about_leases_their_end(budgeted: FakeApi) -> None:
+    plan = {
+        "admissible": True,
+        "candidates": [{"rank": 1, "offering": PLACE, "price_for_term": "43.92"}],
+        "excluded_by_reason": [{"code": "price_cap", "count": 7}],
+    }
+    prices = {"price_per_hour": "21.96", "total": "43.92", "valid_until": "2099-01-01T00:00:00Z"}
+    budgeted.documents["POST", "/v1/leases/plan"] = plan
+    budgeted.documents["POST", "/v1/quotes"] = {"id": "quote_01", "plan": plan, "currency": "USD", **prices}
+    budgeted.documents["GET", "/v1/costs"] = COSTS
+    cap = {"expires_at": "2099-06-02T10:00:00Z", "ends_at": "2099-06-01T12:00:00Z", "max_cost": "5.00"}
+    lease = budgeted.add(a_lease(1, **BOOTING, **cap), ACTIVE)
+    what = {"ttl_seconds": 7200, "gpu_model": "A100", "gpu_count": 8, "labels": {"team": "vision"}}
+    async with agent(budgeted) as client:
+        answers = {
+            "plan": await call(client, "plan", **what),
+            "quote": await call(client, "quote", **what),
+            "costs": await call(client, "costs", since="2026-11-01", group_by=["tenant", "label:team"]),
+            "budgets": await call(client, "budgets"),
+            "list": await call(client, "list_leases"),
+            "show": await call(client, "show_lease", lease=lease["id"], wait_seconds=60),
+            "create": await call(client, "create_lease", ttl_seconds=7200, quote_id="quote_01", max_cost="1.50"),
+        }
+    least = {name: answer["remaining_budget"]["id"] for name, answer in answers.items()}
+    assert least == {**dict.fromkeys(answers, "budget_02"), "plan": "budget_03", "quote": "budget_03"}
+    assert answers["quote"]["quote_id"] == "quote_01"
+    assert answers["plan"]["excluded"] == {"above the maximum price": 7}
+    assert answers["plan"]["would_end_at"]
+    assert [line["cost"] for line in answers["costs"]["lines"]] == ["120.50", "120.50"]
+    assert answers["costs"]["total"]["cost"] == "241.00"
+    assert [item["scope"] for item in answers["budgets"]["budgets"]][:3] == [
+        "tenant",
+        "key key_01",
+        "label team:vision",
+    ]
+    assert [item["ends_at"] for item in answers["list"]["leases"]] == [cap["ends_at"]]
+    shown = answers["show"]["lease"]
+    assert (shown["state"], shown["ends_at"], shown["max_cost"]) == ("active", cap["ends_at"], "5.00")
+    assert shown["ssh_command"] == "ssh ubuntu@203.0.113.9"
+    (asked,) = budgeted.calls("POST", "/v1/leases")
+    assert asked.body == {"ttl_seconds": 7200, "quote_id": "quote_01", "max_cost": "1.50"}
+    (costs,) = budgeted.calls("GET", "/v1/costs")
+    assert costs.query["from"] == ["2026-11-01T00:00:00Z"]
+    assert costs.query["group_by"] == ["tenant,label:team"]
+
+
+async def test_a_budget_that_refuses_a_lease_is_explained(budgeted: FakeApi) -> None:
+    amounts = {"budget": "5.00", "spent": "1.25", "committed": "2.50", "asked": "21.96", "resets_at": None}
+    async with agent(budgeted) as client:
+        assert (await call(client, "budgets"))["budgets"]
+        budgeted.refusals["POST", "/v1/leases"] = problem(409, "budget_exceeded", "too much", **amounts)
+        answer = await client.call_tool("create_lease", {"ttl_seconds": 3600, "gpu_model": "A100"})
+    text = "".join(getattr(part, "text", "") for part in answer.content)
+    assert answer.is_error
+    for part in ("409 budget_exceeded", "too much", "spent: 1.25", "committed: 2.50", "release_lease"):
+        assert part in text
+
+
+async def test_an_api_that_is_away_is_a_tool_error_with_its_address(cli: Cli) -> None:
+    with Api(Endpoint("http://127.0.0.1:1", "gpl_x"), note=lambda _: None, pause=lambda _: None) as away:
+        async with Client(local_server(away), mode="legacy") as client:
+            answer = await client.call_tool("list_leases", {})
+    assert answer.is_error
+    text = "".join(getattr(part, "text", "") for part in answer.content)
+    assert "http://127.0.0.1:1" in text
+    assert "makes no second lease" in text
+
+
+async def test_the_command_serves_a_client_over_standard_input_and_output(budgeted: FakeApi, cli: Cli) -> None:
+    server = StdioServerParameters(
+        command=sys.executable, args=["-m", "app.cli", "mcp", "--label", "agent=nightly"], env=cli.environ
+    )
+    async with Client(stdio_client(server)) as client:
+        assert client.instructions is not None
+        made = (await call(client, "create_lease", ttl_seconds=3600, gpu_model="T4"))["lease"]
+    assert list(budgeted.leases) == [made["id"]]
+    (asked,) = budgeted.calls("POST", "/v1/leases")
+    assert (asked.body or {})["labels"] == {"agent": "nightly"}
