@@ -10,9 +10,10 @@ from app.db.core.ids import new_id
 from app.db.leases import quotes as statements
 from app.domain.ids import is_typeid
 from app.domain.quotes import VALID_FOR, Price, Quote, stored_request
+from app.services.acting_tenant import whose
 from app.services.context import ServiceContext
 from app.services.errors import ResourceNotFound
-from app.services.lease_creation import no_offering, whose
+from app.services.lease_creation import no_offering
 from app.services.lease_requests import CreateLease
 from app.services.offering_cache import OfferingCache
 from app.services.plan import Plan, PlanService
