@@ -234,6 +234,8 @@ class FakeApi:
     def _events(self, asked: Asked, lease_id: str | None = None) -> Answer:
         after = int(asked.query.get("cursor", asked.query.get("after", ["0"]))[0])
         mine = [event for event in self.events if event["sequence"] > after and lease_id in {None, event["lease_id"]}]
+        if asked.query.get("sort") == ["-created_at"]:
+            mine.reverse()
         items = mine[: int(asked.query["limit"][0])]
         cursor = str(items[-1]["sequence"]) if len(items) < len(mine) else None
         return Answer(200, {"items": items, "next_cursor": cursor})
