@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from cloudsim.server import SimServer, Simulation, bind
 from cloudsim.settings import PROFILES, Settings
+from cloudsim.ssh import server as ssh
 from cloudsim.store import StateUnreadable
 
 USAGE_ERROR = 2
@@ -42,6 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int, default=8010)
     parser.add_argument("--host", default="127.0.0.1", help="a loopback address")
     parser.add_argument("--profile", choices=list(PROFILES), default="realistic")
+    parser.add_argument("--ssh-port", type=int, help="serve logins to all VMs at this port of the loopback device")
     parser.add_argument("--state", type=Path, help="file that keeps the world over restarts")
     parser.add_argument("--seed", type=int, help="makes ids and chances repeat")
     group = parser.add_argument_group("settings over the profile's")
@@ -61,15 +63,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         settings = _settings(arguments)
         listener = bind(arguments.host, arguments.port)
+        logins, addresses = ssh.bind(arguments.ssh_port) if arguments.ssh_port else (None, {})
     except ValidationError as error:
         return _refuse("; ".join(f"{part['loc'][0]}: {part['msg']}" for part in error.errors()))
     except ValueError as error:
         return _refuse(str(error))
     except OSError as error:
+        ports = " or ".join(str(port) for port in (arguments.port, arguments.ssh_port) if port)
         taken = error.errno == errno.EADDRINUSE
-        return _refuse(f"port {arguments.port} on {arguments.host} is taken" if taken else str(error))
+        return _refuse(f"port {ports} on {arguments.host} is taken" if taken else str(error))
     try:
-        simulation = Simulation(settings, seed=arguments.seed, state=arguments.state)
+        if settings.vm_address is None:
+            settings = settings.changed(**addresses)
+        simulation = Simulation(settings, seed=arguments.seed, state=arguments.state, ssh=logins)
     except StateUnreadable as error:
         listener.close()
         return _refuse(str(error))

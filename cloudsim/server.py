@@ -33,6 +33,8 @@ from cloudsim.gce.facts import PROVIDER as GCP_NAME
 from cloudsim.gce.facts import catalog as gcp_catalog
 from cloudsim.gce.front import GceFront
 from cloudsim.settings import Settings
+from cloudsim.ssh.reports import HostKeyReports
+from cloudsim.ssh.server import SshServer
 from cloudsim.store import Store
 from cloudsim.world import World
 from cloudsim.world.core import Clock
@@ -57,10 +59,19 @@ class DroppableProtocol(HttpToolsProtocol):
 
 
 class Simulation:
-    """One world with everything that stands around it. Raises StateUnreadable for a bad state file."""
+    """One world with everything that stands around it. Raises StateUnreadable for a bad state file.
+
+    `ssh`: a listening socket at which the VMs accept logins, see `cloudsim.ssh.server.bind`.
+    """
 
     def __init__(
-        self, settings: Settings, *, seed: int | None = None, state: Path | None = None, clock: Clock = system_clock
+        self,
+        settings: Settings,
+        *,
+        seed: int | None = None,
+        state: Path | None = None,
+        clock: Clock = system_clock,
+        ssh: socket.socket | None = None,
     ) -> None:
         rng = random.Random(seed)  # noqa: S311  ids and chances, no secrets
         self.world = World([aws_catalog(), gcp_catalog(), azure_catalog()], settings, clock=clock, rng=rng)
@@ -76,22 +87,26 @@ class Simulation:
         aws = Route("/", front.endpoint, methods=["POST"])
         self.app = Starlette(routes=[aws, *gce.routes(), *arm.routes(), *control.routes(), *restrictions.routes()])
         self._store = Store(state, self.world, self.credentials) if state else None
-        self._keeping: asyncio.Task[None] | None = None
+        self._ssh = ssh
+        self._tasks: list[asyncio.Task[None]] = []
 
         if self._store is not None:
             self._store.load()
 
     async def start(self) -> None:
-        """Begin to keep the state file, if there is one."""
+        """Begin to keep the state file and to accept logins, where there is a file and a socket."""
         if self._store is not None:
-            self._keeping = asyncio.create_task(self._store.keep())
+            self._tasks.append(asyncio.create_task(self._store.keep()))
+        if self._ssh is not None:
+            self._tasks.append(asyncio.create_task(SshServer(self.world, self._ssh).serve()))
+            self._tasks.append(asyncio.create_task(HostKeyReports(self.world).report()))
 
     async def finish(self) -> None:
         """Write what is left."""
-        if self._keeping is not None:
-            self._keeping.cancel()
+        for task in self._tasks:
+            task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._keeping
+                await task
         if self._store is not None:
             self._store.close()
 

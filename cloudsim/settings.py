@@ -39,7 +39,10 @@ class Settings(BaseModel):
     history_seconds: NonNegativeFloat = Field(86_400.0, le=YEAR_SECONDS)
     """How long `/_sim/instances` and launch tokens remember a terminated VM."""
     vm_address: Annotated[str, AfterValidator(_loopback)] | None = None
-    """The public address of every VM, instead of one each at which nothing answers: where a test runs an SSH server."""
+    """The public address of every VM, instead of one each: where a test runs an SSH server."""
+    vm_network: Literal["198.18", "127.18"] = "198.18"
+    """The first half of the public address of each VM. 198.18: nothing answers there (the block for benchmarks).
+    127.18: the loopback network, at which the SSH server of `--ssh-port` answers."""
     rate_limits: bool = False
     default_quota_vcpus: int = Field(10_000_000, ge=0)
     """vCPUs of every GPU quota that was not set by `PUT /_sim/quota`."""

@@ -24,12 +24,11 @@ def follow(api: "Api", params: "Params", *, after: int | None, note: Callable[[s
     while True:
         start = {} if last is None else {"Last-Event-ID": str(last)}
         try:
-            for line in _data(api.lines(_PATH, params, start)):
+            for position, data in _messages(api.lines(_PATH, params, start)):
                 connected = True
-                if line is not None:
-                    event = json.loads(line)
-                    last = int(event["sequence"])
-                    yield event
+                last = last if position is None else position
+                if data is not None:
+                    yield json.loads(data)
             trouble, pause = "the stream ended", 0.0
         except CliError as error:
             if not connected or not error.passing:
@@ -39,14 +38,20 @@ def follow(api: "Api", params: "Params", *, after: int | None, note: Callable[[s
         times.pause(max(_PAUSE, pause))
 
 
-def _data(lines: Iterable[str]) -> Iterator[str | None]:
-    """The `data` of each event (https://html.spec.whatwg.org/multipage/server-sent-events.html). None: a sign of life."""
+def _messages(lines: Iterable[str]) -> Iterator[tuple[int | None, str | None]]:
+    """Position and data of each message (https://html.spec.whatwg.org/multipage/server-sent-events.html).
+
+    A message without data only moves the position. Both are None for a sign of life.
+    """
+    position: int | None = None
     data: list[str] = []
     for line in lines:
         if line.startswith("data:"):
             data.append(line.removeprefix("data:").removeprefix(" "))
-        elif not line and data:
-            yield "\n".join(data)
-            data = []
+        elif line.startswith("id:") and line[3:].strip().isdecimal():
+            position = int(line[3:])
+        elif not line:
+            yield position, "\n".join(data) if data else None
+            position, data = None, []
         else:
-            yield None
+            yield None, None

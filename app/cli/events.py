@@ -1,14 +1,12 @@
 """`gpulease events`: the events of all leases, listed or as they happen; `gpulease audit`: who changed what."""
 
 import sys
-from collections import deque
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from app.cli import event_stream, event_views, lookup, output, times, values
+from app.cli import event_stream, event_views, lookup, output, values
 from app.cli.command import command
 from app.cli.completion import live_leases
 from app.cli.session import Session
@@ -18,10 +16,6 @@ if TYPE_CHECKING:
     from app.cli.errors import Json
 
 group = typer.Typer(no_args_is_help=True, help="Events of all leases.")
-
-_RECENT = timedelta(days=1)
-_MOST_READ = 4000
-"Events that a list of the newest ones reads: the API lists the oldest first."
 
 Types = Annotated[
     list[str] | None, typer.Option("--type", metavar="TYPE", help="Only this type, such as lease.failed; repeatable.")
@@ -64,7 +58,7 @@ def list_events(
     created_before: CreatedAfter = None,
     limit: Limit = 50,
 ) -> None:
-    """List the newest events of the last 24 hours. With --after or --created-after, list the events from there."""
+    """List the newest events, the last one at the end. With --after or --created-after, list the events from there."""
     api = session.api(operator=filters.tenant is not None)
     params: Json = {
         **filters.stream_params(api),
@@ -74,7 +68,8 @@ def list_events(
         "created_before": created_before,
     }
     if filters.after is None and created_after is None:
-        page = _newest(session, api, params, limit)
+        page = api.page("/v1/events", {**params, "sort": "-created_at"}, limit=limit or None)
+        page = {**page, "items": page["items"][::-1]}
     else:
         page = api.page("/v1/events", params, limit=limit or None)
     session.items(page, event_views.EVENTS, none="no events", layout=event_views.EVENTS_LAYOUT)
@@ -116,13 +111,3 @@ def audit(
     }
     page = session.api().page("/v1/audit", params, limit=limit or None)
     session.items(page, event_views.AUDIT, none="no audit entries", layout=event_views.AUDIT_LAYOUT)
-
-
-def _newest(session: Session, api: "Api", params: "Json", limit: int) -> "Json":
-    """The last `limit` events of the last day, in order."""
-    start = times.rfc3339(times.now() - _RECENT)
-    page = api.page("/v1/events", {**params, "created_after": start}, limit=_MOST_READ)
-    if page.get("next_cursor"):
-        session.note(f"more than {_MOST_READ} events since {start}: --created-after 1h lists the newest ones")
-    items = deque(page["items"], maxlen=limit or None)
-    return {**page, "items": list(items), "next_cursor": None}

@@ -70,9 +70,9 @@ def create(
         session.refuse_csv("a watch")
     api = session.api(operator=options.tenant is not None)
     body = for_tenant(api, request_body(options, quote=sending.quote), options.tenant)
-    ensure_login(session, api, body)
     if session.interactive and not sending.yes:
         _confirm(session, api, body)
+    ensure_login(session, api, body)
     lease = api.create(_PATH, body, idempotency_key=sending.idempotency_key)
     if follow:
         raise typer.Exit(watch.follow(session, api, str(lease["id"]), until=until, timeout=timeout))

@@ -1,5 +1,7 @@
 """`gpulease ssh-keys`: the stored public keys with which leases are created."""
 
+import shutil
+import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -132,6 +134,21 @@ def local_keys(environ: Mapping[str, str]) -> list[LocalKey]:
             continue
         found.append(LocalKey(path, line))
     return found
+
+
+def create_local_key(environ: Mapping[str, str]) -> LocalKey:
+    """Creates `~/.ssh/id_ed25519` with OpenSSH's ssh-keygen. Raises CliError."""
+    folder = Path(environ.get("HOME") or "~", ".ssh").expanduser()
+    path = folder / "id_ed25519"
+    if shutil.which("ssh-keygen") is None:
+        raise CliError("ssh-keygen is not on PATH: install the OpenSSH client")
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)  # noqa: S607 - which ssh-keygen is for PATH to say
+    except (OSError, subprocess.CalledProcessError) as error:
+        msg = f"cannot create {path}: {error}"
+        raise CliError(msg) from None
+    return next(key for key in local_keys(environ) if key.path == path.with_name("id_ed25519.pub"))
 
 
 def _key_id(api: "Api", reference: str) -> str:

@@ -1,4 +1,4 @@
-"""The login of a new lease: warns when nobody could log in, and offers this machine's public key at a terminal."""
+"""The login of a new lease: warns when nobody could log in, and offers this machine's public key, or a new one, at a terminal."""
 
 import os
 import sys
@@ -30,10 +30,10 @@ def ensure_login(session: "Session", api: "Api", body: Json) -> None:
         _warn(session, f"none of your stored keys ({names}) is a default key: `gpulease ssh-keys set-default NAME`")
         return
     found = ssh_keys.local_keys(os.environ)
-    if not found or session.as_json or session.as_csv or not sys.stdin.isatty():
+    if session.as_json or session.as_csv or not sys.stdin.isatty():
         _warn(session, _HOW if found else f"{_HOW}; `ssh-keygen -t ed25519` makes one")
         return
-    chosen = _choose(found)
+    chosen = _choose(found) if found else _create()
     if chosen is None:
         _warn(session, _HOW)
         return
@@ -43,6 +43,12 @@ def ensure_login(session: "Session", api: "Api", body: Json) -> None:
 
 def _warn(session: "Session", what: str) -> None:
     session.note(f"warning: the lease has no SSH key, so nobody can log in to its VM: {what}")
+
+
+def _create() -> "LocalKey | None":
+    """A new key of this machine, if the person at the terminal accepts it; None for none."""
+    question = "This machine has no SSH key. Create ~/.ssh/id_ed25519 without a passphrase, and store it as your default key for logins?"
+    return ssh_keys.create_local_key(os.environ) if typer.confirm(question, default=True, err=True) else None
 
 
 def _choose(found: "list[LocalKey]") -> "LocalKey | None":

@@ -21,8 +21,7 @@ _KEPT = 50
 _PAGE = 200
 _PAGES = 5
 "Maximum events per poll. The next poll reads further events."
-_ASKED = 5
-"Number of leases whose events are read to find the newest number."
+
 _OLDEST = 0
 _TERMINATED = 128 + signal.SIGTERM
 
@@ -68,26 +67,17 @@ class Board:
     def _read_events(self) -> None:
         if self._last is None:
             self._last = self._begin()
-        for _ in range(_PAGES if self._last is not None else 0):
+        for _ in range(_PAGES):
             items = self._newer()
             self._events.extend(items)
             self._last = items[-1]["sequence"] if items else self._last
             if len(items) < _PAGE:
                 break
 
-    def _begin(self) -> int | None:
-        """A number slightly below the newest events. None while it is unknown.
-
-        The API counts upwards from the oldest event. The most recently changed leases show the current number.
-        """
-        leases = self._read("/v1/leases", sort="-updated_at", limit=_ASKED)
-        if not leases:
-            return _OLDEST
-        for lease in leases:
-            events = self._read(f"/v1/leases/{lease['id']}/events")
-            if events:
-                return max(_OLDEST, int(events[-1]["sequence"]) - _KEPT)
-        return None
+    def _begin(self) -> int:
+        """A number slightly below the newest event's."""
+        newest = self._read("/v1/events", sort="-created_at", limit=1)
+        return max(_OLDEST, int(newest[0]["sequence"]) - _KEPT) if newest else _OLDEST
 
     def _newer(self) -> list[Json]:
         """The events after the last one read. If that one was deleted, the events that are still stored."""

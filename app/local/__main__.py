@@ -86,6 +86,7 @@ def _run(home: Home, options: Options, progress: Progress) -> int:
 
 
 def _hint(progress: Progress, home: Home, credentials: Credentials) -> None:
+    gpulease = client_command(home, Path.cwd(), Path(sys.executable), os.environ.get("PATH"))
     progress.say(
         f"""
 API          {credentials.api_url}   (its docs: {credentials.api_url}/docs)
@@ -93,8 +94,10 @@ dashboard    {credentials.api_url}/dashboard   (sign in with a key of the file b
 cloudsim     {credentials.cloudsim_url}
 credentials  {home.credentials_file}
 
-A first lease, in another terminal:
-  {client_command(home, Path.cwd(), Path(sys.executable), os.environ.get("PATH"))} lease create --gpu A10G:1 --ttl 1h --watch
+A first lease, a login to its simulated VM, and the release, in another terminal:
+  {gpulease} lease create --name first --gpu A10G:1 --ttl 1h --watch
+  {gpulease} ssh first
+  {gpulease} lease release first
 
 Ctrl-C ends everything; data stay in {home.path}."""
     )

@@ -30,6 +30,7 @@ provider = "aws"
 name = "sim"
 regions = ["us-east-1", "eu-west-1"]
 endpoint_url = "{url}"
+ssh_port = {ssh_port}
 images = {{ "ubuntu-22.04" = "/aws/service/deeplearning/ami/x86_64/base-oss-nvidia-driver-gpu-ubuntu-22.04/latest/ami-id" }}
 """,
     "gcp": """
@@ -39,6 +40,7 @@ name = "sim-gcp"
 project = "sim-project"
 regions = ["us-central1", "europe-west4"]
 endpoint_url = "{url}"
+ssh_port = {ssh_port}
 credentials_file = {gcp_key_file}
 [accounts.images]
 "ubuntu-22.04" = "projects/ubuntu-os-accelerator-images/global/images/family/ubuntu-accelerator-2204-amd64-with-nvidia-580"
@@ -49,6 +51,7 @@ provider = "azure"
 name = "sim-azure"
 regions = ["eastus", "westeurope"]
 endpoint_url = "{url}"
+ssh_port = {ssh_port}
 subscription_id = "00000000-0000-4000-8000-000000000001"
 resource_group = "gpulease"
 [accounts.subnet_ids]
@@ -87,7 +90,9 @@ def process_environment(
         "NO_PROXY": ",".join(filter(None, [outside.get("NO_PROXY"), "127.0.0.1,localhost"])),
     }
     theirs = outside if options.config else {**_without_credentials(outside), **SIMULATED_AWS, **SIMULATED_AZURE}
-    merged = {**PROFILES[options.profile], **theirs, **fixed}
+    # a real VM cannot reach the loopback address
+    simulated = {} if options.config else {"GPULEASE_PUBLIC_URL": options.api_url}
+    merged = {**PROFILES[options.profile], **simulated, **theirs, **fixed}
     # the URL has the password in it
     return {name: value for name, value in merged.items() if name not in PASSWORD_VARIABLES}
 
@@ -96,12 +101,17 @@ def _without_credentials(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if not name.startswith(_OTHER_CREDENTIALS)}
 
 
-def write_accounts(home: Home, options: Options) -> None:
+def write_accounts(home: Home, options: Options, ssh_port: int) -> None:
     """The accounts file of the simulated clouds, and the service account of the one that has no simpler credentials."""
     write_private(home.gcp_key_file, _service_account(f"{options.cloudsim_url}/gce/token"))
     quoted = json.dumps(str(home.gcp_key_file))
     accounts = "".join(ACCOUNTS[cloud] for cloud in options.clouds)
-    places = {"url": options.cloudsim_url, "gcp_key_file": quoted, "subnets": SUBNETS}
+    places = {
+        "url": options.cloudsim_url,
+        "ssh_port": ssh_port,
+        "gcp_key_file": quoted,
+        "subnets": SUBNETS,
+    }
     write_private(home.accounts_file, ACCOUNTS_HEADER + accounts.format(**places))
 
 

@@ -5,7 +5,7 @@ import secrets
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from app.local.ports import keep_or_free
+from app.local.ports import free_port, keep_or_free
 from app.local.private_files import write_private
 
 
@@ -15,6 +15,7 @@ class Memory:
 
     postgres_port: int
     redis_port: int
+    ssh_port: int
     postgres_password: str = field(repr=False)
     redis_password: str = field(repr=False)
 
@@ -25,6 +26,7 @@ def recall(path: Path) -> Memory:
     memory = Memory(
         postgres_port=keep_or_free(old.postgres_port if old else None),
         redis_port=keep_or_free(old.redis_port if old else None),
+        ssh_port=keep_or_free(old.ssh_port if old else None),
         postgres_password=old.postgres_password if old else secrets.token_hex(24),
         redis_password=old.redis_password if old else secrets.token_hex(24),
     )
@@ -34,6 +36,8 @@ def recall(path: Path) -> Memory:
 
 def _read(path: Path) -> Memory | None:
     try:
-        return Memory(**json.loads(path.read_text(encoding="utf-8")))
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        # the memory of an older version lacks the port of the simulated VMs
+        return Memory(**{"ssh_port": free_port()} | stored)
     except FileNotFoundError:
         return None

@@ -61,10 +61,10 @@ def broker(server: EmbeddedRedis) -> Program:
     return Program(BROKER, tuple(server.argv()))
 
 
-def cloud(home: Home, port: int, profile: str) -> Program:
-    """The simulated cloud, which keeps its VMs over a restart."""
-    argv = python("cloudsim", "--port", str(port), "--profile", profile, "--state", str(home.cloudsim_file))
-    return Program(CLOUD, argv)
+def cloud(home: Home, port: int, ssh_port: int, profile: str) -> Program:
+    """The simulated cloud, which keeps its VMs over a restart. Its VMs accept logins at `ssh_port`."""
+    ports = ("--port", str(port), "--ssh-port", str(ssh_port))
+    return Program(CLOUD, python("cloudsim", *ports, "--profile", profile, "--state", str(home.cloudsim_file)))
 
 
 def services(*, host: str, port: int, api: int, workers: int) -> list[Program]:

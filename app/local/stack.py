@@ -38,6 +38,7 @@ class StackPlan:
     options: Options
     cluster: EmbeddedCluster | None
     broker: EmbeddedRedis | None
+    ssh_port: int
     environment: Mapping[str, str]
 
     @property
@@ -66,7 +67,7 @@ def make_plan(home: Home, options: Options, memory: Memory, outside: Mapping[str
         broker_url=broker.url if broker else str(options.broker_url),
         outside=outside,
     )
-    return StackPlan(home, options, cluster, broker, environment)
+    return StackPlan(home, options, cluster, broker, memory.ssh_port, environment)
 
 
 def check_ports(options: Options) -> None:
@@ -148,7 +149,7 @@ class Stack:
 
     def _prepare(self) -> None:
         plan = self._plan
-        write_accounts(plan.home, plan.options)
+        write_accounts(plan.home, plan.options, plan.ssh_port)
         if plan.broker is not None:
             embedded_redis.prepare(plan.broker)
         if plan.cluster is not None:
@@ -161,7 +162,7 @@ class Stack:
             selected.append(programs.database(plan.cluster))
         if plan.broker is not None:
             selected.append(programs.broker(plan.broker))
-        selected.append(programs.cloud(plan.home, options.cloudsim_port, options.profile))
+        selected.append(programs.cloud(plan.home, options.cloudsim_port, plan.ssh_port, options.profile))
         selected += programs.services(host=options.host, port=options.port, api=options.api, workers=options.workers)
         return programs.render(plan.home, selected, "root" if postgres_user() else None)
 

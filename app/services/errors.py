@@ -129,7 +129,7 @@ class ResourceNotFound(ServiceError):
 
 
 class MethodNotAllowed(ServiceError):
-    """This path does not support the method."""
+    """Method not allowed."""
 
     code, status = "method_not_allowed", 405
     advice = "See the `Allow` header."

@@ -42,6 +42,14 @@ class Told:
     rendered: bytes | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The next events of a stream, and its position after them: a reader who continues there misses nothing."""
+
+    events: Sequence[Told]
+    position: int
+
+
 class EventStreams:
     """The open streams and long polls of this process. The caller runs `look` every POLL_SECONDS.
 
@@ -81,19 +89,19 @@ class EventStreams:
 
     async def follow(
         self, principal: Principal, wanted: EventFilter, *, after: int | None, heartbeat_seconds: float
-    ) -> AsyncIterator[Sequence[Told]]:
+    ) -> AsyncIterator[Batch]:
         """Yields events above `after` (None: from now on) as they come, in order.
 
-        Yields an empty batch after each `heartbeat_seconds` without events. Ends when the process ends. Raises
+        Yields an empty batch at the start and after each `heartbeat_seconds` without events. Ends when the process ends. Raises
         TooManyStreams, DatabaseUnavailable.
         """
         with self._opened(principal):
             await self._look_first()
             at = self._at if after is None else after
-            yield ()
+            yield Batch((), at)
             while not self._ended:
                 events, at = await self._after(principal, wanted, at, heartbeat_seconds)
-                yield events
+                yield Batch(events, at)
 
     async def wait(
         self, principal: Principal, lease_id: str, unchanged: Callable[[], Awaitable[bool]], seconds: float

@@ -9,7 +9,7 @@ from sqlalchemy import Row
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.events import reads
-from app.db.events.reads import EventFilter
+from app.db.events.reads import EventFilter, EventRange, EventSort
 from app.db.leases import statements as lease_statements
 from app.services.context import ServiceContext
 from app.services.cursors import PageRequest, RowPage, cursor
@@ -18,8 +18,10 @@ from app.services.leases import lease_key
 from app.services.principal import Principal
 from app.services.totals import total_count
 
-KIND = "events"
-"""Of cursors."""
+
+def cursor_kind(sort: EventSort) -> str:
+    """The kind of the cursors of a list in this order."""
+    return f"events {sort}"
 
 
 class EventService:
@@ -29,15 +31,15 @@ class EventService:
         self._database = context.database
 
     async def of_tenant(
-        self, principal: Principal, wanted: EventFilter, *, after: int | None, page: PageRequest
+        self, principal: Principal, wanted: EventFilter, *, span: EventRange, page: PageRequest
     ) -> RowPage:
         """Of the caller's tenant; of all tenants, or the one of `wanted`, for operators. Raises CursorExpired."""
-        await self.require_kept(after)
+        await self.require_kept(span.after)
         wanted = replace(wanted, tenant_id=principal.tenant_id or wanted.tenant_id)
-        statement = reads.numbered(after=after or 0, limit=page.limit + 1, wanted=wanted)
+        statement = reads.in_range(span, limit=page.limit + 1, wanted=wanted)
         async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
             rows = (await connection.execute(statement)).all()
-        return await self._page(principal, wanted, rows, page)
+        return await self._page(principal, wanted, rows, page, span.sort)
 
     async def require_kept(self, after: int | None) -> None:
         """Raises CursorExpired when what came after `after` is no longer kept."""
@@ -45,13 +47,13 @@ class EventService:
             raise CursorExpired
 
     async def of_lease(
-        self, principal: Principal, lease_id: str, wanted: EventFilter, *, after: int | None, page: PageRequest
+        self, principal: Principal, lease_id: str, wanted: EventFilter, *, span: EventRange, page: PageRequest
     ) -> RowPage:
         """Of one lease. Raises ResourceNotFound, CursorExpired."""
-        expired = after is not None and await self._purged_since(after)
+        expired = span.after is not None and await self._purged_since(span.after)
         mine = principal.tenant_id
         wanted = replace(wanted, tenant_id=mine, lease_id=lease_key(lease_id))
-        statement = reads.numbered(after=after or 0, limit=page.limit + 1, wanted=wanted)
+        statement = reads.in_range(span, limit=page.limit + 1, wanted=wanted)
         async with self._database.transaction(mine, read_only=True) as connection:
             known = await connection.execute(lease_statements.VERSION, lease_statements.named(lease_id, mine))
             if known.first() is None:
@@ -59,17 +61,17 @@ class EventService:
             if expired and await _lost_its_beginning(connection, lease_id, mine):
                 raise CursorExpired
             rows = (await connection.execute(statement)).all()
-        return await self._page(principal, wanted, rows, page)
+        return await self._page(principal, wanted, rows, page, span.sort)
 
     async def _page(
-        self, principal: Principal, wanted: EventFilter, rows: Sequence[Row[Any]], page: PageRequest
+        self, principal: Principal, wanted: EventFilter, rows: Sequence[Row[Any]], page: PageRequest, sort: EventSort
     ) -> RowPage:
         """The page out of `limit + 1` rows. `total_count` counts all stored events that match."""
         first = partial(reads.numbered, after=0, limit=1, wanted=wanted)
         total = await total_count(self._database, principal.tenant_id, page, first)
         more = len(rows) > page.limit
         rows = rows[: page.limit]
-        return RowPage(rows, cursor(KIND, str(rows[-1].sequence)) if more else None, total)
+        return RowPage(rows, cursor(cursor_kind(sort), str(rows[-1].sequence)) if more else None, total)
 
     async def _purged_since(self, after: int) -> bool:
         """Whether numbers above `after` are gone. Looks over all tenants, for only there numbers have no gaps."""

@@ -61,5 +61,5 @@ def _missing(beats: Any, stale: Mapping[str, float]) -> dict[str, float]:
 
 def _warning(kind: str, seconds: float) -> str:
     if kind == _DEADMAN:
-        return f"no pass of the dead-man switch told within {seconds:.0f} s; at Azure it alone ends VMs when all else fails"
+        return f"the dead-man switch reported no pass within {seconds:.0f} s; at Azure it alone ends VMs when all else fails"
     return f"no {kind} process reported within {seconds:.0f} s"

@@ -36,4 +36,4 @@ def check_key_data(key: str, form: str) -> None:
     except (ValueError, UnsupportedAlgorithm):
         raise ValueError(f"is not a valid {form} public key") from None
     if isinstance(loaded, RSAPublicKey) and loaded.key_size < LEAST_RSA_BITS:
-        raise ValueError(f"is an RSA key of {loaded.key_size} bits; {LEAST_RSA_BITS} are the least")
+        raise ValueError(f"is an RSA key of {loaded.key_size} bits: it must have at least {LEAST_RSA_BITS}")

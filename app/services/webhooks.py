@@ -119,7 +119,7 @@ class WebhookService:
             await _record(connection, principal, "webhook.delete", before, before=_audited(before))
 
     async def rotate(self, principal: Principal, webhook_id: str, key: IdempotencyKey | None) -> Created:
-        """A new secret; the present one signs beside it for a day, any before that no more. Raises ResourceNotFound."""
+        """A new secret; the present one also signs for a day; older ones do not. Raises ResourceNotFound."""
         _check_id("webhook", webhook_id)
         mine = principal.tenant_id
         async with self._database.transaction(mine) as connection:

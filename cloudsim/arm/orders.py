@@ -71,6 +71,7 @@ def _spec(call: Call, nic_id: str, made: tuple[DiskOrder, ...]) -> dict[str, Any
     return {
         "group": call.group,
         "properties": _kept(call.body["properties"]),
+        "custom_data": call.body["properties"]["osProfile"].get("customData", ""),
         "identity": _identity(call),
         "nic": nic_id,
         "disk": made[0].id,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -19,6 +18,7 @@ from cloudsim.ec2.paging import page_size, seal, unseal_number
 from cloudsim.ec2.reservations import unusable
 from cloudsim.ec2.spot import check_price
 from cloudsim.ec2.subnets import free_addresses, is_open
+from cloudsim.ssh.host_keys import public_line
 from cloudsim.world import (
     CapacityExhausted,
     Market,
@@ -263,11 +263,8 @@ def _console(vm: Vm, now: float) -> str:
 
 
 def _host_keys(vm: Vm) -> str:
-    kind = b"ssh-ed25519"
-    key = hashlib.sha256(vm.id.encode()).digest()
-    blob = len(kind).to_bytes(4) + kind + len(key).to_bytes(4) + key
     return (
         "-----BEGIN SSH HOST KEY KEYS-----\n"
-        f"ssh-ed25519 {base64.b64encode(blob).decode()} root@{vm.private_ip}\n"
+        f"{public_line(vm.public_ip or vm.id)} root@{vm.private_ip}\n"
         "-----END SSH HOST KEY KEYS-----\n"
     )

@@ -9,8 +9,7 @@ from cloudsim.world.entities import Resource, ResourceKind, Vm, VmState
 from cloudsim.world.lifecycle import RUNNING_SHARE
 from cloudsim.world.orders import DiskOrder, NicOrder, Order
 
-PRIVATE_NET, PUBLIC_NET = "172.31", "198.18"
-"""The public one is the block for benchmarks: nothing answers there."""
+PRIVATE_NET = "172.31"
 
 
 def _address(net: str, seq: int) -> str:
@@ -40,7 +39,7 @@ def vm(order: Order, zone: str, *, seq: int, launched_at: float, settings: Setti
         running_at=launched_at + settings.boot_seconds * RUNNING_SHARE,
         ready_at=launched_at + settings.boot_seconds,
         private_ip=_address(PRIVATE_NET, seq),
-        public_ip=(settings.vm_address or _address(PUBLIC_NET, seq)) if order.public_ip else None,
+        public_ip=(settings.vm_address or _address(settings.vm_network, seq)) if order.public_ip else None,
         spec={**order.spec, **order.spec_by_zone.get(zone, {})},
         failure_stays=order.failure_stays,
         reservation=order.reservation,

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 RECLAIMED = "reclaimed"
-"""The end code of a spot VM that its cloud has taken back."""
+"""The end code of a spot VM that its cloud has interrupted."""
 
 
 class Market(StrEnum):
@@ -25,7 +25,7 @@ class VmState(StrEnum):
     SHUTTING_DOWN = "shutting-down"
     TERMINATED = "terminated"
     DEALLOCATED = "deallocated"
-    """Taken back, but there until somebody ends it (clouds whose reclaimed VMs may stay)."""
+    """Interrupted, but there until somebody ends it (clouds whose reclaimed VMs may stay)."""
     FAILED = "failed"
     """Accepted and never started, but there until somebody ends it (clouds whose failed VMs stay)."""
 
@@ -69,7 +69,7 @@ class Vm:
     failure_stays: bool = False
     """It then stays as `failed`, with all that was made with it."""
     reclaim_stays: bool = False
-    """When it is taken back, it stays as `deallocated`, with all that was made with it."""
+    """When its cloud interrupts it, it stays as `deallocated`, with all that was made with it."""
     notice_at: float | None = None
     reclaim_at: float | None = None
     reclaim_cause: str = ""
@@ -99,7 +99,7 @@ class Vm:
 
     @property
     def is_deallocating(self) -> bool:
-        """Being taken back, and nobody has asked for its end."""
+        """Being interrupted, and nobody has requested its end."""
         return self.reclaim_stays and self.state is VmState.SHUTTING_DOWN and self.end_code == RECLAIMED
 
     def is_ready(self, now: float) -> bool:

@@ -27,7 +27,7 @@ export function Events({ me }) {
   const period = query.get("period") ?? "3600";
   const since = useMemo(() => startOf(period, now()), [period]);
   const live = useLive(pathOf(query, since), 4, { all: PAGES, keep: true });
-  const items = useMemo(() => live.data && [...live.data.items].reverse(), [live.data]);
+  const items = live.data?.items;
   const filtered = ["type", "lease_id", "tenant_id"].some((name) => query.has(name));
   return html`
     <${Head} title="Events" sub=${operator ? "All tenants, newest first" : "Your tenant, newest first"} />
@@ -41,7 +41,7 @@ export function Events({ me }) {
     </div></div>
     <${Awaited} live=${live} rows=${12}>
       ${items && html`
-        ${!live.data.complete && html`<p class="notice" role="status"><${Icon} name="warning" /><span>The period has more than ${count(PAGES * PAGE)} events. Only its oldest ${count(PAGES * PAGE)} are shown. Choose a shorter period or a filter.</span></p>`}
+        ${!live.data.complete && html`<p class="notice" role="status"><${Icon} name="warning" /><span>The period has more than ${count(PAGES * PAGE)} events. Only its newest ${count(PAGES * PAGE)} are shown. Choose a shorter period or a filter.</span></p>`}
         <div class="panel flush">
           ${items.length ? html`<${EventTable} items=${items} lease tenants=${tenants} />` : html`<${Empty} title="No event matches.">Choose a longer period, or <a href=${to("events")}>clear the filters</a>.<//>`}
         </div>
@@ -51,7 +51,7 @@ export function Events({ me }) {
 }
 
 function pathOf(query, since) {
-  const asked = new URLSearchParams({ limit: PAGE, created_after: since });
+  const asked = new URLSearchParams({ limit: PAGE, sort: "-created_at", created_after: since });
   for (const name of ["type", "lease_id", "tenant_id"]) for (const value of query.getAll(name)) asked.append(name, value);
   return `/v1/events?${asked}`;
 }

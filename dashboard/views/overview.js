@@ -81,7 +81,7 @@ function Attention({ found, quotas }) {
             <${Badge} state=${one.code} kind=${KINDS[one.code] ?? "queued"} />
             ${one.lease_id ? html`<a class="strong" href=${to(`leases/${one.lease_id}`)}>${one.name || one.lease_id}</a>` : html`<a class="strong" href=${to("quotas")}>${resourceName(one.name)}</a><${UsedOf} quota=${quotas?.find((quota) => quota.resource === one.name)} />`}
             ${one.message && html`<span class="muted">${one.code === "stuck" ? `${words(one.message)} for long` : one.message}</span>`}
-            ${one.lease_id && html`<span class="end num">${one.code === "expiring_soon" ? html`<${Left} at=${one.at} />` : html`<${Ago} at=${one.at} />`}</span>`}
+            ${one.lease_id && html`<span class="end num">${one.code === "expiring_soon" ? html`<${Left} at=${one.expires_at} />` : html`<${Ago} at=${one.created_at} />`}</span>`}
           </li>
         `,
       )}

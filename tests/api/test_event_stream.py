@@ -123,7 +123,7 @@ async def create(caller: Caller, fleet: Fleet) -> str:
 async def test_what_happens_is_told_to_the_tenant_it_happens_to(api: Running, fleet: Fleet) -> None:
     async with stream(api, api.alice) as mine, stream(api, api.bob) as theirs, stream(api, api.operator) as all_of_it:
         assert mine.answer.headers["content-type"].startswith("text/event-stream")
-        assert await mine.block() == {"retry": "2000"}
+        assert await mine.block() == {"retry": "2000", "id": "0"}
         of_alice = await create(api.alice, fleet)
         of_bob = await create(api.bob, fleet)
         assert (await mine.event())["lease_id"] == of_alice
@@ -173,11 +173,21 @@ async def test_a_reader_who_takes_his_time_misses_nothing_and_keeps_nobody_waiti
         assert [(await slow.event())["lease_id"] for _ in made] == made
 
 
+async def test_a_stream_that_breaks_before_its_first_event_has_a_position(api: Running, fleet: Fleet) -> None:
+    await create(api.alice, fleet)
+    async with stream(api, api.alice) as mine:
+        position = (await mine.block())["id"]
+    assert position == "1"
+    missed = await create(api.alice, fleet)
+    async with stream(api, api.alice, **{"Last-Event-ID": position}) as mine:
+        assert (await mine.event())["lease_id"] == missed
+
+
 async def test_a_stream_ends_when_its_key_is_revoked(api: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(event_stream, "HEARTBEAT_SECONDS", 0.2)
     viewer = await api.alice.member("viewer")
     async with stream(api, viewer) as mine:
-        assert await mine.block() == {"retry": "2000"}
+        assert await mine.block() == {"retry": "2000", "id": "0"}
         assert await mine.block() == {"": "still here"}
         key_id = (await viewer.get("/v1/me")).json()["key_id"]
         assert (await api.alice.delete(f"/v1/keys/{key_id}")).is_success

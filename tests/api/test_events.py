@@ -175,3 +175,22 @@ async def test_a_stream_filters_as_a_list_does(alice: Caller, bob: Caller, fleet
         conditions = numbered(after=0, limit=100, wanted=exact)
         read = fleet.run(with_values(conditions))
         assert [row["id"] for row in read] == [row["id"] for row in rows if exact.matches(SimpleNamespace(**row))]
+
+
+async def test_the_newest_events_come_first_on_request(alice: Caller, fleet: Fleet) -> None:
+    lease_id = await make(alice)
+    for _ in range(4):
+        await make(alice)
+    fleet.number_events()
+    newest = "/v1/events?sort=-created_at"
+    assert [one["sequence"] for one in await events(alice, newest)] == [5, 4, 3, 2, 1]
+    assert [one["sequence"] for one in await events(alice, f"{newest}&after=3")] == [5, 4]
+    page = (await alice.get(f"{newest}&limit=2&after=1&count=true")).json()
+    assert ([one["sequence"] for one in page["items"]], page["total_count"]) == ([5, 4], 5)
+    await make(alice)
+    fleet.number_events()
+    rest = (await alice.get(f"{newest}&limit=2&after=1&cursor={page['next_cursor']}")).json()
+    assert ([one["sequence"] for one in rest["items"]], rest["next_cursor"]) == ([3, 2], None)
+    assert len(await events(alice, f"/v1/leases/{lease_id}/events?sort=-created_at")) == 1
+    other_order = await alice.get(f"/v1/events?cursor={page['next_cursor']}")
+    assert (other_order.status_code, other_order.json()["errors"][0]["pointer"]) == (422, "#/query/cursor")

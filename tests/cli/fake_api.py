@@ -235,6 +235,8 @@ class FakeApi:
     def _events(self, asked: Asked, lease_id: str | None = None) -> Answer:
         after = int(asked.query.get("cursor", asked.query.get("after", ["0"]))[0])
         mine = [event for event in self.events if event["sequence"] > after and lease_id in {None, event["lease_id"]}]
+        if asked.query.get("sort") == ["-created_at"]:
+            mine.reverse()
         items = mine[: int(asked.query["limit"][0])]
         cursor = str(items[-1]["sequence"]) if len(items) < len(mine) else None
         return Answer(200, {"items": items, "next_cursor": cursor})
@@ -242,8 +244,9 @@ class FakeApi:
     def _stream(self, asked: Asked) -> Answer:
         """Server-sent events after the last one that was received. The connection ends after them."""
         after = int(asked.headers.get("last-event-id", "0"))
-        parts = [f"event: {e['type']}\ndata: {json.dumps(e)}\n\n" for e in self.events if e["sequence"] > after]
-        content = ": comment\n\n" + "".join(parts)
+        newer = [e for e in self.events if e["sequence"] > after]
+        parts = [f"id: {e['sequence']}\nevent: {e['type']}\ndata: {json.dumps(e)}\n\n" for e in newer]
+        content = f"id: {after}\n\n: comment\n\n" + "".join(parts)
         return Answer(200, None, {"Content-Type": "text/event-stream"}, raw=content.encode())
 
     def _lease_call(self, asked: Asked, rest: list[str]) -> Answer:

@@ -182,3 +182,19 @@ def test_a_program_that_reads_json_is_asked_nothing(api: FakeApi, cli: Cli, home
     assert code == 0
     assert "warning: the lease has no SSH key" in errors
     assert api.ssh_keys == []
+
+
+def test_on_a_machine_without_a_key_one_is_created_and_stored(
+    api: FakeApi, cli: Cli, home: Path, tmp_path: Path
+) -> None:
+    api.ssh_keys.clear()
+    keygen = tmp_path / "bin" / "ssh-keygen"
+    keygen.parent.mkdir()
+    keygen.write_text(f'#!/bin/sh\nfor last; do :; done\necho "{KEY}" > "$last.pub"\n')
+    keygen.chmod(0o755)
+    cli.environ["PATH"] = f"{keygen.parent}:{os.environ['PATH']}"
+    code, errors = answer(cli, "\n", *CREATE)
+    assert code == 0, errors
+    assert "Create ~/.ssh/id_ed25519 without a passphrase" in " ".join(errors.split())
+    assert [(key["public_key"], key["default"]) for key in api.ssh_keys] == [(KEY, True)]
+    assert (home / ".ssh" / "id_ed25519.pub").exists()

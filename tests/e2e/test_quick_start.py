@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import asyncssh
+
 from tests.databases import ROOT
 from tests.e2e.cloud import Cloud
 from tests.e2e.people import Tenant
@@ -28,9 +30,22 @@ def test_the_readme_shows_commands_of_the_quick_start() -> None:
     assert over_http == told[-1]
 
 
+def _give_login(folder: Path, tenant: Tenant) -> None:
+    """A default key, as a person accepts one at the terminal, and an ssh that has it."""
+    key = asyncssh.generate_private_key("ssh-ed25519")
+    key.write_private_key(str(folder / "key"))
+    body = {"name": "laptop", "public_key": key.export_public_key().decode().strip(), "default": True}
+    tenant.http.post("/v1/ssh-keys", json=body).raise_for_status()
+    program = folder / "bin" / "ssh"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} {ROOT}/tests/e2e/ssh_client.py {folder}/key "$@"\n')
+    program.chmod(0o755)
+
+
 def test_the_commands_work_as_they_stand(tenant: Tenant, stack: Stack, cloud: Cloud, tmp_path: Path) -> None:
     (tmp_path / ".venv").symlink_to(sys.prefix)
     (tmp_path / ".gpulease").mkdir()
+    _give_login(tmp_path, tenant)
     access = {"api_url": stack.credentials.api_url, "tenant_key": tenant.key}
     (tmp_path / ".gpulease" / "credentials.json").write_text(json.dumps(access))
     # the stack of these tests was started as the first block says, on a port of its own
@@ -38,14 +53,22 @@ def test_the_commands_work_as_they_stand(tenant: Tenant, stack: Stack, cloud: Cl
     done = subprocess.run(
         ["/bin/bash", "-euo", "pipefail", "-c", commands],
         cwd=tmp_path,
-        env={name: value for name, value in os.environ.items() if not name.startswith("GPULEASE_")},
+        env={
+            **{name: value for name, value in os.environ.items() if not name.startswith("GPULEASE_")},
+            "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}",
+            "XDG_STATE_HOME": str(tmp_path / "state"),
+        },
         capture_output=True,
         text=True,
         check=False,
         timeout=PATIENCE,
+        input="nvidia-smi -L\nexit\n",
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert all(word in done.stdout for word in ("g5.xlarge", "active", "lease.extended", "released")), done.stdout
+    assert all(
+        word in done.stdout
+        for word in ("g5.xlarge", "active", "SIMULATED VM", "GPU 0: A10G", "lease.extended", "released")
+    ), done.stdout
 
     first, second = sorted(tenant.leases(), key=lambda lease: str(lease["created_at"]))
     assert (first["name"], first["state"], second["name"]) == ("first", "released", "second")

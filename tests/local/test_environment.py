@@ -47,7 +47,7 @@ def test_what_the_user_sets_wins_over_the_profile(tmp_path: Path) -> None:
 
 def test_the_accounts_file_is_one_the_program_reads(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    write_accounts(home, parse([], {"GPULEASE_CLOUDSIM_PORT": "9010"}))
+    write_accounts(home, parse([], {"GPULEASE_CLOUDSIM_PORT": "9010"}), 8222)
     accounts = load_accounts(home.accounts_file)
     assert {account.endpoint_url for account in accounts.values()} == {"http://127.0.0.1:9010"}
     assert {name: account.regions for name, account in accounts.items()} == {
@@ -59,7 +59,7 @@ def test_the_accounts_file_is_one_the_program_reads(tmp_path: Path) -> None:
 
 def test_the_simulated_projects_key_is_private_and_gets_its_tokens_from_the_simulated_cloud(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    write_accounts(home, parse([], {"GPULEASE_CLOUDSIM_PORT": "9010"}))
+    write_accounts(home, parse([], {"GPULEASE_CLOUDSIM_PORT": "9010"}), 8222)
     account = load_accounts(home.accounts_file)["sim-gcp"]
     assert isinstance(account, GcpAccount)
     assert account.credentials_file == str(home.gcp_key_file)
@@ -83,7 +83,7 @@ def test_a_profile_is_valid(profile: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_only_the_clouds_that_are_wanted_have_an_account(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    write_accounts(home, parse(["--clouds", "azure,aws"], {}))
+    write_accounts(home, parse(["--clouds", "azure,aws"], {}), 8222)
     assert list(load_accounts(home.accounts_file)) == ["sim-azure", "sim"]
 
 

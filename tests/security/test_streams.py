@@ -40,7 +40,7 @@ async def test_a_stream_tells_ones_own_events_alone(
         for one in (new, all_of_them, as_browsers_do):
             assert (await one.event())["lease_id"] == mine
         blocks = [await of_anothers_lease.block() for _ in range(4)]
-        assert [sorted(block) for block in blocks] == [["retry"], [""], [""], [""]]
+        assert [sorted(block) for block in blocks] == [["id", "retry"], [""], [""], [""]]
 
 
 async def test_nobody_names_another_tenant(api: Running) -> None:

@@ -74,7 +74,7 @@ class Gate:
             self._writes.hit(principal.tenant_id)
 
     async def check_again(self, request: Request) -> None:
-        """Raises Unauthenticated when a key that was good at the beginning of a long answer is so no more."""
+        """Raises Unauthenticated when a key that was valid at the beginning of a long response has become invalid."""
         await self._authenticator.check(bearer(request) or "")
 
     async def admit_token(self, request: Request, is_known: Callable[[str], Awaitable[bool]]) -> None:

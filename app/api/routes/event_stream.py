@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -17,21 +17,22 @@ from app.api.routes.events import LARGEST_NUMBER, event_json
 from app.api.schemas.events import UseStreamFilter
 from app.db.core.engine import DatabaseUnavailable
 from app.services.errors import FieldError, InvalidRequest, Unauthenticated
-from app.services.event_stream import Told
+from app.services.event_stream import Batch, Told
 
 router = make_router("events")
 
 HEARTBEAT_SECONDS = 15.0
 _MEDIA = "text/event-stream"
 _DESCRIPTION = (
-    "An endless stream of server-sent events. The schema describes each message. The server sends a comment after 15 s "
-    "without an event."
+    "An endless stream of server-sent events. The schema describes each message. At the start the server sends an `id` "
+    "without data: the position of the stream, for `Last-Event-ID`. It sends a comment after 15 s without an event."
 )
 _SCHEMA = {"$ref": "#/components/schemas/EventStreamMessage"}
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {"description": _DESCRIPTION, "content": {_MEDIA: {"schema": _SCHEMA}}}
 }
-_BEGINNING = b"retry: 2000\n\n"
+_BEGINNING = b"retry: 2000\nid: %d\n\n"
+"""An id without data is no message. The client sends it as `Last-Event-ID` if the connection breaks before an event."""
 _STILL_HERE = b": still here\n\n"
 
 LastEventId = Annotated[
@@ -64,24 +65,24 @@ async def stream_events(
     await services.events.require_kept(begin)
     wanted = replace(wanted, tenant_id=principal.tenant_id or wanted.tenant_id)
     told = services.streams.follow(principal, wanted, after=begin, heartbeat_seconds=HEARTBEAT_SECONDS)
-    await anext(told)
-    return StreamingResponse(_text(request, told), media_type=_MEDIA, headers={"X-Accel-Buffering": "no"})
+    begin = (await anext(told)).position
+    return StreamingResponse(_text(request, told, begin), media_type=_MEDIA, headers={"X-Accel-Buffering": "no"})
 
 
-async def _text(request: Request, told: AsyncIterator[Sequence[Told]]) -> AsyncIterator[bytes]:
+async def _text(request: Request, told: AsyncIterator[Batch], begin: int) -> AsyncIterator[bytes]:
     """The stream ends when the key becomes invalid or the database is unavailable.
 
     The client reconnects and receives the error.
     """
     gate: Gate = request.app.state.gate
     checked = time.monotonic()
-    yield _BEGINNING
+    yield _BEGINNING % begin
     with contextlib.suppress(Unauthenticated, DatabaseUnavailable):
-        async for some in told:
+        async for batch in told:
             if time.monotonic() - checked >= HEARTBEAT_SECONDS:
                 await gate.check_again(request)
                 checked = time.monotonic()
-            yield b"".join(map(_frame, some)) or _STILL_HERE
+            yield b"".join(map(_frame, batch.events)) or _STILL_HERE
 
 
 def _frame(one: Told) -> bytes:

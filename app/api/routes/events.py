@@ -12,9 +12,10 @@ from app.api.http.routing import UseServices, Viewer
 from app.api.http.routing import router as make_router
 from app.api.schemas.events import EventPage, UseEventFilter, UseLeaseEventFilter
 from app.api.schemas.lease_filters import QueryText
+from app.db.events.reads import EventRange, EventSort
 from app.services.cursors import RowPage
 from app.services.errors import FieldError, InvalidRequest
-from app.services.events import KIND
+from app.services.events import cursor_kind
 from app.services.preconditions import list_tag
 
 router = make_router("events")
@@ -22,7 +23,7 @@ router = make_router("events")
 LARGEST_NUMBER = 2**63 - 1
 
 
-async def _start(
+async def _range(
     page: UsePage,
     after: Annotated[
         int | None,
@@ -32,17 +33,27 @@ async def _start(
             description="Only events after this `sequence`. Set it to the last one received, or use `cursor`.",
         ),
     ] = None,
-) -> int | None:
-    """The start position: `cursor`, or else `after`. None: the oldest stored event."""
-    parts = page.after(KIND)
+    sort: Annotated[
+        EventSort,
+        Query(
+            description="`created_at` begins with the oldest stored event, `-created_at` with the newest. "
+            "Both are orders of `sequence`."
+        ),
+    ] = EventSort.CREATED_AT,
+) -> EventRange:
+    """The events after `after`, and those that follow `cursor` in the order of the list."""
+    parts = page.after(cursor_kind(sort))
     if parts is None:
-        return after
+        return EventRange(after=after, sort=sort)
     if not (parts[0].isascii() and parts[0].isdigit() and int(parts[0]) <= LARGEST_NUMBER):
         raise InvalidRequest(errors=[FieldError("#/query/cursor", "not a cursor of this list; start without one")])
-    return int(parts[0])
+    last = int(parts[0])
+    if sort is EventSort.CREATED_AT:
+        return EventRange(after=last, sort=sort)
+    return EventRange(after=after, before=last, sort=sort)
 
 
-UseStart = Annotated[int | None, Depends(_start)]
+UseRange = Annotated[EventRange, Depends(_range)]
 
 
 @router.get("/v1/events", response_model=EventPage)
@@ -51,15 +62,15 @@ async def list_events(
     principal: Viewer,
     services: UseServices,
     page: UsePage,
-    after: UseStart,
+    span: UseRange,
     wanted: UseEventFilter,
     tenant_id: Annotated[QueryText | None, Query(description="Operators only.")] = None,
 ) -> Response:
-    """List events of the tenant's leases. Operators list events of all tenants."""
+    """List events of the tenant's leases, oldest first unless `sort` is set. Operators list events of all tenants."""
     if principal.tenant_id is not None and tenant_id not in {None, principal.tenant_id}:
         raise InvalidRequest(errors=[FieldError("#/query/tenant_id", "only operators may name a tenant")])
     named = replace(wanted, tenant_id=tenant_id)
-    found = await services.events.of_tenant(principal, named, after=after, page=page)
+    found = await services.events.of_tenant(principal, named, span=span, page=page)
     return _page(request, found)
 
 
@@ -70,11 +81,11 @@ async def list_lease_events(
     principal: Viewer,
     services: UseServices,
     page: UsePage,
-    after: UseStart,
+    span: UseRange,
     wanted: UseLeaseEventFilter,
 ) -> Response:
-    """List the events of a lease."""
-    return _page(request, await services.events.of_lease(principal, lease_id, wanted, after=after, page=page))
+    """List the events of a lease, oldest first unless `sort` is set."""
+    return _page(request, await services.events.of_lease(principal, lease_id, wanted, span=span, page=page))
 
 
 def _page(request: Request, found: RowPage) -> Response:

@@ -38,7 +38,8 @@ class AttentionItem(View):
     tenant_id: str
     lease_id: Annotated[str | None, Field(description="Null for a quota.")]
     name: Annotated[str, Field(description="The name of the lease, or the resource of the quota.")]
-    at: Annotated[Moment | None, Field(description="When it happened, or when the lease expires. Null for a quota.")]
+    created_at: Annotated[Moment | None, Field(description="When it began to need attention. Null for a quota.")]
+    expires_at: Annotated[Moment | None, Field(description="When the lease expires, for `expiring_soon`.")]
     message: str | None
 
 
@@ -98,4 +99,5 @@ def _summary(found: TenantSummary) -> dict[str, Any]:
 
 
 def _attention(row: Any) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in ("code", "tenant_id", "lease_id", "name", "at", "message")}
+    names = ("code", "tenant_id", "lease_id", "name", "created_at", "expires_at", "message")
+    return {name: getattr(row, name) for name in names}

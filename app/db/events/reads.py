@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, func, select
@@ -53,10 +54,38 @@ class EventFilter:
 ANY = EventFilter()
 
 
+class EventSort(StrEnum):
+    """The order of a list of events. Both follow the numbers, which are given in the order of the commits."""
+
+    CREATED_AT = "created_at"
+    CREATED_AT_DESC = "-created_at"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventRange:
+    """Numbers above `after` and below `before`, and their order."""
+
+    after: int | None = None
+    before: int | None = None
+    sort: EventSort = EventSort.CREATED_AT
+
+    @property
+    def newest_first(self) -> bool:
+        """Whether the numbers descend."""
+        return self.sort is EventSort.CREATED_AT_DESC
+
+
 def numbered(*, after: int, limit: int, wanted: EventFilter = ANY) -> Select[Any]:
     """Events above `after` that match, in the order of their numbers."""
-    statement = select(*_SHOWN).where(event.c.sequence > after, *wanted.conditions())
-    return statement.order_by(event.c.sequence).limit(limit)
+    return in_range(EventRange(after=after), limit=limit, wanted=wanted)
+
+
+def in_range(span: EventRange, *, limit: int, wanted: EventFilter) -> Select[Any]:
+    """Events of the range that match, in its order."""
+    statement = select(*_SHOWN).where(event.c.sequence > (span.after or 0), *wanted.conditions())
+    if span.before is not None:
+        statement = statement.where(event.c.sequence < span.before)
+    return statement.order_by(event.c.sequence.desc() if span.newest_first else event.c.sequence).limit(limit)
 
 
 def oldest_kept() -> Select[Any]:

@@ -28,15 +28,16 @@ from app.domain.attention import AttentionCode
 from app.domain.leases import LeaseState
 
 _NEARLY: ColumnElement[Any] = literal_column("0.9")
+_NONE: ColumnElement[Any] = null()
 
 
 @lru_cache(maxsize=8)
 def attention(
     after: StuckAfter, *, soon: timedelta, failed_within: timedelta, limit: int, every_tenant: bool
 ) -> Select[Any]:
-    """Rows `code, tenant_id, lease_id, name, at, message, total`, the most urgent first; `total`: before the limit.
+    """Rows `code, tenant_id, lease_id, name, created_at, expires_at, message, total`, the most urgent first; `total`: before the limit.
 
-    Parameters: `tenant_scope.parameter`, which is a tenant unless `every_tenant`. `name` is the lease's, or the resource of a quota. `message` may be null.
+    Parameters: `tenant_scope.parameter`, which is a tenant unless `every_tenant`. `name` is the lease's, or the resource of a quota. `created_at`: the begin of the need, null for a quota. `expires_at`: of a lease that expires soon.
     """
     reason = lease.c.reason["message"].astext
     shown = (lease.c.tenant_id, lease.c.id, lease.c.name)
@@ -46,34 +47,47 @@ def attention(
     active = lease.c.state == literal_column(f"'{LeaseState.ACTIVE}'")
     failed = lease.c.state == literal_column(f"'{LeaseState.FAILED}'")
     parts = union_all(
-        _part(AttentionCode.INTERRUPTED, *shown, cast(lease.c.interruption["notice_at"].astext, Time), null()).where(
+        _part(AttentionCode.INTERRUPTED, *shown, cast(lease.c.interruption["notice_at"].astext, Time)).where(
             LIVE, lease.c.interruption.is_not(None), owned
         ),
-        _part(AttentionCode.STUCK, *shown, slow.c.since, slow.c.kind)
+        _part(AttentionCode.STUCK, *shown, slow.c.since, message=slow.c.kind)
         .select_from(slow.join(lease, lease.c.id == slow.c.lease_id))
         .where(owned, allowed(slow.c.tenant_id)),
-        _part(AttentionCode.FAILED, *shown, lease.c.ended_at, reason).where(
+        _part(AttentionCode.FAILED, *shown, lease.c.ended_at, message=reason).where(
             lease.c.ended_at > func.now() - literal(failed_within), failed, owned
         ),
-        _part(AttentionCode.EXPIRING_SOON, *shown, lease.c.expires_at, null()).where(
-            LIVE, active, lease.c.expires_at < func.now() + literal(soon), owned
-        ),
-        _part(AttentionCode.QUOTA_NEARLY_USED, quota.c.tenant_id, null(), quota.c.resource, func.now(), null()).where(
+        _part(
+            AttentionCode.EXPIRING_SOON, *shown, lease.c.expires_at - literal(soon), expires_at=lease.c.expires_at
+        ).where(LIVE, active, lease.c.expires_at < func.now() + literal(soon), owned),
+        _part(AttentionCode.QUOTA_NEARLY_USED, quota.c.tenant_id, null(), quota.c.resource, null()).where(
             quota.c.limit > 0, quota.c.used >= _NEARLY * quota.c.limit, NO_BUDGET, allowed(quota.c.tenant_id)
         ),
     ).subquery("attention")
     urgency = case({str(code): place for place, code in enumerate(AttentionCode)}, value=parts.c.code)
-    soonest = case((parts.c.code == AttentionCode.EXPIRING_SOON, parts.c.at))
     total = func.count().over().label("total")
-    return select(parts, total).order_by(urgency, soonest, parts.c.at.desc(), parts.c.lease_id).limit(limit)
+    return (
+        select(parts, total)
+        .order_by(urgency, parts.c.expires_at, parts.c.created_at.desc(), parts.c.lease_id)
+        .limit(limit)
+    )
 
 
-def _part(code: AttentionCode, tenant: Any, lease_id: Any, name: Any, at: Any, message: Any) -> Select[Any]:
+def _part(
+    code: AttentionCode,
+    tenant: Any,
+    lease_id: Any,
+    name: Any,
+    created_at: Any,
+    *,
+    expires_at: Any = _NONE,
+    message: Any = _NONE,
+) -> Select[Any]:
     return select(
         literal_column(f"'{code}'", Text).label("code"),
         tenant.label("tenant_id"),
         cast(lease_id, Text).label("lease_id"),
         name.label("name"),
-        cast(at, Time).label("at"),
+        cast(created_at, Time).label("created_at"),
+        cast(expires_at, Time).label("expires_at"),
         cast(message, Text).label("message"),
     )

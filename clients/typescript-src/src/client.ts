@@ -5,6 +5,8 @@ import { Events } from "./events.js";
 import { Leases } from "./leases.js";
 import { type Fetch, RETRIES, type Retries, retryingFetch } from "./retries.js";
 import type { paths } from "./schema.js";
+import { SshKeys } from "./ssh_keys.js";
+import { Usage } from "./usage.js";
 
 export interface Options {
   /** The address of the API. `GPULEASE_URL` by default. */
@@ -22,6 +24,8 @@ export class Gpulease {
   readonly api: Client<paths>;
   readonly leases: Leases;
   readonly events: Events;
+  readonly sshKeys: SshKeys;
+  readonly usage: Usage;
 
   constructor(options: Options = {}) {
     const environment: Record<string, string | undefined> = globalThis.process?.env ?? {};
@@ -35,5 +39,7 @@ export class Gpulease {
     });
     this.leases = new Leases(this.api);
     this.events = new Events(this.api);
+    this.sshKeys = new SshKeys(this.api);
+    this.usage = new Usage(this.api);
   }
 }

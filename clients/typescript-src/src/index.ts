@@ -6,3 +6,5 @@ export * from "./leases.js";
 export { data, iterate } from "./pages.js";
 export type { Fetch, Retries } from "./retries.js";
 export type { components, operations, paths } from "./schema.js";
+export * from "./ssh_keys.js";
+export * from "./usage.js";

@@ -7,6 +7,8 @@ import type { components, operations, paths } from "./schema.js";
 export type NewLease = components["schemas"]["NewLease"];
 export type LeasePlan = components["schemas"]["LeasePlan"];
 export type LeaseExtension = components["schemas"]["LeaseExtension"];
+export type LeaseSelection = components["schemas"]["LeaseSelection"];
+export type BulkRelease = components["schemas"]["BulkRelease"];
 export type LeaseFilters = NonNullable<operations["list_leases"]["parameters"]["query"]>;
 
 const LONGEST_POLL = 25;
@@ -88,6 +90,11 @@ export class Leases {
   /** Requests the end of the lease. `wait(lease, "ended")` resolves when nothing is billed any longer. */
   release(leaseId: string): Promise<Lease> {
     return data(this.#api.DELETE("/v1/leases/{lease_id}", { params: { path: { lease_id: leaseId } } }));
+  }
+
+  /** Requests the end of several leases: by labels, by ids, or all. `dry_run` only lists them. */
+  releaseMany(body: LeaseSelection): Promise<BulkRelease> {
+    return data(this.#api.POST("/v1/leases/release", { body }));
   }
 }
 

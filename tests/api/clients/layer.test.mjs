@@ -97,4 +97,9 @@ test("a stream goes on after the last event when its connection breaks", async (
   }
   assert.deepEqual(seen, [7, 8]);
   assert.deepEqual(requests.map((request) => request.headers.get("Last-Event-ID")), ["6", "7"]);
+  const begun = scripted(() => new Response("retry: 0\nid: 6\n\n"), () => new Response(frame(7)));
+  for await (const event of begun.client.events.stream()) {
+    if (event.sequence === 7) break;
+  }
+  assert.deepEqual(begun.requests.map((request) => request.headers.get("Last-Event-ID")), [null, "6"]);
 });

@@ -186,6 +186,33 @@ async def test_the_twin_does_the_same(gpulease_client: ModuleType, lease: dict[s
     assert [request.url.params.get("cursor") for request in script.requests] == [None, None, "c2", "c2"]
 
 
+def test_keys_usage_and_bulk_release_have_methods(connect: Callable[[Script], Any]) -> None:
+    key = {
+        "id": "sshkey_1",
+        "name": "laptop",
+        "public_key": "ssh-ed25519 A",
+        "fingerprint": "SHA256:a",
+        "default": True,
+    }
+    key |= {"key_id": None, "tenant_id": "tenant_1", "created_at": "2026-11-23T00:00:00Z"}
+    released = {"items": [], "dry_run": False, "not_found": [], "released": 0, "more": False}
+    script = Script(
+        httpx.Response(201, json=key),
+        httpx.Response(200, json={"items": [key], "next_cursor": None}),
+        httpx.Response(204),
+        httpx.Response(200, json=released),
+    )
+    client = connect(script)
+    assert client.ssh_keys.create(name="laptop", public_key="ssh-ed25519 A").name == "laptop"
+    assert [one.id for one in client.ssh_keys.list(mine=True)] == ["sshkey_1"]
+    client.ssh_keys.delete("sshkey_1")
+    assert client.leases.release_many(label=["team:vision"]).to_dict() == released
+    assert json.loads(script.requests[-1].content) == {"label": ["team:vision"]}
+    with pytest.raises(IndexError):  # the script is over: only the query counts
+        client.usage.get(start="2026-11-01T00:00:00Z", step="day")
+    assert dict(script.requests[-1].url.params) == {"from": "2026-11-01T00:00:00Z", "step": "day"}
+
+
 def test_a_stream_goes_on_after_the_last_event_when_its_connection_breaks(
     connect: Callable[[Script], Any],
 ) -> None:
@@ -210,3 +237,9 @@ def test_a_stream_goes_on_after_the_last_event_when_its_connection_breaks(
     assert [next(stream).sequence, next(stream).sequence] == [7, 8]
     stream.close()
     assert [request.headers["Last-Event-ID"] for request in script.requests] == ["6", "7", "7"]
+
+    begun = Script(httpx.Response(200, text="retry: 0\nid: 6\n\n"), httpx.Response(200, text=frame(7)))
+    stream = connect(begun).events.stream()
+    assert next(stream).sequence == 7
+    stream.close()
+    assert [request.headers.get("Last-Event-ID") for request in begun.requests] == [None, "6"]

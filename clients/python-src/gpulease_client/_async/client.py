@@ -11,6 +11,8 @@ from gpulease_client._async.events import AsyncEvents
 from gpulease_client._async.http import AsyncHttp
 from gpulease_client._async.leases import AsyncLeases
 from gpulease_client._async.offerings import AsyncOfferings
+from gpulease_client._async.ssh_keys import AsyncSshKeys
+from gpulease_client._async.usage import AsyncUsageReports
 from gpulease_client._described import VERSION
 from gpulease_client.core.client import AuthenticatedClient
 from gpulease_client.core.models import Problem
@@ -42,6 +44,8 @@ class AsyncClient:
         leases: create, wait, list, extend, release.
         events: list and stream.
         offerings: what can be leased.
+        ssh_keys: public keys for logins.
+        usage: use over time, and the present state.
         core: the connection of the generated functions below `gpulease_client.core.api`.
     """
 
@@ -73,6 +77,8 @@ class AsyncClient:
         self.leases = AsyncLeases(self._http)
         self.events = AsyncEvents(self._http)
         self.offerings = AsyncOfferings(self._http)
+        self.ssh_keys = AsyncSshKeys(self._http)
+        self.usage = AsyncUsageReports(self._http)
 
     async def __aenter__(self) -> Self:
         return self

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from gpulease_client._async.resource import AsyncResource
-from gpulease_client.core.models import Attempt, Lease, LeasePlan, NewLease
+from gpulease_client.core.models import Attempt, BulkRelease, Lease, LeasePlan, NewLease
 from gpulease_client.errors import LeaseEndedError, WaitTimeoutError
 from gpulease_client.event import Event, parse_event
 from gpulease_client.responses import body_of
@@ -102,6 +102,10 @@ class AsyncLeases(AsyncResource):
     async def release(self, lease_id: str) -> Lease:
         """Requests the end of the lease. `wait(lease, "ended")` returns when nothing is billed any longer."""
         return await self._call(Lease, "DELETE", f"/v1/leases/{lease_id}")
+
+    async def release_many(self, **selection: Any) -> BulkRelease:
+        """Requests the end of several leases: `release_many(label=["team:vision"])`, `ids=[…]` or `all=True`; `dry_run=True` only lists them."""
+        return await self._call(BulkRelease, "POST", "/v1/leases/release", json=body_of(None, selection))
 
     def attempts(self, lease_id: str) -> AsyncIterator[Attempt]:
         """The launch attempts of a lease, in order."""
