@@ -43,7 +43,7 @@ def sim(monkeypatch: pytest.MonkeyPatch) -> Iterator[Control]:
         "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
     }.items():
         monkeypatch.setenv(name, value)
-    with running(boot_seconds=0.1) as control:
+    with running(boot_seconds=0.1, shutdown_seconds=0.05, cleanup_seconds=0.05) as control:
         yield control
 
 
