@@ -1,15 +1,15 @@
 """The workers' database access: synchronous, psycopg, with the role that sees every tenant."""
 
 import time
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Executable, Row, create_engine, event
 from sqlalchemy.engine import CursorResult
 from sqlalchemy.exc import DBAPIError, DisconnectionError
-from sqlalchemy.util import LRUCache
 
+from app.db.core.compiled import CompiledCache
 from app.db.core.connections import CONNECT_SECONDS, READ_ONLY, WORKER_SESSION, configure_connections
 from app.db.core.prepared import Bound, parts
 from app.db.core.session_limits import IDLE_IN_TRANSACTION_SECONDS, LIBPQ_PARAMETERS
@@ -17,8 +17,7 @@ from app.db.core.urls import sync_url
 
 _FRESH_SECONDS = 1.0
 """The pool does not ping a connection that was used so recently: a ping costs as much as a short statement."""
-_COMPILED: MutableMapping[Any, Any] = LRUCache(1000)
-"""The cache of compiled statements. A process compiles a statement once, however many pools it opens."""
+_COMPILED = CompiledCache(1000)
 
 
 class WorkerDatabase:

@@ -4,19 +4,25 @@ import socket
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from app.cli.main import app
 from tests.cli.conftest import Cli
 from tests.cli.fake_api import TENANT_KEY, Answer, FakeApi, a_lease
 
 
 def complete(cli: Cli, line: str, **environ: str) -> list[str]:
     """What bash is offered for the last word of the line."""
-    words = line.split(" ")
-    asked = {"_GPULEASE_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
-    with cli.start(environ={**asked, **environ}) as process:
-        out, errors = process.communicate(timeout=30)
-    assert errors == ""
-    return out.split()
+    runner = CliRunner(env={**cli.environ, **_asked(line), **environ})
+    done = runner.invoke(app, prog_name="gpulease")
+    assert (done.exit_code, done.stderr) == (0, "")
+    return done.stdout.split()
+
+
+def _asked(line: str) -> dict[str, str]:
+    """How bash asks the program."""
+    last = len(line.split(" ")) - 1
+    return {"_GPULEASE_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(last)}
 
 
 @pytest.mark.parametrize(
@@ -92,6 +98,12 @@ def test_profile_names_are_offered_and_no_key_command_runs(api: FakeApi, cli: Cl
     assert complete(cli, "gpulease lease show tr") == []
     assert not ran.exists()
     assert not api.asked
+
+
+def test_a_process_of_its_own_answers_the_shell(api: FakeApi, cli: Cli) -> None:
+    api.add(a_lease(1))
+    with cli.start(environ=_asked("gpulease lease show tr")) as process:
+        assert process.communicate(timeout=30) == ("train-1\n", "")
 
 
 def test_the_shell_can_be_taught(cli: Cli) -> None:

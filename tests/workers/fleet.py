@@ -47,8 +47,8 @@ from workers.observation.watch import watch
 from workers.providers.errors import ProviderError
 from workers.runtime import Runtime
 
-_SHORTEST = 0.02
-_LONGEST = 0.2
+_SHORTEST = 0.04
+_LONGEST = 0.3
 
 ACCOUNT = "sim"
 REGION = "us-east-1"
@@ -180,7 +180,7 @@ class Fleet:
             else:
                 self.observe()
                 self.runtime.stopping.wait(pause)
-                pause = min(_LONGEST, 1.5 * pause)
+                pause = min(_LONGEST, 2 * pause)
 
     def wait_for(self, condition: Callable[[], bool], *, seconds: float = 60.0) -> None:
         """Lets time pass, doing nothing, until the cloud has come so far."""

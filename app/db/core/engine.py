@@ -15,7 +15,7 @@ import orjson
 from sqlalchemy import Row, Select, event, exc
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
-from app.db.core.compiled import Compiled
+from app.db.core.compiled import Compiled, CompiledCache
 from app.db.core.connections import (
     API_ROLE,
     API_SESSION,
@@ -38,6 +38,7 @@ CONNECT_SECONDS = 5.0
 COMMAND_SECONDS = 20.0
 """The driver's time-out, for a dead connection whose statement PostgreSQL's own statement_timeout did not end."""
 POOL_WAIT_SECONDS = 5.0
+_COMPILED = CompiledCache(500)
 
 _GONE_CLASSES = ("08", "53", "57")
 """SQLSTATE classes of a server that is unreachable, out of resources or ends the session (statement time-outs
@@ -76,6 +77,7 @@ class ApiDatabase:
             pool_use_lifo=True,
             pool_reset_on_return=None,
             connect_args=_CONNECT_ARGS,
+            execution_options={"compiled_cache": _COMPILED},
         )
         self._session = replace(API_SESSION, role=role).end_idle_transactions(idle_in_transaction_seconds)
         _configure_connections(self._engine, self._session)
