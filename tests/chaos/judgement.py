@@ -10,6 +10,7 @@ from app.local.waiting import wait_until
 from bench.three_clouds import Installation, figures, on_the_way, wait_for_none
 from tests.chaos.duty import Duty
 from tests.chaos.losses import Losses
+from tests.chaos.money import Purse
 from tests.e2e.cloud import Json
 from tests.e2e.people import Tenant
 from tests.e2e.truth import differences
@@ -36,12 +37,15 @@ class Course:
 class Judge:
     """Waits for quiet, then for the truth. At last everything is released, and nothing may be left."""
 
-    def __init__(self, installation: Installation, tenant: Tenant, course: Course, losses: Losses, duty: Duty) -> None:
+    def __init__(
+        self, installation: Installation, tenant: Tenant, course: Course, losses: Losses, duty: Duty, purse: Purse
+    ) -> None:
         self._installation = installation
         self._tenant = tenant
         self._course = course
         self._losses = losses
         self._duty = duty
+        self._purse = purse
 
     def judge(self, asked: set[str], clock: Callable[[], float]) -> dict[str, Any]:
         """`asked`: the leases of all requests. `clock`: seconds from the start of the storm."""
@@ -63,6 +67,8 @@ class Judge:
         }
         evidence = self._evidence(found, [line for lines in checks.values() for line in lines])
         checks |= self._release_all()
+        ended = self._tenant.leases()
+        checks |= self._purse.checks(ended)
         return {
             "seconds": round(clock()),
             "happened": dict(self._course.happened),
@@ -74,6 +80,7 @@ class Judge:
             "seconds_until_the_last_fault_ended": round(self._course.last_fault),
             "quiet_seconds_after_the_last_fault": max(0.0, round(quiet, 1)),
             **figures(found),
+            **self._purse.figures(ended),
             "evidence": evidence,
         }
 

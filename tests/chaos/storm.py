@@ -23,6 +23,7 @@ from tests.chaos.databases import Backup, Standby
 from tests.chaos.duty import Duty
 from tests.chaos.judgement import Course, Judge
 from tests.chaos.losses import Losses
+from tests.chaos.money import Purse
 from tests.chaos.plan import ASKING_SHARE, FAULTS, Event, Happening, Wanted, events
 from tests.chaos.timeline import Line, Timeline
 from tests.e2e.cloud import Json
@@ -63,6 +64,8 @@ class Storm:
         operator = self._installation.operator
         with operator.tenant("chaos", _AMPLE) as tenant, self._duty.on_duty():
             self._losses = Losses(tenant, self._installation.cloud)
+            self._purse = Purse(tenant, self._wanted.seed)
+            self._purse.open()
             with _repeated(lambda: self._look(tenant)), ThreadPoolExecutor(_ASKING) as asking:
                 orders = [asking.submit(self._ask, tenant, n, wish) for n, wish in self._wishes()]
                 try:
@@ -79,7 +82,7 @@ class Storm:
                 asked = {order.result() for order in orders}
             self._stack.wait_until_ready()
             self._loosen(tenant)
-            judge = Judge(self._installation, tenant, self._course, self._losses, self._duty)
+            judge = Judge(self._installation, tenant, self._course, self._losses, self._duty, self._purse)
             found = judge.judge(asked, lambda: self._timeline.seconds)
         return {"seed": self._wanted.seed, "leases": self._wanted.leases, **found}
 
@@ -94,7 +97,8 @@ class Storm:
     # --- leases -------------------------------------------------------------------------------------------
 
     def _wishes(self) -> list[tuple[int, dict[str, Any]]]:
-        return list(enumerate(itertools.islice(wishes(), self._wanted.leases)))
+        asked = itertools.islice(wishes(), self._wanted.leases)
+        return [(number, self._purse.wish(number, wish)) for number, wish in enumerate(asked)]
 
     def _ask(self, tenant: Tenant, number: int, wish: dict[str, Any]) -> str:
         """At its time, when there is room; again and again under one key while the API is away, or the quota tight."""

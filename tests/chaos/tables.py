@@ -36,6 +36,8 @@ def tables(report: dict[str, Any]) -> list[Table]:
             ("living VMs without a row at that moment", f"{report['vms_without_row']:,}"),
             ("holds until the operator resumed", ", ".join(f"{seconds} s" for seconds in report["holds"]) or "none"),
             ("p95 from the request to active", f"{report['p95']:.1f} s"),
+            ("leases ended by their spend cap", f"{report['ended_by_cap']:,}"),
+            ("longest time beyond a spend cap", f"{report['longest_beyond_cap_seconds']} s"),
             ("quiet after the last fault", f"{report['quiet_seconds_after_the_last_fault']} s"),
         ],
     )

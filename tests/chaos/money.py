@@ -1,0 +1,166 @@
+"""Money in a storm: leases with spend caps, budgets in each scope, and whether all reports agree afterwards."""
+
+import csv
+import gzip
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+from app.local.waiting import wait_until
+from tests.e2e.cloud import Json
+from tests.e2e.people import Tenant
+
+TEAMS = ("red", "blue", "green")
+_CAPPED = 3
+"""Every third lease has a spend cap."""
+_CAP_SECONDS = (90.0, 300.0)
+_USD_PER_HOUR = {"A100": 5.0, "T4": 1.2, "H100": 15.0, "g5.xlarge": 1.2, "g2-standard-4": 0.9}
+"""About what a GPU of a model costs, or a type. A cap buys minutes, so that it is reached while the storm goes on."""
+_OTHERS_USD_PER_HOUR = 4.5
+_LATE_SECONDS = 60.0
+"""A hold ends nothing until the operator resumes, and a cloud that is away ends nothing either."""
+_ROUNDING = Decimal("0.000001")
+_REPORT_SECONDS = 90.0
+
+
+class Purse:
+    """The money of one tenant. `report` has the figures; what is wrong stands in the checks."""
+
+    def __init__(self, tenant: Tenant, seed: int) -> None:
+        self._tenant = tenant
+        self._seed = seed
+        self._budgets: dict[str, str] = {}
+
+    def open(self) -> None:
+        """Budgets that nothing exceeds, in each scope and of each effect."""
+        key_id = self._tenant.get("/v1/me")["key_id"]
+        scopes: tuple[tuple[dict[str, str], str], ...] = (
+            ({"kind": "tenant"}, "notify"),
+            ({"kind": "key", "key_id": key_id}, "end"),
+            *(({"kind": "label", "label": f"team:{team}"}, "refuse") for team in TEAMS),
+        )
+        for scope, effect in scopes:
+            body = {"scope": scope, "period": "lifetime", "amount": "1000000", "when_exceeded": effect}
+            answer = self._tenant.http.post("/v1/budgets", json=body)
+            answer.raise_for_status()
+            self._budgets[answer.json()["id"]] = scope.get("label", scope["kind"])
+
+    def wish(self, number: int, wish: Json) -> Json:
+        """The wish with a team, and every third with a spend cap of a few minutes."""
+        chance = random.Random(self._seed * 1_000_003 + number)
+        labelled = {**wish, "labels": {"team": chance.choice(TEAMS)}}
+        if number % _CAPPED:
+            return labelled
+        cost = _rate(wish) * chance.uniform(*_CAP_SECONDS) / 3600
+        return {**labelled, "max_cost": f"{cost:.4f}"}
+
+    def checks(self, leases: Sequence[Json]) -> dict[str, list[str]]:
+        """After all leases have ended. `leases`: as the API shows them."""
+        return {
+            "caps exceeded": self._exceeded(leases),
+            "commitments left": [f"{name}: {held}" for name, held in self._left().items()],
+            "spent of budgets differs from the leases": self._misspent(leases),
+            "usage differs from leases": self._differing(leases),
+        }
+
+    def figures(self, leases: Sequence[Json]) -> dict[str, Any]:
+        """How many caps ended leases, and the longest time that one ran beyond its cap."""
+        ended = [lease for lease in leases if (lease["reason"] or {}).get("code") == "spend_cap"]
+        return {"ended_by_cap": len(ended), "longest_beyond_cap_seconds": max(map(self._late, leases), default=0.0)}
+
+    def _exceeded(self, leases: Sequence[Json]) -> list[str]:
+        return [
+            f"{lease['id']} cost {lease['cost']['accrued']} of {lease['max_cost']}, {late:.1f} s too long"
+            for lease in leases
+            if (late := self._late(lease)) > _LATE_SECONDS
+        ]
+
+    def _late(self, lease: Json) -> float:
+        """Seconds for which a lease cost more than its cap, at the highest rate of its attempts."""
+        if lease["max_cost"] is None:
+            return 0.0
+        over = Decimal(lease["cost"]["accrued"]) - Decimal(lease["max_cost"])
+        if over <= 0:
+            return 0.0
+        rate = max(Decimal(one["offering"]["price_per_hour"]) for one in self._tenant.attempts(lease["id"]))
+        return round(float(over / rate) * 3600, 1)
+
+    def _left(self) -> dict[str, str]:
+        """What budgets still hold; the job that repairs them may need a moment."""
+        left: dict[str, str] = {}
+
+        def empty() -> bool:
+            left.clear()
+            for budget in self._tenant.items("/v1/budgets"):
+                if Decimal(budget["committed"]):
+                    left[self._budgets.get(budget["id"], budget["id"])] = budget["committed"]
+            return not left
+
+        wait_until(empty, timeout=_REPORT_SECONDS, poll=1.0)
+        return dict(left)
+
+    def _misspent(self, leases: Sequence[Json]) -> list[str]:
+        """A lifetime budget that was there from the start has spent what its leases cost."""
+        cost: dict[str, Decimal] = defaultdict(Decimal)
+        for lease in leases:
+            accrued = Decimal(lease["cost"]["accrued"])
+            cost["tenant"] += accrued
+            cost[f"team:{lease['labels'].get('team')}"] += accrued
+        spent = {self._budgets.get(one["id"]): Decimal(one["spent"]) for one in self._tenant.items("/v1/budgets")}
+        rounding = _ROUNDING * 2 * max(len(leases), 1)
+        return [
+            f"{name}: spent {spent.get(name)}, leases cost {cost[name]}"
+            for name in self._budgets.values()
+            if name != "key" and abs(spent.get(name, Decimal(0)) - cost[name]) > rounding
+        ]
+
+    def _differing(self, leases: Sequence[Json]) -> list[str]:
+        """Costs by lease, and the FOCUS export, against what each lease cost."""
+        wanted = {lease["id"]: lease for lease in leases if Decimal(lease["cost"]["accrued"])}
+        found: list[str] = []
+
+        def agree() -> bool:
+            found.clear()
+            for source, amounts in (("costs", self._costs()), ("FOCUS", self._focus())):
+                for lease_id in wanted.keys() | amounts.keys():
+                    lease = wanted.get(lease_id)
+                    accrued = Decimal(lease["cost"]["accrued"]) if lease else Decimal(0)
+                    rounding = _ROUNDING * (1 + 2 * (lease or {}).get("attempts_count", 0))
+                    if abs(amounts.get(lease_id, Decimal(0)) - accrued) > rounding:
+                        found.append(f"{source}: {lease_id} {amounts.get(lease_id)}, the lease {accrued}")
+            return not found
+
+        wait_until(agree, timeout=_REPORT_SECONDS, poll=5.0)
+        return list(found)
+
+    def _costs(self) -> dict[str, Decimal]:
+        sums: dict[str, Decimal] = defaultdict(Decimal)
+        for item in self._tenant.items("/v1/costs", bucket="hour", group_by="lease"):
+            sums[item["group"]["lease"]] += Decimal(item["cost"])
+        return sums
+
+    def _focus(self) -> dict[str, Decimal]:
+        """Of this month and, in its first hours, of the month before."""
+        sums: dict[str, Decimal] = defaultdict(Decimal)
+        for month in self._months():
+            answer = self._tenant.http.get("/v1/costs/focus", params={"month": month})
+            answer.raise_for_status()
+            content = answer.content
+            text = (gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content).decode()
+            for row in csv.DictReader(text.splitlines()):
+                sums[row["x_LeaseId"]] += Decimal(row["BilledCost"])
+        return sums
+
+    def _months(self) -> list[str]:
+        report = self._tenant.get("/v1/costs", bucket="hour")
+        return sorted({report["starts_at"][:7], report["as_of"][:7]})
+
+
+def _rate(wish: Json) -> float:
+    """About the USD an hour of what a wish asks for."""
+    gpu = wish.get("gpu")
+    if gpu is not None:
+        return _USD_PER_HOUR[gpu["model"]] * float(gpu["count"])
+    return _USD_PER_HOUR.get(wish["instance_types"][0], _OTHERS_USD_PER_HOUR)
