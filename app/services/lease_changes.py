@@ -7,16 +7,13 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import bindparam
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.db.core.column_types import Money
 from app.db.core.tenant_scope import parameter
 from app.db.events.events import NewEvent
 from app.db.leases import statements, transitions
-from app.db.leases.billing import cost_reached_at
-from app.db.schema.tables import lease
+from app.db.leases.spend_caps import CAP_CHANGES
 from app.db.tenancy import budgets, commitments, quotas
 from app.domain.events import LeaseExtended, LeaseUpdated
 from app.domain.ids import LeaseId
@@ -142,17 +139,7 @@ async def end_lease(connection: AsyncConnection, principal: Principal, row: Any)
 
 def _columns(changed: dict[str, Any]) -> dict[str, Any]:
     columns = {**changed, "unique_name": True} if "name" in changed else dict(changed)
-    return {**columns, **_CAP_CHANGES} if "max_cost" in changed else columns
-
-
-_CAP_CHANGES: Mapping[str, Any] = {
-    "cost_reached_at": cost_reached_at(
-        bindparam("cap", type_=Money), lease.c.cost_closed, lease.c.rate_per_hour, lease.c.rate_since
-    ),
-    "cap_told": False,
-    **transitions.WAKE,
-}
-"""What follows from a new spend cap. Parameter: cap."""
+    return {**columns, **CAP_CHANGES} if "max_cost" in changed else columns
 
 
 def _audited(values: dict[str, Any]) -> dict[str, Any]:

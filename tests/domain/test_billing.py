@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -56,7 +57,7 @@ def test_the_price_of_each_second_is_that_of_the_last_change_before_it(
     changes = {START + at: Decimal(price) for at, price in points}
     edges = sorted({START, START + length, *(at for at in changes if START < at < START + length)})
     exact = Decimal(0)
-    for since, until in zip(edges, edges[1:], strict=False):
+    for since, until in pairwise(edges):
         past = [at for at in changes if at <= since]
         exact += cost(changes[max(past)] if past else Decimal(7), until - since)
     found = closed_cost(

@@ -15,7 +15,7 @@ from app.db.leases import attempts, claims, transitions
 from app.db.operations import brakes
 from app.domain import inventory as rules
 from app.domain.ids import LeaseId
-from app.domain.leases import AttemptState, VmState
+from app.domain.leases import AttemptState, Lease, VmState
 from app.domain.lifecycle import Rest, Verify
 from workers.accounts import error_json
 from workers.lifecycle import reconciler
@@ -132,6 +132,11 @@ def terms_are_not_restored(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(brakes, "doubt_terms", lambda: text("SELECT 1"))
 
 
+def spend_caps_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    """A lease ends at its expiry, whatever it has cost."""
+    patch.setattr(Lease, "has_reached_cap", lambda *_: False)
+
+
 BROKEN: tuple[tuple[Break, int, dict[str, float]], ...] = (
     (a_fresh_token_each_call, 0, {"lost_after": 0.3}),
     (the_call_before_its_row, 0, {"killed": 0.004}),
@@ -143,5 +148,6 @@ BROKEN: tuple[tuple[Break, int, dict[str, float]], ...] = (
     (tags_prove_a_launch, 0, {"copied": 1.0, "restored": 1.0}),
     (vms_of_lost_rows_are_ended, 0, {"restored": 1.0}),
     (terms_are_not_restored, 31, {"restored": 1.0}),
+    (spend_caps_are_not_looked_at, 11, {"restored": 0.0}),
 )
 """Each with the seed to begin with, which showed it last time, and the trouble that the broken part is there for."""

@@ -14,13 +14,15 @@ from app.db.core.prepared import parts
 from app.db.events.events import NewEvent
 from app.db.fleet import offerings
 from app.db.fleet.offerings import offering_from_row
+from app.db.leases.billing import accrued
+from app.db.leases.spend_caps import CAP_CHANGES
 from app.db.leases.transitions import WAKE, request_end, write
 from app.db.operations.ops import stop_launches
 from app.db.schema.tables import installation, lease, quota, tenant
 from app.db.tenancy import quotas
 from app.db.tenancy.quota_limits import set_limits
 from app.domain import quotas as quota_rules
-from app.domain.events import LeaseExtended
+from app.domain.events import LeaseExtended, LeaseUpdated
 from app.domain.ids import LeaseId, TenantId
 from app.domain.lease_requests import LeaseRequest
 from app.domain.offerings import Offering
@@ -47,6 +49,7 @@ _COUNTS: tuple[dict[str, int | None], ...] = ({"count": 1, "min_count": None}, {
 
 _TOLD = datetime(2026, 11, 1, tzinfo=UTC)
 """No program of the simulation reads the times of events."""
+_UPDATED = LeaseUpdated(name=None, labels=None, max_cost=None)
 _LATER = text("greatest(expires_at, now() + make_interval(secs => :seconds))")
 _WANTED = (lease.c.desired == "run", lease.c.expires_at > text("now()"))
 
@@ -58,6 +61,8 @@ class People:
         self._grounds = grounds
         self._random: Random = grounds.scheduler.random
         self._tenants = [TenantId(new_id("tenant")) for _ in range(_TENANTS)]
+        self._caps = Random(self._tenants[0])
+        self._caps_share = self._caps.choice([0.0, 0.8])
         self.first_terms: dict[LeaseId, datetime] = {}
         """When each lease would end if nobody extended it."""
         for tenant_id in self._tenants:
@@ -141,7 +146,8 @@ class People:
             grounds.scheduler.count("people: lease refused by its quota")
             return
         wish = {**wish, "wait_seconds": waits}
-        self._insert(connection, whose, lease_id, wish, minimum, ttl)
+        cap = self._cap()
+        self._insert(connection, whose, lease_id, wish, minimum, ttl, cap)
         grounds.clocked.commit()
         grounds.scheduler.changed = True
         grounds.scheduler.count("people: lease created")
@@ -149,6 +155,13 @@ class People:
         grounds.trace.tell(f"{lease_id} is created for {ttl:.0f} s")
         self._hint(lease_id)
         self._plan_changes(lease_id, ttl)
+
+    def _cap(self) -> Decimal | None:
+        """A spend cap that lasts some minutes at most prices, in half of the runs."""
+        if self._caps.random() >= self._caps_share:
+            return None
+        self._grounds.scheduler.count("people: lease with a spend cap")
+        return Decimal(f"{self._caps.uniform(0.01, 0.2):.6f}")
 
     @staticmethod
     def _insert(
@@ -158,6 +171,7 @@ class People:
         wish: dict[str, Any],
         minimum: quota_rules.Amounts,
         ttl: float,
+        cap: Decimal | None,
     ) -> None:
         connection.execute(
             insert(lease).values(
@@ -168,6 +182,7 @@ class People:
                 request=wish,
                 on_interruption=wish["on_interruption"],
                 minimum_claim={name: str(amount) for name, amount in minimum.items()},
+                max_cost=cap,
                 expires_at=func.now() + timedelta(seconds=ttl),
                 wait_until=func.now() + timedelta(seconds=min(wish["wait_seconds"], ttl)),
             )
@@ -180,6 +195,8 @@ class People:
             scheduler.after(random.uniform(0, ttl * 1.1), partial(self._extend, lease_id))
         if random.random() < 0.5:
             scheduler.after(random.choice([5.0, 60.0, ttl]) * random.random(), partial(self.release, lease_id))
+        if self._caps.random() < self._caps_share / 2:
+            scheduler.after(self._caps.uniform(0, ttl), partial(self._change_cap, lease_id))
 
     def _wish(self) -> dict[str, Any]:
         random = self._random
@@ -199,6 +216,19 @@ class People:
             "labels": {},
             "on_interruption": random.choice(["end", "replace"]),
         }
+
+    def _change_cap(self, lease_id: LeaseId) -> None:
+        """As PATCH does: higher, lower but not below what the lease has cost, or none."""
+        [found] = self.do(select(accrued(lease, func.now())).where(lease.c.id == lease_id, *_WANTED))
+        spent = found.scalar()
+        if spent is None:
+            return
+        cap = self._caps.choice([None, spent, spent + Decimal("0.1"), spent + 1])
+        self._grounds.scheduler.count("people: spend cap changed")
+        self._grounds.trace.tell(f"{lease_id} may cost {cap}")
+        values = {"max_cost": cap, **CAP_CHANGES}
+        self.do(write(lease_id, NewEvent(_UPDATED), where=_WANTED, given={"cap": cap}, values=values))
+        self._hint(lease_id)
 
     def _hint(self, lease_id: LeaseId) -> None:
         if self._random.random() < 0.5:

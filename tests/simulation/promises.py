@@ -6,9 +6,12 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import text
+from sqlalchemy import func, select, text
 
+from app.db.leases.billing import cost, price_segments
 from app.db.operations.invariants import violations
+from app.db.schema.tables import attempt, lease
+from app.domain.billing import SECONDS_PER_HOUR
 from app.domain.leases import VmState
 from app.domain.tags import DEADLINE, deadline
 from tests.simulation.cloud import Cloud, Machine, Violation
@@ -59,7 +62,29 @@ _KNOWN = text(
     WHERE a.account = :account AND a.instance_id = :instance AND a.state = 'known'
     """
 )
+_RELEASED = lease.c.release_requested_at
+_ROUNDING = Decimal("0.00001")
 _EXPIRED = text("SELECT id, release_requested_at FROM lease WHERE reason->>'code' = 'expired'")
+
+
+_segment = price_segments()
+_SPENT = (
+    select(
+        lease.c.id,
+        lease.c.max_cost,
+        func.max(_segment.c.rate_per_hour).label("rate"),
+        func.sum(cost(_segment.c.rate_per_hour, _segment.c.starts_at, func.least(_segment.c.ends_at, _RELEASED))).label(
+            "spent"
+        ),
+    )
+    .join(attempt, attempt.c.lease_id == lease.c.id)
+    .join(_segment, _segment.c.attempt_id == attempt.c.id)
+    .where(lease.c.max_cost.is_not(None))
+    .group_by(lease.c.id)
+)
+"""What capped leases had cost when their end began. How long their VMs then take to end is up to the clouds."""
+_STEP_SECONDS = 90.0
+"""The longest time for which no process comes to a lease that is due: several are killed or stall in a row."""
 
 
 class Promises:
@@ -175,6 +200,7 @@ class Promises:
         found = violations(self._grounds.clocked.connection)
         if found:
             raise Violation("; ".join(found))
+        self._check_caps()
         for row in self._rows(_EXPIRED):
             promised, machine = self._restore.promised.get(row.id, (EPOCH, None))
             ended = row.release_requested_at
@@ -185,6 +211,13 @@ class Promises:
             begun, ended = _seconds(row.billing_started_at), _seconds(row.billing_ended_at)
             if begun < machine.born - 0.001 or ended > max(begun, machine.gone_at or 0.0) + 0.001:
                 raise Violation(f"{machine.id} ({machine.born}–{machine.gone_at}) is billed for {begun}–{ended}")
+
+    def _check_caps(self) -> None:
+        """No ended lease cost more than its cap plus one step interval at its rate. A restore may lose a cap or a price."""
+        for row in self._rows(_SPENT) if not self._restore.happened else ():
+            over = row.spent - row.max_cost
+            if over > row.rate * Decimal(_STEP_SECONDS) / SECONDS_PER_HOUR + _ROUNDING:
+                raise Violation(f"{row.id} cost {row.spent:.6f} at {row.rate} an hour, its cap is {row.max_cost}")
 
 
 def _copied(machine: Machine, row: Any) -> None:

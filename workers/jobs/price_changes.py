@@ -1,6 +1,9 @@
 """Changes of the price at which a running VM is billed, from the live prices of the offerings."""
 
-from sqlalchemy import Connection
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row
 
 from app.db.events.events import NewEvent
 from app.db.leases import price_changes
@@ -13,15 +16,22 @@ from app.settings.providers import providers
 from workers.runtime import Runtime
 
 
-def record_price_changes(runtime: Runtime, account: str, region: str) -> int:
-    """Records the new price of every running VM whose offering has another live price. Returns their number.
+def find_price_changes(connection: Connection, runtime: Runtime, account: str, region: str) -> Sequence[Row[Any]]:
+    """The running VMs of a region whose offering has another live price now.
 
-    Only in the markets in which the provider changes the price of running VMs. A change applies from the moment at
-    which it is recorded: what is billed until then is never computed again. Doing it twice changes nothing.
+    Only in the markets in which the provider changes the price of running VMs.
     """
     markets = providers()[runtime.accounts.provider_name(account)].repriced_markets
-    rows = runtime.database.all(price_changes.due(account, region, markets)) if markets else []
-    return sum(_record(runtime, LeaseId(row.lease_id), AttemptId(row.attempt_id)) for row in rows)
+    return connection.execute(price_changes.due(account, region, markets)).all() if markets else []
+
+
+def record_price_changes(runtime: Runtime, found: Iterable[Row[Any]]) -> int:
+    """Records the new prices of the VMs that `find_price_changes` returned. Returns their number.
+
+    A change applies from the moment at which it is recorded: what is billed until then is never computed again. Doing it
+    twice changes nothing, and the next refresh finds what a crash has left out.
+    """
+    return sum(_record(runtime, LeaseId(row.lease_id), AttemptId(row.attempt_id)) for row in found)
 
 
 def _record(runtime: Runtime, lease_id: LeaseId, attempt_id: AttemptId) -> int:

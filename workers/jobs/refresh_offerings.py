@@ -7,7 +7,7 @@ import structlog
 from sqlalchemy import Connection
 
 from app.db.fleet import accounts, jobs, offerings
-from workers.jobs.price_changes import record_price_changes
+from workers.jobs.price_changes import find_price_changes, record_price_changes
 from workers.providers.errors import ProviderError
 from workers.providers.types import Offered, Prices, ServiceQuota
 from workers.runtime import Runtime
@@ -37,7 +37,8 @@ def refresh(runtime: Runtime, account: str, region: str) -> int:
             connection.execute(*jobs.hurry(PRICES, [(account, region)]))
         connection.execute(offerings.forget_unoffered(account, region))
         connection.execute(accounts.service_quotas(account, region, [_quota(limit) for limit in limits]))
-    record_price_changes(runtime, account, region)
+        changed = find_price_changes(connection, runtime, account, region)
+    record_price_changes(runtime, changed)
     runtime.catalogue.forget()
     return len(offered)
 
@@ -56,7 +57,8 @@ def refresh_prices(runtime: Runtime, account: str, region: str) -> int:
         with runtime.database.begin() as connection:
             connection.execute(offerings.lock_region(account, region))
             connection.execute(offerings.save_price(account, region), list(_prices(prices)))
-        record_price_changes(runtime, account, region)
+            changed = find_price_changes(connection, runtime, account, region)
+        record_price_changes(runtime, changed)
         runtime.catalogue.forget()
     return len(prices)
 

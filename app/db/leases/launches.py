@@ -1,12 +1,10 @@
 """Statements of the workers on a lease, and around it, while they launch and end its VM."""
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import (
-    ColumnElement,
     Delete,
     Executable,
     Select,
@@ -22,9 +20,8 @@ from sqlalchemy import (
     update,
 )
 
-from app.db.core.column_types import Money, Time
+from app.db.core.column_types import Time
 from app.db.core.prepared import Bound
-from app.db.leases import billing
 from app.db.leases.attempts import fact
 from app.db.schema.tables import attempt, lease, lease_secret, tenant
 from app.domain.ids import AttemptId, LeaseId, TenantId
@@ -34,29 +31,6 @@ WANTED = lease.c.desired == "run"
 
 EXPIRED = lease.c.expires_at <= func.now()
 """Guard: nobody has extended the lease meanwhile."""
-
-CAP_REACHED = lease.c.cost_reached_at <= func.now()
-"""Guard: nobody has raised the spend cap meanwhile, and the price did not fall."""
-
-_COST_CLOSED = lease.c.cost_closed + bindparam("cost", type_=Money)
-RATE_BEGINS: Mapping[str, ColumnElement[Any]] = {
-    "cost_closed": _COST_CLOSED,
-    "cost_reached_at": billing.cost_reached_at(
-        lease.c.max_cost, _COST_CLOSED, bindparam("rate", type_=Money), func.now()
-    ),
-}
-"""Values for `transitions.write`: a rate applies from now on. Parameters: rate (USD an hour), and cost (USD to close)."""
-
-CLOSED: Mapping[str, ColumnElement[Any]] = {
-    "cost_closed": _COST_CLOSED,
-    "cost_reached_at": billing.cap_used_up_at(lease, _COST_CLOSED),
-}
-"""Values for `transitions.write`: an attempt's billing has ended. Parameter: cost (USD that are not closed yet)."""
-
-UNBILLED: Mapping[str, None] = dict.fromkeys(
-    ("rate_per_hour", "rate_since", "disk_rate_per_hour", "address_rate_per_hour")
-)
-"""Values for `transitions.write`: nothing is billed now."""
 
 FIRST_ATTEMPT_AT = func.coalesce(lease.c.first_attempt_at, func.now())
 LAUNCHED_AT = func.coalesce(lease.c.launched_at, func.now())

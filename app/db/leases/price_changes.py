@@ -11,7 +11,7 @@ from sqlalchemy.sql.dml import ReturningInsert
 
 from app.db.core.prepared import Bound
 from app.db.events.events import NewEvent
-from app.db.leases import launches
+from app.db.leases import spend_caps
 from app.db.leases.billing import parts
 from app.db.leases.transitions import NOW, WAKE, write
 from app.db.schema.tables import attempt, attempt_price, lease, offering
@@ -115,5 +115,5 @@ def close_past(attempt_id: AttemptId, cost: Decimal) -> Update:
 
 def begin_rate(lease_id: LeaseId, event: NewEvent, *, cost: Decimal, rate: Decimal) -> Bound[ReturningInsert[Any]]:
     """The lease is billed at `rate` USD an hour from now on. `cost`: USD at the rate until now."""
-    values = {"rate_per_hour": rate, "rate_since": NOW, **launches.RATE_BEGINS, **WAKE}
+    values = {"rate_per_hour": rate, "rate_since": NOW, **spend_caps.RATE_BEGINS, **WAKE}
     return write(lease_id, event, given={"rate": rate, "cost": cost}, values=values)

@@ -10,7 +10,7 @@ from app.db.schema.tables import attempt_price, lease, offering, part_price
 from app.domain.billing import cost
 from app.domain.ids import LeaseId
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
-from workers.jobs.price_changes import record_price_changes
+from workers.jobs.price_changes import find_price_changes, record_price_changes
 
 MILLIONTH = Decimal("0.000001")
 
@@ -30,7 +30,9 @@ def set_cap(fleet: Fleet, lease_id: LeaseId, cap: str) -> None:
 
 def reprice(fleet: Fleet, price: str) -> int:
     fleet.runtime.database.run(update(offering).values(price_per_hour=Decimal(price), price_live=True))
-    return record_price_changes(fleet.runtime, ACCOUNT, REGION)
+    with fleet.runtime.database.begin() as connection:
+        found = find_price_changes(connection, fleet.runtime, ACCOUNT, REGION)
+    return record_price_changes(fleet.runtime, found)
 
 
 def tagged(fleet: Fleet) -> int:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Update
 from app.db.core.prepared import Bound
 from app.db.events.events import NewEvent
 from app.db.fleet import offering_stats
-from app.db.leases import attempts, launches, price_changes, release_obstacles
+from app.db.leases import attempts, launches, price_changes, release_obstacles, spend_caps
 from app.db.leases.transitions import NOW
 from app.db.operations.brakes import IS_HELD
 from app.db.tenancy import quotas
@@ -51,7 +51,7 @@ def begin_release(ctx: StepContext, reason: Reason) -> None:
             connection.execute(*offering_stats.cool_off(offering_key(ctx.attempt), pause, code=None))
 
 
-_STILL_OVER = {ReasonCode.EXPIRED: launches.EXPIRED, ReasonCode.SPEND_CAP: launches.CAP_REACHED}
+_STILL_OVER = {ReasonCode.EXPIRED: launches.EXPIRED, ReasonCode.SPEND_CAP: spend_caps.CAP_REACHED}
 """Guards for the reasons that an extension or a higher spend cap undoes."""
 
 
@@ -137,8 +137,8 @@ def _closed_billing(ended: Any) -> dict[str, Any]:
     """The lease's columns about money after its attempt has ended. `ended`: the row of `attempts.end`."""
     return {
         "provider_gone_at": NOW,
-        **launches.UNBILLED,
-        **launches.CLOSED,
+        **spend_caps.UNBILLED,
+        **spend_caps.CLOSED,
         "billing_ended_at": ended.billing_ended_at,
     }
 
@@ -200,7 +200,7 @@ def finish(ctx: StepContext) -> None:
         "reason": reason.as_stored() if reason else None,
         "ended_at": NOW,
         "next_due": None,
-        **launches.UNBILLED,
+        **spend_caps.UNBILLED,
     }
     with ctx.runtime.database.begin() as connection:
         change(connection, ctx, event, to=state, values=values)

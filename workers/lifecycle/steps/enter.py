@@ -5,7 +5,7 @@ from typing import Any
 
 from app.db.events.events import NewEvent
 from app.db.fleet import offering_stats
-from app.db.leases import launches
+from app.db.leases import launches, spend_caps
 from app.db.leases.transitions import NOW
 from app.domain.events import LeaseActive, LeaseBooting
 from app.domain.leases import LeaseState
@@ -26,7 +26,7 @@ def enter_booting(ctx: StepContext) -> None:
         "disk_rate_per_hour": rate.disk,
         "address_rate_per_hour": rate.address,
         "rate_since": NOW,
-        **launches.RATE_BEGINS,
+        **spend_caps.RATE_BEGINS,
         "connection": _connection(ctx),
         "launched_at": launches.LAUNCHED_AT,
         "placement": {

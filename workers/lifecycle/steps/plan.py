@@ -46,6 +46,7 @@ class NoSlotError(Exception):
 
 def store_attempt(ctx: StepContext, offering: Offering, image: Image) -> None:
     """One transaction. Raises DoesNotFitError, NoSlotError, or ClaimLostError when the lease is no longer ours or wanted."""
+    prices = _price_columns(ctx, offering, image)
     with ctx.runtime.database.begin() as connection:
         slot = _take_slot(connection, ctx, offering)
         if slot is not None or not ctx.runtime.accounts.is_extendable(offering.key.account):
@@ -76,7 +77,7 @@ def store_attempt(ctx: StepContext, offering: Offering, image: Image) -> None:
                     "reservation": offering.key.reservation,
                     "reserved_until": slot.until if slot is not None else None,
                     "offering": _facts(offering, image),
-                    **_price_columns(ctx, offering, image),
+                    **prices,
                     "token": spec.token,
                     "params": params,
                     "params_hash": spec.owner.params_hash,

@@ -1,0 +1,44 @@
+"""Values for `transitions.write` on the spend cap of a lease: what follows from a new rate, a closed one, and a new cap."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import ColumnElement, bindparam, func
+
+from app.db.core.column_types import Money
+from app.db.leases import billing
+from app.db.leases.transitions import WAKE
+from app.db.schema.tables import lease
+
+CAP_REACHED = lease.c.cost_reached_at <= func.now()
+"""Guard: nobody has raised the spend cap meanwhile, and the price did not fall."""
+
+_COST_CLOSED = lease.c.cost_closed + bindparam("cost", type_=Money)
+
+RATE_BEGINS: Mapping[str, ColumnElement[Any]] = {
+    "cost_closed": _COST_CLOSED,
+    "cost_reached_at": billing.cost_reached_at(
+        lease.c.max_cost, _COST_CLOSED, bindparam("rate", type_=Money), func.now()
+    ),
+}
+"""A rate applies from now on. Parameters: rate (USD an hour), and cost (USD to close)."""
+
+CLOSED: Mapping[str, ColumnElement[Any]] = {
+    "cost_closed": _COST_CLOSED,
+    "cost_reached_at": billing.cap_used_up_at(lease, _COST_CLOSED),
+}
+"""An attempt's billing has ended. Parameter: cost (USD that are not closed yet)."""
+
+UNBILLED: Mapping[str, None] = dict.fromkeys(
+    ("rate_per_hour", "rate_since", "disk_rate_per_hour", "address_rate_per_hour")
+)
+"""Nothing is billed now."""
+
+CAP_CHANGES: Mapping[str, Any] = {
+    "cost_reached_at": billing.cost_reached_at(
+        bindparam("cap", type_=Money), lease.c.cost_closed, lease.c.rate_per_hour, lease.c.rate_since
+    ),
+    "cap_told": False,
+    **WAKE,
+}
+"""What follows from a new `max_cost`. Parameter: cap (USD; None: no cap)."""
