@@ -45,7 +45,7 @@ BODIES: Mapping[str, Any] = {
         "status": "active",
         "end_leases": False,
     },
-    "create_key": {"name": "ci", "role": "viewer", "expires_at": "2999-01-01T00:00:00Z"},
+    "create_key": {"name": "ci", "role": "viewer", "expires_at": "2999-01-01T00:00:00Z", "budget": "5.00"},
     "rotate_key": {"overlap_seconds": 60},
     "create_ssh_key": {"name": "desk", "public_key": SSH_KEY, "default": True, "tenant_id": None},
     "update_ssh_key": {"name": "desk-2", "default": False},
@@ -54,6 +54,14 @@ BODIES: Mapping[str, Any] = {
         + [{"resource": "spend_per_hour", "limit": "1000.00"}]
     },
     "change_quotas": {"limits": [{"resource": "gpus:A100", "limit": None}]},
+    "create_budget": {
+        "scope": {"kind": "tenant", "tenant_id": None, "key_id": None, "label": None},
+        "period": "month",
+        "amount": "100.00",
+        "thresholds": [50, 80],
+        "when_exceeded": "refuse",
+    },
+    "update_budget": {"amount": "90.00", "thresholds": [80], "when_exceeded": "notify"},
     "plan_lease": LEASE,
     "release_leases": {"ids": None, "label": ["team:nobody"], "all": False, "dry_run": True, "tenant_id": None},
     "create_lease": LEASE,
