@@ -35,6 +35,7 @@ LEASE: dict[str, Any] = {
     "tenant_id": None,
 }
 HOOK = "https://93.184.216.34/hook"
+BUDGET: dict[str, Any] = {"scope": {"kind": "tenant"}, "period": "month", "amount": "500.00"}
 NOTE = {"note": "a drill"}
 BODIES: Mapping[str, Any] = {
     "create_tenant": {"name": "lab", "max_ttl_seconds": 3600, "max_total_seconds": 7200},
