@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -167,31 +168,57 @@ async def add_budget(
     return row
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetNeed:
+    """What a lease would hold besides of a budget that counts it and refuses. Amounts are USD."""
+
+    budget_id: str
+    amount: Decimal
+    spent: Decimal
+    committed: Decimal
+    asked: Decimal
+    resets_at: datetime | None
+
+    @property
+    def fits(self) -> bool:
+        """Whether the budget has room."""
+        return self.asked <= 0 or self.spent + self.committed + self.asked <= self.amount
+
+
+async def budget_needs(connection: AsyncConnection, asked: Bound[Any], *, within: str | None) -> tuple[BudgetNeed, ...]:
+    """What `asked`, a statement of (id, asked), would hold of each budget that refuses."""
+    wanted = {row.id: row.asked for row in (await connection.execute(*asked)).all()}
+    rows = (await connection.execute(statements.of_ids(list(wanted), within=within))).all() if wanted else ()
+    return tuple(
+        BudgetNeed(
+            budget_id=row.id,
+            amount=row.amount,
+            spent=row.spent,
+            committed=row.committed,
+            asked=wanted[row.id],
+            resets_at=row.period_ends_at,
+        )
+        for row in rows
+    )
+
+
 async def budget_refusal(
     connection: AsyncConnection, asked: Bound[Any], *, within: str | None
 ) -> BudgetExceeded | None:
-    """The refusal by the first budget without room for `asked`, a statement of (id, asked). None: all have room."""
-    wanted = {row.id: row.asked for row in (await connection.execute(*asked)).all()}
-    rows = (await connection.execute(statements.of_ids(list(wanted), within=within))).mappings().all()
-    return next((_refusal(row, wanted[row["id"]]) for row in rows if _is_short(row, wanted[row["id"]])), None)
+    """The refusal by the first budget without room for `asked`. None: all have room."""
+    needs = await budget_needs(connection, asked, within=within)
+    return next((_refusal(need) for need in needs if not need.fits), None)
 
 
-def _is_short(row: RowMapping, asked: Decimal) -> bool:
-    fits: bool = row["spent"] + row["committed"] + asked <= row["amount"]
-    return asked > 0 and not fits
-
-
-def _refusal(row: RowMapping, asked: Decimal) -> BudgetExceeded:
-    amounts = {"budget": row["amount"], "spent": row["spent"], "committed": row["committed"], "asked": asked}
+def _refusal(need: BudgetNeed) -> BudgetExceeded:
+    amounts = {"budget": need.amount, "spent": need.spent, "committed": need.committed, "asked": need.asked}
     texts = {name: format_money(amount) for name, amount in amounts.items()}
-    ends_at = row["period_ends_at"]
-    resets_at = None if ends_at is None else ends_at.isoformat().replace("+00:00", "Z")
-    extra = {"budget_id": row["id"], **texts, "resets_at": resets_at}
+    resets_at = None if need.resets_at is None else need.resets_at.isoformat().replace("+00:00", "Z")
     detail = (
         f"Budget exceeded: {texts['asked']} USD asked, and of {texts['budget']} USD {texts['spent']} are spent and "
         f"{texts['committed']} committed."
     )
-    return BudgetExceeded(detail, extra=extra)
+    return BudgetExceeded(detail, extra={"budget_id": need.budget_id, **texts, "resets_at": resets_at})
 
 
 async def _check_scope(connection: AsyncConnection, tenant_id: str, scope: Scope) -> None:

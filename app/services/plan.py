@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 
 from app.db.fleet import accounts
+from app.db.tenancy import budgets as budget_statements
 from app.db.tenancy import quota_limits
 from app.domain import quotas
 from app.domain.billing import cost
@@ -15,13 +16,14 @@ from app.domain.near_misses import ExcludedGroup
 from app.domain.offerings import Offering
 from app.domain.placement import Excluded
 from app.services.acting_tenant import whose
+from app.services.budgets import BudgetNeed, budget_needs
 from app.services.context import ServiceContext
-from app.services.lease_creation import check_name, check_terms
+from app.services.lease_creation import budget_parameters, check_name, check_terms
 from app.services.lease_requests import CreateLease
 from app.services.lease_ssh_keys import with_ssh_keys
 from app.services.offering_cache import OfferingCache, Ranked
 from app.services.principal import Principal
-from app.services.request_checks import check_request
+from app.services.request_checks import CheckedRequest, check_request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,7 @@ class Plan:
     excluded: tuple[Excluded, ...]
     excluded_groups: tuple[ExcludedGroup, ...]
     needs: tuple[Need, ...]
+    budgets: tuple[BudgetNeed, ...]
 
 
 class PlanService:
@@ -70,7 +73,7 @@ class PlanService:
         tenant_id = whose(principal, new.tenant_id)
         snapshot = await self._catalogue.snapshot()
         checked = check_request(snapshot, tenant_id, new)
-        state = await self._state(principal, tenant_id, new)
+        state = await self._state(principal, tenant_id, checked)
         if checked.refusal is not None:
             raise checked.refusal
         ranked, term = checked.ranked, term_of(new.request, tenant_id, snapshot.as_of, new.max_cost)
@@ -86,24 +89,29 @@ class PlanService:
         )
         return Plan(
             as_of=snapshot.as_of,
-            admissible=bool(candidates) and all(need.fits for need in needs),
+            admissible=bool(candidates) and all(need.fits for need in (*needs, *state.budgets)),
             launches_stopped=state.launches_stopped,
             candidates=candidates,
             excluded=ranked.ranking.excluded,
             excluded_groups=snapshot.near_misses(checked.new.requirements, term).groups,
             needs=needs,
+            budgets=state.budgets,
         )
 
-    async def _state(self, principal: Principal, tenant_id: TenantId, new: CreateLease) -> "_State":
+    async def _state(self, principal: Principal, tenant_id: TenantId, checked: CheckedRequest) -> "_State":
+        new = checked.new
+        wanted = budget_statements.asked_by_new(budget_parameters(principal, tenant_id, checked))
         async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
             await check_terms(connection, tenant_id, new.request.ttl_seconds)
             await with_ssh_keys(connection, new, tenant_id=tenant_id, key_id=principal.key_id)
             await check_name(connection, tenant_id, new.request.name)
             rows = (await connection.execute(quota_limits.of_tenant(tenant_id))).all()
+            budgets = await budget_needs(connection, wanted, within=principal.tenant_id)
             brakes = (await connection.execute(accounts.brakes())).one()
         return _State(
             limits={row.resource: row.limit for row in rows},
             used={row.resource: row.used for row in rows},
+            budgets=budgets,
             launches_stopped=brakes.hold is not None or brakes.launches_stopped is not None,
         )
 
@@ -112,6 +120,7 @@ class PlanService:
 class _State:
     limits: Mapping[str, Decimal | None]
     used: Mapping[str, Decimal]
+    budgets: tuple[BudgetNeed, ...]
     launches_stopped: bool
 
     def needs(self, ranked: Ranked) -> tuple[Need, ...]:

@@ -10,9 +10,18 @@ from tests.api.test_ops import orphan
 
 LEASE: dict[str, Any] = {"name": "train-llama", "gpu": {"model": "A10G"}, "ttl_seconds": 14_400}
 INSTANCE_ID = "i-0abc1234def567890"
+BUDGET: dict[str, Any] = {"scope": {"kind": "label", "label": "team:vision"}, "period": "month", "amount": "400.00"}
 HOOK = "https://example.com/hooks/gpulease"
 LAST = (
-    *("delete_webhook", "delete_ssh_key", "release_lease", "release_leases", "revoke_key", "update_tenant"),
+    *(
+        "delete_webhook",
+        "delete_budget",
+        "delete_ssh_key",
+        "release_lease",
+        "release_leases",
+        "revoke_key",
+        "update_tenant",
+    ),
     *("set_launch_stop", "cordon_account"),
 )
 """What they change would make other examples fail."""
@@ -57,6 +66,7 @@ class Stage:
         fleet.run(console, lease["id"], alice.tenant_id, "cloud-init finished")
         key = await self._post(f"/v1/tenants/{alice.tenant_id}/keys", {"name": "ci", "role": "member"})
         ssh_key = await self._post("/v1/ssh-keys", {"name": "workstation", "public_key": SSH_KEY})
+        budget = await self._post("/v1/budgets", BUDGET)
         hook = await self._post("/v1/webhooks", {"url": HOOK})
         delivery = await self._post(f"/v1/webhooks/{hook['id']}/test", None)
         fleet.run(SENT)
@@ -66,6 +76,7 @@ class Stage:
         made = {"tenant_id": alice.tenant_id, "lease_id": lease["id"], "key_id": key["id"]}
         quote = await self._post("/v1/quotes", {**LEASE, "name": "evaluation"})
         made |= {"ssh_key_id": ssh_key["id"], "orphan_id": orphan_row["id"], "quote_id": quote["id"]}
+        made |= {"budget_id": budget["id"]}
         self.ids = {**examples, **made, "webhook_id": hook["id"], "delivery_id": delivery["id"]}
 
     async def send(self, method: str, path: str, operation: dict[str, Any], example: dict[str, Any]) -> httpx.Response:

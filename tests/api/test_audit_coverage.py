@@ -26,6 +26,7 @@ ORPHAN = """
 """
 HOLD = """UPDATE installation SET hold = '{"reason": "another timeline", "since": "2026-01-01T00:00:00Z"}'"""
 
+BUDGET: dict[str, Any] = {"scope": {"kind": "tenant"}, "period": "month", "amount": "100.00"}
 HOOK = "https://93.184.216.34/hook"
 TRIED = "UPDATE webhook_delivery SET state = 'given_up', tries = 1, ended_at = now(), next_try_at = NULL"
 
@@ -59,6 +60,10 @@ class Scene:
         made = await self.tenant.post(f"{path}/test")
         self.fleet.run(TRIED)
         return f"{path}/deliveries/{made.json()['id']}"
+
+    async def budget(self) -> str:
+        made = await self.tenant.post("/v1/budgets", json=BUDGET)
+        return f"/v1/budgets/{made.json()['id']}"
 
     async def lease(self) -> str:
         made = await self.tenant.post("/v1/leases", json={"gpu": {"model": "A10G"}, "ttl_seconds": 3600})
@@ -95,6 +100,10 @@ async def ssh_key_for_tenant(scene: Scene) -> tuple[str, Any]:
     return "/v1/ssh-keys", {"tenant_id": scene.tenant.tenant_id, "name": "laptop", "public_key": SSH_KEY}
 
 
+async def budget_for_tenant(scene: Scene) -> tuple[str, Any]:
+    return "/v1/budgets", {**BUDGET, "scope": {"kind": "tenant", "tenant_id": scene.tenant.tenant_id}}
+
+
 async def lease_for_tenant(scene: Scene) -> tuple[str, Any]:
     return "/v1/leases", {"tenant_id": scene.tenant.tenant_id, "gpu": {"model": "A10G"}, "ttl_seconds": 3600}
 
@@ -115,6 +124,9 @@ REQUESTS: Mapping[str, Prepare] = {
     "delete_ssh_key": of(Scene.ssh_key),
     "set_quotas": at(lambda scene: f"{scene.path}/quotas", {"limits": [{"resource": "gpus", "limit": 2}]}),
     "change_quotas": at(lambda scene: f"{scene.path}/quotas", {"limits": [{"resource": "gpus", "limit": 2}]}),
+    "create_budget": budget_for_tenant,
+    "update_budget": of(Scene.budget, "", {"amount": "90.00"}),
+    "delete_budget": of(Scene.budget),
     "create_lease": lease_for_tenant,
     "release_leases": leases_of_tenant,
     "update_lease": of(Scene.lease, "", {"labels": {"team": "vision"}}),

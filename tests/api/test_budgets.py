@@ -79,6 +79,24 @@ async def test_a_lease_holds_its_rate_for_its_term_and_the_next_one_is_refused(a
     assert (await lease(alice, ttl_seconds=1500)).status_code == 201
 
 
+async def test_a_plan_shows_which_budgets_have_no_room(alice: Caller) -> None:
+    whole = await made(alice, "1.5")
+    await made(alice, "9", when_exceeded="notify")
+    for ttl, fits, asked in ((3600, True, "1.006"), (7200, False, "2.012")):
+        plan = (await alice.post("/v1/leases/plan", json={**WISH, "ttl_seconds": ttl})).json()
+        assert plan["admissible"] is fits
+        assert plan["budgets"] == [
+            {
+                "budget_id": whole["id"],
+                "amount": "1.50",
+                "spent": "0.00",
+                "committed": "0.00",
+                "asked": asked,
+                "fits": fits,
+            }
+        ]
+
+
 async def test_a_refused_lease_reserves_nothing_at_all(alice: Caller, fleet: Fleet) -> None:
     await made(alice, "10")
     await made(alice, "1", "label", label="team:vision")

@@ -197,6 +197,16 @@ class Store:
                 connection.rollback()
         return fits
 
+    def relabel(self, tenant_id: TenantId, lease_id: LeaseId, labels: Mapping[str, str]) -> bool:
+        """Changes a lease's labels and what it holds of budgets, as the API does; all of it or nothing."""
+        with self.database.begin() as connection:
+            connection.execute(*commitments.share_tenant(lease_id, within=tenant_id))
+            connection.execute(update(lease).where(lease.c.id == lease_id).values(labels=dict(labels)))
+            fits = bool(connection.execute(*quotas.recommit(tenant_id, lease_id)).one().fits)
+            if not fits:
+                connection.rollback()
+        return fits
+
     def used(self, tenant_id: TenantId) -> dict[str, Decimal]:
         """What counts as used, where it is not zero."""
         rows = self.all(select(quota.c.resource, quota.c.used).where(quota.c.tenant_id == tenant_id))

@@ -4,6 +4,7 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
 
+from app.domain.budgets import BudgetKind, Period
 from app.domain.event_parts import EventError, EventOffering, EventReason
 from app.domain.events import EVENT_DATA, EventData, EventType
 from app.domain.reasons import Origin, Reason, ReasonCode
@@ -52,6 +53,16 @@ VALUES: dict[str, Any] = {
     "accrued": "10.00",
     "price_per_hour": "1.10",
     "previous_price_per_hour": "1.006",
+    "budget_id": "budget_01jz0000000000000000000000",
+    "kind": BudgetKind.LABEL,
+    "key_id": None,
+    "label": "team:vision",
+    "period": Period.MONTH,
+    "threshold": 80,
+    "amount": "100.00",
+    "spent": "80.50",
+    "committed": "12.00",
+    "resets_at": AT,
 }
 
 

@@ -37,6 +37,7 @@ LEASE: dict[str, Any] = {
     "tenant_id": None,
 }
 HOOK = "https://93.184.216.34/hook"
+BUDGET: dict[str, Any] = {"scope": {"kind": "tenant"}, "period": "month", "amount": "500.00"}
 NOTE = {"note": "a drill"}
 BODIES: Mapping[str, Any] = {
     "create_tenant": {"name": "lab", "max_ttl_seconds": 3600, "max_total_seconds": 7200},
@@ -47,7 +48,7 @@ BODIES: Mapping[str, Any] = {
         "status": "active",
         "end_leases": False,
     },
-    "create_key": {"name": "ci", "role": "viewer", "expires_at": "2999-01-01T00:00:00Z"},
+    "create_key": {"name": "ci", "role": "viewer", "expires_at": "2999-01-01T00:00:00Z", "budget": "5.00"},
     "rotate_key": {"overlap_seconds": 60},
     "create_ssh_key": {"name": "desk", "public_key": SSH_KEY, "default": True, "tenant_id": None},
     "update_ssh_key": {"name": "desk-2", "default": False},
@@ -56,6 +57,14 @@ BODIES: Mapping[str, Any] = {
         + [{"resource": "spend_per_hour", "limit": "1000.00"}]
     },
     "change_quotas": {"limits": [{"resource": "gpus:A100", "limit": None}]},
+    "create_budget": {
+        "scope": {"kind": "tenant", "tenant_id": None, "key_id": None, "label": None},
+        "period": "month",
+        "amount": "100.00",
+        "thresholds": [50, 80],
+        "when_exceeded": "refuse",
+    },
+    "update_budget": {"amount": "90.00", "thresholds": [80], "when_exceeded": "notify"},
     "plan_lease": LEASE,
     "create_quote": LEASE,
     "release_leases": {"ids": None, "label": ["team:nobody"], "all": False, "dry_run": True, "tenant_id": None},

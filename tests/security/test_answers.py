@@ -10,9 +10,9 @@ from tests.api.conftest import Caller
 from tests.api.fleet import SSH_KEY, Fleet
 from tests.api.test_host_keys import Leased
 from tests.api.test_ops import orphan
-from tests.security.routes import GIVEN_UP, HOOK, OPERATIONS, Operation, closed
+from tests.security.routes import BUDGET, GIVEN_UP, HOOK, OPERATIONS, Operation, closed
 
-LAST = ("delete_webhook", "delete_ssh_key", "release_lease", "revoke_key")
+LAST = ("delete_webhook", "delete_budget", "delete_ssh_key", "release_lease", "revoke_key")
 """Called after all others: they end what the others need."""
 
 
@@ -33,7 +33,8 @@ async def ids(alice: Caller, operator: Caller, fleet: Fleet) -> dict[str, str]:
     sent = (await alice.post(f"/v1/webhooks/{hook}/test")).json()["id"]
     fleet.run(GIVEN_UP)
     ssh_key = (await alice.post("/v1/ssh-keys", json={"name": "laptop", "public_key": SSH_KEY})).json()["id"]
-    hooks = {"webhook_id": hook, "delivery_id": sent, "ssh_key_id": ssh_key}
+    budget = (await alice.post("/v1/budgets", json=BUDGET)).json()["id"]
+    hooks = {"webhook_id": hook, "delivery_id": sent, "ssh_key_id": ssh_key, "budget_id": budget}
     return {"lease_id": lease_id, "tenant_id": alice.tenant_id, "key_id": key.json()["id"], **place, **hooks}
 
 

@@ -15,7 +15,7 @@ from tests.api.fleet import SSH_KEY, Fleet
 from tests.api.test_ops import orphan
 from tests.security.conftest import UNLIMITED
 from tests.security.fuzzing import PATIENCE, Fuzzer, Sender, StreamFuzzer, operations, serving
-from tests.security.routes import HOOK, STREAMS
+from tests.security.routes import BUDGET, HOOK, STREAMS
 
 EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "8"))
 """For each operation. `make fuzz` asks for many more, differently every time."""
@@ -36,6 +36,7 @@ class Setting:
             "lease_id": ["lease_01h455vb4pex5vsknk084sn02q"],
             "tenant_id": [],
             "key_id": [],
+            "budget_id": [],
             "webhook_id": [],
             "ssh_key_id": [],
             "delivery_id": [],
@@ -56,6 +57,8 @@ class Setting:
         self.ids["tenant_id"].append(tenant_id)
         hook = self._ask("POST", "/v1/webhooks", self.senders[-2].key, {"url": HOOK})["id"]
         self.ids["webhook_id"].append(hook)
+        budget = {**BUDGET, "amount": "100000.00"}
+        self.ids["budget_id"].append(self._ask("POST", "/v1/budgets", self.senders[-2].key, budget)["id"])
         self.ids["delivery_id"].append(self._ask("POST", f"/v1/webhooks/{hook}/test", self.senders[-2].key, None)["id"])
         ssh_key = {"name": name, "public_key": SSH_KEY}
         self.ids["ssh_key_id"].append(self._ask("POST", "/v1/ssh-keys", self.senders[-2].key, ssh_key)["id"])

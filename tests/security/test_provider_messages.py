@@ -19,7 +19,7 @@ from cloudsim.testing import Control
 from tests.api.conftest import Caller, MakeSettings
 from tests.api.fleet import SSH_KEY
 from tests.api.test_event_stream import running, stream
-from tests.security.routes import HOOK, LEASE, OPERATIONS, Operation
+from tests.security.routes import BUDGET, HOOK, LEASE, OPERATIONS, Operation
 from tests.workers import conftest as workers
 from tests.workers.failing import Failing
 from tests.workers.fleet import ACCOUNT, Fleet
@@ -208,7 +208,8 @@ async def test_no_tenant_sees_what_a_provider_answered(
     hook = (await callers["admin"].post("/v1/webhooks", json={"url": HOOK})).json()["id"]
     body = {"name": "laptop", "public_key": SSH_KEY}
     ssh_key = (await callers["admin"].post("/v1/ssh-keys", json=body)).json()["id"]
-    other = {"webhook_id": hook, "ssh_key_id": ssh_key}
+    budget = (await callers["admin"].post("/v1/budgets", json=BUDGET)).json()["id"]
+    other = {"webhook_id": hook, "ssh_key_id": ssh_key, "budget_id": budget}
     story.tell_all()
     number_events(story.fleet.runtime)
     fan_out(story.fleet.runtime.database)

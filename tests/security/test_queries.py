@@ -10,7 +10,7 @@ import pytest
 from tests.api.conftest import Caller
 from tests.api.fleet import SSH_KEY, Fleet
 from tests.api.test_ops import orphan
-from tests.security.routes import GIVEN_UP, HOOK, OPERATIONS, Operation, document
+from tests.security.routes import BUDGET, GIVEN_UP, HOOK, OPERATIONS, Operation, document
 from tests.security.test_bodies import TELLTALE
 
 VALUES = (
@@ -68,7 +68,11 @@ async def ids(alice: Caller, bob: Caller, fleet: Fleet) -> dict[str, str]:
     for name in ("one", "two"):
         body = {"name": name, "public_key": SSH_KEY}
         ssh_key = (await alice.post("/v1/ssh-keys", json=body)).json()["id"]
-    return {"lease_id": lease_id, "tenant_id": alice.tenant_id, "webhook_id": hook, "ssh_key_id": ssh_key}
+    budget = ""
+    for _ in range(2):
+        budget = (await alice.post("/v1/budgets", json=BUDGET)).json()["id"]
+    stored = {"webhook_id": hook, "ssh_key_id": ssh_key, "budget_id": budget}
+    return {"lease_id": lease_id, "tenant_id": alice.tenant_id, **stored}
 
 
 def lists() -> Iterator[Operation]:

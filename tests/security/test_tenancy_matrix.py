@@ -17,7 +17,7 @@ from app.db.core.engine import ApiDatabase
 from tests.api.conftest import Caller, MakeSettings, new_tenant, serving
 from tests.api.fleet import Fleet
 from tests.security.conftest import UNLIMITED
-from tests.security.routes import BODIES, HOOK, LEASE, OPERATIONS, Operation
+from tests.security.routes import BODIES, BUDGET, HOOK, LEASE, OPERATIONS, Operation
 from tests.security.victim import LABEL, NAME, REPEATED, SSH_KEY_NAME, Victim, belongings, make_victim, tag_of
 from tests.security.walls import WithoutFilter, role_past_row_level_security
 
@@ -27,6 +27,7 @@ UNKNOWN = {
     "tenant_id": "tenant_01h455vb4pex5vsknk084sn02q",
     "key_id": "key_01h455vb4pex5vsknk084sn02q",
     "quote_id": "quote_01h455vb4pex5vsknk084sn02q",
+    "budget_id": "budget_01h455vb4pex5vsknk084sn02q",
     "webhook_id": "webhook_01h455vb4pex5vsknk084sn02q",
     "delivery_id": "delivery_01h455vb4pex5vsknk084sn02q",
     "ssh_key_id": "sshkey_01h455vb4pex5vsknk084sn02q",
@@ -52,6 +53,7 @@ ALL_FILTERED = {
         "api_key",
         "attempt",
         "audit",
+        "budget",
         "event",
         "lease",
         "lease_console",
@@ -118,6 +120,7 @@ async def attack(app: FastAPI, operator: Caller, bob: Caller, fleet: Fleet, atta
     alice = await new_tenant(operator, "alice", gpus=8, leases=10)
     assert (await alice.post("/v1/leases", json=LEASE)).status_code == 201
     assert (await alice.post("/v1/webhooks", json={"url": HOOK})).status_code == 201
+    assert (await alice.post("/v1/budgets", json=BUDGET)).status_code == 201
     assert (await alice.post("/v1/ssh-keys", json=BODIES["create_ssh_key"])).status_code == 201
     fleet.number_events()
     callers = {"nobody": Caller(attacked, None), "admin": Caller(attacked, alice.key, alice.tenant_id)}
@@ -221,11 +224,13 @@ async def anothers_cursor_leads_to_ones_own_rows_alone(attack: Attack) -> None:
 async def whatever_is_read_is_ones_own_alone(attack: Attack) -> None:
     (own,) = (await attack.callers["admin"].get("/v1/leases")).json()["items"]
     (hook,) = (await attack.callers["admin"].get("/v1/webhooks")).json()["items"]
+    (budget,) = (await attack.callers["admin"].get("/v1/budgets")).json()["items"]
     (ssh_key,) = (await attack.callers["admin"].get("/v1/ssh-keys")).json()["items"]
     ids = {
         **OF_NOBODY,
         "lease_id": own["id"],
         "tenant_id": own["tenant_id"],
+        "budget_id": budget["id"],
         "webhook_id": hook["id"],
         "ssh_key_id": ssh_key["id"],
     }
@@ -267,6 +272,23 @@ async def nobody_names_anothers_ssh_key(attack: Attack) -> None:
         assert len(set(answers)) == 1
 
 
+async def nobody_sets_a_budget_for_another(attack: Attack) -> None:
+    ids = attack.victim.ids
+    for kind, member, known, unknown in (
+        ("tenant", "tenant_id", ids["tenant_id"], UNKNOWN["tenant_id"]),
+        ("key", "key_id", ids["key_id"], UNKNOWN["key_id"]),
+    ):
+        answers = []
+        for named in (known, unknown):
+            asked = {**BUDGET, "scope": {"kind": kind, member: named}}
+            refused = await attack.callers["admin"].post(
+                "/v1/budgets", json=asked, headers={"X-Request-Id": "probe-0001"}
+            )
+            assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, f"#/body/scope/{member}")
+            answers.append(refused.content)
+        assert answers[0] == answers[1]
+
+
 async def anothers_idempotency_key_repeats_nothing(attack: Attack) -> None:
     body = {"gpu": {"model": "A10G"}, "ttl_seconds": 3600, "name": f"{NAME}-1"}
     made = await attack.callers["member"].post("/v1/leases", json=body, headers={"Idempotency-Key": REPEATED})
@@ -286,6 +308,7 @@ async def test_what_is_anothers_does_not_exist(attack: Attack, attacked: FastAPI
     await whatever_is_read_is_ones_own_alone(attack)
     await nobody_acts_for_another_tenant(attack)
     await nobody_names_anothers_ssh_key(attack)
+    await nobody_sets_a_budget_for_another(attack)
     await anothers_idempotency_key_repeats_nothing(attack)
     assert belongings(fleet, attack.victim.ids["tenant_id"]) == before, "a stranger changed something"
     opened: set[str] = getattr(attacked.state.services.context.database, "opened", set())

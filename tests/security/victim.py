@@ -7,7 +7,7 @@ from typing import Any
 from app.domain.tokens import host_key_hash
 from tests.api.conftest import Caller
 from tests.api.fleet import SSH_KEY, Fleet
-from tests.security.routes import HOOK, OPERATIONS, Operation
+from tests.security.routes import BUDGET, HOOK, OPERATIONS, Operation
 
 NAME = "victims-lease"
 LABEL = "victims-label"
@@ -48,11 +48,13 @@ async def make_victim(caller: Caller, fleet: Fleet) -> Victim:
     key = (await caller.post(f"/v1/tenants/{caller.tenant_id}/keys", json={"name": "ci", "role": "member"})).json()
     ssh_key = {"name": SSH_KEY_NAME, "public_key": SSH_KEY, "default": True}
     stored = [await caller.post("/v1/ssh-keys", json={**ssh_key, "name": name}) for name in (SSH_KEY_NAME, "second")]
+    budgets = [(await caller.post("/v1/budgets", json=BUDGET)).json() for _ in range(2)]
     hook = (await caller.post("/v1/webhooks", json={"url": HOOK, "description": CONSOLE})).json()
     sent = (await caller.post(f"/v1/webhooks/{hook['id']}/test")).json()
     ids = {"lease_id": lease_id, "tenant_id": caller.tenant_id, "key_id": key["id"]}
     quote = (await caller.post("/v1/quotes", json=wish)).json()
     ids |= {"ssh_key_id": stored[0].json()["id"], "quote_id": quote["id"]}
+    ids |= {"budget_id": budgets[0]["id"]}
     ids |= {"webhook_id": hook["id"], "delivery_id": sent["id"]}
     for tail, body in (("extend", {"extend_by_seconds": 3600}), ("reboot", None)):
         assert (await caller.post(f"/v1/leases/{lease_id}/{tail}", json=body, headers=repeated)).is_success

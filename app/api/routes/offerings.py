@@ -27,6 +27,7 @@ from app.domain.placement import Exclusion
 from app.domain.quotas import JsonAmount, json_amount, json_limit
 from app.domain.rates import CostScope
 from app.domain.reservations import Reservation
+from app.services.budgets import BudgetNeed
 from app.services.container import Services
 from app.services.lease_creation import exclusion_detail
 from app.services.offerings import AvailabilityStatus, OfferingFilter, OfferingSort, availability, price_per_gpu
@@ -148,6 +149,17 @@ class PlanQuota(View):
     resources: list[PlanNeed]
 
 
+class PlanBudget(View):
+    """A budget that counts the lease and refuses what does not fit. A create holds what the term costs at least."""
+
+    budget_id: str
+    amount: Annotated[Money, Field(description="USD for one period.")]
+    spent: Annotated[Money, Field(description="USD that leases have cost in the period.")]
+    committed: Annotated[Money, Field(description="USD that live leases may still cost in the period.")]
+    asked: Annotated[Money, Field(description="USD that the lease would hold.")]
+    fits: bool
+
+
 class PlanCost(View):
     """Cost of the first candidate, for an hour and for the whole term."""
 
@@ -166,6 +178,7 @@ class LeasePlan(View):
     excluded: list[PlanExclusion]
     excluded_by_reason: Annotated[list[ExplainedExclusion], Field(description="The largest group first.")]
     quota: PlanQuota
+    budgets: Annotated[list[PlanBudget], Field(description="The budgets that must have room for the lease.")]
     cost: PlanCost | None
     as_of: Moment
 
@@ -263,6 +276,7 @@ def plan_json(plan: Plan, sight: Sight) -> dict[str, Any]:
             exclusion_view(group, operator=sight.operator).model_dump() for group in plan.excluded_groups
         ],
         "quota": {"fits": all(need.fits for need in plan.needs), "resources": [_need(need) for need in plan.needs]},
+        "budgets": [_budget(one) for one in plan.budgets],
         "cost": _first_cost(plan),
         "as_of": plan.as_of,
     }
@@ -297,6 +311,12 @@ def _need(need: Need) -> dict[str, Any]:
         "asked": json_amount(need.resource, need.asked),
         "fits": need.fits,
     }
+
+
+def _budget(need: BudgetNeed) -> dict[str, Any]:
+    amounts = {name: getattr(need, name) for name in ("amount", "spent", "committed", "asked")}
+    shown = {name: format_money(amount) for name, amount in amounts.items()}
+    return {"budget_id": need.budget_id, **shown, "fits": need.fits}
 
 
 def _rendered(offering: domain.Offering, sight: Sight) -> dict[str, Any]:
