@@ -11,6 +11,7 @@ from app.services.costs import CostService
 from app.services.event_stream import EventStreams
 from app.services.events import EventService
 from app.services.explanations import ExplanationService
+from app.services.focus import FocusService
 from app.services.gpu_models import GpuModelService
 from app.services.health import HealthService
 from app.services.host_keys import HostKeyService
@@ -65,6 +66,7 @@ class Services:
     ops: OpsService
     usage: UsageService
     costs: CostService
+    focus: FocusService
     summary: SummaryService
 
     @classmethod
@@ -101,5 +103,6 @@ class Services:
             ops=OpsService(context),
             usage=usage,
             costs=CostService(context),
+            focus=FocusService(context),
             summary=SummaryService(context, usage),
         )
