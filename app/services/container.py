@@ -12,6 +12,7 @@ from app.services.event_stream import EventStreams
 from app.services.events import EventService
 from app.services.explanations import ExplanationService
 from app.services.focus import FocusService
+from app.services.forecast import ForecastService
 from app.services.gpu_models import GpuModelService
 from app.services.health import HealthService
 from app.services.host_keys import HostKeyService
@@ -67,6 +68,7 @@ class Services:
     usage: UsageService
     costs: CostService
     focus: FocusService
+    forecast: ForecastService
     summary: SummaryService
 
     @classmethod
@@ -75,6 +77,7 @@ class Services:
         settings = context.settings
         catalogue = OfferingCache(context.database, cache_seconds=settings.catalogue_cache_seconds)
         usage = UsageService(context)
+        costs = CostService(context)
         return cls(
             context=context,
             authenticator=Authenticator(context.database, cache_seconds=settings.key_cache_seconds),
@@ -102,7 +105,8 @@ class Services:
             webhooks=WebhookService(context),
             ops=OpsService(context),
             usage=usage,
-            costs=CostService(context),
+            costs=costs,
             focus=FocusService(context),
+            forecast=ForecastService(context, costs),
             summary=SummaryService(context, usage),
         )

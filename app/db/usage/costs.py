@@ -20,7 +20,6 @@ from sqlalchemy import (
     func,
     literal_column,
     null,
-    or_,
     select,
     true,
     tuple_,
