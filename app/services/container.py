@@ -12,6 +12,8 @@ from app.services.costs import CostService
 from app.services.event_stream import EventStreams
 from app.services.events import EventService
 from app.services.explanations import ExplanationService
+from app.services.focus import FocusService
+from app.services.forecast import ForecastService
 from app.services.gpu_models import GpuModelService
 from app.services.health import HealthService
 from app.services.host_keys import HostKeyService
@@ -69,6 +71,8 @@ class Services:
     ops: OpsService
     usage: UsageService
     costs: CostService
+    focus: FocusService
+    forecast: ForecastService
     summary: SummaryService
 
     @classmethod
@@ -78,6 +82,7 @@ class Services:
         catalogue = OfferingCache(context.database, cache_seconds=settings.catalogue_cache_seconds)
         usage = UsageService(context)
         plans = PlanService(context, catalogue)
+        costs = CostService(context)
         return cls(
             context=context,
             authenticator=Authenticator(context.database, cache_seconds=settings.key_cache_seconds),
@@ -107,6 +112,8 @@ class Services:
             webhooks=WebhookService(context),
             ops=OpsService(context),
             usage=usage,
-            costs=CostService(context),
+            costs=costs,
+            focus=FocusService(context),
+            forecast=ForecastService(context, costs),
             summary=SummaryService(context, usage),
         )

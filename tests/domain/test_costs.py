@@ -44,5 +44,5 @@ def test_groupings() -> None:
 
 @pytest.mark.parametrize("text", ["zone", "tenant,", "label:", "label:-x", "tenant,tenant", "tenant,region,market"])
 def test_a_wrong_grouping_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="must|label"):
+    with pytest.raises(ValueError, match=r"must|label"):
         parse_groupings(text)

@@ -33,7 +33,7 @@ def record_usage(runtime: Runtime, _account: str, _region: str) -> int:
 
 
 def _close_next(runtime: Runtime) -> int | None:
-    """Closes one hour. None: every hour that is over is closed."""
+    """Closes one hour, and those after it in which nothing is billed. None: every hour that is over is closed."""
     with runtime.database.begin() as connection:
         progress = connection.execute(record_progress.LOCK).one()
         over = UsageStep.HOUR.floor(progress.now - _SETTLES)
@@ -43,9 +43,14 @@ def _close_next(runtime: Runtime) -> int | None:
         if since >= over:
             connection.execute(record_progress.move(since))
             return None
-        stored = connection.execute(*records.close(since, since + _HOUR)).all()
-        _after(connection, stored)
-        connection.execute(record_progress.move(since + _HOUR))
+        until = since + _HOUR
+        stored = connection.execute(*records.close(since, until)).all()
+        if stored:
+            _after(connection, stored)
+        else:
+            following = connection.scalar(record_progress.next_billing(until)) or over
+            until = max(until, min(UsageStep.HOUR.floor(following), over))
+        connection.execute(record_progress.move(until))
     return len(stored)
 
 

@@ -8,11 +8,12 @@ from decimal import Decimal
 from typing import Annotated, Any
 
 from fastapi import Query, Request, Response
+from fastapi.responses import StreamingResponse
 from pydantic import Field
 
 from app.api.http.etags import tagged
 from app.api.http.responses import to_bytes
-from app.api.http.routing import UseServices, Viewer
+from app.api.http.routing import Admin, UseServices, Viewer
 from app.api.http.routing import router as make_router
 from app.api.schemas.base import Moment, Money, Timestamp, View
 from app.api.schemas.lease_filters import QueryText
@@ -29,6 +30,12 @@ CSV = "text/csv"
 _AMOUNTS = (*("cost", "compute", "disk", "address", "list_cost", "savings", "gpu_hours", "idle_gpu_hours", "leases"),)
 _FORMS: dict[int | str, dict[str, Any]] = {
     200: {"content": {CSV: {"schema": {"type": "string", "description": "A line for each bucket and group."}}}}
+}
+_FOCUS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "FOCUS 1.2 as CSV, with a header line.",
+        "content": {CSV: {"schema": {"type": "string"}}},
+    }
 }
 
 
@@ -107,6 +114,26 @@ async def get_costs(  # noqa: PLR0913, PLR0917 - one argument for each query par
     report = await services.costs.report(principal, query, PageRequest(limit=limit, cursor=cursor))
     content = to_bytes(_costs(report, query.groupings))
     return tagged(request, content, list_tag((), also=content.decode()))
+
+
+@router.get("/v1/costs/focus", response_class=Response, responses=_FOCUS)
+async def export_focus(
+    request: Request,
+    principal: Admin,
+    services: UseServices,
+    month: Annotated[QueryText, Query(description="The month (UTC).", examples=["2026-11"])],
+    tenant_id: Annotated[QueryText | None, Query(description="Operators only. All tenants by default.")] = None,
+) -> StreamingResponse:
+    """Export the usage of a month as CSV in the format FOCUS 1.2, compressed with `Accept-Encoding: gzip`.
+
+    A row is the use of a machine, its network disks or its public address in one clock hour that is over.
+    """
+    compressed = "gzip" in request.headers.get("accept-encoding", "")
+    content = await services.focus.export(principal, month, tenant_id, compressed=compressed)
+    headers = {"Content-Disposition": f'attachment; filename="focus-{month}.csv"', "Vary": "Accept-Encoding"}
+    if compressed:
+        headers["Content-Encoding"] = "gzip"
+    return StreamingResponse(content, media_type=CSV, headers=headers)
 
 
 def wants_csv(request: Request) -> bool:

@@ -17,6 +17,15 @@ FIRST_BILLING = select(func.min(attempt.c.billing_started_at))
 """When the first attempt that is known was billed; null without any."""
 
 
+def next_billing(since: datetime) -> Select[Any]:
+    """The first time at or after `since` at which an attempt is billed; null without any."""
+    moment = literal(since, Time)
+    ended = attempt.c.billing_ended_at
+    return select(func.min(func.greatest(attempt.c.billing_started_at, moment))).where(
+        attempt.c.billing_started_at.is_not(None), or_(ended.is_(None), ended > moment)
+    )
+
+
 def changed_attempts(since: datetime) -> Select[Any]:
     """(id) of attempts whose billing or price changed in a transaction that began at `since` or later.
 

@@ -1,0 +1,128 @@
+"""The FOCUS export: PostgreSQL writes the CSV of a page of usage records.
+
+A record makes a row for the machine, one for its network disks and one for its public address, where they cost money.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from app.db.core.tenant_scope import EVERY_TENANT
+from app.domain.focus import COLUMNS
+from app.domain.offerings import Market
+
+_TIME = """to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')"""
+_AMOUNT = "trim_scale(round({}, 12))"
+_PRICE = f"CASE WHEN c.priced THEN {_AMOUNT.format('c.{0} / c.quantity')} END"
+_SERVICE = "'gpulease'"
+
+_VALUES = {
+    "AvailabilityZone": "r.zone",
+    "BilledCost": _AMOUNT.format("c.cost"),
+    "BillingAccountId": "r.provider || ':' || r.account",
+    "BillingAccountName": "r.account",
+    "BillingAccountType": "'Cloud Account'",
+    "BillingCurrency": "'USD'",
+    "BillingPeriodEnd": _TIME.format("$2::timestamptz"),
+    "BillingPeriodStart": _TIME.format("$1::timestamptz"),
+    "ChargeCategory": "'Usage'",
+    "ChargeClass": "CASE WHEN NOT c.priced OR (r.revision > 0 AND r.created_at >= $2::timestamptz) THEN 'Correction' END",
+    "ChargeDescription": "c.kind || ': ' || r.instance_type || ' (' || r.market || ') in ' || r.region",
+    "ChargeFrequency": "'Usage-Based'",
+    "ChargePeriodEnd": _TIME.format("(r.starts_at + interval '1 hour')"),
+    "ChargePeriodStart": _TIME.format("r.starts_at"),
+    "CommitmentDiscountStatus": "NULL",
+    "ConsumedQuantity": _AMOUNT.format("c.quantity"),
+    "ConsumedUnit": "c.unit",
+    "ContractedCost": _AMOUNT.format("c.cost"),
+    "ContractedUnitPrice": _PRICE.format("cost"),
+    "EffectiveCost": _AMOUNT.format("c.cost"),
+    "HostProviderName": "r.provider",
+    "InvoiceId": "NULL",
+    "InvoiceIssuerName": _SERVICE,
+    "ListCost": _AMOUNT.format("c.listed"),
+    "ListUnitPrice": _PRICE.format("listed"),
+    "PricingCategory": f"CASE WHEN r.market = '{Market.SPOT}' AND c.place = 1 THEN 'Dynamic' ELSE 'Standard' END",
+    "PricingCurrency": "'USD'",
+    "PricingCurrencyContractedUnitPrice": _PRICE.format("cost"),
+    "PricingCurrencyEffectiveCost": _AMOUNT.format("c.cost"),
+    "PricingCurrencyListUnitPrice": _PRICE.format("listed"),
+    "PricingQuantity": _AMOUNT.format("c.quantity"),
+    "PricingUnit": "c.unit",
+    "ProviderName": _SERVICE,
+    "PublisherName": "r.provider",
+    "RegionId": "r.region",
+    "RegionName": "r.region",
+    "ResourceId": "coalesce(r.instance_id, r.attempt_id)",
+    "ResourceName": "r.lease_name",
+    "ResourceType": "c.kind",
+    "ServiceCategory": "c.category",
+    "ServiceName": "c.service",
+    "ServiceProviderName": _SERVICE,
+    "ServiceSubcategory": "c.subcategory",
+    "SkuId": "r.provider || '/' || c.sku",
+    "SkuMeter": "c.kind || ' ' || c.unit",
+    "SkuPriceDetails": """
+        CASE WHEN c.place = 1 THEN
+            jsonb_build_object('InstanceType', r.instance_type, 'GpuCount', r.gpu_count, 'x_GpuModel', r.gpu_model)
+        END
+    """,
+    "SkuPriceId": "r.provider || '/' || r.region || '/' || c.sku || '/' || r.market",
+    "SubAccountId": "r.tenant_id",
+    "SubAccountName": "t.name",
+    "SubAccountType": "'Tenant'",
+    "Tags": "r.labels",
+    "x_AttemptId": "r.attempt_id",
+    "x_AttemptN": "r.n",
+    "x_GpuCount": "r.gpu_count",
+    "x_GpuHours": f"CASE WHEN c.place = 1 THEN {_AMOUNT.format('r.gpu_hours')} END",
+    "x_GpuModel": "r.gpu_model",
+    "x_IdleHours": f"CASE WHEN c.place = 1 THEN {_AMOUNT.format('r.idle_gpu_hours')} END",
+    "x_KeyId": "r.key_id",
+    "x_LeaseId": "r.lease_id",
+    "x_PriceSource": "r.price_source",
+    "x_Revision": "r.revision",
+}
+_CHARGES = """
+    (1, 'GPU Machines', 'Virtual Machine', 'Compute', 'Virtual Machines', r.instance_type, r.compute_cost, r.list_cost,
+     r.seconds / 3600, 'Hours'),
+    (2, 'Network Disks', 'Network Disk', 'Storage', 'Block Storage', 'disk', r.disk_cost, r.disk_cost,
+     CASE WHEN r.disk_gib_hours = 0 THEN r.seconds / 3600 ELSE r.disk_gib_hours END,
+     CASE WHEN r.disk_gib_hours = 0 THEN 'Hours' ELSE 'GiB-Hours' END),
+    (3, 'Public Addresses', 'Public Address', 'Networking', 'Network Infrastructure', 'address', r.address_cost, r.address_cost,
+     r.seconds / 3600, 'Hours')
+"""
+_PAGE = """
+    WITH page AS (
+        SELECT * FROM usage_record
+        WHERE starts_at >= $1::timestamptz AND starts_at < $2::timestamptz AND starts_at >= $3::timestamptz
+          AND (starts_at, attempt_id, revision) > ($3::timestamptz, $4::text, $5::int) AND {owned}
+        ORDER BY starts_at, attempt_id, revision LIMIT $6::int)
+    SELECT {columns}
+    FROM page r JOIN tenant t ON t.id = r.tenant_id
+    CROSS JOIN LATERAL (
+        SELECT *, quantity <> 0 AND cost / nullif(quantity, 0) >= 0 AND listed / nullif(quantity, 0) >= 0 AS priced
+        FROM (VALUES {charges}) v (place, service, kind, category, subcategory, sku, cost, listed, quantity, unit)
+        WHERE place = 1 OR cost <> 0
+    ) c
+    ORDER BY r.starts_at, r.attempt_id, r.revision, c.place
+"""
+_COLUMNS = ", ".join(f'{_VALUES[name]} AS "{name}"' for name in COLUMNS)
+
+
+@dataclass(frozen=True, slots=True)
+class FocusPosition:
+    """The last record of a page."""
+
+    starts_at: datetime
+    attempt_id: str = ""
+    revision: int = 0
+
+
+def page(
+    period: tuple[datetime, datetime], after: FocusPosition, *, within: str | None, limit: int
+) -> tuple[str, tuple[object, ...]]:
+    """SQL and arguments: COLUMNS of up to `limit` records in the order of time. `within`: the tenant; None: all."""
+    owned = f"'{EVERY_TENANT}' = $7::text" if within is None else "tenant_id = $7::text"
+    sql = _PAGE.format(owned=owned, columns=_COLUMNS, charges=_CHARGES)
+    position = (after.starts_at, after.attempt_id, after.revision)
+    return sql, (*period, *position, limit, within or EVERY_TENANT)
