@@ -25,6 +25,7 @@ from app.services.ops import OpsService
 from app.services.plan import PlanService
 from app.services.quotas import QuotaService
 from app.services.quotes import QuoteService
+from app.services.reconciliation import ReconciliationService
 from app.services.regions import RegionService
 from app.services.ssh_keys import SshKeyService
 from app.services.summary import SummaryService
@@ -64,6 +65,7 @@ class Services:
     streams: EventStreams
     webhooks: WebhookService
     ops: OpsService
+    reconciliation: ReconciliationService
     usage: UsageService
     summary: SummaryService
 
@@ -101,6 +103,7 @@ class Services:
             streams=EventStreams(context.database, most=settings.max_streams),
             webhooks=WebhookService(context),
             ops=OpsService(context),
+            reconciliation=ReconciliationService(context),
             usage=usage,
             summary=SummaryService(context, usage),
         )

@@ -30,7 +30,7 @@ from app.services.totals import total_count
 _KIND, _DELIVERIES = "webhooks", "deliveries"
 _SECRET_BYTES = 32
 _LOOKUP_SECONDS = 5.0
-_AUDITED = ("url", "description", "event_types", "enabled", "disabled_reason")
+_AUDITED = ("url", "description", "event_types", "format", "enabled", "disabled_reason")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +40,7 @@ class NewWebhook:
     url: str
     description: str | None
     event_types: list[str] | None
+    format: str
     tenant_id: str | None
 
 
@@ -56,7 +57,7 @@ class WebhookService:
         tenant_id = whose(principal, new.tenant_id)
         await self._check_url(new.url)
         made = {"id": new_id("webhook"), "tenant_id": tenant_id, "url": new.url}
-        values = {**made, "description": new.description, "event_types": new.event_types}
+        values = {**made, "description": new.description, "event_types": new.event_types, "format": new.format}
         async with self._database.transaction(principal.tenant_id) as connection:
             stored = await replay(connection, key)
             if stored is not None:
@@ -89,7 +90,7 @@ class WebhookService:
     async def change(
         self, principal: Principal, webhook_id: str, values: dict[str, Any], if_match: IfMatch
     ) -> dict[str, Any]:
-        """`values`: any of url, description, event_types, enabled. Raises ResourceNotFound, VersionConflict, InvalidRequest."""
+        """`values`: any of url, description, event_types, format, enabled. Raises ResourceNotFound, VersionConflict, InvalidRequest."""
         _check_id("webhook", webhook_id)
         if "url" in values:
             await self._check_url(values["url"])

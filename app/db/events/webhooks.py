@@ -17,7 +17,7 @@ _PREVIOUS = (
     .label("previous_valid_until")
 )
 _PUBLIC = (
-    *(webhook.c[name] for name in ("id", "tenant_id", "url", "description", "event_types", "enabled")),
+    *(webhook.c[name] for name in ("id", "tenant_id", "url", "description", "event_types", "format", "enabled")),
     *(webhook.c[name] for name in ("disabled_reason", "version", "created_at", "updated_at")),
 )
 _NEXT_TRY = func.greatest(webhook_delivery.c.next_try_at, webhook.c.waits_until)
