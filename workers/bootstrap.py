@@ -15,6 +15,7 @@ from workers import failpoints
 from workers.accounts import Accounts
 from workers.brakes import FirstListings, check_cluster
 from workers.database import WorkerDatabase
+from workers.delivery.notifier import receivers
 from workers.jobs.runner import ensure_jobs
 from workers.jobs.schedule import job_specs
 from workers.lifecycle.bulkheads import bulkheads
@@ -42,9 +43,10 @@ def build_runtime(
     connect_account: Callable[[AccountSettings, Settings], Provider] = connect,
     traces: Traces | None = None,
 ) -> Runtime:
-    """Raises StartupError: broken accounts file, unreachable or foreign database, contradicting settings."""
+    """Raises StartupError: broken accounts file, a wrong receiver of messages, unreachable or foreign database, contradicting settings."""
     configure_logs(settings.log_level)
     _check(settings)
+    receivers(settings)
     configured = load_accounts(settings.config)
     _check_database(settings)
     pool_size = settings.worker_threads // 2 + _EXTRA_CONNECTIONS

@@ -11,6 +11,7 @@ from uuid import uuid4
 import structlog
 
 from app.db.fleet import jobs
+from app.settings.settings import dashboard_url
 from workers.delivery.sender import Sender
 from workers.delivery.webhooks import Lanes
 from workers.jobs import housekeeping
@@ -102,6 +103,7 @@ def _webhooks(runtime: Runtime) -> Lanes:
         threads=s.webhook_threads,
         stopping=runtime.stopping,
         claim_id=runtime.presence.claim_id,
+        dashboard=dashboard_url(s),
     )
 
 

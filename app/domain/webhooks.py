@@ -10,10 +10,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from enum import StrEnum
 from typing import Any
-
-from app.domain.events import EventType
 
 MOST = 10
 """Maximum number of webhooks of one tenant."""
@@ -24,32 +21,6 @@ LASTS = timedelta(days=3)
 """How long a delivery is retried."""
 TEST = "webhook.test"
 
-
-class WebhookFormat(StrEnum):
-    """The form of a message's body. The list may grow."""
-
-    STANDARD = "standard"
-    CLOUDEVENTS = "cloudevents"
-
-
-class WebhookMessage(StrEnum):
-    """What webhooks receive besides events. The list may grow."""
-
-    USAGE_HOUR = "usage.hour"
-
-
-class WebhookEventType(StrEnum):
-    """What a webhook may select: types of events, and messages that are no events. The list may grow."""
-
-    _ignore_ = "_type"
-    for _type in (*EventType, *WebhookMessage):
-        vars()[_type.name] = _type.value
-
-
-NEEDS_FORMAT: Mapping[str, frozenset[WebhookFormat]] = {
-    WebhookMessage.USAGE_HOUR: frozenset({WebhookFormat.CLOUDEVENTS})
-}
-"""The formats of messages that not every format can carry. Such a message is sent only where it is selected by name."""
 
 _PREFIX = "whsec_"
 _FIRST_PAUSE, _GROWTH, _LONGEST_PAUSE = 5.0, 3.0, 3600.0
@@ -86,50 +57,10 @@ def secret_text(key: bytes) -> str:
     return _PREFIX + base64.b64encode(key).decode()
 
 
-def check_format(event_types: Iterable[str] | None, body_format: WebhookFormat) -> None:
-    """Raises ValueError when a webhook of this format cannot receive one of these types."""
-    for name in event_types or ():
-        formats = NEEDS_FORMAT.get(name)
-        if formats is not None and body_format not in formats:
-            raise ValueError(f"{name} needs the format {' or '.join(sorted(formats))}")
-
-
-@dataclass(frozen=True, slots=True)
-class MessageBody:
-    """What is sent to a receiver."""
-
-    content: bytes
-    media_type: str
-
-
-def message(
-    body_format: WebhookFormat, event_id: str, event_type: str, at: str, about: Mapping[str, Any]
-) -> MessageBody:
+def message(event_id: str, event_type: str, at: str, about: Mapping[str, Any]) -> bytes:
     """The body of a message. `at`: RFC 3339. Equal arguments give equal bytes: a repeated try is the same message."""
-    media_type, content = _FORMATS[body_format](event_id, event_type, at, about)
-    return MessageBody(json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode(), media_type)
-
-
-def _standard(event_id: str, event_type: str, at: str, about: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    return "application/json", {"type": event_type, "timestamp": at, "data": {"id": event_id, **about}}
-
-
-def _cloudevent(event_id: str, event_type: str, at: str, about: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """CloudEvents 1.0, structured mode: https://github.com/cloudevents/spec. The subject is the tenant."""
-    content = {
-        "specversion": "1.0",
-        "id": event_id,
-        "source": "gpulease",
-        "type": event_type,
-        "subject": about["tenant_id"],
-        "time": at,
-        "datacontenttype": "application/json",
-        "data": about,
-    }
-    return "application/cloudevents+json", content
-
-
-_FORMATS = {WebhookFormat.STANDARD: _standard, WebhookFormat.CLOUDEVENTS: _cloudevent}
+    content = {"type": event_type, "timestamp": at, "data": {"id": event_id, **about}}
+    return json.dumps(content, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def signed_headers(secrets: Iterable[str], message_id: str, at: int, body: bytes) -> dict[str, str]:

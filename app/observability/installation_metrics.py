@@ -44,6 +44,7 @@ FAMILIES = (
     Family("gpulease_scrape_seconds", "Seconds that reading these metrics from the database took."),
     Family("gpulease_orphan_vm_seconds", "Age in seconds of the oldest VM that belongs to no lease: since the end of its own attempt, else since its first sighting.", (*_PLACE, "cause")),
     Family("gpulease_orphan_vms", "VMs that belong to no lease.", (*_PLACE, "cause")),
+    Family("gpulease_unlisted_charges", "Resources with this installation's tag that providers charged and that belong to no lease, by the imports of this month and the one before."),
     Family("gpulease_ghost_lease_seconds", "Seconds since the last sighting of the VM, for the oldest lease that is active or billed without a VM.", _PLACE),
     Family("gpulease_ghost_leases", "Leases that are active or billed without a VM.", _PLACE),
     Family("gpulease_settling_age_seconds", "Seconds since gpulease stopped retrying the oldest create of unknown outcome and only looks it up.", _PLACE),
@@ -124,6 +125,7 @@ def _observation(rows: Any, places: list[tuple[str, str]]) -> dict[str, list[Sam
     return {
         "gpulease_orphan_vm_seconds": _filled(causes, {key: row.age for key, row in orphans.items()}),
         "gpulease_orphan_vms": _filled(causes, {key: row.vms for key, row in orphans.items()}),
+        "gpulease_unlisted_charges": [((), row.resources) for row in rows["invoices"]],
         "gpulease_ghost_lease_seconds": _filled(places, {key: row.age for key, row in ghosts.items()}),
         "gpulease_ghost_leases": _filled(places, {key: row.leases for key, row in ghosts.items()}),
         "gpulease_settling_age_seconds": _filled(places, {key: row.age for key, row in settling.items()}),

@@ -29,6 +29,7 @@ from app.services.ops import OpsService
 from app.services.plan import PlanService
 from app.services.quotas import QuotaService
 from app.services.quotes import QuoteService
+from app.services.reconciliation import ReconciliationService
 from app.services.regions import RegionService
 from app.services.ssh_keys import SshKeyService
 from app.services.summary import SummaryService
@@ -69,6 +70,7 @@ class Services:
     streams: EventStreams
     webhooks: WebhookService
     ops: OpsService
+    reconciliation: ReconciliationService
     usage: UsageService
     costs: CostService
     focus: FocusService
@@ -111,6 +113,7 @@ class Services:
             streams=EventStreams(context.database, most=settings.max_streams),
             webhooks=WebhookService(context),
             ops=OpsService(context),
+            reconciliation=ReconciliationService(context),
             usage=usage,
             costs=costs,
             focus=FocusService(context),

@@ -14,8 +14,9 @@ from app.db.core.ids import new_id
 from app.db.events import webhooks as statements
 from app.db.tenancy import tenants as tenant_statements
 from app.domain.ids import is_typeid
+from app.domain.webhook_formats import WebhookFormat, check_format
 from app.domain.webhook_urls import RefusedUrl, check_addresses, parse
-from app.domain.webhooks import LASTS, MOST, OVERLAP, TEST, WebhookFormat, check_format, secret_text
+from app.domain.webhooks import LASTS, MOST, OVERLAP, TEST, secret_text
 from app.name_lookup import Lookup, look_up, within
 from app.services import audit
 from app.services.acting_tenant import whose
@@ -91,24 +92,24 @@ class WebhookService:
     async def change(
         self, principal: Principal, webhook_id: str, values: dict[str, Any], if_match: IfMatch
     ) -> dict[str, Any]:
-        """`values`: any of url, description, event_types, enabled. Raises ResourceNotFound, VersionConflict, InvalidRequest."""
+        """`values`: any of url, description, event_types, format, enabled. Raises ResourceNotFound, VersionConflict, InvalidRequest."""
         _check_id("webhook", webhook_id)
         if "url" in values:
             await self._check_url(values["url"])
         async with self._database.transaction(principal.tenant_id) as connection:
             before = await _locked(connection, principal, webhook_id)
             if_match.check(webhook_id, before["version"])
-            if "event_types" in values:
-                _check_types(values["event_types"], WebhookFormat(before["format"]))
+            after = {**before, **values}
+            _check_types(after["event_types"], WebhookFormat(after["format"]))
             if all(before[name] == value for name, value in values.items()):
                 return dict(before)
             changes = {**values, **_switched(before, values)}
             await connection.execute(statements.change(webhook_id, changes, within=principal.tenant_id))
-            after = await _locked(connection, principal, webhook_id)
+            changed = await _locked(connection, principal, webhook_id)
             await _record(
-                connection, principal, "webhook.change", after, before=_audited(before), after=_audited(after)
+                connection, principal, "webhook.change", changed, before=_audited(before), after=_audited(changed)
             )
-        return dict(after)
+        return dict(changed)
 
     async def remove(self, principal: Principal, webhook_id: str) -> None:
         """With its log. What is being sent just now may still arrive. Raises ResourceNotFound."""

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from app.domain.operator_messages import MessageKind
 from app.domain.request_rates import RequestRate
 from app.settings.errors import StartupError
 from app.settings.passwords import insert_password, read_password
@@ -46,6 +47,20 @@ def _seconds(value: object) -> object:
 
 
 _DAY = 86_400
+
+
+def _kinds(value: object) -> object:
+    """Kinds of messages from a comma-separated list. Raises ValueError naming the invalid entry."""
+    if not isinstance(value, str):
+        return value
+    entries = [entry.strip() for entry in value.split(",") if entry.strip()]
+    for entry in entries:
+        if entry not in set(MessageKind):
+            raise ValueError(f"{entry!r} is none of {', '.join(MessageKind)}")
+    return tuple(MessageKind(entry) for entry in entries)
+
+
+Kinds = Annotated[tuple[MessageKind, ...], NoDecode, BeforeValidator(_kinds)]
 SecondsList = Annotated[tuple[int, ...], NoDecode, BeforeValidator(_seconds)]
 RateText = Annotated[str, AfterValidator(_rate)]
 Networks = Annotated[tuple[IPv4Network | IPv6Network, ...], NoDecode, BeforeValidator(_networks)]
@@ -159,8 +174,8 @@ class Settings(BaseSettings):
         default=None,
         pattern=r"^https?://[A-Za-z0-9.:\[\]-]+(/[A-Za-z0-9._~-]+)*$",
         description=(
-            "URL at which VMs reach this API, for example https://gpu.example.org. VMs report their SSH "
-            "host keys there. None: VMs report no host keys."
+            "URL at which VMs and people reach this API, for example https://gpu.example.org. VMs report their SSH "
+            "host keys there, and messages to people link to the dashboard. None: VMs report no host keys."
         ),
     )
 
@@ -278,6 +293,19 @@ class Settings(BaseSettings):
         description="Earlier form of GPULEASE_EXPIRY_WARNINGS_SECONDS with one value. It applies only without that.",
     )
 
+    # messages to operators
+    notify_urls: SecretStr | None = Field(
+        default=None,
+        description=(
+            "Where to send messages to the operators: Apprise URLs, separated by spaces. They are secrets. None: no messages."
+        ),
+    )
+    notify_urls_file: Path | None = Field(default=None, description="Path of a file that contains these URLs.")
+    notify_kinds: Kinds = Field(
+        default=tuple(MessageKind),
+        description="What to report to the operators: orphan, brake, reconciliation and budget, separated by commas.",
+    )
+
     # observation
     inventory_interval: float = Field(
         default=60.0,
@@ -338,6 +366,11 @@ def load_settings(**overrides: Any) -> Settings:
         raise StartupError(problems) from None
     password = read_password(f"{PREFIX}DATABASE_PASSWORD", settings.database_password, settings.database_password_file)
     return settings.model_copy(update={"database_url": insert_password(settings.database_url, password)})
+
+
+def dashboard_url(settings: Settings) -> str | None:
+    """Where people find the dashboard. None: the API's public URL is not set."""
+    return None if settings.public_url is None else f"{settings.public_url}/dashboard/"
 
 
 def describe() -> Mapping[str, tuple[str, str]]:

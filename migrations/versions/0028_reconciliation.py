@@ -71,6 +71,9 @@ def upgrade() -> None:
         sa.Column("cause", sa.Text(), nullable=False, comment="what it reports, once: kind and id"),
         sa.Column("kind", sa.Text(), nullable=False),
         sa.Column("text", sa.Text(), nullable=False),
+        sa.Column(
+            "sent_to", JSON, server_default=sa.text("'[]'"), nullable=False, comment="receivers that accepted it"
+        ),
         sa.Column("tries", sa.Integer(), server_default="0", nullable=False),
         sa.Column(
             "next_try_at", TIME, server_default=sa.text("now()"), nullable=True, comment="NULL: sent, or given up"

@@ -74,6 +74,17 @@ async def test_a_webhook_is_made_read_changed_and_deleted(alice: Caller) -> None
     assert (await alice.delete(path)).status_code == 404
 
 
+async def test_the_format_is_standard_unless_set(alice: Caller) -> None:
+    assert (await make(alice))["format"] == "standard"
+    made = await make(alice, format="slack")
+    path = f"/v1/webhooks/{made['id']}"
+    assert made["format"] == "slack"
+    assert (await alice.patch(path, json={"format": None, "description": "chat"})).json()["format"] == "slack"
+    assert (await alice.patch(path, json={"format": "standard"})).json()["format"] == "standard"
+    wrong = await alice.patch(path, json={"format": "carrier pigeon"})
+    assert (wrong.status_code, wrong.json()["errors"][0]["pointer"]) == (422, "#/body/format")
+
+
 async def test_the_secret_is_shown_once_and_the_api_cannot_read_it_back(alice: Caller, fleet: Fleet) -> None:
     repeat = {"Idempotency-Key": "one"}
     made = await alice.post("/v1/webhooks", json={"url": URL}, headers=repeat)

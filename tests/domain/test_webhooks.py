@@ -9,8 +9,6 @@ from standardwebhooks import Webhook, WebhookVerificationError
 from app.domain.webhooks import (
     LASTS,
     Outcome,
-    WebhookFormat,
-    check_format,
     message,
     pause,
     secret_text,
@@ -20,7 +18,7 @@ from app.domain.webhooks import (
 ONE, TWO, OTHER = (secret_text(bytes([n]) * 32) for n in (1, 2, 3))
 AT = "2026-01-01T00:00:00.000Z"
 ABOUT = {"tenant_id": "tenant_1", "name": "ümlaut", "n": 1}
-BODY = message(WebhookFormat.STANDARD, "event_1", "lease.active", AT, ABOUT).content
+BODY = message("event_1", "lease.active", AT, ABOUT)
 
 
 def test_the_reference_library_accepts_a_message_with_each_secret_that_signed_and_no_other() -> None:
@@ -42,30 +40,8 @@ def test_whatever_is_signed_cannot_be_changed(part: str) -> None:
 
 
 def test_the_same_message_is_the_same_bytes() -> None:
-    assert message(WebhookFormat.STANDARD, "event_1", "lease.active", AT, dict(ABOUT)).content == BODY
+    assert message("event_1", "lease.active", AT, dict(ABOUT)) == BODY
     assert json.loads(BODY) == {"type": "lease.active", "timestamp": AT, "data": {"id": "event_1", **ABOUT}}
-
-
-def test_a_cloudevent_has_the_attributes_of_the_specification() -> None:
-    body = message(WebhookFormat.CLOUDEVENTS, "attempt_1-2026010100-0", "usage.hour", AT, ABOUT)
-    assert body.media_type == "application/cloudevents+json"
-    assert json.loads(body.content) == {
-        "specversion": "1.0",
-        "id": "attempt_1-2026010100-0",
-        "source": "gpulease",
-        "type": "usage.hour",
-        "subject": "tenant_1",
-        "time": AT,
-        "datacontenttype": "application/json",
-        "data": ABOUT,
-    }
-
-
-def test_records_of_use_need_the_format_cloudevents() -> None:
-    check_format(None, WebhookFormat.STANDARD)
-    check_format(["usage.hour", "lease.active"], WebhookFormat.CLOUDEVENTS)
-    with pytest.raises(ValueError, match=r"usage\.hour needs the format cloudevents"):
-        check_format(["lease.active", "usage.hour"], WebhookFormat.STANDARD)
 
 
 def test_pauses_grow_to_an_hour_and_spread() -> None:

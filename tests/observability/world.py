@@ -164,6 +164,10 @@ SITUATIONS: Mapping[str, Break] = {
     ),
     "GpuleaseOrphanVm": World.outlived,
     "GpuleaseVmWithoutRow": lambda world: world.orphan("lost_row"),
+    "GpuleaseUnlistedCharge": _sql(
+        "INSERT INTO invoice_import (id, file_name, file_hash, provider, month, lines, unlisted_resources)"
+        " VALUES ('import_1', 'focus.csv', '', 'aws', date_trunc('month', now()), 1, 1) ON CONFLICT DO NOTHING"
+    ),
     "GpuleaseQuotaDrift": World.drifted,
     "GpuleaseInvariantBroken": _sql("UPDATE invariant SET violations = 1, since = now()"),
     "GpuleaseInvariantsUnchecked": _sql("UPDATE invariant SET checked_at = now() - interval '31 minutes'"),

@@ -22,7 +22,8 @@ from app.db.events import reads
 from app.db.events import webhook_lanes as statements
 from app.db.events.reads import EventFilter
 from app.db.tenancy import audit
-from app.domain.webhooks import LASTS, Outcome, WebhookFormat, message, pause, signed_headers
+from app.domain.webhook_formats import WebhookMessage, render
+from app.domain.webhooks import LASTS, Outcome, pause
 from workers.database import WorkerDatabase
 from workers.delivery.sender import Sender
 from workers.loop import Loop
@@ -88,7 +89,10 @@ class _Lane:
 
 
 class Lanes:
-    """Threads that deliver until `stopping` is set. Only one of those without work looks for it, and makes deliveries."""
+    """Threads that deliver until `stopping` is set. Only one of those without work looks for it, and makes deliveries.
+
+    `dashboard`: its URL, for links in messages to people.
+    """
 
     def __init__(
         self,
@@ -98,10 +102,12 @@ class Lanes:
         threads: int,
         stopping: threading.Event,
         claim_id: Callable[[], UUID] = uuid4,
+        dashboard: str | None = None,
     ) -> None:
         self._database = database
         self._claim_id = claim_id
         self._sender = sender
+        self._dashboard = dashboard
         self._threads = threads
         self._most = max(1, threads // _SHARE)
         self._stopping = stopping
@@ -168,10 +174,18 @@ class Lanes:
             return False
         secrets = [one.secret for one in self._database.all(statements.secrets(lane.webhook_id))]
         at = row.event_at.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        body = message(WebhookFormat(ours.format), row.event_id, row.event_type, at, row.about)
-        headers = signed_headers(secrets, row.event_id, int(row.now), body.content)
+        told = WebhookMessage(
+            id=row.event_id,
+            type=row.event_type,
+            created_at=at,
+            about=row.about,
+            sent_at=int(row.now),
+            lease_name=row.lease_name,
+            dashboard=self._dashboard,
+        )
+        request = render(ours.format, told, secrets)
         began = time.monotonic()
-        outcome = self._sender.send(ours.url, {**headers, "Content-Type": body.media_type}, body.content)
+        outcome = self._sender.send(ours.url, {**request.headers, "Content-Type": request.media_type}, request.body)
         seconds = time.monotonic() - began
         with self._database.begin() as connection:
             self._write(connection, lane, row, outcome)

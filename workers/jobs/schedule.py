@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from app.settings import Settings
+from workers.delivery.operator_messages import tell_operators
 from workers.jobs import housekeeping, notices
 from workers.jobs.account_checks import check_when_due
 from workers.jobs.budgets import apply_budgets
@@ -24,6 +25,9 @@ _CHECKS_INTERVAL = 20.0
 """Between two looks whether an account must be checked: an operator who requests it waits for so long."""
 _PLACES_INTERVAL = 30.0
 _NOTICES_INTERVAL = 15.0
+_OPERATORS_INTERVAL = 15.0
+_OPERATORS_IDLE = 60.0
+"""Messages to operators run beside the refreshes: a receiver that hangs keeps no lease waiting."""
 _USAGE_INTERVAL = 300.0
 _BUDGETS_INTERVAL = 15.0
 """How long a budget that is exceeded waits for its action, and a period that has ended for the next one."""
@@ -78,11 +82,18 @@ def job_specs(settings: Settings) -> JobSpecs:
         run=observe_reservations,
         interval=lambda _: min(_RESERVATIONS_INTERVAL, s.offerings_interval),
     )
+    notifying = JobSpec(
+        name="operators",
+        run=tell_operators,
+        interval=lambda _: _OPERATORS_INTERVAL,
+        idle=_OPERATORS_IDLE,
+        per_region=False,
+    )
     telling = JobSpec(name="notices", run=notices.tell, interval=lambda _: _NOTICES_INTERVAL, per_region=False)
     return JobSpecs(
         inventory={"inventory": inventory},
         watch={"watch": watching},
-        refresh={kind.name: kind for kind in (refreshing, sweeping, pricing, checking, reserving)},
+        refresh={kind.name: kind for kind in (refreshing, sweeping, pricing, checking, reserving, notifying)},
         housekeeping={kind.name: kind for kind in _housekeeping(settings)},
         notices={"notices": telling},
     )

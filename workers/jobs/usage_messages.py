@@ -10,7 +10,8 @@ from sqlalchemy import Connection, func
 from app.db.core.ids import new_id
 from app.db.events import usage_webhooks, webhook_lanes
 from app.domain.usage import record_key
-from app.domain.webhooks import LASTS, WebhookMessage
+from app.domain.webhook_formats import MeterMessage
+from app.domain.webhooks import LASTS
 
 _BATCH = 1000
 _HOURS = ("seconds", "gpu_hours", "idle_gpu_hours", "disk_gib_hours")
@@ -34,7 +35,7 @@ def _delivery(row: Mapping[Any, Any]) -> dict[str, Any]:
         "tenant_id": row["tenant_id"],
         "event_id": record_key(row["attempt_id"], starts_at, row["revision"]),
         "sequence": None,
-        "event_type": str(WebhookMessage.USAGE_HOUR),
+        "event_type": str(MeterMessage.USAGE_HOUR),
         "event_at": starts_at,
         "about": _data(row),
         "gives_up_at": func.now() + LASTS,

@@ -14,7 +14,8 @@ from app.api.http.routing import Admin, UseServices
 from app.api.http.routing import router as make_router
 from app.api.schemas.base import Body, Moment, Page, Text, View
 from app.api.schemas.lease_filters import QueryText
-from app.domain.webhooks import LONGEST_URL, WebhookEventType, WebhookFormat
+from app.domain.webhook_formats import WebhookEventType, WebhookFormat
+from app.domain.webhooks import LONGEST_URL
 from app.services import webhooks as service
 from app.services.errors import FieldError, InvalidRequest
 from app.services.preconditions import list_tag, version_tag
@@ -46,6 +47,7 @@ Url = Annotated[
     ),
 ]
 Description = Annotated[Text, Field(max_length=200)]
+Format = Annotated[WebhookFormat, Field(strict=False)]
 
 
 class NewWebhook(Body):
@@ -54,10 +56,7 @@ class NewWebhook(Body):
     url: Url
     description: Description | None = None
     event_types: EventTypes | None = None
-    format: Annotated[
-        WebhookFormat,
-        Field(strict=False, description="The form of the bodies: Standard Webhooks, or CloudEvents 1.0."),
-    ] = WebhookFormat.STANDARD
+    format: Format = WebhookFormat.STANDARD
     tenant_id: Annotated[
         str | None,
         Field(max_length=40, description="The tenant to act for. Required for operators; other keys must not set it."),
@@ -65,11 +64,12 @@ class NewWebhook(Body):
 
 
 class WebhookPatch(Body):
-    """Absent fields stay unchanged. A null `url` or `enabled` also stays unchanged."""
+    """Absent fields stay unchanged. A null `url`, `format` or `enabled` also stays unchanged."""
 
     url: Url | None = None
     description: Description | None = None
     event_types: EventTypes | None = None
+    format: Format | None = None
     enabled: Annotated[
         bool | None,
         Field(description="After it is enabled again, the webhook receives new events and pending deliveries."),
@@ -194,7 +194,9 @@ async def update_webhook(
 ) -> Response:
     """Change, disable or enable a webhook."""
     given = body.model_dump(exclude_unset=True)
-    values = {name: value for name, value in given.items() if value is not None or name not in {"url", "enabled"}}
+    values = {
+        name: value for name, value in given.items() if value is not None or name not in {"url", "format", "enabled"}
+    }
     row = await services.webhooks.change(principal, webhook_id, values, if_match)
     return answer(_hook(row), headers={"ETag": version_tag(row["id"], row["version"])})
 

@@ -37,6 +37,7 @@ QUOTA_RESOURCE = Pattern(
     r"^[a-z_]+(:[A-Za-z0-9._-]+)?$", "must be a resource such as gpus, gpus:A100, leases or spend_per_hour"
 )
 AUDIT_ACTION = Pattern(r"^[a-z_]+\.[a-z_]+$", "must be an action such as key.revoke")
+MONTH = Pattern(r"^2[0-9]{3}-(0[1-9]|1[0-2])$", "must be a month such as 2026-11")
 
 RULES = MappingProxyType(
     {
@@ -50,6 +51,7 @@ RULES = MappingProxyType(
             IDEMPOTENCY_KEY,
             QUOTA_RESOURCE,
             AUDIT_ACTION,
+            MONTH,
         )
     }
 )

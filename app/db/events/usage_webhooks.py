@@ -9,7 +9,7 @@ from sqlalchemy import ARRAY, Select, Text, Update, and_, bindparam, func, liter
 from app.db.core.column_types import Json, Time
 from app.db.core.prepared import Bound
 from app.db.schema.tables import usage_record, webhook
-from app.domain.webhooks import WebhookFormat, WebhookMessage
+from app.domain.webhook_formats import MeterMessage, WebhookFormat
 
 _SHOWN = (
     *("tenant_id", "lease_id", "lease_name", "attempt_id", "n", "key_id", "labels", "starts_at", "revision"),
@@ -35,7 +35,7 @@ def new_records(hours: Collection[tuple[str, datetime]]) -> Bound[Select[Any]]:
         webhook.c.tenant_id == touched.c.tenant_id,
         webhook.c.enabled,
         webhook.c.format == str(WebhookFormat.CLOUDEVENTS),
-        webhook.c.event_types.contains(literal([str(WebhookMessage.USAGE_HOUR)], Json)),
+        webhook.c.event_types.contains(literal([str(MeterMessage.USAGE_HOUR)], Json)),
         touched.c.starts_at + literal_column("interval '1 hour'") > webhook.c.created_at,
     )
     statement = (

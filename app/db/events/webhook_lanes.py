@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, Select, Update, and_, case, exists, func, or_, select, update
 from sqlalchemy.dialects.postgresql import Insert, insert
 
-from app.db.schema.tables import event, webhook, webhook_delivery, webhook_secret
+from app.db.schema.tables import event, lease, webhook, webhook_delivery, webhook_secret
 from app.domain.webhooks import TEST
 
 _PENDING = webhook_delivery.c.state == "pending"
@@ -87,10 +87,14 @@ def keep(webhook_id: str, claim_id: UUID, hold: timedelta) -> Update:
 
 
 def next_delivery(webhook_id: str) -> Select[Any]:
-    """The next delivery, with `now` in seconds since 1970. Tests come first, then the order of the events."""
+    """The next delivery, with `now` in seconds since 1970, and with the name of its lease (NULL: none, or deleted).
+
+    Tests come first, then the order of the events.
+    """
+    lease_name = select(lease.c.name).where(lease.c.id == webhook_delivery.c.about["lease_id"].astext).scalar_subquery()
     columns = (webhook_delivery.c[name] for name in ("id", "event_id", "event_type", "event_at", "about", "tries"))
     return (
-        select(*columns, func.extract("epoch", func.now()).label("now"))
+        select(*columns, func.extract("epoch", func.now()).label("now"), lease_name.label("lease_name"))
         .where(webhook_delivery.c.webhook_id == webhook_id, _PENDING, webhook_delivery.c.next_try_at <= func.now())
         .order_by(webhook_delivery.c.event_type != TEST, webhook_delivery.c.row_id)
         .limit(1)

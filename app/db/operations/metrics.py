@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from sqlalchemy import Executable, text
 
 from app.db.operations.invariants import NOTED
+from app.db.operations.invoices import UNLISTED
 from app.db.operations.ops import BRAKES, StuckAfter, stuck_counts
 from app.db.tenancy.quotas import RECOUNT
 
@@ -140,4 +141,5 @@ def statements(stuck_after: StuckAfter) -> Mapping[str, Executable]:
         "jobs": JOBS,
         "invariants": NOTED,
         "brakes": BRAKES,
+        "invoices": UNLISTED,
     }

@@ -52,10 +52,29 @@ _QUOTES = text(
         SELECT id FROM quote WHERE valid_until < now() - interval '7 days' ORDER BY valid_until LIMIT 5000))
     """
 )
+_MESSAGES = text(
+    """
+    DELETE FROM operator_message WHERE id = ANY (ARRAY(
+        SELECT id FROM operator_message
+        WHERE next_try_at IS NULL AND created_at < now() - interval '90 days' ORDER BY id LIMIT 5000))
+    """
+)
 _SECRETS = text("DELETE FROM webhook_secret WHERE valid_until < now()")
 
-STATEMENTS = (_IDEMPOTENCY, _EVENTS, _ORPHANS, _CONSOLES, _DELIVERIES, _SECRETS, _USAGE, _RECORDS, _COSTS, _QUOTES)
-"""Retention: idempotency records 72 hours, events 90 days, ended orphans and webhook deliveries 30 days, console output
+STATEMENTS = (
+    _IDEMPOTENCY,
+    _EVENTS,
+    _ORPHANS,
+    _CONSOLES,
+    _DELIVERIES,
+    _SECRETS,
+    _USAGE,
+    _RECORDS,
+    _COSTS,
+    _QUOTES,
+    _MESSAGES,
+)
+"""Retention: idempotency records 72 hours, events and messages to operators 90 days, ended orphans and webhook deliveries 30 days, console output
 and quotes 7 days, sums of use 13 months, usage records and their sums 400 days."""
 
 

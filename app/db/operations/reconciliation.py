@@ -90,12 +90,21 @@ _TOTALS = text(
     _ROWS
     + """
     SELECT tenant_id, sum(estimated) AS estimated, sum(invoiced) AS invoiced,
-        count(DISTINCT lease_id) AS leases,
+        count(DISTINCT lease_id) AS leases, count(*) AS items,
         count(*) FILTER (WHERE kind = 'gpulease_only') AS gpulease_only,
         count(DISTINCT (provider, resource_id)) FILTER (WHERE kind = 'cloud_only') AS cloud_only,
         count(DISTINCT (provider, resource_id)) FILTER (WHERE kind = 'cloud_only' AND ours) AS unlisted,
         coalesce(sum(invoiced) FILTER (WHERE kind = 'cloud_only' AND ours), 0) AS unlisted_cost
     FROM wanted GROUP BY tenant_id ORDER BY tenant_id NULLS LAST
+    """
+)
+
+
+_IMPORTS = text(
+    """
+    SELECT id, file_name, provider, billing_accounts, first_day, last_day, lines, imported_at
+    FROM invoice_import
+    WHERE month = :month AND replaced_at IS NULL ORDER BY provider, imported_at
     """
 )
 
@@ -135,3 +144,8 @@ def totals(wanted: ReconciliationFilter) -> Bound[TextClause]:
     `unlisted`: resources with this installation's tag that belong to no lease.
     """
     return Bound(_TOTALS, wanted.parameters)
+
+
+def imports(wanted: ReconciliationFilter) -> Bound[TextClause]:
+    """The imports of the month that no newer one has replaced."""
+    return Bound(_IMPORTS, {"month": wanted.month})

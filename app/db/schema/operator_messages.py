@@ -2,7 +2,7 @@
 
 from sqlalchemy import Column, Index, Integer, Table, Text, UniqueConstraint, text
 
-from app.db.core.column_types import Id, Time
+from app.db.core.column_types import Id, Json, Time
 from app.db.schema.metadata import metadata
 
 _NOW = text("now()")
@@ -14,6 +14,7 @@ operator_message = Table(
     Column("cause", Text, nullable=False, comment="what it reports, once: kind and id"),
     Column("kind", Text, nullable=False),
     Column("text", Text, nullable=False),
+    Column("sent_to", Json, nullable=False, server_default=text("'[]'"), comment="receivers that accepted it"),
     Column("tries", Integer, nullable=False, server_default="0"),
     Column("next_try_at", Time, server_default=_NOW, comment="NULL: sent, or given up"),
     Column("sent_at", Time),

@@ -42,9 +42,9 @@ def tell(store: Store, *types: str) -> list[str]:
     return [row.id for row in reversed(store.all(newest))]
 
 
-def lanes(store: Store, *, threads: int = 4, seconds: float = 5.0) -> Lanes:
+def lanes(store: Store, *, threads: int = 4, seconds: float = 5.0, dashboard: str | None = None) -> Lanes:
     sender = Sender(local=True, seconds=seconds, tls=TLS)
-    return Lanes(store.database, sender, threads=threads, stopping=threading.Event())
+    return Lanes(store.database, sender, threads=threads, stopping=threading.Event(), dashboard=dashboard)
 
 
 def deliver(store: Store, **options: Any) -> None:

@@ -58,6 +58,25 @@ def test_what_happens_arrives_in_order_signed_and_as_it_is_read_elsewhere(store:
     }
 
 
+def test_slack_gets_an_unsigned_sentence_in_the_same_lane(store: Store, receiver: Receiver) -> None:
+    webhook_id = make(store, receiver.url, format="slack")
+    lease_id = store.lease(name="train", events_count=1)
+    told = {"id": new_id("event"), "tenant_id": store.tenant_id, "lease_id": lease_id, "lease_sequence": 1}
+    store.run(insert(event).values(**told, type="lease.active", data={"n": 1}))
+    sequence(store)
+    receiver.answer = lambda _: 503
+    deliver(store, dashboard="https://gpu.example.org/dashboard/")
+    receiver.answer = lambda _: 200
+    pass_time(store, "1 hour")
+    deliver(store, dashboard="https://gpu.example.org/dashboard/")
+    first, second = receiver.got
+    assert first.body == second.body
+    assert not [name for name in first.headers if name.startswith("webhook-")]
+    assert json.loads(first.body)["text"] == "Lease train is ready to use."
+    assert f"/dashboard/#/leases/{lease_id}|" in json.loads(first.body)["blocks"][0]["text"]["text"]
+    assert [(row.state, row.tries) for row in log(store, webhook_id)] == [("delivered", 2)]
+
+
 def test_only_wanted_types_of_ones_own_tenant_since_the_webhook_was_made(store: Store, receiver: Receiver) -> None:
     tell(store, "lease.active")
     make(store, receiver.url, event_types=["lease.active", "lease.failed"])

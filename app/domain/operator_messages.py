@@ -1,0 +1,35 @@
+"""Messages to the operators of the installation: what they report."""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+FULL = 100
+"""Percent. A budget at this threshold is exceeded."""
+
+
+class MessageKind(StrEnum):
+    """What operators can be told of."""
+
+    ORPHAN = "orphan"
+    BRAKE = "brake"
+    RECONCILIATION = "reconciliation"
+    BUDGET = "budget"
+
+
+def exceeds_budget(data: Mapping[str, Any]) -> bool:
+    """Whether an event `budget.threshold` reports that the whole amount is spent."""
+    reached = data.get("threshold", data.get("percent"))
+    return not isinstance(reached, int | float) or reached >= FULL
+
+
+def subject(texts: Sequence[str], installation: str) -> str:
+    """The title of one notification with these messages."""
+    count = "a message" if len(texts) == 1 else f"{len(texts)} messages"
+    return f"gpulease {installation}: {count}"
+
+
+def body(texts: Sequence[str], dashboard: str | None) -> str:
+    """The messages, one a line, and a link where the dashboard's URL is known."""
+    link = [] if dashboard is None else [f"{dashboard}#/ops"]
+    return "\n".join([*texts, *link])

@@ -1,0 +1,88 @@
+"""Collects what operators must know, and sends it until each receiver has accepted it."""
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import structlog
+from sqlalchemy import Row
+
+from app.db.core.ids import new_id
+from app.db.operations import operator_messages as statements
+from app.domain.operator_messages import MessageKind, body, exceeds_budget, subject
+from app.domain.webhooks import pause
+from app.settings.settings import dashboard_url
+from workers.database import WorkerDatabase
+from workers.delivery.notifier import Receiver, receivers
+from workers.runtime import Runtime
+
+log = structlog.get_logger(__name__)
+
+_TOGETHER = 30
+"""Messages in one notification."""
+
+
+def tell_operators(runtime: Runtime, _account: str, _region: str) -> int:
+    """Collects and sends. Returns the number of messages that were due. Does nothing without receivers."""
+    found = receivers(runtime.settings)
+    if not found:
+        return 0
+    collect(runtime.database, runtime.settings.notify_kinds)
+    dashboard = dashboard_url(runtime.settings)
+    return send(runtime.database, found, installation=runtime.installation.id, dashboard=dashboard)
+
+
+def collect(database: WorkerDatabase, kinds: Sequence[str]) -> None:
+    """Stores a message for each new cause of these kinds."""
+    for kind, statement in statements.COLLECTIONS.items():
+        if kind in kinds:
+            database.run(statement)
+    if MessageKind.BUDGET in kinds:
+        _collect_budgets(database)
+
+
+def _collect_budgets(database: WorkerDatabase) -> None:
+    """Events since the last run; from the first run on, not of the time before."""
+    with database.begin() as connection:
+        at = connection.execute(statements.position()).one()
+        if at.told_until is not None and at.newest > at.told_until:
+            rows = connection.execute(*statements.budget_events(after=at.told_until, until=at.newest)).all()
+            messages = [_budget(row) for row in rows if exceeds_budget(row.data)]
+            if messages:
+                connection.execute(statements.add(messages))
+        connection.execute(statements.move_position(at.newest))
+
+
+def _budget(row: Row[Any]) -> dict[str, Any]:
+    told = f"A budget of the tenant {row.tenant_name} is exceeded."
+    return {"id": new_id("message"), "cause": f"budget:{row.id}", "kind": MessageKind.BUDGET, "text": told}
+
+
+def send(
+    database: WorkerDatabase, found: Sequence[Receiver], *, installation: str, dashboard: str | None = None
+) -> int:
+    """Sends what is due, in one notification for each receiver. Returns the number of messages.
+
+    A receiver that has accepted a message does not get it again, unless the process dies right after the call.
+    """
+    due = database.all(statements.due(_TOGETHER))
+    sent_to = {row.id: set(row.sent_to) for row in due}
+    for receiver in found:
+        missing = [row for row in due if receiver.id not in sent_to[row.id]]
+        texts = [row.text for row in missing]
+        if not texts:
+            continue
+        if receiver.send(subject(texts, installation), body(texts, dashboard)):
+            for row in missing:
+                sent_to[row.id].add(receiver.id)
+        else:
+            log.warning("operators not notified", receiver=receiver.id, messages=len(texts))
+    every = {receiver.id for receiver in found}
+    for row in due:
+        accepted = sorted(sent_to[row.id])
+        if every <= sent_to[row.id]:
+            database.run(statements.sent(row.id, accepted))
+            continue
+        rest = None if row.overdue else pause(row.tries + 1, random.random())  # noqa: S311 - spreads tries, guards nothing
+        database.run(statements.failed(row.id, accepted, rest))
+    return len(due)
