@@ -29,7 +29,7 @@ async def test_a_key_with_a_budget_leases_until_the_budget_is_committed(operator
         assert all(0 <= 5 - number * PRICE - amount < Decimal("0.2") for number, amount in enumerate(left, start=1))
         assert answers[0]["remaining_budget"]["scope"] == f"key {made['id']}"
         refusal = await refused(client, "create_lease", **ONE_A10G, name="one-too-many")
-        for part in ("budget_exceeded", "budget: 5.00", "release_lease"):
+        for part in ("budget_exceeded", "5.00", "release_lease"):
             assert part in refusal
         await call(client, "release_lease", lease="lease-0")
         async with agent(tenant) as admin:
