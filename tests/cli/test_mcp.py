@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -202,15 +203,7 @@ async def test_the_command_serves_http_until_ctrl_c(budgeted: FakeApi, cli: Cli)
     port = free_port()
     url = f"http://127.0.0.1:{port}/mcp"
     with cli.start("mcp", "--http", str(port)) as process:
-        async with httpx2.AsyncClient() as stranger:
-            while True:
-                try:
-                    answer = await stranger.post(url, json={})
-                    break
-                except httpx2.ConnectError:
-                    assert process.poll() is None, process.stderr and process.stderr.read()
-                    await asyncio.sleep(0.05)
-        assert answer.status_code == 401
+        assert (await _first_answer(url, process)).status_code == 401
         async with (
             httpx2.AsyncClient(headers={"Authorization": f"Bearer {TENANT_KEY}"}) as http,
             Client(streamable_http_client(url, http_client=http)) as client,
@@ -220,3 +213,14 @@ async def test_the_command_serves_http_until_ctrl_c(budgeted: FakeApi, cli: Cli)
         _, errors = process.communicate(timeout=60)
     assert "Traceback" not in errors, errors
     assert "MCP server for" in errors
+
+
+async def _first_answer(url: str, process: "subprocess.Popen[str]") -> httpx2.Response:
+    """To a request without a key, as soon as the server listens."""
+    async with httpx2.AsyncClient() as stranger:
+        while process.poll() is None:
+            try:
+                return await stranger.post(url, json={})
+            except httpx2.ConnectError:
+                await asyncio.sleep(0.05)
+    raise AssertionError("the server ended")
