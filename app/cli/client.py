@@ -102,6 +102,17 @@ class Api:
         except httpx.TransportError as error:
             raise Unreachable(self._url, _reason(error), connected=True) from None
 
+    def download(self, path: str, params: Params | None, media_type: str) -> Iterator[bytes]:
+        """The content of a document that may be large, as it arrives. Raises CliError when the connection breaks."""
+        try:
+            with self._http.stream("GET", path, params=_query(params), headers={"Accept": media_type}) as response:
+                if not response.is_success:
+                    response.read()
+                    raise _error(self._url, response, _json(response))
+                yield from response.iter_bytes()
+        except httpx.TransportError as error:
+            raise Unreachable(self._url, _reason(error), connected=True) from None
+
     def create(self, path: str, body: Json | None = None, *, idempotency_key: str | None = None) -> Json:
         """Sends a POST with an idempotency key (a new one unless given). Retries are safe."""
         key = idempotency_key or str(uuid.uuid4())

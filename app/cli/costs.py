@@ -1,6 +1,8 @@
 """`gpulease costs` and `gpulease forecast`: what leases cost, and what the present ones will cost."""
 
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -8,6 +10,7 @@ from rich.console import Group
 from rich.text import Text
 
 from app.cli import lookup, output, values
+from app.cli.errors import CliError
 from app.cli.layout import FittedTable, Layout
 from app.cli.output import Columns, price, rounded
 from app.cli.session import Session
@@ -110,6 +113,34 @@ def forecast(session: Session, *, tenant: Tenant = None) -> None:
     api = session.api(operator=tenant is not None)
     params = {"tenant_id": lookup.tenant_id(api, tenant)} if tenant else None
     session.answer(api.get("/v1/forecast", params), _forecast, _forecast_sheet)
+
+
+def focus(
+    session: Session,
+    month: Annotated[str, typer.Argument(metavar="MONTH", help="Such as 2026-11 (UTC).")],
+    *,
+    file: Annotated[
+        Path | None, typer.Option("--to", metavar="FILE", help="Write to this file. Default: standard output.")
+    ] = None,
+    tenant: Tenant = None,
+) -> None:
+    """Export the usage of a month as CSV in the FOCUS format of the FinOps Foundation. Needs an admin key."""
+    api = session.api(operator=tenant is not None)
+    params = {"month": month, "tenant_id": lookup.tenant_id(api, tenant) if tenant else None}
+    content = api.download("/v1/costs/focus", params, "text/csv")
+    if file is None:
+        for part in content:
+            sys.stdout.buffer.write(part)
+        return
+    unfinished = file.with_name(f"{file.name}.part")
+    try:
+        with unfinished.open("wb") as target:
+            target.writelines(content)
+        unfinished.replace(file)
+    except OSError as error:
+        raise CliError(f"cannot write {file}: {error}") from None
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def _columns(chosen: Range) -> Columns:

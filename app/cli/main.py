@@ -17,6 +17,7 @@ from app.cli import (
     profile_commands,
     quotas,
     quotes,
+    reconciliation,
     release,
     reservations,
     ssh_config,
@@ -91,12 +92,14 @@ command(app, "audit")(events.audit)
 command(app, "quote")(quotes.quote)
 command(app, "costs")(costs.costs)
 command(app, "forecast")(costs.forecast)
+command(app, "focus")(costs.focus)
 command(leases.group, "release")(release.release)
 app.add_typer(leases.group, name="lease")
 app.add_typer(tenants.group, name="tenant")
 app.add_typer(keys.group, name="key")
 app.add_typer(quotas.group, name="quota")
 app.add_typer(budgets.group, name="budget")
+command(ops.group, "reconciliation")(reconciliation.reconciliation)
 command(ops.group, "top")(top.top)
 app.add_typer(ops.group, name="ops")
 app.add_typer(events.group, name="events")

@@ -71,6 +71,11 @@ _FORECAST = _object(
     budgets={"type": "array", "items": _object(id=_TEXT, exhausted_at=_MAYBE)},
 )
 
+_YES = {"type": "boolean"}
+_OWNER = {"tenant_id": _MAYBE, "lease_id": _MAYBE}
+_COMPARED = dict.fromkeys(("estimated", "invoiced", "difference"), _TEXT)
+_COUNTS = dict.fromkeys(("leases", "gpulease_only", "cloud_only", "unlisted"), _NUMBER)
+
 PATHS: dict[str, Any] = {
     "/v1/budgets": {
         "get": _operation("200", _page(_BUDGET), query=("tenant_id", "limit", "cursor")),
@@ -88,6 +93,17 @@ PATHS: dict[str, Any] = {
             "200",
             _page(_object(start=_TEXT, group={"type": "object"}, **_AMOUNTS), total=_object(**_AMOUNTS)),
             query=("from", "to", "bucket", "group_by", "tenant_id", "limit", "cursor"),
+        )
+    },
+    "/v1/costs/focus": {"get": _operation("200", {"type": "string"}, query=("month", "tenant_id"))},
+    "/v1/ops/reconciliation": {
+        "get": _operation(
+            "200",
+            _page(
+                _object(kind=_TEXT, day=_TEXT, provider=_TEXT, resource_id=_TEXT, ours=_YES, **_OWNER, **_COMPARED),
+                totals={"type": "array", "items": _object(**_OWNER, **_COMPARED, **_COUNTS)},
+            ),
+            query=("month", "kind", "tenant_id", "limit", "cursor"),
         )
     },
     "/v1/forecast": {"get": _operation("200", _FORECAST, query=("tenant_id",))},

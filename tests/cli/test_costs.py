@@ -2,11 +2,12 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Cli
-from tests.cli.fake_api import OPERATOR_KEY, PLACE, TENANT_ID, FakeApi, Json, a_lease, problem
+from tests.cli.fake_api import OPERATOR_KEY, PLACE, TENANT_ID, Answer, FakeApi, Json, a_lease, problem
 from tests.cli.test_completion import complete
 
 AMOUNTS: Json = {
@@ -217,3 +218,43 @@ def test_a_key_of_an_agent_has_a_budget_and_an_end(api: FakeApi, cli: Cli) -> No
 def test_ids_of_budgets_are_completed(api: FakeApi, cli: Cli) -> None:
     api.documents["GET", BUDGETS] = {"items": [BUDGET, {**BUDGET, "id": "budget_02"}], "next_cursor": None}
     assert complete(cli, "gpulease budget show ") == ["budget_01", "budget_02"]
+
+
+def test_the_focus_export_goes_to_standard_output_or_a_file(api: FakeApi, cli: Cli, tmp_path: Path) -> None:
+    content = b'BilledCost,Tags\r\n1.5,"{""team"": ""\xc3\xbc""}"\r\n'
+    for _ in range(2):
+        api.next_answers.append(Answer(200, None, {"Content-Type": "text/csv"}, raw=content))
+    assert cli("focus", "2026-11").stdout_bytes == content
+    file = tmp_path / "focus.csv"
+    result = cli("focus", "2026-11", "--to", str(file), "--tenant", TENANT_ID)
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert file.read_bytes() == content
+    first, second = api.calls("GET", "/v1/costs/focus")
+    assert (first.query, first.headers["accept"]) == ({"month": ["2026-11"]}, "text/csv")
+    assert (second.key, second.query["tenant_id"]) == (OPERATOR_KEY, [TENANT_ID])
+
+
+def test_a_refused_focus_export_writes_no_file(api: FakeApi, cli: Cli, tmp_path: Path) -> None:
+    api.next_answers.append(problem(403, "forbidden", "an admin key is needed"))
+    result = cli("focus", "2026-11", "--to", str(tmp_path / "focus.csv"))
+    assert result.exit_code == 1
+    assert "an admin key is needed" in result.stderr
+    assert not (tmp_path / "focus.csv").exists()
+    assert cli("focus", "2026-11", "--to", str(tmp_path / "nowhere" / "focus.csv")).exit_code == 1
+
+
+def test_the_reconciliation_has_totals_and_charges(api: FakeApi, cli: Cli) -> None:
+    amounts = {"estimated": "100.00", "invoiced": "105.00", "difference": "5.00"}
+    total = {"tenant_id": None, **amounts, "leases": 4, "gpulease_only": 1, "cloud_only": 2, "unlisted": 1}
+    charge = {"kind": "cloud_only", "day": "2026-11-22", "provider": "aws", "resource_id": "i-0123", "ours": True}
+    page = {"items": [{**charge, **amounts, "lease_id": None, "tenant_id": None}], "totals": [total]}
+    api.documents["GET", "/v1/ops/reconciliation"] = {**page, "next_cursor": None}
+    shown = cli("ops", "reconciliation", "2026-11").stdout
+    assert "105.00" in shown
+    assert "i-0123" not in shown
+    assert "i-0123" in cli("ops", "reconciliation", "2026-11", "--kind", "cloud_only").stdout
+    assert "i-0123" in cli("ops", "reconciliation", "2026-11", "--charges").stdout
+    assert json.loads(cli("ops", "reconciliation", "2026-11", "--json").stdout)["totals"] == [total]
+    first, second, *_ = api.asked
+    assert (first.key, first.query["month"]) == (OPERATOR_KEY, ["2026-11"])
+    assert second.query["kind"] == ["cloud_only"]

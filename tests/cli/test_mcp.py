@@ -1,14 +1,19 @@
 """`gpulease mcp` against the fake API: budgets in answers, costs, quotes, and the process itself."""
 
+import asyncio
+import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import httpx2
 import pytest
 import typer
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
 
 from app.cli.client import Api
 from app.cli.config import Endpoint
@@ -16,6 +21,7 @@ from app.cli.mcp.arguments import LeaseArguments
 from app.cli.mcp.command import address
 from app.cli.mcp.remaining import tightest
 from app.cli.mcp.server import local_server
+from app.local.ports import free_port
 from tests.cli.conftest import Cli
 from tests.cli.fake_api import ACTIVE, BOOTING, PLACE, TENANT_ID, TENANT_KEY, FakeApi, Json, a_lease, problem
 from tests.cli.test_costs import BUDGET, COSTS
@@ -191,3 +197,30 @@ async def test_the_command_serves_a_client_over_standard_input_and_output(budget
     assert list(budgeted.leases) == [made["id"]]
     (asked,) = budgeted.calls("POST", "/v1/leases")
     assert (asked.body or {})["labels"] == {"agent": "nightly"}
+
+
+async def test_the_command_serves_http_until_ctrl_c(budgeted: FakeApi, cli: Cli) -> None:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/mcp"
+    with cli.start("mcp", "--http", str(port)) as process:
+        assert (await _first_answer(url, process)).status_code == 401
+        async with (
+            httpx2.AsyncClient(headers={"Authorization": f"Bearer {TENANT_KEY}"}) as http,
+            Client(streamable_http_client(url, http_client=http)) as client,
+        ):
+            assert (await call(client, "list_leases"))["leases"] == []
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+    assert "Traceback" not in errors, errors
+    assert "MCP server for" in errors
+
+
+async def _first_answer(url: str, process: "subprocess.Popen[str]") -> httpx2.Response:
+    """To a request without a key, as soon as the server listens."""
+    async with httpx2.AsyncClient() as stranger:
+        while process.poll() is None:
+            try:
+                return await stranger.post(url, json={})
+            except httpx2.ConnectError:
+                await asyncio.sleep(0.05)
+    raise AssertionError("the server ended")

@@ -1,0 +1,38 @@
+"""The MCP server with a key that has a budget."""
+
+from decimal import Decimal
+
+import pytest
+
+from tests.api.conftest import Caller, new_tenant
+from tests.api.fleet import Fleet
+from tests.api.test_mcp import ONE_A10G, agent, call, refused
+
+PRICE = Decimal("1.006")
+"USD for an hour of the A10G."
+
+
+@pytest.fixture(autouse=True)
+def fleet(database_url: str) -> Fleet:
+    made = Fleet(database_url)
+    made.catalogue()
+    return made
+
+
+async def test_a_key_with_a_budget_leases_until_the_budget_is_committed(operator: Caller) -> None:
+    tenant = await new_tenant(operator, "agents", gpus=100)
+    body = {"name": "agent", "role": "member", "budget": "5.00"}
+    made = (await tenant.post(f"/v1/tenants/{tenant.tenant_id}/keys", json=body)).json()
+    async with agent(Caller(tenant.app, made["secret"], tenant.tenant_id)) as client:
+        answers = [await call(client, "create_lease", **ONE_A10G, name=f"lease-{number}") for number in range(4)]
+        left = [Decimal(answer["remaining_budget"]["available"]) for answer in answers]
+        assert all(0 <= 5 - number * PRICE - amount < Decimal("0.2") for number, amount in enumerate(left, start=1))
+        assert answers[0]["remaining_budget"]["scope"] == f"key {made['id']}"
+        refusal = await refused(client, "create_lease", **ONE_A10G, name="one-too-many")
+        for part in ("budget_exceeded", "5.00", "release_lease"):
+            assert part in refusal
+        await call(client, "release_lease", lease="lease-0")
+        async with agent(tenant) as admin:
+            assert (await call(admin, "list_leases"))["remaining_budget"] is None
+            (budget,) = (await call(admin, "budgets"))["budgets"]
+    assert (budget["amount"], budget["period"], budget["when_exceeded"]) == ("5.00", "lifetime", "end")
