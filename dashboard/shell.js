@@ -117,7 +117,7 @@ function Alarms({ of }) {
 }
 
 const SCHEMES = [
-  ["auto", "auto", "System"],
+  ["auto", "auto", "Match system"],
   ["light", "sun", "Light"],
   ["dark", "moon", "Dark"],
 ];

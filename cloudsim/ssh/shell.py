@@ -92,6 +92,14 @@ def _help(_words: list[str], _facts: Facts) -> Result:
     return Result(f"Commands of the simulated VM: {', '.join(sorted(_COMMANDS))}\n")
 
 
+def _cloud_init(_words: list[str], _facts: Facts) -> Result:
+    return Result("status: done (simulated: no start-up script runs here)\n")
+
+
+def _sudo(words: list[str], facts: Facts) -> Result:
+    return run(shlex.join(words), facts)
+
+
 def _gpus(gpu: Gpu) -> str:
     return f"{gpu.count} × {gpu.name} with {gpu.memory_mib // 1024} GiB"
 
@@ -101,6 +109,7 @@ def _status(number: int) -> Callable[[list[str], Facts], Result]:
 
 
 _COMMANDS: Mapping[str, Callable[[list[str], Facts], Result]] = {
+    "cloud-init": _cloud_init,
     "echo": lambda words, _: Result(" ".join(words) + "\n"),
     "exit": _exit,
     "false": _status(1),
@@ -110,6 +119,7 @@ _COMMANDS: Mapping[str, Callable[[list[str], Facts], Result]] = {
     "lscpu": lambda _, facts: Result(f"CPU(s): {facts.vcpus} (simulated)\nMemory: {facts.memory_mib} MiB\n"),
     "nvidia-smi": _nvidia_smi,
     "pwd": lambda _, facts: Result(f"/home/{facts.user}\n"),
+    "sudo": _sudo,
     "true": _status(0),
     "uname": lambda _, facts: Result(f"Linux {facts.host} (simulated {facts.instance_type})\n"),
     "uptime": lambda _, facts: Result(f"up {facts.uptime_seconds:.0f} s\n"),

@@ -127,7 +127,7 @@ function Connection({ lease }) {
       ["Public IP", reach.public_ip && html`<${Copy} text=${reach.public_ip} label="public IP" />`],
       ["Private IP", reach.private_ip && html`<${Copy} text=${reach.private_ip} label="private IP" />`],
       ["User", reach.ssh_user],
-      ["SSH host keys", reach.ssh_host_keys?.length ? html`<span class="stacked">${reach.ssh_host_keys.map((key) => html`<${Copy} key=${key} text=${key} short=${key.slice(0, 34)} label="host key" />`)}</span>` : "not reported"],
+      ["SSH host keys", reach.ssh_host_keys?.length ? html`<span class="stacked">${reach.ssh_host_keys.map((key) => html`<${Copy} key=${key} text=${key} short=${`${key.split(" ")[0]} …${key.slice(-20)}`} label="host key" />`)}</span>` : "not reported"],
     ]} />
   `;
 }

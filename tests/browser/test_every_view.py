@@ -50,7 +50,7 @@ def test_a_tenants_views_are_accessible_and_fit(visitor: Visitor, tenant: Tenant
 def test_a_chosen_colour_scheme_lasts(visitor: Visitor, stack: Stack) -> None:
     visitor.sign_in(stack.credentials.operator_key)
     page = visitor.page
-    for choice, colours in (("Dark", "dark"), ("Light", "light"), ("System", "light dark")):
+    for choice, colours in (("Dark", "dark"), ("Light", "light"), ("Match system", "light dark")):
         page.get_by_role("button", name=choice, exact=True).click()
         page.reload()
         expect(page.get_by_role("button", name=choice, exact=True)).to_have_attribute("aria-pressed", "true")

@@ -38,6 +38,7 @@ def test_nvidia_smi_shows_the_gpus_of_the_instance_type_within_80_columns() -> N
         ("whoami", "ubuntu\n", 0),
         ("echo 'a  b' $(id)", "a  b $(id)\n", 0),
         ("false", "", 1),
+        ("sudo cloud-init status --long", "status: done (simulated: no start-up script runs here)\n", 0),
         ("exit 7", "", 7),
         ("", "", 0),
     ],
@@ -47,11 +48,11 @@ def test_some_commands_work(line: str, output: str, status: int) -> None:
     assert (result.output, result.status) == (output, status)
 
 
-@pytest.mark.parametrize("line", ["rm -rf /", "/bin/sh", "bash -c id", "cat /etc/passwd"])
+@pytest.mark.parametrize("line", ["rm -rf /", "/bin/sh", "sudo bash", "bash -c id", "cat /etc/passwd"])
 def test_other_commands_are_refused_by_name(line: str) -> None:
     result = shell.run(line, FACTS)
     assert result.status == shell.NOT_FOUND
-    assert "not part of the simulation. Commands: echo" in result.error
+    assert "not part of the simulation. Commands: cloud-init" in result.error
 
 
 def test_an_open_quote_is_an_error_of_the_line() -> None:
