@@ -70,8 +70,9 @@ gc.disable()
 
 
 def pytest_collection_finish() -> None:
-    """From here on only what tests leave is collected."""
+    """From here on only what tests leave is collected, and rarely: there is memory enough."""
     settle_memory()
+    gc.set_threshold(100_000, 20, 20)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

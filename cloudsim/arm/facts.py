@@ -7,6 +7,7 @@ its zone. On-demand prices are list prices of mid 2026 in eastus times a factor 
 from __future__ import annotations
 
 from decimal import Decimal
+from functools import cache
 from types import MappingProxyType
 
 from cloudsim.world import Catalog, Gpu, MachineType, Market, Offer
@@ -93,6 +94,7 @@ def _is_sold(region: str, zone: str, size: str) -> bool:
     return numbers is not None and (zone == region if numbers == "" else zone.removeprefix(f"{region}-") in numbers)
 
 
+@cache
 def catalog() -> Catalog:
     """Azure as simulated here."""
     places = [(region, zone) for region, zones in REGIONS.items() for zone in zones]

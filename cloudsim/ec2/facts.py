@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from decimal import Decimal
+from functools import cache
 from types import MappingProxyType
 
 from cloudsim.world import Catalog, Gpu, MachineType, Market, Offer
@@ -153,6 +154,7 @@ def _offer(region: str, zone: str, name: str) -> Offer:
     return Offer(on_demand, (on_demand * percent / 100).quantize(Decimal("0.0001")))
 
 
+@cache
 def catalog() -> Catalog:
     """AWS as simulated here."""
     places = [(region, zone) for region, zones in REGIONS.items() for zone in zones]

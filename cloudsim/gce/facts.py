@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from decimal import Decimal
+from functools import cache
 from types import MappingProxyType
 
 from cloudsim.world import Catalog, Gpu, MachineType, Market, Offer
@@ -155,6 +156,7 @@ def _machine(name: str) -> MachineType:
     return MachineType(name, vcpus, memory_gib * GIB, gpu, codes, quota_amount=gpus, sold_as=sold_as)
 
 
+@cache
 def catalog() -> Catalog:
     """Google as simulated here."""
     places = [(region, zone) for region, zones in REGIONS.items() for zone in zones]

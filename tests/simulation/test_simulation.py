@@ -6,7 +6,7 @@ from tests.simulation.database import Clocked
 from tests.simulation.regressions import SEEDS
 from tests.simulation.world import Outcome, simulate
 
-_SECONDS = 15.0
+_SECONDS = 2.0
 _FRESH = range(1000, 1200)
 
 

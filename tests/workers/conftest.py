@@ -1,18 +1,21 @@
 """A worker over real Postgres and a simulated AWS account."""
 
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 from botocore.client import ClientCreator
 
+from app.db.core import connections
 from app.observability.traces import Traces
 from app.settings import load_settings
 from cloudsim.testing import Control, running
 from tests.workers.cloud_samples import CLOUDS, CloudSample
 from tests.workers.failing import Failing
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
+from workers import bootstrap
 from workers.accounts import Connect
 from workers.bootstrap import build_runtime
 from workers.providers.registry import connect
@@ -34,18 +37,24 @@ FAST = {
 
 
 @pytest.fixture(scope="session", autouse=True)
-def client_classes() -> Iterator[None]:
-    """One class for the clients of a service. Botocore makes one for each client, EC2's with 800 methods: 8 ms."""
+def found_once() -> Iterator[None]:
+    """What each fleet would make or find out anew: botocore's class of each client (EC2's has 800 methods, 8 ms), and
+    that the database's connections are as they should be (five connections, 30 ms)."""
     make: Any = ClientCreator._create_client_class  # type: ignore[attr-defined]  # its stubs name what is public
-    made: dict[str, Any] = {}
+    classes: dict[str, Any] = {}
 
-    def remembered(self: Any, service_name: str, service_model: Any) -> Any:
-        if service_name not in made:
-            made[service_name] = make(self, service_name, service_model)
-        return made[service_name]
+    def client_class(self: Any, service_name: str, service_model: Any) -> Any:
+        if service_name not in classes:
+            classes[service_name] = make(self, service_name, service_model)
+        return classes[service_name]
+
+    @cache
+    def worker_login(url: str) -> connections.CurrentLogin:
+        return connections.check_connections(url, connections.WORKER_SESSION)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ClientCreator, "_create_client_class", remembered)
+        patch.setattr(ClientCreator, "_create_client_class", client_class)
+        patch.setattr(bootstrap, "check_connections", lambda url, _settings: worker_login(url))
         yield
 
 
