@@ -14,7 +14,7 @@ SENTENCES: Mapping[str, str] = {
     EventType.LEASE_RELEASE_BLOCKED: "Lease {lease} cannot end{obstacle}.",
     EventType.LEASE_RELEASED: "Lease {lease} has ended{reason}.",
     EventType.LEASE_FAILED: "Lease {lease} has failed{reason}.",
-    EventType.LEASE_UPDATED: "The name, the labels or the warnings of lease {lease} were changed.",
+    EventType.LEASE_UPDATED: "The name, the labels, the spend cap or the warnings of lease {lease} were changed.",
     EventType.LEASE_EXTENDED: "Lease {lease} was extended until {expires_at}.",
     EventType.LEASE_EXPIRING_SOON: "Lease {lease} ends at {ends_at}.",
     EventType.LEASE_HOST_KEYS: "The VM of lease {lease} reported its SSH host keys.",
@@ -30,8 +30,9 @@ SENTENCES: Mapping[str, str] = {
     EventType.ATTEMPT_DEAD: "An attempt of lease {lease} to have a VM has ended{place}.",
     EventType.QUOTA_NEARLY_USED: "Nine tenths of the quota {resource} are used: {used} of {limit}.",
     EventType.ORPHAN_ENDED: "A VM that outlived lease {lease} was deleted.",
-    "lease.cap_near": "Lease {lease} has used most of its maximum cost.",
-    "budget.threshold": "A budget has reached a threshold.",
+    EventType.LEASE_CAP_NEAR: "Lease {lease} has cost {accrued} of its spend cap of {max_cost} USD. It ends at {ends_at}.",
+    EventType.LEASE_PRICE_CHANGED: "The price of lease {lease} changed from {previous_price_per_hour} to {price_per_hour} USD an hour.",
+    EventType.BUDGET_THRESHOLD: "A budget has reached {threshold} %: {spent} USD are spent and {committed} committed, of {amount}.",
     "webhook.test": "This is a test of a gpulease webhook.",
 }
 """By type. A name in braces is a field of the event, or a part that `_parts` makes."""
