@@ -25,7 +25,7 @@ Events = Annotated[
     typer.Option("--event", metavar="TYPE", help="Send only this type, such as lease.failed; repeatable."),
 ]
 Form = Annotated[
-    Literal["standard", "slack"] | None,
+    Literal["standard", "slack", "cloudevents"] | None,
     typer.Option("--format", help="slack: a sentence for a chat. cloudevents: for meters. Default: JSON, signed."),
 ]
 
