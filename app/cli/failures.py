@@ -15,6 +15,7 @@ _ADVICE: Mapping[str, str] = {
     ),
     "quota_exceeded": "release leases, or request a higher quota; `gpulease quota show` lists the limits",
     "price_cap": "raise --max-price, or leave it out",
+    "spend_cap": "raise --max-cost, or leave it out",
     "provider_quota": "use another provider or region, or ask an operator to raise the account's quota",
     "provider_auth": "ask an operator: the provider rejects the account's credentials",
     "provider_error": "create the lease again, or use another provider",

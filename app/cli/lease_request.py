@@ -71,6 +71,10 @@ class LeaseOptions:
     max_price: Annotated[
         str | None, typer.Option(metavar="USD", help="Maximum price per hour.", rich_help_panel=_TERMS)
     ] = None
+    max_cost: Annotated[
+        str | None,
+        typer.Option(metavar="USD", help="Spend cap: the lease ends before it costs more.", rich_help_panel=_TERMS),
+    ] = None
     ttl: Annotated[
         int | None,
         typer.Option(
@@ -158,6 +162,7 @@ def _given(options: LeaseOptions) -> Json:
         "providers": options.provider or None,
         "regions": options.region or None,
         "max_price_per_hour": options.max_price,
+        "max_cost": options.max_cost,
         "ttl_seconds": options.ttl,
         "wait_seconds": options.wait,
         **_ssh_keys(options),

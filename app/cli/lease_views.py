@@ -64,15 +64,19 @@ def connect(item: Json) -> str | None:
 
 
 def expires(item: Json) -> str | None:
-    """When the lease expires, relative to now. None for a lease that ends before."""
-    return None if ends(item) else since(item.get("expires_at"))
+    """When the lease ends by its expiry or its spend cap, relative to now. None for a lease that ends already."""
+    return None if ends(item) else since(item.get("ends_at") or item.get("expires_at"))
 
 
 def cost(item: Json) -> str | None:
-    """`1.25 USD`, and `1.25 USD to date` before the lease has ended: what its compute has cost."""
+    """`1.25 USD`, and `1.25 USD to date` before the lease has ended: what it has cost. With its spend cap, `of 5.00 USD`."""
     accrued = rounded(at(item, "cost.accrued"))
+    if accrued is None:
+        return None
+    currency, cap = at(item, "cost.currency") or "USD", rounded(item.get("max_cost"))
     to_date = "" if item.get("terminal") else " to date"
-    return None if accrued is None else f"{accrued} {at(item, 'cost.currency') or 'USD'}{to_date}"
+    of_cap = "" if cap is None else f", at most {cap} {currency}"
+    return f"{accrued} {currency}{to_date}{of_cap}"
 
 
 def estimate(item: Json) -> str | None:
@@ -109,15 +113,15 @@ LEASES: Columns = (
     ("TYPE", "placement.instance_type"),
     ("MARKET", "placement.market"),
     ("USD/H", price("placement.price_per_hour")),
-    ("COMPUTE USD", price("cost.accrued")),
-    ("EXPIRES", Faces(expires, "expires_at")),
+    ("COST USD", price("cost.accrued")),
+    ("EXPIRES", Faces(expires, "ends_at")),
     ("CREATED", when("created_at")),
 )
 
 LEASES_LAYOUT = Layout(
-    ("NAME", "STATE", "GPUS", "LOCATION", "EXPIRES", "USD/H", "TYPE", "MARKET", "ID", "COMPUTE USD", "CREATED"),
+    ("NAME", "STATE", "GPUS", "LOCATION", "EXPIRES", "USD/H", "TYPE", "MARKET", "ID", "COST USD", "CREATED"),
     wrap={"LOCATION": 14, "NAME": 20},
-    right=frozenset({"USD/H", "COMPUTE USD"}),
+    right=frozenset({"USD/H", "COST USD"}),
 )
 "A name replaces an id in every command, so names come first."
 
@@ -176,15 +180,29 @@ def _money(item: Json) -> Iterable[tuple[str, object]]:
     currency = at(item, "cost.currency") or "USD"
     prices = ("cost.rate_per_hour", "placement.price_per_hour", "estimate.price_per_hour")
     price_now = None if ends(item) else next((rate for path in prices if (rate := at(item, path))), None)
-    yield "compute cost", cost(item)
-    yield "compute price", money(rounded(price_now), f"{currency}/h")
+    yield "cost", cost(item)
+    yield "price", money(_with_parts(item, rounded(price_now)), f"{currency}/h")
     yield "compute total", estimate(item)
     yield "not included", not_included(item.get("cost"))
 
 
+def _with_parts(item: Json, rate: object) -> str | None:
+    """`1.02` with the parts that are not zero: `1.02 (compute 1.01, disk 0.01)`."""
+    parts = at(item, "cost.parts") or {}
+    known = {name: amount for name, amount in parts.items() if amount is not None and Decimal(amount)}
+    if rate is None or len(known) < 2:
+        return None if rate is None else str(rate)
+    return f"{rate} ({', '.join(f'{name} {amount}' for name, amount in known.items())})"
+
+
+_ENDS = frozenset({"expires_at", "ends_at"})
+
+
 def _times(item: Json) -> Iterable[tuple[str, object]]:
-    for name in ("created_at", "ready_at", "expires_at", "release_requested_at", "ended_at"):
-        shown = expires(item) if name == "expires_at" else since(item.get(name))
+    for name in ("created_at", "ready_at", "expires_at", "ends_at", "release_requested_at", "ended_at"):
+        if name == "ends_at" and item.get(name) == item.get("expires_at"):
+            continue
+        shown = None if name in _ENDS and ends(item) else since(item.get(name))
         yield name.removesuffix("_at").replace("_", " "), shown
 
 

@@ -206,14 +206,19 @@ def update(
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="Label to add or to change; repeatable.")
     ] = None,
     remove_label: Annotated[list[str] | None, typer.Option(metavar="KEY", help="Label to remove; repeatable.")] = None,
+    max_cost: Annotated[
+        str | None, typer.Option(metavar="USD", help="A new spend cap; `none` removes the spend cap.")
+    ] = None,
 ) -> None:
-    """Change the name or the labels of a lease. Other labels stay."""
+    """Change the name, the labels or the spend cap of a lease. Other labels stay."""
     added = values.pairs(label or (), what="KEY=VALUE")
-    if name is None and not added and not remove_label:
-        raise typer.BadParameter("nothing to change: use --name, --label or --remove-label")
+    if name is None and max_cost is None and not added and not remove_label:
+        raise typer.BadParameter("nothing to change: use --name, --label, --remove-label or --max-cost")
     api = session.api()
     path = _path(api, lease)
     body: Json = {} if name is None else {"name": name}
+    if max_cost is not None:
+        body["max_cost"] = None if max_cost == "none" else max_cost
     if added or remove_label:
         labels = {**(api.get(path).get("labels") or {}), **added}
         body["labels"] = {key: value for key, value in labels.items() if key not in (remove_label or ())}

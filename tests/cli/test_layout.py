@@ -13,7 +13,7 @@ from app.cli.layout import Layout
 from tests.cli.conftest import Cli
 from tests.cli.fake_api import ACTIVE, BOOTING, PLACE, PROVISIONING, FakeApi, Json, a_lease
 
-LIVE: Json = {**PROVISIONING, **BOOTING, **ACTIVE, "expires_at": "2999-06-01T14:00:00Z"}
+LIVE: Json = {**PROVISIONING, **BOOTING, **ACTIVE, **dict.fromkeys(("expires_at", "ends_at"), "2999-06-01T14:00:00Z")}
 LONG_ID = "lease_01m84jncx1es4vd0pkyemx4c86"
 COLUMNS = [(title, title) for title in "abcd"]
 
@@ -36,7 +36,7 @@ def test_leases_fit_80_columns_and_the_note_names_what_is_missing(api: FakeApi, 
     assert header.split() == ["NAME", "STATE", "GPUS", "LOCATION", "USD/H", "EXPIRES"]
     assert len(rows) <= 2
     assert {"lease-yemx4c86", "active", "us-east-1a"} <= set(result.stdout.split())
-    assert "hidden columns: ID, TYPE, MARKET, COMPUTE USD, CREATED (--wide shows all)" in result.stderr
+    assert "hidden columns: ID, TYPE, MARKET, COST USD, CREATED (--wide shows all)" in result.stderr
 
 
 def test_offerings_fit_80_columns(api: FakeApi, narrow: Callable[..., Result]) -> None:
