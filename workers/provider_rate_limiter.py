@@ -6,10 +6,10 @@ from app.db.fleet import provider_rate_limits
 from workers.database import WorkerDatabase
 from workers.providers.errors import Throttled
 from workers.providers.interfaces import Provider
-from workers.providers.types import Rate
+from workers.providers.types import CallRate
 
 _FIRST_PAUSE = 1.0
-_UNSTATED = Rate(burst=1.0, per_second=1.0)
+_UNSTATED = CallRate(burst=1.0, per_second=1.0)
 
 
 class ProviderRateLimiter:
@@ -52,5 +52,5 @@ class ProviderRateLimiter:
             )
         return pause
 
-    def _rate(self, provider: Provider, bucket: str) -> Rate | None:
+    def _rate(self, provider: Provider, bucket: str) -> CallRate | None:
         return provider.limits.rates.get(bucket.rpartition("/")[2]) if self._enabled else None

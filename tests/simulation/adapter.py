@@ -13,6 +13,7 @@ from tests.simulation.scheduler import EPOCH
 from workers.providers.errors import CredentialsRejected
 from workers.providers.types import (
     BatchResult,
+    CallRate,
     Image,
     Interruption,
     LaunchSpec,
@@ -28,7 +29,6 @@ from workers.providers.types import (
     PricePage,
     Prices,
     ProviderEvent,
-    Rate,
     ServiceQuota,
     Vm,
 )
@@ -40,7 +40,7 @@ _PAGE = 2
 class SimulatedProvider(Calls):
     """One process's adapter of one account."""
 
-    limits = Limits(rates={"launch": Rate(burst=5, per_second=1), "terminate": Rate(burst=5, per_second=1)})
+    limits = Limits(rates={"launch": CallRate(burst=5, per_second=1), "terminate": CallRate(burst=5, per_second=1)})
     ssh_user = "ubuntu"
 
     def __init__(

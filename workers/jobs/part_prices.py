@@ -1,4 +1,4 @@
-"""Prices of disks and addresses: the lists of the adapters, until the providers tell their own."""
+"""Prices of disks and addresses: those of the adapter's list until the provider returns its own."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any

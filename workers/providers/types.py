@@ -283,7 +283,7 @@ class ServiceQuota:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rate:
+class CallRate:
     """Maximum request rate: `burst` requests at once, `per_second` sustained."""
 
     burst: float
@@ -294,4 +294,4 @@ class Rate:
 class Limits:
     """Documented request rates of a provider, by operation of gpulease: launch, terminate, write, read."""
 
-    rates: Mapping[str, Rate] = field(default_factory=dict)
+    rates: Mapping[str, CallRate] = field(default_factory=dict)

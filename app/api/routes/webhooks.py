@@ -14,7 +14,7 @@ from app.api.http.routing import Admin, UseServices
 from app.api.http.routing import router as make_router
 from app.api.schemas.base import Body, Moment, Page, Text, View
 from app.api.schemas.lease_filters import QueryText
-from app.domain.events import EventType
+from app.domain.event_types import EventType
 from app.domain.webhooks import LONGEST_URL
 from app.services import webhooks as service
 from app.services.errors import FieldError, InvalidRequest

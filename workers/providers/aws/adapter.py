@@ -37,6 +37,7 @@ from workers.providers.errors import InsufficientCapacity, NetworkFull, Provider
 from workers.providers.types import (
     OTHER_REGIONS,
     BatchResult,
+    CallRate,
     Image,
     Interruption,
     LaunchSpec,
@@ -51,7 +52,6 @@ from workers.providers.types import (
     PricePage,
     Prices,
     ProviderEvent,
-    Rate,
     ServiceQuota,
     Vm,
 )
@@ -60,10 +60,10 @@ LIMITS = Limits(
     rates={
         # EC2 allows a burst of five launches. Two stay in reserve: if one call reaches EC2 a second late,
         # EC2 has not yet refilled the token of the next call.
-        "launch": Rate(burst=3, per_second=2),
-        "terminate": Rate(burst=100, per_second=5),
-        "write": Rate(burst=50, per_second=5),
-        "read": Rate(burst=100, per_second=20),
+        "launch": CallRate(burst=3, per_second=2),
+        "terminate": CallRate(burst=100, per_second=5),
+        "write": CallRate(burst=50, per_second=5),
+        "read": CallRate(burst=100, per_second=20),
     }
 )
 """Source: EC2 API reference, "Request throttling".

@@ -37,6 +37,7 @@ from workers.providers.credentials import CredentialGuard
 from workers.providers.errors import NotOffered
 from workers.providers.types import (
     BatchResult,
+    CallRate,
     Image,
     Interruption,
     LaunchSpec,
@@ -51,7 +52,6 @@ from workers.providers.types import (
     PricePage,
     Prices,
     ProviderEvent,
-    Rate,
     ServiceQuota,
     Vm,
 )
@@ -59,10 +59,10 @@ from workers.providers.types import (
 LIMITS = Limits(
     rates={
         # a launch makes up to three requests, a termination or a write at least two
-        "launch": Rate(burst=50, per_second=3),
-        "terminate": Rate(burst=100, per_second=5),
-        "write": Rate(burst=20, per_second=1),
-        "read": Rate(burst=100, per_second=10),
+        "launch": CallRate(burst=50, per_second=3),
+        "terminate": CallRate(burst=100, per_second=5),
+        "write": CallRate(burst=20, per_second=1),
+        "read": CallRate(burst=100, per_second=10),
     }
 )
 """Source: Azure docs, "Understand how Azure Resource Manager throttles requests".

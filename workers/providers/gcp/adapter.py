@@ -30,11 +30,12 @@ from workers.providers.gcp import (
     userdata,
 )
 from workers.providers.gcp.clients import GcpClients
-from workers.providers.gcp.prices import Listed
+from workers.providers.gcp.prices import GooglePrices
 from workers.providers.gcp.sdk import ProjectsClient
 from workers.providers.gcp.settings import GcpAccount
 from workers.providers.types import (
     BatchResult,
+    CallRate,
     Image,
     Interruption,
     LaunchSpec,
@@ -49,17 +50,16 @@ from workers.providers.types import (
     PricePage,
     Prices,
     ProviderEvent,
-    Rate,
     ServiceQuota,
     Vm,
 )
 
 LIMITS = Limits(
     rates={
-        "launch": Rate(burst=20, per_second=5),
-        "terminate": Rate(burst=50, per_second=5),
-        "write": Rate(burst=50, per_second=5),
-        "read": Rate(burst=100, per_second=10),
+        "launch": CallRate(burst=20, per_second=5),
+        "terminate": CallRate(burst=50, per_second=5),
+        "write": CallRate(burst=50, per_second=5),
+        "read": CallRate(burst=100, per_second=10),
     }
 )
 """Source: Compute Engine guide, "Rate quotas": 1,500 requests a minute and project for each group of methods.
@@ -84,7 +84,7 @@ class GcpProvider:
         self._clients = GcpClients(account, settings, self._guard)
         self._clock = clock
         self._price_lock = Lock()
-        self._listed = Listed()
+        self._listed = GooglePrices()
         self._listed_until = float("-inf")
 
     def identity(self) -> str:
@@ -125,7 +125,7 @@ class GcpProvider:
         except ProviderError as error:
             yield PricePage(types=frozenset(catalogue.load().types), error=error)
 
-    def _price_list(self) -> Listed:
+    def _price_list(self) -> GooglePrices:
         """Google's list has about 30,000 entries for all regions. One download serves the regions of a price job."""
         with self._price_lock:
             if self._clock() >= self._listed_until:

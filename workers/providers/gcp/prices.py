@@ -80,7 +80,7 @@ _Rates = Mapping[tuple[str, Market], set[Decimal]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listed:
+class GooglePrices:
     """Google's price list: prices of types, and prices of disks and addresses by region and kind."""
 
     types: PriceList = field(default_factory=dict)
@@ -92,7 +92,7 @@ class Listed:
         return {kind: price for place in places for (where, kind), price in self.parts.items() if where == place}
 
 
-def everywhere(clients: GcpClients, endpoint: str | None, catalogue: GcpCatalogue, now: datetime) -> Listed:
+def everywhere(clients: GcpClients, endpoint: str | None, catalogue: GcpCatalogue, now: datetime) -> GooglePrices:
     """Of the types whose parts all have exactly one price in a region, in the markets that they are sold in."""
     found = _rates(clients, (endpoint or PUBLIC).rstrip("/") + PATH)
     sums = {
@@ -108,7 +108,7 @@ def everywhere(clients: GcpClients, endpoint: str | None, catalogue: GcpCatalogu
         for key, amounts in found.parts.items()
         if len(amounts) == 1
     }
-    return Listed(types=types, parts=parts)
+    return GooglePrices(types=types, parts=parts)
 
 
 def _sum(kind: InstanceType, market: Market, rates: _Rates) -> Decimal | None:
