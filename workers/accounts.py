@@ -128,8 +128,17 @@ class Accounts:
         return self._config(name).ssh_port
 
     def disk_gib(self, name: str, requested: int, image: Image) -> int:
-        """GiB of all network disks of a VM: the boot disk, at least as large as the image, and the account's data disk."""
-        return max(requested, image.disk_gib) + (self._config(name).data_disk_gib or 0)
+        """GiB that the provider bills for all network disks of a VM.
+
+        These are the boot disk, at least as large as the image, and the account's data disk.
+        """
+        account = self._config(name)
+        disks = (max(requested, image.disk_gib), account.data_disk_gib or 0)
+        return sum(account.billed_gib(gib) for gib in disks)
+
+    def has_public_address(self, name: str, *, requested: bool) -> bool:
+        """Whether a VM gets a public address."""
+        return requested and self._config(name).public_addresses
 
     def is_extendable(self, name: str) -> bool:
         """Whether leases that are placed in the account may be extended."""

@@ -17,6 +17,7 @@ _ADVICE: Mapping[str, str] = {
     "spend_cap": "create a lease with a higher --max-cost, or without",
     "budget_exceeded": "ask an admin for a higher budget; `gpulease budget list` shows the budgets",
     "price_cap": "raise --max-price, or leave it out",
+    "spend_cap": "raise --max-cost, or leave it out",
     "provider_quota": "use another provider or region, or ask an operator to raise the account's quota",
     "provider_auth": "ask an operator: the provider rejects the account's credentials",
     "provider_error": "create the lease again, or use another provider",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from app.domain.events import EventType
+from app.domain.event_types import EventType
 from app.domain.webhook_sentences import sentence
 from app.domain.webhooks import message, signed_headers
 

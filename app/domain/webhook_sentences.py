@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from app.domain.events import EventType
+from app.domain.event_types import EventType
 
 SENTENCES: Mapping[str, str] = {
     EventType.LEASE_QUEUED: "Lease {lease} waits for a VM.",

@@ -115,6 +115,10 @@ class AccountSettings(BaseModel):
         """A configured reservation by name."""
         return next((reservation for reservation in self.reservations if reservation.name == name), None)
 
+    def billed_gib(self, gib: int) -> int:
+        """GiB that the provider bills for a network disk of this size."""
+        return gib
+
     @property
     def is_extendable(self) -> bool:
         """Whether leases may be extended: False where the cloud ends a VM at a time that is fixed at its launch."""

@@ -16,6 +16,15 @@ PATH = "/api/retail/prices"
 _PAGE = 100
 _EQUALS = re.compile(r"(\w+) eq '([^']*)'")
 _SINCE = "2026-07-01T00:00:00Z"
+_DISKS = {
+    ("Premium SSD Managed Disks", "P10 LRS"): Decimal("20.48"),
+    ("Premium SSD Managed Disks", "P15 LRS"): Decimal("40.10"),
+    ("Standard SSD Managed Disks", "E10 LRS"): Decimal("10.24"),
+    ("Standard HDD Managed Disks", "S10 LRS"): Decimal("6.40"),
+}
+"""By product and SKU: USD for a disk and month."""
+_ADDRESS = Decimal("0.006")
+"""USD an hour. These prices are not those of the adapter's list, so that a test can tell them apart."""
 _FIELDS = {"priceType": "type"}
 """Filters whose field has another name in the items."""
 
@@ -33,7 +42,9 @@ def retail(world: World, query: Mapping[str, str], url: str) -> dict[str, Any]:
 
 def _items(world: World) -> Iterator[dict[str, Any]]:
     catalog = world.catalogs[PROVIDER]
+    yield from _addresses()
     for region, zones in catalog.regions.items():
+        yield from _disks(region)
         for size in catalog.machines:
             offer = catalog.offers[zones[0], size]
             yield _item(region, size, "", offer.on_demand)
@@ -45,6 +56,20 @@ def _items(world: World) -> Iterator[dict[str, Any]]:
                 "type": "Reservation",
                 "reservationTerm": "1 Year",
             }
+
+
+def _addresses() -> Iterator[dict[str, Any]]:
+    for meter, price in (("Standard IPv4 Static Public IP", _ADDRESS), ("Basic IPv4 Dynamic Public IP", _ADDRESS / 2)):
+        names = {"meterName": meter, "productName": "IP Addresses", "skuName": "Standard", "armSkuName": ""}
+        yield {**_item("Global", "", "", price), "serviceName": "Virtual Network", **names}
+
+
+def _disks(region: str) -> Iterator[dict[str, Any]]:
+    for (product, sku), price in _DISKS.items():
+        for meter, amount in ((f"{sku} Disk", price), (f"{sku} Disk Mount", price / 10)):
+            names = {"meterName": meter, "productName": product, "skuName": sku, "armSkuName": ""}
+            storage = {"serviceName": "Storage", "unitOfMeasure": "1/Month"}
+            yield {**_item(region, "", "", amount), **storage, **names}
 
 
 def _item(region: str, size: str, kind: str, price: Decimal, product: str = "") -> dict[str, Any]:

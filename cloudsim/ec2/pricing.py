@@ -16,6 +16,10 @@ _PAGE = 100
 _PUBLISHED = "2026-07-01T00:00:00Z"
 _SYSTEMS = {"Linux": Decimal(1), "Windows": Decimal("1.2")}
 """Operating systems sold, and what each costs of the price of Linux."""
+_VOLUMES = {"gp2": Decimal("0.11"), "gp3": Decimal("0.09")}
+"""USD for a GiB and month."""
+_ADDRESS = Decimal("0.006")
+"""USD an hour. These prices are not those of the adapter's list, so that a test can tell them apart."""
 _RESERVED = Decimal("0.6")
 _LOCAL_ZONES = {"us-west-2": Decimal("1.2")}
 """Regions with a Local Zone, and what its machines cost of the region's price. Both carry the same region code."""
@@ -23,15 +27,17 @@ _LOCAL_ZONES = {"us-west-2": Decimal("1.2")}
 
 def get_products(call: Call) -> Result:
     """One page of products as JSON texts. Raises AwsError for another service, and for filters that are not simulated."""
-    if call.params.get("ServiceCode") != "AmazonEC2":
-        raise AwsError("InvalidParameterException", "Only the products of AmazonEC2 are simulated.")
+    service = call.params.get("ServiceCode")
+    if service not in ("AmazonEC2", "AmazonVPC"):
+        raise AwsError("InvalidParameterException", "Only the products of AmazonEC2 and AmazonVPC are simulated.")
     wanted = {one["Field"]: one["Value"] for one in call.params.get("Filters", []) if one["Type"] == "TERM_MATCH"}
     if len(wanted) != len(call.params.get("Filters", [])):
         raise AwsError("InvalidParameterException", "Only filters of type TERM_MATCH are simulated.")
     sold = [
         one
-        for one in _products(call, wanted)
-        if all(one["product"]["attributes"].get(k) == v for k, v in wanted.items())
+        for one in (*_products(call, wanted), *_parts(call))
+        if one["serviceCode"] == service
+        if all(_facts(one).get(k) == v for k, v in wanted.items())
     ]
     found, token = page(sold, lambda one: str(one["product"]["sku"]), call.params, most=_PAGE)
     result: Result = {"FormatVersion": "aws_v1", "PriceList": [json.dumps(one) for one in found]}
@@ -50,6 +56,36 @@ def _products(call: Call, wanted: Mapping[str, str]) -> Iterator[dict[str, Any]]
                 if region in _LOCAL_ZONES:
                     price = catalog.offers[zones[0], name].on_demand * factor * _LOCAL_ZONES[region]
                     yield _product(region, name, system, price, place="AWS Local Zone")
+
+
+def _facts(product: Mapping[str, Any]) -> dict[str, Any]:
+    """What filters compare."""
+    return {**product["product"]["attributes"], "productFamily": product["product"]["productFamily"]}
+
+
+def _parts(call: Call) -> Iterator[dict[str, Any]]:
+    """Volumes and addresses of each region."""
+    for region in call.world.catalogs[PROVIDER].regions:
+        place = {"regionCode": region, "locationType": "AWS Region"}
+        for volume, price in _VOLUMES.items():
+            attributes = {**place, "volumeApiName": volume, "usagetype": f"EBS:VolumeUsage.{volume}"}
+            yield _part(f"{volume}.{region}", "AmazonEC2", "Storage", attributes, "GB-Mo", price)
+        for use in ("InUseAddress", "IdleAddress"):
+            attributes = {**place, "group": "VPCPublicIPv4Address", "usagetype": f"PublicIPv4:{use}"}
+            yield _part(f"{use}.{region}", "AmazonVPC", "VpcPublicIPv4", attributes, "Hrs", _ADDRESS)
+
+
+def _part(
+    name: str, service: str, family: str, attributes: Mapping[str, str], unit: str, price: Decimal
+) -> dict[str, Any]:
+    sku = name.replace("-", "").replace(".", "").upper()
+    return {
+        "product": {"productFamily": family, "attributes": {"servicecode": service, **attributes}, "sku": sku},
+        "serviceCode": service,
+        "terms": {"OnDemand": _term(sku, "JRTCKXETXF", price, unit)},
+        "version": "20260701000000",
+        "publicationDate": _PUBLISHED,
+    }
 
 
 def _product(region: str, name: str, system: str, price: Decimal, place: str = "AWS Region") -> dict[str, Any]:
@@ -78,11 +114,11 @@ def _product(region: str, name: str, system: str, price: Decimal, place: str = "
     }
 
 
-def _term(sku: str, offer: str, price: Decimal) -> dict[str, Any]:
+def _term(sku: str, offer: str, price: Decimal, unit: str = "Hrs") -> dict[str, Any]:
     code = f"{sku}.{offer}"
     rate = f"{code}.6YS6EN2CT7"
     dimension = {
-        "unit": "Hrs",
+        "unit": unit,
         "endRange": "Inf",
         "beginRange": "0",
         "rateCode": rate,

@@ -45,6 +45,18 @@ _AMERICAN = {"Nvidia H100 80GB Mega GPU": "Nvidia H100 80GB Plus GPU"}
 _OTHER = Decimal("0.1")
 """USD per hour of a GPU under terms that nobody here launches with."""
 
+_DISKS = {
+    "Balanced PD Capacity": Decimal("0.11"),
+    "SSD backed PD Capacity": Decimal("0.18"),
+    "Hyperdisk Balanced Capacity": Decimal("0.09"),
+    "Hyperdisk Balanced IOPS": Decimal("0.005"),
+}
+"""USD for a GiB and month, and for one more operation a second."""
+_ADDRESSES = {
+    "External IP Charge on a Standard VM": Decimal("0.006"),
+    "External IP Charge on a Spot Preemptible VM": Decimal("0.003"),
+}
+"""USD an hour. These prices are not those of the adapter's list, so that a test can tell them apart."""
 _USAGE = {Market.ON_DEMAND: "OnDemand", Market.SPOT: "Preemptible"}
 
 
@@ -63,6 +75,7 @@ def skus(call: Call) -> Result:
 
 def _all(world: World) -> Iterator[Result]:
     catalog = world.catalogs[PROVIDER]
+    yield from _parts()
     for region in REGIONS:
         for market in Market:
             for name, rates in _RATES.items():
@@ -79,6 +92,15 @@ def _all(world: World) -> Iterator[Result]:
                 f"{gpu} attached to DWS Defined Duration VMs running in {region}", "GPU", "OnDemand", region, _OTHER
             )
             yield _sku(f"Commitment v1: {gpu} running in {region} for 1 Year", "GPU", "Commit1Yr", region, _OTHER)
+
+
+def _parts() -> Iterator[Result]:
+    """Disks in each region, and addresses."""
+    for description, rate in _ADDRESSES.items():
+        yield _sku(description, "IpAddress", "OnDemand", "global", rate)
+    for region in REGIONS:
+        for description, rate in _DISKS.items():
+            yield _sku(f"{description} in {region}", "SSD", "OnDemand", region, rate)
 
 
 def _instance(name: str, market: Market) -> str:
@@ -103,7 +125,7 @@ def _sku(description: str, group: str, usage: str, region: str, rate: Decimal) -
     whole, _, fraction = f"{rate:.9f}".partition(".")
     price = {"currencyCode": "USD", "units": whole, "nanos": int(fraction)}
     expression = {
-        "usageUnit": "GiBy.h" if group == "Ram" else "h",
+        "usageUnit": {"Ram": "GiBy.h", "SSD": "GiBy.mo"}.get(group, "h"),
         "displayQuantity": 1,
         "tieredRates": [{"startUsageAmount": 0, "unitPrice": price}],
     }

@@ -20,6 +20,7 @@ const ADVICE = {
   interrupted: "Use the market on demand, or replace the VM on interruption, and store checkpoints.",
   instance_lost: "Create the lease again. The VM was deleted outside gpulease.",
   tenant_suspended: "Ask an operator why the tenant is suspended.",
+  spend_cap: "Raise the spend cap, or choose a cheaper offering.",
   reservation_ended: "Choose the market reserved first, so that the lease does not depend on one reservation.",
 };
 

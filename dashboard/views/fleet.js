@@ -20,7 +20,7 @@ export function Fleet() {
   const summary = useLive("/v1/ops/summary", 5);
   const data = summary.data;
   return html`
-    <${Head} title="Fleet" sub=${html`All tenants, all clouds. Cost covers compute.${data && html` Updated ${shortTime(data.as_of)}.`}`} />
+    <${Head} title="Fleet" sub=${html`All tenants, all clouds. Cost covers compute, disks and public addresses.${data && html` Updated ${shortTime(data.as_of)}.`}`} />
     ${data && html`<${Brakes} brakes=${data.brakes} />`}
     <${Figures} data=${data} />
     <${Panel} title="Leases by state" wide><${Awaited} live=${summary} rows=${4}>${data && html`<${States} rows=${data.by_state} />`}<//><//>

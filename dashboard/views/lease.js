@@ -84,7 +84,7 @@ function Timeline({ lease, events }) {
   const seconds = lasting.map((one, n) => Math.max(0, ((lasting[n + 1]?.from ?? end) - one.from) / 1000));
   return html`
     <section class="panel wide">
-      <header><h2>Timeline <span class="muted">(${ZONE})</span></h2><span class="aside">${lease.terminal ? `ended ${fullTime(lease.ended_at)}` : html`ends in <${Left} at=${lease.expires_at} />`}</span></header>
+      <header><h2>Timeline <span class="muted">(${ZONE})</span></h2><span class="aside">${lease.terminal ? `ended ${fullTime(lease.ended_at)}` : html`ends in <${Left} at=${lease.ends_at} />`}</span></header>
       <ol class="timeline">
         ${lasting.map(
           (one, n) => html`
@@ -134,14 +134,14 @@ function Connection({ lease }) {
 
 const Cost = ({ lease }) => html`
   <${Facts} rows=${[
-    ["Compute cost", html`<span class="strong"><${Accrued} cost=${lease.cost} /></span>`],
+    ["Cost", html`<span class="strong"><${Accrued} cost=${lease.cost} /></span>${lease.max_cost !== null && ` of at most ${usd(lease.max_cost)}`}`],
     ["Rate", lease.cost.rate_per_hour === null ? "not billed now" : `${usd(lease.cost.rate_per_hour)} an hour`],
     lease.estimate && ["Estimate", `${usd(lease.estimate.price_for_term)} for the term, ${usd(lease.estimate.price_per_hour)} an hour`],
     ["Not included", "disk, address and traffic"],
     ["Created", html`<${Ago} at=${lease.created_at} />`],
     ["Ready after", lease.ready_at ? span((Date.parse(lease.ready_at) - Date.parse(lease.created_at)) / 1000) : null],
-    !lease.terminal && ["Time left", html`<${Left} at=${lease.expires_at} />`],
-    lease.terminal ? ["Ended", fullTime(lease.ended_at)] : ["Ends", fullTime(lease.expires_at)],
+    !lease.terminal && ["Time left", html`<${Left} at=${lease.ends_at} />`],
+    lease.terminal ? ["Ended", fullTime(lease.ended_at)] : ["Ends", fullTime(lease.ends_at)],
   ]} />
 `;
 
@@ -174,7 +174,7 @@ function Attempts({ items }) {
   return html`
     <${Scroll} label="Attempts">
       <table class="list cards">
-        <thead><tr><th scope="col" class="n">No.</th><th scope="col">Outcome</th><th scope="col">Offering</th><th scope="col">Provider error</th><th scope="col" class="n">USD/h</th><th scope="col" class="n">Compute cost</th><th scope="col" class="n">Started, ${ZONE}</th><th scope="col" class="n">Duration</th></tr></thead>
+        <thead><tr><th scope="col" class="n">No.</th><th scope="col">Outcome</th><th scope="col">Offering</th><th scope="col">Provider error</th><th scope="col" class="n">USD/h</th><th scope="col" class="n">Cost</th><th scope="col" class="n">Started, ${ZONE}</th><th scope="col" class="n">Duration</th></tr></thead>
         <tbody>
           ${[...items].reverse().map(
             (one) => html`
@@ -184,7 +184,7 @@ function Attempts({ items }) {
                 <th scope="row" data-label="Offering">${one.offering.instance_type}<span class="under">${providerName(one.offering.provider)} ${one.offering.zone}, ${marketName(one.offering.market)}</span></th>
                 <td data-label="Provider error" class="said">${one.error ? html`<code>${one.error.code ?? one.error.class}</code><span class="under">${one.error.provider_message ?? one.error.message}</span>` : NOTHING}</td>
                 <td data-label="USD/h" class="n">${usd(one.offering.price_per_hour)}</td>
-                <td data-label="Compute cost" class="n">${usd(one.cost)}</td>
+                <td data-label="Cost" class="n">${usd(one.cost)}</td>
                 <td data-label="Started" class="n"><time datetime=${one.started_at} title=${fullTime(one.started_at)}>${timeOfDay(one.started_at)}</time></td>
                 <td data-label="Duration" class="n">${one.ended_at ? span((Date.parse(one.ended_at) - Date.parse(one.started_at)) / 1000) : html`<${Ago} at=${one.started_at} suffix="" />`}</td>
               </tr>

@@ -13,7 +13,8 @@ from app.api.schemas.events import EventPage
 from app.db.core.compiled import with_values
 from app.db.core.ids import new_id
 from app.db.events.reads import EventFilter, numbered
-from app.domain.events import EVENT_DATA, EventType
+from app.domain.event_types import EventType
+from app.domain.events import EVENT_DATA
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
 from tests.domain.event_samples import sample

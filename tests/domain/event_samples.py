@@ -6,7 +6,8 @@ from typing import Any
 
 from app.domain.budgets import BudgetKind, Period
 from app.domain.event_parts import EventError, EventOffering, EventReason
-from app.domain.events import EVENT_DATA, EventData, EventType
+from app.domain.event_types import EventType
+from app.domain.events import EVENT_DATA, EventData
 from app.domain.reasons import Origin, Reason, ReasonCode
 
 AT = datetime(2026, 11, 1, 10, tzinfo=UTC)

@@ -5,7 +5,8 @@ from dataclasses import fields
 
 import pytest
 
-from app.domain.events import EVENT_DATA, AttemptRefused, EventType, LeaseInterruptionNotice, LeaseQueued
+from app.domain.event_types import EventType
+from app.domain.events import EVENT_DATA, AttemptRefused, LeaseInterruptionNotice, LeaseQueued
 from tests.domain.event_samples import AT, OFFERING, sample
 
 

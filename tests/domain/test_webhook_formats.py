@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from app.domain.events import EventType
+from app.domain.event_types import EventType
 from app.domain.webhook_formats import WebhookFormat, WebhookMessage, check_format, render
 from app.domain.webhook_sentences import SENTENCES, sentence
 from tests.domain.event_samples import sample

@@ -24,6 +24,7 @@ from workers.providers.types import (
     ObservedReservation,
     Offered,
     Params,
+    PartPrice,
     Price,
     PricePage,
     Prices,
@@ -98,6 +99,12 @@ class SimulatedProvider(Calls):
             return {key: Price(per_hour=price, as_of=now, source="simulated") for key, price in prices}
 
         return self._call("prices", look)
+
+    def disk_kinds(self) -> Mapping[str, str]:
+        return {}
+
+    def part_prices(self, region: str) -> Mapping[str, PartPrice]:
+        return {}
 
     def price_list(self) -> Iterator[PricePage]:
         """The same prices: the cloud has one region."""

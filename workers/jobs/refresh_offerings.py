@@ -7,6 +7,7 @@ import structlog
 from sqlalchemy import Connection
 
 from app.db.fleet import accounts, jobs, offerings
+from workers.jobs import part_prices
 from workers.jobs.price_changes import find_price_changes, record_price_changes
 from workers.providers.errors import ProviderError
 from workers.providers.types import Offered, Prices, ServiceQuota
@@ -37,6 +38,7 @@ def refresh(runtime: Runtime, account: str, region: str) -> int:
             connection.execute(*jobs.hurry(PRICES, [(account, region)]))
         connection.execute(offerings.forget_unoffered(account, region))
         connection.execute(accounts.service_quotas(account, region, [_quota(limit) for limit in limits]))
+        part_prices.save_listed(connection, runtime, account, region)
         changed = find_price_changes(connection, runtime, account, region)
     record_price_changes(runtime, changed)
     runtime.catalogue.forget()
@@ -53,10 +55,13 @@ def refresh_prices(runtime: Runtime, account: str, region: str) -> int:
     except ProviderError as error:
         log.warning("no live prices", account=account, region=region, code=error.code, error=error.message)
         return 0
-    if prices:
+    of_parts = part_prices.read_live(runtime, account, region)
+    if prices or of_parts:
         with runtime.database.begin() as connection:
             connection.execute(offerings.lock_region(account, region))
-            connection.execute(offerings.save_price(account, region), list(_prices(prices)))
+            if prices:
+                connection.execute(offerings.save_price(account, region), list(_prices(prices)))
+            part_prices.save_live(connection, runtime, account, region, of_parts)
             changed = find_price_changes(connection, runtime, account, region)
         record_price_changes(runtime, changed)
         runtime.catalogue.forget()

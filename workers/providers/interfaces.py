@@ -24,6 +24,7 @@ from workers.providers.types import (
     ObservedReservation,
     Offered,
     Params,
+    PartPrice,
     PricePage,
     Prices,
     ProviderEvent,
@@ -63,6 +64,17 @@ class Catalogue(Protocol):
 
         Prices come from a separate service that needs separate permissions. A failure of that service therefore says
         nothing about the account.
+        """
+        ...
+
+    def disk_kinds(self) -> Mapping[str, str]:
+        """The kind of the network disks that VMs get, by instance type. `*`: every other type. Makes no call."""
+        ...
+
+    def part_prices(self, region: str) -> Mapping[str, PartPrice]:
+        """Today's prices by kind: of the region's network disks, and of a public address (`ADDRESS`).
+
+        From the service of `prices`. An unknown price has no entry.
         """
         ...
 

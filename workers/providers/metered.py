@@ -16,6 +16,7 @@ CALLS = frozenset(
         "identity",
         "offered",
         "prices",
+        "part_prices",
         "service_quotas",
         "reservations",
         "image",

@@ -1,5 +1,6 @@
 """Adapters by provider name, imported on use: the SDKs are slow to import and large in memory."""
 
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import cast
@@ -7,6 +8,7 @@ from typing import cast
 from app.settings import AccountSettings, Settings
 from app.settings.providers import providers
 from workers.providers.interfaces import Provider
+from workers.providers.part_price_list import PartPriceList, load_part_prices
 from workers.providers.price_catalogue import PriceCatalogue
 from workers.providers.price_list import FILE
 
@@ -14,6 +16,12 @@ from workers.providers.price_list import FILE
 def catalogue(provider: str) -> PriceCatalogue:
     """The types and prices that come with an adapter; imports no SDK. Raises KeyError for an unknown name."""
     return cast(PriceCatalogue, import_module(providers()[provider].catalogue).load())
+
+
+@cache
+def part_prices(provider: str) -> PartPriceList:
+    """The prices of disks and addresses that come with an adapter. Raises KeyError for an unknown name."""
+    return load_part_prices(providers()[provider].catalogue.rpartition(".")[0])
 
 
 def price_list_path(provider: str) -> Path:

@@ -195,6 +195,19 @@ class Price:
     source: str
 
 
+ADDRESS = "address"
+"""The kind of a public IPv4 address among prices of parts. Other kinds are the provider's names of network disks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartPrice:
+    """USD for a GiB and month of a kind of network disk, or for an hour of a public IPv4 address. See `Price`."""
+
+    usd: Decimal
+    as_of: datetime
+    source: str
+
+
 Prices = Mapping[tuple[str, Market], Price]
 """Prices by type name and market. An unknown price has no entry."""
 

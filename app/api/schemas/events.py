@@ -9,7 +9,8 @@ from typing_extensions import TypeAliasType
 from app.api.schemas.base import Details, Moment, Page, Timestamp, View
 from app.api.schemas.lease_filters import QueryText
 from app.db.events.reads import EventFilter
-from app.domain.events import EVENT_DATA, EventData, EventType
+from app.domain.event_types import EventType
+from app.domain.events import EVENT_DATA, EventData
 
 
 class EventEnvelope(View):

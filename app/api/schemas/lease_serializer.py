@@ -10,7 +10,6 @@ from typing import Any
 
 from app.api.http.responses import to_bytes
 from app.api.schemas.leases import AttemptOutcome
-from app.domain.billing import cost
 from app.domain.lease_actions import Extension, extension_refusal, reboot_refusal, release_refusal
 from app.domain.leases import AttemptState, Desired, LeaseState
 from app.domain.money import format_money
@@ -93,7 +92,7 @@ def _attempt(row: Any, role: Role) -> dict[str, Any]:
         },
         "instance_id": row.instance_id,
         "error": None if row.error is None else attempt_error(row.error, role),
-        "cost": format_money(_accrued(row)),
+        "cost": format_money(row.cost or Decimal(0)),
         "started_at": row.created_at,
         "sent_at": row.first_sent_at,
         "launched_at": row.known_at,
@@ -107,14 +106,6 @@ def attempt_error(error: Mapping[str, Any], role: Role) -> dict[str, Any]:
     """The stored error of an attempt, as a caller of this role sees it."""
     words = error.get("message") if role is Role.OPERATOR else None
     return {**public_error(error), "provider_message": words}
-
-
-def _accrued(row: Any) -> Decimal:
-    """USD until now."""
-    since, until = row.billing_started_at, row.billing_ended_at or row.as_of
-    if since is None or until <= since:
-        return Decimal(0)
-    return cost(row.price_per_hour, until - since)
 
 
 def outcome(state: str, instance_id: str | None) -> AttemptOutcome:

@@ -6,12 +6,12 @@ from typing import Annotated
 from pydantic import Field
 
 from app.api.schemas.base import Moment, Money, Page, View
-from app.api.schemas.hardware import COVERS, GROWS, Gpu, Network, PlacedLocalDisk
+from app.api.schemas.costs import Cost, Estimate
+from app.api.schemas.hardware import GROWS, Gpu, Network, PlacedLocalDisk
 from app.api.schemas.placements import Image, Placement
 from app.domain.lease_requests import OnInterruption
 from app.domain.leases import AttemptState, Desired, LeaseState
 from app.domain.offerings import GpuVendor, Interconnect, Market, MarketWish
-from app.domain.rates import CostScope
 from app.domain.reasons import Origin, ReasonCode
 
 PROVIDER_WORDS = (
@@ -120,37 +120,6 @@ class LeaseActions(View):
     release: Action
     extend: Action
     reboot: Action
-
-
-class RateParts(View):
-    """The parts of a rate in USD per hour. Null: the price of this part is unknown, and the part is not metered."""
-
-    compute: Money
-    disk: Annotated[Money | None, Field(description="All network disks of the VM.")]
-    address: Annotated[Money | None, Field(description="The public address of the VM.")]
-
-
-class Cost(View):
-    """The cost of the lease until `as_of`. `rate_per_hour` and `parts` are null while the lease is not billed."""
-
-    accrued: Money
-    rate_per_hour: Annotated[Money | None, Field(description="The sum of `parts`.")]
-    parts: RateParts | None
-    as_of: Moment
-    currency: str
-    covers: Annotated[CostScope, Field(description=COVERS)]
-
-
-class Estimate(View):
-    """The price of the lease's placement; before that, of the offering that it tried first at its creation.
-
-    `price_for_term` is the price from `created_at` to `expires_at`. Billing starts later, when the VM starts.
-    """
-
-    price_per_hour: Money
-    price_for_term: Money
-    currency: str
-    covers: Annotated[CostScope, Field(description=COVERS)]
 
 
 class Lease(View):

@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Select, func, select
 
 from app.db.core.tenant_scope import owned
 from app.db.schema.tables import event, installation
-from app.domain.events import EventType
+from app.domain.event_types import EventType
 
 _SHOWN = (
     *(event.c[name] for name in ("id", "sequence", "tenant_id", "lease_id", "lease_sequence", "type", "data")),

@@ -5,8 +5,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Select, Text, Update, and_, bindparam, func, insert, select, update
-from sqlalchemy.dialects.postgresql import Insert
+from sqlalchemy import Insert, Select, Text, Update, and_, bindparam, func, insert, select, update
 from sqlalchemy.sql.dml import ReturningInsert
 
 from app.db.core.prepared import Bound

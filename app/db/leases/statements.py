@@ -27,7 +27,7 @@ from app.db.core.tenant_scope import asking, parameter
 from app.db.leases import projection
 from app.db.leases.billing import accrued
 from app.db.schema.tables import account_region, event, lease, lease_secret, quota_claim, tenant
-from app.domain.events import EventType
+from app.domain.event_types import EventType
 from app.domain.leases import TERMINAL
 
 _AS_OF = func.now().label("as_of")

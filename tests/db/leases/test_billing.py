@@ -64,8 +64,9 @@ def test_the_segments_of_an_attempt_cost_what_closes_it(
 def test_at_the_time_that_a_cap_is_reached_the_cost_is_the_cap(
     store: Store, cap: Decimal, closed: Decimal, rate: Decimal
 ) -> None:
-    numbers = (literal(number, Numeric) for number in (cap, closed, rate))
-    [(at,)] = store.all(select(cost_reached_at(*numbers, literal(START, DateTime(timezone=True)))))
+    most, past, present = (literal(number, Numeric) for number in (cap, closed, rate))
+    since = literal(START, DateTime(timezone=True))
+    [(at,)] = store.all(select(cost_reached_at(most, past, present, since)))
     if closed >= cap:
         assert at == START
     elif rate == 0:

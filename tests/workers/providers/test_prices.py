@@ -24,6 +24,8 @@ from workers.providers.azure.clients import AzureClients
 from workers.providers.azure.prices import by_size
 from workers.providers.errors import CredentialsRejected, OutcomeUnknown, Throttled
 from workers.providers.interfaces import Provider
+from workers.providers.registry import part_prices
+from workers.providers.types import ADDRESS
 
 SETTINGS = Settings(call_timeout=60.0)
 
@@ -85,6 +87,24 @@ def test_every_offered_type_has_a_price(cloud: str, provider: Provider) -> None:
     told = provider.prices(region)
     wanted = {(one.type.name, one.market) for one in provider.offered(region) if not (one.price_live or one.obstacle)}
     assert wanted <= set(told)
+
+
+PARTS = {
+    # region, and prices by kind
+    "aws": ("us-east-1", {"gp3": "0.09", ADDRESS: "0.006"}),
+    "gcp": ("us-central1", {"pd-balanced": "0.11", "hyperdisk-balanced": "0.09", ADDRESS: "0.006"}),
+    "azure": ("eastus", {"Premium_LRS": "0.16", ADDRESS: "0.006"}),
+}
+
+
+def test_prices_of_disks_and_addresses_are_those_of_what_is_attached(cloud: str, provider: Provider) -> None:
+    region, expected = PARTS[cloud]
+    told = provider.part_prices(region)
+    assert {kind: told[kind].usd for kind in expected} == {kind: Decimal(usd) for kind, usd in expected.items()}
+    assert set(provider.disk_kinds().values()) <= set(told)
+    listed = part_prices(cloud)
+    assert {kind for kind in provider.disk_kinds().values() if (region, kind) not in listed} == set()
+    assert ("*", ADDRESS) in listed
 
 
 def test_a_region_that_the_list_does_not_know_has_no_prices(provider: Provider) -> None:

@@ -245,7 +245,8 @@ def _enter_provisioning(
 def _price_columns(ctx: StepContext, offering: Offering, image: Image) -> dict[str, Any]:
     """What the VM costs an hour by its parts, and what the same machine costs on demand."""
     disk_gib = ctx.runtime.accounts.disk_gib(offering.key.account, ctx.lease.request.disk_gib, image)
-    rate = rate_at(offering, disk_gib=disk_gib, public_ip=ctx.lease.request.public_ip)
+    public_ip = ctx.runtime.accounts.has_public_address(offering.key.account, requested=ctx.lease.request.public_ip)
+    rate = rate_at(offering, disk_gib=disk_gib, public_ip=public_ip)
     return {
         "price_per_hour": rate.compute,
         "price_source": offering.price_source,

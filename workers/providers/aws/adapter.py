@@ -48,6 +48,7 @@ from workers.providers.types import (
     ObservedReservation,
     Offered,
     Params,
+    PartPrice,
     PricePage,
     Prices,
     ProviderEvent,
@@ -113,6 +114,14 @@ class AwsProvider:
         """On-demand prices. Spot prices differ by zone, so `offered` returns them."""
         now = datetime.fromtimestamp(self._clock(), tz=UTC)
         return prices.on_demand(self._clients.pricing(), list(catalogue.load().types), region, now)
+
+    def disk_kinds(self) -> Mapping[str, str]:
+        """Every volume is gp3."""
+        return {"*": "gp3"}
+
+    def part_prices(self, region: str) -> Mapping[str, PartPrice]:
+        """Of gp3 volumes without extra IOPS, and of public addresses."""
+        return prices.parts(self._clients.pricing(), region, datetime.fromtimestamp(self._clock(), tz=UTC))
 
     def price_list(self) -> Iterator[PricePage]:
         """On-demand prices, as in `prices`."""

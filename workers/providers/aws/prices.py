@@ -15,7 +15,7 @@ from workers.providers.aws.calls import pages, part
 from workers.providers.aws.errors import translated
 from workers.providers.common.batch import answered, ask_in_turn
 from workers.providers.errors import ProviderError
-from workers.providers.types import Price, PriceList, PricePage
+from workers.providers.types import ADDRESS, PartPrice, Price, PriceList, PricePage
 
 SOURCE = "AWS Price List"
 _PAGE = 100
@@ -49,6 +49,39 @@ def everywhere(client: Any, names: Sequence[str], now: datetime) -> Iterator[Pri
             yield PricePage(types=frozenset({name}), prices=answer)
 
 
+_PARTS: Mapping[str, tuple[str, str, Mapping[str, str]]] = {
+    "gp3": (
+        "AmazonEC2",
+        "GB-Mo",
+        {"productFamily": "Storage", "volumeApiName": "gp3", "locationType": "AWS Region"},
+    ),
+    ADDRESS: ("AmazonVPC", _HOURLY, {"group": "VPCPublicIPv4Address", "locationType": "AWS Region"}),
+}
+"""By kind: the service whose product it is, the unit of its price, and the product's attributes."""
+_IDLE = "IdleAddress"
+"""In the usage type of an address that no VM uses: another product of the same group."""
+
+
+def parts(client: Any, region: str, now: datetime) -> Mapping[str, PartPrice]:
+    """Prices of gp3 volumes and of public addresses. Omits a kind that does not have exactly one price."""
+    prices: dict[str, PartPrice] = {}
+    for kind, (service, unit, attributes) in _PARTS.items():
+        amounts = set(_part_amounts(client, service, unit, {**attributes, "regionCode": region}))
+        if len(amounts) == 1:
+            prices[kind] = PartPrice(usd=amounts.pop(), as_of=now, source=SOURCE)
+    return prices
+
+
+def _part_amounts(client: Any, service: str, unit: str, attributes: Mapping[str, str]) -> Iterator[Decimal]:
+    filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in attributes.items()]
+    for page in pages(client, "get_products", size=_PAGE, ServiceCode=service, Filters=filters):
+        for text in part(page, "PriceList"):
+            with translated():
+                product = json.loads(text)
+                if _IDLE not in product["product"]["attributes"].get("usagetype", ""):
+                    yield from _amounts(product, unit)
+
+
 def _by_region(client: Any, name: str, now: datetime, **place: str) -> PriceList:
     attributes = {**_PRODUCT, "instanceType": name, **place}
     filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in attributes.items()]
@@ -67,8 +100,12 @@ def _by_region(client: Any, name: str, now: datetime, **place: str) -> PriceList
 
 def _hourly(product: Mapping[str, Any]) -> Iterator[Decimal]:
     """Hourly prices in USD. Omits a price of zero, which marks hours that are paid for elsewhere."""
+    return _amounts(product, _HOURLY)
+
+
+def _amounts(product: Mapping[str, Any], unit: str) -> Iterator[Decimal]:
     for term in product["terms"].get("OnDemand", {}).values():
         for dimension in term["priceDimensions"].values():
             price = Decimal(dimension["pricePerUnit"].get("USD", 0))
-            if dimension["unit"] == _HOURLY and price > 0:
+            if dimension["unit"] == unit and price > 0:
                 yield price

@@ -48,6 +48,7 @@ from workers.providers.types import (
     ObservedReservation,
     Offered,
     Params,
+    PartPrice,
     PricePage,
     Prices,
     ProviderEvent,
@@ -115,6 +116,15 @@ class AzureProvider:
         """Pay-as-you-go and spot prices of the region."""
         now = datetime.fromtimestamp(self._clock(), tz=UTC)
         return prices.by_size(self._group.clients, self._account.endpoint_url, catalogue.load().types, region, now)
+
+    def disk_kinds(self) -> Mapping[str, str]:
+        """The account's disk type."""
+        return {"*": self._account.disk_type}
+
+    def part_prices(self, region: str) -> Mapping[str, PartPrice]:
+        """Of managed disks, and of a standard public address."""
+        now = datetime.fromtimestamp(self._clock(), tz=UTC)
+        return prices.parts(self._group.clients, self._account.endpoint_url, self._account.disk_type, region, now)
 
     def price_list(self) -> Iterator[PricePage]:
         """A page per size."""

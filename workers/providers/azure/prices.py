@@ -19,7 +19,7 @@ from workers.providers.azure.clients import AzureClients
 from workers.providers.azure.errors import translated
 from workers.providers.common.batch import answered, ask_in_turn
 from workers.providers.errors import OutcomeUnknown, ProviderError
-from workers.providers.types import ListedKey, Price, PriceList, PricePage
+from workers.providers.types import ADDRESS, ListedKey, PartPrice, Price, PriceList, PricePage
 
 PUBLIC = "https://prices.azure.com"
 PATH = "/api/retail/prices"
@@ -49,6 +49,54 @@ def everywhere(clients: AzureClients, endpoint: str | None, names: Iterable[str]
                 yield PricePage(types=frozenset({name}), prices=answer)
 
 
+_TIERS: Mapping[str, tuple[str, str]] = {
+    "Premium_LRS": ("Premium SSD Managed Disks", "P10 LRS"),
+    "Premium_ZRS": ("Premium SSD Managed Disks", "P10 ZRS"),
+    "StandardSSD_LRS": ("Standard SSD Managed Disks", "E10 LRS"),
+    "StandardSSD_ZRS": ("Standard SSD Managed Disks", "E10 ZRS"),
+    "Standard_LRS": ("Standard HDD Managed Disks", "S10 LRS"),
+}
+"""By disk type: the product, and the SKU of a disk of `_TIER_GIB`. The price of other sizes for a GiB is much the same."""
+_TIER_GIB = 128
+_MONTHLY = "1/Month"
+_ADDRESS_METER = "Standard IPv4 Static Public IP"
+_ANYWHERE = ("Global", "")
+
+
+def parts(
+    clients: AzureClients, endpoint: str | None, disk_type: str, region: str, now: datetime
+) -> Mapping[str, PartPrice]:
+    """The price of managed disks for a GiB and month, and of a standard public address."""
+    product, sku = _TIERS[disk_type]
+    with clients.anonymous as client:
+        disks = list(
+            _every_meter(
+                client,
+                endpoint or PUBLIC,
+                {"serviceName": "Storage", "productName": product, "skuName": sku, "armRegionName": region},
+            )
+        )
+        addresses = list(
+            _every_meter(client, endpoint or PUBLIC, {"serviceName": "Virtual Network", "meterName": _ADDRESS_METER})
+        )
+    disk = [m for m in disks if m["unitOfMeasure"] == _MONTHLY and part(m, "meterName").endswith("Disk")]
+    address = [m for m in addresses if m["unitOfMeasure"] == _HOURLY and m["armRegionName"] in (region, *_ANYWHERE)]
+    found = {disk_type: (disk, Decimal(_TIER_GIB)), ADDRESS: (address, Decimal(1))}
+    prices = {kind: (_newest(meters), size) for kind, (meters, size) in found.items()}
+    return {
+        kind: PartPrice(usd=usd / size, as_of=now, source=SOURCE)
+        for kind, (usd, size) in prices.items()
+        if usd is not None
+    }
+
+
+def _newest(meters: Iterable[Document]) -> Decimal | None:
+    """The price that came into force last, above zero."""
+    priced = [meter for meter in meters if meter["retailPrice"] > 0 and meter["currencyCode"] == "USD"]
+    newest = max(priced, key=lambda meter: str(meter["effectiveStartDate"]), default=None)
+    return None if newest is None else Decimal(newest["retailPrice"])
+
+
 def _by_region(
     client: PipelineClient[Any, Any], endpoint: str | None, name: str, now: datetime, **place: str
 ) -> PriceList:
@@ -62,11 +110,17 @@ def _by_region(
 
 def _meters(client: PipelineClient[Any, Any], endpoint: str, place: Mapping[str, str]) -> Iterator[Document]:
     """The meters by which Azure bills a Linux VM of this size (and region)."""
-    wanted = {"serviceName": "Virtual Machines", "priceType": "Consumption", **place}
+    meters = _every_meter(client, endpoint, {"serviceName": "Virtual Machines", **place})
+    return (meter for meter in meters if _is_meant(meter, place))
+
+
+def _every_meter(client: PipelineClient[Any, Any], endpoint: str, wanted: Mapping[str, str]) -> Iterator[Document]:
+    """The meters of pay as you go with these fields."""
+    wanted = {**wanted, "priceType": "Consumption"}
     query = {"$filter": " and ".join(f"{field} eq '{value}'" for field, value in wanted.items())}
     while True:
         page = _page(client, endpoint.rstrip("/") + PATH, query)
-        yield from (meter for meter in part(page, "Items") if _is_meant(meter, place))
+        yield from (meter for meter in part(page, "Items") if part(meter, "type") == "Consumption")
         following = page.get("NextPageLink")
         if not following:
             return

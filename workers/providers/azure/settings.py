@@ -55,11 +55,18 @@ class AzureAccount(AccountSettings):
             raise ValueError(f"data_disk_gib may be {_LARGEST_DISK_GIB} at most")
         return self
 
+    def billed_gib(self, gib: int) -> int:
+        """A managed disk costs what the next size of `_TIERS_GIB` costs."""
+        return next((tier for tier in _TIERS_GIB if tier >= gib), gib) if gib else 0
+
     @property
     def tells_events(self) -> bool:
         """Whether there is a queue to listen to."""
         return self.events_queue_url is not None
 
+
+_TIERS_GIB = (4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16_384, 32_767)
+"""Sizes by which Azure bills managed disks: a disk costs what the next larger size costs (Azure docs, "Managed disk types")."""
 
 PROVIDER = ProviderInfo(
     name="azure",

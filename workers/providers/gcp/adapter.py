@@ -30,6 +30,7 @@ from workers.providers.gcp import (
     userdata,
 )
 from workers.providers.gcp.clients import GcpClients
+from workers.providers.gcp.prices import GooglePrices
 from workers.providers.gcp.sdk import ProjectsClient
 from workers.providers.gcp.settings import GcpAccount
 from workers.providers.types import (
@@ -45,7 +46,7 @@ from workers.providers.types import (
     ObservedReservation,
     Offered,
     Params,
-    PriceList,
+    PartPrice,
     PricePage,
     Prices,
     ProviderEvent,
@@ -83,7 +84,7 @@ class GcpProvider:
         self._clients = GcpClients(account, settings, self._guard)
         self._clock = clock
         self._price_lock = Lock()
-        self._listed: PriceList = {}
+        self._listed = GooglePrices()
         self._listed_until = float("-inf")
 
     def identity(self) -> str:
@@ -103,17 +104,28 @@ class GcpProvider:
 
     def prices(self, region: str) -> Prices:
         """The price of each type, on demand and spot, as the sum of the prices of its parts."""
-        listed = self._price_list()
+        listed = self._price_list().types
         return {(name, market): price for (place, name, market), price in listed.items() if place == region}
+
+    def disk_kinds(self) -> Mapping[str, str]:
+        """The account's disk type, or the type that each machine type boots from."""
+        chosen = self._account.disk_type
+        if chosen is not None:
+            return {"*": chosen}
+        return {name: machine.boot_disk for name, machine in catalogue.load().machines.items()}
+
+    def part_prices(self, region: str) -> Mapping[str, PartPrice]:
+        """Of disks without extra IOPS or throughput, and of the external address of a standard VM."""
+        return self._price_list().parts_in(region)
 
     def price_list(self) -> Iterator[PricePage]:
         """One page: Google's price list is one download for all types and regions."""
         try:
-            yield PricePage(types=frozenset(catalogue.load().types), prices=self._price_list())
+            yield PricePage(types=frozenset(catalogue.load().types), prices=self._price_list().types)
         except ProviderError as error:
             yield PricePage(types=frozenset(catalogue.load().types), error=error)
 
-    def _price_list(self) -> PriceList:
+    def _price_list(self) -> GooglePrices:
         """Google's list has about 30,000 entries for all regions. One download serves the regions of a price job."""
         with self._price_lock:
             if self._clock() >= self._listed_until:

@@ -1,13 +1,14 @@
 """Prices of today from the Cloud Billing Catalog: GPUs, cores and memory are SKUs of their own, added up for each machine type.
 
 Descriptions are compared word for word. What is sold otherwise (committed use, Dynamic Workload Scheduler, calendar mode, sole
-tenancy) has other ones, although some of it says OnDemand too. Disks and local SSDs are not in these prices.
+tenancy) has other ones, although some of it says OnDemand too. Disks and local SSDs are not in these prices. The same list has the
+prices of disks and addresses, which are read beside them.
 """
 
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from typing import Any
@@ -16,7 +17,7 @@ from app.domain.offerings import LISTED_MARKETS, InstanceType, Market
 from workers.providers.errors import OutcomeUnknown
 from workers.providers.gcp.catalogue import GcpCatalogue
 from workers.providers.gcp.clients import GcpClients
-from workers.providers.types import Price, PriceList
+from workers.providers.types import ADDRESS, PartPrice, Price, PriceList
 
 PUBLIC = "https://cloudbilling.googleapis.com"
 PATH = "/v1/services/6F81-5844-456A/skus"
@@ -27,6 +28,17 @@ _PAGE = "5000"
 _MARKETS: Mapping[str, Market] = {"OnDemand": Market.ON_DEMAND, "Preemptible": Market.SPOT}
 _DESCRIPTION = re.compile(r"(?:Spot Preemptible )?(.+?)(?: attached to Spot Preemptible VMs)? running in .+")
 _NANO = Decimal("1e-9")
+_PARTS: Mapping[str, str] = {
+    "Storage PD Capacity": "pd-standard",
+    "Balanced PD Capacity": "pd-balanced",
+    "SSD backed PD Capacity": "pd-ssd",
+    "Hyperdisk Balanced Capacity": "hyperdisk-balanced",
+    "External IP Charge on a Standard VM": ADDRESS,
+}
+"""Kinds by the description of their SKU, which may name a place."""
+_PLACE = re.compile(r" in .+$")
+_GLOBAL = "global"
+"""In place of a region: all regions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +79,36 @@ _N1: Mapping[str, _Parts] = {
 _Rates = Mapping[tuple[str, Market], set[Decimal]]
 
 
-def everywhere(clients: GcpClients, endpoint: str | None, catalogue: GcpCatalogue, now: datetime) -> PriceList:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GooglePrices:
+    """Google's price list: prices of types, and prices of disks and addresses by region and kind."""
+
+    types: PriceList = field(default_factory=dict)
+    parts: Mapping[tuple[str, str], PartPrice] = field(default_factory=dict)
+
+    def parts_in(self, region: str) -> Mapping[str, PartPrice]:
+        """By kind: the region's own price, else that of all regions."""
+        places = (_GLOBAL, region)
+        return {kind: price for place in places for (where, kind), price in self.parts.items() if where == place}
+
+
+def everywhere(clients: GcpClients, endpoint: str | None, catalogue: GcpCatalogue, now: datetime) -> GooglePrices:
     """Of the types whose parts all have exactly one price in a region, in the markets that they are sold in."""
+    found = _rates(clients, (endpoint or PUBLIC).rstrip("/") + PATH)
     sums = {
         (region, name, market): _sum(kind, market, rates)
-        for region, rates in _rates(clients, (endpoint or PUBLIC).rstrip("/") + PATH).items()
+        for region, rates in found.types.items()
         for name, kind in catalogue.types.items()
         for market in LISTED_MARKETS
         if market in catalogue.markets[name]
     }
-    return {key: Price(per_hour=price, as_of=now, source=SOURCE) for key, price in sums.items() if price is not None}
+    types = {key: Price(per_hour=price, as_of=now, source=SOURCE) for key, price in sums.items() if price is not None}
+    parts = {
+        key: PartPrice(usd=min(amounts), as_of=now, source=SOURCE)
+        for key, amounts in found.parts.items()
+        if len(amounts) == 1
+    }
+    return GooglePrices(types=types, parts=parts)
 
 
 def _sum(kind: InstanceType, market: Market, rates: _Rates) -> Decimal | None:
@@ -92,16 +124,37 @@ def _sum(kind: InstanceType, market: Market, rates: _Rates) -> Decimal | None:
     return total
 
 
-def _rates(clients: GcpClients, url: str) -> Mapping[str, _Rates]:
-    """By region: USD for an hour of one core, GiB or GPU. More than one price of a name: which one counts is not known."""
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What a list says. `types`, by region: USD for an hour of one core, GiB or GPU. `parts`, by region and kind."""
+
+    types: Mapping[str, _Rates]
+    parts: Mapping[tuple[str, str], set[Decimal]]
+
+
+def _rates(clients: GcpClients, url: str) -> _Found:
+    """More than one price of a name: which one counts is not known."""
     rates: dict[str, dict[tuple[str, Market], set[Decimal]]] = defaultdict(lambda: defaultdict(set))
+    parts: dict[tuple[str, str], set[Decimal]] = defaultdict(set)
     for sku in _skus(clients, url):
+        kind = _part_kind(sku)
+        if kind is not None:
+            for region in sku.get("serviceRegions", ()):
+                parts[region, kind].update(_usd(sku))
         match = _DESCRIPTION.fullmatch(sku.get("description", ""))
         market = _MARKETS.get(sku.get("category", {}).get("usageType", ""))
         if match is not None and market is not None:
             for region in sku.get("serviceRegions", ()):
                 rates[region][match[1], market].update(_usd(sku))
-    return rates
+    return _Found(types=rates, parts=parts)
+
+
+def _part_kind(sku: Mapping[str, Any]) -> str | None:
+    """The kind of disk whose capacity an SKU sells, or a standard VM's address. None: something else."""
+    if sku.get("category", {}).get("usageType") != "OnDemand":
+        return None
+    name = _PLACE.sub("", sku.get("description", ""))
+    return _PARTS.get(name)
 
 
 def _skus(clients: GcpClients, url: str) -> Iterator[Mapping[str, Any]]:

@@ -24,6 +24,7 @@ from workers.providers.types import (
     ObservedReservation,
     Offered,
     Params,
+    PartPrice,
     PricePage,
     Prices,
     ProviderEvent,
@@ -65,6 +66,12 @@ class ToyProvider:
         return [Offered(type=TYPE, region=region, zone=f"{region}-1", market=Market.ON_DEMAND, **price)]  # type: ignore[arg-type]
 
     def prices(self, _region: str) -> Prices:
+        return {}
+
+    def disk_kinds(self) -> Mapping[str, str]:
+        return {}
+
+    def part_prices(self, region: str) -> Mapping[str, PartPrice]:
         return {}
 
     def price_list(self) -> Iterator[PricePage]:
