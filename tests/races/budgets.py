@@ -28,10 +28,13 @@ def race_budgets(
     left = []
     for kind in SCOPES:
         with operator.tenant(f"budget race {kind}", 100_000) as tenant, ThreadPoolExecutor(clients) as pool:
-            budget_id = _budget(tenant, kind)
+            path = _budget(tenant, kind)
             for number in range(rounds):
                 names = [f"{kind} {number} {n}" for n in range(requests)]
-                answers = [pool.submit(tenant.ask_at_any_rate, {**WISH, "name": name}, name) for name in names]
+                answers = [
+                    pool.submit(tenant.ask_at_any_rate, {**WISH, "name": name}, name.replace(" ", "-"))
+                    for name in names
+                ]
                 killed_after = chance.randrange(requests)
                 for count, _ in enumerate(as_completed(answers)):
                     if count == killed_after:
@@ -41,7 +44,7 @@ def race_budgets(
                 refused.update(answer.json()["code"] for answer in found if answer.status_code != httpx.codes.CREATED)
                 stack.wait_until_ready()
                 tenant.release_all()
-                left.append(tenant.get(f"/v1/budgets/{budget_id}")["committed"])
+                left.append(tenant.get(path)["committed"])
                 say(f"budget race on the {kind}: round {number + 1} of {rounds}, {admitted[-1]} admitted")
     fine = set(admitted) == {min(ROOM, requests)} and set(refused) <= {"budget_exceeded"} and set(left) == {"0.00"}
     return {
@@ -55,10 +58,12 @@ def race_budgets(
 
 
 def _budget(tenant: Tenant, kind: str) -> str:
-    """A budget of half a lease more than ROOM leases. Answers its id."""
-    amount = Decimal(tenant.plan(WISH)["candidates"][0]["price_for_term"]) * (ROOM + Decimal("0.5"))
+    """A budget of half a lease more than ROOM leases. Answers its path."""
     member = {"key": {"key_id": tenant.get("/v1/me")["key_id"]}, "label": {"label": LABEL}}.get(kind, {})
-    body = {"scope": {"kind": kind, **member}, "period": "lifetime", "amount": f"{amount:.6f}"}
+    body = {"scope": {"kind": kind, **member}, "period": "lifetime", "amount": "1.00"}
     made = tenant.http.post("/v1/budgets", json=body)
     made.raise_for_status()
-    return str(made.json()["id"])
+    path = f"/v1/budgets/{made.json()['id']}"
+    (need,) = tenant.plan(WISH)["budgets"]
+    tenant.patch(path, {"amount": f"{Decimal(need['asked']) * (ROOM + Decimal('0.5')):.6f}"})
+    return path
