@@ -155,9 +155,9 @@ def _leases(connection: psycopg.Connection, tenants: Sequence[Tenant]) -> None:
 _BUDGETS = """
     WITH made AS (
         INSERT INTO budget (id, tenant_id, kind, key_id, period, period_started_at, amount, thresholds, when_exceeded, set_by)
-        SELECT 'budget_' || right(id, 26), id, 'tenant', NULL, 'lifetime', now(), 10000000, '[]', 'refuse', 'operator' FROM tenant
+        SELECT 'budget_' || right(id, 26), id, 'tenant', NULL, 'lifetime', now(), 10000000, CAST('[]' AS jsonb), 'refuse', 'operator' FROM tenant
         UNION ALL
-        SELECT 'budget_' || right(id, 26), tenant_id, 'key', id, 'lifetime', now(), 10000000, '[]', 'refuse', 'operator'
+        SELECT 'budget_' || right(id, 26), tenant_id, 'key', id, 'lifetime', now(), 10000000, CAST('[]' AS jsonb), 'refuse', 'operator'
         FROM api_key WHERE tenant_id IS NOT NULL
         RETURNING id, tenant_id, amount)
     INSERT INTO quota (tenant_id, resource, "limit") SELECT tenant_id, 'budget:' || id, amount FROM made
