@@ -13,6 +13,7 @@ _ADVICE: Mapping[str, str] = {
     "capacity_exhausted": (
         "wait longer with --wait 2h, or allow more offerings: --market any, other regions, another GPU model"
     ),
+    "budget_exceeded": "release leases, ask for a shorter or cheaper one, or request a higher budget",
     "quota_exceeded": "release leases, or request a higher quota; `gpulease quota show` lists the limits",
     "price_cap": "raise --max-price, or leave it out",
     "provider_quota": "use another provider or region, or ask an operator to raise the account's quota",

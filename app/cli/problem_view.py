@@ -14,6 +14,7 @@ _QUOTA = frozenset({"resource", "limit", "used", "asked", "available", "shortage
 _LONGEST_LIST = 8
 
 _ADVICE: Mapping[str, str] = {
+    "budget_exceeded": "release leases, ask for a shorter or cheaper one, or request a higher budget",
     "quota_exceeded": "release leases, or request a higher quota; `gpulease quota show` lists the limits",
     "no_offering": "relax the request; `gpulease lease plan` shows what is excluded",
     "unknown_gpu_model": "`gpulease gpus` lists the models and their prices",

@@ -22,7 +22,10 @@ def fleet(database_url: str) -> Fleet:
 
 
 def budget(amount: str, kind: str = "tenant", **changes: Any) -> dict[str, Any]:
-    scope = {"kind": kind, **{name: changes.pop(name) for name in ("tenant_id", "key_id", "label") if name in changes}}
+    scope: dict[str, Any] = {
+        "kind": kind,
+        **{name: changes.pop(name) for name in ("tenant_id", "key_id", "label") if name in changes},
+    }
     return {"scope": scope, "period": "lifetime", "amount": amount, **changes}
 
 
