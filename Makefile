@@ -35,7 +35,7 @@ test: $(VENV)/.dev $(VENV)/clients/.ready $(NODE_MODULES)/.ready $(LINTERS)/.rea
 simulate: $(VENV)/.dev ## run the workers on a virtual clock against seeded clouds: make simulate SEEDS=1-1000
 	@exec $(BIN)/python -m tests.simulation --seeds $(SEEDS) $(ARGS)
 
-races: $(VENV)/.dev ## quotas and repeated creates under 64 clients, API processes killed: make races ARGS="--rounds 5"
+races: $(VENV)/.dev ## quotas, budgets and repeated creates under 64 clients, API processes killed: make races ARGS="--rounds 5"
 	@exec $(BIN)/python -m tests.races $(ARGS)
 
 mutation: $(VENV)/mutation/.ready ## change the rules (app/domain) in a thousand places and count what the tests notice: ten minutes

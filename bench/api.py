@@ -8,15 +8,16 @@ import argparse
 import json
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from statistics import mean
 
 from app.local.ports import free_port
 from bench import load, processes, report, servers
 from bench.load import NextRequest, Result
-from bench.plant import LEASE_BODY, Tenant, plant
+from bench.plant import LEASE_BODY, Tenant, plant, plant_budgets
 from bench.processes import Process
 from bench.servers import Servers
 
@@ -47,7 +48,9 @@ def main() -> None:
     with servers.running() as running:
         tenants = plant(running.superuser_url, tenants=arguments.tenants, leases=arguments.leases)
         with _baselines(running) as baselines, _api(running) as api:
-            measure = Measure(baselines, api, tenants, arguments.requests)
+            measure = Measure(
+                baselines, api, tenants, arguments.requests, partial(plant_budgets, running.superuser_url)
+            )
             for name in arguments.only:
                 MEASUREMENTS[name](measure)
             report.figure(
@@ -88,7 +91,15 @@ def _api(running: Servers) -> Iterator[Service]:
 class Measure:
     """The same choice of leases for everything that is measured."""
 
-    def __init__(self, baselines: Service, api: Service, tenants: Sequence[Tenant], requests: int) -> None:
+    def __init__(
+        self,
+        baselines: Service,
+        api: Service,
+        tenants: Sequence[Tenant],
+        requests: int,
+        add_budgets: Callable[[], None],
+    ) -> None:
+        self._add_budgets = add_budgets
         self._baselines = baselines
         self._api = api
         self._requests = requests
@@ -110,16 +121,24 @@ class Measure:
 
     def create(self) -> None:
         """POST /v1/leases."""
+        self._create("POST /v1/leases")
+
+    def create_within_budgets(self) -> None:
+        """The same with quota and two budgets: call it after `create`."""
+        self._add_budgets()
+        self._create("POST /v1/leases with two budgets")
+
+    def _create(self, what: str) -> None:
         body = json.dumps(LEASE_BODY).encode()
         plain = request("POST", "/insert", body=b"{}")
         base, made = self._beside(lambda _: plain, lambda n: self._post(n, body), status=201, share=2)
         report.figure(
-            "POST /v1/leases, rate",
+            f"{what}, rate",
             made.result.rate,
             "1/s",
             ("one row inserted through asyncpg behind a bare route", base.result.rate),
         )
-        self._cost("POST /v1/leases", made, ("one row inserted through asyncpg behind a bare route", base))
+        self._cost(what, made, ("one row inserted through asyncpg behind a bare route", base))
 
     def floors(self) -> None:
         """What the parts cost by themselves."""
@@ -211,6 +230,7 @@ MEASUREMENTS = {
     "unchanged": Measure.unchanged,
     "page": Measure.page,
     "create": Measure.create,
+    "create_within_budgets": Measure.create_within_budgets,
 }
 
 if __name__ == "__main__":

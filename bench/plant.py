@@ -150,3 +150,21 @@ def _leases(connection: psycopg.Connection, tenants: Sequence[Tenant]) -> None:
                 copy.write_row((lease_id, tenant.id, n))
     values = {"placement": Jsonb(_PLACEMENT), "connection": Jsonb(_CONNECTION), "request": Jsonb(LEASE_REQUEST)}
     connection.execute(_LEASES, {**values, "account": ACCOUNT, "region": REGION})
+
+
+_BUDGETS = """
+    WITH made AS (
+        INSERT INTO budget (id, tenant_id, kind, key_id, period, period_started_at, amount, thresholds, when_exceeded, set_by)
+        SELECT 'budget_' || right(id, 26), id, 'tenant', NULL, 'lifetime', now(), 10000000, CAST('[]' AS jsonb), 'refuse', 'operator' FROM tenant
+        UNION ALL
+        SELECT 'budget_' || right(id, 26), tenant_id, 'key', id, 'lifetime', now(), 10000000, CAST('[]' AS jsonb), 'refuse', 'operator'
+        FROM api_key WHERE tenant_id IS NOT NULL
+        RETURNING id, tenant_id, amount)
+    INSERT INTO quota (tenant_id, resource, "limit") SELECT tenant_id, 'budget:' || id, amount FROM made
+"""
+
+
+def plant_budgets(superuser_url: str) -> None:
+    """Two budgets for each tenant, with room for all: one of the tenant and one of its key."""
+    with psycopg.connect(superuser_url, autocommit=True) as connection:
+        connection.execute(_BUDGETS)

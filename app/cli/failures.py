@@ -13,6 +13,7 @@ _ADVICE: Mapping[str, str] = {
     "capacity_exhausted": (
         "wait longer with --wait 2h, or allow more offerings: --market any, other regions, another GPU model"
     ),
+    "budget_exceeded": "release leases, ask for a shorter or cheaper one, or request a higher budget",
     "quota_exceeded": "release leases, or request a higher quota; `gpulease quota show` lists the limits",
     "spend_cap": "create a lease with a higher --max-cost, or without",
     "budget_exceeded": "ask an admin for a higher budget; `gpulease budget list` shows the budgets",

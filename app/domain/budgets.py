@@ -74,22 +74,22 @@ def limit_of(amount: Decimal, when_exceeded: WhenExceeded) -> Decimal | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class PeriodSpan:
     """A period of a budget. `ends_at` is not part of it; None: it never ends."""
 
     starts_at: datetime
     ends_at: datetime | None
 
 
-def span_at(period: Period, moment: datetime) -> Span:
+def span_at(period: Period, moment: datetime) -> PeriodSpan:
     """The period that contains `moment`. A lifetime begins at `moment`."""
     if period is Period.LIFETIME:
-        return Span(moment, None)
+        return PeriodSpan(moment, None)
     day = moment.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
     if period is Period.DAY:
-        return Span(day, day + timedelta(days=1))
+        return PeriodSpan(day, day + timedelta(days=1))
     first = day.replace(day=1)
-    return Span(first, (first + timedelta(days=31)).replace(day=1))
+    return PeriodSpan(first, (first + timedelta(days=31)).replace(day=1))
 
 
 # --- scopes -----------------------------------------------------------------------------------------------

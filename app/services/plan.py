@@ -89,9 +89,7 @@ class PlanService:
         )
         return Plan(
             as_of=snapshot.as_of,
-            admissible=bool(candidates)
-            and all(need.fits for need in needs)
-            and all(need.fits for need in state.budgets),
+            admissible=bool(candidates) and all(need.fits for need in needs) and all(one.fits for one in state.budgets),
             launches_stopped=state.launches_stopped,
             candidates=candidates,
             excluded=ranked.ranking.excluded,

@@ -7,6 +7,7 @@ import { Icon } from "./icons.js";
 
 const OTHERS = "Allow more regions or clouds, another GPU model, or the market any.";
 const ADVICE = {
+  budget_exceeded: "Release a lease, request a shorter or cheaper one, or ask for a higher budget.",
   quota_exceeded: "Release a lease, request fewer GPUs, or ask an operator for a higher quota.",
   capacity_exhausted: `Let the next lease wait for capacity. ${OTHERS}`,
   price_cap: "Raise the maximum price per hour, or remove it.",

@@ -1,5 +1,7 @@
 """Budgets through the API: who sets which, what they count, and what they refuse."""
 
+import asyncio
+from collections import Counter
 from datetime import datetime
 from typing import Any
 
@@ -20,7 +22,10 @@ def fleet(database_url: str) -> Fleet:
 
 
 def budget(amount: str, kind: str = "tenant", **changes: Any) -> dict[str, Any]:
-    scope = {"kind": kind, **{name: changes.pop(name) for name in ("tenant_id", "key_id", "label") if name in changes}}
+    scope: dict[str, Any] = {
+        "kind": kind,
+        **{name: changes.pop(name) for name in ("tenant_id", "key_id", "label") if name in changes},
+    }
     return {"scope": scope, "period": "lifetime", "amount": amount, **changes}
 
 
@@ -95,6 +100,22 @@ async def test_a_plan_shows_which_budgets_have_no_room(alice: Caller) -> None:
                 "fits": fits,
             }
         ]
+
+
+@pytest.mark.parametrize("kind", ["tenant", "key", "label"])
+async def test_of_many_creates_at_once_exactly_as_many_are_admitted_as_fit(
+    operator: Caller, alice: Caller, kind: str
+) -> None:
+    limit = {"limits": [{"resource": resource, "limit": 1000} for resource in ("gpus", "leases")]}
+    assert (await operator.put(f"/v1/tenants/{alice.tenant_id}/quotas", json=limit)).status_code == 200
+    mine = (await alice.get("/v1/me")).json()["key_id"]
+    named = {"key": {"key_id": mine}, "label": {"label": "team:race"}}.get(kind, {})
+    scarce = await made(alice, "10.5", kind, **named)
+    await made(alice, "1000", when_exceeded="notify")
+    answers = await asyncio.gather(*(lease(alice, labels={"team": "race"}) for _ in range(30)))
+    assert Counter(answer.status_code for answer in answers) == {201: 10, 409: 20}
+    assert {answer.json()["code"] for answer in answers if answer.status_code == 409} == {"budget_exceeded"}
+    assert (await shown(alice, scarce["id"]))["committed"] == "10.06"
 
 
 async def test_a_refused_lease_reserves_nothing_at_all(alice: Caller, fleet: Fleet) -> None:

@@ -61,6 +61,22 @@ def together(count: int, work: Callable[[int], T]) -> list[T]:
         return list(threads.map(one, range(count)))
 
 
+def make_budget(database: WorkerDatabase, tenant_id: TenantId, amount: Decimal | str, **values: Any) -> str:
+    """A new budget of the tenant, as the API makes it. Answers its id."""
+    budget_id = new_id("budget")
+    facts = {"kind": "tenant", "period": "lifetime", "when_exceeded": "refuse", **values}
+    with database.begin() as connection:
+        commitments.lock_tenant(connection, tenant_id)
+        span = span_at(Period(facts["period"]), connection.execute(select(func.now())).scalar_one())
+        period = {"period_started_at": span.starts_at, "period_ends_at": span.ends_at}
+        own = {"thresholds": [50, 80, 100], "set_by": "operator", "amount": Decimal(amount), **period, **facts}
+        connection.execute(budgets.add({"id": budget_id, "tenant_id": tenant_id, **own}))
+        limit = limit_of(Decimal(amount), WhenExceeded(facts["when_exceeded"]))
+        connection.execute(budgets.add_counter(tenant_id, budget_id, limit))
+        commitments.begin_period(connection, tenant_id, [resource_of(budget_id)])
+    return budget_id
+
+
 class Store:
     """A tenant, and ways to make and read rows."""
 
@@ -157,19 +173,8 @@ class Store:
         return lease_id
 
     def budget(self, tenant_id: TenantId, amount: Decimal | str, **values: Any) -> str:
-        """A new budget of the tenant, as the API makes it. Answers its id."""
-        budget_id = new_id("budget")
-        facts = {"kind": "tenant", "period": "lifetime", "when_exceeded": "refuse", **values}
-        with self.database.begin() as connection:
-            commitments.lock_tenant(connection, tenant_id)
-            span = span_at(Period(facts["period"]), connection.execute(select(func.now())).scalar_one())
-            period = {"period_started_at": span.starts_at, "period_ends_at": span.ends_at}
-            own = {"thresholds": [50, 80, 100], "set_by": "operator", "amount": Decimal(amount), **period, **facts}
-            connection.execute(budgets.add({"id": budget_id, "tenant_id": tenant_id, **own}))
-            limit = limit_of(Decimal(amount), WhenExceeded(facts["when_exceeded"]))
-            connection.execute(budgets.add_counter(tenant_id, budget_id, limit))
-            commitments.begin_period(connection, tenant_id, [resource_of(budget_id)])
-        return budget_id
+        """See `make_budget`."""
+        return make_budget(self.database, tenant_id, amount, **values)
 
     def context(self, lease_id: LeaseId) -> StepContext:
         """What a step is given that writes quota: the lease, claimed and loaded as the reconciler does it."""

@@ -1,7 +1,7 @@
 """Those who use the stack over HTTP: a tenant and the operator. Documents are JSON as the API answers it."""
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Any, Self
 
 import httpx
@@ -68,19 +68,28 @@ class Tenant(Person):
 
     def create_at_any_rate(self, wish: Json, key: str) -> str:
         """The same, asked again under the same key while the API is away or busy."""
-        made: list[str] = []
+        return str(_document(self.ask_at_any_rate(wish, key, refusals=frozenset()))["id"])
+
+    def ask_at_any_rate(
+        self, wish: Json, key: str, *, refusals: Container[str] = frozenset({"budget_exceeded"})
+    ) -> httpx.Response:
+        """The answer to one create, asked again under the same key while the API is away or busy.
+
+        `refusals`: codes that are answers too.
+        """
+        answers: list[httpx.Response] = []
 
         def asked() -> bool:
             try:
                 answer = self.ask(wish, key)
             except httpx.TransportError:
                 return False
-            if answer.status_code not in TURNED_AWAY:
-                made.append(str(_document(answer)["id"]))
-            return bool(made)
+            if answer.status_code not in TURNED_AWAY or answer.json()["code"] in refusals:
+                answers.append(answer)
+            return bool(answers)
 
         assert wait_until(asked, timeout=PATIENCE, poll=0.2), "the API did not come back"
-        return made[0]
+        return answers[0]
 
     def plan(self, wish: Json) -> Json:
         return _document(self.http.post("/v1/leases/plan", json=wish))

@@ -1,4 +1,4 @@
-"""`python -m tests.races`: quotas and repeated creates under many clients, on a stack of its own.
+"""`python -m tests.races`: quotas, budgets and repeated creates under many clients, on a stack of its own.
 
 Launches are stopped meanwhile: what is raced for is admission. Exits with 1 when a number is not what it has to be.
 """
@@ -18,6 +18,7 @@ import httpx
 from bench import ending
 from tests.e2e.people import ONE_A10G, Json, Operator, Tenant
 from tests.e2e.stack import Stack, running
+from tests.races.budgets import race_budgets
 from tests.reports import FOLDER, Table, report
 
 CLIENTS = 64
@@ -32,6 +33,8 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.races", description=__doc__)
     parser.add_argument("--rounds", type=int, default=20, help="of the quota race")
     parser.add_argument("--requests", type=int, default=1280, help="in a round")
+    parser.add_argument("--budget-rounds", type=int, default=20, help="of the budget race, on each scope")
+    parser.add_argument("--budget-requests", type=int, default=200, help="in a round of the budget race")
     parser.add_argument("--creates", type=int, default=2000, help="each sent 1 to 5 times")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--report", type=Path, default=FOLDER / "races.json", help="the file for the evidence")
@@ -44,6 +47,15 @@ def main(arguments: Sequence[str]) -> int:
             operator.stop_launches(stopped=True)
             races = {
                 "quota": quota(operator, given.rounds, given.requests),
+                "budgets": race_budgets(
+                    operator,
+                    stack,
+                    clients=CLIENTS,
+                    rounds=given.budget_rounds,
+                    requests=given.budget_requests,
+                    seed=given.seed,
+                    say=_say,
+                ),
                 "repeated creates": repeats(operator, stack, given.creates, given.seed),
             }
     report(given.report, {"races": races}, *_tables(races))

@@ -1,4 +1,4 @@
-"""Budgets between requests: periods begin, claims follow the prices, thresholds are told, and exceeded budgets end leases.
+"""Budgets between requests: periods begin, claims follow prices, thresholds get events, and leases end.
 
 Each part repeats safely, and beside itself in another process. Locks are taken in the order tenant, budget, lease,
 quota, and no part waits for a lease that a step holds while it holds others.

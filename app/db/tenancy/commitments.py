@@ -1,8 +1,8 @@
 """What leases hold of budgets, in SQL: the rule of `app.domain.budgets`, and the statements that apply it to leases.
 
-A live lease has one claim for each budget that counts it, also for nothing. Whoever changes which budgets count a
-lease holds the lock of its tenant or of its row. So a lease and a budget that are created at the same time find each
-other.
+A live lease has one claim for each budget that counts it, also for nothing. A transaction that changes which budgets
+count a lease holds the lock of its tenant or of its row. So a lease and a budget that are created at the same time
+find each other.
 """
 
 from collections.abc import Collection, Iterable

@@ -113,7 +113,7 @@ def test_sql_and_domain_agree_about_a_commitment(  # noqa: PLR0917 - one argumen
     period: str,
 ) -> None:
     tenant = room(store)
-    budget_id = store.budget(tenant, 1, period=period, when_exceeded="notify")
+    budget_id = store.budget(tenant, "1", period=period, when_exceeded="notify")
     lease_id = store.admit(tenant, ONE, at("2.5"))
     assert lease_id is not None
     with store.database.begin() as connection:

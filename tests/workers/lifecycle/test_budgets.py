@@ -1,0 +1,49 @@
+"""Budgets in the life of a lease: what a plan holds, what is skipped, and what the end leaves."""
+
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import select, update
+
+from app.db.schema.tables import attempt, lease, quota, quota_claim
+from app.domain.budgets import resource_of
+from tests.db.store import ago, make_budget
+from tests.workers.fleet import Fleet
+
+CENT = Decimal("0.01")
+RAN = (
+    update(attempt).values(billing_started_at=ago("30 minutes")),
+    update(lease).values(rate_since=ago("30 minutes")),
+)
+"""The VM has run for half an hour."""
+
+
+def counter(fleet: Fleet, budget_id: str) -> Any:
+    return fleet.runtime.database.first(select(quota).where(quota.c.resource == resource_of(budget_id)))
+
+
+def test_a_lease_holds_its_vms_rate_and_leaves_its_cost(fleet: Fleet) -> None:
+    lease_id = fleet.create()
+    budget_id = make_budget(fleet.runtime.database, fleet.tenant_id, "100")
+    fleet.drive_to(lease_id, "active")
+    held = counter(fleet, budget_id)
+    rate = fleet.lease(lease_id).rate_per_hour
+    assert rate - CENT * 5 < held.used <= rate
+    for statement in RAN:
+        fleet.runtime.database.run(statement)
+    fleet.end(lease_id)
+    fleet.drive_to(lease_id, "released")
+    ended = counter(fleet, budget_id)
+    assert ended.used == 0
+    assert ended.spent == fleet.lease(lease_id).cost_closed
+    assert abs(ended.spent - rate / 2) < CENT
+    assert fleet.runtime.database.all(select(quota_claim)) == []
+
+
+def test_offerings_that_a_budget_does_not_cover_are_skipped_and_the_reason_says_so(fleet: Fleet) -> None:
+    lease_id = fleet.create(wait_seconds=0)
+    budget_id = make_budget(fleet.runtime.database, fleet.tenant_id, "0.05")
+    fleet.drive_to(lease_id, "failed")
+    assert fleet.lease(lease_id).reason["code"] == "budget_exceeded"
+    assert fleet.attempts(lease_id) == []
+    assert (counter(fleet, budget_id).used, counter(fleet, budget_id).spent) == (0, 0)
