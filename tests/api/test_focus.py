@@ -97,7 +97,7 @@ async def test_gzip_and_pages_change_nothing(app: FastAPI, alice: Caller, bob: C
     principal = Principal(
         key_id="key_x", key_name="x", role=Role.ADMIN, tenant_id=alice.tenant_id, address=None, request_id="x"
     )  # type: ignore[arg-type]
-    parts = [part async for part in await focus.export(principal, month["month"], None, compressed=True)]
+    parts = [part async for part in (await focus.export(principal, month["month"], None, compressed=True)).content]
     assert gzip.decompress(b"".join(parts)).decode() == plain.text
     assert len(rows_of(plain.text)) > len(store.rows(usage_record)) / 2
 
