@@ -52,6 +52,8 @@ ALL_FILTERED = {
         "api_key",
         "attempt",
         "audit",
+        "budget",
+        "cost_rollup",
         "event",
         "lease",
         "lease_console",
