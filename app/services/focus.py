@@ -17,7 +17,7 @@ from app.services.errors import FieldError, InvalidRequest
 from app.services.principal import Principal
 from app.services.usage import tenant_of
 
-_PAGE_RECORDS = 5000
+_PAGE_RECORDS = 10_000
 _GZIP = 16 + zlib.MAX_WBITS
 _FAST = 1
 _START, _ATTEMPT, _REVISION = (COLUMNS.index(name) for name in ("ChargePeriodStart", "x_AttemptId", "x_Revision"))
