@@ -7,6 +7,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from fastapi import FastAPI
@@ -36,9 +37,15 @@ def last_month(store: Store) -> datetime:
 
 def use(store: Store, day: datetime) -> None:
     """A VM with disks, an address and a new price, one without, and ends that are corrected later."""
-    parts = {"disk": Decimal("0.511"), "address": Decimal("0.005"), "listed": Decimal("4.1")}
-    change = ((timedelta(minutes=95, microseconds=1), Decimal("1.37")),)
-    first = Billed(day, 30 * HOUR, Decimal("1.006"), changes=change, **parts)
+    first = Billed(
+        day,
+        30 * HOUR,
+        Decimal("1.006"),
+        changes=((timedelta(minutes=95, microseconds=1), Decimal("1.37")),),
+        disk=Decimal("0.511"),
+        address=Decimal("0.005"),
+        listed=Decimal("4.1"),
+    )
     second = Billed(day + HOUR / 3, 7 * HOUR, Decimal("3.333333"))
     ids = [add(store, first, price_source="list"), add(store, second, market="on_demand", disk_gib=None)]
     store.write(lease, store.row(attempt, ids[0]).lease_id, labels={"team": 'a,"b"', "x": ""}, name='="1+1"')
@@ -97,9 +104,8 @@ async def test_gzip_and_pages_change_nothing(app: FastAPI, alice: Caller, bob: C
     assert (packed.headers["content-encoding"], "content-encoding" in plain.headers) == ("gzip", False)
     assert packed.text == plain.text
     service = FocusService(app.state.services.context, page_records=3)
-    principal = Principal(
-        key_id="key_x", key_name="x", role=Role.ADMIN, tenant_id=alice.tenant_id, address=None, request_id="x"
-    )  # type: ignore[arg-type]
+    facts: dict[str, Any] = {"key_id": "key_x", "key_name": "x", "tenant_id": alice.tenant_id, "address": None}
+    principal = Principal(role=Role.ADMIN, request_id="x", **facts)
     parts = [part async for part in (await service.export(principal, month["month"], None, compressed=True)).content]
     assert gzip.decompress(b"".join(parts)).decode() == plain.text
     assert len(rows_of(plain.text)) > len(store.rows(usage_record)) / 2
