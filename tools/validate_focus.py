@@ -41,10 +41,11 @@ def main() -> int:
         subprocess.run([folder / "bin" / "python", "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
     found = _validate(folder, arguments.export.resolve())
     if "Total:" not in found:
-        print(found)
+        sys.stdout.write(found)
         return 1
     failed = [line for line in found.splitlines() if line.startswith("❌") and not EXPECTED & {_rule(line)}]
-    print(*failed, *(line for line in found.splitlines() if line.startswith("Total:")), sep="\n")
+    totals = [line for line in found.splitlines() if line.startswith("Total:")]
+    sys.stdout.write("\n".join([*failed, *totals, ""]))
     return 1 if failed else 0
 
 

@@ -4,9 +4,11 @@ import asyncio
 import csv
 import zlib
 from collections.abc import AsyncIterator
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from app.db.core.engine import copy_csv
+from app.db.usage import costs
 from app.db.usage import focus as statements
 from app.db.usage.focus import FocusPosition
 from app.domain.focus import COLUMNS, month_period
@@ -15,10 +17,18 @@ from app.services.errors import FieldError, InvalidRequest
 from app.services.principal import Principal
 from app.services.usage import tenant_of
 
-_PAGE_RECORDS = 5000
+_PAGE_RECORDS = 10_000
 _GZIP = 16 + zlib.MAX_WBITS
 _FAST = 1
 _START, _ATTEMPT, _REVISION = (COLUMNS.index(name) for name in ("ChargePeriodStart", "x_AttemptId", "x_Revision"))
+
+
+@dataclass(frozen=True, slots=True)
+class FocusExport:
+    """`month`: as 2026-11. `content`: the CSV with its header, in pieces."""
+
+    month: str
+    content: AsyncIterator[bytes]
 
 
 class FocusService:
@@ -29,16 +39,27 @@ class FocusService:
         self._page_records = page_records
 
     async def export(
-        self, principal: Principal, month: str, tenant_id: str | None, *, compressed: bool
-    ) -> AsyncIterator[bytes]:
-        """The CSV with its header, compressed with gzip on request. Raises InvalidRequest, and later DatabaseUnavailable."""
+        self, principal: Principal, month: str | None, tenant_id: str | None, *, compressed: bool
+    ) -> FocusExport:
+        """`month` None: the present one. `compressed`: with gzip.
+
+        Raises InvalidRequest, and while its content is read DatabaseUnavailable.
+        """
+        within = tenant_of(principal, tenant_id)
+        if month is None:
+            month = await self._present_month(principal)
         try:
             period = month_period(month)
         except ValueError:
             raise InvalidRequest(errors=[FieldError("#/query/month", "must be a month such as 2026-11")]) from None
-        pages = self._pages(principal, period, tenant_of(principal, tenant_id))
+        pages = self._pages(principal, period, within)
         first = await anext(pages)
-        return _compressed(first, pages) if compressed else _joined(first, pages)
+        return FocusExport(month, _compressed(first, pages) if compressed else _joined(first, pages))
+
+    async def _present_month(self, principal: Principal) -> str:
+        async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
+            now: datetime = (await connection.execute(costs.PROGRESS)).one().now
+        return f"{now.astimezone(UTC):%Y-%m}"
 
     async def _pages(
         self, principal: Principal, period: tuple[datetime, datetime], within: str | None

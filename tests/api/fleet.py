@@ -4,6 +4,7 @@ import atexit
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any
@@ -151,6 +152,19 @@ class Fleet:
         counts = ("leases_created", "leases_ready", "leases_failed", "capacity_failures", "interruptions")
         where = {"tenant_id": tenant_id, "step": "hour", "starts_at": "2026-11-01", "provider": "*", "gpu_model": "*"}
         self._insert("usage_rollup", {**where, "gpu_seconds": 3600, "cost": "1.006", **dict.fromkeys(counts, 1)})
+
+    def cost(self, tenant_id: str, lease_id: str) -> None:
+        """Two closed hours of the last days, recorded and summed up."""
+        place = {"provider": "aws", "region": "us-east-1", "market": "spot", "instance_type": "g5.xlarge"}
+        amounts = {"compute_cost": 1, "disk_cost": 0, "address_cost": 0, "list_cost": 1, "gpu_hours": 1}
+        used = {"seconds": 3600, "price_per_hour": 1, "disk_gib_hours": 0, "labels": Jsonb({})}
+        ids = {"attempt_id": new_id("attempt"), "lease_id": lease_id, "lease_name": "one", "n": 1}
+        (now,) = self.run("SELECT date_trunc('day', now(), 'UTC') AS day")
+        for days in (1, 2):
+            what = {"tenant_id": tenant_id, **place, **amounts, "starts_at": now["day"] - timedelta(days=days)}
+            self._insert("usage_record", {**what, **used, **ids, "revision": 0, "account": "main", "zone": "a"})
+            for step in ("hour", "day"):
+                self._insert("cost_rollup", {**what, "step": step, "gpu_model": "A10G", "leases": 1})
 
     def activate(self, lease_id: str) -> str:
         """As if workers had launched it an hour ago. Answers the instance id."""

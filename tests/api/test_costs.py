@@ -75,8 +75,9 @@ async def test_without_use_there_is_nothing_to_report(alice: Caller) -> None:
 @pytest.mark.parametrize("bucket", ["hour", "day", "month"])
 async def test_stored_and_open_hours_are_what_the_attempts_cost(alice: Caller, store: Store, bucket: str) -> None:
     now = clock(store)
-    prices = {"disk": Decimal("0.5"), "address": Decimal("0.25"), "listed": Decimal(4)}
-    running = Billed(now - 50 * HOUR, 50 * HOUR, Decimal(1), **prices)
+    running = Billed(
+        now - 50 * HOUR, 50 * HOUR, Decimal(1), disk=Decimal("0.5"), address=Decimal("0.25"), listed=Decimal(4)
+    )
     ended = Billed(now - 40 * HOUR, 3 * HOUR, Decimal(2))
     add(of(store, alice), running)
     end(store, add(store, ended), ended.ended)
@@ -166,7 +167,7 @@ async def test_csv_has_all_pages_and_the_same_amounts(alice: Caller, store: Stor
     end(store, attempt_id, one.ended)
     store.write(lease, store.row(attempt, attempt_id).lease_id, labels={"team": 'a,"b"'})
     run_job(store)
-    query = {"from": day.isoformat(), "group_by": "label:team,label:other", "limit": 1}
+    query: dict[str, Any] = {"from": day.isoformat(), "group_by": "label:team,label:other", "limit": 1}
     answer = await alice.get("/v1/costs", params=query, headers={"Accept": "text/csv"})
     assert (answer.status_code, answer.headers["content-type"]) == (200, "text/csv; charset=utf-8")
     rows = list(csv.DictReader(io.StringIO(answer.text)))

@@ -7,12 +7,16 @@ import json
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from fastapi import FastAPI
 from sqlalchemy import func
 
+from app.db.core.engine import copy_csv
 from app.db.schema.tables import attempt, lease, usage_record
+from app.db.usage import focus
+from app.db.usage.focus import FocusPosition
 from app.domain.focus import COLUMNS, month_period
 from app.services.focus import FocusService
 from app.services.principal import Principal, Role
@@ -33,9 +37,15 @@ def last_month(store: Store) -> datetime:
 
 def use(store: Store, day: datetime) -> None:
     """A VM with disks, an address and a new price, one without, and ends that are corrected later."""
-    parts = {"disk": Decimal("0.511"), "address": Decimal("0.005"), "listed": Decimal("4.1")}
-    change = ((timedelta(minutes=95, microseconds=1), Decimal("1.37")),)
-    first = Billed(day, 30 * HOUR, Decimal("1.006"), changes=change, **parts)
+    first = Billed(
+        day,
+        30 * HOUR,
+        Decimal("1.006"),
+        changes=((timedelta(minutes=95, microseconds=1), Decimal("1.37")),),
+        disk=Decimal("0.511"),
+        address=Decimal("0.005"),
+        listed=Decimal("4.1"),
+    )
     second = Billed(day + HOUR / 3, 7 * HOUR, Decimal("3.333333"))
     ids = [add(store, first, price_source="list"), add(store, second, market="on_demand", disk_gib=None)]
     store.write(lease, store.row(attempt, ids[0]).lease_id, labels={"team": 'a,"b"', "x": ""}, name='="1+1"')
@@ -93,11 +103,10 @@ async def test_gzip_and_pages_change_nothing(app: FastAPI, alice: Caller, bob: C
     packed = await alice.get("/v1/costs/focus", params=month, headers={"Accept-Encoding": "gzip"})
     assert (packed.headers["content-encoding"], "content-encoding" in plain.headers) == ("gzip", False)
     assert packed.text == plain.text
-    focus = FocusService(app.state.services.context, page_records=3)
-    principal = Principal(
-        key_id="key_x", key_name="x", role=Role.ADMIN, tenant_id=alice.tenant_id, address=None, request_id="x"
-    )  # type: ignore[arg-type]
-    parts = [part async for part in await focus.export(principal, month["month"], None, compressed=True)]
+    service = FocusService(app.state.services.context, page_records=3)
+    facts: dict[str, Any] = {"key_id": "key_x", "key_name": "x", "tenant_id": alice.tenant_id, "address": None}
+    principal = Principal(role=Role.ADMIN, request_id="x", **facts)
+    parts = [part async for part in (await service.export(principal, month["month"], None, compressed=True)).content]
     assert gzip.decompress(b"".join(parts)).decode() == plain.text
     assert len(rows_of(plain.text)) > len(store.rows(usage_record)) / 2
 
@@ -116,6 +125,19 @@ async def test_operators_export_all_tenants_and_members_none(
     member = await bob.member("member")
     assert (await member.get("/v1/costs/focus", params=month)).status_code == 403
     assert (await bob.get("/v1/costs/focus", params={**month, "tenant_id": alice.tenant_id})).status_code == 422
+
+
+async def test_row_level_security_alone_keeps_tenants_apart(
+    app: FastAPI, alice: Caller, bob: Caller, store: Store
+) -> None:
+    day = last_month(store)
+    for caller in (alice, bob):
+        use(of(store, caller), day)
+    sql, arguments = focus.page(month_period(f"{day:%Y-%m}"), FocusPosition(day), within=None, limit=1000)
+    async with app.state.services.context.database.transaction(alice.tenant_id) as connection:
+        content = (await copy_csv(connection, sql, arguments)).decode()
+    assert alice.tenant_id in content
+    assert bob.tenant_id not in content
 
 
 @pytest.mark.parametrize("month", ["2026", "2026-13", "2026-1", "2026-11-01", "x"])

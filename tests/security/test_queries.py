@@ -58,6 +58,7 @@ async def ids(alice: Caller, bob: Caller, fleet: Fleet) -> dict[str, str]:
         await alice.member("viewer")
         await alice.patch(f"/v1/leases/{lease_id}", json={"labels": {"a": "b"}})
     fleet.number_events()
+    fleet.cost(alice.tenant_id, lease_id)
     hook = ""
     for _ in range(2):
         hook = (await alice.post("/v1/webhooks", json={"url": HOOK})).json()["id"]

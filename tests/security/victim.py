@@ -45,6 +45,7 @@ async def make_victim(caller: Caller, fleet: Fleet) -> Victim:
     fleet.run(console, lease_id, caller.tenant_id, CONSOLE)
     fleet.archive_attempt(caller.tenant_id)
     fleet.sum_up(caller.tenant_id)
+    fleet.cost(caller.tenant_id, lease_id)
     key = (await caller.post(f"/v1/tenants/{caller.tenant_id}/keys", json={"name": "ci", "role": "member"})).json()
     ssh_key = {"name": SSH_KEY_NAME, "public_key": SSH_KEY, "default": True}
     stored = [await caller.post("/v1/ssh-keys", json={**ssh_key, "name": name}) for name in (SSH_KEY_NAME, "second")]
@@ -85,7 +86,7 @@ async def _own_answers(caller: Caller, ids: dict[str, str]) -> tuple[dict[str, s
         answer = await caller.get(one.url(ids), params=one.page(1))
         assert answer.status_code == 200, answer.text
         tags[one.id] = answer.headers.get("etag", "*")
-        if answer.json().get("next_cursor"):
+        if answer.headers["content-type"] == "application/json" and answer.json().get("next_cursor"):
             cursors[one.id] = answer.json()["next_cursor"]
     return tags, cursors
 

@@ -108,7 +108,9 @@ def _is_readable(made: dict[str, Any], path: str) -> bool:
 
 
 def _is_stream(operation: dict[str, Any]) -> bool:
-    return "text/event-stream" in operation["responses"].get("200", {}).get("content", {})
+    """Whether the response is written while it is sent, so that it has no ETag."""
+    content = operation["responses"].get("200", {}).get("content", {})
+    return bool(content.keys() & {"text/event-stream", "text/csv"}) and "application/json" not in content
 
 
 def _describe(made: dict[str, Any], status: str, response: dict[str, Any]) -> str:

@@ -29,12 +29,24 @@ router = make_router("costs")
 CSV = "text/csv"
 _AMOUNTS = (*("cost", "compute", "disk", "address", "list_cost", "savings", "gpu_hours", "idle_gpu_hours", "leases"),)
 _FORMS: dict[int | str, dict[str, Any]] = {
-    200: {"content": {CSV: {"schema": {"type": "string", "description": "A line for each bucket and group."}}}}
+    200: {
+        "content": {
+            CSV: {
+                "schema": {"type": "string", "description": "A header, and a line for each bucket and group."},
+                "example": "start,tenant,cost,…\r\n2026-12-01T00:00:00Z,tenant_01jz0000000000000000000001,24.14,…\r\n",
+            }
+        }
+    }
 }
 _FOCUS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "FOCUS 1.2 as CSV, with a header line.",
-        "content": {CSV: {"schema": {"type": "string"}}},
+        "content": {
+            CSV: {
+                "schema": {"type": "string"},
+                "example": "AvailabilityZone,BilledCost,…\nus-east-1a,1.006,…\n",
+            }
+        },
     }
 }
 
@@ -110,7 +122,8 @@ async def get_costs(  # noqa: PLR0913, PLR0917 - one argument for each query par
     query = CostQuery(since=from_, until=to, bucket=bucket, groupings=_groupings(group_by), tenant_id=tenant_id)
     if wants_csv(request):
         report = await services.costs.all_rows(principal, query)
-        return Response(_csv(report, query.groupings), media_type=CSV)
+        text = _csv(report, query.groupings)
+        return Response(text, media_type=CSV, headers={"ETag": list_tag((), also=text), "Vary": "Accept"})
     report = await services.costs.report(principal, query, PageRequest(limit=limit, cursor=cursor))
     content = to_bytes(_costs(report, query.groupings))
     return tagged(request, content, list_tag((), also=content.decode()))
@@ -121,7 +134,9 @@ async def export_focus(
     request: Request,
     principal: Admin,
     services: UseServices,
-    month: Annotated[QueryText, Query(description="The month (UTC).", examples=["2026-11"])],
+    month: Annotated[
+        QueryText | None, Query(description="The month (UTC). The present one by default.", examples=["2026-11"])
+    ] = None,
     tenant_id: Annotated[QueryText | None, Query(description="Operators only. All tenants by default.")] = None,
 ) -> StreamingResponse:
     """Export the usage of a month as CSV in the format FOCUS 1.2, compressed with `Accept-Encoding: gzip`.
@@ -129,11 +144,11 @@ async def export_focus(
     A row is the use of a machine, its network disks or its public address in one clock hour that is over.
     """
     compressed = "gzip" in request.headers.get("accept-encoding", "")
-    content = await services.focus.export(principal, month, tenant_id, compressed=compressed)
-    headers = {"Content-Disposition": f'attachment; filename="focus-{month}.csv"', "Vary": "Accept-Encoding"}
+    export = await services.focus.export(principal, month, tenant_id, compressed=compressed)
+    headers = {"Content-Disposition": f'attachment; filename="focus-{export.month}.csv"', "Vary": "Accept-Encoding"}
     if compressed:
         headers["Content-Encoding"] = "gzip"
-    return StreamingResponse(content, media_type=CSV, headers=headers)
+    return StreamingResponse(export.content, media_type=CSV, headers=headers)
 
 
 def wants_csv(request: Request) -> bool:

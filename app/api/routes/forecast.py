@@ -2,15 +2,16 @@
 
 from typing import Annotated, Any
 
-from fastapi import Query, Response
+from fastapi import Query, Request, Response
 from pydantic import Field
 
-from app.api.http.responses import answer
+from app.api.http.etags import tagged
 from app.api.http.routing import UseServices, Viewer
 from app.api.http.routing import router as make_router
 from app.api.schemas.base import Moment, Money, View
 from app.api.schemas.lease_filters import QueryText
 from app.services import forecast as service
+from app.services.preconditions import list_tag
 
 router = make_router("costs")
 
@@ -21,7 +22,7 @@ class MonthForecast(View):
     spent: Annotated[Money, Field(description="USD until `as_of`.")]
     committed: Annotated[Money, Field(description="USD that today's leases cost until they or the month end.")]
     forecast: Annotated[Money, Field(description="USD at the end of the month, when the present rate stays.")]
-    ends_at: Moment
+    ends_at: Annotated[Moment, Field(description="The end of the month.")]
 
 
 class BudgetForecast(View):
@@ -39,18 +40,20 @@ class Forecast(View):
     as_of: Moment
     currency: Annotated[str, Field(examples=["USD"])]
     run_rate_per_hour: Annotated[Money, Field(description="USD an hour of all leases that are billed.")]
-    month: MonthForecast
-    budgets: list[BudgetForecast]
+    month: Annotated[MonthForecast, Field(description="The present month.")]
+    budgets: Annotated[list[BudgetForecast], Field(description="By id.")]
 
 
 @router.get("/v1/forecast", response_model=Forecast)
 async def get_forecast(
+    request: Request,
     principal: Viewer,
     services: UseServices,
     tenant_id: Annotated[QueryText | None, Query(description="Operators only. All tenants by default.")] = None,
 ) -> Response:
     """Read the run rate, the spend until the end of the month, and when each budget is exhausted."""
-    return answer(_forecast(await services.forecast.of_tenant(principal, tenant_id)))
+    content = _forecast(await services.forecast.of_tenant(principal, tenant_id)).model_dump_json()
+    return tagged(request, content.encode(), list_tag((), also=content))
 
 
 def _forecast(found: service.Forecast) -> Forecast:

@@ -91,7 +91,7 @@ class Webhook(View):
     url: str
     description: str | None
     event_types: Annotated[list[WebhookEventType] | None, Field(description="Null: all types of events.")]
-    format: WebhookFormat
+    format: Annotated[WebhookFormat, Field(description="The form of the bodies.")]
     enabled: bool
     disabled_reason: DisabledReason | None
     previous_valid_until: Annotated[

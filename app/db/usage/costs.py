@@ -39,6 +39,8 @@ PROGRESS = select(usage_progress.c.recorded_until, func.now().label("now"))
 PERIOD_SINCE, PERIOD_UNTIL = "period_since", "period_until"
 _SINCE, _UNTIL = (bindparam(name, type_=Time) for name in (PERIOD_SINCE, PERIOD_UNTIL))
 _COLUMNS = {CostDimension.TENANT: "tenant_id", CostDimension.LEASE: "lease_id"}
+_ONE: ColumnElement[int] = literal_column("1")
+_ZERO: ColumnElement[int] = literal_column("0")
 _EMPTY: ColumnElement[str] = literal_column("''", Text)
 
 
@@ -66,12 +68,12 @@ def page(shape: CostShape, *, after: bool) -> Select[Any]:
     keys = [divided.c.start, *(divided.c[group_name(place)] for place in range(len(shape.groupings)))]
     query = select(*keys, *_sums(shape, divided, divided.c.start)).group_by(*keys)
     found = query.subquery("found")
-    keys = [found.c.start, *(cast(found.c[key.name], Id) for key in keys[1:])]
-    query = select(found).order_by(*keys).limit(bindparam("limit"))
+    order: list[Any] = [found.c.start, *(cast(found.c[key.name], Id) for key in keys[1:])]
+    query = select(found).order_by(*order).limit(bindparam("limit"))
     if not after:
         return query
-    last = [bindparam("after_0", type_=Time), *(bindparam(f"after_{n}", type_=Id) for n in range(1, len(keys)))]
-    return query.where(tuple_(*keys) > tuple_(*last))
+    last = [bindparam("after_0", type_=Time), *(bindparam(f"after_{n}", type_=Id) for n in range(1, len(order)))]
+    return query.where(tuple_(*order) > tuple_(*last))
 
 
 @lru_cache(maxsize=64)
@@ -127,10 +129,9 @@ def _live_sums(records: Select[Any]) -> Select[Any]:
     found = records.subquery("open_hours")
     alike = [found.c.lease_id, found.c.provider, found.c.region, found.c.market, found.c.instance_type]
     is_first = func.min(found.c.starts_at).over(partition_by=alike) == found.c.starts_at
-    one, zero = literal_column("1"), literal_column("0")
-    begins = case((and_(is_first, is_first_use(found)), one), else_=zero)
+    begins = case((and_(is_first, is_first_use(found)), _ONE), else_=_ZERO)
     names = ("tenant_id", "starts_at", *DIMENSIONS, *AMOUNTS)
-    return select(*(found.c[name] for name in names), one.label("leases"), begins.label("leases_started"))
+    return select(*(found.c[name] for name in names), _ONE.label("leases"), begins.label("leases_started"))
 
 
 def _groups(shape: CostShape, rows: Any) -> list[Any]:
@@ -149,5 +150,5 @@ def _sums(shape: CostShape, rows: Any, first: Any) -> list[Any]:
     if shape.needs_records:
         leases: Any = func.count(rows.c.lease_id.distinct())
     else:
-        leases = func.coalesce(func.sum(leases_of(rows, first)), literal_column("0"))
+        leases = func.coalesce(func.sum(leases_of(rows, first)), _ZERO)
     return [*(func.sum(rows.c[name]).label(name) for name in AMOUNTS), leases.label("leases")]

@@ -12,41 +12,40 @@ from app.domain.offerings import Market
 
 _TIME = """to_char({} AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')"""
 _AMOUNT = "trim_scale(round({}, 12))"
-_PRICE = f"CASE WHEN c.priced THEN {_AMOUNT.format('c.{0} / c.quantity')} END"
 _SERVICE = "'gpulease'"
 
 _VALUES = {
     "AvailabilityZone": "r.zone",
-    "BilledCost": _AMOUNT.format("c.cost"),
+    "BilledCost": "a.cost",
     "BillingAccountId": "r.provider || ':' || r.account",
     "BillingAccountName": "r.account",
     "BillingAccountType": "'Cloud Account'",
     "BillingCurrency": "'USD'",
-    "BillingPeriodEnd": _TIME.format("$2::timestamptz"),
-    "BillingPeriodStart": _TIME.format("$1::timestamptz"),
+    "BillingPeriodEnd": "$9::text",
+    "BillingPeriodStart": "$8::text",
     "ChargeCategory": "'Usage'",
-    "ChargeClass": "CASE WHEN NOT c.priced OR (r.revision > 0 AND r.created_at >= $2::timestamptz) THEN 'Correction' END",
+    "ChargeClass": "CASE WHEN a.price IS NULL OR (r.revision > 0 AND r.created_at >= $2::timestamptz) THEN 'Correction' END",
     "ChargeDescription": "c.kind || ': ' || r.instance_type || ' (' || r.market || ') in ' || r.region",
     "ChargeFrequency": "'Usage-Based'",
-    "ChargePeriodEnd": _TIME.format("(r.starts_at + interval '1 hour')"),
-    "ChargePeriodStart": _TIME.format("r.starts_at"),
+    "ChargePeriodEnd": "r.ends",
+    "ChargePeriodStart": "r.starts",
     "CommitmentDiscountStatus": "NULL",
-    "ConsumedQuantity": _AMOUNT.format("c.quantity"),
+    "ConsumedQuantity": "a.quantity",
     "ConsumedUnit": "c.unit",
-    "ContractedCost": _AMOUNT.format("c.cost"),
-    "ContractedUnitPrice": _PRICE.format("cost"),
-    "EffectiveCost": _AMOUNT.format("c.cost"),
+    "ContractedCost": "a.cost",
+    "ContractedUnitPrice": "a.price",
+    "EffectiveCost": "a.cost",
     "HostProviderName": "r.provider",
     "InvoiceId": "NULL",
     "InvoiceIssuerName": _SERVICE,
-    "ListCost": _AMOUNT.format("c.listed"),
-    "ListUnitPrice": _PRICE.format("listed"),
+    "ListCost": "a.listed",
+    "ListUnitPrice": "a.list_price",
     "PricingCategory": f"CASE WHEN r.market = '{Market.SPOT}' AND c.place = 1 THEN 'Dynamic' ELSE 'Standard' END",
     "PricingCurrency": "'USD'",
-    "PricingCurrencyContractedUnitPrice": _PRICE.format("cost"),
-    "PricingCurrencyEffectiveCost": _AMOUNT.format("c.cost"),
-    "PricingCurrencyListUnitPrice": _PRICE.format("listed"),
-    "PricingQuantity": _AMOUNT.format("c.quantity"),
+    "PricingCurrencyContractedUnitPrice": "a.price",
+    "PricingCurrencyEffectiveCost": "a.cost",
+    "PricingCurrencyListUnitPrice": "a.list_price",
+    "PricingQuantity": "a.quantity",
     "PricingUnit": "c.unit",
     "ProviderName": _SERVICE,
     "PublisherName": "r.provider",
@@ -92,20 +91,37 @@ _CHARGES = """
      r.seconds / 3600, 'Hours')
 """
 _PAGE = """
-    WITH page AS (
+    WITH page AS MATERIALIZED (
         SELECT * FROM usage_record
         WHERE starts_at >= $1::timestamptz AND starts_at < $2::timestamptz AND starts_at >= $3::timestamptz
           AND (starts_at, attempt_id, revision) > ($3::timestamptz, $4::text, $5::int) AND {owned}
-        ORDER BY starts_at, attempt_id, revision LIMIT $6::int)
+        ORDER BY starts_at, attempt_id, revision LIMIT $6::int),
+    hours AS MATERIALIZED (
+        SELECT starts_at AS hour, {starts} AS starts, {ends} AS ends FROM page GROUP BY starts_at)
     SELECT {columns}
-    FROM page r JOIN tenant t ON t.id = r.tenant_id
+    FROM (SELECT * FROM page JOIN hours ON hour = starts_at) r JOIN tenant t ON t.id = r.tenant_id
     CROSS JOIN LATERAL (
-        SELECT *, quantity <> 0 AND cost / nullif(quantity, 0) >= 0 AND listed / nullif(quantity, 0) >= 0 AS priced
-        FROM (VALUES {charges}) v (place, service, kind, category, subcategory, sku, cost, listed, quantity, unit)
+        SELECT * FROM (VALUES {charges}) v (place, service, kind, category, subcategory, sku, cost, listed, quantity, unit)
         WHERE place = 1 OR cost <> 0
     ) c
+    CROSS JOIN LATERAL (
+        SELECT {cost} AS cost, {listed} AS listed, {quantity} AS quantity,
+            CASE WHEN {priced} THEN {price} END AS price, CASE WHEN {priced} THEN {list_price} END AS list_price
+        OFFSET 0
+    ) a
     ORDER BY r.starts_at, r.attempt_id, r.revision, c.place
 """
+_PRICED = "c.quantity <> 0 AND c.cost * c.quantity >= 0 AND c.listed * c.quantity >= 0"
+"""A price follows from amount and quantity. It does not where only the price was corrected."""
+_AMOUNTS = {
+    "cost": _AMOUNT.format("c.cost"),
+    "listed": _AMOUNT.format("c.listed"),
+    "quantity": _AMOUNT.format("c.quantity"),
+    "price": _AMOUNT.format("c.cost / c.quantity"),
+    "list_price": _AMOUNT.format("c.listed / c.quantity"),
+    "priced": _PRICED,
+}
+_TIMES = {"starts": _TIME.format("starts_at"), "ends": _TIME.format("(starts_at + interval '1 hour')")}
 _COLUMNS = ", ".join(f'{_VALUES[name]} AS "{name}"' for name in COLUMNS)
 
 
@@ -123,6 +139,7 @@ def page(
 ) -> tuple[str, tuple[object, ...]]:
     """SQL and arguments: COLUMNS of up to `limit` records in the order of time. `within`: the tenant; None: all."""
     owned = f"'{EVERY_TENANT}' = $7::text" if within is None else "tenant_id = $7::text"
-    sql = _PAGE.format(owned=owned, columns=_COLUMNS, charges=_CHARGES)
+    sql = _PAGE.format(owned=owned, columns=_COLUMNS, charges=_CHARGES, **_AMOUNTS, **_TIMES)
     position = (after.starts_at, after.attempt_id, after.revision)
-    return sql, (*period, *position, limit, within or EVERY_TENANT)
+    shown = (f"{moment:%Y-%m-%dT%H:%M:%SZ}" for moment in period)
+    return sql, (*period, *position, limit, within or EVERY_TENANT, *shown)

@@ -3,7 +3,7 @@
 from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import CTE, Select, and_, bindparam, func, literal_column, select, true
+from sqlalchemy import CTE, ColumnElement, Select, and_, bindparam, func, literal_column, select, true
 
 from app.db.core.column_types import Time
 from app.db.core.tenant_scope import only
@@ -14,7 +14,7 @@ from app.db.usage.price_segments import price_segments
 
 MONTH_ENDS = "month_ends"
 _AS_OF = bindparam(AS_OF, type_=Time)
-_ZERO = literal_column("0")
+_ZERO: ColumnElement[Any] = literal_column("0")
 _RESOURCE = literal_column("'budget:'").op("||")(budget.c.id)
 
 
@@ -85,7 +85,7 @@ def _accrued(claims: CTE) -> Any:
     )
     segment = price_segments(billed)
     parts = (func.coalesce(billed.c[name], _ZERO) for name in ("disk_price_per_hour", "address_price_per_hour"))
-    rate = segment.c.price_per_hour
+    rate: ColumnElement[Any] = segment.c.price_per_hour
     for part in parts:
         rate = rate + part
     spent = cost(rate, func.greatest(segment.c.starts_at, claims.c.period_started_at), segment.c.ends_at)

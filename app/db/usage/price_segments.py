@@ -5,11 +5,12 @@ A segment begins with the billing or with a change of the price, and ends with t
 
 from typing import Any
 
-from sqlalchemy import CTE, Subquery, func, literal_column, select, union_all
+from sqlalchemy import CTE, ColumnElement, Subquery, func, literal_column, select, union_all
 
 from app.db.schema.tables import attempt_price
 
-_PLANNED, _CHANGED = literal_column("0"), literal_column("1")
+_PLANNED: ColumnElement[int] = literal_column("0")
+_CHANGED: ColumnElement[int] = literal_column("1")
 
 
 def price_segments(billed: CTE) -> Subquery:

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Select, Update, and_, func, literal, or_, select, update
+from sqlalchemy import CompoundSelect, Select, Update, and_, func, literal, or_, select, update
 
 from app.db.core.column_types import Time
 from app.db.schema.tables import attempt, attempt_price, event, usage_progress
@@ -26,7 +26,7 @@ def next_billing(since: datetime) -> Select[Any]:
     )
 
 
-def changed_attempts(since: datetime) -> Select[Any]:
+def changed_attempts(since: datetime) -> CompoundSelect[Any]:
     """(id) of attempts whose billing or price changed in a transaction that began at `since` or later.
 
     Billing ends in the past when the end of a VM is observed late. It begins in the past when a VM is adopted. Prices

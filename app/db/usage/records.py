@@ -155,48 +155,48 @@ def _for_hour(per_hour: ColumnElement[Any], hours: CTE) -> ColumnElement[Any]:
 
 def _record(condition: ColumnElement[bool]) -> ReturningInsert[Any]:
     found = usage(condition).cte("found")
-    ids = select(attempt.c.id).where(condition)
-    stored = _stored(ids)
-    same = and_(found.c.attempt_id == stored.c.attempt_id, found.c.starts_at == stored.c.starts_at)
-    attempt_id = func.coalesce(found.c.attempt_id, stored.c.attempt_id)
-    starts_at = func.coalesce(found.c.starts_at, stored.c.starts_at)
-    added = {
-        name: (func.coalesce(found.c[name], _ZERO) - func.coalesce(stored.c[name], _ZERO)).label(name)
-        for name in MEASURES
-    }
-    late = case((starts_at < bindparam("closed_until", type_=Time), literal_column("1")), else_=_ZERO)
+    stored = _stored(select(attempt.c.id).where(condition))
     original = usage_record.alias("original")
+    same = and_(found.c.attempt_id == stored.c.attempt_id, found.c.starts_at == stored.c.starts_at)
     is_original = and_(
         original.c.attempt_id == stored.c.attempt_id,
         original.c.starts_at == stored.c.starts_at,
         original.c.revision == stored.c.first_revision,
     )
-    kept = {
-        name: (
-            func.coalesce(found.c[name], original.c[name])
-            if name in _PRICE
-            else func.coalesce(original.c[name], found.c[name])
-        )
-        for name in _COLUMNS
-        if name not in MEASURES
-    }
+    starts_at = func.coalesce(found.c.starts_at, stored.c.starts_at)
+    late = case((starts_at < bindparam("closed_until", type_=Time), literal_column("1")), else_=_ZERO)
+    added = _added(found, stored)
+    values = {**_kept(found, original), **added}
     rows = (
         select(
-            attempt_id.label("attempt_id"),
+            func.coalesce(found.c.attempt_id, stored.c.attempt_id).label("attempt_id"),
             starts_at.label("starts_at"),
             func.coalesce(stored.c.last_revision + literal_column("1"), late).label("revision"),
-            *({**kept, **added}[name] for name in _COLUMNS),
+            *(values[name].label(name) for name in _COLUMNS),
         )
         .select_from(found.join(stored, same, full=True).outerjoin(original, is_original))
-        .where(or_(*(func.abs(amount.element) > _SAME for amount in added.values())))
+        .where(or_(*(func.abs(amount) > _SAME for amount in added.values())))
     )
-    names = ["attempt_id", "starts_at", "revision", *_COLUMNS]
     return (
         insert(usage_record)
-        .from_select(names, rows)
+        .from_select(["attempt_id", "starts_at", "revision", *_COLUMNS], rows)
         .on_conflict_do_nothing()
         .returning(usage_record.c.tenant_id, usage_record.c.starts_at)
     )
+
+
+def _added(found: CTE, stored: CTE) -> dict[str, ColumnElement[Any]]:
+    """What is used and not stored, or the reverse."""
+    return {name: func.coalesce(found.c[name], _ZERO) - func.coalesce(stored.c[name], _ZERO) for name in MEASURES}
+
+
+def _kept(found: CTE, original: Any) -> dict[str, ColumnElement[Any]]:
+    """The other columns: of the record that is corrected, except the price."""
+    columns: dict[str, ColumnElement[Any]] = {}
+    for name in (name for name in _COLUMNS if name not in MEASURES):
+        order = (found, original) if name in _PRICE else (original, found)
+        columns[name] = func.coalesce(*(one.c[name] for one in order))
+    return columns
 
 
 def _stored(ids: Select[Any]) -> CTE:

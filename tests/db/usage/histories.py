@@ -1,7 +1,7 @@
 """Attempts with a billing period and changes of their price, as rows and by the rule of the domain."""
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -57,7 +57,7 @@ def billed(first: datetime, last: datetime) -> st.SearchStrategy[Billed]:
     change = st.tuples(times, PRICES)
     return st.builds(
         Billed,
-        began=st.datetimes(first.replace(tzinfo=None), last.replace(tzinfo=None), timezones=st.just(first.tzinfo)),
+        began=st.datetimes(first.replace(tzinfo=None), last.replace(tzinfo=None), timezones=st.just(UTC)),
         lasted=times,
         price=PRICES,
         changes=st.lists(change, max_size=3, unique_by=lambda one: one[0]).map(tuple),

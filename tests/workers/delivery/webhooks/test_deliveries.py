@@ -1,6 +1,8 @@
 """Events arrive at webhooks: in order, signed, again when they did not, and whatever becomes of the webhook."""
 
 import json
+from datetime import UTC, timedelta
+from decimal import Decimal
 
 import pytest
 from sqlalchemy import insert, text, update
@@ -11,14 +13,42 @@ from app.db.events import events
 from app.db.events import webhooks as statements
 from app.db.operations import purge
 from app.db.schema.tables import audit, event, webhook, webhook_delivery, webhook_secret
+from app.db.usage import records
+from app.domain.usage import record_key
 from app.domain.webhooks import OVERLAP, TEST, secret_text
 from app.local.ports import free_port
 from tests.db.events.test_events import sequence
 from tests.db.store import Store, ago
+from tests.db.usage.histories import Billed, add
 from tests.domain.event_samples import sample
 from tests.workers.delivery.webhooks.deliveries import SECRET, deliver, log, make, pass_time, tell
 from tests.workers.receiver import Receiver
 from workers.delivery.webhooks import fan_out
+from workers.jobs.usage_messages import send_records
+
+
+def test_a_record_of_use_arrives_as_a_cloudevent_in_the_order_of_the_hours(store: Store, receiver: Receiver) -> None:
+    make(store, receiver.url, format="cloudevents", event_types=["usage.hour", "lease.active"])
+    now = store.all(text("SELECT date_trunc('hour', now()) AS at"))[0].at
+    one = Billed(now - timedelta(hours=2), timedelta(hours=9), Decimal(2))
+    attempt_id = add(store, one)
+    store.run(text("UPDATE webhook SET created_at = now() - interval '5 hours'"))
+    with store.database.begin() as connection:
+        hours = {(row.tenant_id, row.starts_at) for row in connection.execute(*records.close(one.began, now)).all()}
+        send_records(connection, hours)
+    tell(store, "lease.active", "lease.updated")
+    deliver(store)
+    keys = [record_key(attempt_id, one.began + timedelta(hours=n), 0) for n in range(2)]
+    assert receiver.ids[:2] == keys
+    assert len(receiver.ids) == 3, "and the event that is selected"
+    first = receiver.got[0]
+    assert first.headers["content-type"] == "application/cloudevents+json"
+    body = Webhook(SECRET).verify(first.body, first.headers)
+    assert (body["specversion"], body["id"], body["type"]) == ("1.0", keys[0], "usage.hour")
+    assert (body["source"], body["subject"]) == ("gpulease", store.tenant_id)
+    assert body["time"] == one.began.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    assert (body["data"]["cost"], body["data"]["gpu_hours"]) == ("2.0", 4)
+    assert json.loads(receiver.got[2].body)["data"]["sequence"] > 0
 
 
 def test_what_happens_arrives_in_order_signed_and_as_it_is_read_elsewhere(store: Store, receiver: Receiver) -> None:
