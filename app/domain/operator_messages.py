@@ -9,7 +9,7 @@ FULL = 100
 
 
 class MessageKind(StrEnum):
-    """What operators can be told of."""
+    """What a message reports."""
 
     ORPHAN = "orphan"
     BRAKE = "brake"

@@ -94,7 +94,8 @@ BUDGET: dict[str, Any] = {
     "set_by": "operator",
 }
 QUOTE: dict[str, Any] = {
-    **dict.fromkeys(("request", "plan"), {}),
+    "request": {},
+    "plan": {},
     **dict.fromkeys(("price_per_hour", "total"), 1),
     "key_id": "key_x",
     "valid_until": func.now(),
