@@ -43,6 +43,7 @@ _QUOTES = text(
         SELECT id FROM quote WHERE valid_until < now() - interval '7 days' ORDER BY valid_until LIMIT 5000))
     """
 )
+_INVOICES = text("DELETE FROM invoice_import WHERE month < now() - interval '400 days'")
 _MESSAGES = text(
     """
     DELETE FROM operator_message WHERE id = ANY (ARRAY(
@@ -52,9 +53,9 @@ _MESSAGES = text(
 )
 _SECRETS = text("DELETE FROM webhook_secret WHERE valid_until < now()")
 
-STATEMENTS = (_IDEMPOTENCY, _EVENTS, _ORPHANS, _CONSOLES, _DELIVERIES, _SECRETS, _USAGE, _QUOTES, _MESSAGES)
-"""Retention: idempotency records 72 hours, events and messages to operators 90 days, ended orphans and webhook deliveries 30 days, console output
-and quotes 7 days, sums of use 13 months."""
+STATEMENTS = (_IDEMPOTENCY, _EVENTS, _ORPHANS, _CONSOLES, _DELIVERIES, _SECRETS, _USAGE, _QUOTES, _MESSAGES, _INVOICES)
+"""Retention: idempotency records 72 hours, events and messages to operators 90 days, ended orphans and webhook
+deliveries 30 days, console output and quotes 7 days, sums of use 13 months, imported invoices 400 days."""
 
 
 _LEASES = text(
