@@ -14,7 +14,6 @@ _QUOTA = frozenset({"resource", "limit", "used", "asked", "available", "shortage
 _LONGEST_LIST = 8
 
 _ADVICE: Mapping[str, str] = {
-    "budget_exceeded": "release leases, ask for a shorter or cheaper one, or request a higher budget",
     "quota_exceeded": "release leases, or request a higher quota; `gpulease quota show` lists the limits",
     "budget_exceeded": (
         "release leases, request a shorter --ttl or less hardware, or wait until the budget resets; "

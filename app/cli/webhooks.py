@@ -24,7 +24,7 @@ Events = Annotated[
     list[str] | None,
     typer.Option("--event", metavar="TYPE", help="Send only this type, such as lease.failed; repeatable."),
 ]
-Form = Annotated[
+MessageFormat = Annotated[
     Literal["standard", "slack", "cloudevents"] | None,
     typer.Option("--format", help="slack: a sentence for a chat. cloudevents: for meters. Default: JSON, signed."),
 ]
@@ -78,7 +78,7 @@ def create(
     *,
     events: Events = None,
     description: Annotated[str | None, typer.Option(help="A note for people.")] = None,
-    body_format: Form = None,
+    message_format: MessageFormat = None,
     tenant: Tenant = None,
 ) -> None:
     """Create a webhook and show its secret once. It receives all new events, unless --event names types."""
@@ -86,7 +86,7 @@ def create(
     fields = {
         "description": description,
         "event_types": events or None,
-        "format": body_format,
+        "format": message_format,
         "tenant_id": lookup.tenant_id(api, tenant) if tenant else None,
     }
     made = api.create(_PATH, {"url": receiver} | {name: value for name, value in fields.items() if value is not None})
@@ -109,7 +109,7 @@ def update(  # noqa: PLR0913 - one argument for each option
     events: Events = None,
     all_events: Annotated[bool, typer.Option("--all-events", help="Send all types of events.")] = False,
     description: Annotated[str | None, typer.Option(help="A note for people.")] = None,
-    body_format: Form = None,
+    message_format: MessageFormat = None,
     wanted: Annotated[
         Literal["on", "off"] | None, typer.Option("--enabled", help="off stops deliveries, on continues them.")
     ] = None,
@@ -119,7 +119,7 @@ def update(  # noqa: PLR0913 - one argument for each option
         "url": receiver,
         "event_types": events or None,
         "description": description,
-        "format": body_format,
+        "format": message_format,
         "enabled": None if wanted is None else wanted == "on",
     }
     body: Json = {name: value for name, value in fields.items() if value is not None}

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 from typing import Any
 
 from app.domain import tags
@@ -22,6 +23,8 @@ PROVIDER_COLUMNS = ("ProviderName", "ServiceProviderName")
 """The second one replaces the first in FOCUS 1.3."""
 OPTIONAL = (SERVICE, *PROVIDER_COLUMNS)
 _USD = "USD"
+_REMEMBERED = 4096
+"""Texts of times and tags whose values are kept: a resource has a line for each hour, with the same tags."""
 
 
 class InvalidCharge(ValueError):
@@ -122,9 +125,18 @@ def _time(row: Row, column: str) -> datetime:
     if not isinstance(value, datetime):
         text = _text(row, column)
         try:
-            value = datetime.fromisoformat(text.removesuffix(" UTC"))
+            return _parsed_time(text)
         except ValueError:
             raise InvalidCharge(column, f"is {text[:40]!r}, which is not a time such as 2026-11-01T00:00:00Z") from None
+    return _in_utc(value)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _parsed_time(text: str) -> datetime:
+    return _in_utc(datetime.fromisoformat(text.removesuffix(" UTC")))
+
+
+def _in_utc(value: datetime) -> datetime:
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
@@ -148,8 +160,15 @@ def _tags(value: Any, dialect: FocusDialect) -> dict[str, str]:
     """Our tags. A file has them as a JSON object, as a list of `{key, value}`, or (Parquet) as a list of pairs."""
     if value is None or value == "":
         return {}
-    if isinstance(value, str):
-        value = _json(value)
+    return _parsed_tags(value, dialect) if isinstance(value, str) else _read_tags(value, dialect)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _parsed_tags(text: str, dialect: FocusDialect) -> dict[str, str]:
+    return _read_tags(_json(text), dialect)
+
+
+def _read_tags(value: Any, dialect: FocusDialect) -> dict[str, str]:
     if isinstance(value, Mapping):
         pairs: list[tuple[Any, Any]] = list(value.items())
     elif isinstance(value, list):

@@ -9,7 +9,7 @@ FULL = 100
 
 
 class MessageKind(StrEnum):
-    """What operators can be told of."""
+    """What a message reports."""
 
     ORPHAN = "orphan"
     BRAKE = "brake"
@@ -31,5 +31,5 @@ def subject(texts: Sequence[str], installation: str) -> str:
 
 def body(texts: Sequence[str], dashboard: str | None) -> str:
     """The messages, one a line, and a link where the dashboard's URL is known."""
-    link = [] if dashboard is None else [f"{dashboard}#/ops"]
+    link = [] if dashboard is None else [f"{dashboard}#/accounts"]
     return "\n".join([*texts, *link])

@@ -19,7 +19,7 @@ _STORED = Decimal("0.000001")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
+class QuotedPrice:
     """What is quoted, in USD. `rate`: an hour at the first candidate. `total`: the whole term at that rate."""
 
     rate: Rate

@@ -36,7 +36,7 @@ class CreateLease:
         return Requirements.of(self.request)
 
     def at_quoted_price(self) -> "CreateLease":
-        """The call with the quoted price as its ceiling. Raises InvalidRequest where it asks for more than was quoted."""
+        """The call with the quoted price as its ceiling. Raises InvalidRequest where it differs from the quote."""
         if self.quote is None:
             return self
         detail = f"differs from {self.quote.id}: leave it out, or request another quote"

@@ -9,7 +9,7 @@ from pydantic_core import to_jsonable_python
 from app.db.core.ids import new_id
 from app.db.leases import quotes as statements
 from app.domain.ids import is_typeid
-from app.domain.quotes import VALID_FOR, Price, Quote, stored_request
+from app.domain.quotes import VALID_FOR, Quote, QuotedPrice, stored_request
 from app.services.acting_tenant import whose
 from app.services.context import ServiceContext
 from app.services.errors import ResourceNotFound
@@ -39,7 +39,7 @@ class QuoteService:
         if not plan.candidates:
             snapshot = await self._catalogue.snapshot()
             raise no_offering(check_request(snapshot, tenant_id, new), operator=principal.is_operator)
-        price = Price.of(plan.candidates[0].offering, new.request)
+        price = QuotedPrice.of(plan.candidates[0].offering, new.request)
         values = {
             "id": new_id("quote"),
             "tenant_id": tenant_id,

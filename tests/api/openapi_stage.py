@@ -4,9 +4,11 @@ from typing import Any
 
 import httpx
 
+from app.db.core.ids import new_id
 from tests.api.conftest import Caller
 from tests.api.fleet import SSH_KEY, Fleet
 from tests.api.test_ops import orphan
+from tests.api.test_reconciliation import IMPORT, LINE, USE
 
 LEASE: dict[str, Any] = {"name": "train-llama", "gpu": {"model": "A10G"}, "ttl_seconds": 14_400}
 INSTANCE_ID = "i-0abc1234def567890"
@@ -72,6 +74,10 @@ class Stage:
         fleet.run(SENT)
         orphan(fleet, INSTANCE_ID)
         (orphan_row,) = fleet.run("SELECT id FROM orphan")
+        fleet.run(IMPORT)
+        fleet.run(USE, new_id("attempt"), alice.tenant_id, lease["id"], INSTANCE_ID)
+        fleet.run(LINE, "2026-10-05", INSTANCE_ID, "1.155", False)
+        fleet.run(LINE, "2026-10-07", "i-0fedcba9876543210", "24.14", True)
         fleet.number_events()
         made = {"tenant_id": alice.tenant_id, "lease_id": lease["id"], "key_id": key["id"]}
         quote = await self._post("/v1/quotes", {**LEASE, "name": "evaluation"})

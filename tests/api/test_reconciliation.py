@@ -10,18 +10,18 @@ from tests.api.fleet import Fleet
 PATH = "/v1/ops/reconciliation"
 IMPORT = """
     INSERT INTO invoice_import (id, file_name, file_hash, provider, month, lines, billing_accounts, first_day, last_day)
-    VALUES ('import_1', 'focus.csv', '\\x00', 'aws', '2026-10-01', 3, '["payer"]', '2026-10-01', '2026-10-31')
+    VALUES ('import_01jz0000000000000000000001', 'focus.csv', '\\x00', 'aws', '2026-10-01', 3, '["payer"]', '2026-10-01', '2026-10-31')
 """
 LINE = """
     INSERT INTO invoice_line (import_id, day, provider, billing_account, resource_id, charge_category, cost, is_vm,
         installation)
-    VALUES ('import_1', %s, 'aws', 'payer', %s, 'Usage', %s, true, (SELECT id FROM installation WHERE %s))
+    VALUES ('import_01jz0000000000000000000001', %s, 'aws', 'payer', %s, 'Usage', %s, true, (SELECT id FROM installation WHERE %s))
 """
 USE = """
     INSERT INTO usage_record (attempt_id, starts_at, revision, tenant_id, lease_id, lease_name, n, labels, provider,
         account, region, zone, instance_type, instance_id, market, seconds, price_per_hour, compute_cost, disk_cost,
         address_cost, list_cost, disk_gib_hours, gpu_hours)
-    VALUES (%s, '2026-10-05T10:00Z', 0, %s, 'lease_1', 't', 1, '{}', 'aws', 'main', 'r', 'z', 'g5.xlarge', %s, 'spot',
+    VALUES (%s, '2026-10-05T10:00Z', 0, %s, %s, 't', 1, '{}', 'aws', 'main', 'r', 'z', 'g5.xlarge', %s, 'spot',
         3600, 1, 1, 0.1, 0, 1, 0, 1)
 """
 
@@ -32,7 +32,7 @@ def charged(database_url: str, alice: Caller) -> Fleet:
     fleet = Fleet(database_url)
     fleet.run(IMPORT)
     for number, instance in enumerate(("i-1", "i-2")):
-        fleet.run(USE, f"attempt_{number}", alice.tenant_id, instance)
+        fleet.run(USE, f"attempt_{number}", alice.tenant_id, "lease_1", instance)
     fleet.run(LINE, "2026-10-05", "i-1", "1.155", False)
     fleet.run(LINE, "2026-10-06", "i-9", "4", True)
     return fleet

@@ -235,6 +235,7 @@ async def whatever_is_read_is_ones_own_alone(attack: Attack) -> None:
         "budget_id": budget["id"],
         "webhook_id": hook["id"],
         "ssh_key_id": ssh_key["id"],
+        "quote_id": (await attack.callers["admin"].post("/v1/quotes", json=LEASE | {"name": None})).json()["id"],
     }
     for one in OPERATIONS:
         if one.method != "GET":
@@ -250,6 +251,7 @@ async def nobody_acts_for_another_tenant(attack: Attack) -> None:
     for path, wish in (
         ("/v1/leases", LEASE),
         ("/v1/leases/plan", LEASE),
+        ("/v1/quotes", LEASE),
         ("/v1/webhooks", {"url": HOOK}),
         ("/v1/ssh-keys", {**BODIES["create_ssh_key"], "name": "other"}),
         RELEASE,
@@ -291,6 +293,16 @@ async def nobody_sets_a_budget_for_another(attack: Attack) -> None:
         assert answers[0] == answers[1]
 
 
+async def nobody_creates_from_anothers_quote(attack: Attack) -> None:
+    answers = []
+    for quote_id in (attack.victim.ids["quote_id"], UNKNOWN["quote_id"]):
+        asked = {"json": {"quote_id": quote_id}, "headers": {"X-Request-Id": "probe-0001"}}
+        refused = await attack.callers["admin"].post("/v1/leases", **asked)
+        assert refused.status_code == 404
+        answers.append(refused.content)
+    assert answers[0] == answers[1]
+
+
 async def anothers_idempotency_key_repeats_nothing(attack: Attack) -> None:
     body = {"gpu": {"model": "A10G"}, "ttl_seconds": 3600, "name": f"{NAME}-1"}
     made = await attack.callers["member"].post("/v1/leases", json=body, headers={"Idempotency-Key": REPEATED})
@@ -311,6 +323,7 @@ async def test_what_is_anothers_does_not_exist(attack: Attack, attacked: FastAPI
     await nobody_acts_for_another_tenant(attack)
     await nobody_names_anothers_ssh_key(attack)
     await nobody_sets_a_budget_for_another(attack)
+    await nobody_creates_from_anothers_quote(attack)
     await anothers_idempotency_key_repeats_nothing(attack)
     assert belongings(fleet, attack.victim.ids["tenant_id"]) == before, "a stranger changed something"
     opened: set[str] = getattr(attacked.state.services.context.database, "opened", set())

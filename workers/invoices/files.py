@@ -95,13 +95,13 @@ def _lines(path: Path, *, zipped: bool) -> Iterator[tuple[int, list[str]]]:
 
 def _binary(path: Path, *, zipped: bool) -> BinaryIO:
     if zipped:
-        return io.BufferedReader(gzip.open(path), _BLOCK)  # type: ignore[arg-type]  # a GzipFile is what it needs
+        return io.BufferedReader(gzip.open(path), _BLOCK)
     return path.open("rb", _BLOCK)
 
 
 def _parquet(path: Path, wanted: frozenset[str]) -> tuple[frozenset[str], Iterator[tuple[int, Row]]]:
     try:
-        from pyarrow import parquet  # noqa: PLC0415 - an extra that only Parquet files need
+        from pyarrow import parquet  # type: ignore[import-untyped]  # noqa: PLC0415 - an extra without types
     except ImportError:
         detail = "is Parquet, which needs the extra `parquet`: pip install 'gpulease[server,parquet]', or export CSV"
         raise InvalidFile(path, _HEADER, detail) from None

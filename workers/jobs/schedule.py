@@ -38,6 +38,15 @@ _WATCH_REST = 2.0
 """Parsing what a cloud says of hundreds of VMs in change took more than half of a worker without it."""
 
 
+_OPERATORS = JobSpec(
+    name="operators",
+    run=tell_operators,
+    interval=lambda _: _OPERATORS_INTERVAL,
+    idle=_OPERATORS_IDLE,
+    per_region=False,
+)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpecs:
     """`inventory` costs CPU and has its own process; the others run in threads of every worker process."""
@@ -82,18 +91,12 @@ def job_specs(settings: Settings) -> JobSpecs:
         run=observe_reservations,
         interval=lambda _: min(_RESERVATIONS_INTERVAL, s.offerings_interval),
     )
-    notifying = JobSpec(
-        name="operators",
-        run=tell_operators,
-        interval=lambda _: _OPERATORS_INTERVAL,
-        idle=_OPERATORS_IDLE,
-        per_region=False,
-    )
     telling = JobSpec(name="notices", run=notices.tell, interval=lambda _: _NOTICES_INTERVAL, per_region=False)
+    kinds = (refreshing, sweeping, pricing, checking, reserving, _OPERATORS)
     return JobSpecs(
         inventory={"inventory": inventory},
         watch={"watch": watching},
-        refresh={kind.name: kind for kind in (refreshing, sweeping, pricing, checking, reserving, notifying)},
+        refresh={kind.name: kind for kind in kinds},
         housekeeping={kind.name: kind for kind in _housekeeping(settings)},
         notices={"notices": telling},
     )

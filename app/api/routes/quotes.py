@@ -3,9 +3,10 @@
 from dataclasses import replace
 from typing import Annotated, Any
 
-from fastapi import Response
+from fastapi import Request, Response
 from pydantic import Field
 
+from app.api.http.etags import tagged
 from app.api.http.responses import answer
 from app.api.http.routing import Member, UseServices
 from app.api.http.routing import router as make_router
@@ -14,6 +15,7 @@ from app.api.schemas.base import Moment, Money, View
 from app.api.schemas.explanations import ExplainedExclusion
 from app.api.schemas.lease_bodies import NewLease, new_lease
 from app.services.plan import Plan
+from app.services.preconditions import version_tag
 
 router = make_router("quotes")
 
@@ -66,9 +68,10 @@ async def create_quote(body: NewLease, principal: Member, services: UseServices)
 
 
 @router.get("/v1/quotes/{quote_id}", response_model=Quote)
-async def get_quote(quote_id: str, principal: Member, services: UseServices) -> Response:
+async def get_quote(request: Request, quote_id: str, principal: Member, services: UseServices) -> Response:
     """Read a quote. An expired quote can be read for seven days."""
-    return answer(_view(await services.quotes.get(principal, quote_id)))
+    row = await services.quotes.get(principal, quote_id)
+    return tagged(request, _view(row), version_tag(row.id, 1))
 
 
 def _quoted_plan(plan: Plan, sight: Sight) -> dict[str, Any]:

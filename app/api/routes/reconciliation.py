@@ -4,11 +4,11 @@ from datetime import date
 from enum import StrEnum
 from typing import Annotated, Any
 
-from fastapi import Query, Response
+from fastapi import Query, Request, Response
 from pydantic import Field
 
+from app.api.http.etags import tagged
 from app.api.http.pagination import UsePage
-from app.api.http.responses import answer
 from app.api.http.routing import OPERATORS_ONLY, UseServices
 from app.api.http.routing import router as make_router
 from app.api.schemas.base import Moment, Money, Page, View
@@ -16,6 +16,7 @@ from app.api.schemas.hardware import GROWS
 from app.api.schemas.lease_filters import QueryText
 from app.api.schemas.patterns import MONTH
 from app.db.operations.reconciliation import ReconciliationFilter
+from app.services.preconditions import list_tag
 
 router = make_router("ops")
 
@@ -87,13 +88,14 @@ class Reconciliation(Page):
 
 @router.get("/v1/ops/reconciliation", response_model=Reconciliation, dependencies=[OPERATORS_ONLY])
 async def get_reconciliation(
+    request: Request,
     services: UseServices,
     page: UsePage,
     month: Annotated[
         str, Query(pattern=MONTH.regex, description="The month in UTC, such as `2026-11`.", examples=["2026-11"])
     ],
     tenant_id: QueryText | None = None,
-    kind: ReconciliationKind | None = None,
+    kind: Annotated[ReconciliationKind | None, Query(description="Only rows of this kind.")] = None,
 ) -> Response:
     """Compare what leases cost with what providers charged, for a month.
 
@@ -109,7 +111,8 @@ async def get_reconciliation(
         next_cursor=found.page.next_cursor,
         total_count=found.page.total_count,
     )
-    return answer(view)
+    content = view.model_dump_json().encode()
+    return tagged(request, content, list_tag((), also=content.decode()))
 
 
 def _charge(row: Any) -> ReconciledCharge:

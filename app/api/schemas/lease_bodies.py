@@ -4,13 +4,12 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
-from typing_extensions import TypeAliasType
+from pydantic import AfterValidator, ConfigDict, Field
 
 from app.api.schemas import patterns
 from app.api.schemas.base import Body, DecimalText, Name, Text, Timestamp
 from app.api.schemas.field_rules import at_most_one, exactly_one, never_null, unless
-from app.domain import labels
+from app.api.schemas.lease_fields import ExpiryWarnings, Labels, QuoteId
 from app.domain.lease_actions import LaterExpiry
 from app.domain.lease_requests import LeaseRequest, OnInterruption
 from app.domain.offerings import GpuVendor, Interconnect, MarketWish
@@ -23,8 +22,6 @@ from app.settings.providers import providers
 
 _YEAR = 31_536_000
 _MOST_PROVIDERS = len(providers())
-_DAY = 86_400
-_MOST_WARNINGS = 10
 _NOT_REQUESTED = {"tenant_id", "max_cost", "startup_script", "ssh_keys", "quote_id", "expiry_warnings_seconds"}
 """Fields of a body that are no part of the lease request."""
 
@@ -51,57 +48,7 @@ RegionName = Annotated[str, Field(pattern=patterns.REGION.regex, examples=["us-e
 ImageName = Annotated[str, Field(pattern=patterns.IMAGE.regex, examples=["pytorch"])]
 Ttl = Annotated[int, Field(ge=60, le=_YEAR, description="Seconds from now; at most the tenant's `max_ttl_seconds`.")]
 MaxCost = Annotated[DecimalText, Field(gt=0, examples=["12.50"])]
-QuoteId = Annotated[str, Field(max_length=40, examples=["quote_01jz0000000000000000000000"])]
-ExpiryWarnings = Annotated[
-    list[Annotated[int, Field(ge=1, le=_DAY)]],
-    Field(
-        max_length=_MOST_WARNINGS,
-        description=(
-            "How many seconds before its end the lease sends `lease.expiring_soon`. A warning that is not shorter than "
-            "the lease is left out. Null: as the installation is configured."
-        ),
-        examples=[[1800, 300]],
-    ),
-]
 Cidr = Annotated[str, Field(max_length=50, examples=["203.0.113.0/24"]), AfterValidator(network)]
-
-
-def _label_key(text: str) -> str:
-    if not labels.is_key(text):
-        raise ValueError(labels.KEY_RULE)
-    return text
-
-
-def _label_value(text: str) -> str:
-    if not labels.is_value(text):
-        raise ValueError(labels.VALUE_RULE)
-    return text
-
-
-Labels = TypeAliasType(
-    "Labels",
-    Annotated[
-        dict[
-            Annotated[
-                str,
-                AfterValidator(_label_key),
-                WithJsonSchema({"type": "string", "pattern": f"^{labels.KEY_PATTERN}$", "maxLength": 317}),
-            ],
-            Annotated[
-                str,
-                AfterValidator(_label_value),
-                WithJsonSchema({"type": "string", "pattern": r"^[^\x00-\x1f\x7f-\x9f]*$", "maxLength": 63}),
-            ],
-        ],
-        Field(
-            max_length=labels.MOST,
-            description=(
-                "At most 20 labels. Keys are as in Kubernetes: a name of at most 63 letters, digits, `_`, `.` and `-`, "
-                "perhaps after a DNS prefix and `/`. Values have at most 63 characters, without control characters."
-            ),
-        ),
-    ],
-)
 
 
 class GpuWish(Body):
@@ -238,7 +185,7 @@ class NewLease(Body):
         OnInterruption, Field(strict=False, description="What to do when the provider interrupts a spot VM.")
     ] = OnInterruption.END
     labels: Labels = Field(default_factory=dict)
-    expiry_warnings_seconds: ExpiryWarnings | None = None
+    expiry_warnings_seconds: ExpiryWarnings = None
     quote_id: Annotated[
         QuoteId | None,
         Field(
@@ -269,7 +216,7 @@ class LeasePatch(Body):
         MaxCost | None,
         Field(description="The new spend cap in USD, at least what the lease has cost. Null: no cap."),
     ] = None
-    expiry_warnings_seconds: ExpiryWarnings | None = None
+    expiry_warnings_seconds: ExpiryWarnings = None
 
 
 class LeaseExtension(Body):

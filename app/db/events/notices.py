@@ -41,7 +41,7 @@ _TOLD = case(
 
 
 def _warning() -> Any:
-    """The shortest warning whose time has come: after an outage, one event tells what several would have told."""
+    """The shortest warning whose time has come. After an outage, one event replaces several."""
     listed = func.coalesce(lease.c.expiry_warnings, bindparam("defaults", type_=Json))
     each = func.jsonb_array_elements_text(listed).table_valued("value", name="warning")
     seconds = cast(each.c.value, Integer)

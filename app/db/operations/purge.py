@@ -52,6 +52,7 @@ _QUOTES = text(
         SELECT id FROM quote WHERE valid_until < now() - interval '7 days' ORDER BY valid_until LIMIT 5000))
     """
 )
+_INVOICES = text("DELETE FROM invoice_import WHERE month < now() - interval '400 days'")
 _MESSAGES = text(
     """
     DELETE FROM operator_message WHERE id = ANY (ARRAY(
@@ -73,9 +74,10 @@ STATEMENTS = (
     _COSTS,
     _QUOTES,
     _MESSAGES,
+    _INVOICES,
 )
 """Retention: idempotency records 72 hours, events and messages to operators 90 days, ended orphans and webhook deliveries 30 days, console output
-and quotes 7 days, sums of use 13 months, usage records and their sums 400 days."""
+and quotes 7 days, sums of use 13 months, usage records, their sums and imported invoices 400 days."""
 
 
 _LEASES = text(
