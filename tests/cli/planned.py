@@ -116,7 +116,6 @@ FIELDS: dict[str, dict[str, Any]] = {
         "expiry_warnings_seconds": {"type": "array", "items": _NUMBER},
     },
     "LeasePatch": {"max_cost": _MAYBE, "expiry_warnings_seconds": {"type": "array", "items": _NUMBER}},
-    "LeaseRequest": {"max_cost": _MAYBE, "quote_id": _MAYBE, "expiry_warnings_seconds": {}},
     "Lease": {
         "expiry_warnings_seconds": {},
         "max_cost": _MAYBE,
