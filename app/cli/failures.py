@@ -14,9 +14,8 @@ _ADVICE: Mapping[str, str] = {
         "wait longer with --wait 2h, or allow more offerings: --market any, other regions, another GPU model"
     ),
     "quota_exceeded": "release leases, or request a higher quota; `gpulease quota show` lists the limits",
-    "spend_cap": "create a lease with a higher --max-cost, or without",
-    "budget_exceeded": "ask an admin for a higher budget; `gpulease budget list` shows the budgets",
     "price_cap": "raise --max-price, or leave it out",
+    "spend_cap": "raise --max-cost, or leave it out",
     "provider_quota": "use another provider or region, or ask an operator to raise the account's quota",
     "provider_auth": "ask an operator: the provider rejects the account's credentials",
     "provider_error": "create the lease again, or use another provider",
@@ -25,6 +24,7 @@ _ADVICE: Mapping[str, str] = {
     "image_missing": "choose one of `gpulease images` with --image",
     "region_not_listed": "use another region, or ask an operator: `gpulease ops accounts` shows the listing",
     "interrupted": "use --market on_demand, or --on-interruption replace",
+    "budget_exceeded": "ask an admin for a higher budget; `gpulease budget list` shows the budgets",
     "expired": "create a lease with a longer --ttl",
 }
 "What to try, by the code of the lease's reason."

@@ -73,9 +73,7 @@ class LeaseOptions:
     ] = None
     max_cost: Annotated[
         str | None,
-        typer.Option(
-            metavar="USD", help="The lease ends before it costs more than this in total.", rich_help_panel=_TERMS
-        ),
+        typer.Option(metavar="USD", help="Spend cap: the lease ends before it costs more.", rich_help_panel=_TERMS),
     ] = None
     ttl: Annotated[
         int | None,

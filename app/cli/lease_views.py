@@ -64,32 +64,19 @@ def connect(item: Json) -> str | None:
 
 
 def expires(item: Json) -> str | None:
-    """When the lease expires, relative to now. None for a lease that ends before."""
-    return None if ends(item) else since(item.get("expires_at"))
-
-
-def effective_end(item: Json) -> str | None:
-    """When the lease ends by its term or its cost cap, relative to now. None for a lease that ends before."""
+    """When the lease ends by its expiry or its spend cap, relative to now. None for a lease that ends already."""
     return None if ends(item) else since(item.get("ends_at") or item.get("expires_at"))
 
 
 def cost(item: Json) -> str | None:
-    """`1.25 USD`, and `1.25 USD to date` before the lease has ended: what it has cost."""
+    """`1.25 USD`, and `1.25 USD to date` before the lease has ended: what it has cost. With its spend cap, `of 5.00 USD`."""
     accrued = rounded(at(item, "cost.accrued"))
+    if accrued is None:
+        return None
+    currency, cap = at(item, "cost.currency") or "USD", rounded(item.get("max_cost"))
     to_date = "" if item.get("terminal") else " to date"
-    return None if accrued is None else f"{accrued} {at(item, 'cost.currency') or 'USD'}{to_date}"
-
-
-def price_parts(item: Json) -> str | None:
-    """`compute 21.96, disk 0.02, address 0.005`: the hourly prices of the parts. None without parts beyond compute."""
-    parts = {name: short for name, price in (at(item, "cost.parts") or {}).items() if (short := rounded(price))}
-    return ", ".join(f"{name} {price}" for name, price in parts.items()) if len(parts) > 1 else None
-
-
-def cap(item: Json) -> str | None:
-    """When the lease ends because of its cost cap, relative to now. None if it reaches its expiry first."""
-    end = item.get("ends_at")
-    return None if ends(item) or end in (None, item.get("expires_at")) else f"{since(end)} (cost cap)"
+    of_cap = "" if cap is None else f", at most {cap} {currency}"
+    return f"{accrued} {currency}{to_date}{of_cap}"
 
 
 def estimate(item: Json) -> str | None:
@@ -127,7 +114,7 @@ LEASES: Columns = (
     ("MARKET", "placement.market"),
     ("USD/H", price("placement.price_per_hour")),
     ("COST USD", price("cost.accrued")),
-    ("EXPIRES", Faces(effective_end, "expires_at")),
+    ("EXPIRES", Faces(expires, "ends_at")),
     ("CREATED", when("created_at")),
 )
 
@@ -191,22 +178,32 @@ def _machine(item: Json) -> Iterable[tuple[str, object]]:
 
 def _money(item: Json) -> Iterable[tuple[str, object]]:
     currency = at(item, "cost.currency") or "USD"
-    what = "compute " if at(item, "cost.covers") == "compute" else ""
     prices = ("cost.rate_per_hour", "placement.price_per_hour", "estimate.price_per_hour")
     price_now = None if ends(item) else next((rate for path in prices if (rate := at(item, path))), None)
-    yield f"{what}cost", cost(item)
-    yield f"{what}price", money(rounded(price_now), f"{currency}/h")
-    yield "price parts", None if ends(item) else price_parts(item)
-    yield f"{what}total", estimate(item)
-    yield "cost cap", money(rounded(item.get("max_cost")), currency)
+    yield "cost", cost(item)
+    yield "price", money(_with_parts(item, rounded(price_now)), f"{currency}/h")
+    yield "compute total", estimate(item)
     yield "not included", not_included(item.get("cost"))
 
 
+def _with_parts(item: Json, rate: object) -> str | None:
+    """`1.02` with the parts that are not zero: `1.02 (compute 1.01, disk 0.01)`."""
+    parts = at(item, "cost.parts") or {}
+    known = {name: amount for name, amount in parts.items() if amount is not None and Decimal(amount)}
+    if rate is None or len(known) < 2:
+        return None if rate is None else str(rate)
+    return f"{rate} ({', '.join(f'{name} {amount}' for name, amount in known.items())})"
+
+
+_ENDS = frozenset({"expires_at", "ends_at"})
+
+
 def _times(item: Json) -> Iterable[tuple[str, object]]:
-    for name in ("created_at", "ready_at", "expires_at", "release_requested_at", "ended_at"):
-        shown = expires(item) if name == "expires_at" else since(item.get(name))
+    for name in ("created_at", "ready_at", "expires_at", "ends_at", "release_requested_at", "ended_at"):
+        if name == "ends_at" and item.get(name) == item.get("expires_at"):
+            continue
+        shown = None if name in _ENDS and ends(item) else since(item.get(name))
         yield name.removesuffix("_at").replace("_", " "), shown
-    yield "ends", cap(item)
 
 
 def _rest(item: Json) -> Iterable[tuple[str, object]]:

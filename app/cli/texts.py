@@ -71,13 +71,16 @@ def quota_text(need: Mapping[str, object]) -> str:
     return f"{need.get('resource')}: {asked} requested, {amount(free)} of {amount(limit)} available"
 
 
-NOT_INCLUDED = "disk, public address, traffic"
-"What a compute cost leaves out."
+NOT_INCLUDED: Mapping[str, str] = {
+    "compute": "disk, public address, traffic",
+    "compute_disk_address": "traffic",
+}
+"What an amount leaves out, by the scope that it covers."
 
 
 def not_included(item: object) -> str | None:
-    """The parts that a cost or estimate leaves out. None unless it covers compute alone."""
-    return NOT_INCLUDED if at(item, "covers") == "compute" else None
+    """The parts that a cost or estimate leaves out. None for a scope that this version does not know."""
+    return NOT_INCLUDED.get(str(at(item, "covers")))
 
 
 EXCLUSIONS: Mapping[str, str] = {
@@ -99,6 +102,7 @@ EXCLUSIONS: Mapping[str, str] = {
     "no_driver_image": "no image with drivers",
     "no_price": "price unknown",
     "price_cap": "above the maximum price",
+    "spend_cap": "above the spend cap in a minute",
     "cordoned": "account cordoned by operators",
     "account": "account not usable",
     "reservation": "reservation not usable",

@@ -194,7 +194,7 @@ def _facts(lease: Json) -> list[tuple[str, object]]:
         ("reason", lease_views.reason(lease)),
         ("connect", lease_views.connect(lease)),
         ("interruption", lease_views.interruption(lease)),
-        ("compute cost", cost),
+        ("cost", cost),
         ("expires", lease_views.expires(lease)),
     ]
 

@@ -86,6 +86,7 @@ def a_lease(number: int = 1, **changes: Any) -> Json:
         "running_at": None,
         "ready_at": None,
         "expires_at": "2026-06-01T18:00:00Z",
+        "ends_at": "2026-06-01T18:00:00Z",
         "release_requested_at": None,
         "ended_at": None,
         "updated_at": "2026-06-01T10:00:00Z",
@@ -293,7 +294,7 @@ class FakeApi:
     def _extended(lease: Json, body: Json) -> Json:
         by = timedelta(seconds=body.get("extend_by_seconds", 0))
         until = datetime.fromisoformat(body.get("expires_at") or lease["expires_at"]) + by
-        return {**lease, "expires_at": times.rfc3339(until)}
+        return {**lease, "expires_at": times.rfc3339(until), "ends_at": times.rfc3339(until)}
 
     def _create(self, asked: Asked) -> Answer:
         key = asked.headers["idempotency-key"]

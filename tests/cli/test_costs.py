@@ -199,10 +199,10 @@ def test_a_lease_shows_its_cap_its_end_and_the_parts_of_its_price(api: FakeApi, 
     expiry, cap = "2099-06-02T10:00:00Z", "2099-06-01T12:00:00Z"
     api.add(a_lease(1, max_cost="50.00", expires_at=expiry, ends_at=cap, cost={**cost, "parts": parts}))
     shown = " ".join(cli("lease", "show", "lease_01").stdout.split())
-    assert "cost cap 50.00 USD" in shown
-    assert "price parts compute 21.96, disk 0.02, address 0.005" in shown
-    assert "(cost cap)" in shown
-    assert "compute cost" not in shown
+    assert "1.25 USD to date, at most 50.00 USD" in shown
+    assert "(compute 21.96, disk 0.02, address 0.005)" in shown
+    assert " ends in " in shown
+    assert " expires in " in shown
 
 
 def test_a_key_of_an_agent_has_a_budget_and_an_end(api: FakeApi, cli: Cli) -> None:

@@ -13,7 +13,7 @@ from app.cli.layout import Layout
 from tests.cli.conftest import Cli
 from tests.cli.fake_api import ACTIVE, BOOTING, PLACE, PROVISIONING, FakeApi, Json, a_lease
 
-LIVE: Json = {**PROVISIONING, **BOOTING, **ACTIVE, "expires_at": "2999-06-01T14:00:00Z"}
+LIVE: Json = {**PROVISIONING, **BOOTING, **ACTIVE, **dict.fromkeys(("expires_at", "ends_at"), "2999-06-01T14:00:00Z")}
 LONG_ID = "lease_01m84jncx1es4vd0pkyemx4c86"
 COLUMNS = [(title, title) for title in "abcd"]
 

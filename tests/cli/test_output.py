@@ -12,6 +12,7 @@ from tests.cli.conftest import Cli
 from tests.cli.fake_api import ACTIVE, BOOTING, PLACE, PROVISIONING, RELEASED, FakeApi, Json, a_lease
 
 LIVE: Json = {**PROVISIONING, **BOOTING, **ACTIVE, "expires_at": "2026-06-01T14:00:00Z"}
+LIVE["ends_at"] = LIVE["expires_at"]
 
 
 def _rows(text: str) -> list[dict[str, str]]:

@@ -164,10 +164,10 @@ def test_ended_leases_show_no_login_and_no_expiry(api: FakeApi, cli: Cli) -> Non
     cost = {"accrued": "1.2345", "rate_per_hour": None, "currency": "USD", "covers": "compute"}
     api.add(a_lease(1, **ended, cost=cost, ended_at="2026-06-01T10:00:00Z"))
     shown = cli("lease", "show", "lease_01").stdout
-    assert "compute cost  1.2345 USD\n" in re.sub(r" +\n", "\n", re.sub(r" {3,}", "  ", shown))
+    assert "cost  1.2345 USD\n" in re.sub(r" +\n", "\n", re.sub(r" {3,}", "  ", shown))
     assert "disk, public address, traffic" in shown
     assert "ended" in shown
     assert "connect" not in shown
     assert "expires" not in shown
-    assert "compute price" not in shown
+    assert "price" not in shown
     assert "compute total" not in shown
