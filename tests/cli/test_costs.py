@@ -258,3 +258,21 @@ def test_the_reconciliation_has_totals_and_charges(api: FakeApi, cli: Cli) -> No
     first, second, *_ = api.asked
     assert (first.key, first.query["month"]) == (OPERATOR_KEY, ["2026-11"])
     assert second.query["kind"] == ["cloud_only"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        ("175.68", "exceeded: budget_02: 175.68 USD requested, 50.00 of 100.00 available"),
+        ("43.92", "budget_02: 43.92 USD requested, 50.00 of 100.00 available"),
+    ],
+)
+def test_a_plan_shows_the_budget_with_the_least_room(api: FakeApi, cli: Cli, asked: str, shown: str) -> None:
+    money = {"spent": "20.00", "committed": "30.00", "asked": asked}
+    budgets = [
+        {"budget_id": "budget_01", "amount": "500.00", **money, "fits": True},
+        {"budget_id": "budget_02", "amount": "100.00", **money, "fits": asked == "43.92"},
+    ]
+    api.documents["POST", "/v1/leases/plan"] = {"candidates": [], "budgets": budgets}
+    lines = [" ".join(line.split()) for line in cli("lease", "plan", "--gpu", "T4", "--ttl", "2h").stdout.splitlines()]
+    assert f"budget {shown}" in lines
