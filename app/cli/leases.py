@@ -191,7 +191,7 @@ def update(
     ] = None,
     remove_label: Annotated[list[str] | None, typer.Option(metavar="KEY", help="Label to remove; repeatable.")] = None,
     max_cost: Annotated[
-        str | None, typer.Option(metavar="USD", help="The most that the lease may cost in total; none removes the cap.")
+        str | None, typer.Option(metavar="USD", help="A new spend cap; `none` removes the spend cap.")
     ] = None,
     warn_before: Annotated[
         str | None,
@@ -200,7 +200,7 @@ def update(
         ),
     ] = None,
 ) -> None:
-    """Change the name, the labels, the cost cap or the warnings of a lease. Other labels stay."""
+    """Change the name, the labels, the spend cap or the warnings of a lease. Other labels stay."""
     added = values.pairs(label or (), what="KEY=VALUE")
     if not any((name is not None, max_cost, warn_before, added, remove_label)):
         raise typer.BadParameter("nothing to change: give at least one option")

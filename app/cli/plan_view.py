@@ -1,6 +1,7 @@
 """Terminal output of `lease plan`, and the summary that `lease create` asks about."""
 
 from collections.abc import Iterable
+from decimal import Decimal
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -78,6 +79,7 @@ def offer(document: Json, term_seconds: int) -> RenderableType:
             ("not included", not_included(document.get("cost"))),
             ("if unavailable", f"{len(others)} other offerings{upto}" if others else None),
             ("quota", None if at(document, "quota.fits") else quota(document)),
+            ("budget", budget(document, only_exceeded=True)),
             ("note", _note(document)),
         ]
     )
@@ -88,6 +90,7 @@ def _facts(document: Json, term_seconds: int) -> Iterable[tuple[str, object]]:
     yield "compute cost", ", ".join(part for part in cost if part) or None
     yield "not included", not_included(document.get("cost")) if any(cost) else None
     yield "quota", quota(document)
+    yield "budget", budget(document)
     yield "note", _note(document)
 
 
@@ -111,6 +114,26 @@ def quota(document: Json) -> str | None:
         return f"exceeded: {'; '.join(short)}"
     limited = [quota_text(need) for need in resources if need.get("limit") is not None]
     return limited[0] if limited else None
+
+
+def budget(document: Json, *, only_exceeded: bool = False) -> str | None:
+    """The budgets that have no room for the lease, or the one with the least room."""
+    needs = document.get("budgets") or []
+    short = [_budget_text(need) for need in needs if not need["fits"]]
+    if short:
+        return f"exceeded: {'; '.join(short)}"
+    least = min(needs, key=_available, default=None)
+    return None if least is None or only_exceeded else _budget_text(least)
+
+
+def _budget_text(need: Json) -> str:
+    """`budget_01: 175.68 USD requested, 50.00 of 100.00 available`."""
+    amounts = [rounded(value) for value in (need["asked"], _available(need), need["amount"])]
+    return "{}: {} USD requested, {} of {} available".format(need["budget_id"], *amounts)
+
+
+def _available(need: Json) -> Decimal:
+    return max(Decimal(need["amount"]) - Decimal(need["spent"]) - Decimal(need["committed"]), Decimal(0))
 
 
 def _note(document: Json) -> str | None:

@@ -305,8 +305,9 @@ class FakeApi:
             return Answer(201, self._created[key], {"Idempotency-Replayed": "true"})
         body = asked.body or {}
         number = len(self.leases) + 1
-        request = {name: value for name, value in body.items() if name != "tenant_id"}
-        lease = a_lease(number, name=body.get("name") or f"lease-{number}", request=request)
+        own = {name: body[name] for name in ("max_cost", "quote_id", "expiry_warnings_seconds") if name in body}
+        request = {name: value for name, value in body.items() if name not in {"tenant_id", *own}}
+        lease = a_lease(number, name=body.get("name") or f"lease-{number}", request=request, **own)
         self._created[key] = self.add(lease, *self.new_course)
         return Answer(201, lease)
 

@@ -109,14 +109,16 @@ PATHS: dict[str, Any] = {
     "/v1/forecast": {"get": _operation("200", _FORECAST, query=("tenant_id",))},
 }
 
+_PLANNED = {**dict.fromkeys(("budget_id", "amount", "spent", "committed", "asked"), _TEXT), "fits": _YES}
+
 FIELDS: dict[str, dict[str, Any]] = {
+    "LeasePlan": {"budgets": {"type": "array", "items": _object(**_PLANNED)}},
     "NewLease": {
         "max_cost": _MAYBE,
         "quote_id": _MAYBE,
         "expiry_warnings_seconds": {"type": "array", "items": _NUMBER},
     },
     "LeasePatch": {"max_cost": _MAYBE, "expiry_warnings_seconds": {"type": "array", "items": _NUMBER}},
-    "LeaseRequest": {"max_cost": _MAYBE, "quote_id": _MAYBE, "expiry_warnings_seconds": {}},
     "Lease": {
         "expiry_warnings_seconds": {},
         "max_cost": _MAYBE,

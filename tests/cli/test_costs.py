@@ -199,10 +199,10 @@ def test_a_lease_shows_its_cap_its_end_and_the_parts_of_its_price(api: FakeApi, 
     expiry, cap = "2099-06-02T10:00:00Z", "2099-06-01T12:00:00Z"
     api.add(a_lease(1, max_cost="50.00", expires_at=expiry, ends_at=cap, cost={**cost, "parts": parts}))
     shown = " ".join(cli("lease", "show", "lease_01").stdout.split())
-    assert "cost cap 50.00 USD" in shown
-    assert "price parts compute 21.96, disk 0.02, address 0.005" in shown
-    assert "(cost cap)" in shown
-    assert "compute cost" not in shown
+    assert "1.25 USD to date, at most 50.00 USD" in shown
+    assert "(compute 21.96, disk 0.02, address 0.005)" in shown
+    assert " ends in " in shown
+    assert " expires in " in shown
 
 
 def test_a_key_of_an_agent_has_a_budget_and_an_end(api: FakeApi, cli: Cli) -> None:
@@ -258,3 +258,21 @@ def test_the_reconciliation_has_totals_and_charges(api: FakeApi, cli: Cli) -> No
     first, second, *_ = api.asked
     assert (first.key, first.query["month"]) == (OPERATOR_KEY, ["2026-11"])
     assert second.query["kind"] == ["cloud_only"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "shown"),
+    [
+        ("175.68", "exceeded: budget_02: 175.68 USD requested, 50.00 of 100.00 available"),
+        ("43.92", "budget_02: 43.92 USD requested, 50.00 of 100.00 available"),
+    ],
+)
+def test_a_plan_shows_the_budget_with_the_least_room(api: FakeApi, cli: Cli, asked: str, shown: str) -> None:
+    money = {"spent": "20.00", "committed": "30.00", "asked": asked}
+    budgets = [
+        {"budget_id": "budget_01", "amount": "500.00", **money, "fits": True},
+        {"budget_id": "budget_02", "amount": "100.00", **money, "fits": asked == "43.92"},
+    ]
+    api.documents["POST", "/v1/leases/plan"] = {"candidates": [], "budgets": budgets}
+    lines = [" ".join(line.split()) for line in cli("lease", "plan", "--gpu", "T4", "--ttl", "2h").stdout.splitlines()]
+    assert f"budget {shown}" in lines

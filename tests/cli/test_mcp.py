@@ -125,8 +125,10 @@ async def test_every_answer_has_the_remaining_budget_and_those_about_leases_thei
         "candidates": [{"rank": 1, "offering": PLACE, "price_for_term": "43.92"}],
         "excluded_by_reason": [{"code": "price_cap", "count": 7}],
     }
+    money = {"amount": "9.50", "spent": "0.00", "committed": "0.00", "asked": "43.92"}
+    budgets = [{"budget_id": "budget_02", **money, "fits": False}]
     prices = {"price_per_hour": "21.96", "total": "43.92", "valid_until": "2099-01-01T00:00:00Z"}
-    budgeted.documents["POST", "/v1/leases/plan"] = plan
+    budgeted.documents["POST", "/v1/leases/plan"] = {**plan, "budgets": budgets}
     budgeted.documents["POST", "/v1/quotes"] = {"id": "quote_01", "plan": plan, "currency": "USD", **prices}
     budgeted.documents["GET", "/v1/costs"] = COSTS
     cap = {"expires_at": "2099-06-02T10:00:00Z", "ends_at": "2099-06-01T12:00:00Z", "max_cost": "5.00"}
@@ -147,6 +149,7 @@ async def test_every_answer_has_the_remaining_budget_and_those_about_leases_thei
     assert answers["quote"]["quote_id"] == "quote_01"
     assert answers["plan"]["excluded"] == {"above the maximum price": 7}
     assert answers["plan"]["would_end_at"]
+    assert answers["plan"]["budgets"] == budgets
     assert [line["cost"] for line in answers["costs"]["lines"]] == ["120.50", "120.50"]
     assert answers["costs"]["total"]["cost"] == "241.00"
     assert [item["scope"] for item in answers["budgets"]["budgets"]][:3] == [

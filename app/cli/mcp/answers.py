@@ -126,6 +126,17 @@ class Candidate(BaseModel):
         )
 
 
+class PlannedBudget(BaseModel):
+    """A budget that a lease must fit into. Amounts are USD."""
+
+    budget_id: str
+    amount: str
+    spent: str
+    committed: str
+    asked: Annotated[str, Field(description="What the lease would commit.")]
+    fits: bool
+
+
 class PlanAnswer(Answer):
     """What a lease would try, in order. Nothing was created."""
 
@@ -134,6 +145,7 @@ class PlanAnswer(Answer):
     candidates: Annotated[list[Candidate], Field(description="The first five offerings that fit.")]
     candidates_count: int
     excluded: Annotated[dict[str, int], Field(description="Why other offerings do not fit, with their numbers.")]
+    budgets: Annotated[list[PlannedBudget], Field(description="The budgets that must have room for the lease.")] = []
 
     @classmethod
     def fields_of(cls, plan: Json, ttl_seconds: int) -> dict[str, Any]:
@@ -145,6 +157,7 @@ class PlanAnswer(Answer):
             "would_end_at": times.rfc3339(times.now() + timedelta(seconds=ttl_seconds)),
             "candidates": [Candidate.of(item) for item in candidates[:_MOST_CANDIDATES]],
             "candidates_count": len(candidates),
+            "budgets": [PlannedBudget.model_validate(item) for item in plan.get("budgets") or []],
             "excluded": {exclusion_text(group["code"]): group["count"] for group in groups},
         }
 

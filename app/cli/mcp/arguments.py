@@ -20,7 +20,11 @@ class LeaseArguments:
 
     ttl_seconds: Annotated[
         int,
-        Field(ge=60, description="Term of the lease. The VM ends after it at the latest, even if nobody releases it."),
+        Field(
+            ge=60,
+            description="Term of the lease. The VM ends after it at the latest, even if nobody releases it. "
+            "With a quote_id: the term of the quote.",
+        ),
     ]
     gpu_model: Annotated[
         str | None,

@@ -1,4 +1,4 @@
-"""The MCP server with a key that has a budget."""
+"""The MCP server and money: a key with a budget, a quote, costs."""
 
 from decimal import Decimal
 
@@ -36,3 +36,25 @@ async def test_a_key_with_a_budget_leases_until_the_budget_is_committed(operator
             assert (await call(admin, "list_leases"))["remaining_budget"] is None
             (budget,) = (await call(admin, "budgets"))["budgets"]
     assert (budget["amount"], budget["period"], budget["when_exceeded"]) == ("5.00", "lifetime", "end")
+
+
+async def test_a_quote_becomes_a_lease_that_costs_no_more(alice: Caller) -> None:
+    async with agent(alice) as client:
+        quote = await call(client, "quote", **ONE_A10G)
+        assert Decimal(quote["price_per_hour"]) == PRICE
+        accepted = {"quote_id": quote["quote_id"], "ttl_seconds": ONE_A10G["ttl_seconds"], "max_cost": "0.50"}
+        made = (await call(client, "create_lease", **accepted))["lease"]
+        assert (await call(client, "create_lease", **accepted))["lease"]["id"] == made["id"]
+        assert Decimal(made["max_cost"]) == Decimal("0.50")
+        other_term = {**accepted, "ttl_seconds": 7200}
+        assert "ttl_seconds differs" in await refused(client, "create_lease", **other_term)
+    lease = (await alice.get(f"/v1/leases/{made['id']}")).json()
+    assert Decimal(lease["request"]["max_price_per_hour"]) == PRICE
+
+
+async def test_costs_have_a_total_and_only_known_groups(alice: Caller) -> None:
+    async with agent(alice) as client:
+        found = await call(client, "costs", since="2026-11-01", bucket="month", group_by=["lease", "label:team"])
+        assert found["lines"] == []
+        assert Decimal(found["total"]["cost"]) == 0
+        assert "gpu_model" in await refused(client, "costs", group_by=["colour"])
