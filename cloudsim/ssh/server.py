@@ -17,6 +17,7 @@ from cloudsim.world import Vm, World
 
 SHARED_ADDRESS = "127.0.0.1"
 """The address of every VM on a system whose only loopback address it is (macOS)."""
+BANNER = "Simulated VM: it has a shell for a look around, and neither file transfer nor forwarding.\n"
 _LOOPBACK_DEVICE = b"lo\0"
 _LOOK_SECONDS = 1.0
 _LOGIN_SECONDS = 30.0
@@ -111,11 +112,18 @@ class Login(asyncssh.SSHServer):
 
     def __init__(self, vms: list[Vm]) -> None:
         self._guests = [(vm, guest(vm)) for vm in reversed(vms)]
+        self._connection: asyncssh.SSHServerConnection | None = None
         self.vm: Vm | None = None
         self.user = ""
 
+    def connection_made(self, connection: asyncssh.SSHServerConnection) -> None:
+        """Keeps the connection for the banner."""
+        self._connection = connection
+
     def begin_auth(self, _username: str) -> bool:
-        """Nobody comes in without a key."""
+        """Nobody comes in without a key. Clients show the banner on standard error, also those that copy files."""
+        if self._connection is not None:
+            self._connection.send_auth_banner(BANNER)
         return True
 
     def public_key_auth_supported(self) -> bool:
