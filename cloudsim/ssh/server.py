@@ -77,7 +77,11 @@ class SshServer:
                 login.cancel()
 
     async def _log_in(self, connection: socket.socket) -> None:
-        address, peer = connection.getsockname()[0], connection.getpeername()[0]
+        try:
+            address, peer = connection.getsockname()[0], connection.getpeername()[0]
+        except OSError:
+            connection.close()
+            return
         now = self._world.advance()
         vms = [vm for vm in self._world.vms.values() if vm.public_ip == address and vm.is_ready(now)]
         if not vms or not ip_address(peer).is_loopback:
