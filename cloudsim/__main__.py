@@ -8,16 +8,20 @@ import contextlib
 import errno
 import gc
 import signal
+import socket
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Coroutine, Generator, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
 from cloudsim.server import SimServer, Simulation, bind
 from cloudsim.settings import PROFILES, Settings
 from cloudsim.ssh import server as ssh
+from cloudsim.ssh.reports import HostKeyReports
 from cloudsim.store import StateUnreadable
+from cloudsim.world import World
 
 USAGE_ERROR = 2
 GC_THRESHOLD = (50_000, 20, 20)
@@ -75,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if settings.vm_address is None:
             settings = settings.changed(**addresses)
-        simulation = Simulation(settings, seed=arguments.seed, state=arguments.state, ssh=logins)
+        simulation = Simulation(settings, seed=arguments.seed, state=arguments.state, beside=_beside(logins))
     except StateUnreadable as error:
         listener.close()
         return _refuse(str(error))
@@ -83,6 +87,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     gc.set_threshold(*GC_THRESHOLD)
     _Server(simulation).run(sockets=[listener])
     return 0
+
+
+def _beside(logins: socket.socket | None) -> Callable[[World], Iterable[Coroutine[Any, Any, None]]]:
+    """The SSH servers of the VMs and the reports of their host keys, if there is a socket for them."""
+    if logins is None:
+        return lambda _world: ()
+    return lambda world: (ssh.SshServer(world, logins).serve(), HostKeyReports(world).report())
 
 
 def _refuse(why: str) -> int:

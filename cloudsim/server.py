@@ -9,7 +9,9 @@ import random
 import socket
 import threading
 import time
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 from starlette.applications import Starlette
@@ -33,8 +35,6 @@ from cloudsim.gce.facts import PROVIDER as GCP_NAME
 from cloudsim.gce.facts import catalog as gcp_catalog
 from cloudsim.gce.front import GceFront
 from cloudsim.settings import Settings
-from cloudsim.ssh.reports import HostKeyReports
-from cloudsim.ssh.server import SshServer
 from cloudsim.store import Store
 from cloudsim.world import World
 from cloudsim.world.core import Clock
@@ -61,7 +61,7 @@ class DroppableProtocol(HttpToolsProtocol):
 class Simulation:
     """One world with everything that stands around it. Raises StateUnreadable for a bad state file.
 
-    `ssh`: a listening socket at which the VMs accept logins, see `cloudsim.ssh.server.bind`.
+    `beside`: what else runs over the world until the end, such as the SSH servers of its VMs.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Simulation:
         seed: int | None = None,
         state: Path | None = None,
         clock: Clock = system_clock,
-        ssh: socket.socket | None = None,
+        beside: Callable[[World], Iterable[Coroutine[Any, Any, None]]] = lambda _world: (),
     ) -> None:
         rng = random.Random(seed)  # noqa: S311  ids and chances, no secrets
         self.world = World([aws_catalog(), gcp_catalog(), azure_catalog()], settings, clock=clock, rng=rng)
@@ -87,19 +87,17 @@ class Simulation:
         aws = Route("/", front.endpoint, methods=["POST"])
         self.app = Starlette(routes=[aws, *gce.routes(), *arm.routes(), *control.routes(), *restrictions.routes()])
         self._store = Store(state, self.world, self.credentials) if state else None
-        self._ssh = ssh
+        self._beside = beside
         self._tasks: list[asyncio.Task[None]] = []
 
         if self._store is not None:
             self._store.load()
 
     async def start(self) -> None:
-        """Begin to keep the state file and to accept logins, where there is a file and a socket."""
+        """Begin to keep the state file, if there is one, and what runs beside the world."""
         if self._store is not None:
             self._tasks.append(asyncio.create_task(self._store.keep()))
-        if self._ssh is not None:
-            self._tasks.append(asyncio.create_task(SshServer(self.world, self._ssh).serve()))
-            self._tasks.append(asyncio.create_task(HostKeyReports(self.world).report()))
+        self._tasks += [asyncio.create_task(endless) for endless in self._beside(self.world)]
 
     async def finish(self) -> None:
         """Write what is left."""

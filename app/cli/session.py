@@ -188,7 +188,7 @@ class Session:
         if not self.as_json and not page["items"]:
             self.note(none)
         if not self.as_json and page.get("next_cursor"):
-            self.note(f"only the first {len(page['items'])}: --limit 0 shows all")
+            self.note(f"{len(page['items'])} shown, and there are more: --limit 0 shows all")
 
     def table(self, columns: output.Columns, items: Sequence[Json], layout: Layout) -> None:
         """Prints the columns that fit, and names the others on standard error."""

@@ -17,7 +17,9 @@ from cloudsim.gce.facts import PROVIDER as GCP
 from cloudsim.world import Vm
 
 _GZIP = b"\x1f\x8b"
-_HEREDOC = re.compile(r"<<'END'\n(.*?)END\n", re.DOTALL)
+_PROGRAM = "/usr/local/sbin/gpulease-host-keys"
+"""The program that reports host keys. Other files of the user data may be the tenant's own text."""
+_HEREDOC = re.compile(rf"^put 0700 {_PROGRAM} <<'END'\n(.*?)^END$", re.DOTALL | re.MULTILINE)
 _REPORT = re.compile(r'^URL, TOKEN = "(https?://[^"\\]+)", "([0-9a-f]+)"$', re.MULTILINE)
 
 
@@ -58,14 +60,16 @@ def _gcp(spec: Mapping[str, Any]) -> Guest:
 def _cloud_init(user: str, encoded: str) -> Guest:
     raw = base64.b64decode(encoded)
     message = message_from_bytes(gzip.decompress(raw) if raw.startswith(_GZIP) else raw)
-    configs = [json.loads(text.partition("\n")[2]) for text in _parts(message) if text.startswith("#cloud-config\n")]
+    configs = [json.loads(text.partition("\n")[2]) for text in _cloud_configs(message)]
     keys = tuple(str(key) for config in configs for key in config.get("ssh_authorized_keys", ()))
-    return Guest(user, keys, _report(str(file["content"]) for one in configs for file in one.get("write_files", ())))
+    files = (file for config in configs for file in config.get("write_files", ()))
+    return Guest(user, keys, _report(str(file["content"]) for file in files if file["path"] == _PROGRAM))
 
 
-def _parts(message: Any) -> Iterator[str]:
+def _cloud_configs(message: Any) -> Iterator[str]:
+    """The parts that cloud-init reads as configuration. A start-up script is a part of another type."""
     for part in message.walk():
-        body = None if part.is_multipart() else part.get_payload(decode=True)
+        body = part.get_payload(decode=True) if part.get_content_type() == "text/cloud-config" else None
         if isinstance(body, bytes):
             yield body.decode(errors="replace")
 

@@ -59,7 +59,7 @@ class HostKeyReports:
             for _ in range(_TRIES):
                 try:
                     answer = await http.post(url, json=body, headers={"Authorization": f"Bearer {token}"})
-                except httpx.HTTPError:
+                except (httpx.HTTPError, httpx.InvalidURL):
                     answer = None
                 if not vm.alive or (answer is not None and not answer.is_server_error):
                     return

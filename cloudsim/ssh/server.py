@@ -17,6 +17,7 @@ from cloudsim.world import Vm, World
 
 SHARED_ADDRESS = "127.0.0.1"
 """The address of every VM on a system whose only loopback address it is (macOS)."""
+BANNER = "Simulated VM: it has a shell for a look around, and neither file transfer nor forwarding.\n"
 _LOOPBACK_DEVICE = b"lo\0"
 _LOOK_SECONDS = 1.0
 _LOGIN_SECONDS = 30.0
@@ -76,7 +77,11 @@ class SshServer:
                 login.cancel()
 
     async def _log_in(self, connection: socket.socket) -> None:
-        address, peer = connection.getsockname()[0], connection.getpeername()[0]
+        try:
+            address, peer = connection.getsockname()[0], connection.getpeername()[0]
+        except OSError:
+            connection.close()
+            return
         now = self._world.advance()
         vms = [vm for vm in self._world.vms.values() if vm.public_ip == address and vm.is_ready(now)]
         if not vms or not ip_address(peer).is_loopback:
@@ -111,11 +116,18 @@ class Login(asyncssh.SSHServer):
 
     def __init__(self, vms: list[Vm]) -> None:
         self._guests = [(vm, guest(vm)) for vm in reversed(vms)]
+        self._connection: asyncssh.SSHServerConnection | None = None
         self.vm: Vm | None = None
         self.user = ""
 
+    def connection_made(self, connection: asyncssh.SSHServerConnection) -> None:
+        """Keeps the connection for the banner."""
+        self._connection = connection
+
     def begin_auth(self, _username: str) -> bool:
-        """Nobody comes in without a key."""
+        """Nobody comes in without a key. Clients show the banner on standard error, also those that copy files."""
+        if self._connection is not None:
+            self._connection.send_auth_banner(BANNER)
         return True
 
     def public_key_auth_supported(self) -> bool:

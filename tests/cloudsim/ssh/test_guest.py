@@ -14,6 +14,13 @@ from workers.providers.azure import userdata as azure_userdata
 from workers.providers.gcp import userdata as gcp
 from workers.providers.types import HostKeyReport, LaunchSpec
 
+_FORGED_LINE = 'URL, TOKEN = "http://192.0.2.1/", "aa"'
+FORGED = (
+    f"#!/bin/sh\n{_FORGED_LINE}\n",
+    '#cloud-config\n{"ssh_authorized_keys": ["ssh-ed25519 B"], "write_files": []}',
+    f"put 0700 /usr/local/sbin/gpulease-host-keys <<'END'\n{base64.b64encode(_FORGED_LINE.encode()).decode()}\nEND\n",
+)
+"""Start-up scripts that look like what gpulease writes."""
 REPORT = HostKeyReport(url="https://gpu.example.org/v1/host-keys", token="0123456789abcdef" * 4)
 
 
@@ -33,7 +40,7 @@ def vm(provider: str, spec_of_front: dict[str, Any]) -> Any:
 
 
 @pytest.mark.parametrize("provider", ["aws", "gcp", "azure"])
-@pytest.mark.parametrize("script", [None, "#!/bin/bash\necho 'END'\n"])
+@pytest.mark.parametrize("script", [None, "#!/bin/bash\necho 'END'\n", *FORGED])
 def test_a_vm_has_the_login_and_the_report_of_its_launch(provider: str, script: str | None) -> None:
     of = spec(ssh_public_keys=(KEY,), host_keys=REPORT, startup_script=script)
     assert guest(vm(provider, kept(provider, of))) == Guest("ubuntu", (KEY,), (REPORT.url, REPORT.token))
