@@ -24,6 +24,7 @@ from app.local.ports import free_port
 from app.settings.memory import settle_memory
 from tests import sessions
 from tests.databases import Databases
+from tests.durations import SECONDS
 
 EXTERNAL_DATABASE_URL = os.environ.pop("GPULEASE_DATABASE_URL", None)
 EXTERNAL_BROKER_URL = os.environ.pop("GPULEASE_BROKER_URL", None)
@@ -80,7 +81,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if with_stack(item.nodeid):
             item.add_marker(pytest.mark.timeout(STACK_SECONDS))
-    items.sort(key=lambda item: with_stack(item.nodeid) is None)
+    items.sort(key=lambda item: (with_stack(item.nodeid) is None, -SECONDS.get(item.nodeid.partition("::")[0], 0)))
 
 
 @pytest.fixture(scope="session")

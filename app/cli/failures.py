@@ -25,7 +25,6 @@ _ADVICE: Mapping[str, str] = {
     "image_missing": "choose one of `gpulease images` with --image",
     "region_not_listed": "use another region, or ask an operator: `gpulease ops accounts` shows the listing",
     "interrupted": "use --market on_demand, or --on-interruption replace",
-    "budget_exceeded": "ask an admin for a higher budget; `gpulease budget list` shows the budgets",
     "expired": "create a lease with a longer --ttl",
 }
 "What to try, by the code of the lease's reason."

@@ -20,7 +20,7 @@ PASSWORD_VARIABLES = ("GPULEASE_DATABASE_PASSWORD", "GPULEASE_DATABASE_PASSWORD_
 
 @dataclass(frozen=True)
 class Options:
-    """`api` and `workers` are numbers of processes; the URLs are None where the stack brings its own server.
+    """`api`, `workers` and `inventories` are numbers of processes; the URLs are None where the stack brings its own server.
 
     `command`: what to run against the stack, which ends with it. Empty: the stack runs until it is asked to end.
     """
@@ -29,6 +29,7 @@ class Options:
     fresh: bool
     api: int
     workers: int
+    inventories: int
     clouds: tuple[str, ...]
     host: str
     port: int
@@ -58,6 +59,7 @@ def parse(argv: Sequence[str], environment: Mapping[str, str]) -> Options:
         fresh=arguments.fresh,
         api=arguments.api,
         workers=arguments.workers,
+        inventories=arguments.inventories,
         clouds=arguments.clouds,
         host=environment.get("GPULEASE_HOST") or "127.0.0.1",
         port=_port(environment, "GPULEASE_PORT", API_PORT),
@@ -95,6 +97,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--fresh", action="store_true", help="forget everything of earlier runs first")
     parser.add_argument("--api", type=_count, default=1, metavar="N", help="API processes (default 1)")
     parser.add_argument("--workers", type=_count, default=1, metavar="N", help="worker processes (default 1)")
+    parser.add_argument(
+        "--inventories",
+        type=_count,
+        default=2,
+        metavar="N",
+        help="inventory processes: one is enough for the work, a second continues when it ends (default 2)",
+    )
     parser.add_argument(
         "--clouds",
         type=_clouds,

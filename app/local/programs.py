@@ -24,10 +24,6 @@ Section = tuple[str, Mapping[str, str]]
 SERVICES = (API, WORKER, INVENTORY)
 SERVERS = (CLOUD, BROKER, DATABASE)
 
-_INVENTORIES = 2
-"""One is enough for the work. The second continues when the first ends: workers launch nothing that was not listed
-since their start."""
-
 
 @dataclass(frozen=True)
 class Program:
@@ -67,8 +63,11 @@ def cloud(home: Home, port: int, ssh_port: int, profile: str) -> Program:
     return Program(CLOUD, python("cloudsim", *ports, "--profile", profile, "--state", str(home.cloudsim_file)))
 
 
-def services(*, host: str, port: int, api: int, workers: int) -> list[Program]:
-    """The program itself: `api` processes behind one port, `workers` workers, and two inventories.
+def services(*, host: str, port: int, api: int, workers: int, inventories: int) -> list[Program]:
+    """The program itself: `api` processes behind one port, workers, and inventories.
+
+    One inventory is enough for the work. A second continues when the first ends: workers launch nothing that was not
+    listed since their start.
 
     A single API process opens its port by itself. supervisord closes a shared socket together with the last process
     that has it. supervisord then dies when it cannot bind the socket again at once (another child may hold the socket
@@ -80,7 +79,7 @@ def services(*, host: str, port: int, api: int, workers: int) -> list[Program]:
     return [
         shared,
         Program(WORKER, python("app.server", "worker"), workers),
-        Program(INVENTORY, python("app.server", "inventory"), _INVENTORIES),
+        Program(INVENTORY, python("app.server", "inventory"), inventories),
     ]
 
 

@@ -163,7 +163,13 @@ class Stack:
         if plan.broker is not None:
             selected.append(programs.broker(plan.broker))
         selected.append(programs.cloud(plan.home, options.cloudsim_port, plan.ssh_port, options.profile))
-        selected += programs.services(host=options.host, port=options.port, api=options.api, workers=options.workers)
+        selected += programs.services(
+            host=options.host,
+            port=options.port,
+            api=options.api,
+            workers=options.workers,
+            inventories=options.inventories,
+        )
         return programs.render(plan.home, selected, "root" if postgres_user() else None)
 
     def _start_servers(self, supervisor: Supervisor) -> None:

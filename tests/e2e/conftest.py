@@ -24,7 +24,7 @@ class Planted:
     strangers_vm: str
 
 
-stack, cloud, operator = sharing("aws")
+stack, cloud, operator = sharing("aws", inventories=2)
 
 
 @pytest.fixture(scope="package")

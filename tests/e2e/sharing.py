@@ -13,14 +13,17 @@ from tests.e2e.people import Operator
 from tests.e2e.stack import Stack, running
 
 
-def sharing(*clouds: str) -> tuple[Any, Any, Any]:
-    """Fixtures: a stack with an account at each of these simulated clouds, their remote control, and its operator."""
+def sharing(*clouds: str, inventories: int = 1) -> tuple[Any, Any, Any]:
+    """Fixtures: a stack with an account at each of these simulated clouds, their remote control, and its operator.
+
+    A second inventory costs ten seconds of CPU time; tests that kill processes need it.
+    """
 
     @pytest.fixture(scope="package")
     def stack() -> Iterator[Stack]:
         with (
             tempfile.TemporaryDirectory(prefix="gpulease-e2e-") as folder,
-            running(Path(folder), "--clouds", ",".join(clouds)) as up,
+            running(Path(folder), "--clouds", ",".join(clouds), "--inventories", str(inventories)) as up,
         ):
             yield up
 

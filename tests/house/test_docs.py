@@ -3,6 +3,7 @@
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,13 @@ def parse(program: str, *arguments: str) -> None:
     elif arguments[0] == "deadman":
         _options(arguments[1:])
     elif not arguments[0].endswith("-completion"):  # parsing that would change the shell of whoever runs the tests
-        _parse_client(typer.main.get_command(app), list(arguments))
+        _parse_client(client(), list(arguments))
+
+
+@cache
+def client() -> Any:
+    """The command line with all its commands, which take 60 ms to build."""
+    return typer.main.get_command(app)
 
 
 def _parse_client(command: Any, arguments: list[str]) -> None:

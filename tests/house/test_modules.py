@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
+from tests.durations import SECONDS
 from tests.house.sources import ROOT, tracked_files
 
 LONGEST_MODULE = 300
@@ -37,6 +38,10 @@ def sources() -> Iterator[tuple[str, ast.Module, int]]:
         if path.suffix == ".py" and name.startswith(("app/", "workers/", "cloudsim/")):
             text = path.read_text(encoding="utf-8")
             yield name, ast.parse(text), text.count("\n")
+
+
+def test_the_files_that_take_long_exist() -> None:
+    assert [name for name in SECONDS if not (ROOT / name).is_file()] == []
 
 
 def test_modules_and_functions_are_short_or_say_why_not() -> None:

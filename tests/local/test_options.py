@@ -10,14 +10,16 @@ from app.settings import StartupError
 
 def test_the_defaults_are_the_documented_ones() -> None:
     options = parse([], {})
-    assert (options.profile, options.fresh, options.api, options.workers) == ("realistic", False, 1, 1)
+    assert (options.profile, options.fresh) == ("realistic", False)
+    assert (options.api, options.workers, options.inventories) == (1, 1, 2)
     assert (options.api_url, options.cloudsim_url) == ("http://127.0.0.1:8000", "http://127.0.0.1:8010")
 
 
 def test_everything_can_be_set() -> None:
     environment = {"GPULEASE_PORT": "9000", "GPULEASE_CLOUDSIM_PORT": "9010", "GPULEASE_DATABASE_URL": "postgresql://x"}
-    options = parse(["--profile", "fast", "--fresh", "--api", "3", "--workers", "2"], environment)
-    assert (options.profile, options.fresh, options.api, options.workers) == ("fast", True, 3, 2)
+    options = parse(["--profile", "fast", "--fresh", "--api", "3", "--workers", "2", "--inventories", "1"], environment)
+    assert (options.profile, options.fresh) == ("fast", True)
+    assert (options.api, options.workers, options.inventories) == (3, 2, 1)
     assert (options.port, options.cloudsim_port, options.database_url) == (9000, 9010, "postgresql://x")
 
 

@@ -21,6 +21,7 @@ from app.local.ports import LOOPBACK, free_port
 from app.local.waiting import wait_until
 from tests.databases import ROOT
 
+UP = (sys.executable, "-m", "app.local", "--profile", "fast", "--clouds", "aws", "--inventories", "1")
 UP_SECONDS = 120.0
 
 
@@ -37,7 +38,7 @@ class Up:
         }
 
     def start(self, *arguments: str) -> "Running":
-        argv = [sys.executable, "-m", "app.local", "--profile", "fast", "--clouds", "aws", *arguments]
+        argv = [*UP, *arguments]
         said = self.home.path.parent / f"{self.home.path.name}.out"
         with said.open("w") as output:
             child = subprocess.Popen(
@@ -46,7 +47,7 @@ class Up:
         return Running(self, child, said)
 
     def refuse(self, *arguments: str, **environment: str) -> str:
-        argv = [sys.executable, "-m", "app.local", "--profile", "fast", "--clouds", "aws", *arguments]
+        argv = [*UP, *arguments]
         env = {**self.environment, **environment}
         done = subprocess.run(argv, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
         assert done.returncode == 2, done.stdout + done.stderr

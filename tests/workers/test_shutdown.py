@@ -18,7 +18,7 @@ from app.local.waiting import wait_until
 from tests.workers.fleet import Fleet
 from tests.workers.worker_process import PATIENCE, Claims, WorkerProcess, running, wait_until_server_is_old
 
-LEASES = 36
+LEASES = 20
 SECONDS_TO_MOVE_ON = 2.0
 
 

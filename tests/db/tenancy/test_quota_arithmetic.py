@@ -27,7 +27,7 @@ from tests.db.store import ENDED, Store
 from tests.domain.samples import offering
 
 EXAMPLES, STEPS = 12, 50
-SEEDS = (5, 9, 10, 23, 24, 37)
+SEEDS = (5, 9, 23)
 """Each found a sequence that broke the statement of before, which changed what fitted and left out the rest."""
 MOST_LEASES, MOST_BUDGETS = 4, 3
 NOTHING, HALF = Decimal(0), Decimal("0.5")

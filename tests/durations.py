@@ -1,0 +1,36 @@
+"""How long the longest files take, by which they are begun: a long one that begins last runs alone at the end.
+
+Seconds of `make test` on two cores, rounded; files that take less than 20 s are not named. `make test ARGS="--durations=100"`
+shows today's.
+"""
+
+from collections.abc import Mapping
+
+SECONDS: Mapping[str, int] = {
+    "tests/workers/lifecycle/test_late_answers.py": 90,
+    "tests/workers/lifecycle/test_readiness.py": 60,
+    "tests/house/test_checks.py": 60,
+    "tests/workers/test_shutdown.py": 45,
+    "tests/workers/lifecycle/test_unknown_outcomes.py": 40,
+    "tests/workers/test_access.py": 35,
+    "tests/workers/test_brakes.py": 35,
+    "tests/workers/test_stories.py": 35,
+    "tests/simulation/test_broken.py": 35,
+    "tests/simulation/test_simulation.py": 30,
+    "tests/workers/observation/test_stuck_items.py": 30,
+    "tests/workers/test_restore.py": 25,
+    "tests/workers/test_failpoints.py": 25,
+    "tests/workers/observation/test_watch.py": 25,
+    "tests/workers/lifecycle/test_launch_timeouts.py": 25,
+    "tests/workers/test_failover.py": 25,
+    "tests/workers/lifecycle/test_meanwhile.py": 20,
+    "tests/workers/lifecycle/test_retries.py": 20,
+    "tests/workers/observation/test_genuine.py": 20,
+    "tests/workers/providers/test_aws_on_moto.py": 20,
+    "tests/server/test_main.py": 20,
+    "tests/tools/test_openapi.py": 20,
+    "tests/security/test_fuzz.py": 20,
+    "tests/security/test_secrets.py": 20,
+    "tests/api/clients/test_python.py": 20,
+    "tests/api/clients/test_typescript.py": 20,
+}
