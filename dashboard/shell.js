@@ -10,6 +10,7 @@ import { html, useEffect, useRef, useState } from "./ui.js";
 import { Title } from "./title.js";
 import { Accounts } from "./views/accounts.js";
 import { Audit } from "./views/audit.js";
+import { Budgets } from "./views/budgets.js";
 import { Capacity } from "./views/capacity.js";
 import { Create } from "./views/create.js";
 import { Events } from "./views/events.js";
@@ -33,6 +34,7 @@ const OPERATORS = [
   { path: "fleet", name: "Fleet", view: Fleet },
   LEASES,
   { path: "usage", name: "Usage", view: Usage },
+  { path: "budgets", name: "Budgets", view: Budgets },
   { path: "capacity", name: "Capacity", view: Capacity },
   { path: "tenants", name: "Tenants", view: Tenants, item: Tenant },
   { path: "accounts", name: "Accounts", view: Accounts, alarms: (summary) => total(summary.orphans, "orphans") },
@@ -44,6 +46,7 @@ const TENANTS = [
   { path: "overview", icon: "fleet", name: "Overview", view: Overview },
   LEASES,
   { path: "usage", name: "Usage", view: Usage },
+  { path: "budgets", name: "Budgets", view: Budgets },
   { path: "capacity", name: "Capacity", view: Capacity },
   { path: "quotas", name: "Quotas", view: Quotas },
   { path: "keys", name: "Keys", view: Keys },

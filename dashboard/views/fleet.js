@@ -4,8 +4,10 @@ import { now, useNow } from "../clock.js";
 import { useLive } from "../live.js";
 import { Ago, Awaited, Badge, Bar, Empty, Figure, Head, Panel } from "../parts/basics.js";
 import { Brakes } from "../parts/brakes.js";
+import { BudgetPanel } from "../parts/budgets.js";
 import { to } from "../router.js";
 import { html, useState } from "../ui.js";
+import { useTenantNames } from "./leases.js";
 
 const LIVE = ["queued", "provisioning", "booting", "active", "releasing"];
 const ENDED = ["released", "failed"];
@@ -18,11 +20,13 @@ const sum = (rows, name) => rows.reduce((all, row) => all + row[name], 0);
 
 export function Fleet() {
   const summary = useLive("/v1/ops/summary", 5);
+  const tenants = useTenantNames(true);
   const data = summary.data;
   return html`
     <${Head} title="Fleet" sub=${html`All tenants, all clouds. Cost covers compute.${data && html` Updated ${shortTime(data.as_of)}.`}`} />
     ${data && html`<${Brakes} brakes=${data.brakes} />`}
     <${Figures} data=${data} />
+    <${BudgetPanel} tenants=${tenants} />
     <${Panel} title="Leases by state" wide><${Awaited} live=${summary} rows=${4}>${data && html`<${States} rows=${data.by_state} />`}<//><//>
     <div class="panels">
       <${Groups} title="By provider" live=${summary} rows=${data?.by_provider} label=${(row) => providerName(row.name)} link=${(row) => live({ provider: row.name })} />

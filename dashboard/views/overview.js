@@ -3,6 +3,7 @@ import { now, useNow } from "../clock.js";
 import { count, counted, gpuText, resourceName, usd, words } from "../format.js";
 import { useLive } from "../live.js";
 import { Accrued, Ago, Awaited, Badge, Empty, Figure, Head, Left, Panel } from "../parts/basics.js";
+import { BudgetPanel } from "../parts/budgets.js";
 import { nameOf } from "../parts/lease_actions.js";
 import { Limits, Use } from "../parts/quota_limits.js";
 import { to } from "../router.js";
@@ -38,6 +39,7 @@ export function Overview() {
         <//>
       <//>
       <${Panel} title="Quota"><${Awaited} live=${quotas} rows=${4}>${quotas.data && html`<${Limits} items=${quotas.data.items} />`}<//><//>
+      <${BudgetPanel} all />
       <${Panel} title="Ended last" aside=${html`<a href=${to("leases", { state: ["released", "failed"] })}>all</a>`}>
         <${Awaited} live=${ended} rows=${4}>
           ${ended.data && (ended.data.items.length ? html`<${Short} items=${ended.data.items} end=${(one) => html`<${Ago} at=${one.ended_at} />`} />` : html`<${Empty} title="Nothing has ended yet." />`)}
