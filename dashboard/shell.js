@@ -12,6 +12,7 @@ import { Accounts } from "./views/accounts.js";
 import { Audit } from "./views/audit.js";
 import { Budgets } from "./views/budgets.js";
 import { Capacity } from "./views/capacity.js";
+import { Costs } from "./views/costs.js";
 import { Create } from "./views/create.js";
 import { Events } from "./views/events.js";
 import { Fleet } from "./views/fleet.js";
@@ -34,6 +35,7 @@ const OPERATORS = [
   { path: "fleet", name: "Fleet", view: Fleet },
   LEASES,
   { path: "usage", name: "Usage", view: Usage },
+  { path: "costs", name: "Costs", view: Costs },
   { path: "budgets", name: "Budgets", view: Budgets },
   { path: "capacity", name: "Capacity", view: Capacity },
   { path: "tenants", name: "Tenants", view: Tenants, item: Tenant },
@@ -46,6 +48,7 @@ const TENANTS = [
   { path: "overview", icon: "fleet", name: "Overview", view: Overview },
   LEASES,
   { path: "usage", name: "Usage", view: Usage },
+  { path: "costs", name: "Costs", view: Costs },
   { path: "budgets", name: "Budgets", view: Budgets },
   { path: "capacity", name: "Capacity", view: Capacity },
   { path: "quotas", name: "Quotas", view: Quotas },

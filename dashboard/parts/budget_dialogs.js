@@ -29,7 +29,7 @@ export const termsOf = ({ amount, thresholds, when_exceeded }) => ({
   when_exceeded,
 });
 
-/** `tenants`: names by id, for operators to choose from; null: the tenant of the key. `keys`: those of the tenant. */
+/** `tenants`: names by id, for operators to choose from; null: the tenant of the key. `keys`: ids and names of the API keys of the tenant. */
 export function createBudget({ tenants = null, tenantId = "", keys = [] }) {
   const is = (kind) => (values) => values["scope/kind"] === kind;
   confirm({
@@ -37,7 +37,7 @@ export function createBudget({ tenants = null, tenantId = "", keys = [] }) {
     fields: [
       tenants && { name: "scope/tenant_id", label: "Tenant", kind: "select", required: true, value: tenantId, options: [["", "choose a tenant"], ...tenants] },
       { name: "scope/kind", label: "Counts", kind: "choices", value: "tenant", options: KINDS.filter(([kind]) => kind !== "key" || keys.length) },
-      { name: "scope/key_id", label: "API key", kind: "select", value: keys[0]?.id ?? "", options: keys.map((key) => [key.id, key.name]), when: is("key") },
+      { name: "scope/key_id", label: "API key", kind: "select", value: keys[0]?.[0] ?? "", options: keys, when: is("key") },
       { name: "scope/label", label: "Label", value: "", required: true, placeholder: "team:vision", when: is("label") },
       { name: "period", label: "Period", kind: "select", value: "month", options: LASTING },
       ...TERMS(null),

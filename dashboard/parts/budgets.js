@@ -2,7 +2,8 @@
 import { count, percent, shortTime, usd } from "../format.js";
 import { useLive } from "../live.js";
 import { to } from "../router.js";
-import { html } from "../ui.js";
+import { session } from "../session.js";
+import { html, useMemo } from "../ui.js";
 import { Badge, Panel } from "./basics.js";
 
 const NEARLY = 0.9; // as for quotas in the summary
@@ -86,11 +87,20 @@ export function useBudgets({ tenantId = null, seconds = 15, pages = 20 } = {}) {
   return useLive(`/v1/budgets?limit=100${tenantId ? `&tenant_id=${encodeURIComponent(tenantId)}` : ""}`, seconds, { all: pages });
 }
 
+/** The names of a tenant's API keys by id, for those who may read them; without a tenant, of the signed-in one. */
+export function useKeys(tenantId) {
+  const me = session.get()?.me;
+  const tenant = me?.role === "operator" ? tenantId : me?.role === "admin" ? me.tenant_id : null;
+  const { data } = useLive(tenant ? `/v1/tenants/${encodeURIComponent(tenant)}/keys?limit=200` : null, 60, { all: true });
+  return useMemo(() => new Map((data?.items ?? []).map((key) => [key.id, key.name])), [data]);
+}
+
 const SHOWN = 5;
 
 /** Budgets in a panel, the fullest first: those that need attention, or with `all` the others too. Without any, no panel. */
 export function BudgetPanel({ all = false, tenants = new Map() }) {
   const { data } = useBudgets({ seconds: 60, pages: 5 });
+  const keys = useKeys(null);
   const items = data && byShare(all ? data.items : data.items.filter((one) => statusOf(one) !== "within"));
   if (!items?.length) return null;
   return html`
@@ -99,7 +109,7 @@ export function BudgetPanel({ all = false, tenants = new Map() }) {
         ${items.slice(0, SHOWN).map(
           (one) => html`
             <li key=${one.id}>
-              <p><a class="strong" href=${to("budgets", { tenant_id: tenants.size ? one.tenant_id : null })}>${[tenants.get(one.tenant_id), scopeName(one)].filter(Boolean).join(": ")}</a>${statusOf(one) !== "within" && html`<${BudgetBadge} budget=${one} />`}</p>
+              <p><a class="strong" href=${to("budgets", { tenant_id: tenants.size ? one.tenant_id : null })}>${[tenants.get(one.tenant_id), scopeName(one, keys)].filter(Boolean).join(": ")}</a>${statusOf(one) !== "within" && html`<${BudgetBadge} budget=${one} />`}</p>
               <${BudgetBar} budget=${one} />
             </li>
           `,

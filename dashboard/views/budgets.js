@@ -1,8 +1,7 @@
 /** Budgets: what leases may cost, what they have cost, and what happens at the amount. */
-import { useLive } from "../live.js";
 import { Awaited, Empty, Head, Scroll } from "../parts/basics.js";
 import { createBudget, deleteBudget, editBudget, mayChange } from "../parts/budget_dialogs.js";
-import { actionText, BudgetBadge, BudgetBar, reachedText, resetText, scopeName, useBudgets } from "../parts/budgets.js";
+import { actionText, BudgetBadge, BudgetBar, reachedText, resetText, scopeName, useBudgets, useKeys } from "../parts/budgets.js";
 import { SelectFilter } from "../parts/filters.js";
 import { Icon } from "../parts/icons.js";
 import { route, to } from "../router.js";
@@ -15,24 +14,18 @@ export function Budgets({ me }) {
   const tenants = useTenantNames(operator);
   const tenantId = operator ? query.get("tenant_id") ?? "" : me.tenant_id;
   const live = useBudgets({ tenantId: operator ? tenantId : null });
-  const keys = useKeys(operator || me.role === "admin" ? tenantId : "");
+  const keys = useKeys(tenantId);
   const items = live.data?.items;
-  const create = () => createBudget({ tenants: operator ? tenants : null, tenantId, keys: keys.filter((key) => !key.revoked_at) });
+  const create = () => createBudget({ tenants: operator ? tenants : null, tenantId, keys: [...keys] });
   return html`
     <${Head} title="Budgets" sub=${operator ? "What leases may cost, by tenant, API key or label" : "What your leases may cost"}>
       ${(operator || me.role === "admin") && html`<button type="button" class="primary" onClick=${create}>Create a budget</button>`}
     <//>
     ${operator && html`<div class="filters"><div class="row"><${SelectFilter} name="tenant_id" label="Tenant" query=${query} options=${[...tenants.keys()]} show=${(id) => tenants.get(id) ?? id} /></div></div>`}
     <${Awaited} live=${live} rows=${6}>
-      ${items && (items.length ? html`<${Table} items=${items} names=${new Map(keys.map((key) => [key.id, key.name]))} tenants=${operator ? tenants : null} />` : html`<div class="panel"><${None} role=${me.role} /></div>`)}
+      ${items && (items.length ? html`<${Table} items=${items} names=${keys} tenants=${operator ? tenants : null} />` : html`<div class="panel"><${None} role=${me.role} /></div>`)}
     <//>
   `;
-}
-
-/** The API keys of a tenant; none without one. */
-function useKeys(tenantId) {
-  const { data } = useLive(tenantId ? `/v1/tenants/${encodeURIComponent(tenantId)}/keys?limit=200` : null, 60, { all: true });
-  return data?.items ?? [];
 }
 
 const None = ({ role }) => html`

@@ -3,7 +3,8 @@ import { count, counted, fineSpan, shortTime, usd } from "../format.js";
 import { useLive } from "../live.js";
 import { Awaited, Empty, Figure, Head, Panel } from "../parts/basics.js";
 import { Chart } from "../parts/chart.js";
-import { refined, route, to } from "../router.js";
+import { Choices } from "../parts/filters.js";
+import { route, to } from "../router.js";
 import { html, useMemo } from "../ui.js";
 import { byGroup, byMeasure, RANGES, usagePath } from "../usage_series.js";
 
@@ -47,12 +48,6 @@ export function Usage({ me }) {
     <//>
   `;
 }
-
-const Choices = ({ label, name, values, chosen, text }) => html`
-  <ul class="chips" aria-label=${label}>
-    ${values.map((one) => html`<li key=${one}><a href=${refined({ [name]: one })} aria-current=${one === chosen ? "true" : null}>${text(one)}</a></li>`)}
-  </ul>
-`;
 
 function Totals({ usage }) {
   const all = usage && (usage.groups[0] ?? { cost: "0", gpu_hours: 0, leases_created: 0, leases_ready: 0, leases_failed: 0, capacity_failures: 0, interruptions: 0 });
