@@ -23,7 +23,7 @@ export function Fleet() {
   const tenants = useTenantNames(true);
   const data = summary.data;
   return html`
-    <${Head} title="Fleet" sub=${html`All tenants, all clouds. Cost covers compute.${data && html` Updated ${shortTime(data.as_of)}.`}`} />
+    <${Head} title="Fleet" sub=${html`All tenants, all clouds. Cost excludes traffic.${data && html` Updated ${shortTime(data.as_of)}.`}`} />
     ${data && html`<${Brakes} brakes=${data.brakes} />`}
     <${Figures} data=${data} />
     <${BudgetPanel} tenants=${tenants} />
@@ -56,7 +56,7 @@ function Figures({ data }) {
       <${Figure} loading=${loading} name="Leases running" value=${count(sum(running, "leases"))} more=${`${count(active)} active`} href=${live()} />
       <${Figure} loading=${loading} name="GPUs" value=${data && count(data.gpus)} more=${data && counted(data.by_gpu_model.length, "model")} href=${to("leases", { state: ["booting", "active"] })} />
       <${Figure} loading=${loading} name="USD per hour" value=${data && usd(data.spend_per_hour)} more=${data && `≈ ${usd(Number(data.spend_per_hour) * 24)} a day`} href=${to("leases", { state: ["booting", "active", "releasing"] })} />
-      <${Figure} loading=${loading} name="Month to date" value=${data && html`<${MonthToDate} data=${data} />`} more="since the 1st, UTC" href=${to("usage", { range: "30d", by: "tenant" })} />
+      <${Figure} loading=${loading} name="Month to date" value=${data && html`<${MonthToDate} data=${data} />`} more="since the 1st, UTC" href=${to("costs", { range: "30d", by: "tenant" })} />
       <${Figure} loading=${loading} name="Time to ready" value=${ready && (ready.leases ? fineSpan(ready.p50_seconds) : NOTHING)} more=${ready && (ready.leases ? `p95 ${fineSpan(ready.p95_seconds)}, ${count(ready.leases)} in 24 h` : "none in 24 hours")} href=${to("usage")} />
       <${Figure} loading=${loading} name="Needs attention" value=${count(stuck + orphans)} more=${`${count(stuck)} stuck, ${counted(orphans, "orphan")}`} href=${to(stuck || !orphans ? "stuck" : "accounts")} tone=${stuck + orphans ? "bad" : "good"} />
     </div>

@@ -2,13 +2,14 @@
 import { fullTime, gpuCount, gpuText, marketName, NOTHING, providerName, shortTime, span, timeOfDay, usd, words, ZONE } from "../format.js";
 import { useNow } from "../clock.js";
 import { useLive } from "../live.js";
-import { Accrued, Ago, Awaited, Badge, Copy, Empty, Facts, Head, Left, Panel, Scroll } from "../parts/basics.js";
+import { Ago, Awaited, Badge, Copy, Empty, Facts, Head, Left, Panel, Scroll } from "../parts/basics.js";
 import { Boot } from "../parts/boot.js";
 import { EventTable } from "../parts/event_table.js";
 import { Explanation } from "../parts/explanation.js";
 import { Failure } from "../parts/failure.js";
 import { Icon } from "../parts/icons.js";
 import { LeaseActions, nameOf } from "../parts/lease_actions.js";
+import { LeaseCost } from "../parts/lease_cost.js";
 import { to } from "../router.js";
 import { mayManageLeases } from "../session.js";
 import { useSubject } from "../title.js";
@@ -38,7 +39,7 @@ export function Lease({ me, id }) {
     <div class="panels two">
       <${Panel} title="Location"><${Where} lease=${data} tenant=${tenants.get(data.tenant_id)} /><//>
       <${Panel} title="Connection"><${Connection} lease=${data} /><//>
-      <${Panel} title="Cost and term"><${Cost} lease=${data} /><//>
+      <${Panel} title="Cost and term"><${LeaseCost} lease=${data} /><//>
       <${Panel} title="Request"><${Asked} request=${data.request} labels=${data.labels} /><//>
     </div>
     <${Boot} lease=${data} />
@@ -84,7 +85,7 @@ function Timeline({ lease, events }) {
   const seconds = lasting.map((one, n) => Math.max(0, ((lasting[n + 1]?.from ?? end) - one.from) / 1000));
   return html`
     <section class="panel wide">
-      <header><h2>Timeline <span class="muted">(${ZONE})</span></h2><span class="aside">${lease.terminal ? `ended ${fullTime(lease.ended_at)}` : html`ends in <${Left} at=${lease.expires_at} />`}</span></header>
+      <header><h2>Timeline <span class="muted">(${ZONE})</span></h2><span class="aside">${lease.terminal ? `ended ${fullTime(lease.ended_at)}` : html`ends in <${Left} at=${lease.ends_at} />`}</span></header>
       <ol class="timeline">
         ${lasting.map(
           (one, n) => html`
@@ -132,19 +133,6 @@ function Connection({ lease }) {
   `;
 }
 
-const Cost = ({ lease }) => html`
-  <${Facts} rows=${[
-    ["Compute cost", html`<span class="strong"><${Accrued} cost=${lease.cost} /></span>`],
-    ["Rate", lease.cost.rate_per_hour === null ? "not billed now" : `${usd(lease.cost.rate_per_hour)} an hour`],
-    lease.estimate && ["Estimate", `${usd(lease.estimate.price_for_term)} for the term, ${usd(lease.estimate.price_per_hour)} an hour`],
-    ["Not included", "disk, address and traffic"],
-    ["Created", html`<${Ago} at=${lease.created_at} />`],
-    ["Ready after", lease.ready_at ? span((Date.parse(lease.ready_at) - Date.parse(lease.created_at)) / 1000) : null],
-    !lease.terminal && ["Time left", html`<${Left} at=${lease.expires_at} />`],
-    lease.terminal ? ["Ended", fullTime(lease.ended_at)] : ["Ends", fullTime(lease.expires_at)],
-  ]} />
-`;
-
 const list = (values) => (values?.length ? values.join(", ") : "any");
 
 /** The names of stored keys where there are some, else the comments of the public keys. */
@@ -174,7 +162,7 @@ function Attempts({ items }) {
   return html`
     <${Scroll} label="Attempts">
       <table class="list cards">
-        <thead><tr><th scope="col" class="n">No.</th><th scope="col">Outcome</th><th scope="col">Offering</th><th scope="col">Provider error</th><th scope="col" class="n">USD/h</th><th scope="col" class="n">Compute cost</th><th scope="col" class="n">Started, ${ZONE}</th><th scope="col" class="n">Duration</th></tr></thead>
+        <thead><tr><th scope="col" class="n">No.</th><th scope="col">Outcome</th><th scope="col">Offering</th><th scope="col">Provider error</th><th scope="col" class="n">USD/h</th><th scope="col" class="n">Cost</th><th scope="col" class="n">Started, ${ZONE}</th><th scope="col" class="n">Duration</th></tr></thead>
         <tbody>
           ${[...items].reverse().map(
             (one) => html`
@@ -184,7 +172,7 @@ function Attempts({ items }) {
                 <th scope="row" data-label="Offering">${one.offering.instance_type}<span class="under">${providerName(one.offering.provider)} ${one.offering.zone}, ${marketName(one.offering.market)}</span></th>
                 <td data-label="Provider error" class="said">${one.error ? html`<code>${one.error.code ?? one.error.class}</code><span class="under">${one.error.provider_message ?? one.error.message}</span>` : NOTHING}</td>
                 <td data-label="USD/h" class="n">${usd(one.offering.price_per_hour)}</td>
-                <td data-label="Compute cost" class="n">${usd(one.cost)}</td>
+                <td data-label="Cost" class="n">${usd(one.cost)}</td>
                 <td data-label="Started" class="n"><time datetime=${one.started_at} title=${fullTime(one.started_at)}>${timeOfDay(one.started_at)}</time></td>
                 <td data-label="Duration" class="n">${one.ended_at ? span((Date.parse(one.ended_at) - Date.parse(one.started_at)) / 1000) : html`<${Ago} at=${one.started_at} suffix="" />`}</td>
               </tr>

@@ -31,7 +31,7 @@ export function Leases({ me }) {
   const leases = useLive(pathOf(query), 3, { keep: true });
   const tenants = useTenantNames(operator);
   return html`
-    <${Head} title="Leases" sub=${`${operator ? "All tenants" : "Your tenant"}. Cost covers compute.`}>${mayManageLeases() && html`<a class="button primary" href=${to("leases/new")}>Create a lease</a>`}<//>
+    <${Head} title="Leases" sub=${`${operator ? "All tenants" : "Your tenant"}. Cost excludes traffic.`}>${mayManageLeases() && html`<a class="button primary" href=${to("leases/new")}>Create a lease</a>`}<//>
     <${Filters} query=${query} operator=${operator} tenants=${tenants} />
     <${Awaited} live=${leases} rows=${12}>
       ${leases.data && html`<${List} page=${leases.data} query=${query} settled=${leases.settled} operator=${operator} tenants=${tenants} />`}
@@ -170,7 +170,7 @@ function Row({ lease, operator, tenants }) {
       <td data-label="Location">${placement ? html`${providerName(placement.provider)} ${placement.region}<span class="under">${marketName(placement.market)}</span>` : html`<span class="muted">none yet</span>`}</td>
       <td data-label="Cost" class="n"><${Accrued} cost=${lease.cost} />${rate !== null && html`<span class="under">${usd(rate)}/h</span>`}</td>
       <td data-label="Age" class="n"><${Ago} at=${lease.created_at} suffix="" /></td>
-      <td data-label="Time left" class="n">${lease.terminal ? html`<span class="muted">ended</span>` : html`<${Left} at=${lease.expires_at} />`}</td>
+      <td data-label="Time left" class="n">${lease.terminal ? html`<span class="muted">ended</span>` : html`<${Left} at=${lease.ends_at} />`}</td>
       <td class="do">${!lease.terminal && html`<${LeaseActions} lease=${lease} />`}</td>
     </tr>
   `;

@@ -22,7 +22,7 @@ export function Overview() {
   const usage = useLive(usagePath("24h", "gpu_model"), 60, { keep: true });
   const data = summary.data;
   return html`
-    <${Head} title="Overview" sub="Your tenant. Cost covers compute." />
+    <${Head} title="Overview" sub="Your tenant. Cost excludes traffic." />
     <${Figures} data=${data} quotas=${quotas.data?.items} />
     <${Panel} title="Leases by state" wide><${Awaited} live=${summary} rows=${2}>${data && html`<${ByState} rows=${data.by_state} />`}<//><//>
     <div class="charts">
@@ -35,7 +35,7 @@ export function Overview() {
       <//>
       <${Panel} title="Ends soonest" aside=${soonest.data && html`<a href=${to("leases", { sort: "expires_at" })}>all</a>`}>
         <${Awaited} live=${soonest} rows=${5}>
-          ${soonest.data && (soonest.data.items.length ? html`<${Short} items=${soonest.data.items} end=${(one) => html`<${Left} at=${one.expires_at} />`} />` : html`<${Empty} title="No lease is running.">Create a lease with <code>gpulease lease create --gpu A10G:1 --ttl 1h</code>; it appears here automatically.<//>`)}
+          ${soonest.data && (soonest.data.items.length ? html`<${Short} items=${soonest.data.items} end=${(one) => html`<${Left} at=${one.ends_at} />`} />` : html`<${Empty} title="No lease is running.">Create a lease with <code>gpulease lease create --gpu A10G:1 --ttl 1h</code>; it appears here automatically.<//>`)}
         <//>
       <//>
       <${Panel} title="Quota"><${Awaited} live=${quotas} rows=${4}>${quotas.data && html`<${Limits} items=${quotas.data.items} />`}<//><//>
@@ -59,7 +59,7 @@ function Figures({ data, quotas }) {
       <${Figure} loading=${!data || !quotas} name="GPUs" value=${data && count(data.gpus)} more=${quotas && limit("gpus", (value) => count(Number(value)))} href=${to("quotas")} />
       <${Figure} loading=${!data || !quotas} name="USD per hour" value=${data && usd(data.spend_per_hour)} more=${quotas && (of("spend_per_hour") ? limit("spend_per_hour", usd) : "no limit")} href=${to("quotas")} />
       <${Figure} loading=${!data} name="Running cost to date" value=${data && html`<${Growing} data=${data} amount=${data.accrued} />`} more="since each lease started" href=${to("leases")} />
-      <${Figure} loading=${!data} name="Month to date" value=${data && html`<${Growing} data=${data} amount=${data.spend_month_to_date} />`} more="since the 1st, UTC" href=${to("usage", { range: "30d" })} />
+      <${Figure} loading=${!data} name="Month to date" value=${data && html`<${Growing} data=${data} amount=${data.spend_month_to_date} />`} more="since the 1st, UTC" href=${to("costs", { range: "30d" })} />
     </div>
   `;
 }

@@ -35,7 +35,7 @@ export function Usage({ me }) {
   const daily = RANGES[range].step === "day";
   const used = whole.data?.items.length > 0;
   return html`
-    <${Head} title="Usage" sub=${`Cost covers compute. ${daily ? "Days are days in UTC." : `Times: ${zone}.`}`}>
+    <${Head} title="Usage" sub=${`Cost excludes traffic. ${daily ? "Days are days in UTC." : `Times: ${zone}.`}`}>
       <div class="pickers">
         <${Choices} label="Range" name="range" values=${Object.keys(RANGES)} chosen=${range} text=${(one) => RANGES[one].name} />
         <${Choices} label="Divide by" name="by" values=${groups} chosen=${by} text=${(one) => `by ${GROUPS[one]}`} />
@@ -55,7 +55,7 @@ function Totals({ usage }) {
   const every = (filter) => to("leases", { state: "any", ...filter });
   return html`
     <div class="figures">
-      <${Figure} loading=${!usage} name="Compute cost" value=${all && usd(all.cost)} more=${all && `${usd(Number(all.cost) / hours)} per hour`} href=${every()} />
+      <${Figure} loading=${!usage} name="Cost" value=${all && usd(all.cost)} more=${all && `${usd(Number(all.cost) / hours)} per hour`} href=${every()} />
       <${Figure} loading=${!usage} name="GPU hours" value=${all && gpus(all.gpu_hours)} more=${all && `${gpus(all.gpu_hours / hours)} GPUs on average`} href=${every()} />
       <${Figure} loading=${!usage} name="Leases created" value=${all && count(all.leases_created)} more=${all && `${count(all.leases_ready)} became ready`} href=${every()} />
       <${Figure} loading=${!usage} name="Failed leases" value=${all && count(all.leases_failed)} more=${all && `${counted(all.capacity_failures, "refusal")}, ${counted(all.interruptions, "interruption")}`} href=${to("leases", { state: "failed" })} tone=${all?.leases_failed ? "bad" : undefined} />
