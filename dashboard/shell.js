@@ -22,6 +22,7 @@ import { Leases } from "./views/leases.js";
 import { NotFound } from "./views/not_found.js";
 import { Overview } from "./views/overview.js";
 import { Quotas } from "./views/quotas.js";
+import { Reconciliation } from "./views/reconciliation.js";
 import { Stuck } from "./views/stuck.js";
 import { Tenant } from "./views/tenant.js";
 import { Tenants } from "./views/tenants.js";
@@ -40,6 +41,7 @@ const OPERATORS = [
   { path: "capacity", name: "Capacity", view: Capacity },
   { path: "tenants", name: "Tenants", view: Tenants, item: Tenant },
   { path: "accounts", name: "Accounts", view: Accounts, alarms: (summary) => total(summary.orphans, "orphans") },
+  { path: "reconciliation", name: "Reconciliation", view: Reconciliation },
   { path: "stuck", name: "Stuck", view: Stuck, alarms: (summary) => summary.stuck.length },
   { path: "events", name: "Events", view: Events },
   { path: "audit", name: "Audit", view: Audit },

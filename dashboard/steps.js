@@ -1,4 +1,6 @@
 /** Steps of reports over time: hours, days and months of UTC. Times are seconds since 1970. */
+import { monthName } from "./format.js";
+
 export const HOUR = 3600;
 export const DAY = 24 * HOUR;
 
@@ -29,3 +31,14 @@ export function stepsBetween(first, last, step) {
 
 /** A moment as the API takes it. */
 export const asTime = (seconds) => new Date(seconds * 1000).toISOString().replace(".000", "");
+
+const MONTHS = 13; // usage records are kept for 400 days
+
+/** The present month and those before it, as `[["2026-11", "November 2026"], …]`. */
+export function lastMonths(moment) {
+  const today = new Date(moment);
+  return Array.from({ length: MONTHS }, (_, back) => {
+    const first = new Date(Date.UTC(today.getUTCFullYear(), today.getUTCMonth() - back));
+    return [first.toISOString().slice(0, 7), monthName(first)];
+  });
+}

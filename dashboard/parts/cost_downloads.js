@@ -1,21 +1,10 @@
 /** Costs as files: the shown report as CSV, and a month of usage in the format FOCUS. */
 import { download } from "../api.js";
 import { now } from "../clock.js";
-import { monthName } from "../format.js";
+import { lastMonths } from "../steps.js";
 import { html } from "../ui.js";
 import { confirm, say } from "./dialogs.js";
 import { Icon } from "./icons.js";
-
-const MONTHS = 13; // usage records are kept for 400 days
-
-/** The present month and those before it, as `[["2026-11", "November 2026"], …]`. */
-export function lastMonths(moment) {
-  const today = new Date(moment);
-  return Array.from({ length: MONTHS }, (_, back) => {
-    const first = new Date(Date.UTC(today.getUTCFullYear(), today.getUTCMonth() - back));
-    return [first.toISOString().slice(0, 7), monthName(first)];
-  });
-}
 
 async function save(path, range) {
   try {
