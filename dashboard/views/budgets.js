@@ -19,7 +19,7 @@ export function Budgets({ me }) {
   const create = () => createBudget({ tenants: operator ? tenants : null, tenantId, keys: [...keys] });
   return html`
     <${Head} title="Budgets" sub=${operator ? "What leases may cost, by tenant, API key or label" : "What your leases may cost"}>
-      ${(operator || me.role === "admin") && html`<button type="button" class="primary" onClick=${create}>Create a budget</button>`}
+      ${(operator || me.role === "admin") && html`<button type="button" class="primary" disabled=${operator && !tenants.size} onClick=${create}>Create a budget</button>`}
     <//>
     ${operator && html`<div class="filters"><div class="row"><${SelectFilter} name="tenant_id" label="Tenant" query=${query} options=${[...tenants.keys()]} show=${(id) => tenants.get(id) ?? id} /></div></div>`}
     <${Awaited} live=${live} rows=${6}>
