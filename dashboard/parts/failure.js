@@ -9,8 +9,6 @@ const OTHERS = "Allow more regions or clouds, another GPU model, or the market a
 const ADVICE = {
   quota_exceeded: "Release a lease, request fewer GPUs, or ask an operator for a higher quota.",
   capacity_exhausted: `Let the next lease wait for capacity. ${OTHERS}`,
-  spend_cap: "Raise the max cost of the next lease, or remove it.",
-  budget_exceeded: "Release a lease, wait until the budget resets, or ask for a higher budget. See the page Budgets.",
   price_cap: "Raise the maximum price per hour, or remove it.",
   provider_quota: `An operator must raise the quota at the provider. ${OTHERS}`,
   provider_auth: "An operator must repair the credentials of the cloud account.",
@@ -22,6 +20,7 @@ const ADVICE = {
   interrupted: "Use the market on demand, or replace the VM on interruption, and store checkpoints.",
   instance_lost: "Create the lease again. The VM was deleted outside gpulease.",
   tenant_suspended: "Ask an operator why the tenant is suspended.",
+  spend_cap: "Raise the spend cap, or choose a cheaper offering.",
   reservation_ended: "Choose the market reserved first, so that the lease does not depend on one reservation.",
 };
 

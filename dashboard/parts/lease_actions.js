@@ -44,7 +44,7 @@ function addedTerm(lease, seconds, label) {
 function extend(lease) {
   confirm({
     title: `Extend ${nameOf(lease)}`,
-    text: html`<p>The term ends ${shortTime(lease.expires_at)}.${lease.ends_at < lease.expires_at && ` The lease ends ${shortTime(lease.ends_at)}, when it reaches its max cost.`}</p>`,
+    text: html`<p>The lease ends ${shortTime(lease.ends_at)}${lease.ends_at === lease.expires_at ? "" : ", when its cost reaches the spend cap. An extension keeps the cap"}.</p>`,
     fields: [{ name: "extend_by_seconds", label: "Time to add", kind: "choices", value: TERMS[0][0], options: TERMS.map(([seconds, label]) => [seconds, addedTerm(lease, seconds, label)]) }],
     yes: "Extend",
     act: async (values) => {

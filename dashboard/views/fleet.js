@@ -23,7 +23,7 @@ export function Fleet() {
   const tenants = useTenantNames(true);
   const data = summary.data;
   return html`
-    <${Head} title="Fleet" sub=${html`All tenants, all clouds. Cost excludes traffic.${data && html` Updated ${shortTime(data.as_of)}.`}`} />
+    <${Head} title="Fleet" sub=${html`All tenants, all clouds. Cost covers compute, disks and public addresses.${data && html` Updated ${shortTime(data.as_of)}.`}`} />
     ${data && html`<${Brakes} brakes=${data.brakes} />`}
     <${Figures} data=${data} />
     <${BudgetPanel} tenants=${tenants} />

@@ -31,7 +31,7 @@ export function Leases({ me }) {
   const leases = useLive(pathOf(query), 3, { keep: true });
   const tenants = useTenantNames(operator);
   return html`
-    <${Head} title="Leases" sub=${`${operator ? "All tenants" : "Your tenant"}. Cost excludes traffic.`}>${mayManageLeases() && html`<a class="button primary" href=${to("leases/new")}>Create a lease</a>`}<//>
+    <${Head} title="Leases" sub=${`${operator ? "All tenants" : "Your tenant"}. Cost covers compute, disks and public addresses.`}>${mayManageLeases() && html`<a class="button primary" href=${to("leases/new")}>Create a lease</a>`}<//>
     <${Filters} query=${query} operator=${operator} tenants=${tenants} />
     <${Awaited} live=${leases} rows=${12}>
       ${leases.data && html`<${List} page=${leases.data} query=${query} settled=${leases.settled} operator=${operator} tenants=${tenants} />`}

@@ -22,7 +22,7 @@ export function Overview() {
   const usage = useLive(usagePath("24h", "gpu_model"), 60, { keep: true });
   const data = summary.data;
   return html`
-    <${Head} title="Overview" sub="Your tenant. Cost excludes traffic." />
+    <${Head} title="Overview" sub="Your tenant. Cost covers compute, disks and public addresses." />
     <${Figures} data=${data} quotas=${quotas.data?.items} />
     <${Panel} title="Leases by state" wide><${Awaited} live=${summary} rows=${2}>${data && html`<${ByState} rows=${data.by_state} />`}<//><//>
     <div class="charts">

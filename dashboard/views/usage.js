@@ -35,7 +35,7 @@ export function Usage({ me }) {
   const daily = RANGES[range].step === "day";
   const used = whole.data?.items.length > 0;
   return html`
-    <${Head} title="Usage" sub=${`Cost excludes traffic. ${daily ? "Days are days in UTC." : `Times: ${zone}.`}`}>
+    <${Head} title="Usage" sub=${`Cost covers compute, disks and public addresses. ${daily ? "Days are days in UTC." : `Times: ${zone}.`}`}>
       <div class="pickers">
         <${Choices} label="Range" name="range" values=${Object.keys(RANGES)} chosen=${range} text=${(one) => RANGES[one].name} />
         <${Choices} label="Divide by" name="by" values=${groups} chosen=${by} text=${(one) => `by ${GROUPS[one]}`} />
