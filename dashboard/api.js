@@ -6,6 +6,7 @@ import { shared } from "./ui.js";
 const BASE = new URL("..", document.baseURI);
 const PATIENCE_MS = 10_000;
 const SILENCE_MS = 40_000; // two heartbeats of the event stream that did not come
+const DOWNLOAD_MS = 600_000;
 const REMEMBERED = 120;
 
 /** The full address of a path of the API, also behind a proxy's prefix. */
@@ -50,7 +51,7 @@ export async function get(path) {
   return data;
 }
 
-/** All pages of a list as one `{items}`; the same object while no page changes. Raises Problem, Away. */
+/** All pages of a list as one: the first page with the items of all. The same object while no page changes. Raises Problem, Away. */
 export async function getAll(path, most = 20) {
   const pages = [await get(path)];
   while (pages.at(-1).next_cursor && pages.length < most) {
@@ -61,7 +62,7 @@ export async function getAll(path, most = 20) {
   if (before && before.pages.length === pages.length && pages.every((page, n) => page === before.pages[n])) {
     return before.whole;
   }
-  const whole = { items: pages.flatMap((page) => page.items), complete: !pages.at(-1).next_cursor };
+  const whole = { ...pages[0], items: pages.flatMap((page) => page.items), complete: !pages.at(-1).next_cursor };
   joined.set(path, { pages, whole });
   return whole;
 }
@@ -99,6 +100,16 @@ export async function change(method, path, body) {
   if (method === "POST") headers["Idempotency-Key"] = crypto.randomUUID?.() ?? `${Date.now()}-${Math.random()}`;
   const answer = await send(method, path, headers, { body });
   return answer.status === 204 ? null : answer.json();
+}
+
+/** Reads a path as a file, such as `text/csv`, and saves it under this name. Raises Problem, Away. */
+export async function download(path, type, name) {
+  const answer = await send("GET", path, { Accept: type }, { signal: AbortSignal.timeout(DOWNLOAD_MS) });
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(await answer.blob());
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), PATIENCE_MS);
 }
 
 /** Asks who a key belongs to, without signing in. Raises Problem, Away. */

@@ -8,6 +8,7 @@ const day = { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit"
 const full = new Intl.DateTimeFormat("en-GB", { ...day, year: "numeric", second: "2-digit", timeZoneName: "short" });
 const brief = new Intl.DateTimeFormat("en-GB", { ...day, timeZoneName: "short" });
 const listed = new Intl.DateTimeFormat("en-GB", { ...day, second: "2-digit" });
+const month = new Intl.DateTimeFormat("en-GB", { month: "long", year: "numeric", timeZone: "UTC" });
 
 export const NOTHING = "–";
 
@@ -46,6 +47,9 @@ export const listedTime = (moment) => listed.format(new Date(moment));
 export const fullTime = (moment) => full.format(new Date(moment));
 export const shortTime = (moment) => brief.format(new Date(moment));
 export const ZONE = full.formatToParts(new Date()).find((part) => part.type === "timeZoneName").value;
+
+/** A month of UTC: November 2026. */
+export const monthName = (moment) => month.format(new Date(moment));
 
 /** `not_created` → not created. */
 export const words = (name) => String(name ?? "").replaceAll("_", " ");

@@ -10,7 +10,9 @@ import { html, useEffect, useRef, useState } from "./ui.js";
 import { Title } from "./title.js";
 import { Accounts } from "./views/accounts.js";
 import { Audit } from "./views/audit.js";
+import { Budgets } from "./views/budgets.js";
 import { Capacity } from "./views/capacity.js";
+import { Costs } from "./views/costs.js";
 import { Create } from "./views/create.js";
 import { Events } from "./views/events.js";
 import { Fleet } from "./views/fleet.js";
@@ -20,6 +22,7 @@ import { Leases } from "./views/leases.js";
 import { NotFound } from "./views/not_found.js";
 import { Overview } from "./views/overview.js";
 import { Quotas } from "./views/quotas.js";
+import { Reconciliation } from "./views/reconciliation.js";
 import { Stuck } from "./views/stuck.js";
 import { Tenant } from "./views/tenant.js";
 import { Tenants } from "./views/tenants.js";
@@ -33,9 +36,12 @@ const OPERATORS = [
   { path: "fleet", name: "Fleet", view: Fleet },
   LEASES,
   { path: "usage", name: "Usage", view: Usage },
+  { path: "costs", name: "Costs", view: Costs },
+  { path: "budgets", name: "Budgets", view: Budgets },
   { path: "capacity", name: "Capacity", view: Capacity },
   { path: "tenants", name: "Tenants", view: Tenants, item: Tenant },
   { path: "accounts", name: "Accounts", view: Accounts, alarms: (summary) => total(summary.orphans, "orphans") },
+  { path: "reconciliation", name: "Reconciliation", view: Reconciliation },
   { path: "stuck", name: "Stuck", view: Stuck, alarms: (summary) => summary.stuck.length },
   { path: "events", name: "Events", view: Events },
   { path: "audit", name: "Audit", view: Audit },
@@ -44,6 +50,8 @@ const TENANTS = [
   { path: "overview", icon: "fleet", name: "Overview", view: Overview },
   LEASES,
   { path: "usage", name: "Usage", view: Usage },
+  { path: "costs", name: "Costs", view: Costs },
+  { path: "budgets", name: "Budgets", view: Budgets },
   { path: "capacity", name: "Capacity", view: Capacity },
   { path: "quotas", name: "Quotas", view: Quotas },
   { path: "keys", name: "Keys", view: Keys },

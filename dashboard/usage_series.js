@@ -1,9 +1,7 @@
 /** Turns answers of GET /v1/usage into series for charts: one value for each step, also where nothing was used. */
 import { providerName } from "./format.js";
 import { now } from "./clock.js";
-
-const HOUR = 3600;
-const DAY = 24 * HOUR;
+import { asTime, ceiling, DAY, LENGTHS, stepsBetween } from "./steps.js";
 
 /** What the range picker offers. Up to a week hour by hour, beyond that day by day. */
 export const RANGES = {
@@ -16,19 +14,14 @@ export const RANGES = {
 /** The path of a report. It stays the same within a step, so that an unchanged answer costs nothing. */
 export function usagePath(range, groupBy) {
   const { seconds, step } = RANGES[range];
-  const length = step === "hour" ? HOUR : DAY;
-  const end = Math.ceil(now() / 1000 / length) * length;
-  const from = new Date((end - seconds) * 1000).toISOString().replace(".000", "");
+  const from = asTime(ceiling(now() / 1000, step) - seconds);
   return `/v1/usage?from=${encodeURIComponent(from)}&step=${step}&group_by=${groupBy}`;
 }
 
 /** The starts of all steps in seconds, and where each item belongs. */
 function steps(usage) {
-  const length = usage.step === "hour" ? HOUR : DAY;
-  const [first, last] = [Date.parse(usage.starts_at) / 1000, Date.parse(usage.ends_at) / 1000];
-  const starts = Array.from({ length: Math.round((last - first) / length) }, (_, step) => first + step * length);
-  const place = (item) => Math.round((Date.parse(item.starts_at) / 1000 - first) / length);
-  return { length, starts, place };
+  const { starts, places } = stepsBetween(Date.parse(usage.starts_at) / 1000, Date.parse(usage.ends_at) / 1000, usage.step);
+  return { length: LENGTHS[usage.step], starts, place: (item) => places.get(Date.parse(item.starts_at) / 1000) };
 }
 
 /** `{length, starts, series}` with a series `{key, name, values, total}` per group: `value(item)` in each step. */

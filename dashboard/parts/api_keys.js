@@ -76,12 +76,13 @@ const create = (path) =>
     fields: [
       { name: "name", label: "Name", value: "", required: true, maxlength: 63, placeholder: "who or what uses it" },
       { name: "role", label: "Role", kind: "choices", value: "member", options: ROLES },
+      { name: "budget", label: "Budget for its whole life, USD", inputmode: "decimal", value: "", placeholder: "none", hint: "All leases of the key together cost at most this. Leases end when they exceed it." },
       { name: "days", label: "Expires after days", type: "number", min: 1, value: "", placeholder: "never" },
     ],
     yes: "Create",
-    act: async ({ name, role, days }) => {
+    act: async ({ name, role, budget, days }) => {
       const expires = days === "" ? {} : { expires_at: new Date(Date.now() + Number(days) * DAY_MS).toISOString() };
-      reveal(await change("POST", path, { name: name.trim(), role, ...expires }));
+      reveal(await change("POST", path, { name: name.trim(), role, budget: budget.trim() || undefined, ...expires }));
       nudge();
       return null;
     },

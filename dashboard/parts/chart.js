@@ -1,12 +1,14 @@
 /** Charts over time. The drawing is uPlot's; legend, read-out and the table are HTML, which screen readers can read. */
 import { classes, html, useEffect, useLayoutEffect, useRef, useState } from "../ui.js";
+import { DAY, HOUR } from "../steps.js";
 import { Scroll } from "./basics.js";
 
 const HEIGHT = 210;
 const MOST_COLOURS = 10;
 const WIDE_ENOUGH = 60; // pixels between two labels of the time axis, at least
-const HOURS = [1, 2, 3, 4, 6, 12].map((one) => one * 3600);
-const DAYS = [1, 2, 7, 14, 28].map((one) => one * 86_400);
+const HOURS = [1, 2, 3, 4, 6, 12].map((one) => one * HOUR);
+const DAYS = [1, 2, 7, 14, 28].map((one) => one * DAY);
+const MONTHS = [30, 60, 90, 180].map((one) => one * DAY); // the library takes thirty days and more as calendar months
 const COUNTS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000];
 const SPANS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 43_200, 86_400];
 const UTC = { timeZone: "UTC" };
@@ -24,8 +26,8 @@ const text = (options) => {
   return (seconds) => format.format(new Date(seconds * 1000));
 };
 /** How a moment reads: on the axis, and in full. A day is one of UTC, an hour is one of the reader's clock. */
-const axisText = { hour: text(hour), day: text(date), utcDay: text({ ...date, ...UTC }) };
-const stepText = { hour: text({ ...date, ...hour }), day: text({ ...date, year: "numeric", ...UTC }) };
+const axisText = { hour: text(hour), day: text(date), utcDay: text({ ...date, ...UTC }), month: text({ month: "short", ...UTC }) };
+const stepText = { hour: text({ ...date, ...hour }), day: text({ ...date, year: "numeric", ...UTC }), month: text({ month: "long", year: "numeric", ...UTC }) };
 
 const colourOf = (series, place) => (series.key === "other" ? "other" : (place % MOST_COLOURS) + 1);
 
@@ -36,8 +38,8 @@ const colourOf = (series, place) => (series.key === "other" ? "other" : (place %
  */
 export function Chart({ title, data, kind, show, tick = show, sum = show, link = () => null, height = HEIGHT }) {
   const [at, setAt] = useState(null);
-  const daily = data.length > 3600;
-  const when = daily ? stepText.day : stepText.hour;
+  const daily = data.length > HOUR;
+  const when = data.length > DAY ? stepText.month : daily ? stepText.day : stepText.hour;
   return html`
     <figure class="chart" aria-label=${title}>
       <${Canvas} title=${title} data=${data} kind=${kind} tick=${tick} height=${height} daily=${daily} onPoint=${setAt} />
@@ -112,8 +114,9 @@ function options(uPlot, node, { data, kind, tick, height, daily, onPoint }) {
   const style = getComputedStyle(node);
   const axis = { stroke: style.color, font: `12px ${style.fontFamily}`, grid: { stroke: style.borderTopColor, width: 1 }, ticks: { show: false } };
   const drawn = { areas: areaOf(uPlot, style.backgroundColor), bars: barOf(uPlot), lines: lineOf }[kind];
-  const long = data.length * data.starts.length > 2 * 86_400;
-  const moment = daily ? axisText.utcDay : long ? axisText.day : axisText.hour;
+  const long = data.length * data.starts.length > 2 * DAY;
+  const monthly = data.length > DAY;
+  const moment = monthly ? axisText.month : daily ? axisText.utcDay : long ? axisText.day : axisText.hour;
   return {
     width: node.clientWidth,
     height,
@@ -123,7 +126,7 @@ function options(uPlot, node, { data, kind, tick, height, daily, onPoint }) {
     cursor: { y: false, points: { show: false }, drag: { x: false, y: false }, sync: { key: "usage" } },
     scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.08 : 1] } },
     axes: [
-      { ...axis, size: 30, grid: { show: false }, space: WIDE_ENOUGH, incrs: long ? DAYS : HOURS, values: (_, splits) => splits.map(moment) },
+      { ...axis, size: 30, grid: { show: false }, space: WIDE_ENOUGH, incrs: monthly ? MONTHS : long ? DAYS : HOURS, values: (_, splits) => splits.map(moment) },
       { ...axis, size: widthOf, space: 36, values: (_, splits) => splits.map(tick), ...(INCREMENTS[kind] && { incrs: INCREMENTS[kind] }) },
     ],
     series: [{}, ...colours.reverse().map(drawn)],
@@ -134,8 +137,8 @@ function options(uPlot, node, { data, kind, tick, height, daily, onPoint }) {
 /** The step under the pointer, or null. */
 function stepAt(chart, data) {
   if (chart.cursor.left < 0) return null;
-  const step = Math.floor((chart.posToVal(chart.cursor.left, "x") - data.starts[0]) / data.length);
-  return Math.min(Math.max(step, 0), data.starts.length - 1);
+  const moment = chart.posToVal(chart.cursor.left, "x");
+  return Math.max(data.starts.findLastIndex((start) => start <= moment), 0);
 }
 
 const NO_POINTS = { points: { show: false } };
@@ -178,7 +181,7 @@ function Table({ title, data, show, when, daily }) {
         <${Scroll} label=${`${title}, table`}>
           <table class=${classes("list", "plain")}>
             <caption class="vh">${title}</caption>
-            <thead><tr><th scope="col">${daily ? "Day (UTC)" : "Hour"}</th>${data.series.map((one) => html`<th key=${one.key} scope="col" class="n">${one.name}</th>`)}</tr></thead>
+            <thead><tr><th scope="col">${data.length > DAY ? "Month (UTC)" : daily ? "Day (UTC)" : "Hour"}</th>${data.series.map((one) => html`<th key=${one.key} scope="col" class="n">${one.name}</th>`)}</tr></thead>
             <tbody>${used.reverse().map((step) => html`<tr key=${step}><th scope="row" class="num">${when(data.starts[step])}</th>${data.series.map((one) => html`<td key=${one.key} class="n">${one.values[step] === null ? "–" : show(one.values[step])}</td>`)}</tr>`)}</tbody>
           </table>
         <//>

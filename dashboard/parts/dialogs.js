@@ -10,8 +10,8 @@ let last = 0;
 
 /**
  * Asks before something is done. `act(values)` does it and returns the message for afterwards, or null for none; what it
- * raises is shown in the dialog, which then stays. `fields`: as in fields.js, each with its first `value`. Without `cancel` the
- * dialog only informs.
+ * raises is shown in the dialog, which then stays. `fields`: as in fields.js, each with its first `value`, and with `when(values)`
+ * where it depends on the others whether it is shown. Without `cancel` the dialog only informs.
  */
 export function confirm({ title, text, yes, danger = false, cancel = true, fields = [], act }) {
   question.set({ title, text, yes, danger, cancel, fields, act });
@@ -53,13 +53,14 @@ function Question({ asked }) {
       setBusy(false);
     }
   };
-  const errors = problem ? fieldErrors(problem, asked.fields.map((field) => field.name)) : {};
+  const fields = asked.fields.filter(({ when = () => true }) => when(values));
+  const errors = problem ? fieldErrors(problem, fields.map((field) => field.name)) : {};
   return html`
     <dialog ref=${dialog} aria-labelledby="question-title" onClose=${() => question.get() === asked && question.set(null)}>
       <form onSubmit=${go}>
         <h2 id="question-title">${asked.title}</h2>
         ${asked.text && html`<div class="text">${asked.text}</div>`}
-        ${asked.fields.map(({ value, ...field }) => html`<${FormField} key=${field.name} field=${field} value=${values[field.name]} error=${errors[field.name]} change=${change} />`)}
+        ${fields.map(({ value, when, ...field }) => html`<${FormField} key=${field.name} field=${field} value=${values[field.name]} error=${errors[field.name]} change=${change} />`)}
         ${problem && html`<p class="refused" role="alert"><${Icon} name="warning" /> ${errors[""] ?? problem.message}</p>`}
         <div class="buttons">
           ${asked.cancel && html`<button type="button" onClick=${close} autofocus=${asked.fields.length === 0}>Cancel</button>`}

@@ -46,3 +46,10 @@ export const Chosen = ({ name, query, label, show = words }) =>
   query.getAll(name).map(
     (value) => html`<a key=${value} class="button chosen" href=${refined({ [name]: query.getAll(name).filter((one) => one !== value) })} aria-label=${`Remove the ${label} filter ${show(value)}`}>${show(value)}<${Icon} name="close" /></a>`,
   );
+
+/** Links of which one is chosen, such as the range of a report. `text(value)` names one. */
+export const Choices = ({ label, name, values, chosen, text }) => html`
+  <ul class="chips" aria-label=${label}>
+    ${values.map((one) => html`<li key=${one}><a href=${refined({ [name]: one })} aria-current=${one === chosen ? "true" : null}>${text(one)}</a></li>`)}
+  </ul>
+`;

@@ -75,10 +75,12 @@ function edit(lease) {
     fields: [
       { name: "name", label: "Name", value: lease.name, required: true, maxlength: 63 },
       { name: "labels", label: "Labels, one key=value per line", kind: "textarea", rows: 4, value: labelLines(lease.labels) },
-    ],
+      !lease.terminal && { name: "max_cost", label: "Max cost, USD", inputmode: "decimal", value: lease.max_cost ?? "", placeholder: "none", hint: `The lease ends before it costs more. Cost so far: ${usd(lease.cost.accrued)}.` },
+    ].filter(Boolean),
     yes: "Save",
-    act: async ({ name, labels }) => {
-      const saved = await change("PATCH", `/v1/leases/${lease.id}`, { name: name.trim(), labels: parseLabels(labels) });
+    act: async ({ name, labels, max_cost: cap }) => {
+      const capped = cap === undefined || cap.trim() === (lease.max_cost ?? "") ? {} : { max_cost: cap.trim() || null };
+      const saved = await change("PATCH", `/v1/leases/${lease.id}`, { name: name.trim(), labels: parseLabels(labels), ...capped });
       nudge();
       return `${saved.name} was saved.`;
     },

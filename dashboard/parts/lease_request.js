@@ -16,6 +16,8 @@ export const EMPTY = {
   providers: [],
   regions: [],
   max_price_per_hour: "",
+  max_cost: "",
+  expiry_warnings_seconds: "",
   ttl_seconds: "4",
   unit: "3600",
   wait_seconds: "0",
@@ -49,6 +51,8 @@ export function bodyOf(values) {
     providers: orNone(values.providers),
     regions: orNone(values.regions),
     max_price_per_hour: orNone(values.max_price_per_hour.trim()),
+    max_cost: orNone(values.max_cost.trim()),
+    expiry_warnings_seconds: warningsOf(values.expiry_warnings_seconds.trim()),
     ttl_seconds: Math.round(Number(values.ttl_seconds) * Number(values.unit)),
     wait_seconds: number(values.wait_seconds) || undefined,
     on_interruption: values.on_interruption === EMPTY.on_interruption ? undefined : values.on_interruption,
@@ -64,6 +68,16 @@ export function bodyOf(values) {
   };
   return JSON.parse(JSON.stringify(body));
 }
+
+const NO_WARNING = "none";
+
+/** Minutes as people write them, in seconds. Empty: as the installation is configured. */
+function warningsOf(text) {
+  if (!text) return undefined;
+  return text === NO_WARNING ? [] : list(text).map((minutes) => Math.round(Number(minutes) * 60));
+}
+
+const warningText = (seconds) => (seconds ? seconds.map((one) => one / 60).join(", ") || NO_WARNING : "");
 
 function gpuOf(values) {
   const count = Number(values["gpu/count"] || 1);
@@ -91,6 +105,8 @@ export function valuesOf(lease) {
     providers: request.providers ?? [],
     regions: request.regions ?? [],
     max_price_per_hour: request.max_price_per_hour ?? "",
+    max_cost: lease.max_cost ?? "",
+    expiry_warnings_seconds: warningText(lease.expiry_warnings_seconds),
     ttl_seconds: String(request.ttl_seconds / Number(unit)),
     unit,
     wait_seconds: String(request.wait_seconds),
@@ -122,6 +138,8 @@ const OPTIONS = {
   providers: "provider",
   regions: "region",
   max_price_per_hour: "max-price",
+  max_cost: "max-cost",
+  expiry_warnings_seconds: "warn-before",
   ttl_seconds: "ttl",
   wait_seconds: "wait",
   on_interruption: "on-interruption",
@@ -133,7 +151,8 @@ const OPTIONS = {
 };
 
 const duration = (seconds) => (seconds % 3600 === 0 ? `${seconds / 3600}h` : seconds % 60 === 0 ? `${seconds / 60}m` : `${seconds}s`);
-const SHOWN = { ttl_seconds: duration, wait_seconds: duration };
+const SHOWN = { ttl_seconds: duration, wait_seconds: duration, expiry_warnings_seconds: (seconds) => seconds.map(duration).join(",") || NO_WARNING };
+const JOINED = ["expiry_warnings_seconds"]; // one option for all values
 
 /** The command with options; where a field has none, the command reads the request from its standard input. */
 export function asCommand(body) {
@@ -147,7 +166,7 @@ export function asCommand(body) {
   if (gpu?.min_count) words.push(`--min-gpus ${gpu.min_count}`);
   if (gpu?.memory_gib) words.push(`--gpu-memory ${gpu.memory_gib}`);
   if (gpu?.interconnect) words.push(`--interconnect ${quoted(gpu.interconnect)}`);
-  for (const [name, value] of Object.entries(rest)) for (const one of [value].flat()) words.push(`--${OPTIONS[name]} ${quoted(String(SHOWN[name]?.(one) ?? one))}`);
+  for (const [name, value] of Object.entries(rest)) for (const one of JOINED.includes(name) ? [value] : [value].flat()) words.push(`--${OPTIONS[name]} ${quoted(String(SHOWN[name]?.(one) ?? one))}`);
   for (const [key, value] of Object.entries(labels)) words.push(`--label ${quoted(`${key}=${value}`)}`);
   if (rest.ssh_keys?.length === 0) words.push("--no-ssh-key");
   if (publicIp === false) words.push("--no-public-ip");

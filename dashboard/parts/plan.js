@@ -1,11 +1,13 @@
 /** The live plan of a lease request: what it would cost, which offerings it would try, and what the quota allows. */
 import { Away, change } from "../api.js";
 import { count, counted, gpuCount, marketName, resourceName, span, usd } from "../format.js";
+import { to } from "../router.js";
 import { classes, html, useEffect, useRef, useState } from "../ui.js";
 import { Badge, Bones, Refused, Scroll } from "./basics.js";
 import { Excluded } from "./explanation.js";
 import { Icon } from "./icons.js";
 import { ZoneOf } from "./places.js";
+import { Quote } from "./quote.js";
 
 const TYPING_MS = 350;
 const AGAIN_MS = 30_000;
@@ -42,21 +44,21 @@ export function usePlan(body) {
   return { ...state, busy: state.of !== text };
 }
 
-/** `missing`: what the request still lacks. `marked`: the form shows the problem beside its fields. */
-export function Plan({ live: { plan, problem, busy }, missing, marked, term }) {
+/** `missing`: what the request still lacks. `marked`: the form shows the problem beside its fields. `quote`: of quote.js. */
+export function Plan({ live: { plan, problem, busy }, quote, missing, marked, request }) {
   return html`
     <section class=${classes("panel plan", busy && "stale")} aria-busy=${busy}>
       <header><h2>Plan</h2>${busy && html`<span class="aside">updating</span>`}</header>
       <div role="status" class="planned">
         ${missing && html`<p class="note">${missing}</p>`}
         ${!missing && problem && (marked ? html`<p class="note">Correct the marked fields.</p>` : html`<${Refused} error=${problem} />`)}
-        ${!missing && !problem && (plan ? html`<${Planned} plan=${plan} term=${term} />` : html`<${Bones} rows=${4} />`)}
+        ${!missing && !problem && (plan ? html`<${Planned} plan=${plan} request=${request} quote=${quote} />` : html`<${Bones} rows=${4} />`)}
       </div>
     </section>
   `;
 }
 
-function Planned({ plan, term }) {
+function Planned({ plan, request: { ttl_seconds: term, max_cost: cap }, quote }) {
   const first = plan.candidates[0];
   const offers = distinct(plan.candidates);
   return html`
@@ -67,12 +69,14 @@ function Planned({ plan, term }) {
             <div><dt>Price per hour</dt><dd>${usd(first.offering.price_per_hour)}</dd></div>
             <div><dt>Total for ${span(term)}</dt><dd>${usd(first.price_for_term)}</dd></div>
           </dl>
-          <p class="note">Compute only, of the first offering. gpulease tries the offerings in this order.</p>
+          <p class="note">Compute only, of the first offering. gpulease tries the offerings in this order.${Number(cap) < Number(first.price_for_term) && ` At this price the lease reaches its max cost after ${span((Number(cap) / Number(first.offering.price_per_hour)) * 3600)}.`}</p>
+          <${Quote} live=${quote} />
           <${Offers} offers=${offers.slice(0, SHOWN)} />
           ${offers.length > SHOWN && html`<p class="note">${counted(offers.length - SHOWN, "more offering")}.</p>`}
         `
       : html`<p class="refused"><${Icon} name="warning" /> No offering fits this request.</p>`}
     <${Quota} quota=${plan.quota} />
+    <${Budgets} items=${plan.budgets ?? []} />
     <${Excluded} items=${plan.excluded_by_reason ?? []} open=${!first} />
   `;
 }
@@ -112,6 +116,19 @@ const Offers = ({ offers }) => html`
     </table>
   <//>
 `;
+
+/** What the lease commits at least, and what the budgets have left. */
+const Budgets = ({ items }) =>
+  items.length > 0 &&
+  html`
+    <h3><a href=${to("budgets")}>Budgets</a></h3>
+    <ul class="lines">
+      ${items.map((one) => {
+        const left = Math.max(0, Number(one.amount) - Number(one.spent) - Number(one.committed));
+        return html`<li key=${one.budget_id}><span>${usd(one.asked)} needed</span><span class="end num">${!one.fits && html`<${Badge} state="failed" text="exceeded" /> `}<span class="muted">${usd(left)} left of ${usd(one.amount)}</span></span></li>`;
+      })}
+    </ul>
+  `;
 
 /** What the lease needs and what the quota has left. */
 function Quota({ quota }) {

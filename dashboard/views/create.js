@@ -10,6 +10,7 @@ import { fieldErrors, FormField, useFields } from "../parts/fields.js";
 import { Icon } from "../parts/icons.js";
 import { bodyOf, EMPTY, UNITS, valuesOf } from "../parts/lease_request.js";
 import { Plan, usePlan } from "../parts/plan.js";
+import { useQuote } from "../parts/quote.js";
 import { SameRequest } from "../parts/same_request.js";
 import { go, route, to } from "../router.js";
 import { mayManageLeases } from "../session.js";
@@ -36,6 +37,7 @@ export function Create({ me }) {
   const body = bodyOf({ ...values, ssh_keys: keys.length ? chosen : undefined });
   const missing = !tenant ? "Choose the tenant that the lease is for." : body ? null : "Choose a GPU model, or name an instance type.";
   const plan = usePlan(missing ? undefined : body);
+  const quote = useQuote(missing ? undefined : body);
   const [refusal, setRefusal] = useState(null);
   const [busy, setBusy] = useState(false);
   if (!mayManageLeases()) return html`<${Head} title="Create a lease" /><div class="panel"><${Empty} title="Your key only reads.">Use a key with the role member or admin.<//></div>`;
@@ -44,7 +46,7 @@ export function Create({ me }) {
     setBusy(true);
     setRefusal(null);
     try {
-      const lease = await change("POST", "/v1/leases", body);
+      const lease = await change("POST", "/v1/leases", quote.quote ? { ...body, quote_id: quote.quote.id } : body);
       nudge();
       say(`${lease.name} was created.`);
       go(to(`leases/${lease.id}`));
@@ -66,10 +68,10 @@ export function Create({ me }) {
         <${Access} form=${form} keys=${keys} chosen=${chosen} />
         <${More} form=${form} />
         ${refusal && html`<p class="refused" role="alert"><${Icon} name="warning" /> <span>${refusal.message}${refusal.leaseId && html` <a href=${to(`leases/${refusal.leaseId}`)}>Show that lease</a>`}</span></p>`}
-        <div class="buttons"><a class="button" href=${to("leases")}>Cancel</a><button type="submit" class="primary" disabled=${busy || Boolean(missing)}>${busy ? "Creating…" : "Create lease"}</button></div>
+        <div class="buttons"><a class="button" href=${to("leases")}>Cancel</a><button type="submit" class="primary" disabled=${busy || Boolean(missing)}>${busy ? "Creating…" : quote.quote ? "Create lease from the quote" : "Create lease"}</button></div>
       </form>
       <div class="beside">
-        <${Plan} live=${plan} missing=${missing} marked=${marked} term=${body?.ttl_seconds} />
+        <${Plan} live=${plan} missing=${missing} quote=${quote} marked=${marked} request=${body} />
         ${body && html`<${SameRequest} body=${body} />`}
       </div>
     </div>
@@ -104,6 +106,7 @@ function Hardware({ form, operator }) {
       <${F} form=${form} field=${{ name: "ttl_seconds", label: "Term", type: "number", min: 1, step: "any", required: true }} />
       <${F} form=${form} field=${{ name: "unit", label: "Unit of the term", kind: "select", options: UNITS }} />
       <${F} form=${form} field=${{ name: "max_price_per_hour", label: "Max price per hour, USD", inputmode: "decimal", placeholder: "none", pattern: "[0-9]+([.][0-9]+)?" }} />
+      <${F} form=${form} field=${{ name: "max_cost", label: "Max cost, USD", inputmode: "decimal", placeholder: "none", hint: "The lease ends before it costs more." }} />
       <${F} form=${form} field=${{ name: "wait_seconds", label: "Wait for capacity", kind: "select", options: options(WAITS, values.wait_seconds, "seconds") }} />
       ${providers.length > 1 && html`<${F} form=${form} field=${{ name: "providers", label: "Clouds (none checked: any)", kind: "checks", wide: true, options: labelled(providers, providerName) }} />`}
       ${near.length > 1 && html`<${F} form=${form} field=${{ name: "regions", label: "Regions (none checked: any)", kind: "checks", wide: true, options: labelled([...new Set(near.map((one) => one.region))]) }} />`}
@@ -139,6 +142,7 @@ function More({ form }) {
         <${F} form=${form} field=${{ name: "gpu/interconnect", label: "Interconnect", kind: "select", options: [["", "any"], ...labelled(INTERCONNECTS)] }} />
         <${F} form=${form} field=${{ name: "disk_gib", label: "Disk, GiB", type: "number", min: 30, max: 16384 }} />
         <${F} form=${form} field=${{ name: "image", label: "Image", kind: "select", options: [["", "newest with a GPU driver"], ...images.map((one) => [one.name, one.name])] }} />
+        <${F} form=${form} field=${{ name: "expiry_warnings_seconds", label: "Warnings, minutes before the end", placeholder: "as configured; none: no warning" }} />
         <${F} form=${form} field=${{ name: "on_interruption", label: "On interruption", kind: "select", options: [["end", "end the lease"], ["replace", "launch another VM"]] }} />
         <${F} form=${form} field=${{ name: "public_ip", label: "Public address", kind: "check" }} />
         <${F} form=${form} field=${{ name: "allowed_cidrs", label: "Networks that may connect to port 22", wide: true, placeholder: "192.0.2.0/24; if empty, the account's own rules apply" }} />

@@ -4,8 +4,10 @@ import { now, useNow } from "../clock.js";
 import { useLive } from "../live.js";
 import { Ago, Awaited, Badge, Bar, Empty, Figure, Head, Panel } from "../parts/basics.js";
 import { Brakes } from "../parts/brakes.js";
+import { BudgetPanel } from "../parts/budgets.js";
 import { to } from "../router.js";
 import { html, useState } from "../ui.js";
+import { useTenantNames } from "./leases.js";
 
 const LIVE = ["queued", "provisioning", "booting", "active", "releasing"];
 const ENDED = ["released", "failed"];
@@ -18,11 +20,13 @@ const sum = (rows, name) => rows.reduce((all, row) => all + row[name], 0);
 
 export function Fleet() {
   const summary = useLive("/v1/ops/summary", 5);
+  const tenants = useTenantNames(true);
   const data = summary.data;
   return html`
     <${Head} title="Fleet" sub=${html`All tenants, all clouds. Cost covers compute, disks and public addresses.${data && html` Updated ${shortTime(data.as_of)}.`}`} />
     ${data && html`<${Brakes} brakes=${data.brakes} />`}
     <${Figures} data=${data} />
+    <${BudgetPanel} tenants=${tenants} />
     <${Panel} title="Leases by state" wide><${Awaited} live=${summary} rows=${4}>${data && html`<${States} rows=${data.by_state} />`}<//><//>
     <div class="panels">
       <${Groups} title="By provider" live=${summary} rows=${data?.by_provider} label=${(row) => providerName(row.name)} link=${(row) => live({ provider: row.name })} />
@@ -52,7 +56,7 @@ function Figures({ data }) {
       <${Figure} loading=${loading} name="Leases running" value=${count(sum(running, "leases"))} more=${`${count(active)} active`} href=${live()} />
       <${Figure} loading=${loading} name="GPUs" value=${data && count(data.gpus)} more=${data && counted(data.by_gpu_model.length, "model")} href=${to("leases", { state: ["booting", "active"] })} />
       <${Figure} loading=${loading} name="USD per hour" value=${data && usd(data.spend_per_hour)} more=${data && `≈ ${usd(Number(data.spend_per_hour) * 24)} a day`} href=${to("leases", { state: ["booting", "active", "releasing"] })} />
-      <${Figure} loading=${loading} name="Month to date" value=${data && html`<${MonthToDate} data=${data} />`} more="since the 1st, UTC" href=${to("usage", { range: "30d", by: "tenant" })} />
+      <${Figure} loading=${loading} name="Month to date" value=${data && html`<${MonthToDate} data=${data} />`} more="since the 1st, UTC" href=${to("costs", { range: "30d", by: "tenant" })} />
       <${Figure} loading=${loading} name="Time to ready" value=${ready && (ready.leases ? fineSpan(ready.p50_seconds) : NOTHING)} more=${ready && (ready.leases ? `p95 ${fineSpan(ready.p95_seconds)}, ${count(ready.leases)} in 24 h` : "none in 24 hours")} href=${to("usage")} />
       <${Figure} loading=${loading} name="Needs attention" value=${count(stuck + orphans)} more=${`${count(stuck)} stuck, ${counted(orphans, "orphan")}`} href=${to(stuck || !orphans ? "stuck" : "accounts")} tone=${stuck + orphans ? "bad" : "good"} />
     </div>

@@ -2,13 +2,14 @@
 import { fullTime, gpuCount, gpuText, marketName, NOTHING, providerName, shortTime, span, timeOfDay, usd, words, ZONE } from "../format.js";
 import { useNow } from "../clock.js";
 import { useLive } from "../live.js";
-import { Accrued, Ago, Awaited, Badge, Copy, Empty, Facts, Head, Left, Panel, Scroll } from "../parts/basics.js";
+import { Ago, Awaited, Badge, Copy, Empty, Facts, Head, Left, Panel, Scroll } from "../parts/basics.js";
 import { Boot } from "../parts/boot.js";
 import { EventTable } from "../parts/event_table.js";
 import { Explanation } from "../parts/explanation.js";
 import { Failure } from "../parts/failure.js";
 import { Icon } from "../parts/icons.js";
 import { LeaseActions, nameOf } from "../parts/lease_actions.js";
+import { LeaseCost } from "../parts/lease_cost.js";
 import { to } from "../router.js";
 import { mayManageLeases } from "../session.js";
 import { useSubject } from "../title.js";
@@ -38,7 +39,7 @@ export function Lease({ me, id }) {
     <div class="panels two">
       <${Panel} title="Location"><${Where} lease=${data} tenant=${tenants.get(data.tenant_id)} /><//>
       <${Panel} title="Connection"><${Connection} lease=${data} /><//>
-      <${Panel} title="Cost and term"><${Cost} lease=${data} /><//>
+      <${Panel} title="Cost and term"><${LeaseCost} lease=${data} /><//>
       <${Panel} title="Request"><${Asked} request=${data.request} labels=${data.labels} /><//>
     </div>
     <${Boot} lease=${data} />
@@ -131,19 +132,6 @@ function Connection({ lease }) {
     ]} />
   `;
 }
-
-const Cost = ({ lease }) => html`
-  <${Facts} rows=${[
-    ["Cost", html`<span class="strong"><${Accrued} cost=${lease.cost} /></span>${lease.max_cost !== null && ` of at most ${usd(lease.max_cost)}`}`],
-    ["Rate", lease.cost.rate_per_hour === null ? "not billed now" : `${usd(lease.cost.rate_per_hour)} an hour`],
-    lease.estimate && ["Estimate", `${usd(lease.estimate.price_for_term)} for the term, ${usd(lease.estimate.price_per_hour)} an hour`],
-    ["Not included", "disk, address and traffic"],
-    ["Created", html`<${Ago} at=${lease.created_at} />`],
-    ["Ready after", lease.ready_at ? span((Date.parse(lease.ready_at) - Date.parse(lease.created_at)) / 1000) : null],
-    !lease.terminal && ["Time left", html`<${Left} at=${lease.ends_at} />`],
-    lease.terminal ? ["Ended", fullTime(lease.ended_at)] : ["Ends", fullTime(lease.ends_at)],
-  ]} />
-`;
 
 const list = (values) => (values?.length ? values.join(", ") : "any");
 

@@ -3,6 +3,7 @@ import { now, useNow } from "../clock.js";
 import { count, counted, gpuText, resourceName, usd, words } from "../format.js";
 import { useLive } from "../live.js";
 import { Accrued, Ago, Awaited, Badge, Empty, Figure, Head, Left, Panel } from "../parts/basics.js";
+import { BudgetPanel } from "../parts/budgets.js";
 import { nameOf } from "../parts/lease_actions.js";
 import { Limits, Use } from "../parts/quota_limits.js";
 import { to } from "../router.js";
@@ -34,10 +35,11 @@ export function Overview() {
       <//>
       <${Panel} title="Ends soonest" aside=${soonest.data && html`<a href=${to("leases", { sort: "expires_at" })}>all</a>`}>
         <${Awaited} live=${soonest} rows=${5}>
-          ${soonest.data && (soonest.data.items.length ? html`<${Short} items=${soonest.data.items} end=${(one) => html`<${Left} at=${one.expires_at} />`} />` : html`<${Empty} title="No lease is running.">Create a lease with <code>gpulease lease create --gpu A10G:1 --ttl 1h</code>; it appears here automatically.<//>`)}
+          ${soonest.data && (soonest.data.items.length ? html`<${Short} items=${soonest.data.items} end=${(one) => html`<${Left} at=${one.ends_at} />`} />` : html`<${Empty} title="No lease is running.">Create a lease with <code>gpulease lease create --gpu A10G:1 --ttl 1h</code>; it appears here automatically.<//>`)}
         <//>
       <//>
       <${Panel} title="Quota"><${Awaited} live=${quotas} rows=${4}>${quotas.data && html`<${Limits} items=${quotas.data.items} />`}<//><//>
+      <${BudgetPanel} all />
       <${Panel} title="Ended last" aside=${html`<a href=${to("leases", { state: ["released", "failed"] })}>all</a>`}>
         <${Awaited} live=${ended} rows=${4}>
           ${ended.data && (ended.data.items.length ? html`<${Short} items=${ended.data.items} end=${(one) => html`<${Ago} at=${one.ended_at} />`} />` : html`<${Empty} title="Nothing has ended yet." />`)}
@@ -57,7 +59,7 @@ function Figures({ data, quotas }) {
       <${Figure} loading=${!data || !quotas} name="GPUs" value=${data && count(data.gpus)} more=${quotas && limit("gpus", (value) => count(Number(value)))} href=${to("quotas")} />
       <${Figure} loading=${!data || !quotas} name="USD per hour" value=${data && usd(data.spend_per_hour)} more=${quotas && (of("spend_per_hour") ? limit("spend_per_hour", usd) : "no limit")} href=${to("quotas")} />
       <${Figure} loading=${!data} name="Running cost to date" value=${data && html`<${Growing} data=${data} amount=${data.accrued} />`} more="since each lease started" href=${to("leases")} />
-      <${Figure} loading=${!data} name="Month to date" value=${data && html`<${Growing} data=${data} amount=${data.spend_month_to_date} />`} more="since the 1st, UTC" href=${to("usage", { range: "30d" })} />
+      <${Figure} loading=${!data} name="Month to date" value=${data && html`<${Growing} data=${data} amount=${data.spend_month_to_date} />`} more="since the 1st, UTC" href=${to("costs", { range: "30d" })} />
     </div>
   `;
 }

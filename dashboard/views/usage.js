@@ -3,7 +3,8 @@ import { count, counted, fineSpan, shortTime, usd } from "../format.js";
 import { useLive } from "../live.js";
 import { Awaited, Empty, Figure, Head, Panel } from "../parts/basics.js";
 import { Chart } from "../parts/chart.js";
-import { refined, route, to } from "../router.js";
+import { Choices } from "../parts/filters.js";
+import { route, to } from "../router.js";
 import { html, useMemo } from "../ui.js";
 import { byGroup, byMeasure, RANGES, usagePath } from "../usage_series.js";
 
@@ -48,19 +49,13 @@ export function Usage({ me }) {
   `;
 }
 
-const Choices = ({ label, name, values, chosen, text }) => html`
-  <ul class="chips" aria-label=${label}>
-    ${values.map((one) => html`<li key=${one}><a href=${refined({ [name]: one })} aria-current=${one === chosen ? "true" : null}>${text(one)}</a></li>`)}
-  </ul>
-`;
-
 function Totals({ usage }) {
   const all = usage && (usage.groups[0] ?? { cost: "0", gpu_hours: 0, leases_created: 0, leases_ready: 0, leases_failed: 0, capacity_failures: 0, interruptions: 0 });
   const hours = usage && (Date.parse(usage.as_of) - Date.parse(usage.starts_at)) / 3_600_000;
   const every = (filter) => to("leases", { state: "any", ...filter });
   return html`
     <div class="figures">
-      <${Figure} loading=${!usage} name="Compute cost" value=${all && usd(all.cost)} more=${all && `${usd(Number(all.cost) / hours)} per hour`} href=${every()} />
+      <${Figure} loading=${!usage} name="Cost" value=${all && usd(all.cost)} more=${all && `${usd(Number(all.cost) / hours)} per hour`} href=${every()} />
       <${Figure} loading=${!usage} name="GPU hours" value=${all && gpus(all.gpu_hours)} more=${all && `${gpus(all.gpu_hours / hours)} GPUs on average`} href=${every()} />
       <${Figure} loading=${!usage} name="Leases created" value=${all && count(all.leases_created)} more=${all && `${count(all.leases_ready)} became ready`} href=${every()} />
       <${Figure} loading=${!usage} name="Failed leases" value=${all && count(all.leases_failed)} more=${all && `${counted(all.capacity_failures, "refusal")}, ${counted(all.interruptions, "interruption")}`} href=${to("leases", { state: "failed" })} tone=${all?.leases_failed ? "bad" : undefined} />

@@ -26,7 +26,7 @@ def test_an_operators_views_are_accessible_and_fit(
     visitor.sign_in(stack.credentials.operator_key)
     for view in (
         *("fleet", "leases?state=any", f"leases/{refused}", f"leases/{active}", "leases/new", "capacity", "tenants"),
-        *(f"tenants/{tenant.id}", "stuck", "events", "audit", "nosuch"),
+        *(f"tenants/{tenant.id}", "stuck", "reconciliation", "events", "audit", "nosuch"),
     ):
         visitor.go(view)
         look_at(visitor, view)

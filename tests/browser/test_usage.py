@@ -23,12 +23,12 @@ HISTORY = """
             now() - interval '5 days' + interval '90 seconds', now() - interval '3 days', now(), now(), NULL, 96
         FROM tenant WHERE id = %(tenant)s RETURNING id, tenant_id)
     INSERT INTO attempt (id, lease_id, tenant_id, n, provider, account, region, zone, instance_type, market, offering,
-        price_per_hour, token, params_hash, state, clean, billing_started_at, billing_ended_at, ended_at)
+        price_per_hour, list_price_per_hour, token, params_hash, state, clean, billing_started_at, billing_ended_at, ended_at)
     SELECT %(attempt)s, id, tenant_id, 1, 'aws', 'a', 'r', 'z', 't', 'spot', '{"gpu": {"model": "H100", "count": 8}}', 2,
-        %(attempt)s, 'h', 'dead', true, now() - interval '5 days', now() - interval '3 days', now() - interval '3 days'
+        3, %(attempt)s, 'h', 'dead', true, now() - interval '5 days', now() - interval '3 days', now()
     FROM made
 """
-"""Two days of eight GPUs, 96 USD."""
+"""Two days of eight GPUs, 96 USD; on demand they cost 144."""
 DRAWN = """node => {
     const canvas = node.querySelector("canvas");
     const data = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
