@@ -95,7 +95,8 @@ class Purse:
             left.clear()
             for budget in self._tenant.items("/v1/budgets"):
                 if Decimal(budget["committed"]):
-                    left[self._budgets.get(budget["id"], budget["id"])] = budget["committed"]
+                    name = self._budgets.get(str(budget["id"]), "another budget")
+                    left[name] = str(budget["committed"])
             return not left
 
         wait_until(empty, timeout=_REPORT_SECONDS, poll=1.0)
