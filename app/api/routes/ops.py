@@ -22,7 +22,7 @@ from app.api.schemas.ops import (
     OpsSummary,
     OrphanPage,
 )
-from app.domain.billing import closed_cost
+from app.domain.billing import stored_cost
 from app.domain.money import format_money
 from app.services.ops_summary import Row, Summary
 from app.services.preconditions import list_tag
@@ -216,7 +216,7 @@ def _orphan(row: Any) -> dict[str, Any]:
         **shown,
         "price_per_hour": None if price is None else format_money(price),
         "age_seconds": (ended - began).total_seconds(),
-        "cost": None if price is None else format_money(closed_cost(price, began, ended)),
+        "cost": None if price is None else format_money(stored_cost(price, ended - began)),
     }
 
 
