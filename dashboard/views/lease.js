@@ -134,7 +134,7 @@ function Connection({ lease }) {
 
 const Cost = ({ lease }) => html`
   <${Facts} rows=${[
-    ["Cost", html`<span class="strong"><${Accrued} cost=${lease.cost} /></span>${lease.max_cost !== null && ` of at most ${usd(lease.max_cost)}`}`],
+    ["Cost", html`<span class="strong"><${Accrued} cost=${lease.cost} /></span>${lease.max_cost && ` of at most ${usd(lease.max_cost)}`}`],
     ["Rate", lease.cost.rate_per_hour === null ? "not billed now" : `${usd(lease.cost.rate_per_hour)} an hour`],
     lease.estimate && ["Estimate", `${usd(lease.estimate.price_for_term)} for the term, ${usd(lease.estimate.price_per_hour)} an hour`],
     ["Not included", "disk, address and traffic"],
