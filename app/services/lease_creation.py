@@ -201,7 +201,7 @@ def budget_parameters(principal: Principal, tenant_id: TenantId, checked: Checke
     return {
         "tenant_id": tenant_id,
         "rate": checked.ranked.least_rate(disk_gib=request.disk_gib, public_ip=request.public_ip),
-        "max_cost": None,
+        "max_cost": checked.new.max_cost,
         "ttl": timedelta(seconds=request.ttl_seconds),
         "key_id": principal.key_id,
         "labels": dict(request.labels),

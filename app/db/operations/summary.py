@@ -8,7 +8,7 @@ from sqlalchemy import Interval, Select, case, column, func, literal, literal_co
 
 from app.db.core.compiled import with_values
 from app.db.core.reads import Query
-from app.db.leases.billing import cost
+from app.db.leases.billing import cost, price_segments
 from app.db.operations.invariants import NOTED
 from app.db.operations.ops import BRAKES, LIVE, OPEN, StuckAfter, stuck
 from app.db.schema.tables import attempt, lease, orphan, tenant, worker_heartbeat
@@ -74,10 +74,11 @@ ENDED = select(lease.c.state, _LEASES, literal(0).label("gpus")).where(~LIVE).gr
 """Leases that have ended, by state, as long as they are kept."""
 
 _MONTH = func.date_trunc("month", func.now())
-_UNTIL = func.coalesce(attempt.c.billing_ended_at, func.now())
-_USD = cost(attempt.c.price_per_hour, func.greatest(attempt.c.billing_started_at, _MONTH), _UNTIL)
+_segment = price_segments(attempt, ("billing_ended_at",))
+_UNTIL = func.coalesce(_segment.c.ends_at, func.now())
+_USD = cost(_segment.c.rate_per_hour, func.greatest(_segment.c.starts_at, _MONTH), _UNTIL)
 SPEND_OF_MONTH = select(func.coalesce(func.sum(_USD), 0).label("usd")).where(
-    attempt.c.billing_started_at.is_not(None), _UNTIL > _MONTH
+    _UNTIL > _MONTH, func.coalesce(_segment.c.billing_ended_at, func.now()) > _MONTH
 )
 """USD since the month began (UTC), for the attempts that were billed in it."""
 
