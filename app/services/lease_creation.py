@@ -53,7 +53,11 @@ class _NoRoom(Exception):
 
 
 class _BudgetsChanged(Exception):
-    """A budget was created or deleted meanwhile, or its period has ended. The transaction rolls back."""
+    """A budget was created or deleted meanwhile: the transaction rolls back. `due`: or the period of one has ended."""
+
+    def __init__(self, *, due: bool) -> None:
+        super().__init__()
+        self.due = due
 
 
 class _NameInUse(Exception):
@@ -89,8 +93,8 @@ class LeaseCreation:
                         reply.row = await work.create(checked)
                         reply.location = f"/v1/leases/{lease_id}"
                     yield reply
-            except _BudgetsChanged:
-                await self._roll_budgets(principal, tenant_id)
+            except _BudgetsChanged as changed:
+                await self._roll_budgets(principal, tenant_id, due=changed.due)
             except _NoRoom:
                 await self._make_room_or_refuse(principal, tenant_id, checked, key)
             except (_NameInUse, asyncpg.UniqueViolationError):
@@ -109,7 +113,9 @@ class LeaseCreation:
             if await replay(connection, key) is None:
                 await check_name(connection, tenant_id, name)
 
-    async def _roll_budgets(self, principal: Principal, tenant_id: TenantId) -> None:
+    async def _roll_budgets(self, principal: Principal, tenant_id: TenantId, *, due: bool) -> None:
+        if not due:
+            return
         async with self._context.database.transaction(principal.tenant_id) as connection:
             await connection.run_sync(commitments.roll, tenant_id)
 
@@ -152,7 +158,7 @@ class _Work:
         asked = {**_arrays(minimum), **budgets, "labels": _text(budgets["labels"])}
         [room] = await fetch(self.connection, quota_statements.ADMIT, asked)
         if room["outdated"] or room["due"]:
-            raise _BudgetsChanged
+            raise _BudgetsChanged(due=room["due"])
         if not room["fits"]:
             raise _NoRoom
         claims = {**minimum, **dict(zip(room["budgets"], room["budget_amounts"], strict=True))}

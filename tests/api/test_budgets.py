@@ -219,7 +219,7 @@ async def test_a_key_with_a_budget_creates_no_lease_beyond_it(alice: Caller) -> 
 
 async def test_the_period_of_now_counts_although_nobody_rolled_the_budget(alice: Caller, fleet: Fleet) -> None:
     daily = await made(alice, "1.5", period="day")
-    fleet.run("UPDATE quota SET spent = 1.4 WHERE resource LIKE 'budget:%%'")
+    fleet.run("UPDATE quota SET spent = 1.5 WHERE resource LIKE 'budget:%%'")
     assert (await lease(alice, ttl_seconds=600)).status_code == 409
     fleet.run(
         "UPDATE budget SET period_started_at = period_started_at - interval '1 day', "
@@ -228,6 +228,26 @@ async def test_the_period_of_now_counts_although_nobody_rolled_the_budget(alice:
     assert (await lease(alice, ttl_seconds=600)).status_code == 201
     found = await shown(alice, daily["id"])
     assert (found["spent"], found["resets_at"]) == ("0.00", daily["resets_at"])
+
+
+async def test_many_creates_at_the_start_of_a_period_are_admitted_as_they_fit(
+    operator: Caller, alice: Caller, fleet: Fleet
+) -> None:
+    limit = {"limits": [{"resource": resource, "limit": 1000} for resource in ("gpus", "leases")]}
+    assert (await operator.put(f"/v1/tenants/{alice.tenant_id}/quotas", json=limit)).status_code == 200
+    daily = await made(alice, "1.76", period="day")  # ten leases of ten minutes, and a half
+    for amount in ("50", "60", "70"):
+        await made(alice, amount, period="month")
+    fleet.run("UPDATE quota SET spent = 1.7 WHERE resource LIKE 'budget:%%'")
+    fleet.run(
+        "UPDATE budget SET period_ends_at = now() - interval '1 second', period_started_at = now() - interval '1 day'"
+    )
+    answers = await asyncio.gather(*(lease(alice, ttl_seconds=600) for _ in range(24)))
+    admitted = [answer for answer in answers if answer.status_code == 201]
+    codes = Counter(answer.json()["code"] for answer in answers if answer.status_code != 201)
+    assert set(codes) <= {"budget_exceeded"}
+    assert len(admitted) >= 10, "a lease may reach beyond the day, and holds less of it then"
+    assert (await shown(alice, daily["id"]))["spent"] == "0.00"
 
 
 async def test_admins_set_budgets_below_those_of_operators_and_change_only_their_own(

@@ -152,6 +152,8 @@ class Store:
                 connection.rollback()
             if not outdated:
                 return None
+            if not room.due:
+                continue
             with self.database.begin() as connection:
                 commitments.roll(connection, tenant_id)
 

@@ -168,9 +168,10 @@ def fit_free(connection: Connection, lease_ids: Collection[str]) -> int:
 
 # --- sets of budgets and their periods --------------------------------------------------------------------
 
-_LOCK_TENANT = text(
+_CHANGE_SET = text(
     "UPDATE tenant SET budgets_version = budgets_version + 1 WHERE id = :tenant_id RETURNING budgets_version"
 )
+_LOCK_TENANT = text("SELECT id FROM tenant WHERE id = :tenant_id FOR NO KEY UPDATE")
 _ROLL = text(
     f"""
     UPDATE budget b SET period_started_at = {_PERIOD_STARTS_AT}, period_ends_at = {PERIOD_ENDS_AT}, threshold_told = 0
@@ -206,7 +207,7 @@ def lock_tenant(connection: Connection, tenant_id: str) -> bool:
 
     Creations of leases wait until the transaction ends, and notice that the set has changed.
     """
-    return connection.execute(_LOCK_TENANT, {"tenant_id": tenant_id}).first() is not None
+    return connection.execute(_CHANGE_SET, {"tenant_id": tenant_id}).first() is not None
 
 
 _SHARE_TENANT = text(
@@ -234,10 +235,14 @@ def begin_period(connection: Connection, tenant_id: str, resources: Collection[s
 
 
 def roll(connection: Connection, tenant_id: str) -> int:
-    """Moves the tenant's budgets whose period has ended into the present one. Returns their number."""
-    lock_tenant(connection, tenant_id)
+    """Moves the tenant's budgets whose period has ended into the present one. Returns their number.
+
+    Of many who call it at the same time, one does it. The others change nothing, so that they disturb no creation.
+    """
+    connection.execute(_LOCK_TENANT, {"tenant_id": tenant_id})
     resources = connection.execute(_ROLL, {"tenant_id": tenant_id}).scalars().all()
     if resources:
+        lock_tenant(connection, tenant_id)
         begin_period(connection, tenant_id, resources)
     return len(resources)
 
