@@ -124,7 +124,7 @@ def _reports(service: Service, key: str, since: datetime, count: int) -> None:
     floor_ms = floor.seconds / count * 1000
     period = f"from={_text(since)}&to={_text(since + timedelta(hours=HOURS))}"
     for what, query in (
-        ("a month by day and tenant", "bucket=day&group_by=tenant&limit=1000"),
+        ("a month by day and tenant", "bucket=day&group_by=tenant"),
         ("a month by month and GPU model and market", "bucket=month&group_by=gpu_model,market"),
         ("a week by hour and provider", f"bucket=hour&group_by=provider&to={_text(since + timedelta(days=7))}"),
     ):

@@ -19,6 +19,8 @@ _SETTLES = timedelta(minutes=2)
 _LATE_COMMIT = timedelta(minutes=15)
 """Changes may carry a time that is so much earlier than their commit."""
 _HOUR = UsageStep.HOUR.length
+_BATCH = 500
+"""Attempts that one statement corrects: each may have run for thousands of hours."""
 
 
 def record_usage(runtime: Runtime, _account: str, _region: str) -> int:
@@ -56,20 +58,26 @@ def _close_next(runtime: Runtime) -> int | None:
 
 def _correct(runtime: Runtime) -> int:
     """Stores what changed in closed hours since the last look."""
+    count = 0
     with runtime.database.begin() as connection:
         progress = connection.execute(record_progress.LOCK).one()
         looked: datetime | None = progress.recorded_corrections_until
         changed: list[str] = []
         if looked is not None:
-            changed = [row.id for row in connection.execute(record_progress.changed_attempts(looked - _LATE_COMMIT))]
-        first = connection.scalar(record_progress.first_billing(changed)) if changed else None
-        stored: Iterable[Row[Any]] = ()
-        if first is not None and first < progress.recorded_until:
+            changed = sorted(
+                row.id for row in connection.execute(record_progress.changed_attempts(looked - _LATE_COMMIT))
+            )
+        for start in range(0, len(changed), _BATCH):
+            some = changed[start : start + _BATCH]
+            first = connection.scalar(record_progress.first_billing(some))
+            if first is None or first >= progress.recorded_until:
+                continue
             since = UsageStep.HOUR.floor(first)
-            stored = connection.execute(*records.correct(changed, since, progress.recorded_until)).all()
+            stored = connection.execute(*records.correct(some, since, progress.recorded_until)).all()
             _after(connection, stored)
+            count += len(stored)
         connection.execute(record_progress.corrections_done(progress.now))
-    return len([*stored])
+    return count
 
 
 def _after(connection: Connection, stored: Iterable[Row[Any]]) -> None:

@@ -20,7 +20,7 @@ from app.api.schemas.lease_filters import QueryText
 from app.domain.costs import CostBucket, CostGrouping, group_name, parse_groupings
 from app.domain.money import format_money
 from app.services.costs import Amounts, CostQuery, CostReport, cost_of
-from app.services.cursors import PageRequest
+from app.services.cursors import LARGEST_LIMIT, PageRequest
 from app.services.errors import FieldError, InvalidRequest
 from app.services.preconditions import list_tag
 
@@ -112,7 +112,7 @@ async def get_costs(  # noqa: PLR0913, PLR0917 - one argument for each query par
         ),
     ] = "",
     tenant_id: Annotated[QueryText | None, Query(description="Operators only. All tenants by default.")] = None,
-    limit: Annotated[int, Query(ge=1, le=1000, description="Items in one page.")] = 200,
+    limit: Annotated[int, Query(ge=1, le=LARGEST_LIMIT, description="Items in one page.")] = LARGEST_LIMIT,
     cursor: Annotated[str | None, Query(description="`next_cursor` of the page before.", max_length=1000)] = None,
 ) -> Response:
     """Read costs over time, as JSON or as CSV (`Accept: text/csv`). CSV contains all pages.

@@ -11,6 +11,7 @@ from app.db.leases.billing import cost
 from app.db.schema.tables import attempt, budget, lease, quota, quota_claim
 from app.db.usage.facts import AS_OF
 from app.db.usage.price_segments import price_segments
+from app.db.usage.records import PRICED
 
 MONTH_ENDS = "month_ends"
 _AS_OF = bindparam(AS_OF, type_=Time)
@@ -73,21 +74,15 @@ def budgets(*, every_tenant: bool) -> Select[Any]:
 
 def _accrued(claims: CTE) -> Any:
     """(budget_id, cost): what the leases that hold a claim have cost in the budget's period."""
+    ended = func.least(func.coalesce(attempt.c.billing_ended_at, _AS_OF), _AS_OF).label("billing_ended_at")
     billed = (
-        select(
-            *(attempt.c[name] for name in ("id", "lease_id", "billing_started_at", "price_per_hour")),
-            *(attempt.c[name] for name in ("price_source", "price_as_of", "disk_price_per_hour")),
-            attempt.c.address_price_per_hour,
-            func.least(func.coalesce(attempt.c.billing_ended_at, _AS_OF), _AS_OF).label("billed_until"),
-        )
+        select(*(attempt.c[name] for name in PRICED), ended)
         .where(attempt.c.lease_id.in_(select(claims.c.lease_id)), attempt.c.billing_started_at.is_not(None))
         .cte("billed")
     )
     segment = price_segments(billed)
-    parts = (func.coalesce(billed.c[name], _ZERO) for name in ("disk_price_per_hour", "address_price_per_hour"))
-    rate: ColumnElement[Any] = segment.c.price_per_hour
-    for part in parts:
-        rate = rate + part
+    disk, address = (func.coalesce(billed.c[name], _ZERO) for name in ("disk_price_per_hour", "address_price_per_hour"))
+    rate = segment.c.price_per_hour + disk + address
     spent = cost(rate, func.greatest(segment.c.starts_at, claims.c.period_started_at), segment.c.ends_at)
     source = claims.join(billed, billed.c.lease_id == claims.c.lease_id).join(
         segment, segment.c.attempt_id == billed.c.id

@@ -51,6 +51,11 @@ SNAPSHOT = ("lease_name", "key_id", "labels", "instance_id")
 """Columns that may change later: a record keeps them as they were when the hour was closed."""
 _PLACE = ("n", "provider", "account", "region", "zone", "instance_type", "market")
 _PRICE = ("price_per_hour", "price_source", "price_as_of")
+PRICED = (
+    *("id", "lease_id", "billing_started_at", "price_per_hour", "price_source", "price_as_of"),
+    *("disk_price_per_hour", "address_price_per_hour"),
+)
+"""What a selectable of attempts needs besides `billing_ended_at`, for `price_segments`."""
 _COLUMNS = ("tenant_id", "lease_id", *_PLACE, "gpu_model", "gpu_count", *_PRICE, *MEASURES, *SNAPSHOT)
 
 _SINCE, _UNTIL, _AS_OF = (bindparam(name, type_=Time) for name in (SINCE, UNTIL, AS_OF))
@@ -108,17 +113,21 @@ def usage(condition: ColumnElement[bool], owned: Any = None) -> Select[Any]:
 
 
 def _billed(condition: ColumnElement[bool]) -> CTE:
-    """Attempts, and until when they are billed."""
-    names = ("id", "billing_started_at", "price_per_hour", "price_source", "price_as_of")
-    until = func.least(func.coalesce(attempt.c.billing_ended_at, _AS_OF), _AS_OF).label("billed_until")
-    return select(*(attempt.c[name] for name in names), until).where(
-        attempt.c.billing_started_at.is_not(None), condition
-    ).cte("billed")  # fmt: skip
+    """Attempts, billed until AS_OF at most."""
+    ended = func.least(func.coalesce(attempt.c.billing_ended_at, _AS_OF), _AS_OF).label("billing_ended_at")
+    begun = attempt.c.billing_started_at.is_not(None)
+    return select(*(attempt.c[name] for name in PRICED), ended).where(begun, condition).cte("billed")
 
 
 def _hours(billed: CTE) -> CTE:
     """attempt_id, starts_at, seconds, compute_cost and the last price of each hour in which an attempt is billed."""
-    segment = price_segments(billed)
+    segment = price_segments(billed, ("billing_started_at", "price_as_of"))
+    is_change = segment.c.starts_at > segment.c.billing_started_at
+    prices: dict[str, ColumnElement[Any]] = {
+        "price_per_hour": segment.c.price_per_hour,
+        "price_source": segment.c.price_source,
+        "price_as_of": case((is_change, segment.c.starts_at), else_=segment.c.price_as_of),
+    }
     first = func.greatest(segment.c.starts_at, _SINCE)
     last = func.least(segment.c.ends_at, _UNTIL)
     hour = (
@@ -131,8 +140,8 @@ def _hours(billed: CTE) -> CTE:
     part = (func.greatest(first, starts_at), func.least(last, starts_at + _HOUR))
 
     def newest(name: str) -> ColumnElement[Any]:
-        ordered = aggregate_order_by(segment.c[name], segment.c.starts_at.desc())
-        return func.array_agg(ordered, type_=ARRAY(segment.c[name].type))[1].label(name)
+        ordered = aggregate_order_by(prices[name], segment.c.starts_at.desc())
+        return func.array_agg(ordered, type_=ARRAY(prices[name].type))[1].label(name)
 
     return (
         select(
