@@ -8,6 +8,7 @@ from app.db.core.ids import new_id
 from tests.api.conftest import Caller
 from tests.api.fleet import SSH_KEY, Fleet
 from tests.api.test_ops import orphan
+from tests.api.test_reconciliation import IMPORT, LINE
 from tests.security.routes import HOOK, OPERATIONS
 
 
@@ -39,6 +40,9 @@ async def ids(alice: Caller, fleet: Fleet) -> dict[str, str]:
             "VALUES (%s, %s, %s, %s, 'webhook.test', '{}', now())",
             *(new_id("delivery"), webhook_id, alice.tenant_id, new_id("event")),
         )
+    fleet.run(IMPORT)
+    for number in range(3):
+        fleet.run(LINE, "now", f"i-{number}", "1", False)
     fleet.number_events()
     return {"lease_id": lease_id, "tenant_id": str(alice.tenant_id), "webhook_id": webhook_id}
 

@@ -71,13 +71,14 @@ async def test_a_month_is_compared_by_day_and_resource(charged: Fleet, operator:
 
 async def test_the_comparison_has_pages_and_filters(charged: Fleet, operator: Caller, alice: Caller) -> None:
     everything = (await ask(operator))["items"]
-    seen, cursor = [], {}
-    for _ in everything:
+    seen: list[Any] = []
+    cursor: dict[str, str] = {}
+    while not seen or cursor["cursor"]:
         page = await ask(operator, limit=1, count="true", **cursor)
         seen += page["items"]
         cursor = {"cursor": page["next_cursor"]}
         assert page["total_count"] == 3
-    assert (seen, page["next_cursor"]) == (everything, None)
+    assert seen == everything
     assert [one["kind"] for one in (await ask(operator, kind="cloud_only"))["items"]] == ["cloud_only"]
     assert len((await ask(operator, tenant_id=alice.tenant_id))["items"]) == 2
     wrong = await operator.get(PATH, params={"month": "2026-13"})

@@ -296,8 +296,8 @@ async def nobody_sets_a_budget_for_another(attack: Attack) -> None:
 async def nobody_creates_from_anothers_quote(attack: Attack) -> None:
     answers = []
     for quote_id in (attack.victim.ids["quote_id"], UNKNOWN["quote_id"]):
-        asked = {"json": {"quote_id": quote_id}, "headers": {"X-Request-Id": "probe-0001"}}
-        refused = await attack.callers["admin"].post("/v1/leases", **asked)
+        headers = {"X-Request-Id": "probe-0001"}
+        refused = await attack.callers["admin"].post("/v1/leases", json={"quote_id": quote_id}, headers=headers)
         assert refused.status_code == 404
         answers.append(refused.content)
     assert answers[0] == answers[1]

@@ -92,8 +92,13 @@ async def get_reconciliation(
     services: UseServices,
     page: UsePage,
     month: Annotated[
-        str, Query(pattern=MONTH.regex, description="The month in UTC, such as `2026-11`.", examples=["2026-11"])
-    ],
+        str | None,
+        Query(
+            pattern=MONTH.regex,
+            description="The month in UTC, such as `2026-11`. Default: the current one.",
+            examples=["2026-11"],
+        ),
+    ] = None,
     tenant_id: QueryText | None = None,
     kind: Annotated[ReconciliationKind | None, Query(description="Only rows of this kind.")] = None,
 ) -> Response:
@@ -101,7 +106,8 @@ async def get_reconciliation(
 
     `gpulease-server reconcile` imports the charges from the providers' own files.
     """
-    wanted = ReconciliationFilter(month=date.fromisoformat(f"{month}-01"), tenant_id=tenant_id, kind=kind)
+    first = None if month is None else date.fromisoformat(f"{month}-01")
+    wanted = ReconciliationFilter(month=first, tenant_id=tenant_id, kind=kind)
     found = await services.reconciliation.read(wanted, page)
     view = Reconciliation(
         items=[_charge(row) for row in found.page.rows],

@@ -13,7 +13,9 @@ from sqlalchemy import TextClause, text
 from app.db.core.prepared import Bound
 
 _ROWS = """
-    WITH months AS (SELECT CAST(:month AS date) AS first, CAST(CAST(:month AS date) + interval '1 month' AS date) AS next),
+    WITH months AS (
+        SELECT CAST(first AS date) AS first, CAST(first + interval '1 month' AS date) AS next
+        FROM (SELECT coalesce(CAST(:month AS timestamp), date_trunc('month', now() AT TIME ZONE 'UTC')) AS first) chosen),
     used AS MATERIALIZED (
         SELECT r.attempt_id, r.lease_id, r.tenant_id, r.provider, r.instance_id,
             CAST(r.starts_at AT TIME ZONE 'UTC' AS date) AS day,
@@ -104,16 +106,16 @@ _IMPORTS = text(
     """
     SELECT id, file_name, provider, billing_accounts, first_day, last_day, lines, imported_at
     FROM invoice_import
-    WHERE month = :month AND replaced_at IS NULL ORDER BY provider, imported_at
+    WHERE month = coalesce(CAST(:month AS date), date_trunc('month', now() AT TIME ZONE 'UTC')) AND replaced_at IS NULL ORDER BY provider, imported_at
     """
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReconciliationFilter:
-    """`month`: its first day. None: any."""
+    """`month`: its first day, None: the current one in UTC. `tenant_id`, `kind`: None means any."""
 
-    month: date
+    month: date | None = None
     tenant_id: str | None = None
     kind: str | None = None
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+import pyarrow as pa  # type: ignore[import-untyped]  # ships no types
 import pytest
 from pyarrow import parquet
 from sqlalchemy import insert, select
@@ -75,7 +75,7 @@ def test_a_foreign_row_a_missing_charge_and_another_price_are_found(store: Store
     export.vm(4, 6, "3", installation="another").add("", 6, "0.5", {})
     done = load(store, export.write(tmp_path / "focus.csv"))
     assert (done.provider, done.month, done.lines, done.stored) == (cloud, MONTH, 6, 5)
-    assert (done.unlisted, done.unlisted_cost, done.gpulease_only) == (1, 9, 1)
+    assert (done.unlisted, done.unlisted_cost, done.gpulease_only) == (1, Decimal(9), 1)
     rows = {row.kind + str(row.ours): row for row in report(store)}
     assert rows.keys() == {"matchedTrue", "gpulease_onlyTrue", "cloud_onlyTrue", "cloud_onlyFalse"}
     matched, missing = rows["matchedTrue"], rows["gpulease_onlyTrue"]
