@@ -200,6 +200,7 @@ def test_series_rankings_and_bars_are_computed(visitor: Visitor) -> None:
     )
     assert leap == [1830297600, 1832976000, 1835481600]
     assert computed(page, "steps.js", "m.ceiling(1832976001, 'month')") == 1835481600
+    assert computed(page, "steps.js", "m.monthsBefore(Date.UTC(2028, 1) / 1000, 3)") == 1825027200
     start = "2028-02-01T00:00:00Z"
     amounts = {"compute": "0", "disk": "0", "address": "0", "list_cost": "0", "savings": "0", "gpu_hours": 1}
     items = [{"start": start, "group": {"region": f"r{n}"}, "cost": f"{n}.5", **amounts} for n in range(12)]
