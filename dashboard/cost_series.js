@@ -1,15 +1,15 @@
 /** Turns answers of GET /v1/costs into series for charts and into rankings. Sums are for display, never for a bill. */
 import { now } from "./clock.js";
 import { marketName, providerName } from "./format.js";
-import { asTime, ceiling, DAY, LENGTHS, stepsBetween } from "./steps.js";
+import { asTime, ceiling, DAY, LENGTHS, monthsBefore, stepsBetween } from "./steps.js";
 
-/** What the range picker offers, and the buckets of each: the first one unless the address says more. */
+/** What the range picker offers, and the buckets of each: the first one unless the address says more. `months`: of that bucket. */
 export const RANGES = {
   "24h": { name: "24 hours", days: 1, buckets: ["hour"] },
   "7d": { name: "7 days", days: 7, buckets: ["day", "hour"] },
   "30d": { name: "30 days", days: 30, buckets: ["day"] },
-  "90d": { name: "90 days", days: 90, buckets: ["day", "month"] },
-  "12m": { name: "12 months", days: 335, buckets: ["month", "day"] },
+  "90d": { name: "90 days", days: 90, months: 3, buckets: ["day", "month"] },
+  "12m": { name: "12 months", days: 365, months: 12, buckets: ["month", "day"] },
 };
 
 const MOST_SERIES = 10;
@@ -19,7 +19,8 @@ const SHOWN = { provider: providerName, market: marketName };
 export function rangeQuery(range, bucket) {
   const whole = bucket === "hour" && range !== "24h" ? "day" : bucket;
   const end = ceiling(now() / 1000, whole);
-  const from = whole === "month" ? ceiling(end - RANGES[range].days * DAY, "month") : end - RANGES[range].days * DAY;
+  const { days, months } = RANGES[range];
+  const from = whole === "month" ? monthsBefore(end, months) : end - days * DAY;
   return `from=${encodeURIComponent(asTime(from))}&bucket=${bucket}`;
 }
 

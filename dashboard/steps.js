@@ -22,6 +22,12 @@ export function ceiling(moment, step) {
   return first === moment ? first : after(first, "month");
 }
 
+/** The start of a month so many months before the one that begins at `start`. */
+export function monthsBefore(start, months) {
+  const first = new Date(start * 1000);
+  return Date.UTC(first.getUTCFullYear(), first.getUTCMonth() - months) / 1000;
+}
+
 /** The starts of all steps from `first` to `last`, and the place of each among them. */
 export function stepsBetween(first, last, step) {
   const starts = [];

@@ -1,5 +1,5 @@
 /** A table of events, in the order given. */
-import { fullTime, listedTime, NOTHING, words, ZONE } from "../format.js";
+import { fullTime, listedTime, NOTHING, usd, words, ZONE } from "../format.js";
 import { to } from "../router.js";
 import { html } from "../ui.js";
 import { Scroll } from "./basics.js";
@@ -11,6 +11,9 @@ function details(data) {
   if (data.instance_id) parts.push(data.instance_id);
   if (data.error) parts.push(data.error.code ?? data.error.class, data.error.message);
   if (data.reason) parts.push(words(data.reason.code ?? data.reason), data.reason.message);
+  if (data.previous_price_per_hour) parts.push(`${usd(data.previous_price_per_hour)} to ${usd(data.price_per_hour)} an hour`);
+  if (data.max_cost && data.accrued) parts.push(`${usd(data.accrued)} of ${usd(data.max_cost)}`);
+  if (data.threshold) parts.push(`${data.threshold} % of ${usd(data.amount)}, ${usd(data.spent)} spent`, data.label ?? data.key_id);
   if (data.expires_at) parts.push(`until ${fullTime(data.expires_at)}`);
   if (data.deadline_at) parts.push(`at ${fullTime(data.deadline_at)}`);
   if (data.name) parts.push(data.name);

@@ -42,9 +42,14 @@ function pathOf(query, month) {
 
 const Orphans = ({ number }) =>
   number > 0 &&
-  html`<p class="notice" data-tone="bad" role="status"><${Icon} name="warning" /><span><strong>${counted(number, "charged resource")} of this installation belong to no lease.</strong> They may still run: see <a href=${refined({ kind: "cloud_only" })}>their charges</a> and <a href=${to("accounts")}>the orphans</a>.</span></p>`;
+  html`<p class="notice" data-tone="bad" role="status"><${Icon} name="warning" /><span><strong>${counted(number, "charged resource")} of this installation without a lease.</strong> They may still run: see <a href=${refined({ kind: "cloud_only" })}>their charges</a> and <a href=${to("accounts")}>the orphans</a>.</span></p>`;
 
-const Difference = ({ amount }) => html`<span class=${Number(amount) > 0 ? "bad" : ""}>${Number(amount) > 0 ? "+" : ""}${usd(amount)}</span>`;
+/** What rounds to no cent is no difference. */
+function Difference({ amount }) {
+  const more = Number(amount);
+  if (Math.abs(more) < 0.005) return html`<span class="muted">${NOTHING}</span>`;
+  return html`<span class=${more > 0 ? "bad" : ""}>${more > 0 ? "+" : ""}${usd(amount)}</span>`;
+}
 
 const Totals = ({ rows, tenants }) => html`
   <${Panel} title="By tenant" wide flush>

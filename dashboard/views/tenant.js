@@ -25,6 +25,8 @@ export function Tenant({ id }) {
     <p class="crumbs"><a href=${to("tenants")}>Tenants</a> <span aria-hidden="true">/</span> ${tenant.name}</p>
     <${Head} title=${tenant.name} sub=${html`<${Badge} state=${tenant.status} kind=${tenant.status === "active" ? "active" : "failed"} /> <${Copy} text=${tenant.id} label="id" />`}>
       <a class="button" href=${to("leases", { tenant_id: tenant.id })}><${Icon} name="leases" />Leases</a>
+      <a class="button" href=${to("costs", { tenant_id: tenant.id })}><${Icon} name="costs" />Costs</a>
+      <a class="button" href=${to("budgets", { tenant_id: tenant.id })}><${Icon} name="budgets" />Budgets</a>
       <a class="button" href=${to("events", { tenant_id: tenant.id })}><${Icon} name="events" />Events</a>
       <button type="button" onClick=${() => edit(tenant)}><${Icon} name="edit" />Edit</button>
       ${tenant.status === "active" ? html`<button type="button" onClick=${() => suspend(tenant)}>Suspend</button>` : html`<button type="button" onClick=${() => activate(tenant)}>Activate</button>`}

@@ -14,6 +14,18 @@ from tests.browser.visitor import Visitor
 from tests.e2e.people import ONE_A10G, Operator, Tenant
 from tests.e2e.stack import PATIENCE, Stack
 
+BILL = """
+    WITH imported AS (
+        INSERT INTO invoice_import (id, file_name, file_hash, provider, month, lines, billing_accounts, first_day, last_day)
+        SELECT 'import_1', 'focus.csv', '\\x00', 'aws', date_trunc('month', today), 1, '["payer"]', today, today
+        FROM (SELECT (now() AT TIME ZONE 'UTC')::date) AS clock (today) RETURNING id, first_day)
+    INSERT INTO invoice_line (import_id, day, provider, billing_account, resource_id, charge_category, cost, is_vm,
+        installation)
+    SELECT imported.id, first_day, 'aws', 'payer', 'i-foreign', 'Usage', 31.20, true, installation.id
+    FROM imported, installation
+"""
+"""A VM of this installation that no lease knows."""
+
 
 def recorded(stack: Stack, tenant: Tenant) -> bool:
     """Usage records contain the lease of test_usage."""
@@ -151,6 +163,20 @@ def test_a_lease_has_a_cap_and_comes_from_a_quote(visitor: Visitor, tenant: Tena
     assert tenant.lease(lease["id"])["max_cost"] is None
 
 
+def test_an_orphan_in_a_bill_is_an_alarm(visitor: Visitor, stack: Stack) -> None:
+    with psycopg.connect(stack.credentials.database_url) as database:
+        database.execute(BILL)
+    page = visitor.page
+    visitor.sign_in(stack.credentials.operator_key)
+    visitor.go("reconciliation")
+    expect(page.get_by_text("1 charged resource of this installation without a lease.")).to_be_visible()
+    look_at(visitor, "reconciliation")
+    page.get_by_label("Kind").select_option("cloud_only")
+    row = page.get_by_role("row").filter(has_text="i-foreign")
+    expect(row.get_by_text("orphan")).to_be_visible()
+    expect(row).to_contain_text("+$31.20")
+
+
 def test_a_key_gets_a_budget(visitor: Visitor, tenant: Tenant) -> None:
     page = visitor.page
     visitor.sign_in(tenant.key)
@@ -174,6 +200,7 @@ def test_series_rankings_and_bars_are_computed(visitor: Visitor) -> None:
     )
     assert leap == [1830297600, 1832976000, 1835481600]
     assert computed(page, "steps.js", "m.ceiling(1832976001, 'month')") == 1835481600
+    assert computed(page, "steps.js", "m.monthsBefore(Date.UTC(2028, 1) / 1000, 3)") == 1825027200
     start = "2028-02-01T00:00:00Z"
     amounts = {"compute": "0", "disk": "0", "address": "0", "list_cost": "0", "savings": "0", "gpu_hours": 1}
     items = [{"start": start, "group": {"region": f"r{n}"}, "cost": f"{n}.5", **amounts} for n in range(12)]
