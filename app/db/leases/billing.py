@@ -10,7 +10,6 @@ from sqlalchemy import (
     ColumnElement,
     FromClause,
     Subquery,
-    Table,
     case,
     func,
     literal_column,
@@ -47,12 +46,12 @@ def parts(row: FromClause) -> ColumnElement[Any]:
     return func.coalesce(row.c.disk_price_per_hour, _ZERO) + func.coalesce(row.c.address_price_per_hour, _ZERO)
 
 
-def price_segments(table: Table = attempt, columns: Sequence[str] = ()) -> Subquery:
+def price_segments(table: FromClause = attempt, columns: Sequence[str] = ()) -> Subquery:
     """The billed time of attempts, divided where their compute price changed.
 
     Rows: attempt_id, starts_at, ends_at (null: it is billed on), price_per_hour and price_source (of compute),
-    rate_per_hour (of all parts), and `columns` of the attempt. `table`: `attempt`, or `attempt_archive`, which has no
-    source of planned prices.
+    rate_per_hour (of all parts), and `columns` of the attempt. `table`: `attempt`, some of its rows, or `attempt_archive`,
+    which has no source of planned prices.
     """
     planned, changed, later = table.alias("planned"), table.alias("changed"), attempt_price.alias("later")
     source = planned.c.price_source if "price_source" in planned.c else null()

@@ -7,10 +7,9 @@ from sqlalchemy import CTE, ColumnElement, Select, and_, bindparam, func, litera
 
 from app.db.core.column_types import Time
 from app.db.core.tenant_scope import only
-from app.db.leases.billing import cost
+from app.db.leases.billing import cost, price_segments
 from app.db.schema.tables import attempt, budget, lease, quota, quota_claim
 from app.db.usage.facts import AS_OF
-from app.db.usage.price_segments import price_segments
 from app.db.usage.records import PRICED
 
 MONTH_ENDS = "month_ends"
@@ -81,9 +80,9 @@ def _accrued(claims: CTE) -> Any:
         .cte("billed")
     )
     segment = price_segments(billed)
-    disk, address = (func.coalesce(billed.c[name], _ZERO) for name in ("disk_price_per_hour", "address_price_per_hour"))
-    rate = segment.c.price_per_hour + disk + address
-    spent = cost(rate, func.greatest(segment.c.starts_at, claims.c.period_started_at), segment.c.ends_at)
+    spent = cost(
+        segment.c.rate_per_hour, func.greatest(segment.c.starts_at, claims.c.period_started_at), segment.c.ends_at
+    )
     source = claims.join(billed, billed.c.lease_id == claims.c.lease_id).join(
         segment, segment.c.attempt_id == billed.c.id
     )

@@ -32,10 +32,9 @@ from sqlalchemy.sql.dml import ReturningInsert
 
 from app.db.core.column_types import Time
 from app.db.core.prepared import Bound
-from app.db.leases.billing import cost, seconds
+from app.db.leases.billing import cost, price_segments, seconds
 from app.db.schema.tables import attempt, lease, usage_record
 from app.db.usage.facts import AS_OF, SINCE, UNTIL
-from app.db.usage.price_segments import price_segments
 
 MEASURES = (
     "seconds",
