@@ -131,6 +131,22 @@ async def test_what_takes_too_long_is_named_the_longest_first(alice: Caller, ope
     assert [one["reason"] for one in stuck] == [None, "a user of the tenant asked for the release", None]
 
 
+async def test_a_deadline_tag_is_behind_when_it_is_before_the_end_that_the_spend_cap_sets(
+    alice: Caller, operator: Caller, fleet: Fleet
+) -> None:
+    lease_id = await make(alice)
+    fleet.activate(lease_id)
+    fleet.run(
+        "UPDATE lease SET updated_at = now() - interval '2 minutes', expires_at = now() + interval '4 hours', "
+        "cost_reached_at = now() + interval '1 hour', deadline_applied = now() + interval '61 minutes' WHERE id = %s",
+        lease_id,
+    )
+    assert (await operator.get("/v1/ops/summary")).json()["stuck"] == []
+    fleet.run("UPDATE lease SET cost_reached_at = NULL WHERE id = %s", lease_id)
+    stuck = (await operator.get("/v1/ops/summary")).json()["stuck"]
+    assert [(one["kind"], one["lease_id"]) for one in stuck] == [("deadline", lease_id)]
+
+
 async def test_orphans_are_shown_in_pages_and_ended_on_demand(operator: Caller, fleet: Fleet) -> None:
     for number in range(3):
         orphan(fleet, f"i-{number}", end_after=None)

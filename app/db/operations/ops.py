@@ -28,6 +28,7 @@ from sqlalchemy import (
 
 from app.db.core.column_types import Time
 from app.db.core.reads import Query
+from app.db.leases.billing import ends_at
 from app.db.operations import cluster
 from app.db.schema.tables import account, account_check, account_region, attempt, installation, lease, offering, orphan
 from app.domain.leases import LIVE_ATTEMPT, TERMINAL, AttemptState, LeaseState, VmState
@@ -45,8 +46,8 @@ BRAKES = select(installation.c.id, installation.c.hold, installation.c.launches_
 _NOT_QUEUED = attempt.c.vm_state.is_distinct_from(literal_column(f"'{VmState.QUEUED}'"))
 """A VM in its provider's own queue may wait there for hours."""
 _DEADLINE_LAG = 60
-_DEADLINE_BEHIND = (lease.c.state == str(LeaseState.ACTIVE), lease.c.deadline_applied < lease.c.expires_at)
-"""The lease was extended, but its deadline tag was not. The dead-man switch would end the VM before the new expiry."""
+_DEADLINE_BEHIND = (lease.c.state == str(LeaseState.ACTIVE), lease.c.deadline_applied < ends_at(lease))
+"""The end of the lease is later, but its deadline tag is not. The dead-man switch would end the VM before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
