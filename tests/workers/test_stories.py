@@ -21,6 +21,7 @@ from structlog.typing import EventDict
 from app.db.leases import reboots
 from app.db.schema.tables import event, lease_console, offering, provider_bucket, quota
 from app.domain.ids import LeaseId
+from cloudsim.testing import Control
 from tests.workers.fleet import Fleet
 from workers.lifecycle import reconciler
 from workers.lifecycle.steps import console, deadline
@@ -37,6 +38,12 @@ NAMES = {
 }
 BY_CHANCE = {"row_id", "sequence", "version", "wake_count", "empty_listings", "cost_closed"}
 """Columns that depend on how often somebody looked, or on fractions of seconds."""
+
+
+@pytest.fixture(autouse=True)
+def ends_slowly(sim: Control) -> None:
+    """A VM ends so slowly that the lease is seen before nothing of it is left."""
+    sim.settings(shutdown_seconds=0.2, cleanup_seconds=0.2)
 
 
 def plain(value: Any) -> Any:
