@@ -14,7 +14,7 @@ import { useTenantNames } from "./leases.js";
 const POLL_SECONDS = { hour: 60, day: 300, month: 900 };
 const GROUPS = { tenant: "tenant", provider: "cloud", gpu_model: "GPU model", market: "market", region: "region" };
 const FILTERS = { tenant: "tenant_id", provider: "provider", gpu_model: "gpu_model", region: "region" };
-const MOST_PAGES = 10;
+const MOST_PAGES = 30;
 const TOP = 8;
 const money = (value) => usd(Number(value));
 const dollars = (value) => (Number.isInteger(value) ? `$${count(value)}` : usd(value));
