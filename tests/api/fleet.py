@@ -166,6 +166,14 @@ class Fleet:
             for step in ("hour", "day"):
                 self._insert("cost_rollup", {**what, "step": step, "gpu_model": "A10G", "leases": 1})
 
+    def reprice(self, lease_id: str) -> None:
+        """A change of the price of its attempts, as the provider made it."""
+        self.run(
+            "INSERT INTO attempt_price (attempt_id, starts_at, tenant_id, price_per_hour, price_source) "
+            "SELECT id, now(), tenant_id, 0.9, 'list' FROM attempt WHERE lease_id = %s",
+            lease_id,
+        )
+
     def activate(self, lease_id: str) -> str:
         """As if workers had launched it an hour ago. Answers the instance id."""
         self.attempt(lease_id, 1, instance_id=f"i-{lease_id[-8:]}")

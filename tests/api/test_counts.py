@@ -9,7 +9,7 @@ from tests.api.conftest import Caller
 from tests.api.fleet import SSH_KEY, Fleet
 from tests.api.test_ops import orphan
 from tests.api.test_reconciliation import IMPORT, LINE
-from tests.security.routes import HOOK, OPERATIONS
+from tests.security.routes import BUDGET, HOOK, OPERATIONS
 
 
 @pytest.fixture
@@ -29,6 +29,7 @@ async def ids(alice: Caller, fleet: Fleet) -> dict[str, str]:
         await alice.member("viewer")
         await alice.post("/v1/webhooks", json={"url": HOOK})
         await alice.post("/v1/ssh-keys", json={"name": f"desk-{number}", "public_key": SSH_KEY})
+        await alice.post("/v1/budgets", json=BUDGET)
         orphan(fleet, f"i-{number}")
     ended = {"state": "refused", "instance_id": None, "vm_state": None, "ended_at": "now()", "clean": True}
     for number in range(1, 4):

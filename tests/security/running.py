@@ -125,7 +125,12 @@ def private_line() -> str:
 def stack(sim: Control, folder: Path, database_url: str, broker_url: str, given: dict[str, str]) -> Iterator[Places]:
     """All three processes, until the block ends."""
     accounts = folder / "gpulease.toml"
-    places = {"url": sim.url, "subnets": SUBNETS, "gcp_key_file": f'"{key_file(folder, sim.url, EMAIL)}"'}
+    places = {
+        "url": sim.url,
+        "subnets": SUBNETS,
+        "ssh_port": 22,
+        "gcp_key_file": f'"{key_file(folder, sim.url, EMAIL)}"',
+    }
     described = "".join(text.format(**places) for text in ACCOUNTS.values())
     accounts.write_text(re.sub(r'(regions = \["[^"]+"), "[^"]+"', r"\1", described))
     port = free_port()

@@ -34,7 +34,9 @@ async def ids(alice: Caller, operator: Caller, fleet: Fleet) -> dict[str, str]:
     fleet.run(GIVEN_UP)
     ssh_key = (await alice.post("/v1/ssh-keys", json={"name": "laptop", "public_key": SSH_KEY})).json()["id"]
     budget = (await alice.post("/v1/budgets", json=BUDGET)).json()["id"]
-    hooks = {"webhook_id": hook, "delivery_id": sent, "ssh_key_id": ssh_key, "budget_id": budget}
+    asked = {"gpu": {"model": "A10G"}, "ttl_seconds": 3600}
+    quote = (await alice.post("/v1/quotes", json=asked)).json()["id"]
+    hooks = {"webhook_id": hook, "delivery_id": sent, "ssh_key_id": ssh_key, "budget_id": budget, "quote_id": quote}
     return {"lease_id": lease_id, "tenant_id": alice.tenant_id, "key_id": key.json()["id"], **place, **hooks}
 
 

@@ -23,10 +23,11 @@ IDS = {
     "webhook_id": "webhook_01h455vb4pex5vsknk084sn02q",
     "delivery_id": "delivery_01h455vb4pex5vsknk084sn02q",
     "ssh_key_id": "sshkey_01h455vb4pex5vsknk084sn02q",
+    "quote_id": "quote_01h455vb4pex5vsknk084sn02q",
     "name": "main",
 }
 TELLTALE = re.compile(
-    r'Traceback|File \\?"|site-packages|\.py\b|/(?:usr|opt|etc|tmp|home|proc)/|SELECT |INSERT |UPDATE |psycopg|asyncpg|sqlalchemy|gpulease_'
+    r'Traceback|File \\?"|site-packages|\.py\b|/(?:usr|opt|etc|tmp|home|proc)/|SELECT |INSERT |UPDATE |psycopg|asyncpg|sqlalchemy|gpulease_(?!only)'
 )
 """What no answer may tell: a stack, SQL, a path of ours."""
 

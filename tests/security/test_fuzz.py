@@ -39,6 +39,7 @@ class Setting:
             "budget_id": [],
             "webhook_id": [],
             "ssh_key_id": [],
+            "quote_id": [],
             "delivery_id": [],
             "account": ["main"],
             "name": ["main"],
@@ -62,6 +63,7 @@ class Setting:
         self.ids["delivery_id"].append(self._ask("POST", f"/v1/webhooks/{hook}/test", self.senders[-2].key, None)["id"])
         ssh_key = {"name": name, "public_key": SSH_KEY}
         self.ids["ssh_key_id"].append(self._ask("POST", "/v1/ssh-keys", self.senders[-2].key, ssh_key)["id"])
+        self.ids["quote_id"].append(self._ask("POST", "/v1/quotes", self.senders[-2].key, WISH)["id"])
         for state in ("queued", "active"):
             lease_id = self._ask("POST", "/v1/leases", self.senders[-2].key, WISH)["id"]
             self.ids["lease_id"].append(lease_id)

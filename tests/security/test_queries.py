@@ -10,6 +10,7 @@ import pytest
 from tests.api.conftest import Caller
 from tests.api.fleet import SSH_KEY, Fleet
 from tests.api.test_ops import orphan
+from tests.api.test_reconciliation import IMPORT, LINE
 from tests.security.routes import BUDGET, GIVEN_UP, HOOK, OPERATIONS, Operation, document
 from tests.security.test_bodies import TELLTALE
 
@@ -72,7 +73,11 @@ async def ids(alice: Caller, bob: Caller, fleet: Fleet) -> dict[str, str]:
     budget = ""
     for _ in range(2):
         budget = (await alice.post("/v1/budgets", json=BUDGET)).json()["id"]
-    stored = {"webhook_id": hook, "ssh_key_id": ssh_key, "budget_id": budget}
+    quote = (await alice.post("/v1/quotes", json={"gpu": {"model": "A10G"}, "ttl_seconds": 3600})).json()["id"]
+    fleet.run(IMPORT)
+    for number in range(2):
+        fleet.run(LINE, "now", f"i-{number}", "1", False)
+    stored = {"webhook_id": hook, "ssh_key_id": ssh_key, "budget_id": budget, "quote_id": quote}
     return {"lease_id": lease_id, "tenant_id": alice.tenant_id, **stored}
 
 
