@@ -20,9 +20,7 @@ from app.db.tenancy import commitments, quota_limits
 from app.db.tenancy import quotas as quota_statements
 from app.domain.events import LeaseQueued
 from app.domain.ids import LeaseId, TenantId
-from app.domain.near_misses import ExcludedGroup, describe
-from app.domain.placement import Excluded
-from app.domain.quotas import Amounts, Shortage, json_amount, json_limit, shortages
+from app.domain.quotas import Amounts, Shortage, shortages
 from app.domain.ssh_keys import describe as describe_ssh_key
 from app.services.acting_tenant import whose, wrong_tenant
 from app.services.audit import record_lease
@@ -31,17 +29,17 @@ from app.services.context import ServiceContext
 from app.services.errors import (
     FieldError,
     NameTaken,
-    NoOffering,
     QuotaExceeded,
     TenantSuspended,
     TermExceeded,
 )
 from app.services.idempotency import IdempotencyKey, Reply, repeatable, replay
+from app.services.lease_refusals import no_offering, quota_exceeded
 from app.services.lease_requests import CreateLease
 from app.services.lease_ssh_keys import with_ssh_keys
 from app.services.offering_cache import OfferingCache
 from app.services.principal import Principal, Role
-from app.services.request_checks import PASSING, CheckedRequest, check_request
+from app.services.request_checks import CheckedRequest, check_request
 
 _TRIES = 5
 _ACCOUNTABLE = frozenset({Role.ADMIN, Role.OPERATOR})
@@ -259,49 +257,3 @@ async def find_shortages(connection: AsyncConnection, tenant_id: TenantId, asked
     rows = (await connection.execute(quota_limits.of_tenant(tenant_id))).all()
     limits: Mapping[str, Decimal | None] = {row.resource: row.limit for row in rows}
     return shortages(limits, {row.resource: row.used for row in rows}, asked)
-
-
-def quota_exceeded(short: list[Shortage]) -> QuotaExceeded:
-    """Names every shortage. The members of the first one are also at the top level."""
-    each = [
-        {
-            "resource": s.resource,
-            "limit": json_limit(s.resource, s.limit),
-            "used": json_amount(s.resource, s.used),
-            "asked": json_amount(s.resource, s.asked),
-        }
-        for s in short
-    ]
-    said = "; ".join(_shortage(s) for s in short)
-    return QuotaExceeded(f"Quota exceeded: {said}.", extra={**each[0], "shortages": each})
-
-
-def no_offering(checked: CheckedRequest, *, operator: bool) -> NoOffering:
-    """Why nothing fits: one entry for each reason, the most frequent first, with the nearest offering."""
-    excluded = checked.ranked.ranking.excluded
-    if checked.near is None or not excluded:
-        detail = "The catalogue is empty: gpulease has not read the offerings of any account yet."
-        return NoOffering(detail, extra={"excluded": []}, retryable=True)
-    groups = checked.near.groups
-    detail = f"None of {len(excluded)} offerings fits: {', '.join(group.message for group in groups)}."
-    passing = not checked.is_complete or any(group.code in PASSING for group in groups)
-    entries = [_excluded(group, operator=operator) for group in groups]
-    return NoOffering(detail, extra={"excluded": entries}, retryable=passing)
-
-
-def _excluded(group: ExcludedGroup, *, operator: bool) -> dict[str, Any]:
-    nearest = f"{describe(group.nearest.offering)}: {exclusion_detail(group.nearest, operator=operator)}"
-    return {"code": group.code, "count": group.count, "message": group.message, "nearest": nearest}
-
-
-def exclusion_detail(one: Excluded, *, operator: bool) -> str:
-    """The sentence for a person. Only operators see details of a provider account."""
-    if one.code == "account" and not operator:
-        return "its provider account is set aside at present"
-    return one.detail
-
-
-def _shortage(short: Shortage) -> str:
-    limit = "none is allowed" if short.limit is None else f"limit {json_amount(short.resource, short.limit)}"
-    used, asked = (json_amount(short.resource, amount) for amount in (short.used, short.asked))
-    return f"{short.resource} ({limit}, used {used}, asked {asked})"

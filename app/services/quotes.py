@@ -13,7 +13,7 @@ from app.domain.quotes import VALID_FOR, Quote, QuotedPrice, stored_request
 from app.services.acting_tenant import whose
 from app.services.context import ServiceContext
 from app.services.errors import ResourceNotFound
-from app.services.lease_creation import no_offering
+from app.services.lease_refusals import no_offering
 from app.services.lease_requests import CreateLease
 from app.services.offering_cache import OfferingCache
 from app.services.plan import Plan, PlanService

@@ -15,7 +15,6 @@ LONGER: Mapping[str, str] = {
     "app/api/routes/offerings.py": "the models of one page of offerings and of a plan stand beside it",
     "app/services/errors.py": "one class for each error code",
     "app/domain/events.py": "one class for each type of event",
-    "app/db/schema/leases.py": "the tables of a lease, one column after the other",
     "app/settings/settings.py": "one setting after the other",
     "workers/metrics.py:__init__": "one metric after the other",
     "app/api/schemas/ops.py": "one model for each thing that operators see",
@@ -26,6 +25,7 @@ LONGER: Mapping[str, str] = {
     "workers/observation/inventory.py": "one cycle of observation, in the order in which it happens",
     "app/db/fleet/jobs.py:claim_due": "one statement",
     "app/db/leases/attempts.py:end": "one statement",
+    "app/services/container.py:build": "one service after the other",
     "cloudsim/ec2/orders.py:read_order": "one field of RunInstances after the other",
 }
 """What is longer all the same, and why."""

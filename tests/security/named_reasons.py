@@ -42,7 +42,10 @@ REASONS = (
     _field("ids are lists in one text", r"/ids(/\d+)?$"),
     _field("each event type is named once and known", r"/event_types(/\d+)?$"),
     _field("an expiry is in the future", "/expires_at$"),
-    _field("a decimal has at most 14 digits", "/max_price_per_hour$|/limit$"),
+    _field("a decimal has at most 14 digits", "/max_price_per_hour$|/limit$|/max_cost$|/amount$|/budget$"),
+    _field("the scope of a budget has the field of its kind, and names a key of the tenant", r"/scope/(key_id|label)$"),
+    _field("groupings of costs are lists in one text", "/group_by$"),
+    _field("plans and quotes are made without a quote", "/quote_id$"),
     _field("a time is within the years that UTC has", "/(created|updated)_[a-z]+$"),
     _field(
         "use is kept for 13 months, and a report has a limited number of steps",

@@ -61,6 +61,7 @@ ALL_FILTERED = {
         "lease_console",
         "quota",
         "quote",
+        "segment",
         "ssh_key",
         "stuck",
         "tenant",
@@ -69,7 +70,7 @@ ALL_FILTERED = {
         "webhook_delivery",
     ),
 }
-"""Tables, and the subquery `stuck`, that a tenant's calls read or change by a condition on the tenant."""
+"""Tables, and the subqueries `stuck` and `segment`, that a tenant's calls read or change by a condition on the tenant."""
 
 BOTH = "both walls"
 FILTER = "the filter alone"

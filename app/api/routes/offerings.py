@@ -29,7 +29,7 @@ from app.domain.rates import CostScope
 from app.domain.reservations import Reservation
 from app.services.budgets import BudgetNeed
 from app.services.container import Services
-from app.services.lease_creation import exclusion_detail
+from app.services.lease_refusals import exclusion_detail
 from app.services.offerings import AvailabilityStatus, OfferingFilter, OfferingSort, availability, price_per_gpu
 from app.services.plan import Candidate, Need, Plan
 from app.services.preconditions import list_tag

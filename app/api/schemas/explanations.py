@@ -17,7 +17,7 @@ from app.domain.placed import type_facts
 from app.domain.placement import Exclusion
 from app.domain.quotas import JsonAmount, json_amount, json_limit
 from app.services.explanations import ExplainedLease
-from app.services.lease_creation import exclusion_detail
+from app.services.lease_refusals import exclusion_detail
 from app.services.principal import Role
 
 

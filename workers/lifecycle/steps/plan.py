@@ -63,28 +63,22 @@ def store_attempt(ctx: StepContext, offering: Offering, image: Image) -> None:
         reserved = reserve_quota(connection, ctx.lease.tenant_id, ctx.lease.id, amounts, rate=rate)
         if not reserved.fits:
             raise DoesNotFitError(over_budget=reserved.over_budget)
-        connection.execute(
-            *attempts.plan(
-                {
-                    "id": attempt_id,
-                    "lease_id": ctx.lease.id,
-                    "tenant_id": ctx.lease.tenant_id,
-                    "n": n,
-                    **_place_columns(offering),
-                    "zone": offering.key.zone,
-                    "instance_type": offering.key.instance_type,
-                    "market": str(offering.key.market),
-                    "reservation": offering.key.reservation,
-                    "reserved_until": slot.until if slot is not None else None,
-                    "offering": _facts(offering, image),
-                    **prices,
-                    "token": spec.token,
-                    "params": params,
-                    "params_hash": spec.owner.params_hash,
-                    "host_key_hash": host_key_hash(spec.host_keys.token) if spec.host_keys else None,
-                }
-            )
-        )
+        sent = {"token": spec.token, "params": params, "params_hash": spec.owner.params_hash}
+        reported = {"host_key_hash": host_key_hash(spec.host_keys.token) if spec.host_keys else None}
+        owner = {"id": attempt_id, "lease_id": ctx.lease.id, "tenant_id": ctx.lease.tenant_id, "n": n}
+        hardware = {**_offering_columns(offering, slot), "offering": _facts(offering, image)}
+        connection.execute(*attempts.plan({**owner, **hardware, **prices, **sent, **reported}))
+
+
+def _offering_columns(offering: Offering, slot: "_Slot | None") -> dict[str, Any]:
+    return {
+        **_place_columns(offering),
+        "zone": offering.key.zone,
+        "instance_type": offering.key.instance_type,
+        "market": str(offering.key.market),
+        "reservation": offering.key.reservation,
+        "reserved_until": slot.until if slot is not None else None,
+    }
 
 
 @dataclass(frozen=True, slots=True)
