@@ -49,7 +49,7 @@ _COUNTS: tuple[dict[str, int | None], ...] = ({"count": 1, "min_count": None}, {
 
 _TOLD = datetime(2026, 11, 1, tzinfo=UTC)
 """No program of the simulation reads the times of events."""
-_UPDATED = LeaseUpdated(name=None, labels=None, max_cost=None)
+_UPDATED = LeaseUpdated(name=None, labels=None, max_cost=None, expiry_warnings_seconds=None)
 _LATER = text("greatest(expires_at, now() + make_interval(secs => :seconds))")
 _WANTED = (lease.c.desired == "run", lease.c.expires_at > text("now()"))
 

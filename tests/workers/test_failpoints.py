@@ -56,6 +56,8 @@ def test_every_call_to_a_provider_by_which_vms_live_has_a_point() -> None:
         "offered",
         "prices",
         "price_list",
+        "part_prices",
+        "disk_kinds",
         "service_quotas",
         "reservations",
         "plan",

@@ -161,6 +161,7 @@ def test_a_spot_vm_taken_back_with_no_other_to_be_had(fleet: Fleet, same_as_kept
     fleet.sim.capacity(0)
     fleet.sim.interrupt(active.placement["instance_id"], 0)
     fleet.drive_to(lease_id, "queued")
+    fleet.drive(lambda: fleet.attempts(lease_id)[0].clean)
     same_as_kept("replacement_waited_for", fleet, lease_id)
 
 

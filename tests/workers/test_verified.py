@@ -126,4 +126,4 @@ def test_a_batch_does_not_take_unverified_credentials_for_the_refusal_of_an_item
 
 def test_every_call_about_vms_is_guarded() -> None:
     checks = {"check_account", "check_region"}  # many calls each, which are not timed as one
-    assert CALLS - {"identity", "prices", "events", "acknowledge"} == GUARDED - checks
+    assert CALLS - {"identity", "prices", "part_prices", "events", "acknowledge"} == GUARDED - checks

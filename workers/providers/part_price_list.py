@@ -22,7 +22,12 @@ PartPriceList = Mapping[tuple[str, str], PartPrice]
 
 
 def load_part_prices(package: str) -> PartPriceList:
-    """The list that is part of a provider's package; empty for a provider without one."""
+    """The list that is part of a provider's package; empty for a provider without one.
+
+    `package` is empty for a provider that is a single module.
+    """
+    if not package:
+        return {}
     path = files(package).joinpath(FILE)
     return parse(path.read_text(encoding="utf-8")) if path.is_file() else {}
 

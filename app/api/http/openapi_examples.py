@@ -36,8 +36,9 @@ def _add(operation: dict[str, Any], example: dict[str, Any]) -> None:
         for content in operation["requestBody"]["content"].values():
             content["example"] = example["request"]
     if "response" in example:
-        for content in main_response(operation).get("content", {}).values():
-            content["example"] = example["response"]
+        for media_type, content in main_response(operation).get("content", {}).items():
+            if isinstance(example["response"], str) or media_type.endswith("json"):
+                content["example"] = example["response"]
 
 
 def main_response(operation: dict[str, Any]) -> dict[str, Any]:

@@ -13,8 +13,10 @@ from app.domain.operator_messages import MessageKind
 from app.settings import Settings, StartupError, load_settings
 from tests.db.events.test_events import sequence
 from tests.db.store import Store, ago
+from tests.lines import written_by
 from tests.workers.receiver import receiving
 from workers.database import WorkerDatabase
+from workers.delivery import operator_messages
 from workers.delivery.notifier import receivers
 from workers.delivery.operator_messages import collect, send
 
@@ -138,12 +140,10 @@ def settings(url: str) -> Settings:
 
 
 @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # Apprise loads all its services
-def test_apprise_sends_and_no_log_line_shows_the_url(
-    store: Store, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_apprise_sends_and_no_log_line_shows_the_url(store: Store, caplog: pytest.LogCaptureFixture) -> None:
     found_orphan(store, "i-1", "lost_row", "1 second")
     collect(store.database, ALL)
-    with receiving() as web:
+    with receiving() as web, written_by(log=operator_messages) as lines:
         web.answer = lambda _: 500
         (one,) = receivers(settings(f"json://user:hunter2@{urlsplit(web.url).netloc}/hook"))
         assert send(store.database, [one], installation="lab") == 1
@@ -151,10 +151,11 @@ def test_apprise_sends_and_no_log_line_shows_the_url(
         store.run(text("UPDATE operator_message SET next_try_at = now()"))
         assert send(store.database, [one], installation="lab") == 1
         assert b"i-1, g5.xlarge" in web.got[-1].body
+        logged = str(lines.new())
     assert store.rows(operator_message)[0].sent_at is not None
-    shown = "".join([*capfd.readouterr(), caplog.text, repr(one), repr(settings("json://user:hunter2@localhost"))])
+    shown = "".join([logged, caplog.text, repr(one), repr(settings("json://user:hunter2@localhost"))])
     assert "hunter2" not in shown
-    assert "operators not notified" in shown
+    assert "operators not notified" in logged
 
 
 @pytest.mark.filterwarnings("ignore:'imghdr' is deprecated:DeprecationWarning")  # Apprise loads all its services

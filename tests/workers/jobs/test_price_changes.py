@@ -27,7 +27,7 @@ from workers.lifecycle.steps import end
 from workers.runtime import Runtime
 
 MILLIONTH = Decimal("0.000001")
-EVENT = NewEvent(LeaseUpdated(name=None, labels=None, max_cost=None))
+EVENT = NewEvent(LeaseUpdated(name=None, labels=None, max_cost=None, expiry_warnings_seconds=None))
 PRICES = st.decimals(min_value=0, max_value=50, places=6)
 STEPS = st.lists(st.tuples(st.timedeltas(timedelta(seconds=1), timedelta(hours=5)), PRICES, st.booleans()), max_size=5)
 

@@ -45,6 +45,6 @@ def test_a_lease_waits_in_googles_queue_longer_than_a_launch_may_take(fleet: Fle
 
     active = fleet.drive_to(lease_id, "active")
     assert active.placement["queued_at_provider"] is None
-    assert (active.attempts_count, str(active.rate_per_hour)) == (1, "0.400000")
+    assert [str(attempt.price_per_hour) for attempt in fleet.attempts(lease_id)] == ["0.400000"]
     assert active.placement["reservation"] == "queue"
     assert (active.running_at - active.launched_at).total_seconds() > _IN_QUEUE > _LAUNCH_TIMEOUT

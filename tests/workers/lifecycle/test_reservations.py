@@ -105,7 +105,7 @@ def test_a_lease_ends_before_its_block_even_when_the_block_is_cut_short(
     assert name == "block"
     assert abs(ends_at - BLOCK_ENDS_VMS - ENDING_MARGIN - until) < timedelta(seconds=15)
     assert str(fleet.lease(lease_id).cost_closed) == "0.000000"
-    assert str(fleet.lease(lease_id).rate_per_hour) == "0.500000"
+    assert [str(attempt.price_per_hour) for attempt in fleet.attempts(lease_id)] == ["0.500000"]
 
     soon = BLOCK_ENDS_VMS + ENDING_MARGIN
     sim.reserve(BLOCK_ID, kind=BLOCK_MARKET, ends_in=soon.total_seconds(), **BOUGHT)

@@ -40,7 +40,18 @@ MOST_TAGS = 50
 PORTION = 200
 """VMs that EC2 is asked for at a time."""
 
-ONE_ITEM = {"identity", "trust", "image", "plan", "launch", "find", "console_output", "remove_leftover", "events"}
+ONE_ITEM = {
+    "identity",
+    "trust",
+    "disk_kinds",
+    "image",
+    "plan",
+    "launch",
+    "find",
+    "console_output",
+    "remove_leftover",
+    "events",
+}
 """Methods of the interface that are about one thing."""
 GROUPS = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{GROUP}/providers/Microsoft.Compute/capacityReservationGroups/"
 NO_ITEM_OF_ITS_OWN = {
@@ -50,6 +61,9 @@ NO_ITEM_OF_ITS_OWN = {
     ("aws", "reservations"): "the same",
     ("azure", "offered"): "one list of the region",
     ("azure", "service_quotas"): "one list of the region",
+    ("aws", "part_prices"): "one list of the region",
+    ("azure", "part_prices"): "the same",
+    ("gcp", "part_prices"): "one list of all SKUs",
     ("gcp", "prices"): "one list of all SKUs",
     ("gcp", "price_list"): "the same",
     ("azure", "list"): "one list of the group; a VM whose state cannot be read: azure/test_vms.py",
