@@ -30,10 +30,11 @@ class Lines:
 @contextmanager
 def written_by(**loggers: ModuleType) -> Iterator[Lines]:
     """Lines of the loggers of these names in their modules. A logger keeps the stream that it wrote to first: these are new ones."""
-    made = Lines()
+    made, before = Lines(), structlog.get_config()
     configure_logs("INFO", made.stream)
     with pytest.MonkeyPatch.context() as patch:
         for name, module in loggers.items():
             patch.setattr(module, name, structlog.get_logger(module.__name__))
         yield made
     configure_logs("INFO")
+    structlog.configure(**before)

@@ -36,8 +36,8 @@ def _add(operation: dict[str, Any], example: dict[str, Any]) -> None:
         for content in operation["requestBody"]["content"].values():
             content["example"] = example["request"]
     if "response" in example:
-        for media_type, content in main_response(operation).get("content", {}).items():
-            if isinstance(example["response"], str) or media_type.endswith("json"):
+        for content in main_response(operation).get("content", {}).values():
+            if isinstance(example["response"], str) or content["schema"].get("type") != "string":
                 content["example"] = example["response"]
 
 
