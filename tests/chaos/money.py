@@ -124,26 +124,37 @@ class Purse:
 
         def agree() -> bool:
             found.clear()
-            for source, amounts in (("costs", self._costs()), ("FOCUS", self._focus())):
-                for lease_id in wanted.keys() | amounts.keys():
-                    lease = wanted.get(lease_id)
-                    accrued = Decimal(lease["cost"]["accrued"]) if lease else Decimal(0)
-                    rounding = _ROUNDING * (1 + 2 * (lease or {}).get("attempts_count", 0))
-                    if abs(amounts.get(lease_id, Decimal(0)) - accrued) > rounding:
-                        found.append(f"{source}: {lease_id} {amounts.get(lease_id)}, the lease {accrued}")
+            amounts, closed = self._costs()
+            for lease_id in wanted.keys() | amounts.keys():
+                lease = wanted.get(lease_id)
+                accrued = Decimal(lease["cost"]["accrued"]) if lease else Decimal(0)
+                rounding = _ROUNDING * (1 + 2 * (lease or {}).get("attempts_count", 0))
+                if abs(amounts[lease_id] - accrued) > rounding:
+                    found.append(f"costs: {lease_id} {amounts[lease_id]}, the lease {accrued}")
+            exported = self._focus()
+            found.extend(
+                f"FOCUS: {lease_id} {exported[lease_id]}, the costs {closed[lease_id]}"
+                for lease_id in closed.keys() | exported.keys()
+                if abs(exported[lease_id] - closed[lease_id]) > _ROUNDING * 10
+            )
             return not found
 
         wait_until(agree, timeout=_REPORT_SECONDS, poll=5.0)
         return list(found)
 
-    def _costs(self) -> dict[str, Decimal]:
+    def _costs(self) -> tuple[dict[str, Decimal], dict[str, Decimal]]:
+        """Of each lease: in all hours, and in those that are closed."""
         sums: dict[str, Decimal] = defaultdict(Decimal)
+        closed: dict[str, Decimal] = defaultdict(Decimal)
+        open_hour = self._tenant.get("/v1/costs", bucket="hour")["as_of"][:13]
         for item in self._tenant.items("/v1/costs", bucket="hour", group_by="lease"):
             sums[item["group"]["lease"]] += Decimal(item["cost"])
-        return sums
+            if item["start"][:13] < open_hour:
+                closed[item["group"]["lease"]] += Decimal(item["cost"])
+        return sums, closed
 
     def _focus(self) -> dict[str, Decimal]:
-        """Of this month and, in its first hours, of the month before."""
+        """Closed hours of this month and, in its first hours, of the month before."""
         sums: dict[str, Decimal] = defaultdict(Decimal)
         for month in self._months():
             answer = self._tenant.http.get("/v1/costs/focus", params={"month": month})
