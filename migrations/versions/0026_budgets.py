@@ -50,6 +50,7 @@ def upgrade() -> None:
     )
     op.create_index("ix_budget_tenant_id_key_id", "budget", ["tenant_id", "key_id"], unique=False)
     _claim_amount(f"amount > 0 OR (amount = 0 AND {OF_BUDGETS})")
+    op.create_check_constraint(op.f("ck_quota_claim_base"), "quota_claim", "base >= 0")
     for table, command in (("quota_claim", "UPDATE"), ("quota_claim", "DELETE"), ("quota", "DELETE")):
         op.execute(
             f"CREATE POLICY budgets_{command.lower()} ON {table} AS RESTRICTIVE FOR {command} TO {API} USING ({OF_BUDGETS})"

@@ -90,6 +90,7 @@ quota_claim = Table(
         comment="of a budget: USD of the lease's cost that its present period does not count",
     ),
     CheckConstraint("amount > 0 OR (amount = 0 AND resource LIKE 'budget:%')", name="amount"),
+    CheckConstraint("base >= 0", name="base"),
     Index("ix_quota_claim_tenant_id_resource", "tenant_id", "resource"),
     comment="What a lease holds of each quota. Releasing deletes the rows, so it happens once",
 )

@@ -24,16 +24,19 @@ from sqlalchemy.dialects.postgresql import Insert, insert
 from app.db.core.column_types import Amount, Id, Json
 from app.db.core.prepared import Bound
 from app.db.core.tenant_scope import owned
-from app.db.leases.billing import cost
+from app.db.leases.billing import accrued
 from app.db.schema.tables import api_key, budget, lease, quota, quota_claim
 from app.db.tenancy import commitments
 from app.domain.budgets import PREFIX, resource_of
 
 _ZERO: ColumnElement[Any] = literal_column("0")
 _RESOURCE: ColumnElement[str] = literal_column(f"'{PREFIX}'").concat(budget.c.id)
-_ACCRUED = lease.c.cost_closed + func.coalesce(cost(lease.c.rate_per_hour, lease.c.rate_since, func.now()), _ZERO)
 _COUNTED = (
-    select(func.coalesce(func.sum(func.greatest(_ACCRUED - quota_claim.c.base, _ZERO)), _ZERO).label("counted"))
+    select(
+        func.coalesce(func.sum(func.greatest(accrued(lease, func.now()) - quota_claim.c.base, _ZERO)), _ZERO).label(
+            "counted"
+        )
+    )
     .select_from(quota_claim.join(lease, lease.c.id == quota_claim.c.lease_id))
     .where(quota_claim.c.tenant_id == budget.c.tenant_id, quota_claim.c.resource == _RESOURCE)
     .correlate(budget)

@@ -8,10 +8,15 @@ find each other.
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, func, literal_column, select, text
 
+from app.db.core.column_types import Time
+from app.db.core.compiled import with_values
 from app.db.core.prepared import Bound
 from app.db.core.tenant_scope import EVERY_TENANT, TENANT, parameter
+from app.db.leases.billing import accrued, parts, price_segments
+from app.db.leases.billing import cost as billed_cost
+from app.db.schema.tables import attempt, lease
 
 LIVE = "l.ended_at IS NULL"
 
@@ -44,32 +49,25 @@ def commitment(so_far: str, rest: str, room: str) -> str:
 
 
 _COUNTED = counts("l.key_id", "l.labels")
-ACCRUED = """(l.cost_closed
-    + coalesce(l.rate_per_hour * greatest(extract(epoch FROM now() - l.rate_since), 0) / 3600, 0))"""
+_SEGMENT = price_segments(columns=("lease_id",))
+
+
+def _cost(*, since: str | None = None, until: str = "now()") -> str:
+    """USD that the lease `l` has cost between these times, from the billed time of its attempts."""
+    first = _SEGMENT.c.starts_at if since is None else func.greatest(_SEGMENT.c.starts_at, literal_column(since, Time))
+    last = func.least(_SEGMENT.c.ends_at, literal_column(until, Time))
+    total = func.sum(billed_cost(_SEGMENT.c.rate_per_hour, first, last))
+    return f"coalesce(({with_values(select(total).where(_SEGMENT.c.lease_id == literal_column('l.id')))}), 0)"
+
+
+ACCRUED = f"({with_values(accrued(lease.alias('l'), func.now()))})"
 """USD that the lease `l` has cost so far."""
-_PARTS = "coalesce(a.disk_price_per_hour, 0) + coalesce(a.address_price_per_hour, 0)"
 PRESENT_RATE = f"""coalesce(l.rate_per_hour,
-    (SELECT a.price_per_hour + {_PARTS} FROM attempt a WHERE a.lease_id = l.id AND a.ended_at IS NULL),
+    (SELECT a.price_per_hour + {with_values(parts(attempt.alias("a")))} FROM attempt a WHERE a.lease_id = l.id AND a.ended_at IS NULL),
     l.minimum_rate, l.estimated_price_per_hour, 0)"""
 """USD an hour: of the running attempt, of the planned one, or of the least that any candidate costs."""
 
-
-def _cost_since(start: str) -> str:
-    """USD that the lease `l` has cost since `start`, from the billed time of its attempts and their changes of price."""
-    return f"""coalesce((
-        SELECT sum(s.price * greatest(extract(epoch FROM s.ends_at - greatest(s.starts_at, {start})), 0) / 3600)
-        FROM (
-            SELECT greatest(p.starts_at, a.billing_started_at) AS starts_at,
-                least(p.ends_at, coalesce(a.billing_ended_at, now())) AS ends_at, p.price + {_PARTS} AS price
-            FROM attempt a CROSS JOIN LATERAL (
-                SELECT x.starts_at, lead(x.starts_at) OVER (ORDER BY x.starts_at) AS ends_at, x.price
-                FROM (SELECT CAST('-infinity' AS timestamptz) AS starts_at, a.price_per_hour AS price
-                      UNION ALL SELECT c.starts_at, c.price_per_hour FROM attempt_price c WHERE c.attempt_id = a.id) x
-            ) p
-            WHERE a.lease_id = l.id AND a.billing_started_at IS NOT NULL) s), 0)"""
-
-
-_BASE_AT_START = f"round({ACCRUED} - {_cost_since('b.period_started_at')}, 6)"
+_BASE_AT_START = f"round({_cost(until='b.period_started_at')}, 6)"
 BASE_NOW = f"round({ACCRUED}, 6)"
 """The base of a lease that joins a budget: what it has cost before does not count."""
 
@@ -193,7 +191,7 @@ _SPENT = text(
         ORDER BY q.resource FOR UPDATE),
     spent AS (
         SELECT {RESOURCE} AS resource, (
-            SELECT coalesce(sum({_cost_since("b.period_started_at")}), 0) FROM lease l
+            SELECT coalesce(sum({_cost(since="b.period_started_at")}), 0) FROM lease l
             WHERE l.tenant_id = b.tenant_id AND l.ended_at >= b.period_started_at AND {_COUNTED}) AS amount
         FROM budget b WHERE b.tenant_id = :tenant_id)
     UPDATE quota q SET spent = round(s.amount, 6) FROM spent s JOIN locked USING (resource)
