@@ -19,8 +19,7 @@ class MessageKind(StrEnum):
 
 def exceeds_budget(data: Mapping[str, Any]) -> bool:
     """Whether an event `budget.threshold` reports that the whole amount is spent."""
-    reached = data.get("threshold", data.get("percent"))
-    return not isinstance(reached, int | float) or reached >= FULL
+    return int(data["threshold"]) >= FULL
 
 
 def subject(texts: Sequence[str], installation: str) -> str:
