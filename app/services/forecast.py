@@ -70,7 +70,7 @@ class ForecastService:
                         row.amount,
                         spent=row.spent,
                         rate_per_hour=row.run_rate,
-                        as_of=as_of,
+                        as_of=row.counted_at,
                         period_ends_at=row.period_ends_at,
                     ),
                 )

@@ -62,6 +62,7 @@ ALL_FILTERED = {
         "quota",
         "quote",
         "segment",
+        "shown",
         "ssh_key",
         "stuck",
         "tenant",
@@ -70,7 +71,7 @@ ALL_FILTERED = {
         "webhook_delivery",
     ),
 }
-"""Tables, and the subqueries `stuck` and `segment`, that a tenant's calls read or change by a condition on the tenant."""
+"""Tables, and the subqueries `segment`, `shown` and `stuck`, that a tenant's calls read or change by a condition on the tenant."""
 
 BOTH = "both walls"
 FILTER = "the filter alone"

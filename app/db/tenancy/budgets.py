@@ -8,8 +8,10 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Delete,
+    FromClause,
     Interval,
     Select,
+    Text,
     Update,
     bindparam,
     delete,
@@ -30,7 +32,14 @@ from app.db.tenancy import commitments
 from app.domain.budgets import PREFIX, resource_of
 
 _ZERO: ColumnElement[Any] = literal_column("0")
-_RESOURCE: ColumnElement[str] = literal_column(f"'{PREFIX}'").concat(budget.c.id)
+
+
+def resource(budgets: FromClause) -> ColumnElement[str]:
+    """The resource of the rows of quota and of claims that belong to a budget."""
+    return literal_column(f"'{PREFIX}'", Text).concat(budgets.c.id)
+
+
+_RESOURCE = resource(budget)
 _COUNTED = (
     select(
         func.coalesce(func.sum(func.greatest(accrued(lease, func.now()) - quota_claim.c.base, _ZERO)), _ZERO).label(
@@ -44,7 +53,7 @@ _COUNTED = (
 )
 _SPENT = func.round(quota.c.spent + _COUNTED.c.counted, 6)
 _COMMITTED = func.greatest(func.round(quota.c.used - _COUNTED.c.counted, 6), _ZERO)
-_SHOWN = select(budget, _SPENT.label("spent"), _COMMITTED.label("committed")).select_from(
+WITH_AMOUNTS = select(budget, _SPENT.label("spent"), _COMMITTED.label("committed")).select_from(
     budget.join(
         quota.join(_COUNTED, literal_column("TRUE")),
         (quota.c.tenant_id == budget.c.tenant_id) & (quota.c.resource == _RESOURCE),
@@ -55,7 +64,7 @@ _SHOWN = select(budget, _SPENT.label("spent"), _COMMITTED.label("committed")).se
 
 def page(*, tenant_id: str | None, after: str | None, limit: int) -> Select[Any]:
     """Budgets with their amounts, the newest first. `tenant_id` None: those of every tenant."""
-    query = _SHOWN.where(owned(budget.c.tenant_id, tenant_id))
+    query = WITH_AMOUNTS.where(owned(budget.c.tenant_id, tenant_id))
     if after is not None:
         query = query.where(budget.c.id < after)
     return query.order_by(budget.c.id.desc()).limit(limit)
@@ -63,7 +72,7 @@ def page(*, tenant_id: str | None, after: str | None, limit: int) -> Select[Any]
 
 def get(budget_id: str, *, within: str | None) -> Select[Any]:
     """One budget with its amounts, if it belongs to the tenant `within`."""
-    return _SHOWN.where(budget.c.id == budget_id, owned(budget.c.tenant_id, within))
+    return WITH_AMOUNTS.where(budget.c.id == budget_id, owned(budget.c.tenant_id, within))
 
 
 def lock(budget_id: str, *, within: str | None) -> Select[Any]:
@@ -121,7 +130,7 @@ def remove_counter(tenant_id: str, budget_id: str) -> Delete:
 
 # --- the job ----------------------------------------------------------------------------------------------
 
-_ROWS = _SHOWN.subquery("shown")
+_ROWS = WITH_AMOUNTS.subquery("shown")
 TO_TELL = select(_ROWS).where(
     _ROWS.c.spent > _ZERO,
     text(
@@ -211,4 +220,6 @@ def asked_by(lease_id: str) -> Bound[Any]:
 def of_ids(budget_ids: list[str], *, within: str | None) -> Select[Any]:
     """Budgets with their amounts that refuse, in the order of their ids."""
     refusing = budget.c.when_exceeded != "notify"
-    return _SHOWN.where(budget.c.id.in_(budget_ids), refusing, owned(budget.c.tenant_id, within)).order_by(budget.c.id)
+    return WITH_AMOUNTS.where(budget.c.id.in_(budget_ids), refusing, owned(budget.c.tenant_id, within)).order_by(
+        budget.c.id
+    )

@@ -50,7 +50,7 @@ SNAPSHOT = ("lease_name", "key_id", "labels", "instance_id")
 """Columns that may change later: a record keeps them as they were when the hour was closed."""
 _PLACE = ("n", "provider", "account", "region", "zone", "instance_type", "market")
 _PRICE = ("price_per_hour", "price_source", "price_as_of")
-PRICED = (
+_PRICED = (
     *("id", "lease_id", "billing_started_at", "price_per_hour", "price_source", "price_as_of"),
     *("disk_price_per_hour", "address_price_per_hour"),
 )
@@ -115,7 +115,7 @@ def _billed(condition: ColumnElement[bool]) -> CTE:
     """Attempts, billed until AS_OF at most."""
     ended = func.least(func.coalesce(attempt.c.billing_ended_at, _AS_OF), _AS_OF).label("billing_ended_at")
     begun = attempt.c.billing_started_at.is_not(None)
-    return select(*(attempt.c[name] for name in PRICED), ended).where(begun, condition).cte("billed")
+    return select(*(attempt.c[name] for name in _PRICED), ended).where(begun, condition).cte("billed")
 
 
 def _hours(billed: CTE) -> CTE:
