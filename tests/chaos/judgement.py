@@ -28,6 +28,7 @@ class Course:
     made: list[str] = field(default_factory=list)
     extra: list[str] = field(default_factory=list)
     cancelled: set[str] = field(default_factory=set)
+    capped: set[str] = field(default_factory=set)
     copies: set[str] = field(default_factory=set)
     happened: Counter[str] = field(default_factory=Counter)
     without_hold: list[str] = field(default_factory=list)
@@ -60,7 +61,7 @@ class Judge:
             "leases that nobody asked for": sorted(set(there) - asked - set(adopted.values())),
             "leases stuck": stuck,
             "orphans, ghosts, twins, invariants": self._differences(),
-            "VMs of lost rows ended": self._losses.ended(self._course.cancelled),
+            "VMs of lost rows ended": self._losses.ended(self._course.cancelled | self._over(found)),
             "copies of tags not ended": list(copies),
             "copies of tags adopted": sorted(self._course.copies & set(adopted)),
             "losses without a hold": self._course.without_hold,
@@ -96,6 +97,12 @@ class Judge:
 
         waiting = wait_for_none(still, seconds=_QUIET_SECONDS)
         return (last or [str(one) for one in waiting]) if waiting else []
+
+    def _over(self, leases: Sequence[Json]) -> set[str]:
+        """Rebuilt leases whose VM may end: the provider interrupted it, or its deadline tag is that of a spend cap."""
+        codes = {lease["id"]: (lease["reason"] or {}).get("code") for lease in leases}
+        capped = {lease_id for lease_id in self._course.capped if codes.get(lease_id) in {"spend_cap", "expired"}}
+        return capped | {lease_id for lease_id, code in codes.items() if code == "interrupted"}
 
     def _living_copies(self) -> list[str]:
         alive = {vm["id"] for vm in self._installation.cloud.vms(TENANT, self._tenant.id, alive=True)}

@@ -36,8 +36,8 @@ class Losses:
         self.leases |= set(made) - there
         self.vms |= {vm["id"]: vm["tags"][LEASE] for vm in alive if vm["tags"][LEASE] not in there}
 
-    def ended(self, cancelled: Collection[str]) -> list[str]:
-        """VMs of lost rows that were ended by a call, though nobody cancelled their leases."""
+    def ended(self, over: Collection[str]) -> list[str]:
+        """VMs of lost rows that were ended by a call, though their leases are not among `over`, which may end."""
         vms: dict[str, Any] = {vm["id"]: vm for vm in self._cloud.vms(TENANT, self._tenant.id)}
-        doomed = [vms[vm_id] for vm_id, lease_id in self.vms.items() if lease_id not in cancelled and vm_id in vms]
+        doomed = [vms[vm_id] for vm_id, lease_id in self.vms.items() if lease_id not in over and vm_id in vms]
         return [f"{vm['id']} of {vm['tags'][LEASE]}" for vm in doomed if vm["end_reason"] == _ASKED_TO_END]

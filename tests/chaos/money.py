@@ -5,8 +5,11 @@ import gzip
 import random
 from collections import defaultdict
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
+
+import psycopg
 
 from app.local.waiting import wait_until
 from tests.e2e.cloud import Json
@@ -23,12 +26,14 @@ _LATE_SECONDS = 60.0
 """A hold ends nothing until the operator resumes, and a cloud that is away ends nothing either."""
 _ROUNDING = Decimal("0.000001")
 _REPORT_SECONDS = 90.0
+_NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 class Purse:
     """The money of one tenant. `report` has the figures; what is wrong stands in the checks."""
 
-    def __init__(self, tenant: Tenant, seed: int) -> None:
+    def __init__(self, tenant: Tenant, seed: int, database_url: str) -> None:
+        self._database_url = database_url
         self._tenant = tenant
         self._seed = seed
         self._budgets: dict[str, str] = {}
@@ -142,14 +147,23 @@ class Purse:
         wait_until(agree, timeout=_REPORT_SECONDS, poll=5.0)
         return list(found)
 
+    def _recorded_until(self) -> datetime:
+        """The end of the last hour with usage records: a job closes hours some minutes after their end."""
+        with psycopg.connect(self._database_url) as connection:
+            connection.execute("SET ROLE gpulease_worker")
+            row = connection.execute(
+                "SELECT recorded_until FROM usage_progress WHERE recorded_until IS NOT NULL"
+            ).fetchone()
+        return _NEVER if row is None else row[0]
+
     def _costs(self) -> tuple[dict[str, Decimal], dict[str, Decimal]]:
-        """Of each lease: in all hours, and in those that are closed."""
+        """Of each lease: in all hours, and in those with usage records."""
         sums: dict[str, Decimal] = defaultdict(Decimal)
         closed: dict[str, Decimal] = defaultdict(Decimal)
-        open_hour = self._tenant.get("/v1/costs", bucket="hour")["as_of"][:13]
+        recorded_until = self._recorded_until()
         for item in self._tenant.items("/v1/costs", bucket="hour", group_by="lease"):
             sums[item["group"]["lease"]] += Decimal(item["cost"])
-            if item["start"][:13] < open_hour:
+            if datetime.fromisoformat(item["start"]) < recorded_until:
                 closed[item["group"]["lease"]] += Decimal(item["cost"])
         return sums, closed
 

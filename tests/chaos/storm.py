@@ -64,7 +64,7 @@ class Storm:
         operator = self._installation.operator
         with operator.tenant("chaos", _AMPLE) as tenant, self._duty.on_duty():
             self._losses = Losses(tenant, self._installation.cloud)
-            self._purse = Purse(tenant, self._wanted.seed)
+            self._purse = Purse(tenant, self._wanted.seed, self._installation.database_url)
             self._purse.open()
             with _repeated(lambda: self._look(tenant)), ThreadPoolExecutor(_ASKING) as asking:
                 orders = [asking.submit(self._ask, tenant, n, wish) for n, wish in self._wishes()]
@@ -107,6 +107,8 @@ class Storm:
         self._room.wait()
         lease_id = tenant.create_at_any_rate(wish, f"chaos-{self._wanted.seed}-{number}")
         self._course.made.append(lease_id)
+        if "max_cost" in wish:
+            self._course.capped.add(lease_id)
         self._timeline.reached(Line.ASKING, math.inf if number + 1 == self._wanted.leases else at)
         return lease_id
 
