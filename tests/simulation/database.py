@@ -53,9 +53,10 @@ BEGIN
 END $$
 """
 _RENEW = """
-UPDATE installation SET id = 'simulated', token_key = 'simulated', hold = NULL, launches_stopped = NULL,
-    event_sequence = 0, system_identifier = NULL, timeline = NULL, database_identity = NULL;
-UPDATE usage_progress SET rolled_until = NULL, checked_until = NULL
+DELETE FROM installation;
+INSERT INTO installation (id, token_key) VALUES ('simulated', 'simulated');
+DELETE FROM usage_progress;
+INSERT INTO usage_progress DEFAULT VALUES
 """
 
 
