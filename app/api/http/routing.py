@@ -1,7 +1,7 @@
 """Routes that check the key before anything else is read, and say in one place which role they need."""
 
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import structlog
 from fastapi import APIRouter, Depends, Request, Response
@@ -47,6 +47,22 @@ def path_part(text: str) -> str:
     return text
 
 
+PlainHandler = Callable[[Request, Principal, Services], Coroutine[Any, Any, Response | None]]
+"""Answers a common form of a request by itself. None: the request has another form, and FastAPI parses it."""
+
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
+
+
+def plainly(handler: PlainHandler) -> Callable[[Endpoint], Endpoint]:
+    """For reads that clients repeat all day: what FastAPI's parsing costs is a third of such a read."""
+
+    def marked(endpoint: Endpoint) -> Endpoint:
+        endpoint.__dict__["plain_handler"] = handler
+        return endpoint
+
+    return marked
+
+
 _WRITING = {"POST", "PUT", "PATCH"}
 _READING = {"plan_lease"}
 """POST with a body that only asks."""
@@ -69,6 +85,7 @@ class SecuredRoute(APIRoute):
         """FastAPI's handler behind the checks."""
         handler = super().get_route_handler()
         role, writes, parameters = self.required_role, self._writes, known_parameters(self)
+        plain: PlainHandler | None = getattr(self.endpoint, "plain_handler", None)
 
         async def secured(request: Request) -> Response:
             gate: Gate = request.app.state.gate
@@ -79,7 +96,8 @@ class SecuredRoute(APIRoute):
             check_query(request, parameters)
             if writes:
                 return await counted(gate, principal, request)
-            return await handler(request)
+            response = None if plain is None else await plain(request, principal, _state_services(request))
+            return response or await handler(request)
 
         async def counted(gate: Gate, principal: Principal, request: Request) -> Response:
             gate.check_writes(principal)

@@ -9,9 +9,9 @@ from fastapi import Query, Request, Response
 
 from app.api.http.etags import UseIfMatch, known_already, tagged
 from app.api.http.idempotency import IdempotencyHeader, idempotency_key, respond
-from app.api.http.pagination import UsePage
+from app.api.http.pagination import UsePage, plain_page
 from app.api.http.responses import answer
-from app.api.http.routing import Member, UseServices, Viewer
+from app.api.http.routing import Member, UseServices, Viewer, plainly
 from app.api.http.routing import router as make_router
 from app.api.routes.events import LARGEST_NUMBER
 from app.api.schemas.bulk_release import BulkRelease, LeaseSelection, bulk_release, selection
@@ -20,6 +20,8 @@ from app.api.schemas.lease_filters import UseLeaseFilter, UseLeaseSort
 from app.api.schemas.lease_serializer import attempt_page_json, lease_json, lease_page_json
 from app.api.schemas.leases import AttemptPage, Lease, LeasePage
 from app.db.leases.lists import LeaseFilter, LeaseSort
+from app.services.container import Services
+from app.services.cursors import PageRequest
 from app.services.errors import FieldError, InvalidRequest
 from app.services.preconditions import list_tag, parse_tags, version_tag
 from app.services.principal import Principal
@@ -46,7 +48,13 @@ async def create_lease(
     return response
 
 
+async def _plain_list(request: Request, principal: Principal, services: Services) -> Response | None:
+    page = plain_page(request)
+    return None if page is None else await _list(request, principal, services, LeaseFilter(), page)
+
+
 @router.get("/v1/leases", response_model=LeasePage)
+@plainly(_plain_list)
 async def list_leases(
     request: Request,
     principal: Viewer,
@@ -56,6 +64,17 @@ async def list_leases(
     sort: UseLeaseSort = LeaseSort.CREATED_AT_DESC,
 ) -> Response:
     """List leases, newest first unless `sort` is set."""
+    return await _list(request, principal, services, wanted, page, sort)
+
+
+async def _list(
+    request: Request,
+    principal: Principal,
+    services: Services,
+    wanted: LeaseFilter,
+    page: PageRequest,
+    sort: LeaseSort = LeaseSort.CREATED_AT_DESC,
+) -> Response:
     known = parse_tags(request.headers.get("if-none-match"))
     found = await services.leases.list(principal, _mine(principal, wanted), sort, page, known)
     if found.page is None:
@@ -70,7 +89,17 @@ async def release_leases(body: LeaseSelection, principal: Member, services: UseS
     return answer(bulk_release(found, dry_run=body.dry_run))
 
 
+async def _plain_get(request: Request, principal: Principal, services: Services) -> Response | None:
+    return None if request.scope["query_string"] else await _get(request, principal, services, _lease_id(request))
+
+
+def _lease_id(request: Request) -> str:
+    lease_id: str = request.scope["path_params"]["lease_id"]
+    return lease_id
+
+
 @router.get("/v1/leases/{lease_id}", response_model=Lease)
+@plainly(_plain_get)
 async def get_lease(
     request: Request,
     lease_id: str,
@@ -88,6 +117,10 @@ async def get_lease(
     if poll_seconds and if_version is not None:
         unchanged = partial(services.leases.is_at, principal, lease_id, if_version)
         await services.streams.wait(principal, lease_id, unchanged, poll_seconds)
+    return await _get(request, principal, services, lease_id)
+
+
+async def _get(request: Request, principal: Principal, services: Services, lease_id: str) -> Response:
     known = parse_tags(request.headers.get("if-none-match"))
     found = await services.leases.get(principal, lease_id, known)
     if found.row is None:
