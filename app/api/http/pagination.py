@@ -23,7 +23,7 @@ UsePage = Annotated[PageRequest, Depends(_page)]
 
 
 def plain_page(request: Request) -> PageRequest | None:
-    """The page that a query without anything but a valid `limit` and `cursor` asks for. None: any other query."""
+    """The page of a query that has nothing but a valid `limit` and `cursor`. None: any other query."""
     if not request.scope["query_string"]:
         return PageRequest()
     query = dict(request.query_params)
