@@ -91,7 +91,7 @@ def quota(operator: Operator, rounds: int, requests: int) -> Json:
             falsely_refused.update(
                 f"{one['code']}: {one['detail']}"
                 for one in refused
-                if one["code"] != "quota_exceeded" or one["used"] != str(LIMIT)
+                if one["code"] != "quota_exceeded" or one["used"] != LIMIT
             )
             other += sum(counted.values()) - counted[httpx.codes.CREATED] - counted[httpx.codes.CONFLICT]
             admitted.append(counted[httpx.codes.CREATED])
