@@ -99,7 +99,9 @@ def test_the_console_is_left_alone_if_so_configured(vm: FakeVm) -> None:
 
 @pytest.mark.parametrize("count", [1, 8, 16])
 def test_the_console_line_fits_with_sixteen_gpus_and_keeps_what_matters(vm: FakeVm, count: int) -> None:
-    vm.set(model="A100", count=count, gpus={"0": {"remap_failed": True}}, xids=[{"code": n, "gpu": n} for n in range(16)])
+    vm.set(
+        model="A100", count=count, gpus={"0": {"remap_failed": True}}, xids=[{"code": n, "gpu": n} for n in range(16)]
+    )
     assert vm.run("proof").returncode == 0
     (line,) = [one for one in vm.console.splitlines() if one]
     assert len(line) <= LONGEST_CONSOLE_LINE

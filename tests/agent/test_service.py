@@ -2,6 +2,8 @@
 
 import json
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -142,17 +144,16 @@ def test_a_driver_that_hangs_is_left_behind() -> None:
         "def hangs():\n    yield 1\n    threading.Event().wait(3600)\n"
         "print(json.dumps([agent.isolated(hangs, 0.2), agent.isolated(lambda: iter([2]), 30)]))"
     )
-    import subprocess
-    import sys
-
     folder = str(Path(gpulease_agent.__file__).parent)
-    done = subprocess.run([sys.executable, "-c", script % folder], capture_output=True, text=True, check=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", script % folder], capture_output=True, text=True, check=True, timeout=60
+    )
     assert json.loads(done.stdout) == [[[1], "no answer within 0.2 s"], [[2], None]]
 
 
 def test_a_report_of_many_gpus_stays_within_the_limit() -> None:
     agent = gpulease_agent.Agent("/nonexistent", {"token": "t"})
-    gpus = [{name: "x" * 30 for name in gpulease_agent.SAMPLE_FIELDS.split()} for _ in range(8)]
+    gpus = [dict.fromkeys(gpulease_agent.SAMPLE_FIELDS.split(), "x" * 30) for _ in range(8)]
     agent.unsent = [{"at": float(n), "gpus": gpus} for n in range(10)]
     body = agent._body()
     assert len(body) <= LONGEST_REPORT
