@@ -3,9 +3,12 @@
 A missing sample is never idle: a run needs a sample in every period, and a lease whose newest sample is old is not judged.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any, Self
+
+from app.domain.lease_requests import IdleAction, IdleRule
 
 IDLE_PERCENT = 5
 """A GPU is idle while its utilization is at this percentage or less."""
@@ -14,6 +17,10 @@ LONGEST_STEP = 1.5
 """Samples are consecutive when the time between them is so many sample periods. A longer step is a gap."""
 STALE_AFTER = 2
 """A sample that is older than so many sample periods says nothing about the present."""
+LAST_WARNING = timedelta(minutes=10)
+"""The second warning comes so long before the lease counts as idle; the first one at half the time."""
+TOLD_IDLE = 3
+"""The number of what an owner is told of one run at most: two warnings, and that the lease counts as idle."""
 
 
 def sample_is_idle(percentages: Sequence[float | None], gpus: int = 1) -> bool:
@@ -60,3 +67,82 @@ class IdleRun:
 def grace_ends_at(ready_at: datetime | None, grace_seconds: float) -> datetime | None:
     """From when on samples of a lease count. None: the lease was never active."""
     return None if ready_at is None else ready_at + timedelta(seconds=grace_seconds)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleFloor:
+    """An operator's rule for every lease of a tenant. `max_keep_seconds`: how long one call may hold it off; None: any time."""
+
+    rule: IdleRule
+    max_keep_seconds: int | None = None
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Reads `as_json`."""
+        return cls(rule=IdleRule.from_json(value), max_keep_seconds=value.get("max_keep_seconds"))
+
+    def as_json(self) -> dict[str, Any]:
+        """{after_seconds, action, max_keep_seconds}."""
+        return {**self.rule.as_json(), "max_keep_seconds": self.max_keep_seconds}
+
+
+def effective_rule(wish: IdleRule | None, floor: IdleFloor | None) -> IdleRule | None:
+    """The stricter of a lease's own rule and its tenant's floor: one that ends the lease, and the shorter of two alike.
+
+    `app.db.leases.idleness` states the same in SQL. A test feeds both the same values.
+    """
+    rules = [rule for rule in (wish, floor.rule if floor is not None else None) if rule is not None]
+    ending = [rule for rule in rules if rule.action is IdleAction.END]
+    return min(ending or rules, key=lambda rule: rule.after_seconds, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Idleness:
+    """A run of idle samples of an active lease under its effective rule. `told`: what its owner was told of it.
+
+    `sampled_at`: the time of the newest sample. `keep_until`: until when a user holds the rule off.
+    """
+
+    rule: IdleRule
+    since: datetime
+    samples: int
+    sampled_at: datetime
+    keep_until: datetime | None = None
+
+    @property
+    def due_at(self) -> datetime:
+        """When the lease counts as idle if its GPUs stay idle."""
+        after = self.since + timedelta(seconds=self.rule.after_seconds)
+        return after if self.keep_until is None else max(after, self.keep_until)
+
+    @property
+    def ends_at(self) -> datetime | None:
+        """When the lease ends if its GPUs stay idle. None: its rule only notifies."""
+        return self.due_at if self.rule.action is IdleAction.END else None
+
+    @property
+    def warnings(self) -> tuple[timedelta, ...]:
+        """How long before `due_at` the owner is warned, the earliest warning first."""
+        return tuple(sorted({timedelta(seconds=self.rule.after_seconds / 2), LAST_WARNING}, reverse=True))
+
+    def is_known(self, now: datetime, period: float) -> bool:
+        """Whether the newest sample is recent enough to say something about `now`. `period`: seconds between samples."""
+        return now - self.sampled_at <= timedelta(seconds=STALE_AFTER * period)
+
+    def is_idle(self, now: datetime, period: float) -> bool:
+        """Whether the lease counts as idle: for the whole time of its rule, with a sample in each period."""
+        enough = self.samples * period >= self.rule.after_seconds
+        return enough and self.due_at <= now and self.is_known(now, period)
+
+    def notice(self, now: datetime, period: float) -> int:
+        """What the owner should have been told at `now`: 0 nothing, 1 and 2 a warning, TOLD_IDLE that the lease is idle."""
+        if not self.is_known(now, period):
+            return 0
+        if self.is_idle(now, period):
+            return TOLD_IDLE
+        return sum(self.due_at - lead <= now for lead in self.warnings)
+
+
+def longest_keep(floor: IdleFloor | None) -> int | None:
+    """How many seconds one call may hold idleness off. None: any time."""
+    return None if floor is None else floor.max_keep_seconds
