@@ -5,9 +5,11 @@ A missing sample is never idle: a run needs a sample in every period, and a leas
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from typing import Any, Self
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any, Protocol, Self
 
+from app.domain.billing import SECONDS_PER_HOUR, cost
 from app.domain.lease_requests import IdleAction, IdleRule
 
 IDLE_PERCENT = 5
@@ -21,6 +23,10 @@ LAST_WARNING = timedelta(minutes=10)
 """The second warning comes so long before the lease counts as idle; the first one at half the time."""
 TOLD_IDLE = 3
 """The number of what an owner is told of one run at most: two warnings, and that the lease counts as idle."""
+
+MOST_EVIDENCE = 1440
+"""Samples that stay with a lease: those of a day."""
+_HUNDREDTH = Decimal("0.01")
 
 
 def sample_is_idle(percentages: Sequence[float | None], gpus: int = 1) -> bool:
@@ -67,6 +73,14 @@ class IdleRun:
 def grace_ends_at(ready_at: datetime | None, grace_seconds: float) -> datetime | None:
     """From when on samples of a lease count. None: the lease was never active."""
     return None if ready_at is None else ready_at + timedelta(seconds=grace_seconds)
+
+
+class IdleSample(Protocol):
+    """A stored sample. `percentages`: one row with the utilization of each of `uuids`."""
+
+    at: datetime
+    uuids: Sequence[str]
+    percentages: Sequence[Sequence[int | None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +137,7 @@ class Idleness:
     @property
     def warnings(self) -> tuple[timedelta, ...]:
         """How long before `due_at` the owner is warned, the earliest warning first."""
-        return tuple(sorted({timedelta(seconds=self.rule.after_seconds / 2), LAST_WARNING}, reverse=True))
+        return tuple(sorted((timedelta(seconds=self.rule.after_seconds / 2), LAST_WARNING), reverse=True))
 
     def is_known(self, now: datetime, period: float) -> bool:
         """Whether the newest sample is recent enough to say something about `now`. `period`: seconds between samples."""
@@ -134,6 +148,19 @@ class Idleness:
         enough = self.samples * period >= self.rule.after_seconds
         return enough and self.due_at <= now and self.is_known(now, period)
 
+    @property
+    def duration(self) -> timedelta:
+        """The time that the run's samples show."""
+        return self.sampled_at - self.since
+
+    def gpu_hours(self, gpus: int) -> Decimal:
+        """Idle GPU-hours of a VM with so many GPUs."""
+        return (gpus * Decimal(str(self.duration.total_seconds())) / SECONDS_PER_HOUR).quantize(_HUNDREDTH)
+
+    def cost(self, rate_per_hour: Decimal | None) -> Decimal:
+        """USD that the idle time cost at the present rate."""
+        return cost(rate_per_hour or Decimal(0), self.duration)
+
     def notice(self, now: datetime, period: float) -> int:
         """What the owner should have been told at `now`: 0 nothing, 1 and 2 a warning, TOLD_IDLE that the lease is idle."""
         if not self.is_known(now, period):
@@ -141,6 +168,30 @@ class Idleness:
         if self.is_idle(now, period):
             return TOLD_IDLE
         return sum(self.due_at - lead <= now for lead in self.warnings)
+
+
+def evidence(run: Idleness, samples: Sequence[IdleSample]) -> dict[str, Any]:
+    """The rule, the run and its newest samples, as they stay with the lease. `samples`: the newest first."""
+    uuids = list(samples[0].uuids) if samples else []
+    shown = [sample for sample in reversed(samples) if list(sample.uuids) == uuids]
+    return {
+        **run.rule.as_json(),
+        "idle_percent": IDLE_PERCENT,
+        "since": _rfc3339(run.since),
+        "until": _rfc3339(run.sampled_at),
+        "samples": run.samples,
+        "gpus": uuids,
+        "at": [_rfc3339(sample.at) for sample in shown],
+        "percentages": [_flat(sample.percentages) for sample in shown],
+    }
+
+
+def _flat(values: Sequence[Any]) -> list[Any]:
+    return [value for row in values for value in row]
+
+
+def _rfc3339(when: datetime) -> str:
+    return when.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def longest_keep(floor: IdleFloor | None) -> int | None:

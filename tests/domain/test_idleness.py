@@ -130,7 +130,7 @@ def test_a_floor_never_makes_up_a_rule(wish: IdleRule | None, floor: IdleFloor |
 def test_the_owner_is_warned_at_half_the_time_and_ten_minutes_before(seconds: int, idle: int) -> None:
     rule = IdleRule(after_seconds=seconds, action=IdleAction.END)
     found = Idleness(rule=rule, since=ago(idle), samples=10_000, sampled_at=NOW)
-    expected = {seconds / 2, seconds - 600}
+    expected = (seconds / 2, seconds - 600)
     told = TOLD_IDLE if idle >= seconds else sum(idle >= at for at in expected)
     assert found.notice(NOW, TIMING.sample) == told
 

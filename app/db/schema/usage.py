@@ -76,6 +76,7 @@ usage_record = Table(
     Column("disk_gib_hours", Numeric, nullable=False),
     Column("gpu_hours", Numeric, nullable=False),
     Column("idle_gpu_hours", Numeric, comment="NULL: unknown"),
+    Column("idle_cost", Numeric, comment="USD; NULL: unknown"),
     Column("created_at", Time, nullable=False, server_default=text("now()")),
     Index("ix_usage_record_tenant_id_starts_at", "tenant_id", "starts_at"),
     Index("ix_usage_record_lease_id", "lease_id", "starts_at"),
@@ -93,6 +94,7 @@ cost_rollup = Table(
     *(Column(name, Numeric, nullable=False, comment="USD, not rounded") for name in _COST_COLUMNS),
     Column("gpu_hours", Numeric, nullable=False),
     Column("idle_gpu_hours", Numeric, comment="NULL: unknown"),
+    Column("idle_cost", Numeric, comment="USD; NULL: unknown"),
     Column("leases", Integer, nullable=False),
     Column(
         "leases_started",
