@@ -1,13 +1,16 @@
 """Samples of agents: strict, so that root of a VM stores nothing else."""
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from app.domain.gpu_samples import LEASE_SERIES, MOST_GPUS, Sample, parse_samples
+from app.domain.gpu_reports import MOST_GPUS
+from app.domain.gpu_samples import LEASE_SERIES, Sample, parse_samples
 
 NOW = 1_790_000_000.0
+ARRIVED = datetime.fromtimestamp(NOW, UTC)
 
 
 def gpu(**changes: Any) -> dict[str, Any]:
@@ -43,7 +46,7 @@ def report(*samples: Any, **changes: Any) -> dict[str, Any]:
 
 
 def parsed(value: Any) -> Sample:
-    return parse_samples(value, NOW).samples[-1]
+    return parse_samples(value, now=ARRIVED).samples[-1]
 
 
 def test_a_sample_becomes_whole_numbers_of_the_lease_and_of_each_gpu() -> None:
@@ -78,40 +81,40 @@ def test_a_vm_without_gpus_has_a_sample_without_load() -> None:
 @pytest.mark.parametrize(
     ("value", "field"),
     [
-        ([], "the body"),
-        (report(version=2), "version"),
-        (report(agent=""), "agent"),
-        (report(boot_id="\x00"), "boot_id"),
-        (report(extra=1), "'extra'"),
-        (report(samples=[]), "samples"),
-        (report(samples=None), "samples"),
-        (report(*[sample(at=NOW + n) for n in range(11)]), "samples"),
-        (report(sample(), sample()), "samples"),
-        (report(sample(at=NOW), sample(at=NOW - 60)), "samples"),
-        (report(sample(at=None)), "samples[0].at"),
-        (report(sample(at="now")), "samples[0].at"),
-        (report(sample(at=True)), "samples[0].at"),
-        (report(sample(at=NOW + 31)), "samples[0].at"),
-        (report(sample(at=NOW - 901)), "samples[0].at"),
-        (report(sample(gpus=[gpu(uuid=f"GPU-{n}") for n in range(MOST_GPUS + 1)])), "samples[0].gpus"),
-        (report(sample(gpus=[gpu(), gpu()])), "samples[0].gpus"),
-        (report(sample(gpus=[gpu(uuid="x" * 101)])), "samples[0].gpus[0].uuid"),
-        (report(sample(gpus=[gpu(utilization=101)])), "samples[0].gpus[0].utilization"),
-        (report(sample(gpus=[gpu(power_w=-1)])), "samples[0].gpus[0].power_w"),
-        (report(sample(gpus=[gpu(remap_failed="no")])), "samples[0].gpus[0].remap_failed"),
-        (report(sample(gpus=[gpu(recovery_action="pray")])), "samples[0].gpus[0].recovery_action"),
-        (report(sample(gpus=[gpu(recovery_action=[])])), "samples[0].gpus[0].recovery_action"),
-        (report(sample(gpus=[gpu(fan=1)])), "samples[0].gpus[0]"),
-        (report(sample(cpu_percent="1")), "samples[0].cpu_percent"),
-        (report(xids=[{"code": 79}] * 65), "xids"),
-        (report(xids=[{"code": 7.9}]), "xids[0].code"),
-        (report(xids=[{"code": 79, "gpu": "\x00"}]), "xids[0].gpu"),
-        (report(benchmark=[]), "benchmark"),
+        ([], "body"),
+        (report(version=2), "body.version"),
+        (report(agent=None), "body.agent"),
+        (report(agent="x" * 101), "body.agent"),
+        (report(boot_id="\x00"), "body.boot_id"),
+        (report(**{f"more_{n}": 1 for n in range(17)}), "unknown members"),
+        (report(samples=[]), "body.samples"),
+        (report(samples=None), "body.samples"),
+        (report(*[sample(at=NOW + n) for n in range(11)]), "body.samples"),
+        (report(sample(), sample()), "body.samples"),
+        (report(sample(at=NOW), sample(at=NOW - 60)), "body.samples"),
+        (report(sample(at=None)), "body.samples[0].at"),
+        (report(sample(at="now")), "body.samples[0].at"),
+        (report(sample(at=True)), "body.samples[0].at"),
+        (report(sample(at=NOW + 31)), "body.samples.at"),
+        (report(sample(at=NOW - 901)), "body.samples.at"),
+        (report(sample(gpus=[gpu(uuid=f"GPU-{n}") for n in range(MOST_GPUS + 1)])), "body.samples[0].gpus"),
+        (report(sample(gpus=[gpu(uuid=f"GPU-{n}") for n in range(10_000)])), "body.samples[0].gpus"),
+        (report(sample(gpus=[gpu(), gpu()])), "body.samples.gpus"),
+        (report(sample(gpus=[gpu(uuid="x" * 101)])), "body.samples[0].gpus[0].uuid"),
+        (report(sample(gpus=[gpu(utilization=101)])), "body.samples[0].gpus[0].utilization"),
+        (report(sample(gpus=[gpu(power_w=-1)])), "body.samples[0].gpus[0].power_w"),
+        (report(sample(gpus=[gpu(remap_failed="no")])), "body.samples[0].gpus[0].remap_failed"),
+        (report(sample(gpus=[gpu(recovery_action="pray")])), "body.samples[0].gpus[0].recovery_action"),
+        (report(sample(gpus=[gpu(recovery_action=[])])), "body.samples[0].gpus[0].recovery_action"),
+        (report(sample(cpu_percent="1")), "body.samples[0].cpu_percent"),
+        (report(xids=[{"code": 79}] * 65), "body.xids"),
+        (report(xids=[{"code": 7.9}]), "body.xids[0].code"),
+        (report(benchmark=[]), "body.benchmark"),
     ],
 )
 def test_what_is_wrong_is_refused_with_the_name_of_its_field(value: Any, field: str) -> None:
     with pytest.raises(ValueError, match=".") as raised:
-        parse_samples(value, NOW)
+        parse_samples(value, now=ARRIVED)
     assert field in str(raised.value)
 
 
@@ -119,6 +122,6 @@ def test_what_is_wrong_is_refused_with_the_name_of_its_field(value: Any, field: 
 @pytest.mark.parametrize("field", ["utilization", "power_w", "temperature_c", "ecc_uncorrected"])
 def test_numbers_are_finite(field: str, text: str) -> None:
     with pytest.raises(ValueError, match=field):
-        parse_samples(report(sample(gpus=[gpu(**{field: json.loads(text)})])), NOW)
+        parse_samples(report(sample(gpus=[gpu(**{field: json.loads(text)})])), now=ARRIVED)
     with pytest.raises(ValueError, match="at"):
-        parse_samples(report(sample(at=json.loads(text))), NOW)
+        parse_samples(report(sample(at=json.loads(text))), now=ARRIVED)
