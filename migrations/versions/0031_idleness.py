@@ -1,7 +1,7 @@
 """Idleness: an operator's floor for a tenant, of which run of idle samples an owner was warned, and what idle hours cost.
 
 Revision: 0031
-Follows: 0029
+Follows: 0030
 """
 
 import sqlalchemy as sa
@@ -9,7 +9,7 @@ from alembic import op
 from sqlalchemy.dialects import postgresql
 
 revision = "0031"
-down_revision = "0029"
+down_revision = "0030"
 branch_labels = None
 depends_on = None
 

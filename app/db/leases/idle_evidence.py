@@ -21,6 +21,4 @@ _SAMPLES = (
 
 def samples(lease_id: LeaseId, run: Idleness) -> Bound[Select[Any]]:
     """(at, uuids, percentages) of the run's samples, the newest first. `percentages`: utilization of each GPU."""
-    return Bound(
-        _SAMPLES, {"lease": lease_id, "since": run.since, "until": run.sampled_at, "most": MOST_EVIDENCE}
-    )
+    return Bound(_SAMPLES, {"lease": lease_id, "since": run.since, "until": run.sampled_at, "most": MOST_EVIDENCE})
