@@ -865,7 +865,7 @@ class Agent:
 
 
 def notify(text: str) -> None:
-    """Tells systemd, where it waits."""
+    """Notifies systemd, where it waits."""
     path = os.environ.get("NOTIFY_SOCKET", "")
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.sendto(text.encode(), "\0" + path[1:] if path.startswith("@") else path)
