@@ -713,7 +713,7 @@ def console_line(token: str, proof: dict[str, Any]) -> bytes | None:
     return None
 
 
-class Agent:
+class Reporter:
     """One boot of a VM. Its state in /run outlives the process and ends with the boot."""
 
     def __init__(self, root: str, config: dict[str, Any]) -> None:
@@ -883,7 +883,7 @@ def main(arguments: list[str]) -> int:
         notify("READY=1")
         print("gpulease-agent: %s is missing or has no token" % (root + CONFIG), file=sys.stderr)
         return 1
-    agent = Agent(root, config or {"token": ""})
+    agent = Reporter(root, config or {"token": ""})
     if command == "run":
         agent.run(max(0.05, float(options.get("--interval") or agent.config.get("interval") or 60)))
     elif command in ("proof", "sample"):

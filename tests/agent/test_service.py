@@ -152,7 +152,7 @@ def test_a_driver_that_hangs_is_left_behind() -> None:
 
 
 def test_a_report_of_many_gpus_stays_within_the_limit() -> None:
-    agent = gpulease_agent.Agent("/nonexistent", {"token": "t"})
+    agent = gpulease_agent.Reporter("/nonexistent", {"token": "t"})
     gpus = [dict.fromkeys(gpulease_agent.SAMPLE_FIELDS.split(), "x" * 30) for _ in range(8)]
     agent.unsent = [{"at": float(n), "gpus": gpus} for n in range(10)]
     body = agent._body()
