@@ -10,10 +10,10 @@ What leaves the VM, all of it:
 - texts of errors of this program.
 The agent reads nothing of a user, a process or the network, and accepts no commands. It sends to the URL in its
 configuration alone, and writes one line to the serial console.
-
 Usage: gpulease-agent run [--interval SECONDS] | proof | sample | show | benchmark   [--root DIR]
-  run: proof (once per boot), benchmark if configured, then a sample each interval, until stopped or refused
-  proof, sample: take and send one; show: print both, send nothing; benchmark: measure the GPUs, print the result
+- run: proof (once per boot), benchmark if configured, then a sample each interval, until stopped or refused
+- proof, sample: take and send one; show: print both, send nothing; benchmark: measure the GPUs, print the result
+
 Needs Python 3.8 and its standard library. See docs/gpu-agent.md of gpulease.
 """
 
@@ -61,7 +61,7 @@ _STUCK: set[int] = set()  # children that hang in a driver and cannot be killed 
 
 
 def isolated(work: Callable[[], Iterator[Any]], seconds: float) -> tuple[list[Any], str | None]:
-    """What `work` yields, as JSON, and why there is no more. It runs in a child process: a hanging driver hangs there."""
+    """What `work` yields, as JSON, and why it ended early. It runs in a child process: a hanging driver hangs there."""
     _reap(0.0)
     if _STUCK:
         return [], "the driver has not answered an earlier question"
