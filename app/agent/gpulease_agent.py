@@ -60,10 +60,10 @@ LONG_LINE_FIELDS = "uuid model memory_mib remap_failed recovery_action matmul"
 _STUCK: set[int] = set()  # children that hang in a driver and cannot be killed yet
 
 
-def isolated(work: Callable[[], Iterator[Any]], seconds: float) -> tuple[list[Any], str | None]:
+def isolated(work: Callable[[], Iterator[Any]], seconds: float, always: bool = False) -> tuple[list[Any], str | None]:
     """What `work` yields, as JSON, and why it ended early. It runs in a child process: a hanging driver hangs there."""
     _reap(0.0)
-    if _STUCK:
+    if _STUCK and not always:
         return [], "the driver has not answered an earlier question"
     reading, writing = os.pipe()
     child = os.fork()
@@ -797,7 +797,7 @@ class Reporter:
                     return
                 time.sleep(pause)
 
-        answers, _ = isolated(push, seconds)
+        answers, _ = isolated(push, seconds, always=True)
         if answers and self._answered(answers[-1]):
             self.proof = None
 
@@ -814,7 +814,7 @@ class Reporter:
             yield "no console"
 
         if line is not None and self.config.get("serial", True):
-            isolated(write, CONSOLE_SECONDS)
+            isolated(write, CONSOLE_SECONDS, always=True)
         if self._url:
             self.send_proof(PUSH_SECONDS)
         self.proved = True
