@@ -10,10 +10,10 @@ What leaves the VM, all of it:
 - texts of errors of this program.
 The agent reads nothing of a user, a process or the network, and accepts no commands. It sends to the URL in its
 configuration alone, and writes one line to the serial console.
-
 Usage: gpulease-agent run [--interval SECONDS] | proof | sample | show | benchmark   [--root DIR]
-  run: proof (once per boot), benchmark if configured, then a sample each interval, until stopped or refused
-  proof, sample: take and send one; show: print both, send nothing; benchmark: measure the GPUs, print the result
+- run: proof (once per boot), benchmark if configured, then a sample each interval, until stopped or refused
+- proof, sample: take and send one; show: print both, send nothing; benchmark: measure the GPUs, print the result
+
 Needs Python 3.8 and its standard library. See docs/gpu-agent.md of gpulease.
 """
 
@@ -60,10 +60,10 @@ LONG_LINE_FIELDS = "uuid model memory_mib remap_failed recovery_action matmul"
 _STUCK: set[int] = set()  # children that hang in a driver and cannot be killed yet
 
 
-def isolated(work: Callable[[], Iterator[Any]], seconds: float) -> tuple[list[Any], str | None]:
-    """What `work` yields, as JSON, and why there is no more. It runs in a child process: a hanging driver hangs there."""
+def isolated(work: Callable[[], Iterator[Any]], seconds: float, always: bool = False) -> tuple[list[Any], str | None]:
+    """What `work` yields, as JSON, and why it ended early. It runs in a child process: a hanging driver hangs there."""
     _reap(0.0)
-    if _STUCK:
+    if _STUCK and not always:
         return [], "the driver has not answered an earlier question"
     reading, writing = os.pipe()
     child = os.fork()
@@ -713,7 +713,7 @@ def console_line(token: str, proof: dict[str, Any]) -> bytes | None:
     return None
 
 
-class Agent:
+class Reporter:
     """One boot of a VM. Its state in /run outlives the process and ends with the boot."""
 
     def __init__(self, root: str, config: dict[str, Any]) -> None:
@@ -797,7 +797,7 @@ class Agent:
                     return
                 time.sleep(pause)
 
-        answers, _ = isolated(push, seconds)
+        answers, _ = isolated(push, seconds, always=True)
         if answers and self._answered(answers[-1]):
             self.proof = None
 
@@ -814,7 +814,7 @@ class Agent:
             yield "no console"
 
         if line is not None and self.config.get("serial", True):
-            isolated(write, CONSOLE_SECONDS)
+            isolated(write, CONSOLE_SECONDS, always=True)
         if self._url:
             self.send_proof(PUSH_SECONDS)
         self.proved = True
@@ -865,7 +865,7 @@ class Agent:
 
 
 def notify(text: str) -> None:
-    """Tells systemd, where it waits."""
+    """Notifies systemd, where it waits."""
     path = os.environ.get("NOTIFY_SOCKET", "")
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
         sender.sendto(text.encode(), "\0" + path[1:] if path.startswith("@") else path)
@@ -883,7 +883,7 @@ def main(arguments: list[str]) -> int:
         notify("READY=1")
         print("gpulease-agent: %s is missing or has no token" % (root + CONFIG), file=sys.stderr)
         return 1
-    agent = Agent(root, config or {"token": ""})
+    agent = Reporter(root, config or {"token": ""})
     if command == "run":
         agent.run(max(0.05, float(options.get("--interval") or agent.config.get("interval") or 60)))
     elif command in ("proof", "sample"):

@@ -137,22 +137,42 @@ def test_the_boot_goes_on_with_a_broken_configuration(vm: FakeVm, tmp_path: Path
     assert ready(vm, tmp_path) == b"READY=1"
 
 
-def test_a_driver_that_hangs_is_left_behind() -> None:
+HANGS = """
+import json, os, sys, threading
+sys.path.insert(0, sys.argv[1])
+import gpulease_agent as agent
+
+def hangs():
+    yield 1
+    threading.Event().wait(3600)
+
+results = [agent.isolated(hangs, 0.2), agent.isolated(lambda: iter([2]), 30)]
+stuck = os.fork()
+if not stuck:
+    threading.Event().wait(3600)
+agent._STUCK.add(stuck)
+results += [agent.isolated(lambda: iter([3]), 30), agent.isolated(lambda: iter([4]), 30, always=True)]
+os.kill(stuck, 9)
+print(json.dumps(results))
+"""
+
+
+def test_a_driver_that_hangs_is_left_behind_and_reports_still_go_out() -> None:
     """Without the fifteen seconds that the agent gives to a real driver."""
-    script = (
-        "import sys, json, threading; sys.path.insert(0, %r); import gpulease_agent as agent\n"
-        "def hangs():\n    yield 1\n    threading.Event().wait(3600)\n"
-        "print(json.dumps([agent.isolated(hangs, 0.2), agent.isolated(lambda: iter([2]), 30)]))"
-    )
     folder = str(Path(gpulease_agent.__file__).parent)
     done = subprocess.run(
-        [sys.executable, "-c", script % folder], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", HANGS, folder], capture_output=True, text=True, check=True, timeout=SECONDS
     )
-    assert json.loads(done.stdout) == [[[1], "no answer within 0.2 s"], [[2], None]]
+    assert json.loads(done.stdout) == [
+        [[1], "no answer within 0.2 s"],
+        [[2], None],
+        [[], "the driver has not answered an earlier question"],
+        [[4], None],
+    ]
 
 
 def test_a_report_of_many_gpus_stays_within_the_limit() -> None:
-    agent = gpulease_agent.Agent("/nonexistent", {"token": "t"})
+    agent = gpulease_agent.Reporter("/nonexistent", {"token": "t"})
     gpus = [dict.fromkeys(gpulease_agent.SAMPLE_FIELDS.split(), "x" * 30) for _ in range(8)]
     agent.unsent = [{"at": float(n), "gpus": gpus} for n in range(10)]
     body = agent._body()

@@ -43,11 +43,12 @@ for pause in (1, 2, 4, 8, 0):
     except OSError:
         time.sleep(pause)
         continue
-    if hashlib.sha256(text).hexdigest() == DIGEST:
-        with open(os.open("{PROGRAM}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o700), "wb") as file:
-            file.write(text)
-        os.replace("{PROGRAM}.new", "{PROGRAM}")
-        os.execv("{PROGRAM}", ["{PROGRAM}"] + sys.argv[1:])
+    if hashlib.sha256(text).hexdigest() != DIGEST:
+        break
+    with open(os.open("{PROGRAM}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o700), "wb") as file:
+        file.write(text)
+    os.replace("{PROGRAM}.new", "{PROGRAM}")
+    os.execv("{PROGRAM}", ["{PROGRAM}"] + sys.argv[1:])
 sys.exit("gpulease-agent: the program could not be fetched from " + URL)
 """
 

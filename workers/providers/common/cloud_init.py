@@ -1,7 +1,7 @@
 """What a VM reads at its first boot: cloud-init's multipart format, made by the standard library.
 
-A script is base64, the configuration is one line of JSON in quoted-printable, and the boundary is a hash: no script, key or
-name can end its part or add another. The whole is compressed, which cloud-init undoes. Text in base64 compresses badly;
+A script is base64, the configuration is one line of JSON in quoted-printable, and the boundary is a hash. So no script,
+key or name can end its part or add another. The whole is compressed, which cloud-init undoes. Text in base64 compresses badly;
 for the configuration, which holds our own programs, it would cost 5 KiB.
 """
 
