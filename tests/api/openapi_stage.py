@@ -19,6 +19,7 @@ LAST = (
         "delete_webhook",
         "delete_budget",
         "delete_ssh_key",
+        "delete_idle_floor",
         "release_lease",
         "release_leases",
         "revoke_key",
@@ -44,6 +45,14 @@ SENT = "UPDATE webhook_delivery SET state = 'given_up', next_try_at = NULL, ende
 """A test message can be sent, or a delivery repeated, only when none is pending."""
 
 
+IDLE = """
+    UPDATE lease SET idle_evidence = '{"after_seconds": 3600, "action": "notify", "idle_percent": 5, "samples": 60,
+        "since": "2026-12-01T10:30:00Z", "until": "2026-12-01T11:29:00Z", "gpus": ["GPU-5f0c1d5a"],
+        "at": ["2026-12-01T11:28:00Z", "2026-12-01T11:29:00Z"], "percentages": [[0], [1]]}' WHERE id = %s
+"""
+FLOOR = """UPDATE tenant SET idle_floor = '{"after_seconds": 7200, "action": "end", "max_keep_seconds": 28800}' WHERE id = %s"""
+
+
 class Stage:
     """`ids`: the real value of each path parameter, by its name."""
 
@@ -64,6 +73,8 @@ class Stage:
         lease = await self._post("/v1/leases", LEASE)
         fleet.activate(lease["id"])
         fleet.run(BEFORE, lease["id"])
+        fleet.run(IDLE, lease["id"])
+        fleet.run(FLOOR, alice.tenant_id)
         console = "INSERT INTO lease_console (lease_id, tenant_id, n, text) VALUES (%s, %s, 1, %s)"
         fleet.run(console, lease["id"], alice.tenant_id, "cloud-init finished")
         key = await self._post(f"/v1/tenants/{alice.tenant_id}/keys", {"name": "ci", "role": "member"})
