@@ -15,6 +15,7 @@ from app.services.explanations import ExplanationService
 from app.services.focus import FocusService
 from app.services.forecast import ForecastService
 from app.services.gpu_models import GpuModelService
+from app.services.gpu_samples import GpuSampleService
 from app.services.health import HealthService
 from app.services.host_keys import HostKeyService
 from app.services.keys import KeyService
@@ -60,6 +61,7 @@ class Services:
     bulk_release: BulkRelease
     lease_access: LeaseAccess
     host_keys: HostKeyService
+    gpu_samples: GpuSampleService
     offerings: OfferingService
     gpu_models: GpuModelService
     regions: RegionService
@@ -103,6 +105,7 @@ class Services:
             bulk_release=BulkRelease(context),
             lease_access=LeaseAccess(context),
             host_keys=HostKeyService(context),
+            gpu_samples=GpuSampleService(context),
             offerings=OfferingService(catalogue),
             gpu_models=GpuModelService(catalogue),
             regions=RegionService(catalogue),
