@@ -9,8 +9,7 @@ from pydantic import Field
 from app.api.http.responses import JSON, to_bytes
 from app.api.http.routing import UseServices, Viewer
 from app.api.http.routing import router as make_router
-from app.api.schemas.base import Moment, Money, Timestamp, View
-from app.api.schemas.lease_filters import QueryText
+from app.api.schemas.base import Moment, Money, Text, Timestamp, View
 from app.domain.gpu_series import LONGEST_STEP, MOST_POINTS, SHORTEST_STEP
 from app.domain.money import format_money
 from app.observability.gpu_exposition import exposition
@@ -100,6 +99,7 @@ class FleetMetrics(View):
     ]
 
 
+_LONGEST_IDS = MOST_LEASES * 34
 _EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
 _PROMETHEUS: dict[int | str, dict[str, Any]] = {
     200: {
@@ -150,7 +150,12 @@ async def get_utilization(
     principal: Viewer,
     services: UseServices,
     ids: Annotated[
-        QueryText, Query(description=f"At most {MOST_LEASES} ids of leases, separated by commas.", examples=["lease_1"])
+        Text,
+        Query(
+            max_length=_LONGEST_IDS,
+            description=f"At most {MOST_LEASES} ids of leases, separated by commas.",
+            examples=["lease_01jz0000000000000000000001"],
+        ),
     ],
     hours: Annotated[int, Query(ge=1, le=MOST_HOURS, description="The range until now.")] = 1,
 ) -> Response:
