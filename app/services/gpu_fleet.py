@@ -51,7 +51,7 @@ class GpuFleetService:
         rows = await self._database.fetch(principal.tenant_id, statements.PAID)
         paid = in_use = idle = 0
         idle_cost = Decimal(0)
-        leases = []
+        leases: list[FleetLease] = []
         for row in rows:
             count = row["gpu_count"] or 0
             percents = self._percents(row, count)

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 from fastapi import Query, Request, Response
 from pydantic import Field
 
-from app.api.http.responses import JSON, to_bytes
+from app.api.http.etags import tagged
+from app.api.http.responses import to_bytes
 from app.api.http.routing import UseServices, Viewer
 from app.api.http.routing import router as make_router
 from app.api.schemas.base import Moment, Money, Text, Timestamp, View
@@ -15,6 +16,7 @@ from app.domain.money import format_money
 from app.observability.gpu_exposition import exposition
 from app.services.gpu_fleet import MOST_LISTED
 from app.services.gpu_metrics import MOST_HOURS, MOST_LEASES
+from app.services.preconditions import list_tag
 
 router = make_router("metrics")
 
@@ -111,6 +113,7 @@ _PROMETHEUS: dict[int | str, dict[str, Any]] = {
 
 @router.get("/v1/leases/{lease_id}/metrics", response_model=LeaseMetrics)
 async def get_lease_metrics(
+    request: Request,
     lease_id: str,
     principal: Viewer,
     services: UseServices,
@@ -142,11 +145,12 @@ async def get_lease_metrics(
         "series": found.lease,
         "gpus": found.gpus,
     }
-    return Response(to_bytes(content), media_type=JSON)
+    return _tagged(request, content)
 
 
 @router.get("/v1/metrics/utilization", response_model=Utilizations)
 async def get_utilization(
+    request: Request,
     principal: Viewer,
     services: UseServices,
     ids: Annotated[
@@ -162,18 +166,15 @@ async def get_utilization(
     """Read the utilization of several leases' GPUs, in at most 60 steps, for small charts in lists."""
     found = await services.gpu_metrics.utilization(principal, [one for one in ids.split(",") if one], hours)
     items = [{"lease_id": lease_id, "gpu_percent": values} for lease_id, values in found.items.items()]
-    return Response(
-        to_bytes({"step_seconds": found.step, "from": found.since, "items": items}),
-        media_type=JSON,
-    )
+    return _tagged(request, {"step_seconds": found.step, "from": found.since, "items": items})
 
 
 @router.get("/v1/metrics/fleet", response_model=FleetMetrics)
-async def get_fleet_metrics(principal: Viewer, services: UseServices) -> Response:
+async def get_fleet_metrics(request: Request, principal: Viewer, services: UseServices) -> Response:
     """Read how many GPUs are paid for and how many are in use now, GPU by GPU. Operators see all tenants."""
     fleet = await services.gpu_fleet.fleet(principal)
     content = {**asdict(fleet), "idle_cost_per_hour": format_money(fleet.idle_cost_per_hour)}
-    return Response(to_bytes(content), media_type=JSON)
+    return _tagged(request, content)
 
 
 @router.get("/v1/metrics/leases", response_class=Response, responses=_PROMETHEUS)
@@ -184,3 +185,8 @@ async def get_lease_metrics_text(principal: Viewer, services: UseServices) -> Re
     """
     rows = await services.gpu_fleet.reporting(principal)
     return Response(exposition(rows), headers={"Content-Type": _EXPOSITION})
+
+
+def _tagged(request: Request, content: dict[str, Any]) -> Response:
+    text = to_bytes(content)
+    return tagged(request, text, list_tag((), also=text.decode()))
