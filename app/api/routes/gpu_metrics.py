@@ -184,7 +184,8 @@ async def get_lease_metrics_text(principal: Viewer, services: UseServices) -> Re
     Prometheus sends the API key as bearer token. A lease without a recent sample is left out. Operators see all tenants.
     """
     rows = await services.gpu_fleet.reporting(principal)
-    return Response(exposition(rows), headers={"Content-Type": _EXPOSITION})
+    text = exposition(rows)
+    return Response(text, headers={"Content-Type": _EXPOSITION, "ETag": list_tag((), also=text)})
 
 
 def _tagged(request: Request, content: dict[str, Any]) -> Response:
