@@ -202,7 +202,7 @@ class Fleet:
         return token
 
     def give_agent_token(self, lease_id: str, n: int = 1) -> str:
-        """The token with which the agent in the VM of an attempt may report."""
+        """The token of the agent in the VM of an attempt."""
         token = secrets.token_hex(32)
         self.run("UPDATE attempt SET agent_hash = %s WHERE lease_id = %s AND n = %s", agent_hash(token), lease_id, n)
         return token

@@ -111,8 +111,9 @@ class Stage:
         if operation["operationId"] == "report_host_keys":
             headers = {"Authorization": f"Bearer {self._fleet.give_token(self.ids['lease_id'])}"}
         body = example.get("request")
-        if operation["operationId"] == "report_gpu_samples":
+        if operation.get("tags") == ["agent"]:
             headers = {"Authorization": f"Bearer {self._fleet.give_agent_token(self.ids['lease_id'])}"}
+        if operation["operationId"] == "report_gpu_samples":
             body = {**body, "samples": [{**one, "at": time.time()} for one in body["samples"]]}
             self._fleet.run("UPDATE gpu_latest SET received_at = received_at - interval '1 minute'")
         real = {value: self.ids[name] for name, value in self._examples.items()}

@@ -134,7 +134,7 @@ def fill(store: Store, tenant: TenantId) -> None:
         (quote, {**QUOTE, "id": new_id("quote")}),
         (gpu_latest, {"lease_id": lease_id, "attempt_id": "x", "sampled_at": func.now(), "received_at": func.now()}),
         (gpu_sample, {"lease_id": lease_id, "at": func.now(), "idle": True, **GPUS}),
-        (gpu_series, {"lease_id": lease_id, "starts_at": func.now(), **dict.fromkeys(LEASE_SERIES, [1]), **GPUS}),
+        (gpu_series, {"lease_id": lease_id, "starts_at": func.now(), **{name: [1] for name in LEASE_SERIES}, **GPUS}),
         (gpu_rollup, {"lease_id": lease_id, "starts_at": func.now(), "samples": 1, "idle_samples": 1, **GPUS}),
         (
             attempt_price,
