@@ -9,7 +9,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -27,7 +27,7 @@ from app.local.ports import free_port
 from bench import api, load, processes, report, servers
 from bench.api import Cost, Service, request
 from bench.dashboard import ATTEMPTS
-from bench.load import Result
+from bench.load import NextRequest, Result
 from bench.plant import HARDWARE, Tenant, plant
 from bench.servers import Servers
 from workers.database import WorkerDatabase
@@ -38,7 +38,7 @@ TENANTS = 200
 TARGET_CPU_MS, TARGET_SERIES_MS, TARGET_RATIO = 0.6, 20.0, 1.3
 CONNECTIONS = 16
 _DAYS = 7
-_ROW = "one row inserted through asyncpg behind a bare route"
+_ROW = "one row inserted through asyncpg behind a bare route, at the same rate"
 _HISTORY = """
     INSERT INTO gpu_sample (lease_id, tenant_id, at, idle, gpu_percent, memory_percent, power_w, temperature_c, sm_clock_mhz,
         cpu_percent, host_memory_percent, disk_percent, uuids, gpu_values)
@@ -155,9 +155,9 @@ class Measure:
         """CPU per sample at the rate of all leases."""
         count = min(int(self._rate * self._arguments.seconds), len(self._agents))
         self._begin(count)
-        before = api.cost(self._baselines, self._insert(), count // 2)
-        found = self._intake(count)
-        after = api.cost(self._baselines, self._insert(), count // 2)
+        before = self._at_rate(self._baselines, self._insert(), count // 2, 201)
+        found = self._at_rate(self._service, self._sample, count, 204)
+        after = self._at_rate(self._baselines, self._insert(), count // 2, 201)
         report.figure(
             f"POST /v1/agent/samples at {self._rate:.0f}/s, CPU per sample of {self._arguments.gpus} GPUs",
             found.cpu_ms,
@@ -234,14 +234,15 @@ class Measure:
         found.must_all_be(200)
         return found
 
-    def _intake(self, count: int) -> Cost:
-        before = self._service.process.cpu_seconds()
-        result = self._send(count)
-        result.must_all_be(204)
-        return Cost((self._service.process.cpu_seconds() - before) / count * 1000, result)
+    def _at_rate(self, service: Service, make: NextRequest, count: int, status: int) -> Cost:
+        before = service.process.cpu_seconds()
+        result = load.open_loop(service.port, make, count=count, connections=4 * CONNECTIONS, rate=self._rate)
+        result.must_all_be(status)
+        return Cost((service.process.cpu_seconds() - before) / count * 1000, result)
 
     def _begin(self, count: int) -> None:
         """The first sample of so many leases, which is judged, and the pause until the next one may come."""
+        Event().wait(LEAST_INTERVAL_SECONDS + 1)
         first = load.closed_loop(self._service.port, self._sample, count=count, connections=4 * CONNECTIONS)
         first.must_all_be(204)
         Event().wait(LEAST_INTERVAL_SECONDS + 1)
@@ -290,7 +291,7 @@ class Measure:
         return found
 
     @staticmethod
-    def _insert() -> Callable[[int], bytes]:
+    def _insert() -> NextRequest:
         plain = request("POST", "/insert", body=b"{}")
         return lambda _: plain
 

@@ -1,4 +1,4 @@
-"""Series of a lease's GPUs: which steps can be asked for, from which rows they are made, and the values of each step."""
+"""Series of a lease's GPUs: the steps that a caller can request, the rows behind them, and the value of each step."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -95,7 +95,7 @@ def upgrade() -> None:
     op.execute("REVOKE ALL ON FUNCTION maintain_gpu_partitions FROM PUBLIC")
     op.execute(f"GRANT EXECUTE ON FUNCTION maintain_gpu_partitions TO {WORKER}")
     op.execute("SELECT maintain_gpu_partitions(7)")
-    percents = sa.Column(
+    percents: sa.Column[list[int]] = sa.Column(
         "gpu_percents", postgresql.ARRAY(sa.SmallInteger()), nullable=True, comment="utilization of each GPU"
     )
     op.add_column("gpu_latest", percents)

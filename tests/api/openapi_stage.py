@@ -110,7 +110,7 @@ class Stage:
         caller, headers = self._caller(operation), {}
         if operation["operationId"] == "report_host_keys":
             headers = {"Authorization": f"Bearer {self._fleet.give_token(self.ids['lease_id'])}"}
-        body = example.get("request")
+        body: Any = example.get("request")
         if operation.get("tags") == ["agent"]:
             headers = {"Authorization": f"Bearer {self._fleet.give_agent_token(self.ids['lease_id'])}"}
         if operation["operationId"] == "report_gpu_samples":

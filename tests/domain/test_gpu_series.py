@@ -1,4 +1,4 @@
-"""Which steps of a series can be asked for, and what becomes of the values."""
+"""The steps of a series that a caller can request, and the values of each step."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
