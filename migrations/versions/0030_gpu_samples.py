@@ -88,18 +88,24 @@ def upgrade() -> None:
         key="starts_at",
         comment="Means of an hour",
     )
+    op.create_index("ix_gpu_rollup_starts_at", "gpu_rollup", ["starts_at"], postgresql_using="brin")
     op.execute(f"GRANT INSERT ON gpu_sample TO {API}")
     op.execute("CREATE SCHEMA gpu_partitions")
     op.execute(MAINTAIN)
     op.execute("REVOKE ALL ON FUNCTION maintain_gpu_partitions FROM PUBLIC")
     op.execute(f"GRANT EXECUTE ON FUNCTION maintain_gpu_partitions TO {WORKER}")
     op.execute("SELECT maintain_gpu_partitions(7)")
+    percents: sa.Column[list[int]] = sa.Column(
+        "gpu_percents", postgresql.ARRAY(sa.SmallInteger()), nullable=True, comment="utilization of each GPU"
+    )
+    op.add_column("gpu_latest", percents)
     progress = "the end of the last hour whose GPU samples are summed up; NULL: none"
     op.add_column("usage_progress", sa.Column("samples_rolled_until", TIME, nullable=True, comment=progress))
 
 
 def downgrade() -> None:
     op.drop_column("usage_progress", "samples_rolled_until")
+    op.drop_column("gpu_latest", "gpu_percents")
     op.execute("DROP FUNCTION maintain_gpu_partitions")
     for name in ("gpu_rollup", "gpu_series", "gpu_sample"):
         op.drop_table(name)

@@ -1,6 +1,6 @@
 """What agents report of GPUs: samples, sums of them, and GPUs that were found broken."""
 
-from sqlalchemy import ARRAY, Boolean, Column, Integer, SmallInteger, Table, Text
+from sqlalchemy import ARRAY, Boolean, Column, Index, Integer, SmallInteger, Table, Text
 
 from app.db.core.column_types import Id, Json, Time
 from app.db.schema.metadata import metadata
@@ -20,6 +20,7 @@ gpu_latest = Table(
     Column("gpus", Integer, comment="in the sample"),
     Column("idle_since", Time, comment="the first of the idle samples in a row; NULL: the newest is not idle"),
     Column("idle_samples", Integer, nullable=False, server_default="0", comment="idle samples in a row"),
+    Column("gpu_percents", ARRAY(SmallInteger), comment="utilization of each GPU"),
     Column("sample", Json, comment="the newest one"),
     Column("xids", Json, comment="since the VM booted"),
     Column("refused", Integer, nullable=False, server_default="0", comment="samples that were not stored"),
@@ -65,6 +66,7 @@ gpu_rollup = Table(
     *(Column(name, SmallInteger) for name in LEASE_SERIES),
     Column("uuids", ARRAY(Text), nullable=False, comment="its GPUs"),
     Column("gpu_values", ARRAY(SmallInteger), nullable=False, comment="[GPU][series]"),
+    Index("ix_gpu_rollup_starts_at", "starts_at", postgresql_using="brin"),
     comment="Means of an hour",
 )
 
