@@ -1,7 +1,7 @@
 """A cache of the offering catalogue in this process, at most `catalogue_cache_seconds` old."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from functools import cached_property
@@ -9,7 +9,7 @@ from functools import cached_property
 from sqlalchemy import func, select
 
 from app.db.core.engine import ApiDatabase
-from app.db.fleet import accounts, offerings, reservations
+from app.db.fleet import accounts, gpu_benchmarks, offerings, reservations
 from app.domain import lease_offerings, placement, quotas
 from app.domain.lease_offerings import is_visible
 from app.domain.near_misses import NearMisses, find_near_misses
@@ -149,6 +149,9 @@ class OfferingCache:
             rows = (await connection.execute(offerings.candidates())).all()
             reserved = (await connection.execute(reservations.candidates())).all()
             regions = (await connection.execute(accounts.configured_regions())).mappings().all()
+            measured = gpu_benchmarks.performance_by_type(await connection.execute(gpu_benchmarks.newest()))
         listed = (offerings.offering_from_row(row) for row in rows)
         every = (*listed, *map(reservations.reserved_offering, reserved))
+        if measured:
+            every = tuple(replace(o, benchmark=measured.get((o.provider, o.key.instance_type))) for o in every)
         return CatalogueSnapshot(as_of, every, tuple(ConfiguredRegion(**row) for row in regions))

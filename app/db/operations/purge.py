@@ -60,6 +60,12 @@ _MESSAGES = text(
         WHERE next_try_at IS NULL AND created_at < now() - interval '90 days' ORDER BY id LIMIT 5000))
     """
 )
+_BENCHMARKS = text(
+    """
+    DELETE FROM gpu_benchmark WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM gpu_benchmark WHERE measured_at < now() - interval '400 days' LIMIT 5000))
+    """
+)
 _SECRETS = text("DELETE FROM webhook_secret WHERE valid_until < now()")
 
 STATEMENTS = (
@@ -75,9 +81,10 @@ STATEMENTS = (
     _QUOTES,
     _MESSAGES,
     _INVOICES,
+    _BENCHMARKS,
 )
 """Retention: idempotency records 72 hours, events and messages to operators 90 days, ended orphans and webhook deliveries 30 days, console output
-and quotes 7 days, sums of use 13 months, usage records, their sums and imported invoices 400 days."""
+and quotes 7 days, sums of use 13 months, usage records, their sums, imported invoices and benchmarks 400 days."""
 
 
 _LEASES = text(

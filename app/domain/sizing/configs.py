@@ -7,22 +7,73 @@ from typing import Any
 from app.domain.sizing.shapes import MOST_PARAMETERS, ModelShape, SizingError
 
 _KNOWN = frozenset(
-    "llama mistral mistral3 mixtral qwen2 qwen2_moe qwen3 qwen3_moe gemma gemma2 gemma3 gemma3_text phi phi3 gpt2 "
-    "gpt_neox gptj gpt_bigcode gpt_oss opt bloom falcon starcoder2 cohere cohere2 granite olmo olmo2 stablelm glm glm4 "
-    "glm4_moe minimax_m2 nemotron smollm3".split()
+    [
+        "llama",
+        "mistral",
+        "mistral3",
+        "mixtral",
+        "qwen2",
+        "qwen2_moe",
+        "qwen3",
+        "qwen3_moe",
+        "gemma",
+        "gemma2",
+        "gemma3",
+        "gemma3_text",
+        "phi",
+        "phi3",
+        "gpt2",
+        "gpt_neox",
+        "gptj",
+        "gpt_bigcode",
+        "gpt_oss",
+        "opt",
+        "bloom",
+        "falcon",
+        "starcoder2",
+        "cohere",
+        "cohere2",
+        "granite",
+        "olmo",
+        "olmo2",
+        "stablelm",
+        "glm",
+        "glm4",
+        "glm4_moe",
+        "minimax_m2",
+        "nemotron",
+        "smollm3",
+    ]
 )
-_TIED = frozenset("gpt2 gemma gemma2 gemma3 gemma3_text falcon opt bloom cohere cohere2 starcoder2 gpt_bigcode".split())
+_TIED = frozenset(
+    [
+        "gpt2",
+        "gemma",
+        "gemma2",
+        "gemma3",
+        "gemma3_text",
+        "falcon",
+        "opt",
+        "bloom",
+        "cohere",
+        "cohere2",
+        "starcoder2",
+        "gpt_bigcode",
+    ]
+)
 """Families whose output head is the input embedding, unless the config says otherwise."""
-_PLAIN_MLP = frozenset("gpt2 gpt_neox gptj phi falcon opt bloom gpt_bigcode starcoder2 nemotron".split())
+_PLAIN_MLP = frozenset(
+    ["gpt2", "gpt_neox", "gptj", "phi", "falcon", "opt", "bloom", "gpt_bigcode", "starcoder2", "nemotron"]
+)
 """Families with two matrices in the MLP and a bias on each linear layer. The others have three and no bias."""
-_LEARNED_POSITIONS = frozenset("gpt2 opt gpt_bigcode".split())
+_LEARNED_POSITIONS = frozenset(["gpt2", "opt", "gpt_bigcode"])
 _FULL_EVERY = {"gemma2": 2, "gemma3": 6, "gemma3_text": 6, "cohere2": 4, "gpt_oss": 2}
 """Every so many layers has full attention. The layers between have a sliding window."""
 _FULL = frozenset({"full_attention", "attention", "global_attention"})
 _WINDOWED = frozenset({"sliding_attention", "chunked_attention"})
 _MOST = 10**7
 _MOST_LAYERS = 1000
-_MULTI_HEAD_LATENT = frozenset("deepseek_v2 deepseek_v3 deepseek_v32 kimi_k2 minicpm3 longcat_flash".split())
+_MULTI_HEAD_LATENT = frozenset(["deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "minicpm3", "longcat_flash"])
 
 
 def shape_of(config: Mapping[str, Any]) -> ModelShape:
@@ -55,7 +106,9 @@ def _check_covered(members: "_Members") -> None:
     if isinstance(attention, list) and any(kind != 1 for kind in attention):
         raise _not_attention("config/attn_type_list")
     if config.get("is_encoder_decoder") is True:
-        raise SizingError("config/is_encoder_decoder", "encoder-decoder models are not covered; send parameters instead")
+        raise SizingError(
+            "config/is_encoder_decoder", "encoder-decoder models are not covered; send parameters instead"
+        )
 
 
 def _not_attention(field: str) -> SizingError:
@@ -111,7 +164,9 @@ class _Counted:
         self._plain = self._family in _PLAIN_MLP
         self._experts = members.optional("num_local_experts", "num_experts", "n_routed_experts", least=0) or 0
         self._expert_width = members.optional("moe_intermediate_size")
-        self._width = members.optional("intermediate_size_mlp", "intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size")
+        self._width = members.optional(
+            "intermediate_size_mlp", "intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size"
+        )
 
     def shape(self, notes: list[str]) -> ModelShape:
         sparse = self._sparse_layers()

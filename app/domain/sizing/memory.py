@@ -140,7 +140,9 @@ def memory_parts(shape: ModelShape, workload: Workload) -> MemoryParts:
         case SizingTask.TRAINING:
             return _trained(shape, workload, shape.parameters, frozen=0)
         case SizingTask.FINETUNING_LORA:
-            return _trained(shape, workload, trainable_parameters(shape, workload), frozen=weight_bytes(shape, workload.precision))
+            return _trained(
+                shape, workload, trainable_parameters(shape, workload), frozen=weight_bytes(shape, workload.precision)
+            )
 
 
 def memory_per_gpu(shape: ModelShape, workload: Workload, gpus: int) -> int:
