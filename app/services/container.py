@@ -31,6 +31,7 @@ from app.services.quotas import QuotaService
 from app.services.quotes import QuoteService
 from app.services.reconciliation import ReconciliationService
 from app.services.regions import RegionService
+from app.services.sizings import SizingService
 from app.services.ssh_keys import SshKeyService
 from app.services.summary import SummaryService
 from app.services.tenant_use import TenantUseService
@@ -63,6 +64,7 @@ class Services:
     offerings: OfferingService
     gpu_models: GpuModelService
     regions: RegionService
+    sizings: SizingService
     plan: PlanService
     quotes: QuoteService
     explanations: ExplanationService
@@ -106,6 +108,7 @@ class Services:
             offerings=OfferingService(catalogue),
             gpu_models=GpuModelService(catalogue),
             regions=RegionService(catalogue),
+            sizings=SizingService(catalogue),
             plan=plans,
             quotes=QuoteService(context, catalogue, plans),
             explanations=ExplanationService(context, catalogue),

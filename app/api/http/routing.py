@@ -48,7 +48,7 @@ def path_part(text: str) -> str:
 
 
 _WRITING = {"POST", "PUT", "PATCH"}
-_READING = {"plan_lease"}
+_READING = {"plan_lease", "create_sizing"}
 """POST with a body that only asks."""
 
 

@@ -259,7 +259,7 @@ async def list_offerings(
     """List offerings with their location and price."""
     found = await services.offerings.list(wanted, sort, page, tenant_id=principal.tenant_id)
     sight = sight_of(services, principal, found.as_of)
-    items = [_rendered(offering, sight) for offering in found.offerings]
+    items = [offering_json(offering, sight) for offering in found.offerings]
     content = to_json({"items": items, "next_cursor": found.next_cursor, "total_count": found.total_count})
     return tagged(request, content, list_tag((), also=content.decode()))
 
@@ -332,7 +332,8 @@ def _budget(need: BudgetNeed) -> dict[str, Any]:
     return {"budget_id": need.budget_id, **shown, "fits": need.fits}
 
 
-def _rendered(offering: domain.Offering, sight: Sight) -> dict[str, Any]:
+def offering_json(offering: domain.Offering, sight: Sight) -> dict[str, Any]:
+    """The members of Offering."""
     price = offering.price_per_hour
     return {
         **_offering(offering, sight),
@@ -343,12 +344,11 @@ def _rendered(offering: domain.Offering, sight: Sight) -> dict[str, Any]:
             "success_rate": None if offering.success_rate is None else round(offering.success_rate, 3),
             "ready_seconds": offering.ready_seconds,
         },
-        "benchmark": benchmark_json(offering),
+        "benchmark": _benchmark(offering),
     }
 
 
-def benchmark_json(offering: domain.Offering) -> dict[str, Any] | None:
-    """The members of OfferingBenchmark. None: not measured."""
+def _benchmark(offering: domain.Offering) -> dict[str, Any] | None:
     measured, per_usd = offering.benchmark, offering.tflops_per_usd
     if measured is None:
         return None

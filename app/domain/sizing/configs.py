@@ -96,8 +96,8 @@ def _check_covered(members: "_Members") -> None:
     if config.get("kv_lora_rank") is not None or members.family in _MULTI_HEAD_LATENT:
         raise SizingError(
             "config",
-            "multi-head latent attention (MLA) is not covered; send parameters, such as 671b, instead of config: "
-            "the weights are then right, and the KV cache is an upper limit",
+            "describes multi-head latent attention (MLA), which is not covered: send parameters, such as 671b, instead. "
+            "The weights are then right, and the KV cache is an upper limit",
         )
     layer_types = config.get("layer_types")
     if isinstance(layer_types, list) and any(kind not in _FULL | _WINDOWED for kind in layer_types):
@@ -107,12 +107,15 @@ def _check_covered(members: "_Members") -> None:
         raise _not_attention("config/attn_type_list")
     if config.get("is_encoder_decoder") is True:
         raise SizingError(
-            "config/is_encoder_decoder", "encoder-decoder models are not covered; send parameters instead"
+            "config/is_encoder_decoder",
+            "must not be true: encoder-decoder models are not covered; send parameters instead of config",
         )
 
 
 def _not_attention(field: str) -> SizingError:
-    return SizingError(field, "layers without softmax attention are not covered; send parameters instead of config")
+    return SizingError(
+        field, "names layers without softmax attention, which are not covered: send parameters instead of config"
+    )
 
 
 @dataclass(frozen=True, slots=True)

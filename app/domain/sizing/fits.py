@@ -1,6 +1,6 @@
 """Which GPU classes have the memory for a workload, with how many GPUs of one VM, and with what margin."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from app.domain.offerings import GpuVendor, Interconnect, Offering
@@ -32,7 +32,7 @@ class GpuClass:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuFit:
-    """The smallest number of GPUs of a class that has the memory.
+    """A number of GPUs of a class that has the memory.
 
     `margin_percent`: the free part of the usable memory. `interconnect`: what the GPUs need. None: there is one GPU.
     """
@@ -58,18 +58,15 @@ def gpu_classes(offerings: Iterable[Offering]) -> tuple[GpuClass, ...]:
     )
 
 
-def fit(shape: ModelShape, workload: Workload, gpu: GpuClass) -> GpuFit | None:
-    """The smallest number of GPUs of the class that has the memory. None: no VM with this class has it."""
+def fits(shape: ModelShape, workload: Workload, gpu: GpuClass) -> Iterator[GpuFit]:
+    """The numbers of GPUs of the class that have the memory, in ascending order."""
     if not supports(gpu, workload.precision):
-        return None
+        return
     for count in sorted(gpu.links):
-        if not can_share(shape, workload, count):
-            continue
         free = gpu.usable_bytes - memory_per_gpu(shape, workload, count)
-        if free >= 0:
+        if free >= 0 and can_share(shape, workload, count):
             margin = int(1000 * free / gpu.usable_bytes) / 10
-            return GpuFit(gpu=gpu, count=count, margin_percent=margin, interconnect=_needed(gpu.links[count], count))
-    return None
+            yield GpuFit(gpu=gpu, count=count, margin_percent=margin, interconnect=_needed(gpu.links[count], count))
 
 
 def supports(gpu: GpuClass, precision: Precision) -> bool:

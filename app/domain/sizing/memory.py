@@ -93,7 +93,8 @@ class Workload:
     def __post_init__(self) -> None:
         if self.task is SizingTask.TRAINING and self.precision in QUANTIZED:
             raise SizingError(
-                "precision", f"{self.precision} is for inference and finetuning_lora; train in bf16, fp16 or fp32"
+                "precision",
+                f"must be bf16, fp16 or fp32 to train: {self.precision} is for inference and finetuning_lora",
             )
         if self.kv_precision in {Precision.INT4, Precision.INT8}:
             raise SizingError("kv_precision", "must be bf16, fp16, fp32 or fp8")
