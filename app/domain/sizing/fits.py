@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from app.domain.offerings import GpuVendor, Interconnect, Offering
-from app.domain.sizing.memory import Precision, Workload, can_share, memory_per_gpu
+from app.domain.sizing.memory import Precision, Workload, memory_per_gpu
 from app.domain.sizing.shapes import ModelShape
 
 GIB = 2**30
@@ -64,7 +64,7 @@ def fits(shape: ModelShape, workload: Workload, gpu: GpuClass) -> Iterator[GpuFi
         return
     for count in sorted(gpu.links):
         free = gpu.usable_bytes - memory_per_gpu(shape, workload, count)
-        if free >= 0 and can_share(shape, workload, count):
+        if free >= 0:
             margin = int(1000 * free / gpu.usable_bytes) / 10
             yield GpuFit(gpu=gpu, count=count, margin_percent=margin, interconnect=_needed(gpu.links[count], count))
 

@@ -147,13 +147,14 @@ def memory_parts(shape: ModelShape, workload: Workload) -> MemoryParts:
 
 
 def memory_per_gpu(shape: ModelShape, workload: Workload, gpus: int) -> int:
-    """Bytes on the fullest of `gpus` GPUs. Raises no error: `can_share` says whether the number is possible."""
+    """Bytes on the fullest of `gpus` GPUs of one VM."""
     parts = memory_parts(shape, workload)
     match workload.shared_by:
         case Sharding.NONE:
             return parts.total
         case Sharding.TENSOR:
-            divided = _share(parts.weights, gpus) + _share(parts.kv_cache, min(gpus, shape.kv_heads))
+            ways = tensor_ways(shape, gpus)
+            divided = _share(parts.weights, ways) + _share(parts.kv_cache, min(ways, shape.kv_heads))
             return ceil(divided * (1 + _OVERHEAD))
         case Sharding.ZERO_3:
             return _share(parts.total - parts.activations, gpus) + parts.activations
@@ -161,9 +162,9 @@ def memory_per_gpu(shape: ModelShape, workload: Workload, gpus: int) -> int:
     return parts.total - states + _share(states, gpus)
 
 
-def can_share(shape: ModelShape, workload: Workload, gpus: int) -> bool:
-    """Whether `gpus` GPUs can share the model. Tensor parallelism divides the attention heads evenly."""
-    return gpus == 1 or workload.shared_by is not Sharding.TENSOR or shape.heads % gpus == 0
+def tensor_ways(shape: ModelShape, gpus: int) -> int:
+    """The number of GPUs among which tensor parallelism divides a model: it divides the attention heads evenly."""
+    return next(ways for ways in range(gpus, 0, -1) if shape.heads % ways == 0)
 
 
 def weight_bytes(shape: ModelShape, precision: Precision) -> int:

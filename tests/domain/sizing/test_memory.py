@@ -172,13 +172,21 @@ def test_a_fit_is_the_smallest_number_that_has_the_memory(shape: ModelShape, wor
     enough = [n for n in links if memory_per_gpu(shape, workload, n) <= gpu.usable_bytes]
     found = fit(shape, workload, gpu)
     if found is None:
-        assert all(workload.shared_by is Sharding.TENSOR and shape.heads % n for n in enough)
+        assert not enough
         return
-    assert found.count in enough
+    assert found.count == min(enough)
     assert 0 <= found.margin_percent <= 100
     assert (found.interconnect is None) == (found.count == 1)
-    if workload.shared_by is not Sharding.TENSOR:
-        assert found.count == min(enough)
+
+
+def test_tensor_parallelism_uses_as_many_gpus_as_divide_the_heads() -> None:
+    qwen = known_shape("Qwen2.5-7B")
+    assert (qwen.heads, qwen.kv_heads) == (28, 4)
+    assert memory_per_gpu(qwen, INFERENCE, 8) == memory_per_gpu(qwen, INFERENCE, 7)
+    long = replace(INFERENCE, context=100_000)
+    assert memory_per_gpu(qwen, long, 7) - memory_per_gpu(qwen, INFERENCE, 7) == pytest.approx(
+        1.2 * (kv_cache_bytes(qwen, long) - kv_cache_bytes(qwen, INFERENCE)) / 4, abs=8
+    ), "each GPU keeps at least one KV head"
 
 
 def test_a_gpu_without_bf16_is_no_fit_for_it() -> None:
