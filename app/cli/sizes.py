@@ -63,8 +63,8 @@ class SizeOptions:
         Literal["bf16", "fp16", "fp32", "fp8", "int8", "int4"] | None,
         typer.Option(help="Number format of the weights. Default: bf16.", rich_help_panel=_WORK),
     ] = None
-    context: Annotated[
-        int | None, typer.Option(min=1, metavar="TOKENS", help="Default: 4096.", rich_help_panel=_WORK)
+    tokens: Annotated[
+        int | None, typer.Option("--context", min=1, metavar="TOKENS", help="Default: 4096.", rich_help_panel=_WORK)
     ] = None
     concurrency: Annotated[
         int | None, typer.Option(min=1, help="Inference: sequences at once. Default: 1.", rich_help_panel=_WORK)
@@ -108,7 +108,7 @@ class SizeOptions:
             "parameters": self.parameters,
             "config": None if self.config is None else _config(self.config),
             "precision": self.precision,
-            "context": self.context,
+            "context": self.tokens,
             "concurrency": self.concurrency,
             "batch": self.batch,
             "optimizer": self.optimizer,

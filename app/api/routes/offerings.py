@@ -66,7 +66,7 @@ class OfferingBenchmark(View):
 
     bf16_tflops_p50: Annotated[float, Field(description="TFLOP/s of one GPU in bf16: the median of the measured GPUs.")]
     n: Annotated[int, Field(description="The number of measured GPUs.")]
-    driver_version: str | None
+    driver_version: Annotated[str | None, Field(description="The driver of the measured VMs. Null: unknown.")]
     tflops_per_usd: Annotated[
         float | None, Field(description="TFLOP/s of all GPUs of the VM for each USD an hour. Null without a price.")
     ]

@@ -26,8 +26,8 @@ class Sizing(View):
 
     task: Annotated[SizingTask, Field(description=GROWS)]
     precision: Annotated[Precision, Field(description=GROWS)]
-    model: SizedModel
-    bytes: SizingBytes
+    model: Annotated[SizedModel, Field(description="The model as it was read.")]
+    bytes: Annotated[SizingBytes, Field(description="GPU memory by part, for one GPU that has everything.")]
     assumptions: Annotated[list[str], Field(description="What the figures assume, in sentences.")]
     fits: list[SizingFit]
     offerings: Annotated[list[Offering], Field(description="The cheapest instance types: at most five.")]

@@ -45,9 +45,9 @@ class NewSizing(Body):
             examples=["7b"],
         ),
     ] = None
-    precision: Annotated[Precision, Field(strict=False, description="The number format of the weights. " + GROWS)] = (
-        Precision.BF16
-    )
+    precision: Annotated[
+        Precision, Field(strict=False, description="The format in which the weights are stored. " + GROWS)
+    ] = Precision.BF16
     context: Annotated[int, Field(ge=1, le=_MOST_TOKENS, description="Tokens of one sequence.")] = 4096
     concurrency: Annotated[int, Field(ge=1, le=100_000, description="Inference: sequences at once.")] = 1
     batch: Annotated[
@@ -89,18 +89,18 @@ class SizedModel(View):
 
     parameters: Annotated[int, Field(description="All parameters.")]
     active_parameters: Annotated[int, Field(description="Those that one token uses: fewer with a mixture of experts.")]
-    layers: int
+    layers: Annotated[int, Field(description="The number of layers.")]
 
 
 class SizingBytes(View):
     """GPU memory by part, for one GPU that has everything. `total` is the sum of the others."""
 
     weights: Annotated[int, Field(description="Training in mixed precision: with the fp32 master weights.")]
-    kv_cache: int
-    gradients: int
+    kv_cache: Annotated[int, Field(description="Inference: keys and values of all sequences.")]
+    gradients: Annotated[int, Field(description="Training: one for each trained parameter.")]
     optimizer: Annotated[int, Field(description="The states of the optimizer.")]
-    activations: int
-    overhead: int
+    activations: Annotated[int, Field(description="Training: of one step on one GPU.")]
+    overhead: Annotated[int, Field(description="Inference: 20 % of weights and KV cache.")]
     total: int
 
 
@@ -122,8 +122,8 @@ class SizedGpus(View):
 
     model: str
     count: int
-    memory_gib: int
-    interconnect: Interconnect | None
+    memory_gib: Annotated[int, Field(description="Memory of each GPU, at least.")]
+    interconnect: Annotated[Interconnect | None, Field(description="Null: any. " + GROWS)]
 
 
 class SizedLease(View):

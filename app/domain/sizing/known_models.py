@@ -13,7 +13,7 @@ from app.domain.sizing.configs import shape_of
 from app.domain.sizing.shapes import ModelShape, SizingError
 
 
-def _config(  # noqa: PLR0913 - the members of a config.json
+def _config(  # noqa: PLR0913, PLR0917 - the members of a config.json
     model_type: str,
     layers: int,
     hidden: int,

@@ -167,7 +167,7 @@ def test_more_gpus_never_need_more_of_each(shape: ModelShape, workload: Workload
 
 @given(any_shape, workloads(), st.integers(min_value=1, max_value=300))
 def test_a_fit_is_the_smallest_number_that_has_the_memory(shape: ModelShape, workload: Workload, memory: int) -> None:
-    links = {count: Interconnect.NVSWITCH for count in (1, 2, 4, 8)}
+    links = dict.fromkeys((1, 2, 4, 8), Interconnect.NVSWITCH)
     gpu = GpuClass(model="X", memory_gib=memory, vendor=GpuVendor.NVIDIA, links=links)
     enough = [n for n in links if memory_per_gpu(shape, workload, n) <= gpu.usable_bytes]
     found = fit(shape, workload, gpu)
@@ -197,7 +197,7 @@ def test_a_gpu_without_bf16_is_no_fit_for_it() -> None:
 
 
 def test_a_70b_model_in_bf16_needs_four_h100_and_nvlink() -> None:
-    links = {count: Interconnect.NVSWITCH for count in (1, 2, 4, 8)}
+    links = dict.fromkeys((1, 2, 4, 8), Interconnect.NVSWITCH)
     h100 = GpuClass(model="H100", memory_gib=80, vendor=GpuVendor.NVIDIA, links=links)
     found = fit(known_shape("Llama-3.1-70B"), INFERENCE, h100)
     assert found is not None
