@@ -8,11 +8,6 @@ from tests.api.conftest import Caller, new_tenant
 from tests.api.fleet import Fleet
 from tests.domain.sizing.test_configs import LLAMA
 
-BENCHMARK = """
-    INSERT INTO gpu_benchmark (attempt_id, uuid, lease_id, tenant_id, n, provider, account, region, zone, instance_type,
-        agent, driver_version, libraries, counted, bf16_tflops)
-    VALUES ('a', %s, 'l', 't', 1, 'aws', 'main', 'us-east-1', 'us-east-1a', %s, '1.0', '570', '{}', true, %s)
-"""
 DEEPSEEK = {**LLAMA, "model_type": "deepseek_v3", "kv_lora_rank": 512}
 
 
@@ -120,30 +115,3 @@ async def test_an_error_names_the_field_and_what_to_do(
     assert answer.status_code == 422, answer.text
     errors = {error["pointer"]: error["detail"] for error in answer.json()["errors"]}
     assert advice in errors[pointer]
-
-
-async def test_offerings_show_what_was_measured_and_sort_by_it(alice: Caller, fleet: Fleet) -> None:
-    fleet.run(BENCHMARK, "GPU-1", "g5.xlarge", 60.0)
-    fleet.run(BENCHMARK, "GPU-2", "p4d.24xlarge", 250.0)
-    query = {"sort": "price_performance", "market": "on_demand", "count": "true"}
-    page = (await alice.get("/v1/offerings", params=query)).json()
-    best, second = page["items"][:2]
-    assert (best["instance_type"], second["instance_type"]) == ("p4d.24xlarge", "g5.xlarge")
-    assert best["benchmark"] == {
-        "bf16_tflops_p50": 250.0,
-        "n": 1,
-        "driver_version": "570",
-        "tflops_per_usd": round(250 * 8 / float(best["price_per_hour"]), 1),
-    }
-    assert page["items"][-1]["benchmark"] is None, "what is not measured comes last"
-    walked, cursor = [], None
-    while True:
-        step = (
-            await alice.get("/v1/offerings", params={**query, "limit": 1} | ({"cursor": cursor} if cursor else {}))
-        ).json()
-        walked += step["items"]
-        cursor = step["next_cursor"]
-        if cursor is None:
-            break
-    assert walked == page["items"]
-    assert len(walked) == page["total_count"]
