@@ -79,6 +79,7 @@ class SizingService:
         tenant_id = self._tenant(principal, request)
         with _naming_fields():
             shape, workload = _shape(request), Workload(**request.workload)
+            parts = memory_parts(shape, workload)
         snapshot = await self._catalogue.snapshot()
         groups = _by_class(o for o in snapshot.offerings if is_visible(o, tenant_id))
         disk_gib = _disk_gib(shape, workload)
@@ -102,7 +103,7 @@ class SizingService:
         best = next((choice for choice in choices if choice.candidates), None)
         return ModelSizing(
             shape=shape,
-            parts=memory_parts(shape, workload),
+            parts=parts,
             assumptions=(*assumptions(shape, workload), *_of_catalogue(choices, request)),
             fits=tuple(choice.fit for choice in choices),
             offerings=_cheapest(choices),

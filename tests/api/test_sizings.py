@@ -8,6 +8,7 @@ from tests.api.conftest import Caller, new_tenant
 from tests.api.fleet import Fleet
 from tests.domain.sizing.test_configs import LLAMA
 
+WIDE = {**LLAMA, "num_hidden_layers": 1000, "num_key_value_heads": 32}
 DEEPSEEK = {**LLAMA, "model_type": "deepseek_v3", "kv_lora_rank": 512}
 
 
@@ -104,6 +105,7 @@ async def test_what_the_market_does_not_have_fits_without_a_lease(alice: Caller)
         ({"parameters": "7b", "sharding": "zero_3"}, "#/body/sharding", "none or tensor"),
         ({"parameters": "7b", "kv_precision": "int4"}, "#/body/kv_precision", "fp8"),
         ({"parameters": "7b", "context": 0}, "#/body/context", "1"),
+        ({"config": WIDE, "context": 10**7, "concurrency": 10**5}, "#/body/context", "impossible amount"),
         ({"parameters": "7b", "precision": "fp7"}, "#/body/precision", "bf16"),
     ],
     ids=str,

@@ -100,7 +100,7 @@ def _check_covered(members: "_Members") -> None:
             "The weights are then right, and the KV cache is an upper limit",
         )
     layer_types = config.get("layer_types")
-    if isinstance(layer_types, list) and any(kind not in _FULL | _WINDOWED for kind in layer_types):
+    if isinstance(layer_types, list) and any(str(kind) not in _FULL | _WINDOWED for kind in layer_types):
         raise _not_attention("config/layer_types")
     attention = config.get("attn_type_list")
     if isinstance(attention, list) and any(kind != 1 for kind in attention):
@@ -261,7 +261,7 @@ class _Counted:
         if window is None or not self._members.flag("use_sliding_window", default=self._family != "qwen2"):
             return (None,) * self._layers
         if isinstance(layer_types, list):
-            return tuple(None if kind in _FULL else window for kind in layer_types)
+            return tuple(None if str(kind) in _FULL else window for kind in layer_types)
         full_every = self._members.optional("sliding_window_pattern") or _FULL_EVERY.get(self._family)
         first = self._members.optional("max_window_layers", least=0) or 0
         return tuple(

@@ -66,6 +66,7 @@ TRAINABLE = frozenset({Precision.BF16, Precision.FP16, Precision.FP32})
 QUANTIZED = frozenset(Precision) - TRAINABLE
 _STATE_VALUES = {Optimizer.ADAMW: 2, Optimizer.ADAMW_8BIT: 2, Optimizer.SGD: 1, Optimizer.ADAFACTOR: 1}
 _OVERHEAD = Decimal("0.2")
+_MOST_BYTES = 2**63 - 1
 _MASTER = 4
 """Bytes of an fp32 copy of a parameter, and of an fp32 gradient."""
 
@@ -134,16 +135,22 @@ class MemoryParts:
 
 
 def memory_parts(shape: ModelShape, workload: Workload) -> MemoryParts:
-    """The memory of a model on one GPU that has everything."""
+    """The memory of a model on one GPU that has everything. Raises SizingError for more bytes than 63 bits count."""
+    parts = _parts(shape, workload)
+    if parts.total > _MOST_BYTES:
+        raise SizingError("context", "together with concurrency or batch describes an impossible amount of memory")
+    return parts
+
+
+def _parts(shape: ModelShape, workload: Workload) -> MemoryParts:
     match workload.task:
         case SizingTask.INFERENCE:
             return _inference(shape, workload)
         case SizingTask.TRAINING:
             return _trained(shape, workload, shape.parameters, frozen=0)
         case SizingTask.FINETUNING_LORA:
-            return _trained(
-                shape, workload, trainable_parameters(shape, workload), frozen=weight_bytes(shape, workload.precision)
-            )
+            frozen = weight_bytes(shape, workload.precision)
+            return _trained(shape, workload, trainable_parameters(shape, workload), frozen=frozen)
 
 
 def memory_per_gpu(shape: ModelShape, workload: Workload, gpus: int) -> int:

@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from app.domain.sizing.configs import shape_of
 from app.domain.sizing.known_models import MODELS, known_shape
@@ -17,6 +19,21 @@ LLAMA: dict[str, Any] = {
     "num_key_value_heads": 8,
     "intermediate_size": 14_336,
     "vocab_size": 128_256,
+}
+EXPERTS: dict[str, Any] = {
+    "n_routed_experts": 8,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 1024,
+    "first_k_dense_replace": 1,
+    "n_shared_experts": 1,
+    "decoder_sparse_step": 2,
+    "mlp_only_layers": [0],
+    "layer_types": ["full_attention"],
+    "max_window_layers": 2,
+    "sliding_window_pattern": 3,
+    "attn_type_list": [1],
+    "multi_query": True,
+    "text_config": {},
 }
 
 
@@ -108,7 +125,7 @@ def test_a_head_may_be_wider_than_its_share() -> None:
 
 
 def test_layers_before_the_experts_and_shared_experts_count() -> None:
-    experts = {"n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 1024}
+    experts = {name: EXPERTS[name] for name in ("n_routed_experts", "num_experts_per_tok", "moe_intermediate_size")}
     every = shape_of({**LLAMA, **experts}).parameters
     first = shape_of({**LLAMA, **experts, "first_k_dense_replace": 1}).parameters
     assert first - every == 3 * 4096 * 14_336 - 8 * (3 * 4096 * 1024 + 4096)
@@ -153,6 +170,31 @@ def test_what_cannot_be_sized_names_the_member_and_what_to_do(changes: dict[str,
         shape_of({**LLAMA, **changes})
     assert caught.value.field == field
     assert advice in caught.value.detail
+
+
+MEMBERS = sorted({key for config in MODELS.values() for key in config} | EXPERTS.keys())
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(
+    st.sampled_from(sorted(MODELS)), st.dictionaries(st.sampled_from(MEMBERS), JSON | st.integers(0, 300), max_size=4)
+)
+def test_any_config_is_read_or_refused_by_its_member(name: str, changes: dict[str, Any]) -> None:
+    shape, refused = None, ""
+    try:
+        shape = shape_of({**MODELS[name], **changes})
+    except SizingError as error:
+        refused = error.field
+    if shape is None:
+        assert refused.startswith("config")
+        return
+    assert 0 < shape.active_parameters <= shape.parameters
+    assert 0 < shape.kv_heads <= shape.heads
+    assert shape.layers > 0
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,11 @@ def test_sharding_of_another_task_is_refused() -> None:
         Workload(task=SizingTask.TRAINING, sharding=Sharding.TENSOR)
 
 
+def test_an_impossible_amount_is_refused() -> None:
+    with pytest.raises(SizingError, match="context: together with concurrency"):
+        memory_parts(typical_shape(10**14), replace(INFERENCE, context=10**9, concurrency=10**6))
+
+
 @given(any_shape, workloads())
 def test_the_parts_add_up_and_none_is_negative(shape: ModelShape, workload: Workload) -> None:
     parts = memory_parts(shape, workload)
