@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field
 
-from app.api.schemas.base import Body, Details, Text, View
+from app.api.schemas.base import Body, Text, View
 from app.api.schemas.hardware import GROWS
 from app.api.schemas.lease_bodies import Ttl
 from app.domain.offerings import GpuVendor, Interconnect, MarketWish
@@ -13,6 +13,7 @@ from app.services.errors import FieldError, InvalidRequest
 from app.services.sizings import SizingRequest
 
 _MOST_TOKENS = 10_000_000
+_MOST_MEMBERS = 500
 _SOURCES = ("model", "config", "parameters")
 _REQUEST = {*_SOURCES, "market", "ttl_seconds", "tenant_id"}
 """Fields that are no part of the workload."""
@@ -35,11 +36,11 @@ class NewSizing(Body):
         ),
     ] = None
     config: Annotated[
-        Details | None,
+        Annotated[dict[str, Any], Field(max_length=_MOST_MEMBERS)] | None,
         Field(description="The content of the model's Hugging Face `config.json`. Unknown members are ignored."),
     ] = None
     parameters: Annotated[
-        int | Text | None,
+        int | Annotated[Text, Field(max_length=40)] | None,
         Field(
             description="The number of parameters: a number, or text such as `7b` or `350m`. The shape is then a guess.",
             examples=["7b"],

@@ -1,5 +1,6 @@
 """Reads the shape of a model from its Hugging Face `config.json` and counts its parameters."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -71,6 +72,7 @@ _FULL_EVERY = {"gemma2": 2, "gemma3": 6, "gemma3_text": 6, "cohere2": 4, "gpt_os
 """Every so many layers has full attention. The layers between have a sliding window."""
 _FULL = frozenset({"full_attention", "attention", "global_attention"})
 _WINDOWED = frozenset({"sliding_attention", "chunked_attention"})
+_FAMILY = re.compile(r"[A-Za-z0-9_.-]{1,50}")
 _MOST = 10**7
 _MOST_LAYERS = 1000
 _MULTI_HEAD_LATENT = frozenset(["deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "minicpm3", "longcat_flash"])
@@ -100,7 +102,7 @@ def _check_covered(members: "_Members") -> None:
             "The weights are then right, and the KV cache is an upper limit",
         )
     layer_types = config.get("layer_types")
-    if isinstance(layer_types, list) and any(str(kind) not in _FULL | _WINDOWED for kind in layer_types):
+    if isinstance(layer_types, list) and any(not _is_one_of(_FULL | _WINDOWED, kind) for kind in layer_types):
         raise _not_attention("config/layer_types")
     attention = config.get("attn_type_list")
     if isinstance(attention, list) and any(kind != 1 for kind in attention):
@@ -110,6 +112,11 @@ def _check_covered(members: "_Members") -> None:
             "config/is_encoder_decoder",
             "must not be true: encoder-decoder models are not covered; send parameters instead of config",
         )
+
+
+def _is_one_of(names: frozenset[str], value: object) -> bool:
+    """A list from JSON may contain what no set can."""
+    return isinstance(value, str) and value in names
 
 
 def _not_attention(field: str) -> SizingError:
@@ -126,8 +133,9 @@ class _Members:
 
     @property
     def family(self) -> str:
+        """A name that sentences may contain; empty for anything else."""
         name = self.config.get("model_type")
-        return name[:50] if isinstance(name, str) else ""
+        return name if isinstance(name, str) and _FAMILY.fullmatch(name) else ""
 
     def number(self, *names: str, most: int = _MOST) -> int:
         value = self.optional(*names, most=most)
@@ -261,7 +269,7 @@ class _Counted:
         if window is None or not self._members.flag("use_sliding_window", default=self._family != "qwen2"):
             return (None,) * self._layers
         if isinstance(layer_types, list):
-            return tuple(None if str(kind) in _FULL else window for kind in layer_types)
+            return tuple(None if _is_one_of(_FULL, kind) else window for kind in layer_types)
         full_every = self._members.optional("sliding_window_pattern") or _FULL_EVERY.get(self._family)
         first = self._members.optional("max_window_layers", least=0) or 0
         return tuple(
