@@ -15,6 +15,7 @@ from app.services.events import EventService
 from app.services.explanations import ExplanationService
 from app.services.focus import FocusService
 from app.services.forecast import ForecastService
+from app.services.gpu_benchmarks import GpuBenchmarkService
 from app.services.gpu_health import GpuHealthService
 from app.services.gpu_models import GpuModelService
 from app.services.health import HealthService
@@ -66,6 +67,7 @@ class Services:
     host_keys: HostKeyService
     agents: AgentService
     gpu_health: GpuHealthService
+    gpu_benchmarks: GpuBenchmarkService
     proofs: ProofService
     offerings: OfferingService
     gpu_models: GpuModelService
@@ -94,6 +96,7 @@ class Services:
         plans = PlanService(context, catalogue)
         costs = CostService(context)
         gpu_health = GpuHealthService(context)
+        gpu_benchmarks = GpuBenchmarkService(context)
         return cls(
             context=context,
             authenticator=Authenticator(context.database, cache_seconds=settings.key_cache_seconds),
@@ -114,7 +117,8 @@ class Services:
             host_keys=HostKeyService(context),
             agents=AgentService(context),
             gpu_health=gpu_health,
-            proofs=ProofService(context, gpu_health),
+            gpu_benchmarks=gpu_benchmarks,
+            proofs=ProofService(context, gpu_health, gpu_benchmarks),
             offerings=OfferingService(catalogue),
             gpu_models=GpuModelService(catalogue),
             regions=RegionService(catalogue),

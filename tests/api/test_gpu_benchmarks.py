@@ -4,7 +4,8 @@ import pytest
 from fastapi import FastAPI
 
 from app.db.fleet import gpu_benchmarks
-from app.domain.gpu_benchmarks import Benchmark, MeasuredGpu, MeasuredPerformance
+from app.domain.gpu_benchmarks import MeasuredPerformance
+from app.domain.tokens import agent_hash
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
 
@@ -14,7 +15,14 @@ BENCHMARK = """
     VALUES ('a', %s, 'l', 't', 1, 'aws', 'main', 'us-east-1', 'us-east-1a', %s, '1.0', '570', '{}', true, %s)
 """
 ASKED = {"gpu": {"model": "A10G"}, "market": "on_demand", "ttl_seconds": 3600}
-QUICK = 'UPDATE lease SET request = request || \'{"benchmark": "quick"}\' WHERE id = %s'
+TOKEN = "0a" * 32
+MEASURED = {
+    "agent": "1.0",
+    "driver_version": "570.1",
+    "libraries": {"cublas": "12.8"},
+    "gpus": [{"uuid": "GPU-1", "bf16_tflops": 61.25}],
+}
+PROOF = {"version": 1, "agent": "1.0", "at": 1_790_000_000.0, "gpus": []}
 
 
 @pytest.fixture(autouse=True)
@@ -24,19 +32,15 @@ def fleet(database_url: str) -> Fleet:
     return made
 
 
-async def test_what_an_intake_stores_is_an_event_and_counts_for_offerings(
-    app: FastAPI, alice: Caller, fleet: Fleet
-) -> None:
-    lease = (await alice.post("/v1/leases", json=ASKED)).json()
-    fleet.run(QUICK, lease["id"])
+async def test_a_benchmark_in_a_proof_is_stored_with_its_event(app: FastAPI, alice: Caller, fleet: Fleet) -> None:
+    lease = (await alice.post("/v1/leases", json={**ASKED, "benchmark": "quick"})).json()
     attempt_id = fleet.attempt(lease["id"], 1)
-    gpus = (MeasuredGpu(uuid="GPU-1", bf16_tflops=61.25),)
-    benchmark = Benchmark(agent="1.0", driver_version="570.1", libraries={"cublas": "12.8"}, gpus=gpus)
-    async with app.state.services.context.database.transaction(None) as connection:
-        assert await gpu_benchmarks.store_benchmark(connection, attempt_id, benchmark)
-        assert not await gpu_benchmarks.store_benchmark(connection, attempt_id, benchmark), (
-            "the agent repeats what got no answer"
-        )
+    fleet.run("UPDATE attempt SET agent_hash = %s WHERE id = %s", agent_hash(TOKEN), attempt_id)
+    agent = Caller(app, TOKEN)
+    refused = await agent.post("/v1/agent/proof", json={**PROOF, "benchmark": {**MEASURED, "gpus": []}})
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "#/body/benchmark")
+    for _ in range(2):  # an agent repeats what got no answer
+        assert (await agent.post("/v1/agent/proof", json={**PROOF, "benchmark": MEASURED})).status_code == 204
     (recorded,) = fleet.run("SELECT data FROM event WHERE type = 'lease.benchmark'")
     assert recorded["data"] == {
         "n": 1,
