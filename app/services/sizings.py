@@ -89,7 +89,8 @@ class SizingService:
             first: _Choice | None = None
             for one in fits(shape, workload, gpu):
                 wish = _lease(one, request, disk_gib)
-                ranking = placement.rank(Requirements.of(wish), offered, snapshot.as_of)
+                same = (o for o in offered if o.type.gpu.count == one.count)
+                ranking = placement.rank(Requirements.of(wish), same, snapshot.as_of)
                 term = term_of(wish, tenant_id or "", snapshot.as_of)
                 candidates = for_term(ranking, term, snapshot.as_of, launching=False).candidates
                 choice = _Choice(fit=one, request=wish, candidates=candidates)
