@@ -161,13 +161,13 @@ def view(document: Json) -> RenderableType:
 
 
 def command_line(lease: Json) -> str:
-    """The command that leases what the API proposes."""
+    """The command that leases what the API proposes, on two lines that a shell joins: each fits 80 columns."""
     gpu = f"{at(lease, 'gpu.model')}:{at(lease, 'gpu.count')}"
     link = at(lease, "gpu.interconnect")
     words = [
         *("gpulease lease create --gpu", _quoted(gpu), "--gpu-memory", str(at(lease, "gpu.memory_gib"))),
         *(("--interconnect", _quoted(str(link))) if link else ()),
-        *("--market", str(lease.get("market")), "--disk", str(lease.get("disk_gib"))),
+        *("\\\n  --market", str(lease.get("market")), "--disk", str(lease.get("disk_gib"))),
         *("--ttl", _duration(lease.get("ttl_seconds") or 0)),
         *(("--tenant", str(lease.get("tenant_id"))) if lease.get("tenant_id") else ()),
     ]

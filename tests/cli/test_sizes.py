@@ -68,6 +68,7 @@ def test_the_answer_is_readable_at_80_columns(cli: Cli) -> None:
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     command = next(line for line in lines if line.startswith("gpulease lease create"))
+    assert command.endswith(" \\"), "a shell joins it with the next line"
     assert all(cell_len(line) <= 80 for line in lines)
     text = result.stdout
     assert "46.70 billion parameters, 12.88 billion for each token" in text
@@ -76,12 +77,11 @@ def test_the_answer_is_readable_at_80_columns(cli: Cli) -> None:
     assert "gradients" not in text, "parts of zero bytes are left out"
     assert "not needed" in text
     assert "91.1" in text
-    assert command
 
 
 def test_the_command_creates_the_lease_of_the_answer(api: FakeApi, cli: Cli) -> None:
-    printed = " ".join(line for line in cli("size", "x").stdout.splitlines() if "lease create" in line)
-    arguments = shlex.split(printed)[1:]
+    printed = cli("size", "x").stdout
+    arguments = shlex.split(printed[printed.index("gpulease lease create") :].replace("\\\n", ""))[1:]
     assert cli(*arguments, "--yes", "--no-ssh-key").exit_code == 0
     body = api.calls("POST", "/v1/leases")[-1].body
     assert isinstance(body, dict)
