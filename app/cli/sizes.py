@@ -1,6 +1,7 @@
 """`gpulease size`: how much GPU memory a model needs, which GPUs have it, and the command that leases them."""
 
 import json
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ _MODEL, _WORK, _LEASE = "The model: one of these", "What it does", "The lease"
 _TASKS = {"lora": "finetuning_lora"}
 _PARTS = ("weights", "kv_cache", "gradients", "optimizer", "activations", "overhead", "total")
 _GB = 10**9
+_LONGEST_LINE = 78
 
 FITS: Columns = (
     ("GPU", lambda fit: f"{fit.get('gpu')} {fit.get('memory_gib')} GiB"),
@@ -161,17 +163,25 @@ def view(document: Json) -> RenderableType:
 
 
 def command_line(lease: Json) -> str:
-    """The command that leases what the API proposes, on two lines that a shell joins: each fits 80 columns."""
-    gpu = f"{at(lease, 'gpu.model')}:{at(lease, 'gpu.count')}"
-    link = at(lease, "gpu.interconnect")
-    words = [
-        *("gpulease lease create --gpu", _quoted(gpu), "--gpu-memory", str(at(lease, "gpu.memory_gib"))),
-        *(("--interconnect", _quoted(str(link))) if link else ()),
-        *("\\\n  --market", str(lease.get("market")), "--disk", str(lease.get("disk_gib"))),
-        *("--ttl", _duration(lease.get("ttl_seconds") or 0)),
-        *(("--tenant", str(lease.get("tenant_id"))) if lease.get("tenant_id") else ()),
-    ]
-    return " ".join(words)
+    """The command that leases what the API proposes, on lines that fit 80 columns and that a shell joins."""
+    options = {
+        "--gpu": f"{at(lease, 'gpu.model')}:{at(lease, 'gpu.count')}",
+        "--gpu-memory": at(lease, "gpu.memory_gib"),
+        "--interconnect": at(lease, "gpu.interconnect"),
+        "--market": lease.get("market"),
+        "--disk": lease.get("disk_gib"),
+        "--ttl": _duration(lease.get("ttl_seconds") or 0),
+        "--tenant": lease.get("tenant_id"),
+    }
+    lines = ["gpulease lease create"]
+    for name, value in options.items():
+        word = "" if value is None else f" {name} {shlex.quote(str(value))}"
+        if len(lines[-1] + word) > _LONGEST_LINE:
+            lines[-1] += " \\"
+            lines.append(f" {word}")
+        else:
+            lines[-1] += word
+    return "\n".join(lines)
 
 
 def _facts(document: Json) -> list[tuple[str, object]]:
@@ -190,7 +200,3 @@ def _duration(seconds: int) -> str:
     """As --ttl takes it."""
     unit, letter = next((u, letter) for u, letter in ((3600, "h"), (60, "m"), (1, "")) if seconds % u == 0)
     return f"{seconds // unit}{letter}"
-
-
-def _quoted(text: str) -> str:
-    return f"'{text}'" if " " in text else text
