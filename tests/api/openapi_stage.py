@@ -91,6 +91,8 @@ class Stage:
         caller, headers = self._caller(operation), {}
         if operation["operationId"] == "report_host_keys":
             headers = {"Authorization": f"Bearer {self._fleet.give_token(self.ids['lease_id'])}"}
+        if operation.get("tags") == ["agent"]:
+            headers = {"Authorization": f"Bearer {self._fleet.give_agent_token(self.ids['lease_id'])}"}
         response = await caller.request(
             method, url, params=example.get("query"), json=example.get("request"), headers=headers
         )
