@@ -20,6 +20,7 @@ from app.cli import (
     reconciliation,
     release,
     reservations,
+    sizes,
     ssh_config,
     ssh_keys,
     tenants,
@@ -90,6 +91,7 @@ app.add_typer(ssh_keys.group, name="ssh-keys")
 command(app, "mcp")(mcp)
 command(app, "audit")(events.audit)
 command(app, "quote")(quotes.quote)
+command(app, "size")(sizes.size)
 command(app, "costs")(costs.costs)
 command(app, "forecast")(costs.forecast)
 command(app, "focus")(costs.focus)

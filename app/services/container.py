@@ -15,6 +15,7 @@ from app.services.events import EventService
 from app.services.explanations import ExplanationService
 from app.services.focus import FocusService
 from app.services.forecast import ForecastService
+from app.services.gpu_benchmarks import GpuBenchmarkService
 from app.services.gpu_fleet import GpuFleetService
 from app.services.gpu_health import GpuHealthService
 from app.services.gpu_metrics import GpuMetricsService
@@ -39,6 +40,7 @@ from app.services.quotas import QuotaService
 from app.services.quotes import QuoteService
 from app.services.reconciliation import ReconciliationService
 from app.services.regions import RegionService
+from app.services.sizings import SizingService
 from app.services.ssh_keys import SshKeyService
 from app.services.summary import SummaryService
 from app.services.tenant_use import TenantUseService
@@ -72,6 +74,7 @@ class Services:
     host_keys: HostKeyService
     agents: AgentService
     gpu_health: GpuHealthService
+    gpu_benchmarks: GpuBenchmarkService
     proofs: ProofService
     gpu_samples: GpuSampleService
     gpu_metrics: GpuMetricsService
@@ -79,6 +82,7 @@ class Services:
     offerings: OfferingService
     gpu_models: GpuModelService
     regions: RegionService
+    sizings: SizingService
     plan: PlanService
     quotes: QuoteService
     explanations: ExplanationService
@@ -103,6 +107,7 @@ class Services:
         costs = CostService(context)
         gpu_health = GpuHealthService(context)
         agents = AgentService(context)
+        gpu_benchmarks = GpuBenchmarkService(context)
         return cls(
             context=context,
             authenticator=Authenticator(context.database, cache_seconds=settings.key_cache_seconds),
@@ -125,13 +130,15 @@ class Services:
             host_keys=HostKeyService(context),
             agents=agents,
             gpu_health=gpu_health,
-            proofs=ProofService(context, gpu_health),
-            gpu_samples=GpuSampleService(context, agents, gpu_health),
+            gpu_benchmarks=gpu_benchmarks,
+            proofs=ProofService(context, gpu_health, gpu_benchmarks),
+            gpu_samples=GpuSampleService(context, agents, gpu_health, gpu_benchmarks),
             gpu_metrics=GpuMetricsService(context),
             gpu_fleet=GpuFleetService(context),
             offerings=OfferingService(catalogue),
             gpu_models=GpuModelService(catalogue),
             regions=RegionService(catalogue),
+            sizings=SizingService(catalogue),
             plan=plans,
             quotes=QuoteService(context, catalogue, plans),
             explanations=ExplanationService(context, catalogue),

@@ -18,6 +18,7 @@ import structlog
 
 from app.db.core.engine import DatabaseUnavailable, fetch
 from app.db.gpus import samples as statements
+from app.domain.gpu_benchmarks import parse_benchmark
 from app.domain.gpu_reports import GpuState
 from app.domain.gpu_samples import LEASE_SERIES, LEAST_INTERVAL_SECONDS, Sample, SampleReport, parse_samples
 from app.domain.idleness import IdleRun, grace_ends_at, sample_is_idle
@@ -25,6 +26,7 @@ from app.domain.tokens import agent_hash
 from app.services.agents import AgentService
 from app.services.context import ServiceContext
 from app.services.errors import FieldError, InvalidRequest, InvalidToken, RateLimited, ServiceError
+from app.services.gpu_benchmarks import GpuBenchmarkService
 from app.services.gpu_health import GpuHealthService
 
 _TOKEN = re.compile(r"[0-9a-f]{64}")
@@ -54,6 +56,7 @@ class GpuSampleService:
         context: ServiceContext,
         agents: AgentService,
         health: GpuHealthService,
+        benchmarks: GpuBenchmarkService,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -61,6 +64,7 @@ class GpuSampleService:
         self._database = context.database
         self._agents = agents
         self._health = health
+        self._benchmarks = benchmarks
         self._clock = clock
         self._period = float(settings.sample_seconds)
         self._grace_seconds = settings.idle_grace_seconds
@@ -86,6 +90,8 @@ class GpuSampleService:
         presented = self._presented(token)
         try:
             report = parse_samples(orjson.loads(body), now=datetime.fromtimestamp(self._clock(), UTC))
+            if report.benchmark is not None:
+                parse_benchmark(report.benchmark)
         except ValueError as error:
             await self._refuse(presented)
             raise _invalid(error) from None
@@ -96,6 +102,14 @@ class GpuSampleService:
             self._storing = True
             self._start(self._store_pending())
         await item.answer
+        if report.benchmark is not None:
+            await self._store_benchmark(item.token, report.benchmark)
+
+    async def _store_benchmark(self, token: str, benchmark: Mapping[str, Any]) -> None:
+        """Nothing happens when the attempt has just ended."""
+        agent = await self._agents.find(token)
+        if agent is not None:
+            await self._benchmarks.accept(agent.attempt_id, benchmark)
 
     async def refuse_size(self, token: str | None) -> None:
         """Counts a body that is too large. Raises InvalidToken."""

@@ -12,16 +12,18 @@ from app.domain.proofs import ProofRecord, judged
 from app.services.agents import Agent
 from app.services.context import ServiceContext
 from app.services.errors import FieldError, InvalidRequest
+from app.services.gpu_benchmarks import GpuBenchmarkService
 from app.services.gpu_health import GpuHealthService
 
 
 class ProofService:
     """Accepts proofs over the network. Workers read those that arrive on consoles."""
 
-    def __init__(self, context: ServiceContext, health: GpuHealthService) -> None:
+    def __init__(self, context: ServiceContext, health: GpuHealthService, benchmarks: GpuBenchmarkService) -> None:
         self._database = context.database
         self._hints = context.hints
         self._health = health
+        self._benchmarks = benchmarks
 
     async def accept(self, agent: Agent, report: Any, request_id: str) -> None:
         """Judges and stores the first proof of an attempt. Raises InvalidRequest for a malformed one.
@@ -33,6 +35,8 @@ class ProofService:
             proof = parse_proof(report, now=agent.now)
         except ValueError as error:
             raise InvalidRequest(errors=[FieldError("#/body", str(error))]) from None
+        if proof.benchmark is not None:
+            await self._benchmarks.accept(agent.attempt_id, proof.benchmark, request_id)
         if agent.state is LeaseState.ACTIVE:
             await self._health.judge_samples(agent, proof.gpus, proof.xids)
         if agent.proof_wish is ProofWish.OFF or agent.state not in (LeaseState.PROVISIONING, LeaseState.BOOTING):

@@ -12,8 +12,8 @@ from app.api.http.routing import SecuredRoute
 from tests.api.conftest import Caller
 from tests.api.fleet import SSH_KEY, Fleet
 
-TOLD_NOWHERE = {"plan_lease", "create_quote", "record_deadman_heartbeat"}
-"""Two ask with a body and change no resource; the third is a program's sign of life, every minute."""
+TOLD_NOWHERE = {"plan_lease", "create_quote", "create_sizing", "record_deadman_heartbeat"}
+"""Three ask with a body and change no resource; the fourth is a program's sign of life, every minute."""
 
 CHANGES = {
     route.name: route

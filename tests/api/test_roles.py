@@ -40,6 +40,7 @@ LEAST_ROLE = {
     "delete_budget": "admin",
     "release_leases": "member",
     "create_quote": "member",
+    "create_sizing": "viewer",
     "get_quote": "member",
     "list_audit": "admin",
     "create_webhook": "admin",

@@ -36,6 +36,25 @@ LEASE: dict[str, Any] = {
     "quote_id": None,
     "tenant_id": None,
 }
+SIZING: dict[str, Any] = {
+    "task": "inference",
+    "model": None,
+    "config": None,
+    "parameters": "7b",
+    "precision": "bf16",
+    "context": 4096,
+    "concurrency": 1,
+    "batch": 1,
+    "optimizer": "adamw",
+    "sharding": None,
+    "kv_precision": "fp8",
+    "mixed_precision": True,
+    "gradient_checkpointing": True,
+    "lora_rank": 16,
+    "market": "on_demand",
+    "ttl_seconds": 3600,
+    "tenant_id": None,
+}
 HOOK = "https://93.184.216.34/hook"
 BUDGET: dict[str, Any] = {"scope": {"kind": "tenant"}, "period": "month", "amount": "500.00"}
 NOTE = {"note": "a drill"}
@@ -67,6 +86,7 @@ BODIES: Mapping[str, Any] = {
     "update_budget": {"amount": "90.00", "thresholds": [80], "when_exceeded": "notify"},
     "plan_lease": LEASE,
     "create_quote": LEASE,
+    "create_sizing": SIZING,
     "release_leases": {"ids": None, "label": ["team:nobody"], "all": False, "dry_run": True, "tenant_id": None},
     "create_lease": LEASE,
     "update_lease": {"name": "renamed", "labels": {"team": "speech"}, "expiry_warnings_seconds": [600]},

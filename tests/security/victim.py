@@ -47,6 +47,7 @@ async def make_victim(caller: Caller, fleet: Fleet) -> Victim:
     fleet.sum_up(caller.tenant_id)
     fleet.cost(caller.tenant_id, lease_id)
     fleet.reprice(lease_id)
+    fleet.benchmark(lease_id)
     key = (await caller.post(f"/v1/tenants/{caller.tenant_id}/keys", json={"name": "ci", "role": "member"})).json()
     ssh_key = {"name": SSH_KEY_NAME, "public_key": SSH_KEY, "default": True}
     stored = [await caller.post("/v1/ssh-keys", json={**ssh_key, "name": name}) for name in (SSH_KEY_NAME, "second")]

@@ -66,7 +66,7 @@ def plainly(handler: PlainHandler) -> Callable[[Endpoint], Endpoint]:
 
 
 _WRITING = {"POST", "PUT", "PATCH"}
-_READING = {"plan_lease"}
+_READING = {"plan_lease", "create_sizing"}
 """POST with a body that only asks."""
 
 

@@ -15,6 +15,7 @@ from app.db.schema.fleet import (
     provider_bucket,
     worker_heartbeat,
 )
+from app.db.schema.gpu_benchmarks import gpu_benchmark
 from app.db.schema.gpus import bad_gpu, gpu_latest, gpu_rollup, gpu_sample, gpu_series
 from app.db.schema.invoices import invoice_import, invoice_line
 from app.db.schema.leases import event, lease, lease_console, lease_secret
@@ -39,6 +40,7 @@ __all__ = [
     "budget",
     "cost_rollup",
     "event",
+    "gpu_benchmark",
     "gpu_latest",
     "gpu_rollup",
     "gpu_sample",

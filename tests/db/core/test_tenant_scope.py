@@ -23,6 +23,7 @@ from app.db.schema.tables import (
     budget,
     cost_rollup,
     event,
+    gpu_benchmark,
     gpu_latest,
     gpu_rollup,
     gpu_sample,
@@ -98,6 +99,12 @@ BUDGET: dict[str, Any] = {
     "when_exceeded": "refuse",
     "set_by": "operator",
 }
+MEASURED: dict[str, Any] = {
+    **dict.fromkeys(("uuid", "provider", "account", "region", "zone", "instance_type", "agent"), "x"),
+    "n": 1,
+    "libraries": {},
+    "counted": True,
+}
 QUOTE: dict[str, Any] = {
     "key_id": "key_x",
     "request": {},
@@ -141,6 +148,7 @@ def fill(store: Store, tenant: TenantId) -> None:
             {"attempt_id": new_id("attempt"), "starts_at": func.now(), "price_per_hour": 1, "price_source": "x"},
         ),
     ]
+    rows.append((gpu_benchmark, {**MEASURED, "attempt_id": new_id("attempt"), "lease_id": lease_id}))
     hook = {"webhook_id": new_id("webhook")}
     about = {"event_id": new_id("event"), "event_type": "t", "about": {}, "gives_up_at": func.now()}
     rows += [
