@@ -15,6 +15,7 @@ from app.db.schema.fleet import (
     provider_bucket,
     worker_heartbeat,
 )
+from app.db.schema.gpus import bad_gpu, gpu_latest
 from app.db.schema.invoices import invoice_import, invoice_line
 from app.db.schema.leases import event, lease, lease_console, lease_secret
 from app.db.schema.metadata import metadata
@@ -34,9 +35,11 @@ __all__ = [
     "attempt_archive",
     "attempt_price",
     "audit",
+    "bad_gpu",
     "budget",
     "cost_rollup",
     "event",
+    "gpu_latest",
     "idempotency",
     "installation",
     "invariant",
