@@ -12,7 +12,7 @@ from cloudsim.world import Gpu, GpuCondition
 
 AMD = "AMD"
 DRIVER_VERSION, CUDA_VERSION = "580.95.05", "13.0"
-_KIB_OF_CONTEXT = 4
+_DRIVER_MIB = 4
 _IDLE_CELSIUS, _CELSIUS_PER_PERCENT = 31, 0.42
 
 
@@ -94,7 +94,7 @@ def _device(vm_id: str, index: int, count: int, model: _Model, condition: GpuCon
         remap_failed=condition.remap_failed and index == 0,
         nvlinks=model.nvlinks if count > 1 else 0,
         utilization=load,
-        memory_used_mib=_KIB_OF_CONTEXT + int(model.memory_mib * used),
+        memory_used_mib=_DRIVER_MIB + int(model.memory_mib * used),
         power_w=round(model.watts * (0.13 + 0.0083 * load), 1),
         temperature_c=int(_IDLE_CELSIUS + _CELSIUS_PER_PERCENT * load),
         sm_clock_mhz=model.mhz if load else 210,
