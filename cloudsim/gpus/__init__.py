@@ -1,1 +1,1 @@
-"""GPUs of simulated VMs: what their drivers tell, and the agents that report it."""
+"""GPUs of simulated VMs: a fake NVML and a fake CUDA behind which the agent of a lease runs unchanged."""
