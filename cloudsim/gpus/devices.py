@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
+from cloudsim.gpus.records import RECORDS
 from cloudsim.world import Gpu, GpuCondition
 
 AMD = "AMD"
@@ -17,45 +18,49 @@ _IDLE_CELSIUS, _CELSIUS_PER_PERCENT = 31, 0.42
 
 
 class _Model(NamedTuple):
-    """`part`: of the type's own name. `most_mib`: the model of types with so much memory at most. `watts`: at full load."""
+    """`part`: of the type's own name. `most_mib`: the model of types with so much memory at most.
+
+    `record`: the class in `records`; `name` and `memory_mib`: where the driver tells others. `watts` and `mhz`: at full load.
+    """
 
     part: str
     most_mib: int
-    name: str
-    memory_mib: int
+    record: str
     watts: int
     mhz: int
-    nvlinks: int = 0
+    name: str | None = None
+    memory_mib: int | None = None
 
 
 _MODELS = (
-    _Model("A100", 40_960, "NVIDIA A100-SXM4-40GB", 40_960, 400, 1_410, 12),
-    _Model("A100", 81_920, "NVIDIA A100-SXM4-80GB", 81_920, 400, 1_410, 12),
-    _Model("H100", 81_920, "NVIDIA H100 80GB HBM3", 81_559, 700, 1_980, 18),
-    _Model("H100", 96_256, "NVIDIA H100 NVL", 95_830, 400, 1_785, 12),
-    _Model("H200", 144_384, "NVIDIA H200", 143_771, 700, 1_980, 18),
-    _Model("B200", 184_320, "NVIDIA B200", 183_359, 1_000, 1_965, 18),
-    _Model("B300", 274_432, "NVIDIA B300 SXM6 AC", 275_040, 1_100, 1_920, 18),
-    _Model("A10G", 24_576, "NVIDIA A10G", 23_028, 300, 1_710),
-    _Model("A10", 4_096, "NVIDIA A10-4Q", 4_096, 150, 1_695),
-    _Model("A10", 24_576, "NVIDIA A10", 23_028, 150, 1_695),
-    _Model("L40S", 49_152, "NVIDIA L40S", 46_068, 350, 2_520),
-    _Model("L4", 3_072, "NVIDIA L4-3Q", 3_072, 72, 2_040),
-    _Model("L4", 24_576, "NVIDIA L4", 23_034, 72, 2_040),
-    _Model("T4", 16_384, "Tesla T4", 15_360, 70, 1_590),
-    _Model("V100", 16_384, "Tesla V100-SXM2-16GB", 16_384, 300, 1_530, 6),
-    _Model("RTX PRO 4500", 32_768, "NVIDIA RTX PRO 4500 Blackwell", 32_623, 200, 2_407),
-    _Model("RTX PRO Server 6000", 98_304, "NVIDIA RTX PRO 6000 Blackwell Server Edition", 97_887, 600, 2_430),
-    _Model("MI300X", 196_608, "AMD Instinct MI300X", 196_592, 750, 2_100),
+    _Model("A100", 40_960, "A100", 400, 1_410),
+    _Model("A100", 81_920, "A100-80GB", 400, 1_410),
+    _Model("H100", 81_920, "H100", 700, 1_980),
+    _Model("H100", 96_256, "H100", 400, 1_785, "NVIDIA H100 NVL", 95_830),
+    _Model("H200", 144_384, "H200", 700, 1_980),
+    _Model("B200", 184_320, "H200", 1_000, 1_965, "NVIDIA B200", 183_359),
+    _Model("B300", 274_432, "H200", 1_100, 1_920, "NVIDIA B300", 275_040),
+    _Model("A10G", 24_576, "A10G", 300, 1_710),
+    _Model("A10", 4_096, "A10G", 150, 1_695, "NVIDIA A10-4Q", 4_096),
+    _Model("A10", 24_576, "A10G", 150, 1_695, "NVIDIA A10", 23_028),
+    _Model("L40S", 49_152, "L4", 350, 2_520, "NVIDIA L40S", 46_068),
+    _Model("L4", 3_072, "L4", 72, 2_040, "NVIDIA L4-3Q", 3_072),
+    _Model("L4", 24_576, "L4", 72, 2_040),
+    _Model("T4", 16_384, "T4", 70, 1_590),
+    _Model("V100", 16_384, "V100", 300, 1_530),
+    _Model("RTX PRO 4500", 32_768, "L4", 200, 2_407, "NVIDIA RTX PRO 4500 Blackwell", 32_623),
+    _Model("RTX PRO Server 6000", 98_304, "L4", 600, 2_430, "NVIDIA RTX PRO 6000 Blackwell Server Edition", 97_887),
+    _Model("MI300X", 196_608, "H200", 750, 2_100, "AMD Instinct MI300X", 196_592),
 )
 """What NVML (for the last one, amd-smi) calls the GPUs of the catalogues, and how much memory it tells of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """One GPU at one moment. `nvlinks`: links that are up; all of them are."""
+    """One GPU at one moment. `record`: its class in `records`. `nvlinks`: links that are up; all of them are."""
 
     index: int
+    record: str
     uuid: str
     model: str
     memory_mib: int
@@ -80,24 +85,27 @@ def _model(gpu: Gpu) -> _Model:
     for model in _MODELS:
         if f" {model.part} ".upper() in words and gpu.memory_mib <= model.most_mib:
             return model
-    return _Model(gpu.name, gpu.memory_mib, f"{gpu.manufacturer} {gpu.name}", gpu.memory_mib, 300, 1_500)
+    return _Model(gpu.name, gpu.memory_mib, "L4", 300, 1_500, f"{gpu.manufacturer} {gpu.name}", gpu.memory_mib)
 
 
 def _device(vm_id: str, index: int, count: int, model: _Model, condition: GpuCondition, seconds: float) -> Device:
     load = utilization(vm_id, index, seconds) if condition.utilization is None else condition.utilization
+    record = RECORDS[model.record]
+    memory_mib = model.memory_mib or record.memory_mib
     used = 0.0 if load == 0 else 0.25 + 0.6 * _share(vm_id, index)
     return Device(
         index=index,
         uuid=uuid(vm_id, index),
-        model=condition.model or model.name,
-        memory_mib=model.memory_mib,
+        record=model.record,
+        model=condition.model or model.name or record.name,
+        memory_mib=memory_mib,
         remap_failed=condition.remap_failed and index == 0,
-        nvlinks=model.nvlinks if count > 1 else 0,
+        nvlinks=record.nvlinks if count > 1 else 0,
         utilization=load,
-        memory_used_mib=_DRIVER_MIB + int(model.memory_mib * used),
+        memory_used_mib=_DRIVER_MIB + int(memory_mib * used),
         power_w=round(model.watts * (0.13 + 0.0083 * load), 1),
         temperature_c=int(_IDLE_CELSIUS + _CELSIUS_PER_PERCENT * load),
-        sm_clock_mhz=model.mhz if load else 210,
+        sm_clock_mhz=model.mhz if load else record.sm_clock_mhz,
     )
 
 

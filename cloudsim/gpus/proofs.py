@@ -14,7 +14,9 @@ from cloudsim.world import Vm
 
 AGENT = "cloudsim"
 """The version that such a proof carries."""
-CONSOLE_WORD = "gpulease-proof"
+_CONSOLE_WORD = "gpulease-proof"
+_LONGEST_LINE = 4_000
+_ESSENTIAL = ("index", "uuid", "model", "memory_mib", "remap_failed")
 _PCI = "0000:00:1e.0"
 
 
@@ -59,7 +61,15 @@ def _gpu(device: Device) -> dict[str, Any]:
 
 
 def console_line(token: str, of_proof: dict[str, Any]) -> str:
-    """The line that the agent prints on the serial console, signed with its token."""
+    """The line that the agent prints on the serial console, signed with its token. A long one lacks details of GPUs."""
+    line = _signed(token, of_proof)
+    if len(line) <= _LONGEST_LINE:
+        return line
+    gpus = [{name: gpu[name] for name in _ESSENTIAL} for gpu in of_proof["gpus"]]
+    return _signed(token, {**of_proof, "gpus": gpus})
+
+
+def _signed(token: str, of_proof: dict[str, Any]) -> str:
     message = json.dumps(of_proof, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     mac = hmac.new(token.encode("ascii"), message.encode("ascii"), hashlib.sha256).hexdigest()
-    return f'{CONSOLE_WORD} {{"mac":"{mac}","proof":{message}}}'
+    return f'{_CONSOLE_WORD} {{"mac":"{mac}","proof":{message}}}'
