@@ -65,6 +65,7 @@ class Device:
     model: str
     memory_mib: int
     remap_failed: bool
+    recovery_action: str
     nvlinks: int
     utilization: int
     memory_used_mib: int
@@ -100,6 +101,7 @@ def _device(vm_id: str, index: int, count: int, model: _Model, condition: GpuCon
         model=condition.model or model.name or record.name,
         memory_mib=memory_mib,
         remap_failed=condition.remap_failed and index == 0,
+        recovery_action=str(condition.recovery_action) if index == 0 else "none",
         nvlinks=record.nvlinks if count > 1 else 0,
         utilization=load,
         memory_used_mib=_DRIVER_MIB + int(memory_mib * used),

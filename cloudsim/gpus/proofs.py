@@ -16,7 +16,7 @@ AGENT = "cloudsim"
 """The version that such a proof carries."""
 _CONSOLE_WORD = "gpulease-proof"
 _LONGEST_LINE = 4_000
-_ESSENTIAL = ("index", "uuid", "model", "memory_mib", "remap_failed")
+_ESSENTIAL = ("index", "uuid", "model", "memory_mib", "remap_failed", "recovery_action")
 _PCI = "0000:00:1e.0"
 
 
@@ -53,7 +53,7 @@ def _gpu(device: Device) -> dict[str, Any]:
         "ecc_uncorrected": 0,
         "remap_failed": device.remap_failed,
         "remap_pending": False,
-        "recovery_action": "none",
+        "recovery_action": device.recovery_action,
         "nvlinks_up": device.nvlinks,
         "nvlinks": device.nvlinks,
         "matmul": "skipped",

@@ -43,5 +43,6 @@ def _gpu(device: Device) -> dict[str, Any]:
         "sm_clock_mhz": device.sm_clock_mhz,
         "throttle": 0 if device.utilization else _IDLE,
         "remap_failed": device.remap_failed,
+        "recovery_action": device.recovery_action,
         "nvlinks": device.nvlinks,
     }

@@ -6,7 +6,6 @@ import heapq
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from decimal import Decimal
 
 from cloudsim.settings import Settings
@@ -23,7 +22,7 @@ from cloudsim.world.errors import (
     WorldError,
 )
 from cloudsim.world.faults import BOOT, FaultBook, FaultMode
-from cloudsim.world.gpus import GpuCondition, GpuConditions
+from cloudsim.world.gpus import GpuCondition, GpuConditions, rebooted
 from cloudsim.world.lifecycle import Step, due
 from cloudsim.world.limits import Buckets
 from cloudsim.world.orders import Order, PlantOrder
@@ -298,9 +297,9 @@ class World:
         self._catch_up(vm)
 
     def reboot(self, vm: Vm) -> None:
-        """The VM boots anew, which takes no time here. Its GPUs forget their Xid errors."""
+        """The VM boots anew, which takes no time here."""
         vm.booted_at = self.now
-        vm.gpus = replace(vm.gpus, xids=())
+        vm.gpus = rebooted(vm.gpus)
         self.touch(vm)
 
     def set_gpus(self, vm: Vm, condition: GpuCondition) -> None:

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+
+
+class RecoveryAction(StrEnum):
+    """What NVIDIA's driver asks for (NVML field 230)."""
+
+    NONE = "none"
+    RESET = "reset"
+    REBOOT = "reboot"
+    DRAIN_P2P = "drain_p2p"
+    DRAIN_AND_RESET = "drain_and_reset"
 
 
 class AgentMode(StrEnum):
@@ -18,18 +28,24 @@ class AgentMode(StrEnum):
 class GpuCondition:
     """`visible`: GPUs that the driver shows; None: all. `model`: as the driver names them; None: that of the type.
 
-    `xids`: codes since the boot; a reboot clears them. `utilization`: percent of every GPU; None: a curve of a busy VM.
+    `xids`: codes since the boot. A reboot clears them and `recovery_action`. `utilization`: percent of every GPU; None: a curve of a busy VM.
     """
 
     visible: int | None = None
     model: str | None = None
     xids: tuple[int, ...] = ()
     remap_failed: bool = False
+    recovery_action: RecoveryAction = RecoveryAction.NONE
     utilization: int | None = None
     agent: AgentMode = AgentMode.ON
 
 
 HEALTHY = GpuCondition()
+
+
+def rebooted(condition: GpuCondition) -> GpuCondition:
+    """The condition after a reboot of the VM."""
+    return replace(condition, xids=(), recovery_action=RecoveryAction.NONE)
 
 
 @dataclass(slots=True)

@@ -1,5 +1,6 @@
 """`PUT /_sim/gpus`: whose GPUs are broken, and how."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -34,29 +35,23 @@ def test_a_vm_or_later_vms_get_other_gpus(sim: Control, launch: Launch) -> None:
     broken, repaired = launch()["InstanceId"], launch()["InstanceId"]
     sim.gpus(instance_id=repaired)
     conditions = {truth["id"]: truth["gpus"] for truth in sim.instances()}
+    usual = asdict(HEALTHY) | {"xids": []}
     assert conditions == {
-        vm: {
-            "visible": 7,
-            "model": None,
-            "xids": [79],
-            "remap_failed": False,
-            "utilization": None,
-            "agent": "no_network",
-        },
-        broken: {"visible": 0, "model": None, "xids": [], "remap_failed": False, "utilization": 0, "agent": "on"},
+        vm: {**usual, "visible": 7, "xids": [79], "agent": "no_network"},
+        broken: {**usual, "visible": 0, "utilization": 0},
         repaired: None,
     }
 
 
-def test_a_reboot_clears_xid_errors_and_nothing_else(
+def test_a_reboot_clears_xid_errors_and_the_recovery_action(
     sim: Control, launch: Launch, ec2: Any, clock: ManualClock
 ) -> None:
     vm = launch()["InstanceId"]
     clock.forward(2)
-    sim.gpus(instance_id=vm, xids=[48], remap_failed=True)
+    sim.gpus(instance_id=vm, xids=[48], recovery_action="reset", remap_failed=True)
     ec2.reboot_instances(InstanceIds=[vm])
     (truth,) = sim.instances()
-    assert (truth["gpus"]["xids"], truth["gpus"]["remap_failed"]) == ([], True)
+    assert truth["gpus"] == asdict(HEALTHY) | {"xids": [], "remap_failed": True}
 
 
 def test_a_restart_keeps_conditions(tmp_path: Path) -> None:
