@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import tempfile
 from collections.abc import Coroutine
@@ -77,10 +78,8 @@ class GpuAgents:
         newest = next(reversed(self._world.vms.values()), None)
         if newest is None or newest.seq < self._seen:
             self._seen, self._booting = 0, {}  # the world was reset
-        for vm in reversed(self._world.vms.values()):
-            if vm.seq <= self._seen:
-                break
-            self._booting[vm.id] = vm
+        unseen = itertools.takewhile(lambda vm: vm.seq > self._seen, reversed(self._world.vms.values()))
+        self._booting |= {vm.id: vm for vm in reversed(list(unseen))}
         self._seen = newest.seq if newest is not None else 0
         if self._booting or self._agents:
             self._world.advance()
