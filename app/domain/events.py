@@ -257,7 +257,7 @@ class LeaseKept(EventData):
     """A user holds idleness off."""
 
     type = EventType.LEASE_KEPT
-    keep_until: datetime = described("Idle samples do not count before.")
+    keep_until: datetime = described("The lease does not count as idle before.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
+from app.domain.idleness import IdleFloor, Idleness
 from app.domain.ids import AttemptId, LeaseId, TenantId
 from app.domain.lease_requests import LeaseRequest, OnInterruption
 from app.domain.rates import Rate
@@ -181,6 +182,10 @@ class Lease:
     """USD of past attempts and past prices."""
     cost_reached_at: datetime | None = None
     """When the cost reaches `max_cost` at the present rate. None: no cap, or nothing is billed."""
+    idle_floor: IdleFloor | None = None
+    """The tenant's rule for idle GPUs. None: only the lease's own rule applies."""
+    idleness: Idleness | None = None
+    """The run of idle samples of the newest attempt. None: no rule applies, or the newest sample is not idle."""
 
     @property
     def ends_at(self) -> datetime:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from app.domain.idleness import IDLE_PERCENT
 from app.domain.inventory import EMPTY_LISTINGS
 from app.domain.lease_requests import OnInterruption
 from app.domain.leases import Attempt, AttemptState, Desired, Lease, LeaseState, VmState
@@ -32,6 +33,7 @@ class Timing:
     max_backoff: float
     not_found_grace: float
     deadline_grace: float
+    sample: float
 
     def boot_seconds(self, gpu_count: int) -> float:
         """The time from running to ready that a VM with this number of GPUs may take."""
@@ -181,7 +183,7 @@ def cause_to_end(lease: Lease, now: datetime, timing: Timing) -> Reason | None:
         lost = _cause_of_loss(attempt)
         if lost is not None and not _replaceable(lease, attempt):
             return lost
-    return _boot_timeout(lease, attempt, now, timing)
+    return _boot_timeout(lease, attempt, now, timing) or _idle(lease, attempt, now, timing)
 
 
 def spend_cap_reached(max_cost: Decimal) -> Reason:
@@ -216,6 +218,17 @@ def _boot_timeout(lease: Lease, attempt: Attempt, now: datetime, timing: Timing)
     if lease.state is LeaseState.BOOTING and not ready and _seen_after(lease.running_at, seconds, attempt, now):
         return Reason(ReasonCode.BOOT_TIMEOUT, f"the VM was not ready within {seconds:.0f} s")
     return None
+
+
+def _idle(lease: Lease, attempt: Attempt, now: datetime, timing: Timing) -> Reason | None:
+    """All GPUs of a running VM were idle for as long as the lease's rule allows. Without recent samples nothing ends."""
+    idleness = lease.idleness
+    if lease.state is not LeaseState.ACTIVE or attempt.vm_state is not VmState.RUNNING or not lease.may_expire:
+        return None
+    if idleness is None or idleness.ends_at is None or not idleness.is_idle(now, timing.sample):
+        return None
+    seconds = idleness.rule.after_seconds
+    return Reason(ReasonCode.IDLE, f"all GPUs were at {IDLE_PERCENT} % or less for {seconds} s in a row")
 
 
 def _seen_after(since: datetime | None, seconds: float, attempt: Attempt, now: datetime) -> bool:

@@ -19,10 +19,12 @@ from app.services.gpu_health import GpuHealthService
 from app.services.gpu_models import GpuModelService
 from app.services.health import HealthService
 from app.services.host_keys import HostKeyService
+from app.services.idle_floors import IdleFloorService
 from app.services.keys import KeyService
 from app.services.lease_access import LeaseAccess
 from app.services.lease_changes import LeaseChanges
 from app.services.lease_creation import LeaseCreation
+from app.services.lease_idleness import LeaseIdleness
 from app.services.leases import LeaseService
 from app.services.metrics import MetricsService
 from app.services.offering_cache import OfferingCache
@@ -62,6 +64,8 @@ class Services:
     budgets: BudgetService
     bulk_release: BulkRelease
     lease_access: LeaseAccess
+    lease_idleness: LeaseIdleness
+    idle_floors: IdleFloorService
     host_keys: HostKeyService
     agents: AgentService
     gpu_health: GpuHealthService
@@ -109,6 +113,8 @@ class Services:
             budgets=BudgetService(context),
             bulk_release=BulkRelease(context),
             lease_access=LeaseAccess(context),
+            lease_idleness=LeaseIdleness(context),
+            idle_floors=IdleFloorService(context),
             host_keys=HostKeyService(context),
             agents=AgentService(context),
             gpu_health=gpu_health,

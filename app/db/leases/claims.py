@@ -29,9 +29,10 @@ from sqlalchemy import (
 
 from app.db.core.column_types import Time
 from app.db.core.prepared import Bound
+from app.db.leases import idleness
 from app.db.leases.process_locks import claim_ids
 from app.db.operations import cluster
-from app.db.schema.tables import account_region, attempt, installation, lease
+from app.db.schema.tables import account_region, attempt, gpu_latest, installation, lease, tenant
 from app.domain.ids import AttemptId, LeaseId, TenantId
 from app.domain.lease_requests import LeaseRequest, OnInterruption
 from app.domain.leases import TERMINAL, Attempt, AttemptState, Desired, Lease, LeaseState, VmState
@@ -217,8 +218,14 @@ def _load() -> Select[Any]:
             attempt.c.private_ip.label("attempt_private_ip"),
             attempt.c.end_accepted.label("attempt_end_accepted"),
             account_region.c.last_watched_at.label("attempt_watched_at"),
+            *idleness.FACTS,
         )
-        .select_from(lease.outerjoin(attempt, newest).outerjoin(account_region, place))
+        .select_from(
+            lease.join(tenant, tenant.c.id == lease.c.tenant_id)
+            .outerjoin(attempt, newest)
+            .outerjoin(account_region, place)
+            .outerjoin(gpu_latest, idleness.RUN_OF_LEASE)
+        )
         .where(*_OURS)
     )
 
@@ -234,13 +241,14 @@ def load(lease_id: LeaseId, claim_id: UUID) -> Bound[Select[Any]]:
 def lease_from_row(row: Any) -> Lease:
     """The domain's view of a row of `load`."""
     reason = row.lease_reason
+    request = LeaseRequest.from_json(row.lease_request)
     return Lease(
         id=LeaseId(row.lease_id),
         tenant_id=TenantId(row.lease_tenant_id),
         state=LeaseState(row.lease_state),
         desired=Desired(row.lease_desired),
         reason=Reason.from_json(reason) if reason else None,
-        request=LeaseRequest.from_json(row.lease_request),
+        request=request,
         on_interruption=OnInterruption(row.lease_on_interruption),
         created_at=row.lease_created_at,
         expires_at=row.lease_expires_at,
@@ -259,6 +267,8 @@ def lease_from_row(row: Any) -> Lease:
         max_cost=row.lease_max_cost,
         cost_closed=row.lease_cost_closed,
         cost_reached_at=row.lease_cost_reached_at,
+        idle_floor=idleness.floor_from_row(row),
+        idleness=idleness.idleness_from_row(row, request.idle),
     )
 
 

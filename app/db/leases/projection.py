@@ -10,7 +10,6 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     FromClause,
-    Integer,
     Text,
     and_,
     case,
@@ -25,9 +24,9 @@ from sqlalchemy import (
 
 from app.db.core.column_types import Json, Money
 from app.db.leases.billing import accrued, cost, ends_at
-from app.db.schema.tables import account_region, gpu_latest
+from app.db.leases.idleness import due_at, ends_after
+from app.db.schema.tables import account_region, gpu_latest, tenant
 from app.domain import gpu_health, proofs
-from app.domain.lease_requests import IdleAction
 from app.domain.leases import LeaseState
 from app.domain.rates import CostScope, Part
 from app.domain.reasons import PROVIDER_MESSAGE
@@ -89,6 +88,8 @@ _ZERO: ColumnElement[int] = literal_column("0")
 _RFC3339: ColumnElement[str] = literal_column("""'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'""")
 _MONEY: ColumnElement[str] = literal_column("'FM999999999999990.009999'")
 """USD with two decimals at least and six at most, as app.domain.money writes it."""
+_OLDEST_SAMPLE: ColumnElement[Any] = literal_column("interval '20 minutes'")
+"""An older one shows no idleness: twice the longest time between samples that can be set."""
 _CURRENCY: ColumnElement[str] = literal_column("'USD'").label("currency")
 
 
@@ -171,13 +172,13 @@ def _utilization(row: FromClause) -> ColumnElement[Any]:
 
 
 def _idle(row: FromClause) -> ColumnElement[Any]:
-    """Since when, and when the lease ends for it by its own rule."""
-    rule, since = row.c.request["idle"], gpu_latest.c.idle_since
-    seconds = cast(rule["after_seconds"].astext, Integer) * literal_column("interval '1 second'")
-    ends = func.greatest(since + seconds, row.c.keep_until)
-    ends_at = case((rule["action"].astext == _word(IdleAction.END), ends))
-    members = func.json_build_object(_word("since"), _rfc3339(since), _word("ends_at"), _rfc3339(ends_at))
-    return _latest(row, members, since.is_not(None))
+    """Since when, and when the lease ends for it by the stricter of its own rule and its tenant's floor."""
+    since, owner = gpu_latest.c.idle_since, tenant.alias("owner")
+    floor = select(owner.c.idle_floor).where(owner.c.id == gpu_latest.c.tenant_id).scalar_subquery()
+    ends_at = _rfc3339(due_at(row, ends_after(row, floor), since))
+    members = func.json_build_object(_word("since"), _rfc3339(since), _word("ends_at"), ends_at)
+    is_known = gpu_latest.c.sampled_at >= func.now() - _OLDEST_SAMPLE
+    return _latest(row, members, since >= row.c.ready_at, is_known)
 
 
 def _parts(row: FromClause) -> ColumnElement[Any]:

@@ -83,6 +83,7 @@ LOCK = READ.add_columns(
     lease.c.name,
     lease.c.labels,
     lease.c.expiry_warnings,
+    lease.c.keep_until,
     lease.c.account,
     lease.c.created_at,
     lease.c.expires_at,

@@ -81,6 +81,7 @@ lease = Table(
     Column("gpu_health", Json, comment="of the newest attempt: its number n and what the API shows"),
     Column("keep_until", Time, comment="idleness does not count before"),
     Column("idle_told", Integer, nullable=False, server_default="0", comment="warnings that it ends for idleness"),
+    Column("idle_told_for", Time, comment="when it counts as idle, as idle_told says"),
     Column("idle_evidence", Json, comment="the samples for which idleness was found"),
     Column("attempts_count", Integer, nullable=False, server_default="0"),
     Column("events_count", Integer, nullable=False, server_default="0"),

@@ -5,12 +5,12 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Connection, Update
+from sqlalchemy import ColumnElement, Connection, Update
 
 from app.db.core.prepared import Bound
 from app.db.events.events import NewEvent
 from app.db.fleet import offering_stats
-from app.db.leases import attempts, launches, price_changes, release_obstacles, spend_caps
+from app.db.leases import attempts, idleness, launches, price_changes, release_obstacles, spend_caps
 from app.db.leases.transitions import NOW
 from app.db.operations.brakes import IS_HELD
 from app.db.tenancy import quotas
@@ -19,11 +19,13 @@ from app.domain.cool_off import after_end
 from app.domain.error_kinds import ErrorKind
 from app.domain.event_parts import EventReason
 from app.domain.events import LeaseFailed, LeaseQueued, LeaseReleased, LeaseReleasing
+from app.domain.idleness import TOLD_IDLE, Idleness
 from app.domain.leases import AttemptState, Desired, LeaseState, final_state
 from app.domain.lifecycle import Rest, did_not_start
 from app.domain.rates import Rate
 from app.domain.reasons import Reason, ReasonCode, vm_obstacle, without_obstacle
 from workers.accounts import error_json
+from workers.idleness import evidence_of, idle_event
 from workers.lifecycle.steps.console import keep_console
 from workers.lifecycle.steps.context import StepContext, attempt_ended, change, must_hold, offering_key, reserve_minimum
 from workers.lifecycle.steps.send import set_refused_aside
@@ -44,8 +46,10 @@ def begin_release(ctx: StepContext, reason: Reason) -> None:
         "release_requested_at": NOW,
     }
     with ctx.runtime.database.begin() as connection:
-        over = [_STILL_OVER[reason.code]] if _has_ended(ctx, reason) else []
-        change(connection, ctx, event, to=LeaseState.RELEASING, wanted=True, where=over, values=values)
+        where, given = _guards(ctx, reason)
+        if reason.code is ReasonCode.IDLE:
+            _tell_idle(connection, ctx, where, given)
+        change(connection, ctx, event, to=LeaseState.RELEASING, wanted=True, where=where, given=given, values=values)
         pause = after_end(reason.code, ctx.runtime.cool_offs)
         if ctx.lease.attempt is not None and pause is not None:
             connection.execute(*offering_stats.cool_off(offering_key(ctx.attempt), pause, code=None))
@@ -53,6 +57,30 @@ def begin_release(ctx: StepContext, reason: Reason) -> None:
 
 _STILL_OVER = {ReasonCode.EXPIRED: launches.EXPIRED, ReasonCode.SPEND_CAP: spend_caps.CAP_REACHED}
 """Guards for the reasons that an extension or a higher spend cap undoes."""
+
+
+def _guards(ctx: StepContext, reason: Reason) -> tuple[list[ColumnElement[bool]], Mapping[str, Any]]:
+    """Guards that still find the reason true in the statement that ends the lease, and their parameters."""
+    if _has_ended(ctx, reason):
+        return [_STILL_OVER[reason.code]], {}
+    if reason.code is ReasonCode.IDLE:
+        return [idleness.STILL_IDLE], idleness.still_idle(_idleness(ctx), ctx.runtime.timing.sample)
+    return [], {}
+
+
+def _idleness(ctx: StepContext) -> Idleness:
+    assert ctx.lease.idleness is not None
+    return ctx.lease.idleness
+
+
+def _tell_idle(
+    connection: Connection, ctx: StepContext, where: list[ColumnElement[bool]], given: Mapping[str, Any]
+) -> None:
+    """The event with what the idle time cost, and the samples that decided, which stay with the lease."""
+    run = _idleness(ctx)
+    event = NewEvent(idle_event(run, ctx.attempt.gpu_count, ctx.row.lease_rate_per_hour))
+    values = idleness.told(run, TOLD_IDLE, evidence_of(connection, ctx.lease.id, run))
+    change(connection, ctx, event, wanted=True, where=where, given=given, values=values)
 
 
 def _has_ended(ctx: StepContext, reason: Reason) -> bool:

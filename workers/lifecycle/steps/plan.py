@@ -213,7 +213,8 @@ def _host_keys(ctx: StepContext, n: int) -> HostKeyReport | None:
 
 def _agent(ctx: StepContext, n: int) -> AgentConfig | None:
     settings, installation, request = ctx.runtime.settings, ctx.runtime.installation, ctx.lease.request
-    if settings.agent == "off" or not request.wants_agent:
+    wanted = request.wants_agent or ctx.lease.idle_floor is not None
+    if settings.agent == "off" or not wanted:
         return None
     return AgentConfig(
         token=agent_token(installation.token_key, installation.id, ctx.lease.id, n),
