@@ -17,6 +17,7 @@ from app.services.focus import FocusService
 from app.services.forecast import ForecastService
 from app.services.gpu_health import GpuHealthService
 from app.services.gpu_models import GpuModelService
+from app.services.gpu_samples import GpuSampleService
 from app.services.health import HealthService
 from app.services.host_keys import HostKeyService
 from app.services.idle_floors import IdleFloorService
@@ -70,6 +71,7 @@ class Services:
     agents: AgentService
     gpu_health: GpuHealthService
     proofs: ProofService
+    gpu_samples: GpuSampleService
     offerings: OfferingService
     gpu_models: GpuModelService
     regions: RegionService
@@ -119,6 +121,7 @@ class Services:
             agents=AgentService(context),
             gpu_health=gpu_health,
             proofs=ProofService(context, gpu_health),
+            gpu_samples=GpuSampleService(context),
             offerings=OfferingService(catalogue),
             gpu_models=GpuModelService(catalogue),
             regions=RegionService(catalogue),

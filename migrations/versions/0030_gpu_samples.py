@@ -94,12 +94,17 @@ def upgrade() -> None:
     op.execute("REVOKE ALL ON FUNCTION maintain_gpu_partitions FROM PUBLIC")
     op.execute(f"GRANT EXECUTE ON FUNCTION maintain_gpu_partitions TO {WORKER}")
     op.execute("SELECT maintain_gpu_partitions(7)")
+    percents = sa.Column(
+        "gpu_percents", postgresql.ARRAY(sa.SmallInteger()), nullable=True, comment="utilization of each GPU"
+    )
+    op.add_column("gpu_latest", percents)
     progress = "the end of the last hour whose GPU samples are summed up; NULL: none"
     op.add_column("usage_progress", sa.Column("samples_rolled_until", TIME, nullable=True, comment=progress))
 
 
 def downgrade() -> None:
     op.drop_column("usage_progress", "samples_rolled_until")
+    op.drop_column("gpu_latest", "gpu_percents")
     op.execute("DROP FUNCTION maintain_gpu_partitions")
     for name in ("gpu_rollup", "gpu_series", "gpu_sample"):
         op.drop_table(name)

@@ -20,6 +20,7 @@ gpu_latest = Table(
     Column("gpus", Integer, comment="in the sample"),
     Column("idle_since", Time, comment="the first of the idle samples in a row; NULL: the newest is not idle"),
     Column("idle_samples", Integer, nullable=False, server_default="0", comment="idle samples in a row"),
+    Column("gpu_percents", ARRAY(SmallInteger), comment="utilization of each GPU"),
     Column("sample", Json, comment="the newest one"),
     Column("xids", Json, comment="since the VM booted"),
     Column("refused", Integer, nullable=False, server_default="0", comment="samples that were not stored"),
