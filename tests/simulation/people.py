@@ -63,6 +63,7 @@ class People:
         self._tenants = [TenantId(new_id("tenant")) for _ in range(_TENANTS)]
         self._caps = Random(self._tenants[0])
         self._caps_share = self._caps.choice([0.0, 0.8])
+        self._gpu_random = Random(self._tenants[1])
         self.first_terms: dict[LeaseId, datetime] = {}
         """When each lease would end if nobody extended it."""
         for tenant_id in self._tenants:
@@ -215,6 +216,18 @@ class People:
             "public_ip": True,
             "labels": {},
             "on_interruption": random.choice(["end", "replace"]),
+            **self._gpu_wishes(),
+        }
+
+    def _gpu_wishes(self) -> dict[str, Any]:
+        if self._grounds.settings.agent == "off":
+            return {}
+        random = self._gpu_random
+        action = random.choice(["notify", "end", "end"])
+        return {
+            "proof": random.choice(["auto", "auto", "required", "off"]),
+            "on_gpu_failure": random.choice(["notify", "reboot", "replace", "end"]),
+            "idle": random.choice([None, {"after_seconds": random.choice([100, 200]), "action": action}]),
         }
 
     def _change_cap(self, lease_id: LeaseId) -> None:

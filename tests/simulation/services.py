@@ -1,35 +1,51 @@
 """The API's services on the simulation's clock: their coroutines run to the end at once, over the one connection."""
 
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from contextlib import asynccontextmanager
+from functools import cache
 from typing import Any, TypeVar, cast
 
 import psycopg
 from psycopg.rows import dict_row
+from psycopg.types.string import TextLoader
 from sqlalchemy import Connection, Select
 
 from app.db.core.compiled import Compiled
+from app.db.core.connections import API_ROLE
 from app.db.core.engine import ApiDatabase
+from app.db.core.reads import within_tenant
+from app.db.core.tenant_scope import EVERY_TENANT, TENANT
 from app.domain.ids import LeaseId
 from app.domain.schema import SchemaRevisions
 from app.services.context import ServiceContext
-from tests.simulation.cloud import Violation
 from tests.simulation.processes import Grounds
 
 T = TypeVar("T")
 
+_AS_THE_API = f"SET LOCAL ROLE {API_ROLE}; SET LOCAL gpulease.tenant = '{EVERY_TENANT}';"
+
+
+@cache
+def _loop() -> asyncio.AbstractEventLoop:
+    return asyncio.new_event_loop()
+
 
 def complete(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that waits for nothing."""
-    try:
-        work.send(None)
-    except StopIteration as done:
-        return cast("T", done.value)
-    raise Violation("a service waits for something that the simulation does not have")
+    """The result of a coroutine. Tasks that it leaves behind are done as well: nothing waits for real time here."""
+
+    async def all_of_it() -> T:
+        try:
+            return await work
+        finally:
+            rest = asyncio.all_tasks() - {asyncio.current_task()}
+            await asyncio.gather(*rest, return_exceptions=True)
+
+    return _loop().run_until_complete(all_of_it())
 
 
 def context(grounds: Grounds) -> ServiceContext:
-    """What services work with. Half of the hints are lost."""
+    """What services work with."""
     return ServiceContext(
         database=cast("ApiDatabase", _Database(grounds)),
         settings=grounds.settings,
@@ -39,12 +55,28 @@ def context(grounds: Grounds) -> ServiceContext:
 
 
 class _Hints:
+    """Those for about half of the leases are lost."""
+
     def __init__(self, grounds: Grounds) -> None:
         self._grounds = grounds
 
     def wake(self, lease_id: LeaseId) -> None:
-        if lease_id[-1] in "0123456789abcdefg":
+        if ord(lease_id[-1]) % 2:
             self._grounds.hints.append(lease_id)
+
+
+class _Raw:
+    """The driver's connection, for statements that are compiled at import with asyncpg's `$1`. JSON stays text, as there."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._driver: Any = connection.connection.driver_connection
+
+    async def fetch(self, sql: str, *arguments: Any) -> list[dict[str, Any]]:
+        with psycopg.RawCursor(self._driver, row_factory=dict_row) as cursor:
+            for name in ("json", "jsonb"):
+                cursor.adapters.register_loader(name, TextLoader)
+            cursor.execute(cast("Any", sql.encode()), arguments)
+            return cursor.fetchall() if cursor.description else []
 
 
 class _Connection:
@@ -52,39 +84,13 @@ class _Connection:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self.driver_connection = _Raw(connection)
 
     async def execute(self, statement: Any, parameters: Mapping[str, Any] | None = None) -> Any:
         return self._connection.execute(statement, parameters or {})
 
-    @property
-    def raw(self) -> "_Raw":
-        return _Raw(self._connection)
-
     async def get_raw_connection(self) -> Any:
         return self
-
-    @property
-    def driver_connection(self) -> "_Raw":
-        return self.raw
-
-
-class _Raw:
-    """The driver's connection, for statements that are compiled at import (with `$1` as asyncpg has it)."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._driver: Any = connection.connection.driver_connection
-
-    async def fetch(self, sql: str, *arguments: Any) -> list[dict[str, Any]]:
-        with psycopg.RawCursor(self._driver, row_factory=dict_row) as cursor:
-            cursor.execute(cast("Any", sql.encode()), arguments)
-            return cursor.fetchall() if cursor.description else []
-
-    async def execute(self, sql: str, *arguments: Any) -> None:
-        await self.fetch(sql, *arguments)
-
-    async def executemany(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
-        for arguments in rows:
-            await self.fetch(sql, *arguments)
 
 
 class _Database:
@@ -96,7 +102,7 @@ class _Database:
     @asynccontextmanager
     async def transaction(self, _tenant: str | None, *, read_only: bool = False) -> AsyncIterator[_Connection]:
         clocked, scheduler = self._grounds.clocked, self._grounds.scheduler
-        connection = clocked.begin(scheduler)
+        connection = clocked.begin(scheduler, _AS_THE_API)
         try:
             yield _Connection(connection)
         except BaseException:
@@ -105,15 +111,12 @@ class _Database:
         clocked.commit()
         scheduler.changed = scheduler.changed or not read_only
 
-    async def rows(self, _tenant: str | None, statement: Select[Any], **parameters: Any) -> list[dict[str, Any]]:
-        clocked = self._grounds.clocked
-        clocked.set_time(self._grounds.scheduler)
-        given = statement if not isinstance(statement, tuple) else statement[0]
-        values = {**(statement[1] if isinstance(statement, tuple) else {}), **parameters}
-        return [dict(row) for row in clocked.connection.execute(given, values).mappings()]
+    async def rows(self, _tenant: str | None, statement: Select[Any]) -> list[dict[str, Any]]:
+        async with self.transaction(None, read_only=True) as connection:
+            found = await connection.execute(within_tenant(statement), {TENANT: EVERY_TENANT})
+            return [dict(row) for row in found.mappings()]
 
     async def fetch(self, _tenant: str | None, query: Compiled, **parameters: Any) -> list[dict[str, Any]]:
-        clocked = self._grounds.clocked
-        clocked.set_time(self._grounds.scheduler)
-        arguments = query.arguments({"tenant": "", **parameters})
-        return await _Raw(clocked.connection).fetch(query.sql, *arguments)
+        arguments = query.arguments({TENANT: EVERY_TENANT, **parameters})
+        async with self.transaction(None, read_only=True) as connection:
+            return await connection.driver_connection.fetch(query.sql, *arguments)
