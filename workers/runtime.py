@@ -74,6 +74,7 @@ def timing_from(settings: Settings) -> Timing:
         not_found_grace=settings.not_found_grace_seconds,
         deadline_grace=settings.deadline_grace_seconds,
         sample=settings.sample_seconds,
+        proof=settings.proof_seconds,
     )
 
 

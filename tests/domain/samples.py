@@ -24,6 +24,7 @@ TIMING = Timing(
     not_found_grace=300,
     deadline_grace=1800.0,
     sample=60,
+    proof=60,
 )
 
 
