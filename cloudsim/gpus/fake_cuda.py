@@ -61,6 +61,10 @@ class _Library:
 class FakeCuda(_Library):
     """libcuda: contexts, memory, copies and events."""
 
+    def cuDriverGetVersion(self, version: Any) -> int:
+        version._obj.value = self._gpus().cuda_number
+        return _OK
+
     def cuInit(self, flags: Any) -> int:
         return _OK
 
@@ -83,7 +87,7 @@ class FakeCuda(_Library):
         context._obj.value = _int(device) + 1
         return _OK
 
-    def cuDevicePrimaryCtxRelease_v2(self, device: Any) -> int:
+    def cuDevicePrimaryCtxReset_v2(self, device: Any) -> int:
         return _OK
 
     def cuCtxSetCurrent(self, context: Any) -> int:

@@ -2,7 +2,7 @@
 
 The runner replaces `ctypes.CDLL` for libnvidia-ml, libcuda, libcublas and libnccl with Python functions over the state
 file, writes the host's files that the agent reads below the `--root` of its arguments (`dev/kmsg`, `proc/stat`,
-`proc/meminfo`, `proc/uptime`, `proc/sys/kernel/random/boot_id`, `sys/bus/pci/devices`), and then runs the agent's `main(arguments)`.
+`proc/meminfo`, `proc/uptime`, `proc/sys/kernel/random/boot_id`), and then runs the agent's `main(arguments)`.
 The agent writes its console line to `dev/ttyS0` and its state to `run/gpulease` below the same root. Typical use:
 
     python -m cloudsim.gpus.fake_nvml DIR/gpus.json DIR/usr/local/sbin/gpulease-agent run --root DIR --interval 1
@@ -187,9 +187,6 @@ class HostFiles:
         self._put("proc/meminfo", f"MemTotal: {1024 * 100} kB\nMemFree: 0 kB\nMemAvailable: {available} kB\n")
         self._put("proc/uptime", "120.00 100.00\n")
         self._put("dev/ttyS0", "", only_if_missing=True)
-        for index in range(int(gpus.state.get("count", 1))):
-            self._put(f"sys/bus/pci/devices/{gpus.bus(index)}/vendor", "0x10de\n", only_if_missing=True)
-            self._put(f"sys/bus/pci/devices/{gpus.bus(index)}/class", "0x030200\n", only_if_missing=True)
         log = self._root / "dev/kmsg"
         known = log.read_text().count("\n") if log.exists() else 0
         with log.open("a") as file:
