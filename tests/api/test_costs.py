@@ -68,6 +68,7 @@ async def test_without_use_there_is_nothing_to_report(alice: Caller) -> None:
         **dict.fromkeys(("cost", "compute", "disk", "address", "list_cost", "savings"), "0.00"),
         "gpu_hours": 0,
         "idle_gpu_hours": None,
+        "idle_cost": None,
         "leases": 0,
     }
 

@@ -180,6 +180,7 @@ class CostLine(BaseModel):
     savings: Annotated[str | None, Field(description="USD less than the on-demand list price.")] = None
     gpu_hours: float | None = None
     idle_gpu_hours: Annotated[float | None, Field(description="GPU hours without load. Null: unknown.")] = None
+    idle_cost: Annotated[str | None, Field(description="USD of those hours. Null: unknown.")] = None
     leases: int | None = None
 
 
