@@ -8,14 +8,13 @@ What leaves the VM, all of it:
   uncorrectable ECC errors, row remapping, recovery action, NVLinks, result of a multiplication, benchmark figures;
 - of the kernel's log: lines "NVRM: Xid" as code, PCI address and time. Other lines are dropped;
 - texts of errors of this program.
-The agent reads no file of a user, no process, no environment of a process, no command line and no network traffic.
-It accepts no commands. It sends to the URL in its configuration alone, and writes one line to the serial console.
+The agent reads nothing of a user, a process or the network, and accepts no commands. It sends to the URL in its
+configuration alone, and writes one line to the serial console.
 
 Usage: gpulease-agent run [--interval SECONDS] | proof | sample | show | benchmark   [--root DIR]
   run: proof (once per boot), benchmark if configured, then a sample each interval, until stopped or refused
   proof, sample: take and send one; show: print both, send nothing; benchmark: measure the GPUs, print the result
-
-Needs Python 3.8 and its standard library. Documentation: docs/gpu-agent.md of gpulease.
+Needs Python 3.8 and its standard library. See docs/gpu-agent.md of gpulease.
 """
 
 from __future__ import annotations
@@ -36,20 +35,18 @@ import struct
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from ctypes import byref
 from typing import Any, Callable, Iterator
 from urllib.parse import urlsplit
 
-VERSION = "1.0"
-INTERVAL = 60.0
+VERSION, CONFIG = "1.0", "/etc/gpulease/agent.json"
 LARGEST_BODY, LARGEST_LINE = 16384, 4096
 MOST_GPUS, MOST_XIDS, MOST_ERRORS, MOST_SAMPLES = 64, 64, 8, 10
+# together less than the 45 seconds after which the tenant's script starts in any case
 DRIVER_SECONDS, MATMUL_SECONDS, CONSOLE_SECONDS, PUSH_SECONDS = 15.0, 4.0, 5.0, 20.0
-"""Together less than the 45 seconds after which the tenant's script starts in any case."""
 BENCHMARK_SECONDS, NCCL_SECONDS = 45.0, 12.0
-PROOF_TICKS = 10
-"""Intervals during which a proof that could not be sent is sent again."""
+PROOF_TICKS = 10  # intervals during which a proof that could not be sent is sent again
 PROOF_FIELDS = (
     "index uuid model memory_mib ecc_uncorrected remap_failed remap_pending recovery_action nvlinks_up nvlinks matmul"
 )
@@ -60,7 +57,6 @@ SAMPLE_FIELDS = (
 LONG_LINE_FIELDS = "uuid model memory_mib remap_failed recovery_action matmul"
 
 
-# --- processes and values ---
 _STUCK: set[int] = set()  # children that hang in a driver and cannot be killed yet
 
 
@@ -113,9 +109,7 @@ def _reap(seconds: float) -> None:
     """Collects children that have ended, for at most `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
-        for child in list(_STUCK):
-            if os.waitpid(child, os.WNOHANG)[0]:
-                _STUCK.discard(child)
+        _STUCK.difference_update([child for child in _STUCK if os.waitpid(child, os.WNOHANG)[0]])
         if not _STUCK or time.monotonic() >= deadline:
             return
         time.sleep(0.005)
@@ -127,15 +121,10 @@ def clean(value: Any, longest: int = 100) -> str | None:
     return None if value is None or text in ("", "N/A") else text
 
 
-def number(text: Any) -> float | None:
+def number(text: Any, kind: Any = float) -> Any:
     """The first number in "51.20 W", {"value": 51.2} or 51.2. None for "N/A"."""
-    found = re.match(r"\s*(-?\d+(?:\.\d+)?)", str(text.get("value") if isinstance(text, dict) else text))
-    return float(found.group(1)) if found else None
-
-
-def whole(text: Any) -> int | None:
-    value = number(text)
-    return None if value is None else int(value)
+    found = re.match(r"\s*(-?\d+)(\.\d+)?", str(text.get("value") if isinstance(text, dict) else text))
+    return kind(found.group(0 if kind is float else 1)) if found else None
 
 
 def output(*command: str) -> str:
@@ -164,7 +153,6 @@ def at(value: Any, *path: str) -> Any:
     return value
 
 
-# --- libraries in C ---
 U32, U64, I32 = ctypes.c_uint, ctypes.c_ulonglong, ctypes.c_int
 
 
@@ -183,7 +171,6 @@ def in_c(value: Any) -> Any:
     return ctypes.c_int64(value) if isinstance(value, int) else value
 
 
-# --- the host ---
 _XID = re.compile(
     r"^(?:\d+,\d+,(\d+),[^;]*;|\[\s*(\d+\.\d+)\])?.*?NVRM: Xid \((?:PCI:)?([0-9A-Fa-f:.]{4,40})\): (\d{1,6})\b"
 )
@@ -207,22 +194,21 @@ class Host:
         except OSError:
             return ""
 
-    def boot_id(self) -> str | None:
-        return clean(self.text("/proc/sys/kernel/random/boot_id"))
-
-    def cpu_ticks(self) -> list[int] | None:  # busy and all, since the boot
-        ticks = [int(one) for one in self.text("/proc/stat").split("\n", 1)[0].split()[1:9]]
-        return [sum(ticks) - ticks[3] - ticks[4], sum(ticks)] if len(ticks) > 4 else None
-
-    def memory_percent(self) -> float | None:
+    def percentages(self, before: list[int] | None) -> tuple[dict[str, float], list[int]]:
+        """Use of CPU, memory and the root disk, as far as it is known, and busy and all CPU ticks since the boot."""
+        found: dict[str, float] = {}
+        ticks = [int(one) for one in self.text("/proc/stat").split("\n", 1)[0].split()[1:9]] or [0] * 5
+        now = [sum(ticks) - ticks[3] - ticks[4], sum(ticks)]
+        if before and now[1] > before[1]:
+            found["cpu_percent"] = max(0.0, min(100.0, 100 * (now[0] - before[0]) / (now[1] - before[1])))
         lines = dict(line.split(":", 1) for line in self.text("/proc/meminfo").splitlines() if ":" in line)
         total, free = number(lines.get("MemTotal")), number(lines.get("MemAvailable"))
-        return round(100 * (1 - free / total), 1) if total and free is not None else None
-
-    def disk_percent(self) -> float | None:
+        if total and free is not None:
+            found["memory_percent"] = 100 * (1 - free / total)
         disk = os.statvfs(self.root or "/")
         used = disk.f_blocks - disk.f_bfree
-        return round(100 * used / (used + disk.f_bavail), 1) if used + disk.f_bavail else None
+        found["disk_percent"] = 100 * used / max(1, used + disk.f_bavail)
+        return {name: round(value, 1) for name, value in found.items()}, now
 
     def xids(self) -> list[dict[str, Any]]:
         """Xids since the boot: each code of each GPU once, with the time of the newest one."""
@@ -239,37 +225,32 @@ class Host:
         try:
             if self._log is None:
                 self._log = os.open(self.root + "/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
-        except OSError:
-            # without /dev/kmsg the whole log is read each time
+        except OSError:  # without /dev/kmsg the whole log is read each time
             text = "" if self.root else output("dmesg") or output("journalctl", "-kbo", "short-monotonic", "--no-pager")
             return text.splitlines()
-        while True:
+        chunk = b"\n"
+        while chunk:
             try:
                 chunk = os.read(self._log, 8192)
             except BrokenPipeError:
                 continue  # records that were overwritten are lost
             except OSError:
                 break  # no more for now
-            if not chunk:
-                break
             self._rest += chunk
         *lines, self._rest = self._rest.split(b"\n")
         return [line.decode("utf-8", "replace") for line in lines if b"Xid" in line]
 
 
 # --- NVIDIA: NVML, else nvidia-smi ---
-def structure(*fields: tuple[str, Any]) -> Any:
-    return type("Structure", (ctypes.Structure,), {"_fields_": list(fields)})
+def structure(**fields: Any) -> Any:
+    return type("Structure", (ctypes.Structure,), {"_fields_": list(fields.items())})
 
 
-Memory = structure(("total", U64), ("free", U64), ("used", U64))
-MemoryV2 = structure(("version", U32), ("total", U64), ("reserved", U64), ("free", U64), ("used", U64))
-Utilization = structure(("gpu", U32), ("memory", U32))
-FieldValue = structure(
-    ("fieldId", U32), ("scopeId", U32), ("timestamp", U64), ("latencyUsec", U64), ("valueType", I32),
-    ("nvmlReturn", I32), ("value", U64),
-)  # fmt: skip
-"""nvmlMemory_t, nvmlMemory_v2_t, nvmlUtilization_t, nvmlFieldValue_t (the union of its value is read as 8 bytes)."""
+# nvmlMemory_t, nvmlMemory_v2_t, nvmlUtilization_t, nvmlFieldValue_t (the union of its value is read as 8 bytes)
+Memory = structure(total=U64, free=U64, used=U64)
+MemoryV2 = structure(version=U32, total=U64, reserved=U64, free=U64, used=U64)
+Utilization = structure(gpu=U32, memory=U32)
+FieldValue = structure(fieldId=U32, scopeId=U32, timestamp=U64, latency=U64, valueType=I32, nvmlReturn=I32, value=U64)
 NVML_ERRORS = {
     3: "not supported", 4: "no permission", 9: "the driver is not loaded", 10: "timeout", 15: "the GPU is lost",
     18: "the library and the kernel module have different versions",
@@ -302,7 +283,7 @@ class Nvml:
         buffer = ctypes.create_string_buffer(96)
         return None if self.call(name, *arguments, buffer, 96) else clean(buffer.value.decode("utf-8", "replace"))
 
-    def gpu(self, index: int, handle: Any, details: bool) -> dict[str, Any]:
+    def gpu(self, index: int, handle: Any) -> dict[str, Any]:
         """All that is known of one GPU."""
         power = self.value(U32, "nvmlDeviceGetPowerUsage", handle)
         reasons = "nvmlDeviceGetCurrentClocksEventReasons nvmlDeviceGetCurrentClocksThrottleReasons"
@@ -313,7 +294,6 @@ class Nvml:
             "sm_clock_mhz": self.value(U32, "nvmlDeviceGetClockInfo", handle, 1),
             "throttle": self.value(U64, reasons, handle),
             "ecc_uncorrected": self.value(U64, "nvmlDeviceGetTotalEccErrors", handle, 1, 0),
-            "recovery_action": self._recovery_action(handle),
         }  # fmt: skip
         rates, rows, newer, older = Utilization(), [U32() for _ in range(4)], MemoryV2(), Memory()
         if self.call("nvmlDeviceGetUtilizationRates", handle, byref(rates)) == 0:
@@ -325,19 +305,14 @@ class Nvml:
             if self.call(name, handle, byref(info)) == 0:
                 state["memory_mib"], state["memory_used_mib"] = info.total >> 20, info.used >> 20
                 break
-        if details:
-            links = [self.value(U32, "nvmlDeviceGetNvLinkState", handle, link) for link in range(MOST_NVLINKS)]
-            known = [link for link in links if link is not None]
-            if known:
-                state["nvlinks"], state["nvlinks_up"] = len(known), known.count(1)
-        return state
-
-    def _recovery_action(self, handle: Any) -> str | None:
         field = FieldValue(fieldId=RECOVERY_FIELD)
-        if self.call("nvmlDeviceGetFieldValues", handle, 1, byref(field)) or field.nvmlReturn:
-            return None
-        action = field.value & 0xFFFFFFFF
-        return RECOVERY[action] if action < len(RECOVERY) else "unknown"
+        if self.call("nvmlDeviceGetFieldValues", handle, 1, byref(field)) == field.nvmlReturn == 0:
+            state["recovery_action"] = dict(enumerate(RECOVERY)).get(field.value & 0xFFFFFFFF, "unknown")
+        links = [self.value(U32, "nvmlDeviceGetNvLinkState", handle, link) for link in range(MOST_NVLINKS)]
+        known = [link for link in links if link is not None]
+        if known:
+            state["nvlinks"], state["nvlinks_up"] = len(known), known.count(1)
+        return state
 
 
 def driver(source: str, driver_version: Any, cuda_version: Any = None) -> dict[str, Any]:
@@ -347,7 +322,7 @@ def driver(source: str, driver_version: Any, cuda_version: Any = None) -> dict[s
     return {"driver": dict(versions, vendor=vendor, source=source)}
 
 
-def from_nvml(details: bool) -> Iterator[dict[str, Any]]:
+def from_nvml() -> Iterator[dict[str, Any]]:
     """Raises OSError without the library."""
     nvml = Nvml()
     code = nvml.call("nvmlInit_v2")
@@ -355,24 +330,24 @@ def from_nvml(details: bool) -> Iterator[dict[str, Any]]:
         yield {"error": "NVML: %s (%d)" % (NVML_ERRORS.get(code, "error"), code)}
         return
     cuda = nvml.value(I32, "nvmlSystemGetCudaDriverVersion_v2 nvmlSystemGetCudaDriverVersion")
-    version = "%d.%d" % (cuda // 1000, cuda % 1000 // 10) if cuda else None
-    yield driver("nvml", nvml.text("nvmlSystemGetDriverVersion"), version)
+    cuda_version = "%d.%d" % divmod(cuda // 10, 100) if cuda else None
+    yield driver("nvml", nvml.text("nvmlSystemGetDriverVersion"), cuda_version)
     for index in range(nvml.value(U32, "nvmlDeviceGetCount_v2 nvmlDeviceGetCount") or 0):
         handle = ctypes.c_void_p()
         code = nvml.call("nvmlDeviceGetHandleByIndex_v2", index, byref(handle))
         if code:
             yield {"error": "GPU %d: %s (%d)" % (index, NVML_ERRORS.get(code, "NVML error"), code)}
         else:
-            yield {"gpu": nvml.gpu(index, handle, details)}
+            yield {"gpu": nvml.gpu(index, handle)}
 
 
 SMI_FIELDS = {
-    "memory_mib": "fb_memory_usage/total", "memory_used_mib": "fb_memory_usage/used",
-    "utilization": "utilization/gpu_util", "temperature_c": "temperature/gpu_temp", "sm_clock_mhz": "clocks/sm_clock",
+    "memory_mib": "fb_memory_usage/total", "memory_used_mib": "fb_memory_usage/used", "sm_clock_mhz": "clocks/sm_clock",
+    "utilization": "utilization/gpu_util", "temperature_c": "temperature/gpu_temp",
 }  # fmt: skip
 
 
-def from_nvidia_smi(_details: bool) -> Iterator[dict[str, Any]]:
+def from_nvidia_smi() -> Iterator[dict[str, Any]]:
     text = output("nvidia-smi", "-q", "-x")
     if text:
         from xml.etree import ElementTree  # only where NVML is missing
@@ -383,10 +358,10 @@ def from_nvidia_smi(_details: bool) -> Iterator[dict[str, Any]]:
 
 
 def _smi_gpu(index: int, gpu: Any) -> dict[str, Any]:
-    state: dict[str, Any] = {name: whole(gpu.findtext(path)) for name, path in SMI_FIELDS.items()}
+    state: dict[str, Any] = {name: number(gpu.findtext(path), int) for name, path in SMI_FIELDS.items()}
     powers = [number(one.text) for name in ("gpu_power_readings", "power_readings") for one in gpu.iterfind(name + "/*")
               if one.tag.endswith("power_draw")]  # fmt: skip
-    errors = [whole(one.text) for one in gpu.iterfind("ecc_errors/volatile/*") if "uncorrectable" in one.tag]
+    errors = [number(one.text, int) for one in gpu.iterfind("ecc_errors/volatile/*") if "uncorrectable" in one.tag]
     counted = [one for one in errors if one is not None]
     for name, tag in (("remap_pending", "pending"), ("remap_failed", "failure")):
         text = gpu.findtext("remapped_rows/remapped_row_" + tag) or ""
@@ -407,12 +382,12 @@ AMD_FIELDS = {
 }  # fmt: skip
 ROCM_FIELDS = {
     "utilization": "GPU use (%)", "temperature_c": "Temperature (Sensor junction) (C)",
-    "power_w": "Current Socket Graphics Package Power (W)", "old_power": "Average Graphics Package Power (W)",
+    "power_w": "Current Socket Graphics Package Power (W)", "average": "Average Graphics Package Power (W)",
     "total": "VRAM Total Memory (B)", "used": "VRAM Total Used Memory (B)",
 }  # fmt: skip
 
 
-def from_amd_smi(_details: bool) -> Iterator[dict[str, Any]]:
+def from_amd_smi() -> Iterator[dict[str, Any]]:
     """ROCm 7 puts the list of GPUs into `gpu_data`, ROCm 6 prints the list itself."""
     found: list[dict[Any, Any]] = []
     for command in ("static", "metric", "list"):
@@ -424,56 +399,65 @@ def from_amd_smi(_details: bool) -> Iterator[dict[str, Any]]:
     static, metric, listed = found
     yield driver("amd-smi", at(next(iter(static.values())), "driver", "version"))
     for index, (name, gpu) in enumerate(static.items()):
-        state: dict[str, Any] = {key: whole(at(metric.get(name), *path.split())) for key, path in AMD_FIELDS.items()}
-        state["memory_mib"] = state["memory_mib"] or whole(at(gpu, "vram", "size"))
+        state: dict[str, Any] = {
+            key: number(at(metric.get(name), *path.split()), int) for key, path in AMD_FIELDS.items()
+        }
+        state["memory_mib"] = state["memory_mib"] or number(at(gpu, "vram", "size"), int)
         unique = clean(at(listed.get(name), "uuid")) or clean(at(gpu, "asic", "asic_serial"))
         yield {"gpu": dict(state, index=index, uuid=unique, model=clean(at(gpu, "asic", "market_name")))}
 
 
-def from_rocm_smi(_details: bool) -> Iterator[dict[str, Any]]:
+def from_rocm_smi() -> Iterator[dict[str, Any]]:
     shown = ("productname", "uniqueid", "use", "temp", "power", "driverversion")
     found = parsed(output("rocm-smi", *("--show" + one for one in shown), "--showmeminfo", "vram", "--json"))
     cards = [key for key in found if re.match(r"card\d+$", key)] if isinstance(found, dict) else []
     if cards:
         yield driver("rocm-smi", at(found, "system", "Driver version"))
-    for index, name in enumerate(sorted(cards, key=lambda key: int(key[4:]))):
-        card = found[name]
-        state: dict[str, Any] = {key: whole(at(card, title)) for key, title in ROCM_FIELDS.items()}
+    for index, card in enumerate(found[key] for key in sorted(cards, key=lambda key: int(key[4:]))):
+        state: dict[str, Any] = {key: number(at(card, title), int) for key, title in ROCM_FIELDS.items()}
         for key, size in (("memory_mib", "total"), ("memory_used_mib", "used")):
             state[key] = None if state[size] is None else state[size] >> 20
-        state["power_w"] = state["power_w"] or state["old_power"]
+        state["power_w"] = state["power_w"] or state["average"]
         model = clean(at(card, "Card Series")) or clean(at(card, "Card series"))
         yield {"gpu": dict(state, index=index, uuid=clean(at(card, "Unique ID")), model=model)}
 
 
-# --- the first source that knows the GPUs ---
 SOURCES = (from_nvml, from_nvidia_smi, from_amd_smi, from_rocm_smi)
 
 
 class Reading:
     """The driver and the GPUs at one moment. `known`: the source that answered before. `source`: the one that did now."""
 
-    def __init__(self, known: Any, details: bool) -> None:
+    def __init__(self, known: Any) -> None:
         self.driver: dict[str, Any] = {}
         self.gpus: list[dict[str, Any]] = []
         self.errors: list[str] = []
         self.source: Any = None
         for source in (known,) if known else SOURCES:
-            self._take(source, details)
-            if self.driver:
-                self.source = source
+            values, error = isolated(source, DRIVER_SECONDS)
+            for value in values:
+                self.driver = value.get("driver", self.driver)
+                self.gpus += [value["gpu"]] if "gpu" in value and len(self.gpus) < MOST_GPUS else []
+                self.errors += [value["error"]] if "error" in value else []
+            self._add_error(source.__name__[5:], error)
             if self.driver or _STUCK:
+                self.source = source if self.driver else None
                 break
 
-    def _take(self, source: Any, details: bool) -> None:
-        values, error = isolated(lambda: source(details), DRIVER_SECONDS)
-        for value in values:
-            self.driver = value.get("driver", self.driver)
-            self.gpus += [value["gpu"]] if "gpu" in value and len(self.gpus) < MOST_GPUS else []
-            self.errors += [value["error"]] if "error" in value else []
+    def _add_error(self, what: str, error: str | None) -> None:
         # a library that is missing is no error: another source may know the GPUs
         if error is not None and not error.startswith("OSError"):
-            self.errors.append("%s: %s" % (source.__name__[5:], error))
+            self.errors.append("%s: %s" % (what, error))
+
+    def multiply(self) -> None:
+        """Adds the result of a multiplication to each GPU."""
+        results, error = isolated(check_multiplication, MATMUL_SECONDS)
+        outcomes = {one["uuid"]: one for one in results}
+        for gpu in self.gpus:
+            outcome = outcomes.get(gpu.get("uuid"), {})
+            gpu["matmul"] = outcome.get("matmul", "skipped")
+            self.errors += ["GPU %d: %s" % (gpu["index"], outcome["error"])] if "error" in outcome else []
+        self._add_error("multiplication", error)
 
 
 # --- CUDA: the multiplication of the proof, and the benchmark ---
@@ -523,7 +507,7 @@ class Cuda:
 
     @staticmethod
     def _load_blas(newest: int) -> Any:
-        """cuBLAS for this driver: a library of a newer CUDA does not run on it."""
+        # a library of a newer CUDA does not run on this driver
         names = ["libcublas.so.%d" % major for major in range(newest, 10, -1)]
         files = [one for name in names for place in CUBLAS_PLACES for one in sorted(glob.glob(place + "/" + name))]
         return load(*names, *files)
@@ -533,7 +517,7 @@ class Device:
     """One GPU with its primary context and a cuBLAS handle."""
 
     def __init__(self, cuda: Cuda, index: int) -> None:
-        self.cuda, self.index = cuda, index
+        self.cuda = cuda
         self.device = cuda.value(I32, "cuDeviceGet", index)
         self.context, self.handle = ctypes.c_void_p(), ctypes.c_void_p()
         raw = ctypes.create_string_buffer(16)
@@ -553,12 +537,12 @@ class Device:
         self.cuda("cuCtxSetCurrent", self.context)
 
     def allocate(self, size: int) -> int:
+        self.select()
         return self.cuda.value(U64, "cuMemAlloc_v2", size)
 
     def multiply(self, shape: tuple[int, int, int], a: int, b: int, c: int, kinds: tuple[int, int]) -> None:
         """C = A · B with A of m × k and B of k × n. `kinds`: data types of the factors and of the result."""
-        m, n, k = shape
-        alpha, beta = ctypes.c_float(1.0), ctypes.c_float(0.0)
+        (m, n, k), alpha, beta = shape, ctypes.c_float(1.0), ctypes.c_float(0.0)
         called(
             self.cuda.blas, "cublasGemmEx", self.handle, 0, 0, m, n, k, byref(alpha), a, kinds[0], m, b, kinds[0], k,
             byref(beta), c, kinds[1], m, COMPUTE_FP32, -1,
@@ -609,10 +593,10 @@ def _multiplies(device: Device) -> bool:
 
 
 SHAPES = ((8192, 8192, 8192), (4096, 4096, 4096), (6144, 17920, 2816), (2048, 2048, 13312))
+# bytes: of the largest matrix of these shapes in fp32, of copies from and to the host, of random data
 LARGEST, ON_HOST, CHUNK = 6144 * 17920 * 4, 128 << 20, 4 << 20
-"""Bytes: of the largest matrix of these shapes in fp32, of copies from and to the host, of random data."""
+# name, cuBLAS's number, bytes, and masks that make of random bits numbers from 0.5 to 1 of either sign
 TYPES = (("bf16", 14, 2, 0x807F, 0x3F00), ("fp16", 2, 2, 0x83FF, 0x3800), ("fp32", 0, 4, 0x807FFFFF, 0x3F000000))
-"""Name, cuBLAS's number, bytes, and masks that make of random bits numbers from 0.5 to 1 of either sign."""
 
 
 def measure(seconds: float) -> Iterator[dict[str, Any]]:
@@ -625,14 +609,14 @@ def measure(seconds: float) -> Iterator[dict[str, Any]]:
     each = min(0.3, seconds / (cuda.count * 18 or 1))
     for index in range(cuda.count):
         with Device(cuda, index) as device:
-            yield {"gpu": _figures(device, each, until)}
+            yield {"gpu": _measure_gpu(device, each, until)}
 
 
-def _figures(device: Device, each: float, until: float) -> dict[str, Any]:
+def _measure_gpu(device: Device, each: float, until: float) -> dict[str, Any]:
     cuda, figures = device.cuda, {"uuid": device.uuid}  # type: tuple[Cuda, dict[str, Any]]
     a, b, c = (device.allocate(LARGEST) for _ in range(3))
     for name, kind, width, keep, put in TYPES:
-        _fill(device, (a, b), width, keep, put)
+        _measure_fill(device, (a, b), width, keep, put)
         best = 0.0
         for m, n, k in SHAPES:
             if time.monotonic() > until:
@@ -656,7 +640,7 @@ def _figures(device: Device, each: float, until: float) -> dict[str, Any]:
     return figures
 
 
-def _fill(device: Device, targets: tuple[int, int], width: int, keep: int, put: int) -> None:
+def _measure_fill(device: Device, targets: tuple[int, int], width: int, keep: int, put: int) -> None:
     """Fills matrices with random numbers: a GPU multiplies equal numbers faster than it multiplies real data."""
     bits = int.from_bytes(os.urandom(CHUNK), "little")
     kept, added = (int.from_bytes(mask.to_bytes(width, "little") * (CHUNK // width), "little") for mask in (keep, put))
@@ -671,21 +655,16 @@ def measure_allreduce() -> Iterator[dict[str, Any]]:
     cuda, nccl = Cuda(), load("libnccl.so.2", *sorted(glob.glob("/opt/*/lib/libnccl.so.2")))
     version, elements = I32(), 32 << 20
     called(nccl, "ncclGetVersion", byref(version))
-    number_of = version.value
-    yield {"nccl": "%d.%d.%d" % (number_of // 10000, number_of % 10000 // 100, number_of % 100)}
+    yield {"nccl": "%d.%d.%d" % (version.value // 10000, version.value // 100 % 100, version.value % 100)}
     devices = [Device(cuda, index).__enter__() for index in range(cuda.count)]
-    buffers = []
-    for device in devices:
-        device.select()
-        buffers.append(device.allocate(elements * 4))
+    buffers = [device.allocate(elements * 4) for device in devices]
     handles = (ctypes.c_void_p * len(devices))()
     called(nccl, "ncclCommInitAll", handles, len(devices), None)
 
     def once() -> None:
         called(nccl, "ncclGroupStart")
         for device, buffer, handle in zip(devices, buffers, handles):
-            device.select()
-            # 7: fp32; 0: sum
+            device.select()  # below, 7 is fp32 and 0 the sum
             called(nccl, "ncclAllReduce", buffer, buffer, elements, 7, 0, ctypes.c_void_p(handle), None)
         called(nccl, "ncclGroupEnd")
         devices[0].select()
@@ -733,42 +712,16 @@ def console_line(token: str, proof: dict[str, Any]) -> bytes | None:
     return None
 
 
-_TLS: list[ssl.SSLContext] = []
-"""The context that checks the API's certificate, made once."""
-
-
-def post(url: str, token: str, body: bytes, seconds: float = 10.0) -> int | None:
-    """The status of the answer; None without an answer. Redirects are not followed."""
-    parts = urlsplit(url)
-    headers = {"Authorization": "Bearer " + token, "Content-Type": "application/json"}
-    headers.update({"User-Agent": "gpulease-agent/" + VERSION, "Connection": "close"})
-    connection: Any = None
-    try:
-        if parts.scheme == "https":
-            _TLS[:] = _TLS or [ssl.create_default_context()]
-            connection = http.client.HTTPSConnection(parts.netloc, timeout=seconds, context=_TLS[0])
-        else:
-            connection = http.client.HTTPConnection(parts.netloc, timeout=seconds)
-        connection.request("POST", parts.path, body, headers)
-        return int(connection.getresponse().status)
-    except (OSError, http.client.HTTPException, ValueError):
-        return None
-    finally:
-        if connection is not None:
-            connection.close()
-
-
 class Agent:
     """One boot of a VM. Its state in /run outlives the process and ends with the boot."""
 
     def __init__(self, root: str, config: dict[str, Any]) -> None:
         self.host, self.config = Host(root), config
         self._url = str(config.get("url") or "").rstrip("/")
-        self.driver_version: str | None = None
         self.proof: dict[str, Any] | None = None  # not sent yet
         self.benchmark: dict[str, Any] | None = None
-        self._source: Any = None
-        self._boot = self.host.boot_id()
+        self.driver_version = self._source = self._tls = None  # type: Any
+        self._boot = clean(self.host.text("/proc/sys/kernel/random/boot_id"))
         state = parsed(self.host.text("/run/gpulease/agent.json"))
         state = state if at(state, "boot_id") == self._boot else None
         self.proved = bool(at(state, "proved"))
@@ -793,7 +746,21 @@ class Agent:
         return self.host.text("/run/gpulease/stopped").strip() == str(self._boot)
 
     def _post(self, what: str, body: bytes, seconds: float = 10.0) -> int | None:
-        return post("%s/v1/agent/%s" % (self._url, what), self.config["token"], body, seconds) if self._url else None
+        """The status of the answer; None without an answer. Redirects are not followed."""
+        url = urlsplit("%s/v1/agent/%s" % (self._url, what))
+        headers = {"Authorization": "Bearer " + self.config["token"], "Content-Type": "application/json"}
+        headers.update({"User-Agent": "gpulease-agent/" + VERSION, "Connection": "close"})
+        kind: Any = http.client.HTTPConnection
+        options: dict[str, Any] = {"timeout": seconds}
+        try:
+            if url.scheme == "https":
+                self._tls = self._tls or ssl.create_default_context()
+                kind, options = http.client.HTTPSConnection, {"timeout": seconds, "context": self._tls}
+            with closing(kind(url.netloc, **options)) as connection:
+                connection.request("POST", url.path, body, headers)
+                return int(connection.getresponse().status)
+        except (OSError, http.client.HTTPException, ValueError):
+            return None
 
     def _answered(self, status: int | None) -> bool:
         """Whether the request is done with: taken, or refused for good. 401 ends all requests of this boot."""
@@ -802,10 +769,10 @@ class Agent:
         return status is not None and status < 500 and status != 429
 
     def take_proof(self) -> dict[str, Any]:
-        reading = Reading(None, details=True)
+        reading = Reading(None)
         self._source, self.driver_version = reading.source, reading.driver.get("driver_version")
         if reading.driver.get("vendor") == "nvidia" and reading.gpus:
-            self._add_multiplication(reading)
+            reading.multiply()
         if not reading.driver and not reading.errors:
             reading.errors.append("no driver of a GPU answers: NVML, nvidia-smi, amd-smi and rocm-smi are missing")
         return {
@@ -815,30 +782,6 @@ class Agent:
             "gpus": [pick(gpu, PROOF_FIELDS) for gpu in reading.gpus], "xids": self.host.xids(),
             "errors": [clean(error, 200) for error in reading.errors[:MOST_ERRORS]],
         }  # fmt: skip
-
-    @staticmethod
-    def _add_multiplication(reading: Reading) -> None:
-        results, error = isolated(check_multiplication, MATMUL_SECONDS)
-        outcomes = {one["uuid"]: one for one in results}
-        for gpu in reading.gpus:
-            outcome = outcomes.get(gpu.get("uuid"), {})
-            gpu["matmul"] = outcome.get("matmul", "skipped")
-            reading.errors += ["GPU %d: %s" % (gpu["index"], outcome["error"])] if "error" in outcome else []
-        if error is not None and not error.startswith("OSError"):
-            reading.errors.append("multiplication: %s" % error)
-
-    def _write_console(self, proof: dict[str, Any]) -> None:
-        line = console_line(self.config["token"], proof)
-
-        def write() -> Iterator[str]:
-            for name in ("/dev/ttyS0", "/dev/console"):
-                with suppress(OSError), open(self.host.root + name, "ab", 0) as file:
-                    file.write(b"\r\n%s\r\n" % line)
-                    yield name
-                    return
-
-        if line is not None and self.config.get("serial", True):
-            isolated(write, CONSOLE_SECONDS)
 
     def send_proof(self, seconds: float) -> None:
         """Sends the proof, again after errors, for at most `seconds`. A child does it: looking up a name may hang."""
@@ -860,22 +803,28 @@ class Agent:
     def prove(self) -> None:
         """Takes the proof, writes it to the console and sends it."""
         self.proof = self.take_proof()
-        self._write_console(self.proof)
+        line = console_line(self.config["token"], self.proof)
+
+        def write() -> Iterator[str]:
+            for name in ("/dev/ttyS0", "/dev/console"):
+                with suppress(OSError), open(self.host.root + name, "ab", 0) as file:
+                    file.write(b"\r\n%s\r\n" % line)
+                    return
+            yield "no console"
+
+        if line is not None and self.config.get("serial", True):
+            isolated(write, CONSOLE_SECONDS)
         if self._url:
             self.send_proof(PUSH_SECONDS)
         self.proved = True
         self.save()
 
     def take_sample(self) -> dict[str, Any]:
-        reading = Reading(self._source, details=False)
-        self._source, before, now = reading.source, self._ticks, self.host.cpu_ticks()
-        self._ticks, cpu = now, None
-        if now and before and now[1] > before[1]:
-            cpu = round(max(0.0, min(100.0, 100 * (now[0] - before[0]) / (now[1] - before[1]))), 1)
-        return {
-            "at": round(time.time(), 3), "gpus": [pick(gpu, SAMPLE_FIELDS) for gpu in reading.gpus], "cpu_percent": cpu,
-            "memory_percent": self.host.memory_percent(), "disk_percent": self.host.disk_percent(),
-        }  # fmt: skip
+        reading = Reading(self._source)
+        self._source = reading.source
+        percentages, self._ticks = self.host.percentages(self._ticks)
+        gpus = [pick(gpu, SAMPLE_FIELDS) for gpu in reading.gpus]
+        return dict(percentages, at=round(time.time(), 3), gpus=gpus)
 
     def _body(self) -> bytes:
         """The request with the unsent samples. If it is too large, the oldest samples go, then Xids."""
@@ -891,17 +840,15 @@ class Agent:
         self.unsent = [*self.unsent, self.take_sample()][-MOST_SAMPLES:]
         if self._answered(self._post("samples", self._body())):
             self.unsent, self.benchmark = [], None
-        else:
-            self.save()
+        self.save()
 
     def run(self, interval: float) -> None:
         """The service. `READY=1` lets the boot go on to the tenant's script: always, whatever happens here."""
         try:
             if not self.proved and not self.stopped:
                 self.prove()
-                # the benchmark, once in the VM's life
                 wanted = self._url and self.config.get("benchmark")
-                if wanted and not self.host.text("/var/lib/gpulease/benchmarked"):
+                if wanted and not self.host.text("/var/lib/gpulease/benchmarked"):  # once in the VM's life
                     self._write("/var/lib/gpulease", "benchmarked", "%s\n" % self._boot)
                     self.benchmark = run_benchmark(self.driver_version)
         finally:
@@ -930,21 +877,16 @@ def main(arguments: list[str]) -> int:
         print((__doc__ or "See docs/gpu-agent.md of gpulease.").strip(), file=sys.stderr)
         return 2
     root = options.get("--root", "")
-    path = root + "/etc/gpulease/agent.json"
-    config = parsed(Host("").text(path))
+    config = parsed(Host(root).text(CONFIG))
     if command in ("run", "proof", "sample") and not isinstance(at(config, "token"), str):
         notify("READY=1")
-        print("gpulease-agent: %s is missing or has no token" % path, file=sys.stderr)
+        print("gpulease-agent: %s is missing or has no token" % (root + CONFIG), file=sys.stderr)
         return 1
     agent = Agent(root, config or {"token": ""})
     if command == "run":
-        agent.run(max(0.05, float(options.get("--interval") or agent.config.get("interval") or INTERVAL)))
-    elif command == "proof":
-        agent.prove()
-        return 0 if agent.proof is None else 1
-    elif command == "sample":
-        agent.sample()
-        agent.save()
+        agent.run(max(0.05, float(options.get("--interval") or agent.config.get("interval") or 60)))
+    elif command in ("proof", "sample"):
+        (agent.prove if command == "proof" else agent.sample)()
     else:
         proof = agent.take_proof()
         sample = command == "show" and agent.take_sample()

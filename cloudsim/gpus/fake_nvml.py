@@ -40,6 +40,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -65,7 +66,7 @@ class FakeNvml:
         self._changed()
         driver = self._gpus().driver
         if driver == "hangs":
-            time.sleep(_HANG_SECONDS)  # the caller must not wait for it
+            threading.Event().wait(_HANG_SECONDS)  # the caller must not wait for it
         return {"not_loaded": _NOT_LOADED, "mismatch": _MISMATCH}.get(driver, _OK)
 
     def nvmlShutdown(self) -> int:
@@ -202,7 +203,7 @@ class HostFiles:
 def fake_loader(state: Path, changed: Callable[[], None]) -> Callable[..., Any]:
     """A replacement of `ctypes.CDLL`. Other libraries, and those the state calls missing, cannot be opened."""
 
-    def load(name: str | None, *args: object, **named: object) -> Any:
+    def load(name: str | None, *_: object, **__: object) -> Any:
         text, gpus = str(name), Gpus.read(state)
         if "nvidia-ml" in text and gpus.driver != "missing":
             return FakeNvml(state, changed)
