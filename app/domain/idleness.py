@@ -21,8 +21,8 @@ STALE_AFTER = 2
 """A sample that is older than so many sample periods says nothing about the present."""
 LAST_WARNING = timedelta(minutes=10)
 """The second warning comes so long before the lease counts as idle; the first one at half the time."""
-TOLD_IDLE = 3
-"""The number of what an owner is told of one run at most: two warnings, and that the lease counts as idle."""
+LAST_NOTICE = 3
+"""The last notice of a run: the lease counts as idle. Two warnings precede it."""
 
 MOST_EVIDENCE = 1440
 """Samples that stay with a lease: those of a day."""
@@ -100,19 +100,19 @@ class IdleFloor:
         return {**self.rule.as_json(), "max_keep_seconds": self.max_keep_seconds}
 
 
-def effective_rule(wish: IdleRule | None, floor: IdleFloor | None) -> IdleRule | None:
+def effective_rule(own: IdleRule | None, floor: IdleFloor | None) -> IdleRule | None:
     """The stricter of a lease's own rule and its tenant's floor: one that ends the lease, and the shorter of two alike.
 
     `app.db.leases.idleness` states the same in SQL. A test feeds both the same values.
     """
-    rules = [rule for rule in (wish, floor.rule if floor is not None else None) if rule is not None]
+    rules = [rule for rule in (own, floor.rule if floor is not None else None) if rule is not None]
     ending = [rule for rule in rules if rule.action is IdleAction.END]
     return min(ending or rules, key=lambda rule: rule.after_seconds, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Idleness:
-    """A run of idle samples of an active lease under its effective rule. `told`: what its owner was told of it.
+    """A run of idle samples of an active lease under its effective rule.
 
     `sampled_at`: the time of the newest sample. `keep_until`: until when a user holds the rule off.
     """
@@ -162,11 +162,11 @@ class Idleness:
         return cost(rate_per_hour or Decimal(0), self.duration)
 
     def notice(self, now: datetime, period: float) -> int:
-        """What the owner should have been told at `now`: 0 nothing, 1 and 2 a warning, TOLD_IDLE that the lease is idle."""
+        """The last notice that is due at `now`: 0 for none, 1 or 2 for a warning, LAST_NOTICE for an idle lease."""
         if not self.is_known(now, period):
             return 0
         if self.is_idle(now, period):
-            return TOLD_IDLE
+            return LAST_NOTICE
         return sum(self.due_at - lead <= now for lead in self.warnings)
 
 

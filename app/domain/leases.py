@@ -6,8 +6,8 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
-from app.domain.idleness import IdleFloor, Idleness
 from app.domain.gpu_health import HealthRecord
+from app.domain.idleness import IdleFloor, Idleness
 from app.domain.ids import AttemptId, LeaseId, TenantId
 from app.domain.lease_requests import LeaseRequest, OnInterruption
 from app.domain.proofs import ProofRecord
@@ -192,7 +192,6 @@ class Lease:
     """The tenant's rule for idle GPUs. None: only the lease's own rule applies."""
     idleness: Idleness | None = None
     """The run of idle samples of the newest attempt. None: no rule applies, or the newest sample is not idle."""
-
     proof: ProofRecord | None = None
     gpu_health: HealthRecord | None = None
 

@@ -34,7 +34,14 @@ def store(database_url: str) -> Iterator[Store]:
 
 
 def run_job(store: Store) -> None:
-    record_usage(cast(Runtime, SimpleNamespace(database=store.database, stopping=Event())), "", "")
+    record_usage(
+        cast(
+            Runtime,
+            SimpleNamespace(database=store.database, stopping=Event(), settings=SimpleNamespace(sample_seconds=60)),
+        ),
+        "",
+        "",
+    )
 
 
 def clock(store: Store) -> datetime:

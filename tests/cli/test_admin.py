@@ -282,8 +282,8 @@ def test_an_idle_floor_is_set_shown_and_cleared(api: FakeApi, cli: Cli) -> None:
     for method in ("GET", "PUT", "DELETE"):
         api.documents[method, path] = floor
     given = ["--idle-after", "1h", "--idle-action", "end", "--max-keep", "2h"]
-    assert cli("tenant", "idle-floor", "set", "lab", *given, key=OPERATOR_KEY).exit_code == 0
+    assert cli("tenant", "idle-floor", "set", "lab", *given).exit_code == 0
     assert _last(api, "PUT", path).body == floor
-    assert "7200" in cli("tenant", "idle-floor", "show", "lab", key=OPERATOR_KEY).stdout
-    assert cli("tenant", "idle-floor", "clear", "lab", key=OPERATOR_KEY).exit_code == 0
+    assert "7200" in cli("tenant", "idle-floor", "show", "lab").stdout
+    assert cli("tenant", "idle-floor", "clear", "lab").exit_code == 0
     assert _last(api, "DELETE", path).body is None

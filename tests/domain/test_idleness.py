@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.idleness import TOLD_IDLE, IdleFloor, Idleness, IdleRun, effective_rule, sample_is_idle
+from app.domain.idleness import LAST_NOTICE, IdleFloor, Idleness, IdleRun, effective_rule, sample_is_idle
 from app.domain.lease_requests import IdleAction, IdleRule
 from app.domain.leases import AttemptState, Desired, Lease, LeaseState, VmState
 from app.domain.lifecycle import BeginRelease, decide
@@ -84,7 +84,7 @@ def test_a_keep_holds_it_off_until_its_end(seconds: float) -> None:
 def test_a_rule_that_notifies_ends_nothing() -> None:
     notify = idleness(rule=replace(HOUR, action=IdleAction.NOTIFY))
     assert notify.ends_at is None
-    assert notify.notice(NOW, TIMING.sample) == TOLD_IDLE
+    assert notify.notice(NOW, TIMING.sample) == LAST_NOTICE
     assert not ends(active(notify))
 
 
@@ -131,7 +131,7 @@ def test_the_owner_is_warned_at_half_the_time_and_ten_minutes_before(seconds: in
     rule = IdleRule(after_seconds=seconds, action=IdleAction.END)
     found = Idleness(rule=rule, since=ago(idle), samples=10_000, sampled_at=NOW)
     expected = (seconds / 2, seconds - 600)
-    told = TOLD_IDLE if idle >= seconds else sum(idle >= at for at in expected)
+    told = LAST_NOTICE if idle >= seconds else sum(idle >= at for at in expected)
     assert found.notice(NOW, TIMING.sample) == told
 
 

@@ -7,7 +7,7 @@ from sqlalchemy import Row
 from app.db.events.events import NewEvent
 from app.db.leases import idleness
 from app.domain.events import EventData, LeaseIdleSoon
-from app.domain.idleness import TOLD_IDLE, Idleness
+from app.domain.idleness import LAST_NOTICE, Idleness
 from app.domain.ids import LeaseId
 from app.domain.lease_requests import IdleAction, IdleRule
 from workers.idleness import evidence_of, idle_event
@@ -25,11 +25,11 @@ def tell_idle(runtime: Runtime) -> int:
     period = runtime.timing.sample
     count = 0
     for row in runtime.database.all(idleness.due(period, _LEASES)):
-        run = idleness.idleness_from_row(row, IdleRule.from_json(row.wish) if row.wish else None)
+        run = idleness.idleness_from_row(row, IdleRule.from_json(row.rule) if row.rule else None)
         notice = 0 if run is None else run.notice(row.now, period)
         if run is None or not notice:
             continue
-        if notice == TOLD_IDLE and run.rule.action is IdleAction.END:
+        if notice == LAST_NOTICE and run.rule.action is IdleAction.END:
             runtime.database.run(idleness.wake(LeaseId(row.id)))
         else:
             count += _tell(runtime, row, run, notice)
@@ -39,7 +39,7 @@ def tell_idle(runtime: Runtime) -> int:
 def _tell(runtime: Runtime, row: Row[Any], run: Idleness, notice: int) -> int:
     lease_id, period = LeaseId(row.id), runtime.timing.sample
     with runtime.database.begin() as connection:
-        is_idle = notice == TOLD_IDLE
+        is_idle = notice == LAST_NOTICE
         evidence = evidence_of(connection, lease_id, run) if is_idle else None
         data: EventData = idle_event(run, row.gpu_count, row.rate_per_hour) if is_idle else _soon(run, notice)
         statement = idleness.tell(lease_id, NewEvent(data), run, notice, period, evidence)

@@ -31,14 +31,14 @@ from app.db.core.prepared import Bound
 from app.db.events.events import NewEvent
 from app.db.leases.transitions import WAKE, write
 from app.db.schema.tables import gpu_latest, lease, tenant
-from app.domain.idleness import LAST_WARNING, STALE_AFTER, TOLD_IDLE, IdleFloor, Idleness, effective_rule
+from app.domain.idleness import LAST_NOTICE, LAST_WARNING, STALE_AFTER, IdleFloor, Idleness, effective_rule
 from app.domain.ids import LeaseId
 from app.domain.lease_requests import IdleAction, IdleRule
 
-_ZERO, _TOLD_IDLE = literal_column("0", Integer), literal_column(str(TOLD_IDLE), Integer)
+_ZERO, _LAST_NOTICE = literal_column("0", Integer), literal_column(str(LAST_NOTICE), Integer)
 _ONE = literal_column("1", Integer)
 _SECOND: ColumnElement[Any] = literal_column("interval '1 second'")
-_END = literal_column(f"'{IdleAction.END}'")
+_END: ColumnElement[str] = literal_column(f"'{IdleAction.END}'")
 _LAST_WARNING: ColumnElement[Any] = literal_column(f"interval '{LAST_WARNING.total_seconds():.0f} seconds'")
 
 
@@ -84,9 +84,9 @@ def floor_from_row(row: Any) -> IdleFloor | None:
     return IdleFloor.from_json(row.idle_floor) if row.idle_floor is not None else None
 
 
-def idleness_from_row(row: Any, wish: IdleRule | None) -> Idleness | None:
-    """None: no rule applies, or the newest sample is not idle. `row`: with FACTS. `wish`: the lease's own rule."""
-    rule = effective_rule(wish, floor_from_row(row))
+def idleness_from_row(row: Any, own: IdleRule | None) -> Idleness | None:
+    """None: no rule applies, or the newest sample is not idle. `row`: with FACTS. `own`: the lease's own rule."""
+    rule = effective_rule(own, floor_from_row(row))
     if rule is None or row.idle_since is None:
         return None
     return Idleness(
@@ -128,13 +128,13 @@ def _stale(period: float) -> timedelta:
     return timedelta(seconds=STALE_AFTER * period)
 
 
-# --- what owners are told ---------------------------------------------------------------------------------
+# --- notices ---------------------------------------------------------------------------------
 
 _AFTER = after_seconds(lease, tenant.c.idle_floor)
 _DUE_AT = due_at(lease, _AFTER, gpu_latest.c.idle_since)
 _ENOUGH = cast(gpu_latest.c.idle_samples, Double) * bindparam("period", type_=Double) >= _AFTER
 _NOTICE = case(
-    (and_(func.now() >= _DUE_AT, _ENOUGH), _TOLD_IDLE),
+    (and_(func.now() >= _DUE_AT, _ENOUGH), _LAST_NOTICE),
     else_=case((func.now() >= _DUE_AT - _AFTER / 2.0 * _SECOND, _ONE), else_=_ZERO)
     + case((func.now() >= _DUE_AT - _LAST_WARNING, _ONE), else_=_ZERO),
 )
@@ -144,7 +144,7 @@ _ACTIVE = (lease.c.state == literal_column("'active'"), lease.c.desired == liter
 _DUE = (
     select(
         lease.c.id,
-        lease.c.request["idle"].label("wish"),
+        lease.c.request["idle"].label("rule"),
         lease.c.gpu_count,
         lease.c.rate_per_hour,
         func.now().label("now"),
@@ -159,9 +159,9 @@ _DUE = (
 
 
 def due(period: float, limit: int) -> Bound[Select[Any]]:
-    """Leases whose owners have not been told how idle they are, the longest idle first.
+    """Leases with a notice that is due, the longest idle first.
 
-    Columns: id, wish (the lease's own rule as JSON), gpu_count, rate_per_hour, now, and FACTS. `period`: seconds between samples.
+    Columns: id, rule (the lease's own, as JSON), gpu_count, rate_per_hour, now, and FACTS. `period`: seconds between samples.
     """
     return Bound(_DUE, {"period": period, "idle_stale": _stale(period), "most": limit})
 
@@ -177,11 +177,11 @@ def tell(
     """Records a notice of a run that is still idle, each once. `evidence`: of a lease that counts as idle."""
     given = {"idle_due_at": idleness.due_at, "idle_notice": notice, **still_idle(idleness, period)}
     guards = [*_ACTIVE, _UNTOLD, STILL_IDLE]
-    return write(lease_id, event, where=guards, given=given, values=told(idleness, notice, evidence))
+    return write(lease_id, event, where=guards, given=given, values=noticed(idleness, notice, evidence))
 
 
-def told(idleness: Idleness, notice: int, evidence: Any = None) -> dict[str, Any]:
-    """Values for `transitions.write`: the owner was told."""
+def noticed(idleness: Idleness, notice: int, evidence: Any = None) -> dict[str, Any]:
+    """Values for `transitions.write`: the notice is recorded."""
     values = {"idle_told": notice, "idle_told_for": idleness.due_at}
     return values if evidence is None else {**values, "idle_evidence": evidence}
 

@@ -13,6 +13,7 @@ from sqlalchemy import (
     ARRAY,
     CTE,
     ColumnElement,
+    FromClause,
     Integer,
     Numeric,
     Select,
@@ -171,30 +172,18 @@ def _record(condition: ColumnElement[bool], *, with_idle: bool = False) -> Retur
     found = usage(condition).cte("found")
     stored = _stored(select(attempt.c.id).where(condition))
     original = usage_record.alias("original")
-    same = and_(found.c.attempt_id == stored.c.attempt_id, found.c.starts_at == stored.c.starts_at)
-    is_original = and_(
-        original.c.attempt_id == stored.c.attempt_id,
-        original.c.starts_at == stored.c.starts_at,
-        original.c.revision == stored.c.first_revision,
-    )
+    same = _same_hour(found, stored)
+    is_original = and_(_same_hour(original, stored), original.c.revision == stored.c.first_revision)
     starts_at = func.coalesce(found.c.starts_at, stored.c.starts_at)
     late = case((starts_at < bindparam("closed_until", type_=Time), literal_column("1")), else_=_ZERO)
     added = _added(found, stored)
     values = {**_kept(found, original), **added}
-    unknown = cast(null(), Numeric)
-    idle = dict.fromkeys(_IDLE, unknown)
-    source = found.join(stored, same, full=True).outerjoin(original, is_original)
+    source: FromClause = found.join(stored, same, full=True).outerjoin(original, is_original)
+    idle: dict[str, ColumnElement[Any]] = dict.fromkeys(_IDLE, cast(null(), Numeric))
     if with_idle:
         sampled = idle_hours(condition)
-        here = and_(sampled.c.attempt_id == found.c.attempt_id, sampled.c.starts_at == found.c.starts_at)
-        source = source.outerjoin(sampled, here)
-        is_known = and_(stored.c.attempt_id.is_(None), sampled.c.gpu_hours.is_not(None))
-        hours = func.least(sampled.c.gpu_hours, found.c.gpu_hours)
-        total = found.c.compute_cost + found.c.disk_cost + found.c.address_cost
-        idle = {
-            "idle_gpu_hours": case((is_known, hours)),
-            "idle_cost": case((is_known, total * hours / func.nullif(found.c.gpu_hours, _ZERO))),
-        }
+        source = source.outerjoin(sampled, _same_hour(sampled, found))
+        idle = _idle(sampled, found, is_known=and_(stored.c.attempt_id.is_(None), sampled.c.gpu_hours.is_not(None)))
     rows = (
         select(
             func.coalesce(found.c.attempt_id, stored.c.attempt_id).label("attempt_id"),
@@ -212,6 +201,18 @@ def _record(condition: ColumnElement[bool], *, with_idle: bool = False) -> Retur
         .on_conflict_do_nothing()
         .returning(usage_record.c.tenant_id, usage_record.c.starts_at)
     )
+
+
+def _same_hour(one: FromClause, other: FromClause) -> ColumnElement[bool]:
+    return and_(one.c.attempt_id == other.c.attempt_id, one.c.starts_at == other.c.starts_at)
+
+
+def _idle(sampled: CTE, found: CTE, *, is_known: ColumnElement[bool]) -> dict[str, ColumnElement[Any]]:
+    """Idle hours, at most those that are billed, and their part of the cost. NULL where they are unknown."""
+    hours = func.least(sampled.c.gpu_hours, found.c.gpu_hours)
+    total = found.c.compute_cost + found.c.disk_cost + found.c.address_cost
+    cost_of_hours = total * hours / func.nullif(found.c.gpu_hours, _ZERO)
+    return {"idle_gpu_hours": case((is_known, hours)), "idle_cost": case((is_known, cost_of_hours))}
 
 
 def _added(found: CTE, stored: CTE) -> dict[str, ColumnElement[Any]]:

@@ -12,7 +12,7 @@ from app.db.events.events import NewEvent
 from app.db.leases import claims, idle_evidence, idleness
 from app.db.schema.tables import event, gpu_latest, gpu_sample, lease, tenant
 from app.domain.events import LeaseIdleSoon
-from app.domain.idleness import TOLD_IDLE, IdleFloor, Idleness, evidence
+from app.domain.idleness import LAST_NOTICE, IdleFloor, Idleness, evidence
 from app.domain.ids import LeaseId
 from app.domain.lease_requests import IdleAction, IdleRule
 from tests.db.store import Store, ago, ahead
@@ -45,7 +45,7 @@ def due(store: Store) -> dict[str, int]:
     """Leases whose owners are to be told, and what."""
     result = {}
     for row in store.all(idleness.due(PERIOD, 100)):
-        run = idleness.idleness_from_row(row, IdleRule.from_json(row.wish) if row.wish else None)
+        run = idleness.idleness_from_row(row, IdleRule.from_json(row.rule) if row.rule else None)
         assert run is not None
         result[row.id] = run.notice(row.now, PERIOD)
     return result
@@ -126,7 +126,7 @@ def test_a_busy_sample_a_gap_or_silence_wins_over_the_end(store: Store, change: 
     lease_id = idle_lease(store)
     run = run_of(store, lease_id)
     sampled(store, lease_id, **change)
-    assert not tell(store, lease_id, run, TOLD_IDLE)
+    assert not tell(store, lease_id, run, LAST_NOTICE)
     assert due(store) == {}
 
 
@@ -134,7 +134,7 @@ def test_a_keep_wins_over_the_end(store: Store) -> None:
     lease_id = idle_lease(store)
     run = run_of(store, lease_id)
     store.write(lease, lease_id, keep_until=ahead("1 hour"))
-    assert not tell(store, lease_id, run, TOLD_IDLE)
+    assert not tell(store, lease_id, run, LAST_NOTICE)
     assert run_of(store, lease_id).due_at > run.due_at
 
 
@@ -142,7 +142,7 @@ def test_another_idle_sample_changes_nothing(store: Store) -> None:
     lease_id = idle_lease(store)
     run = run_of(store, lease_id)
     sampled(store, lease_id, idle_samples=61, sampled_at=ago("0 seconds"))
-    assert tell(store, lease_id, run, TOLD_IDLE) == 1
+    assert tell(store, lease_id, run, LAST_NOTICE) == 1
 
 
 def test_each_notice_is_told_once_for_each_run(store: Store) -> None:
@@ -171,7 +171,7 @@ def test_a_lease_without_samples_or_a_rule_is_not_judged(store: Store) -> None:
     assert due(store) == {}
     store.run(update(tenant).values(idle_floor={**HOUR_END, "max_keep_seconds": 60}))
     assert loaded(store, without).idle_floor == IdleFloor.from_json({**HOUR_END, "max_keep_seconds": 60})
-    assert due(store) == {without: TOLD_IDLE}
+    assert due(store) == {without: LAST_NOTICE}
 
 
 def test_waking_makes_an_active_lease_due(store: Store) -> None:

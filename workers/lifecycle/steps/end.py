@@ -19,7 +19,7 @@ from app.domain.cool_off import after_end
 from app.domain.error_kinds import ErrorKind
 from app.domain.event_parts import EventReason
 from app.domain.events import LeaseFailed, LeaseQueued, LeaseReleased, LeaseReleasing
-from app.domain.idleness import TOLD_IDLE, Idleness
+from app.domain.idleness import LAST_NOTICE, Idleness
 from app.domain.leases import AttemptState, Desired, LeaseState, final_state
 from app.domain.lifecycle import Rest, did_not_start
 from app.domain.rates import Rate
@@ -79,7 +79,7 @@ def _tell_idle(
     """The event with what the idle time cost, and the samples that decided, which stay with the lease."""
     run = _idleness(ctx)
     event = NewEvent(idle_event(run, ctx.attempt.gpu_count, ctx.row.lease_rate_per_hour))
-    values = idleness.told(run, TOLD_IDLE, evidence_of(connection, ctx.lease.id, run))
+    values = idleness.noticed(run, LAST_NOTICE, evidence_of(connection, ctx.lease.id, run))
     change(connection, ctx, event, wanted=True, where=where, given=given, values=values)
 
 
