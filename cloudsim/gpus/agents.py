@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import itertools
 import json
+import re
 import tempfile
 from collections.abc import Coroutine
 from dataclasses import dataclass
@@ -29,6 +31,7 @@ _TRIES = 5
 _PAUSE_SECONDS = 3.0
 _CALL_SECONDS = 10.0
 _AT_ONCE = 8
+_LOADER = re.compile(rb'^URL, DIGEST = "(https?://[^"\\]+)", "([0-9a-f]{64})"$', re.MULTILINE)
 
 
 @dataclass(eq=False, slots=True)
@@ -109,9 +112,13 @@ class GpuAgents:
         """A process, or a proof of cloudsim's own: for AMD, and when there are as many processes as the settings allow."""
         running = sum(other.process is not None for other in self._agents.values())
         is_amd = self._gpu(agent.vm).manufacturer == AMD
-        if running < self._world.settings.gpu_agents and AGENT in agent.files and not is_amd:
+        program = agent.files.get(AGENT)
+        if running < self._world.settings.gpu_agents and program is not None and not is_amd:
+            loaded = await _loaded(program, http)
+            if loaded is None:
+                return
             root = Path(tempfile.mkdtemp(dir=folder))
-            agent.process = AgentProcess(root, agent.files)
+            agent.process = AgentProcess(root, {**agent.files, AGENT: loaded})
             agent.told_at = self._world.clock()
             network = agent.vm.gpus.agent is AgentMode.ON
             await agent.process.start(state(agent.vm, self._devices(agent.vm)), network=network)
@@ -168,6 +175,22 @@ def _agent_of(vm: Vm) -> _Agent | None:
     except (KeyError, ValueError, TypeError, AttributeError):
         return None
     return _Agent(vm, found, config) if is_near else None
+
+
+async def _loaded(program: bytes, http: httpx.AsyncClient) -> bytes | None:
+    """The agent that a loader in the user data fetches, or the program itself. None: it could not be fetched.
+
+    A loader never runs here: it would replace a program of this machine.
+    """
+    loader = _LOADER.search(program)
+    if loader is None:
+        return program
+    url, digest = loader[1].decode(), loader[2].decode()
+    try:
+        answer = await http.get(url)
+    except (httpx.HTTPError, httpx.InvalidURL):
+        return None
+    return answer.content if hashlib.sha256(answer.content).hexdigest() == digest else None
 
 
 def _is_loopback(host: str) -> bool:

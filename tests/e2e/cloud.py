@@ -116,6 +116,21 @@ class Cloud:
         finally:
             self._put("/_sim/settings", {"list_lag_seconds": 0})
 
+    @contextmanager
+    def gpus(self, agents: int = 0, **condition: Any) -> Iterator[None]:
+        """VMs launched meanwhile have such GPUs, and the agents of so many of them run as processes. At AWS."""
+        self._put("/_sim/settings", {"gpu_agents": agents})
+        self._put("/_sim/gpus", {"provider": AWS, **condition})
+        try:
+            yield
+        finally:
+            self._put("/_sim/gpus", {"provider": AWS})
+            self._put("/_sim/settings", {"gpu_agents": 0})
+
+    def repair_gpus(self) -> None:
+        """VMs launched from now on are healthy. At AWS."""
+        self._put("/_sim/gpus", {"provider": AWS})
+
     def plant(self, tags: dict[str, str], **details: Any) -> str:
         """The id of a VM that somebody else started."""
         return self._plant(

@@ -8,7 +8,6 @@ from typing import Any, TypeVar, cast
 
 import psycopg
 from psycopg.rows import dict_row
-from psycopg.types.string import TextLoader
 from sqlalchemy import Connection, Select
 
 from app.db.core.compiled import Compiled
@@ -66,15 +65,13 @@ class _Hints:
 
 
 class _Raw:
-    """The driver's connection, for statements that are compiled at import with asyncpg's `$1`. JSON stays text, as there."""
+    """The driver's connection, for statements that are compiled at import with asyncpg's `$1`."""
 
     def __init__(self, connection: Connection) -> None:
         self._driver: Any = connection.connection.driver_connection
 
     async def fetch(self, sql: str, *arguments: Any) -> list[dict[str, Any]]:
         with psycopg.RawCursor(self._driver, row_factory=dict_row) as cursor:
-            for name in ("json", "jsonb"):
-                cursor.adapters.register_loader(name, TextLoader)
             cursor.execute(cast("Any", sql.encode()), arguments)
             return cursor.fetchall() if cursor.description else []
 
