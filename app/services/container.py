@@ -15,7 +15,9 @@ from app.services.events import EventService
 from app.services.explanations import ExplanationService
 from app.services.focus import FocusService
 from app.services.forecast import ForecastService
+from app.services.gpu_fleet import GpuFleetService
 from app.services.gpu_health import GpuHealthService
+from app.services.gpu_metrics import GpuMetricsService
 from app.services.gpu_models import GpuModelService
 from app.services.gpu_samples import GpuSampleService
 from app.services.health import HealthService
@@ -72,6 +74,8 @@ class Services:
     gpu_health: GpuHealthService
     proofs: ProofService
     gpu_samples: GpuSampleService
+    gpu_metrics: GpuMetricsService
+    gpu_fleet: GpuFleetService
     offerings: OfferingService
     gpu_models: GpuModelService
     regions: RegionService
@@ -98,6 +102,7 @@ class Services:
         plans = PlanService(context, catalogue)
         costs = CostService(context)
         gpu_health = GpuHealthService(context)
+        agents = AgentService(context)
         return cls(
             context=context,
             authenticator=Authenticator(context.database, cache_seconds=settings.key_cache_seconds),
@@ -122,6 +127,10 @@ class Services:
             gpu_health=gpu_health,
             proofs=ProofService(context, gpu_health),
             gpu_samples=GpuSampleService(context),
+            agents=agents,
+            gpu_samples=GpuSampleService(context, agents, gpu_health),
+            gpu_metrics=GpuMetricsService(context),
+            gpu_fleet=GpuFleetService(context),
             offerings=OfferingService(catalogue),
             gpu_models=GpuModelService(catalogue),
             regions=RegionService(catalogue),

@@ -8,7 +8,7 @@ import math
 import re
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -18,14 +18,17 @@ import structlog
 
 from app.db.core.engine import DatabaseUnavailable, fetch
 from app.db.gpus import samples as statements
+from app.domain.gpu_reports import GpuState
 from app.domain.gpu_samples import LEASE_SERIES, LEAST_INTERVAL_SECONDS, Sample, SampleReport, parse_samples
 from app.domain.idleness import IdleRun, grace_ends_at, sample_is_idle
 from app.domain.tokens import agent_hash
+from app.services.agents import AgentService
 from app.services.context import ServiceContext
 from app.services.errors import FieldError, InvalidRequest, InvalidToken, RateLimited, ServiceError
+from app.services.gpu_health import GpuHealthService
 
 _TOKEN = re.compile(r"[0-9a-f]{64}")
-_WINDOW_SECONDS = 0.02
+_WINDOW_SECONDS = 0.05
 """How long a sample waits for others."""
 _LARGEST_BATCH = 200
 _COUNT_SECONDS = 1.0
@@ -33,10 +36,6 @@ _REMEMBERED = 20_000
 _MOST_COUNTED = 500
 
 _log = structlog.get_logger("gpulease.gpu_samples")
-
-
-Judge = Callable[[str, SampleReport], Awaitable[None]]
-"""Called with the token before samples with new Xids or flags are stored. An error makes the agent repeat the samples."""
 
 
 @dataclass(slots=True, eq=False)
@@ -48,14 +47,20 @@ class _Item:
 
 
 class GpuSampleService:
-    """Accepts samples. `judge`: what becomes of the lease's health. `clock`: seconds since 1970."""
+    """Accepts samples. `clock`: seconds since 1970."""
 
     def __init__(
-        self, context: ServiceContext, *, judge: Judge | None = None, clock: Callable[[], float] = time.time
+        self,
+        context: ServiceContext,
+        agents: AgentService,
+        health: GpuHealthService,
+        *,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         settings = context.settings
         self._database = context.database
-        self._judge = judge
+        self._agents = agents
+        self._health = health
         self._clock = clock
         self._period = float(settings.sample_seconds)
         self._grace_seconds = settings.idle_grace_seconds
@@ -126,11 +131,11 @@ class GpuSampleService:
         try:
             known = await self._reporters([item.hash for item in items])
             ready = [(item, known[item.hash]) for item in items if self._is_due(item, known.get(item.hash))]
-            changed = [pair for pair in ready if self._judge is not None and _must_judge(*pair)]
+            changed = [pair for pair in ready if _must_judge(*pair)]
             for item, row in changed:
                 self._start(self._judge_and_write(item, row))
             await self._write([pair for pair in ready if pair not in changed])
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - each request gets it as its own
             if isinstance(error, DatabaseUnavailable) or len(items) == 1:
                 _refuse_all(items, error)
                 return
@@ -154,13 +159,29 @@ class GpuSampleService:
         return True
 
     async def _judge_and_write(self, item: _Item, row: Mapping[str, Any]) -> None:
-        """Apart from the others: the lease may be locked."""
-        assert self._judge is not None
+        """Apart from the others: the lease may be locked. An error makes the agent repeat the samples."""
         try:
-            await self._judge(item.token, item.report)
+            await self._judge(item)
             await self._write([(item, row)])
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the request gets it as its own
             _refuse_all([item], error)
+
+    async def _judge(self, item: _Item) -> None:
+        agent = await self._agents.find(item.token)
+        if agent is None:
+            raise InvalidToken
+        gpus = [
+            GpuState(
+                index=index,
+                uuid=gpu.uuid,
+                memory_mib=None if gpu.memory_mib is None else int(gpu.memory_mib),
+                ecc_uncorrected=gpu.ecc_uncorrected,
+                remap_failed=gpu.remap_failed,
+                recovery_action=gpu.recovery_action,
+            )
+            for index, gpu in enumerate(item.report.samples[-1].gpus)
+        ]
+        await self._health.judge_samples(agent, gpus, item.report.xids)
 
     async def _write(self, pairs: Sequence[tuple[_Item, Mapping[str, Any]]]) -> None:
         rows = [self._row(item.report, row) for item, row in pairs]
@@ -272,7 +293,7 @@ def _must_judge(item: _Item, row: Mapping[str, Any]) -> bool:
     """Whether Xids, the GPUs or their flags differ from those of the newest sample, or were never judged."""
     if not _is_same(row) or row["is_unjudged"]:
         return True
-    before, xids = orjson.loads(row["sample"]), orjson.loads(row["xids"])
+    before, xids = row["sample"], row["xids"]
     if len(item.report.xids) != len(xids) or orjson.loads(orjson.dumps(item.report.xids)) != xids:
         return True
     stored = [(gpu["uuid"], gpu["remap_failed"], gpu["recovery_action"]) for gpu in before["gpus"]]

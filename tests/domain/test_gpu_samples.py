@@ -113,7 +113,7 @@ def test_a_vm_without_gpus_has_a_sample_without_load() -> None:
     ],
 )
 def test_what_is_wrong_is_refused_with_the_name_of_its_field(value: Any, field: str) -> None:
-    with pytest.raises(ValueError, match=".") as raised:
+    with pytest.raises(ValueError, match=r".") as raised:
         parse_samples(value, now=ARRIVED)
     assert field in str(raised.value)
 

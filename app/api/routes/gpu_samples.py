@@ -2,11 +2,11 @@
 
 from fastapi import APIRouter, Request, Response
 
-from app.api.http.agent_route import AgentRoute, read_report
 from app.api.http.auth import bearer
+from app.api.http.sample_route import SampleRoute, read_report
 from app.services.container import Services
 
-router = APIRouter(route_class=AgentRoute, tags=["agents"], generate_unique_id_function=lambda route: route.name)
+router = APIRouter(route_class=SampleRoute, tags=["agent"], generate_unique_id_function=lambda route: route.name)
 
 _PERCENT = {"type": ["number", "null"], "minimum": 0, "maximum": 100}
 _NUMBER = {"type": ["number", "null"]}
