@@ -393,7 +393,8 @@ def from_amd_smi() -> Iterator[dict[str, Any]]:
     for command in ("static", "metric", "list"):
         report = parsed(output("amd-smi", command, "--json"))
         report = report.get("gpu_data") if isinstance(report, dict) else report
-        found.append({at(one, "gpu"): one for one in report or () if isinstance(one, dict)})
+        entries = report if isinstance(report, list) else ()
+        found.append({one.get("gpu"): one for one in entries if isinstance(one, dict)})
         if not found[0]:
             return
     static, metric, listed = found

@@ -9,6 +9,7 @@ from app.api.http.auth import Gate
 from app.api.http.errors import add_handlers
 from app.api.http.middleware import RequestMiddleware
 from app.api.routes import (
+    agent_program,
     audit,
     budgets,
     costs,
@@ -83,6 +84,7 @@ ROUTERS: tuple[APIRouter, ...] = (
     host_keys.router,
     proofs.router,
     gpu_samples.router,
+    agent_program.router,
     health.router,
     docs.router,
     dashboard.router,
