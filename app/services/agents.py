@@ -67,7 +67,7 @@ def _agent(row: Mapping[str, Any]) -> Agent:
         state=LeaseState(row["state"]),
         wanted=row["desired"] == "run",
         provider=row["provider"],
-        offering=orjson.loads(row["offering"]),
+        offering=_parsed(row["offering"]) or {},
         own_image=row["image"] is not None,
         proof_wish=ProofWish(row["proof_wish"] or ProofWish.AUTO),
         ready_at=row["ready_at"],
@@ -77,6 +77,6 @@ def _agent(row: Mapping[str, Any]) -> Agent:
     )
 
 
-def _parsed(text: str | None) -> dict[str, Any] | None:
-    """The driver returns JSON of a compiled query as text."""
-    return None if text is None else dict(orjson.loads(text))
+def _parsed(value: str | dict[str, Any] | None) -> dict[str, Any] | None:
+    """JSON of a compiled query. Connections of the pool parse it, and plain ones of the driver return its text."""
+    return dict(orjson.loads(value)) if isinstance(value, str) else value
