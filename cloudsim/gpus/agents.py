@@ -1,4 +1,7 @@
-"""The agents of simulated VMs: as processes up to a number, and for the other VMs a proof that cloudsim makes itself."""
+"""The agents of simulated VMs: processes up to a number. For the other VMs cloudsim makes the proof itself.
+
+Those send no samples. They report again when `/_sim/gpus` changes their GPUs.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ from cloudsim.gpus.process import AGENT, CONFIG, AgentProcess
 from cloudsim.gpus.proofs import console_line, proof
 from cloudsim.gpus.states import state
 from cloudsim.user_data import Files, files
-from cloudsim.world import AgentMode, Gpu, Vm, VmState, World
+from cloudsim.world import HEALTHY, AgentMode, Gpu, GpuCondition, Vm, VmState, World
 
 _LOOK_SECONDS = 0.2
 _TELL_SECONDS = 5.0
@@ -36,13 +39,17 @@ _LOADER = re.compile(rb'^URL, DIGEST = "(https?://[^"\\]+)", "([0-9a-f]{64})"$',
 
 @dataclass(eq=False, slots=True)
 class _Agent:
-    """The agent of one VM. `served`: the boot and the mode that it runs for; None: it does not run yet."""
+    """The agent of one VM. `served`: the boot and the mode that it runs for; None: it does not run yet.
+
+    `told`: the condition of the GPUs that it has reported, or that its process has been told of.
+    """
 
     vm: Vm
     files: Files
     config: dict[str, Any]
     served: tuple[float | None, AgentMode] | None = None
     process: AgentProcess | None = None
+    told: GpuCondition = HEALTHY
     told_at: float = 0.0
 
     @property
@@ -99,14 +106,17 @@ class GpuAgents:
             await self._end(agent)
         elif agent.served != agent.wanted:
             await self._end(agent)
-            agent.served = agent.wanted
+            agent.served, agent.told = agent.wanted, vm.gpus
             if vm.gpus.agent is not AgentMode.OFF:
                 await self._serve(agent, folder, http)
         elif agent.process is not None:
             for line in agent.process.new_lines():
                 self._world.print_line(vm, line)
-            if self._world.clock() - agent.told_at > _TELL_SECONDS:
+            if agent.told != vm.gpus or self._world.clock() - agent.told_at > _TELL_SECONDS:
                 self._tell(agent, agent.process)
+        elif agent.told != vm.gpus and vm.gpus.agent is AgentMode.ON:
+            agent.told = vm.gpus
+            self._start(self._report(agent, self._proof(agent), http))
 
     async def _serve(self, agent: _Agent, folder: Path, http: httpx.AsyncClient) -> None:
         """A process, or a proof of cloudsim's own: for AMD, and when there are as many processes as the settings allow."""
@@ -126,7 +136,7 @@ class GpuAgents:
             self._start(self._prove(agent, http))
 
     def _tell(self, agent: _Agent, process: AgentProcess) -> None:
-        agent.told_at = self._world.clock()
+        agent.told, agent.told_at = agent.vm.gpus, self._world.clock()
         process.tell(state(agent.vm, self._devices(agent.vm)))
 
     async def _end(self, agent: _Agent) -> None:
@@ -134,15 +144,23 @@ class GpuAgents:
             process, agent.process = agent.process, None
             await process.end()
 
+    def _proof(self, agent: _Agent) -> dict[str, Any]:
+        vm = agent.vm
+        return proof(vm, self._gpu(vm).manufacturer, self._devices(vm), self._world.clock())
+
     async def _prove(self, agent: _Agent, http: httpx.AsyncClient) -> None:
-        vm, config, boot = agent.vm, agent.config, agent.served
-        made = proof(vm, self._gpu(vm).manufacturer, self._devices(vm), self._world.clock())
-        if config.get("serial", True):
-            self._world.print_line(vm, console_line(config["token"], made))
-        url = config.get("url")
-        if url is None or vm.gpus.agent is not AgentMode.ON:
+        made = self._proof(agent)
+        if agent.config.get("serial", True):
+            self._world.print_line(agent.vm, console_line(agent.config["token"], made))
+        if agent.vm.gpus.agent is AgentMode.ON:
+            await self._report(agent, made, http)
+
+    async def _report(self, agent: _Agent, made: dict[str, Any], http: httpx.AsyncClient) -> None:
+        """To the API, some times. One of an active lease stands for the samples that the agent would send."""
+        vm, url, boot = agent.vm, agent.config.get("url"), agent.served
+        if url is None:
             return
-        headers = {"Authorization": f"Bearer {config['token']}"}
+        headers = {"Authorization": f"Bearer {agent.config['token']}"}
         async with self._limit:
             for _ in range(_TRIES):
                 try:

@@ -9,7 +9,7 @@ EIGHT: Json = {"instance_types": ["g5.48xlarge"], "regions": ["us-east-1"], "mar
 
 
 def test_a_vm_proves_its_gpus_and_reports_their_use(tenant: Tenant, cloud: Cloud) -> None:
-    with cloud.gpus(agents=2):
+    with cloud.agents(2):
         lease_id = tenant.create({**ONE_A10G, "proof": "required"})
         lease = tenant.wait(lease_id, "active")
         proof = lease["proof"]
@@ -23,10 +23,10 @@ def test_a_vm_proves_its_gpus_and_reports_their_use(tenant: Tenant, cloud: Cloud
 
 
 def test_seven_of_eight_gpus_are_never_active_and_the_lease_goes_on(tenant: Tenant, cloud: Cloud) -> None:
-    with cloud.gpus(agents=2, instance_type="g5.48xlarge", visible=7):
+    with cloud.agents(2), cloud.gpus(instance_type="g5.48xlarge", visible=7):
         lease_id = tenant.create(EIGHT)
         assert wait_until(lambda: cloud.vms_of(lease_id), timeout=PATIENCE, poll=0.05)
-        cloud.repair_gpus()
+        cloud.set_gpus()
         lease = tenant.wait(lease_id, "active")
     first, *_, last = tenant.attempts(lease_id)
     assert first["offering"]["zone"] != last["offering"]["zone"]
@@ -42,7 +42,7 @@ def test_seven_of_eight_gpus_are_never_active_and_the_lease_goes_on(tenant: Tena
 
 
 def test_without_a_network_the_proof_comes_over_the_console(tenant: Tenant, cloud: Cloud) -> None:
-    with cloud.gpus(agents=1, agent="no_network"):
+    with cloud.agents(1), cloud.gpus(agent="no_network"):
         lease_id = tenant.create({**ONE_A10G, "proof": "required"})
         proof = tenant.wait(lease_id, "active")["proof"]
     assert (proof["status"], proof["via"]) == ("passed", "console")
