@@ -25,7 +25,7 @@ def test_a_vm_proves_its_gpus_and_reports_their_use(tenant: Tenant, cloud: Cloud
 def test_seven_of_eight_gpus_are_never_active_and_the_lease_goes_on(tenant: Tenant, cloud: Cloud) -> None:
     with cloud.agents(2), cloud.gpus(instance_type="g5.48xlarge", visible=7):
         lease_id = tenant.create(EIGHT)
-        assert wait_until(lambda: cloud.vms_of(lease_id), timeout=PATIENCE, poll=0.05)
+        assert wait_until(lambda: bool(cloud.vms_of(lease_id)), timeout=PATIENCE, poll=0.05)
         cloud.set_gpus()
         lease = tenant.wait(lease_id, "active")
     first, *_, last = tenant.attempts(lease_id)

@@ -35,7 +35,7 @@ class Agents:
         health = GpuHealthService(services)
         self._agents = AgentService(services)
         self._proofs = ProofService(services, health)
-        self._samples = GpuSampleService(services, clock=self._clock)
+        self._samples = GpuSampleService(services, self._agents, health, clock=self._clock)
 
     def _clock(self) -> float:
         return self._grounds.scheduler.time.timestamp()

@@ -41,9 +41,9 @@ class GpuWeather:
             fails_later=random.choice([0.0, 0.2]),
             never_reports=random.choice([0.0, 0.2]),
             no_network=random.choice([0.0, 0.3]),
-            dies=random.choice([0.0, 0.4]),
-            idle=random.choice([0.3, 0.8]),
-            gap=random.choice([0.0, 0.03]),
+            dies=random.choice([0.0, 0.6]),
+            idle=random.choice([0.5, 0.95]),
+            gap=random.choice([0.0, 0.05]),
         )
 
 

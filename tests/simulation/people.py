@@ -234,11 +234,11 @@ class People:
         if self._grounds.settings.agent == "off":
             return {}
         random = self._gpu_random
-        action = random.choice(["notify", "end", "end"])
+        action = random.choice(["notify", "end", "end", "end"])
         return {
             "proof": random.choice(["auto", "auto", "required", "off"]),
             "on_gpu_failure": random.choice(["notify", "reboot", "replace", "end"]),
-            "idle": random.choice([None, {"after_seconds": random.choice([100, 200]), "action": action}]),
+            "idle": random.choice([None, *[{"after_seconds": seconds, "action": action} for seconds in (100, 100, 200)]]),
         }
 
     def _change_cap(self, lease_id: LeaseId) -> None:

@@ -1,12 +1,13 @@
 """The API's services on the simulation's clock: their coroutines run to the end at once, over the one connection."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from functools import cache
 from typing import Any, TypeVar, cast
 
 import psycopg
+import pytest
 from psycopg.rows import dict_row
 from sqlalchemy import Connection, Select
 
@@ -17,6 +18,7 @@ from app.db.core.reads import within_tenant
 from app.db.core.tenant_scope import EVERY_TENANT, TENANT
 from app.domain.ids import LeaseId
 from app.domain.schema import SchemaRevisions
+from app.services import gpu_samples
 from app.services.context import ServiceContext
 from tests.simulation.processes import Grounds
 
@@ -41,6 +43,15 @@ def complete(work: Coroutine[Any, Any, T]) -> T:
             await asyncio.gather(*rest, return_exceptions=True)
 
     return _loop().run_until_complete(all_of_it())
+
+
+@contextmanager
+def without_waits() -> Iterator[None]:
+    """What services do after some milliseconds or a second is done at once."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("_WINDOW_SECONDS", "_COUNT_SECONDS"):
+            patch.setattr(gpu_samples, name, 0)
+        yield
 
 
 def context(grounds: Grounds) -> ServiceContext:

@@ -23,6 +23,7 @@ from tests.simulation.processes import INVENTORY, JOBS, LEASES, Grounds, Process
 from tests.simulation.promises import Promises
 from tests.simulation.restore import Restore
 from tests.simulation.scheduler import EPOCH, Scheduler
+from tests.simulation.services import without_waits
 from tests.simulation.trace import Log, Trace
 from tests.simulation.weather import Weather
 from workers.observation import leftovers
@@ -275,7 +276,7 @@ def simulate(clocked: Clocked, seed: int, **weather: float) -> Outcome:
     with virtual_ids(scheduler, seed):
         world = World(clocked, seed, scheduler, **weather)
         violation: str | None = None
-        with told_by(world.trace), drawn_from(scheduler.random):
+        with told_by(world.trace), drawn_from(scheduler.random), without_waits():
             try:
                 world.run()
             except Violation as broken:
