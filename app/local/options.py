@@ -108,6 +108,17 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="inventory processes: one is enough for the work, a second continues when it ends (default 2)",
     )
+    _add_clouds(parser)
+    parser.add_argument(
+        "command",
+        nargs=argparse.REMAINDER,
+        metavar="-- COMMAND",
+        help="run this command against the stack, end the stack with it, and return its exit code",
+    )
+    return parser
+
+
+def _add_clouds(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--gpu-agents",
         type=_agents,
@@ -122,13 +133,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="A,B",
         help=f"simulated clouds with an account ({','.join(CLOUDS)}; all by default)",
     )
-    parser.add_argument(
-        "command",
-        nargs=argparse.REMAINDER,
-        metavar="-- COMMAND",
-        help="run this command against the stack, end the stack with it, and return its exit code",
-    )
-    return parser
 
 
 def _command(words: Sequence[str]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import text
 
 from tests.simulation.cloud import Cloud, Machine, Violation
-from tests.simulation.gpus import Fault, GpuTruth
+from tests.simulation.gpus import GpuTruth
 from tests.simulation.processes import Grounds
 from tests.simulation.restore import Restore
 from tests.simulation.scheduler import EPOCH
@@ -100,7 +100,7 @@ class GpuPromises:
             missing = wish == "required" and False not in [fails for _, fails in truth.delivered]
             if missing or True in [fails for _, fails in [*truth.delivered, *truth.printed]]:
                 return
-        if truth is not None and owner.health_rejected and truth.fault in (Fault.XID, Fault.RESET):
+        if truth is not None and owner.health_rejected and truth.fails:
             return
         raise Violation(f"{machine.id} is ended while {owner.lease_id} wants it")
 

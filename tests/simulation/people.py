@@ -238,7 +238,9 @@ class People:
         return {
             "proof": random.choice(["auto", "auto", "required", "off"]),
             "on_gpu_failure": random.choice(["notify", "reboot", "replace", "end"]),
-            "idle": random.choice([None, *[{"after_seconds": seconds, "action": action} for seconds in (100, 100, 200)]]),
+            "idle": random.choice(
+                [None, *[{"after_seconds": seconds, "action": action} for seconds in (100, 100, 200)]]
+            ),
         }
 
     def _change_cap(self, lease_id: LeaseId) -> None:
