@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 from app.domain.ids import LeaseId
 from app.settings import AccountSettings, Settings
 from tests.simulation.adapter import SimulatedProvider
-from tests.simulation.cloud import Cloud
+from tests.simulation.cloud import Cloud, Machine
 from tests.simulation.database import Clocked, VirtualDatabase
 from tests.simulation.scheduler import Actor, Killed, Scheduler
 from tests.simulation.trace import Trace
@@ -41,6 +41,7 @@ class Grounds:
     weather: Weather
     listed: Callable[[Cloud, bool, float], None]
     ending: Callable[[Cloud, Sequence[str]], None]
+    rebooted: Callable[[Machine], None]
     hints: list[LeaseId] = field(default_factory=list)
 
 
@@ -150,7 +151,7 @@ class Process:
 
     def _connect(self, account: AccountSettings, settings: Settings) -> SimulatedProvider:
         grounds = self._grounds
-        return SimulatedProvider(grounds.clouds[account.name], self, grounds.listed, grounds.ending)
+        return SimulatedProvider(grounds.clouds[account.name], self, grounds.listed, grounds.ending, grounds.rebooted)
 
     def _work(self, runtime: Runtime) -> Callable[[], bool]:
         every = job_specs(runtime.settings)

@@ -13,14 +13,17 @@ import pytest
 from app.settings import AccountSettings, load_settings
 from app.settings.accounts import account_from_json
 from tests.simulation.adapter import REGION
-from tests.simulation.cloud import NATURES, Cloud, Nature, Violation
+from tests.simulation.agents import Agents
+from tests.simulation.cloud import NATURES, Cloud, Machine, Nature, Violation
 from tests.simulation.database import Clocked
+from tests.simulation.gpus import GpuWeather
 from tests.simulation.ids import virtual_ids
 from tests.simulation.people import People
 from tests.simulation.processes import INVENTORY, JOBS, LEASES, Grounds, Process
 from tests.simulation.promises import Promises
 from tests.simulation.restore import Restore
 from tests.simulation.scheduler import EPOCH, Scheduler
+from tests.simulation.services import without_waits
 from tests.simulation.trace import Log, Trace
 from tests.simulation.weather import Weather
 from workers.observation import leftovers
@@ -48,6 +51,17 @@ QUICK: dict[str, Any] = {
     "offerings_interval": 900.0,
 }
 """Protocol times cut to a fifth and in proportion, for most seeds: the same things happen in less time."""
+
+AGENTS: dict[str, Any] = {
+    "agent": "on",
+    "public_url": "https://gpulease.example",
+    "proof_seconds": 60.0,
+    "sample_seconds": 20,
+    "idle_grace_seconds": 40,
+}
+"""With agents."""
+_WITH_AGENTS = 0.5
+"""The share of seeds whose machines have agents."""
 
 _OWN_SETTINGS: dict[str, dict[str, Any]] = {
     "aws": {},
@@ -109,7 +123,10 @@ class World:
         usual = random.random() < _USUAL
         self._weather = replace(Weather.drawn(random), **weather)
         prices = {"prices_interval": _PRICES} if self._weather.prices_move else {}
-        self._settings = load_settings(worker_threads=1, **({} if usual else QUICK), **prices)
+        gpus = Random(f"GPUs of {seed}")  # their own: a seed without agents runs as before there were any
+        has_agents = gpus.random() < _WITH_AGENTS
+        settings = {**({} if usual else QUICK), **(AGENTS if has_agents else {"agent": "off"}), **prices}
+        self._settings = load_settings(worker_threads=1, **settings)
         self._storm = random.uniform(400, 1300) * (2.0 if usual else 1.0)
         natures = random.sample(NATURES, random.randint(1, 2))
         self._clouds = {nature.provider: self._cloud(nature) for nature in natures}
@@ -123,7 +140,9 @@ class World:
             weather=self._weather,
             listed=self._listed,
             ending=self._ending,
+            rebooted=self._rebooted,
         )
+        self._agents = Agents(self._grounds, GpuWeather.drawn(gpus), gpus) if has_agents else None
         self._people = People(self._grounds, self._storm)
         for cloud in self._clouds.values():
             self._arrange(cloud)
@@ -144,7 +163,16 @@ class World:
             zones=("a", "b"),
             settle=self._settings.settle_seconds,
             grace=self._settings.not_found_grace_seconds,
+            runs=self._runs,
         )
+
+    def _runs(self, machine: Machine) -> None:
+        if self._agents is not None:
+            self._agents.born(machine)
+
+    def _rebooted(self, machine: Machine) -> None:
+        if self._agents is not None:
+            self._agents.rebooted(machine)
 
     def _listed(self, cloud: Cloud, honest: bool, started: float) -> None:
         self.promises.check(cloud, honest, started)
@@ -248,7 +276,7 @@ def simulate(clocked: Clocked, seed: int, **weather: float) -> Outcome:
     with virtual_ids(scheduler, seed):
         world = World(clocked, seed, scheduler, **weather)
         violation: str | None = None
-        with told_by(world.trace), drawn_from(scheduler.random):
+        with told_by(world.trace), drawn_from(scheduler.random), without_waits():
             try:
                 world.run()
             except Violation as broken:
