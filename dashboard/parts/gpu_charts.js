@@ -21,7 +21,7 @@ export function GpuCharts({ lease }) {
   const metrics = useLive(metricsPath(lease.id, range), POLL_SECONDS, { keep: true });
   const { data } = metrics;
   return html`
-    <section class="panel wide" aria-labelledby="gpu-charts">
+    <section class="panel wide gpu-charts" aria-labelledby="gpu-charts">
       <header><h2 id="gpu-charts">GPUs over time</h2>
         <div class="segments" role="group" aria-label="Range of the charts">
           ${Object.entries(RANGES).map(([key, { name }]) => html`<button key=${key} type="button" aria-pressed=${key === range} onClick=${() => setRange(key)}>${name}</button>`)}

@@ -17,9 +17,9 @@ const HEALTH = { healthy: "ok", degraded: "releasing", failing: "failed", unknow
 export function GpuHealth({ lease }) {
   const { proof, health, idle, utilization } = lease;
   return html`
-    <${Panel} title="GPU check and health">
+    <${Panel} title="GPU check and health" wide>
       ${proof || health || utilization || idle
-        ? html`<${Facts} rows=${[...proofRows(proof), ["Health", health && html`<${Health} health=${health} />`], ["Utilization", utilization && html`${utilization.gpu_percent} % of the GPUs, ${utilization.memory_percent} % of their memory<span class="under"><${Ago} at=${utilization.at} /></span>`], !lease.terminal && ["Idle", html`<${Idle} lease=${lease} />`]]} />`
+        ? html`<div class="two-columns"><${Facts} rows=${[...proofRows(proof), ["Health", health && html`<${Health} health=${health} />`], ["Utilization", utilization && html`${utilization.gpu_percent} % of the GPUs, ${utilization.memory_percent} % of their memory<span class="under"><${Ago} at=${utilization.at} /></span>`], !lease.terminal && ["Idle", html`<${Idle} lease=${lease} />`]]} /></div>`
         : html`<${Empty} title="Nothing is reported.">${lease.request.proof === "off" ? "The request turned the GPU check off." : "The agent on the VM reports when it boots."}<//>`}
     <//>
   `;

@@ -22,7 +22,7 @@ export function GpuMap() {
 
 function Use({ fleet }) {
   const { gpus_paid: paid, gpus_in_use: used, gpus_idle: idle, gpus_unknown: unknown, idle_cost_per_hour: cost } = fleet;
-  const parts = [["used", "in use", used], ["idle", "idle", idle], ["unknown", "unknown", unknown]];
+  const parts = [["used", "In use", used], ["idle", "Idle", idle], ["unknown", "Unknown", unknown]];
   return html`
     <div class="stack gpu-use" aria-hidden="true" data-empty=${paid === 0}>${parts.filter(([, , gpus]) => gpus).map(([key, , gpus]) => html`<i key=${key} data-use=${key} style=${{ flexGrow: gpus }}></i>`)}</div>
     <dl class="sums gpu-sums">
@@ -66,7 +66,7 @@ const Cells = ({ lease }) => html`
 const Legend = () => html`
   <ul class="legend flat" aria-label="Colours">
     ${LEGEND.map(([load, name]) => html`<li key=${load}><i data-load=${load}></i>${name}</li>`)}
-    <li><i data-load="unknown" data-health="failing"></i>failing</li>
+    <li><i data-health="degraded"></i>degraded</li><li><i data-health="failing"></i>failing</li>
   </ul>
 `;
 

@@ -2,7 +2,7 @@
 import { labelLines, parseLabels } from "./labels.js";
 
 /** The values of the request about GPUs, in words. */
-export const PROOFS = { auto: "before active, if the VM can report", required: "required before active", off: "off" };
+export const PROOFS = { auto: "if the VM can report", required: "required", off: "off" };
 export const ON_GPU_FAILURE = { notify: "send an event", reboot: "reboot the VM once", replace: "launch another VM", end: "end the lease" };
 export const IDLE_ACTIONS = { notify: "send an event", end: "end the lease" };
 

@@ -45,9 +45,8 @@ export function Lease({ me, id }) {
       <${Panel} title="Connection"><${Connection} lease=${data} /><//>
       <${Panel} title="Cost and term"><${LeaseCost} lease=${data} /><//>
       <${Panel} title="Request"><${Asked} request=${data.request} labels=${data.labels} /><//>
-      ${hasVm(data) && html`<${GpuHealth} lease=${data} />`}
     </div>
-    ${hasVm(data) && html`<${GpuCharts} lease=${data} />`}
+    ${hasVm(data) && html`<${GpuHealth} lease=${data} /><${GpuCharts} lease=${data} />`}
     <${Boot} lease=${data} />
     <${Panel} title="Attempts" aside=${attempts.data?.items.length} wide flush>
       <${Awaited} live=${attempts} rows=${2}>${attempts.data && html`<${Attempts} items=${attempts.data.items} findings=${findings} />`}<//>
