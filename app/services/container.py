@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Self
 
+from app.services.agents import AgentService
 from app.services.audit import AuditService
 from app.services.authentication import Authenticator
 from app.services.budgets import BudgetService
@@ -14,6 +15,7 @@ from app.services.events import EventService
 from app.services.explanations import ExplanationService
 from app.services.focus import FocusService
 from app.services.forecast import ForecastService
+from app.services.gpu_health import GpuHealthService
 from app.services.gpu_models import GpuModelService
 from app.services.health import HealthService
 from app.services.host_keys import HostKeyService
@@ -27,6 +29,7 @@ from app.services.offering_cache import OfferingCache
 from app.services.offerings import OfferingService
 from app.services.ops import OpsService
 from app.services.plan import PlanService
+from app.services.proofs import ProofService
 from app.services.quotas import QuotaService
 from app.services.quotes import QuoteService
 from app.services.reconciliation import ReconciliationService
@@ -60,6 +63,9 @@ class Services:
     bulk_release: BulkRelease
     lease_access: LeaseAccess
     host_keys: HostKeyService
+    agents: AgentService
+    gpu_health: GpuHealthService
+    proofs: ProofService
     offerings: OfferingService
     gpu_models: GpuModelService
     regions: RegionService
@@ -85,6 +91,7 @@ class Services:
         usage = UsageService(context)
         plans = PlanService(context, catalogue)
         costs = CostService(context)
+        gpu_health = GpuHealthService(context)
         return cls(
             context=context,
             authenticator=Authenticator(context.database, cache_seconds=settings.key_cache_seconds),
@@ -103,6 +110,9 @@ class Services:
             bulk_release=BulkRelease(context),
             lease_access=LeaseAccess(context),
             host_keys=HostKeyService(context),
+            agents=AgentService(context),
+            gpu_health=gpu_health,
+            proofs=ProofService(context, gpu_health),
             offerings=OfferingService(catalogue),
             gpu_models=GpuModelService(catalogue),
             regions=RegionService(catalogue),

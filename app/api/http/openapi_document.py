@@ -13,7 +13,7 @@ from app.api.http.openapi_examples import add_examples
 from app.api.http.openapi_responses import complete_responses, components
 from app.api.http.openapi_texts import add_descriptions, tags
 from app.api.http.problems import Problem
-from app.api.http.routing import OneTimeRoute, SecuredRoute
+from app.api.http.routing import SecuredRoute, TokenRoute
 from app.api.schemas.event_stream import EventStreamMessage
 
 _DESCRIPTION = """GPUs for a while: request them, use them, release them.
@@ -129,7 +129,7 @@ def _complete(made: dict[str, Any], route: APIRoute) -> None:
         operation["summary"] = operation.get("description", "").partition("\n")[0].rstrip(".")
         complete_responses(made, route, method)
         operation["security"] = []
-        if isinstance(route, OneTimeRoute):
+        if isinstance(route, TokenRoute):
             operation["security"] = [{"oneTimeToken": []}]
         if isinstance(route, SecuredRoute):
             operation["security"] = [{"apiKey": []}]

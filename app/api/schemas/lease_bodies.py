@@ -11,7 +11,15 @@ from app.api.schemas.base import Body, DecimalText, Name, Text, Timestamp
 from app.api.schemas.field_rules import at_most_one, exactly_one, never_null, unless
 from app.api.schemas.lease_fields import ExpiryWarnings, Labels, QuoteId
 from app.domain.lease_actions import LaterExpiry
-from app.domain.lease_requests import LeaseRequest, OnInterruption
+from app.domain.lease_requests import (
+    SHORTEST_IDLE_SECONDS,
+    BenchmarkWish,
+    IdleAction,
+    LeaseRequest,
+    OnGpuFailure,
+    OnInterruption,
+    ProofWish,
+)
 from app.domain.offerings import GpuVendor, Interconnect, MarketWish
 from app.domain.quotes import Quote
 from app.domain.ssh_keys import LARGEST_SSH_KEYS, MOST_SSH_KEYS
@@ -77,6 +85,15 @@ class GpuWish(Body):
         ),
     ] = None
     vendor: Annotated[GpuVendor | None, Field(strict=False)] = None
+
+
+class IdleRule(Body):
+    """A lease is idle after `after_seconds` of samples in a row in which each GPU is used 5 % or less."""
+
+    after_seconds: Annotated[int, Field(ge=SHORTEST_IDLE_SECONDS, le=_YEAR)] = 3600
+    action: Annotated[
+        IdleAction, Field(strict=False, description="`notify`: only events report it. `end`: the lease ends.")
+    ] = IdleAction.NOTIFY
 
 
 class NewLease(Body):
@@ -184,6 +201,36 @@ class NewLease(Body):
     on_interruption: Annotated[
         OnInterruption, Field(strict=False, description="What to do when the provider interrupts a spot VM.")
     ] = OnInterruption.END
+    proof: Annotated[
+        ProofWish,
+        Field(
+            strict=False,
+            description=(
+                "Whether the VM must prove its GPUs before the lease becomes active. `auto`: a failed proof replaces the "
+                "VM. `required`: a missing proof does too. `off`: no proof is asked for."
+            ),
+        ),
+    ] = ProofWish.AUTO
+    on_gpu_failure: Annotated[
+        OnGpuFailure,
+        Field(
+            strict=False,
+            description=(
+                "What to do when a GPU of the active lease fails. `notify`: an event and `health` report it. `reboot`: "
+                "reboot the VM, once. `replace`: end the VM and look for another. `end`: end the lease."
+            ),
+        ),
+    ] = OnGpuFailure.NOTIFY
+    idle: Annotated[
+        IdleRule | None, Field(description="When idle GPUs count, and what follows. Null: idleness is only shown.")
+    ] = None
+    benchmark: Annotated[
+        BenchmarkWish,
+        Field(
+            strict=False,
+            description="`quick`: the VM measures its GPUs after its boot, in less than a minute of billed time.",
+        ),
+    ] = BenchmarkWish.OFF
     labels: Labels = Field(default_factory=dict)
     expiry_warnings_seconds: ExpiryWarnings = None
     quote_id: Annotated[

@@ -130,7 +130,7 @@ def _create() -> Select[Any]:
         .with_for_update(read=True)
         .cte("terms")
     )
-    new = _new_lease(terms).returning(*(lease.c[name] for name in ("request", *projection.NEEDED))).cte("new")
+    new = _new_lease(terms).returning(*(lease.c[name] for name in projection.NEEDED)).cte("new")
     return (
         select(*_view(new, terms, null()), terms.c.tenant_status, new.c.expires_at)
         .select_from(new.join(terms, true()))
