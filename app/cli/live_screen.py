@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 Seen = TypeVar("Seen")
-Shown = TypeVar("Shown", contravariant=True)
+Seen_contra = TypeVar("Seen_contra", contravariant=True)
 
 _TERMINATED = 128 + signal.SIGTERM
 
 
-class Screen(Protocol[Shown]):
+class Screen(Protocol[Seen_contra]):
     """What is drawn: the last data, and since when the API does not respond."""
 
-    def show(self, seen: Shown) -> None:
+    def show(self, seen: Seen_contra) -> None:
         """Records a response of the API."""
 
     def away(self, why: str, now: datetime) -> None:

@@ -5,6 +5,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
 from app.cli import live_screen, output, times, top_views
 from app.cli.errors import Json, ProblemError
 from app.cli.session import Session
