@@ -112,11 +112,11 @@ LEASES: Columns = (
     ("LOCATION", lambda item: location(item.get("placement"))),
     ("TYPE", "placement.instance_type"),
     ("MARKET", "placement.market"),
-    ("GPU %", "utilization.gpu_percent"),
     ("USD/H", price("placement.price_per_hour")),
     ("COST USD", price("cost.accrued")),
     ("EXPIRES", Faces(expires, "ends_at")),
     ("CREATED", when("created_at")),
+    ("GPU %", "utilization.gpu_percent"),
 )
 
 LEASES_LAYOUT = Layout(

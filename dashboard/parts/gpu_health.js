@@ -1,7 +1,7 @@
 /** What is known of a lease's GPUs: the proof at the boot, the reported health, and idleness. */
 import { change } from "../api.js";
 import { nudge } from "../changes.js";
-import { fullTime, shortTime, words } from "../format.js";
+import { fullTime, NOTHING, shortTime, words } from "../format.js";
 import { mayManageLeases } from "../session.js";
 import { html, useState } from "../ui.js";
 import { Ago, Badge, Empty, Facts, Left, Panel } from "./basics.js";
@@ -19,11 +19,13 @@ export function GpuHealth({ lease }) {
   return html`
     <${Panel} title="GPU check and health" wide>
       ${proof || health || utilization || idle
-        ? html`<div class="two-columns"><${Facts} rows=${[...proofRows(proof), ["Health", health && html`<${Health} health=${health} />`], ["Utilization", utilization && html`${utilization.gpu_percent} % of the GPUs, ${utilization.memory_percent} % of their memory<span class="under"><${Ago} at=${utilization.at} /></span>`], !lease.terminal && ["Idle", html`<${Idle} lease=${lease} />`]]} /></div>`
+        ? html`<div class="two-columns"><${Facts} rows=${[...proofRows(proof), ["Health", health && html`<${Health} health=${health} />`], ["Utilization", utilization && html`${used(utilization)}<span class="under"><${Ago} at=${utilization.at} /></span>`], !lease.terminal && ["Idle", html`<${Idle} lease=${lease} />`]]} /></div>`
         : html`<${Empty} title="Nothing is reported.">${lease.request.proof === "off" ? "The request turned the GPU check off." : "The agent on the VM reports when it boots."}<//>`}
     <//>
   `;
 }
+
+const used = ({ gpu_percent: gpus, memory_percent: memory }) => [gpus !== null && `${gpus} % of the GPUs`, memory !== null && `${memory} % of their memory`].filter(Boolean).join(", ") || NOTHING;
 
 function proofRows(proof) {
   if (!proof) return [["GPU check", "not requested"]];
@@ -46,7 +48,7 @@ function Gpus({ items }) {
   }
   return html`
     ${[...kinds].map(([kind, number]) => html`<span key=${kind} class="row-text">${number} × ${kind}</span>`)}
-    <details class="uuids"><summary>UUIDs</summary><ul>${items.map((gpu) => html`<li key=${gpu.uuid} class="id">${gpu.uuid}</li>`)}</ul></details>
+    <details class="uuids"><summary>UUIDs</summary><ul>${items.map((gpu, place) => html`<li key=${place} class="id">${gpu.uuid ?? "unknown"}</li>`)}</ul></details>
   `;
 }
 
@@ -64,7 +66,7 @@ function Idle({ lease }) {
   const rule = lease.request.idle;
   return html`
     ${idle ? html`since ${shortTime(idle.since)} (<${Ago} at=${idle.since} suffix="" />)` : "no"}
-    ${idle?.ends_at && html`<span class="under">${rule?.action === "notify" ? "An event is sent in" : "The lease ends in"} <${Left} at=${idle.ends_at} over="a moment" />, unless a GPU is used.</span>`}
+    ${idle?.ends_at && html`<span class="under">The lease ends in <${Left} at=${idle.ends_at} over="a moment" />, unless a GPU is used.</span>`}
     ${kept && html`<span class="under">kept until ${shortTime(kept)}</span>`}
     ${mayManageLeases() && (idle || rule) && html`<${Keep} lease=${lease} />`}
   `;
