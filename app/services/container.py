@@ -16,7 +16,9 @@ from app.services.explanations import ExplanationService
 from app.services.focus import FocusService
 from app.services.forecast import ForecastService
 from app.services.gpu_health import GpuHealthService
+from app.services.gpu_metrics import GpuMetricsService
 from app.services.gpu_models import GpuModelService
+from app.services.gpu_samples import GpuSampleService
 from app.services.health import HealthService
 from app.services.host_keys import HostKeyService
 from app.services.keys import KeyService
@@ -66,6 +68,8 @@ class Services:
     agents: AgentService
     gpu_health: GpuHealthService
     proofs: ProofService
+    gpu_samples: GpuSampleService
+    gpu_metrics: GpuMetricsService
     offerings: OfferingService
     gpu_models: GpuModelService
     regions: RegionService
@@ -92,6 +96,7 @@ class Services:
         plans = PlanService(context, catalogue)
         costs = CostService(context)
         gpu_health = GpuHealthService(context)
+        agents = AgentService(context)
         return cls(
             context=context,
             authenticator=Authenticator(context.database, cache_seconds=settings.key_cache_seconds),
@@ -110,9 +115,11 @@ class Services:
             bulk_release=BulkRelease(context),
             lease_access=LeaseAccess(context),
             host_keys=HostKeyService(context),
-            agents=AgentService(context),
+            agents=agents,
             gpu_health=gpu_health,
             proofs=ProofService(context, gpu_health),
+            gpu_samples=GpuSampleService(context, agents, gpu_health),
+            gpu_metrics=GpuMetricsService(context),
             offerings=OfferingService(catalogue),
             gpu_models=GpuModelService(catalogue),
             regions=RegionService(catalogue),

@@ -92,6 +92,10 @@ class Gate:
             raise TooManyFailedLogins(headers=_wait(left))
         raise InvalidToken
 
+    def has_refused_many(self, request: Request) -> bool:
+        """Whether the caller's address has sent so many refused tokens that `admit_token` must be asked first."""
+        return not self._strangers.peek(_address(request) or "").allowed
+
     def count_refused_token(self, request: Request) -> None:
         """It counts for the caller's address."""
         self._strangers.hit(_address(request) or "")

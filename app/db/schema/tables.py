@@ -15,7 +15,7 @@ from app.db.schema.fleet import (
     provider_bucket,
     worker_heartbeat,
 )
-from app.db.schema.gpus import bad_gpu, gpu_latest
+from app.db.schema.gpus import bad_gpu, gpu_latest, gpu_rollup, gpu_sample, gpu_series
 from app.db.schema.invoices import invoice_import, invoice_line
 from app.db.schema.leases import event, lease, lease_console, lease_secret
 from app.db.schema.metadata import metadata
@@ -40,6 +40,9 @@ __all__ = [
     "cost_rollup",
     "event",
     "gpu_latest",
+    "gpu_rollup",
+    "gpu_sample",
+    "gpu_series",
     "idempotency",
     "installation",
     "invariant",

@@ -41,6 +41,9 @@ usage_progress = Table(
     Column("checked_until", Time, comment="corrections that were written before are summed up"),
     Column("recorded_until", Time, comment="the end of the last hour whose usage records are closed; NULL: none"),
     Column("recorded_corrections_until", Time, comment="corrections that were written before have usage records"),
+    Column(
+        "samples_rolled_until", Time, comment="the end of the last hour whose GPU samples are summed up; NULL: none"
+    ),
     CheckConstraint("singleton", name="singleton"),
     comment="One row: how far usage_rollup is",
 )
