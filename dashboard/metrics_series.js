@@ -8,7 +8,7 @@ const HOUR = 3600;
 export const RANGES = {
   "1h": { name: "1 hour", seconds: HOUR, step: 60 },
   "24h": { name: "24 hours", seconds: 24 * HOUR, step: 300 },
-  "7d": { name: "7 days", seconds: 7 * 24 * HOUR, step: 1800 },
+  "7d": { name: "7 days", seconds: 7 * 24 * HOUR, step: HOUR },
 };
 
 const MOST_LINES = 8;
