@@ -45,6 +45,10 @@ class SeriesPeriod:
         """How many steps."""
         return int((self.until - self.since).total_seconds()) // self.step
 
+    def starts(self) -> list[datetime]:
+        """The start of each step."""
+        return [self.since + timedelta(seconds=n * self.step) for n in range(self.points)]
+
     @property
     def is_of_samples(self) -> bool:
         """Whether samples alone are precise enough."""
