@@ -27,11 +27,14 @@ export function GpuHealth({ lease }) {
 
 const used = ({ gpu_percent: gpus, memory_percent: memory }) => [gpus !== null && `${gpus} % of the GPUs`, memory !== null && `${memory} % of their memory`].filter(Boolean).join(", ") || NOTHING;
 
+/** How a proof arrived. */
+export const viaText = (via) => ({ network: "over the network", console: "on the serial console" })[via] ?? words(via);
+
 function proofRows(proof) {
   if (!proof) return [["GPU check", "not requested"]];
   const [kind, text] = PROOFS[proof.status] ?? ["queued", words(proof.status)];
   return [
-    ["GPU check", html`<${Badge} state=${proof.status} kind=${kind} text=${text} />${proof.at && html`<span class="under">${fullTime(proof.at)}${proof.via ? `, by the ${proof.via}` : ""}</span>`}${proof.status === "none" && html`<span class="under">The VM sent no proof in time.</span>`}<${Findings} items=${proof.findings} />`],
+    ["GPU check", html`<${Badge} state=${proof.status} kind=${kind} text=${text} />${proof.at && html`<span class="under">${fullTime(proof.at)}${proof.via ? `, ${viaText(proof.via)}` : ""}</span>`}${proof.status === "none" && html`<span class="under">The VM sent no proof in time.</span>`}<${Findings} items=${proof.findings} />`],
     proof.driver_version && ["Driver", `${proof.driver_version}${proof.cuda_version ? `, CUDA ${proof.cuda_version}` : ""}`],
     proof.gpus?.length > 0 && ["GPUs", html`<${Gpus} items=${proof.gpus} />`],
   ];
