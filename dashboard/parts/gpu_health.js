@@ -1,6 +1,7 @@
 /** What is known of a lease's GPUs: the proof at the boot, the reported health, and idleness. */
 import { change } from "../api.js";
 import { nudge } from "../changes.js";
+import { now } from "../clock.js";
 import { fullTime, NOTHING, shortTime, words } from "../format.js";
 import { mayManageLeases } from "../session.js";
 import { html, useState } from "../ui.js";
@@ -13,13 +14,13 @@ const KEEP_SECONDS = 2 * 3600;
 const PROOFS = { passed: ["ok", "passed"], failed: ["failed", "failed"], none: ["released", "none"], pending: ["booting", "awaited"] };
 const HEALTH = { healthy: "ok", degraded: "releasing", failing: "failed", unknown: "released" };
 
-/** Shown when anything is known or awaited. */
-export function GpuHealth({ lease }) {
+/** `events`: of the lease, or undefined before they came. */
+export function GpuHealth({ lease, events }) {
   const { proof, health, idle, utilization } = lease;
   return html`
     <${Panel} title="GPU check and health" wide>
       ${proof || health || utilization || idle
-        ? html`<div class="two-columns"><${Facts} rows=${[...proofRows(proof), ["Health", health && html`<${Health} health=${health} />`], ["Utilization", utilization && html`${used(utilization)}<span class="under"><${Ago} at=${utilization.at} /></span>`], !lease.terminal && ["Idle", html`<${Idle} lease=${lease} />`]]} /></div>`
+        ? html`<div class="two-columns"><${Facts} rows=${[...proofRows(proof), ["Health", health && html`<${Health} health=${health} />`], ["Utilization", utilization && html`${used(utilization)}<span class="under"><${Ago} at=${utilization.at} /></span>`], !lease.terminal && ["Idle", html`<${Idle} lease=${lease} kept=${keptUntil(events ?? [])} />`]]} /></div>`
         : html`<${Empty} title="Nothing is reported.">${lease.request.proof === "off" ? "The request turned the GPU check off." : "The agent on the VM reports when it boots."}<//>`}
     <//>
   `;
@@ -64,8 +65,14 @@ const Health = ({ health }) => html`
 export const Findings = ({ items }) =>
   items?.length > 0 && html`<ul class="findings" aria-label="Findings">${items.map((one, place) => html`<li key=${place}><strong>${words(one.code)}</strong>: ${one.message}${one.gpu && html`<span class="id under">${one.gpu}</span>`}</li>`)}</ul>`;
 
-function Idle({ lease }) {
-  const { idle, keep_until: kept } = lease;
+/** Until when idleness is held off, or null. */
+function keptUntil(events) {
+  const until = events.findLast(({ type }) => type === "lease.kept")?.data.keep_until;
+  return until && Date.parse(until) > now() ? until : null;
+}
+
+function Idle({ lease, kept }) {
+  const { idle } = lease;
   const rule = lease.request.idle;
   return html`
     ${idle ? html`since ${shortTime(idle.since)} (<${Ago} at=${idle.since} suffix="" />)` : "no"}

@@ -46,7 +46,7 @@ export function Lease({ me, id }) {
       <${Panel} title="Cost and term"><${LeaseCost} lease=${data} /><//>
       <${Panel} title="Request"><${Asked} request=${data.request} labels=${data.labels} /><//>
     </div>
-    ${hasVm(data) && html`<${GpuHealth} lease=${data} /><${GpuCharts} lease=${data} />`}
+    ${hasVm(data) && html`<${GpuHealth} lease=${data} events=${events.data?.items} /><${GpuCharts} lease=${data} />`}
     <${Boot} lease=${data} />
     <${Panel} title="Attempts" aside=${attempts.data?.items.length} wide flush>
       <${Awaited} live=${attempts} rows=${2}>${attempts.data && html`<${Attempts} items=${attempts.data.items} findings=${findings} />`}<//>
