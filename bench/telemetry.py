@@ -21,6 +21,7 @@ from typing import cast
 import psycopg
 from psycopg.types.json import Jsonb
 
+from app.domain.gpu_samples import LEAST_INTERVAL_SECONDS
 from app.domain.tokens import agent_hash
 from app.local.ports import free_port
 from bench import api, load, processes, report, servers
@@ -148,13 +149,12 @@ class Measure:
         self._running, self._service, self._baselines = running, service, baselines
         self._tenants, self._agents, self._arguments = tenants, agents, arguments
         self._rate = len(agents) / 60
-        self._sent = 0
         api.cost(baselines, self._insert(), 400)
 
     def intake(self) -> None:
         """CPU per sample at the rate of all leases."""
-        count = min(int(self._rate * self._arguments.seconds), len(self._agents) // 2)
-        self._intake(min(count, 500))
+        count = min(int(self._rate * self._arguments.seconds), len(self._agents))
+        self._begin(count)
         before = api.cost(self._baselines, self._insert(), count // 2)
         found = self._intake(count)
         after = api.cost(self._baselines, self._insert(), count // 2)
@@ -173,6 +173,7 @@ class Measure:
     def reads(self) -> None:
         """GET of a lease, without and with samples, in turns."""
         quiet, busy = Result(), Result()
+        self._begin(min(int(self._rate * (self._arguments.seconds + 1)), len(self._agents)))
         for _ in range(2):
             quiet.latencies += self._reads().latencies
             with self._reporting():
@@ -193,7 +194,8 @@ class Measure:
         """Seven days in steps of five minutes, each time of another lease."""
         with psycopg.connect(self._running.superuser_url, autocommit=True) as connection:
             rows = connection.execute(
-                "SELECT DISTINCT lease_id, tenant_id FROM gpu_rollup ORDER BY lease_id LIMIT %s", [self._arguments.requests]
+                "SELECT DISTINCT lease_id, tenant_id FROM gpu_rollup ORDER BY lease_id LIMIT %s",
+                [self._arguments.requests],
             ).fetchall()
             (now,) = connection.execute("SELECT now()").fetchone() or (None,)
             raw = []
@@ -204,7 +206,11 @@ class Measure:
         keys = {tenant.id: tenant.key for tenant in self._tenants}
         since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now.timestamp() - _DAYS * 86_400 + 600))
         sent = [
-            request("GET", f"/v1/leases/{lease_id}/metrics?from={since}&step=300", f"Authorization: Bearer {keys[tenant_id]}")
+            request(
+                "GET",
+                f"/v1/leases/{lease_id}/metrics?from={since}&step=300",
+                f"Authorization: Bearer {keys[tenant_id]}",
+            )
             for lease_id, tenant_id in rows
         ]
         first = self._one_by_one(sent[:1], 1)
@@ -234,20 +240,25 @@ class Measure:
         result.must_all_be(204)
         return Cost((self._service.process.cpu_seconds() - before) / count * 1000, result)
 
+    def _begin(self, count: int) -> None:
+        """The first sample of so many leases, which is judged, and the pause until the next one may come."""
+        first = load.closed_loop(self._service.port, self._sample, count=count, connections=4 * CONNECTIONS)
+        first.must_all_be(204)
+        time.sleep(LEAST_INTERVAL_SECONDS + 1)
+
+    def _sample(self, number: int) -> bytes:
+        return self._agents[number % len(self._agents)].sample(time.time())
+
     def _send(self, count: int) -> Result:
-        """Samples of one lease after the other. A lease that has reported twelve seconds ago may report again."""
-        first = self._sent
-        self._sent += count
-
-        def make(number: int) -> bytes:
-            return self._agents[(first + number) % len(self._agents)].sample(time.time())
-
-        return load.open_loop(self._service.port, make, count=count, connections=4 * CONNECTIONS, rate=self._rate)
+        """A sample of each lease at the rate of all."""
+        return load.open_loop(
+            self._service.port, self._sample, count=count, connections=4 * CONNECTIONS, rate=self._rate
+        )
 
     @contextmanager
     def _reporting(self) -> Iterator[None]:
         """All leases report meanwhile, from a process of its own."""
-        count = int(self._rate * (self._arguments.seconds + 1))
+        count = min(int(self._rate * (self._arguments.seconds + 1)), len(self._agents))
         child = os.fork()
         if child == 0:
             status = 0
@@ -256,7 +267,6 @@ class Measure:
             except BaseException:  # noqa: BLE001 - the parent is told by the status
                 status = 1
             os._exit(status)
-        self._sent += count
         time.sleep(0.5)
         try:
             yield

@@ -15,6 +15,7 @@ from app.services.events import EventService
 from app.services.explanations import ExplanationService
 from app.services.focus import FocusService
 from app.services.forecast import ForecastService
+from app.services.gpu_fleet import GpuFleetService
 from app.services.gpu_health import GpuHealthService
 from app.services.gpu_metrics import GpuMetricsService
 from app.services.gpu_models import GpuModelService
@@ -70,6 +71,7 @@ class Services:
     proofs: ProofService
     gpu_samples: GpuSampleService
     gpu_metrics: GpuMetricsService
+    gpu_fleet: GpuFleetService
     offerings: OfferingService
     gpu_models: GpuModelService
     regions: RegionService
@@ -120,6 +122,7 @@ class Services:
             proofs=ProofService(context, gpu_health),
             gpu_samples=GpuSampleService(context, agents, gpu_health),
             gpu_metrics=GpuMetricsService(context),
+            gpu_fleet=GpuFleetService(context),
             offerings=OfferingService(catalogue),
             gpu_models=GpuModelService(catalogue),
             regions=RegionService(catalogue),

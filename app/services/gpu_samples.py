@@ -28,7 +28,7 @@ from app.services.errors import FieldError, InvalidRequest, InvalidToken, RateLi
 from app.services.gpu_health import GpuHealthService
 
 _TOKEN = re.compile(r"[0-9a-f]{64}")
-_WINDOW_SECONDS = 0.02
+_WINDOW_SECONDS = 0.05
 """How long a sample waits for others."""
 _LARGEST_BATCH = 200
 _COUNT_SECONDS = 1.0

@@ -1,6 +1,7 @@
 """Metrics of GPUs: series of a lease, the utilization of many, the fleet, and Prometheus text."""
 
-from typing import Annotated
+from dataclasses import asdict
+from typing import Annotated, Any
 
 from fastapi import Query, Request, Response
 from pydantic import Field
@@ -8,9 +9,12 @@ from pydantic import Field
 from app.api.http.responses import JSON, to_bytes
 from app.api.http.routing import UseServices, Viewer
 from app.api.http.routing import router as make_router
-from app.api.schemas.base import Moment, Timestamp, View
+from app.api.schemas.base import Moment, Money, Timestamp, View
 from app.api.schemas.lease_filters import QueryText
 from app.domain.gpu_series import LONGEST_STEP, MOST_POINTS, SHORTEST_STEP
+from app.domain.money import format_money
+from app.observability.gpu_exposition import exposition
+from app.services.gpu_fleet import MOST_LISTED
 from app.services.gpu_metrics import MOST_HOURS, MOST_LEASES
 
 router = make_router("metrics")
@@ -65,7 +69,44 @@ class Utilizations(View):
 
     step_seconds: int
     from_: Annotated[Moment, Field(alias="from", description="The start of the first step.")]
-    items: Annotated[list[LeaseUtilization], Field(description="Leases that the caller may see, in the order of `ids`.")]
+    items: Annotated[
+        list[LeaseUtilization], Field(description="Leases that the caller may see, in the order of `ids`.")
+    ]
+
+
+class FleetLease(View):
+    """The GPUs of a lease that is billed now."""
+
+    lease_id: str
+    name: str
+    gpu_model: str | None
+    gpus: Annotated[list[int | None], Field(description="The utilization of each GPU in percent. Null: unknown.")]
+    state: str
+    health: Annotated[str | None, Field(description="The status of its health. Null: unknown.")]
+
+
+class FleetMetrics(View):
+    """GPUs that are paid for now. A GPU without a sample of the last two minutes counts as unknown, not as idle."""
+
+    gpus_paid: int
+    gpus_in_use: Annotated[int, Field(description="GPUs with a utilization of more than 5 %.")]
+    gpus_idle: Annotated[int, Field(description="GPUs with a utilization of 5 % or less.")]
+    gpus_unknown: int
+    idle_cost_per_hour: Annotated[
+        Money, Field(description="USD: the share of the idle GPUs in the rates of their leases.")
+    ]
+    leases: Annotated[
+        list[FleetLease], Field(description=f"The newest first, at most {MOST_LISTED}. The sums count all leases.")
+    ]
+
+
+_EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
+_PROMETHEUS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Prometheus' text format.",
+        "content": {"text/plain": {"schema": {"type": "string"}, "example": 'DCGM_FI_DEV_GPU_UTIL{gpu="0",…} 87\n'}},
+    }
+}
 
 
 @router.get("/v1/leases/{lease_id}/metrics", response_model=LeaseMetrics)
@@ -76,7 +117,9 @@ async def get_lease_metrics(
     from_: Annotated[
         Timestamp | None, Query(alias="from", description="An hour before `to` by default. Rounded down to a step.")
     ] = None,
-    to: Annotated[Timestamp | None, Query(description="Now by default, and at the latest. Rounded up to a step.")] = None,
+    to: Annotated[
+        Timestamp | None, Query(description="Now by default, and at the latest. Rounded up to a step.")
+    ] = None,
     step: Annotated[
         int | None,
         Query(
@@ -118,3 +161,21 @@ async def get_utilization(
         to_bytes({"step_seconds": found.step, "from": found.since, "items": items}),
         media_type=JSON,
     )
+
+
+@router.get("/v1/metrics/fleet", response_model=FleetMetrics)
+async def get_fleet_metrics(principal: Viewer, services: UseServices) -> Response:
+    """Read how many GPUs are paid for and how many are in use now, GPU by GPU. Operators see all tenants."""
+    fleet = await services.gpu_fleet.fleet(principal)
+    content = {**asdict(fleet), "idle_cost_per_hour": format_money(fleet.idle_cost_per_hour)}
+    return Response(to_bytes(content), media_type=JSON)
+
+
+@router.get("/v1/metrics/leases", response_class=Response, responses=_PROMETHEUS)
+async def get_lease_metrics_text(principal: Viewer, services: UseServices) -> Response:
+    """Return the newest samples of the caller's active leases for Prometheus, with the metric names of DCGM-exporter.
+
+    Prometheus sends the API key as bearer token. A lease without a recent sample is left out. Operators see all tenants.
+    """
+    rows = await services.gpu_fleet.reporting(principal)
+    return Response(exposition(rows), headers={"Content-Type": _EXPOSITION})

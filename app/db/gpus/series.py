@@ -45,7 +45,9 @@ SAMPLES = Query(
 
 UTILIZATION = Query(
     select(gpu_series.c.lease_id, gpu_series.c.starts_at, gpu_series.c.gpu_percent)
-    .where(gpu_series.c.lease_id == func.any(_LEASES), gpu_series.c.starts_at >= _SINCE, gpu_series.c.starts_at < _UNTIL)
+    .where(
+        gpu_series.c.lease_id == func.any(_LEASES), gpu_series.c.starts_at >= _SINCE, gpu_series.c.starts_at < _UNTIL
+    )
     .where(asking(gpu_series.c.tenant_id))
 )
 """Parameters: lease_ids, since, until."""
