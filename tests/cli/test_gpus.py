@@ -11,8 +11,9 @@ from rich.console import Console
 
 from app.cli import gpu_readings, times
 from app.cli.gpu_top_views import Screen, summary, urgency
+from app.observability.gpu_exposition import exposition
 from tests.cli.conftest import Cli
-from tests.cli.fake_api import ACTIVE, BOOTING, PROVISIONING, Answer, FakeApi, Json, a_lease, problem
+from tests.cli.fake_api import ACTIVE, BOOTING, PROVISIONING, TENANT_ID, Answer, FakeApi, Json, a_lease, problem
 from tests.cli.terminal import Terminal
 
 FINDING: Json = {"code": "xid_79", "severity": "fatal", "gpu": "GPU-1", "message": "The GPU fell off the bus."}
@@ -82,6 +83,25 @@ def test_readings_are_summed_up_per_lease() -> None:
         "lease_02": (None, 52.2),
     }
     assert gpu_readings.parse("DCGM_FI_DEV_GPU_TEMP{} 3\nDCGM_FI_DEV_GPU_TEMP 3\n") == {}
+
+
+def test_the_apis_own_text_is_read() -> None:
+    gpu = {"uuid": "GPU-0", "utilization": 5.0, "memory_used_mib": 3.0, "memory_mib": 40960.0, "power_w": 51.2}
+    rest = {"temperature_c": 33.0, "sm_clock_mhz": 210.0, "ecc_uncorrected": 0, "remap_failed": False, "throttle": None}
+    names = ("provider", "region", "gpu_model", "instance_type")
+    row = {
+        **dict.fromkeys(names, "x"),
+        "lease_id": "lease_01",
+        "tenant_id": TENANT_ID,
+        "name": 'a "quoted", {name}',
+        "gpu_count": 1,
+        "proven": None,
+        "sample": {"gpus": [{**gpu, **rest}], "cpu_percent": 1, "memory_percent": 2, "disk_percent": 3},
+        "xids": [],
+        "age_seconds": 5.0,
+    }
+    found = gpu_readings.parse(exposition([row]))
+    assert (found["lease_01"].hottest, found["lease_01"].power) == (33.0, 51.2)
 
 
 def test_top_without_a_terminal_prints_one_table(leases: FakeApi, cli: Cli) -> None:

@@ -76,7 +76,9 @@ def test_a_plan_is_a_row_for_each_candidate(api: FakeApi, cli: Cli) -> None:
 
 def test_an_empty_list_is_its_header(api: FakeApi, cli: Cli) -> None:
     result = cli("lease", "list", "--output", "csv")
-    assert result.stdout.splitlines() == ["ID,NAME,STATE,GPUS,LOCATION,TYPE,MARKET,USD/H,COST USD,EXPIRES,CREATED,GPU %"]
+    assert result.stdout.splitlines() == [
+        "ID,NAME,STATE,GPUS,LOCATION,TYPE,MARKET,USD/H,COST USD,EXPIRES,CREATED,GPU %"
+    ]
     assert "no leases" in result.stderr
     api.documents["GET", "/v1/ops/orphans"] = {"items": [], "next_cursor": None}
     assert cli("ops", "orphans", "--output", "csv").stdout.startswith("ID,INSTANCE,TYPE,")
