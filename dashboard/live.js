@@ -5,8 +5,8 @@ import { useLayoutEffect, useReducer, useRef } from "./ui.js";
 
 const sources = new Map();
 const EVENTED = /^\/v1\/(leases|events)\b(?!.*\/metrics\b)/;
-const LEASE = /^\/v1\/leases\/[^/?]+$/;
-const SAMPLE_MS = 60_000; // utilization and idleness of a lease change once a minute, without a new version
+const SAMPLED = /^\/v1\/leases(\/[^/?]+)?(\?|$)/;
+const SAMPLE_MS = 60_000; // utilization and idleness of leases change once a minute, without a new version
 
 /**
  * `{data, error, settled}` of a path, asked about every `seconds`. `data` is undefined before the first answer, or with
@@ -43,7 +43,7 @@ function open(path, seconds, all) {
   const ask = async () => {
     const before = { ...source };
     try {
-      source.data = await (all ? getAll(path, all === true ? undefined : all) : get(path, LEASE.test(path) ? SAMPLE_MS : undefined));
+      source.data = await (all ? getAll(path, all === true ? undefined : all) : get(path, SAMPLED.test(path) ? SAMPLE_MS : undefined));
       source.error = null;
     } catch (error) {
       source.error = error;

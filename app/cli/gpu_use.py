@@ -31,7 +31,7 @@ def proof(item: Json) -> str | None:
     facts = [
         " by ".join(str(part) for part in (found.get("status"), found.get("via")) if part),
         *(f"{word} {found[name]}" for name, word in _VERSIONS if found.get(name)),
-        *([f"{len(found['gpus'])} GPUs"] if found.get("gpus") else []),
+        *([f"{len(found['gpus'])} GPU{'' if len(found['gpus']) == 1 else 's'}"] if found.get("gpus") else []),
     ]
     return "\n".join([", ".join(facts), *_findings(found)])
 
@@ -40,12 +40,12 @@ _VERSIONS = (("driver_version", "driver"), ("cuda_version", "CUDA"))
 
 
 def health(item: Json) -> str | None:
-    """`failing since 5 min ago`, then a line for each finding. None before the first report."""
+    """`failing for 5 min 2 s`, then a line for each finding. None before the first report."""
     found = item.get("health")
     if not found:
         return None
-    began = since(found.get("since"))
-    return "\n".join([f"{found.get('status')}{f', since {began}' if began else ''}", *_findings(found)])
+    lasting = _lasting(found.get("since"))
+    return "\n".join([f"{found.get('status')}{f' for {lasting}' if lasting else ''}", *_findings(found)])
 
 
 def _findings(found: Json) -> Iterator[str]:
@@ -75,8 +75,12 @@ def idle(item: Json) -> str | None:
 
 def idle_time(item: Json) -> str | None:
     """How long the lease is idle: `48 min 20 s`. None for a lease that is not idle."""
-    began = times.parse_time(at(item, "idle.since"))
-    return times.duration((times.now() - began).total_seconds()) if began else None
+    return _lasting(at(item, "idle.since"))
+
+
+def _lasting(began: str | None) -> str | None:
+    moment = times.parse_time(began)
+    return times.duration((times.now() - moment).total_seconds()) if moment else None
 
 
 def each_percent(values: Iterable[object]) -> str:

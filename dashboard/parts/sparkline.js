@@ -17,15 +17,16 @@ export function useUtilization(leases) {
   return useMemo(() => new Map((data?.items ?? []).map((item) => [item.lease_id, item.gpu_percent])), [data]);
 }
 
-/** `values` undefined or without a number: nothing is known. */
-export function Sparkline({ values }) {
+/** `values` are means of some minutes, undefined while nothing is known. The number is that of the newest sample, if it came. */
+export function Sparkline({ lease, values }) {
   const last = values ? newest(values) : null;
+  const shown = Math.round(lease.utilization?.gpu_percent ?? last);
   if (last === null) return html`<span class="muted" title="No sample yet">${NOTHING}</span>`;
-  const label = `GPU utilization of ${HOURS} hours: newest ${Math.round(last)} %, mean ${Math.round(mean(values))} %`;
+  const label = `GPU utilization of ${HOURS} hours: newest ${shown} %, mean ${Math.round(mean(values))} %`;
   return html`
     <span class="spark" title=${label}>
       <svg viewBox=${`0 -1 ${Math.max(values.length - 1, 1)} ${HEIGHT + 2}`} preserveAspectRatio="none" role="img" aria-label=${label}><path d=${linePath(values, HEIGHT)} /></svg>
-      <span class="num" aria-hidden="true">${Math.round(last)} %</span>
+      <span class="num" aria-hidden="true">${shown} %</span>
     </span>
   `;
 }

@@ -53,13 +53,16 @@ def active(tenant: Tenant, **request: Any) -> str:
 
 def test_the_list_has_a_line_of_utilization_for_each_lease_in_one_request(visitor: Visitor, tenant: Tenant) -> None:
     first, second = active(tenant, name="busy"), active(tenant, name="silent")
+    newest = {"utilization": {"gpu_percent": 94, "memory_percent": None, "at": ago(seconds=5)}}
+    leases = [{**lease, **(newest if lease["id"] == first else {})} for lease in tenant.leases("!terminal")]
     answer = {"step_seconds": 300, "from": ago(hours=1), "items": [{"lease_id": first, "gpu_percent": WAVE}]}
+    visitor.page.route(re.compile(r"/v1/leases\?"), answering({"items": leases, "next_cursor": None}))
     visitor.page.route(re.compile("/v1/metrics/utilization"), answering(answer))
     visitor.sign_in(tenant.key)
     with visitor.page.expect_request(re.compile("/v1/metrics/utilization")) as asked:
         visitor.go("leases")
     assert {first, second} == set(re.findall("lease_[0-9a-z]{26}", asked.value.url))
-    line = visitor.row("busy").get_by_role("img", name=re.compile("^GPU utilization of .* newest 93 %, mean 48 %"))
+    line = visitor.row("busy").get_by_role("img", name=re.compile("^GPU utilization of .* newest 94 %, mean 48 %"))
     expect(line.locator("path")).to_have_attribute("d", re.compile(r"^M1 .*L3 [\d.]+M5 "))
     expect(visitor.row("silent").locator(".spark")).to_have_count(0)
     look_at(visitor, "leases-gpus")

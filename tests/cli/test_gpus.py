@@ -215,5 +215,6 @@ def test_a_lease_shows_its_check_health_use_and_idle_time(leases: FakeApi, cli: 
     assert "93 % of the GPUs, 40 % of their memory" in healthy
     assert "idle" not in healthy
     assert "for 48 min" in cli("lease", "show", "train-2").stdout
+    assert "failing for 5 min" in cli("lease", "show", "train-3").stdout
     assert "xid_79: The GPU fell off the bus. (GPU-1)" in cli("lease", "show", "train-3").stdout
     assert "GPU %" in cli("lease", "list").stdout
