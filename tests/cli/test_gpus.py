@@ -89,7 +89,7 @@ def test_the_apis_own_text_is_read() -> None:
     gpu = {"uuid": "GPU-0", "utilization": 5.0, "memory_used_mib": 3.0, "memory_mib": 40960.0, "power_w": 51.2}
     rest = {"temperature_c": 33.0, "sm_clock_mhz": 210.0, "ecc_uncorrected": 0, "remap_failed": False, "throttle": None}
     names = ("provider", "region", "gpu_model", "instance_type")
-    row = {
+    row: Json = {
         **dict.fromkeys(names, "x"),
         "lease_id": "lease_01",
         "tenant_id": TENANT_ID,
