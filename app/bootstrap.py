@@ -59,17 +59,13 @@ def build_api(settings: Settings, traces: Traces | None = None) -> FastAPI:
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         hints.start()
         async with _repeating(
-            (SYNC_SECONDS, requests.keep_in_step),
-            (SYNC_SECONDS, writes.keep_in_step),
-            (SYNC_SECONDS, failures.keep_in_step),
-            (SYNC_SECONDS, strangers.keep_in_step),
-            (SYNC_SECONDS, reports.keep_in_step),
+            *((SYNC_SECONDS, limiter.keep_in_step) for limiter in limits.values()),
             (POLL_SECONDS, services.streams.look),
             (_WRITE_USES_SECONDS, services.authenticator.write_uses),
         ):
             yield
         await asyncio.to_thread(hints.stop)
-        await asyncio.gather(requests.close(), writes.close(), failures.close(), strangers.close(), database.close())
+        await asyncio.gather(*(limiter.close() for limiter in limits.values()), database.close())
 
     return create_app(services, gate=gate, metrics=metrics, traces=traces or Traces(), lifespan=lifespan)
 

@@ -244,7 +244,7 @@ class Measure:
         """The first sample of so many leases, which is judged, and the pause until the next one may come."""
         first = load.closed_loop(self._service.port, self._sample, count=count, connections=4 * CONNECTIONS)
         first.must_all_be(204)
-        time.sleep(LEAST_INTERVAL_SECONDS + 1)
+        Event().wait(LEAST_INTERVAL_SECONDS + 1)
 
     def _sample(self, number: int) -> bytes:
         return self._agents[number % len(self._agents)].sample(time.time())
@@ -267,7 +267,7 @@ class Measure:
             except BaseException:  # noqa: BLE001 - the parent is told by the status
                 status = 1
             os._exit(status)
-        time.sleep(0.5)
+        Event().wait(0.5)
         try:
             yield
         finally:

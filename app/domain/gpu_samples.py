@@ -6,6 +6,7 @@ Nothing of a sample is trusted. A value out of its range is refused with the nam
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 from app.domain.gpu_reports import LONGEST_TEXT, MOST_GPUS, PROOF_VERSION, RecoveryAction, Xid, parse_xids
@@ -136,7 +137,7 @@ def parse_samples(value: Any, *, now: datetime) -> SampleReport:
     samples = tuple(_sample(each, now) for each in report.objects("samples", MOST_SAMPLES, required=True))
     if not samples:
         raise ValueError("body.samples must have an entry")
-    if any(later.at <= sample.at for sample, later in zip(samples, samples[1:], strict=False)):
+    if any(later.at <= sample.at for sample, later in pairwise(samples)):
         raise ValueError("body.samples must be in the order of their times, each with a time of its own")
     return SampleReport(
         agent=agent,

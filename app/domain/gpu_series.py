@@ -151,13 +151,7 @@ class SeriesGrid:
         for cell, samples in by_cell.items():
             for values, name in zip(self._lease, LEASE_SERIES, strict=True):
                 values[cell] = _mean([sample[name] for sample in samples])
-            of_gpus: dict[str, list[Values]] = {}
-            for sample in samples:
-                for place, uuid in enumerate(sample["uuids"]):
-                    lists = of_gpus.setdefault(uuid, [[] for _ in GPU_SERIES])
-                    for values, series in zip(lists, sample["gpu_values"], strict=True):
-                        values.append(series[place])
-            for uuid, lists in of_gpus.items():
+            for uuid, lists in _by_gpu(samples).items():
                 for values, samples_of_gpu in zip(self._gpu(uuid), lists, strict=True):
                     values[cell] = _mean(samples_of_gpu)
 
@@ -196,6 +190,17 @@ def mean_steps(cells: Sequence[int | None], width: int) -> Values:
     if width == 1:
         return list(cells)
     return [_mean(cells[start : start + width]) for start in range(0, len(cells), width)]
+
+
+def _by_gpu(samples: Iterable[Mapping[str, Any]]) -> dict[str, list[Values]]:
+    """The values of each GPU in these samples, by series."""
+    found: dict[str, list[Values]] = {}
+    for sample in samples:
+        for place, uuid in enumerate(sample["uuids"]):
+            lists = found.setdefault(uuid, [[] for _ in GPU_SERIES])
+            for values, series in zip(lists, sample["gpu_values"], strict=True):
+                values.append(series[place])
+    return found
 
 
 def _mean(values: Sequence[int | None]) -> int | None:

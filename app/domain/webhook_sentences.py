@@ -23,6 +23,13 @@ SENTENCES: Mapping[str, str] = {
     EventType.LEASE_REBOOT_FAILED: "The VM of lease {lease} could not be rebooted{error}.",
     EventType.LEASE_INTERRUPTION_NOTICE: "The provider will interrupt the VM of lease {lease}{deadline}.",
     EventType.LEASE_ADOPTED: "Lease {lease} was rebuilt from the tags of its VM.",
+    EventType.LEASE_PROOF: "The proof of the GPUs of lease {lease}: {status}{finding}.",
+    EventType.LEASE_GPU_HEALTH: "The GPUs of lease {lease} are {status}{finding}.",
+    EventType.LEASE_IDLE_SOON: "All GPUs of lease {lease} are idle since {idle_since}.",
+    EventType.LEASE_IDLE: "Lease {lease} was idle since {idle_since}: {gpu_hours} GPU-hours, which cost {cost} USD.",
+    EventType.LEASE_KEPT: "Idle GPUs of lease {lease} do not count before {keep_until}.",
+    EventType.LEASE_BENCHMARK: "The VM of lease {lease} measured {gpus} GPUs.",
+    EventType.ATTEMPT_GPU_CHECK_FAILED: "The GPUs of a VM of lease {lease} failed their check{place}{finding}.",
     EventType.ATTEMPT_PLANNED: "Lease {lease} tries another offering{place}.",
     EventType.ATTEMPT_LAUNCHED: "The provider created the VM of lease {lease}{place}.",
     EventType.ATTEMPT_SETTLING: "The provider did not answer whether it created the VM of lease {lease}.",
@@ -53,6 +60,8 @@ class _Parts(dict[str, str]):
         self["lease"] = lease_name or plain.get("lease_id", "")
         self["reason"] = _clause(about.get("reason"), "message")
         self["error"] = _clause(about.get("error"), "message")
+        findings = about.get("findings") or [None]
+        self["finding"] = _clause(findings[0], "message")
         self["obstacle"] = f": {plain['obstacle']}" if "obstacle" in plain else ""
         offering = about.get("offering") or {}
         place = f", {offering.get('instance_type')} in {offering.get('zone')}"

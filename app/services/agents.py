@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+import orjson
+
 from app.db.leases import agents as statements
 from app.domain.ids import AttemptId, LeaseId, TenantId
 from app.domain.lease_requests import ProofWish
@@ -65,11 +67,16 @@ def _agent(row: Mapping[str, Any]) -> Agent:
         state=LeaseState(row["state"]),
         wanted=row["desired"] == "run",
         provider=row["provider"],
-        offering=row["offering"],
+        offering=_parsed(row["offering"]) or {},
         own_image=row["image"] is not None,
         proof_wish=ProofWish(row["proof_wish"] or ProofWish.AUTO),
         ready_at=row["ready_at"],
-        proof=row["proof"],
-        gpu_health=row["gpu_health"],
+        proof=_parsed(row["proof"]),
+        gpu_health=_parsed(row["gpu_health"]),
         now=row["now"],
     )
+
+
+def _parsed(value: str | dict[str, Any] | None) -> dict[str, Any] | None:
+    """JSON of a compiled query. Connections of the pool parse it, and plain ones of the driver return its text."""
+    return dict(orjson.loads(value)) if isinstance(value, str) else value

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+import orjson
+
 from app.db.gpus import fleet as statements
 from app.domain.idleness import IDLE_PERCENT, STALE_AFTER
 from app.services.context import ServiceContext
@@ -51,7 +53,7 @@ class GpuFleetService:
         rows = await self._database.fetch(principal.tenant_id, statements.PAID)
         paid = in_use = idle = 0
         idle_cost = Decimal(0)
-        leases = []
+        leases: list[FleetLease] = []
         for row in rows:
             count = row["gpu_count"] or 0
             percents = self._percents(row, count)
@@ -75,7 +77,7 @@ class GpuFleetService:
     async def reporting(self, principal: Principal) -> list[dict[str, Any]]:
         """Rows of REPORTING: the caller's active leases; those of all tenants for operators. Old samples are left out."""
         rows = await self._database.fetch(principal.tenant_id, statements.REPORTING, limit=MOST_REPORTED)
-        return [row for row in rows if row["age_seconds"] <= self._stale_seconds]
+        return [_parsed(row) for row in rows if row["age_seconds"] <= self._stale_seconds]
 
     def _percents(self, row: dict[str, Any], count: int) -> list[int | None]:
         """One for each GPU that is paid for. A GPU that the sample does not show is unknown."""
@@ -83,6 +85,10 @@ class GpuFleetService:
         if row["age_seconds"] is not None and row["age_seconds"] <= self._stale_seconds:
             known = row["gpu_percents"] or []
         return [*known[:count], *[None] * (count - len(known))]
+
+
+def _parsed(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, **{name: orjson.loads(row[name] or "null") for name in ("proven", "sample", "xids")}}
 
 
 def _lease(row: dict[str, Any], percents: Sequence[int | None]) -> FleetLease:

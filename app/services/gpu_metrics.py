@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from app.db.gpus import series as statements
@@ -24,6 +24,7 @@ from app.services.principal import Principal
 
 MOST_LEASES = 100
 MOST_HOURS = 24
+_STEPS = (300, 600, 900, 1200, 1800)
 _MOST_STEPS = 60
 
 
@@ -85,16 +86,19 @@ class GpuMetricsService:
         return LeaseSeries(lease_id=key, period=period, lease=grid.lease_series(), gpus=grid.gpu_series())
 
     async def utilization(self, principal: Principal, lease_ids: Sequence[str], hours: int) -> Utilization:
-        """Of the leases among these that the caller may see. Raises InvalidRequest for more than MOST_LEASES ids."""
+        """Of the leases among these that the caller may see. Raises InvalidRequest for more than MOST_LEASES ids.
+
+        Raises ResourceNotFound when the caller may see none of them.
+        """
         wanted = list(dict.fromkeys(lease_id for lease_id in lease_ids if is_typeid("lease", lease_id)))
         if not lease_ids or len(lease_ids) > MOST_LEASES:
             raise InvalidRequest(errors=[FieldError("#/query/ids", f"must be 1 to {MOST_LEASES} ids of leases")])
-        width = -(-hours * HOUR_SECONDS // (FINE_SECONDS * _MOST_STEPS))
+        step = next(step for step in _STEPS if hours * HOUR_SECONDS <= step * _MOST_STEPS)
         within = principal.tenant_id
         known = await self._database.fetch(within, statements.PROGRESS, lease_ids=wanted)
-        now = known[0]["now"] if known else datetime.now(UTC)
-        rolled_until = known[0]["samples_rolled_until"] if known else None
-        step = width * FINE_SECONDS
+        if not known:
+            raise ResourceNotFound
+        now, rolled_until = known[0]["now"], known[0]["samples_rolled_until"]
         until = floor(now, step) + timedelta(seconds=step)
         since = until - timedelta(hours=hours)
         first = floor(since, HOUR_SECONDS)
@@ -113,5 +117,8 @@ class GpuMetricsService:
         return Utilization(
             since=since,
             step=step,
-            items={lease_id: mean_steps(values[skipped:cells], width) for lease_id, values in ordered.items()},
+            items={
+                lease_id: mean_steps(values[skipped:cells], step // FINE_SECONDS)
+                for lease_id, values in ordered.items()
+            },
         )

@@ -293,7 +293,7 @@ def _must_judge(item: _Item, row: Mapping[str, Any]) -> bool:
     """Whether Xids, the GPUs or their flags differ from those of the newest sample, or were never judged."""
     if not _is_same(row) or row["is_unjudged"]:
         return True
-    before, xids = row["sample"], row["xids"]
+    before, xids = orjson.loads(row["sample"]), orjson.loads(row["xids"])
     if len(item.report.xids) != len(xids) or orjson.loads(orjson.dumps(item.report.xids)) != xids:
         return True
     stored = [(gpu["uuid"], gpu["remap_failed"], gpu["recovery_action"]) for gpu in before["gpus"]]

@@ -88,6 +88,7 @@ def upgrade() -> None:
         key="starts_at",
         comment="Means of an hour",
     )
+    op.create_index("ix_gpu_rollup_starts_at", "gpu_rollup", ["starts_at"], postgresql_using="brin")
     op.execute(f"GRANT INSERT ON gpu_sample TO {API}")
     op.execute("CREATE SCHEMA gpu_partitions")
     op.execute(MAINTAIN)

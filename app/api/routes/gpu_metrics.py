@@ -6,16 +6,17 @@ from typing import Annotated, Any
 from fastapi import Query, Request, Response
 from pydantic import Field
 
-from app.api.http.responses import JSON, to_bytes
+from app.api.http.etags import tagged
+from app.api.http.responses import to_bytes
 from app.api.http.routing import UseServices, Viewer
 from app.api.http.routing import router as make_router
-from app.api.schemas.base import Moment, Money, Timestamp, View
-from app.api.schemas.lease_filters import QueryText
+from app.api.schemas.base import Moment, Money, Text, Timestamp, View
 from app.domain.gpu_series import LONGEST_STEP, MOST_POINTS, SHORTEST_STEP
 from app.domain.money import format_money
 from app.observability.gpu_exposition import exposition
 from app.services.gpu_fleet import MOST_LISTED
 from app.services.gpu_metrics import MOST_HOURS, MOST_LEASES
+from app.services.preconditions import list_tag
 
 router = make_router("metrics")
 
@@ -100,6 +101,7 @@ class FleetMetrics(View):
     ]
 
 
+_LONGEST_IDS = MOST_LEASES * 34
 _EXPOSITION = "text/plain; version=0.0.4; charset=utf-8"
 _PROMETHEUS: dict[int | str, dict[str, Any]] = {
     200: {
@@ -111,6 +113,7 @@ _PROMETHEUS: dict[int | str, dict[str, Any]] = {
 
 @router.get("/v1/leases/{lease_id}/metrics", response_model=LeaseMetrics)
 async def get_lease_metrics(
+    request: Request,
     lease_id: str,
     principal: Viewer,
     services: UseServices,
@@ -142,33 +145,36 @@ async def get_lease_metrics(
         "series": found.lease,
         "gpus": found.gpus,
     }
-    return Response(to_bytes(content), media_type=JSON)
+    return _tagged(request, content)
 
 
 @router.get("/v1/metrics/utilization", response_model=Utilizations)
 async def get_utilization(
+    request: Request,
     principal: Viewer,
     services: UseServices,
     ids: Annotated[
-        QueryText, Query(description=f"At most {MOST_LEASES} ids of leases, separated by commas.", examples=["lease_1"])
+        Text,
+        Query(
+            max_length=_LONGEST_IDS,
+            description=f"At most {MOST_LEASES} ids of leases, separated by commas.",
+            examples=["lease_01jz0000000000000000000001"],
+        ),
     ],
     hours: Annotated[int, Query(ge=1, le=MOST_HOURS, description="The range until now.")] = 1,
 ) -> Response:
     """Read the utilization of several leases' GPUs, in at most 60 steps, for small charts in lists."""
     found = await services.gpu_metrics.utilization(principal, [one for one in ids.split(",") if one], hours)
     items = [{"lease_id": lease_id, "gpu_percent": values} for lease_id, values in found.items.items()]
-    return Response(
-        to_bytes({"step_seconds": found.step, "from": found.since, "items": items}),
-        media_type=JSON,
-    )
+    return _tagged(request, {"step_seconds": found.step, "from": found.since, "items": items})
 
 
 @router.get("/v1/metrics/fleet", response_model=FleetMetrics)
-async def get_fleet_metrics(principal: Viewer, services: UseServices) -> Response:
+async def get_fleet_metrics(request: Request, principal: Viewer, services: UseServices) -> Response:
     """Read how many GPUs are paid for and how many are in use now, GPU by GPU. Operators see all tenants."""
     fleet = await services.gpu_fleet.fleet(principal)
     content = {**asdict(fleet), "idle_cost_per_hour": format_money(fleet.idle_cost_per_hour)}
-    return Response(to_bytes(content), media_type=JSON)
+    return _tagged(request, content)
 
 
 @router.get("/v1/metrics/leases", response_class=Response, responses=_PROMETHEUS)
@@ -178,4 +184,10 @@ async def get_lease_metrics_text(principal: Viewer, services: UseServices) -> Re
     Prometheus sends the API key as bearer token. A lease without a recent sample is left out. Operators see all tenants.
     """
     rows = await services.gpu_fleet.reporting(principal)
-    return Response(exposition(rows), headers={"Content-Type": _EXPOSITION})
+    text = exposition(rows)
+    return Response(text, headers={"Content-Type": _EXPOSITION, "ETag": list_tag((), also=text)})
+
+
+def _tagged(request: Request, content: dict[str, Any]) -> Response:
+    text = to_bytes(content)
+    return tagged(request, text, list_tag((), also=text.decode()))

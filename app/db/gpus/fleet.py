@@ -1,6 +1,6 @@
 """The GPUs that are paid for now, and what their agents reported last."""
 
-from sqlalchemy import Integer, and_, bindparam, extract, func, select
+from sqlalchemy import Integer, Text, and_, bindparam, cast, extract, func, select
 
 from app.db.core.reads import Query
 from app.db.core.tenant_scope import asking
@@ -37,10 +37,9 @@ REPORTING = Query(
         lease.c.gpu_count,
         lease.c.provider,
         lease.c.region,
-        lease.c.proof["gpus"].label("proven"),
+        cast(lease.c.proof["gpus"], Text).label("proven"),
         attempt.c.instance_type,
-        gpu_latest.c.sample,
-        gpu_latest.c.xids,
+        *(cast(gpu_latest.c[name], Text).label(name) for name in ("sample", "xids")),
         _AGE,
     )
     .select_from(
@@ -52,4 +51,4 @@ REPORTING = Query(
     .order_by(lease.c.id)
     .limit(_LIMIT)
 )
-"""Parameter: limit. Active leases whose agents report."""
+"""Parameter: limit. `proven`, `sample` and `xids` are JSON text. Active leases whose agents report."""

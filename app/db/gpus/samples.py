@@ -1,6 +1,6 @@
 """Storing samples: the state of the leases whose agents report, and one statement that stores what several sent."""
 
-from sqlalchemy import ARRAY, LargeBinary, Text, and_, bindparam, extract, func, select, text
+from sqlalchemy import ARRAY, LargeBinary, Text, and_, bindparam, cast, extract, func, select, text
 
 from app.db.core.compiled import Compiled
 from app.db.core.reads import Query
@@ -25,7 +25,8 @@ REPORTERS = Query(
         lease.c.ready_at,
         lease.c.gpu_count,
         gpu_latest.c.attempt_id.label("sampled_attempt_id"),
-        *(gpu_latest.c[name] for name in ("sampled_at", "received_at", "idle_since", "idle_samples", "xids", "sample")),
+        *(gpu_latest.c[name] for name in ("sampled_at", "received_at", "idle_since", "idle_samples")),
+        *(cast(gpu_latest.c[name], Text).label(name) for name in ("xids", "sample")),
         and_(lease.c.state == "active", lease.c.gpu_health["n"].as_integer().is_distinct_from(attempt.c.n)).label(
             "is_unjudged"
         ),
@@ -40,7 +41,7 @@ REPORTERS = Query(
         attempt.c.agent_hash == func.any(bindparam("hashes", type_=ARRAY(LargeBinary))), attempt.c.ended_at.is_(None)
     )
 )
-"""Parameter: hashes. The leases' newest attempts that these tokens belong to and that have not ended, and their newest samples."""
+"""Parameter: hashes. `xids` and `sample` are JSON text. The leases' newest attempts that these tokens belong to and that have not ended, and their newest samples."""
 
 STORE = Compiled(
     text(

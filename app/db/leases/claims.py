@@ -32,9 +32,11 @@ from app.db.core.prepared import Bound
 from app.db.leases.process_locks import claim_ids
 from app.db.operations import cluster
 from app.db.schema.tables import account_region, attempt, installation, lease
+from app.domain.gpu_health import HealthRecord
 from app.domain.ids import AttemptId, LeaseId, TenantId
 from app.domain.lease_requests import LeaseRequest, OnInterruption
 from app.domain.leases import TERMINAL, Attempt, AttemptState, Desired, Lease, LeaseState, VmState
+from app.domain.proofs import ProofRecord
 from app.domain.reasons import Reason
 
 
@@ -157,6 +159,8 @@ _LEASE = [
     "reboot_requested_at",
     "deadline_applied",
     "term_in_doubt",
+    "proof",
+    "gpu_health",
     "request_id",
 ]
 _ATTEMPT = [
@@ -190,6 +194,9 @@ _ATTEMPT = [
     "empty_listings",
     "last_empty_listing_at",
     "retry_at",
+    "proof_awaited_at",
+    "console_proof_tries",
+    "gpu_rebooted_at",
 ]
 
 
@@ -212,6 +219,8 @@ def _load() -> Select[Any]:
             *(attempt.c[name].label(f"attempt_{name}") for name in _ATTEMPT),
             unclean.label("unclean"),
             attempt.c.params_hash,
+            attempt.c.offering.label("attempt_offering"),
+            attempt.c.agent_hash.is_not(None).label("attempt_has_agent"),
             attempt.c.offering["gpu"]["count"].as_integer().label("attempt_gpu_count"),
             attempt.c.public_ip.label("attempt_public_ip"),
             attempt.c.private_ip.label("attempt_private_ip"),
@@ -259,6 +268,8 @@ def lease_from_row(row: Any) -> Lease:
         max_cost=row.lease_max_cost,
         cost_closed=row.lease_cost_closed,
         cost_reached_at=row.lease_cost_reached_at,
+        proof=ProofRecord.from_json(row.lease_proof) if row.lease_proof else None,
+        gpu_health=HealthRecord.from_json(row.lease_gpu_health) if row.lease_gpu_health else None,
     )
 
 
@@ -267,7 +278,12 @@ def _attempt_from_row(row: Any) -> Attempt:
     facts["id"] = AttemptId(facts["id"])
     facts["state"] = AttemptState(facts["state"])
     facts["vm_state"] = VmState(facts["vm_state"]) if facts["vm_state"] is not None else None
-    return Attempt(**facts, gpu_count=row.attempt_gpu_count or 1, watched_at=row.attempt_watched_at)
+    return Attempt(
+        **facts,
+        gpu_count=row.attempt_gpu_count or 1,
+        watched_at=row.attempt_watched_at,
+        has_agent=row.attempt_has_agent,
+    )
 
 
 def held_by(claim_id: UUID) -> ColumnElement[bool]:

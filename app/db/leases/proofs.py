@@ -5,20 +5,23 @@ Decisions about them (`workers.lifecycle.steps.gpu_failure`) are written with th
 
 from collections.abc import Sequence
 from typing import Any
+from uuid import UUID
 
-from sqlalchemy import ARRAY, Integer, Select, Text, bindparam, func, or_, select, text
+from sqlalchemy import ARRAY, Integer, Select, Text, Update, bindparam, func, literal, select, text
 from sqlalchemy.sql.dml import ReturningInsert
 
-from app.db.core.column_types import Json
+from app.db.core.column_types import Json, Time
 from app.db.core.prepared import Bound
 from app.db.events.events import NewEvent
+from app.db.leases import attempts
+from app.db.leases.claims import held_by
 from app.db.leases.transitions import WAKE, write
-from app.db.schema.tables import bad_gpu, lease
+from app.db.schema.tables import attempt, bad_gpu, lease
 from app.domain.event_parts import EventFinding
 from app.domain.events import LeaseGpuHealth, LeaseProof
 from app.domain.gpu_findings import HealthStatus
 from app.domain.gpu_health import HealthRecord
-from app.domain.ids import LeaseId
+from app.domain.ids import AttemptId, LeaseId
 from app.domain.leases import LeaseState
 from app.domain.proofs import ProofRecord
 
@@ -26,10 +29,8 @@ _NEWEST = lease.c.attempts_count == bindparam("attempt_n", type_=Integer)
 _WANTED = lease.c.desired == "run"
 _BEFORE_ACTIVE = lease.c.state.in_([str(LeaseState.PROVISIONING), str(LeaseState.BOOTING)])
 _ACTIVE = lease.c.state == str(LeaseState.ACTIVE)
-_SAME_PROOF = or_(
-    lease.c.proof == bindparam("before", type_=Json),
-    lease.c.proof.is_(None) & bindparam("before", type_=Json).is_(None),
-)
+SAME_PROOF = lease.c.proof.is_not_distinct_from(bindparam("before", type_=Json))
+"""Guard: the lease's column is as it was read. `given`: `before`."""
 _SAME_HEALTH = lease.c.gpu_health.is_not_distinct_from(bindparam("before", type_=Json))
 
 
@@ -45,7 +46,7 @@ def accept(
     return write(
         lease_id,
         NewEvent(event, request_id),
-        where=[_NEWEST, _WANTED, _BEFORE_ACTIVE, _SAME_PROOF],
+        where=[_NEWEST, _WANTED, _BEFORE_ACTIVE, SAME_PROOF],
         given={"attempt_n": record.n, "before": before},
         values={"proof": record.as_json(), **WAKE},
     )
@@ -67,6 +68,10 @@ def set_health(
     )
 
 
+STILL_FAILING = lease.c.gpu_health["status"].astext == str(HealthStatus.FAILING)
+"""Guard: no later report shows the GPUs healthy."""
+
+
 _KNOWN_BAD = select(bad_gpu.c.uuid).where(
     bad_gpu.c.provider == bindparam("provider", type_=Text),
     bad_gpu.c.uuid == func.any(bindparam("uuids", type_=ARRAY(Text))),
@@ -77,3 +82,24 @@ _KNOWN_BAD = select(bad_gpu.c.uuid).where(
 def known_bad(provider: str, uuids: Sequence[str]) -> Bound[Select[Any]]:
     """Those of the GPUs that failed a check in the last 30 days."""
     return Bound(_KNOWN_BAD, {"provider": provider, "uuids": list(uuids)})
+
+
+# --- by workers -------------------------------------------------------------------------------------------------
+
+
+def begin_wait(attempt_id: AttemptId, token: str, *, claim_id: UUID) -> Update:
+    """Records since when the attempt's ready VM is waited for. Requires the claim."""
+    since = func.coalesce(attempt.c.proof_awaited_at, func.now())
+    return attempts.fact(attempt_id, token, {"proof_awaited_at": since}).where(held_by(claim_id))
+
+
+def console_read(attempt_id: AttemptId, token: str, *, claim_id: UUID) -> Update:
+    """Counts a read of the console. Requires the claim."""
+    tries = {"console_proof_tries": attempt.c.console_proof_tries + 1}
+    return attempts.fact(attempt_id, token, tries).where(held_by(claim_id))
+
+
+def rebooted(attempt_id: AttemptId, token: str, *, claim_id: UUID) -> Update:
+    """The VM was rebooted for its GPUs: it is waited for anew. Requires the claim."""
+    anew = {"gpu_rebooted_at": func.now(), "console_proof_tries": 0, "retry_at": literal(None, Time)}
+    return attempts.fact(attempt_id, token, anew).where(held_by(claim_id))

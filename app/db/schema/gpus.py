@@ -1,6 +1,6 @@
 """What agents report of GPUs: samples, sums of them, and GPUs that were found broken."""
 
-from sqlalchemy import ARRAY, Boolean, Column, Integer, SmallInteger, Table, Text
+from sqlalchemy import ARRAY, Boolean, Column, Index, Integer, SmallInteger, Table, Text
 
 from app.db.core.column_types import Id, Json, Time
 from app.db.schema.metadata import metadata
@@ -66,6 +66,7 @@ gpu_rollup = Table(
     *(Column(name, SmallInteger) for name in LEASE_SERIES),
     Column("uuids", ARRAY(Text), nullable=False, comment="its GPUs"),
     Column("gpu_values", ARRAY(SmallInteger), nullable=False, comment="[GPU][series]"),
+    Index("ix_gpu_rollup_starts_at", "starts_at", postgresql_using="brin"),
     comment="Means of an hour",
 )
 

@@ -17,11 +17,12 @@ from app.domain.billing import SECONDS_PER_HOUR
 from app.domain.event_parts import EventOffering
 from app.domain.events import AttemptPlanned, LeaseProvisioning
 from app.domain.ids import AttemptId
-from app.domain.lease_requests import BenchmarkWish
+from app.domain.lease_requests import BenchmarkWish, ProofWish
 from app.domain.leases import LeaseState
 from app.domain.lifecycle import deadline
 from app.domain.money import format_money
 from app.domain.offerings import Offering
+from app.domain.proofs import ProofRecord, awaited
 from app.domain.rates import list_price, rate_at
 from app.domain.reservations import Reservation, Term, lasting_objection, passing_objection
 from app.domain.tags import OwnerTags
@@ -58,7 +59,8 @@ def store_attempt(ctx: StepContext, offering: Offering, image: Image) -> None:
         private = _Private(known.startup_script, known.max_total_seconds, slot)
         spec, params = _spec(ctx, offering, image, n, private)
         attempt_id = AttemptId(new_id("attempt"))
-        _enter_provisioning(connection, ctx, offering, image, slot)
+        awaits_proof = spec.agent is not None and ctx.lease.request.proof is not ProofWish.OFF
+        _enter_provisioning(connection, ctx, offering, image, slot, awaited(n) if awaits_proof else None)
         rate = rate_at(offering, disk_gib=ctx.lease.request.disk_gib, public_ip=ctx.lease.request.public_ip).total
         amounts = quota_rules.amounts(offering)
         reserved = reserve_quota(connection, ctx.lease.tenant_id, ctx.lease.id, amounts, rate=rate)
@@ -224,7 +226,12 @@ def _agent(ctx: StepContext, n: int) -> AgentConfig | None:
 
 
 def _enter_provisioning(
-    connection: Connection, ctx: StepContext, offering: Offering, image: Image, slot: _Slot | None
+    connection: Connection,
+    ctx: StepContext,
+    offering: Offering,
+    image: Image,
+    slot: _Slot | None,
+    proof: ProofRecord | None,
 ) -> None:
     queued = ctx.lease.state is LeaseState.QUEUED
     extendable = ctx.runtime.accounts.is_extendable(offering.key.account)
@@ -247,7 +254,7 @@ def _enter_provisioning(
         "slot_bucket": None,
         "slot_at": None,
         "ssh_host_keys": None,
-        "proof": None,
+        "proof": None if proof is None else proof.as_json(),
         "gpu_health": None,
         "deadline_applied": deadline(ctx.lease, ctx.runtime.timing),
     }
