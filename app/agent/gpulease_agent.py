@@ -13,8 +13,7 @@ configuration alone, and writes one line to the serial console.
 Usage: gpulease-agent run [--interval SECONDS] | proof | sample | show | benchmark   [--root DIR]
 - run: proof (once per boot), benchmark if configured, then a sample each interval, until stopped or refused
 - proof, sample: take and send one; show: print both, send nothing; benchmark: measure the GPUs, print the result
-
-Needs Python 3.8 and its standard library. See docs/gpu-agent.md of gpulease.
+- show, benchmark need no configuration. Python 3.8 is enough. See docs/gpu-agent.md of gpulease.
 """
 
 from __future__ import annotations
@@ -46,7 +45,8 @@ MOST_GPUS, MOST_XIDS, MOST_ERRORS, MOST_SAMPLES = 64, 64, 8, 10
 # together less than the 45 seconds after which the tenant's script starts in any case
 DRIVER_SECONDS, MATMUL_SECONDS, CONSOLE_SECONDS, PUSH_SECONDS = 15.0, 4.0, 5.0, 20.0
 BENCHMARK_SECONDS, NCCL_SECONDS = 45.0, 12.0
-PROOF_TICKS = 10  # intervals during which a proof that could not be sent is sent again
+# seconds after which the API refuses a sample; intervals in which a proof that could not be sent is sent again
+OLDEST, PROOF_TICKS = 840, 10
 PROOF_FIELDS = (
     "index uuid model memory_mib ecc_uncorrected remap_failed remap_pending recovery_action nvlinks_up nvlinks matmul"
 )
@@ -374,7 +374,6 @@ def _smi_gpu(index: int, gpu: Any) -> dict[str, Any]:
     return dict(state, index=index, uuid=clean(gpu.findtext("uuid")), model=clean(gpu.findtext("product_name")))
 
 
-# --- AMD: amd-smi, else rocm-smi ---
 AMD_FIELDS = {
     "memory_mib": "mem_usage total_vram", "memory_used_mib": "mem_usage used_vram", "power_w": "power socket_power",
     "utilization": "usage gfx_activity", "temperature_c": "temperature hotspot", "sm_clock_mhz": "clock gfx_0 clk",
@@ -824,7 +823,7 @@ class Reporter:
         reading = Reading(self._source)
         self._source = reading.source
         percentages, self._ticks = self.host.percentages(self._ticks)
-        gpus = [pick(gpu, SAMPLE_FIELDS) for gpu in reading.gpus]
+        gpus = [pick(dict(gpu, uuid=gpu["uuid"] or "index-%d" % gpu["index"]), SAMPLE_FIELDS) for gpu in reading.gpus]
         return dict(percentages, at=round(time.time(), 3), gpus=gpus)
 
     def _body(self) -> bytes:
@@ -838,7 +837,8 @@ class Reporter:
 
     def sample(self) -> None:
         """Takes a sample and sends all unsent ones."""
-        self.unsent = [*self.unsent, self.take_sample()][-MOST_SAMPLES:]
+        young = [one for one in self.unsent if 0 < time.time() - one["at"] < OLDEST]
+        self.unsent = [*young, self.take_sample()][-MOST_SAMPLES:]
         if self._answered(self._post("samples", self._body())):
             self.unsent, self.benchmark = [], None
         self.save()

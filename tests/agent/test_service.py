@@ -4,6 +4,7 @@ import json
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -188,3 +189,27 @@ def test_show_and_usage_send_nothing(vm: FakeVm) -> None:
         assert "What leaves the VM" in vm.run("help").stderr
     assert api.requests == []
     assert vm.console == ""
+
+
+def test_samples_that_the_api_would_refuse_are_not_kept(vm: FakeVm) -> None:
+    """Those of a quarter of an hour ago, and those of a clock that was set back."""
+    now = time.time()
+    boot = vm.show()["proof"]["boot_id"]
+    state = vm.root / "run/gpulease/agent.json"
+    state.parent.mkdir(parents=True)
+    unsent = [{"at": at, "gpus": []} for at in (now - 1000, now - 60, now + 3600)]
+    state.write_text(json.dumps({"boot_id": boot, "proved": True, "unsent": unsent, "ticks": None}))
+    with serving(FakeApi()) as api:
+        vm.configure(api.url)
+        assert vm.run("sample").returncode == 0
+    (report,) = api.bodies("samples")
+    assert [sample["at"] for sample in report["samples"]][:1] == [now - 60]
+    assert len(report["samples"]) == 2
+
+
+def test_a_gpu_without_a_uuid_is_sampled_by_its_place(vm: FakeVm) -> None:
+    """A sample needs a name for each GPU. A proof must not have an invented one: bad GPUs are remembered by it."""
+    vm.set(model="A100", count=2, gpus={"1": {"uuid": ""}})
+    shown = vm.show()
+    assert shown["sample"]["gpus"][1]["uuid"] == "index-1"
+    assert "uuid" not in shown["proof"]["gpus"][1]
