@@ -5,8 +5,8 @@ from typing import Annotated
 from pydantic import Field
 
 from app.api.schemas.base import Body, Moment, View
+from app.api.schemas.gpu_wishes import IdleRule
 from app.api.schemas.hardware import GROWS
-from app.api.schemas.lease_bodies import IdleRule
 from app.domain import idleness
 from app.domain.lease_requests import IdleAction
 from app.domain.lease_requests import IdleRule as Rule
