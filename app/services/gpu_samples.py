@@ -1,51 +1,31 @@
-"""Samples of the agents in VMs: who may send them, how often, and how they are stored.
-
-Samples that arrive within a few milliseconds are stored by one statement. An agent gets its answer after the commit.
-"""
+"""Samples of the agents in VMs: who may send them, and how often. Refusals are counted."""
 
 import asyncio
 import math
 import re
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
 
 import orjson
-import structlog
 
 from app.db.core.engine import DatabaseUnavailable, fetch
 from app.db.gpus import samples as statements
 from app.domain.gpu_benchmarks import parse_benchmark
-from app.domain.gpu_reports import GpuState
-from app.domain.gpu_samples import LEASE_SERIES, LEAST_INTERVAL_SECONDS, Sample, SampleReport, parse_samples
-from app.domain.idleness import IdleRun, grace_ends_at, sample_is_idle
+from app.domain.gpu_samples import parse_samples
 from app.domain.tokens import agent_hash
 from app.services.agents import AgentService
 from app.services.context import ServiceContext
-from app.services.errors import FieldError, InvalidRequest, InvalidToken, RateLimited, ServiceError
+from app.services.errors import FieldError, InvalidRequest, InvalidToken, RateLimited
 from app.services.gpu_benchmarks import GpuBenchmarkService
 from app.services.gpu_health import GpuHealthService
+from app.services.sample_batches import SampleBatches, too_soon
 
 _TOKEN = re.compile(r"[0-9a-f]{64}")
-_WINDOW_SECONDS = 0.05
-"""How long a sample waits for others."""
-_LARGEST_BATCH = 200
 _COUNT_SECONDS = 1.0
 _REMEMBERED = 20_000
 _MOST_COUNTED = 500
-
-_log = structlog.get_logger("gpulease.gpu_samples")
-
-
-@dataclass(slots=True, eq=False)
-class _Item:
-    token: str = field(repr=False)
-    hash: bytes
-    report: SampleReport
-    answer: asyncio.Future[None] = field(repr=False)
 
 
 class GpuSampleService:
@@ -60,34 +40,25 @@ class GpuSampleService:
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        settings = context.settings
         self._database = context.database
         self._agents = agents
-        self._health = health
         self._benchmarks = benchmarks
+        self._batches = SampleBatches(context, agents, health)
         self._clock = clock
-        self._period = float(settings.sample_seconds)
-        self._grace_seconds = settings.idle_grace_seconds
-        self._interval = min(LEAST_INTERVAL_SECONDS, self._period / 2)
-        self._pending: dict[bytes, _Item] = {}
         self._accepted: OrderedDict[bytes, float] = OrderedDict()
         self._refused: Counter[bytes] = Counter()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._storing = False
         self._counting = False
 
     async def is_known(self, token: str) -> bool:
         """Whether `token` belongs to a VM that has not ended. Text that cannot be a token costs no query."""
-        if _TOKEN.fullmatch(token) is None:
-            return False
-        return bool(await self._reporters([agent_hash(token)]))
+        return _TOKEN.fullmatch(token) is not None and bool(await self._batches.reporters([agent_hash(token)]))
 
     async def accept(self, token: str | None, body: bytes) -> None:
         """Stores the samples of a request. A refused one counts.
 
         Raises InvalidToken for an unknown token or an ended VM, InvalidRequest, RateLimited and DatabaseUnavailable.
         """
-        presented = self._presented(token)
+        token, presented = _presented(token)
         try:
             report = parse_samples(orjson.loads(body), now=datetime.fromtimestamp(self._clock(), UTC))
             if report.benchmark is not None:
@@ -95,15 +66,15 @@ class GpuSampleService:
         except ValueError as error:
             await self._refuse(presented)
             raise _invalid(error) from None
-        self._check_pause(presented)
-        item = _Item(token or "", presented, report, asyncio.get_running_loop().create_future())
-        self._pending[presented] = item
-        if not self._storing:
-            self._storing = True
-            self._start(self._store_pending())
-        await item.answer
+        try:
+            self._check_pause(presented)
+            await self._batches.add(token, presented, report)
+        except RateLimited:
+            self._count(presented)
+            raise
+        self._remember(presented)
         if report.benchmark is not None:
-            await self._store_benchmark(item.token, report.benchmark)
+            await self._store_benchmark(token, report.benchmark)
 
     async def _store_benchmark(self, token: str, benchmark: Mapping[str, Any]) -> None:
         """Nothing happens when the attempt has just ended."""
@@ -113,141 +84,14 @@ class GpuSampleService:
 
     async def refuse_size(self, token: str | None) -> None:
         """Counts a body that is too large. Raises InvalidToken."""
-        await self._refuse(self._presented(token))
-
-    @staticmethod
-    def _presented(token: str | None) -> bytes:
-        if token is None or _TOKEN.fullmatch(token) is None:
-            raise InvalidToken
-        return agent_hash(token)
+        await self._refuse(_presented(token)[1])
 
     def _check_pause(self, presented: bytes) -> None:
-        """Raises RateLimited when this process has just accepted samples of the same VM, or is about to."""
-        wait = self._accepted.get(presented, -math.inf) + self._interval - self._clock()
-        if presented in self._pending or 0 < wait <= self._interval:
-            self._count(presented)
-            raise _too_soon(min(max(wait, 1.0), self._interval))
-
-    # --- storing ------------------------------------------------------------------------------------------
-
-    async def _store_pending(self) -> None:
-        """Until nothing is left. What is stored for several leases at once is decided for each of them alone."""
-        while self._pending:
-            await asyncio.sleep(_WINDOW_SECONDS)
-            items = list(self._pending.values())[:_LARGEST_BATCH]
-            await self._store(items)
-            for item in items:
-                del self._pending[item.hash]
-        self._storing = False
-
-    async def _store(self, items: Sequence[_Item]) -> None:
-        """Gives each item its answer. Never raises."""
-        try:
-            known = await self._reporters([item.hash for item in items])
-            ready = [(item, known[item.hash]) for item in items if self._is_due(item, known.get(item.hash))]
-            changed = [pair for pair in ready if _must_judge(*pair)]
-            for item, row in changed:
-                self._start(self._judge_and_write(item, row))
-            await self._write([pair for pair in ready if pair not in changed])
-        except Exception as error:  # noqa: BLE001 - each request gets it as its own
-            if isinstance(error, DatabaseUnavailable) or len(items) == 1:
-                _refuse_all(items, error)
-                return
-            _log.exception("samples are stored one by one")
-            for item in items:
-                if not item.answer.done():
-                    await self._store([item])
-
-    def _is_due(self, item: _Item, row: Mapping[str, Any] | None) -> bool:
-        if row is None:
-            _answer(item, InvalidToken())
-            return False
-        ago = row["received_ago"]
-        if _is_same(row) and float(ago) < self._interval:
-            self._count(item.hash)
-            _answer(item, _too_soon(self._interval - float(ago)))
-            return False
-        if _is_same(row) and item.report.samples[-1].at <= row["sampled_at"]:
-            _answer(item)  # a repeat: its answer was lost
-            return False
-        return True
-
-    async def _judge_and_write(self, item: _Item, row: Mapping[str, Any]) -> None:
-        """Apart from the others: the lease may be locked. An error makes the agent repeat the samples."""
-        try:
-            await self._judge(item)
-            await self._write([(item, row)])
-        except Exception as error:  # noqa: BLE001 - the request gets it as its own
-            _refuse_all([item], error)
-
-    async def _judge(self, item: _Item) -> None:
-        agent = await self._agents.find(item.token)
-        if agent is None:
-            raise InvalidToken
-        gpus = [
-            GpuState(
-                index=index,
-                uuid=gpu.uuid,
-                memory_mib=None if gpu.memory_mib is None else int(gpu.memory_mib),
-                ecc_uncorrected=gpu.ecc_uncorrected,
-                remap_failed=gpu.remap_failed,
-                recovery_action=gpu.recovery_action,
-            )
-            for index, gpu in enumerate(item.report.samples[-1].gpus)
-        ]
-        await self._health.judge_samples(agent, gpus, item.report.xids)
-
-    async def _write(self, pairs: Sequence[tuple[_Item, Mapping[str, Any]]]) -> None:
-        rows = [self._row(item.report, row) for item, row in pairs]
-        stored: set[str] = set()
-        if rows:
-            async with self._database.transaction(None) as connection:
-                done = await fetch(connection, statements.STORE, {"items": orjson.dumps(rows).decode()})
-                stored = {row["lease_id"] for row in done}
-        for item, row in pairs:
-            if row["lease_id"] not in stored:
-                self._count(item.hash)
-                _answer(item, _too_soon(self._interval))
-                continue
-            self._remember(item.hash)
-            _answer(item)
-
-    def _row(self, report: SampleReport, row: Mapping[str, Any]) -> dict[str, Any]:
-        """The new row of gpu_latest, and the samples that are not stored yet: an agent repeats what got no answer."""
-        run, known_until = IdleRun(), None
-        if _is_same(row):
-            known_until = row["sampled_at"]
-            run = IdleRun(since=row["idle_since"], samples=row["idle_samples"], last_at=known_until)
-        counts_from = grace_ends_at(row["ready_at"], self._grace_seconds)
-        fresh = []
-        for sample in report.samples:
-            if known_until is None or sample.at > known_until:
-                idle = sample_is_idle(sample.percentages, row["gpu_count"] or 1)
-                run = run.after(sample.at, idle=idle, counts_from=counts_from, period=self._period)
-                fresh.append(_sample_row(sample, idle=idle))
-        newest = report.samples[-1]
-        return {
-            "lease_id": row["lease_id"],
-            "tenant_id": row["tenant_id"],
-            "attempt_id": row["attempt_id"],
-            "previous": row["received_at"],
-            "sampled_at": newest.at,
-            "gpu_percent": fresh[-1]["gpu_percent"],
-            "busiest_percent": newest.busiest_percent,
-            "memory_percent": fresh[-1]["memory_percent"],
-            "gpus": len(newest.gpus),
-            "idle_since": run.since,
-            "idle_samples": run.samples,
-            "gpu_percents": newest.gpu_values()[0],
-            "sample": newest,
-            "xids": report.xids,
-            "samples": fresh,
-        }
-
-    async def _reporters(self, hashes: Sequence[bytes]) -> dict[bytes, Mapping[str, Any]]:
-        """Rows of REPORTERS by their tokens' hashes."""
-        rows = await self._database.fetch(None, statements.REPORTERS, hashes=hashes)
-        return {row["agent_hash"]: row for row in rows}
+        """Raises RateLimited when this process has just accepted samples of the same VM."""
+        interval = self._batches.interval
+        wait = self._accepted.get(presented, -math.inf) + interval - self._clock()
+        if 0 < wait <= interval:
+            raise too_soon(wait)
 
     def _remember(self, presented: bytes) -> None:
         self._accepted[presented] = self._clock()
@@ -255,11 +99,9 @@ class GpuSampleService:
         while len(self._accepted) > _REMEMBERED:
             self._accepted.popitem(last=False)
 
-    # --- refusals -----------------------------------------------------------------------------------------
-
     async def _refuse(self, presented: bytes) -> None:
         """Raises InvalidToken."""
-        if presented not in self._accepted and not await self._reporters([presented]):
+        if presented not in self._accepted and not await self._batches.reporters([presented]):
             raise InvalidToken
         self._count(presented)
 
@@ -269,7 +111,7 @@ class GpuSampleService:
             self._refused[presented] += 1
         if not self._counting:
             self._counting = True
-            self._start(self._write_counts())
+            self._batches.start(self._write_counts())
 
     async def _write_counts(self) -> None:
         await asyncio.sleep(_COUNT_SECONDS)
@@ -282,56 +124,12 @@ class GpuSampleService:
             except DatabaseUnavailable:
                 return
 
-    def _start(self, work: Any) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
 
-
-def _sample_row(sample: Sample, *, idle: bool) -> dict[str, Any]:
-    return {
-        "at": sample.at,
-        "idle": idle,
-        **dict(zip(LEASE_SERIES, sample.lease_values(), strict=True)),
-        "uuids": [gpu.uuid for gpu in sample.gpus],
-        "gpu_values": sample.gpu_values() if sample.gpus else [],
-    }
-
-
-def _is_same(row: Mapping[str, Any]) -> bool:
-    """Whether the newest sample is of the same attempt."""
-    return bool(row["sampled_attempt_id"] == row["attempt_id"])
-
-
-def _must_judge(item: _Item, row: Mapping[str, Any]) -> bool:
-    """Whether Xids, the GPUs or their flags differ from those of the newest sample, or were never judged."""
-    if not _is_same(row) or row["is_unjudged"]:
-        return True
-    before, xids = orjson.loads(row["sample"]), orjson.loads(row["xids"])
-    if len(item.report.xids) != len(xids) or orjson.loads(orjson.dumps(item.report.xids)) != xids:
-        return True
-    stored = [(gpu["uuid"], gpu["remap_failed"], gpu["recovery_action"]) for gpu in before["gpus"]]
-    return stored != [(gpu.uuid, gpu.remap_failed, gpu.recovery_action) for gpu in item.report.samples[-1].gpus]
-
-
-def _answer(item: _Item, error: Exception | None = None) -> None:
-    if item.answer.done():
-        return
-    if error is None:
-        item.answer.set_result(None)
-    else:
-        item.answer.set_exception(error)
-
-
-def _refuse_all(items: Iterable[_Item], error: Exception) -> None:
-    for item in items:
-        _answer(item, error)
-
-
-def _too_soon(seconds: float) -> ServiceError:
-    return RateLimited(
-        "Samples of this VM have just been stored.", headers={"Retry-After": str(max(math.ceil(seconds), 1))}
-    )
+def _presented(token: str | None) -> tuple[str, bytes]:
+    """The token and its hash. Raises InvalidToken for text that cannot be a token."""
+    if token is None or _TOKEN.fullmatch(token) is None:
+        raise InvalidToken
+    return token, agent_hash(token)
 
 
 def _invalid(error: ValueError) -> InvalidRequest:

@@ -173,7 +173,7 @@ async def test_a_sample_the_database_refuses_harms_only_its_own_lease(
     fleet: Fleet, alice: Caller, vm: Vm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = await make_vm(fleet, alice)
-    samples = alice.app.state.services.gpu_samples
+    samples = alice.app.state.services.gpu_samples._batches
     row_of = samples._row
 
     def poisoned(body: Any, row: Any) -> Any:
