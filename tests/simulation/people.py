@@ -239,7 +239,7 @@ class People:
             "proof": random.choice(["auto", "auto", "required", "off"]),
             "on_gpu_failure": random.choice(["notify", "reboot", "replace", "end"]),
             "idle": random.choice(
-                [None, *[{"after_seconds": seconds, "action": action} for seconds in (100, 100, 200)]]
+                [None, *[{"after_seconds": seconds, "action": action} for seconds in (60, 60, 100)]]
             ),
         }
 
