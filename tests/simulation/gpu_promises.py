@@ -12,7 +12,7 @@ from tests.simulation.processes import Grounds
 from tests.simulation.restore import Restore
 from tests.simulation.scheduler import EPOCH
 
-_IDLE_SECONDS = 200.0
+_IDLE_SECONDS = 120.0
 """The longest time for which nobody ends an idle lease: several processes are killed or stall in a row."""
 _ACTIVE = text(
     """

@@ -238,9 +238,7 @@ class People:
         return {
             "proof": random.choice(["auto", "auto", "required", "off"]),
             "on_gpu_failure": random.choice(["notify", "reboot", "replace", "end"]),
-            "idle": random.choice(
-                [None, *[{"after_seconds": seconds, "action": action} for seconds in (100, 100, 200)]]
-            ),
+            "idle": random.choice([None, *[{"after_seconds": seconds, "action": action} for seconds in (60, 60, 100)]]),
         }
 
     def _change_cap(self, lease_id: LeaseId) -> None:

@@ -24,6 +24,8 @@ from workers.runtime import Runtime
 
 LEASES, JOBS, INVENTORY = "leases", "jobs", "inventory"
 _OUTAGE_PAUSE = 0.5
+_NOTICES = 30.0
+"""Seconds between two looks for what nobody causes, such as idle leases. Seeds without agents have none."""
 _RARELY = 400.0
 """Housekeeping here is the invariants' recount; its other jobs have nothing to do."""
 
@@ -159,7 +161,9 @@ class Process:
             return PeriodicRunner(runtime, every.inventory).run_one
         if self._role == JOBS:
             rarely = {name: replace(kind, interval=lambda _: _RARELY) for name, kind in every.housekeeping.items()}
-            return PeriodicRunner(runtime, {**every.watch, **every.refresh, **rarely}).run_one
+            at_times = {name: replace(kind, interval=lambda _: _NOTICES) for name, kind in every.notices.items()}
+            notices = at_times if runtime.settings.agent == "on" else {}
+            return PeriodicRunner(runtime, {**every.watch, **every.refresh, **rarely, **notices}).run_one
         reconciler = Reconciler(runtime)
         sweeper = Sweeper(runtime, reconciler)
         sweeper._pool = _AtOnce()  # type: ignore[assignment]

@@ -90,11 +90,11 @@ _DUE = f"""
            extract(epoch FROM due.inventory - '{EPOCH}')
     FROM (
         SELECT (SELECT min(greatest(next_due, held_until)) FROM lease WHERE next_due IS NOT NULL) AS leases,
-               min(greatest(next_due, held_until)) FILTER (WHERE kind NOT IN ('inventory', 'notices')) AS jobs,
+               min(greatest(next_due, held_until)) FILTER (WHERE kind <> 'inventory' AND kind <> ALL('{{unsent}}')) AS jobs,
                min(greatest(next_due, held_until)) FILTER (WHERE kind = 'inventory') AS inventory
         FROM periodic_job) due
     """
-"""The second at which a lease, a job and an inventory is due next. Nobody sends notices here."""
+"""The second at which a lease, a job and an inventory is due next. `unsent`: notices, where nobody sends them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,6 +142,7 @@ class World:
             ending=self._ending,
             rebooted=self._rebooted,
         )
+        self._due_query = _DUE.replace("{unsent}", "{}" if has_agents else "{notices}")
         self._agents = Agents(self._grounds, GpuWeather.drawn(gpus), gpus) if has_agents else None
         self._people = People(self._grounds, self._storm)
         for cloud in self._clouds.values():
@@ -181,7 +182,7 @@ class World:
         self.promises.check_ending(cloud, vm_ids)
 
     def _due(self) -> dict[str, float]:
-        roles = zip((LEASES, JOBS, INVENTORY), self._clocked.texts(_DUE), strict=True)
+        roles = zip((LEASES, JOBS, INVENTORY), self._clocked.texts(self._due_query), strict=True)
         return {role: float(when) for role, when in roles if when is not None}
 
     def _arrange(self, cloud: Cloud) -> None:
