@@ -11,6 +11,7 @@ from app.domain.gpu_reports import console_mac
 from app.domain.leases import VmState
 from app.services.agents import AgentService
 from app.services.errors import InvalidToken, RateLimited
+from app.services.gpu_benchmarks import GpuBenchmarkService
 from app.services.gpu_health import GpuHealthService
 from app.services.gpu_samples import GpuSampleService
 from app.services.proofs import ProofService
@@ -34,8 +35,9 @@ class Agents:
         services = context(grounds)
         health = GpuHealthService(services)
         self._agents = AgentService(services)
-        self._proofs = ProofService(services, health)
-        self._samples = GpuSampleService(services, self._agents, health, clock=self._clock)
+        benchmarks = GpuBenchmarkService(services)
+        self._proofs = ProofService(services, health, benchmarks)
+        self._samples = GpuSampleService(services, self._agents, health, benchmarks, clock=self._clock)
 
     def _clock(self) -> float:
         return self._grounds.scheduler.time.timestamp()

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import insert, select, update
 
 from app.db.events.events import NewEvent
 from app.db.leases import claims, idle_evidence, idleness
@@ -93,7 +93,7 @@ def test_sql_and_domain_agree_on_what_is_due(
             assert run is None
             assert due(store) == {}
             return
-        row = store.first(
+        row = store.only(
             select(
                 idleness.due_at(lease, idleness.after_seconds(lease, tenant.c.idle_floor), gpu_latest.c.idle_since),
                 idleness.ends_after(lease, tenant.c.idle_floor),
@@ -111,7 +111,7 @@ def test_sql_and_domain_agree_on_what_is_due(
 
 
 def _notice(store: Store, run: Idleness) -> int:
-    return run.notice(store.first(select(func.now().label("now"))).now, PERIOD)
+    return run.notice(store.now(), PERIOD)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import delete, func, insert, select, text
+from sqlalchemy import delete, insert, text
 
 from app.db.schema.tables import attempt, attempt_price, gpu_sample, lease, usage_record
 from app.db.usage import records
@@ -137,8 +137,7 @@ def test_a_record_names_the_last_price_of_its_hour(store: Store) -> None:
 
 def _earlier(store: Store) -> datetime:
     """A full hour of which samples may be stored."""
-    now: datetime = store.first(select(func.now().label("now"))).now
-    return UsageStep.HOUR.floor(now) - 3 * HOUR
+    return UsageStep.HOUR.floor(store.now()) - 3 * HOUR
 
 
 def sample(store: Store, attempt_id: str, at: datetime, *percentages: int) -> None:
