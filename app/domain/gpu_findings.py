@@ -21,7 +21,7 @@ class Severity(StrEnum):
 
 
 class ProofStatus(StrEnum):
-    """What became of the proof. `pending`: awaited. `none`: the VM sent none in time."""
+    """The outcome of the proof. `pending`: awaited. `none`: the VM sent none in time."""
 
     PENDING = "pending"
     PASSED = "passed"

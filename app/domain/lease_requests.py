@@ -20,7 +20,7 @@ class ProofWish(StrEnum):
     """Whether the VM must prove its GPUs before the lease becomes active.
 
     `auto`: a failed proof replaces the VM, and a missing one does not. `required`: a missing proof is a failed one.
-    `off`: no proof is asked for.
+    `off`: no proof is needed.
     """
 
     AUTO = "auto"

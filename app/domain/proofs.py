@@ -25,7 +25,7 @@ class ProvenGpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProofRecord:
-    """What became of the proof of attempt `n`.
+    """The proof of attempt `n`, or its absence.
 
     `at`: when it was accepted. `rejected`: the VM is being ended for it, whatever arrives later. After a reboot for the
     GPUs, `boot_before` is the id of the boot whose proof failed, and `suspects` are the GPUs that failed in it.

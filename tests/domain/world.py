@@ -57,8 +57,8 @@ class World:
     def new(cls, random: Random) -> "World":
         on_interruption = random.choice(list(OnInterruption))
         wait_until = ahead(random.choice([0, 600]))
-        gpus = {"proof": random.choice(list(ProofWish)), "on_gpu_failure": random.choice(list(OnGpuFailure))}
-        request = LeaseRequest(ttl_seconds=7200, **gpus)
+        wish, policy = random.choice(list(ProofWish)), random.choice(list(OnGpuFailure))
+        request = LeaseRequest(ttl_seconds=7200, proof=wish, on_gpu_failure=policy)
         start = lease(wait_until=wait_until, expires_at=ahead(7200), on_interruption=on_interruption, request=request)
         return cls(random=random, lease=start)
 

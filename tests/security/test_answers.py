@@ -53,6 +53,8 @@ async def test_every_route_answers_exactly_what_it_declares(
         caller = operator if one.role in {"operator", "deadman"} else alice if one.role else anonymous
         if one.id == "report_host_keys":
             caller = Caller(alice.app, Leased(fleet, alice, ids["lease_id"]).token)
+        if one.of_agent:
+            caller = Caller(alice.app, fleet.give_agent_token(ids["lease_id"]))
         answer = await call(one, caller, ids, body)
         status, name = one.success()
         assert answer.status_code == status, (one.id, answer.text)

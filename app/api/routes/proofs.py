@@ -15,7 +15,10 @@ async def report_proof(
     request: Request,
     body: Annotated[
         dict[str, Any],
-        Body(description="Version, agent and driver, and the state of each GPU. At most 16 KiB, 64 GPUs and 64 Xids."),
+        Body(
+            description="Version, agent and driver, and the state of each GPU. At most 16 KiB, 64 GPUs and 64 Xids.",
+            json_schema_extra={"maxProperties": 32},
+        ),
     ],
     services: UseServices,
 ) -> Response:

@@ -153,7 +153,8 @@ class Lease(View):
     connection: Connection | None
     interruption: Interruption | None
     proof: Annotated[
-        GpuProof | None, Field(description="The proof of the newest VM's GPUs. Null: no VM is asked for one.")
+        GpuProof | None,
+        Field(description="The proof of the newest VM's GPUs. Null: no proof is needed, or there is no VM yet."),
     ]
     health: Annotated[
         GpuHealth | None,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Delete, delete, func, text
+from sqlalchemy import func
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.schema.tables import bad_gpu
@@ -20,8 +20,3 @@ def remember(place: Mapping[str, Any], codes: Mapping[str, str]) -> Insert:
         index_elements=["provider", "uuid"],
         set_={**again, "last_seen_at": func.now(), "times": bad_gpu.c.times + 1},
     )
-
-
-def forget() -> Delete:
-    """Deletes the GPUs that failed no check for a year."""
-    return delete(bad_gpu).where(bad_gpu.c.last_seen_at < func.now() - text("interval '365 days'"))

@@ -206,7 +206,7 @@ def request(row: FromClause) -> ColumnElement[str]:
     """The stored request as JSON text in the form of callers, as `LeaseRequest.from_json` reads it.
 
     A null `market` is `any`, and a `gpu` without `min_count` has a minimum as its `count`. Earlier versions stored no
-    wishes about the GPUs' proof, failures, idleness and benchmark.
+    `proof`, `on_gpu_failure`, `idle` and `benchmark`.
     """
     stored, gpu = row.c.request, row.c.request["gpu"]
     market = func.jsonb_build_object(_word("market"), func.coalesce(stored["market"].astext, _word("any")))

@@ -60,6 +60,7 @@ _MESSAGES = text(
         WHERE next_try_at IS NULL AND created_at < now() - interval '90 days' ORDER BY id LIMIT 5000))
     """
 )
+_BAD_GPUS = text("DELETE FROM bad_gpu WHERE last_seen_at < now() - interval '400 days'")
 _LATEST = text(
     """
     DELETE FROM gpu_latest s WHERE s.lease_id = ANY (ARRAY(
@@ -83,10 +84,11 @@ STATEMENTS = (
     _QUOTES,
     _MESSAGES,
     _INVOICES,
+    _BAD_GPUS,
     _LATEST,
 )
 """Retention: idempotency records 72 hours, events and messages to operators 90 days, ended orphans and webhook deliveries 30 days, console output
-and quotes 7 days, sums of use 13 months, usage records, their sums and imported invoices 400 days,
+and quotes 7 days, sums of use 13 months, usage records, their sums, imported invoices and broken GPUs 400 days,
 the newest sample of an ended lease a day."""
 
 
