@@ -83,8 +83,8 @@ class GpuSampleService:
         if agent is not None:
             await self._benchmarks.accept(agent.attempt_id, benchmark)
 
-    async def refuse_size(self, token: str | None) -> None:
-        """Counts a body that is too large. Raises InvalidToken."""
+    async def refuse_body(self, token: str | None) -> None:
+        """Counts a body that is not read: too large, or of another type. Raises InvalidToken."""
         await self._refuse(_presented(token)[1])
 
     def _check_pause(self, presented: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Batches of samples: what arrives within a few milliseconds is stored by one transaction, and answered after its commit."""
+"""Batches of samples: what arrives within a tenth of a second is stored by one transaction, and answered after its commit."""
 
 import asyncio
 import math
@@ -19,7 +19,7 @@ from app.services.context import ServiceContext
 from app.services.errors import InvalidToken, RateLimited
 from app.services.gpu_health import GpuHealthService
 
-_WINDOW_SECONDS = 0.05
+_WINDOW_SECONDS = 0.1
 """How long a sample waits for others."""
 _LARGEST_BATCH = 200
 

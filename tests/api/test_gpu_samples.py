@@ -26,7 +26,9 @@ class Vm:
     async def send(self, body: Any, token: str | None = None, **headers: str) -> httpx.Response:
         async with Caller(self._owner.app, token or self.token) as agent:
             content = body if isinstance(body, bytes) else json.dumps(body)
-            return await agent.post("/v1/agent/samples", content=content, headers=headers)
+            return await agent.post(
+                "/v1/agent/samples", content=content, headers={"Content-Type": "application/json", **headers}
+            )
 
     def stored(self) -> list[Any]:
         return list(self._fleet.run("SELECT * FROM gpu_sample WHERE lease_id = %s ORDER BY at", self.lease_id))
@@ -167,6 +169,11 @@ async def test_bad_samples_are_refused_and_counted_never_stored(vm: Vm, body: by
         assert time.monotonic() < deadline
         await asyncio.sleep(0.05)
     assert (len(vm.stored()), vm.latest()["sampled_at"]) == (1, before)
+
+
+async def test_another_type_of_body_is_refused(vm: Vm) -> None:
+    answer = await vm.send(report(at(1)), **{"Content-Type": "text/plain"})
+    assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
 
 
 async def test_a_sample_the_database_refuses_harms_only_its_own_lease(

@@ -108,6 +108,7 @@ BODIES: Mapping[str, Any] = {
     "cordon_account": {"cordoned": True, **NOTE},
     "set_launch_stop": {"stopped": True, **NOTE},
     "report_host_keys": {"keys": [HOST_KEY]},
+    "report_gpu_samples": {"version": 1, "agent": "1.0", "boot_id": "b", "samples": [{"at": 1790000000.0, "gpus": []}]},
     "report_proof": {"version": 1, "agent": "1.0", "at": 1790000000.0, "gpus": []},
 }
 """A body with every field, by operation id."""

@@ -9,9 +9,10 @@ from starlette.exceptions import HTTPException
 from app.api.http.auth import Gate, bearer
 from app.api.http.body_limits import announced_length, limited, too_large
 from app.api.http.query_parameters import check_query
+from app.api.http.responses import JSON
 from app.api.http.routing import TokenRoute
 from app.domain.gpu_reports import LONGEST_REPORT
-from app.services.errors import BodyTooLarge, InvalidToken
+from app.services.errors import BodyTooLarge, InvalidToken, UnsupportedMediaType
 from app.services.gpu_samples import GpuSampleService
 
 
@@ -47,7 +48,10 @@ class SampleRoute(TokenRoute):
 
 
 async def read_report(request: Request, refused: Callable[[str | None], Awaitable[None]]) -> bytes:
-    """The body. Raises BodyTooLarge, after `refused` has counted the refusal for the token of the request."""
+    """The body. Raises UnsupportedMediaType and BodyTooLarge, after `refused` has counted it for the request's token."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
+        await refused(bearer(request))
+        raise UnsupportedMediaType
     if announced_length(request.scope) <= LONGEST_REPORT:
         try:
             return await Request(request.scope, limited(request.receive, LONGEST_REPORT)).body()

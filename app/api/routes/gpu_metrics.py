@@ -52,9 +52,9 @@ class LeaseMetrics(View):
     lease_id: str
     from_: Annotated[Moment, Field(alias="from", description="The start of the first step.")]
     to: Annotated[Moment, Field(description="The end of the last step.")]
-    step_seconds: int
+    step_seconds: Annotated[int, Field(description="The length of a step.")]
     at: Annotated[list[Moment], Field(description="The start of each step.")]
-    series: SeriesOfLease
+    series: Annotated[SeriesOfLease, Field(description="Series of all its GPUs together, and of its host.")]
     gpus: Annotated[list[SeriesOfGpu], Field(description="GPUs with samples in the range.")]
 
 
@@ -68,7 +68,7 @@ class LeaseUtilization(View):
 class Utilizations(View):
     """The utilization of several leases."""
 
-    step_seconds: int
+    step_seconds: Annotated[int, Field(description="The length of a step.")]
     from_: Annotated[Moment, Field(alias="from", description="The start of the first step.")]
     items: Annotated[
         list[LeaseUtilization], Field(description="Leases that the caller may see, in the order of `ids`.")

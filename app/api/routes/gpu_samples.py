@@ -60,6 +60,6 @@ async def report_gpu_samples(request: Request) -> Response:
     People do not use this call.
     """
     services: Services = request.app.state.services
-    body = await read_report(request, services.gpu_samples.refuse_size)
+    body = await read_report(request, services.gpu_samples.refuse_body)
     await services.gpu_samples.accept(bearer(request), body)
     return Response(status_code=204)
