@@ -69,15 +69,12 @@ _LATEST = text(
           AND g.sampled_at < (SELECT samples_rolled_until FROM usage_progress) LIMIT 5000))
     """
 )
-<<<<<<< HEAD
 _BENCHMARKS = text(
     """
     DELETE FROM gpu_benchmark WHERE ctid = ANY (ARRAY(
         SELECT ctid FROM gpu_benchmark WHERE measured_at < now() - interval '400 days' LIMIT 5000))
     """
 )
-=======
->>>>>>> telemetry
 _SECRETS = text("DELETE FROM webhook_secret WHERE valid_until < now()")
 
 STATEMENTS = (
@@ -98,11 +95,7 @@ STATEMENTS = (
     _BENCHMARKS,
 )
 """Retention: idempotency records 72 hours, events and messages to operators 90 days, ended orphans and webhook deliveries 30 days, console output
-<<<<<<< HEAD
 and quotes 7 days, sums of use 13 months, usage records, their sums, imported invoices, benchmarks and broken GPUs 400 days,
-=======
-and quotes 7 days, sums of use 13 months, usage records, their sums, imported invoices and broken GPUs 400 days,
->>>>>>> telemetry
 the newest sample of an ended lease a day."""
 
 
