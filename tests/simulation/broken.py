@@ -172,7 +172,7 @@ BROKEN: tuple[tuple[Break, int, dict[str, float]], ...] = (
     (terms_are_not_restored, 31, {"restored": 1.0}),
     (spend_caps_are_not_looked_at, 11, {"restored": 0.0}),
     (failing_proofs_pass, 5, {"restored": 0.0}),
-    (a_required_proof_may_be_missing, 2, {"restored": 0.0}),
+    (a_required_proof_may_be_missing, 13, {"restored": 0.0}),
     (missing_samples_are_idle, 20, {"restored": 0.0}),
     (idle_leases_go_on, 13, {"restored": 0.0}),
 )
