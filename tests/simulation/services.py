@@ -18,7 +18,7 @@ from app.db.core.reads import within_tenant
 from app.db.core.tenant_scope import EVERY_TENANT, TENANT
 from app.domain.ids import LeaseId
 from app.domain.schema import SchemaRevisions
-from app.services import gpu_samples
+from app.services import gpu_samples, sample_batches
 from app.services.context import ServiceContext
 from tests.simulation.processes import Grounds
 
@@ -49,8 +49,8 @@ def complete(work: Coroutine[Any, Any, T]) -> T:
 def without_waits() -> Iterator[None]:
     """What services do after some milliseconds or a second is done at once."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("_WINDOW_SECONDS", "_COUNT_SECONDS"):
-            patch.setattr(gpu_samples, name, 0)
+        patch.setattr(sample_batches, "_WINDOW_SECONDS", 0)
+        patch.setattr(gpu_samples, "_COUNT_SECONDS", 0)
         yield
 
 
