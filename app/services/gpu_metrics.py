@@ -61,7 +61,7 @@ class GpuMetricsService:
         """Raises ResourceNotFound, and InvalidRequest for a wrong range or step."""
         within, key = principal.tenant_id, lease_key(lease_id)
         progress = await self._database.fetch(within, statements.PROGRESS, lease_ids=[key])
-        if not progress:
+        if progress[0]["id"] is None:
             raise ResourceNotFound
         now, rolled_until = progress[0]["now"], progress[0]["samples_rolled_until"]
         try:
@@ -86,24 +86,19 @@ class GpuMetricsService:
         return LeaseSeries(lease_id=key, period=period, lease=grid.lease_series(), gpus=grid.gpu_series())
 
     async def utilization(self, principal: Principal, lease_ids: Sequence[str], hours: int) -> Utilization:
-        """Of the leases among these that the caller may see. Raises InvalidRequest for more than MOST_LEASES ids.
-
-        Raises ResourceNotFound when the caller may see none of them.
-        """
+        """Of the leases among these that the caller may see. Raises InvalidRequest for more than MOST_LEASES ids."""
         wanted = list(dict.fromkeys(lease_id for lease_id in lease_ids if is_typeid("lease", lease_id)))
         if not lease_ids or len(lease_ids) > MOST_LEASES:
             raise InvalidRequest(errors=[FieldError("#/query/ids", f"must be 1 to {MOST_LEASES} ids of leases")])
         step = next(step for step in _STEPS if hours * HOUR_SECONDS <= step * _MOST_STEPS)
         within = principal.tenant_id
         known = await self._database.fetch(within, statements.PROGRESS, lease_ids=wanted)
-        if not known:
-            raise ResourceNotFound
         now, rolled_until = known[0]["now"], known[0]["samples_rolled_until"]
         until = floor(now, step) + timedelta(seconds=step)
         since = until - timedelta(hours=hours)
         first = floor(since, HOUR_SECONDS)
         cells = int((until - first).total_seconds()) // FINE_SECONDS
-        items: dict[str, list[int | None]] = {row["id"]: [None] * cells for row in known}
+        items: dict[str, list[int | None]] = {row["id"]: [None] * cells for row in known if row["id"] is not None}
         recent = max(rolled_until or first, first)
         query = {"lease_ids": list(items), "until": until}
         for row in await self._database.fetch(within, statements.UTILIZATION, since=first, **query):

@@ -41,6 +41,7 @@ MAINTAIN = """
                     EXECUTE format('CREATE TABLE gpu_partitions.%I (LIKE public.%I INCLUDING ALL)', name, parent);
                     EXECUTE format('ALTER TABLE public.%I ATTACH PARTITION gpu_partitions.%I FOR VALUES FROM (%L) TO (%L)',
                                    parent, name, day::timestamptz, (day + 1)::timestamptz);
+                    EXECUTE format('GRANT SELECT ON gpu_partitions.%I TO gpulease_worker', name);
                     count := count + 1;
                 END IF;
             END LOOP;
@@ -91,6 +92,7 @@ def upgrade() -> None:
     op.create_index("ix_gpu_rollup_starts_at", "gpu_rollup", ["starts_at"], postgresql_using="brin")
     op.execute(f"GRANT INSERT ON gpu_sample TO {API}")
     op.execute("CREATE SCHEMA gpu_partitions")
+    op.execute(f"GRANT USAGE ON SCHEMA gpu_partitions TO {WORKER}")
     op.execute(MAINTAIN)
     op.execute("REVOKE ALL ON FUNCTION maintain_gpu_partitions FROM PUBLIC")
     op.execute(f"GRANT EXECUTE ON FUNCTION maintain_gpu_partitions TO {WORKER}")

@@ -1,5 +1,6 @@
 """POST /v1/agent/proof: the first proof of an attempt is judged and shown; nobody else can send one."""
 
+from datetime import datetime, timedelta
 from typing import Any
 
 import httpx
@@ -159,16 +160,19 @@ async def test_an_agent_that_reports_without_end_is_told_to_wait(booting: Bootin
 
 async def test_use_and_idleness_are_shown_of_an_active_lease(booting: Booting, fleet: Fleet, alice: Caller) -> None:
     columns = "lease_id, tenant_id, attempt_id, sampled_at, received_at, gpu_percent, memory_percent, idle_since"
+    hour = fleet.run("SELECT date_trunc('hour', now()) AS hour")[0]["hour"]
     fleet.run(
-        f"INSERT INTO gpu_latest ({columns}) VALUES (%s, %s, 'a', '2026-06-01T12:00Z', now(), 3, 7, '2026-06-01T11:30Z')",
+        f"INSERT INTO gpu_latest ({columns}) VALUES (%s, %s, 'a', now(), now(), 3, 7, %s)",
         booting.id,
         alice.tenant_id,
+        hour,
     )
     rule = """{"idle": {"after_seconds": 3600, "action": "end"}}"""
     fleet.run("UPDATE lease SET request = request || %s::jsonb WHERE id = %s", rule, booting.id)
     before = await booting.lease()
-    fleet.run("UPDATE lease SET state = 'active', ready_at = now() WHERE id = %s", booting.id)
+    fleet.run("UPDATE lease SET state = 'active', ready_at = %s WHERE id = %s", hour, booting.id)
     shown = await booting.lease()
     assert (before["utilization"], before["idle"]) == (None, None)
-    assert shown["utilization"] == {"gpu_percent": 3, "memory_percent": 7, "at": "2026-06-01T12:00:00.000000Z"}
-    assert shown["idle"] == {"since": "2026-06-01T11:30:00.000000Z", "ends_at": "2026-06-01T12:30:00.000000Z"}
+    assert (shown["utilization"]["gpu_percent"], shown["utilization"]["memory_percent"]) == (3, 7)
+    since, ends_at = (datetime.fromisoformat(shown["idle"][name]) for name in ("since", "ends_at"))
+    assert (since, ends_at) == (hour, hour + timedelta(hours=1))

@@ -8,7 +8,7 @@ from app.domain.budgets import BudgetKind, Period
 from app.domain.event_parts import EventError, EventFinding, EventOffering, EventReason
 from app.domain.event_types import EventType
 from app.domain.events import EVENT_DATA, EventData
-from app.domain.gpu_findings import HealthStatus, Severity
+from app.domain.gpu_findings import HealthStatus, ProofStatus, Severity
 from app.domain.reasons import Origin, Reason, ReasonCode
 
 AT = datetime(2026, 11, 1, 10, tzinfo=UTC)
@@ -86,7 +86,12 @@ VALUES: dict[str, Any] = {
 }
 
 
+OF_TYPE: dict[EventType, dict[str, Any]] = {EventType.LEASE_PROOF: {"status": ProofStatus.FAILED}}
+"""Values of fields that mean something else in one type."""
+
+
 def sample(kind: EventType | str) -> EventData:
     """The data of an event of this type."""
     data = EVENT_DATA[EventType(kind)]
-    return data(**{name: VALUES[name] for name in (one.name for one in fields(data))})
+    values = {**VALUES, **OF_TYPE.get(EventType(kind), {})}
+    return data(**{name: values[name] for name in (one.name for one in fields(data))})

@@ -105,6 +105,8 @@ BODIES: Mapping[str, Any] = {
         "format": "standard",
         "enabled": True,
     },
+    "keep_lease": {"seconds": 600},
+    "set_idle_floor": {"after_seconds": 3600, "action": "notify", "max_keep_seconds": 600},
     "cordon_account": {"cordoned": True, **NOTE},
     "set_launch_stop": {"stopped": True, **NOTE},
     "report_host_keys": {"keys": [HOST_KEY]},
@@ -136,9 +138,11 @@ class Operation:
         """Parameters of the path, the query or the header."""
         return [one["name"] for one in self.spec.get("parameters", ()) if one["in"] == where]
 
-    def page(self, limit: int) -> dict[str, int]:
-        """The query for one page. Empty where the operation has no pages."""
-        return {"limit": limit} if "limit" in self.names("query") else {}
+    def page(self, limit: int) -> dict[str, int | str]:
+        """The query for one page. Empty where the operation has no pages and needs no ids."""
+        given: dict[str, int | str] = {"limit": limit} if "limit" in self.names("query") else {}
+        needs_ids = any(one["name"] == "ids" and one.get("required") for one in self.spec.get("parameters", ()))
+        return {**given, "ids": "lease_01h455vb4pex5vsknk084sn02q"} if needs_ids else given
 
     @property
     def body(self) -> Any:

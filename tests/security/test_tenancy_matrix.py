@@ -41,7 +41,7 @@ SHARED = {
     *("gpu_vendor", "interconnect", "min_vcpus", "min_memory_gib", "min_local_disk_gib"),
     "mine",
     *("poll_seconds", "if_version", "count", "type", "from", "to", "step", "group_by", "top"),
-    *("bucket", "month"),
+    *("bucket", "month", "hours"),
 }
 """Query parameters whose values belong to nobody."""
 

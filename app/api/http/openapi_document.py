@@ -13,7 +13,7 @@ from app.api.http.openapi_examples import add_examples
 from app.api.http.openapi_responses import complete_responses, components
 from app.api.http.openapi_texts import add_descriptions, tags
 from app.api.http.problems import Problem
-from app.api.http.routing import AgentRoute, SecuredRoute, TokenRoute
+from app.api.http.routing import SecuredRoute, TokenRoute
 from app.api.schemas.event_stream import EventStreamMessage
 
 _DESCRIPTION = """GPUs for a while: request them, use them, release them.
@@ -131,7 +131,7 @@ def _complete(made: dict[str, Any], route: APIRoute) -> None:
         complete_responses(made, route, method)
         operation["security"] = []
         if isinstance(route, TokenRoute):
-            operation["security"] = [{"agentToken" if isinstance(route, AgentRoute) else "oneTimeToken": []}]
+            operation["security"] = [{route.security_scheme: []}]
         if isinstance(route, SecuredRoute):
             operation["security"] = [{"apiKey": []}]
             operation["x-role"] = str(route.required_role)

@@ -120,6 +120,8 @@ class TokenRoute(APIRoute):
 
     largest_body: ClassVar[int]
     """Bytes."""
+    security_scheme: ClassVar[str] = "agentToken"
+    """As openapi.json names the token."""
 
     async def find(self, request: Request, token: str) -> bool:
         """Whether the token is valid for this route."""
@@ -146,6 +148,7 @@ class TokenRoute(APIRoute):
 class OneTimeRoute(TokenRoute):
     """For the token with which a VM reports its host keys, once."""
 
+    security_scheme = "oneTimeToken"
     largest_body = 32 * 1024
     """Bytes. Five host keys of the greatest length need 21 KiB."""
 

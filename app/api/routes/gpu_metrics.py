@@ -39,7 +39,7 @@ class SeriesOfLease(View):
 class SeriesOfGpu(View):
     """Series of one GPU."""
 
-    uuid: str
+    uuid: Annotated[str, Field(description="The GPU's UUID.")]
     gpu_percent: Series
     memory_percent: Series
     temperature_c: Series

@@ -29,9 +29,9 @@ class GpuFinding(View):
 class ProvenGpu(View):
     """A GPU as the VM's driver names it. Unknown values are null."""
 
-    uuid: str | None
-    model: str | None
-    memory_mib: int | None
+    uuid: Annotated[str | None, Field(description="The GPU's UUID.")]
+    model: Annotated[str | None, Field(description="The driver's name of the model.")]
+    memory_mib: Annotated[int | None, Field(description="Memory of the GPU in MiB.")]
 
 
 class GpuProof(View):
@@ -43,8 +43,8 @@ class GpuProof(View):
     ]
     at: Annotated[Moment | None, Field(description="When the proof arrived. Null: none has arrived.")]
     via: Annotated[ProofChannel | None, Field(description=f"How the proof arrived. {GROWS}")]
-    driver_version: str | None
-    cuda_version: str | None
+    driver_version: Annotated[str | None, Field(description="Version of the GPU driver.")]
+    cuda_version: Annotated[str | None, Field(description="Version of CUDA that the driver supports.")]
     gpus: list[ProvenGpu]
     findings: Annotated[list[GpuFinding], Field(description="The worst first.")]
 
@@ -60,9 +60,9 @@ class GpuHealth(View):
 class Utilization(View):
     """Use of all GPUs on average, as the VM reports it. Unknown values are null."""
 
-    gpu_percent: int | None
-    memory_percent: int | None
-    at: Moment
+    gpu_percent: Annotated[int | None, Field(description="Utilization of the GPUs in percent.")]
+    memory_percent: Annotated[int | None, Field(description="GPU memory in use in percent.")]
+    at: Annotated[Moment, Field(description="When the VM took the sample.")]
 
 
 class Idleness(View):

@@ -86,10 +86,14 @@ class LeaseRequest(View):
     public_ip: bool
     allowed_cidrs: list[str] | None
     on_interruption: OnInterruption
-    proof: ProofWish
-    on_gpu_failure: OnGpuFailure
-    idle: RequestedIdle | None
-    benchmark: BenchmarkWish
+    proof: Annotated[
+        ProofWish, Field(description=f"Whether the VM must prove its GPUs before the lease is active. {GROWS}")
+    ]
+    on_gpu_failure: Annotated[OnGpuFailure, Field(description=f"What happens when a GPU fails later. {GROWS}")]
+    idle: Annotated[RequestedIdle | None, Field(description="What happens when all GPUs are idle. Null: nothing.")]
+    benchmark: Annotated[
+        BenchmarkWish, Field(description=f"Whether the VM measures its GPUs at its first boot. {GROWS}")
+    ]
     labels: dict[str, str]
 
 
@@ -214,21 +218,6 @@ class LeasePage(Page):
     """A page of leases. A page of 512 KiB ends before `limit` and has a `next_cursor`."""
 
     items: list[Lease]
-
-
-class ConsoleOutput(View):
-    """The last output of one attempt's VM on its serial console, at most 64 KiB."""
-
-    n: Annotated[int, Field(description="The attempt.")]
-    text: str
-    created_at: Annotated[Moment, Field(description="When the console was read.")]
-
-
-class ConsoleOutputPage(View):
-    """The stored console output of a lease, in order of its attempts."""
-
-    items: list[ConsoleOutput]
-    next_cursor: str | None
 
 
 class AttemptOutcome(StrEnum):

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 
 from app.api.schemas.base import Body, Text, View
+from app.api.schemas.field_rules import exactly_one
 from app.api.schemas.hardware import GROWS
 from app.api.schemas.lease_bodies import Ttl
 from app.domain.offerings import GpuVendor, Interconnect, MarketWish
@@ -23,7 +24,10 @@ class NewSizing(Body):
     """A model and what is done with it. Set exactly one of `model`, `config` and `parameters`."""
 
     model_config = ConfigDict(
-        json_schema_extra={"examples": [{"task": "inference", "model": "meta-llama/Llama-3.1-70B"}]}
+        json_schema_extra={
+            "examples": [{"task": "inference", "model": "meta-llama/Llama-3.1-70B"}],
+            **exactly_one("model", "config", "parameters"),
+        }
     )
 
     task: Annotated[SizingTask, Field(strict=False, description=GROWS)]

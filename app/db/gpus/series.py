@@ -13,11 +13,11 @@ _LEASES = bindparam("lease_ids", type_=ARRAY(Text))
 _SINCE, _UNTIL = (bindparam(name, type_=Time) for name in ("since", "until"))
 
 PROGRESS = Query(
-    select(lease.c.id, usage_progress.c.samples_rolled_until, func.now().label("now")).where(
-        lease.c.id == func.any(_LEASES), asking(lease.c.tenant_id)
+    select(lease.c.id, usage_progress.c.samples_rolled_until, func.now().label("now")).select_from(
+        usage_progress.outerjoin(lease, (lease.c.id == func.any(_LEASES)) & asking(lease.c.tenant_id))
     )
 )
-"""Parameter: lease_ids. Those that the caller may see; how far samples are summed up; the database's clock."""
+"""Parameter: lease_ids. Those that the caller may see, or one row with a null id; how far samples are summed up; the database's clock."""
 
 SERIES = Query(
     select(gpu_series.c.starts_at, *(gpu_series.c[name] for name in (*LEASE_SERIES, "uuids", "gpu_values")))
