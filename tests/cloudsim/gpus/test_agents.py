@@ -91,7 +91,15 @@ async def until(condition: Callable[[], Any]) -> None:
 def children() -> list[psutil.Process]:
     """Agents, among the processes that this one has started."""
     found = psutil.Process().children(recursive=True)
-    return [child for child in found if "cloudsim.gpus.child" in child.cmdline()]
+    return [child for child in found if "cloudsim.gpus.child" in command_line(child)]
+
+
+def command_line(process: psutil.Process) -> list[str]:
+    """Empty for a process that has just ended."""
+    try:
+        return list(process.cmdline())
+    except (psutil.NoSuchProcess, psutil.ZombieProcess):
+        return []
 
 
 @pytest.mark.parametrize("provider", CLOUDS)
