@@ -12,11 +12,16 @@ let last = 0;
 export const route = shared(parse());
 
 function parse() {
-  const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
   const known = history.state?.entry;
   const entry = known ?? `${Date.now()}-${(last += 1)}`;
   if (!known) history.replaceState({ entry }, "");
-  return { parts: path.split("/").filter(Boolean).map(decoded), query: new URLSearchParams(query ?? ""), entry, position: positions.get(entry) ?? null };
+  return { ...addressed(), entry, position: positions.get(entry) ?? null };
+}
+
+/** What the address says now: `hashchange`, which sets the route, comes later. */
+function addressed() {
+  const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
+  return { parts: path.split("/").filter(Boolean).map(decoded), query: new URLSearchParams(query ?? "") };
 }
 
 function decoded(part) {
@@ -62,7 +67,7 @@ export function to(path, query = {}) {
 
 /** The present address with some filters changed; null removes one. A changed filter begins at the first page. */
 export function refined(changes) {
-  const { parts, query } = route.get();
+  const { parts, query } = addressed();
   const before = {};
   for (const name of query.keys()) before[name] = query.getAll(name);
   return to(parts.map(encodeURIComponent).join("/"), { ...before, cursor: null, ...changes });

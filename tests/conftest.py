@@ -38,6 +38,15 @@ structlog.configure(
     ]
 )
 
+
+@pytest.fixture(autouse=True)
+def _logs_stay() -> Iterator[None]:
+    """A test that leaves other logs behind makes a later one fail: a logger keeps the stream that it wrote to first."""
+    before = structlog.get_config()
+    yield
+    assert structlog.get_config() == before
+
+
 WITH_STACKS = {
     "tests/e2e/": "one cloud",
     "tests/three_clouds/": "other stacks",

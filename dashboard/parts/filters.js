@@ -1,7 +1,7 @@
 /** Filters of lists. Their values live in the address. */
 import { words } from "../format.js";
 import { go, refined } from "../router.js";
-import { html } from "../ui.js";
+import { html, useState } from "../ui.js";
 import { Icon } from "./icons.js";
 
 const PERIODS = [["900", "15 minutes"], ["3600", "1 hour"], ["86400", "24 hours"], ["604800", "7 days"], ["2592000", "30 days"]];
@@ -34,12 +34,19 @@ export function SelectFilter({ name, label, query, options, show = words, severa
   `;
 }
 
-/** A text that counts when Enter is pressed or the field is left. */
-export const Entered = ({ name, label, query, placeholder }) => html`
-  <label class="field"><span>${label}</span>
-    <input value=${query.get(name) ?? ""} placeholder=${placeholder} maxlength="100" spellcheck=${false} autocomplete="off" onChange=${(event) => go(refined({ [name]: event.target.value.trim() }))} />
-  </label>
-`;
+/** A text that counts when Enter is pressed or the field is left. New data on the page leave what is typed alone. */
+export function Entered({ name, label, query, placeholder }) {
+  const [typed, setTyped] = useState(null);
+  const enter = (event) => {
+    go(refined({ [name]: event.target.value.trim() }));
+    setTyped(null);
+  };
+  return html`
+    <label class="field"><span>${label}</span>
+      <input value=${typed ?? query.get(name) ?? ""} placeholder=${placeholder} maxlength="100" spellcheck=${false} autocomplete="off" onInput=${(event) => setTyped(event.target.value)} onChange=${enter} onBlur=${() => setTyped(null)} />
+    </label>
+  `;
+}
 
 /** The chosen values of a filter with several, each with a button that removes it. */
 export const Chosen = ({ name, query, label, show = words }) =>

@@ -90,6 +90,7 @@ DRY_RUNS = {"RunInstances", "CreateSecurityGroup"}
 def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr(check_accounts, "configure_logs", lambda *_: None)
 
 
 def take_away(sim: Control, cloud: str) -> None:

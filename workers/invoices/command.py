@@ -17,8 +17,6 @@ from workers.invoices.files import InvalidFile
 from workers.invoices.importing import AlreadyImported, Imported, import_files
 
 _PROGRESS_SECONDS = 2.0
-_IDLE_SECONDS = 3600.0
-"""Between two statements a long file may have many lines that are not stored."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -27,7 +25,7 @@ def main(arguments: Sequence[str]) -> int:
     dialects = {name: info.focus for name, info in providers().items() if info.focus is not None}
     try:
         settings = load_settings()
-        database = WorkerDatabase(settings.database_url, pool_size=1, idle_in_transaction_seconds=_IDLE_SECONDS)
+        database = WorkerDatabase(settings.database_url, pool_size=1)
         try:
             done = import_files(database, options.file, dialects, provider=options.provider, progress=_Progress().show)
         finally:

@@ -1,7 +1,10 @@
-"""Imports the FOCUS file of one provider and month, in one transaction: all of it, or nothing."""
+"""Imports the FOCUS file of one provider and month: all of it, or nothing.
+
+The file is read and checked first. One transaction then stores what it contains.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -17,9 +20,8 @@ from app.db.tenancy import audit
 from app.domain.invoices import Charge, FocusDialect, InvalidCharge, missing_columns, parse, provider_named
 from workers.database import WorkerDatabase
 from workers.invoices.files import InvalidFile, Row, fingerprint, read
+from workers.invoices.sums import Sums
 
-_MOST_SUMS = 20_000
-"""Sums in memory before they are written. A sum that is written in parts is still the same sum."""
 _TICK = 10_000
 
 Dialects = Mapping[str, FocusDialect]
@@ -52,6 +54,15 @@ class _Reading:
     stored: int = 0
     first_day: date = date.max
     last_day: date = date.min
+    accounts: set[str] = field(default_factory=set)
+
+    def count(self, charge: Charge) -> None:
+        """Takes one line into account."""
+        self.lines += 1
+        self.stored += charge.is_relevant
+        self.first_day = min(self.first_day, charge.day)
+        self.last_day = max(self.last_day, charge.day)
+        self.accounts.add(charge.billing_account)
 
 
 def import_files(
@@ -68,11 +79,15 @@ def import_files(
     Raises InvalidFile, AlreadyImported, OSError.
     """
     file_hash = fingerprint(paths)
-    source = _Source(paths, dialects, provider)
     with database.begin() as connection:
-        connection.execute(statements.LOCK)
         _check_new(connection, file_hash)
-        return _Import(connection, source, progress).run(", ".join(path.name for path in paths), file_hash)
+    source = _Source(paths, dialects, provider)
+    with Sums() as sums:
+        reading = _read(source, sums, progress)
+        with database.begin() as connection:
+            connection.execute(statements.LOCK)
+            _check_new(connection, file_hash)
+            return _store(connection, source, reading, sums, file_hash)
 
 
 def _check_new(connection: Connection, file_hash: bytes) -> None:
@@ -88,7 +103,7 @@ class _Source:
     """The charges of all parts, with the place of each for messages."""
 
     def __init__(self, paths: Sequence[Path], dialects: Dialects, provider: str | None) -> None:
-        self._paths = paths
+        self.paths = paths
         self._dialects = dialects
         self.provider = provider or _provider_of(paths[0], dialects)
         self._dialect = dialects[self.provider]
@@ -96,7 +111,7 @@ class _Source:
     def charges(self) -> Iterator[tuple[Path, int, Charge]]:
         """Raises InvalidFile."""
         extra = () if self._dialect.usd_cost is None else (self._dialect.usd_cost,)
-        for path in self._paths:
+        for path in self.paths:
             names, rows = read(path, extra)
             missing = missing_columns(names, self._dialect)
             if missing:
@@ -124,101 +139,54 @@ def _provider_of(path: Path, dialects: Dialects) -> str:
     raise InvalidFile(path, 1, "has no lines of charges")
 
 
-class _Import:
-    """One import within its transaction."""
-
-    def __init__(self, connection: Connection, source: _Source, progress: Callable[[int], None]) -> None:
-        self._connection = connection
-        self._source = source
-        self._progress = progress
-        self._id = new_id("import")
-        self._accounts: set[str] = set()
-        self._sums: dict[tuple[Any, ...], Decimal] = {}
-
-    def run(self, file_name: str, file_hash: bytes) -> Imported:
-        """Raises InvalidFile."""
-        read = self._read(file_name, file_hash)
-        self._write()
-        provider, accounts = self._source.provider, sorted(self._accounts)
-        replaced = self._connection.execute(
-            *statements.replace_earlier(self._id, provider=provider, month=read.month, accounts=accounts)
-        ).all()
-        found = {"billing_accounts": accounts, "lines": read.lines}
-        days = {"first_day": read.first_day, "last_day": read.last_day}
-        self._connection.execute(statements.finish(self._id, {**found, **days}))
-        totals = self._connection.execute(*reconciliation.totals(ReconciliationFilter(month=read.month))).all()
-        unlisted = sum(row.unlisted for row in totals)
-        unlisted_cost = sum((row.unlisted_cost for row in totals), Decimal(0))
-        alarm = {"unlisted_resources": unlisted, "unlisted_cost": unlisted_cost}
-        self._connection.execute(statements.finish(self._id, alarm))
-        done = Imported(
-            provider=provider,
-            month=read.month,
-            lines=read.lines,
-            stored=read.stored,
-            replaced=len(replaced),
-            unlisted=unlisted,
-            unlisted_cost=unlisted_cost,
-            gpulease_only=sum(row.gpulease_only for row in totals),
-        )
-        self._connection.execute(audit.append(_audited(self._id, file_name, done)))
-        return done
-
-    def _read(self, file_name: str, file_hash: bytes) -> _Reading:
-        reading: _Reading | None = None
-        for path, line, charge in self._source.charges():
-            if reading is None:
-                reading = _Reading(charge.month)
-                about = {"id": self._id, "file_name": file_name, "file_hash": file_hash}
-                values = {**about, "provider": self._source.provider, "month": charge.month}
-                self._connection.execute(statements.add(values))
-            if charge.month != reading.month:
-                detail = (
-                    f"BillingPeriodStart is in {charge.month:%Y-%m}, and in {reading.month:%Y-%m} on the lines before"
-                )
-                raise InvalidFile(path, line, f"{detail}: import one month at a time")
-            self._count(reading, charge)
-        if reading is None:
-            raise InvalidFile(Path(file_name), 1, "has no lines of charges")
-        self._progress(reading.lines)
-        return reading
-
-    def _count(self, reading: _Reading, charge: Charge) -> None:
-        reading.lines += 1
-        reading.first_day = min(reading.first_day, charge.day)
-        reading.last_day = max(reading.last_day, charge.day)
-        self._accounts.add(charge.billing_account)
+def _read(source: _Source, sums: Sums, progress: Callable[[int], None]) -> _Reading:
+    """Reads all lines, outside a transaction: a month of a large account takes minutes. Raises InvalidFile."""
+    reading: _Reading | None = None
+    for path, line, charge in source.charges():
+        reading = reading or _Reading(charge.month)
+        if charge.month != reading.month:
+            detail = f"BillingPeriodStart is in {charge.month:%Y-%m}, and in {reading.month:%Y-%m} on the lines before"
+            raise InvalidFile(path, line, f"{detail}: import one month at a time")
+        reading.count(charge)
+        if charge.is_relevant:
+            sums.add(charge)
         if reading.lines % _TICK == 0:
-            self._progress(reading.lines)
-        if not charge.is_relevant:
-            return
-        reading.stored += 1
-        key = (
-            *(charge.day, charge.billing_account, charge.resource_id, charge.charge_category, charge.service),
-            *(charge.lease_id, charge.installation, charge.is_vm),
-        )
-        self._sums[key] = self._sums.get(key, Decimal(0)) + charge.cost
-        if len(self._sums) >= _MOST_SUMS:
-            self._write()
+            progress(reading.lines)
+    if reading is None:
+        raise InvalidFile(source.paths[0], 1, "has no lines of charges")
+    progress(reading.lines)
+    return reading
 
-    def _write(self) -> None:
-        names = (
-            "day",
-            "billing_account",
-            "resource_id",
-            "charge_category",
-            "service",
-            "lease_id",
-            "installation",
-            "is_vm",
-        )
-        common = {"import_id": self._id, "provider": self._source.provider}
-        rows = [
-            {**common, **dict(zip(names, key, strict=True)), "cost": cost} for key, cost in self._sums.items() if cost
-        ]
-        if rows:
-            self._connection.execute(statements.ADD_LINES, rows)
-        self._sums.clear()
+
+def _store(connection: Connection, source: _Source, reading: _Reading, sums: Sums, file_hash: bytes) -> Imported:
+    import_id, accounts = new_id("import"), sorted(reading.accounts)
+    file_name = ", ".join(path.name for path in source.paths)
+    provider, month = source.provider, reading.month
+    about = {"id": import_id, "file_name": file_name, "file_hash": file_hash, "provider": provider, "month": month}
+    days = {"first_day": reading.first_day, "last_day": reading.last_day}
+    connection.execute(statements.add({**about, **days, "billing_accounts": accounts, "lines": reading.lines}))
+    of_import = {"import_id": import_id, "provider": provider}
+    for rows in sums.batches():
+        connection.execute(statements.ADD_LINES, [{**of_import, **row} for row in rows])
+    replaced = connection.execute(
+        *statements.replace_earlier(import_id, provider=provider, month=month, accounts=accounts)
+    ).all()
+    totals = connection.execute(*reconciliation.totals(ReconciliationFilter(month=month))).all()
+    unlisted = sum(row.unlisted for row in totals)
+    unlisted_cost = sum((row.unlisted_cost for row in totals), Decimal(0))
+    connection.execute(statements.set_unlisted(import_id, resources=unlisted, cost=unlisted_cost))
+    done = Imported(
+        provider=provider,
+        month=month,
+        lines=reading.lines,
+        stored=reading.stored,
+        replaced=len(replaced),
+        unlisted=unlisted,
+        unlisted_cost=unlisted_cost,
+        gpulease_only=sum(row.gpulease_only for row in totals),
+    )
+    connection.execute(audit.append(_audited(import_id, file_name, done)))
+    return done
 
 
 def _audited(import_id: str, file_name: str, done: Imported) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from sqlalchemy import (
+    Case,
     Interval,
     Select,
     Text,
@@ -256,24 +257,12 @@ def end(
     """Ends an attempt as refused or dead, while the lease is ours. Returns its billing period and prices, to close it.
 
     `before`: the state on which the decision was based. An attempt whose VM was found meanwhile stays live.
-    Billing ends at the provider's own transition time (`vm_state_at`, once gone), never later than now. Billing of a VM
-    that the provider interrupted and that stays ends when it was stopped (`stopped_at` of its reason).
     """
-    stopped_at = cast(attempt.c.vm_reason["stopped_at"].astext, Time)
     values: dict[str, Any] = {
         "state": str(state),
         "clean": clean,
         "ended_at": func.now(),
-        "billing_ended_at": case(
-            (attempt.c.billing_started_at.is_(None), literal(None, Time)),
-            else_=func.least(
-                func.now(),
-                func.greatest(
-                    attempt.c.billing_started_at,
-                    func.least(func.coalesce(attempt.c.vm_state_at, func.now()), stopped_at),
-                ),
-            ),
-        ),
+        "billing_ended_at": _billing_end(),
     }
     if error is not None:
         values["error"] = dict(error)
@@ -294,6 +283,19 @@ def end(
             attempt.c.address_price_per_hour,
             attempt.c.cost_of_past_prices,
         )
+    )
+
+
+def _billing_end() -> Case[Any]:
+    """When billing of an ended attempt ends: at the provider's own transition time (`vm_state_at`, once gone), never later than now.
+
+    Billing of a VM that the provider interrupted and that stays ends when it was stopped (`stopped_at` of its reason).
+    """
+    stopped_at = cast(attempt.c.vm_reason["stopped_at"].astext, Time)
+    gone_at = func.least(func.coalesce(attempt.c.vm_state_at, func.now()), stopped_at)
+    return case(
+        (attempt.c.billing_started_at.is_(None), literal(None, Time)),
+        else_=func.least(func.now(), func.greatest(attempt.c.billing_started_at, gone_at)),
     )
 
 

@@ -1,6 +1,7 @@
 """Statements of the import of invoices. The report is in `app.db.operations.reconciliation`."""
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from sqlalchemy import Insert, Select, TextClause, Update, func, insert, select, text, update
@@ -22,12 +23,13 @@ def with_hash(file_hash: bytes) -> Select[Any]:
 
 
 def add(values: Mapping[str, Any]) -> Insert:
-    """Inserts an import. `finish` writes what is known at its end."""
-    return insert(invoice_import).values(**values, lines=0)
+    """Inserts an import."""
+    return insert(invoice_import).values(**values)
 
 
-def finish(import_id: str, values: Mapping[str, Any]) -> Update:
-    """Writes what is known once all lines are read."""
+def set_unlisted(import_id: str, *, resources: int, cost: Decimal) -> Update:
+    """Writes what belongs to no lease. It is known once the lines of the import are stored."""
+    values = {"unlisted_resources": resources, "unlisted_cost": cost}
     return update(invoice_import).where(invoice_import.c.id == import_id).values(**values)
 
 

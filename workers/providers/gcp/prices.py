@@ -17,6 +17,7 @@ from app.domain.offerings import LISTED_MARKETS, InstanceType, Market
 from workers.providers.errors import OutcomeUnknown
 from workers.providers.gcp.catalogue import GcpCatalogue
 from workers.providers.gcp.clients import GcpClients
+from workers.providers.part_price_list import EVERY_REGION, PartPriceList, in_region
 from workers.providers.types import ADDRESS, PartPrice, Price, PriceList
 
 PUBLIC = "https://cloudbilling.googleapis.com"
@@ -38,7 +39,7 @@ _PARTS: Mapping[str, str] = {
 """Kinds by the description of their SKU, which may name a place."""
 _PLACE = re.compile(r" in .+$")
 _GLOBAL = "global"
-"""In place of a region: all regions."""
+"""In place of a region: every region."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +85,11 @@ class GooglePrices:
     """Google's price list: prices of types, and prices of disks and addresses by region and kind."""
 
     types: PriceList = field(default_factory=dict)
-    parts: Mapping[tuple[str, str], PartPrice] = field(default_factory=dict)
+    parts: PartPriceList = field(default_factory=dict)
 
     def parts_in(self, region: str) -> Mapping[str, PartPrice]:
-        """By kind: the region's own price, else that of all regions."""
-        places = (_GLOBAL, region)
-        return {kind: price for place in places for (where, kind), price in self.parts.items() if where == place}
+        """By kind: the region's own price, else that of every region."""
+        return in_region(self.parts, region)
 
 
 def everywhere(clients: GcpClients, endpoint: str | None, catalogue: GcpCatalogue, now: datetime) -> GooglePrices:
@@ -104,7 +104,7 @@ def everywhere(clients: GcpClients, endpoint: str | None, catalogue: GcpCatalogu
     }
     types = {key: Price(per_hour=price, as_of=now, source=SOURCE) for key, price in sums.items() if price is not None}
     parts = {
-        key: PartPrice(usd=min(amounts), as_of=now, source=SOURCE)
+        key: PartPrice(usd=next(iter(amounts)), as_of=now, source=SOURCE)
         for key, amounts in found.parts.items()
         if len(amounts) == 1
     }
@@ -140,7 +140,7 @@ def _rates(clients: GcpClients, url: str) -> _Found:
         kind = _part_kind(sku)
         if kind is not None:
             for region in sku.get("serviceRegions", ()):
-                parts[region, kind].update(_usd(sku))
+                parts[EVERY_REGION if region == _GLOBAL else region, kind].update(_usd(sku))
         match = _DESCRIPTION.fullmatch(sku.get("description", ""))
         market = _MARKETS.get(sku.get("category", {}).get("usageType", ""))
         if match is not None and market is not None:
