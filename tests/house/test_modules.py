@@ -26,7 +26,6 @@ LONGER: Mapping[str, str] = {
     "cloudsim/world/core.py": "the one state of all simulated clouds",
     "workers/observation/inventory.py": "one cycle of observation, in the order in which it happens",
     "app/db/fleet/jobs.py:claim_due": "one statement",
-    "app/db/leases/attempts.py:end": "one statement",
     "app/services/container.py:build": "one service after the other",
     "cloudsim/ec2/orders.py:read_order": "one field of RunInstances after the other",
 }
