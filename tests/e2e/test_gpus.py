@@ -32,7 +32,13 @@ def test_seven_of_eight_gpus_are_never_active_and_the_lease_goes_on(tenant: Tena
     assert first["offering"]["zone"] != last["offering"]["zone"]
     assert lease["placement"]["zone"] == last["offering"]["zone"]
     assert len(lease["proof"]["gpus"]) == 8
-    events = tenant.items(f"/v1/leases/{lease_id}/events")
+    path = f"/v1/leases/{lease_id}/events"
+
+    def shown() -> bool:
+        return any(event["type"] == "lease.active" for event in tenant.items(path))
+
+    assert wait_until(shown, timeout=PATIENCE, poll=0.2)  # an event is shown once it has its number
+    events = tenant.items(path)
     (failed,) = [event for event in events if event["type"] == "attempt.gpu_check_failed"]
     assert [finding["code"] for finding in failed["data"]["findings"]] == ["gpu_missing"]
     (active,) = [event for event in events if event["type"] == "lease.active"]
