@@ -26,6 +26,10 @@ _WRITE_USES_SECONDS = 10.0
 _log = structlog.get_logger("gpulease.api")
 
 
+AGENT_REPORTS = "30/minute"
+"""Proofs of one attempt. An agent sends one per boot."""
+
+
 def create_api() -> FastAPI:
     """The application as uvicorn serves it. Raises StartupError for wrong settings and for an unusable database."""
     settings = load_settings()
@@ -47,22 +51,21 @@ def build_api(settings: Settings, traces: Traces | None = None) -> FastAPI:
     writes = RateLimiter(settings.write_rate_limit, settings.broker_url, name="writes")
     failures = RateLimiter(settings.login_rate_limit, settings.broker_url, name="failed_logins")
     strangers = RateLimiter(settings.login_rate_limit, settings.broker_url, name="failed_tokens")
-    gate = Gate(services.authenticator, requests=requests, writes=writes, failures=failures, strangers=strangers)
+    reports = RateLimiter(AGENT_REPORTS, settings.broker_url, name="agent_reports")
+    limits = {"requests": requests, "writes": writes, "failures": failures, "strangers": strangers, "reports": reports}
+    gate = Gate(services.authenticator, **limits)
 
     @contextlib.asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         hints.start()
         async with _repeating(
-            (SYNC_SECONDS, requests.keep_in_step),
-            (SYNC_SECONDS, writes.keep_in_step),
-            (SYNC_SECONDS, failures.keep_in_step),
-            (SYNC_SECONDS, strangers.keep_in_step),
+            *((SYNC_SECONDS, limiter.keep_in_step) for limiter in limits.values()),
             (POLL_SECONDS, services.streams.look),
             (_WRITE_USES_SECONDS, services.authenticator.write_uses),
         ):
             yield
         await asyncio.to_thread(hints.stop)
-        await asyncio.gather(requests.close(), writes.close(), failures.close(), strangers.close(), database.close())
+        await asyncio.gather(*(limiter.close() for limiter in limits.values()), database.close())
 
     return create_app(services, gate=gate, metrics=metrics, traces=traces or Traces(), lifespan=lifespan)
 

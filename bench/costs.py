@@ -87,7 +87,9 @@ def _arguments() -> argparse.Namespace:
 def _job(url: str) -> None:
     """The hours of the live leases, from their records to their sums."""
     database = WorkerDatabase(url, pool_size=2)
-    runtime = cast(Runtime, SimpleNamespace(database=database, stopping=Event()))
+    runtime = cast(
+        Runtime, SimpleNamespace(database=database, stopping=Event(), settings=SimpleNamespace(sample_seconds=60))
+    )
     started = time.perf_counter()
     count = record_usage(runtime, "", "")
     seconds = time.perf_counter() - started

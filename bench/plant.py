@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import psycopg
 from psycopg.types.json import Jsonb
@@ -35,7 +36,7 @@ LEASE_BODY = {
     "labels": {"team": "bench"},
 }
 LEASE_REQUEST = LeaseRequest.from_json(LEASE_BODY | {"name": "bench"}).as_stored()
-HARDWARE = {
+HARDWARE: dict[str, Any] = {
     "gpu": {"model": "A10G", "count": 1, "memory_gib": 24, "interconnect": "PCIe"},
     "vcpus": 4,
     "memory_gib": 16.0,

@@ -16,6 +16,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from cloudsim.gpus.agents import GpuAgents
 from cloudsim.server import SimServer, Simulation, bind
 from cloudsim.settings import PROFILES, Settings
 from cloudsim.ssh import server as ssh
@@ -90,10 +91,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _beside(logins: socket.socket | None) -> Callable[[World], Iterable[Coroutine[Any, Any, None]]]:
-    """The SSH servers of the VMs and the reports of their host keys, if there is a socket for them."""
-    if logins is None:
-        return lambda _world: ()
-    return lambda world: (ssh.SshServer(world, logins).serve(), HostKeyReports(world).report())
+    """The VMs' agents; their SSH servers and the reports of their host keys, if there is a socket for them."""
+
+    def beside(world: World) -> Iterable[Coroutine[Any, Any, None]]:
+        yield GpuAgents(world).run()
+        if logins is not None:
+            yield ssh.SshServer(world, logins).serve()
+            yield HostKeyReports(world).report()
+
+    return beside
 
 
 def _refuse(why: str) -> int:

@@ -23,6 +23,7 @@ from cloudsim.arm.facts import PROVIDER as AZURE_NAME
 from cloudsim.arm.facts import catalog as azure_catalog
 from cloudsim.arm.front import ArmFront
 from cloudsim.control.api import ControlApi
+from cloudsim.control.gpus import GpusApi
 from cloudsim.control.restrictions import RestrictionsApi
 from cloudsim.ec2.cloud import AWS
 from cloudsim.ec2.credentials import Credentials
@@ -85,7 +86,8 @@ class Simulation:
         control = ControlApi(self.world, clouds, self.credentials)
         restrictions = RestrictionsApi(self.world, clouds)
         aws = Route("/", front.endpoint, methods=["POST"])
-        self.app = Starlette(routes=[aws, *gce.routes(), *arm.routes(), *control.routes(), *restrictions.routes()])
+        controls = [*control.routes(), *restrictions.routes(), *GpusApi(self.world).routes()]
+        self.app = Starlette(routes=[aws, *gce.routes(), *arm.routes(), *controls])
         self._store = Store(state, self.world, self.credentials) if state else None
         self._beside = beside
         self._tasks: list[asyncio.Task[None]] = []

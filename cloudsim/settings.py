@@ -43,6 +43,8 @@ class Settings(BaseModel):
     vm_network: Literal["198.18", "127.18"] = "198.18"
     """The first half of the public address of each VM. 198.18: nothing answers there (the block for benchmarks).
     127.18: the loopback network, at which the SSH server of `--ssh-port` answers."""
+    gpu_agents: int = Field(0, ge=0, le=256)
+    """VMs whose agent runs as a process, the first ones. cloudsim makes the proof of the others, which send no samples."""
     rate_limits: bool = False
     default_quota_vcpus: int = Field(10_000_000, ge=0)
     """vCPUs of every GPU quota that was not set by `PUT /_sim/quota`."""

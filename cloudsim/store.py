@@ -19,6 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 from cloudsim.ec2.credentials import Credentials
 from cloudsim.world import Fault, Reservation, Resource, Vm, World
 from cloudsim.world.capacity import Cell, Pool
+from cloudsim.world.gpus import GpuCondition, GpuConditions
 from cloudsim.world.quota import QuotaKey
 from cloudsim.world.restrictions import Restrictions
 
@@ -44,6 +45,7 @@ class Facts:
     removed_images: list[tuple[str, str]] = field(default_factory=list)
     closed_subnets: list[tuple[str, str]] = field(default_factory=list)
     subnet_addresses: list[tuple[tuple[str, str], int]] = field(default_factory=list)
+    gpus: list[tuple[tuple[str, str | None], GpuCondition]] = field(default_factory=list)
 
 
 _VM, _RESOURCE, _FACTS = TypeAdapter(Vm), TypeAdapter(Resource), TypeAdapter(Facts)
@@ -156,6 +158,7 @@ class Store:
             removed_images=sorted(world.restrictions.images),
             closed_subnets=sorted(world.restrictions.closed),
             subnet_addresses=sorted(world.restrictions.addresses.items()),
+            gpus=list(world.gpus.launched.items()),
         )
 
     def _apply(self, facts: Facts) -> None:
@@ -171,6 +174,7 @@ class Store:
             closed=set(facts.closed_subnets),
             addresses=dict(facts.subnet_addresses),
         )
+        world.gpus = GpuConditions(dict(facts.gpus))
         world.reservations = {reservation.key: reservation for reservation in facts.reservations}
         credentials.bad = frozenset(facts.bad_keys)
         credentials.accounts = facts.accounts

@@ -93,6 +93,10 @@ class Control:
         """A subnet takes no VM. `state`: `open` and `free_addresses` for a subnet that is only full."""
         self.call("PUT", "subnets", {"provider": provider, "subnet": subnet, **state})
 
+    def gpus(self, *, provider: str = "aws", **condition: Any) -> None:
+        """How the GPUs of one VM (`instance_id`) are, or of VMs launched from now on."""
+        self.call("PUT", "gpus", {"provider": provider, **condition})
+
     def settings(self, **changes: Any) -> dict[str, Any]:
         """Change settings; all settings in force."""
         return dict(self.call("PUT", "settings", changes))

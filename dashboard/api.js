@@ -38,15 +38,19 @@ export function forgetEverything() {
   known.clear();
 }
 
-/** Reads a path. The very same object comes back when nothing has changed. Raises Problem, Away. */
-export async function get(path) {
-  const before = known.get(path);
+/**
+ * Reads a path. The very same object comes back when nothing has changed. `oldest`: milliseconds after which the whole
+ * answer is requested again, because some of it changes without a new ETag. Raises Problem, Away.
+ */
+export async function get(path, oldest = Infinity) {
+  const heard = known.get(path);
+  const before = heard && Date.now() - heard.at < oldest ? heard : undefined;
   const answer = await send("GET", path, before ? { "If-None-Match": before.etag } : {});
   if (answer.status === 304) return before.data;
   const data = await answer.json();
   const etag = answer.headers.get("ETag");
   known.delete(path);
-  if (etag) known.set(path, { etag, data });
+  if (etag) known.set(path, { etag, data, at: Date.now() });
   if (known.size > REMEMBERED) known.delete(known.keys().next().value);
   return data;
 }

@@ -4,7 +4,9 @@ import { onChange } from "./changes.js";
 import { useLayoutEffect, useReducer, useRef } from "./ui.js";
 
 const sources = new Map();
-const EVENTED = /^\/v1\/(leases|events)\b/;
+const EVENTED = /^\/v1\/(leases|events)\b(?!.*\/metrics\b)/;
+const SAMPLED = /^\/v1\/leases(\/[^/?]+)?(\?|$)/;
+const SAMPLE_MS = 60_000; // utilization and idleness of leases change once a minute, without a new version
 
 /**
  * `{data, error, settled}` of a path, asked about every `seconds`. `data` is undefined before the first answer, or with
@@ -41,7 +43,7 @@ function open(path, seconds, all) {
   const ask = async () => {
     const before = { ...source };
     try {
-      source.data = await (all ? getAll(path, all === true ? undefined : all) : get(path));
+      source.data = await (all ? getAll(path, all === true ? undefined : all) : get(path, SAMPLED.test(path) ? SAMPLE_MS : undefined));
       source.error = null;
     } catch (error) {
       source.error = error;

@@ -73,6 +73,8 @@ def timing_from(settings: Settings) -> Timing:
         max_backoff=settings.max_backoff_seconds,
         not_found_grace=settings.not_found_grace_seconds,
         deadline_grace=settings.deadline_grace_seconds,
+        sample=settings.sample_seconds,
+        proof=settings.proof_seconds,
     )
 
 

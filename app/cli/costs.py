@@ -34,9 +34,10 @@ _AMOUNTS: Columns = (
     ("SAVINGS", price("savings")),
     ("GPU HOURS", price("gpu_hours")),
     ("IDLE", price("idle_gpu_hours")),
+    ("IDLE USD", price("idle_cost")),
     ("LEASES", output.Faces(lambda item: amount(item["leases"]) if "leases" in item else None, "leases")),
 )
-_PRIORITY = ("COST USD", "SAVINGS", "GPU HOURS", "IDLE", "LEASES", "LIST USD", "COMPUTE", "DISK", "ADDRESS")
+_PRIORITY = ("COST USD", "SAVINGS", "GPU HOURS", "IDLE", "IDLE USD", "LEASES", "LIST USD", "COMPUTE", "DISK", "ADDRESS")
 
 EXHAUSTED: Columns = (("BUDGET", "id"), ("EXHAUSTED", output.when("exhausted_at")), ("AT", "exhausted_at"))
 

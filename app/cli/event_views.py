@@ -38,6 +38,8 @@ def _fact(name: str, value: object) -> str:
         return error_text(value)
     if name == "reason":
         return reason_text(value)
+    if name == "findings" and isinstance(value, list):
+        return "; ".join(str(at(finding, "message") or words(finding)) for finding in value) or "no findings"
     if name == "instance_id":
         return str(value)
     if name.endswith("_at"):

@@ -1,5 +1,10 @@
 """`gpulease gpus` and `gpulease regions`: what a lease request may name."""
 
+from typing import Annotated
+
+import typer
+
+from app.cli import gpu_fleet
 from app.cli.errors import Json
 from app.cli.layout import Layout
 from app.cli.output import Columns, Look, at, rounded, words
@@ -34,8 +39,20 @@ REGIONS: Columns = (("PROVIDER", "provider"), ("REGION", "region"), ("ACCOUNTS",
 REGIONS_LAYOUT = Layout(wrap={"ACCOUNTS": 20})
 
 
-def gpus(session: Session) -> None:
-    """List the GPU models with their other spellings, and the lowest price per GPU and hour in USD."""
+def gpus(
+    session: Session,
+    *,
+    leased: Annotated[
+        bool, typer.Option("--leased", help="The GPUs of your leases instead: paid for, in use, idle, and each one.")
+    ] = False,
+) -> None:
+    """List the GPU models with their other spellings, and the lowest price per GPU and hour in USD.
+
+    With --leased, show the GPUs that you pay for: how many are in use, what idle ones cost, and the use of each.
+    """
+    if leased:
+        gpu_fleet.leased(session)
+        return
     session.items(session.api().get("/v1/gpu-models"), GPUS, none="no GPU models", layout=GPUS_LAYOUT)
 
 

@@ -10,6 +10,7 @@ import typer
 
 from app.cli import lookup, values
 from app.cli.errors import Json
+from app.cli.gpu_options import GpuOptions
 
 if TYPE_CHECKING:
     from app.cli.client import Api
@@ -18,7 +19,7 @@ _WHAT, _TERMS, _VM = "Lease request", "Terms", "The VM"
 
 
 @dataclass(frozen=True)
-class LeaseOptions:
+class LeaseOptions(GpuOptions):
     """Every field of a lease request as an option. The API fills in defaults for missing options."""
 
     name: Annotated[str | None, typer.Option(help="Name of the lease.")] = None
@@ -186,6 +187,7 @@ def _given(options: LeaseOptions) -> Json:
         "public_ip": options.public_ip,
         "allowed_cidrs": options.cidr or None,
         "on_interruption": options.on_interruption,
+        **options.gpu_fields(),
         "labels": labels or None,
     }
     return {name: value for name, value in fields.items() if value is not None}

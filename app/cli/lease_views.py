@@ -6,7 +6,7 @@ from decimal import Decimal
 from rich.table import Table
 from rich.text import Text
 
-from app.cli import times
+from app.cli import gpu_use, times
 from app.cli.errors import Json
 from app.cli.layout import Layout
 from app.cli.output import Columns, Faces, at, details, price, printable, rounded, since, when
@@ -116,12 +116,13 @@ LEASES: Columns = (
     ("COST USD", price("cost.accrued")),
     ("EXPIRES", Faces(expires, "ends_at")),
     ("CREATED", when("created_at")),
+    ("GPU %", "utilization.gpu_percent"),
 )
 
 LEASES_LAYOUT = Layout(
-    ("NAME", "STATE", "GPUS", "LOCATION", "EXPIRES", "USD/H", "TYPE", "MARKET", "ID", "COST USD", "CREATED"),
+    ("NAME", "STATE", "GPUS", "LOCATION", "EXPIRES", "USD/H", "GPU %", "TYPE", "MARKET", "ID", "COST USD", "CREATED"),
     wrap={"LOCATION": 14, "NAME": 20},
-    right=frozenset({"USD/H", "COST USD"}),
+    right=frozenset({"GPU %", "USD/H", "COST USD"}),
 )
 "A name replaces an id in every command, so names come first."
 
@@ -143,7 +144,7 @@ CONSOLE_LAYOUT = Layout(("TEXT", "N", "WHEN"), wrap={"TEXT": 30})
 
 def lease(item: Json) -> Table:
     """All details of one lease."""
-    return details([*_identity(item), *_machine(item), *_money(item), *_times(item), *_rest(item)])
+    return details([*_identity(item), *_machine(item), *_gpus(item), *_money(item), *_times(item), *_rest(item)])
 
 
 def sheet(item: Json) -> Sheet:
@@ -174,6 +175,14 @@ def _machine(item: Json) -> Iterable[tuple[str, object]]:
         yield "connect", connect(item)
         yield "public ip", at(item, "connection.public_ip")
         yield "private ip", at(item, "connection.private_ip")
+
+
+def _gpus(item: Json) -> Iterable[tuple[str, object]]:
+    yield "gpu check", gpu_use.proof(item)
+    yield "health", gpu_use.health(item)
+    if not ends(item):
+        yield "utilization", gpu_use.utilization(item)
+        yield "idle", gpu_use.idle(item)
 
 
 def _money(item: Json) -> Iterable[tuple[str, object]]:

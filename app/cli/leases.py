@@ -180,6 +180,21 @@ def extend(
     session.note(lease_views.extension(before, extended))
 
 
+@command(group, "keep")
+def keep(
+    session: Session,
+    lease: Reference,
+    *,
+    duration: Annotated[
+        int, typer.Option("--for", metavar="DURATION", parser=values.seconds, help="Such as 2h, from now on.")
+    ],
+) -> None:
+    """Hold idleness off: the lease does not count as idle for this time. Its end by time stays."""
+    api = session.api()
+    kept = api.post(f"{_path(api, lease)}/keep", {"seconds": duration})
+    session.answer(kept, lease_views.lease, lease_views.sheet)
+
+
 @command(group, "update")
 def update(
     session: Session,

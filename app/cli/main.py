@@ -9,7 +9,9 @@ from app.cli import (
     costs,
     events,
     gpu_models,
+    gpu_top,
     keys,
+    lease_metrics,
     leases,
     offerings,
     ops,
@@ -20,6 +22,7 @@ from app.cli import (
     reconciliation,
     release,
     reservations,
+    sizes,
     ssh_config,
     ssh_keys,
     tenants,
@@ -80,6 +83,7 @@ app.command("up", context_settings=_PASS_ON, add_help_option=False)(up)
 app.command("deadman", context_settings=_PASS_ON, add_help_option=False)(deadman)
 command(app, "offerings")(offerings.offerings)
 command(app, "gpus")(gpu_models.gpus)
+command(app, "top")(gpu_top.top)
 command(app, "regions")(gpu_models.regions)
 command(app, "images")(offerings.images)
 command(app, "reservations")(reservations.reservations)
@@ -90,10 +94,12 @@ app.add_typer(ssh_keys.group, name="ssh-keys")
 command(app, "mcp")(mcp)
 command(app, "audit")(events.audit)
 command(app, "quote")(quotes.quote)
+command(app, "size")(sizes.size)
 command(app, "costs")(costs.costs)
 command(app, "forecast")(costs.forecast)
 command(app, "focus")(costs.focus)
 command(leases.group, "release")(release.release)
+command(leases.group, "metrics")(lease_metrics.metrics)
 app.add_typer(leases.group, name="lease")
 app.add_typer(tenants.group, name="tenant")
 app.add_typer(keys.group, name="key")

@@ -31,7 +31,7 @@ class OfferingFilters:
     provider: Annotated[str | None, typer.Option()] = None
     region: Annotated[str | None, typer.Option()] = None
     max_price: Annotated[str | None, typer.Option(metavar="USD", help="Maximum price per hour.")] = None
-    sort: Annotated[Literal["price", "price_per_gpu"] | None, typer.Option()] = None
+    sort: Annotated[Literal["price", "price_per_gpu", "price_performance"] | None, typer.Option()] = None
     cursor: Annotated[str | None, typer.Option(help="Continue from the next_cursor of a --json response.")] = None
 
     def params(self) -> Json:
@@ -79,6 +79,7 @@ COLUMNS: Columns = (
     ("MEMORY GIB", "memory_gib"),
     ("DISK GIB", "local_disk_gib"),
     ("NETWORK", _network),
+    ("TFLOPS/USD", "benchmark.tflops_per_usd"),
     ("AVAILABILITY", _availability),
     ("PRICE IS", "price_status"),
     ("PRICE AS OF", when("price_as_of")),

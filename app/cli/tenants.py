@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from app.cli import lookup, output, times, values
+from app.cli import idle_floors, lookup, output, times, values
 from app.cli.command import command
 from app.cli.layout import Layout
 from app.cli.session import Session
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from app.cli.errors import Json
 
 group = typer.Typer(no_args_is_help=True, help="Tenants (operators).")
+group.add_typer(idle_floors.group, name="idle-floor")
 
 _PATH = "/v1/tenants"
 

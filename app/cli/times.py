@@ -14,6 +14,11 @@ def now() -> datetime:
     return datetime.fromtimestamp(time.time(), UTC)
 
 
+def ago(seconds: float) -> datetime:
+    """The time that many seconds before now, UTC."""
+    return now() - timedelta(seconds=seconds)
+
+
 def pause(seconds: float) -> None:
     """Waits between two polls; Ctrl-C ends the wait."""
     threading.Event().wait(seconds)

@@ -1,16 +1,13 @@
 """`gpulease ops top`: the whole installation, live."""
 
-import signal
 import sys
 from collections import deque
-from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.live import Live
 
-from app.cli import output, times, top_views
-from app.cli.errors import CliError, Json, ProblemError
+from app.cli import live_screen, output, times, top_views
+from app.cli.errors import Json, ProblemError
 from app.cli.session import Session
 
 if TYPE_CHECKING:
@@ -23,7 +20,6 @@ _PAGES = 5
 "Maximum events per poll. The next poll reads further events."
 
 _OLDEST = 0
-_TERMINATED = 128 + signal.SIGTERM
 
 
 def top(
@@ -41,7 +37,7 @@ def top(
         seen = board.look()
         output.write_json({"summary": seen.summary, "events": list(seen.events)})
     elif sys.stdout.isatty():
-        _live(board, interval)
+        live_screen.follow(board.look, top_views.Screen(), interval)
     else:
         size = top_views.Size(min(top_views.PAPER.width, session.console.width), top_views.PAPER.height)
         session.console.print(*top_views.lines(board.look(), None, times.now(), size), sep="\n")
@@ -91,34 +87,3 @@ class Board:
     def _read(self, path: str, **params: str | int) -> list[Json]:
         page, _ = self._api.get_if_changed(path, None, {"limit": _PAGE, **params})
         return list((page or {}).get("items") or ())
-
-
-def _live(board: Board, interval: float) -> None:
-    from app.cli.keyboard import ending_with  # noqa: PLC0415 - Unix alone has what it imports
-
-    screen = top_views.Screen()
-    live = Live(console=output.console(), get_renderable=lambda: screen, refresh_per_second=2, screen=True)
-    before = signal.signal(signal.SIGTERM, _terminate)
-    try:
-        with ending_with("q"), suppress(KeyboardInterrupt), live:
-            while True:
-                times.pause(max(interval, _look(board, screen)))
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
-def _look(board: Board, screen: top_views.Screen) -> float:
-    """Draws the current data. Returns the seconds that the API requests before the next poll."""
-    try:
-        screen.show(board.look())
-    except CliError as error:
-        if not error.passing:
-            raise
-        screen.away(str(error), times.now())
-        return error.retry_after
-    return 0.0
-
-
-def _terminate(*_: object) -> None:
-    """Raises an exception, so that the terminal's settings are restored."""
-    raise SystemExit(_TERMINATED)

@@ -124,6 +124,7 @@ COOL_OFF_TEXTS: Mapping[CoolOffReason, str] = MappingProxyType(
         CoolOffReason.INTERRUPTED: "the provider interrupted a spot VM there",
         CoolOffReason.BOOT_TIMEOUT: "a VM was not ready in time there",
         CoolOffReason.LAUNCH_TIMEOUT: "a VM did not start in time there",
+        CoolOffReason.GPU_CHECK_FAILED: "a VM with broken GPUs came from there",
     }
 )
 

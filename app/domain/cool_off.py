@@ -24,6 +24,7 @@ class CoolOffReason(StrEnum):
     INTERRUPTED = "interrupted"
     BOOT_TIMEOUT = "boot_timeout"
     LAUNCH_TIMEOUT = "launch_timeout"
+    GPU_CHECK_FAILED = "gpu_check_failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +84,11 @@ def after_end(code: ReasonCode, times: CoolOffSeconds) -> CoolOffPause | None:
     if reason is None:
         return None
     return CoolOffPause(seconds=times.capacity, longest=times.not_offered, reason=reason)
+
+
+def after_gpu_check(times: CoolOffSeconds) -> CoolOffPause:
+    """For an offering whose VM had broken GPUs, as evidence shows that no tenant can forge."""
+    return CoolOffPause(seconds=times.capacity, longest=times.not_offered, reason=CoolOffReason.GPU_CHECK_FAILED)
 
 
 def after_problem(reason: CoolOffReason, seconds: float) -> CoolOffPause:

@@ -33,4 +33,5 @@ class ErrorKind(StrEnum):
     LOST = "Lost"
     VM_ENDED = "VmEnded"
     LAUNCH_TIMEOUT = "LaunchTimeout"
+    GPU_CHECK_FAILED = "GpuCheckFailed"
     MASS_LOSS = "MassLoss"

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Self
 
+from app.domain.gpu_findings import Finding, Severity
 from app.domain.reasons import Origin, Reason, ReasonCode
 
 
@@ -59,6 +60,21 @@ class EventError:
     def of(cls, error: Mapping[str, str | None]) -> Self:
         """`error`: {class, code, message}."""
         return cls(class_=error["class"], code=error["code"], message=error["message"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventFinding:
+    """Something wrong with a GPU, or with all GPUs of a VM."""
+
+    code: str = described("What it is, such as `gpu_missing` or `xid_79`.")
+    severity: Severity = described("How bad it is.")
+    gpu: str | None = described("The GPU's UUID. Null: all GPUs, or unknown.")
+    message: str = described("One sentence for a person.")
+
+    @classmethod
+    def of(cls, finding: Finding) -> Self:
+        """A finding as events carry it."""
+        return cls(code=finding.code, severity=finding.severity, gpu=finding.gpu, message=finding.message)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

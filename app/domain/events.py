@@ -9,8 +9,9 @@ from datetime import datetime
 from typing import Any, ClassVar
 
 from app.domain.budgets import BudgetKind, Period
-from app.domain.event_parts import EventError, EventOffering, EventReason, described, to_json
+from app.domain.event_parts import EventError, EventFinding, EventOffering, EventReason, described, to_json
 from app.domain.event_types import EventType
+from app.domain.gpu_findings import HealthStatus, ProofChannel, ProofStatus
 from app.domain.quotas import JsonAmount
 
 
@@ -207,6 +208,81 @@ class LeaseAdopted(EventData):
     type = EventType.LEASE_ADOPTED
     n: int = _number()
     instance_id: str | None = _instance()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseProof(EventData):
+    """The VM proved its GPUs before the tenant's script ran, or failed to."""
+
+    type = EventType.LEASE_PROOF
+    n: int = _number()
+    status: ProofStatus = described("The outcome.")
+    via: ProofChannel | None = described("How the proof arrived. Null: none arrived.")
+    findings: tuple[EventFinding, ...] = described("What was found.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseGpuHealth(EventData):
+    """The health of the GPUs changed, as the agent in the VM reports it."""
+
+    type = EventType.LEASE_GPU_HEALTH
+    n: int = _number()
+    status: HealthStatus = described("The new health.")
+    findings: tuple[EventFinding, ...] = described("What was found.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseIdleSoon(EventData):
+    """All GPUs of the lease are idle, and the lease soon counts as idle."""
+
+    type = EventType.LEASE_IDLE_SOON
+    idle_since: datetime = described("The first of the idle samples in a row.")
+    ends_at: datetime | None = described("When the lease ends if its GPUs stay idle. Null: it does not end for that.")
+    seconds: int = described("The warning: how many seconds before that time it is due.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseIdle(EventData):
+    """All GPUs of the lease were idle for as long as its rule allows."""
+
+    type = EventType.LEASE_IDLE
+    idle_since: datetime = described("The first of the idle samples in a row.")
+    samples: int = described("The number of idle samples in a row.")
+    gpu_hours: str = described("Idle GPU-hours, as a decimal number.")
+    cost: str = described("What the idle time cost, in USD.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseKept(EventData):
+    """A user holds idleness off."""
+
+    type = EventType.LEASE_KEPT
+    keep_until: datetime = described("The lease does not count as idle before.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseBenchmark(EventData):
+    """The VM measured its GPUs."""
+
+    type = EventType.LEASE_BENCHMARK
+    n: int = _number()
+    gpus: int = described("The number of GPUs measured.")
+    bf16_tflops: float | None = described("Of the slowest GPU. Null: not measured.")
+    fp16_tflops: float | None = described("Of the slowest GPU. Null: not measured.")
+    fp32_tflops: float | None = described("Of the slowest GPU. Null: not measured.")
+    memory_gbps: float | None = described("GB/s of GPU memory, of the slowest GPU. Null: not measured.")
+    allreduce_gbps: float | None = described("GB/s between the GPUs. Null: not measured.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptGpuCheckFailed(EventData):
+    """The GPUs of the VM failed their check. The VM is ended, and the lease gets another one."""
+
+    type = EventType.ATTEMPT_GPU_CHECK_FAILED
+    n: int = _number()
+    instance_id: str | None = _instance()
+    offering: EventOffering
+    findings: tuple[EventFinding, ...] = described("What was found.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

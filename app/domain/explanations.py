@@ -81,6 +81,7 @@ class NewestAttempt:
     """The lease's newest attempt. `place`: the offering in words. `typical_ready_seconds`: from launch to ready there.
 
     `starting_since`: when the provider accepted the launch, or when its VM entered or left the provider's queue.
+    `proof_awaited_at`: since when its ready VM must prove its GPUs. `gpu_rebooted_at`: when the VM was rebooted for them.
     """
 
     place: str
@@ -92,13 +93,15 @@ class NewestAttempt:
     retry_at: datetime | None
     failed: bool
     typical_ready_seconds: float | None
+    proof_awaited_at: datetime | None = None
+    gpu_rebooted_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseFacts:
     """The stored facts about a lease. `next_due`: when a worker takes it next. `claimed`: a worker has it now.
 
-    `launch_timeout` and `boot_timeout` are in seconds.
+    `launch_timeout`, `proof_seconds` and `boot_timeout` are in seconds.
     """
 
     now: datetime
@@ -119,6 +122,7 @@ class LeaseFacts:
     attempt: NewestAttempt | None
     launch_timeout: float
     boot_timeout: float
+    proof_seconds: float = 60.0
 
     @property
     def places(self) -> bool:

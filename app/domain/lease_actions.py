@@ -66,6 +66,11 @@ def reboot_refusal(desired: Desired, state: LeaseState) -> Refusal | None:
     return None if state is LeaseState.ACTIVE else Refusal.LEASE_NOT_ACTIVE
 
 
+def keep_refusal(desired: Desired) -> Refusal | None:
+    """Idleness of a lease is held off in every state before its end."""
+    return None if desired is Desired.RUN else Refusal.LEASE_ENDING
+
+
 def extension_refusal(extension: Extension) -> Refusal | None:
     """The first reason why a lease cannot be extended so."""
     if extension.desired is not Desired.RUN or extension.expired:

@@ -16,6 +16,64 @@ class OnInterruption(StrEnum):
     REPLACE = "replace"
 
 
+class ProofWish(StrEnum):
+    """Whether the VM must prove its GPUs before the lease becomes active.
+
+    `auto`: a failed proof replaces the VM, and a missing one does not. `required`: a missing proof is a failed one.
+    `off`: no proof is needed.
+    """
+
+    AUTO = "auto"
+    REQUIRED = "required"
+    OFF = "off"
+
+
+class OnGpuFailure(StrEnum):
+    """What happens to an active lease when a GPU fails. `notify`: only an event and the lease's health report it."""
+
+    NOTIFY = "notify"
+    REBOOT = "reboot"
+    REPLACE = "replace"
+    END = "end"
+
+
+class IdleAction(StrEnum):
+    """What happens to a lease whose GPUs are idle."""
+
+    NOTIFY = "notify"
+    END = "end"
+
+
+class BenchmarkWish(StrEnum):
+    """Whether the VM measures its GPUs. `quick` takes less than a minute of billed time."""
+
+    OFF = "off"
+    QUICK = "quick"
+
+
+SHORTEST_IDLE_SECONDS = 900
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleRule:
+    """The lease counts as idle after `after_seconds` of idle samples in a row."""
+
+    after_seconds: int = 3600
+    action: IdleAction = IdleAction.NOTIFY
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Reads `as_json`. An absent or null member gets its default."""
+        given = {name: member for name, member in value.items() if member is not None}
+        return cls(
+            after_seconds=given.get("after_seconds", 3600), action=IdleAction(given.get("action", IdleAction.NOTIFY))
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """{after_seconds, action}."""
+        return {"after_seconds": self.after_seconds, "action": str(self.action)}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuRequest:
     """The GPUs of one VM. `count` is exact, and `min_count` is a minimum: one of the two is set, `count` 1 by default.
@@ -92,6 +150,15 @@ class LeaseRequest:
     public_ip: bool = True
     allowed_cidrs: tuple[str, ...] | None = None
     on_interruption: OnInterruption = OnInterruption.END
+    proof: ProofWish = ProofWish.AUTO
+    on_gpu_failure: OnGpuFailure = OnGpuFailure.NOTIFY
+    idle: IdleRule | None = None
+    benchmark: BenchmarkWish = BenchmarkWish.OFF
+
+    @property
+    def wants_agent(self) -> bool:
+        """Whether the VM needs an agent: for the proof, for the benchmark, or to find idleness."""
+        return self.proof is not ProofWish.OFF or self.idle is not None or self.benchmark is not BenchmarkWish.OFF
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
@@ -123,6 +190,10 @@ _PARSERS: Mapping[str, Callable[[Any], Any]] = {
     "market": MarketWish,
     "max_price_per_hour": Decimal,
     "on_interruption": OnInterruption,
+    "proof": ProofWish,
+    "on_gpu_failure": OnGpuFailure,
+    "idle": IdleRule.from_json,
+    "benchmark": BenchmarkWish,
 }
 _LATER = ("interconnect", "vendor")
 _GPU_PARSERS: Mapping[str, Callable[[Any], Any]] = {"interconnect": Interconnect, "vendor": GpuVendor}
@@ -142,6 +213,6 @@ def _format(member: Any) -> Any:
             return str(member)
         case Mapping():
             return dict(member)
-        case GpuRequest():
+        case GpuRequest() | IdleRule():
             return member.as_json()
     return member

@@ -6,10 +6,13 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any
 
+from app.domain.gpu_health import HealthRecord
+from app.domain.idleness import IdleFloor, Idleness
 from app.domain.ids import AttemptId, LeaseId, TenantId
 from app.domain.lease_requests import LeaseRequest, OnInterruption
+from app.domain.proofs import ProofRecord
 from app.domain.rates import Rate
-from app.domain.reasons import BY_WISH, Reason
+from app.domain.reasons import BY_WISH, Reason, ReasonCode
 
 
 class LeaseState(StrEnum):
@@ -132,6 +135,10 @@ class Attempt:
     """The latest expiry of a lease in the attempt's reservation."""
     watched_at: datetime | None = None
     """Start of the last watch pass over the attempt's account and region."""
+    has_agent: bool = False
+    proof_awaited_at: datetime | None = None
+    console_proof_tries: int = 0
+    gpu_rebooted_at: datetime | None = None
 
     @property
     def rate(self) -> Rate:
@@ -181,6 +188,22 @@ class Lease:
     """USD of past attempts and past prices."""
     cost_reached_at: datetime | None = None
     """When the cost reaches `max_cost` at the present rate. None: no cap, or nothing is billed."""
+    idle_floor: IdleFloor | None = None
+    """The tenant's rule for idle GPUs. None: only the lease's own rule applies."""
+    idleness: Idleness | None = None
+    """The run of idle samples of the newest attempt. None: no rule applies, or the newest sample is not idle."""
+    proof: ProofRecord | None = None
+    gpu_health: HealthRecord | None = None
+
+    @property
+    def rejected_for(self) -> ReasonCode | None:
+        """Why gpulease ends the VM of the newest attempt and looks for another. None: it does not."""
+        n = None if self.attempt is None else self.attempt.n
+        if self.proof is not None and self.proof.n == n and self.proof.rejected:
+            return ReasonCode.GPU_CHECK_FAILED
+        if self.gpu_health is not None and self.gpu_health.n == n and self.gpu_health.rejected:
+            return ReasonCode.GPU_FAILED
+        return None
 
     @property
     def ends_at(self) -> datetime:

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from app.domain.gpu_protocol import GpuStep, failing_health, failure_step, proof_step
+from app.domain.idleness import IDLE_PERCENT
 from app.domain.inventory import EMPTY_LISTINGS
-from app.domain.lease_requests import OnInterruption
+from app.domain.lease_requests import OnGpuFailure, OnInterruption
 from app.domain.leases import Attempt, AttemptState, Desired, Lease, LeaseState, VmState
 from app.domain.money import format_money
 from app.domain.provider_messages import provider_words, public_code, why_vm_ended
@@ -32,6 +34,8 @@ class Timing:
     max_backoff: float
     not_found_grace: float
     deadline_grace: float
+    sample: float
+    proof: float
 
     def boot_seconds(self, gpu_count: int) -> float:
         """The time from running to ready that a VM with this number of GPUs may take."""
@@ -136,6 +140,7 @@ Step = (
     | BeginRelease
     | Finish
     | Reboot
+    | GpuStep
 )
 
 
@@ -175,13 +180,27 @@ def cause_to_end(lease: Lease, now: datetime, timing: Timing) -> Reason | None:
     if lease.reserved_until is not None and lease.reserved_until <= now:
         return Reason(ReasonCode.RESERVATION_ENDED, "the reservation that the VM runs in ends")
     attempt = lease.attempt
-    if attempt is None or attempt.state is not AttemptState.KNOWN:
+    if attempt is None or attempt.state is not AttemptState.KNOWN or lease.rejected_for is not None:
         return None
+    return _cause_of_vm(lease, attempt, now, timing)
+
+
+def _cause_of_vm(lease: Lease, attempt: Attempt, now: datetime, timing: Timing) -> Reason | None:
+    """Why a wanted lease must end for what its VM does by itself."""
     if lease.state in (LeaseState.BOOTING, LeaseState.ACTIVE):
         lost = _cause_of_loss(attempt)
         if lost is not None and not _replaceable(lease, attempt):
             return lost
-    return _boot_timeout(lease, attempt, now, timing)
+    timeout = _boot_timeout(lease, attempt, now, timing)
+    return _gpu_failure(lease) or timeout or _idle(lease, attempt, now, timing)
+
+
+def _gpu_failure(lease: Lease) -> Reason | None:
+    health = failing_health(lease)
+    if lease.state is not LeaseState.ACTIVE or health is None or lease.request.on_gpu_failure is not OnGpuFailure.END:
+        return None
+    what = health.findings[0].message if health.findings else "no finding is known"
+    return Reason(ReasonCode.GPU_FAILED, f"a GPU failed: {what}")
 
 
 def spend_cap_reached(max_cost: Decimal) -> Reason:
@@ -213,9 +232,21 @@ def _boot_timeout(lease: Lease, attempt: Attempt, now: datetime, timing: Timing)
     """
     ready = attempt.vm_state is VmState.RUNNING and attempt.ready
     seconds = timing.boot_seconds(attempt.gpu_count)
-    if lease.state is LeaseState.BOOTING and not ready and _seen_after(lease.running_at, seconds, attempt, now):
+    since = attempt.gpu_rebooted_at or lease.running_at
+    if lease.state is LeaseState.BOOTING and not ready and _seen_after(since, seconds, attempt, now):
         return Reason(ReasonCode.BOOT_TIMEOUT, f"the VM was not ready within {seconds:.0f} s")
     return None
+
+
+def _idle(lease: Lease, attempt: Attempt, now: datetime, timing: Timing) -> Reason | None:
+    """All GPUs of a running VM were idle for as long as the lease's rule allows. Without recent samples nothing ends."""
+    idleness = lease.idleness
+    if lease.state is not LeaseState.ACTIVE or attempt.vm_state is not VmState.RUNNING or not lease.may_expire:
+        return None
+    if idleness is None or idleness.ends_at is None or not idleness.is_idle(now, timing.sample):
+        return None
+    seconds = idleness.rule.after_seconds
+    return Reason(ReasonCode.IDLE, f"all GPUs were at {IDLE_PERCENT} % or less for {seconds} s in a row")
 
 
 def _seen_after(since: datetime | None, seconds: float, attempt: Attempt, now: datetime) -> bool:
@@ -283,23 +314,31 @@ def _with_attempt(lease: Lease, now: datetime, timing: Timing) -> Step:
 
 def _booting(lease: Lease, now: datetime, timing: Timing) -> Step:
     attempt = _known(lease)
-    if _taken_back(attempt):
+    if _taken_back(attempt) or lease.rejected_for is not None:
         return _until_gone(attempt, now, timing)
     if attempt.vm_state is VmState.ABSENT:
         return _verify(attempt, now)
+    seconds = timing.boot_seconds(attempt.gpu_count)
     if attempt.ready and attempt.vm_state is VmState.RUNNING:
-        return Enter(LeaseState.ACTIVE)
-    return _deadline_or_rest(lease, now, timing, _judged(lease.running_at, timing.boot_seconds(attempt.gpu_count), now))
+        step = proof_step(lease, attempt, now, proof_seconds=timing.proof, boot_seconds=seconds)
+        if step is None:
+            return Enter(LeaseState.ACTIVE)
+        return _deadline_or_rest(lease, now, timing, step) if isinstance(step, datetime) else step
+    since = attempt.gpu_rebooted_at or lease.running_at
+    return _deadline_or_rest(lease, now, timing, _judged(since, seconds, now))
 
 
 def _active(lease: Lease, now: datetime, timing: Timing) -> Step:
     attempt = _known(lease)
-    if _taken_back(attempt):
+    if _taken_back(attempt) or lease.rejected_for is not None:
         return _until_gone(attempt, now, timing)
     if attempt.vm_state is VmState.ABSENT:
         return _verify(attempt, now)
+    step = failure_step(lease, attempt, now)
+    if step is not None and not isinstance(step, datetime):
+        return step
     if lease.reboot_requested_at is None:
-        return _deadline_or_rest(lease, now, timing, None)
+        return _deadline_or_rest(lease, now, timing, step)
     if attempt.retry_at is None or attempt.retry_at <= now:
         return Reboot()
     return _deadline_or_rest(lease, now, timing, attempt.retry_at)

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 
+from app.domain.gpu_benchmarks import MeasuredPerformance
 from app.domain.reservations import Reservation
 
 
@@ -182,7 +183,7 @@ class Offering:
     `images`: names of the images that the account has besides its default image. `launches` and `refusals` count
     recent ones: old ones are dropped. `ready_seconds`: average time from launch to ready. `obstacle`: why the account
     cannot buy it at all. `disk_price_per_gib_month`: USD for the kind of network disk that gpulease attaches.
-    `address_price_per_hour`: USD for a public IPv4 address. None: unknown.
+    `address_price_per_hour`: USD for a public IPv4 address. `benchmark`: of its GPUs. None: unknown.
     """
 
     key: OfferingKey
@@ -203,6 +204,14 @@ class Offering:
     address_price_per_hour: Decimal | None = None
     obstacle: Obstacle | None = None
     reservation: Reservation | None = None
+    benchmark: MeasuredPerformance | None = None
+
+    @property
+    def tflops_per_usd(self) -> float | None:
+        """Measured bf16 TFLOP/s of all its GPUs for each USD an hour. None: not measured, or no price."""
+        if self.benchmark is None or not self.price_per_hour:
+            return None
+        return self.benchmark.bf16_tflops_p50 * self.type.gpu.count / float(self.price_per_hour)
 
     def price_status(self, now: datetime, stale_after: timedelta) -> PriceStatus:
         """A live price goes stale at an age of `stale_after`. A listed price has a date, but never goes stale."""

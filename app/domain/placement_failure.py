@@ -86,6 +86,10 @@ def _from_errors(errors: Sequence[dict[str, Any]]) -> Reason:
     if all(error.get("class") == ErrorKind.CREDENTIALS_REJECTED for error in errors):
         return replace(AUTH, provider_message=provider_words(errors[-1]))
     kinds = {error.get("class") for error in errors}
+    if ErrorKind.GPU_CHECK_FAILED in kinds:
+        failed = sum(error.get("class") == ErrorKind.GPU_CHECK_FAILED for error in errors)
+        message = f"of {len(errors)} offerings tried, {failed} gave a VM whose GPUs failed their check"
+        return Reason(ReasonCode.GPU_CHECK_FAILED, message, Origin.PROVIDER)
     words = provider_words(errors[-1])
     same = next((_BY_ERROR[kind] for kind in _BY_ERROR if kinds == {kind}), None)
     if same is not None:

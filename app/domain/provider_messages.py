@@ -34,6 +34,7 @@ _BY_CLASS: Mapping[str, str] = MappingProxyType(
         ErrorKind.LOST: "the database lost this attempt; a later one was adopted",
         ErrorKind.VM_ENDED: "the VM ended",
         ErrorKind.LAUNCH_TIMEOUT: "the VM did not start in time",
+        ErrorKind.GPU_CHECK_FAILED: "the GPUs of the VM failed their check",
     }
 )
 """By the class of an attempt's error."""

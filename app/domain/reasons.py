@@ -27,6 +27,9 @@ class ReasonCode(StrEnum):
     RESERVATION_ENDED = "reservation_ended"
     SPEND_CAP = "spend_cap"
     BUDGET_EXCEEDED = "budget_exceeded"
+    GPU_CHECK_FAILED = "gpu_check_failed"
+    GPU_FAILED = "gpu_failed"
+    IDLE = "idle"
 
 
 class Origin(StrEnum):
@@ -48,6 +51,8 @@ RETRYABLE = frozenset(
         ReasonCode.BOOT_TIMEOUT,
         ReasonCode.INTERRUPTED,
         ReasonCode.INSTANCE_LOST,
+        ReasonCode.GPU_CHECK_FAILED,
+        ReasonCode.GPU_FAILED,
     }
 )
 """Asking again later may succeed without changing the request."""

@@ -175,6 +175,12 @@ def _booting(lease: LeaseFacts, _: Choice) -> Situation:
     attempt = _attempt(lease)
     if attempt.vm_state in _ENDING:
         return _ending_vm(attempt)
+    if attempt.gpu_rebooted_at is not None:
+        why = f"gpulease has rebooted the VM {attempt.place} for its GPUs, and waits for a new proof of them"
+        return _proving(attempt.gpu_rebooted_at, lease.boot_timeout, why)
+    if attempt.proof_awaited_at is not None:
+        why = f"The VM {attempt.place} is ready; gpulease waits until it proves its GPUs"
+        return _proving(attempt.proof_awaited_at, lease.proof_seconds, why)
     since = lease.running_at or attempt.created_at
     until = since + timedelta(seconds=lease.boot_timeout)
     return Situation(
@@ -184,6 +190,11 @@ def _booting(lease: LeaseFacts, _: Choice) -> Situation:
         gives_up_at=until,
         typical_ready_seconds=attempt.typical_ready_seconds,
     )
+
+
+def _proving(since: datetime, seconds: float, why: str) -> Situation:
+    until = since + timedelta(seconds=seconds)
+    return Situation(code=ExplanationCode.BOOTING, summary=f"{why}.", since=since, gives_up_at=until)
 
 
 def _ending_vm(attempt: NewestAttempt) -> Situation:

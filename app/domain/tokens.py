@@ -50,6 +50,16 @@ def host_key_hash(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
+def agent_token(key: bytes, installation: str, lease: LeaseId, n: int) -> str:
+    """64 hexadecimal characters. The agent in the VM of one attempt reports with this token, and can do nothing else."""
+    return hmac.new(key, f"agent/{installation}/{lease}/{n}".encode(), hashlib.sha256).hexdigest()
+
+
+def agent_hash(token: str) -> bytes:
+    """The stored form of an agent token: SHA-256. The token has 256 bits, so no salt is needed."""
+    return hashlib.sha256(token.encode()).digest()
+
+
 def params_hash(params: dict[str, Any]) -> str:
     """16 hexadecimal characters over the canonical JSON of the launch parameters."""
     canonical = json.dumps(params, sort_keys=True, separators=(",", ":"), ensure_ascii=True)

@@ -23,6 +23,13 @@ SENTENCES: Mapping[str, str] = {
     EventType.LEASE_REBOOT_FAILED: "The VM of lease {lease} could not be rebooted{error}.",
     EventType.LEASE_INTERRUPTION_NOTICE: "The provider will interrupt the VM of lease {lease}{deadline}.",
     EventType.LEASE_ADOPTED: "Lease {lease} was rebuilt from the tags of its VM.",
+    EventType.LEASE_PROOF: "The proof of the GPUs of lease {lease}: {status}{finding}.",
+    EventType.LEASE_GPU_HEALTH: "The GPUs of lease {lease} are {status}{finding}.",
+    EventType.LEASE_IDLE_SOON: "The GPUs of lease {lease} are idle since {idle_since}.",
+    EventType.LEASE_IDLE: "The GPUs of lease {lease} were idle for {gpu_hours} GPU-hours, which cost {cost} USD.",
+    EventType.LEASE_KEPT: "A user keeps lease {lease}: it does not count as idle before {keep_until}.",
+    EventType.LEASE_BENCHMARK: "The VM of lease {lease} measured {gpus} GPUs.",
+    EventType.ATTEMPT_GPU_CHECK_FAILED: "The GPUs of a VM of lease {lease} failed their check{place}{finding}.",
     EventType.ATTEMPT_PLANNED: "Lease {lease} tries another offering{place}.",
     EventType.ATTEMPT_LAUNCHED: "The provider created the VM of lease {lease}{place}.",
     EventType.ATTEMPT_SETTLING: "The provider did not answer whether it created the VM of lease {lease}.",
@@ -31,6 +38,9 @@ SENTENCES: Mapping[str, str] = {
     EventType.QUOTA_NEARLY_USED: "Nine tenths of the quota {resource} are used: {used} of {limit}.",
     EventType.ORPHAN_ENDED: "A VM that outlived lease {lease} was deleted.",
     EventType.LEASE_CAP_NEAR: "Lease {lease} has cost {accrued} of its spend cap of {max_cost} USD. It ends at {ends_at}.",
+    EventType.LEASE_IDLE_SOON: "The GPUs of lease {lease} are idle since {idle_since}.",
+    EventType.LEASE_IDLE: "The GPUs of lease {lease} were idle for {gpu_hours} GPU-hours, which cost {cost} USD.",
+    EventType.LEASE_KEPT: "A user keeps lease {lease}: it does not count as idle before {keep_until}.",
     EventType.LEASE_PRICE_CHANGED: "The price of lease {lease} changed from {previous_price_per_hour} to {price_per_hour} USD an hour.",
     EventType.BUDGET_THRESHOLD: "A budget has reached {threshold} %: {spent} USD are spent and {committed} committed, of {amount}.",
     "webhook.test": "This is a test of a gpulease webhook.",
@@ -53,6 +63,8 @@ class _Parts(dict[str, str]):
         self["lease"] = lease_name or plain.get("lease_id", "")
         self["reason"] = _clause(about.get("reason"), "message")
         self["error"] = _clause(about.get("error"), "message")
+        findings = about.get("findings") or [None]
+        self["finding"] = _clause(findings[0], "message")
         self["obstacle"] = f": {plain['obstacle']}" if "obstacle" in plain else ""
         offering = about.get("offering") or {}
         place = f", {offering.get('instance_type')} in {offering.get('zone')}"

@@ -15,12 +15,14 @@ API_PORT = 8000
 CLOUDSIM_PORT = 8010
 HIGHEST_PORT = 65535
 CLOUDS = ("aws", "gcp", "azure")
+GPU_AGENTS = 16
+"""Each is a process of about 20 MB that sleeps most of the time."""
 PASSWORD_VARIABLES = ("GPULEASE_DATABASE_PASSWORD", "GPULEASE_DATABASE_PASSWORD_FILE")
 
 
 @dataclass(frozen=True)
 class Options:
-    """`api`, `workers` and `inventories` are numbers of processes; the URLs are None where the stack brings its own server.
+    """`api`, `workers`, `inventories` and `gpu_agents` are numbers of processes; the URLs are None where the stack brings its own server.
 
     `command`: what to run against the stack, which ends with it. Empty: the stack runs until it is asked to end.
     """
@@ -30,6 +32,7 @@ class Options:
     api: int
     workers: int
     inventories: int
+    gpu_agents: int
     clouds: tuple[str, ...]
     host: str
     port: int
@@ -60,6 +63,7 @@ def parse(argv: Sequence[str], environment: Mapping[str, str]) -> Options:
         api=arguments.api,
         workers=arguments.workers,
         inventories=arguments.inventories,
+        gpu_agents=arguments.gpu_agents,
         clouds=arguments.clouds,
         host=environment.get("GPULEASE_HOST") or "127.0.0.1",
         port=_port(environment, "GPULEASE_PORT", API_PORT),
@@ -104,13 +108,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="inventory processes: one is enough for the work, a second continues when it ends (default 2)",
     )
-    parser.add_argument(
-        "--clouds",
-        type=_clouds,
-        default=CLOUDS,
-        metavar="A,B",
-        help=f"simulated clouds with an account ({','.join(CLOUDS)}; all by default)",
-    )
+    _add_clouds(parser)
     parser.add_argument(
         "command",
         nargs=argparse.REMAINDER,
@@ -118,6 +116,23 @@ def _parser() -> argparse.ArgumentParser:
         help="run this command against the stack, end the stack with it, and return its exit code",
     )
     return parser
+
+
+def _add_clouds(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--gpu-agents",
+        type=_agents,
+        default=GPU_AGENTS,
+        metavar="N",
+        help=f"simulated VMs that run the real agent and report the use of their GPUs (default {GPU_AGENTS})",
+    )
+    parser.add_argument(
+        "--clouds",
+        type=_clouds,
+        default=CLOUDS,
+        metavar="A,B",
+        help=f"simulated clouds with an account ({','.join(CLOUDS)}; all by default)",
+    )
 
 
 def _command(words: Sequence[str]) -> tuple[str, ...]:
@@ -135,6 +150,12 @@ def _clouds(text: str) -> tuple[str, ...]:
 def _count(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 64:
         raise argparse.ArgumentTypeError("expected a number from 1 to 64")
+    return int(text)
+
+
+def _agents(text: str) -> int:
+    if not text.isdecimal() or int(text) > 256:
+        raise argparse.ArgumentTypeError("expected a number from 0 to 256")
     return int(text)
 
 

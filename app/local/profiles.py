@@ -13,6 +13,8 @@ REALISTIC: Mapping[str, str] = MappingProxyType(
         "GPULEASE_INVENTORY_FIRST_INTERVAL": "5",
         "GPULEASE_WATCH_INTERVAL": "2",
         "GPULEASE_SWEEP_INTERVAL": "0.5",
+        "GPULEASE_SAMPLE_SECONDS": "15",
+        "GPULEASE_IDLE_GRACE_SECONDS": "60",
     }
 )
 
@@ -41,6 +43,10 @@ FAST: Mapping[str, str] = MappingProxyType(
         "GPULEASE_COOL_OFF_QUOTA_SECONDS": "10",
         "GPULEASE_COOL_OFF_UNOFFERED_SECONDS": "60",
         "GPULEASE_ROWLESS_GRACE_SECONDS": "20",
+        "GPULEASE_PROOF_SECONDS": "15",
+        # the API takes one report of a VM in ten seconds
+        "GPULEASE_SAMPLE_SECONDS": "12",
+        "GPULEASE_IDLE_GRACE_SECONDS": "30",
     }
 )
 

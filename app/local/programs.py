@@ -57,10 +57,14 @@ def broker(server: EmbeddedRedis) -> Program:
     return Program(BROKER, tuple(server.argv()))
 
 
-def cloud(home: Home, port: int, ssh_port: int, profile: str) -> Program:
-    """The simulated cloud, which keeps its VMs over a restart. Its VMs accept logins at `ssh_port`."""
+def cloud(home: Home, port: int, ssh_port: int, profile: str, gpu_agents: int) -> Program:
+    """The simulated cloud, which keeps its VMs over a restart. Its VMs accept logins at `ssh_port`.
+
+    `gpu_agents`: so many VMs run the real agent.
+    """
     ports = ("--port", str(port), "--ssh-port", str(ssh_port))
-    return Program(CLOUD, python("cloudsim", *ports, "--profile", profile, "--state", str(home.cloudsim_file)))
+    agents = ("--gpu-agents", str(gpu_agents))
+    return Program(CLOUD, python("cloudsim", *ports, *agents, "--profile", profile, "--state", str(home.cloudsim_file)))
 
 
 def services(*, host: str, port: int, api: int, workers: int, inventories: int) -> list[Program]:

@@ -162,7 +162,9 @@ class Stack:
             selected.append(programs.database(plan.cluster))
         if plan.broker is not None:
             selected.append(programs.broker(plan.broker))
-        selected.append(programs.cloud(plan.home, options.cloudsim_port, plan.ssh_port, options.profile))
+        selected.append(
+            programs.cloud(plan.home, options.cloudsim_port, plan.ssh_port, options.profile, options.gpu_agents)
+        )
         selected += programs.services(
             host=options.host,
             port=options.port,

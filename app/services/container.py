@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Self
 
+from app.services.agents import AgentService
 from app.services.audit import AuditService
 from app.services.authentication import Authenticator
 from app.services.budgets import BudgetService
@@ -14,23 +15,32 @@ from app.services.events import EventService
 from app.services.explanations import ExplanationService
 from app.services.focus import FocusService
 from app.services.forecast import ForecastService
+from app.services.gpu_benchmarks import GpuBenchmarkService
+from app.services.gpu_fleet import GpuFleetService
+from app.services.gpu_health import GpuHealthService
+from app.services.gpu_metrics import GpuMetricsService
 from app.services.gpu_models import GpuModelService
+from app.services.gpu_samples import GpuSampleService
 from app.services.health import HealthService
 from app.services.host_keys import HostKeyService
+from app.services.idle_floors import IdleFloorService
 from app.services.keys import KeyService
 from app.services.lease_access import LeaseAccess
 from app.services.lease_changes import LeaseChanges
 from app.services.lease_creation import LeaseCreation
+from app.services.lease_idleness import LeaseIdleness
 from app.services.leases import LeaseService
 from app.services.metrics import MetricsService
 from app.services.offering_cache import OfferingCache
 from app.services.offerings import OfferingService
 from app.services.ops import OpsService
 from app.services.plan import PlanService
+from app.services.proofs import ProofService
 from app.services.quotas import QuotaService
 from app.services.quotes import QuoteService
 from app.services.reconciliation import ReconciliationService
 from app.services.regions import RegionService
+from app.services.sizings import SizingService
 from app.services.ssh_keys import SshKeyService
 from app.services.summary import SummaryService
 from app.services.tenant_use import TenantUseService
@@ -59,10 +69,20 @@ class Services:
     budgets: BudgetService
     bulk_release: BulkRelease
     lease_access: LeaseAccess
+    lease_idleness: LeaseIdleness
+    idle_floors: IdleFloorService
     host_keys: HostKeyService
+    agents: AgentService
+    gpu_health: GpuHealthService
+    gpu_benchmarks: GpuBenchmarkService
+    proofs: ProofService
+    gpu_samples: GpuSampleService
+    gpu_metrics: GpuMetricsService
+    gpu_fleet: GpuFleetService
     offerings: OfferingService
     gpu_models: GpuModelService
     regions: RegionService
+    sizings: SizingService
     plan: PlanService
     quotes: QuoteService
     explanations: ExplanationService
@@ -85,6 +105,9 @@ class Services:
         usage = UsageService(context)
         plans = PlanService(context, catalogue)
         costs = CostService(context)
+        gpu_health = GpuHealthService(context)
+        agents = AgentService(context)
+        gpu_benchmarks = GpuBenchmarkService(context)
         return cls(
             context=context,
             authenticator=Authenticator(context.database, cache_seconds=settings.key_cache_seconds),
@@ -102,10 +125,20 @@ class Services:
             budgets=BudgetService(context),
             bulk_release=BulkRelease(context),
             lease_access=LeaseAccess(context),
+            lease_idleness=LeaseIdleness(context),
+            idle_floors=IdleFloorService(context),
             host_keys=HostKeyService(context),
+            agents=agents,
+            gpu_health=gpu_health,
+            gpu_benchmarks=gpu_benchmarks,
+            proofs=ProofService(context, gpu_health, gpu_benchmarks),
+            gpu_samples=GpuSampleService(context, agents, gpu_health, gpu_benchmarks),
+            gpu_metrics=GpuMetricsService(context),
+            gpu_fleet=GpuFleetService(context),
             offerings=OfferingService(catalogue),
             gpu_models=GpuModelService(catalogue),
             regions=RegionService(catalogue),
+            sizings=SizingService(catalogue),
             plan=plans,
             quotes=QuoteService(context, catalogue, plans),
             explanations=ExplanationService(context, catalogue),

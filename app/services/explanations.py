@@ -98,6 +98,7 @@ class ExplanationService:
             attempt=_newest(attempts[0], snapshot.offerings) if attempts else None,
             launch_timeout=self._settings.launch_timeout,
             boot_timeout=self._settings.boot_timeout,
+            proof_seconds=self._settings.proof_seconds,
         )
 
     async def _placement(
@@ -173,4 +174,6 @@ def _newest(row: _Row, offerings: Sequence[Offering]) -> NewestAttempt:
         retry_at=row["retry_at"],
         failed=row["error"] is not None,
         typical_ready_seconds=None if offering is None else offering.ready_seconds,
+        proof_awaited_at=row["proof_awaited_at"],
+        gpu_rebooted_at=row["gpu_rebooted_at"],
     )

@@ -1,7 +1,7 @@
 """A cache of the offering catalogue in this process, at most `catalogue_cache_seconds` old."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from decimal import Decimal
 from functools import cached_property
@@ -9,8 +9,9 @@ from functools import cached_property
 from sqlalchemy import func, select
 
 from app.db.core.engine import ApiDatabase
-from app.db.fleet import accounts, offerings, reservations
+from app.db.fleet import accounts, gpu_benchmarks, offerings, reservations
 from app.domain import lease_offerings, placement, quotas
+from app.domain.gpu_benchmarks import MeasuredPerformance
 from app.domain.lease_offerings import is_visible
 from app.domain.near_misses import NearMisses, find_near_misses
 from app.domain.offerings import Offering
@@ -21,6 +22,8 @@ from app.services.ttl_cache import Kept
 
 _MOST_RANKINGS = 256
 """Maximum number of cached rankings per snapshot. Tenants mostly send the same few requirements."""
+_MEASURED_SECONDS = 60.0
+"""Benchmarks are read less often than offerings: summing them up takes longer, and nothing is launched by them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,12 +141,18 @@ class OfferingCache:
     def __init__(self, database: ApiDatabase, *, cache_seconds: float) -> None:
         self._database = database
         self._kept = Kept(self._read, cache_seconds)
+        self._measured = Kept(self._read_measured, _MEASURED_SECONDS)
 
     async def snapshot(self) -> CatalogueSnapshot:
         """Raises DatabaseUnavailable."""
         return await self._kept.get()
 
+    async def _read_measured(self) -> Mapping[tuple[str, str], MeasuredPerformance]:
+        async with self._database.transaction(None, read_only=True) as connection:
+            return gpu_benchmarks.performance_by_type(await connection.execute(gpu_benchmarks.newest()))
+
     async def _read(self) -> CatalogueSnapshot:
+        measured = await self._measured.get()
         async with self._database.transaction(None, read_only=True) as connection:
             as_of = (await connection.execute(select(func.now()))).scalar_one()
             rows = (await connection.execute(offerings.candidates())).all()
@@ -151,4 +160,6 @@ class OfferingCache:
             regions = (await connection.execute(accounts.configured_regions())).mappings().all()
         listed = (offerings.offering_from_row(row) for row in rows)
         every = (*listed, *map(reservations.reserved_offering, reserved))
+        if measured:
+            every = tuple(replace(o, benchmark=measured.get((o.provider, o.key.instance_type))) for o in every)
         return CatalogueSnapshot(as_of, every, tuple(ConfiguredRegion(**row) for row in regions))

@@ -19,10 +19,14 @@ _Key = tuple[bool, Decimal, str, str, str, str, str]
 
 
 class OfferingSort(StrEnum):
-    """Cheapest first: for the whole VM, or for one of its GPUs. Unknown prices come last."""
+    """Cheapest first: for the whole VM, or for one of its GPUs. Unknown prices come last.
+
+    `price_performance`: the most measured TFLOP/s for a USD first, then what is not measured, by price.
+    """
 
     PRICE = "price"
     PRICE_PER_GPU = "price_per_gpu"
+    PRICE_PERFORMANCE = "price_performance"
 
 
 class AvailabilityStatus(StrEnum):
@@ -209,26 +213,44 @@ def price_per_gpu(price: Decimal, kind: InstanceType) -> Decimal:
 
 
 def _sort_key(offering: Offering, sort: OfferingSort) -> _Key:
-    price = offering.price_per_hour
-    shown = Decimal(0) if price is None else price
-    if sort is OfferingSort.PRICE_PER_GPU:
-        shown = price_per_gpu(shown, offering.type)
+    last, shown = _rank(offering, sort)
     key = offering.key
     market = str(key.market) if key.reservation is None else f"{key.market} {key.reservation}"
-    return (price is None, shown, key.instance_type, key.account, key.region, key.zone, market)
+    return (last, shown, key.instance_type, key.account, key.region, key.zone, market)
+
+
+def _rank(offering: Offering, sort: OfferingSort) -> tuple[bool, Decimal]:
+    """Whether the offering lacks the value to sort by, and the value, smallest first."""
+    price = offering.price_per_hour
+    if sort is OfferingSort.PRICE_PERFORMANCE:
+        value = offering.tflops_per_usd
+        return (True, _NO_PRICE if price is None else price) if value is None else (False, -_rounded(value))
+    if price is None:
+        return True, Decimal(0)
+    return False, price_per_gpu(price, offering.type) if sort is OfferingSort.PRICE_PER_GPU else price
+
+
+_NO_PRICE = Decimal(10**9)
+_LAST = "?"
+"""In a cursor, before a value of an offering that comes after those that have the value to sort by."""
+
+
+def _rounded(value: float) -> Decimal:
+    return Decimal(value).quantize(Decimal("0.000001"))
 
 
 def _cursor(key: _Key, sort: OfferingSort) -> str:
-    unknown, price, *names = key
-    return cursor(f"offerings {sort}", "" if unknown else str(price), *names)
+    last, value, *names = key
+    return cursor(f"offerings {sort}", f"{_LAST if last else ''}{value}", *names)
 
 
 def _after(page: PageRequest, sort: OfferingSort) -> _Key | None:
     parts = page.after(f"offerings {sort}", 6)
     if parts is None:
         return None
-    price, *names = parts
-    return (not price, _decimal(price), *_five(names))
+    value, *names = parts
+    # an earlier version wrote no value at all for an unknown price
+    return (not value or value.startswith(_LAST), _decimal(value.removeprefix(_LAST)), *_five(names))
 
 
 def _five(names: Iterable[str]) -> tuple[str, str, str, str, str]:

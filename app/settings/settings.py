@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -265,6 +265,28 @@ class Settings(BaseSettings):
     )
     deadline_grace_seconds: int = Field(
         default=1800, ge=0, description="Time between the lease's expiry and the deadline in the VM's tags."
+    )
+
+    # GPUs
+    agent: Literal["on", "off"] = Field(
+        default="on",
+        description=(
+            "Whether VMs run gpulease's agent. It proves the GPUs before the lease becomes active, and reports their "
+            "health and use. `off`: no VM does."
+        ),
+    )
+    proof_seconds: float = Field(
+        default=60.0, gt=0, description="How long a ready VM may take to prove its GPUs before it counts as silent."
+    )
+    sample_seconds: int = Field(
+        default=60, ge=1, le=600, description="Interval at which agents sample the GPUs and report."
+    )
+    idle_grace_seconds: int = Field(
+        default=1800, ge=0, description="Time after `active` during which idle GPUs do not count."
+    )
+    raw_sample_days: int = Field(default=7, ge=1, le=90, description="Days after which samples are deleted.")
+    metrics_days: int = Field(
+        default=400, ge=1, description="Days after which the hourly values made of samples are deleted."
     )
 
     # webhooks

@@ -109,6 +109,7 @@ def restart(call: Call) -> Answer:
         raise ArmError(
             "OperationNotAllowed", f"The virtual machine '{vm.name}' is not in a state that allows a restart."
         )
+    call.world.reboot(vm)
     return Answer(status=202, headers=_operation(call, vm))
 
 
@@ -150,4 +151,4 @@ def serial_console(vm: Vm, now: float) -> str:
     if vm.state is not VmState.RUNNING:
         return ""
     started = "[    0.000000] Linux version 6.8.0-1021-azure\r\n\x1b[0;32m[  OK  ]\x1b[0m Reached target network-online.target\r\n"
-    return started + ("walinuxagent: Provisioning complete\r\n" if vm.is_ready(now) else "")
+    return started + ("walinuxagent: Provisioning complete\r\n" if vm.is_ready(now) else "") + vm.printed

@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from cloudsim.world import FaultMode, Market
+from cloudsim.world import AgentMode, FaultMode, Market
+from cloudsim.world.gpus import RecoveryAction
 
 MAX_PLANTED = 100_000
 Seconds = Annotated[float, Field(ge=0, le=86_400 * 366)]
@@ -158,3 +159,22 @@ class SubnetBody(Body):
     subnet: str
     open: bool = False
     free_addresses: Annotated[int, Field(ge=0)] | None = None
+
+
+class GpusBody(Body):
+    """How GPUs are from now on: of the VM `instance_id`, else of VMs launched later, of one type or of all.
+
+    The body replaces the earlier condition: what it leaves out is healthy. `visible`: GPUs that the driver shows. `model`: the
+    name that the driver tells. `xids`: error codes since the boot. A reboot clears them and `recovery_action`. `utilization`: percent; None: a busy VM's curve.
+    """
+
+    provider: str
+    instance_id: str | None = None
+    instance_type: str | None = None
+    visible: Annotated[int, Field(ge=0, le=64)] | None = None
+    model: Annotated[str, Field(min_length=1, max_length=100)] | None = None
+    xids: Annotated[tuple[Annotated[int, Field(ge=1, le=999)], ...], Field(max_length=64)] = ()
+    remap_failed: bool = False
+    recovery_action: RecoveryAction = RecoveryAction.NONE
+    utilization: Annotated[int, Field(ge=0, le=100)] | None = None
+    agent: AgentMode = AgentMode.ON

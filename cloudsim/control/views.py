@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from cloudsim.world import Fault, Resource, Vm
+from cloudsim.world import HEALTHY, Fault, Resource, Vm
 
 
 def rfc3339(moment: float | None) -> str | None:
@@ -16,7 +17,7 @@ def rfc3339(moment: float | None) -> str | None:
 
 
 def vm(of: Vm, now: float) -> dict[str, Any]:
-    """Ground truth about one VM."""
+    """Ground truth about one VM. `gpus`: their condition; None: healthy and busy."""
     return {
         "provider": of.provider,
         "account": of.account,
@@ -37,6 +38,7 @@ def vm(of: Vm, now: float) -> dict[str, Any]:
         "ended_at": rfc3339(of.ended_at),
         "end_reason": of.end_code or None,
         "reclaim_at": rfc3339(of.reclaim_at),
+        "gpus": None if of.gpus == HEALTHY else asdict(of.gpus),
     }
 
 

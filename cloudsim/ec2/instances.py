@@ -167,11 +167,14 @@ def _terminate(call: Call, vm: Vm) -> dict[str, Any]:
 
 
 def reboot_instances(call: Call) -> Result:
-    """A reboot changes nothing that shows; only a running or pending VM takes it."""
-    for vm in require(call, call.params["InstanceIds"]):
+    """A reboot changes nothing that EC2 shows; only a running or pending VM takes it."""
+    vms = require(call, call.params["InstanceIds"])
+    for vm in vms:
         if vm.state not in (VmState.PENDING, VmState.RUNNING):
             raise AwsError("IncorrectState", f"The instance '{vm.id}' is not in a state from which it can be rebooted.")
     refuse_dry_run(call)
+    for vm in vms:
+        call.world.reboot(vm)
     return {}
 
 
@@ -259,7 +262,7 @@ def _console(vm: Vm, now: float) -> str:
     if vm.state is not VmState.RUNNING:
         return ""
     started = "[    0.000000] Linux version 6.8.0-1012-aws\r\n\x1b[0;32m[  OK  ]\x1b[0m Reached target network-online.target\r\n"
-    return started + (_host_keys(vm) if vm.is_ready(now) else "")
+    return started + (_host_keys(vm) if vm.is_ready(now) else "") + vm.printed
 
 
 def _host_keys(vm: Vm) -> str:

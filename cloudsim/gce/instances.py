@@ -80,6 +80,7 @@ def reset(call: Call) -> Result:
     vm = call.vm()
     if vm.state is not VmState.RUNNING:
         raise GceError("resourceNotReady", f"The resource '{views.instance(call.world, vm)['selfLink']}' is not ready")
+    call.world.reboot(vm)
     return operations.at_once(call, "reset", _link(call, vm), vm.id)
 
 
@@ -149,6 +150,7 @@ def serial_port_output(call: Call) -> Result:
     text = ""
     if vm.state is VmState.RUNNING:
         text = "[    0.000000] Linux version 6.8.0-1020-gcp\r\n\x1b[0;32m[  OK  ]\x1b[0m Reached target multi-user.target\r\n"
+        text += vm.printed
     return {
         "kind": "compute#serialPortOutput",
         "contents": text,

@@ -13,17 +13,21 @@ from cloudsim.world.errors import (
     WorldError,
 )
 from cloudsim.world.faults import Fault, FaultMode
+from cloudsim.world.gpus import HEALTHY, AgentMode, GpuCondition
 from cloudsim.world.orders import DiskOrder, NicOrder, Order, PlantOrder
 from cloudsim.world.reservations import Reservation
 
 __all__ = [
+    "HEALTHY",
     "QUEUE_ENDED",
+    "AgentMode",
     "CapacityExhausted",
     "Catalog",
     "DiskOrder",
     "Fault",
     "FaultMode",
     "Gpu",
+    "GpuCondition",
     "MachineType",
     "Market",
     "NicOrder",

@@ -22,6 +22,7 @@ from cloudsim.world.errors import (
     WorldError,
 )
 from cloudsim.world.faults import BOOT, FaultBook, FaultMode
+from cloudsim.world.gpus import GpuCondition, GpuConditions, rebooted
 from cloudsim.world.lifecycle import Step, due
 from cloudsim.world.limits import Buckets
 from cloudsim.world.orders import Order, PlantOrder
@@ -34,6 +35,8 @@ Clock = Callable[[], float]
 """Seconds since the epoch."""
 
 DEFAULT_BOOT_FAILURE = "Server.InternalError"
+CONSOLE_LINES = 20
+"""Lines of programs that a VM's serial console keeps."""
 QUEUE_ENDED = "queue-ended"
 """Code of a VM that its cloud's queue gave no capacity in time."""
 
@@ -67,6 +70,7 @@ class World:
         self.buckets = Buckets()
         self.faults = FaultBook(self.rng)
         self.restrictions = Restrictions()
+        self.gpus = GpuConditions()
         self.calls: Counter[tuple[str, str, str]] = Counter()
         self.reservations: dict[str, Reservation] = {}
         self.spot_factors: dict[tuple[str, str], Decimal] = {}
@@ -292,6 +296,22 @@ class World:
         self.touch(vm)
         self._catch_up(vm)
 
+    def reboot(self, vm: Vm) -> None:
+        """The VM boots anew, which takes no time here."""
+        vm.booted_at = self.now
+        vm.gpus = rebooted(vm.gpus)
+        self.touch(vm)
+
+    def set_gpus(self, vm: Vm, condition: GpuCondition) -> None:
+        """The GPUs of a VM are like this from now on."""
+        vm.gpus = condition
+        self.touch(vm)
+
+    def print_line(self, vm: Vm, line: str) -> None:
+        """A program in the VM writes a line to the serial console, which keeps the last ones."""
+        vm.console = (*vm.console, line)[-CONSOLE_LINES:]
+        self.touch(vm)
+
     def retag(self, vm: Vm, tags: dict[str, str | None]) -> None:
         """Set tags, None takes one away."""
         shelf = self.shelf(vm.provider, vm.account, vm.region)
@@ -365,7 +385,9 @@ class World:
 
     def _new_vm(self, order: Order, zone: str, launched_at: float) -> Vm:
         self._last_seq += 1
-        return birth.vm(order, zone, seq=self._last_seq, launched_at=launched_at, settings=self.settings)
+        vm = birth.vm(order, zone, seq=self._last_seq, launched_at=launched_at, settings=self.settings)
+        vm.gpus = self.gpus.of_launch(order.provider, order.instance_type)
+        return vm
 
     def _meet_boot_fault(self, vm: Vm) -> None:
         fault = self.faults.take(vm.provider, BOOT, vm.region)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from cloudsim.world.gpus import HEALTHY, GpuCondition
+
 RECLAIMED = "reclaimed"
 """The end code of a spot VM that its cloud has interrupted."""
 
@@ -87,6 +89,11 @@ class Vm:
     resources: list[str] = field(default_factory=list)
     private_ip: str = ""
     public_ip: str | None = None
+    gpus: GpuCondition = HEALTHY
+    booted_at: float | None = None
+    """When it was rebooted last; None: never."""
+    console: tuple[str, ...] = ()
+    """Lines that a program in the VM has printed on the serial console."""
     spec: dict[str, Any] = field(default_factory=dict)
     """What only the VM's own front understands; JSON values."""
     revision: int = 0
@@ -101,6 +108,11 @@ class Vm:
     def is_deallocating(self) -> bool:
         """Being interrupted, and nobody has requested its end."""
         return self.reclaim_stays and self.state is VmState.SHUTTING_DOWN and self.end_code == RECLAIMED
+
+    @property
+    def printed(self) -> str:
+        """What programs in the VM have printed on its serial console."""
+        return "".join(f"{line}\r\n" for line in self.console)
 
     def is_ready(self, now: float) -> bool:
         """Running and through its status checks."""

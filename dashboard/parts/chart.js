@@ -10,9 +10,11 @@ const HOURS = [1, 2, 3, 4, 6, 12].map((one) => one * HOUR);
 const DAYS = [1, 2, 7, 14, 28].map((one) => one * DAY);
 const MONTHS = [30, 60, 90, 180].map((one) => one * DAY); // the library takes thirty days and more as calendar months
 const COUNTS = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000];
+const MINUTES = [1, 2, 5, 10, 15, 30].map((one) => one * 60);
 const SPANS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 43_200, 86_400];
 const UTC = { timeZone: "UTC" };
-const INCREMENTS = { bars: COUNTS, lines: SPANS };
+const INCREMENTS = { bars: COUNTS, lines: SPANS, levels: COUNTS };
+const LINES = ["lines", "levels"];
 const SHORTEST = 5; // pixels of a dash
 
 let library = null;
@@ -33,16 +35,16 @@ const colourOf = (series, place) => (series.key === "other" ? "other" : (place %
 
 /**
  * `data`: `{length, starts, series: [{key, name, values, total}]}` of usage_series.js. `kind`: areas (stacked), bars
- * (stacked) or lines (of seconds). `show` writes a value, `tick` one of the axis, `sum` a total. `link(series)`: where its
- * name leads, or null.
+ * (stacked), lines (of seconds) or levels (lines of numbers, of which 0 is one). `show` writes a value, `tick` one of the
+ * axis, `sum` a total. `most`: the upper end of the axis. `link(series)`: where its name leads, or null.
  */
-export function Chart({ title, data, kind, show, tick = show, sum = show, link = () => null, height = HEIGHT }) {
+export function Chart({ title, data, kind, show, tick = show, sum = show, link = () => null, most = null, height = HEIGHT }) {
   const [at, setAt] = useState(null);
   const daily = data.length > HOUR;
   const when = data.length > DAY ? stepText.month : daily ? stepText.day : stepText.hour;
   return html`
     <figure class="chart" aria-label=${title}>
-      <${Canvas} title=${title} data=${data} kind=${kind} tick=${tick} height=${height} daily=${daily} onPoint=${setAt} />
+      <${Canvas} title=${title} data=${data} kind=${kind} tick=${tick} most=${most} height=${height} daily=${daily} onPoint=${setAt} />
       <ul class="key">
         ${data.series.map((one, place) => {
           const where = link(one);
@@ -57,12 +59,12 @@ export function Chart({ title, data, kind, show, tick = show, sum = show, link =
         })}
         <li class="when muted num">${at === null ? "" : when(data.starts[at])}</li>
       </ul>
-      <${Table} title=${title} data=${data} show=${show} when=${when} daily=${daily} />
+      <${Table} title=${title} data=${data} zeros=${kind === "levels"} show=${show} when=${when} daily=${daily} />
     </figure>
   `;
 }
 
-function Canvas({ title, data, kind, tick, height, daily, onPoint }) {
+function Canvas({ title, data, kind, tick, most, height, daily, onPoint }) {
   const place = useRef(null);
   const scheme = useScheme();
   const [uPlot, setLibrary] = useState(null);
@@ -70,7 +72,7 @@ function Canvas({ title, data, kind, tick, height, daily, onPoint }) {
   useLayoutEffect(() => {
     if (!uPlot) return undefined;
     const node = place.current;
-    const made = new uPlot(options(uPlot, node, { data, kind, tick, height, daily, onPoint }), rows(data, kind), node);
+    const made = new uPlot(options(uPlot, node, { data, kind, tick, most, height, daily, onPoint }), rows(data, kind), node);
     const resized = new ResizeObserver(() => made.setSize({ width: node.clientWidth, height }));
     resized.observe(node);
     return () => {
@@ -102,19 +104,20 @@ function useScheme() {
 function rows(data, kind) {
   const ends = [...data.starts, data.starts.at(-1) + data.length];
   const held = (values) => [...values, kind === "bars" ? null : values.at(-1)];
-  if (kind === "lines") return [ends, ...data.series.map((one) => held(one.values)).reverse()];
+  if (LINES.includes(kind)) return [ends, ...data.series.map((one) => held(one.values)).reverse()];
   const sums = data.starts.map(() => 0);
   const stacked = data.series.map((one) => one.values.map((value, step) => (sums[step] += value)));
   return [ends, ...stacked.map(held).reverse()];
 }
 
-function options(uPlot, node, { data, kind, tick, height, daily, onPoint }) {
+function options(uPlot, node, { data, kind, tick, most, height, daily, onPoint }) {
   const swatches = [...node.closest(".chart").querySelectorAll(".swatch")];
   const colours = swatches.map((one) => getComputedStyle(one).backgroundColor);
   const style = getComputedStyle(node);
   const axis = { stroke: style.color, font: `12px ${style.fontFamily}`, grid: { stroke: style.borderTopColor, width: 1 }, ticks: { show: false } };
-  const drawn = { areas: areaOf(uPlot, style.backgroundColor), bars: barOf(uPlot), lines: lineOf }[kind];
-  const long = data.length * data.starts.length > 2 * DAY;
+  const drawn = { areas: areaOf(uPlot, style.backgroundColor), bars: barOf(uPlot), lines: lineOf, levels: lineOf }[kind];
+  const whole = data.length * data.starts.length;
+  const long = whole > 2 * DAY;
   const monthly = data.length > DAY;
   const moment = monthly ? axisText.month : daily ? axisText.utcDay : long ? axisText.day : axisText.hour;
   return {
@@ -124,9 +127,9 @@ function options(uPlot, node, { data, kind, tick, height, daily, onPoint }) {
     legend: { show: false },
     tzDate: daily ? (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC") : undefined,
     cursor: { y: false, points: { show: false }, drag: { x: false, y: false }, sync: { key: "usage" } },
-    scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.08 : 1] } },
+    scales: { y: { range: (_, low, high) => [0, most ?? (high > 0 ? high * 1.08 : 1)] } },
     axes: [
-      { ...axis, size: 30, grid: { show: false }, space: WIDE_ENOUGH, incrs: monthly ? MONTHS : long ? DAYS : HOURS, values: (_, splits) => splits.map(moment) },
+      { ...axis, size: 30, grid: { show: false }, space: WIDE_ENOUGH, incrs: monthly ? MONTHS : long ? DAYS : whole > 3 * HOUR ? HOURS : MINUTES, values: (_, splits) => splits.map(moment) },
       { ...axis, size: widthOf, space: 36, values: (_, splits) => splits.map(tick), ...(INCREMENTS[kind] && { incrs: INCREMENTS[kind] }) },
     ],
     series: [{}, ...colours.reverse().map(drawn)],
@@ -169,10 +172,10 @@ function widthOf(chart, values) {
   return Math.ceil(chart.ctx.measureText(longest).width / devicePixelRatio) + 18;
 }
 
-/** The newest step first; steps in which nothing happened are left out. */
-function Table({ title, data, show, when, daily }) {
+/** The newest step first; steps in which nothing happened are left out. `zeros`: a zero is a value. */
+function Table({ title, data, zeros, show, when, daily }) {
   const [open, setOpen] = useState(false);
-  const used = data.starts.map((_, step) => step).filter((step) => data.series.some((one) => one.values[step]));
+  const used = data.starts.map((_, step) => step).filter((step) => data.series.some((one) => (zeros ? one.values[step] !== null : one.values[step])));
   return html`
     <details onToggle=${(event) => setOpen(event.currentTarget.open)}>
       <summary>Show as table<span class="vh">: ${title}</span></summary>
@@ -181,7 +184,7 @@ function Table({ title, data, show, when, daily }) {
         <${Scroll} label=${`${title}, table`}>
           <table class=${classes("list", "plain")}>
             <caption class="vh">${title}</caption>
-            <thead><tr><th scope="col">${data.length > DAY ? "Month (UTC)" : daily ? "Day (UTC)" : "Hour"}</th>${data.series.map((one) => html`<th key=${one.key} scope="col" class="n">${one.name}</th>`)}</tr></thead>
+            <thead><tr><th scope="col">${data.length > DAY ? "Month (UTC)" : daily ? "Day (UTC)" : data.length < HOUR ? "Time" : "Hour"}</th>${data.series.map((one) => html`<th key=${one.key} scope="col" class="n">${one.name}</th>`)}</tr></thead>
             <tbody>${used.reverse().map((step) => html`<tr key=${step}><th scope="row" class="num">${when(data.starts[step])}</th>${data.series.map((one) => html`<td key=${one.key} class="n">${one.values[step] === null ? "–" : show(one.values[step])}</td>`)}</tr>`)}</tbody>
           </table>
         <//>

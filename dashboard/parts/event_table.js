@@ -3,6 +3,7 @@ import { fullTime, listedTime, NOTHING, usd, words, ZONE } from "../format.js";
 import { to } from "../router.js";
 import { html } from "../ui.js";
 import { Scroll } from "./basics.js";
+import { viaText } from "./gpu_health.js";
 
 /** The part of an event's data that a reader needs. */
 function details(data) {
@@ -16,6 +17,11 @@ function details(data) {
   if (data.threshold) parts.push(`${data.threshold} % of ${usd(data.amount)}, ${usd(data.spent)} spent`, data.label ?? data.key_id);
   if (data.expires_at) parts.push(`until ${fullTime(data.expires_at)}`);
   if (data.deadline_at) parts.push(`at ${fullTime(data.deadline_at)}`);
+  if (data.status) parts.push(words(data.status), data.via && viaText(data.via));
+  if (data.findings?.length) parts.push(data.findings.map((finding) => finding.message ?? words(finding.code)).join("; "));
+  if (data.idle_since) parts.push(`idle since ${fullTime(data.idle_since)}`);
+  if (data.ends_at) parts.push(`ends ${fullTime(data.ends_at)}`);
+  if (data.keep_until) parts.push(`until ${fullTime(data.keep_until)}`);
   if (data.name) parts.push(data.name);
   return parts.filter(Boolean).join(" · ");
 }

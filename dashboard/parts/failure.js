@@ -22,6 +22,9 @@ const ADVICE = {
   instance_lost: "Create the lease again. The VM was deleted outside gpulease.",
   tenant_suspended: "Ask an operator why the tenant is suspended.",
   spend_cap: "Raise the spend cap, or choose a cheaper offering.",
+  gpu_check_failed: `The GPUs of every VM failed the check. Try again later. ${OTHERS}`,
+  gpu_failed: "Replace the VM on GPU failure, and store checkpoints.",
+  idle: "Keep a lease that you still need, or request a longer idle time.",
   reservation_ended: "Choose the market reserved first, so that the lease does not depend on one reservation.",
 };
 

@@ -1,6 +1,11 @@
 /** A lease request: from the form's values to the body of `POST /v1/leases`, and the same request as commands. */
 import { labelLines, parseLabels } from "./labels.js";
 
+/** The values of the request about GPUs, in words. */
+export const PROOFS = { auto: "if the VM can report", required: "required", off: "off" };
+export const ON_GPU_FAILURE = { notify: "send an event", reboot: "reboot the VM once", replace: "launch another VM", end: "end the lease" };
+export const IDLE_ACTIONS = { notify: "send an event", end: "end the lease" };
+
 export const UNITS = [["60", "minutes"], ["3600", "hours"], ["86400", "days"]];
 
 /** The form's first values. `ssh_keys`: names of stored keys, null until the user chooses. */
@@ -22,6 +27,11 @@ export const EMPTY = {
   unit: "3600",
   wait_seconds: "0",
   on_interruption: "end",
+  proof: "auto",
+  on_gpu_failure: "notify",
+  "idle/after_seconds": "",
+  "idle/action": "notify",
+  benchmark: false,
   ssh_keys: null,
   ssh_public_keys: "",
   startup_script: "",
@@ -56,6 +66,10 @@ export function bodyOf(values) {
     ttl_seconds: Math.round(Number(values.ttl_seconds) * Number(values.unit)),
     wait_seconds: number(values.wait_seconds) || undefined,
     on_interruption: values.on_interruption === EMPTY.on_interruption ? undefined : values.on_interruption,
+    proof: values.proof === EMPTY.proof ? undefined : values.proof,
+    on_gpu_failure: values.on_gpu_failure === EMPTY.on_gpu_failure ? undefined : values.on_gpu_failure,
+    idle: idleOf(values),
+    benchmark: values.benchmark ? "quick" : undefined,
     ssh_keys: values.ssh_keys ?? undefined,
     ssh_public_keys: orNone(lines(values.ssh_public_keys)),
     startup_script: orNone(values.startup_script),
@@ -67,6 +81,12 @@ export function bodyOf(values) {
     tenant_id: orNone(values.tenant_id),
   };
   return JSON.parse(JSON.stringify(body));
+}
+
+/** Without a time there is no rule. People write minutes. */
+function idleOf(values) {
+  const minutes = values["idle/after_seconds"];
+  return minutes === "" ? undefined : { after_seconds: Math.round(Number(minutes) * 60), action: values["idle/action"] };
 }
 
 const NO_WARNING = "none";
@@ -111,6 +131,11 @@ export function valuesOf(lease) {
     unit,
     wait_seconds: String(request.wait_seconds),
     on_interruption: request.on_interruption,
+    proof: request.proof ?? EMPTY.proof,
+    on_gpu_failure: request.on_gpu_failure ?? EMPTY.on_gpu_failure,
+    "idle/after_seconds": request.idle ? String(request.idle.after_seconds / 60) : "",
+    "idle/action": request.idle?.action ?? EMPTY["idle/action"],
+    benchmark: request.benchmark === "quick",
     ssh_public_keys: (request.ssh_public_keys ?? []).join("\n"),
     startup_script: request.startup_script ?? "",
     image: request.image ?? "",
@@ -143,6 +168,9 @@ const OPTIONS = {
   ttl_seconds: "ttl",
   wait_seconds: "wait",
   on_interruption: "on-interruption",
+  proof: "proof",
+  on_gpu_failure: "on-gpu-failure",
+  benchmark: "benchmark",
   ssh_keys: "ssh-key",
   image: "image",
   disk_gib: "disk",
@@ -156,7 +184,7 @@ const JOINED = ["expiry_warnings_seconds"]; // one option for all values
 
 /** The command with options; where a field has none, the command reads the request from its standard input. */
 export function asCommand(body) {
-  const { gpu, labels = {}, public_ip: publicIp, ...rest } = body;
+  const { gpu, labels = {}, idle, public_ip: publicIp, ...rest } = body;
   if (!Object.keys(rest).every((name) => name in OPTIONS)) {
     const { tenant_id: tenant, ...request } = body;
     return `gpulease lease create${tenant ? ` --tenant ${quoted(tenant)}` : ""} --from-file - <<'END'\n${asJson(request)}\nEND`;
@@ -167,6 +195,7 @@ export function asCommand(body) {
   if (gpu?.memory_gib) words.push(`--gpu-memory ${gpu.memory_gib}`);
   if (gpu?.interconnect) words.push(`--interconnect ${quoted(gpu.interconnect)}`);
   for (const [name, value] of Object.entries(rest)) for (const one of JOINED.includes(name) ? [value] : [value].flat()) words.push(`--${OPTIONS[name]} ${quoted(String(SHOWN[name]?.(one) ?? one))}`);
+  if (idle) words.push(`--idle-after ${duration(idle.after_seconds)}`, `--idle-action ${idle.action}`);
   for (const [key, value] of Object.entries(labels)) words.push(`--label ${quoted(`${key}=${value}`)}`);
   if (rest.ssh_keys?.length === 0) words.push("--no-ssh-key");
   if (publicIp === false) words.push("--no-public-ip");

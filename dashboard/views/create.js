@@ -8,7 +8,7 @@ import { useCatalogue } from "../parts/catalogue.js";
 import { say } from "../parts/dialogs.js";
 import { fieldErrors, FormField, useFields } from "../parts/fields.js";
 import { Icon } from "../parts/icons.js";
-import { bodyOf, EMPTY, UNITS, valuesOf } from "../parts/lease_request.js";
+import { bodyOf, EMPTY, IDLE_ACTIONS, ON_GPU_FAILURE, PROOFS, UNITS, valuesOf } from "../parts/lease_request.js";
 import { Plan, usePlan } from "../parts/plan.js";
 import { useQuote } from "../parts/quote.js";
 import { SameRequest } from "../parts/same_request.js";
@@ -144,6 +144,11 @@ function More({ form }) {
         <${F} form=${form} field=${{ name: "image", label: "Image", kind: "select", options: [["", "newest with a GPU driver"], ...images.map((one) => [one.name, one.name])] }} />
         <${F} form=${form} field=${{ name: "expiry_warnings_seconds", label: "Warnings, minutes before the end", placeholder: "as configured; none: no warning" }} />
         <${F} form=${form} field=${{ name: "on_interruption", label: "On interruption", kind: "select", options: [["end", "end the lease"], ["replace", "launch another VM"]] }} />
+        <${F} form=${form} field=${{ name: "proof", label: "GPU check at the boot", kind: "select", options: Object.entries(PROOFS) }} />
+        <${F} form=${form} field=${{ name: "on_gpu_failure", label: "On GPU failure", kind: "select", options: Object.entries(ON_GPU_FAILURE), hint: "When a GPU of the active lease fails." }} />
+        <${F} form=${form} field=${{ name: "idle/after_seconds", label: "Idle after, minutes", type: "number", min: 15, step: "any", placeholder: "no rule", hint: "All GPUs at 5 % or less for this time." }} />
+        <${F} form=${form} field=${{ name: "idle/action", label: "When idle", kind: "select", options: Object.entries(IDLE_ACTIONS), disabled: form.values["idle/after_seconds"] === "" }} />
+        <${F} form=${form} field=${{ name: "benchmark", label: "Measure the GPUs, under a minute", kind: "check" }} />
         <${F} form=${form} field=${{ name: "public_ip", label: "Public address", kind: "check" }} />
         <${F} form=${form} field=${{ name: "allowed_cidrs", label: "Networks that may connect to port 22", wide: true, placeholder: "192.0.2.0/24; if empty, the account's own rules apply" }} />
         <${F} form=${form} field=${{ name: "labels", label: "Labels, one key=value per line", kind: "textarea", wide: true, rows: 2 }} />

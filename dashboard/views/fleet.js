@@ -5,6 +5,7 @@ import { useLive } from "../live.js";
 import { Ago, Awaited, Badge, Bar, Empty, Figure, Head, Panel } from "../parts/basics.js";
 import { Brakes } from "../parts/brakes.js";
 import { BudgetPanel } from "../parts/budgets.js";
+import { GpuMap } from "../parts/gpu_map.js";
 import { to } from "../router.js";
 import { html, useState } from "../ui.js";
 import { useTenantNames } from "./leases.js";
@@ -28,6 +29,7 @@ export function Fleet() {
     <${Figures} data=${data} />
     <${BudgetPanel} tenants=${tenants} />
     <${Panel} title="Leases by state" wide><${Awaited} live=${summary} rows=${4}>${data && html`<${States} rows=${data.by_state} />`}<//><//>
+    <${GpuMap} />
     <div class="panels">
       <${Groups} title="By provider" live=${summary} rows=${data?.by_provider} label=${(row) => providerName(row.name)} link=${(row) => live({ provider: row.name })} />
       <${Groups} title="By GPU model" live=${summary} rows=${data?.by_gpu_model} link=${(row) => live({ gpu_model: row.name })} />

@@ -7,9 +7,12 @@ import { Boot } from "../parts/boot.js";
 import { EventTable } from "../parts/event_table.js";
 import { Explanation } from "../parts/explanation.js";
 import { Failure } from "../parts/failure.js";
+import { GpuCharts } from "../parts/gpu_charts.js";
+import { Findings, GpuHealth } from "../parts/gpu_health.js";
 import { Icon } from "../parts/icons.js";
 import { LeaseActions, nameOf } from "../parts/lease_actions.js";
 import { LeaseCost } from "../parts/lease_cost.js";
+import { IDLE_ACTIONS, ON_GPU_FAILURE, PROOFS } from "../parts/lease_request.js";
 import { to } from "../router.js";
 import { mayManageLeases } from "../session.js";
 import { useSubject } from "../title.js";
@@ -25,6 +28,7 @@ export function Lease({ me, id }) {
   const events = useLive(`${path}/events?limit=200`, 3, { all: true });
   const tenants = useTenantNames(me.role === "operator");
   const data = lease.data;
+  const findings = useMemo(() => findingsByAttempt(events.data?.items ?? []), [events.data]);
   useSubject(data ? nameOf(data) : id);
   if (!data && lease.error?.status === 404) return html`<${Head} title="Lease not found" sub=${id} /><div class="panel"><${Empty} title="No lease has this id.">It may belong to another tenant, or its record was deleted. See <a href=${to("leases", { state: "any" })}>all leases</a>.<//></div>`;
   if (!data) return html`<${Head} title="Lease" sub=${id} /><${Awaited} live=${lease} rows=${10} />`;
@@ -42,14 +46,24 @@ export function Lease({ me, id }) {
       <${Panel} title="Cost and term"><${LeaseCost} lease=${data} /><//>
       <${Panel} title="Request"><${Asked} request=${data.request} labels=${data.labels} /><//>
     </div>
+    ${hasVm(data) && html`<${GpuHealth} lease=${data} events=${events.data?.items} /><${GpuCharts} lease=${data} />`}
     <${Boot} lease=${data} />
     <${Panel} title="Attempts" aside=${attempts.data?.items.length} wide flush>
-      <${Awaited} live=${attempts} rows=${2}>${attempts.data && html`<${Attempts} items=${attempts.data.items} />`}<//>
+      <${Awaited} live=${attempts} rows=${2}>${attempts.data && html`<${Attempts} items=${attempts.data.items} findings=${findings} />`}<//>
     <//>
     <${Panel} title="Events" aside=${events.data?.items.length} wide flush>
       <${Awaited} live=${events} rows=${4}>${events.data && html`<${EventTable} items=${[...events.data.items].reverse()} />`}<//>
     <//>
   `;
+}
+
+/** A lease of which something can be reported: its VM runs or ran. */
+const hasVm = (lease) => Boolean(lease.placement?.instance_id);
+
+/** Number of the attempt → findings of its last GPU check. */
+function findingsByAttempt(events) {
+  const checks = events.filter(({ type, data }) => (type === "lease.proof" || type === "attempt.gpu_check_failed") && data.findings?.length);
+  return new Map(checks.map(({ data }) => [data.n, data.findings]));
 }
 
 function Notices({ lease, attempts }) {
@@ -150,6 +164,10 @@ const Asked = ({ request, labels }) => html`
     ["Max price", request.max_price_per_hour ? `${usd(request.max_price_per_hour)} an hour` : "none"],
     ["Term", span(request.ttl_seconds)],
     ["On interruption", request.on_interruption === "replace" ? "replace the VM" : "end the lease"],
+    request.proof && ["GPU check", PROOFS[request.proof]],
+    request.on_gpu_failure && ["On GPU failure", ON_GPU_FAILURE[request.on_gpu_failure]],
+    request.idle && ["When idle", `${IDLE_ACTIONS[request.idle.action]} after ${span(request.idle.after_seconds)}`],
+    request.benchmark === "quick" && ["Benchmark", "quick"],
     mayManageLeases() && ["SSH keys", sshKeys(request)],
     ["Labels", Object.keys(labels).length ? html`<span class="labels">${Object.entries(labels).map(([key, value]) => html`<a key=${key} href=${to("leases", { label: `${key}:${value}` })}>${key}=${value}</a>`)}</span>` : "none"],
   ]} />
@@ -157,12 +175,12 @@ const Asked = ({ request, labels }) => html`
 
 const OUTCOMES = { pending: "provisioning", unknown: "releasing", launched: "active", refused: "failed", not_created: "released", ended: "released" };
 
-function Attempts({ items }) {
+function Attempts({ items, findings }) {
   if (!items.length) return html`<${Empty} title="No attempts yet.">A worker starts the first attempt within two seconds.<//>`;
   return html`
     <${Scroll} label="Attempts">
       <table class="list cards">
-        <thead><tr><th scope="col" class="n">No.</th><th scope="col">Outcome</th><th scope="col">Offering</th><th scope="col">Provider error</th><th scope="col" class="n">USD/h</th><th scope="col" class="n">Cost</th><th scope="col" class="n">Started, ${ZONE}</th><th scope="col" class="n">Duration</th></tr></thead>
+        <thead><tr><th scope="col" class="n">No.</th><th scope="col">Outcome</th><th scope="col">Offering</th><th scope="col">Error</th><th scope="col" class="n">USD/h</th><th scope="col" class="n">Cost</th><th scope="col" class="n">Started, ${ZONE}</th><th scope="col" class="n">Duration</th></tr></thead>
         <tbody>
           ${[...items].reverse().map(
             (one) => html`
@@ -170,7 +188,7 @@ function Attempts({ items }) {
                 <td data-label="No." class="n">${one.n}</td>
                 <td data-label="Outcome"><${Badge} state=${one.outcome} kind=${OUTCOMES[one.outcome] ?? "released"} /></td>
                 <th scope="row" data-label="Offering">${one.offering.instance_type}<span class="under">${providerName(one.offering.provider)} ${one.offering.zone}, ${marketName(one.offering.market)}</span></th>
-                <td data-label="Provider error" class="said">${one.error ? html`<code>${one.error.code ?? one.error.class}</code><span class="under">${one.error.provider_message ?? one.error.message}</span>` : NOTHING}</td>
+                <td data-label="Error" class="said">${one.error ? html`<code>${one.error.code ?? one.error.class}</code><span class="under">${one.error.provider_message ?? one.error.message}</span>` : !findings.has(one.n) && NOTHING}<${Findings} items=${findings.get(one.n)} /></td>
                 <td data-label="USD/h" class="n">${usd(one.offering.price_per_hour)}</td>
                 <td data-label="Cost" class="n">${usd(one.cost)}</td>
                 <td data-label="Started" class="n"><time datetime=${one.started_at} title=${fullTime(one.started_at)}>${timeOfDay(one.started_at)}</time></td>

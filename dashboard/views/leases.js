@@ -6,6 +6,7 @@ import { Chosen, SelectFilter } from "../parts/filters.js";
 import { Icon } from "../parts/icons.js";
 import { useCatalogue } from "../parts/catalogue.js";
 import { LeaseActions, nameOf } from "../parts/lease_actions.js";
+import { Sparkline, useUtilization } from "../parts/sparkline.js";
 import { go, refined, route, to } from "../router.js";
 import { mayManageLeases } from "../session.js";
 import { classes, html, useEffect, useMemo, useRef, useState } from "../ui.js";
@@ -121,6 +122,7 @@ function Search({ value }) {
 }
 
 function List({ page, query, settled, operator, tenants }) {
+  const utilization = useUtilization(page.items);
   if (!page.items.length) return html`<${None} query=${query} />`;
   const sort = query.get("sort") ?? "-created_at";
   return html`
@@ -133,6 +135,7 @@ function List({ page, query, settled, operator, tenants }) {
               <th scope="col">State</th>
               <${Sorted} name=${operator ? "Name and tenant" : "Name"} up="name" down="-name" sort=${sort} />
               <th scope="col">GPUs</th>
+              <th scope="col">GPU use</th>
               <th scope="col">Location</th>
               <th scope="col" class="n">Cost</th>
               <${Sorted} name="Age" up="-created_at" down="created_at" sort=${sort} number />
@@ -141,7 +144,7 @@ function List({ page, query, settled, operator, tenants }) {
             </tr>
           </thead>
           <tbody>
-            ${page.items.map((lease) => html`<${Row} key=${lease.id} lease=${lease} operator=${operator} tenants=${tenants} />`)}
+            ${page.items.map((lease) => html`<${Row} key=${lease.id} lease=${lease} operator=${operator} tenants=${tenants} values=${utilization.get(lease.id)} />`)}
           </tbody>
         </table>
       <//>
@@ -159,7 +162,9 @@ function Sorted({ name, up, down, sort, number }) {
   `;
 }
 
-function Row({ lease, operator, tenants }) {
+const unwell = ({ health, terminal }) => !terminal && ["degraded", "failing"].includes(health?.status);
+
+function Row({ lease, operator, tenants, values }) {
   const { placement } = lease;
   const rate = lease.cost.rate_per_hour;
   return html`
@@ -167,6 +172,7 @@ function Row({ lease, operator, tenants }) {
       <td data-label="State"><${Badge} state=${lease.state} />${lease.interruption && !lease.terminal && html`<span class="under"><${Badge} state="interruption" kind="failed" text="interruption" /></span>`}${lease.reason && html`<span class="under" title=${lease.reason.message}>${words(lease.reason.code)}</span>`}</td>
       <th scope="row" data-label="Name"><a class="long" href=${to(`leases/${lease.id}`)}>${nameOf(lease)}</a>${operator && html`<a class="quiet under" href=${to("leases", { tenant_id: lease.tenant_id })}>${tenants.get(lease.tenant_id) ?? NOTHING}</a>`}</th>
       <td data-label="GPUs"><span class="num">${gpuText(lease)}</span>${placement && html`<span class="under">${placement.instance_type}</span>`}</td>
+      <td data-label="GPU use"><${Sparkline} lease=${lease} values=${values} />${unwell(lease) && html`<span class="under"><${Badge} state=${lease.health.status} kind=${lease.health.status === "failing" ? "failed" : "releasing"} /></span>`}${lease.idle && html`<span class="under">idle <${Ago} at=${lease.idle.since} suffix="" /></span>`}</td>
       <td data-label="Location">${placement ? html`${providerName(placement.provider)} ${placement.region}<span class="under">${marketName(placement.market)}</span>` : html`<span class="muted">none yet</span>`}</td>
       <td data-label="Cost" class="n"><${Accrued} cost=${lease.cost} />${rate !== null && html`<span class="under">${usd(rate)}/h</span>`}</td>
       <td data-label="Age" class="n"><${Ago} at=${lease.created_at} suffix="" /></td>

@@ -4,6 +4,7 @@ import { count, counted, gpuText, resourceName, usd, words } from "../format.js"
 import { useLive } from "../live.js";
 import { Accrued, Ago, Awaited, Badge, Empty, Figure, Head, Left, Panel } from "../parts/basics.js";
 import { BudgetPanel } from "../parts/budgets.js";
+import { GpuMap } from "../parts/gpu_map.js";
 import { nameOf } from "../parts/lease_actions.js";
 import { Limits, Use } from "../parts/quota_limits.js";
 import { to } from "../router.js";
@@ -29,6 +30,7 @@ export function Overview() {
       <${Spend} live=${usage} by="gpu_model" height=${CHART_HEIGHT} />
       <${Gpus} live=${usage} by="gpu_model" height=${CHART_HEIGHT} />
     </div>
+    <${GpuMap} />
     <div class="panels two">
       <${Panel} title="Needs attention" aside=${data && count(data.attention.total)}>
         <${Awaited} live=${summary} rows=${4}>${data && html`<${Attention} found=${data.attention} quotas=${quotas.data?.items} />`}<//>

@@ -18,7 +18,7 @@ from app.db.core.urls import sync_url
 from app.db.events import events
 from app.domain import placed
 from app.domain.offerings import Gpu, InstanceType, Interconnect
-from app.domain.tokens import host_key_hash
+from app.domain.tokens import agent_hash, host_key_hash
 
 SSH_KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl me@example"
 
@@ -174,6 +174,15 @@ class Fleet:
             lease_id,
         )
 
+    def benchmark(self, lease_id: str) -> None:
+        """What the agent in its VM measured of a GPU."""
+        self.run(
+            "INSERT INTO gpu_benchmark (attempt_id, uuid, lease_id, tenant_id, n, provider, account, region, zone, "
+            "instance_type, agent, libraries, counted, bf16_tflops) SELECT id, 'GPU-1', lease_id, tenant_id, n, provider, "
+            "account, region, zone, instance_type, '1.0', '{}', true, 61.5 FROM attempt WHERE lease_id = %s",
+            lease_id,
+        )
+
     def activate(self, lease_id: str) -> str:
         """As if workers had launched it an hour ago. Answers the instance id."""
         self.attempt(lease_id, 1, instance_id=f"i-{lease_id[-8:]}")
@@ -199,6 +208,12 @@ class Fleet:
         token = secrets.token_hex(32)
         statement = "UPDATE attempt SET host_key_hash = %s WHERE lease_id = %s AND n = %s"
         self.run(statement, host_key_hash(token), lease_id, n)
+        return token
+
+    def give_agent_token(self, lease_id: str, n: int = 1) -> str:
+        """The token of the agent in the VM of an attempt."""
+        token = secrets.token_hex(32)
+        self.run("UPDATE attempt SET agent_hash = %s WHERE lease_id = %s AND n = %s", agent_hash(token), lease_id, n)
         return token
 
     def finish(self, lease_id: str, state: str = "released") -> None:

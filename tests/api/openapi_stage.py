@@ -1,5 +1,6 @@
 """A small installation with something of everything, to which the examples of openapi.json are sent."""
 
+import time
 from typing import Any
 
 import httpx
@@ -19,6 +20,7 @@ LAST = (
         "delete_webhook",
         "delete_budget",
         "delete_ssh_key",
+        "delete_idle_floor",
         "release_lease",
         "release_leases",
         "revoke_key",
@@ -43,6 +45,28 @@ BEFORE = """
 SENT = "UPDATE webhook_delivery SET state = 'given_up', next_try_at = NULL, ended_at = now()"
 """A test message can be sent, or a delivery repeated, only when none is pending."""
 
+SAMPLES = """
+    INSERT INTO gpu_sample (lease_id, tenant_id, at, idle, gpu_percent, memory_percent, power_w, temperature_c, sm_clock_mhz,
+        cpu_percent, host_memory_percent, disk_percent, uuids, gpu_values)
+    SELECT id, tenant_id, at, false, 87, 71, 212, 61, 1710, 22, 31, 44, ARRAY['GPU-5a1c9b0e-7d2f-4c7e-9f3a-2b8d6e4f1a03'],
+        ARRAY[[87], [71], [61], [212]]
+    FROM lease, generate_series(now() - interval '24 hours', now() + interval '1 minute', interval '1 minute') at WHERE id = %s
+"""
+NEWEST_SAMPLE = """
+    INSERT INTO gpu_latest (lease_id, tenant_id, attempt_id, sampled_at, received_at, gpu_percent, memory_percent, gpus,
+        gpu_percents, xids, sample)
+    SELECT l.id, l.tenant_id, a.id, now(), now(), 87, 71, 1, ARRAY[87], '[]', '{"gpus": [], "cpu_percent": 22, "memory_percent": 31, "disk_percent": 44}'
+    FROM lease l JOIN attempt a ON a.lease_id = l.id WHERE l.id = %s
+"""
+
+
+IDLE = """
+    UPDATE lease SET idle_evidence = '{"after_seconds": 3600, "action": "notify", "idle_percent": 5, "samples": 60,
+        "since": "2026-12-01T10:30:00Z", "until": "2026-12-01T11:29:00Z", "gpus": ["GPU-5f0c1d5a"],
+        "at": ["2026-12-01T11:28:00Z", "2026-12-01T11:29:00Z"], "percentages": [[0], [1]]}' WHERE id = %s
+"""
+FLOOR = """UPDATE tenant SET idle_floor = '{"after_seconds": 7200, "action": "end", "max_keep_seconds": 28800}' WHERE id = %s"""
+
 
 class Stage:
     """`ids`: the real value of each path parameter, by its name."""
@@ -52,6 +76,7 @@ class Stage:
         self._alice = alice
         self._fleet = fleet
         self.ids: dict[str, str] = {}
+        self._examples: dict[str, str] = {}
 
     async def furnish(self, examples: dict[str, str]) -> None:
         """Makes an active lease, a key, an SSH key, a webhook with a delivery, an orphan, a checked account."""
@@ -64,6 +89,8 @@ class Stage:
         lease = await self._post("/v1/leases", LEASE)
         fleet.activate(lease["id"])
         fleet.run(BEFORE, lease["id"])
+        fleet.run(IDLE, lease["id"])
+        fleet.run(FLOOR, alice.tenant_id)
         console = "INSERT INTO lease_console (lease_id, tenant_id, n, text) VALUES (%s, %s, 1, %s)"
         fleet.run(console, lease["id"], alice.tenant_id, "cloud-init finished")
         key = await self._post(f"/v1/tenants/{alice.tenant_id}/keys", {"name": "ci", "role": "member"})
@@ -83,6 +110,9 @@ class Stage:
         quote = await self._post("/v1/quotes", {**LEASE, "name": "evaluation"})
         made |= {"ssh_key_id": ssh_key["id"], "orphan_id": orphan_row["id"], "quote_id": quote["id"]}
         made |= {"budget_id": budget["id"]}
+        self._examples = examples
+        fleet.run(SAMPLES, lease["id"])
+        fleet.run(NEWEST_SAMPLE, lease["id"])
         self.ids = {**examples, **made, "webhook_id": hook["id"], "delivery_id": delivery["id"]}
 
     async def send(self, method: str, path: str, operation: dict[str, Any], example: dict[str, Any]) -> httpx.Response:
@@ -91,9 +121,15 @@ class Stage:
         caller, headers = self._caller(operation), {}
         if operation["operationId"] == "report_host_keys":
             headers = {"Authorization": f"Bearer {self._fleet.give_token(self.ids['lease_id'])}"}
-        response = await caller.request(
-            method, url, params=example.get("query"), json=example.get("request"), headers=headers
-        )
+        body: Any = example.get("request")
+        if operation.get("tags") == ["agent"]:
+            headers = {"Authorization": f"Bearer {self._fleet.give_agent_token(self.ids['lease_id'])}"}
+        if operation["operationId"] == "report_gpu_samples":
+            body = {**body, "samples": [{**one, "at": time.time()} for one in body["samples"]]}
+            self._fleet.run("UPDATE gpu_latest SET received_at = received_at - interval '1 minute'")
+        real = {value: self.ids[name] for name, value in self._examples.items()}
+        query = {name: real.get(str(value), value) for name, value in example.get("query", {}).items()}
+        response = await caller.request(method, url, params=query, json=body, headers=headers)
         self._fleet.run(SENT)
         return response
 

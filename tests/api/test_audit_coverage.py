@@ -12,8 +12,8 @@ from app.api.http.routing import SecuredRoute
 from tests.api.conftest import Caller
 from tests.api.fleet import SSH_KEY, Fleet
 
-TOLD_NOWHERE = {"plan_lease", "create_quote", "record_deadman_heartbeat"}
-"""Two ask with a body and change no resource; the third is a program's sign of life, every minute."""
+TOLD_NOWHERE = {"plan_lease", "create_quote", "create_sizing", "record_deadman_heartbeat"}
+"""Three ask with a body and change no resource; the fourth is a program's sign of life, every minute."""
 
 CHANGES = {
     route.name: route
@@ -25,6 +25,7 @@ ORPHAN = """
     VALUES ('orphan_01jz0000000000000000000000', 'main', 'us-east-1', 'i-1', 'aws', 'us-east-1a', 'g5.xlarge', 'on_demand', 'lost_row', '{}')
 """
 HOLD = """UPDATE installation SET hold = '{"reason": "another timeline", "since": "2026-01-01T00:00:00Z"}'"""
+FLOOR = """UPDATE tenant SET idle_floor = '{"after_seconds": 3600, "action": "end", "max_keep_seconds": null}'"""
 
 BUDGET: dict[str, Any] = {"scope": {"kind": "tenant"}, "period": "month", "amount": "100.00"}
 HOOK = "https://93.184.216.34/hook"
@@ -124,6 +125,8 @@ REQUESTS: Mapping[str, Prepare] = {
     "delete_ssh_key": of(Scene.ssh_key),
     "set_quotas": at(lambda scene: f"{scene.path}/quotas", {"limits": [{"resource": "gpus", "limit": 2}]}),
     "change_quotas": at(lambda scene: f"{scene.path}/quotas", {"limits": [{"resource": "gpus", "limit": 2}]}),
+    "set_idle_floor": at(lambda scene: f"{scene.path}/idle-floor", {"action": "end"}),
+    "delete_idle_floor": at(lambda scene: scene.prepared(FLOOR, f"{scene.path}/idle-floor")),
     "create_budget": budget_for_tenant,
     "update_budget": of(Scene.budget, "", {"amount": "90.00"}),
     "delete_budget": of(Scene.budget),
@@ -132,6 +135,7 @@ REQUESTS: Mapping[str, Prepare] = {
     "update_lease": of(Scene.lease, "", {"labels": {"team": "vision"}}),
     "extend_lease": of(Scene.lease, "/extend", {"extend_by_seconds": 3600}),
     "release_lease": of(Scene.lease),
+    "keep_lease": of(Scene.lease, "/keep", {"seconds": 600}),
     "reboot_lease": of(Scene.lease, "/reboot"),
     "create_webhook": webhook_for_tenant,
     "update_webhook": of(Scene.webhook, "", {"description": "ours"}),

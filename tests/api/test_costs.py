@@ -34,7 +34,14 @@ def store(database_url: str) -> Iterator[Store]:
 
 
 def run_job(store: Store) -> None:
-    record_usage(cast(Runtime, SimpleNamespace(database=store.database, stopping=Event())), "", "")
+    record_usage(
+        cast(
+            Runtime,
+            SimpleNamespace(database=store.database, stopping=Event(), settings=SimpleNamespace(sample_seconds=60)),
+        ),
+        "",
+        "",
+    )
 
 
 def clock(store: Store) -> datetime:
@@ -68,6 +75,7 @@ async def test_without_use_there_is_nothing_to_report(alice: Caller) -> None:
         **dict.fromkeys(("cost", "compute", "disk", "address", "list_cost", "savings"), "0.00"),
         "gpu_hours": 0,
         "idle_gpu_hours": None,
+        "idle_cost": None,
         "leases": 0,
     }
 

@@ -53,7 +53,7 @@ def gate(lookups: Lookups) -> Gate:
         RateLimiter(rule, "redis://127.0.0.1:1", name="t") for rule in ("1000/hour", "1/hour", "1/hour")
     )
     authenticator = Authenticator(lookups, cache_seconds=60)  # type: ignore[arg-type]  # only `fetch` is used here
-    return Gate(authenticator, requests=many, writes=many, failures=one, strangers=other)
+    return Gate(authenticator, requests=many, writes=many, failures=one, strangers=other, reports=many)
 
 
 def request(token: str) -> Request:

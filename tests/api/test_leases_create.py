@@ -49,6 +49,10 @@ async def test_a_new_lease_is_queued_and_shows_the_request_with_its_defaults(ali
         "public_ip": True,
         "allowed_cidrs": None,
         "on_interruption": "end",
+        "proof": "auto",
+        "on_gpu_failure": "notify",
+        "idle": None,
+        "benchmark": "off",
         "labels": {"team": "vision"},
     }
     assert (lease["cost"]["accrued"], lease["cost"]["covers"]) == ("0.00", "compute_disk_address")

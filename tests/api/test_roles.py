@@ -4,13 +4,13 @@ import pytest
 from fastapi.routing import APIRoute
 
 from app.api.app import routed
-from app.api.http.routing import OneTimeRoute, SecuredRoute
+from app.api.http.routing import AgentRoute, OneTimeRoute, SecuredRoute, TokenRoute
 from app.services.principal import Role
 from tests.api.conftest import Caller
 
 DASHBOARD = {"/dashboard", "/dashboard/", "/dashboard/{path:path}"}
 DOCS = {"/openapi.json", "/docs", "/docs/errors", "/docs/deprecation", "/docs/assets/{path:path}"}
-OPEN = {"/livez", "/readyz", "/metrics", "/", *DOCS, *DASHBOARD}
+OPEN = {"/livez", "/readyz", "/metrics", "/", "/v1/agent/program", *DOCS, *DASHBOARD}
 
 LEAST_ROLE = {
     "get_me": "viewer",
@@ -40,6 +40,7 @@ LEAST_ROLE = {
     "delete_budget": "admin",
     "release_leases": "member",
     "create_quote": "member",
+    "create_sizing": "viewer",
     "get_quote": "member",
     "list_audit": "admin",
     "create_webhook": "admin",
@@ -61,7 +62,12 @@ RANK = [Role.VIEWER, Role.MEMBER, Role.ADMIN, Role.OPERATOR, Role.DEADMAN]
 
 
 def test_only_the_health_routes_and_the_description_need_no_key() -> None:
-    assert {route.path for route in ROUTES if not isinstance(route, SecuredRoute | OneTimeRoute)} <= OPEN
+    assert {route.path for route in ROUTES if not isinstance(route, SecuredRoute | TokenRoute)} <= OPEN
+
+
+def test_only_an_agent_comes_with_the_token_of_an_attempt() -> None:
+    assert {route.path for route in ROUTES if isinstance(route, AgentRoute)} >= {"/v1/agent/proof"}
+    assert all(route.path.startswith("/v1/agent/") for route in ROUTES if isinstance(route, AgentRoute))
 
 
 def test_only_a_vm_telling_its_host_keys_comes_with_a_token_that_works_once() -> None:

@@ -21,7 +21,7 @@ def table(title: str) -> list[list[str]]:
 
 
 def words(cell: str) -> set[str]:
-    return set(re.findall(r"`([a-z_.]+)`", cell))
+    return set(re.findall(r"`([a-z0-9_.]+)`", cell))
 
 
 def test_the_states_and_their_transitions_are_told() -> None:

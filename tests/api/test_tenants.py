@@ -122,7 +122,7 @@ async def test_a_key_reads_its_own_tenant_and_its_terms(operator: Caller, alice:
     path = f"/v1/tenants/{alice.tenant_id}"
     own = await viewer.get(path)
     assert own.json() == (await operator.get(path)).json()
-    names = ("id", "name", "status", "max_ttl_seconds", "max_total_seconds")
+    names = ("id", "name", "status", "max_ttl_seconds", "max_total_seconds", "idle_floor")
     assert (await viewer.get("/v1/me")).json()["tenant"] == {name: own.json()[name] for name in names}
     assert (await operator.get("/v1/me")).json()["tenant"] is None
     await operator.patch(path, json={"status": "suspended"})

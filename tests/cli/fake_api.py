@@ -286,8 +286,8 @@ class FakeApi:
                 return _conditional({"items": self.attempts[lease["id"]], "next_cursor": None}, asked)
             case "POST", ["extend"]:
                 return Answer(200, self._extended(lease, asked.body or {}))
-            case "POST", ["reboot"]:
-                return Answer(202, lease)
+            case "POST", ["keep" | "reboot" as action]:
+                return Answer(200 if action == "keep" else 202, lease)
             case "PATCH" | "DELETE", []:
                 lease |= (asked.body or {}) if asked.method == "PATCH" else RELEASING
                 return Answer(200 if asked.method == "PATCH" else 202, lease)

@@ -273,3 +273,17 @@ def test_a_wrong_key_is_refused_by_the_api_and_not_repeated_on_screen(cli: Cli) 
     assert result.exit_code == 1
     assert "401" in result.stderr
     assert "secretpart" not in result.output
+
+
+def test_an_idle_floor_is_set_shown_and_cleared(api: FakeApi, cli: Cli) -> None:
+    path = f"/v1/tenants/{TENANT_ID}/idle-floor"
+    floor = {"after_seconds": 3600, "action": "end", "max_keep_seconds": 7200}
+    api.documents["GET", "/v1/tenants"] = _one(TENANT)
+    for method in ("GET", "PUT", "DELETE"):
+        api.documents[method, path] = floor
+    given = ["--idle-after", "1h", "--idle-action", "end", "--max-keep", "2h"]
+    assert cli("tenant", "idle-floor", "set", "lab", *given).exit_code == 0
+    assert _last(api, "PUT", path).body == floor
+    assert "7200" in cli("tenant", "idle-floor", "show", "lab").stdout
+    assert cli("tenant", "idle-floor", "clear", "lab").exit_code == 0
+    assert _last(api, "DELETE", path).body is None

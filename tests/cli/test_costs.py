@@ -19,6 +19,7 @@ AMOUNTS: Json = {
     "savings": "179.50",
     "gpu_hours": 48.5,
     "idle_gpu_hours": None,
+    "idle_cost": None,
     "leases": 3,
 }
 DAY: Json = {"start": "2026-11-22T00:00:00Z", "group": {"tenant": "vision", "label:team": None}, **AMOUNTS}
@@ -64,7 +65,7 @@ def test_costs_as_csv_have_no_total_because_sheets_add_up_themselves(api: FakeAp
     api.documents["GET", "/v1/costs"] = COSTS
     header, *rows = cli("costs", "--by", "tenant", "--csv").stdout.splitlines()
     assert header.startswith("START,TENANT,COST USD,")
-    assert rows == ["2026-11-22T00:00:00Z,vision,120.50,118.00,2.00,0.50,300.00,179.50,48.5,,3"] * 2
+    assert rows == ["2026-11-22T00:00:00Z,vision,120.50,118.00,2.00,0.50,300.00,179.50,48.5,,,3"] * 2
     assert json.loads(cli("costs", "--json").stdout) == COSTS
     assert cli("costs", "--csv", "--json").exit_code == 2
     assert cli("costs", "--from", "2026-11-01T00:00:00").exit_code == 2

@@ -36,7 +36,7 @@ def test_leases_fit_80_columns_and_the_note_names_what_is_missing(api: FakeApi, 
     assert header.split() == ["NAME", "STATE", "GPUS", "LOCATION", "USD/H", "EXPIRES"]
     assert len(rows) <= 2
     assert {"lease-yemx4c86", "active", "us-east-1a"} <= set(result.stdout.split())
-    assert "hidden columns: ID, TYPE, MARKET, COST USD, CREATED (--wide shows all)" in result.stderr
+    assert "hidden columns: ID, TYPE, MARKET, COST USD, CREATED, GPU % (--wide shows all)" in result.stderr
 
 
 def test_offerings_fit_80_columns(api: FakeApi, narrow: Callable[..., Result]) -> None:

@@ -245,6 +245,29 @@ def test_extend_takes_a_time_or_a_duration_and_not_both(api: FakeApi, cli: Cli) 
         assert "give either DURATION" in refused.stderr
 
 
+def test_keep_holds_idleness_off(api: FakeApi, cli: Cli) -> None:
+    api.add(a_lease(1))
+    assert cli("lease", "keep", "train-1", "--for", "2h").exit_code == 0
+    (asked,) = api.calls("POST", "/v1/leases/lease_01/keep")
+    assert asked.body == {"seconds": 7200}
+    assert cli("lease", "keep", "train-1").exit_code == 2
+
+
+def test_create_says_what_holds_for_the_gpus(api: FakeApi, cli: Cli) -> None:
+    gpus = ["--idle-after", "1h", "--idle-action", "end", "--proof", "required", "--on-gpu-failure", "replace"]
+    made = cli("lease", "create", "--gpu", "A100", "--ttl", "4h", *gpus, "--benchmark", "quick", "--no-ssh-key")
+    assert made.exit_code == 0, made.output
+    body = api.calls("POST", "/v1/leases")[-1].body or {}
+    assert body["idle"] == {"after_seconds": 3600, "action": "end"}
+    assert (body["proof"], body["on_gpu_failure"], body["benchmark"]) == ("required", "replace", "quick")
+    assert "idle" not in _created(api, cli)
+
+
+def _created(api: FakeApi, cli: Cli) -> Json:
+    assert cli("lease", "create", "--gpu", "A100", "--ttl", "4h", "--no-ssh-key").exit_code == 0
+    return api.calls("POST", "/v1/leases")[-1].body or {}
+
+
 def test_release_gives_the_lease_back(api: FakeApi, cli: Cli) -> None:
     api.add(a_lease(1))
     assert json.loads(cli("lease", "release", "lease_01", "--json").stdout)["state"] == "releasing"

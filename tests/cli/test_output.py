@@ -36,6 +36,7 @@ def test_csv_has_the_tables_columns_and_the_apis_values(api: FakeApi, cli: Cli) 
             "COST USD": "1.25",
             "EXPIRES": "2026-06-01T14:00:00Z",
             "CREATED": "2026-06-01T10:00:00Z",
+            "GPU %": "",
         }
     ]
     table = cli("lease", "list").stdout
@@ -75,7 +76,9 @@ def test_a_plan_is_a_row_for_each_candidate(api: FakeApi, cli: Cli) -> None:
 
 def test_an_empty_list_is_its_header(api: FakeApi, cli: Cli) -> None:
     result = cli("lease", "list", "--output", "csv")
-    assert result.stdout.splitlines() == ["ID,NAME,STATE,GPUS,LOCATION,TYPE,MARKET,USD/H,COST USD,EXPIRES,CREATED"]
+    assert result.stdout.splitlines() == [
+        "ID,NAME,STATE,GPUS,LOCATION,TYPE,MARKET,USD/H,COST USD,EXPIRES,CREATED,GPU %"
+    ]
     assert "no leases" in result.stderr
     api.documents["GET", "/v1/ops/orphans"] = {"items": [], "next_cursor": None}
     assert cli("ops", "orphans", "--output", "csv").stdout.startswith("ID,INSTANCE,TYPE,")

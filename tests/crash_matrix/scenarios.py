@@ -297,6 +297,53 @@ def never_ready(group: Group, arm: Arm | None) -> None:
     group.release()
 
 
+def proof_on_console(group: Group, arm: Arm | None) -> None:
+    """VMs without a network: their proofs are read from the consoles."""
+    with group.cloud.gpus(group.provider, agent="no_network"):
+        group.create(arm, proof="required")
+        group.until("active")
+    group.release()
+
+
+def no_proof(group: Group, arm: Arm | None) -> None:
+    """The agents never run: the leases do without a proof."""
+    with group.cloud.gpus(group.provider, agent="off"):
+        group.create(arm, proof="auto")
+        group.until("active")
+    group.release()
+
+
+def broken_gpus(group: Group, arm: Arm | None) -> None:
+    """The first VMs show no GPU. They are ended, and the leases go on elsewhere."""
+    with group.cloud.gpus(group.provider, instance_type=TYPES[group.provider], visible=0):
+        group.create(arm, wait_seconds=600)
+        group.until_hit(at_least=6, quiet=20)
+    group.until("active")
+    group.release()
+
+
+def gpus_need_a_reset(group: Group, arm: Arm | None) -> None:
+    """A reboot helps, before the leases are active and afterwards."""
+    with group.cloud.gpus(group.provider, instance_type=TYPES[group.provider], recovery_action="reset"):
+        group.create(arm, on_gpu_failure="reboot")
+        group.until("active")
+    for vm_id in group.vm_ids():
+        group.cloud.set_gpus(group.provider, instance_id=vm_id, recovery_action="reset")
+    group.until_hit(at_least=4, quiet=20)
+    group.release()
+
+
+def gpus_fail_later(group: Group, arm: Arm | None) -> None:
+    """GPUs of active leases fail, and their VMs are replaced."""
+    group.create(arm, on_gpu_failure="replace", wait_seconds=600)
+    group.until("active")
+    failed = group.vm_ids()
+    for vm_id in failed:
+        group.cloud.set_gpus(group.provider, instance_id=vm_id, remap_failed=True)
+    group.until_all(lambda lease: lease["state"] == "active" and own_id(lease) not in failed)
+    group.release()
+
+
 def nobodys(group: Group, arm: Arm | None) -> None:
     """A VM of ours without any row."""
     group.create(arm)
@@ -328,6 +375,11 @@ SCENARIOS: Mapping[str, Play] = {
         firewalled,
         breaks_off,
         never_ready,
+        proof_on_console,
+        no_proof,
+        broken_gpus,
+        gpus_need_a_reset,
+        gpus_fail_later,
         nobodys,
         begun_without_a_cloud,
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from threading import Barrier
 from types import SimpleNamespace
@@ -130,6 +130,17 @@ class Store:
 
     def rows(self, table: Table) -> list[Any]:
         return self.all(select(table))
+
+    def now(self) -> datetime:
+        """The database's clock."""
+        found: datetime = self.only(select(func.now()))[0]
+        return found
+
+    def only(self, statement: Executable) -> Any:
+        """The first row of a statement that always has one."""
+        row = self.first(statement)
+        assert row is not None
+        return row
 
     def changed(self, statement: Executable | Bound[Executable]) -> int:
         """How many rows a statement wrote."""

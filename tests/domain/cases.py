@@ -5,8 +5,11 @@ from datetime import datetime
 from itertools import product
 from typing import Any
 
-from app.domain.lease_requests import OnInterruption
+from app.domain.gpu_findings import Finding, HealthStatus, ProofStatus, Severity
+from app.domain.gpu_health import HealthRecord
+from app.domain.lease_requests import LeaseRequest, OnGpuFailure, OnInterruption, ProofWish
 from app.domain.leases import Attempt, AttemptState, Lease, LeaseState, VmState
+from app.domain.proofs import ProofRecord
 from tests.domain.samples import NOW, TIMING, ago, ahead, attempt, lease
 
 A, S = AttemptState, LeaseState
@@ -21,6 +24,27 @@ OF_STATE: dict[LeaseState, tuple[AttemptState | None, ...]] = {
 }
 RETRIES: tuple[datetime | None, ...] = (None, ago(1), NOW, ahead(5), ahead(7200))
 AGES = (0.0, 300.0, 100_000.0)
+
+
+FATAL = Finding("gpu_missing", Severity.FATAL, None, "7 of 8 GPUs are visible")
+NEEDS_REBOOT = Finding("xid_48", Severity.REBOOT, "GPU-1", "Xid 48: double-bit ECC error")
+PROOFS = (
+    None,
+    ProofRecord(n=1, status=ProofStatus.PENDING),
+    ProofRecord(n=1, status=ProofStatus.PASSED, at=ago(1)),
+    ProofRecord(n=1, status=ProofStatus.NONE, at=ago(1)),
+    ProofRecord(n=1, status=ProofStatus.FAILED, at=ago(1), findings=(FATAL,)),
+    ProofRecord(n=1, status=ProofStatus.FAILED, at=ago(1), findings=(NEEDS_REBOOT,)),
+    ProofRecord(n=1, status=ProofStatus.FAILED, at=ago(1), findings=(FATAL,), rejected=True),
+    ProofRecord(n=0, status=ProofStatus.FAILED, at=ago(1), findings=(FATAL,), rejected=True),
+)
+HEALTHS = (
+    None,
+    HealthRecord(n=1, status=HealthStatus.HEALTHY, since=ago(9)),
+    HealthRecord(n=1, status=HealthStatus.FAILING, since=ago(9), findings=(NEEDS_REBOOT,)),
+    HealthRecord(n=1, status=HealthStatus.FAILING, since=ago(9), findings=(FATAL,), rejected=True),
+    HealthRecord(n=0, status=HealthStatus.FAILING, since=ago(9), findings=(FATAL,), rejected=True),
+)
 
 
 def leases() -> Iterator[Lease]:
@@ -41,6 +65,40 @@ def leases() -> Iterator[Lease]:
                 **tag,
                 unclean_attempts=1 if one is not None and not one.live and not one.clean else 0,
             )
+
+
+def gpu_leases() -> Iterator[Lease]:
+    """A VM with an agent, before and after its lease is active: every proof, health and policy."""
+    vm_states = (VmState.RUNNING, VmState.ENDING, VmState.GONE, VmState.ABSENT)
+    hosts = list(product(vm_states, (None, ahead(7200)), (None, ago(5), ago(901)), (None, ago(1))))
+    waits = product(ProofWish, PROOFS, (None, ago(15), ago(61)), (0, 3))
+    for (wish, proof, awaited_at, tries), host in product(list(waits), hosts):
+        one = _with_agent(*host, proof_awaited_at=awaited_at, console_proof_tries=tries)
+        request = LeaseRequest(ttl_seconds=3600, proof=wish)
+        yield lease(S.BOOTING, attempt=one, running_at=ago(950), request=request, proof=proof)
+    for policy, health, host in product(OnGpuFailure, HEALTHS, hosts):
+        request = LeaseRequest(ttl_seconds=3600, on_gpu_failure=policy)
+        times = {"running_at": ago(2000), "ready_at": ago(1000)}
+        yield lease(S.ACTIVE, attempt=_with_agent(*host), request=request, gpu_health=health, **times)
+
+
+def _with_agent(
+    vm_state: VmState, retry_at: datetime | None, rebooted_at: datetime | None, terminated: datetime | None, **more: Any
+) -> Attempt:
+    return attempt(
+        A.KNOWN,
+        instance_id="i-1",
+        vm_state=vm_state,
+        ready=True,
+        known_at=ago(1000),
+        watched_at=NOW,
+        retry_at=retry_at,
+        gpu_rebooted_at=rebooted_at,
+        terminate_sent_at=terminated,
+        terminate_tries=1 if terminated is not None else 0,
+        has_agent=True,
+        **more,
+    )
 
 
 def _tags(state: LeaseState) -> tuple[dict[str, Any], ...]:
@@ -90,4 +148,4 @@ def _known() -> Iterator[Attempt]:
             )
 
 
-__all__ = ["NOW", "TIMING", "leases"]
+__all__ = ["NOW", "TIMING", "gpu_leases", "leases"]

@@ -5,9 +5,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from app.domain.budgets import BudgetKind, Period
-from app.domain.event_parts import EventError, EventOffering, EventReason
+from app.domain.event_parts import EventError, EventFinding, EventOffering, EventReason
 from app.domain.event_types import EventType
 from app.domain.events import EVENT_DATA, EventData
+from app.domain.gpu_findings import HealthStatus, ProofStatus, Severity
 from app.domain.reasons import Origin, Reason, ReasonCode
 
 AT = datetime(2026, 11, 1, 10, tzinfo=UTC)
@@ -23,7 +24,20 @@ OFFERING = EventOffering(
     price_per_hour="1.006",
 )
 
+FINDING = EventFinding(
+    code="xid_79", severity=Severity.FATAL, gpu=None, message="Xid 79: the GPU has fallen off the bus"
+)
+
 VALUES: dict[str, Any] = {
+    "status": HealthStatus.FAILING,
+    "via": None,
+    "findings": (FINDING,),
+    "gpus": 8,
+    "bf16_tflops": 794.5,
+    "fp16_tflops": 790.0,
+    "fp32_tflops": None,
+    "memory_gbps": 3350.0,
+    "allreduce_gbps": None,
     "n": 1,
     "name": "train",
     "reason": EXPIRED,
@@ -50,6 +64,11 @@ VALUES: dict[str, Any] = {
     "cause": "ended_lease",
     "first_seen_at": AT,
     "ended_by_us": True,
+    "idle_since": AT,
+    "samples": 60,
+    "gpu_hours": "8.00",
+    "cost": "32.77",
+    "keep_until": AT,
     "max_cost": "12.50",
     "accrued": "10.00",
     "price_per_hour": "1.10",
@@ -67,7 +86,12 @@ VALUES: dict[str, Any] = {
 }
 
 
+OF_TYPE: dict[EventType, dict[str, Any]] = {EventType.LEASE_PROOF: {"status": ProofStatus.FAILED}}
+"""Values of fields that mean something else in one type."""
+
+
 def sample(kind: EventType | str) -> EventData:
     """The data of an event of this type."""
     data = EVENT_DATA[EventType(kind)]
-    return data(**{name: VALUES[name] for name in (one.name for one in fields(data))})
+    values = {**VALUES, **OF_TYPE.get(EventType(kind), {})}
+    return data(**{name: values[name] for name in (one.name for one in fields(data))})

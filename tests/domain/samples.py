@@ -23,6 +23,8 @@ TIMING = Timing(
     max_backoff=300,
     not_found_grace=300,
     deadline_grace=1800.0,
+    sample=60,
+    proof=60,
 )
 
 

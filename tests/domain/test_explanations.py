@@ -179,3 +179,13 @@ def test_every_state_of_a_lease_has_one_sentence(changes: dict[str, Any], offeri
 def test_the_time_of_another_day_has_its_date() -> None:
     assert clock_time(ahead(60), NOW) == "12:01:00 UTC"
     assert clock_time(ahead(86_400), NOW) == "2026-06-02 12:00 UTC"
+
+
+def test_a_ready_vm_is_waited_for_to_prove_its_gpus() -> None:
+    ready = attempt(KNOWN, vm_state=VmState.RUNNING, proof_awaited_at=ago(20))
+    waiting = explained(lease(LeaseState.BOOTING, attempt=ready)).situation
+    again = explained(lease(LeaseState.BOOTING, attempt=replace(ready, gpu_rebooted_at=ago(5)))).situation
+    assert "is ready; gpulease waits until it proves its GPUs" in waiting.summary
+    assert (waiting.since, waiting.gives_up_at) == (ago(20), ahead(40))
+    assert "has rebooted the VM" in again.summary
+    assert again.since == ago(5)

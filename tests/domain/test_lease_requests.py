@@ -1,12 +1,22 @@
 """The request of a lease, stored and read."""
 
 from decimal import Decimal
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.lease_requests import GpuRequest, LeaseRequest, OnInterruption
+from app.domain.lease_requests import (
+    BenchmarkWish,
+    GpuRequest,
+    IdleAction,
+    IdleRule,
+    LeaseRequest,
+    OnGpuFailure,
+    OnInterruption,
+    ProofWish,
+)
 from app.domain.offerings import GpuVendor, Interconnect, MarketWish
 
 TEXTS = st.none() | st.lists(st.text(min_size=1, max_size=8), min_size=1, max_size=3).map(tuple)
@@ -81,3 +91,30 @@ def test_one_gpu_is_the_default_and_a_minimum_replaces_it() -> None:
 def test_an_amount_is_stored_without_an_exponent() -> None:
     request = LeaseRequest(ttl_seconds=60, max_price_per_hour=Decimal("1E+2"))
     assert request.as_json()["max_price_per_hour"] == "100"
+
+
+def test_the_wishes_about_gpus_are_read_as_they_were_stored_and_have_defaults() -> None:
+    wishes = LeaseRequest(
+        ttl_seconds=60,
+        proof=ProofWish.REQUIRED,
+        on_gpu_failure=OnGpuFailure.REPLACE,
+        idle=IdleRule(after_seconds=900, action=IdleAction.END),
+        benchmark=BenchmarkWish.QUICK,
+    )
+    assert LeaseRequest.from_json(wishes.as_stored()) == wishes
+    assert wishes.as_json()["idle"] == {"after_seconds": 900, "action": "end"}
+    earlier = LeaseRequest.from_json({"ttl_seconds": 60})
+    assert (earlier.proof, earlier.on_gpu_failure, earlier.idle) == (ProofWish.AUTO, OnGpuFailure.NOTIFY, None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "wanted"),
+    [
+        ({}, True),
+        ({"proof": ProofWish.OFF}, False),
+        ({"proof": ProofWish.OFF, "idle": IdleRule()}, True),
+        ({"proof": ProofWish.OFF, "benchmark": BenchmarkWish.QUICK}, True),
+    ],
+)
+def test_an_agent_is_needed_for_the_proof_idleness_or_the_benchmark(changes: dict[str, Any], *, wanted: bool) -> None:
+    assert LeaseRequest(ttl_seconds=60, **changes).wants_agent is wanted

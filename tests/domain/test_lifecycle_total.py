@@ -2,9 +2,12 @@
 
 from datetime import datetime
 from functools import cache
+from itertools import chain
 from typing import get_args
 
-from app.domain.lease_requests import OnInterruption
+from app.domain.gpu_findings import ProofStatus
+from app.domain.gpu_protocol import ReadConsole, RebootForGpus
+from app.domain.lease_requests import OnInterruption, ProofWish
 from app.domain.leases import TRANSITIONS, AttemptState, Desired, Lease, LeaseState, VmState
 from app.domain.lifecycle import (
     BeginRelease,
@@ -25,7 +28,7 @@ from app.domain.lifecycle import (
     decide,
 )
 from app.domain.reasons import ReasonCode
-from tests.domain.cases import NOW, TIMING, leases
+from tests.domain.cases import NOW, TIMING, gpu_leases, leases
 
 ALIVE = (AttemptState.PLANNED, AttemptState.SENT, AttemptState.KNOWN, AttemptState.SETTLING)
 
@@ -33,7 +36,7 @@ ALIVE = (AttemptState.PLANNED, AttemptState.SENT, AttemptState.KNOWN, AttemptSta
 @cache
 def decided() -> tuple[tuple[Lease, Step], ...]:
     """Every case with its step. That this returns at all shows that `decide` raises for none."""
-    return tuple((one, decide(one, NOW, TIMING)) for one in leases())
+    return tuple((one, decide(one, NOW, TIMING)) for one in chain(leases(), gpu_leases()))
 
 
 def steps_of(kind: type[Step]) -> list[tuple[Lease, Step]]:
@@ -115,7 +118,8 @@ def test_no_call_is_made_before_its_retry_time() -> None:
     for one, step in decided():
         waits = one.attempt is not None and one.attempt.retry_at is not None and one.attempt.retry_at > NOW
         if waits and not one.terminal:
-            assert not isinstance(step, Send | Look | Verify | Terminate), (one, step)
+            calls = Send | Look | Verify | Terminate | ReadConsole | RebootForGpus
+            assert not isinstance(step, calls), (one, step)
 
 
 def test_the_end_is_reached_only_when_nothing_is_left() -> None:
@@ -143,6 +147,37 @@ def test_active_is_entered_only_by_what_runs_and_is_ready() -> None:
         assert one.attempt is not None
         assert one.attempt.vm_state is VmState.RUNNING
         assert step == Enter(LeaseState.BOOTING) or one.attempt.ready
+
+
+def test_no_lease_with_a_failed_proof_becomes_active() -> None:
+    for one, step in decided():
+        own = one.proof is not None and one.attempt is not None and one.proof.n == one.attempt.n
+        failed = own and one.proof is not None and one.proof.status is ProofStatus.FAILED
+        if failed and one.request.proof is not ProofWish.OFF:
+            assert step != Enter(LeaseState.ACTIVE), one
+
+
+def test_a_required_proof_is_there_before_the_lease_is_active() -> None:
+    for one, _ in steps_of(Enter):
+        if one.state is LeaseState.BOOTING and one.request.proof is ProofWish.REQUIRED:
+            assert one.attempt is not None
+            assert not one.attempt.has_agent or (one.proof is not None and one.proof.status is ProofStatus.PASSED)
+
+
+def test_a_rejected_vm_is_only_ended() -> None:
+    rejected = [(one, step) for one, step in decided() if one.rejected_for is not None]
+    assert rejected
+    for one, step in rejected:
+        assert isinstance(step, Terminate | CloseAttempt | Requeue | Verify | Rest | BeginRelease), (one, step)
+        if isinstance(step, BeginRelease):
+            assert step.reason.code is ReasonCode.EXPIRED
+
+
+def test_a_vm_is_rebooted_for_its_gpus_only_once() -> None:
+    for one, _ in steps_of(RebootForGpus):
+        assert one.attempt is not None
+        assert one.attempt.gpu_rebooted_at is None or one.state is LeaseState.ACTIVE
+        assert one.attempt.gpu_rebooted_at is None or one.ready_at is None or one.attempt.gpu_rebooted_at < one.ready_at
 
 
 def test_a_deadline_tag_is_renewed_only_where_a_vm_runs_that_is_wanted() -> None:
@@ -179,6 +214,7 @@ def test_only_a_lease_that_is_to_be_replaced_outlives_the_loss_of_its_vm() -> No
             continue
         if one.attempt.state is AttemptState.KNOWN and one.attempt.vm_state in lost:
             replaced = one.on_interruption is OnInterruption.REPLACE and one.attempt.vm_reason is not None
+            replaced = replaced or one.rejected_for is not None
             assert replaced or isinstance(step, BeginRelease), (one, step)
 
 

@@ -9,7 +9,10 @@ from datetime import datetime, timedelta
 from random import Random
 from typing import Any
 
-from app.domain.lease_requests import OnInterruption
+from app.domain.gpu_findings import Finding, HealthStatus, ProofStatus
+from app.domain.gpu_health import HealthRecord
+from app.domain.gpu_protocol import AwaitProof, GiveUpProof, ReadConsole, RebootForGpus, RejectVm
+from app.domain.lease_requests import LeaseRequest, OnGpuFailure, OnInterruption, ProofWish
 from app.domain.leases import TRANSITIONS, AttemptState, Desired, Lease, LeaseState, VmState, final_state
 from app.domain.lifecycle import (
     BeginRelease,
@@ -30,7 +33,9 @@ from app.domain.lifecycle import (
     decide,
     settled,
 )
+from app.domain.proofs import ProofRecord, rejected
 from app.domain.reasons import Origin, Reason, ReasonCode
+from tests.domain.cases import FATAL, NEEDS_REBOOT
 from tests.domain.samples import NOW, TIMING, ahead, attempt, lease
 
 MOST_STEPS = 64
@@ -52,7 +57,9 @@ class World:
     def new(cls, random: Random) -> "World":
         on_interruption = random.choice(list(OnInterruption))
         wait_until = ahead(random.choice([0, 600]))
-        start = lease(wait_until=wait_until, expires_at=ahead(7200), on_interruption=on_interruption)
+        wish, policy = random.choice(list(ProofWish)), random.choice(list(OnGpuFailure))
+        request = LeaseRequest(ttl_seconds=7200, proof=wish, on_gpu_failure=policy)
+        start = lease(wait_until=wait_until, expires_at=ahead(7200), on_interruption=on_interruption, request=request)
         return cls(random=random, lease=start)
 
     def goes_well(self, chance: float = 0.5) -> bool:
@@ -87,6 +94,18 @@ class World:
             case CloseAttempt():
                 self._facts(state=AttemptState.DEAD, clean=True)
             case _:
+                return self._decide_on_gpus(step)
+        return None
+
+    def _decide_on_gpus(self, step: Step) -> Rest | None:
+        match step:
+            case AwaitProof():
+                self._facts(proof_awaited_at=self.now)
+            case GiveUpProof():
+                self._prove(ProofStatus.NONE)
+            case RejectVm(cause, extra):
+                self._reject(cause, extra)
+            case _:
                 return self._call(step)
         return None
 
@@ -97,6 +116,8 @@ class World:
             Look: self._look,
             Verify: self._verify,
             Terminate: self._terminate,
+            ReadConsole: self._read_console,
+            RebootForGpus: self._reboot,
         }
         return calls[type(step)]()
 
@@ -109,7 +130,7 @@ class World:
     def _place(self) -> Rest | None:
         if not self.calm and self.goes_well(0.7) and self.lease.attempts_count < 8:
             n = self.lease.attempts_count + 1
-            planned = attempt(AttemptState.PLANNED, n=n)
+            planned = attempt(AttemptState.PLANNED, n=n, has_agent=self.random.random() < 0.5)
             self.lease = replace(self.lease, attempt=planned, attempts_count=n, deadline_applied=None)
             if self.lease.state is LeaseState.QUEUED:
                 self._go(LeaseState.PROVISIONING)
@@ -166,6 +187,32 @@ class World:
         tries = self._attempt.terminate_tries + 1
         self._facts(terminate_sent_at=self.now, terminate_tries=tries, retry_at=None)
 
+    def _read_console(self) -> None:
+        self._facts(console_proof_tries=self._attempt.console_proof_tries + 1)
+        if self.goes_well(0.3):
+            self._prove(ProofStatus.PASSED)
+
+    def _reboot(self) -> None:
+        if not self.goes_well():
+            self._facts(retry_at=self._in(5))
+            return
+        self._facts(gpu_rebooted_at=self.now, console_proof_tries=0, retry_at=None)
+        if self.lease.state is LeaseState.BOOTING:
+            self._prove(ProofStatus.PENDING)
+
+    def _reject(self, cause: ReasonCode, extra: tuple[Finding, ...]) -> None:
+        if cause is ReasonCode.GPU_CHECK_FAILED:
+            record = rejected(self.lease.proof, extra, n=self._attempt.n, now=self.now)
+            self.lease = replace(self.lease, proof=record)
+        else:
+            assert self.lease.gpu_health is not None
+            self.lease = replace(self.lease, gpu_health=replace(self.lease.gpu_health, rejected=True))
+
+    def _prove(self, status: ProofStatus) -> None:
+        findings = (self.random.choice([FATAL, NEEDS_REBOOT]),) if status is ProofStatus.FAILED else ()
+        record = ProofRecord(n=self._attempt.n, status=status, at=self.now, findings=findings)
+        self.lease = replace(self.lease, proof=record)
+
     def _failed(self) -> Rest:
         self._facts(retry_at=self._in(5))
         return Rest(self._in(5))
@@ -183,6 +230,18 @@ class World:
             self._watch()
         elif one.state in (AttemptState.SENT, AttemptState.SETTLING) and self.goes_well():
             self._list()
+        if one.has_agent and self.vms.get(one.n) is VmState.RUNNING and self.goes_well():
+            self._report()
+
+    def _report(self) -> None:
+        """What the agent sends, as the API stores it."""
+        n, proof = self._attempt.n, self.lease.proof
+        if self.lease.state in (LeaseState.PROVISIONING, LeaseState.BOOTING):
+            if proof is None or proof.n != n or proof.status is ProofStatus.PENDING:
+                self._prove(ProofStatus.PASSED if self.goes_well() else ProofStatus.FAILED)
+        elif self.lease.state is LeaseState.ACTIVE and self.lease.rejected_for is None:
+            status = HealthStatus.HEALTHY if self.goes_well(0.9) else HealthStatus.FAILING
+            self.lease = replace(self.lease, gpu_health=HealthRecord(n=n, status=status, since=self.now))
 
     def _next_state(self, state: VmState) -> VmState:
         if self.goes_well() and state in (VmState.PENDING, VmState.ENDING):

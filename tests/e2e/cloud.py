@@ -116,6 +116,28 @@ class Cloud:
         finally:
             self._put("/_sim/settings", {"list_lag_seconds": 0})
 
+    @contextmanager
+    def agents(self, count: int) -> Iterator[None]:
+        """The agents of so many VMs run as processes."""
+        self._put("/_sim/settings", {"gpu_agents": count})
+        try:
+            yield
+        finally:
+            self._put("/_sim/settings", {"gpu_agents": 0})
+
+    @contextmanager
+    def gpus(self, provider: str = AWS, **condition: Any) -> Iterator[None]:
+        """VMs launched meanwhile have such GPUs, and later ones healthy ones."""
+        self.set_gpus(provider, **condition)
+        try:
+            yield
+        finally:
+            self.set_gpus(provider)
+
+    def set_gpus(self, provider: str = AWS, **condition: Any) -> None:
+        """The condition of the GPUs of a VM (`instance_id`), or of VMs launched from now on."""
+        self._put("/_sim/gpus", {"provider": provider, **condition})
+
     def plant(self, tags: dict[str, str], **details: Any) -> str:
         """The id of a VM that somebody else started."""
         return self._plant(

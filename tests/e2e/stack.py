@@ -166,7 +166,7 @@ def running(folder: Path, *arguments: str, settings: Mapping[str, str] = Mapping
     }
     environment = {**os.environ, **INTERVALS, **settings, **own}
     said = folder / "said"
-    argv = [sys.executable, "-m", "app.local", "--profile", "fast", *arguments]
+    argv = [sys.executable, "-m", "app.local", "--profile", "fast", "--gpu-agents", "0", *arguments]
     with said.open("w") as output:
         child = subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=output, stderr=output, start_new_session=True)
     try:

@@ -40,5 +40,5 @@ def states_told(tenant: Tenant, lease_id: str) -> list[str]:
     """The events' states in order; events appear a moment after what they tell, when they are numbered."""
     types = [str(event["type"]) for event in tenant.items(f"/v1/leases/{lease_id}/events")]
     names = [name.removeprefix("lease.") for name in types if name.startswith("lease.")]
-    # the VM reports its host keys at a moment of its own
-    return [name for name in names if name != "host_keys"]
+    # the VM reports its host keys and its GPUs at moments of its own
+    return [name for name in names if name not in {"host_keys", "proof"}]

@@ -21,9 +21,9 @@ def test_workers_killed_between_call_and_record_lead_to_one_vm(tenant: Tenant, s
         lease_id = tenant.create({**ONE_A10G, "name": "unheard"})
         assert wait_until(lambda: cloud.calls("RunInstances") > before, timeout=PATIENCE)
         assert stack.kill("worker") == 1
+        assert [attempt["instance_id"] for attempt in tenant.attempts(lease_id)] == [None]
         assert wait_until(lambda: bool(cloud.vms_of(lease_id)), timeout=PATIENCE)
     (vm,) = cloud.vms_of(lease_id)
-    assert [attempt["instance_id"] for attempt in tenant.attempts(lease_id)] == [None]
     lease = tenant.wait(lease_id, "active")
     assert lease["placement"]["instance_id"] == vm["id"]
     assert [found["id"] for found in cloud.vms_of(lease_id)] == [vm["id"]]

@@ -11,15 +11,16 @@ from app.settings import StartupError
 def test_the_defaults_are_the_documented_ones() -> None:
     options = parse([], {})
     assert (options.profile, options.fresh) == ("realistic", False)
-    assert (options.api, options.workers, options.inventories) == (1, 1, 2)
+    assert (options.api, options.workers, options.inventories, options.gpu_agents) == (1, 1, 2, 16)
     assert (options.api_url, options.cloudsim_url) == ("http://127.0.0.1:8000", "http://127.0.0.1:8010")
 
 
 def test_everything_can_be_set() -> None:
     environment = {"GPULEASE_PORT": "9000", "GPULEASE_CLOUDSIM_PORT": "9010", "GPULEASE_DATABASE_URL": "postgresql://x"}
-    options = parse(["--profile", "fast", "--fresh", "--api", "3", "--workers", "2", "--inventories", "1"], environment)
+    numbers = ("--api", "3", "--workers", "2", "--inventories", "1", "--gpu-agents", "0")
+    options = parse(["--profile", "fast", "--fresh", *numbers], environment)
     assert (options.profile, options.fresh) == ("fast", True)
-    assert (options.api, options.workers, options.inventories) == (3, 2, 1)
+    assert (options.api, options.workers, options.inventories, options.gpu_agents) == (3, 2, 1, 0)
     assert (options.port, options.cloudsim_port, options.database_url) == (9000, 9010, "postgresql://x")
 
 
@@ -36,7 +37,9 @@ def test_a_port_that_is_none_names_its_variable(port: str) -> None:
         parse([], {"GPULEASE_CLOUDSIM_PORT": port})
 
 
-@pytest.mark.parametrize("argv", [["--api", "0"], ["--workers", "many"], ["--profile", "slow"]])
+@pytest.mark.parametrize(
+    "argv", [["--api", "0"], ["--workers", "many"], ["--gpu-agents", "257"], ["--profile", "slow"]]
+)
 def test_a_wrong_argument_exits_with_2(argv: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         parse(argv, {})

@@ -21,7 +21,19 @@ from app.local.ports import LOOPBACK, free_port
 from app.local.waiting import wait_until
 from tests.databases import ROOT
 
-UP = (sys.executable, "-m", "app.local", "--profile", "fast", "--clouds", "aws", "--inventories", "1")
+UP = (
+    sys.executable,
+    "-m",
+    "app.local",
+    "--profile",
+    "fast",
+    "--clouds",
+    "aws",
+    "--inventories",
+    "1",
+    "--gpu-agents",
+    "0",
+)
 UP_SECONDS = 120.0
 
 

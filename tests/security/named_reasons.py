@@ -53,6 +53,9 @@ REASONS = (
         "must|at most|most",
     ),
     _field("a filter of labels is key or key=value", r"/label(/\d+)?$"),
+    _field(
+        "a model is known by its name, its configuration or its number of parameters", "/(model|config|parameters)(/|$)"
+    ),
     _field("an image is one that an account has", "/image$"),
     _code("the version in If-Match is not the present one", "version_conflict"),
     _code("the events after this number are deleted", "cursor_expired"),

@@ -36,6 +36,25 @@ LEASE: dict[str, Any] = {
     "quote_id": None,
     "tenant_id": None,
 }
+SIZING: dict[str, Any] = {
+    "task": "inference",
+    "model": None,
+    "config": None,
+    "parameters": "7b",
+    "precision": "bf16",
+    "context": 4096,
+    "concurrency": 1,
+    "batch": 1,
+    "optimizer": "adamw",
+    "sharding": None,
+    "kv_precision": "fp8",
+    "mixed_precision": True,
+    "gradient_checkpointing": True,
+    "lora_rank": 16,
+    "market": "on_demand",
+    "ttl_seconds": 3600,
+    "tenant_id": None,
+}
 HOOK = "https://93.184.216.34/hook"
 BUDGET: dict[str, Any] = {"scope": {"kind": "tenant"}, "period": "month", "amount": "500.00"}
 NOTE = {"note": "a drill"}
@@ -67,6 +86,7 @@ BODIES: Mapping[str, Any] = {
     "update_budget": {"amount": "90.00", "thresholds": [80], "when_exceeded": "notify"},
     "plan_lease": LEASE,
     "create_quote": LEASE,
+    "create_sizing": SIZING,
     "release_leases": {"ids": None, "label": ["team:nobody"], "all": False, "dry_run": True, "tenant_id": None},
     "create_lease": LEASE,
     "update_lease": {"name": "renamed", "labels": {"team": "speech"}, "expiry_warnings_seconds": [600]},
@@ -85,9 +105,13 @@ BODIES: Mapping[str, Any] = {
         "format": "standard",
         "enabled": True,
     },
+    "keep_lease": {"seconds": 600},
+    "set_idle_floor": {"after_seconds": 3600, "action": "notify", "max_keep_seconds": 600},
     "cordon_account": {"cordoned": True, **NOTE},
     "set_launch_stop": {"stopped": True, **NOTE},
     "report_host_keys": {"keys": [HOST_KEY]},
+    "report_gpu_samples": {"version": 1, "agent": "1.0", "boot_id": "b", "samples": [{"at": 1790000000.0, "gpus": []}]},
+    "report_proof": {"version": 1, "agent": "1.0", "at": 1790000000.0, "gpus": []},
 }
 """A body with every field, by operation id."""
 
@@ -105,13 +129,20 @@ class Operation:
     role: str | None
     spec: Mapping[str, Any]
 
+    @property
+    def of_agent(self) -> bool:
+        """Whether the agent of a VM calls it. Its body is no form of ours: see tests/api/test_agent_proofs.py."""
+        return self.spec.get("security") == [{"agentToken": []}]
+
     def names(self, where: str) -> list[str]:
         """Parameters of the path, the query or the header."""
         return [one["name"] for one in self.spec.get("parameters", ()) if one["in"] == where]
 
-    def page(self, limit: int) -> dict[str, int]:
-        """The query for one page. Empty where the operation has no pages."""
-        return {"limit": limit} if "limit" in self.names("query") else {}
+    def page(self, limit: int) -> dict[str, int | str]:
+        """The query for one page. Empty where the operation has no pages and needs no ids."""
+        given: dict[str, int | str] = {"limit": limit} if "limit" in self.names("query") else {}
+        needs_ids = any(one["name"] == "ids" and one.get("required") for one in self.spec.get("parameters", ()))
+        return {**given, "ids": "lease_01h455vb4pex5vsknk084sn02q"} if needs_ids else given
 
     @property
     def body(self) -> Any:
@@ -147,7 +178,7 @@ EVERY_OPERATION = tuple(_operations())
 STREAMS = tuple(one for one in EVERY_OPERATION if "text/event-stream" in str(one.spec["responses"].get("200")))
 """What never ends by itself. `test_streams.py` asks these, one by one."""
 OPERATIONS = tuple(one for one in EVERY_OPERATION if one not in STREAMS)
-WITH_BODY = tuple(one for one in OPERATIONS if "requestBody" in one.spec)
+WITH_BODY = tuple(one for one in OPERATIONS if "requestBody" in one.spec and not one.of_agent)
 
 
 def closed() -> dict[str, Any]:

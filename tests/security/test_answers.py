@@ -8,6 +8,7 @@ import pytest
 
 from tests.api.conftest import Caller
 from tests.api.fleet import SSH_KEY, Fleet
+from tests.api.openapi_stage import FLOOR, IDLE
 from tests.api.test_host_keys import Leased
 from tests.api.test_ops import orphan
 from tests.security.routes import BUDGET, GIVEN_UP, HOOK, OPERATIONS, Operation, closed
@@ -37,11 +38,16 @@ async def ids(alice: Caller, operator: Caller, fleet: Fleet) -> dict[str, str]:
     asked = {"gpu": {"model": "A10G"}, "ttl_seconds": 3600}
     quote = (await alice.post("/v1/quotes", json=asked)).json()["id"]
     hooks = {"webhook_id": hook, "delivery_id": sent, "ssh_key_id": ssh_key, "budget_id": budget, "quote_id": quote}
+    fleet.run(IDLE, lease_id)
+    fleet.run(FLOOR, alice.tenant_id)
     return {"lease_id": lease_id, "tenant_id": alice.tenant_id, "key_id": key.json()["id"], **place, **hooks}
 
 
+NEWEST_ATTEMPT = "UPDATE lease SET attempts_count = 1 WHERE id = %s RETURNING extract(epoch FROM now()) AS now"
+
+
 async def call(one: Operation, caller: Caller, ids: dict[str, str], body: Any) -> httpx.Response:
-    return await caller.request(one.method, one.url(ids), json=body)
+    return await caller.request(one.method, one.url(ids), params=one.page(50), json=body)
 
 
 async def test_every_route_answers_exactly_what_it_declares(
@@ -53,6 +59,11 @@ async def test_every_route_answers_exactly_what_it_declares(
         caller = operator if one.role in {"operator", "deadman"} else alice if one.role else anonymous
         if one.id == "report_host_keys":
             caller = Caller(alice.app, Leased(fleet, alice, ids["lease_id"]).token)
+        if one.of_agent:
+            caller = Caller(alice.app, fleet.give_agent_token(ids["lease_id"]))
+        if one.id == "report_gpu_samples":
+            (newest,) = fleet.run(NEWEST_ATTEMPT, ids["lease_id"])
+            body = {**body, "samples": [{"at": float(newest["now"]), "gpus": []}]}
         answer = await call(one, caller, ids, body)
         status, name = one.success()
         assert answer.status_code == status, (one.id, answer.text)

@@ -10,6 +10,7 @@ import pytest
 
 from app.api.http.problems import Problem
 from app.api.http.routing import OneTimeRoute
+from app.domain.gpu_reports import LONGEST_REPORT
 from tests.api.conftest import Caller
 from tests.api.fleet import Fleet
 from tests.security.routes import WITH_BODY, Operation, document
@@ -56,6 +57,8 @@ LEAVES = {
     "an object": '{"$ref": "#"}',
     "a list of lists": "[[[[]]]]",
 }
+AGENT = frozenset({"report_proof", "report_gpu_samples"})
+"""A later agent may send a few more members than this version knows."""
 MARK = "\x01leaf\x01"
 
 
@@ -64,7 +67,9 @@ async def vm(alice: Caller, fleet: Fleet) -> Caller:
     """The operator may call everything; a VM has a one-time token and no key."""
     made = await alice.post("/v1/leases", json={"gpu": {"model": "A10G"}, "ttl_seconds": 3600})
     fleet.activate(made.json()["id"])
-    return Caller(alice.app, fleet.give_token(made.json()["id"]))
+    token = fleet.give_token(made.json()["id"])
+    fleet.run("UPDATE attempt SET agent_hash = host_key_hash")
+    return Caller(alice.app, token)
 
 
 def caller_of(one: Operation, operator: Caller, vm: Caller) -> Caller:
@@ -85,6 +90,8 @@ def check(answer: httpx.Response, allowed: set[int]) -> None:
 
 def most_bytes(one: Operation) -> int:
     """The largest body that is read."""
+    if one.id in AGENT:
+        return LONGEST_REPORT
     return 1_048_576 if one.role else OneTimeRoute.largest_body
 
 
@@ -135,7 +142,7 @@ def with_more(value: Any) -> Iterator[Any]:
 
 
 async def test_no_body_may_carry_more_than_is_declared(operator: Caller, vm: Caller) -> None:
-    for one in WITH_BODY:
+    for one in (each for each in WITH_BODY if each.id not in AGENT):
         for changed in with_more(one.body):
             if changed.get("labels", {}).get("unexpected"):
                 continue  # any key is a label

@@ -41,9 +41,12 @@ SHARED = {
     *("gpu_vendor", "interconnect", "min_vcpus", "min_memory_gib", "min_local_disk_gib"),
     "mine",
     *("poll_seconds", "if_version", "count", "type", "from", "to", "step", "group_by", "top"),
-    *("bucket", "month"),
+    *("bucket", "month", "hours"),
 }
 """Query parameters whose values belong to nobody."""
+
+NOT_YET = {"get_lease_idle_evidence", "get_idle_floor"}
+"""Reads of what exists only later: evidence once a lease has ended for being idle, a floor once an operator has set one."""
 
 RELEASE = ("/v1/leases/release", {"all": True})
 
@@ -57,6 +60,8 @@ ALL_FILTERED = {
         "budget",
         "cost_rollup",
         "event",
+        "gpu_sample",
+        "gpu_series",
         "lease",
         "lease_console",
         "quota",
@@ -245,7 +250,8 @@ async def whatever_is_read_is_ones_own_alone(attack: Attack) -> None:
         for role in ROLES:
             status, _, body = await attack.ask(role, one, ids, params=one.page(200))
             refusal = expected(role, one) if one.role else 404
-            assert status == (200 if refusal == 404 else refusal), (one.id, role)
+            answered = 404 if one.id in NOT_YET else 200
+            assert status == (answered if refusal == 404 else refusal), (one.id, role)
             assert attack.holds_nothing_foreign(body), (one.id, role)
 
 

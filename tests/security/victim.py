@@ -7,6 +7,7 @@ from typing import Any
 from app.domain.tokens import host_key_hash
 from tests.api.conftest import Caller
 from tests.api.fleet import SSH_KEY, Fleet
+from tests.api.openapi_stage import FLOOR, IDLE, NEWEST_SAMPLE, SAMPLES
 from tests.security.routes import BUDGET, HOOK, OPERATIONS, Operation
 
 NAME = "victims-lease"
@@ -31,6 +32,18 @@ class Victim:
     markers: frozenset[str]
 
 
+SERIES = """
+    INSERT INTO gpu_series (lease_id, tenant_id, starts_at, gpu_percent, memory_percent, power_w, temperature_c, sm_clock_mhz,
+        cpu_percent, host_memory_percent, disk_percent, uuids, gpu_values)
+    SELECT id, tenant_id, date_trunc('hour', now()), a, a, a, a, a, a, a, a, ARRAY['GPU-1'], ARRAY[a, a, a, a]
+    FROM lease, array_fill(87::smallint, ARRAY[12]) a WHERE id = %s
+"""
+ROLLUP = """
+    INSERT INTO gpu_rollup (lease_id, tenant_id, starts_at, samples, idle_samples, uuids, gpu_values)
+    SELECT id, tenant_id, date_trunc('hour', now()), 60, 0, ARRAY['GPU-1'], ARRAY[[87], [71], [61], [212]] FROM lease WHERE id = %s
+"""
+
+
 async def make_victim(caller: Caller, fleet: Fleet) -> Victim:
     """Two leases of `caller`, one of them active, with attempts, events, console, key and idempotency records."""
     wish = {"gpu": {"model": "A10G"}, "ttl_seconds": 3600, "startup_script": SCRIPT, "labels": {"victim": LABEL}}
@@ -47,6 +60,10 @@ async def make_victim(caller: Caller, fleet: Fleet) -> Victim:
     fleet.sum_up(caller.tenant_id)
     fleet.cost(caller.tenant_id, lease_id)
     fleet.reprice(lease_id)
+    fleet.benchmark(lease_id)
+    for statement in (SAMPLES, NEWEST_SAMPLE, SERIES, ROLLUP, IDLE):
+        fleet.run(statement, lease_id)
+    fleet.run(FLOOR, caller.tenant_id)
     key = (await caller.post(f"/v1/tenants/{caller.tenant_id}/keys", json={"name": "ci", "role": "member"})).json()
     ssh_key = {"name": SSH_KEY_NAME, "public_key": SSH_KEY, "default": True}
     stored = [await caller.post("/v1/ssh-keys", json={**ssh_key, "name": name}) for name in (SSH_KEY_NAME, "second")]

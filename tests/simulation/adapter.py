@@ -49,11 +49,13 @@ class SimulatedProvider(Calls):
         process: Process,
         listed: Callable[[Cloud, bool, float], None],
         ending: Callable[[Cloud, Sequence[str]], None],
+        rebooted: Callable[[Machine], None],
     ) -> None:
         super().__init__(cloud, process)
         self.lists_all_regions = cloud.nature.lists_all_regions
         self._listed = listed
         self._ending = ending
+        self._rebooted = rebooted
         self._seen_wrong = False
 
     @property
@@ -130,6 +132,7 @@ class SimulatedProvider(Calls):
             "type": spec.instance_type,
             "market": str(spec.market),
             "tags": {**spec.owner.as_tags(), "Name": spec.name},
+            "agent": None if spec.agent is None else {"token": spec.agent.token, "url": spec.agent.url},
         }
 
     def launch(self, region: str, params: Params) -> Vm:
@@ -226,10 +229,20 @@ class SimulatedProvider(Calls):
         return self._call("set_deadline", act, later=act)
 
     def reboot(self, region: str, vm_ids: Sequence[str]) -> BatchResult:
-        return self._call("reboot", lambda: BatchResult(done=frozenset(vm_ids)))
+        def act() -> BatchResult:
+            for machine in self._known():
+                if machine.id in vm_ids:
+                    self._rebooted(machine)
+            return BatchResult(done=frozenset(vm_ids))
+
+        return self._call("reboot", act)
 
     def console_output(self, region: str, vm_id: str) -> str:
-        return self._call("console_output", lambda: "no driver")
+        def look() -> str:
+            machine = self._cloud.machines[vm_id]
+            return "\n".join(["no driver", *(machine.gpus.console if machine.gpus else ())])
+
+        return self._call("console_output", look)
 
     # --- the rest ---------------------------------------------------------------------------------------------
 

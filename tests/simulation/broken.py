@@ -12,7 +12,9 @@ from sqlalchemy import text
 from app.db.events.events import NewEvent
 from app.db.fleet.inventory import Observed
 from app.db.leases import attempts, claims, transitions
+from app.db.leases import idleness as idleness_statements
 from app.db.operations import brakes
+from app.domain import gpu_protocol, idleness, lifecycle, proofs
 from app.domain import inventory as rules
 from app.domain.ids import LeaseId
 from app.domain.leases import AttemptState, Lease, VmState
@@ -137,6 +139,26 @@ def spend_caps_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Lease, "has_reached_cap", lambda *_: False)
 
 
+def failing_proofs_pass(patch: pytest.MonkeyPatch) -> None:
+    """Whatever is wrong with the GPUs, their proof is a good one."""
+    patch.setattr(proofs, "judge", lambda *_: ())
+
+
+def a_required_proof_may_be_missing(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(gpu_protocol, "_reject_silent", lambda: None)
+
+
+def missing_samples_are_idle(patch: pytest.MonkeyPatch) -> None:
+    """The time since the last sample counts as idle."""
+    patch.setattr(idleness, "LONGEST_STEP", 1000.0)
+    for module in (idleness, idleness_statements):
+        patch.setattr(module, "STALE_AFTER", 1000.0)
+
+
+def idle_leases_go_on(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(lifecycle, "_idle", lambda *_: None)
+
+
 BROKEN: tuple[tuple[Break, int, dict[str, float]], ...] = (
     (a_fresh_token_each_call, 0, {"lost_after": 0.3}),
     (the_call_before_its_row, 0, {"killed": 0.004}),
@@ -149,5 +171,9 @@ BROKEN: tuple[tuple[Break, int, dict[str, float]], ...] = (
     (vms_of_lost_rows_are_ended, 0, {"restored": 1.0}),
     (terms_are_not_restored, 31, {"restored": 1.0}),
     (spend_caps_are_not_looked_at, 11, {"restored": 0.0}),
+    (failing_proofs_pass, 5, {"restored": 0.0}),
+    (a_required_proof_may_be_missing, 13, {"restored": 0.0}),
+    (missing_samples_are_idle, 20, {"restored": 0.0}),
+    (idle_leases_go_on, 13, {"restored": 0.0}),
 )
 """Each with the seed to begin with, which showed it last time, and the trouble that the broken part is there for."""

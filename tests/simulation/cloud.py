@@ -11,6 +11,7 @@ from typing import Any
 from app.domain.leases import VmState
 from app.domain.offerings import LISTED_MARKETS, Gpu, Interconnect, Market
 from app.domain.tags import attempt_key
+from tests.simulation.gpus import GpuTruth
 from tests.simulation.scheduler import Scheduler
 from tests.simulation.weather import Weather
 from workers.providers.errors import (
@@ -86,6 +87,10 @@ class Machine:
     late: bool
     states: list[tuple[float, VmState]]
     copied: bool = False
+    agent: Mapping[str, Any] | None = None
+    """What its launch gave the agent in it: `token` and `url`. None: it has no agent."""
+    gpus: GpuTruth | None = None
+    """None: before it runs, and without an agent."""
     ready_from: float = float("inf")
     reason: dict[str, str | None] | None = None
     interrupted: bool = False
@@ -127,7 +132,7 @@ class Thing:
 
 @dataclass(eq=False)
 class Cloud:
-    """One account's region of one cloud. `tell`: writes a line into the trace."""
+    """One account's region of one cloud. `tell`: writes a line into the trace. `runs`: is told of a machine that has started."""
 
     name: str
     nature: Nature
@@ -137,6 +142,7 @@ class Cloud:
     zones: tuple[str, ...]
     settle: float
     grace: float
+    runs: Callable[[Machine], None]
     machines: dict[str, Machine] = field(default_factory=dict)
     things: dict[str, Thing] = field(default_factory=dict)
     empty_zones: set[str] = field(default_factory=set)
@@ -187,6 +193,7 @@ class Cloud:
             gets_from=now + lag * random.random(),
             late=now - issued > self.settle - self.grace,
             states=[(now, VmState.PENDING)],
+            agent=params.get("agent"),
         )
         self._no_twin(machine)
         self.machines[machine.id] = machine
@@ -290,6 +297,8 @@ class Cloud:
         }
         if machine.state in allowed[state]:
             machine.states.append((self.scheduler.now, state))
+            if state is VmState.RUNNING:
+                self.runs(machine)
 
     def _gone(self, machine: Machine) -> None:
         machine.states.append((self.scheduler.now, VmState.GONE))

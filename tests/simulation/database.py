@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 _PREPARE = """
 DO $$
-DECLARE one record;
+DECLARE one record; parent text;
 BEGIN
     CREATE SCHEMA simulated;
     GRANT USAGE ON SCHEMA simulated TO PUBLIC;
@@ -38,6 +38,10 @@ BEGIN
         WHERE pg_get_expr(adbin, adrelid) = 'now()'
     LOOP
         EXECUTE format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT simulated.now()', one.name, one.attname);
+    END LOOP;
+    FOREACH parent IN ARRAY ARRAY['gpu_sample', 'gpu_series'] LOOP
+        EXECUTE format('CREATE TABLE gpu_partitions.%s_simulated PARTITION OF public.%I
+                        FOR VALUES FROM (''2029-12-31'') TO (''2030-02-01'')', parent, parent);
     END LOOP;
     EXECUTE format('ALTER DATABASE %I SET search_path = simulated, pg_catalog, public', current_database());
 END $$
@@ -111,9 +115,9 @@ class Clocked:
         if setting:
             self._command(setting)
 
-    def begin(self, scheduler: Scheduler) -> Connection:
-        """A transaction, at the scheduler's time."""
-        self._command(f"{self._setting(scheduler)} BEGIN")
+    def begin(self, scheduler: Scheduler, settings: str = "") -> Connection:
+        """A transaction, at the scheduler's time. `settings`: commands that it begins with."""
+        self._command(f"{self._setting(scheduler)} BEGIN; {settings}")
         return self.connection
 
     def commit(self) -> None:

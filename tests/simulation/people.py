@@ -22,7 +22,7 @@ from app.db.schema.tables import installation, lease, quota, tenant
 from app.db.tenancy import quotas
 from app.db.tenancy.quota_limits import set_limits
 from app.domain import quotas as quota_rules
-from app.domain.events import LeaseExtended, LeaseUpdated
+from app.domain.events import LeaseExtended, LeaseKept, LeaseUpdated
 from app.domain.ids import LeaseId, TenantId
 from app.domain.lease_requests import LeaseRequest
 from app.domain.offerings import Offering
@@ -33,6 +33,8 @@ from tests.simulation.processes import Grounds
 _TENANTS = 2
 _MOST_TRIES = 6
 _TRY_AGAIN = 20.0
+_KEEPS = 0.15
+"""The share of leases with an agent whose users hold idleness off once."""
 _MOST_LIMIT_CHANGES = 60
 _GPU_TYPES: tuple[tuple[str | None, list[str] | None], ...] = (
     ("A10G", ["one"]),
@@ -63,6 +65,7 @@ class People:
         self._tenants = [TenantId(new_id("tenant")) for _ in range(_TENANTS)]
         self._caps = Random(self._tenants[0])
         self._caps_share = self._caps.choice([0.0, 0.8])
+        self._gpu_random = Random(self._tenants[1])
         self.first_terms: dict[LeaseId, datetime] = {}
         """When each lease would end if nobody extended it."""
         for tenant_id in self._tenants:
@@ -195,8 +198,17 @@ class People:
             scheduler.after(random.uniform(0, ttl * 1.1), partial(self._extend, lease_id))
         if random.random() < 0.5:
             scheduler.after(random.choice([5.0, 60.0, ttl]) * random.random(), partial(self.release, lease_id))
+        if self._grounds.settings.agent == "on" and self._gpu_random.random() < _KEEPS:
+            scheduler.after(self._gpu_random.uniform(0, ttl), partial(self._keep, lease_id))
         if self._caps.random() < self._caps_share / 2:
             scheduler.after(self._caps.uniform(0, ttl), partial(self._change_cap, lease_id))
+
+    def _keep(self, lease_id: LeaseId) -> None:
+        """As the call `keep` does: its lease does not count as idle for a while."""
+        until = self._grounds.scheduler.time + timedelta(seconds=self._gpu_random.uniform(60, 600))
+        self._grounds.scheduler.count("people: lease kept")
+        self._grounds.trace.tell(f"{lease_id} is kept until {until:%H:%M:%S}")
+        self.do(write(lease_id, NewEvent(LeaseKept(keep_until=until)), where=_WANTED, values={"keep_until": until}))
 
     def _wish(self) -> dict[str, Any]:
         random = self._random
@@ -215,6 +227,18 @@ class People:
             "public_ip": True,
             "labels": {},
             "on_interruption": random.choice(["end", "replace"]),
+            **self._gpu_wishes(),
+        }
+
+    def _gpu_wishes(self) -> dict[str, Any]:
+        if self._grounds.settings.agent == "off":
+            return {}
+        random = self._gpu_random
+        action = random.choice(["notify", "end", "end", "end"])
+        return {
+            "proof": random.choice(["auto", "auto", "required", "off"]),
+            "on_gpu_failure": random.choice(["notify", "reboot", "replace", "end"]),
+            "idle": random.choice([None, *[{"after_seconds": seconds, "action": action} for seconds in (60, 60, 100)]]),
         }
 
     def _change_cap(self, lease_id: LeaseId) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 from app.domain.ids import LeaseId
 from app.settings import AccountSettings, Settings
 from tests.simulation.adapter import SimulatedProvider
-from tests.simulation.cloud import Cloud
+from tests.simulation.cloud import Cloud, Machine
 from tests.simulation.database import Clocked, VirtualDatabase
 from tests.simulation.scheduler import Actor, Killed, Scheduler
 from tests.simulation.trace import Trace
@@ -24,6 +24,8 @@ from workers.runtime import Runtime
 
 LEASES, JOBS, INVENTORY = "leases", "jobs", "inventory"
 _OUTAGE_PAUSE = 0.5
+_NOTICES = 30.0
+"""Seconds between two looks for what nobody causes, such as idle leases. Seeds without agents have none."""
 _RARELY = 400.0
 """Housekeeping here is the invariants' recount; its other jobs have nothing to do."""
 
@@ -41,6 +43,7 @@ class Grounds:
     weather: Weather
     listed: Callable[[Cloud, bool, float], None]
     ending: Callable[[Cloud, Sequence[str]], None]
+    rebooted: Callable[[Machine], None]
     hints: list[LeaseId] = field(default_factory=list)
 
 
@@ -150,7 +153,7 @@ class Process:
 
     def _connect(self, account: AccountSettings, settings: Settings) -> SimulatedProvider:
         grounds = self._grounds
-        return SimulatedProvider(grounds.clouds[account.name], self, grounds.listed, grounds.ending)
+        return SimulatedProvider(grounds.clouds[account.name], self, grounds.listed, grounds.ending, grounds.rebooted)
 
     def _work(self, runtime: Runtime) -> Callable[[], bool]:
         every = job_specs(runtime.settings)
@@ -158,7 +161,9 @@ class Process:
             return PeriodicRunner(runtime, every.inventory).run_one
         if self._role == JOBS:
             rarely = {name: replace(kind, interval=lambda _: _RARELY) for name, kind in every.housekeeping.items()}
-            return PeriodicRunner(runtime, {**every.watch, **every.refresh, **rarely}).run_one
+            at_times = {name: replace(kind, interval=lambda _: _NOTICES) for name, kind in every.notices.items()}
+            notices = at_times if runtime.settings.agent == "on" else {}
+            return PeriodicRunner(runtime, {**every.watch, **every.refresh, **rarely, **notices}).run_one
         reconciler = Reconciler(runtime)
         sweeper = Sweeper(runtime, reconciler)
         sweeper._pool = _AtOnce()  # type: ignore[assignment]

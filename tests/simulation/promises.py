@@ -15,6 +15,7 @@ from app.domain.billing import SECONDS_PER_HOUR
 from app.domain.leases import VmState
 from app.domain.tags import DEADLINE, deadline
 from tests.simulation.cloud import Cloud, Machine, Violation
+from tests.simulation.gpu_promises import GpuPromises
 from tests.simulation.processes import Grounds
 from tests.simulation.restore import Restore
 from tests.simulation.scheduler import EPOCH
@@ -58,7 +59,10 @@ _BILLED = text(
 
 _KNOWN = text(
     """
-    SELECT a.lease_id, l.desired, l.expires_at, a.vm_state FROM attempt a JOIN lease l ON l.id = a.lease_id
+    SELECT a.lease_id, l.desired, l.expires_at, a.vm_state, l.request, a.n = l.attempts_count AS is_newest,
+           (l.proof->>'n')::int = a.n AND (l.proof->>'rejected')::bool AS proof_rejected,
+           (l.gpu_health->>'n')::int = a.n AND (l.gpu_health->>'rejected')::bool AS health_rejected
+    FROM attempt a JOIN lease l ON l.id = a.lease_id
     WHERE a.account = :account AND a.instance_id = :instance AND a.state = 'known'
     """
 )
@@ -95,6 +99,7 @@ class Promises:
     def __init__(self, grounds: Grounds, restore: Restore) -> None:
         self._grounds = grounds
         self._restore = restore
+        self._gpus = GpuPromises(grounds, restore)
         self._used: dict[tuple[str, str], Decimal] = {}
 
     def _rows(self, statement: Any, **parameters: Any) -> list[Any]:
@@ -121,6 +126,7 @@ class Promises:
                 self._ghost(machine, row, started)
         if not self._restore.happened:
             self._undisturbed()
+            self._gpus.check(cloud)
 
     def check_ending(self, cloud: Cloud, vm_ids: Sequence[str]) -> None:
         """Nobody ends a VM that runs for a lease that is wanted, nor one whose row is lost before its tagged deadline."""
@@ -129,7 +135,7 @@ class Promises:
                 continue
             owner = next(iter(self._rows(_KNOWN, account=cloud.name, instance=machine.id)), None)
             if owner is not None and owner.desired == "run" and owner.vm_state == "running":
-                raise Violation(f"{machine.id} is ended while {owner.lease_id} wants it")
+                self._gpus.check_rejected(machine, owner)
             known = (row for row in self._rows(_ROWS, account=cloud.name) if (row.lease_id, row.n) == machine.key)
             deadline_at = deadline(machine.tags)
             lost = owner is None and next(known, None) is None
@@ -201,6 +207,7 @@ class Promises:
         if found:
             raise Violation("; ".join(found))
         self._check_caps()
+        self._gpus.settle()
         for row in self._rows(_EXPIRED):
             promised, machine = self._restore.promised.get(row.id, (EPOCH, None))
             ended = row.release_requested_at

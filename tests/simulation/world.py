@@ -13,14 +13,17 @@ import pytest
 from app.settings import AccountSettings, load_settings
 from app.settings.accounts import account_from_json
 from tests.simulation.adapter import REGION
-from tests.simulation.cloud import NATURES, Cloud, Nature, Violation
+from tests.simulation.agents import Agents
+from tests.simulation.cloud import NATURES, Cloud, Machine, Nature, Violation
 from tests.simulation.database import Clocked
+from tests.simulation.gpus import GpuWeather
 from tests.simulation.ids import virtual_ids
 from tests.simulation.people import People
 from tests.simulation.processes import INVENTORY, JOBS, LEASES, Grounds, Process
 from tests.simulation.promises import Promises
 from tests.simulation.restore import Restore
 from tests.simulation.scheduler import EPOCH, Scheduler
+from tests.simulation.services import without_waits
 from tests.simulation.trace import Log, Trace
 from tests.simulation.weather import Weather
 from workers.observation import leftovers
@@ -49,6 +52,17 @@ QUICK: dict[str, Any] = {
 }
 """Protocol times cut to a fifth and in proportion, for most seeds: the same things happen in less time."""
 
+AGENTS: dict[str, Any] = {
+    "agent": "on",
+    "public_url": "https://gpulease.example",
+    "proof_seconds": 60.0,
+    "sample_seconds": 20,
+    "idle_grace_seconds": 40,
+}
+"""With agents."""
+_WITH_AGENTS = 0.5
+"""The share of seeds whose machines have agents."""
+
 _OWN_SETTINGS: dict[str, dict[str, Any]] = {
     "aws": {},
     "gcp": {"project": "simulated"},
@@ -76,11 +90,11 @@ _DUE = f"""
            extract(epoch FROM due.inventory - '{EPOCH}')
     FROM (
         SELECT (SELECT min(greatest(next_due, held_until)) FROM lease WHERE next_due IS NOT NULL) AS leases,
-               min(greatest(next_due, held_until)) FILTER (WHERE kind NOT IN ('inventory', 'notices')) AS jobs,
+               min(greatest(next_due, held_until)) FILTER (WHERE kind <> 'inventory' AND kind <> ALL('{{unsent}}')) AS jobs,
                min(greatest(next_due, held_until)) FILTER (WHERE kind = 'inventory') AS inventory
         FROM periodic_job) due
     """
-"""The second at which a lease, a job and an inventory is due next. Nobody sends notices here."""
+"""The second at which a lease, a job and an inventory is due next. `unsent`: notices, where nobody sends them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +123,10 @@ class World:
         usual = random.random() < _USUAL
         self._weather = replace(Weather.drawn(random), **weather)
         prices = {"prices_interval": _PRICES} if self._weather.prices_move else {}
-        self._settings = load_settings(worker_threads=1, **({} if usual else QUICK), **prices)
+        gpus = Random(f"GPUs of {seed}")  # their own: a seed without agents runs as before there were any
+        has_agents = gpus.random() < _WITH_AGENTS
+        settings = {**({} if usual else QUICK), **(AGENTS if has_agents else {"agent": "off"}), **prices}
+        self._settings = load_settings(worker_threads=1, **settings)
         self._storm = random.uniform(400, 1300) * (2.0 if usual else 1.0)
         natures = random.sample(NATURES, random.randint(1, 2))
         self._clouds = {nature.provider: self._cloud(nature) for nature in natures}
@@ -123,7 +140,10 @@ class World:
             weather=self._weather,
             listed=self._listed,
             ending=self._ending,
+            rebooted=self._rebooted,
         )
+        self._due_query = _DUE.replace("{unsent}", "{}" if has_agents else "{notices}")
+        self._agents = Agents(self._grounds, GpuWeather.drawn(gpus), gpus) if has_agents else None
         self._people = People(self._grounds, self._storm)
         for cloud in self._clouds.values():
             self._arrange(cloud)
@@ -144,7 +164,16 @@ class World:
             zones=("a", "b"),
             settle=self._settings.settle_seconds,
             grace=self._settings.not_found_grace_seconds,
+            runs=self._runs,
         )
+
+    def _runs(self, machine: Machine) -> None:
+        if self._agents is not None:
+            self._agents.born(machine)
+
+    def _rebooted(self, machine: Machine) -> None:
+        if self._agents is not None:
+            self._agents.rebooted(machine)
 
     def _listed(self, cloud: Cloud, honest: bool, started: float) -> None:
         self.promises.check(cloud, honest, started)
@@ -153,7 +182,7 @@ class World:
         self.promises.check_ending(cloud, vm_ids)
 
     def _due(self) -> dict[str, float]:
-        roles = zip((LEASES, JOBS, INVENTORY), self._clocked.texts(_DUE), strict=True)
+        roles = zip((LEASES, JOBS, INVENTORY), self._clocked.texts(self._due_query), strict=True)
         return {role: float(when) for role, when in roles if when is not None}
 
     def _arrange(self, cloud: Cloud) -> None:
@@ -248,7 +277,7 @@ def simulate(clocked: Clocked, seed: int, **weather: float) -> Outcome:
     with virtual_ids(scheduler, seed):
         world = World(clocked, seed, scheduler, **weather)
         violation: str | None = None
-        with told_by(world.trace), drawn_from(scheduler.random):
+        with told_by(world.trace), drawn_from(scheduler.random), without_waits():
             try:
                 world.run()
             except Violation as broken:

@@ -32,6 +32,7 @@ FAST = {
     "boot_timeout": 5.0,
     "launch_timeout": 5.0,
     "worker_threads": 4,
+    "agent": "off",
     "provider_rate_limits": False,
 }
 

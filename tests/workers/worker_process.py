@@ -29,6 +29,7 @@ SETTINGS: Mapping[str, str] = {
     "GPULEASE_WATCH_INTERVAL": "0.3",
     "GPULEASE_WORKER_THREADS": "4",
     "GPULEASE_PROVIDER_RATE_LIMITS": "false",
+    "GPULEASE_AGENT": "off",
 }
 
 _STRANDED = text(

@@ -63,6 +63,7 @@ def forget_old(runtime: Runtime) -> int:
     with runtime.database.begin() as connection:
         statements = (*purge.STATEMENTS, jobs.forget_dead_workers())
         count = sum(connection.execute(statement).rowcount for statement in statements)
+        count += connection.execute(*purge.gpu_rollups(days=runtime.settings.metrics_days)).rowcount
     return count + _forget_leases(runtime)
 
 

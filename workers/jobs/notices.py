@@ -1,4 +1,4 @@
-"""Events without an acting caller: a lease ends soon, a spend cap is near, a quota is nearly used, an orphaned VM has ended."""
+"""Events without an acting caller: a lease ends soon, a spend cap is near, GPUs are idle, a quota is nearly used, an orphaned VM has ended."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,6 +10,7 @@ from app.domain.events import LeaseCapNear, LeaseExpiringSoon, OrphanEnded, Quot
 from app.domain.ids import LeaseId, TenantId
 from app.domain.money import format_money
 from app.domain.quotas import json_amount
+from workers.jobs.idle_notices import tell_idle
 from workers.runtime import Runtime
 
 _LEASES = 500
@@ -17,7 +18,7 @@ _LEASES = 500
 
 def tell(runtime: Runtime, _account: str, _region: str) -> int:
     """Writes the due notices. Returns the number of events."""
-    return _tell_expiring(runtime) + _tell_near_cap(runtime) + _tell_quotas(runtime)
+    return _tell_expiring(runtime) + _tell_near_cap(runtime) + tell_idle(runtime) + _tell_quotas(runtime)
 
 
 def _tell_expiring(runtime: Runtime) -> int:

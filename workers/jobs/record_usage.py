@@ -46,7 +46,7 @@ def _close_next(runtime: Runtime) -> int | None:
             connection.execute(record_progress.move(since))
             return None
         until = since + _HOUR
-        stored = connection.execute(*records.close(since, until)).all()
+        stored = connection.execute(*records.close(since, until, runtime.settings.sample_seconds)).all()
         if stored:
             _after(connection, stored)
         else:

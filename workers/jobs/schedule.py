@@ -8,6 +8,7 @@ from workers.delivery.operator_messages import tell_operators
 from workers.jobs import housekeeping, notices
 from workers.jobs.account_checks import check_when_due
 from workers.jobs.budgets import apply_budgets
+from workers.jobs.gpu_samples import keep_partitions, roll_up_samples
 from workers.jobs.observe_reservations import observe_reservations
 from workers.jobs.record_usage import record_usage
 from workers.jobs.refresh_offerings import PRICES, refresh, refresh_prices
@@ -116,8 +117,12 @@ def _housekeeping(settings: Settings) -> list[JobSpec]:
     summing = JobSpec(name="usage", run=roll_up_usage, interval=lambda _: _USAGE_INTERVAL, per_region=False)
     budgeting = JobSpec(name="budgets", run=apply_budgets, interval=lambda _: _BUDGETS_INTERVAL, per_region=False)
     recording = JobSpec(name="usage_records", run=record_usage, interval=lambda _: _USAGE_INTERVAL, per_region=False)
+    sampling = JobSpec(name="gpu_samples", run=roll_up_samples, interval=lambda _: _USAGE_INTERVAL, per_region=False)
+    partitioning = JobSpec(name="gpu_partitions", run=keep_partitions, interval=lambda _: _HOURLY, per_region=False)
     return [
         summing,
+        sampling,
+        partitioning,
         budgeting,
         recording,
         *(

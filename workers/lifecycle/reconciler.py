@@ -10,6 +10,7 @@ import structlog
 from sqlalchemy.exc import DBAPIError
 
 from app.db.leases import claims
+from app.domain.gpu_protocol import AwaitProof, GiveUpProof, ReadConsole, RebootForGpus, RejectVm
 from app.domain.ids import LeaseId
 from app.domain.leases import AttemptState, LeaseState
 from app.domain.lifecycle import (
@@ -39,7 +40,9 @@ from workers.lifecycle.steps.context import ClaimLostError, StepContext
 from workers.lifecycle.steps.deadline import renew_deadline
 from workers.lifecycle.steps.end import begin_release, close_attempt, finish, requeue, terminate
 from workers.lifecycle.steps.enter import enter_active, enter_booting
+from workers.lifecycle.steps.gpu_failure import reboot_for_gpus, reject_vm
 from workers.lifecycle.steps.place import place
+from workers.lifecycle.steps.proof import await_proof, give_up_proof, read_console_proof
 from workers.lifecycle.steps.reboot import reboot
 from workers.lifecycle.steps.resolve_unknown import look, settle, verify
 from workers.lifecycle.steps.send import send, send_elsewhere
@@ -64,6 +67,8 @@ _STEPS: dict[type[Step], Callable[[StepContext], Rest | None]] = {
     Verify: verify,
     Terminate: terminate,
     Reboot: reboot,
+    ReadConsole: read_console_proof,
+    RebootForGpus: reboot_for_gpus,
 }
 _PLAIN_STEPS: dict[type[Step], Callable[[StepContext], None]] = {
     Settle: settle,
@@ -71,8 +76,10 @@ _PLAIN_STEPS: dict[type[Step], Callable[[StepContext], None]] = {
     RenewDeadline: renew_deadline,
     Requeue: requeue,
     Finish: finish,
+    AwaitProof: await_proof,
+    GiveUpProof: give_up_proof,
 }
-_CALLS = (Send, Look, Verify, Terminate, Reboot, RenewDeadline)
+_CALLS = (Send, Look, Verify, Terminate, Reboot, RenewDeadline, ReadConsole, RebootForGpus)
 """Steps that call the cloud of the lease's attempt."""
 
 
@@ -186,6 +193,8 @@ class Reconciler:
         match step:
             case BeginRelease(reason):
                 begin_release(ctx, reason)
+            case RejectVm(cause, extra):
+                reject_vm(ctx, cause, extra)
             case Enter(LeaseState.BOOTING):
                 enter_booting(ctx)
             case Enter():

@@ -47,10 +47,26 @@ class HostKeyReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentConfig:
+    """What the agent in a VM needs to report. `token`: of one attempt; it allows nothing else.
+
+    `url`: of the API, without a path; None: the agent only writes its proof to the serial console. `serial`: whether it
+    also writes there. `benchmark`: whether it measures the GPUs once. `sample_seconds`: between two samples.
+    """
+
+    token: str = field(repr=False)
+    url: str | None
+    serial: bool = True
+    benchmark: bool = False
+    sample_seconds: int = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchSpec:
     """The VM that one attempt requests. `plan` converts the spec into the provider's parameters.
 
     `allowed_cidrs`: the networks that may reach `ssh_port`. If empty, only the account's own firewall decides.
+    `agent`: None if the VM runs no agent.
     `max_seconds`: the maximum run time of the VM in seconds; None: unknown. The maximum covers all extensions of the
     lease, or none of them in an account that is not extendable.
     `reservation`: name of the account's reservation in which the VM runs. `queue_seconds`: how long the launch may wait in
@@ -73,6 +89,7 @@ class LaunchSpec:
     allowed_cidrs: tuple[str, ...] = ()
     ssh_port: int = 22
     host_keys: HostKeyReport | None = None
+    agent: AgentConfig | None = None
     max_seconds: int | None = None
     reservation: str | None = None
     queue_seconds: int | None = None

@@ -22,12 +22,14 @@ SUSPICIOUS_LOOKUPS = 2
 """Keys and tokens from locked-out addresses that are looked up in the database at the same time; further ones wait."""
 
 _TOO_MANY_CHANGES = "The tenant has made too many changes; leases can still be read and released."
+_TOO_MANY_REPORTS = "The VM has sent too many reports of its GPUs."
 
 
 class Gate:
     """What every secured request passes first. `requests` and `writes` count per tenant, `failures` failed logins per address.
 
-    `strangers` counts refused one-time tokens per address, apart from logins: many VMs may share an address.
+    `strangers` counts refused tokens of VMs per address, apart from logins: many VMs may share an address. `reports`
+    counts the rare reports of an agent per attempt.
     """
 
     def __init__(
@@ -38,10 +40,12 @@ class Gate:
         writes: RateLimiter,
         failures: RateLimiter,
         strangers: RateLimiter,
+        reports: RateLimiter,
     ) -> None:
         self._authenticator = authenticator
         self._writes = writes
         self._strangers = strangers
+        self._reports = reports
         self._requests = requests
         self._failures = failures
         self._suspicious = Semaphore(SUSPICIOUS_LOOKUPS)
@@ -88,9 +92,19 @@ class Gate:
             raise TooManyFailedLogins(headers=_wait(left))
         raise InvalidToken
 
+    def has_refused_many(self, request: Request) -> bool:
+        """Whether the caller's address has sent so many refused tokens that `admit_token` must be asked first."""
+        return not self._strangers.peek(_address(request) or "").allowed
+
     def count_refused_token(self, request: Request) -> None:
         """It counts for the caller's address."""
         self._strangers.hit(_address(request) or "")
+
+    def count_report(self, attempt_id: str) -> None:
+        """An agent sends a report. Raises RateLimited for too many of them."""
+        decision = self._reports.hit(attempt_id)
+        if not decision.allowed:
+            raise RateLimited(_TOO_MANY_REPORTS, headers=_wait(decision))
 
     async def _check(self, text: str | None, address: str) -> CheckedKey:
         """A valid key is let in from a locked-out address too: others may share the address. Any other counts there."""

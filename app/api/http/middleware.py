@@ -21,6 +21,8 @@ from app.services.errors import BodyTooLarge, InternalError, ServiceError
 
 _SANE_ID = re.compile(rb"[A-Za-z0-9._:-]{8,128}")
 _QUIET = frozenset({"/livez", "/readyz", "/metrics"})
+_QUIET_SUCCESS = frozenset({"/v1/agent/samples"})
+"""Ten thousand agents would write 14 million lines a day. Refusals are logged."""
 
 _SECURITY = [
     (b"x-content-type-options", b"nosniff"),
@@ -28,6 +30,7 @@ _SECURITY = [
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-resource-policy", b"same-origin"),
 ]
+_NO_CONTENT = 204
 _CSP = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
 _NO_STORE = (b"cache-control", b"no-store")
 
@@ -100,7 +103,7 @@ class RequestMiddleware:
     def _note(self, scope: Scope, exchange: "_Exchange", seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "unmatched")
         self._metrics.request(exchange.method, route, exchange.status, seconds)
-        if route in _QUIET:
+        if route in _QUIET or (exchange.status == _NO_CONTENT and route in _QUIET_SUCCESS):
             return
         principal = scope.get(PRINCIPAL)
         client = scope.get("client")

@@ -13,7 +13,7 @@ from app.api.http.openapi_examples import add_examples
 from app.api.http.openapi_responses import complete_responses, components
 from app.api.http.openapi_texts import add_descriptions, tags
 from app.api.http.problems import Problem
-from app.api.http.routing import OneTimeRoute, SecuredRoute
+from app.api.http.routing import SecuredRoute, TokenRoute
 from app.api.schemas.event_stream import EventStreamMessage
 
 _DESCRIPTION = """GPUs for a while: request them, use them, release them.
@@ -48,6 +48,7 @@ def document(app: FastAPI) -> dict[str, Any]:
     made["components"]["securitySchemes"] = {
         "apiKey": {"type": "http", "scheme": "bearer", "description": "`gpl_…`, made by `create_key`."},
         "oneTimeToken": {"type": "http", "scheme": "bearer", "description": "Given to a VM at its launch."},
+        "agentToken": {"type": "http", "scheme": "bearer", "description": "Given to a VM's agent at its launch."},
     }
     for route in app.routes:
         if isinstance(route, APIRoute) and route.include_in_schema:
@@ -129,8 +130,8 @@ def _complete(made: dict[str, Any], route: APIRoute) -> None:
         operation["summary"] = operation.get("description", "").partition("\n")[0].rstrip(".")
         complete_responses(made, route, method)
         operation["security"] = []
-        if isinstance(route, OneTimeRoute):
-            operation["security"] = [{"oneTimeToken": []}]
+        if isinstance(route, TokenRoute):
+            operation["security"] = [{route.security_scheme: []}]
         if isinstance(route, SecuredRoute):
             operation["security"] = [{"apiKey": []}]
             operation["x-role"] = str(route.required_role)

@@ -7,7 +7,7 @@ from fastapi.routing import APIRoute
 from app.api.http.deprecations import find_deprecation
 from app.api.http.etags import if_match
 from app.api.http.problems import MEDIA_TYPE, TYPE_PREFIX
-from app.api.http.routing import OneTimeRoute, SecuredRoute
+from app.api.http.routing import SecuredRoute, TokenRoute
 from app.services.errors import ServiceError, every_error
 
 _EVERYWHERE = (500, 503)
@@ -131,7 +131,7 @@ def _refusals(route: APIRoute, method: str) -> list[int]:
     found = set(_EVERYWHERE)
     if isinstance(route, SecuredRoute):
         found.update(_SECURED)
-    elif isinstance(route, OneTimeRoute):
+    elif isinstance(route, TokenRoute):
         found.update(_ONE_TIME)
     else:
         found.add(413)
@@ -139,7 +139,7 @@ def _refusals(route: APIRoute, method: str) -> list[int]:
         found.add(404)
     if route.body_field is not None:
         found.update((400, 413, 415))
-    if method in {"POST", "PATCH"} and not isinstance(route, OneTimeRoute):
+    if method in {"POST", "PATCH"} and not isinstance(route, TokenRoute):
         found.add(409)
     if any(dependency.call is if_match for dependency in route.dependant.dependencies):
         found.add(412)

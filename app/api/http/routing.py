@@ -1,7 +1,7 @@
 """Routes that check the key before anything else is read, and say in one place which role they need."""
 
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import structlog
 from fastapi import APIRouter, Depends, Request, Response
@@ -10,6 +10,8 @@ from fastapi.routing import APIRoute
 from app.api.http.auth import Gate
 from app.api.http.body_limits import announced_length, limited, too_large
 from app.api.http.query_parameters import check_query, known_parameters
+from app.domain.gpu_reports import LONGEST_REPORT
+from app.services.agents import Agent
 from app.services.container import Services
 from app.services.errors import BodyTooLarge, InvalidToken, ResourceNotFound
 from app.services.principal import Principal, Role
@@ -64,7 +66,7 @@ def plainly(handler: PlainHandler) -> Callable[[Endpoint], Endpoint]:
 
 
 _WRITING = {"POST", "PUT", "PATCH"}
-_READING = {"plan_lease"}
+_READING = {"plan_lease", "create_sizing"}
 """POST with a body that only asks."""
 
 
@@ -113,11 +115,17 @@ class SecuredRoute(APIRoute):
         return bool(_WRITING & (self.methods or set())) and self.endpoint.__name__ not in _READING
 
 
-class OneTimeRoute(APIRoute):
-    """For callers with a one-time token and no key: the token first, so that nobody unknown makes us read a body."""
+class TokenRoute(APIRoute):
+    """For VMs with a token and no key: the token first, so that nobody unknown makes us read a body."""
 
-    largest_body = 32 * 1024
-    """Bytes. Five host keys of the greatest length need 21 KiB."""
+    largest_body: ClassVar[int]
+    """Bytes."""
+    security_scheme: ClassVar[str] = "agentToken"
+    """As openapi.json names the token."""
+
+    async def find(self, request: Request, token: str) -> bool:
+        """Whether the token is valid for this route."""
+        raise NotImplementedError
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """FastAPI's handler behind the checks."""
@@ -125,7 +133,7 @@ class OneTimeRoute(APIRoute):
 
         async def checked(request: Request) -> Response:
             gate: Gate = request.app.state.gate
-            await gate.admit_token(request, _state_services(request).host_keys.is_known)
+            await gate.admit_token(request, lambda token: self.find(request, token))
             if announced_length(request.scope) > self.largest_body:
                 raise BodyTooLarge(too_large(self.largest_body))
             try:
@@ -135,6 +143,52 @@ class OneTimeRoute(APIRoute):
                 raise
 
         return checked
+
+
+class OneTimeRoute(TokenRoute):
+    """For the token with which a VM reports its host keys, once."""
+
+    security_scheme = "oneTimeToken"
+    largest_body = 32 * 1024
+    """Bytes. Five host keys of the greatest length need 21 KiB."""
+
+    async def find(self, request: Request, token: str) -> bool:
+        """Whether the token belongs to a VM that has not ended."""
+        return await _state_services(request).host_keys.is_known(token)
+
+
+class AgentRoute(TokenRoute):
+    """For the token of a VM's agent, which works until the VM's attempt ends. `calling_agent` returns the agent."""
+
+    largest_body = LONGEST_REPORT
+
+    async def find(self, request: Request, token: str) -> bool:
+        """Whether the token belongs to the newest attempt of a lease, and the attempt has not ended."""
+        agent = await _state_services(request).agents.find(token)
+        request.scope[AGENT] = agent
+        return agent is not None
+
+
+AGENT = "gpulease.agent"
+"""Scope key of the checked agent."""
+
+
+def calling_agent(request: Request) -> Agent:
+    """The agent that calls an `AgentRoute`."""
+    agent: Agent = request.scope[AGENT]
+    structlog.contextvars.bind_contextvars(tenant_id=agent.tenant_id, lease_id=agent.lease_id)
+    return agent
+
+
+def count_report(request: Request, agent: Agent) -> None:
+    """Counts a report of a kind that an agent sends rarely. Raises RateLimited for too many of them."""
+    gate: Gate = request.app.state.gate
+    gate.count_report(agent.attempt_id)
+
+
+def agent_router() -> APIRouter:
+    """A router for agents in VMs."""
+    return APIRouter(route_class=AgentRoute, tags=["agent"], generate_unique_id_function=lambda route: route.name)
 
 
 def router(tag: str) -> APIRouter:

@@ -27,7 +27,10 @@ from app.services.preconditions import list_tag
 router = make_router("costs")
 
 CSV = "text/csv"
-_AMOUNTS = (*("cost", "compute", "disk", "address", "list_cost", "savings", "gpu_hours", "idle_gpu_hours", "leases"),)
+_AMOUNTS = (
+    *("cost", "compute", "disk", "address", "list_cost", "savings"),
+    *("gpu_hours", "idle_gpu_hours", "idle_cost", "leases"),
+)
 _FORMS: dict[int | str, dict[str, Any]] = {
     200: {
         "content": {
@@ -62,6 +65,9 @@ class CostAmounts(View):
     savings: Annotated[Money, Field(description="`list_cost` less `cost`.")]
     gpu_hours: Annotated[float, Field(description="GPUs times hours for which they were billed.")]
     idle_gpu_hours: Annotated[float | None, Field(description="GPU hours without load. Null: unknown.")]
+    idle_cost: Annotated[
+        Money | None, Field(description="USD: the part of `cost` for `idle_gpu_hours`. Null: unknown.")
+    ]
     leases: Annotated[int, Field(description="Leases with use.")]
 
 
@@ -193,6 +199,7 @@ def _amounts(row: Amounts) -> dict[str, Any]:
         **{name: format_money(amount) for name, amount in money.items()},
         "gpu_hours": round(float(row["gpu_hours"] or 0), 6),
         "idle_gpu_hours": None if idle is None else round(float(idle), 6),
+        "idle_cost": None if row["idle_cost"] is None else format_money(row["idle_cost"]),
         "leases": row["leases"],
     }
 

@@ -6,8 +6,9 @@ from app.api.http.etags import UseIfMatch, tagged
 from app.api.http.idempotency import IdempotencyHeader, idempotency_key, respond
 from app.api.http.routing import Member, UseServices
 from app.api.http.routing import router as make_router
+from app.api.schemas.consoles import ConsoleOutput, ConsoleOutputPage
 from app.api.schemas.lease_serializer import lease_json
-from app.api.schemas.leases import ConsoleOutput, ConsoleOutputPage, Lease
+from app.api.schemas.leases import Lease
 from app.services.preconditions import list_tag
 
 router = make_router("leases")

@@ -10,6 +10,7 @@ from app.api.http.routing import UseServices, Viewer
 from app.api.http.routing import router as make_router
 from app.api.routes.tenants import TenantStatus
 from app.api.schemas.base import View
+from app.api.schemas.idleness import IdleFloor
 from app.services.principal import Role
 
 router = make_router("me")
@@ -23,6 +24,9 @@ class OwnTenant(View):
     status: TenantStatus
     max_ttl_seconds: Annotated[int, Field(description="Maximum `ttl_seconds` of a lease.")]
     max_total_seconds: Annotated[int, Field(description="Maximum total duration of a lease, including extensions.")]
+    idle_floor: Annotated[
+        IdleFloor | None, Field(description="A rule for every lease. Null: only the leases' own rules apply.")
+    ]
 
 
 class Me(View):

@@ -61,6 +61,17 @@ class LaunchStatistics(View):
     ready_seconds: float | None
 
 
+class OfferingBenchmark(View):
+    """What this instance type was measured to do, with the newest versions of driver, agent and libraries."""
+
+    bf16_tflops_p50: Annotated[float, Field(description="TFLOP/s of one GPU in bf16: the median of the measured GPUs.")]
+    n: Annotated[int, Field(description="The number of measured GPUs.")]
+    driver_version: Annotated[str | None, Field(description="The driver of the measured VMs. Null: unknown.")]
+    tflops_per_usd: Annotated[
+        float | None, Field(description="TFLOP/s of all GPUs of the VM for each USD an hour. Null without a price.")
+    ]
+
+
 class OfferedReservation(View):
     """A reservation: capacity that the operators bought ahead. `GET /v1/reservations` shows more.
 
@@ -101,6 +112,7 @@ class Offering(PlannedOffering):
 
     price_per_gpu_hour: Money | None
     statistics: LaunchStatistics
+    benchmark: Annotated[OfferingBenchmark | None, Field(description="Null: not measured.")]
 
 
 class OfferingPage(Page):
@@ -240,13 +252,14 @@ async def list_offerings(
     page: UsePage,
     wanted: Annotated[OfferingFilter, Depends(_filter)],
     sort: Annotated[
-        OfferingSort, Query(description="Sort by price per VM or per GPU, lowest first.")
+        OfferingSort,
+        Query(description="By price per VM or per GPU, lowest first; or by measured TFLOP/s for a USD, highest first."),
     ] = OfferingSort.PRICE,
 ) -> Response:
     """List offerings with their location and price."""
     found = await services.offerings.list(wanted, sort, page, tenant_id=principal.tenant_id)
     sight = sight_of(services, principal, found.as_of)
-    items = [_rendered(offering, sight) for offering in found.offerings]
+    items = [offering_json(offering, sight) for offering in found.offerings]
     content = to_json({"items": items, "next_cursor": found.next_cursor, "total_count": found.total_count})
     return tagged(request, content, list_tag((), also=content.decode()))
 
@@ -319,7 +332,8 @@ def _budget(need: BudgetNeed) -> dict[str, Any]:
     return {"budget_id": need.budget_id, **shown, "fits": need.fits}
 
 
-def _rendered(offering: domain.Offering, sight: Sight) -> dict[str, Any]:
+def offering_json(offering: domain.Offering, sight: Sight) -> dict[str, Any]:
+    """The members of Offering."""
     price = offering.price_per_hour
     return {
         **_offering(offering, sight),
@@ -330,6 +344,19 @@ def _rendered(offering: domain.Offering, sight: Sight) -> dict[str, Any]:
             "success_rate": None if offering.success_rate is None else round(offering.success_rate, 3),
             "ready_seconds": offering.ready_seconds,
         },
+        "benchmark": _benchmark(offering),
+    }
+
+
+def _benchmark(offering: domain.Offering) -> dict[str, Any] | None:
+    measured, per_usd = offering.benchmark, offering.tflops_per_usd
+    if measured is None:
+        return None
+    return {
+        "bf16_tflops_p50": round(measured.bf16_tflops_p50, 1),
+        "n": measured.n,
+        "driver_version": measured.driver_version,
+        "tflops_per_usd": None if per_usd is None else round(per_usd, 1),
     }
 
 

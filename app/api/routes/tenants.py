@@ -13,6 +13,7 @@ from app.api.http.responses import answer
 from app.api.http.routing import OPERATORS_ONLY, Operator, UseServices, Viewer
 from app.api.http.routing import router as make_router
 from app.api.schemas.base import Body, Moment, Name, Page, View
+from app.api.schemas.idleness import IdleFloor
 from app.services.preconditions import list_tag, version_tag
 from app.services.tenants import TenantChange
 
@@ -62,6 +63,7 @@ class Tenant(View):
     status: TenantStatus
     max_ttl_seconds: int
     max_total_seconds: int
+    idle_floor: Annotated[IdleFloor | None, Field(description="Null: only the leases' own rules apply.")]
     version: int
     created_at: Moment
     updated_at: Moment

@@ -10,9 +10,10 @@ _WITH_OTHERS = {"additionalProperties": True}
 """Redocly takes a schema that does not say so for one without further fields."""
 
 
-def exactly_one(first: str, second: str) -> dict[str, Any]:
-    """Exactly one of two fields has a value. For `json_schema_extra`."""
-    return {"if": _given(first), "then": _absent(second), "else": _given(second)}
+def exactly_one(first: str, *others: str) -> dict[str, Any]:
+    """Exactly one of the fields has a value. For `json_schema_extra`."""
+    rest = _given(others[0]) if len(others) == 1 else {**exactly_one(*others), **_WITH_OTHERS}
+    return {"if": _given(first), "then": _absent(*others), "else": rest}
 
 
 def exactly_one_of(first: str, second: str, flag: str) -> dict[str, Any]:
@@ -36,8 +37,8 @@ def _given(name: str) -> dict[str, Any]:
     return {"required": [name], "properties": {name: {"not": {"type": "null"}}}, **_WITH_OTHERS}
 
 
-def _absent(name: str) -> dict[str, Any]:
-    return {"properties": {name: {"type": "null"}}, **_WITH_OTHERS}
+def _absent(*names: str) -> dict[str, Any]:
+    return {"properties": {name: {"type": "null"} for name in names}, **_WITH_OTHERS}
 
 
 def _true(name: str) -> dict[str, Any]:

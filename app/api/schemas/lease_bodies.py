@@ -8,11 +8,24 @@ from pydantic import AfterValidator, ConfigDict, Field
 
 from app.api.schemas import patterns
 from app.api.schemas.base import Body, DecimalText, Name, Text, Timestamp
-from app.api.schemas.field_rules import at_most_one, exactly_one, never_null, unless
+from app.api.schemas.field_rules import exactly_one, never_null, unless
+from app.api.schemas.gpu_wishes import (
+    GpuWish,
+    WantedBenchmark,
+    WantedIdle,
+    WantedOnGpuFailure,
+    WantedProof,
+)
 from app.api.schemas.lease_fields import ExpiryWarnings, Labels, QuoteId
 from app.domain.lease_actions import LaterExpiry
-from app.domain.lease_requests import LeaseRequest, OnInterruption
-from app.domain.offerings import GpuVendor, Interconnect, MarketWish
+from app.domain.lease_requests import (
+    BenchmarkWish,
+    LeaseRequest,
+    OnGpuFailure,
+    OnInterruption,
+    ProofWish,
+)
+from app.domain.offerings import MarketWish
 from app.domain.quotes import Quote
 from app.domain.ssh_keys import LARGEST_SSH_KEYS, MOST_SSH_KEYS
 from app.services.errors import FieldError, InvalidRequest
@@ -42,41 +55,12 @@ def _not_null(value: object) -> object:
     return value
 
 
-GpuModel = Annotated[str, Field(pattern=patterns.GPU_MODEL.regex, examples=["A100"])]
 TypeName = Annotated[str, Field(pattern=patterns.INSTANCE_TYPE.regex, examples=["p4d.24xlarge"])]
 RegionName = Annotated[str, Field(pattern=patterns.REGION.regex, examples=["us-east-1"])]
 ImageName = Annotated[str, Field(pattern=patterns.IMAGE.regex, examples=["pytorch"])]
 Ttl = Annotated[int, Field(ge=60, le=_YEAR, description="Seconds from now; at most the tenant's `max_ttl_seconds`.")]
 MaxCost = Annotated[DecimalText, Field(gt=0, examples=["12.50"])]
 Cidr = Annotated[str, Field(max_length=50, examples=["203.0.113.0/24"]), AfterValidator(network)]
-
-
-class GpuWish(Body):
-    """The GPUs of one VM. Set `count` or `min_count`, or neither for one GPU. Null means any."""
-
-    model_config = ConfigDict(json_schema_extra=at_most_one("count", "min_count"))
-
-    model: Annotated[
-        GpuModel,
-        Field(
-            description=(
-                "A model of `GET /v1/gpu-models` or another spelling of it, such as `A100-80GB`. The response has the "
-                "catalogue's name, and `memory_gib` if the spelling names a size."
-            )
-        ),
-    ]
-    count: Annotated[int | None, Field(ge=1, le=64, description="Exact number of GPUs. Default: 1.")] = None
-    min_count: Annotated[int | None, Field(ge=1, le=64, description="Minimum number of GPUs, instead of `count`.")] = (
-        None
-    )
-    memory_gib: Annotated[int | None, Field(ge=1, le=1024, description="Minimum memory of each GPU.")] = None
-    interconnect: Annotated[
-        Interconnect | None,
-        Field(
-            strict=False, description="How the GPUs of the VM are connected. NVSwitch also serves a request for NVLink."
-        ),
-    ] = None
-    vendor: Annotated[GpuVendor | None, Field(strict=False)] = None
 
 
 class NewLease(Body):
@@ -184,6 +168,10 @@ class NewLease(Body):
     on_interruption: Annotated[
         OnInterruption, Field(strict=False, description="What to do when the provider interrupts a spot VM.")
     ] = OnInterruption.END
+    proof: WantedProof = ProofWish.AUTO
+    on_gpu_failure: WantedOnGpuFailure = OnGpuFailure.NOTIFY
+    idle: WantedIdle = None
+    benchmark: WantedBenchmark = BenchmarkWish.OFF
     labels: Labels = Field(default_factory=dict)
     expiry_warnings_seconds: ExpiryWarnings = None
     quote_id: Annotated[

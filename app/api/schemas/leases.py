@@ -7,9 +7,10 @@ from pydantic import Field
 
 from app.api.schemas.base import Moment, Money, Page, View
 from app.api.schemas.costs import Cost, Estimate
+from app.api.schemas.gpu_truth import GpuHealth, GpuProof, Idleness, Utilization
 from app.api.schemas.hardware import GROWS, Gpu, Network, PlacedLocalDisk
 from app.api.schemas.placements import Image, Placement
-from app.domain.lease_requests import OnInterruption
+from app.domain.lease_requests import BenchmarkWish, IdleAction, OnGpuFailure, OnInterruption, ProofWish
 from app.domain.leases import AttemptState, Desired, LeaseState
 from app.domain.offerings import GpuVendor, Interconnect, Market, MarketWish
 from app.domain.reasons import Origin, ReasonCode
@@ -47,6 +48,13 @@ class RequestedGpu(View):
     vendor: Annotated[GpuVendor | None, Field(description=IF_REQUESTED, exclude_if=_is_none)] = None
 
 
+class RequestedIdle(View):
+    """When idle GPUs count, and what follows."""
+
+    after_seconds: int
+    action: Annotated[IdleAction, Field(description=GROWS)]
+
+
 class LeaseRequest(View):
     """The request with defaults filled in."""
 
@@ -78,6 +86,14 @@ class LeaseRequest(View):
     public_ip: bool
     allowed_cidrs: list[str] | None
     on_interruption: OnInterruption
+    proof: Annotated[
+        ProofWish, Field(description=f"Whether the VM must prove its GPUs before the lease is active. {GROWS}")
+    ]
+    on_gpu_failure: Annotated[OnGpuFailure, Field(description=f"What happens when a GPU fails later. {GROWS}")]
+    idle: Annotated[RequestedIdle | None, Field(description="What happens when all GPUs are idle. Null: nothing.")]
+    benchmark: Annotated[
+        BenchmarkWish, Field(description=f"Whether the VM measures its GPUs at its first boot. {GROWS}")
+    ]
     labels: dict[str, str]
 
 
@@ -123,7 +139,7 @@ class LeaseActions(View):
 
 
 class Lease(View):
-    """A lease. `cost` and `last_observed_at` change without a new `version` or ETag."""
+    """A lease. `cost`, `utilization`, `idle` and `last_observed_at` change without a new `version` or ETag."""
 
     id: str
     tenant_id: str
@@ -140,7 +156,18 @@ class Lease(View):
     placement: Placement | None
     connection: Connection | None
     interruption: Interruption | None
-    health: str | None
+    proof: Annotated[
+        GpuProof | None,
+        Field(description="The proof of the newest VM's GPUs. Null: no proof is needed, or there is no VM yet."),
+    ]
+    health: Annotated[
+        GpuHealth | None,
+        Field(description="The health of the GPUs as the VM reports it. Null: nothing is reported."),
+    ]
+    utilization: Annotated[
+        Utilization | None, Field(description="The newest sample of the active lease. Null: there is none.")
+    ]
+    idle: Annotated[Idleness | None, Field(description="Null: the newest sample is not idle, or there is none.")]
     labels: dict[str, str]
     attempts_count: int
     actions: LeaseActions
@@ -191,21 +218,6 @@ class LeasePage(Page):
     """A page of leases. A page of 512 KiB ends before `limit` and has a `next_cursor`."""
 
     items: list[Lease]
-
-
-class ConsoleOutput(View):
-    """The last output of one attempt's VM on its serial console, at most 64 KiB."""
-
-    n: Annotated[int, Field(description="The attempt.")]
-    text: str
-    created_at: Annotated[Moment, Field(description="When the console was read.")]
-
-
-class ConsoleOutputPage(View):
-    """The stored console output of a lease, in order of its attempts."""
-
-    items: list[ConsoleOutput]
-    next_cursor: str | None
 
 
 class AttemptOutcome(StrEnum):

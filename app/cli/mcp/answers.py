@@ -66,6 +66,9 @@ class Lease(BaseModel):
     instance_type: str | None = None
     market: str | None = None
     ssh_command: Annotated[str | None, Field(description="How to log in. Null: the VM is not ready.")] = None
+    gpu_percent: Annotated[int | None, Field(description="Mean utilization of its GPUs. Null: unknown.")] = None
+    gpu_health: Annotated[str | None, Field(description="healthy, degraded or failing. Null: not reported.")] = None
+    idle_since: Annotated[str | None, Field(description="Since when no GPU is used. Null: one is, or unknown.")] = None
     labels: dict[str, str] = {}
 
     @classmethod
@@ -86,6 +89,9 @@ class Lease(BaseModel):
             gpus=gpus(place),
             **{name: place.get(name) for name in ("provider", "region", "instance_type", "market")},
             ssh_command=at(item, "connection.ssh_command"),
+            gpu_percent=at(item, "utilization.gpu_percent"),
+            gpu_health=at(item, "health.status"),
+            idle_since=at(item, "idle.since"),
             labels=item.get("labels") or {},
         )
 
@@ -180,6 +186,7 @@ class CostLine(BaseModel):
     savings: Annotated[str | None, Field(description="USD less than the on-demand list price.")] = None
     gpu_hours: float | None = None
     idle_gpu_hours: Annotated[float | None, Field(description="GPU hours without load. Null: unknown.")] = None
+    idle_cost: Annotated[str | None, Field(description="USD of those hours. Null: unknown.")] = None
     leases: int | None = None
 
 

@@ -325,7 +325,7 @@ _WATCHED = text(
     LEFT JOIN account_region r ON r.account = a.account AND r.region = a.region
     WHERE a.account = :account AND a.region = :region
       AND (a.state = 'known' OR (a.state IN ('refused', 'dead') AND NOT a.clean))
-      AND (l.state <> 'active' OR a.vm_state <> 'running')
+      AND (l.state <> 'active' OR a.vm_state <> 'running' OR a.terminate_sent_at IS NOT NULL)
       AND l.state NOT IN ('released', 'failed')
     """
 )

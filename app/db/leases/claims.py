@@ -29,12 +29,15 @@ from sqlalchemy import (
 
 from app.db.core.column_types import Time
 from app.db.core.prepared import Bound
+from app.db.leases import idleness
 from app.db.leases.process_locks import claim_ids
 from app.db.operations import cluster
-from app.db.schema.tables import account_region, attempt, installation, lease
+from app.db.schema.tables import account_region, attempt, gpu_latest, installation, lease, tenant
+from app.domain.gpu_health import HealthRecord
 from app.domain.ids import AttemptId, LeaseId, TenantId
 from app.domain.lease_requests import LeaseRequest, OnInterruption
 from app.domain.leases import TERMINAL, Attempt, AttemptState, Desired, Lease, LeaseState, VmState
+from app.domain.proofs import ProofRecord
 from app.domain.reasons import Reason
 
 
@@ -157,39 +160,34 @@ _LEASE = [
     "reboot_requested_at",
     "deadline_applied",
     "term_in_doubt",
+    "proof",
+    "gpu_health",
     "request_id",
 ]
 _ATTEMPT = [
     "id",
     "n",
     "state",
-    "provider",
-    "account",
-    "region",
-    "zone",
-    "instance_type",
-    "market",
+    *("provider", "account", "region", "zone", "instance_type", "market"),
     "reservation",
     "reserved_until",
     "token",
     "clean",
-    "price_per_hour",
-    "disk_price_per_hour",
-    "address_price_per_hour",
+    *("price_per_hour", "disk_price_per_hour", "address_price_per_hour"),
     "instance_id",
-    "vm_state",
-    "vm_state_at",
-    "vm_reason",
+    *("vm_state", "vm_state_at", "vm_reason"),
     "ready",
     "last_sent_at",
     "unknown_since",
     "unreachable_since",
     "known_at",
-    "terminate_sent_at",
-    "terminate_tries",
+    *("terminate_sent_at", "terminate_tries"),
     "empty_listings",
     "last_empty_listing_at",
     "retry_at",
+    "proof_awaited_at",
+    "console_proof_tries",
+    "gpu_rebooted_at",
 ]
 
 
@@ -212,13 +210,21 @@ def _load() -> Select[Any]:
             *(attempt.c[name].label(f"attempt_{name}") for name in _ATTEMPT),
             unclean.label("unclean"),
             attempt.c.params_hash,
+            attempt.c.offering.label("attempt_offering"),
+            attempt.c.agent_hash.is_not(None).label("attempt_has_agent"),
             attempt.c.offering["gpu"]["count"].as_integer().label("attempt_gpu_count"),
             attempt.c.public_ip.label("attempt_public_ip"),
             attempt.c.private_ip.label("attempt_private_ip"),
             attempt.c.end_accepted.label("attempt_end_accepted"),
             account_region.c.last_watched_at.label("attempt_watched_at"),
+            *idleness.FACTS,
         )
-        .select_from(lease.outerjoin(attempt, newest).outerjoin(account_region, place))
+        .select_from(
+            lease.join(tenant, tenant.c.id == lease.c.tenant_id)
+            .outerjoin(attempt, newest)
+            .outerjoin(account_region, place)
+            .outerjoin(gpu_latest, idleness.RUN_OF_LEASE)
+        )
         .where(*_OURS)
     )
 
@@ -234,13 +240,14 @@ def load(lease_id: LeaseId, claim_id: UUID) -> Bound[Select[Any]]:
 def lease_from_row(row: Any) -> Lease:
     """The domain's view of a row of `load`."""
     reason = row.lease_reason
+    request = LeaseRequest.from_json(row.lease_request)
     return Lease(
         id=LeaseId(row.lease_id),
         tenant_id=TenantId(row.lease_tenant_id),
         state=LeaseState(row.lease_state),
         desired=Desired(row.lease_desired),
         reason=Reason.from_json(reason) if reason else None,
-        request=LeaseRequest.from_json(row.lease_request),
+        request=request,
         on_interruption=OnInterruption(row.lease_on_interruption),
         created_at=row.lease_created_at,
         expires_at=row.lease_expires_at,
@@ -259,6 +266,10 @@ def lease_from_row(row: Any) -> Lease:
         max_cost=row.lease_max_cost,
         cost_closed=row.lease_cost_closed,
         cost_reached_at=row.lease_cost_reached_at,
+        idle_floor=idleness.floor_from_row(row),
+        idleness=idleness.idleness_from_row(row, request.idle),
+        proof=ProofRecord.from_json(row.lease_proof) if row.lease_proof else None,
+        gpu_health=HealthRecord.from_json(row.lease_gpu_health) if row.lease_gpu_health else None,
     )
 
 
@@ -267,7 +278,12 @@ def _attempt_from_row(row: Any) -> Attempt:
     facts["id"] = AttemptId(facts["id"])
     facts["state"] = AttemptState(facts["state"])
     facts["vm_state"] = VmState(facts["vm_state"]) if facts["vm_state"] is not None else None
-    return Attempt(**facts, gpu_count=row.attempt_gpu_count or 1, watched_at=row.attempt_watched_at)
+    return Attempt(
+        **facts,
+        gpu_count=row.attempt_gpu_count or 1,
+        watched_at=row.attempt_watched_at,
+        has_agent=row.attempt_has_agent,
+    )
 
 
 def held_by(claim_id: UUID) -> ColumnElement[bool]:

@@ -55,6 +55,8 @@ ATTEMPTS = Query(
         *(attempt.c[name] for name in ("account", "region", "zone", "instance_type", "market", "reservation")),
         *(attempt.c[name] for name in ("n", "state", "error", "vm_state", "vm_state_at", "created_at", "known_at")),
         *(attempt.c[name] for name in ("retry_at", "ended_at", "provider", "price_per_hour")),
+        attempt.c.proof_awaited_at,
+        attempt.c.gpu_rebooted_at,
     )
     .where(attempt.c.lease_id == bindparam("lease_id", type_=Id), asking(attempt.c.tenant_id))
     .order_by(attempt.c.n.desc())

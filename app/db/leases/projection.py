@@ -4,6 +4,7 @@ Reading every value in Python only to write it again took most of what a page of
 `app.api.schemas.lease_serializer` adds.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy import (
@@ -21,9 +22,12 @@ from sqlalchemy import (
     select,
 )
 
-from app.db.core.column_types import Money
+from app.db.core.column_types import Json, Money
 from app.db.leases.billing import accrued, cost, ends_at
-from app.db.schema.tables import account_region
+from app.db.leases.idleness import due_at, ends_after
+from app.db.schema.tables import account_region, gpu_latest, tenant
+from app.domain import gpu_health, proofs
+from app.domain.leases import LeaseState
 from app.domain.rates import CostScope, Part
 from app.domain.reasons import PROVIDER_MESSAGE
 
@@ -35,7 +39,6 @@ _PLAIN = (
     "desired",
     "placement",
     "interruption",
-    "health",
     "labels",
     "attempts_count",
     "version",
@@ -74,6 +77,10 @@ NEEDED = (
     "cost_reached_at",
     "estimated_price_per_hour",
     "expiry_warnings",
+    "request",
+    "proof",
+    "gpu_health",
+    "keep_until",
 )
 """Columns of a lease that it is shown from."""
 
@@ -81,6 +88,8 @@ _ZERO: ColumnElement[int] = literal_column("0")
 _RFC3339: ColumnElement[str] = literal_column("""'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'""")
 _MONEY: ColumnElement[str] = literal_column("'FM999999999999990.009999'")
 """USD with two decimals at least and six at most, as app.domain.money writes it."""
+_OLDEST_SAMPLE: ColumnElement[Any] = literal_column("interval '20 minutes'")
+"""An older one shows no idleness: twice the longest time between samples that can be set."""
 _CURRENCY: ColumnElement[str] = literal_column("'USD'").label("currency")
 
 
@@ -106,6 +115,10 @@ def shown(row: FromClause, listed_at: ColumnElement[Any]) -> ColumnElement[str]:
         row.c.connection.concat(keys).label("connection"),
         row.c.ended_at.is_not(None).label("terminal"),
         row.c.rate_per_hour.is_not(None).label("billable"),
+        row.c.proof.op("-")(_names(proofs.PRIVATE_MEMBERS)).label("proof"),
+        row.c.gpu_health.op("-")(_names(gpu_health.PRIVATE_MEMBERS)).label("health"),
+        _utilization(row).label("utilization"),
+        _idle(row).label("idle"),
         _cost(row).label("cost"),
         _estimate(row).label("estimate"),
         func.to_char(row.c.max_cost, _MONEY).label("max_cost"),
@@ -128,6 +141,44 @@ def _cost(row: FromClause) -> ColumnElement[Any]:
         _CURRENCY,
         _covers(CostScope.VM),
     )
+
+
+def _names(names: Iterable[str]) -> ColumnElement[Any]:
+    return literal_column(f"'{{{','.join(names)}}}'::text[]")
+
+
+def _latest(row: FromClause, member: ColumnElement[Any], *where: ColumnElement[bool]) -> ColumnElement[Any]:
+    """`member` of the newest sample of an active lease."""
+    is_active = row.c.state == _word(LeaseState.ACTIVE)
+    return (
+        select(member)
+        .where(gpu_latest.c.lease_id == row.c.id, is_active, *where)
+        .correlate(row, account_region)
+        .scalar_subquery()
+    )
+
+
+def _utilization(row: FromClause) -> ColumnElement[Any]:
+    latest = gpu_latest.c
+    sample = func.json_build_object(
+        _word("gpu_percent"),
+        latest.gpu_percent,
+        _word("memory_percent"),
+        latest.memory_percent,
+        _word("at"),
+        _rfc3339(latest.sampled_at),
+    )
+    return _latest(row, sample)
+
+
+def _idle(row: FromClause) -> ColumnElement[Any]:
+    """Since when, and when the lease ends for it by the stricter of its own rule and its tenant's floor."""
+    since, owner = gpu_latest.c.idle_since, tenant.alias("owner")
+    floor = select(owner.c.idle_floor).where(owner.c.id == gpu_latest.c.tenant_id).scalar_subquery()
+    ends_at = _rfc3339(due_at(row, ends_after(row, floor), since))
+    members = func.json_build_object(_word("since"), _rfc3339(since), _word("ends_at"), ends_at)
+    is_known = gpu_latest.c.sampled_at >= func.now() - _OLDEST_SAMPLE
+    return _latest(row, members, since >= row.c.ready_at, is_known)
 
 
 def _parts(row: FromClause) -> ColumnElement[Any]:
@@ -155,16 +206,25 @@ def _estimate(row: FromClause) -> ColumnElement[Any]:
 def request(row: FromClause) -> ColumnElement[str]:
     """The stored request as JSON text in the form of callers, as `LeaseRequest.from_json` reads it.
 
-    A null `market` is `any`, and a `gpu` without `min_count` has a minimum as its `count`.
+    A null `market` is `any`, and a `gpu` without `min_count` has a minimum as its `count`. Earlier versions stored no
+    `proof`, `on_gpu_failure`, `idle` and `benchmark`.
     """
     stored, gpu = row.c.request, row.c.request["gpu"]
     market = func.jsonb_build_object(_word("market"), func.coalesce(stored["market"].astext, _word("any")))
     is_minimum = and_(func.jsonb_typeof(gpu) == _word("object"), not_(func.jsonb_exists(gpu, _word("min_count"))))
     counts = func.jsonb_build_object(_word("count"), null(), _word("min_count"), gpu["count"])
     minimum = func.jsonb_build_object(_word("gpu"), gpu.concat(counts))
-    shown = stored.concat(market).concat(case((is_minimum, minimum), else_=literal_column("'{}'::jsonb")))
-    changes = or_(stored["market"].astext.is_(None), is_minimum)
+    shown = (
+        _LATER.concat(stored).concat(market).concat(case((is_minimum, minimum), else_=literal_column("'{}'::jsonb")))
+    )
+    lacks = not_(func.jsonb_exists(stored, _word("proof")))
+    changes = or_(stored["market"].astext.is_(None), is_minimum, lacks)
     return case((changes, cast(shown, Text)), else_=cast(stored, Text)).label("request")
+
+
+_LATER: ColumnElement[Any] = literal_column(
+    """'{"proof": "auto", "on_gpu_failure": "notify", "idle": null, "benchmark": "off"}'::jsonb""", Json
+)
 
 
 def _word(text: str) -> ColumnElement[str]:

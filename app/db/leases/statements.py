@@ -83,6 +83,7 @@ LOCK = READ.add_columns(
     lease.c.name,
     lease.c.labels,
     lease.c.expiry_warnings,
+    lease.c.keep_until,
     lease.c.account,
     lease.c.created_at,
     lease.c.expires_at,
@@ -130,7 +131,7 @@ def _create() -> Select[Any]:
         .with_for_update(read=True)
         .cte("terms")
     )
-    new = _new_lease(terms).returning(*(lease.c[name] for name in ("request", *projection.NEEDED))).cte("new")
+    new = _new_lease(terms).returning(*(lease.c[name] for name in projection.NEEDED)).cte("new")
     return (
         select(*_view(new, terms, null()), terms.c.tenant_status, new.c.expires_at)
         .select_from(new.join(terms, true()))

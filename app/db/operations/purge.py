@@ -60,6 +60,21 @@ _MESSAGES = text(
         WHERE next_try_at IS NULL AND created_at < now() - interval '90 days' ORDER BY id LIMIT 5000))
     """
 )
+_BAD_GPUS = text("DELETE FROM bad_gpu WHERE last_seen_at < now() - interval '400 days'")
+_LATEST = text(
+    """
+    DELETE FROM gpu_latest s WHERE s.lease_id = ANY (ARRAY(
+        SELECT g.lease_id FROM gpu_latest g LEFT JOIN lease l ON l.id = g.lease_id
+        WHERE (l.id IS NULL OR l.ended_at < now() - interval '1 day')
+          AND g.sampled_at < (SELECT samples_rolled_until FROM usage_progress) LIMIT 5000))
+    """
+)
+_BENCHMARKS = text(
+    """
+    DELETE FROM gpu_benchmark WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM gpu_benchmark WHERE measured_at < now() - interval '400 days' LIMIT 5000))
+    """
+)
 _SECRETS = text("DELETE FROM webhook_secret WHERE valid_until < now()")
 
 STATEMENTS = (
@@ -75,9 +90,26 @@ STATEMENTS = (
     _QUOTES,
     _MESSAGES,
     _INVOICES,
+    _BAD_GPUS,
+    _LATEST,
+    _BENCHMARKS,
 )
 """Retention: idempotency records 72 hours, events and messages to operators 90 days, ended orphans and webhook deliveries 30 days, console output
-and quotes 7 days, sums of use 13 months, usage records, their sums and imported invoices 400 days."""
+and quotes 7 days, sums of use 13 months, usage records, their sums, imported invoices, benchmarks and broken GPUs 400 days,
+the newest sample of an ended lease a day."""
+
+
+_ROLLUPS = text(
+    """
+    DELETE FROM gpu_rollup WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM gpu_rollup WHERE starts_at < now() - CAST(:age AS interval) LIMIT 50000))
+    """
+)
+
+
+def gpu_rollups(*, days: int) -> Bound[TextClause]:
+    """Deletes hourly means of GPU samples that are older than `days`."""
+    return Bound(_ROLLUPS, {"age": timedelta(days=days)})
 
 
 _LEASES = text(

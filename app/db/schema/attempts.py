@@ -53,6 +53,7 @@ attempt = Table(
     Column("params", Json, comment="exactly what is sent; NULL once the lease is terminal"),
     Column("params_hash", Text, nullable=False),
     Column("host_key_hash", LargeBinary, comment="SHA-256 of the token that the VM tells its keys with"),
+    Column("agent_hash", LargeBinary, comment="SHA-256 of the token of the VM's agent; NULL: the VM has no agent"),
     Column("state", Text, nullable=False, server_default="planned"),
     Column("clean", Boolean, nullable=False, server_default=text("false"), comment="nothing is left that costs money"),
     Column("error", Json, comment="{class, code, message} of the last failure"),
@@ -81,6 +82,10 @@ attempt = Table(
         "end_accepted", Boolean, nullable=False, server_default=text("false"), comment="of a VM that the provider knew"
     ),
     Column("console_asked_at", Time, comment="its console output is asked for once"),
+    # the proof of its GPUs
+    Column("proof_awaited_at", Time, comment="since when the ready VM is waited for to prove its GPUs"),
+    Column("console_proof_tries", Integer, nullable=False, server_default="0", comment="reads of the console for it"),
+    Column("gpu_rebooted_at", Time, comment="rebooted for its GPUs, once"),
     # money
     Column("billing_started_at", Time),
     Column("billing_ended_at", Time),
@@ -112,6 +117,7 @@ attempt = Table(
     Index("ix_attempt_unclean", "lease_id", postgresql_where=text("NOT clean")),
     Index("ix_attempt_instance", "account", "region", "instance_id"),
     Index("ix_attempt_host_key_hash", "host_key_hash", unique=True, postgresql_where=text("host_key_hash IS NOT NULL")),
+    Index("ix_attempt_agent_hash", "agent_hash", unique=True, postgresql_where=text("agent_hash IS NOT NULL")),
 )
 
 attempt_archive = Table(

@@ -15,6 +15,8 @@ from app.db.schema.fleet import (
     provider_bucket,
     worker_heartbeat,
 )
+from app.db.schema.gpu_benchmarks import gpu_benchmark
+from app.db.schema.gpus import bad_gpu, gpu_latest, gpu_rollup, gpu_sample, gpu_series
 from app.db.schema.invoices import invoice_import, invoice_line
 from app.db.schema.leases import event, lease, lease_console, lease_secret
 from app.db.schema.metadata import metadata
@@ -34,9 +36,15 @@ __all__ = [
     "attempt_archive",
     "attempt_price",
     "audit",
+    "bad_gpu",
     "budget",
     "cost_rollup",
     "event",
+    "gpu_benchmark",
+    "gpu_latest",
+    "gpu_rollup",
+    "gpu_sample",
+    "gpu_series",
     "idempotency",
     "installation",
     "invariant",

@@ -22,6 +22,7 @@ tenant = Table(
         server_default="0",
         comment="changes with the set of its budgets and with their periods",
     ),
+    Column("idle_floor", Json, comment="{after_seconds, action, max_keep_seconds}: of every lease"),
     Column("version", Integer, nullable=False, server_default="1"),
     Column("created_at", Time, nullable=False, server_default=_NOW),
     Column("updated_at", Time, nullable=False, server_default=_NOW),

@@ -41,6 +41,9 @@ usage_progress = Table(
     Column("checked_until", Time, comment="corrections that were written before are summed up"),
     Column("recorded_until", Time, comment="the end of the last hour whose usage records are closed; NULL: none"),
     Column("recorded_corrections_until", Time, comment="corrections that were written before have usage records"),
+    Column(
+        "samples_rolled_until", Time, comment="the end of the last hour whose GPU samples are summed up; NULL: none"
+    ),
     CheckConstraint("singleton", name="singleton"),
     comment="One row: how far usage_rollup is",
 )
@@ -76,6 +79,7 @@ usage_record = Table(
     Column("disk_gib_hours", Numeric, nullable=False),
     Column("gpu_hours", Numeric, nullable=False),
     Column("idle_gpu_hours", Numeric, comment="NULL: unknown"),
+    Column("idle_cost", Numeric, comment="USD; NULL: unknown"),
     Column("created_at", Time, nullable=False, server_default=text("now()")),
     Index("ix_usage_record_tenant_id_starts_at", "tenant_id", "starts_at"),
     Index("ix_usage_record_lease_id", "lease_id", "starts_at"),
@@ -93,6 +97,7 @@ cost_rollup = Table(
     *(Column(name, Numeric, nullable=False, comment="USD, not rounded") for name in _COST_COLUMNS),
     Column("gpu_hours", Numeric, nullable=False),
     Column("idle_gpu_hours", Numeric, comment="NULL: unknown"),
+    Column("idle_cost", Numeric, comment="USD; NULL: unknown"),
     Column("leases", Integer, nullable=False),
     Column(
         "leases_started",

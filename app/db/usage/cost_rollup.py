@@ -32,7 +32,7 @@ from app.db.usage.facts import text
 from app.domain.usage import UNKNOWN, UsageStep
 
 DIMENSIONS = ("provider", "region", "gpu_model", "market", "instance_type")
-AMOUNTS = ("compute_cost", "disk_cost", "address_cost", "list_cost", "gpu_hours", "idle_gpu_hours")
+AMOUNTS = ("compute_cost", "disk_cost", "address_cost", "list_cost", "gpu_hours", "idle_gpu_hours", "idle_cost")
 COUNTS = ("leases", "leases_started")
 
 _ONE, _ZERO = literal_column("1", Integer), literal_column("0", Integer)

@@ -13,7 +13,9 @@ from sqlalchemy import (
     ARRAY,
     CTE,
     ColumnElement,
+    FromClause,
     Integer,
+    Numeric,
     Select,
     Text,
     and_,
@@ -23,6 +25,7 @@ from sqlalchemy import (
     cast,
     func,
     literal_column,
+    null,
     or_,
     select,
     true,
@@ -35,6 +38,7 @@ from app.db.core.prepared import Bound
 from app.db.leases.billing import cost, price_segments, seconds
 from app.db.schema.tables import attempt, lease, usage_record
 from app.db.usage.facts import AS_OF, SINCE, UNTIL
+from app.db.usage.idle_hours import SAMPLE_SECONDS, idle_hours
 
 MEASURES = (
     "seconds",
@@ -56,6 +60,8 @@ _PRICED = (
 )
 """What a selectable of attempts needs besides `billing_ended_at`, for `price_segments`."""
 _COLUMNS = ("tenant_id", "lease_id", *_PLACE, "gpu_model", "gpu_count", *_PRICE, *MEASURES, *SNAPSHOT)
+_IDLE = ("idle_gpu_hours", "idle_cost")
+"""Columns that are written as an hour is closed: its samples are deleted after some days, so corrections leave them."""
 
 _SINCE, _UNTIL, _AS_OF = (bindparam(name, type_=Time) for name in (SINCE, UNTIL, AS_OF))
 _HOUR: ColumnElement[Any] = literal_column("interval '1 hour'")
@@ -79,7 +85,7 @@ def chosen() -> ColumnElement[bool]:
 def usage(condition: ColumnElement[bool], owned: Any = None) -> Select[Any]:
     """What the attempts of `condition` used in each hour: the columns of usage_record but revision and created_at.
 
-    `owned`: from a column `tenant_id`, the condition on it; None: every tenant. Idle hours are not measured yet.
+    `owned`: from a column `tenant_id`, the condition on it; None: every tenant. Idle hours are not among the columns.
     """
     allowed = owned or (lambda _column: true())
     billed = _billed(and_(condition, allowed(attempt.c.tenant_id)))
@@ -161,36 +167,52 @@ def _for_hour(per_hour: ColumnElement[Any], hours: CTE) -> ColumnElement[Any]:
     return func.coalesce(per_hour, _ZERO) * hours.c.seconds / _SECONDS_PER_HOUR
 
 
-def _record(condition: ColumnElement[bool]) -> ReturningInsert[Any]:
+def _record(condition: ColumnElement[bool], *, with_idle: bool = False) -> ReturningInsert[Any]:
+    """`with_idle`: of hours without a record, the idle hours are stored too."""
     found = usage(condition).cte("found")
     stored = _stored(select(attempt.c.id).where(condition))
     original = usage_record.alias("original")
-    same = and_(found.c.attempt_id == stored.c.attempt_id, found.c.starts_at == stored.c.starts_at)
-    is_original = and_(
-        original.c.attempt_id == stored.c.attempt_id,
-        original.c.starts_at == stored.c.starts_at,
-        original.c.revision == stored.c.first_revision,
-    )
+    same = _same_hour(found, stored)
+    is_original = and_(_same_hour(original, stored), original.c.revision == stored.c.first_revision)
     starts_at = func.coalesce(found.c.starts_at, stored.c.starts_at)
     late = case((starts_at < bindparam("closed_until", type_=Time), literal_column("1")), else_=_ZERO)
     added = _added(found, stored)
     values = {**_kept(found, original), **added}
+    source: FromClause = found.join(stored, same, full=True).outerjoin(original, is_original)
+    idle: dict[str, ColumnElement[Any]] = dict.fromkeys(_IDLE, cast(null(), Numeric))
+    if with_idle:
+        sampled = idle_hours(condition)
+        source = source.outerjoin(sampled, _same_hour(sampled, found))
+        idle = _idle(sampled, found, is_known=and_(stored.c.attempt_id.is_(None), sampled.c.gpu_hours.is_not(None)))
     rows = (
         select(
             func.coalesce(found.c.attempt_id, stored.c.attempt_id).label("attempt_id"),
             starts_at.label("starts_at"),
             func.coalesce(stored.c.last_revision + literal_column("1"), late).label("revision"),
             *(values[name].label(name) for name in _COLUMNS),
+            *(idle[name].label(name) for name in _IDLE),
         )
-        .select_from(found.join(stored, same, full=True).outerjoin(original, is_original))
+        .select_from(source)
         .where(or_(*(func.abs(amount) > _SAME for amount in added.values())))
     )
     return (
         insert(usage_record)
-        .from_select(["attempt_id", "starts_at", "revision", *_COLUMNS], rows)
+        .from_select(["attempt_id", "starts_at", "revision", *_COLUMNS, *_IDLE], rows)
         .on_conflict_do_nothing()
         .returning(usage_record.c.tenant_id, usage_record.c.starts_at)
     )
+
+
+def _same_hour(one: FromClause, other: FromClause) -> ColumnElement[bool]:
+    return and_(one.c.attempt_id == other.c.attempt_id, one.c.starts_at == other.c.starts_at)
+
+
+def _idle(sampled: CTE, found: CTE, *, is_known: ColumnElement[bool]) -> dict[str, ColumnElement[Any]]:
+    """Idle hours, at most those that are billed, and their part of the cost. NULL where they are unknown."""
+    hours = func.least(sampled.c.gpu_hours, found.c.gpu_hours)
+    total = found.c.compute_cost + found.c.disk_cost + found.c.address_cost
+    cost_of_hours = total * hours / func.nullif(found.c.gpu_hours, _ZERO)
+    return {"idle_gpu_hours": case((is_known, hours)), "idle_cost": case((is_known, cost_of_hours))}
 
 
 def _added(found: CTE, stored: CTE) -> dict[str, ColumnElement[Any]]:
@@ -224,13 +246,17 @@ def _stored(ids: Select[Any]) -> CTE:
     )
 
 
-_CLOSE = _record(overlapping())
+_CLOSE = _record(overlapping(), with_idle=True)
 _CORRECT = _record(chosen())
 
 
-def close(since: datetime, until: datetime) -> Bound[ReturningInsert[Any]]:
-    """Stores the records of full hours that are over. Returns (tenant_id, starts_at) of each."""
-    return Bound(_CLOSE, {SINCE: since, UNTIL: until, AS_OF: until, "closed_until": since})
+def close(since: datetime, until: datetime, sample_seconds: float = 60) -> Bound[ReturningInsert[Any]]:
+    """Stores the records of full hours that are over. Returns (tenant_id, starts_at) of each.
+
+    `sample_seconds`: between two samples of GPUs. Idle hours are those of the samples that have arrived by now.
+    """
+    values: Mapping[str, Any] = {SINCE: since, UNTIL: until, AS_OF: until}
+    return Bound(_CLOSE, {**values, "closed_until": since, SAMPLE_SECONDS: sample_seconds})
 
 
 def correct(attempts: list[str], since: datetime, closed_until: datetime) -> Bound[ReturningInsert[Any]]:

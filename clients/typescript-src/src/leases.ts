@@ -87,6 +87,12 @@ export class Leases {
     return data(this.#api.POST("/v1/leases/{lease_id}/extend", { params: { path: { lease_id: leaseId } }, body }));
   }
 
+  /** Holds idleness off: the lease does not count as idle for so many seconds from now. */
+  keep(leaseId: string, seconds: number): Promise<Lease> {
+    const params = { path: { lease_id: leaseId } };
+    return data(this.#api.POST("/v1/leases/{lease_id}/keep", { params, body: { seconds } }));
+  }
+
   /** Requests the end of the lease. `wait(lease, "ended")` resolves when nothing is billed any longer. */
   release(leaseId: string): Promise<Lease> {
     return data(this.#api.DELETE("/v1/leases/{lease_id}", { params: { path: { lease_id: leaseId } } }));

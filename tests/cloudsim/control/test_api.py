@@ -36,6 +36,7 @@ def test_the_ground_truth_has_the_promised_fields(launch: Launch, sim: Control, 
         "ended_at": None,
         "end_reason": None,
         "reclaim_at": None,
+        "gpus": None,
     }
 
 

@@ -23,6 +23,11 @@ from app.db.schema.tables import (
     budget,
     cost_rollup,
     event,
+    gpu_benchmark,
+    gpu_latest,
+    gpu_rollup,
+    gpu_sample,
+    gpu_series,
     idempotency,
     lease,
     lease_console,
@@ -41,6 +46,7 @@ from app.db.schema.tables import (
 from app.db.schema.tables import audit as audit_table
 from app.db.tenancy import audit, keys, quota_limits, ssh_keys
 from app.db.tenancy import tenants as tenant_statements
+from app.domain.gpu_samples import LEASE_SERIES
 from app.domain.ids import LeaseId, TenantId
 from app.domain.reasons import Reason, ReasonCode
 from tests.db.store import Store
@@ -93,6 +99,12 @@ BUDGET: dict[str, Any] = {
     "when_exceeded": "refuse",
     "set_by": "operator",
 }
+MEASURED: dict[str, Any] = {
+    **dict.fromkeys(("uuid", "provider", "account", "region", "zone", "instance_type", "agent"), "x"),
+    "n": 1,
+    "libraries": {},
+    "counted": True,
+}
 QUOTE: dict[str, Any] = {
     "key_id": "key_x",
     "request": {},
@@ -101,6 +113,7 @@ QUOTE: dict[str, Any] = {
     "total": 1,
     "valid_until": func.now(),
 }
+GPUS: dict[str, Any] = {"uuids": ["GPU-x"], "gpu_values": []}
 
 ENDED = Reason(ReasonCode.EXPIRED, "The term has ended.")
 
@@ -126,11 +139,16 @@ def fill(store: Store, tenant: TenantId) -> None:
         (cost_rollup, {**HOUR, "step": "hour", "leases": 1}),
         (budget, {**BUDGET, "id": new_id("budget")}),
         (quote, {**QUOTE, "id": new_id("quote")}),
+        (gpu_latest, {"lease_id": lease_id, "attempt_id": "x", "sampled_at": func.now(), "received_at": func.now()}),
+        (gpu_sample, {"lease_id": lease_id, "at": func.now(), "idle": True, **GPUS}),
+        (gpu_series, {"lease_id": lease_id, "starts_at": func.now(), **{name: [1] for name in LEASE_SERIES}, **GPUS}),
+        (gpu_rollup, {"lease_id": lease_id, "starts_at": func.now(), "samples": 1, "idle_samples": 1, **GPUS}),
         (
             attempt_price,
             {"attempt_id": new_id("attempt"), "starts_at": func.now(), "price_per_hour": 1, "price_source": "x"},
         ),
     ]
+    rows.append((gpu_benchmark, {**MEASURED, "attempt_id": new_id("attempt"), "lease_id": lease_id}))
     hook = {"webhook_id": new_id("webhook")}
     about = {"event_id": new_id("event"), "event_type": "t", "about": {}, "gives_up_at": func.now()}
     rows += [
@@ -188,10 +206,24 @@ def refused(api: Connection, statement: str) -> str:
 
 def test_every_table_of_tenants_is_behind_the_wall(store: Store) -> None:
     rows = store.all(
-        text("SELECT relname, relrowsecurity AND relforcerowsecurity AS walled FROM pg_class WHERE relkind = 'r'")
+        text(
+            "SELECT relname, relrowsecurity AND relforcerowsecurity AS walled FROM pg_class WHERE relkind IN ('r', 'p')"
+        )
     )
     walled = {row.relname for row in rows if row.walled}
     assert walled == {*TABLES, "reservation", "invoice_import", "invoice_line"}, "these have policies of their own"
+
+
+def test_partitions_are_reached_through_their_table_alone(store: Store) -> None:
+    """A policy of a table does not apply to its partitions: nobody but their owner may name them."""
+    (row,) = store.all(
+        text(
+            "SELECT count(*) AS all, count(*) FILTER (WHERE has_table_privilege('gpulease_api', c.oid, 'SELECT, INSERT')) AS open "
+            "FROM pg_class c WHERE relispartition AND relkind = 'r'"
+        )
+    )
+    assert row.all > 0
+    assert row.open == 0
 
 
 def test_a_tenant_sees_its_own_rows_alone(api: Connection, tenants: tuple[TenantId, TenantId]) -> None:

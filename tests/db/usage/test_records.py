@@ -7,9 +7,9 @@ from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import delete, text
+from sqlalchemy import delete, insert, text
 
-from app.db.schema.tables import attempt, attempt_price, lease, usage_record
+from app.db.schema.tables import attempt, attempt_price, gpu_sample, lease, usage_record
 from app.db.usage import records
 from app.domain.usage import UsageStep
 from tests.db.store import Store
@@ -133,3 +133,46 @@ def test_a_record_names_the_last_price_of_its_hour(store: Store) -> None:
     assert row.price_as_of == first + timedelta(minutes=30)
     assert (row.gpu_model, row.gpu_count, row.lease_name, row.labels) == ("A100", 4, "t", {"team": "vision"})
     assert row.idle_gpu_hours is None
+
+
+def _earlier(store: Store) -> datetime:
+    """A full hour of which samples may be stored."""
+    return UsageStep.HOUR.floor(store.now()) - 3 * HOUR
+
+
+def sample(store: Store, attempt_id: str, at: datetime, *percentages: int) -> None:
+    uuids = [f"GPU-{n}" for n in range(len(percentages))]
+    owner = {"lease_id": store.row(attempt, attempt_id).lease_id, "tenant_id": store.tenant_id}
+    values = {"uuids": uuids, "gpu_values": [list(percentages)] * 4, "idle": max(percentages) <= 5}
+    store.run(insert(gpu_sample).values(**owner, at=at, **values))
+
+
+def test_idle_hours_are_those_of_the_samples_and_stay_as_the_hour_was_closed(store: Store) -> None:
+    first = _earlier(store)
+    one = Billed(first, 2 * HOUR, Decimal(2))
+    attempt_id = add(store, one)
+    for minute in range(30):
+        sample(store, attempt_id, first + timedelta(minutes=minute), 0, 5, 3, 0)
+    for minute in range(30, 45):
+        sample(store, attempt_id, first + timedelta(minutes=minute), 0, 6, 90, 1)
+    close(store, "Europe/Berlin", first, first + 2 * HOUR)
+    known, unknown = sorted(store.rows(usage_record), key=lambda row: row.starts_at)
+    assert known.idle_gpu_hours == Decimal("2.5"), "half an hour of four GPUs, a quarter of two"
+    cost = known.compute_cost + known.disk_cost + known.address_cost
+    assert abs(known.idle_cost - cost * Decimal("2.5") / 4) < EXACT
+    assert (unknown.idle_gpu_hours, unknown.idle_cost) == (None, None)
+    store.run(delete(gpu_sample))
+    end(store, attempt_id, first + timedelta(minutes=90))
+    assert correct(store, "UTC", [attempt_id], first, first + 2 * HOUR) == 1
+    assert sum(row.idle_gpu_hours or 0 for row in store.rows(usage_record)) == Decimal("2.5")
+
+
+def test_idle_hours_are_at_most_those_that_were_billed(store: Store) -> None:
+    first = _earlier(store)
+    attempt_id = add(store, Billed(first, timedelta(minutes=10), Decimal(2)))
+    for second in range(0, 600, 10):
+        sample(store, attempt_id, first + timedelta(seconds=second), 0, 0, 0, 0)
+    sample(store, attempt_id, first + timedelta(minutes=11), 0, 0, 0, 0)
+    close(store, "UTC", first, first + HOUR)
+    (row,) = store.rows(usage_record)
+    assert row.idle_gpu_hours == row.gpu_hours

@@ -39,7 +39,7 @@ def store(database_url: str) -> Iterator[Store]:
 
 
 def run(store: Store) -> int:
-    runtime = SimpleNamespace(database=store.database, stopping=Event())
+    runtime = SimpleNamespace(database=store.database, stopping=Event(), settings=SimpleNamespace(sample_seconds=60))
     return record_usage(cast(Runtime, runtime), "", "")
 
 

@@ -4,7 +4,14 @@ from app.domain.error_kinds import ErrorKind
 from workers.accounts import IdentityChanged
 from workers.providers.errors import ProviderError
 
-OWN = {ErrorKind.NEVER_SEEN, ErrorKind.LOST, ErrorKind.VM_ENDED, ErrorKind.LAUNCH_TIMEOUT, ErrorKind.MASS_LOSS}
+OWN = {
+    ErrorKind.NEVER_SEEN,
+    ErrorKind.LOST,
+    ErrorKind.VM_ENDED,
+    ErrorKind.LAUNCH_TIMEOUT,
+    ErrorKind.MASS_LOSS,
+    ErrorKind.GPU_CHECK_FAILED,
+}
 
 
 def classes(base: type[ProviderError]) -> set[type[ProviderError]]:

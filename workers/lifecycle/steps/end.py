@@ -5,12 +5,12 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Connection, Update
+from sqlalchemy import ColumnElement, Connection, Update
 
 from app.db.core.prepared import Bound
 from app.db.events.events import NewEvent
 from app.db.fleet import offering_stats
-from app.db.leases import attempts, launches, price_changes, release_obstacles, spend_caps
+from app.db.leases import attempts, idleness, launches, price_changes, proofs, release_obstacles, spend_caps
 from app.db.leases.transitions import NOW
 from app.db.operations.brakes import IS_HELD
 from app.db.tenancy import quotas
@@ -19,11 +19,13 @@ from app.domain.cool_off import after_end
 from app.domain.error_kinds import ErrorKind
 from app.domain.event_parts import EventReason
 from app.domain.events import LeaseFailed, LeaseQueued, LeaseReleased, LeaseReleasing
+from app.domain.idleness import LAST_NOTICE, Idleness
 from app.domain.leases import AttemptState, Desired, LeaseState, final_state
 from app.domain.lifecycle import Rest, did_not_start
 from app.domain.rates import Rate
 from app.domain.reasons import Reason, ReasonCode, vm_obstacle, without_obstacle
 from workers.accounts import error_json
+from workers.idleness import evidence_of, idle_event
 from workers.lifecycle.steps.console import keep_console
 from workers.lifecycle.steps.context import StepContext, attempt_ended, change, must_hold, offering_key, reserve_minimum
 from workers.lifecycle.steps.send import set_refused_aside
@@ -44,8 +46,10 @@ def begin_release(ctx: StepContext, reason: Reason) -> None:
         "release_requested_at": NOW,
     }
     with ctx.runtime.database.begin() as connection:
-        over = [_STILL_OVER[reason.code]] if _has_ended(ctx, reason) else []
-        change(connection, ctx, event, to=LeaseState.RELEASING, wanted=True, where=over, values=values)
+        where, given = _guards(ctx, reason)
+        if reason.code is ReasonCode.IDLE:
+            _tell_idle(connection, ctx, where, given)
+        change(connection, ctx, event, to=LeaseState.RELEASING, wanted=True, where=where, given=given, values=values)
         pause = after_end(reason.code, ctx.runtime.cool_offs)
         if ctx.lease.attempt is not None and pause is not None:
             connection.execute(*offering_stats.cool_off(offering_key(ctx.attempt), pause, code=None))
@@ -53,6 +57,30 @@ def begin_release(ctx: StepContext, reason: Reason) -> None:
 
 _STILL_OVER = {ReasonCode.EXPIRED: launches.EXPIRED, ReasonCode.SPEND_CAP: spend_caps.CAP_REACHED}
 """Guards for the reasons that an extension or a higher spend cap undoes."""
+
+
+def _guards(ctx: StepContext, reason: Reason) -> tuple[list[ColumnElement[bool]], Mapping[str, Any]]:
+    """Guards that still find the reason true in the statement that ends the lease, and their parameters."""
+    if _has_ended(ctx, reason):
+        return [_STILL_OVER[reason.code]], {}
+    if reason.code is ReasonCode.IDLE:
+        return [idleness.STILL_IDLE], idleness.still_idle(_idleness(ctx), ctx.runtime.timing.sample)
+    return ([proofs.STILL_FAILING], {}) if reason.code is ReasonCode.GPU_FAILED else ([], {})
+
+
+def _idleness(ctx: StepContext) -> Idleness:
+    assert ctx.lease.idleness is not None
+    return ctx.lease.idleness
+
+
+def _tell_idle(
+    connection: Connection, ctx: StepContext, where: list[ColumnElement[bool]], given: Mapping[str, Any]
+) -> None:
+    """The event with what the idle time cost, and the samples that decided, which stay with the lease."""
+    run = _idleness(ctx)
+    event = NewEvent(idle_event(run, ctx.attempt.gpu_count, ctx.row.lease_rate_per_hour))
+    values = idleness.noticed(run, LAST_NOTICE, evidence_of(connection, ctx.lease.id, run))
+    change(connection, ctx, event, wanted=True, where=where, given=given, values=values)
 
 
 def _has_ended(ctx: StepContext, reason: Reason) -> bool:
@@ -127,7 +155,9 @@ def close_attempt(ctx: StepContext) -> None:
         if lease_runs:
             reserve_minimum(connection, ctx)
             if refused is None:
-                connection.execute(*_cool_off(ctx, (reason or {}).get("code")))
+                # the offering of a VM that was ended for its GPUs cools off already, where it should
+                if ctx.lease.rejected_for is None:
+                    connection.execute(*_cool_off(ctx, (reason or {}).get("code")))
             else:
                 set_refused_aside(connection, ctx, refused)
     ctx.runtime.catalogue.forget()
@@ -155,7 +185,18 @@ def _why_closed(ctx: StepContext, reason: Mapping[str, Any] | None) -> Mapping[s
     if ctx.lease.desired is Desired.RUN and did_not_start(ctx.lease, ctx.runtime.timing):
         message = f"the VM did not start within {ctx.runtime.timing.launch_timeout:.0f} s"
         return {"class": ErrorKind.LAUNCH_TIMEOUT, "code": None, "message": message}
-    return _vm_ended(reason)
+    return _rejected(ctx) or _vm_ended(reason)
+
+
+def _rejected(ctx: StepContext) -> Mapping[str, Any] | None:
+    """The error of a VM that was ended for its GPUs."""
+    cause, lease = ctx.lease.rejected_for, ctx.lease
+    if lease.desired is not Desired.RUN or cause is None:
+        return None
+    record = lease.proof if cause is ReasonCode.GPU_CHECK_FAILED else lease.gpu_health
+    worst = record.findings[0] if record is not None and record.findings else None
+    message = "the GPUs of the VM failed" if worst is None else worst.message
+    return {"class": ErrorKind.GPU_CHECK_FAILED, "code": None if worst is None else worst.code, "message": message}
 
 
 def _cool_off(ctx: StepContext, code: str | None) -> Bound[Update]:
@@ -172,14 +213,28 @@ def _vm_ended(reason: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
     return {"class": ErrorKind.VM_ENDED, "code": reason.get("code"), "message": reason.get("message")}
 
 
+_WHY_REPLACED: Mapping[ReasonCode | None, Reason] = {
+    None: Reason(ReasonCode.INTERRUPTED, "the provider took the spot VM back; a replacement is being looked for"),
+    ReasonCode.GPU_CHECK_FAILED: Reason(
+        ReasonCode.GPU_CHECK_FAILED, "the GPUs of the VM failed their check; another VM is being looked for"
+    ),
+    ReasonCode.GPU_FAILED: Reason(ReasonCode.GPU_FAILED, "a GPU failed; a replacement is being looked for"),
+}
+"""By the reason for which gpulease ended the VM itself."""
+
+
 def requeue(ctx: StepContext) -> None:
-    """The old VM is confirmed dead: the lease returns to the queue for another one and keeps its quota."""
-    reason = Reason(ReasonCode.INTERRUPTED, "the provider took the spot VM back; a replacement is being looked for")
+    """The old VM is confirmed dead: the lease returns to the queue for another one and keeps its quota.
+
+    A VM that failed its check before the lease was active is one try of the present pass over the offerings. Otherwise a
+    new pass begins.
+    """
+    reason = _WHY_REPLACED[ctx.lease.rejected_for]
     event = NewEvent(LeaseQueued(name=None, reason=EventReason.of(reason)))
+    new_pass = {"pass_started_at": None, "wait_until": ctx.now + ctx.lease.waits}
     values = {
         "reason": reason.as_json(),
-        "pass_started_at": None,
-        "wait_until": ctx.now + ctx.lease.waits,
+        **({} if reason.code is ReasonCode.GPU_CHECK_FAILED else new_pass),
         "placement": None,
         "connection": None,
         "interruption": None,

@@ -242,7 +242,8 @@ def _wait_or_give_up(ctx: StepContext, candidates: tuple[Offering, ...], reason:
         begin_release(ctx, reason)
         return None
     outdated = ctx.lease.reason is None or ctx.lease.reason.code is ReasonCode.REGION_NOT_LISTED
-    if ctx.lease.state is LeaseState.PROVISIONING or outdated:
+    pass_is_over = ctx.lease.pass_started_at is not None
+    if ctx.lease.state is LeaseState.PROVISIONING or outdated or pass_is_over:
         _back_to_queue(ctx, reason)
     ends = [o.cool_off.until for o in candidates if o.cool_off is not None and o.cooling(ctx.now)]
     return Rest(min([*ends, ctx.lease.wait_until, ctx.now + _LOOK_AGAIN]))

@@ -17,16 +17,18 @@ from app.domain.billing import SECONDS_PER_HOUR
 from app.domain.event_parts import EventOffering
 from app.domain.events import AttemptPlanned, LeaseProvisioning
 from app.domain.ids import AttemptId
+from app.domain.lease_requests import BenchmarkWish, ProofWish
 from app.domain.leases import LeaseState
 from app.domain.lifecycle import deadline
 from app.domain.money import format_money
 from app.domain.offerings import Offering
+from app.domain.proofs import ProofRecord, awaited
 from app.domain.rates import list_price, rate_at
 from app.domain.reservations import Reservation, Term, lasting_objection, passing_objection
 from app.domain.tags import OwnerTags
-from app.domain.tokens import host_key_hash, host_key_token, launch_token, params_hash
+from app.domain.tokens import agent_hash, agent_token, host_key_hash, host_key_token, launch_token, params_hash
 from workers.lifecycle.steps.context import StepContext, change, must_hold, reserve_quota
-from workers.providers.types import HostKeyReport, Image, LaunchSpec, Params
+from workers.providers.types import AgentConfig, HostKeyReport, Image, LaunchSpec, Params
 
 
 class DoesNotFitError(Exception):
@@ -57,14 +59,18 @@ def store_attempt(ctx: StepContext, offering: Offering, image: Image) -> None:
         private = _Private(known.startup_script, known.max_total_seconds, slot)
         spec, params = _spec(ctx, offering, image, n, private)
         attempt_id = AttemptId(new_id("attempt"))
-        _enter_provisioning(connection, ctx, offering, image, slot)
+        awaits_proof = spec.agent is not None and ctx.lease.request.proof is not ProofWish.OFF
+        _enter_provisioning(connection, ctx, offering, image, slot, awaited(n) if awaits_proof else None)
         rate = rate_at(offering, disk_gib=ctx.lease.request.disk_gib, public_ip=ctx.lease.request.public_ip).total
         amounts = quota_rules.amounts(offering)
         reserved = reserve_quota(connection, ctx.lease.tenant_id, ctx.lease.id, amounts, rate=rate)
         if not reserved.fits:
             raise DoesNotFitError(over_budget=reserved.over_budget)
         sent = {"token": spec.token, "params": params, "params_hash": spec.owner.params_hash}
-        reported = {"host_key_hash": host_key_hash(spec.host_keys.token) if spec.host_keys else None}
+        reported = {
+            "host_key_hash": host_key_hash(spec.host_keys.token) if spec.host_keys else None,
+            "agent_hash": agent_hash(spec.agent.token) if spec.agent else None,
+        }
         owner = {"id": attempt_id, "lease_id": ctx.lease.id, "tenant_id": ctx.lease.tenant_id, "n": n}
         hardware = {**_offering_columns(offering, slot), "offering": _facts(offering, image)}
         connection.execute(*attempts.plan({**owner, **hardware, **prices, **sent, **reported}))
@@ -168,6 +174,7 @@ def _spec(ctx: StepContext, offering: Offering, image: Image, n: int, private: _
         allowed_cidrs=request.allowed_cidrs or (),
         ssh_port=runtime.accounts.ssh_port(offering.key.account),
         host_keys=_host_keys(ctx, n),
+        agent=_agent(ctx, n),
         max_seconds=_longest_run(ctx, offering, private) + int(runtime.timing.deadline_grace),
         reservation=offering.key.reservation,
         queue_seconds=_queue_seconds(ctx, private.slot),
@@ -206,8 +213,26 @@ def _host_keys(ctx: StepContext, n: int) -> HostKeyReport | None:
     return HostKeyReport(url=f"{url}/v1/host-keys", token=token)
 
 
+def _agent(ctx: StepContext, n: int) -> AgentConfig | None:
+    settings, installation, request = ctx.runtime.settings, ctx.runtime.installation, ctx.lease.request
+    wanted = request.wants_agent or ctx.lease.idle_floor is not None
+    if settings.agent == "off" or not wanted:
+        return None
+    return AgentConfig(
+        token=agent_token(installation.token_key, installation.id, ctx.lease.id, n),
+        url=settings.public_url,
+        benchmark=request.benchmark is not BenchmarkWish.OFF,
+        sample_seconds=settings.sample_seconds,
+    )
+
+
 def _enter_provisioning(
-    connection: Connection, ctx: StepContext, offering: Offering, image: Image, slot: _Slot | None
+    connection: Connection,
+    ctx: StepContext,
+    offering: Offering,
+    image: Image,
+    slot: _Slot | None,
+    proof: ProofRecord | None,
 ) -> None:
     queued = ctx.lease.state is LeaseState.QUEUED
     extendable = ctx.runtime.accounts.is_extendable(offering.key.account)
@@ -230,6 +255,8 @@ def _enter_provisioning(
         "slot_bucket": None,
         "slot_at": None,
         "ssh_host_keys": None,
+        "proof": None if proof is None else proof.as_json(),
+        "gpu_health": None,
         "deadline_applied": deadline(ctx.lease, ctx.runtime.timing),
     }
     to = LeaseState.PROVISIONING if queued else None

@@ -6,7 +6,7 @@ All that comes from outside stands in the script as base64, so that nothing can 
 import base64
 import shlex
 
-from workers.providers.common import host_keys, ssh_keys
+from workers.providers.common import agent, host_keys, ssh_keys
 from workers.providers.errors import InvalidSpec
 from workers.providers.gcp import resource_tags
 from workers.providers.types import LaunchSpec
@@ -59,13 +59,16 @@ def script(spec: LaunchSpec) -> str:
     parts = [_HEAD]
     if spec.startup_script:
         parts.append(_put("0700", '"$state/startup-script"', spec.startup_script))
+    files, commands = [], [["systemctl", "daemon-reload"]]
     if spec.host_keys is not None:
-        parts += [
-            _put(file.get("permissions", "0644"), shlex.quote(file["path"]), file["content"])
-            for file in host_keys.files(spec.host_keys)
-        ]
-        parts.append("systemctl daemon-reload\n")
-        parts += [shlex.join(command) + "\n" for command in host_keys.commands()]
+        files += host_keys.files(spec.host_keys)
+        commands += host_keys.commands()
+    if spec.agent is not None:
+        # last, since it waits for the proof
+        files += agent.files(spec.agent, agent.Delivery.EMBEDDED)
+        commands += agent.commands(agent.Delivery.EMBEDDED)
+    parts += [_put(file.get("permissions", "0644"), shlex.quote(file["path"]), file["content"]) for file in files]
+    parts += [shlex.join(command) + "\n" for command in commands if files]
     parts.append(_READY)
     if spec.startup_script:
         parts.append(_SCRIPT)

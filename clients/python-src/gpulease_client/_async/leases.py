@@ -91,6 +91,10 @@ class AsyncLeases(AsyncResource):
         """Extends the term: `extend(lease.id, extend_by_seconds=3600)`."""
         return await self._call(Lease, "POST", f"/v1/leases/{lease_id}/extend", json=body_of(None, fields))
 
+    async def keep(self, lease_id: str, seconds: int) -> Lease:
+        """Holds idleness off: the lease does not count as idle for so long from now."""
+        return await self._call(Lease, "POST", f"/v1/leases/{lease_id}/keep", json={"seconds": seconds})
+
     async def update(self, lease_id: str, **fields: Any) -> Lease:
         """Changes name or labels."""
         return await self._call(Lease, "PATCH", f"/v1/leases/{lease_id}", json=body_of(None, fields))

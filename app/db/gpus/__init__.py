@@ -1,0 +1,1 @@
+"""Statements about GPUs: samples of agents, their series and sums."""

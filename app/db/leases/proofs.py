@@ -1,0 +1,105 @@
+"""The proof and the health of a lease's GPUs: the only statements that write them from a report.
+
+Decisions about them (`workers.lifecycle.steps.gpu_failure`) are written with the claim. A report needs none.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ARRAY, Integer, Select, Text, Update, bindparam, func, literal, select, text
+from sqlalchemy.sql.dml import ReturningInsert
+
+from app.db.core.column_types import Json, Time
+from app.db.core.prepared import Bound
+from app.db.events.events import NewEvent
+from app.db.leases import attempts
+from app.db.leases.claims import held_by
+from app.db.leases.transitions import WAKE, write
+from app.db.schema.tables import attempt, bad_gpu, lease
+from app.domain.event_parts import EventFinding
+from app.domain.events import LeaseGpuHealth, LeaseProof
+from app.domain.gpu_findings import HealthStatus
+from app.domain.gpu_health import HealthRecord
+from app.domain.ids import AttemptId, LeaseId
+from app.domain.leases import LeaseState
+from app.domain.proofs import ProofRecord
+
+_NEWEST = lease.c.attempts_count == bindparam("attempt_n", type_=Integer)
+_WANTED = lease.c.desired == "run"
+_BEFORE_ACTIVE = lease.c.state.in_([str(LeaseState.PROVISIONING), str(LeaseState.BOOTING)])
+_ACTIVE = lease.c.state == str(LeaseState.ACTIVE)
+SAME_PROOF = lease.c.proof.is_not_distinct_from(bindparam("before", type_=Json))
+"""Guard: the lease's column is as it was read. `given`: `before`."""
+_SAME_HEALTH = lease.c.gpu_health.is_not_distinct_from(bindparam("before", type_=Json))
+
+
+def accept(
+    lease_id: LeaseId, record: ProofRecord, before: dict[str, Any] | None, *, request_id: str | None = None
+) -> Bound[ReturningInsert[Any]]:
+    """Stores a judged proof before the lease is active, and wakes the lease. Returns no row when `before` has changed.
+
+    `before`: the lease's column as it was read.
+    """
+    findings = tuple(EventFinding.of(finding) for finding in record.findings)
+    event = LeaseProof(n=record.n, status=record.status, via=record.via, findings=findings)
+    return write(
+        lease_id,
+        NewEvent(event, request_id),
+        where=[_NEWEST, _WANTED, _BEFORE_ACTIVE, SAME_PROOF],
+        given={"attempt_n": record.n, "before": before},
+        values={"proof": record.as_json(), **WAKE},
+    )
+
+
+def set_health(
+    lease_id: LeaseId, record: HealthRecord, before: dict[str, Any] | None, *, request_id: str | None = None
+) -> Bound[ReturningInsert[Any]]:
+    """Stores the health that an agent reports of an active lease. A failing one wakes the lease. Otherwise as `accept`."""
+    findings = tuple(EventFinding.of(finding) for finding in record.findings)
+    event = LeaseGpuHealth(n=record.n, status=record.status, findings=findings)
+    wake = WAKE if record.status is HealthStatus.FAILING else {}
+    return write(
+        lease_id,
+        NewEvent(event, request_id),
+        where=[_NEWEST, _WANTED, _ACTIVE, _SAME_HEALTH],
+        given={"attempt_n": record.n, "before": before},
+        values={"gpu_health": record.as_json(), **wake},
+    )
+
+
+STILL_FAILING = lease.c.gpu_health["status"].astext == str(HealthStatus.FAILING)
+"""Guard: no later report shows the GPUs healthy."""
+
+
+_KNOWN_BAD = select(bad_gpu.c.uuid).where(
+    bad_gpu.c.provider == bindparam("provider", type_=Text),
+    bad_gpu.c.uuid == func.any(bindparam("uuids", type_=ARRAY(Text))),
+    bad_gpu.c.last_seen_at > func.now() - text("interval '30 days'"),
+)
+
+
+def known_bad(provider: str, uuids: Sequence[str]) -> Bound[Select[Any]]:
+    """Those of the GPUs that failed a check in the last 30 days."""
+    return Bound(_KNOWN_BAD, {"provider": provider, "uuids": list(uuids)})
+
+
+# --- by workers -------------------------------------------------------------------------------------------------
+
+
+def begin_wait(attempt_id: AttemptId, token: str, *, claim_id: UUID) -> Update:
+    """Records since when the attempt's ready VM is waited for. Requires the claim."""
+    since = func.coalesce(attempt.c.proof_awaited_at, func.now())
+    return attempts.fact(attempt_id, token, {"proof_awaited_at": since}).where(held_by(claim_id))
+
+
+def console_read(attempt_id: AttemptId, token: str, *, claim_id: UUID) -> Update:
+    """Counts a read of the console. Requires the claim."""
+    tries = {"console_proof_tries": attempt.c.console_proof_tries + 1}
+    return attempts.fact(attempt_id, token, tries).where(held_by(claim_id))
+
+
+def rebooted(attempt_id: AttemptId, token: str, *, claim_id: UUID) -> Update:
+    """The VM was rebooted for its GPUs: it is waited for anew. Requires the claim."""
+    anew = {"gpu_rebooted_at": func.now(), "console_proof_tries": 0, "retry_at": literal(None, Time)}
+    return attempts.fact(attempt_id, token, anew).where(held_by(claim_id))

@@ -1,0 +1,215 @@
+"""What the agent in a VM reports of its GPUs: the proof, parsed strictly. Nothing of it is trusted.
+
+`report_values` has the readers of single values; a report of another kind uses the same ones.
+"""
+
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from app.domain.report_values import Reader, check_keys
+
+PROOF_VERSION = 1
+MOST_GPUS = 64
+MOST_XIDS = 64
+MOST_ERRORS = 8
+LONGEST_TEXT = 100
+LONGEST_ERROR = 200
+LONGEST_REPORT = 16_384
+"""Bytes of one report."""
+CONSOLE_MARK = "gpulease-proof "
+"""What the console's line of a proof starts with."""
+LONGEST_CONSOLE_LINE = 4096
+_FUTURE = timedelta(minutes=10)
+"""A VM's clock may be ahead by this much."""
+
+
+class RecoveryAction(StrEnum):
+    """What NVIDIA's driver says a GPU needs (NVML field 230)."""
+
+    NONE = "none"
+    RESET = "reset"
+    REBOOT = "reboot"
+    DRAIN_P2P = "drain_p2p"
+    DRAIN_AND_RESET = "drain_and_reset"
+    UNKNOWN = "unknown"
+
+
+class Matmul(StrEnum):
+    """The outcome of a short matrix multiplication on a GPU."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+class GpuVendorSeen(StrEnum):
+    """Whose GPUs the agent found."""
+
+    NVIDIA = "nvidia"
+    AMD = "amd"
+    NONE = "none"
+
+
+class ReportSource(StrEnum):
+    """The library or program that the agent asked."""
+
+    NVML = "nvml"
+    NVIDIA_SMI = "nvidia-smi"
+    AMD_SMI = "amd-smi"
+    ROCM_SMI = "rocm-smi"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuState:
+    """One GPU as the agent saw it. None: unknown."""
+
+    index: int | None = None
+    uuid: str | None = None
+    model: str | None = None
+    memory_mib: int | None = None
+    ecc_uncorrected: int | None = None
+    remap_failed: bool | None = None
+    remap_pending: bool | None = None
+    recovery_action: RecoveryAction | None = None
+    nvlinks_up: int | None = None
+    nvlinks: int | None = None
+    matmul: Matmul | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Xid:
+    """An error that NVIDIA's driver wrote to the kernel's log. `gpu`: the PCI address."""
+
+    code: int
+    gpu: str | None = None
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """The state of a VM's GPUs after a boot, before the tenant's script ran. None: unknown."""
+
+    agent: str
+    at: datetime
+    gpus: tuple[GpuState, ...]
+    boot_id: str | None = None
+    vendor: GpuVendorSeen | None = None
+    source: ReportSource | None = None
+    driver_version: str | None = None
+    cuda_version: str | None = None
+    xids: tuple[Xid, ...] = ()
+    errors: tuple[str, ...] = ()
+    benchmark: Mapping[str, Any] | None = None
+    """Not parsed here."""
+
+
+def parse_proof(value: Any, *, now: datetime | None = None) -> Proof:
+    """A proof from its JSON. Raises ValueError naming the field. `now`: refuses times in the future of it."""
+    report = Reader(value, "proof")
+    check_keys(value, _PROOF_KEYS, "proof")
+    if report.integer("version", 1, 1_000_000, required=True) != PROOF_VERSION:
+        raise ValueError(f"proof.version must be {PROOF_VERSION}")
+    at = report.time("at", required=True)
+    agent = report.text("agent", LONGEST_TEXT, required=True)
+    assert at is not None
+    assert agent is not None
+    if now is not None and at > now + _FUTURE:
+        raise ValueError("proof.at must not be in the future; set the VM's clock")
+    gpus = report.objects("gpus", MOST_GPUS, required=True)
+    return Proof(
+        agent=agent,
+        at=at,
+        gpus=tuple(_gpu(one) for one in gpus),
+        boot_id=report.text("boot_id", LONGEST_TEXT),
+        vendor=report.choice("vendor", GpuVendorSeen),
+        source=report.choice("source", ReportSource),
+        driver_version=report.text("driver_version", LONGEST_TEXT),
+        cuda_version=report.text("cuda_version", LONGEST_TEXT),
+        xids=parse_xids(report),
+        errors=report.texts("errors", MOST_ERRORS, LONGEST_ERROR),
+        benchmark=report.mapping("benchmark"),
+    )
+
+
+_PROOF_KEYS = frozenset(
+    {
+        "version",
+        "agent",
+        "at",
+        "boot_id",
+        "vendor",
+        "source",
+        "driver_version",
+        "cuda_version",
+        "gpus",
+        "xids",
+        "errors",
+        "benchmark",
+    }
+)
+
+
+def parse_xids(report: Reader) -> tuple[Xid, ...]:
+    """The member `xids` of a report."""
+    return tuple(_xid(one) for one in report.objects("xids", MOST_XIDS))
+
+
+def _gpu(report: Reader) -> GpuState:
+    return GpuState(
+        index=report.integer("index", 0, 1_000_000),
+        uuid=report.text("uuid", LONGEST_TEXT),
+        model=report.text("model", LONGEST_TEXT),
+        memory_mib=report.integer("memory_mib", 0, 1_000_000_000),
+        ecc_uncorrected=report.integer("ecc_uncorrected", 0, 2**63 - 1),
+        remap_failed=report.flag("remap_failed"),
+        remap_pending=report.flag("remap_pending"),
+        recovery_action=report.choice("recovery_action", RecoveryAction),
+        nvlinks_up=report.integer("nvlinks_up", 0, 1_000_000),
+        nvlinks=report.integer("nvlinks", 0, 1_000_000),
+        matmul=report.choice("matmul", Matmul),
+    )
+
+
+def _xid(report: Reader) -> Xid:
+    code = report.integer("code", 0, 1_000_000, required=True)
+    assert code is not None
+    return Xid(code=code, gpu=report.text("gpu", LONGEST_TEXT), at=report.time("at"))
+
+
+# --- the console ----------------------------------------------------------------------------------------------
+
+
+def console_mac(token: str, proof: Any) -> str:
+    """The MAC of the console's line: over the canonical JSON of the proof, with the agent's token."""
+    message = json.dumps(proof, sort_keys=True, separators=(",", ":"), ensure_ascii=True).encode()
+    return hmac.new(token.encode(), message, hashlib.sha256).hexdigest()
+
+
+def proofs_on_console(text: str, token: str) -> tuple[Any, ...]:
+    """The JSON of every genuine proof in a console's output, in order. Lines with a wrong MAC are skipped."""
+    proofs = []
+    for line in text.splitlines():
+        _, mark, rest = line.partition(CONSOLE_MARK)
+        if not mark or len(rest) > LONGEST_CONSOLE_LINE:
+            continue
+        proof = _genuine(rest, token)
+        if proof is not None:
+            proofs.append(proof)
+    return tuple(proofs)
+
+
+def _genuine(text: str, token: str) -> Any:
+    try:
+        line, _ = json.JSONDecoder().raw_decode(text.strip())
+        mac, proof = line["mac"], line["proof"]
+        expected = console_mac(token, proof)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return proof if isinstance(mac, str) and hmac.compare_digest(mac.encode(), expected.encode()) else None

@@ -1,0 +1,121 @@
+"""Readers of single values in a report of an agent. They raise ValueError naming the field, and accept nothing else."""
+
+import math
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any, TypeVar
+
+_Choice = TypeVar("_Choice", bound=StrEnum)
+_LATEST = 4_102_444_800.0
+"""2100: a later time is no time."""
+
+
+def check_keys(value: Mapping[str, Any], known: Collection[str], name: str) -> None:
+    """Limits the members that are ignored: a later agent may send a few more, and nobody sends hundreds."""
+    unknown = [key for key in value if key not in known]
+    if len(unknown) > _MOST_UNKNOWN:
+        raise ValueError(f"{name} has too many unknown members, such as {unknown[0][:40]!r}")
+
+
+_MOST_UNKNOWN = 16
+
+
+class Reader:
+    """One JSON object. `name` is its place in the report, for messages. An absent member is null."""
+
+    __slots__ = ("_name", "_value")
+
+    def __init__(self, value: Any, name: str) -> None:
+        if not isinstance(value, dict):
+            raise ValueError(f"{name} must be an object")  # noqa: TRY004 - every problem of a report is one
+        self._value: Mapping[str, Any] = value
+        self._name = name
+
+    def integer(self, key: str, least: int, most: int, *, required: bool = False) -> int | None:
+        """A whole number in a range."""
+        value = self._get(key, required=required)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise self._error(key, f"must be a whole number from {least} to {most}")
+        return value
+
+    def number(self, key: str, least: float, most: float, *, required: bool = False) -> float | None:
+        """A finite number in a range."""
+        value = self._get(key, required=required)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self._error(key, "must be a number")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise self._error(key, "must be finite")
+        if not least <= value <= most:
+            raise self._error(key, f"must be from {least:g} to {most:g}")
+        return float(value)
+
+    def time(self, key: str, *, required: bool = False) -> datetime | None:
+        """Seconds since 1970, as a time in UTC."""
+        seconds = self.number(key, 0.0, _LATEST, required=required)
+        return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
+    def text(self, key: str, longest: int, *, required: bool = False) -> str | None:
+        """Printable text of limited length. The database stores no NUL, and a log line has no control characters."""
+        value = self._get(key, required=required)
+        return None if value is None else self._text(value, key, longest)
+
+    def texts(self, key: str, most: int, longest: int) -> tuple[str, ...]:
+        """A list of texts."""
+        return tuple(self._text(one, f"{key}[{i}]", longest) for i, one in enumerate(self._list(key, most)))
+
+    def flag(self, key: str) -> bool | None:
+        """True or false."""
+        value = self._get(key)
+        if value is not None and not isinstance(value, bool):
+            raise self._error(key, "must be true or false")
+        return value
+
+    def choice(self, key: str, values: type[_Choice]) -> _Choice | None:
+        """One of an enumeration's values."""
+        value = self._get(key)
+        if value is None:
+            return None
+        if not isinstance(value, str) or value not in set(values):
+            raise self._error(key, f"must be one of {', '.join(values)}")
+        return values(value)
+
+    def objects(self, key: str, most: int, *, required: bool = False) -> "tuple[Reader, ...]":
+        """A list of objects."""
+        entries = self._list(key, most, required=required)
+        return tuple(Reader(one, f"{self._name}.{key}[{i}]") for i, one in enumerate(entries))
+
+    def mapping(self, key: str) -> Mapping[str, Any] | None:
+        """An object as it is."""
+        value = self._get(key)
+        if value is not None and not isinstance(value, dict):
+            raise self._error(key, "must be an object")
+        return value
+
+    def _list(self, key: str, most: int, *, required: bool = False) -> list[Any]:
+        value = self._get(key, required=required)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            raise self._error(key, "must be a list")
+        if len(value) > most:
+            raise self._error(key, f"must have at most {most} entries")
+        return value
+
+    def _text(self, value: Any, key: str, longest: int) -> str:
+        if not isinstance(value, str) or len(value) > longest or not value.isprintable():
+            raise self._error(key, f"must be printable text of at most {longest} characters")
+        return value
+
+    def _get(self, key: str, *, required: bool = False) -> Any:
+        value = self._value.get(key)
+        if value is None and required:
+            raise self._error(key, "is required")
+        return value
+
+    def _error(self, key: str, problem: str) -> ValueError:
+        return ValueError(f"{self._name}.{key} {problem}")

@@ -1,0 +1,119 @@
+"""Series of GPUs: of one lease over days or months, and the utilization of many leases for lists."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from app.db.gpus import series as statements
+from app.domain.gpu_series import (
+    FINE_SECONDS,
+    HOUR_SECONDS,
+    SeriesGrid,
+    SeriesPeriod,
+    WrongPeriod,
+    floor,
+    mean_steps,
+    series_period,
+)
+from app.domain.ids import is_typeid
+from app.services.context import ServiceContext
+from app.services.errors import FieldError, InvalidRequest, ResourceNotFound
+from app.services.leases import lease_key
+from app.services.principal import Principal
+
+MOST_LEASES = 100
+MOST_HOURS = 24
+_STEPS = (300, 600, 900, 1200, 1800)
+_MOST_STEPS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseSeries:
+    """`lease` and `gpus`: see SeriesGrid."""
+
+    lease_id: str
+    period: SeriesPeriod
+    lease: Mapping[str, Sequence[int | None]]
+    gpus: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Utilization:
+    """Percentages of each lease in steps from `since`."""
+
+    since: datetime
+    step: int
+    items: Mapping[str, Sequence[int | None]]
+
+
+class GpuMetricsService:
+    """Reads series. Hours that are over come from stored series and sums, later ones from samples."""
+
+    def __init__(self, context: ServiceContext) -> None:
+        self._database = context.database
+        self._raw_days = context.settings.raw_sample_days
+        self._kept_days = context.settings.metrics_days
+
+    async def series(
+        self, principal: Principal, lease_id: str, since: datetime | None, until: datetime | None, step: int | None
+    ) -> LeaseSeries:
+        """Raises ResourceNotFound, and InvalidRequest for a wrong range or step."""
+        within, key = principal.tenant_id, lease_key(lease_id)
+        progress = await self._database.fetch(within, statements.PROGRESS, lease_ids=[key])
+        if progress[0]["id"] is None:
+            raise ResourceNotFound
+        now, rolled_until = progress[0]["now"], progress[0]["samples_rolled_until"]
+        try:
+            days = {"raw_days": self._raw_days, "kept_days": self._kept_days}
+            period = series_period(now, since, until, step, **days)
+        except WrongPeriod as error:
+            raise InvalidRequest(errors=[FieldError(f"#/query/{error.field}", str(error))]) from None
+        grid = SeriesGrid(period)
+        samples_since = period.since
+        if not period.is_of_samples and rolled_until is not None:
+            samples_since = max(period.since, rolled_until)
+        query = {"lease_id": key, "until": period.until}
+        if samples_since < period.until:
+            rows = await self._database.fetch(within, statements.SAMPLES, since=samples_since, **query)
+            grid.put_samples(rows)
+        if samples_since > period.since:
+            stored = statements.HOURS if period.cell == HOUR_SECONDS else statements.SERIES
+            put = grid.put_hour if period.cell == HOUR_SECONDS else grid.put_series
+            hours = await self._database.fetch(within, stored, since=floor(period.since, HOUR_SECONDS), **query)
+            for row in hours:
+                put(row)
+        return LeaseSeries(lease_id=key, period=period, lease=grid.lease_series(), gpus=grid.gpu_series())
+
+    async def utilization(self, principal: Principal, lease_ids: Sequence[str], hours: int) -> Utilization:
+        """Of the leases among these that the caller may see. Raises InvalidRequest for more than MOST_LEASES ids."""
+        wanted = list(dict.fromkeys(lease_id for lease_id in lease_ids if is_typeid("lease", lease_id)))
+        if not lease_ids or len(lease_ids) > MOST_LEASES:
+            raise InvalidRequest(errors=[FieldError("#/query/ids", f"must be 1 to {MOST_LEASES} ids of leases")])
+        step = next(step for step in _STEPS if hours * HOUR_SECONDS <= step * _MOST_STEPS)
+        within = principal.tenant_id
+        known = await self._database.fetch(within, statements.PROGRESS, lease_ids=wanted)
+        now, rolled_until = known[0]["now"], known[0]["samples_rolled_until"]
+        until = floor(now, step) + timedelta(seconds=step)
+        since = until - timedelta(hours=hours)
+        first = floor(since, HOUR_SECONDS)
+        cells = int((until - first).total_seconds()) // FINE_SECONDS
+        items: dict[str, list[int | None]] = {row["id"]: [None] * cells for row in known if row["id"] is not None}
+        recent = max(rolled_until or first, first)
+        query = {"lease_ids": list(items), "until": until}
+        for row in await self._database.fetch(within, statements.UTILIZATION, since=first, **query):
+            start = int((row["starts_at"] - first).total_seconds()) // FINE_SECONDS
+            items[row["lease_id"]][start : start + len(row["gpu_percent"])] = row["gpu_percent"]
+        offset = int((recent - first).total_seconds()) // FINE_SECONDS
+        for row in await self._database.fetch(within, statements.RECENT_UTILIZATION, since=recent, **query):
+            items[row["lease_id"]][offset + row["step"]] = row["gpu_percent"]
+        skipped = int((since - first).total_seconds()) // FINE_SECONDS
+        ordered = {lease_id: items[lease_id] for lease_id in wanted if lease_id in items}
+        return Utilization(
+            since=since,
+            step=step,
+            items={
+                lease_id: mean_steps(values[skipped:cells], step // FINE_SECONDS)
+                for lease_id, values in ordered.items()
+            },
+        )

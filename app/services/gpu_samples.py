@@ -1,0 +1,142 @@
+"""Samples of the agents in VMs: who may send them, and how often. Refusals are counted."""
+
+import asyncio
+import math
+import re
+import time
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from app.db.core.engine import DatabaseUnavailable, fetch
+from app.db.gpus import samples as statements
+from app.domain.gpu_benchmarks import parse_benchmark
+from app.domain.gpu_samples import parse_samples
+from app.domain.tokens import agent_hash
+from app.services.agents import AgentService
+from app.services.context import ServiceContext
+from app.services.errors import FieldError, InvalidRequest, InvalidToken, RateLimited
+from app.services.gpu_benchmarks import GpuBenchmarkService
+from app.services.gpu_health import GpuHealthService
+from app.services.sample_batches import SampleBatches, too_soon
+
+_TOKEN = re.compile(r"[0-9a-f]{64}")
+_COUNT_SECONDS = 1.0
+_REMEMBERED = 20_000
+_MOST_COUNTED = 500
+
+
+class GpuSampleService:
+    """Accepts samples. `clock`: seconds since 1970."""
+
+    def __init__(
+        self,
+        context: ServiceContext,
+        agents: AgentService,
+        health: GpuHealthService,
+        benchmarks: GpuBenchmarkService,
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._database = context.database
+        self._agents = agents
+        self._benchmarks = benchmarks
+        self._batches = SampleBatches(context, agents, health)
+        self._clock = clock
+        self._accepted: OrderedDict[bytes, float] = OrderedDict()
+        self._refused: Counter[bytes] = Counter()
+        self._counting = False
+
+    async def is_known(self, token: str) -> bool:
+        """Whether `token` belongs to a VM that has not ended. Text that cannot be a token costs no query."""
+        return _TOKEN.fullmatch(token) is not None and bool(await self._batches.reporters([agent_hash(token)]))
+
+    async def accept(self, token: str | None, body: bytes) -> None:
+        """Stores the samples of a request. A refused one counts.
+
+        Raises InvalidToken for an unknown token or an ended VM, InvalidRequest, RateLimited and DatabaseUnavailable.
+        """
+        token, presented = _presented(token)
+        try:
+            report = parse_samples(orjson.loads(body), now=datetime.fromtimestamp(self._clock(), UTC))
+            if report.benchmark is not None:
+                parse_benchmark(report.benchmark)
+        except ValueError as error:
+            await self._refuse(presented)
+            raise _invalid(error) from None
+        try:
+            self._check_pause(presented)
+            await self._batches.add(token, presented, report)
+        except RateLimited:
+            self._count(presented)
+            raise
+        self._remember(presented)
+        if report.benchmark is not None:
+            await self._store_benchmark(token, report.benchmark)
+
+    async def _store_benchmark(self, token: str, benchmark: Mapping[str, Any]) -> None:
+        """Nothing happens when the attempt has just ended."""
+        agent = await self._agents.find(token)
+        if agent is not None:
+            await self._benchmarks.accept(agent.attempt_id, benchmark)
+
+    async def refuse_body(self, token: str | None) -> None:
+        """Counts a body that is not read: too large, or of another type. Raises InvalidToken."""
+        await self._refuse(_presented(token)[1])
+
+    def _check_pause(self, presented: bytes) -> None:
+        """Raises RateLimited when this process has just accepted samples of the same VM."""
+        interval = self._batches.interval
+        wait = self._accepted.get(presented, -math.inf) + interval - self._clock()
+        if 0 < wait <= interval:
+            raise too_soon(wait)
+
+    def _remember(self, presented: bytes) -> None:
+        self._accepted[presented] = self._clock()
+        self._accepted.move_to_end(presented)
+        while len(self._accepted) > _REMEMBERED:
+            self._accepted.popitem(last=False)
+
+    async def _refuse(self, presented: bytes) -> None:
+        """Raises InvalidToken."""
+        if presented not in self._accepted and not await self._batches.reporters([presented]):
+            raise InvalidToken
+        self._count(presented)
+
+    def _count(self, presented: bytes) -> None:
+        """Counts a refusal on the lease, with others of the same second."""
+        if presented in self._refused or len(self._refused) < _MOST_COUNTED:
+            self._refused[presented] += 1
+        if not self._counting:
+            self._counting = True
+            self._batches.start(self._write_counts())
+
+    async def _write_counts(self) -> None:
+        await asyncio.sleep(_COUNT_SECONDS)
+        counts, self._refused = self._refused, Counter()
+        self._counting = False
+        for presented, refused in counts.items():
+            try:
+                async with self._database.transaction(None) as connection:
+                    await fetch(connection, statements.COUNT_REFUSED, {"hash": presented, "refused": refused})
+            except DatabaseUnavailable:
+                return
+
+
+def _presented(token: str | None) -> tuple[str, bytes]:
+    """The token and its hash. Raises InvalidToken for text that cannot be a token."""
+    if token is None or _TOKEN.fullmatch(token) is None:
+        raise InvalidToken
+    return token, agent_hash(token)
+
+
+def _invalid(error: ValueError) -> InvalidRequest:
+    """The pointer names the field with which the message begins."""
+    if isinstance(error, orjson.JSONDecodeError):
+        return InvalidRequest(errors=[FieldError("#/body", "must be one JSON document in UTF-8 with finite numbers")])
+    name, _, rest = str(error).partition(" ")
+    pointer = "#/" + name.replace("[", "/").replace("]", "").replace(".", "/")
+    return InvalidRequest(errors=[FieldError(pointer, rest)])

@@ -1,0 +1,48 @@
+"""The state file behind the fake NVML of one VM (its form: `cloudsim.gpus.fake_nvml`). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from cloudsim.gpus.devices import CUDA_VERSION, DRIVER_VERSION, Device
+from cloudsim.gpus.proofs import boot_id
+from cloudsim.world import Vm
+
+_IDLE = 1
+"""NVML's throttle reason of a GPU without work."""
+
+
+def state(vm: Vm, found: Sequence[Device]) -> dict[str, Any]:
+    """What the driver of this VM tells now."""
+    mean = sum(device.utilization for device in found) // len(found) if found else 0
+    return {
+        "model": found[0].record if found else "L4",
+        "seed": vm.id,
+        "count": len(found),
+        "driver_version": DRIVER_VERSION,
+        "cuda_version": CUDA_VERSION,
+        "boot_id": boot_id(vm),
+        "xids": list(vm.gpus.xids),
+        "cpu_percent": 2 + mean // 4,
+        "memory_percent": 8 + mean // 3,
+        "gpus": {str(device.index): _gpu(device) for device in found},
+    }
+
+
+def _gpu(device: Device) -> dict[str, Any]:
+    return {
+        "uuid": device.uuid,
+        "name": device.model,
+        "memory_mib": device.memory_mib,
+        "memory_used_mib": device.memory_used_mib,
+        "utilization": device.utilization,
+        "memory_utilization": device.utilization // 2,
+        "power_w": device.power_w,
+        "temperature_c": device.temperature_c,
+        "sm_clock_mhz": device.sm_clock_mhz,
+        "throttle": 0 if device.utilization else _IDLE,
+        "remap_failed": device.remap_failed,
+        "recovery_action": device.recovery_action,
+        "nvlinks": device.nvlinks,
+    }

@@ -1,0 +1,171 @@
+"""A VM's GPUs decide: before `active` by their proof, afterwards by the lease's wish."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from app.db.leases import proofs as statements
+from app.db.schema.tables import attempt, bad_gpu, lease
+from app.domain.gpu_checks import ExpectedGpus
+from app.domain.gpu_findings import ProofChannel
+from app.domain.gpu_health import next_health
+from app.domain.gpu_reports import CONSOLE_MARK, GpuState, Xid, console_mac, parse_proof
+from app.domain.ids import LeaseId
+from app.domain.leases import AttemptState
+from app.domain.proofs import ProofRecord, judged
+from app.domain.tokens import agent_token
+from app.settings import AccountSettings, Settings
+from tests.workers.fleet import Fleet
+from workers.providers.aws.adapter import AwsProvider
+from workers.providers.aws.settings import AwsAccount
+
+EXPECTED = ExpectedGpus(model="A10G", count=1, memory_gib=24)
+GOOD: dict[str, Any] = {"uuid": "GPU-good", "model": "NVIDIA A10G", "memory_mib": 23028, "recovery_action": "none"}
+BROKEN = {**GOOD, "uuid": "GPU-broken", "remap_failed": True}
+TO_RESET = {**GOOD, "recovery_action": "reset"}
+
+
+@pytest.fixture
+def fleet(make_fleet: Callable[..., Fleet]) -> Fleet:
+    return make_fleet(agent="on", proof_seconds=120.0)
+
+
+def report(fleet: Fleet, *gpus: dict[str, Any], boot_id: str = "boot-1") -> dict[str, Any]:
+    return {"version": 1, "agent": "1.0", "at": fleet.now().timestamp(), "boot_id": boot_id, "gpus": list(gpus)}
+
+
+def prove(fleet: Fleet, lease_id: LeaseId, *gpus: dict[str, Any], boot_id: str = "boot-1") -> None:
+    """As the API stores a proof."""
+    row = fleet.lease(lease_id)
+    before = None if row.proof is None else ProofRecord.from_json(row.proof)
+    proof = parse_proof(report(fleet, *gpus, boot_id=boot_id))
+    n = row.attempts_count
+    record = judged(proof, EXPECTED, before, n=n, via=ProofChannel.NETWORK, now=fleet.now())
+    assert record is not None
+    assert fleet.runtime.database.first(statements.accept(lease_id, record, row.proof)) is not None
+
+
+def drive_to_wait(fleet: Fleet, lease_id: LeaseId, n: int = 1) -> None:
+    """Until attempt `n` is waited for to prove its GPUs."""
+    fleet.drive(lambda: any(one.n == n and one.proof_awaited_at is not None for one in fleet.attempts(lease_id)))
+
+
+def break_gpu(fleet: Fleet, lease_id: LeaseId) -> None:
+    """As the API stores what a sample of an active lease shows."""
+    row = fleet.lease(lease_id)
+    record = next_health(
+        [GpuState(uuid="GPU-good")], [Xid(code=79)], EXPECTED, None, n=row.attempts_count, now=fleet.now()
+    )
+    assert record is not None
+    assert fleet.runtime.database.first(statements.set_health(lease_id, record, row.gpu_health)) is not None
+
+
+def test_after_a_vm_with_a_broken_gpu_the_next_candidate_is_tried(fleet: Fleet) -> None:
+    lease_id = fleet.create()
+    drive_to_wait(fleet, lease_id)
+    assert fleet.lease(lease_id).proof["status"] == "pending"
+    prove(fleet, lease_id, BROKEN)
+    drive_to_wait(fleet, lease_id, 2)
+    prove(fleet, lease_id, GOOD)
+    active = fleet.drive_to(lease_id, "active")
+    first, second = fleet.attempts(lease_id)
+    assert (first.state, first.error["class"], first.error["code"]) == (
+        AttemptState.DEAD,
+        "GpuCheckFailed",
+        "remap_failed",
+    )
+    assert second.zone != first.zone
+    assert (active.proof["status"], active.proof["n"]) == ("passed", 2)
+    assert {row[1] for row in fleet.cooling()} == {"gpu_check_failed"}
+    assert [row.uuid for row in fleet.runtime.database.all(select(bad_gpu.c.uuid))] == ["GPU-broken"]
+    events = fleet.events(lease_id)
+    assert events.count("lease.active") == 1
+    order = ["lease.proof", "attempt.gpu_check_failed", "attempt.dead", "lease.queued", "lease.provisioning"]
+    assert [one for one in events if one in order][-6:-1] == order
+    assert len(fleet.vms()) == 1
+
+
+def test_a_lease_that_requires_a_proof_fails_without_one_and_blames_no_offering(
+    make_fleet: Callable[..., Fleet],
+) -> None:
+    fleet = make_fleet(agent="on", proof_seconds=0.3)
+    ended = fleet.drive_to(fleet.create(proof="required"), "failed")
+    assert ended.reason["code"] == "gpu_check_failed"
+    assert [one["code"] for one in ended.proof["findings"]] == ["no_proof"]
+    assert fleet.cooling() == []
+    assert fleet.vms() == []
+
+
+def test_a_silent_vm_is_used_where_a_proof_is_not_required(make_fleet: Callable[..., Fleet]) -> None:
+    fleet = make_fleet(agent="on", proof_seconds=0.3)
+    lease_id = fleet.create()
+    assert fleet.drive_to(lease_id, "active").proof["status"] == "none"
+    (only,) = fleet.attempts(lease_id)
+    assert only.console_proof_tries <= 3
+
+
+def test_a_vm_without_a_network_proves_its_gpus_on_its_console(make_fleet: Callable[..., Fleet]) -> None:
+    lines: list[str] = []
+
+    def connect(account: AccountSettings, settings: Settings) -> AwsProvider:
+        assert isinstance(account, AwsAccount)
+        provider = AwsProvider(account, settings)
+        provider.console_output = lambda *_: "\n".join(lines)  # type: ignore[method-assign]
+        return provider
+
+    fleet = make_fleet(agent="on", proof_seconds=3.0, connect_account=connect)
+    lease_id = fleet.create(proof="required")
+    drive_to_wait(fleet, lease_id)
+    installation = fleet.runtime.installation
+    token = agent_token(installation.token_key, installation.id, lease_id, 1)
+    for key in ("f" * 64, token):
+        proof = report(fleet, GOOD)
+        lines.append(CONSOLE_MARK + json.dumps({"mac": console_mac(key, proof), "proof": proof}))
+    lines.reverse()
+    active = fleet.drive_to(lease_id, "active", "failed", "queued")
+    assert (active.state, active.proof["status"], active.proof["via"]) == ("active", "passed", "console")
+
+
+def test_a_gpu_that_needs_a_reset_is_rebooted_once(fleet: Fleet) -> None:
+    lease_id = fleet.create()
+    drive_to_wait(fleet, lease_id)
+    prove(fleet, lease_id, TO_RESET)
+    fleet.drive(lambda: fleet.attempts(lease_id)[0].gpu_rebooted_at is not None)
+    assert fleet.lease(lease_id).proof["status"] == "pending"
+    prove(fleet, lease_id, TO_RESET, boot_id="boot-2")
+    fleet.drive(lambda: len(fleet.attempts(lease_id)) > 1)
+    assert fleet.events(lease_id).count("lease.rebooted") == 1
+    assert [row.uuid for row in fleet.runtime.database.all(select(bad_gpu.c.uuid))] == ["GPU-good"]
+
+
+@pytest.mark.parametrize("wish", ["notify", "replace", "end"])
+def test_a_gpu_that_fails_later_is_treated_as_the_lease_wishes(fleet: Fleet, wish: str) -> None:
+    lease_id = fleet.create(on_gpu_failure=wish, proof="off")
+    fleet.drive_to(lease_id, "active")
+    break_gpu(fleet, lease_id)
+    if wish == "notify":
+        fleet.step()
+        assert fleet.lease(lease_id).state == "active"
+    elif wish == "end":
+        assert fleet.drive_to(lease_id, "released").reason["code"] == "gpu_failed"
+    else:
+        fleet.drive(lambda: len(fleet.attempts(lease_id)) > 1)
+        assert fleet.drive_to(lease_id, "active").gpu_health is None
+        assert len(fleet.vms()) == 1
+    # root in the VM can forge what an active lease reports: nobody else feels it
+    assert fleet.cooling() == []
+    assert fleet.runtime.database.all(select(bad_gpu.c.uuid)) == []
+
+
+def test_the_token_of_an_agent_is_stored_as_its_hash_only(fleet: Fleet) -> None:
+    lease_id = fleet.create(proof="off")
+    idle = fleet.create(proof="off", idle={"after_seconds": 900, "action": "notify"})
+    fleet.drive_to(lease_id, "active")
+    fleet.drive_to(idle, "active")
+    hashes = select(lease.c.id, attempt.c.agent_hash).join(attempt, attempt.c.lease_id == lease.c.id)
+    stored = {row.id: row.agent_hash for row in fleet.runtime.database.all(hashes)}
+    assert stored[lease_id] is None
+    assert len(stored[idle]) == 32

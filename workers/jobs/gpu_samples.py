@@ -1,0 +1,74 @@
+"""Samples of GPUs: their partitions, and the sums of hours that are over.
+
+An hour is summed up when no sample of it can arrive any more. After down time the job catches up, a few hundred leases
+in each transaction.
+"""
+
+from datetime import datetime, timedelta
+
+import structlog
+from sqlalchemy.exc import OperationalError
+
+from app.db.gpus import rollup
+from app.domain.gpu_samples import OLDEST
+from app.domain.usage import UsageStep
+from workers.runtime import Runtime
+
+log = structlog.get_logger(__name__)
+
+_SETTLES = OLDEST + timedelta(minutes=1)
+"""An agent keeps samples that it could not send; the last ones of an hour are accepted so long after its end."""
+_HOUR = UsageStep.HOUR.length
+_BATCH = 250
+"""Leases that one statement sums up."""
+
+
+def keep_partitions(runtime: Runtime, _account: str, _region: str) -> int:
+    """Makes the partitions of the next days and drops those past their time. Returns the number of both.
+
+    A reader that holds a partition delays its end until the next run.
+    """
+    try:
+        with runtime.database.begin() as connection:
+            days = {"keep_days": runtime.settings.raw_sample_days}
+            return int(connection.execute(rollup.MAINTAIN_PARTITIONS, days).scalar_one())
+    except OperationalError as error:
+        log.warning("partitions of samples are in use", error=str(error.orig).partition("\n")[0])
+        return 0
+
+
+def roll_up_samples(runtime: Runtime, _account: str, _region: str) -> int:
+    """Sums up the hours that are over. Returns the number of sums."""
+    count = 0
+    while not runtime.stopping.is_set():
+        summed = _next_hour(runtime)
+        if summed is None:
+            break
+        count += summed
+    return count
+
+
+def _next_hour(runtime: Runtime) -> int | None:
+    """None: every hour that is over is summed up."""
+    progress = runtime.database.first(rollup.PROGRESS)
+    assert progress is not None
+    over = UsageStep.HOUR.floor(progress.now - _SETTLES)
+    since = progress.samples_rolled_until or _first(runtime, over)
+    if since >= over:
+        runtime.database.run(rollup.move(since))
+        return None
+    since = max(since, over - timedelta(days=runtime.settings.raw_sample_days))
+    leases = [row.lease_id for row in runtime.database.all(rollup.reporting(since))]
+    count = 0
+    for start in range(0, len(leases), _BATCH):
+        if runtime.stopping.is_set():
+            return None
+        count += runtime.database.run(rollup.close(leases[start : start + _BATCH], since, since + _HOUR)).rowcount
+    runtime.database.run(rollup.move(since + _HOUR if leases else over))
+    return count
+
+
+def _first(runtime: Runtime, over: datetime) -> datetime:
+    row = runtime.database.first(rollup.FIRST)
+    first: datetime | None = None if row is None else row.min
+    return over if first is None else min(UsageStep.HOUR.floor(first), over)

@@ -1,0 +1,83 @@
+"""Waiting for the proof of a VM's GPUs. It arrives over the network at the API, or on the VM's serial console here."""
+
+from datetime import timedelta
+
+import structlog
+
+from app.db.events.events import NewEvent
+from app.db.leases import proofs
+from app.domain.events import LeaseProof
+from app.domain.gpu_checks import ExpectedGpus
+from app.domain.gpu_findings import ProofChannel, ProofStatus
+from app.domain.gpu_reports import parse_proof, proofs_on_console
+from app.domain.lifecycle import Rest
+from app.domain.proofs import ProofRecord, awaited, judged
+from app.domain.tokens import agent_token
+from workers.accounts import error_json
+from workers.lifecycle.steps.context import StepContext, change
+from workers.providers.errors import ProviderError, Throttled
+
+log = structlog.get_logger(__name__)
+
+_NO_TOKEN_PAUSE = timedelta(seconds=1)
+
+
+def await_proof(ctx: StepContext) -> None:
+    """Records since when the ready VM is waited for."""
+    ctx.runtime.database.run(proofs.begin_wait(ctx.attempt.id, ctx.attempt.token, claim_id=ctx.claim_id))
+
+
+def give_up_proof(ctx: StepContext) -> None:
+    """The lease does without a proof, unless one has arrived meanwhile."""
+    record = awaited(ctx.attempt.n)
+    none = ProofRecord(n=record.n, status=ProofStatus.NONE, at=ctx.now)
+    event = NewEvent(LeaseProof(n=record.n, status=none.status, via=None, findings=()))
+    with ctx.runtime.database.begin() as connection:
+        change(
+            connection,
+            ctx,
+            event,
+            wanted=True,
+            where=[proofs.SAME_PROOF],
+            given={"before": ctx.row.lease_proof},
+            values={"proof": none.as_json()},
+        )
+
+
+def read_console_proof(ctx: StepContext) -> Rest | None:
+    """Reads the console once. Each read counts as a try, also one that fails, so their number is limited."""
+    attempt, runtime = ctx.attempt, ctx.runtime
+    if not runtime.pacer.take(ctx.provider, ctx.bucket("read")):
+        return Rest(ctx.now + _NO_TOKEN_PAUSE)
+    try:
+        output = ctx.provider.console_output(attempt.region, str(attempt.instance_id))
+    except ProviderError as error:
+        if isinstance(error, Throttled):
+            runtime.pacer.throttled(ctx.provider, ctx.bucket("read"), error)
+        log.info("no console output", instance_id=attempt.instance_id, error=error_json(error))
+        output = ""
+    record = _first_proof(ctx, output)
+    runtime.database.run(proofs.console_read(attempt.id, attempt.token, claim_id=ctx.claim_id))
+    if record is not None:
+        runtime.database.run(proofs.accept(ctx.lease.id, record, ctx.row.lease_proof))
+    return None
+
+
+def _first_proof(ctx: StepContext, output: str) -> ProofRecord | None:
+    """The first genuine proof on the console that counts: the tenant's script may print later ones."""
+    attempt, installation, database = ctx.attempt, ctx.runtime.installation, ctx.runtime.database
+    token = agent_token(installation.token_key, installation.id, ctx.lease.id, attempt.n)
+    own_image = ctx.lease.request.image is not None
+    for value in proofs_on_console(output, token):
+        try:
+            proof = parse_proof(value, now=ctx.now)
+        except ValueError as error:
+            log.info("a proof on the console is malformed", problem=str(error))
+            continue
+        uuids = [gpu.uuid for gpu in proof.gpus if gpu.uuid is not None]
+        bad = [row.uuid for row in database.all(proofs.known_bad(attempt.provider, uuids))]
+        expected = ExpectedGpus.of(ctx.row.attempt_offering, own_image=own_image, known_bad=bad)
+        record = judged(proof, expected, ctx.lease.proof, n=attempt.n, via=ProofChannel.CONSOLE, now=ctx.now)
+        if record is not None:
+            return record
+    return None
