@@ -98,10 +98,10 @@ class Unauthenticated(ServiceError):
 
 
 class InvalidToken(ServiceError):
-    """The one-time token is not valid."""
+    """The VM's token is not valid."""
 
     code, status = "invalid_token", 401
-    advice = "A token works once, and only while its VM runs. An unknown, used or expired token returns the same error."
+    advice = "A token works only while its VM runs, and the token for host keys works once. An unknown, used or expired token returns the same error."
 
     def __init__(self) -> None:
         super().__init__(headers={"WWW-Authenticate": "Bearer"})
