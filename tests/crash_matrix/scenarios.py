@@ -99,7 +99,8 @@ class Group:
     def ask(self, change: str, body: Json | None = None) -> None:
         """The same change of all of them, as far as they allow it."""
         for lease_id in self.leases.values():
-            self.tenant.http.post(f"/v1/leases/{lease_id}/{change}", json=body)
+            answer = self.tenant.http.post(f"/v1/leases/{lease_id}/{change}", json=body)
+            assert answer.is_success or answer.status_code == httpx.codes.CONFLICT, answer.text
 
     def release(self) -> None:
         """Whatever became of them."""
@@ -131,7 +132,7 @@ def changes(group: Group, arm: Arm | None) -> None:
     """Extended and rebooted."""
     group.create(arm)
     group.until("active")
-    group.ask("extend", {"ttl_seconds": 7200})
+    group.ask("extend", {"extend_by_seconds": 3600})
     group.ask("reboot")
     group.until_hit(at_least=3)
     group.release()
@@ -144,7 +145,7 @@ def held_up(group: Group, arm: Arm | None) -> None:
     with ExitStack() as faults:
         for operation in CHANGES[group.provider]:
             faults.enter_context(group.cloud.fault(operation, "throttle", provider=group.provider, times=None))
-        group.ask("extend", {"ttl_seconds": 7200})
+        group.ask("extend", {"extend_by_seconds": 3600})
         wait_until(lambda: False, timeout=2, poll=_POLL)  # a reboot that is asked for again comes before the deadline
         group.ask("reboot")
         wait_until(lambda: False, timeout=3, poll=_POLL)
