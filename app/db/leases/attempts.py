@@ -52,6 +52,14 @@ def plan(values: dict[str, Any]) -> Bound[Insert]:
     return Bound(_PLAN, values)
 
 
+MAY_SEND = (
+    lease.c.desired == "run",
+    ends_at(lease) > func.now() + bindparam("call", type_=Interval),
+    exists().where(installation.c.hold.is_(None), installation.c.launches_stopped.is_(None), cluster.IS_KNOWN),
+)
+"""Guard of a create call: the lease is wanted, the call fits before its effective end, and no brake is on."""
+
+
 def _send() -> Update:
     held = (
         update(lease)
@@ -59,9 +67,7 @@ def _send() -> Update:
             lease.c.id == select(attempt.c.lease_id).where(_THIS).scalar_subquery(),
             lease.c.claim_id == bindparam("claim", type_=Uuid),
             lease.c.held_until > func.now(),
-            lease.c.desired == "run",
-            ends_at(lease) > func.now() + bindparam("call", type_=Interval),
-            exists().where(installation.c.hold.is_(None), installation.c.launches_stopped.is_(None), cluster.IS_KNOWN),
+            *MAY_SEND,
         )
         .values(held_until=func.now() + bindparam("hold", type_=Interval))
         .returning(lease.c.id)

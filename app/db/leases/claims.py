@@ -3,12 +3,14 @@
 Only the database's clock decides whether a lease is due, held or expired.
 """
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import (
+    ARRAY,
     ColumnElement,
     Executable,
     Integer,
@@ -41,7 +43,8 @@ from app.domain.proofs import ProofRecord
 from app.domain.reasons import Reason
 
 
-def _free() -> ColumnElement[bool]:
+def is_free() -> ColumnElement[bool]:
+    """Nobody holds the lease."""
     return or_(lease.c.held_until.is_(None), lease.c.held_until < func.now())
 
 
@@ -51,7 +54,7 @@ _OURS = lease.c.id == _ID, lease.c.claim_id == _CLAIM
 
 _TAKE = (
     update(lease)
-    .where(lease.c.id == _ID, lease.c.next_due <= func.now(), _free())
+    .where(lease.c.id == _ID, lease.c.next_due <= func.now(), is_free())
     .values(claim_id=_CLAIM, held_until=_HOLD)
     .returning(lease.c.id)
 )
@@ -73,7 +76,7 @@ def claim_due(limit: int, hold_seconds: float, number: int | None = None) -> Exe
     Returns (id, claim_id) rows in that order; each lease gets its own claim id. Idle processes run this all day, so the
     statement is built once.
     """
-    is_due = and_(lease.c.next_due <= func.now(), _free())
+    is_due = and_(lease.c.next_due <= func.now(), is_free())
     turn = func.row_number().over(partition_by=lease.c.tenant_id, order_by=lease.c.next_due)
     lined_up = select(lease.c.id, turn.label("turn")).where(is_due).subquery("lined_up")
     due = (
@@ -191,7 +194,7 @@ _ATTEMPT = [
 ]
 
 
-def _load() -> Select[Any]:
+def _load(*of: ColumnElement[bool]) -> Select[Any]:
     newest = and_(attempt.c.lease_id == lease.c.id, attempt.c.n == lease.c.attempts_count)
     place = and_(account_region.c.account == attempt.c.account, account_region.c.region == attempt.c.region)
     other = attempt.alias("other")
@@ -216,6 +219,9 @@ def _load() -> Select[Any]:
             attempt.c.public_ip.label("attempt_public_ip"),
             attempt.c.private_ip.label("attempt_private_ip"),
             attempt.c.end_accepted.label("attempt_end_accepted"),
+            attempt.c.batch_key.label("attempt_batch_key"),
+            attempt.c.batch_id.label("attempt_batch_id"),
+            attempt.c.batch_index.label("attempt_batch_index"),
             account_region.c.last_watched_at.label("attempt_watched_at"),
             *idleness.FACTS,
         )
@@ -225,16 +231,25 @@ def _load() -> Select[Any]:
             .outerjoin(account_region, place)
             .outerjoin(gpu_latest, idleness.RUN_OF_LEASE)
         )
-        .where(*_OURS)
+        .where(*of)
     )
 
 
-_LOAD = _load()
+_LOAD = _load(*_OURS)
+_LOAD_ALL = _load(
+    lease.c.id == func.any(bindparam("leases", type_=ARRAY(Text))),
+    lease.c.claim_id == func.any(bindparam("claims", type_=ARRAY(Uuid))),
+).add_columns(lease.c.claim_id)
 
 
 def load(lease_id: LeaseId, claim_id: UUID) -> Bound[Select[Any]]:
     """The facts for the next decision, with the database's `now`. Returns no row when the claim is no longer ours."""
     return Bound(_LOAD, {"lease": lease_id, "claim": claim_id})
+
+
+def load_all(claimed: Mapping[LeaseId, UUID]) -> Bound[Select[Any]]:
+    """The rows of `load`, with their `claim_id`, for leases by their claims. A claim that was lost has no row."""
+    return Bound(_LOAD_ALL, {"leases": list(claimed), "claims": list(claimed.values())})
 
 
 def lease_from_row(row: Any) -> Lease:

@@ -21,12 +21,13 @@ from app.domain.lease_requests import BenchmarkWish, ProofWish
 from app.domain.leases import LeaseState
 from app.domain.lifecycle import deadline
 from app.domain.money import format_money
-from app.domain.offerings import Offering
+from app.domain.offerings import Offering, OfferingKey
 from app.domain.proofs import ProofRecord, awaited
 from app.domain.rates import list_price, rate_at
 from app.domain.reservations import Reservation, Term, lasting_objection, passing_objection
 from app.domain.tags import OwnerTags
 from app.domain.tokens import agent_hash, agent_token, host_key_hash, host_key_token, launch_token, params_hash
+from workers.lifecycle.steps.batch_plan import most_together, shared_key
 from workers.lifecycle.steps.context import StepContext, change, must_hold, reserve_quota
 from workers.providers.types import AgentConfig, HostKeyReport, Image, LaunchSpec, Params
 
@@ -67,13 +68,14 @@ def store_attempt(ctx: StepContext, offering: Offering, image: Image) -> None:
         if not reserved.fits:
             raise DoesNotFitError(over_budget=reserved.over_budget)
         sent = {"token": spec.token, "params": params, "params_hash": spec.owner.params_hash}
+        shared = {"batch_key": _batch_key(ctx, offering.key, spec)}
         reported = {
             "host_key_hash": host_key_hash(spec.host_keys.token) if spec.host_keys else None,
             "agent_hash": agent_hash(spec.agent.token) if spec.agent else None,
         }
         owner = {"id": attempt_id, "lease_id": ctx.lease.id, "tenant_id": ctx.lease.tenant_id, "n": n}
         hardware = {**_offering_columns(offering, slot), "offering": _facts(offering, image)}
-        connection.execute(*attempts.plan({**owner, **hardware, **prices, **sent, **reported}))
+        connection.execute(*attempts.plan({**owner, **hardware, **prices, **sent, **shared, **reported}))
 
 
 def _offering_columns(offering: Offering, slot: "_Slot | None") -> dict[str, Any]:
@@ -180,6 +182,23 @@ def _spec(ctx: StepContext, offering: Offering, image: Image, n: int, private: _
         queue_seconds=_queue_seconds(ctx, private.slot),
     )
     return spec, runtime.accounts.provider(offering.key.account).plan(spec)
+
+
+def _batch_key(ctx: StepContext, key: OfferingKey, spec: LaunchSpec) -> str | None:
+    """None: the attempt is launched alone."""
+    if most_together(ctx.runtime, key) == 1:
+        return None
+    lease = ctx.lease
+    ttl = lease.request.ttl_seconds
+    return shared_key(spec, account=key.account, tenant_id=lease.tenant_id, ttl_seconds=ttl)
+
+
+def planned_spec(connection: Connection, ctx: StepContext, offering: Offering, image: Image) -> LaunchSpec | None:
+    """The spec of the newest attempt, which was planned for launch in a batch. None: the spec is not the same any more."""
+    known = connection.execute(*launches.private(ctx.lease.id, ctx.lease.tenant_id)).one()
+    private = _Private(known.startup_script, known.max_total_seconds)
+    spec, _ = _spec(ctx, offering, image, ctx.attempt.n, private)
+    return spec if _batch_key(ctx, offering.key, spec) == ctx.row.attempt_batch_key else None
 
 
 def _queue_seconds(ctx: StepContext, slot: _Slot | None) -> int | None:

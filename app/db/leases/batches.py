@@ -1,0 +1,414 @@
+"""Launch batches: one create call for several attempts of a tenant, stored before it is sent.
+
+A batch's row and its slots change together, in one transaction. `last_sent_at` of the row is that of each slot that may
+still be sent: whoever repeats the call compares it first, so that one worker at a time does.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import (
+    Executable,
+    Interval,
+    Select,
+    Text,
+    TextClause,
+    Update,
+    Uuid,
+    bindparam,
+    exists,
+    func,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.dialects.postgresql import Insert, insert
+
+from app.db.core.prepared import Bound
+from app.db.leases.attempts import MAY_SEND
+from app.db.leases.claims import is_free
+from app.db.leases.process_locks import claim_ids
+from app.db.schema.tables import attempt, launch_batch, lease
+from app.domain.ids import AttemptId, BatchId, LeaseId, TenantId
+
+_STORE = insert(launch_batch)
+
+# The leases in which an attempt waits to be sent with others: newest, planned, never sent, wanted.
+_WAITING = """
+    FROM attempt a JOIN lease l ON l.id = a.lease_id AND l.attempts_count = a.n
+    WHERE a.tenant_id = :tenant AND a.batch_key = :key AND a.state = 'planned' AND l.desired = 'run'
+"""
+
+_LOCK_KEY = text("SELECT pg_advisory_xact_lock(hashtextextended(:key, 0))")
+
+_ELECT = text(
+    f"""
+    WITH others AS MATERIALIZED (
+        SELECT count(*) AS planned,
+               count(*) FILTER (WHERE l.id <> :lease AND l.slot_bucket = :bucket AND l.slot_at > now() - CAST(:late AS interval)) AS leaders,
+               max(l.slot_at) FILTER (WHERE l.id <> :lease AND l.slot_bucket = :bucket) AS slot_at
+        {_WAITING}
+    ), elected AS (
+        UPDATE lease SET slot_bucket = :bucket, slot_at = now()
+        FROM others
+        WHERE lease.id = :lease AND lease.claim_id = :claim AND others.planned > others.leaders * :most
+        RETURNING lease.id
+    )
+    SELECT EXISTS (SELECT FROM elected) AS elected, others.slot_at,
+           others.planned > 1 OR EXISTS (
+               SELECT FROM lease o WHERE o.tenant_id = :tenant AND o.id <> :lease AND o.state = 'queued'
+                 AND o.desired = 'run' AND o.next_due <= now()) AS company
+    FROM others
+    """
+)
+
+
+def lock_key(key: str) -> Executable:
+    """Until the end of the transaction nobody else elects a leader among the attempts of this key."""
+    return _LOCK_KEY.bindparams(key=key)
+
+
+def elect(
+    lease_id: LeaseId, claim_id: UUID, tenant_id: TenantId, key: str, bucket: str, *, most: int, late: float
+) -> Executable:
+    """Makes the lease a leader of its key, unless enough leaders wait for the planned attempts of this key.
+
+    A leader sends the next batch of up to `most` attempts. A leader whose slot passed `late` seconds ago does not count.
+    Returns one row (elected, slot_at, company): the latest slot of the other leaders, and whether other attempts of the
+    key wait or other leases of the tenant are about to be placed. The caller has locked the key.
+    """
+    return _ELECT.bindparams(
+        lease=lease_id,
+        claim=claim_id,
+        tenant=tenant_id,
+        key=key,
+        bucket=bucket,
+        most=most,
+        late=timedelta(seconds=late),
+    )
+
+
+_LEAD = (
+    update(lease)
+    .where(
+        lease.c.id == bindparam("lease", type_=Text),
+        lease.c.claim_id == bindparam("claim", type_=Uuid),
+        lease.c.held_until > func.now(),
+        *MAY_SEND,
+    )
+    .values(held_until=func.now() + bindparam("hold", type_=Interval), slot_bucket=None, slot_at=None)
+    .returning(lease.c.id)
+)
+
+
+def lead(lease_id: LeaseId, claim_id: UUID, *, call_seconds: float, hold_seconds: float) -> Bound[Update]:
+    """The guard of `attempts.send` for the lease whose worker sends a batch. Returns one row, or none: nothing may be sent.
+
+    The lease stays locked until the end of the transaction, and its claim is extended over the call.
+    """
+    call, hold = timedelta(seconds=call_seconds), timedelta(seconds=hold_seconds)
+    return Bound(_LEAD, {"lease": lease_id, "claim": claim_id, "call": call, "hold": hold})
+
+
+def _claim(of: Sequence[Any], *, limit: int, hold_seconds: float, number: int | None) -> Update:
+    newest = (attempt.c.lease_id == lease.c.id, attempt.c.n == lease.c.attempts_count)
+    company = (
+        select(lease.c.id)
+        .join(attempt, newest[0] & newest[1])
+        .where(*of, is_free(), *MAY_SEND)
+        .order_by(attempt.c.created_at)
+        .limit(limit)
+        .with_for_update(of=lease, skip_locked=True)
+        .cte("company")
+    )
+    held_until = func.now() + timedelta(seconds=hold_seconds)
+    values = {"claim_id": claim_ids(number), "held_until": held_until, "slot_bucket": None, "slot_at": None}
+    return (
+        update(lease)
+        .where(lease.c.id == company.c.id)
+        .values(**values, next_due=func.now())
+        .returning(lease.c.id, lease.c.claim_id)
+    )
+
+
+def claim_company(
+    tenant_id: TenantId,
+    key: str,
+    leader: LeaseId,
+    *,
+    limit: int,
+    call_seconds: float,
+    hold_seconds: float,
+    number: int | None,
+) -> Bound[Update]:
+    """Claims leases of the tenant whose attempts can be sent with the leader's. Skips those that others hold or lock.
+
+    Returns (id, claim_id) rows.
+    """
+    may_join = (
+        lease.c.id != leader,
+        attempt.c.tenant_id == tenant_id,
+        attempt.c.batch_key == key,
+        attempt.c.state == "planned",
+        attempt.c.retry_at.is_(None) | (attempt.c.retry_at <= func.now()),
+    )
+    statement = _claim(may_join, limit=limit, hold_seconds=hold_seconds, number=number)
+    return Bound(statement, {"call": timedelta(seconds=call_seconds)})
+
+
+def claim_slots(
+    batch_id: BatchId, leader: LeaseId, *, limit: int, call_seconds: float, hold_seconds: float, number: int | None
+) -> Bound[Update]:
+    """Claims the wanted leases of a batch that nobody holds and whose outcome is unknown, besides the leader.
+
+    Returns (id, claim_id) rows.
+    """
+    slots = (lease.c.id != leader, attempt.c.batch_id == batch_id, attempt.c.state == "sent")
+    statement = _claim(slots, limit=limit, hold_seconds=hold_seconds, number=number)
+    return Bound(statement, {"call": timedelta(seconds=call_seconds)})
+
+
+_WAKE_LEFT = text(
+    f"""
+    UPDATE lease SET next_due = now(), wake_count = wake_count + 1
+    WHERE id IN (SELECT l.id {_WAITING} AND l.held_until > now() ORDER BY l.id FOR NO KEY UPDATE OF l)
+    """
+)
+
+
+def wake_left(tenant_id: TenantId, key: str) -> Executable:
+    """Wakes the leases of the key that somebody held while a batch was gathered: their leader is gone."""
+    return _WAKE_LEFT.bindparams(tenant=tenant_id, key=key)
+
+
+_FREE = text(
+    """
+    UPDATE lease l SET claim_id = NULL, held_until = NULL, next_due = now()
+    FROM unnest(CAST(:ids AS text[]), CAST(:claims AS uuid[])) AS c (id, claim)
+    WHERE l.id = c.id AND l.claim_id = c.claim AND l.ended_at IS NULL
+    """
+)
+
+
+def free(claimed: Mapping[LeaseId, UUID]) -> Executable:
+    """Releases these claims. The leases are due at once."""
+    return _FREE.bindparams(ids=list(claimed), claims=list(claimed.values()))
+
+
+def store(values: Mapping[str, Any]) -> Bound[Insert]:
+    """Records the intent, before any side effect."""
+    return Bound(_STORE, {**values, "last_sent_at": None})
+
+
+@dataclass(slots=True)
+class SlotRows:
+    """Columns of one bulk write of slots: the attempts in the order of their slots, and the hashes of their tokens."""
+
+    attempts: list[str] = field(default_factory=list)
+    host_keys: list[bytes | None] = field(default_factory=list)
+    agents: list[bytes | None] = field(default_factory=list)
+
+    def add(self, attempt_id: AttemptId, host_key_hash: bytes | None, agent_hash: bytes | None) -> None:
+        """The next slot."""
+        self.attempts.append(attempt_id)
+        self.host_keys.append(host_key_hash)
+        self.agents.append(agent_hash)
+
+    def columns(self) -> dict[str, Any]:
+        """Parameters of the statement."""
+        return {"attempts": self.attempts, "host_keys": self.host_keys, "agents": self.agents}
+
+
+# Rows are locked in the order of their ids, as the bulk statements of observation do.
+_SLOTS = """
+    WITH slot AS MATERIALIZED (
+        SELECT id, host_key_hash, agent_hash, CAST(ordinality - 1 AS int) AS index
+        FROM unnest(CAST(:attempts AS text[]), CAST(:host_keys AS bytea[]), CAST(:agents AS bytea[])) WITH ORDINALITY
+             AS s (id, host_key_hash, agent_hash, ordinality)
+    ), locked AS MATERIALIZED (
+        SELECT id FROM attempt WHERE id = ANY (CAST(:attempts AS text[])) ORDER BY id FOR NO KEY UPDATE)
+"""
+
+_SENT = text(
+    _SLOTS
+    + """
+    , batch AS (UPDATE launch_batch SET last_sent_at = now() WHERE id = :batch)
+    UPDATE attempt a SET state = 'sent', batch_id = :batch, batch_index = s.index, host_key_hash = s.host_key_hash,
+        agent_hash = s.agent_hash, first_sent_at = now(), last_sent_at = now(), unknown_since = now(), retry_at = NULL
+    FROM slot s
+    WHERE a.id = s.id AND a.id IN (SELECT id FROM locked) AND a.state = 'planned' AND a.batch_id IS NULL
+    RETURNING a.last_sent_at
+    """
+)
+
+
+def sent(batch_id: BatchId, slots: SlotRows) -> Executable:
+    """Gives each attempt its slot and marks all as sent: `planned -> sent`. From here on the outcome is unknown.
+
+    Returns a row (last_sent_at) for each attempt that was still planned. The caller has locked the leases.
+    """
+    return _SENT.bindparams(batch=batch_id, **slots.columns())
+
+
+_UNSENT = text(
+    _SLOTS
+    + """
+    , batch AS MATERIALIZED (SELECT id FROM launch_batch WHERE id = :batch AND last_sent_at = :sent_at FOR UPDATE)
+    UPDATE attempt a SET state = 'planned', batch_id = NULL, batch_index = NULL, host_key_hash = s.host_key_hash,
+        agent_hash = s.agent_hash, first_sent_at = NULL, last_sent_at = NULL, unknown_since = NULL,
+        unreachable_since = CASE WHEN CAST(:reached AS bool) THEN NULL ELSE coalesce(a.unreachable_since, now()) END,
+        retry_at = now() + CAST(:pause AS interval), error = CAST(:error AS jsonb)
+    FROM slot s, batch
+    WHERE a.id = s.id AND a.id IN (SELECT id FROM locked) AND a.batch_id = batch.id AND a.state = 'sent'
+      AND a.first_sent_at = :sent_at AND a.last_sent_at = :sent_at
+    RETURNING a.id
+    """
+)
+
+
+def unsent(
+    batch_id: BatchId, slots: SlotRows, sent_at: datetime, pause: float, error: str, *, reached: bool
+) -> Executable:
+    """The only send of a batch was definitely not executed: its attempts are planned again, without a slot.
+
+    The statement has no effect on a batch that was sent again. `error`: JSON {class, code, message}. Each attempt is sent
+    again in `pause` seconds, alone or in another batch. `slots` has the hashes of the attempts' own tokens.
+    """
+    values = {"batch": batch_id, "sent_at": sent_at, "error": error, "reached": reached}
+    return _UNSENT.bindparams(**slots.columns(), **values, pause=timedelta(seconds=pause))
+
+
+_REPEATABLE = (
+    select(
+        launch_batch.c.params,
+        launch_batch.c.last_sent_at,
+        func.now().label("now"),
+        ~exists()
+        .where(
+            attempt.c.batch_id == launch_batch.c.id,
+            attempt.c.ended_at.is_not(None) | attempt.c.terminate_sent_at.is_not(None) | (attempt.c.vm_state == "gone"),
+        )
+        .label("repeatable"),
+    )
+    .where(launch_batch.c.id == bindparam("batch", type_=Text))
+    .with_for_update(of=launch_batch)
+)
+
+
+def locked_batch(batch_id: BatchId) -> Bound[Select[Any]]:
+    """One row (params, last_sent_at, now, repeatable). The batch stays locked until the end of the transaction.
+
+    `repeatable`: none of its attempts has ended, and no VM of it is ending. Otherwise a repeat could create a VM anew.
+    """
+    return Bound(_REPEATABLE, {"batch": batch_id})
+
+
+_SENT_AGAIN = text(
+    """
+    WITH locked AS MATERIALIZED (
+        SELECT id FROM attempt WHERE batch_id = :batch AND state IN ('sent', 'settling') ORDER BY id FOR NO KEY UPDATE
+    ), batch AS (UPDATE launch_batch SET last_sent_at = now() WHERE id = :batch)
+    UPDATE attempt a SET last_sent_at = now(), unknown_since = coalesce(a.unknown_since, now()),
+        empty_listings = 0, last_empty_listing_at = NULL,
+        retry_at = CASE WHEN a.state = 'settling' THEN a.retry_at
+                        WHEN a.lease_id = ANY (CAST(:held AS text[])) THEN NULL ELSE now() + CAST(:call AS interval) END
+    WHERE a.id IN (SELECT id FROM locked)
+    """
+)
+
+
+def sent_again(batch_id: BatchId, held: Iterable[str], *, call_seconds: float) -> Executable:
+    """Marks every slot of unknown outcome as sent now, also the slots that are only searched for.
+
+    `held`: leases whose claims the sender holds. Workers that hold other ones wait for the outcome of this call.
+    """
+    return _SENT_AGAIN.bindparams(batch=batch_id, held=list(held), call=timedelta(seconds=call_seconds))
+
+
+_MEMBERS = (
+    select(
+        attempt.c.id,
+        attempt.c.lease_id,
+        attempt.c.token,
+        attempt.c.batch_index,
+        attempt.c.unknown_since,
+        attempt.c.instance_id,
+    )
+    .where(attempt.c.batch_id == bindparam("batch", type_=Text))
+    .order_by(attempt.c.batch_index)
+)
+
+
+def members(batch_id: BatchId) -> Bound[Select[Any]]:
+    """(id, lease_id, token, batch_index, unknown_since, instance_id) of the attempts of a batch, in the order of their slots."""
+    return Bound(_MEMBERS, {"batch": batch_id})
+
+
+_PARAMS = select(launch_batch.c.params).where(launch_batch.c.id == bindparam("batch", type_=Text))
+
+
+def params(batch_id: BatchId) -> Bound[Select[Any]]:
+    """One row (params): what was sent, or null once no slot may be sent or searched for."""
+    return Bound(_PARAMS, {"batch": batch_id})
+
+
+_ANSWERED = text("UPDATE launch_batch SET answered_at = coalesce(answered_at, now()) WHERE id = :batch")
+
+
+def answered(batch_id: BatchId) -> Executable:
+    """A call has returned VMs of the batch."""
+    return _ANSWERED.bindparams(batch=batch_id)
+
+
+_FORGET = text(
+    """
+    UPDATE launch_batch b SET params = NULL
+    WHERE b.id = ANY (CAST(:batches AS text[])) AND b.params IS NOT NULL
+      AND NOT EXISTS (SELECT FROM attempt a WHERE a.batch_id = b.id AND a.state IN ('planned', 'sent', 'settling'))
+    """
+)
+
+
+def forget_params(batch_ids: Collection[BatchId]) -> Executable:
+    """Clears the parameters of batches of which no slot may be sent or searched for any more. Their hash stays."""
+    return _FORGET.bindparams(batches=list(batch_ids))
+
+
+_NAMED = text(
+    """
+    SELECT k.batch_id, k.index, b.id IS NOT NULL AS known, a.lease_id, a.n
+    FROM unnest(CAST(:batches AS text[]), CAST(:indexes AS int[])) AS k (batch_id, index)
+    LEFT JOIN launch_batch b ON b.id = k.batch_id AND b.account = :account AND b.region = :region
+    LEFT JOIN attempt a ON a.batch_id = b.id AND a.batch_index = k.index
+    """
+)
+
+
+def named_slots(account: str, region: str, slots: Collection[tuple[str, int]]) -> Bound[TextClause]:
+    """(batch_id, index, known, lease_id, n) of slots that listed VMs name. `known`: the database has the batch.
+
+    A slot without an attempt has no lease: its attempt is deleted, or was sent otherwise after this batch was not.
+    """
+    batches, indexes = [slot[0] for slot in slots], [slot[1] for slot in slots]
+    return Bound(_NAMED, {"account": account, "region": region, "batches": batches, "indexes": indexes})
+
+
+_OWNERS = text(
+    """
+    SELECT a.instance_id, a.lease_id, a.n, a.tenant_id, a.params_hash, l.name, l.deadline_applied
+    FROM attempt a JOIN lease l ON l.id = a.lease_id
+    WHERE a.account = :account AND a.region = :region AND a.instance_id = ANY (CAST(:ids AS text[])) AND a.state = 'known'
+      AND l.deadline_applied IS NOT NULL AND NOT l.term_in_doubt AND a.terminate_sent_at IS NULL
+    """
+)
+
+
+def owners(account: str, region: str, instance_ids: Collection[str]) -> Bound[TextClause]:
+    """(instance_id, lease_id, n, tenant_id, params_hash, name, deadline_applied): what the tags of these VMs should be.
+
+    Leaves out VMs that end, and VMs whose deadline tag may hold a term that the database has lost.
+    """
+    return Bound(_OWNERS, {"account": account, "region": region, "ids": list(instance_ids)})
