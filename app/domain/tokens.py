@@ -60,6 +60,14 @@ def agent_hash(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
+def slot_token(secret: str, purpose: str, slot: int | str) -> str:
+    """64 hexadecimal characters: the token of one VM of a launch batch, which the VM derives in the same way.
+
+    `purpose`: `host-keys` or `agent`. `slot`: the VM's launch index at EC2, its name at Compute Engine.
+    """
+    return hmac.new(secret.encode(), f"{purpose}/{slot}".encode(), hashlib.sha256).hexdigest()
+
+
 def params_hash(params: dict[str, Any]) -> str:
     """16 hexadecimal characters over the canonical JSON of the launch parameters."""
     canonical = json.dumps(params, sort_keys=True, separators=(",", ":"), ensure_ascii=True)

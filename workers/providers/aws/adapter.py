@@ -32,6 +32,7 @@ from workers.providers.aws.subnets import NO_ADDRESSES, Subnets
 from workers.providers.common.batch import answered
 from workers.providers.common.images import no_image, wanted
 from workers.providers.common.regions import Regions
+from workers.providers.common.single import SingleLaunches
 from workers.providers.credentials import CredentialGuard
 from workers.providers.errors import InsufficientCapacity, NetworkFull, ProviderError
 from workers.providers.types import (
@@ -72,7 +73,7 @@ The four rates are those of RunInstances, TerminateInstances, mutating actions a
 """
 
 
-class AwsProvider:
+class AwsProvider(SingleLaunches):
     """See `Provider` for the contract. The constructor makes no call. Any thread may call any method."""
 
     limits = LIMITS

@@ -11,6 +11,7 @@ from app.domain.tags import OwnerTags
 from app.domain.tokens import launch_name
 from app.settings import Settings
 from workers.providers.common.images import no_image, wanted
+from workers.providers.common.single import SingleLaunches
 from workers.providers.credentials import CredentialGuard
 from workers.providers.errors import NotOffered, ProviderError
 from workers.providers.gcp import (
@@ -71,7 +72,7 @@ One operation on a VM here takes up to four requests, and other programs share t
 _LIST_SECONDS = 300.0
 
 
-class GcpProvider:
+class GcpProvider(SingleLaunches):
     """See `Provider` for the contract. The constructor makes no call. Any thread may call any method."""
 
     limits = LIMITS
