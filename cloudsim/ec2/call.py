@@ -39,7 +39,7 @@ class RenderCache:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`params` are decoded input members by the names of botocore's model. `fault`: changes a launch of several VMs."""
+    """`params` are decoded input members by the names of botocore's model. `change`: a fault that changes a launch of several VMs."""
 
     world: World
     credentials: Credentials
@@ -49,7 +49,7 @@ class Call:
     account: str
     region: str
     params: dict[str, Any]
-    fault: Fault | None = None
+    change: Fault | None = None
 
     @property
     def now(self) -> float:

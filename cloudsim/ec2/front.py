@@ -89,7 +89,7 @@ class AwsFront:
                 account=account,
                 region=scope.region,
                 params=params,
-                fault=change,
+                change=change,
             )
         )
 

@@ -42,7 +42,7 @@ def run_instances(call: Call) -> Result:
     """Launch up to MaxCount VMs, or answer those that the same client token launched."""
     orders = _orders(call, read_order(call))
     vms = _launch(call, orders)
-    return views.reservation(call.world, *batches.answered(vms, call.fault))
+    return views.reservation(call.world, *batches.answered(vms, call.change))
 
 
 def _orders(call: Call, order: Order) -> list[Order]:
@@ -101,7 +101,7 @@ def _replay_or_launch(call: Call, orders: Sequence[Order]) -> list[Vm]:
     if not vms and has_missing_key(orders[0].disks):
         return [call.world.refuse(order, MISSING_KEY) for order in orders]
     if not vms:
-        room = min(addresses, batches.room(call.world, orders, least=least, fault=call.fault))
+        room = min(addresses, batches.room(call.world, orders, least=least, fault=call.change))
         vms = batches.launch(call.world, orders[:room])
     return vms
 

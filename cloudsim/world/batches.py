@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from cloudsim.world.core import World
 from cloudsim.world.entities import Vm
 from cloudsim.world.errors import CapacityExhausted
 from cloudsim.world.faults import Fault, FaultMode
 from cloudsim.world.orders import Order
+
+T = TypeVar("T")
 
 
 def replayed(world: World, orders: Sequence[Order]) -> list[Vm]:
@@ -43,6 +46,6 @@ def launch(world: World, orders: Sequence[Order]) -> list[Vm]:
     return vms
 
 
-def answered(vms: Sequence[Vm], fault: Fault | None) -> list[Vm]:
-    """The VMs as an answer lists them. The fault SHUFFLE changes their order."""
-    return list(reversed(vms)) if fault is not None and fault.mode is FaultMode.SHUFFLE else list(vms)
+def answered(items: Sequence[T], fault: Fault | None) -> list[T]:
+    """The items in the order of the answer. The fault SHUFFLE changes it."""
+    return list(reversed(items)) if fault is not None and fault.mode is FaultMode.SHUFFLE else list(items)
