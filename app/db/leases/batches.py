@@ -379,16 +379,16 @@ def forget_params(batch_ids: Collection[BatchId]) -> Executable:
 
 _NAMED = text(
     """
-    SELECT k.batch_id, k.index, b.id IS NOT NULL AS known, a.lease_id, a.n
-    FROM unnest(CAST(:batches AS text[]), CAST(:indexes AS int[])) AS k (batch_id, index)
+    SELECT k.batch_id, k.slot, b.id IS NOT NULL AS known, a.lease_id, a.n
+    FROM unnest(CAST(:batches AS text[]), CAST(:indexes AS int[])) AS k (batch_id, slot)
     LEFT JOIN launch_batch b ON b.id = k.batch_id AND b.account = :account AND b.region = :region
-    LEFT JOIN attempt a ON a.batch_id = b.id AND a.batch_index = k.index
+    LEFT JOIN attempt a ON a.batch_id = b.id AND a.batch_index = k.slot
     """
 )
 
 
 def named_slots(account: str, region: str, slots: Collection[tuple[str, int]]) -> Bound[TextClause]:
-    """(batch_id, index, known, lease_id, n) of slots that listed VMs name. `known`: the database has the batch.
+    """(batch_id, slot, known, lease_id, n) of slots that listed VMs name. `known`: the database has the batch.
 
     A slot without an attempt has no lease: its attempt is deleted, or was sent otherwise after this batch was not.
     """
@@ -412,3 +412,22 @@ def owners(account: str, region: str, instance_ids: Collection[str]) -> Bound[Te
     Leaves out VMs that end, and VMs whose deadline tag may hold a term that the database has lost.
     """
     return Bound(_OWNERS, {"account": account, "region": region, "ids": list(instance_ids)})
+
+
+_JUDGED = text(
+    """
+    SELECT k.id, b.id IS NULL AS rowless,
+           b.id IS NOT NULL AND NOT EXISTS (SELECT FROM attempt a WHERE a.batch_id = b.id AND a.ended_at IS NULL) AS ended
+    FROM unnest(CAST(:batches AS text[])) AS k (id)
+    LEFT JOIN launch_batch b ON b.id = k.id AND b.account = :account AND b.region = :region
+    WHERE EXISTS (SELECT FROM installation WHERE hold IS NULL)
+    """
+)
+
+
+def judged(account: str, region: str, batch_ids: Collection[str]) -> Bound[TextClause]:
+    """Of each batch: whether all of its attempts have ended (`ended`), or there is no such batch (`rowless`).
+
+    No row while the installation is on hold.
+    """
+    return Bound(_JUDGED, {"account": account, "region": region, "batches": list(batch_ids)})

@@ -75,6 +75,14 @@ _BENCHMARKS = text(
         SELECT ctid FROM gpu_benchmark WHERE measured_at < now() - interval '400 days' LIMIT 5000))
     """
 )
+_BATCHES = text(
+    """
+    DELETE FROM launch_batch WHERE id = ANY (ARRAY(
+        SELECT b.id FROM launch_batch b
+        WHERE b.created_at < now() - interval '90 days' AND NOT EXISTS (SELECT FROM attempt a WHERE a.batch_id = b.id)
+        LIMIT 5000))
+    """
+)
 _SECRETS = text("DELETE FROM webhook_secret WHERE valid_until < now()")
 
 STATEMENTS = (
@@ -93,8 +101,9 @@ STATEMENTS = (
     _BAD_GPUS,
     _LATEST,
     _BENCHMARKS,
+    _BATCHES,
 )
-"""Retention: idempotency records 72 hours, events and messages to operators 90 days, ended orphans and webhook deliveries 30 days, console output
+"""Retention: idempotency records 72 hours, events, launch batches without attempts and messages to operators 90 days, ended orphans and webhook deliveries 30 days, console output
 and quotes 7 days, sums of use 13 months, usage records, their sums, imported invoices, benchmarks and broken GPUs 400 days,
 the newest sample of an ended lease a day."""
 

@@ -35,7 +35,6 @@ from workers.providers.aws.subnets import NO_ADDRESSES, Subnet, Subnets
 from workers.providers.common.batch import answered
 from workers.providers.common.images import no_image, wanted
 from workers.providers.common.regions import Regions
-from workers.providers.common.single import SingleLaunches
 from workers.providers.credentials import CredentialGuard
 from workers.providers.errors import InsufficientCapacity, NetworkFull, ProviderError
 from workers.providers.types import (
