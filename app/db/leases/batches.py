@@ -59,8 +59,9 @@ _ELECT = text(
     )
     SELECT EXISTS (SELECT FROM elected) AS elected, others.slot_at,
            others.planned > 1 OR EXISTS (
-               SELECT FROM lease o WHERE o.tenant_id = :tenant AND o.id <> :lease AND o.state = 'queued'
-                 AND o.desired = 'run' AND o.next_due <= now()) AS company
+               SELECT FROM lease o WHERE o.tenant_id = :tenant AND o.id <> :lease AND o.state IN ('queued', 'provisioning')
+                 AND o.desired = 'run' AND o.next_due <= now() AND NOT EXISTS (
+                     SELECT FROM attempt p WHERE p.lease_id = o.id AND p.state IN ('sent', 'known', 'settling'))) AS company
     FROM others
     """
 )
@@ -289,7 +290,7 @@ _REPEATABLE = (
         ~exists()
         .where(
             attempt.c.batch_id == launch_batch.c.id,
-            attempt.c.ended_at.is_not(None) | attempt.c.terminate_sent_at.is_not(None) | (attempt.c.vm_state == "gone"),
+            (attempt.c.state == "dead") | attempt.c.terminate_sent_at.is_not(None) | (attempt.c.vm_state == "gone"),
         )
         .label("repeatable"),
     )
@@ -301,7 +302,8 @@ _REPEATABLE = (
 def locked_batch(batch_id: BatchId) -> Bound[Select[Any]]:
     """One row (params, last_sent_at, now, repeatable). The batch stays locked until the end of the transaction.
 
-    `repeatable`: none of its attempts has ended, and no VM of it is ending. Otherwise a repeat could create a VM anew.
+    `repeatable`: no VM of it is ending or gone, and none was declared never created. Otherwise a repeat could create a VM
+    anew, at a cloud that has forgotten the call.
     """
     return Bound(_REPEATABLE, {"batch": batch_id})
 
@@ -326,6 +328,23 @@ def sent_again(batch_id: BatchId, held: Iterable[str], *, call_seconds: float) -
     `held`: leases whose claims the sender holds. Workers that hold other ones wait for the outcome of this call.
     """
     return _SENT_AGAIN.bindparams(batch=batch_id, held=list(held), call=timedelta(seconds=call_seconds))
+
+
+_ASK_AGAIN = text(
+    """
+    WITH asked AS (
+        UPDATE attempt SET retry_at = NULL
+        WHERE id IN (SELECT id FROM attempt WHERE batch_id = :batch AND state = 'sent' AND last_sent_at = :sent_at
+                       AND lease_id = ANY (CAST(:leases AS text[])) ORDER BY id FOR NO KEY UPDATE)
+        RETURNING lease_id)
+    UPDATE lease SET next_due = now(), wake_count = wake_count + 1 WHERE id IN (SELECT lease_id FROM asked)
+    """
+)
+
+
+def ask_again(batch_id: BatchId, sent_at: datetime, lease_ids: Sequence[str]) -> Executable:
+    """Lets the workers that hold these leases repeat the call at once, and decide by its answer."""
+    return _ASK_AGAIN.bindparams(batch=batch_id, sent_at=sent_at, leases=list(lease_ids))
 
 
 _MEMBERS = (

@@ -5,7 +5,8 @@ from dataclasses import asdict, replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from app.domain.ids import BatchId, TenantId
+from app.domain.ids import BatchId
+from app.domain.leases import Lease
 from app.domain.lifecycle import deadline
 from app.domain.offerings import OfferingKey
 from app.domain.tokens import (
@@ -37,15 +38,18 @@ def most_together(runtime: Runtime, key: OfferingKey) -> int:
     return min(runtime.settings.launch_batch, runtime.accounts.provider(key.account).limits.batch)
 
 
-def shared_key(spec: LaunchSpec, *, account: str, tenant_id: TenantId, ttl_seconds: int) -> str:
+def shared_key(spec: LaunchSpec, lease: Lease, account: str) -> str:
     """The key over all of `spec` but what a slot of a batch has of its own: only equal keys are launched together.
 
-    The time to live is a part of it: the VMs have one deadline tag in common until each has its own.
+    The time to live is a part of it: the VMs have one deadline tag in common until each has its own. So is the name of
+    the image: a refusal concerns either the image that a tenant has named or the offering.
     """
+    request = lease.request
     shared: dict[str, Any] = {name: value for name, value in asdict(spec).items() if name not in _OF_ONE_VM}
     for reporter in _WITH_TOKENS:
         shared[reporter] = {**(shared[reporter] or {}), "token": None}
-    return batch_key({**shared, "account": account, "tenant": tenant_id, "ttl_seconds": ttl_seconds})
+    wish = {"image_name": request.image, "ttl_seconds": request.ttl_seconds}
+    return batch_key({**shared, **wish, "account": account, "tenant": lease.tenant_id})
 
 
 def batch_params(ctx: StepContext, spec: LaunchSpec, batch_id: BatchId, slots: Sequence[StepContext]) -> Params:

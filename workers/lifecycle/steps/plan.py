@@ -186,11 +186,7 @@ def _spec(ctx: StepContext, offering: Offering, image: Image, n: int, private: _
 
 def _batch_key(ctx: StepContext, key: OfferingKey, spec: LaunchSpec) -> str | None:
     """None: the attempt is launched alone."""
-    if most_together(ctx.runtime, key) == 1:
-        return None
-    lease = ctx.lease
-    ttl = lease.request.ttl_seconds
-    return shared_key(spec, account=key.account, tenant_id=lease.tenant_id, ttl_seconds=ttl)
+    return shared_key(spec, ctx.lease, key.account) if most_together(ctx.runtime, key) > 1 else None
 
 
 def planned_spec(connection: Connection, ctx: StepContext, offering: Offering, image: Image) -> LaunchSpec | None:

@@ -40,9 +40,11 @@ from workers.lifecycle.steps.send import (
 )
 from workers.lifecycle.steps.settle import settle
 from workers.providers.errors import (
+    NetworkFull,
     NotReady,
     OutcomeUnknown,
     ProviderError,
+    ProviderQuotaExceeded,
     Refused,
     SendExpired,
     Throttled,
@@ -193,6 +195,11 @@ def record(ctx: StepContext, sent: _Send, answer: BatchLaunched) -> None:
     if silent:
         error = OutcomeUnknown("the provider has not reported this VM of the batch", code="NotReported")
         _each(ctx, sent, lambda _, slot: _unknown(ctx, sent, slot, error), silent)
+    held_by_others = [slot.lease_id for index, slot in sent.slots.items() if index in missing and slot.ctx is None]
+    if held_by_others:
+        with ctx.runtime.database.begin() as connection:
+            connection.execute(*locked(held_by_others))
+            connection.execute(batches.ask_again(sent.batch_id, sent.at, held_by_others))
     ctx.runtime.database.run(batches.forget_params([sent.batch_id]))
     ctx.hurry_watch()
 
@@ -247,11 +254,16 @@ def _not_made(ctx: StepContext, sent: _Send, error: ProviderError) -> None:
 
 
 def _refused(ctx: StepContext, sent: _Send, errors: Mapping[int, ProviderError]) -> None:
-    """A refusal of the whole call. It proves nothing about an earlier send of the batch."""
-    if sent.spec is not None:
-        _end_refused(ctx, sent, errors)
-    else:
+    """A refusal of the whole call. It proves nothing about an earlier send of the batch.
+
+    Fewer VMs may fit into a quota or a network. Then half of the attempts are planned again for a smaller batch.
+    """
+    if sent.spec is None:
         _only_look(ctx, sent, errors)
+        return
+    fewer_may_fit = any(isinstance(error, ProviderQuotaExceeded | NetworkFull) for error in errors.values())
+    again = list(sent.slots)[: len(sent.slots) // 2] if fewer_may_fit else []
+    _end_refused(ctx, sent, {index: error for index, error in errors.items() if index not in again}, again=again)
 
 
 def _answer_lost(ctx: StepContext, sent: _Send, error: ProviderError) -> None:
@@ -271,14 +283,22 @@ def _as_before(ctx: StepContext, sent: _Send, error: ProviderError, pause: float
     if sent.spec is None:
         _each(ctx, sent, lambda _, slot: _not_done(sent, slot, error, pause, reached=reached))
         return
-    rows = batches.SlotRows()
-    for slot in sent.held.values():
-        rows.add(slot.attempt.id, *own_hashes(slot, sent.spec))
-    stored = json.dumps(dict(error_json(error)))
     with ctx.runtime.database.begin() as connection:
         connection.execute(*locked(slot.lease_id for slot in sent.slots.values()))
-        connection.execute(batches.unsent(sent.batch_id, rows, sent.at, pause, stored, reached=reached))
+        _unsend(connection, sent, list(sent.held.values()), error, pause)
         connection.execute(batches.forget_params([sent.batch_id]))
+
+
+def _unsend(
+    connection: Connection, sent: _Send, slots: Collection[StepContext], error: ProviderError, pause: float
+) -> None:
+    """The attempts are planned again. The caller has locked their leases."""
+    assert sent.spec is not None
+    rows = batches.SlotRows()
+    for slot in slots:
+        rows.add(slot.attempt.id, *own_hashes(slot, sent.spec))
+    reached, stored = not isinstance(error, Unreachable), json.dumps(dict(error_json(error)))
+    connection.execute(batches.unsent(sent.batch_id, rows, sent.at, pause, stored, reached=reached))
 
 
 def _not_done(sent: _Send, slot: _Slot, error: ProviderError, pause: float, *, reached: bool) -> Executable:
@@ -318,14 +338,22 @@ def _each(
             connection.execute(statement(index, slot))
 
 
-def _end_refused(ctx: StepContext, sent: _Send, errors: Mapping[int, ProviderError]) -> None:
-    """Ends the attempts of slots that definitely got no VM. Their leases try the next candidate."""
+def _end_refused(
+    ctx: StepContext, sent: _Send, errors: Mapping[int, ProviderError], *, again: Collection[int] = ()
+) -> None:
+    """Ends the attempts of slots that definitely got no VM. Their leases try the next candidate.
+
+    `again`: slots of the first send whose attempts are planned again, in the same transaction.
+    """
     refused = {index: slot for index, slot in sent.held.items() if index in errors}
     if not refused:
         return
     verdicts = {error: ctx.runtime.accounts.verdict(ctx.attempt.account, error) for error in set(errors.values())}
     with ctx.runtime.database.begin() as connection:
-        connection.execute(*locked(slot.lease.id for slot in refused.values()))
+        connection.execute(*locked(slot.lease_id for slot in sent.slots.values()))
+        if again:
+            some_error = next(iter(errors.values()))
+            _unsend(connection, sent, [sent.held[index] for index in again], some_error, 0.0)
         for index, slot in sorted(refused.items(), key=lambda one: one[1].attempt.id):
             _end_one(connection, slot, verdicts[errors[index]])
         for error in {verdicts[errors[index]] for index in refused}:
