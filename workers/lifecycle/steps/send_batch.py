@@ -161,6 +161,7 @@ def _call(ctx: StepContext, sent: _Send, checked_at: float) -> None:
             _not_made(ctx, sent, error)
         else:
             record(ctx, sent, answer)
+        ctx.runtime.database.run(batches.forget_params([sent.batch_id]))
 
 
 @contextmanager
@@ -200,7 +201,6 @@ def record(ctx: StepContext, sent: _Send, answer: BatchLaunched) -> None:
         with ctx.runtime.database.begin() as connection:
             connection.execute(*locked(held_by_others))
             connection.execute(batches.ask_again(sent.batch_id, sent.at, held_by_others))
-    ctx.runtime.database.run(batches.forget_params([sent.batch_id]))
     ctx.hurry_watch()
 
 
@@ -286,7 +286,6 @@ def _as_before(ctx: StepContext, sent: _Send, error: ProviderError, pause: float
     with ctx.runtime.database.begin() as connection:
         connection.execute(*locked(slot.lease_id for slot in sent.slots.values()))
         _unsend(connection, sent, list(sent.held.values()), error, pause)
-        connection.execute(batches.forget_params([sent.batch_id]))
 
 
 def _unsend(
