@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from sqlalchemy import func, select, update
 
 from app.db.core.ids import new_id
-from app.db.schema.tables import attempt, launch_batch
+from app.db.schema.tables import attempt, launch_batch, lease, provider_bucket
 from app.domain.ids import TenantId
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from workers.providers.aws.adapter import AwsProvider
@@ -82,6 +83,42 @@ def test_vms_get_tags_of_their_own(fleet: Fleet) -> None:
     assert {(vm["tags"]["gpulease-lease"], vm["tags"]["Name"]) for vm in fleet.vms()} == {
         (lease_id, f"t{number}") for number, lease_id in enumerate(leases)
     }
+
+
+# --- rates -------------------------------------------------------------------------------------------------------
+
+
+def test_one_of_them_takes_a_slot_of_the_rate_for_all(make_fleet: Callable[..., Fleet]) -> None:
+    fleet = make_fleet(provider_rate_limits=True)
+    use_up(fleet)
+    leases = created(fleet, 5)
+    fleet.step()
+    slots = [fleet.lease(lease_id).slot_at for lease_id in leases]
+    (slot,) = [at for at in slots if at is not None]
+    assert min(fleet.lease(lease_id).next_due for lease_id in leases) == slot
+    assert states(fleet, leases) == [["planned"]] * 5
+    leader = leases[slots.index(slot)]
+    fleet.runtime.database.run(
+        update(lease).where(lease.c.id == leader).values(slot_at=func.now(), next_due=func.now())
+    )
+    fleet.step()
+    assert states(fleet, leases) == [["known"]] * 5
+    assert (fleet.runs(), [fleet.lease(lease_id).slot_at for lease_id in leases]) == (1, [None] * 5)
+
+
+def use_up(fleet: Fleet) -> None:
+    """So much has been launched that a call has to wait for a while."""
+    values = {"name": f"{ACCOUNT}/{REGION}/launch", "next_free": func.now() + timedelta(seconds=60)}
+    fleet.runtime.database.run(provider_bucket.insert().values(**values))
+
+
+def test_a_leader_that_is_gone_is_replaced(fleet: Fleet) -> None:
+    leases = planned_together(fleet, 3)
+    fleet.runtime.database.run(update(lease).where(lease.c.slot_at.is_not(None)).values(next_due=None))
+    late = {"slot_at": func.now() - timedelta(seconds=10)}
+    fleet.runtime.database.run(update(lease).where(lease.c.slot_at.is_not(None)).values(**late))
+    drive_all(fleet, leases, "active")
+    assert fleet.runs() == 1
 
 
 # --- answers that are not the VMs --------------------------------------------------------------------------------
@@ -189,7 +226,7 @@ def test_a_refusal_after_a_lost_answer_proves_nothing(fleet: Fleet) -> None:
     fleet.sim.fault("RunInstances", "error", code="InsufficientInstanceCapacity", times=None)
     while states(fleet, leases) == [["sent"]] * 3:
         fleet.step()
-    assert set(sum(states(fleet, leases), [])) <= {"settling", "known"}
+    assert {state for one in states(fleet, leases) for state in one} <= {"settling", "known"}
     drive_all(fleet, leases, "active")
     assert len(fleet.sim.instances()) == 3
 
