@@ -3,14 +3,12 @@
 Only the database's clock decides whether a lease is due, held or expired.
 """
 
-from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
 from sqlalchemy import (
-    ARRAY,
     ColumnElement,
     Executable,
     Integer,
@@ -194,15 +192,13 @@ _ATTEMPT = [
 ]
 
 
-def _load(*of: ColumnElement[bool]) -> Select[Any]:
+def loading(*of: ColumnElement[bool]) -> Select[Any]:
+    """The facts for the next decision about these leases. See `load`."""
     newest = and_(attempt.c.lease_id == lease.c.id, attempt.c.n == lease.c.attempts_count)
     place = and_(account_region.c.account == attempt.c.account, account_region.c.region == attempt.c.region)
     other = attempt.alias("other")
-    unclean = (
-        select(func.count())
-        .where(other.c.lease_id == lease.c.id, other.c.clean.is_(False), other.c.ended_at.is_not(None))
-        .scalar_subquery()
-    )
+    is_unclean = (other.c.lease_id == lease.c.id, other.c.clean.is_(False), other.c.ended_at.is_not(None))
+    unclean = select(func.count()).where(*is_unclean).scalar_subquery()
     return (
         select(
             func.now().label("now"),
@@ -213,15 +209,13 @@ def _load(*of: ColumnElement[bool]) -> Select[Any]:
             *(attempt.c[name].label(f"attempt_{name}") for name in _ATTEMPT),
             unclean.label("unclean"),
             attempt.c.params_hash,
-            attempt.c.offering.label("attempt_offering"),
             attempt.c.agent_hash.is_not(None).label("attempt_has_agent"),
             attempt.c.offering["gpu"]["count"].as_integer().label("attempt_gpu_count"),
-            attempt.c.public_ip.label("attempt_public_ip"),
-            attempt.c.private_ip.label("attempt_private_ip"),
-            attempt.c.end_accepted.label("attempt_end_accepted"),
-            attempt.c.batch_key.label("attempt_batch_key"),
-            attempt.c.batch_id.label("attempt_batch_id"),
-            attempt.c.batch_index.label("attempt_batch_index"),
+            *(attempt.c[name].label(f"attempt_{name}") for name in ("public_ip", "private_ip", "end_accepted")),
+            *(
+                attempt.c[name].label(f"attempt_{name}")
+                for name in ("offering", "batch_key", "batch_id", "batch_index")
+            ),
             account_region.c.last_watched_at.label("attempt_watched_at"),
             *idleness.FACTS,
         )
@@ -235,21 +229,12 @@ def _load(*of: ColumnElement[bool]) -> Select[Any]:
     )
 
 
-_LOAD = _load(*_OURS)
-_LOAD_ALL = _load(
-    lease.c.id == func.any(bindparam("leases", type_=ARRAY(Text))),
-    lease.c.claim_id == func.any(bindparam("claims", type_=ARRAY(Uuid))),
-).add_columns(lease.c.claim_id)
+_LOAD = loading(*_OURS)
 
 
 def load(lease_id: LeaseId, claim_id: UUID) -> Bound[Select[Any]]:
     """The facts for the next decision, with the database's `now`. Returns no row when the claim is no longer ours."""
     return Bound(_LOAD, {"lease": lease_id, "claim": claim_id})
-
-
-def load_all(claimed: Mapping[LeaseId, UUID]) -> Bound[Select[Any]]:
-    """The rows of `load`, with their `claim_id`, for leases by their claims. A claim that was lost has no row."""
-    return Bound(_LOAD_ALL, {"leases": list(claimed), "claims": list(claimed.values())})
 
 
 def lease_from_row(row: Any) -> Lease:

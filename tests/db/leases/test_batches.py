@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import insert
 
-from app.db.leases import batches
+from app.db.leases import batch_company, batches
 from app.db.leases.transitions import locked
 from app.db.schema.tables import attempt, launch_batch, lease
 from app.domain.ids import AttemptId, BatchId, LeaseId
@@ -15,7 +15,7 @@ from tests.db.store import Store, ago, ahead, together
 
 KEY, BUCKET = "key", "sim/us-east-1/launch"
 BATCH = BatchId("batch_1")
-TIMES = {"call_seconds": 30.0, "hold_seconds": 90.0, "number": None}
+TIMES = {"call_seconds": 30.0, "hold_seconds": 90.0}
 
 
 def planned(store: Store, key: str | None = KEY, tenant: Any = None, **values: Any) -> tuple[LeaseId, AttemptId]:
@@ -25,7 +25,7 @@ def planned(store: Store, key: str | None = KEY, tenant: Any = None, **values: A
 
 
 def company(store: Store, leader: LeaseId, limit: int = 10) -> set[str]:
-    statement = batches.claim_company(store.tenant_id, KEY, leader, limit=limit, **TIMES)
+    statement = batch_company.claim_company(store.tenant_id, KEY, leader, limit=limit, number=None, **TIMES)
     return {row.id for row in store.all(statement)}
 
 
@@ -33,8 +33,8 @@ def elect(store: Store, lease_id: LeaseId, most: int = 100) -> Any:
     claim_id = uuid4()
     store.write(lease, lease_id, claim_id=claim_id)
     with store.database.begin() as connection:
-        connection.execute(batches.lock_key(KEY))
-        election = batches.elect(lease_id, claim_id, store.tenant_id, KEY, BUCKET, most=most, late=5.0)
+        connection.execute(batch_company.lock_key(KEY))
+        election = batch_company.elect(lease_id, claim_id, store.tenant_id, KEY, BUCKET, most=most, late=5.0)
         return connection.execute(election).one()
 
 

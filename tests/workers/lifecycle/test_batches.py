@@ -145,7 +145,8 @@ def states(fleet: Fleet, leases: list[Any]) -> list[list[str]]:
 def each_vm_is_in_its_slot(fleet: Fleet, leases: list[Any]) -> bool:
     rows = [fleet.attempts(lease_id)[0] for lease_id in leases]
     vms = fleet.runtime.accounts.provider(ACCOUNT).get(REGION, [row.instance_id for row in rows])
-    return [vms[row.instance_id].batch for row in rows] == [(row.batch_id, row.batch_index) for row in rows]
+    slots = [vm.batch if (vm := vms[row.instance_id]) else None for row in rows]
+    return slots == [(row.batch_id, row.batch_index) for row in rows]
 
 
 def test_a_part_of_the_vms_starts_and_the_other_leases_go_elsewhere(fleet: Fleet) -> None:

@@ -11,7 +11,7 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from app.db.core.ids import new_id
-from app.db.leases import batches, claims, launches
+from app.db.leases import batch_company, batches, claims, launches
 from app.domain.ids import BatchId, LeaseId
 from app.domain.leases import AttemptState
 from app.domain.lifecycle import Rest
@@ -43,8 +43,10 @@ def await_company(ctx: StepContext) -> Rest | None:
         return _until(ctx, ctx.row.lease_slot_at)
     key = ctx.row.attempt_batch_key
     with ctx.runtime.database.begin() as connection:
-        connection.execute(batches.lock_key(key))
-        election = batches.elect(ctx.lease.id, ctx.claim_id, ctx.lease.tenant_id, key, bucket, most=most, late=_LATE)
+        connection.execute(batch_company.lock_key(key))
+        election = batch_company.elect(
+            ctx.lease.id, ctx.claim_id, ctx.lease.tenant_id, key, bucket, most=most, late=_LATE
+        )
         row = connection.execute(election).one()
     if not row.elected:
         return Rest(max(row.slot_at or ctx.now, ctx.now) + _LEFT_BEHIND)
@@ -105,7 +107,7 @@ def gather(ctx: StepContext) -> Gathered | None:
             batch = _store_batch(connection, ctx, *known)
     except _NotStoredError:
         return None
-    ctx.runtime.database.run(batches.wake_left(ctx.lease.tenant_id, ctx.row.attempt_batch_key))
+    ctx.runtime.database.run(batch_company.wake_left(ctx.lease.tenant_id, ctx.row.attempt_batch_key))
     return batch
 
 
@@ -125,10 +127,10 @@ def _offering_and_image(ctx: StepContext) -> tuple[Offering, Image] | None:
 def _store_batch(connection: Connection, ctx: StepContext, offering: Offering, image: Image) -> Gathered:
     runtime, settings = ctx.runtime, ctx.runtime.settings
     timing = {"call_seconds": call_seconds(settings), "hold_seconds": settings.claim_seconds}
-    if connection.execute(*batches.lead(ctx.lease.id, ctx.claim_id, **timing)).first() is None:
+    if connection.execute(*batch_company.lead(ctx.lease.id, ctx.claim_id, **timing)).first() is None:
         raise _NotStoredError
     key, limit = ctx.row.attempt_batch_key, most_together(runtime, offering.key) - 1
-    company = batches.claim_company(
+    company = batch_company.claim_company(
         ctx.lease.tenant_id, key, ctx.lease.id, limit=limit, number=runtime.presence.number, **timing
     )
     claimed = {LeaseId(row.id): row.claim_id for row in connection.execute(*company)}
@@ -165,7 +167,7 @@ def _store_batch(connection: Connection, ctx: StepContext, offering: Offering, i
 
 def loaded(connection: Connection, runtime: Runtime, claimed: dict[LeaseId, UUID]) -> list[StepContext]:
     """The contexts of leases by their claims, in the order of the leases' ids."""
-    rows = sorted(connection.execute(*claims.load_all(claimed)), key=lambda row: str(row.lease_id))
+    rows = sorted(connection.execute(*batch_company.load(claimed)), key=lambda row: str(row.lease_id))
     return [
         StepContext(runtime=runtime, lease=claims.lease_from_row(row), claim_id=row.claim_id, now=row.now, row=row)
         for row in rows

@@ -22,7 +22,7 @@ from workers.lifecycle.bulkheads import CrowdedError
 from workers.lifecycle.steps.batch_plan import most_together
 from workers.lifecycle.steps.context import StepContext, change, offering_key
 from workers.lifecycle.steps.end import begin_release
-from workers.lifecycle.steps.plan import DoesNotFitError, NoSlotError, lease_term, store_attempt
+from workers.lifecycle.steps.plan import DoesNotFitError, store_attempt
 from workers.lifecycle.steps.readiness import (
     LONGEST_RETRY_PAUSE,
     RETRY_PAUSE,
@@ -31,6 +31,7 @@ from workers.lifecycle.steps.readiness import (
     require_trust,
     set_aside,
 )
+from workers.lifecycle.steps.reservation_slot import NoSlotError, lease_term
 from workers.providers.errors import (
     CredentialsRejected,
     ImageMissing,

@@ -11,8 +11,8 @@ from app.domain.lifecycle import Rest, may_appear_until, settled
 from app.domain.tags import attempt_key
 from workers.accounts import error_json
 from workers.lifecycle.steps.context import StepContext
+from workers.lifecycle.steps.record_batch import store_others
 from workers.lifecycle.steps.send import end_attempt, record
-from workers.lifecycle.steps.send_batch import store_others
 from workers.observation.vm_reasons import reason_json
 from workers.providers.errors import ProviderError, Throttled
 from workers.providers.types import Leftover, Vm

@@ -1,88 +1,27 @@
-"""The create call of a batch, for all of its slots: call, record. A repeat is the same call with the stored parameters.
+"""The create call of a batch, for all of its slots. A repeat is the same call with the stored parameters."""
 
-Facts are written for every slot, whatever became of its lease. A decision about a slot needs the claim of its lease. A
-slot whose lease another worker holds stays as it is: that worker repeats the call.
-"""
-
-import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import structlog
-from sqlalchemy import Connection, Executable
+from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from app.db.fleet import inventory
-from app.db.leases import attempts, batches
-from app.db.leases.transitions import locked
+from app.db.leases import batch_company, batches
 from app.domain.ids import AttemptId, BatchId, LeaseId
 from app.domain.leases import AttemptState
 from app.domain.lifecycle import Rest
-from workers.accounts import error_json
-from workers.lifecycle.steps.batch_plan import own_hashes
 from workers.lifecycle.steps.company import Gathered, gather, loaded
-from workers.lifecycle.steps.context import ClaimLostError, StepContext
-from workers.lifecycle.steps.send import (
-    HELD_OFF,
-    RETRY_FIRST,
-    call_seconds,
-    cool_off,
-    end_attempt,
-    is_overdue,
-    pause_after_unknown,
-    send,
-    set_refused_aside,
-    store_vm,
-    vm_facts,
-    window_of_claim,
-)
+from workers.lifecycle.steps.context import StepContext
+from workers.lifecycle.steps.record_batch import SentBatch, SentSlot, not_made, record
+from workers.lifecycle.steps.send import HELD_OFF, call_seconds, send, window_of_claim
 from workers.lifecycle.steps.settle import settle
-from workers.providers.errors import (
-    NetworkFull,
-    NotReady,
-    OutcomeUnknown,
-    ProviderError,
-    ProviderQuotaExceeded,
-    Refused,
-    SendExpired,
-    Throttled,
-    TokenConflict,
-    Unreachable,
-)
-from workers.providers.types import BatchLaunched, LaunchSpec, Params, Vm
+from workers.providers.errors import ProviderError
 
 log = structlog.get_logger(__name__)
 
 _CALL_UNDER_WAY = timedelta(seconds=1)
-
-
-@dataclass(frozen=True, slots=True)
-class _Slot:
-    """An attempt of the batch. `unknown_since`: before this send. `ctx`: None if another worker holds its lease."""
-
-    attempt_id: AttemptId
-    lease_id: LeaseId
-    token: str
-    unknown_since: datetime | None
-    ctx: StepContext | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Send:
-    """One send of a batch. `spec`: only of its first send, whose outcome is the outcome of the batch."""
-
-    batch_id: BatchId
-    params: Params
-    at: datetime
-    slots: Mapping[int, _Slot]
-    spec: LaunchSpec | None
-
-    @property
-    def held(self) -> Mapping[int, StepContext]:
-        """The slots about which this worker may decide."""
-        return {index: slot.ctx for index, slot in self.slots.items() if slot.ctx is not None}
 
 
 def send_together(ctx: StepContext) -> Rest | None:
@@ -98,18 +37,18 @@ def send_together(ctx: StepContext) -> Rest | None:
     return None
 
 
-def _first_send(gathered: Gathered) -> _Send:
+def _first_send(gathered: Gathered) -> SentBatch:
     slots = {
-        index: _Slot(slot.attempt.id, slot.lease.id, slot.attempt.token, None, slot)
+        index: SentSlot(slot.attempt.id, slot.lease.id, slot.attempt.token, None, slot)
         for index, slot in enumerate(gathered.slots)
     }
-    return _Send(gathered.batch_id, gathered.sent.params, gathered.sent.at, slots, gathered.spec)
+    return SentBatch(gathered.batch_id, gathered.sent.params, gathered.sent.at, slots, gathered.spec)
 
 
 def _repeat(ctx: StepContext) -> Rest | None:
     """The same call again. When a slot has ended since, a repeat could create its VM anew: then the slots are only searched for."""
     checked_at = ctx.runtime.monotonic()
-    again: _Send | Rest | None = None
+    again: SentBatch | Rest | None = None
     with ctx.runtime.database.begin() as connection:
         again = _store_repeat(connection, ctx)
     if again is None:
@@ -121,12 +60,14 @@ def _repeat(ctx: StepContext) -> Rest | None:
     return None
 
 
-def _store_repeat(connection: Connection, ctx: StepContext) -> _Send | Rest | None:
+def _store_repeat(connection: Connection, ctx: StepContext) -> SentBatch | Rest | None:
     """None: the call must not be repeated."""
     settings, batch_id = ctx.runtime.settings, BatchId(ctx.row.attempt_batch_id)
     call, hold = call_seconds(settings), settings.claim_seconds
     if (
-        connection.execute(*batches.lead(ctx.lease.id, ctx.claim_id, call_seconds=call, hold_seconds=hold)).first()
+        connection.execute(
+            *batch_company.lead(ctx.lease.id, ctx.claim_id, call_seconds=call, hold_seconds=hold)
+        ).first()
         is None
     ):
         return Rest(ctx.now + HELD_OFF)
@@ -137,233 +78,42 @@ def _store_repeat(connection: Connection, ctx: StepContext) -> _Send | Rest | No
         return None
     rows = connection.execute(*batches.members(batch_id)).all()
     number, limit = ctx.runtime.presence.number, len(rows)
-    company = batches.claim_slots(
+    company = batch_company.claim_slots(
         batch_id, ctx.lease.id, limit=limit, call_seconds=call, hold_seconds=hold, number=number
     )
     claimed = {LeaseId(row.id): row.claim_id for row in connection.execute(*company)}
     held = {one.lease.id: one for one in (ctx, *loaded(connection, ctx.runtime, claimed))}
     connection.execute(batches.sent_again(batch_id, held, call_seconds=call))
     slots = {
-        row.batch_index: _Slot(
+        row.batch_index: SentSlot(
             AttemptId(row.id), LeaseId(row.lease_id), row.token, row.unknown_since, held.get(LeaseId(row.lease_id))
         )
         for row in rows
     }
-    return _Send(batch_id, dict(batch.params), batch.now, slots, None)
+    return SentBatch(batch_id, dict(batch.params), batch.now, slots, None)
 
 
-def _call(ctx: StepContext, sent: _Send, checked_at: float) -> None:
+def _call(ctx: StepContext, sent: SentBatch, checked_at: float) -> None:
     with _freed(ctx, sent):
         try:
             with window_of_claim(ctx, checked_at):
                 answer = ctx.provider.launch_batch(ctx.attempt.region, sent.params)
         except ProviderError as error:
-            _not_made(ctx, sent, error)
+            not_made(ctx, sent, error)
         else:
             record(ctx, sent, answer)
         ctx.runtime.database.run(batches.forget_params([sent.batch_id]))
 
 
 @contextmanager
-def _freed(ctx: StepContext, sent: _Send) -> Iterator[None]:
+def _freed(ctx: StepContext, sent: SentBatch) -> Iterator[None]:
     """Releases the claims of the company afterwards. If that fails, the claims expire by themselves."""
     company = {slot.lease.id: slot.claim_id for slot in sent.held.values() if slot.lease.id != ctx.lease.id}
     try:
         yield
     finally:
         try:
-            ctx.runtime.database.run(batches.free(company))
+            ctx.runtime.database.run(batch_company.free(company))
         except DBAPIError:
             log.warning("claims of a batch left to run out")
         ctx.runtime.nudge.set()
-
-
-def record(ctx: StepContext, sent: _Send, answer: BatchLaunched) -> None:
-    """T5 of all slots. A slot for which the answer names neither a VM nor an error has an unknown outcome.
-
-    An answer with VMs is that of the batch, whichever of its calls created them. Without a VM, the answer proves nothing
-    about an earlier call.
-    """
-    store_vms(
-        ctx, sent.batch_id, {index: (sent.slots[index], vm) for index, vm in answer.vms.items() if index in sent.slots}
-    )
-    missing = {index: error for index, error in answer.missing.items() if index in sent.slots}
-    if answer.vms:
-        _end_refused(ctx, sent, missing)
-    else:
-        _refused(ctx, sent, missing)
-    silent = sent.slots.keys() - answer.vms.keys() - answer.missing.keys()
-    if silent:
-        error = OutcomeUnknown("the provider has not reported this VM of the batch", code="NotReported")
-        _each(ctx, sent, lambda _, slot: _unknown(ctx, sent, slot, error), silent)
-    held_by_others = [slot.lease_id for index, slot in sent.slots.items() if index in missing and slot.ctx is None]
-    if held_by_others:
-        with ctx.runtime.database.begin() as connection:
-            connection.execute(*locked(held_by_others))
-            connection.execute(batches.ask_again(sent.batch_id, sent.at, held_by_others))
-    ctx.hurry_watch()
-
-
-def store_vms(ctx: StepContext, batch_id: BatchId, found: Mapping[int, tuple[_Slot, Vm]]) -> None:
-    """Stores the VMs of slots in one transaction, and wakes the leases that other workers hold."""
-    if not found:
-        return
-    others = [slot.lease_id for slot, _ in found.values() if slot.ctx is None]
-    with ctx.runtime.database.begin() as connection:
-        connection.execute(*locked(slot.lease_id for slot, _ in found.values()))
-        for slot, vm in found.values():
-            if slot.ctx is not None:
-                store_vm(connection, slot.ctx, vm)
-            else:
-                connection.execute(*attempts.known(slot.attempt_id, slot.token, vm_facts(vm)))
-        connection.execute(batches.answered(batch_id))
-        if others:
-            connection.execute(inventory.wake(others))
-
-
-def store_others(ctx: StepContext, batch_id: BatchId, found: Mapping[int, Vm]) -> None:
-    """Stores the VMs that the cloud shows in the other slots of an attempt's batch."""
-    rows = {row.batch_index: row for row in ctx.runtime.database.all(batches.members(batch_id))}
-    mine, unknown = ctx.row.attempt_batch_index, {index for index, row in rows.items() if row.instance_id is None}
-    others = {
-        index: (_Slot(AttemptId(row.id), LeaseId(row.lease_id), row.token, row.unknown_since, None), found[index])
-        for index, row in rows.items()
-        if index in found and index in unknown and index != mine
-    }
-    store_vms(ctx, batch_id, others)
-
-
-def _not_made(ctx: StepContext, sent: _Send, error: ProviderError) -> None:
-    everyone = dict.fromkeys(sent.slots, error)
-    match error:
-        case SendExpired():
-            _as_before(ctx, sent, error, RETRY_FIRST)
-        case Unreachable() if sent.spec is not None and is_overdue(ctx):
-            _end_refused(ctx, sent, everyone)
-        case Throttled():
-            pause = ctx.runtime.pacer.throttled(ctx.provider, ctx.bucket("launch"), error)
-            _as_before(ctx, sent, error, pause)
-        case NotReady():
-            _as_before(ctx, sent, error, error.retry_after or RETRY_FIRST)
-        case TokenConflict():
-            _only_look(ctx, sent, everyone)
-        case Refused():
-            _refused(ctx, sent, everyone)
-        case _:
-            _answer_lost(ctx, sent, error)
-
-
-def _refused(ctx: StepContext, sent: _Send, errors: Mapping[int, ProviderError]) -> None:
-    """A refusal of the whole call. It proves nothing about an earlier send of the batch.
-
-    Fewer VMs may fit into a quota or a network. Then half of the attempts are planned again for a smaller batch.
-    """
-    if sent.spec is None:
-        _only_look(ctx, sent, errors)
-        return
-    fewer_may_fit = any(isinstance(error, ProviderQuotaExceeded | NetworkFull) for error in errors.values())
-    again = list(sent.slots)[: len(sent.slots) // 2] if fewer_may_fit else []
-    _end_refused(ctx, sent, {index: error for index, error in errors.items() if index not in again}, again=again)
-
-
-def _answer_lost(ctx: StepContext, sent: _Send, error: ProviderError) -> None:
-    """One lost answer sets no offering aside. After a second one, other leases prefer other offerings."""
-    _each(ctx, sent, lambda _, slot: _unknown(ctx, sent, slot, error))
-    if sent.spec is None:
-        ctx.runtime.database.run(cool_off(ctx, error))
-        ctx.runtime.catalogue.forget()
-
-
-def _as_before(ctx: StepContext, sent: _Send, error: ProviderError, pause: float) -> None:
-    """This send was not executed. If it was the only one, the attempts are planned again, for any later call.
-
-    Otherwise the outcome is as unknown as before.
-    """
-    reached = not isinstance(error, Unreachable)
-    if sent.spec is None:
-        _each(ctx, sent, lambda _, slot: _not_done(sent, slot, error, pause, reached=reached))
-        return
-    with ctx.runtime.database.begin() as connection:
-        connection.execute(*locked(slot.lease_id for slot in sent.slots.values()))
-        _unsend(connection, sent, list(sent.held.values()), error, pause)
-
-
-def _unsend(
-    connection: Connection, sent: _Send, slots: Collection[StepContext], error: ProviderError, pause: float
-) -> None:
-    """The attempts are planned again. The caller has locked their leases."""
-    assert sent.spec is not None
-    rows = batches.SlotRows()
-    for slot in slots:
-        rows.add(slot.attempt.id, *own_hashes(slot, sent.spec))
-    reached, stored = not isinstance(error, Unreachable), json.dumps(dict(error_json(error)))
-    connection.execute(batches.unsent(sent.batch_id, rows, sent.at, pause, stored, reached=reached))
-
-
-def _not_done(sent: _Send, slot: _Slot, error: ProviderError, pause: float, *, reached: bool) -> Executable:
-    since = slot.unknown_since
-    return attempts.not_done(
-        slot.attempt_id, slot.token, sent.at, pause, error_json(error), unknown_since=since, reached=reached
-    )
-
-
-def _unknown(ctx: StepContext, sent: _Send, slot: _Slot, error: ProviderError) -> Executable:
-    pause = pause_after_unknown(slot.ctx or ctx)
-    return attempts.unknown(slot.attempt_id, slot.token, sent.at, pause, error_json(error))
-
-
-def _only_look(ctx: StepContext, sent: _Send, errors: Mapping[int, ProviderError]) -> None:
-    """A VM exists, or may exist, in each of these slots: create no other one, look for it and adopt it."""
-
-    def searched(index: int, slot: _Slot) -> Executable:
-        return attempts.only_look(slot.attempt_id, slot.token, sent.at, error_json(errors[index]))
-
-    _each(ctx, sent, searched, errors)
-
-
-def _each(
-    ctx: StepContext,
-    sent: _Send,
-    statement: Callable[[int, _Slot], Executable],
-    indexes: Collection[int] | None = None,
-) -> None:
-    """Writes the answer for these slots, or for all, as far as this send is their newest."""
-    slots = [(index, slot) for index, slot in sent.slots.items() if indexes is None or index in indexes]
-    if not slots:
-        return
-    with ctx.runtime.database.begin() as connection:
-        connection.execute(*locked(slot.lease_id for _, slot in slots))
-        for index, slot in sorted(slots, key=lambda one: one[1].attempt_id):
-            connection.execute(statement(index, slot))
-
-
-def _end_refused(
-    ctx: StepContext, sent: _Send, errors: Mapping[int, ProviderError], *, again: Collection[int] = ()
-) -> None:
-    """Ends the attempts of slots that definitely got no VM. Their leases try the next candidate.
-
-    `again`: slots of the first send whose attempts are planned again, in the same transaction.
-    """
-    refused = {index: slot for index, slot in sent.held.items() if index in errors}
-    if not refused:
-        return
-    verdicts = {error: ctx.runtime.accounts.verdict(ctx.attempt.account, error) for error in set(errors.values())}
-    with ctx.runtime.database.begin() as connection:
-        connection.execute(*locked(slot.lease_id for slot in sent.slots.values()))
-        if again:
-            some_error = next(iter(errors.values()))
-            _unsend(connection, sent, [sent.held[index] for index in again], some_error, 0.0)
-        for index, slot in sorted(refused.items(), key=lambda one: one[1].attempt.id):
-            _end_one(connection, slot, verdicts[errors[index]])
-        for error in {verdicts[errors[index]] for index in refused}:
-            set_refused_aside(connection, ctx, error)
-    ctx.runtime.catalogue.forget()
-
-
-def _end_one(connection: Connection, slot: StepContext, error: ProviderError) -> None:
-    """A slot whose lease another worker has taken over is that worker's to decide about."""
-    try:
-        with connection.begin_nested():
-            end_attempt(connection, slot, AttemptState.REFUSED, error_json(error), before=AttemptState.SENT)
-    except ClaimLostError:
-        log.info("a slot of the batch is held by another worker", lease_id=slot.lease.id)
