@@ -53,7 +53,7 @@ def sent(store: Store, count: int) -> list[tuple[LeaseId, AttemptId]]:
 def columns(pairs: list[tuple[LeaseId, AttemptId]], of: str) -> batches.SlotRows:
     rows = batches.SlotRows()
     for _, attempt_id in pairs:
-        rows.add(attempt_id, f"{of}-{attempt_id}".encode(), None)
+        rows.add(attempt_id, f"{of}-{attempt_id}".encode(), None, {"of": of} if of == "own" else None)
     return rows
 
 
@@ -146,6 +146,7 @@ def test_all_slots_are_sent_at_the_time_of_their_batch(store: Store) -> None:
         (batch.last_sent_at,) * 3
     }
     assert rows(store, pairs)[1].host_key_hash == f"slot-{pairs[1][1]}".encode()
+    assert [row.params for row in rows(store, pairs)] == [None] * 3, "nobody can send one of them alone"
 
 
 def test_a_send_that_did_nothing_leaves_planned_attempts(store: Store) -> None:
@@ -153,7 +154,7 @@ def test_a_send_that_did_nothing_leaves_planned_attempts(store: Store) -> None:
     assert unsend(store, pairs, store.row(launch_batch, BATCH).last_sent_at) == 3
     for row in rows(store, pairs):
         assert (row.state, row.batch_id, row.first_sent_at, row.unknown_since) == ("planned", None, None, None)
-        assert row.host_key_hash == f"own-{row.id}".encode()
+        assert (row.host_key_hash, row.params) == (f"own-{row.id}".encode(), {"of": "own"})
         assert row.retry_at - store.now() > timedelta(seconds=5)
 
 

@@ -186,9 +186,13 @@ def test_a_quota_with_room_for_some_is_filled(fleet: Fleet) -> None:
 
 def test_after_throttling_the_attempts_are_planned_again_for_any_call(fleet: Fleet) -> None:
     leases = planned_together(fleet, 3)
+    before = [fleet.attempts(lease_id)[0] for lease_id in leases]
     fleet.sim.fault("RunInstances", "throttle", times=1)
     send_batch(fleet)
     rows = [fleet.attempts(lease_id)[0] for lease_id in leases]
+    assert [(row.params, row.host_key_hash, row.agent_hash) for row in rows] == [
+        (row.params, row.host_key_hash, row.agent_hash) for row in before
+    ]
     assert {(row.state, row.batch_id, row.first_sent_at) for row in rows} == {("planned", None, None)}
     fleet.end(leases[0])
     drive_all(fleet, leases[1:], "active")

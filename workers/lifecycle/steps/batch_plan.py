@@ -96,13 +96,25 @@ def slot_hashes(ctx: StepContext, spec: LaunchSpec, batch_id: BatchId, index: in
     )
 
 
-def own_hashes(ctx: StepContext, spec: LaunchSpec) -> TokenHashes:
-    """Of an attempt that is launched alone."""
+def own_spec(ctx: StepContext, spec: LaunchSpec) -> LaunchSpec:
+    """Of an attempt that is launched alone. `spec`: of another attempt of its key."""
     key, installation = ctx.runtime.installation.token_key, ctx.runtime.installation.id
     one = (key, installation, ctx.lease.id, ctx.attempt.n)
+    return replace(
+        spec,
+        token=ctx.attempt.token,
+        owner=ctx.owner,
+        name=ctx.row.lease_name,
+        host_keys=replace(spec.host_keys, token=host_key_token(*one)) if spec.host_keys else None,
+        agent=replace(spec.agent, token=agent_token(*one)) if spec.agent else None,
+    )
+
+
+def own_hashes(spec: LaunchSpec) -> TokenHashes:
+    """Of an attempt that is launched alone, by its own spec."""
     return TokenHashes(
-        host_key=host_key_hash(host_key_token(*one)) if spec.host_keys else None,
-        agent=agent_hash(agent_token(*one)) if spec.agent else None,
+        host_key=host_key_hash(spec.host_keys.token) if spec.host_keys else None,
+        agent=agent_hash(spec.agent.token) if spec.agent else None,
     )
 
 

@@ -22,8 +22,8 @@ from app.domain.offerings import Offering, OfferingKey
 from app.domain.proofs import ProofRecord, awaited
 from app.domain.rates import list_price, rate_at
 from app.domain.tags import OwnerTags
-from app.domain.tokens import agent_hash, agent_token, host_key_hash, host_key_token, launch_token, params_hash
-from workers.lifecycle.steps.batch_plan import most_together, shared_key
+from app.domain.tokens import agent_token, host_key_token, launch_token, params_hash
+from workers.lifecycle.steps.batch_plan import most_together, own_hashes, shared_key
 from workers.lifecycle.steps.context import StepContext, change, must_hold, reserve_quota
 from workers.lifecycle.steps.reservation_slot import ReservationSlot, take_slot
 from workers.providers.types import AgentConfig, HostKeyReport, Image, LaunchSpec, Params
@@ -59,10 +59,8 @@ def store_attempt(ctx: StepContext, offering: Offering, image: Image) -> None:
             raise DoesNotFitError(over_budget=reserved.over_budget)
         sent = {"token": spec.token, "params": params, "params_hash": spec.owner.params_hash}
         shared = {"batch_key": _batch_key(ctx, offering.key, spec)}
-        reported = {
-            "host_key_hash": host_key_hash(spec.host_keys.token) if spec.host_keys else None,
-            "agent_hash": agent_hash(spec.agent.token) if spec.agent else None,
-        }
+        hashes = own_hashes(spec)
+        reported = {"host_key_hash": hashes.host_key, "agent_hash": hashes.agent}
         owner = {"id": attempt_id, "lease_id": ctx.lease.id, "tenant_id": ctx.lease.tenant_id, "n": n}
         hardware = {**_offering_columns(offering, slot), "offering": _facts(offering, image)}
         connection.execute(*attempts.plan({**owner, **hardware, **prices, **sent, **shared, **reported}))

@@ -18,7 +18,7 @@ from app.db.leases.transitions import locked
 from app.domain.ids import AttemptId, BatchId, LeaseId
 from app.domain.leases import AttemptState
 from workers.accounts import error_json
-from workers.lifecycle.steps.batch_plan import own_hashes
+from workers.lifecycle.steps.batch_plan import own_hashes, own_spec
 from workers.lifecycle.steps.context import ClaimLostError, StepContext
 from workers.lifecycle.steps.send import (
     RETRY_FIRST,
@@ -191,7 +191,8 @@ def _unsend(
     assert sent.spec is not None
     rows = batches.SlotRows()
     for slot in slots:
-        rows.add(slot.attempt.id, *own_hashes(slot, sent.spec))
+        spec = own_spec(slot, sent.spec)
+        rows.add(slot.attempt.id, *own_hashes(spec), slot.provider.plan(spec))
     reached, stored = not isinstance(error, Unreachable), json.dumps(dict(error_json(error)))
     connection.execute(batches.unsent(sent.batch_id, rows, sent.at, pause, stored, reached=reached))
 

@@ -72,7 +72,7 @@ def _store_repeat(connection: Connection, ctx: StepContext) -> SentBatch | Rest 
     ):
         return Rest(ctx.now + HELD_OFF)
     batch = connection.execute(*batches.locked_batch(batch_id)).one()
-    if batch.last_sent_at != ctx.attempt.last_sent_at:
+    if ctx.attempt.last_sent_at is None or batch.last_sent_at > ctx.attempt.last_sent_at:
         return Rest(ctx.now + _CALL_UNDER_WAY)
     if not batch.repeatable or batch.params is None:
         return None
