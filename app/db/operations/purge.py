@@ -83,6 +83,13 @@ _BATCHES = text(
         LIMIT 5000))
     """
 )
+_BATCH_PARAMS = text(
+    """
+    UPDATE launch_batch b SET params = NULL
+    WHERE b.params IS NOT NULL
+      AND NOT EXISTS (SELECT FROM attempt a WHERE a.batch_id = b.id AND a.state IN ('planned', 'sent', 'settling'))
+    """
+)
 _SECRETS = text("DELETE FROM webhook_secret WHERE valid_until < now()")
 
 STATEMENTS = (
@@ -102,6 +109,7 @@ STATEMENTS = (
     _LATEST,
     _BENCHMARKS,
     _BATCHES,
+    _BATCH_PARAMS,
 )
 """Retention: idempotency records 72 hours, events, launch batches without attempts and messages to operators 90 days, ended orphans and webhook deliveries 30 days, console output
 and quotes 7 days, sums of use 13 months, usage records, their sums, imported invoices, benchmarks and broken GPUs 400 days,
