@@ -69,7 +69,7 @@ def _send() -> Update:
             lease.c.held_until > func.now(),
             *MAY_SEND,
         )
-        .values(held_until=func.now() + bindparam("hold", type_=Interval))
+        .values(held_until=func.now() + bindparam("hold", type_=Interval), slot_bucket=None, slot_at=None)
         .returning(lease.c.id)
         .cte("held")
     )
@@ -96,6 +96,8 @@ _SEND = _send()
 
 def send(attempt_id: AttemptId, claim_id: UUID, *, call_seconds: float, hold_seconds: float) -> Bound[Update]:
     """T3: `planned -> sent`, if the claim is ours and the lease is still wanted. Extends the claim over the call.
+
+    The lease's slot of the launch rate is used up.
 
     From here on the outcome is unknown until it is recorded. A worker that is killed during the call leaves the attempt
     in this state. The retry clock runs from the first such send. Returns one row (params, last_sent_at), or none: then

@@ -1,5 +1,6 @@
 """Leases of one tenant that want the same VM are launched with one create call."""
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -11,6 +12,8 @@ from sqlalchemy import func, select, update
 from app.db.core.ids import new_id
 from app.db.schema.tables import attempt, launch_batch, lease, provider_bucket
 from app.domain.ids import TenantId
+from app.domain.tokens import agent_hash, host_key_hash, slot_token
+from cloudsim.user_data import cloud_configs
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from workers.providers.aws.adapter import AwsProvider
 from workers.providers.types import BatchLaunched, Params
@@ -356,3 +359,27 @@ def test_a_vm_of_a_batch_that_the_database_has_lost_sets_the_hold(fleet: Fleet) 
     assert fleet.hold() is not None
     assert {orphan.cause for orphan in fleet.orphans()} == {"lost_row"}
     assert len(fleet.vms()) == 2
+
+
+def test_each_vm_derives_its_tokens_from_its_slot(make_fleet: Callable[..., Fleet]) -> None:
+    calls: list[Params] = []
+
+    class Recording(AwsProvider):
+        def launch_batch(self, region: str, params: Params) -> BatchLaunched:
+            calls.append(params)
+            return super().launch_batch(region, params)
+
+    fleet = make_fleet(connect_account=Recording, agent="on", public_url="http://127.0.0.1:1")
+    leases = planned_together(fleet, 3, proof="required")
+    send_batch(fleet)
+    (secret,) = set(re.findall(r"SECRET = \"([0-9a-f]{64})\"", user_data(calls[0])))
+    for lease_id in leases:
+        (one,) = fleet.attempts(lease_id)
+        assert one.agent_hash == agent_hash(slot_token(secret, "agent", one.batch_index))
+        assert one.host_key_hash == host_key_hash(slot_token(secret, "host-keys", one.batch_index))
+
+
+def user_data(params: Params) -> str:
+    """The programs that the first boot of the VMs writes."""
+    configs = cloud_configs(params["UserData"])
+    return "".join(file["content"] for config in configs for file in config.get("write_files", []))
