@@ -13,6 +13,7 @@ from app.domain.account_checks import AccountCheck
 from app.domain.offerings import Driver
 from app.domain.tags import OwnerTags
 from workers.providers.types import (
+    BatchLaunched,
     BatchResult,
     Image,
     Interruption,
@@ -29,6 +30,7 @@ from workers.providers.types import (
     Prices,
     ProviderEvent,
     ServiceQuota,
+    Slot,
     Vm,
 )
 
@@ -126,6 +128,47 @@ class Launching(Protocol):
         """Looks up directly the VM that an attempt may have created. None means only that the cloud shows no VM now.
 
         Returns a VM only when its installation, lease and attempt tags are the owner's.
+        """
+        ...
+
+
+class BatchLaunching(Protocol):
+    """Creation of several VMs of one tenant with one call. Only for a provider whose `limits.batch` exceeds 1.
+
+    `workers.providers.common.single.SingleLaunches` has these methods for the other providers.
+    """
+
+    def plan_batch(self, spec: LaunchSpec, batch_id: str, token: str, slots: Sequence[Slot]) -> Params:
+        """The parameters of a create call for all slots. A pure function, as `plan`.
+
+        `spec` contains what the slots share, and its owner's deadline is the latest of theirs. Its token, name, lease and
+        attempt are not used. `token` makes the call idempotent. The VMs are tagged with the installation, the tenant,
+        `batch_id`, the parameter hash, the deadline and the spec's labels.
+        """
+        ...
+
+    def launch_batch(self, region: str, params: Params) -> BatchLaunched:
+        """Creates the firewall rules, then the VMs, and returns at once.
+
+        A repeat with the same parameters returns the same VMs. The adapter calls `require_open_window` immediately before
+        the create call. Errors are those of `launch`, and concern all slots: a refusal means that no VM was created.
+        """
+        ...
+
+    def find_batch(self, region: str, params: Params) -> Mapping[int, Vm]:
+        """Every VM of the batch that the cloud shows now, by slot, including VMs that have ended.
+
+        A VM whose slot does not exist in the batch is omitted.
+        """
+        ...
+
+    def label_slots(
+        self, region: str, owners: Mapping[str, OwnerTags], names: Mapping[str, str] | None = None
+    ) -> BatchResult:
+        """Writes the owner's tags, and the name of the lease, on VMs of a batch and on the resources that belong to them.
+
+        `owners` and `names` are by VM id. `done` contains the VMs whose own tags are written; the rest as in
+        `VmActions.set_deadline`. Nothing depends on these tags: a VM is known by its batch and slot before.
         """
         ...
 
@@ -250,7 +293,9 @@ class Checking(Protocol):
         ...
 
 
-class Provider(Identity, Catalogue, Launching, VmActions, Observing, LeftoverRemoval, ProviderEvents, Protocol):
+class Provider(
+    Identity, Catalogue, Launching, BatchLaunching, VmActions, Observing, LeftoverRemoval, ProviderEvents, Protocol
+):
     """Everything that gpulease needs from a cloud account. All methods block; all raise ProviderError.
 
     **A call with several items fails item by item.** A call that changes something returns a `BatchResult`. A call that

@@ -22,6 +22,9 @@ CALLS = frozenset(
         "image",
         "launch",
         "find",
+        "launch_batch",
+        "find_batch",
+        "label_slots",
         "get",
         "ready",
         "interruptions",
@@ -37,7 +40,7 @@ CALLS = frozenset(
 )
 """The methods of the interface that read one answer from the cloud.
 
-`list` is timed by page. `plan` makes no call. Only the dead-man switch uses `list_everywhere`, and only the command
+`list` is timed by page. `plan` and `plan_batch` make no call. Only the dead-man switch uses `list_everywhere`, and only the command
 `prices` uses `price_list`. Neither has metrics.
 """
 

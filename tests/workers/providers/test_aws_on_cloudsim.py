@@ -83,6 +83,15 @@ class OnCloudsim:
     def lose_next_launch_reply(self) -> None:
         self.sim.fault("RunInstances", "lose_reply")
 
+    def lose_next_batch_reply(self) -> None:
+        self.sim.fault("RunInstances", "lose_reply")
+
+    def shuffle_next_batch(self) -> None:
+        self.sim.fault("RunInstances", "shuffle")
+
+    def leave_room(self, zone: str, count: int) -> None:
+        self.sim.capacity(count, zone=zone)
+
     def hang_next_launch(self) -> None:
         self.sim.fault("RunInstances", "hang")
 

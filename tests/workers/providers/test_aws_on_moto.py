@@ -139,6 +139,15 @@ class OnMoto:
     def break_firewall(self, stage: str) -> None:
         raise NotImplementedError(LACKS[Power.LOST_ANSWERS])
 
+    def lose_next_batch_reply(self) -> None:
+        raise NotImplementedError(LACKS[Power.LOST_ANSWERS])
+
+    def shuffle_next_batch(self) -> None:
+        raise NotImplementedError(LACKS[Power.CAPACITY])
+
+    def leave_room(self, zone: str, count: int) -> None:
+        raise NotImplementedError(LACKS[Power.CAPACITY])
+
     def hang_next_launch(self) -> None:
         raise NotImplementedError(LACKS[Power.LOST_ANSWERS])
 

@@ -2,13 +2,16 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import TypedDict
 
 from app.domain.account_checks import AccountCheck
 from app.domain.offerings import Driver
 from app.domain.tags import OwnerTags
 from app.settings import Settings
 from workers.providers.aws import (
+    batches,
     catalogue,
     checks,
     console,
@@ -28,7 +31,7 @@ from workers.providers.aws.calls import part
 from workers.providers.aws.clients import AwsClients
 from workers.providers.aws.errors import translated
 from workers.providers.aws.settings import AwsAccount
-from workers.providers.aws.subnets import NO_ADDRESSES, Subnets
+from workers.providers.aws.subnets import NO_ADDRESSES, Subnet, Subnets
 from workers.providers.common.batch import answered
 from workers.providers.common.images import no_image, wanted
 from workers.providers.common.regions import Regions
@@ -36,6 +39,7 @@ from workers.providers.credentials import CredentialGuard
 from workers.providers.errors import InsufficientCapacity, NetworkFull, ProviderError
 from workers.providers.types import (
     OTHER_REGIONS,
+    BatchLaunched,
     BatchResult,
     CallRate,
     Image,
@@ -53,6 +57,7 @@ from workers.providers.types import (
     Prices,
     ProviderEvent,
     ServiceQuota,
+    Slot,
     Vm,
 )
 
@@ -64,12 +69,21 @@ LIMITS = Limits(
         "terminate": CallRate(burst=100, per_second=5),
         "write": CallRate(burst=50, per_second=5),
         "read": CallRate(burst=100, per_second=20),
-    }
+    },
+    batch=100,
 )
 """Source: EC2 API reference, "Request throttling".
 
-The four rates are those of RunInstances, TerminateInstances, mutating actions and filtered non-mutating actions.
+The four rates are those of RunInstances, TerminateInstances, mutating actions and filtered non-mutating actions. EC2 also
+counts the VMs of RunInstances: 1,000 at once, then 2 a second. Its guide advises at most 100 VMs in one call.
 """
+
+
+class _Place(TypedDict):
+    """Where the network of the account has room for a VM."""
+
+    subnet: Subnet | None
+    ena_express: bool
 
 
 class AwsProvider:
@@ -154,10 +168,12 @@ class AwsProvider:
 
         Raises NotOffered for a zone in which the account has no subnet.
         """
-        subnet = self._subnets.of_zone(spec.region, spec.zone)
-        ena_express = spec.instance_type in catalogue.load().ena_express
         reservation = self._account.reservation(spec.reservation) if spec.reservation is not None else None
-        return launch.plan(spec, self._account, subnet=subnet, ena_express=ena_express, reservation=reservation)
+        return launch.plan(spec, self._account, reservation=reservation, **self._place(spec))
+
+    def _place(self, spec: LaunchSpec) -> _Place:
+        ena_express = spec.instance_type in catalogue.load().ena_express
+        return {"subnet": self._subnets.of_zone(spec.region, spec.zone), "ena_express": ena_express}
 
     def launch(self, region: str, params: Params) -> Vm:
         """Creates the security group, then calls RunInstances.
@@ -165,8 +181,13 @@ class AwsProvider:
         A repeat with the same token in the same zone returns the same VM, even one that has ended. After a refusal for
         lack of addresses, later plans use another subnet of the zone: NetworkFull when there is one.
         """
-        try:
+        with self._noting_full_subnet(region, params):
             return launch.create(self._clients.ec2(region), region, params)
+
+    @contextmanager
+    def _noting_full_subnet(self, region: str, params: Params) -> Iterator[None]:
+        try:
+            yield
         except InsufficientCapacity as error:
             subnet = params["NetworkInterfaces"][0].get("SubnetId")
             if error.code == NO_ADDRESSES and self._subnets.set_full(region, subnet):
@@ -177,6 +198,25 @@ class AwsProvider:
         """Looks up a VM by client token and compares its owner tags. Also returns a VM that has ended."""
         candidates = instances.with_token(self._clients.ec2(region), region, token)
         return next((vm for vm in candidates if _belongs(vm, owner)), None)
+
+    def plan_batch(self, spec: LaunchSpec, batch_id: str, token: str, slots: Sequence[Slot]) -> Params:
+        """Parameters of RunInstances for all slots, and of the security group that they share."""
+        return batches.plan(spec, self._account, batch_id, token, slots, **self._place(spec))
+
+    def launch_batch(self, region: str, params: Params) -> BatchLaunched:
+        """As `launch`. EC2 may start some of the VMs: the other slots are refused with InsufficientCapacity."""
+        with self._noting_full_subnet(region, params):
+            return batches.create(self._clients.ec2(region), region, params)
+
+    def find_batch(self, region: str, params: Params) -> Mapping[int, Vm]:
+        """Looks up VMs by client token, and their slots by launch index. Also returns VMs that have ended."""
+        return batches.find(self._clients.ec2(region), region, params)
+
+    def label_slots(
+        self, region: str, owners: Mapping[str, OwnerTags], names: Mapping[str, str] | None = None
+    ) -> BatchResult:
+        """Calls CreateTags once per VM: its volumes and network interfaces get the same tags."""
+        return batches.label(self._clients.ec2(region), owners, names or {})
 
     def get(self, region: str, vm_ids: Sequence[str]) -> Mapping[str, Vm | None]:
         """VMs by id, 200 ids a call."""

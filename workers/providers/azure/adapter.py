@@ -33,6 +33,7 @@ from workers.providers.azure.clients import AzureClients, Group
 from workers.providers.azure.errors import translated
 from workers.providers.azure.settings import AzureAccount
 from workers.providers.common.images import no_image, wanted
+from workers.providers.common.single import SingleLaunches
 from workers.providers.credentials import CredentialGuard
 from workers.providers.errors import NotOffered
 from workers.providers.types import (
@@ -74,7 +75,7 @@ a second.
 _SUBSCRIPTION_API = "2022-12-01"
 
 
-class AzureProvider:
+class AzureProvider(SingleLaunches):
     """See `Provider` for the contract. The constructor makes no call. Any thread may call any method."""
 
     limits = LIMITS
