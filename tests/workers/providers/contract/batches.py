@@ -46,7 +46,7 @@ def ids(vms: Mapping[int, Vm]) -> dict[int, str]:
     return {slot: vm.id for slot, vm in vms.items()}
 
 
-@case(Power.BATCHES)
+@case(Power.BATCHES, Power.CAPACITY)
 def a_batch_starts_each_vm_in_its_slot(backend: Backend) -> None:
     batch = launched(backend)
     assert sorted(batch.vms) == list(range(SIZE))
