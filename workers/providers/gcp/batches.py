@@ -117,7 +117,7 @@ def _inserts(clients: GcpClients, zone: str, parent: Operation) -> Mapping[str, 
 
 
 def outcome(params: Params, region: str, parent: Operation, inserts: Mapping[str, Operation]) -> BatchLaunched:
-    """What the operations tell of each slot. `parent`: of the call. `inserts`: of the VMs by name, as far as they show.
+    """The result of each slot, as the operations show it. `parent`: of the call. `inserts`: of the VMs by name, as far as they show.
 
     A slot without operation is refused only when Google has finished and counts no further VM.
     """
