@@ -133,42 +133,33 @@ class Launching(Protocol):
 
 
 class BatchLaunching(Protocol):
-    """Creation of several VMs of one tenant with one call. Only for a provider whose `limits.batch` exceeds 1.
-
-    `workers.providers.common.single.SingleLaunches` has these methods for the other providers.
-    """
+    """Creation of several VMs of one tenant with one call, for `limits.batch > 1`. Else: `common.single.SingleLaunches`."""
 
     def plan_batch(self, spec: LaunchSpec, batch_id: str, token: str, slots: Sequence[Slot]) -> Params:
         """The parameters of a create call for all slots. A pure function, as `plan`.
 
-        `spec` contains what the slots share, and its owner's deadline is the latest of theirs. Its token, name, lease and
-        attempt are not used. `token` makes the call idempotent. The VMs are tagged with the installation, the tenant,
-        `batch_id`, the parameter hash, the deadline and the spec's labels.
+        `spec` contains what the slots share, and the latest of their deadlines. Its token, name, lease and attempt are not
+        used. The VMs are tagged with the rest of the owner, `batch_id` and the labels.
         """
         ...
 
     def launch_batch(self, region: str, params: Params) -> BatchLaunched:
-        """Creates the firewall rules, then the VMs, and returns at once.
+        """As `launch`, for all slots. A repeat with the same parameters returns the same VMs.
 
-        A repeat with the same parameters returns the same VMs. The adapter calls `require_open_window` immediately before
-        the create call. Errors are those of `launch`, and concern all slots: a refusal means that no VM was created.
+        Errors are those of `launch`, and concern all slots: a refusal means that no VM was created.
         """
         ...
 
     def find_batch(self, region: str, params: Params) -> Mapping[int, Vm]:
-        """Every VM of the batch that the cloud shows now, by slot, including VMs that have ended.
-
-        A VM whose slot does not exist in the batch is omitted.
-        """
+        """Every VM of the batch's slots that the cloud shows now, including VMs that have ended."""
         ...
 
     def label_slots(
         self, region: str, owners: Mapping[str, OwnerTags], names: Mapping[str, str] | None = None
     ) -> BatchResult:
-        """Writes the owner's tags, and the name of the lease, on VMs of a batch and on the resources that belong to them.
+        """Writes owner tags and names of leases, by VM id, on VMs of a batch and on the resources that belong to them.
 
-        `owners` and `names` are by VM id. `done` contains the VMs whose own tags are written; the rest as in
-        `VmActions.set_deadline`. Nothing depends on these tags: a VM is known by its batch and slot before.
+        Returns what `set_deadline` returns. Nothing depends on these tags: `Vm.batch` identifies a VM before.
         """
         ...
 

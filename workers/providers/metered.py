@@ -7,7 +7,7 @@ from app.observability.traces import Traces
 from app.settings import AccountSettings, Settings
 from workers.metrics import WorkerMetrics
 from workers.providers.interfaces import Provider
-from workers.providers.types import BatchResult, ListingPage
+from workers.providers.types import BatchLaunched, BatchResult, ListingPage
 
 Connect = Callable[[AccountSettings, Settings], Provider]
 
@@ -100,8 +100,10 @@ class Metered:
 
 def _refusal(answer: Any) -> str | None:
     """The error class of the first refused item of a call, or None."""
-    refused = answer.refused.values() if isinstance(answer, BatchResult) else ()
-    return next((error.kind for error in refused), None)
+    match answer:
+        case BatchResult(refused=errors) | BatchLaunched(missing=errors):
+            return next((error.kind for error in errors.values()), None)
+    return None
 
 
 def metered(connect: Connect, metrics: WorkerMetrics, traces: Traces, monotonic: Callable[[], float]) -> Connect:

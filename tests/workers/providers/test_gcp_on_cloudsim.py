@@ -160,6 +160,7 @@ def test_contract(case: contract.Case, backend: OnCloudsim) -> None:
 def test_refused_credentials_are_credentials_rejected_for_every_question(backend: OnCloudsim) -> None:
     params = backend.provider.plan(contract.wish(backend, allowed_cidrs=contract.NETWORKS))
     vm = contract.launch(backend)
+    batch = contract.batches.planned(backend)
     backend.sim.credentials(bad=[EMAIL])
     questions: dict[str, Any] = {
         "identity": lambda p: p.identity(),
@@ -168,6 +169,9 @@ def test_refused_credentials_are_credentials_rejected_for_every_question(backend
         "image": lambda p: p.image(backend.region),
         "launch": lambda p: p.launch(backend.region, params),
         "find": lambda p: p.find(backend.region, "f" * 64, owner()),
+        "launch_batch": lambda p: p.launch_batch(backend.region, batch),
+        "find_batch": lambda p: p.find_batch(backend.region, batch),
+        "label_slots": lambda p: p.label_slots(backend.region, {vm.id: owner()}).require(),
         "get": lambda p: p.get(backend.region, [vm.id]),
         "list": lambda p: list(p.list(frozenset({backend.region}), "x")),
         "ready": lambda p: p.ready(backend.region, [vm.id]),

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TypedDict
 
@@ -31,12 +30,13 @@ from workers.providers.aws.calls import part
 from workers.providers.aws.clients import AwsClients
 from workers.providers.aws.errors import translated
 from workers.providers.aws.settings import AwsAccount
-from workers.providers.aws.subnets import NO_ADDRESSES, Subnet, Subnets
+from workers.providers.aws.subnets import Subnet, Subnets
 from workers.providers.common.batch import answered
 from workers.providers.common.images import no_image, wanted
 from workers.providers.common.regions import Regions
+from workers.providers.common.tags import belongs
 from workers.providers.credentials import CredentialGuard
-from workers.providers.errors import InsufficientCapacity, NetworkFull, ProviderError
+from workers.providers.errors import ProviderError
 from workers.providers.types import (
     OTHER_REGIONS,
     BatchLaunched,
@@ -121,7 +121,7 @@ class AwsProvider:
         return [
             offering
             for offering in offerings
-            if (offering.zone in usable if usable is not None else _regular(offering))
+            if (offering.zone in usable if usable is not None else offered.is_regular(offering))
         ]
 
     def prices(self, region: str) -> Prices:
@@ -181,23 +181,13 @@ class AwsProvider:
         A repeat with the same token in the same zone returns the same VM, even one that has ended. After a refusal for
         lack of addresses, later plans use another subnet of the zone: NetworkFull when there is one.
         """
-        with self._noting_full_subnet(region, params):
+        with self._subnets.launching(region, params):
             return launch.create(self._clients.ec2(region), region, params)
-
-    @contextmanager
-    def _noting_full_subnet(self, region: str, params: Params) -> Iterator[None]:
-        try:
-            yield
-        except InsufficientCapacity as error:
-            subnet = params["NetworkInterfaces"][0].get("SubnetId")
-            if error.code == NO_ADDRESSES and self._subnets.set_full(region, subnet):
-                raise NetworkFull(error.message, code=error.code) from None
-            raise
 
     def find(self, region: str, token: str, owner: OwnerTags) -> Vm | None:
         """Looks up a VM by client token and compares its owner tags. Also returns a VM that has ended."""
         candidates = instances.with_token(self._clients.ec2(region), region, token)
-        return next((vm for vm in candidates if _belongs(vm, owner)), None)
+        return next((vm for vm in candidates if belongs(vm.tags, owner)), None)
 
     def plan_batch(self, spec: LaunchSpec, batch_id: str, token: str, slots: Sequence[Slot]) -> Params:
         """Parameters of RunInstances for all slots, and of the security group that they share."""
@@ -205,7 +195,7 @@ class AwsProvider:
 
     def launch_batch(self, region: str, params: Params) -> BatchLaunched:
         """As `launch`. EC2 may start some of the VMs: the other slots are refused with InsufficientCapacity."""
-        with self._noting_full_subnet(region, params):
+        with self._subnets.launching(region, params):
             return batches.create(self._clients.ec2(region), region, params)
 
     def find_batch(self, region: str, params: Params) -> Mapping[int, Vm]:
@@ -304,21 +294,3 @@ class AwsProvider:
     def check_region(self, region: str, installation: str) -> Sequence[AccountCheck]:
         """The rights at EC2, and what a launch uses in the region."""
         return list(checks.of_region(self, self._clients, self._account, region, installation))
-
-
-def _regular(one: Offered) -> bool:
-    """Whether the zone is a regular availability zone (`us-east-1a`, not `us-east-1-atl-2a`).
-
-    Local Zones and Wavelength Zones have no default subnet.
-    """
-    letter = one.zone.removeprefix(one.region)
-    return len(letter) == 1 and letter.isalpha()
-
-
-def _belongs(vm: Vm, owner: OwnerTags) -> bool:
-    theirs = OwnerTags.parse(vm.tags)
-    return theirs is not None and (theirs.installation, theirs.lease_id, theirs.n) == (
-        owner.installation,
-        owner.lease_id,
-        owner.n,
-    )

@@ -1,8 +1,8 @@
 """The tokens of a VM in a launch batch: one program that runs at the first boot, before the programs that need the tokens.
 
-All VMs of a batch get the same user data, so the user data contains a secret instead of tokens. The program reads from
-the cloud's metadata service which VM of the batch this one is, derives the VM's tokens as
-`app.domain.tokens.slot_token` does, and writes them into the files of the other programs. A batch belongs to one tenant:
+All VMs of a batch get the same user data, so the user data contains a secret instead of tokens. The program reads the
+VM's slot from the cloud's metadata service and derives the VM's tokens as `app.domain.tokens.slot_token` does. It writes
+them into the files of the other programs. A batch belongs to one tenant:
 root in one VM may learn the tokens of the other VMs.
 """
 

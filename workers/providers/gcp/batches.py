@@ -91,7 +91,7 @@ def create(clients: GcpClients, region: str, params: Params) -> BatchLaunched:
                 bulk_insert_instance_resource_resource=body,
                 request_id=launch.request_id(params),
             )
-        launched = _launched(clients, region, params, parent)
+        launched = outcome(params, region, parent, _inserts(clients, params[ZONE], parent))
         error = operations.problem(parent)
         if error is not None and not launched.vms:
             raise not_inserted(error)
@@ -106,11 +106,21 @@ def _body(params: Params) -> BulkInsertInstanceResource:
         return parsed
 
 
-def _launched(clients: GcpClients, region: str, params: Params, parent: Operation) -> BatchLaunched:
+def _inserts(clients: GcpClients, zone: str, parent: Operation) -> Mapping[str, Operation]:
+    """The operations of the VMs by name. Raises OutcomeUnknown: the cloud has accepted the call."""
+    if not parent.operation_group_id:
+        raise OutcomeUnknown("the operation names no group", code="MalformedAnswer")
     try:
-        inserts = operations.of_group(clients, params[ZONE], parent.operation_group_id)
+        return operations.of_group(clients, zone, parent.operation_group_id)
     except ProviderError as error:
         raise OutcomeUnknown(f"the VMs of the call are not known: {error.message}", code=error.code) from None
+
+
+def outcome(params: Params, region: str, parent: Operation, inserts: Mapping[str, Operation]) -> BatchLaunched:
+    """The result of each slot, as the operations show it. `parent`: of the call. `inserts`: of the VMs by name, as far as they show.
+
+    A slot without operation is refused only when Google has finished and counts no further VM.
+    """
     properties = params[BULK]["instanceProperties"]
     instance_type = _type_name(properties)
     vms: dict[int, Vm] = {}
