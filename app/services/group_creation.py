@@ -58,7 +58,8 @@ class GroupCreation:
         tenant_id = whose(principal, new.tenant_id)
         snapshot = await self._catalogue.snapshot()
         with about_lease():
-            checked = check_group(snapshot, new, check_request(snapshot, tenant_id, new.lease))
+            member = check_request(snapshot, tenant_id, new.lease)
+        checked = check_group(snapshot, new, member)
         needs = needs_of(principal, tenant_id, checked, members=new.size)
         for _ in range(_TRIES):
             try:
