@@ -25,6 +25,8 @@ FORMED = """
     UPDATE lease_group SET state = 'active', pool_started_at = now(), formed_at = now(), pool = '{"account": "main",
         "region": "us-east-1", "zone": "us-east-1a", "instance_type": "g5.xlarge", "market": "on_demand"}' WHERE id = %s
 """
+ROOM = """UPDATE quota SET "limit" = 20 WHERE resource LIKE 'gpus%%'"""
+"""Other examples have set limits that leave no room for a group."""
 LAST = (
     *(
         "delete_webhook",
@@ -142,6 +144,8 @@ class Stage:
         body: Any = example.get("request")
         if operation.get("tags") == ["agent"]:
             headers = {"Authorization": f"Bearer {self._fleet.give_agent_token(self.ids['lease_id'])}"}
+        if operation["operationId"] == "create_group":
+            self._fleet.run(ROOM)
         if operation["operationId"] == "get_own_group_hosts":
             headers = {"Authorization": f"Bearer {self._fleet.give_agent_token(self._member_id)}"}
         if operation["operationId"] == "report_gpu_samples":

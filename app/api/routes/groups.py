@@ -104,7 +104,7 @@ async def list_group_events(
 @router.get(
     "/v1/groups/{group_id}/hosts",
     response_model=GroupHostList,
-    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}, "example": "10.0.0.4 slots=8\n"}}}},
 )
 async def list_group_hosts(
     request: Request,

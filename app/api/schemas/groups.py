@@ -145,10 +145,14 @@ class GroupSummary(View):
     size: Annotated[int, Field(description="The number of members.")]
     min_size: Annotated[int, Field(description="The number of members without which the group does not run.")]
     ready: Annotated[int, Field(description="The number of members that are active.")]
-    placement: GroupPlacement
-    interconnect: GroupInterconnect
+    placement: Annotated[GroupPlacement, Field(description="How close the members' VMs are. " + GROWS)]
+    interconnect: Annotated[
+        GroupInterconnect, Field(description="Whether the VMs need a network fabric besides Ethernet. " + GROWS)
+    ]
     form_seconds: Annotated[int, Field(description="How long the members may take to be ready in one pool.")]
-    on_member_loss: OnMemberLoss
+    on_member_loss: Annotated[
+        OnMemberLoss, Field(description="What the loss of a member means for a formed group. " + GROWS)
+    ]
     pool: Annotated[GroupPool | None, Field(description="Null: no pool is chosen.")]
     pools_tried: Annotated[list[TriedPool], Field(description="Pools that did not form the group, in order.")]
     key_id: Annotated[str | None, Field(description="The API key that created the group.")]
@@ -158,7 +162,7 @@ class GroupSummary(View):
     wait_until: Annotated[Moment, Field(description="No pool is tried a second time later.")]
     formed_at: Annotated[Moment | None, Field(description="When the group was active first.")]
     expires_at: Annotated[Moment | None, Field(description="The latest expiry of a member.")]
-    release_requested_at: Moment | None
+    release_requested_at: Annotated[Moment | None, Field(description="When its end was requested. Null: it was not.")]
     ended_at: Moment | None
     updated_at: Moment
 
