@@ -86,7 +86,7 @@ class GroupOptions:
 @command(group, "create")
 def create(
     session: Session,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the group. Members are named NAME-0, NAME-1 …")],
+    named: Annotated[str, typer.Argument(metavar="NAME", help="Name of the group. Members are named NAME-0, NAME-1 …")],
     about: GroupOptions,
     options: LeaseOptions,
     *,
@@ -107,7 +107,7 @@ def create(
     api = session.api(operator=options.tenant is not None)
     lease = request_body(options)
     ensure_login(session, api, lease)
-    body = for_tenant(api, {"name": name, **about.fields(), "lease": lease}, options.tenant)
+    body = for_tenant(api, {"name": named, **about.fields(), "lease": lease}, options.tenant)
     made = api.create(_PATH, body, idempotency_key=idempotency_key)
     if follow:
         raise typer.Exit(_follow(session, api, str(made["id"]), timeout))
@@ -147,7 +147,7 @@ def hosts(
     session: Session,
     name: Reference,
     *,
-    form: Annotated[
+    written: Annotated[
         Literal["json", "hostfile", "slurm", "ansible", "torchrun"],
         typer.Option("--format", help="hostfile: for mpirun. slurm: a node list. torchrun: the command of each VM."),
     ] = "hostfile",
@@ -155,10 +155,10 @@ def hosts(
     """Print the VMs of a group in a form that launchers read."""
     api = session.api()
     path = f"{_path(api, name)}/hosts"
-    if form == "json" or session.as_json:
+    if written == "json" or session.as_json:
         output.write_json(api.get(path))
         return
-    for part in api.download(path, {"format": form}, "text/plain"):
+    for part in api.download(path, {"format": written}, "text/plain"):
         sys.stdout.write(part.decode())
 
 

@@ -38,6 +38,7 @@ async def ids(alice: Caller, operator: Caller, fleet: Fleet) -> dict[str, str]:
     asked = {"gpu": {"model": "A10G"}, "ttl_seconds": 3600}
     quote = (await alice.post("/v1/quotes", json=asked)).json()["id"]
     hooks = {"webhook_id": hook, "delivery_id": sent, "ssh_key_id": ssh_key, "budget_id": budget, "quote_id": quote}
+    hooks["group_id"] = (await alice.post("/v1/groups", json={"name": "two", "size": 2, "lease": asked})).json()["id"]
     fleet.run(IDLE, lease_id)
     fleet.run(FLOOR, alice.tenant_id)
     return {"lease_id": lease_id, "tenant_id": alice.tenant_id, "key_id": key.json()["id"], **place, **hooks}

@@ -21,6 +21,7 @@ IDS = {
     "lease_id": "lease_01h455vb4pex5vsknk084sn02q",
     "key_id": "key_01h455vb4pex5vsknk084sn02q",
     "budget_id": "budget_01h455vb4pex5vsknk084sn02q",
+    "group_id": "group_01h455vb4pex5vsknk084sn02q",
     "webhook_id": "webhook_01h455vb4pex5vsknk084sn02q",
     "delivery_id": "delivery_01h455vb4pex5vsknk084sn02q",
     "ssh_key_id": "sshkey_01h455vb4pex5vsknk084sn02q",

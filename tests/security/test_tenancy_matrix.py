@@ -28,6 +28,7 @@ UNKNOWN = {
     "key_id": "key_01h455vb4pex5vsknk084sn02q",
     "quote_id": "quote_01h455vb4pex5vsknk084sn02q",
     "budget_id": "budget_01h455vb4pex5vsknk084sn02q",
+    "group_id": "group_01h455vb4pex5vsknk084sn02q",
     "webhook_id": "webhook_01h455vb4pex5vsknk084sn02q",
     "delivery_id": "delivery_01h455vb4pex5vsknk084sn02q",
     "ssh_key_id": "sshkey_01h455vb4pex5vsknk084sn02q",
@@ -235,9 +236,11 @@ async def whatever_is_read_is_ones_own_alone(attack: Attack) -> None:
     (hook,) = (await attack.callers["admin"].get("/v1/webhooks")).json()["items"]
     (budget,) = (await attack.callers["admin"].get("/v1/budgets")).json()["items"]
     (ssh_key,) = (await attack.callers["admin"].get("/v1/ssh-keys")).json()["items"]
+    group = {"name": "own", "size": 1, "lease": LEASE | {"name": None}}
     ids = {
         **OF_NOBODY,
         "lease_id": own["id"],
+        "group_id": (await attack.callers["admin"].post("/v1/groups", json=group)).json()["id"],
         "tenant_id": own["tenant_id"],
         "budget_id": budget["id"],
         "webhook_id": hook["id"],
@@ -245,7 +248,7 @@ async def whatever_is_read_is_ones_own_alone(attack: Attack) -> None:
         "quote_id": (await attack.callers["admin"].post("/v1/quotes", json=LEASE | {"name": None})).json()["id"],
     }
     for one in OPERATIONS:
-        if one.method != "GET":
+        if one.method != "GET" or one.of_agent:
             continue
         for role in ROLES:
             status, _, body = await attack.ask(role, one, ids, params=one.page(200))
