@@ -17,6 +17,9 @@ LAST = ("delete_webhook", "delete_budget", "delete_ssh_key", "release_lease", "r
 """Called after all others: they end what the others need."""
 
 
+AS_MEMBER = "UPDATE lease SET group_id = %s, rank = 2 WHERE id = %s"
+
+
 @pytest.fixture
 async def ids(alice: Caller, operator: Caller, fleet: Fleet) -> dict[str, str]:
     """Things that exist, by the names of path parameters."""
@@ -62,6 +65,8 @@ async def test_every_route_answers_exactly_what_it_declares(
             caller = Caller(alice.app, Leased(fleet, alice, ids["lease_id"]).token)
         if one.of_agent:
             caller = Caller(alice.app, fleet.give_agent_token(ids["lease_id"]))
+        if one.id == "get_own_group_hosts":
+            fleet.run(AS_MEMBER, ids["group_id"], ids["lease_id"])
         if one.id == "report_gpu_samples":
             (newest,) = fleet.run(NEWEST_ATTEMPT, ids["lease_id"])
             body = {**body, "samples": [{"at": float(newest["now"]), "gpus": []}]}

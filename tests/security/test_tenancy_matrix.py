@@ -41,6 +41,7 @@ SHARED = {
     *("gpu_model", "min_gpus", "min_gpu_memory_gib", "market", "account", "instance_type", "max_price_per_hour"),
     *("gpu_vendor", "interconnect", "min_vcpus", "min_memory_gib", "min_local_disk_gib"),
     "mine",
+    "format",
     *("poll_seconds", "if_version", "count", "type", "from", "to", "step", "group_by", "top"),
     *("bucket", "month", "hours"),
 }
@@ -197,6 +198,7 @@ async def anothers_values_in_a_query_answer_like_unknown_ones(attack: Attack) ->
         "tenant_id": (victim.ids["tenant_id"], UNKNOWN["tenant_id"]),
         "ids": (victim.ids["lease_id"], UNKNOWN["lease_id"]),
         "lease_id": (victim.ids["lease_id"], UNKNOWN["lease_id"]),
+        "group_id": (victim.ids["group_id"], UNKNOWN["group_id"]),
         "about": (victim.ids["lease_id"], UNKNOWN["lease_id"]),
         "name": (NAME, "nobodys-lease"),
         "search": (NAME.upper(), "nobodys-lease"),
@@ -204,6 +206,7 @@ async def anothers_values_in_a_query_answer_like_unknown_ones(attack: Attack) ->
     }
     own = await attack.callers["admin"].get("/v1/leases")
     ids = {"lease_id": own.json()["items"][0]["id"], "tenant_id": attack.callers["admin"].tenant_id}
+    ids["group_id"] = UNKNOWN["group_id"]
     asked = set()
     for one in OPERATIONS:
         if one.role in {None, "operator"} or one.method != "GET":
