@@ -66,6 +66,7 @@ ALL_FILTERED = {
         "gpu_series",
         "lease",
         "lease_console",
+        "lease_group",
         "quota",
         "quote",
         "segment",
