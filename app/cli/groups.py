@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from app.cli import completion, group_views, lookup, output, times, values
+from app.cli import completion, group_views, lease_views, lookup, output, times, values
 from app.cli import ssh as login
 from app.cli.command import command
 from app.cli.errors import FAILED, CliError
@@ -218,7 +218,7 @@ def _follow(session: Session, api: "Api", group_id: str, timeout: int | None) ->
         if state in _FORMED:
             return 0
         if state in _ENDS:
-            session.note(f"error: {group_views.reason(seen) or 'the group ends'}")
+            session.note(f"error: {lease_views.reason(seen) or 'the group ends'}")
             return FAILED
         if deadline is not None and times.now() >= deadline:
             session.note("error: not formed in time; the group continues: `gpulease group show` reads it")

@@ -25,7 +25,7 @@ class HostFormat(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
+class MemberHost:
     """The VM of an active member. `gpus`: None if unknown."""
 
     rank: int
@@ -48,18 +48,18 @@ class Host:
         return self.public_ip or self.private_ip or ""
 
 
-def render(form: HostFormat, group: str, hosts: Sequence[Host]) -> str:
+def render(form: HostFormat, group: str, hosts: Sequence[MemberHost]) -> str:
     """The hosts in a form of text, a line each. `group`: its name. Empty without hosts. Raises KeyError for `json`."""
     return "".join(f"{line}\n" for line in _LINES[form](group, hosts)) if hosts else ""
 
 
-def _hostfile(_: str, hosts: Sequence[Host]) -> Iterator[str]:
+def _hostfile(_: str, hosts: Sequence[MemberHost]) -> Iterator[str]:
     """`man openmpi-hostfile`: one process for each GPU."""
     for host in hosts:
         yield f"{host.address} slots={host.gpus or 1}"
 
 
-def _slurm(_: str, hosts: Sequence[Host]) -> Iterator[str]:
+def _slurm(_: str, hosts: Sequence[MemberHost]) -> Iterator[str]:
     """One line in the order of the ranks; `scontrol show hostnames` expands it. Ranges only ascend by one."""
     runs: list[tuple[str, list[int]]] = []
     for host in hosts:
@@ -86,7 +86,7 @@ def _run(run: tuple[str, list[int]]) -> str:
     return f"{head}{numbers[0]}" if len(numbers) == 1 else f"{head}[{numbers[0]}-{numbers[-1]}]"
 
 
-def _ansible(group: str, hosts: Sequence[Host]) -> Iterator[str]:
+def _ansible(group: str, hosts: Sequence[MemberHost]) -> Iterator[str]:
     """An inventory in INI form. Names keep what Ansible accepts in them."""
     yield f"[{_group_name(group)}]"
     for host in hosts:
@@ -116,7 +116,7 @@ def host_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9-]+", "-", name).strip("-")
 
 
-def _torchrun(_: str, hosts: Sequence[Host]) -> Iterator[str]:
+def _torchrun(_: str, hosts: Sequence[MemberHost]) -> Iterator[str]:
     """Positions, not ranks: torchrun numbers its nodes without a gap."""
     for position, host in enumerate(hosts):
         yield f"# rank {host.rank}: {host.name}, {host.address}"
@@ -126,7 +126,7 @@ def _torchrun(_: str, hosts: Sequence[Host]) -> Iterator[str]:
         )
 
 
-_LINES: Mapping[HostFormat, Callable[[str, Sequence[Host]], Iterator[str]]] = MappingProxyType(
+_LINES: Mapping[HostFormat, Callable[[str, Sequence[MemberHost]], Iterator[str]]] = MappingProxyType(
     {
         HostFormat.HOSTFILE: _hostfile,
         HostFormat.SLURM: _slurm,

@@ -118,36 +118,51 @@ async def _create(
     with about_lease():
         await check_terms(connection, tenant_id, ttl)
     await _check_names(connection, tenant_id, new)
-    request, wait = lease.request, timedelta(seconds=lease.request.wait_seconds)
     group_id = GroupId(new_id("group"))
-    await connection.execute(writes.add(_group_values(principal, tenant_id, group_id, replace(new, lease=lease))))
-    members = NewMembers(
-        tenant_id=tenant_id,
+    new = replace(new, lease=lease)
+    await connection.execute(writes.add(_group_values(principal, tenant_id, group_id, new)))
+    members = _members(principal, group_id, new, needs)
+    await connection.execute(
+        *insert_members(replace(members, claims=claims, estimated_price_per_hour=best.price_per_hour))
+    )
+    queued = GroupQueued(group_id=group_id, name=new.name, size=new.size, min_size=new.min_size)
+    await connection.execute(append(tenant_id, NewEvent(queued, principal.request_id)))
+    if principal.role in ACCOUNTABLE:
+        await _record(connection, principal, tenant_id, group_id, new)
+    return await read_group(connection, principal, group_id)
+
+
+def _members(principal: Principal, group_id: GroupId, new: CreateGroup, needs: Needs) -> NewMembers:
+    """All members, without what each claims."""
+    lease, request = new.lease, new.lease.request
+    return NewMembers(
+        tenant_id=needs.tenant_id,
         group_id=group_id,
         names={rank: member_name(new.name, rank) for rank in range(new.size)},
         request=request.as_stored(),
         labels=request.labels,
         on_interruption=str(request.on_interruption),
         minimum={resource: str(amount) for resource, amount in needs.minimum.items()},
-        claims=claims,
+        claims={},
         minimum_rate=needs.budgets["rate"],
-        estimated_price_per_hour=best.price_per_hour,
-        ttl=timedelta(seconds=ttl),
-        wait=wait,
+        estimated_price_per_hour=None,
+        ttl=timedelta(seconds=request.ttl_seconds),
+        wait=timedelta(seconds=request.wait_seconds),
         max_cost=lease.max_cost,
         key_id=principal.key_id,
         expiry_warnings=lease.expiry_warnings,
         startup_script=lease.startup_script,
         request_id=principal.request_id,
     )
-    await connection.execute(*insert_members(members))
-    queued = GroupQueued(group_id=group_id, name=new.name, size=new.size, min_size=new.min_size)
-    await connection.execute(append(tenant_id, NewEvent(queued, principal.request_id)))
-    if principal.role in ACCOUNTABLE:
-        keys = [describe_ssh_key(one) for one in request.ssh_public_keys]
-        after = {"name": new.name, "size": new.size, "lease": {**request.as_json(), "ssh_public_keys": keys}}
-        await audit.record(connection, principal, "group.create", target=group_id, tenant_id=tenant_id, after=after)
-    return await read_group(connection, principal, group_id)
+
+
+async def _record(
+    connection: AsyncConnection, principal: Principal, tenant_id: TenantId, group_id: GroupId, new: CreateGroup
+) -> None:
+    request = new.lease.request
+    keys = [describe_ssh_key(one) for one in request.ssh_public_keys]
+    after = {"name": new.name, "size": new.size, "lease": {**request.as_json(), "ssh_public_keys": keys}}
+    await audit.record(connection, principal, "group.create", target=group_id, tenant_id=tenant_id, after=after)
 
 
 def _group_values(principal: Principal, tenant_id: TenantId, group_id: GroupId, new: CreateGroup) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.groups import lists
 from app.db.groups.lists import GroupFilter
-from app.domain.group_hosts import MASTER_PORT, Host, HostFormat, render
+from app.domain.group_hosts import MASTER_PORT, MemberHost, HostFormat, render
 from app.domain.groups import GroupState
 from app.domain.ids import GroupId, is_typeid
 from app.services.agents import Agent
@@ -33,7 +33,7 @@ class GroupHosts:
     state: GroupState
     size: int
     complete: bool
-    hosts: tuple[Host, ...]
+    hosts: tuple[MemberHost, ...]
     master_port: int = MASTER_PORT
 
     @property
@@ -129,9 +129,9 @@ def _runs(member: Any) -> bool:
     return bool(member.runs)
 
 
-def _host(member: Any) -> Host:
+def _host(member: Any) -> MemberHost:
     connection: Mapping[str, Any] = member.connection or {}
-    return Host(
+    return MemberHost(
         rank=member.rank,
         lease_id=member.lease_id,
         name=member.name,

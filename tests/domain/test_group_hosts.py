@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.group_hosts import Host, HostFormat, host_name, render
+from app.domain.group_hosts import MemberHost, HostFormat, host_name, render
 
 NAMES = ("train", "my group 1", "3d.scan_x", "all")
 
 
-def hosts(*addresses: str, name: str = "train", public: bool = True) -> list[Host]:
+def hosts(*addresses: str, name: str = "train", public: bool = True) -> list[MemberHost]:
     return [
-        Host(
+        MemberHost(
             rank=rank,
             lease_id=f"lease_{rank}",
             name=f"{name}-{rank}",

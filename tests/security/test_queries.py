@@ -75,8 +75,8 @@ async def ids(alice: Caller, bob: Caller, fleet: Fleet) -> dict[str, str]:
         budget = (await alice.post("/v1/budgets", json=BUDGET)).json()["id"]
     group = ""
     for name in ("one", "two"):
-        body = {"name": name, "size": 1, "lease": {"gpu": {"model": "A10G"}, "ttl_seconds": 3600}}
-        group = (await alice.post("/v1/groups", json=body)).json()["id"]
+        wish = {"name": name, "size": 1, "lease": {"gpu": {"model": "A10G"}, "ttl_seconds": 3600}}
+        group = (await alice.post("/v1/groups", json=wish)).json()["id"]
     await alice.delete(f"/v1/groups/{group}")
     fleet.number_events()
     quote = (await alice.post("/v1/quotes", json={"gpu": {"model": "A10G"}, "ttl_seconds": 3600})).json()["id"]

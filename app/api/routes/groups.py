@@ -13,18 +13,15 @@ from app.api.http.routing import Member, UseServices, Viewer, agent_router, call
 from app.api.http.routing import router as make_router
 from app.api.routes.events import UseRange, event_page
 from app.api.schemas.events import EventPage, UseLeaseEventFilter
+from app.api.schemas.group_hosts import GroupHostList, NodeHosts, hosts_view, node_hosts_view
 from app.api.schemas.groups import (
     Group,
-    GroupHostList,
     GroupPage,
     GroupPatch,
     NewGroup,
-    NodeHosts,
     UseGroupFilter,
     group_view,
-    hosts_view,
     new_group,
-    node_hosts_view,
     summary_view,
 )
 from app.domain.group_hosts import HostFormat

@@ -56,7 +56,7 @@ class RequestedIdle(View):
 
 
 class MemberRequest(View):
-    """What a request asks for, with defaults filled in."""
+    """A lease request without its name, with defaults filled in."""
 
     gpu: RequestedGpu | None
     instance_types: list[str] | None
