@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.groups import lists
 from app.db.groups.lists import GroupFilter
-from app.domain.group_hosts import MASTER_PORT, MemberHost, HostFormat, render
+from app.domain.group_hosts import MASTER_PORT, HostFormat, MemberHost, render
 from app.domain.groups import GroupState
 from app.domain.ids import GroupId, is_typeid
 from app.services.agents import Agent

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.domain.group_hosts import MemberHost, HostFormat, host_name, render
+from app.domain.group_hosts import HostFormat, MemberHost, host_name, render
 
 NAMES = ("train", "my group 1", "3d.scan_x", "all")
 
