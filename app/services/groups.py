@@ -44,7 +44,8 @@ class GroupHosts:
     def text(self, form: HostFormat) -> str:
         """The hosts in a form of text. Raises GroupNotFormed."""
         if self.state not in _FORMED:
-            raise GroupNotFormed(f"The group is {self.state}; {len(self.hosts)} of {self.size} members are ready.")
+            detail = f"The group is {self.state}; {len(self.hosts)} of {self.size} members are ready."
+            raise GroupNotFormed(detail, retryable=self.state in {GroupState.QUEUED, GroupState.FORMING})
         return render(form, self.name, self.hosts)
 
     def rank_of(self, lease_id: str) -> int | None:

@@ -26,7 +26,7 @@ from app.api.schemas.groups import (
 )
 from app.domain.group_hosts import HostFormat
 from app.services.errors import FieldError, InvalidRequest
-from app.services.preconditions import version_tag
+from app.services.preconditions import list_tag, version_tag
 
 router = make_router("groups")
 member_router = agent_router()
@@ -123,7 +123,8 @@ async def list_group_hosts(
     found = await services.groups.hosts(principal, group_id)
     if form is HostFormat.JSON:
         return tagged_by_content(request, hosts_view(found).model_dump_json().encode())
-    return Response(found.text(form), media_type=_TEXT)
+    text = found.text(form)
+    return Response(text, headers={"ETag": list_tag((), also=text)}, media_type=_TEXT)
 
 
 @member_router.get("/v1/group-hosts", response_model=NodeHosts)
