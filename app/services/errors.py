@@ -140,7 +140,8 @@ class NameTaken(ServiceError):
 
     code, status = "name_taken", 409
     advice = (
-        "Choose another name. Names of live leases are unique in a tenant: `lease_id` is the lease that has the name."
+        "Choose another name. Names of live leases and of live groups are unique in a tenant: `lease_id` or `group_id` is "
+        "the lease or the group that has the name."
     )
 
 
@@ -187,6 +188,21 @@ class LeaseEnding(ServiceError):
 
     code, status = "lease_ending", 409
     advice = "Create another lease."
+
+
+class GroupEnding(ServiceError):
+    """The group is ending or has ended."""
+
+    code, status = "group_ending", 409
+    advice = "Create another group."
+
+
+class GroupNotFormed(ServiceError):
+    """The group is not formed."""
+
+    code, status = "group_not_formed", 409
+    retryable = True
+    advice = "Wait until the group has the state `active` or `degraded`. `format=json` shows the hosts known so far."
 
 
 class LeaseNotActive(ServiceError):
