@@ -12,6 +12,8 @@ TenantId = NewType("TenantId", str)
 KeyId = NewType("KeyId", str)
 LeaseId = NewType("LeaseId", str)
 AttemptId = NewType("AttemptId", str)
+GroupId = NewType("GroupId", str)
+BatchId = NewType("BatchId", str)
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 _SUFFIX_LENGTH = 26

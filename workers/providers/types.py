@@ -71,6 +71,8 @@ class LaunchSpec:
     lease, or none of them in an account that is not extendable.
     `reservation`: name of the account's reservation in which the VM runs. `queue_seconds`: how long the launch may wait in
     the provider's queue.
+    `slot_secret`: only of a batch, 64 hexadecimal characters. Each VM derives its own tokens from it, as
+    `app.domain.tokens.slot_token` does, and `host_keys.token` and `agent.token` are not used.
     """
 
     token: str
@@ -93,6 +95,20 @@ class LaunchSpec:
     max_seconds: int | None = None
     reservation: str | None = None
     queue_seconds: int | None = None
+    slot_secret: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """One VM of a launch batch.
+
+    `index`: from 0. It is the AmiLaunchIndex at EC2, and the position among the names at Compute Engine.
+    `token`: the launch token of the slot's attempt. Compute Engine names the VM `launch_name(token)`.
+    """
+
+    index: int
+    token: str
+    owner: OwnerTags
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,6 +124,7 @@ class Vm:
     afterwards). The error code is in `state_reason`.
     `launch_identity`: what the cloud stores of the launch that created the VM and does not copy with its tags. This is
     the client token at EC2, and the VM's name at Compute Engine and Azure. See `app.domain.tokens.is_genuine`.
+    `batch`: id of the launch batch that created the VM, and the VM's slot in it; None if it belongs to no batch.
     """
 
     id: str
@@ -118,6 +135,7 @@ class Vm:
     state: VmState
     tags: Mapping[str, str]
     launch_identity: str | None = None
+    batch: tuple[str, int] | None = None
     launched_at: datetime | None = None
     ended_at: datetime | None = None
     public_ip: str | None = None
@@ -201,6 +219,17 @@ class BatchResult:
         for item in items or self.refused:
             if item in self.refused:
                 raise self.refused[item]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLaunched:
+    """The result of the create call of a launch batch, by slot. A slot in neither mapping has an unknown outcome.
+
+    `missing`: the slots for which the call definitely created no VM, each with its own error.
+    """
+
+    vms: Mapping[int, Vm]
+    missing: Mapping[int, ProviderError] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -309,6 +338,12 @@ class CallRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Documented request rates of a provider, by operation of gpulease: launch, terminate, write, read."""
+    """Documented request rates of a provider, by operation of gpulease: launch, terminate, write, read.
+
+    `batch`: the most VMs of one create call. With 1, the methods for batches are never called.
+    `named_slots`: a VM of a batch derives its tokens from its name, because the cloud shows it no launch index.
+    """
 
     rates: Mapping[str, CallRate] = field(default_factory=dict)
+    batch: int = 1
+    named_slots: bool = False

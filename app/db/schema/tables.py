@@ -17,6 +17,7 @@ from app.db.schema.fleet import (
 )
 from app.db.schema.gpu_benchmarks import gpu_benchmark
 from app.db.schema.gpus import bad_gpu, gpu_latest, gpu_rollup, gpu_sample, gpu_series
+from app.db.schema.groups import launch_batch, lease_group
 from app.db.schema.invoices import invoice_import, invoice_line
 from app.db.schema.leases import event, lease, lease_console, lease_secret
 from app.db.schema.metadata import metadata
@@ -50,8 +51,10 @@ __all__ = [
     "invariant",
     "invoice_import",
     "invoice_line",
+    "launch_batch",
     "lease",
     "lease_console",
+    "lease_group",
     "lease_secret",
     "metadata",
     "offering",

@@ -1,6 +1,6 @@
 """Launches a VM: the parameters of RunInstances and of the security group before it, and the calls."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from app.domain.offerings import Market
@@ -16,6 +16,7 @@ from workers.providers.types import LaunchSpec, Params, Vm
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_ec2.type_defs import InstanceTypeDef
 
 _TAGGED = ("instance", "volume", "network-interface")
 
@@ -50,7 +51,7 @@ def plan(
             "InstanceMetadataTags": "enabled",
         },
         "InstanceInitiatedShutdownBehavior": "terminate",
-        "TagSpecifications": _tag_specifications(spec, tags),
+        "TagSpecifications": tag_specifications(spec, tags),
         "UserData": userdata.packed(spec),
         **_instance_profile(account),
         **_market(spec, reservation),
@@ -105,15 +106,22 @@ def _interface(spec: LaunchSpec, account: AwsAccount, subnet: Subnet | None, *, 
     return interface
 
 
-def _tag_specifications(spec: LaunchSpec, tags: Mapping[str, str]) -> list[dict[str, Any]]:
+def tag_specifications(spec: LaunchSpec, tags: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The same tags on all that RunInstances creates."""
     kinds = (*_TAGGED, "spot-instances-request") if spec.market is Market.SPOT else _TAGGED
     return [{"ResourceType": kind, "Tags": resource_tags.to_list(tags)} for kind in kinds]
 
 
 def create(ec2: "EC2Client", region: str, params: Params) -> Vm:
     """Creates the security group, then calls RunInstances. Raises ProviderError."""
-    with firewall.ensure_firewall(ec2, params) as run:
+    return vms.from_instance(run(ec2, params)[0], region)
+
+
+def run(ec2: "EC2Client", params: Params) -> "Sequence[InstanceTypeDef]":
+    """As `create`. Returns EC2's records of the instances, in any order."""
+    with firewall.ensure_firewall(ec2, params) as attached:
         require_open_window()
         with creating():
-            answer = ec2.run_instances(**arguments(run))
-    return vms.from_instance(part(answer, "Instances")[0], region)
+            answer = ec2.run_instances(**arguments(attached))
+    instances: Sequence[InstanceTypeDef] = part(answer, "Instances")
+    return instances
