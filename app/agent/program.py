@@ -2,6 +2,7 @@
 
 import ast
 import hashlib
+import threading
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,12 +26,21 @@ def digest() -> str:
     return hashlib.sha256(source()).hexdigest()
 
 
-@cache
 def short(*, benchmark: bool) -> str:
     """The program without docstrings, annotations and comments, ASCII: two thirds of the bytes, compressed.
 
     Without `benchmark` the functions that measure are left out.
     """
+    with _SHORTENING:
+        return _short(benchmark=benchmark)
+
+
+_SHORTENING = threading.Lock()
+"""The first launches of a process come in many threads. One of them shortens the program, and the others wait."""
+
+
+@cache
+def _short(*, benchmark: bool) -> str:
     tree = ast.parse(source())
     if not benchmark:
         tree.body = [node for node in tree.body if not _measures(node)]

@@ -29,8 +29,10 @@ from app.db.schema.tables import (
     gpu_sample,
     gpu_series,
     idempotency,
+    launch_batch,
     lease,
     lease_console,
+    lease_group,
     lease_secret,
     metadata,
     quota,
@@ -113,6 +115,19 @@ QUOTE: dict[str, Any] = {
     "total": 1,
     "valid_until": func.now(),
 }
+GROUP: dict[str, Any] = {
+    **dict.fromkeys(("size", "min_size", "form_seconds"), 1),
+    "name": "g",
+    "lease": {},
+    "placement": "any",
+    "interconnect": "none",
+    "on_member_loss": "end",
+    "wait_until": func.now(),
+}
+BATCH: dict[str, Any] = {
+    **dict.fromkeys(("provider", "account", "region", "zone", "params_hash"), "x"),
+    "slots": 1,
+}
 GPUS: dict[str, Any] = {"uuids": ["GPU-x"], "gpu_values": []}
 
 ENDED = Reason(ReasonCode.EXPIRED, "The term has ended.")
@@ -139,6 +154,8 @@ def fill(store: Store, tenant: TenantId) -> None:
         (cost_rollup, {**HOUR, "step": "hour", "leases": 1}),
         (budget, {**BUDGET, "id": new_id("budget")}),
         (quote, {**QUOTE, "id": new_id("quote")}),
+        (lease_group, {**GROUP, "id": new_id("group")}),
+        (launch_batch, {**BATCH, "id": new_id("batch"), "token": new_id("batch")}),
         (gpu_latest, {"lease_id": lease_id, "attempt_id": "x", "sampled_at": func.now(), "received_at": func.now()}),
         (gpu_sample, {"lease_id": lease_id, "at": func.now(), "idle": True, **GPUS}),
         (gpu_series, {"lease_id": lease_id, "starts_at": func.now(), **{name: [1] for name in LEASE_SERIES}, **GPUS}),
