@@ -14,6 +14,7 @@ from app.db.fleet import jobs
 from app.settings.settings import dashboard_url
 from workers.delivery.sender import Sender
 from workers.delivery.webhooks import Lanes
+from workers.groups.coordinator import Coordinator
 from workers.jobs import housekeeping
 from workers.jobs.runner import LANES, JobSpec, PeriodicRunner
 from workers.jobs.schedule import job_specs
@@ -66,7 +67,7 @@ class ProcessThreads:
 
 
 class WorkerThreads(ProcessThreads):
-    """The threads of a worker process: sweeper, watchers, refreshers, housekeeping, sequencer, webhooks, heartbeat."""
+    """The threads of a worker process: sweeper, coordinator of groups, watchers, refreshers, housekeeping, sequencer, webhooks, heartbeat."""
 
     def __init__(self, runtime: Runtime) -> None:
         super().__init__(runtime)
@@ -79,6 +80,7 @@ class WorkerThreads(ProcessThreads):
         self._company = _company(self._runtime, "worker")
         self._work = [
             self._sweeper.start(),
+            Coordinator(self._runtime).start(),
             *_runners(self._runtime, every.watch),
             *_runners(self._runtime, every.refresh),
             PeriodicRunner(self._runtime, {**every.housekeeping, **every.notices}).start("housekeeping"),

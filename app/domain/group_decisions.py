@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
-from app.domain.groups import Group, GroupState, OnMemberLoss, Pool
+from app.domain.groups import GroupFacts, GroupState, OnMemberLoss, Pool
 from app.domain.ids import LeaseId
 from app.domain.leases import TERMINAL, LeaseState
 from app.domain.reasons import Reason, ReasonCode
@@ -34,8 +34,8 @@ class Member:
     """A lease of a group: the newest of its rank, or an older one that has not ended.
 
     `wanted`: nobody has requested its end. `pool` of an ended member: not None until the group has handled its end.
-    `live_in`: the place of its live attempt; None: it has none. `was_ready`: it was active once. `stuck`: nothing in
-    its pool could be planned.
+    `live`: it has an attempt that may have a VM. `was_ready`: it was active once. `stuck`: nothing in its pool could be
+    planned.
     """
 
     lease_id: LeaseId
@@ -43,7 +43,7 @@ class Member:
     state: LeaseState
     wanted: bool
     pool: Pool | None
-    live_in: Pool | None
+    live: bool
     retreats: bool
     was_ready: bool
     stuck: bool
@@ -59,7 +59,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Rest:
+class GroupRest:
     """Nothing to do before `until`, or before a member wakes the group. None: the group has ended."""
 
     until: datetime | None
@@ -130,22 +130,32 @@ class ReleaseAll:
 
 
 @dataclass(frozen=True, slots=True)
-class Finish:
+class EndGroup:
     """Every member has ended: the group has ended."""
 
 
 GroupStep = (
-    Rest | Elect | AssignPool | Activate | DropMissing | Retreat | Degrade | Shrink | Replace | ReleaseAll | Finish
+    GroupRest
+    | Elect
+    | AssignPool
+    | Activate
+    | DropMissing
+    | Retreat
+    | Degrade
+    | Shrink
+    | Replace
+    | ReleaseAll
+    | EndGroup
 )
 
 
 # --- decisions --------------------------------------------------------------------------------------------
 
 
-def decide_group(group: Group, members: Sequence[Member], now: datetime) -> GroupStep:
+def decide_group(group: GroupFacts, members: Sequence[Member], now: datetime) -> GroupStep:
     """The next step of a group. `members`: the newest lease of each rank, and every lease that has not ended."""
     if group.state is GroupState.ENDED:
-        return Rest(None)
+        return GroupRest(None)
     view = _View(group, members)
     if group.ends or group.state is GroupState.RELEASING:
         return _releasing(view, now)
@@ -157,7 +167,7 @@ def decide_group(group: Group, members: Sequence[Member], now: datetime) -> Grou
 class _View:
     """The members of a group, seen by rank."""
 
-    def __init__(self, group: Group, members: Sequence[Member]) -> None:
+    def __init__(self, group: GroupFacts, members: Sequence[Member]) -> None:
         self.group = group
         self.members = members
         newest: dict[int, Member] = {}
@@ -170,7 +180,7 @@ class _View:
         self.without_pool = tuple(
             one.lease_id
             for one in self.missing
-            if one.pool is None and one.live_in is None and not one.retreats and one.state is LeaseState.QUEUED
+            if one.pool is None and not one.live and not one.retreats and one.state is LeaseState.QUEUED
         )
 
     def free_ranks(self, ranks: Sequence[int]) -> tuple[int, ...]:
@@ -179,7 +189,7 @@ class _View:
         return tuple(rank for rank in ranks if rank not in held)
 
 
-def is_ready(group: Group, member: Member) -> bool:
+def is_ready(group: GroupFacts, member: Member) -> bool:
     """Whether the member is ready in the group's pool."""
     in_pool = group.pool is not None and member.pool == group.pool
     return in_pool and member.state is LeaseState.ACTIVE and member.wanted and not member.retreats
@@ -188,7 +198,7 @@ def is_ready(group: Group, member: Member) -> bool:
 def _releasing(view: _View, now: datetime) -> GroupStep:
     if view.group.state is not GroupState.RELEASING or any(member.wanted for member in view.members):
         return ReleaseAll(view.group.reason or Reason(ReasonCode.RELEASED_BY_USER, "the group was released"))
-    return Finish() if all(member.ended for member in view.members) else Rest(now + _LOOK_AGAIN)
+    return EndGroup() if all(member.ended for member in view.members) else GroupRest(now + _LOOK_AGAIN)
 
 
 def _queued(view: _View, now: datetime) -> GroupStep:
@@ -198,9 +208,9 @@ def _queued(view: _View, now: datetime) -> GroupStep:
     ranks = view.free_ranks([member.rank for member in view.newest if not member.wanted])
     if ranks:
         return Replace(ranks, needed=True)
-    held = any(not member.ended and (member.live_in is not None or member.retreats) for member in view.members)
+    held = any(not member.ended and (member.live or member.retreats) for member in view.members)
     if held or any(not member.wanted for member in view.newest):
-        return Rest(now + _LOOK_AGAIN)
+        return GroupRest(now + _LOOK_AGAIN)
     return Elect()
 
 
@@ -218,12 +228,12 @@ def _forming(view: _View, now: datetime) -> GroupStep:
     ranks = view.free_ranks([member.rank for member in view.newest if not member.wanted])
     if ranks:
         return Replace(ranks, needed=False)
-    return Rest(min(group.forms_until, now + _LOOK_AGAIN))
+    return GroupRest(min(group.forms_until, now + _LOOK_AGAIN))
 
 
 def _nothing_comes(view: _View) -> bool:
     """Whether no member has a VM or is about to get one: the group then loses nothing by leaving the pool early."""
-    nothing_live = all(member.live_in is None for member in view.members)
+    nothing_live = all(not member.live for member in view.members)
     return bool(view.missing) and view.ready == 0 and nothing_live and all(one.stuck for one in view.missing)
 
 
@@ -234,7 +244,7 @@ def _end_forming(view: _View) -> GroupStep:
     return Retreat(view.ready, pool_failed(group, view.ready))
 
 
-def pool_failed(group: Group, ready: int) -> Reason:
+def pool_failed(group: GroupFacts, ready: int) -> Reason:
     """The reason of a pool that did not form the group."""
     text = f"{ready} of {group.size} members were ready within {group.form_seconds} s, and {group.min_size} are needed"
     return Reason(ReasonCode.CAPACITY_EXHAUSTED, text)
@@ -274,10 +284,10 @@ def _settled(view: _View, now: datetime) -> GroupStep:
     grows = bool(view.missing)
     if active and (view.ready < group.min_size or (view.ready < group.size and not grows)):
         return Degrade((), view.ready, too_few(group, view.ready))
-    return Rest(now + _LOOK_AGAIN)
+    return GroupRest(now + _LOOK_AGAIN)
 
 
-def too_few(group: Group, ready: int) -> Reason:
+def too_few(group: GroupFacts, ready: int) -> Reason:
     """The reason of a group that misses members."""
     text = f"{ready} of {group.size} members are left, and {group.min_size} are needed"
     return Reason(ReasonCode.GROUP_MEMBER_LOST, text)
@@ -291,7 +301,7 @@ def _is_lost(member: Member) -> bool:
     return returned and member.was_ready
 
 
-def _is_replaced(group: Group, member: Member) -> bool:
+def _is_replaced(group: GroupFacts, member: Member) -> bool:
     """Whether an ended member gets a successor. A member that was never ready was given up, not lost."""
     if member.wanted or not member.was_ready or group.on_member_loss is not OnMemberLoss.REPLACE:
         return False
@@ -306,7 +316,7 @@ def _after_loss(view: _View, lost: Sequence[Member]) -> GroupStep:
     return Degrade(tuple(lost), view.ready, member_lost(lost[0]))
 
 
-def _ends_group(group: Group, member: Member) -> bool:
+def _ends_group(group: GroupFacts, member: Member) -> bool:
     code = None if member.reason is None else member.reason.code
     if code in _ENDS_GROUP:
         return True

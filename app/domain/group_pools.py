@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 
-from app.domain.groups import Group, GroupInterconnect, GroupPlacement, Pool
+from app.domain.groups import GroupFacts, GroupInterconnect, GroupPlacement, Pool
 from app.domain.offerings import Offering
 
 LOOK_AGAIN = timedelta(seconds=30)
 
 
-def pools(group: Group, candidates: Sequence[Offering]) -> dict[Pool, list[Offering]]:
+def pools(group: GroupFacts, candidates: Sequence[Offering]) -> dict[Pool, list[Offering]]:
     """The pools that can hold the group, in the order of their best candidate.
 
     With `interconnect` `required` a pool's type has a network fabric; with `preferred` such pools come first.
@@ -42,7 +42,7 @@ def _has_room(offerings: Sequence[Offering], members: int) -> bool:
 
 
 def choose_pool(
-    group: Group, candidates: Sequence[Offering], now: datetime, pause: timedelta
+    group: GroupFacts, candidates: Sequence[Offering], now: datetime, pause: timedelta
 ) -> Pool | datetime | None:
     """The pool to try next, or the time of the next choice, or None: no pool is left.
 
@@ -64,7 +64,9 @@ def choose_pool(
     return ordered[0] if ordered and not group.pools_tried else None
 
 
-def _usable_at(group: Group, pool: Pool, offerings: Sequence[Offering], now: datetime, pause: timedelta) -> datetime:
+def _usable_at(
+    group: GroupFacts, pool: Pool, offerings: Sequence[Offering], now: datetime, pause: timedelta
+) -> datetime:
     failed = [one.failed_at + pause for one in group.pools_tried if one.pool == pool]
     cool = min((o.cool_off.until if o.cool_off is not None and o.cooling(now) else now) for o in offerings)
     return max([cool, *failed])

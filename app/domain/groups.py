@@ -111,7 +111,7 @@ class PoolTry:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Group:
+class GroupFacts:
     """The facts on which decisions about a group are based. `pool` None: none is elected."""
 
     id: GroupId
@@ -145,8 +145,9 @@ class Group:
 class Membership:
     """A lease's place in a group. `pool`: the only one that it may be placed in; None: it waits for one.
 
-    `retreats`: its VM is ended, since the group did not form in the pool. `forming`: the group is not formed yet, so that the
-    group, not the lease, decides when to give up.
+    `retreats`: its VM is ended, since the group did not form in the pool. `forming`: the group is not formed yet, so
+    that the group, not the lease, decides when to give up. `replaces`: a VM that the provider takes back gets a
+    replacement, whatever the lease's `on_interruption` is.
     """
 
     group_id: GroupId
@@ -154,3 +155,4 @@ class Membership:
     pool: Pool | None
     retreats: bool
     forming: bool
+    replaces: bool

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from app.domain.gpu_health import HealthRecord
+from app.domain.groups import Membership
 from app.domain.idleness import IdleFloor, Idleness
 from app.domain.ids import AttemptId, LeaseId, TenantId
 from app.domain.lease_requests import LeaseRequest, OnInterruption
@@ -194,10 +195,24 @@ class Lease:
     """The run of idle samples of the newest attempt. None: no rule applies, or the newest sample is not idle."""
     proof: ProofRecord | None = None
     gpu_health: HealthRecord | None = None
+    membership: Membership | None = None
+    """Its place in a group. None: it belongs to no group."""
+
+    @property
+    def may_be_placed(self) -> bool:
+        """Whether a VM may be looked for. A member of a group waits until the group has a pool."""
+        return self.membership is None or self.membership.pool is not None
+
+    @property
+    def retreats(self) -> bool:
+        """Whether its VM is ended and it returns to the queue, since its group did not form in the pool."""
+        return self.membership is not None and self.membership.retreats
 
     @property
     def rejected_for(self) -> ReasonCode | None:
         """Why gpulease ends the VM of the newest attempt and looks for another. None: it does not."""
+        if self.retreats:
+            return ReasonCode.GROUP_POOL_FAILED
         n = None if self.attempt is None else self.attempt.n
         if self.proof is not None and self.proof.n == n and self.proof.rejected:
             return ReasonCode.GPU_CHECK_FAILED

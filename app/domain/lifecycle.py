@@ -122,6 +122,8 @@ class Finish:
 
 
 _LOOK_AGAIN = timedelta(seconds=2)
+_AWAIT_POOL = timedelta(seconds=30)
+"""A member of a group rests until its group has a pool and wakes it. So this rest ends by itself only after a bug."""
 _TERM_IN_DOUBT_PAUSE = timedelta(seconds=30)
 """The rest of a lease that cannot expire before its VM's tag is read. The tag's reader wakes the lease."""
 
@@ -155,6 +157,8 @@ def decide(lease: Lease, now: datetime, timing: Timing) -> Step:
         cause = cause_to_end(lease, now, timing)
         if cause is not None:
             return BeginRelease(cause)
+    if lease.retreats and lease.desired is Desired.RUN:
+        return _retreating(lease, now, timing)
     step = _DECIDERS[lease.state](lease, now, timing)
     return bounded(lease, step, now) if isinstance(step, Rest) else step
 
@@ -222,6 +226,8 @@ def _cause_of_loss(attempt: Attempt) -> Reason | None:
 
 def _replaceable(lease: Lease, attempt: Attempt) -> bool:
     interrupted = bool((attempt.vm_reason or {}).get("interrupted"))
+    if lease.membership is not None:
+        return interrupted and lease.membership.replaces
     return interrupted and lease.on_interruption is OnInterruption.REPLACE
 
 
@@ -302,7 +308,7 @@ def did_not_start(lease: Lease, timing: Timing) -> bool:
 def _with_attempt(lease: Lease, now: datetime, timing: Timing) -> Step:
     attempt = lease.attempt
     if attempt is None or not attempt.live:
-        return Place()
+        return Place() if lease.may_be_placed else Rest(now + _AWAIT_POOL)
     if attempt.state is AttemptState.SETTLING:
         return _settling(attempt, now)
     if attempt.retry_at is not None and attempt.retry_at > now:
@@ -370,10 +376,23 @@ def _taken_back(attempt: Attempt) -> bool:
     )
 
 
+def _retreating(lease: Lease, now: datetime, timing: Timing) -> Step:
+    """Ends the VM of a member whose group gives its pool up. Nothing is left of it when the member is in the queue again."""
+    attempt = lease.attempt
+    if attempt is None or not attempt.live:
+        return Requeue()
+    return _ended(attempt, now, timing)
+
+
 def _releasing(lease: Lease, now: datetime, timing: Timing) -> Step:
     attempt = lease.attempt
     if attempt is None or not attempt.live:
         return Finish() if lease.unclean_attempts == 0 else Rest(None)
+    return _ended(attempt, now, timing)
+
+
+def _ended(attempt: Attempt, now: datetime, timing: Timing) -> Step:
+    """Ends a live attempt, whatever its state is."""
     match attempt.state:
         case AttemptState.PLANNED:
             return CloseAttempt()

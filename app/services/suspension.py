@@ -2,7 +2,7 @@
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from app.db.leases.transitions import ids_in, request_end
+from app.db.leases.transitions import ids_in, locked, request_end
 from app.domain.ids import LeaseId, TenantId
 from app.domain.leases import LeaseState, sources
 from app.domain.reasons import Origin, Reason, ReasonCode
@@ -17,7 +17,9 @@ async def end_leases_of(
     """Ends what is queued, and with `running` all else too. Answers the leases to wake after the commit."""
     states = sources(LeaseState.RELEASING) if running else (LeaseState.QUEUED,)
     ended = []
-    for lease_id in (await connection.execute(ids_in(tenant_id, states))).scalars().all():
+    lease_ids = (await connection.execute(ids_in(tenant_id, states))).scalars().all()
+    await connection.execute(*locked(lease_ids))
+    for lease_id in lease_ids:
         told = await connection.execute(*request_end(LeaseId(lease_id), _REASON, principal.request_id))
         ended += [LeaseId(row.lease_id) for row in told]
     return ended

@@ -40,6 +40,7 @@ from app.domain.quotas import Amounts, minimum
 from app.domain.reasons import Origin, Reason, ReasonCode
 from cloudsim.testing import Control
 from workers.brakes import set_hold
+from workers.groups.coordinator import Coordinator
 from workers.jobs.refresh_offerings import refresh
 from workers.lifecycle.reconciler import Reconciler
 from workers.observation.inventory import take_inventory
@@ -79,6 +80,7 @@ class Fleet:
         self.listed_region = region
         self.sim = sim
         self.reconciler = Reconciler(runtime)
+        self.coordinator = Coordinator(runtime)
         self.may_break_off = False
         """A step for a bug, or for want of the database. Its lease is tried again: a test would not notice."""
         self.tenant_id = TenantId(new_id("tenant"))
@@ -154,7 +156,8 @@ class Fleet:
     # --- driving ---------------------------------------------------------------------------------------
 
     def step(self) -> int:
-        """Moves every lease that is due, once."""
+        """Moves every group and every lease that is due, once."""
+        self.coordinator.sweep()
         rows = self.runtime.database.all(claims.claim_due(100, self.runtime.settings.claim_seconds))
         for row in rows:
             self.reconciler.run(LeaseId(row.id), row.claim_id)

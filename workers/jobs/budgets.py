@@ -110,7 +110,8 @@ def _end_leases(connection: Connection, budget_id: str) -> int:
     message = f"the leases that budget {budget_id} counts would cost more than its {format_money(budget.amount)} USD"
     reason = Reason(ReasonCode.BUDGET_EXCEEDED, message, Origin.SYSTEM)
     ended = 0
-    for lease_id in sorted(chosen):  # everybody who locks several leases does it in this order
+    connection.execute(*transitions.locked(chosen))
+    for lease_id in sorted(chosen):
         ended += connection.execute(*transitions.request_end(LeaseId(lease_id), reason, None)).rowcount
     if ended:
         log.info("leases end because a budget is exceeded", budget_id=budget_id, leases=ended)

@@ -29,10 +29,13 @@ def change(group_id: GroupId, values: Mapping[str, Any]) -> Update:
     return update(lease_group).where(lease_group.c.id == group_id).values({**values, **stamp})
 
 
-def wake(group_ids: Collection[str]) -> Update:
-    """Makes groups due at once: members of theirs have changed. The caller has locked these members."""
-    live = lease_group.c.state != str(GroupState.ENDED)
-    return update(lease_group).where(lease_group.c.id.in_(sorted(group_ids)), live).values(next_due=func.now())
+def wake(group_id: GroupId) -> Update:
+    """Makes a group due at once: nothing can be planned for a member. A change of a member's state does it by itself.
+
+    The caller has locked the member.
+    """
+    live = lease_group.c.next_due.is_not(None)
+    return update(lease_group).where(lease_group.c.id == group_id, live).values(next_due=func.now())
 
 
 def group_named(tenant_id: TenantId, name: str) -> Select[Any]:

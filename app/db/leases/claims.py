@@ -32,9 +32,10 @@ from app.db.core.prepared import Bound
 from app.db.leases import idleness
 from app.db.leases.process_locks import claim_ids
 from app.db.operations import cluster
-from app.db.schema.tables import account_region, attempt, gpu_latest, installation, lease, tenant
+from app.db.schema.tables import account_region, attempt, gpu_latest, installation, lease, lease_group, tenant
 from app.domain.gpu_health import HealthRecord
-from app.domain.ids import AttemptId, LeaseId, TenantId
+from app.domain.groups import GroupState, Membership, OnMemberLoss, Pool
+from app.domain.ids import AttemptId, GroupId, LeaseId, TenantId
 from app.domain.lease_requests import LeaseRequest, OnInterruption
 from app.domain.leases import TERMINAL, Attempt, AttemptState, Desired, Lease, LeaseState, VmState
 from app.domain.proofs import ProofRecord
@@ -164,6 +165,7 @@ _LEASE = [
     "proof",
     "gpu_health",
     "request_id",
+    *("group_id", "rank", "group_pool", "group_retreat"),
 ]
 _ATTEMPT = [
     "id",
@@ -217,12 +219,15 @@ def loading(*of: ColumnElement[bool]) -> Select[Any]:
                 for name in ("offering", "batch_key", "batch_id", "batch_index")
             ),
             account_region.c.last_watched_at.label("attempt_watched_at"),
+            lease_group.c.state.label("group_state"),
+            lease_group.c.on_member_loss,
             *idleness.FACTS,
         )
         .select_from(
             lease.join(tenant, tenant.c.id == lease.c.tenant_id)
             .outerjoin(attempt, newest)
             .outerjoin(account_region, place)
+            .outerjoin(lease_group, lease_group.c.id == lease.c.group_id)
             .outerjoin(gpu_latest, idleness.RUN_OF_LEASE)
         )
         .where(*of)
@@ -270,6 +275,19 @@ def lease_from_row(row: Any) -> Lease:
         idleness=idleness.idleness_from_row(row, request.idle),
         proof=ProofRecord.from_json(row.lease_proof) if row.lease_proof else None,
         gpu_health=HealthRecord.from_json(row.lease_gpu_health) if row.lease_gpu_health else None,
+        membership=None if row.lease_group_id is None else _membership_from_row(row),
+    )
+
+
+def _membership_from_row(row: Any) -> Membership:
+    forming = GroupState(row.group_state) in {GroupState.QUEUED, GroupState.FORMING}
+    return Membership(
+        group_id=GroupId(row.lease_group_id),
+        rank=row.lease_rank,
+        pool=None if row.lease_group_pool is None else Pool.from_json(row.lease_group_pool),
+        retreats=row.lease_group_retreat,
+        forming=forming,
+        replaces=forming or row.on_member_loss == OnMemberLoss.REPLACE,
     )
 
 

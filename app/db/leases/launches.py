@@ -10,17 +10,20 @@ from sqlalchemy import (
     Select,
     Text,
     Update,
+    and_,
     bindparam,
     delete,
+    exists,
     func,
     literal,
+    not_,
     or_,
     select,
     text,
     update,
 )
 
-from app.db.core.column_types import Time
+from app.db.core.column_types import Json, Time
 from app.db.core.prepared import Bound
 from app.db.leases.attempts import fact
 from app.db.schema.tables import attempt, lease, lease_secret, tenant
@@ -31,6 +34,9 @@ WANTED = lease.c.desired == "run"
 
 EXPIRED = lease.c.expires_at <= func.now()
 """Guard: nobody has extended the lease meanwhile."""
+
+STILL_IN_POOL = and_(lease.c.group_pool == bindparam("pool", type_=Json), not_(lease.c.group_retreat))
+"""Guard: the group of the lease has not given up this pool meanwhile."""
 
 FIRST_ATTEMPT_AT = func.coalesce(lease.c.first_attempt_at, func.now())
 LAUNCHED_AT = func.coalesce(lease.c.launched_at, func.now())
@@ -69,8 +75,9 @@ def private(lease_id: LeaseId, tenant_id: TenantId) -> Bound[Select[Any]]:
 
 
 def forget_script(lease_id: LeaseId) -> Delete:
-    """Deletes the startup script of a lease that has ended."""
-    return delete(lease_secret).where(lease_secret.c.lease_id == lease_id)
+    """Deletes the startup script of a lease that has ended. That of a member is kept for others, until its group ends."""
+    alone = exists().where(lease.c.id == lease_id, lease.c.group_id.is_(None))
+    return delete(lease_secret).where(lease_secret.c.lease_id == lease_id, alone)
 
 
 def forget_params(lease_id: LeaseId) -> Update:

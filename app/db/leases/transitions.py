@@ -5,13 +5,13 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ARRAY, ColumnElement, Select, Text, Uuid, bindparam, func, select, update
+from sqlalchemy import ARRAY, CTE, ColumnElement, Select, Text, Uuid, bindparam, func, select, update
 from sqlalchemy.sql.dml import ReturningInsert
 
 from app.db.core.prepared import Bound, Shape, plain, setting, shape
 from app.db.core.tenant_scope import asking, parameter
 from app.db.events.events import NewEvent, append_to_leases, told
-from app.db.schema.tables import event, lease
+from app.db.schema.tables import event, lease, lease_group
 from app.domain.event_parts import EventReason
 from app.domain.events import LeaseReleasing
 from app.domain.ids import LeaseId, TenantId
@@ -36,6 +36,8 @@ def write(
     values: Mapping[str, Any] | None = None,
 ) -> Bound[ReturningInsert[Any]]:
     """Changes a lease and appends the event. Returns one row (lease_id, lease_sequence), or none when a guard fails.
+
+    A change of state wakes the lease's group. Whoever changes several leases in one transaction locks them all first.
 
     `to` is written only from the states that the transition table allows. `claim_id`: only while this claim holds the
     lease. Decisions of workers always pass it; the API never does.
@@ -72,10 +74,18 @@ def _written(
         update(lease)
         .where(*guards)
         .values(changes)
-        .returning(lease.c.id, lease.c.tenant_id, lease.c.events_count)
+        .returning(lease.c.id, lease.c.tenant_id, lease.c.events_count, lease.c.group_id)
         .cte("changed")
     )
-    return append_to_leases(changed).returning(event.c.lease_id, event.c.lease_sequence)
+    told_of = append_to_leases(changed).returning(event.c.lease_id, event.c.lease_sequence)
+    return told_of if to is None else told_of.add_cte(_woken(changed))
+
+
+def _woken(changed: CTE) -> CTE:
+    """Makes the group of a changed member due at once."""
+    live = lease_group.c.next_due.is_not(None)
+    wake = update(lease_group).where(lease_group.c.id == changed.c.group_id, live).values(next_due=NOW)
+    return wake.returning(lease_group.c.id).cte("woken")
 
 
 _LOCKED = (

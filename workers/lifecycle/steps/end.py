@@ -191,7 +191,7 @@ def _why_closed(ctx: StepContext, reason: Mapping[str, Any] | None) -> Mapping[s
 def _rejected(ctx: StepContext) -> Mapping[str, Any] | None:
     """The error of a VM that was ended for its GPUs."""
     cause, lease = ctx.lease.rejected_for, ctx.lease
-    if lease.desired is not Desired.RUN or cause is None:
+    if lease.desired is not Desired.RUN or cause is None or lease.retreats:
         return None
     record = lease.proof if cause is ReasonCode.GPU_CHECK_FAILED else lease.gpu_health
     worst = record.findings[0] if record is not None and record.findings else None
@@ -219,8 +219,15 @@ _WHY_REPLACED: Mapping[ReasonCode | None, Reason] = {
         ReasonCode.GPU_CHECK_FAILED, "the GPUs of the VM failed their check; another VM is being looked for"
     ),
     ReasonCode.GPU_FAILED: Reason(ReasonCode.GPU_FAILED, "a GPU failed; a replacement is being looked for"),
+    ReasonCode.GROUP_POOL_FAILED: Reason(
+        ReasonCode.GROUP_POOL_FAILED, "the group did not form in this pool; it tries another one"
+    ),
 }
 """By the reason for which gpulease ended the VM itself."""
+
+
+_WITHOUT_POOL = {"group_pool": None, "group_retreat": False}
+"""A member waits until its group lets it launch again."""
 
 
 def requeue(ctx: StepContext) -> None:
@@ -235,6 +242,7 @@ def requeue(ctx: StepContext) -> None:
     values = {
         "reason": reason.as_json(),
         **({} if reason.code is ReasonCode.GPU_CHECK_FAILED else new_pass),
+        **_WITHOUT_POOL,
         "placement": None,
         "connection": None,
         "interruption": None,

@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from app.db.events.events import NewEvent
+from app.db.groups.writes import wake
 from app.db.leases import attempts, launches
 from app.domain.cool_off import CoolOffReason
 from app.domain.event_parts import EventReason
@@ -94,8 +95,9 @@ def place(ctx: StepContext) -> Rest | None:
     this_pass = _read_pass(ctx)
     ranked = ctx.runtime.catalogue.ranking(Requirements.of(ctx.lease.request), ctx.now)
     ranking = for_term(ranked, lease_term(ctx), ctx.now, launching=True)
+    candidates = _in_pool(ctx, ranking.candidates)
     patient_until = ctx.lease.looking_since + PATIENCE
-    for offering in _untried(ctx, this_pass, ranking.candidates):
+    for offering in _untried(ctx, this_pass, candidates):
         if ctx.runtime.stopping.is_set():
             return Rest(ctx.now)
         if ctx.now < patient_until and much_dearer(
@@ -116,7 +118,15 @@ def place(ctx: StepContext) -> Rest | None:
     reason = why_exhausted(
         ranking, errors, this_pass.over_quota, reasons, this_pass.no_slot, over_budget=this_pass.over_budget
     )
-    return _wait_or_give_up(ctx, ranking.candidates, reason)
+    return _wait_or_give_up(ctx, candidates, reason)
+
+
+def _in_pool(ctx: StepContext, candidates: tuple[Offering, ...]) -> tuple[Offering, ...]:
+    """What a member of a group may be placed at: offerings of the group's pool."""
+    membership = ctx.lease.membership
+    if membership is None or membership.pool is None:
+        return candidates
+    return tuple(offering for offering in candidates if membership.pool.holds(offering))
 
 
 _NEXT = Rest(None)
@@ -245,7 +255,8 @@ def _show_unlisted(ctx: StepContext, not_ready: Sequence[_NotReady]) -> None:
 
 
 def _wait_or_give_up(ctx: StepContext, candidates: tuple[Offering, ...], reason: Reason) -> Rest | None:
-    if ctx.now >= ctx.lease.wait_until:
+    forming = ctx.lease.membership is not None and ctx.lease.membership.forming
+    if ctx.now >= ctx.lease.wait_until and not forming:
         begin_release(ctx, reason)
         return None
     outdated = ctx.lease.reason is None or ctx.lease.reason.code is ReasonCode.REGION_NOT_LISTED
@@ -253,7 +264,8 @@ def _wait_or_give_up(ctx: StepContext, candidates: tuple[Offering, ...], reason:
     if ctx.lease.state is LeaseState.PROVISIONING or outdated or pass_is_over:
         _back_to_queue(ctx, reason)
     ends = [o.cool_off.until for o in candidates if o.cool_off is not None and o.cooling(ctx.now)]
-    return Rest(min([*ends, ctx.lease.wait_until, ctx.now + _LOOK_AGAIN]))
+    ends += [] if forming else [ctx.lease.wait_until]
+    return Rest(min([*ends, ctx.now + _LOOK_AGAIN]))
 
 
 def _back_to_queue(ctx: StepContext, reason: Reason) -> None:
@@ -262,3 +274,5 @@ def _back_to_queue(ctx: StepContext, reason: Reason) -> None:
     values = {"reason": reason.as_stored(), "pass_started_at": None, "placement": None}
     with ctx.runtime.database.begin() as connection:
         change(connection, ctx, event, to=to, wanted=True, values=values)
+        if to is None and ctx.lease.membership is not None:
+            connection.execute(wake(ctx.lease.membership.group_id))

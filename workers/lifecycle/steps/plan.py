@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection
+from sqlalchemy import ColumnElement, Connection
 
 from app.db.core.ids import new_id
 from app.db.events.events import NewEvent
@@ -194,12 +194,13 @@ def _enter_provisioning(
 ) -> None:
     queued = ctx.lease.state is LeaseState.QUEUED
     extendable = ctx.runtime.accounts.is_extendable(offering.key.account)
-    where, price = _where(offering), offering.price_per_hour
+    at, price = _where(offering), offering.price_per_hour
     assert price is not None  # placement leaves out what has no price
-    placement = placed.placement(where, _facts(offering, image), price, None, extendable=extendable)
+    placement = placed.placement(at, _facts(offering, image), price, None, extendable=extendable)
     planned = LeaseProvisioning if queued else AttemptPlanned
-    at = EventOffering(**where, price_per_hour=format_money(price))
-    event = NewEvent(planned(n=ctx.lease.attempts_count + 1, offering=at))
+    event = NewEvent(
+        planned(n=ctx.lease.attempts_count + 1, offering=EventOffering(**at, price_per_hour=format_money(price)))
+    )
     values = {
         "attempts_count": ctx.lease.attempts_count + 1,
         "first_attempt_at": launches.FIRST_ATTEMPT_AT,
@@ -218,7 +219,16 @@ def _enter_provisioning(
         "deadline_applied": deadline(ctx.lease, ctx.runtime.timing),
     }
     to = LeaseState.PROVISIONING if queued else None
-    change(connection, ctx, event, to=to, wanted=True, values=values)
+    where, given = _still_in_pool(ctx)
+    change(connection, ctx, event, to=to, wanted=True, where=where, given=given, values=values)
+
+
+def _still_in_pool(ctx: StepContext) -> tuple[list[ColumnElement[bool]], dict[str, Any]]:
+    """Guards that still find a member of a group placed in the same pool, and their parameters."""
+    membership = ctx.lease.membership
+    if membership is None or membership.pool is None:
+        return [], {}
+    return [launches.STILL_IN_POOL], {"pool": membership.pool.as_json()}
 
 
 def _price_columns(ctx: StepContext, offering: Offering, image: Image) -> dict[str, Any]:

@@ -1,0 +1,122 @@
+"""The coordinator of a worker process: moves groups from state to state.
+
+It calls no cloud. The leases of a group launch and end as others do; the coordinator says where, and when to give up.
+Each step is one transaction: lock the members and the group, load, decide, write. So a step that was decided on old facts
+is never written, and a worker that dies in the middle leaves nothing half done.
+"""
+
+import threading
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import structlog
+
+from app.db.groups import coordination, writes
+from app.db.groups.members import lock_members
+from app.domain.group_decisions import Elect, GroupRest, GroupStep, Member, Replace, decide_group
+from app.domain.ids import GroupId
+from workers.brakes import check_cluster
+from workers.groups.election import Election, elect
+from workers.groups.steps import GroupStepContext, execute
+from workers.loop import Loop
+from workers.runtime import Runtime
+
+log = structlog.get_logger(__name__)
+
+_MOST_AT_ONCE = 20
+_MOST_STEPS = 16
+"""A bound against a step that makes no progress. What is left follows in the next pass."""
+_TAKEN = timedelta(seconds=10)
+"""After how long another worker takes over a group whose worker died."""
+_HELD_PAUSE = timedelta(seconds=2)
+_STOPPED_PAUSE = timedelta(seconds=5)
+
+
+class Coordinator:
+    """Moves groups. Any number of workers may run it at the same time."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    def start(self) -> threading.Thread:
+        """Starts the thread; it ends soon after `runtime.stopping` is set."""
+        pause = self._runtime.settings.sweep_interval
+        return Loop("groups", self.sweep, stopping=self._runtime.stopping, pause=pause).start()
+
+    def sweep(self) -> float | None:
+        """Moves the groups that are due. Returns 0 when there may be more."""
+        rows = self._runtime.database.all(coordination.take_due(_MOST_AT_ONCE, _TAKEN))
+        for row in rows:
+            if self._runtime.stopping.is_set():
+                return None
+            self._move(GroupId(row.id))
+        return 0 if len(rows) == _MOST_AT_ONCE else None
+
+    def _move(self, group_id: GroupId) -> None:
+        structlog.contextvars.bind_contextvars(group_id=group_id)
+        try:
+            for _ in range(_MOST_STEPS):
+                if self._runtime.stopping.is_set() or self._step(group_id):
+                    return
+        finally:
+            structlog.contextvars.unbind_contextvars("group_id")
+
+    def _step(self, group_id: GroupId) -> bool:
+        """Decides on what is stored now, and executes a step under the locks when it is still the one to do. True: the group rests."""
+        row = self._runtime.database.first(coordination.read(group_id, locked=False))
+        if row is None:
+            return True
+        step: GroupStep = GroupRest(row.now + _HELD_PAUSE)
+        if not self._is_on_hold(row):
+            members = self._runtime.database.all(coordination.members(group_id))
+            step = _decide(row, members)
+        election = self._election(row, step)
+        if election is not None and election.look_again is not None:
+            step = GroupRest(election.look_again)
+        if isinstance(step, GroupRest):
+            self._runtime.database.run(coordination.rest(group_id, row.next_due, step.until))
+            return True
+        until = self._execute(row, step, election)
+        if until is not None:
+            self._runtime.database.run(coordination.rest(group_id, row.next_due, until))
+        return until is not None
+
+    def _execute(self, row: Any, step: GroupStep, election: Election | None) -> datetime | None:
+        """Returns when to try again a step that could not be made."""
+        group_id = GroupId(row.id)
+        with self._runtime.database.begin() as connection:
+            if isinstance(step, Replace):
+                connection.execute(writes.share_tenant(row.tenant_id))
+            connection.execute(*lock_members(group_id))
+            row = connection.execute(*coordination.read(group_id, locked=True)).one()
+            members = connection.execute(*coordination.members(group_id)).all()
+            if self._is_on_hold(row) or _decide(row, members) != step:
+                return None
+            facts = coordination.group_from_row(row)
+            ctx = GroupStepContext(self._runtime, connection, facts, _members(members), row.now, election)
+            until = execute(ctx, step)
+        log.info("group step", step=type(step).__name__, state=str(facts.state))
+        self._runtime.nudge.set()
+        return until
+
+    def _election(self, row: Any, step: GroupStep) -> Election | None:
+        """The pool to try next, chosen before the transaction. While launches are stopped none is tried."""
+        if not isinstance(step, Elect):
+            return None
+        if row.launches_stopped is not None:
+            return Election(look_again=row.now + _STOPPED_PAUSE)
+        return elect(self._runtime, row)
+
+    def _is_on_hold(self, row: Any) -> bool:
+        if not row.cluster_is_known:
+            check_cluster(self._runtime.database)
+        return row.hold is not None or not row.cluster_is_known
+
+
+def _decide(row: Any, members: Sequence[Any]) -> GroupStep:
+    return decide_group(coordination.group_from_row(row), _members(members), row.now)
+
+
+def _members(rows: Sequence[Any]) -> list[Member]:
+    return [coordination.member_from_row(row) for row in rows]
