@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ARRAY, CTE, ColumnElement, Select, Text, Uuid, bindparam, func, select, update
+from sqlalchemy import ARRAY, ColumnElement, Select, Text, Uuid, bindparam, func, select, text, update
 from sqlalchemy.sql.dml import ReturningInsert
 
 from app.db.core.prepared import Bound, Shape, plain, setting, shape
@@ -78,14 +78,21 @@ def _written(
         .cte("changed")
     )
     told_of = append_to_leases(changed).returning(event.c.lease_id, event.c.lease_sequence)
-    return told_of if to is None else told_of.add_cte(_woken(changed))
+    return told_of if to is None else told_of.add_cte(_WOKEN)
 
 
-def _woken(changed: CTE) -> CTE:
-    """Makes the group of a changed member due at once."""
-    live = lease_group.c.next_due.is_not(None)
-    wake = update(lease_group).where(lease_group.c.id == changed.c.group_id, live).values(next_due=NOW)
-    return wake.returning(lease_group.c.id).cte("woken")
+# As text: in an expression, SQLAlchemy would take the statement's parameter `lease` for the column of this name.
+_WOKEN = (
+    text(
+        """
+        UPDATE lease_group SET next_due = now() FROM changed
+        WHERE lease_group.id = changed.group_id AND lease_group.next_due IS NOT NULL RETURNING lease_group.id
+        """
+    )
+    .columns(lease_group.c.id)
+    .cte("woken")
+)
+"""Makes the group of a changed member due at once."""
 
 
 _LOCKED = (
