@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Executable, Table, TextClause, func, insert, 
 from app.db.core.ids import new_id
 from app.db.core.prepared import Bound
 from app.db.leases import claims
+from app.db.leases.loaded_leases import lease_from_row
 from app.db.schema.tables import attempt, lease, quota, tenant
 from app.db.tenancy import budgets, commitments, quotas
 from app.db.tenancy.quotas import NewCommitment
@@ -196,7 +197,7 @@ class Store:
         row = self.first(claims.load(lease_id, claim_id))
         assert row is not None
         runtime = cast(Runtime, SimpleNamespace(database=self.database))
-        return StepContext(runtime=runtime, lease=claims.lease_from_row(row), claim_id=claim_id, now=row.now, row=row)
+        return StepContext(runtime=runtime, lease=lease_from_row(row), claim_id=claim_id, now=row.now, row=row)
 
     def give_back(self, lease_id: LeaseId) -> None:
         """What a refused attempt does: the lease goes back to what admission reserved. The step commits in any case."""

@@ -7,7 +7,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.domain.group_decisions import (
+from app.domain.group_decisions import decide_group
+from app.domain.group_steps import (
     Activate,
     AssignPool,
     Degrade,
@@ -20,7 +21,6 @@ from app.domain.group_decisions import (
     Replace,
     Retreat,
     Shrink,
-    decide_group,
 )
 from app.domain.groups import GroupFacts, GroupInterconnect, GroupPlacement, GroupState, OnMemberLoss, Pool
 from app.domain.ids import GroupId, LeaseId, TenantId
@@ -91,7 +91,7 @@ class World:
 
     def coordinate(self) -> None:
         """Until the group rests. A step that is decided again at once makes no progress."""
-        before = None
+        before, step = None, None
         for _ in range(20):
             step = decide_group(self.group, self.seen(), self.now)
             if isinstance(step, GroupRest):

@@ -82,7 +82,7 @@ def test_a_lease_expires_at_its_time_and_not_before() -> None:
 
 @pytest.mark.parametrize("code", list(ReasonCode))
 def test_a_lease_that_never_was_active_failed_unless_somebody_wished_its_end(code: ReasonCode) -> None:
-    wished = code in (ReasonCode.RELEASED_BY_USER, ReasonCode.RELEASED_BY_OPERATOR)
+    wished = code in (ReasonCode.RELEASED_BY_USER, ReasonCode.RELEASED_BY_OPERATOR, ReasonCode.GROUP_SHRUNK)
     ended = final_state(lease(S.RELEASING, reason=Reason(code, "x")))
     assert ended is (S.RELEASED if wished else S.FAILED)
 

@@ -21,7 +21,7 @@ from app.domain.leases import AttemptState, Lease, VmState
 from app.domain.lifecycle import Rest, Verify
 from workers.accounts import error_json
 from workers.lifecycle import reconciler
-from workers.lifecycle.steps import context, end, place, plan, resolve_unknown, send
+from workers.lifecycle.steps import context, end, place, plan, send, settle
 from workers.lifecycle.steps.context import StepContext
 from workers.observation import inventory
 from workers.providers.errors import ProviderError
@@ -85,7 +85,7 @@ def the_claim_is_not_checked(patch: pytest.MonkeyPatch) -> None:
     def unguarded(lease_id: LeaseId, new: NewEvent, *, claim_id: UUID | None = None, **given: Any) -> Any:
         return transitions.write(lease_id, new, **given)
 
-    for module in (context, resolve_unknown, send):
+    for module in (context, send, settle):
         patch.setattr(module, "write", unguarded)
     patch.setattr(attempts, "end", lambda *args, **named: _without_claim(end_attempt(*args, **named)))
     patch.setattr(claims, "load", lambda *args: load(*args)._replace(statement=_without_claim(load(*args).statement)))

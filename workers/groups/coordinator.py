@@ -14,7 +14,8 @@ import structlog
 
 from app.db.groups import coordination, writes
 from app.db.groups.members import lock_members
-from app.domain.group_decisions import Elect, GroupRest, GroupStep, Member, Replace, decide_group
+from app.domain.group_decisions import decide_group
+from app.domain.group_steps import Elect, GroupRest, GroupStep, Member, Replace
 from app.domain.ids import GroupId
 from workers.brakes import check_cluster
 from workers.groups.election import Election, elect

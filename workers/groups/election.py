@@ -1,4 +1,4 @@
-"""The election of a group's pool: the ranking that places a single lease, asked for all members at once."""
+"""The election of a group's pool: the ranking that places a single lease, read for all members together."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta

@@ -13,7 +13,17 @@ from app.db.groups import coordination
 from app.db.groups.members import forget_scripts
 from app.db.leases.transitions import request_end
 from app.domain.event_parts import EventData, EventReason
-from app.domain.group_decisions import (
+from app.domain.group_events import (
+    EventPool,
+    GroupActive,
+    GroupDegraded,
+    GroupEnded,
+    GroupForming,
+    GroupMemberLost,
+    GroupPoolFailed,
+    GroupReleasing,
+)
+from app.domain.group_steps import (
     Activate,
     AssignPool,
     Degrade,
@@ -26,16 +36,6 @@ from app.domain.group_decisions import (
     Replace,
     Retreat,
     Shrink,
-)
-from app.domain.group_events import (
-    EventPool,
-    GroupActive,
-    GroupDegraded,
-    GroupEnded,
-    GroupForming,
-    GroupMemberLost,
-    GroupPoolFailed,
-    GroupReleasing,
 )
 from app.domain.groups import GroupFacts, GroupState, Pool
 from app.domain.ids import LeaseId

@@ -10,6 +10,7 @@ import structlog
 from sqlalchemy.exc import DBAPIError
 
 from app.db.leases import claims
+from app.db.leases.loaded_leases import lease_from_row
 from app.domain.gpu_protocol import AwaitProof, GiveUpProof, ReadConsole, RebootForGpus, RejectVm
 from app.domain.ids import LeaseId
 from app.domain.leases import AttemptState, LeaseState
@@ -153,7 +154,7 @@ class Reconciler:
         row = self._runtime.database.first(claims.load(lease_id, claim_id))
         if row is None:
             raise ClaimLostError
-        lease = claims.lease_from_row(row)
+        lease = lease_from_row(row)
         _bind_log_context(row)
         return StepContext(runtime=self._runtime, lease=lease, claim_id=claim_id, now=row.now, row=row)
 

@@ -25,7 +25,7 @@ from app.db.core.prepared import Bound
 from app.db.leases.transitions import WAKE
 from app.db.operations import cluster
 from app.db.schema.tables import attempt, installation, lease, lease_group
-from app.domain.group_decisions import Member
+from app.domain.group_steps import Member
 from app.domain.groups import (
     GroupFacts,
     GroupInterconnect,

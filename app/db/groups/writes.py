@@ -34,7 +34,7 @@ def wake(group_id: GroupId) -> Update:
 
     The caller has locked the member.
     """
-    live = lease_group.c.next_due.is_not(None)
+    live = lease_group.c.state != str(GroupState.ENDED)
     return update(lease_group).where(lease_group.c.id == group_id, live).values(next_due=func.now())
 
 

@@ -37,7 +37,7 @@ def write(
 ) -> Bound[ReturningInsert[Any]]:
     """Changes a lease and appends the event. Returns one row (lease_id, lease_sequence), or none when a guard fails.
 
-    A change of state wakes the lease's group. Whoever changes several leases in one transaction locks them all first.
+    A change of state wakes the lease's group. A transaction that changes several leases locks them all first.
 
     `to` is written only from the states that the transition table allows. `claim_id`: only while this claim holds the
     lease. Decisions of workers always pass it; the API never does.
@@ -86,7 +86,7 @@ _WOKEN = (
     text(
         """
         UPDATE lease_group SET next_due = now() FROM changed
-        WHERE lease_group.id = changed.group_id AND lease_group.next_due IS NOT NULL RETURNING lease_group.id
+        WHERE lease_group.id = changed.group_id AND lease_group.state <> 'ended' RETURNING lease_group.id
         """
     )
     .columns(lease_group.c.id)

@@ -6,6 +6,7 @@ from uuid import uuid4
 from sqlalchemy import func, select
 
 from app.db.leases import claims
+from app.db.leases.loaded_leases import lease_from_row
 from app.db.leases.transitions import WAKE
 from app.db.schema.tables import lease
 from app.domain.leases import LeaseState
@@ -113,7 +114,7 @@ def test_a_lease_is_loaded_with_its_newest_attempt_and_what_is_left_of_the_other
     store.attempt(lease_id, "refused", ended_at=func.now(), clean=False)
     newest = store.attempt(lease_id, "sent", last_sent_at=ago("1 second"))
     row = store.first(claims.load(lease_id, store.claimed(lease_id)))
-    loaded = claims.lease_from_row(row)
+    loaded = lease_from_row(row)
     assert (loaded.id, loaded.state, loaded.attempts_count, loaded.unclean_attempts) == (
         lease_id,
         LeaseState.QUEUED,
@@ -126,7 +127,7 @@ def test_a_lease_is_loaded_with_its_newest_attempt_and_what_is_left_of_the_other
 
 def test_a_lease_without_attempts_is_loaded_without_one(store: Store) -> None:
     lease_id = store.lease()
-    loaded = claims.lease_from_row(store.first(claims.load(lease_id, store.claimed(lease_id))))
+    loaded = lease_from_row(store.first(claims.load(lease_id, store.claimed(lease_id))))
     assert loaded.attempt is None
     assert loaded.unclean_attempts == 0
 

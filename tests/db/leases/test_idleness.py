@@ -10,6 +10,7 @@ from sqlalchemy import insert, select, update
 
 from app.db.events.events import NewEvent
 from app.db.leases import claims, idle_evidence, idleness
+from app.db.leases.loaded_leases import lease_from_row
 from app.db.schema.tables import event, gpu_latest, gpu_sample, lease, tenant
 from app.domain.events import LeaseIdleSoon
 from app.domain.idleness import LAST_NOTICE, IdleFloor, Idleness, evidence
@@ -53,7 +54,7 @@ def due(store: Store) -> dict[str, int]:
 
 def loaded(store: Store, lease_id: LeaseId) -> Any:
     store.write(lease, lease_id, next_due=ago("1 minute"), held_until=None)
-    return claims.lease_from_row(store.first(claims.load(lease_id, store.claimed(lease_id))))
+    return lease_from_row(store.first(claims.load(lease_id, store.claimed(lease_id))))
 
 
 def run_of(store: Store, lease_id: LeaseId) -> Idleness:

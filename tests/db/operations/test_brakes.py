@@ -6,6 +6,7 @@ from typing import Any
 from app.db.core.prepared import Bound
 from app.db.events.events import NewEvent
 from app.db.leases import claims
+from app.db.leases.loaded_leases import lease_from_row
 from app.db.leases.transitions import write
 from app.db.operations import brakes
 from app.db.operations.ops import LIFT_HOLD
@@ -23,7 +24,7 @@ def in_doubt(store: Store, lease_id: LeaseId) -> bool:
     row = store.first(claims.load(lease_id, store.claimed(lease_id)))
     assert row is not None
     store.write(lease, lease_id, claim_id=None, held_until=None)
-    return claims.lease_from_row(row).term_in_doubt
+    return lease_from_row(row).term_in_doubt
 
 
 def restore_term(store: Store, lease_id: LeaseId, expires_at: datetime = PROMISED) -> bool:

@@ -11,7 +11,8 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from app.db.core.ids import new_id
-from app.db.leases import batch_company, batches, claims, launches
+from app.db.leases import batch_company, batches, launches
+from app.db.leases.loaded_leases import lease_from_row
 from app.domain.ids import BatchId, LeaseId
 from app.domain.leases import AttemptState
 from app.domain.lifecycle import Rest
@@ -169,6 +170,6 @@ def loaded(connection: Connection, runtime: Runtime, claimed: dict[LeaseId, UUID
     """The contexts of leases by their claims, in the order of the leases' ids."""
     rows = sorted(connection.execute(*batch_company.load(claimed)), key=lambda row: str(row.lease_id))
     return [
-        StepContext(runtime=runtime, lease=claims.lease_from_row(row), claim_id=row.claim_id, now=row.now, row=row)
+        StepContext(runtime=runtime, lease=lease_from_row(row), claim_id=row.claim_id, now=row.now, row=row)
         for row in rows
     ]
