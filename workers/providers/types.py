@@ -62,6 +62,25 @@ class AgentConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSpec:
+    """The group that a VM belongs to, and its place in the group.
+
+    `rank`: from 0. `placement`: any, same_zone or cluster. `interconnect`: none, preferred or required. `hosts_url`:
+    where the VM asks for the other members, with its agent's token; None: it does not ask. `ssh_private_key`: the key of
+    logins between members, in OpenSSH's format; None: none. `master_port`: the port that rank 0 offers to training jobs.
+    """
+
+    group_id: str
+    rank: int
+    size: int
+    placement: str
+    interconnect: str
+    hosts_url: str | None
+    ssh_private_key: str | None = field(repr=False)
+    master_port: int = 29500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchSpec:
     """The VM that one attempt requests. `plan` converts the spec into the provider's parameters.
 
@@ -71,6 +90,7 @@ class LaunchSpec:
     lease, or none of them in an account that is not extendable.
     `reservation`: name of the account's reservation in which the VM runs. `queue_seconds`: how long the launch may wait in
     the provider's queue.
+    `group`: None for a lease of its own.
     """
 
     token: str
@@ -93,6 +113,7 @@ class LaunchSpec:
     max_seconds: int | None = None
     reservation: str | None = None
     queue_seconds: int | None = None
+    group: GroupSpec | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
