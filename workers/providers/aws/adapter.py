@@ -14,6 +14,7 @@ from workers.providers.aws import (
     console,
     deadlines,
     events,
+    groups,
     images,
     instances,
     launch,
@@ -84,6 +85,7 @@ class AwsProvider:
         self._guard = CredentialGuard()
         self._clients = AwsClients(account, settings, self._guard)
         self._subnets = Subnets(account.subnet_ids, self._clients.ec2)
+        self._groups = groups.SharedResources()
         self._clock = clock
 
     def identity(self) -> str:
@@ -150,23 +152,31 @@ class AwsProvider:
         return images.resolve(self._clients.ec2(region), self._clients.ssm(region), pin)
 
     def plan(self, spec: LaunchSpec) -> Params:
-        """Parameters of RunInstances and of the security group that is created before it.
+        """Parameters of RunInstances and of the security and placement groups that are created before it.
 
         Raises NotOffered for a zone in which the account has no subnet.
         """
         subnet = self._subnets.of_zone(spec.region, spec.zone)
         ena_express = spec.instance_type in catalogue.load().ena_express
+        efa_cards = catalogue.load().efa.get(spec.instance_type, ())
         reservation = self._account.reservation(spec.reservation) if spec.reservation is not None else None
-        return launch.plan(spec, self._account, subnet=subnet, ena_express=ena_express, reservation=reservation)
+        return launch.plan(
+            spec,
+            self._account,
+            subnet=subnet,
+            ena_express=ena_express,
+            efa_cards=efa_cards,
+            reservation=reservation,
+        )
 
     def launch(self, region: str, params: Params) -> Vm:
-        """Creates the security group, then calls RunInstances.
+        """Creates the security and placement groups, then calls RunInstances.
 
         A repeat with the same token in the same zone returns the same VM, even one that has ended. After a refusal for
         lack of addresses, later plans use another subnet of the zone: NetworkFull when there is one.
         """
         try:
-            return launch.create(self._clients.ec2(region), region, params)
+            return launch.create(self._clients.ec2(region), region, params, self._groups)
         except InsufficientCapacity as error:
             subnet = params["NetworkInterfaces"][0].get("SubnetId")
             if error.code == NO_ADDRESSES and self._subnets.set_full(region, subnet):
@@ -237,7 +247,7 @@ class AwsProvider:
         return instances.terminate(self._clients.ec2(region), vm_ids)
 
     def leftovers(self, region: str, installation: str, lease_ids: Sequence[str] | None) -> Leftovers:
-        """Volumes, network interfaces, elastic addresses and security groups with gpulease's tags."""
+        """Volumes, network interfaces, elastic addresses, security groups and placement groups with gpulease's tags."""
         resources = leftovers.of_leases(self._clients.ec2(region), region, installation, lease_ids)
         return Leftovers(found=list(resources))
 

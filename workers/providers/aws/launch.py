@@ -1,11 +1,11 @@
 """Launches a VM: the parameters of RunInstances and of the security group before it, and the calls."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from app.domain.offerings import Market
 from app.settings.reservations import ReservationSettings
-from workers.providers.aws import disks, firewall, resource_tags, userdata, vms
+from workers.providers.aws import disks, firewall, groups, interfaces, resource_tags, userdata, vms
 from workers.providers.aws.calls import part
 from workers.providers.aws.errors import creating
 from workers.providers.aws.reservations import launch_arguments
@@ -26,14 +26,19 @@ def plan(
     *,
     subnet: Subnet | None,
     ena_express: bool = False,
+    efa_cards: Sequence[int] = (),
     reservation: ReservationSettings | None = None,
 ) -> Params:
     """Exactly one VM, JSON-able, the same for the same arguments. `subnet` lies in the spec's zone.
+
+    `ena_express`: the type has it. `efa_cards`: the network cards of the type that take an EFA interface.
 
     The zone is always named: EC2 then keeps the client token per zone. Without an instance profile of the account, the
     VM holds no rights there.
     """
     tags = resource_tags.of(spec, account)
+    vpc = subnet.vpc if subnet is not None else None
+    efa = efa_cards if interfaces.wants_efa(spec) else ()
     return {
         "MinCount": 1,
         "MaxCount": 1,
@@ -41,7 +46,7 @@ def plan(
         "ImageId": spec.image.id,
         "InstanceType": spec.instance_type,
         "Placement": _placement(spec, account),
-        "NetworkInterfaces": [_interface(spec, account, subnet, ena_express=ena_express)],
+        "NetworkInterfaces": interfaces.plan(spec, account, subnet, ena_express=ena_express, efa=efa),
         "BlockDeviceMappings": disks.plan(spec, account),
         "MetadataOptions": {
             "HttpEndpoint": "enabled",
@@ -54,7 +59,8 @@ def plan(
         "UserData": userdata.packed(spec),
         **_instance_profile(account),
         **_market(spec, reservation),
-        **firewall.plan(spec, subnet.vpc if subnet is not None else None, tags),
+        **firewall.plan(spec, vpc, tags),
+        **groups.plan(spec, account, vpc, tags, efa=bool(efa)),
     }
 
 
@@ -64,10 +70,8 @@ def arguments(params: Params) -> Params:
 
 
 def _placement(spec: LaunchSpec, account: AwsAccount) -> dict[str, str]:
-    """A VM in a reservation is placed by the reservation: a placement group would leave too few places."""
-    if account.placement_group is None or spec.market is Market.RESERVED:
-        return {"AvailabilityZone": spec.zone}
-    return {"AvailabilityZone": spec.zone, "GroupName": account.placement_group}
+    group = groups.placement_group(spec, account)
+    return {"AvailabilityZone": spec.zone} | ({} if group is None else {"GroupName": group})
 
 
 def _instance_profile(account: AwsAccount) -> dict[str, Any]:
@@ -86,33 +90,17 @@ def _market(spec: LaunchSpec, reservation: ReservationSettings | None) -> dict[s
     return {"InstanceMarketOptions": {"MarketType": "spot", "SpotOptions": options}}
 
 
-def _interface(spec: LaunchSpec, account: AwsAccount, subnet: Subnet | None, *, ena_express: bool) -> dict[str, Any]:
-    """One interface of type ENA, with ENA Express where the type has it.
-
-    An EFA interface serves traffic between VMs of one cluster, which a lease of one VM does not have.
-    """
-    interface: dict[str, Any] = {
-        "DeviceIndex": 0,
-        "AssociatePublicIpAddress": spec.public_ip and account.public_addresses,
-        "DeleteOnTermination": True,
-    }
-    if ena_express:
-        interface["EnaSrdSpecification"] = {"EnaSrdEnabled": True}
-    if subnet is not None:
-        interface["SubnetId"] = subnet.id
-    if account.security_group_ids:
-        interface["Groups"] = list(account.security_group_ids)
-    return interface
-
-
 def _tag_specifications(spec: LaunchSpec, tags: Mapping[str, str]) -> list[dict[str, Any]]:
     kinds = (*_TAGGED, "spot-instances-request") if spec.market is Market.SPOT else _TAGGED
     return [{"ResourceType": kind, "Tags": resource_tags.to_list(tags)} for kind in kinds]
 
 
-def create(ec2: "EC2Client", region: str, params: Params) -> Vm:
-    """Creates the security group, then calls RunInstances. Raises ProviderError."""
-    with firewall.ensure_firewall(ec2, params) as run:
+def create(ec2: "EC2Client", region: str, params: Params, shared: groups.SharedResources) -> Vm:
+    """Creates what the members of a group share, then the VM's own security group, then calls RunInstances.
+
+    Raises ProviderError.
+    """
+    with shared.ensure(ec2, region, params) as joined, firewall.ensure_firewall(ec2, joined) as run:
         require_open_window()
         with creating():
             answer = ec2.run_instances(**arguments(run))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from app.domain.tags import NAME
 from app.settings import AccountSettings
 from app.settings.account_tags import TagRules
-from workers.providers.common.tags import combine, escaped, label_key, of_account, unescaped, with_labels
+from workers.providers.common.tags import combine, escaped, group_tag, label_key, of_account, unescaped, with_labels
 from workers.providers.types import LaunchSpec
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def of(spec: LaunchSpec, account: AccountSettings) -> dict[str, str]:
 
     `of_vm` reads labels back as they were. A label whose key is longer than a tag's key gets no tag.
     """
-    ours = {NAME: _value(spec.name), **spec.owner.as_tags()}
+    ours = {NAME: _value(spec.name), **spec.owner.as_tags(), **group_tag(spec)}
     labels = {label_key(key): escaped(value, _accepts, _LONGEST_VALUE) for key, value in sorted(spec.labels.items())}
     labels = {key: value for key, value in labels.items() if key == _key(key)}
     return combine([ours, *of_account(spec, account, RULES), labels], _MOST_TAGS)

@@ -4,12 +4,17 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from app.domain.labels import is_value
-from app.domain.tags import LABEL_PREFIX
+from app.domain.tags import GROUP, LABEL_PREFIX
 from app.settings import AccountSettings
 from app.settings.account_tags import TagRules
 from workers.providers.types import LaunchSpec
 
 _ESCAPED = re.compile(r"=(10[0-9A-F]{4}|[0-9A-F]{1,5})=")
+
+
+def group_tag(spec: LaunchSpec) -> dict[str, str]:
+    """The tag that the members of a group have; none for a lease of its own."""
+    return {} if spec.group is None else {GROUP: spec.group.group_id}
 
 
 def of_account(spec: LaunchSpec, account: AccountSettings, rules: TagRules) -> list[Mapping[str, str]]:

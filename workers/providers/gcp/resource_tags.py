@@ -14,7 +14,7 @@ from app.domain.labels import valid_labels
 from app.domain.tags import LABEL_PREFIX, NAME_LABEL, OwnerTags
 from app.settings import AccountSettings
 from app.settings.account_tags import TagRules
-from workers.providers.common.tags import combine, of_account
+from workers.providers.common.tags import combine, group_tag, of_account
 from workers.providers.types import LaunchSpec
 
 _NOT_ALLOWED = re.compile(r"[^a-z0-9_-]")
@@ -45,7 +45,8 @@ def of(spec: LaunchSpec, account: AccountSettings) -> dict[str, str]:
 
     A character that Google refuses in a tenant's label becomes `_`. `metadata` holds the tenant's labels as they are.
     """
-    ours = {NAME_LABEL: _squeezed(spec.name), **of_owner(spec.owner)}
+    group = {key: exact(text) for key, text in group_tag(spec).items()}
+    ours = {NAME_LABEL: _squeezed(spec.name), **of_owner(spec.owner), **group}
     labels = {_squeezed(LABEL_PREFIX + key): _squeezed(value) for key, value in sorted(spec.labels.items())}
     return combine([ours, *of_account(spec, account, RULES), labels], _MOST)
 
