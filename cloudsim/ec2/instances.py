@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from cloudsim.ec2 import views
+from cloudsim.ec2 import placement_groups, views
 from cloudsim.ec2.call import Call, Result
 from cloudsim.ec2.disks import has_missing_key
 from cloudsim.ec2.errors import AwsError, dry_run
@@ -43,6 +43,7 @@ _FIELDS: dict[str, Callable[[Vm], str | Iterable[str] | None]] = {
     "instance-lifecycle": lambda vm: "spot" if vm.market is Market.SPOT else None,
     "instance-state-name": lambda vm: vm.state.value,
     "instance-type": lambda vm: vm.instance_type,
+    "placement-group-name": lambda vm: vm.spec.get("placement_group") or None,
     "spot-instance-request-id": lambda vm: vm.spec["spot"]["id"] if vm.market is Market.SPOT else None,
 }
 
@@ -83,6 +84,7 @@ def _replay_or_launch(call: Call, order: Order) -> Vm:
     vm = call.world.replay(order)
     if vm is None:
         check_price(call, order)
+        placement_groups.check(call, order)
         _check_addresses(call, order)
     refuse_dry_run(call)
     if vm is None and has_missing_key(order.disks):

@@ -213,6 +213,7 @@ class World:
             return replayed
         machine = self.machine(order.provider, order.instance_type)
         self.quotas.check(self.quota_key(order), machine.counted, self.settings.default_quota_vcpus)
+        self._check_placement_group(order)
         if order.reservation is None:
             vm = self._new_vm(order, self._find_zone(order), self.now)
             vm.pool_epoch = self.capacity.take(self._cell(vm))
@@ -225,6 +226,18 @@ class World:
         self._queue(vm, order.longest_queue)
         self._admit(vm, order)
         return vm
+
+    def in_placement_group(self, key: str) -> Iterator[Vm]:
+        """The VMs of a placement group that have not ended."""
+        return (vm for vm in self.vms.values() if vm.alive and vm.placement_group == key)
+
+    def _check_placement_group(self, order: Order) -> None:
+        """Raises CapacityExhausted when no machine is left close to the group's other VMs."""
+        most = self.settings.placement_group_capacity
+        if most is None or order.placement_group is None:
+            return
+        if sum(1 for _ in self.in_placement_group(order.placement_group)) >= most:
+            raise CapacityExhausted(order.instance_type, order.zones)
 
     def free_machines(self, reservation: Reservation) -> int:
         """How many more VMs can run in a reservation."""

@@ -59,6 +59,8 @@ class Order:
     """See `Vm.reclaim_stays`."""
     reservation: str | None = None
     """Key of the reservation to run in."""
+    placement_group: str | None = None
+    """Key of the group whose VMs are close together."""
     longest_queue: float | None = None
     """Seconds for which the launch may wait in its cloud's queue; None: it does not wait."""
 
