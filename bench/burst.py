@@ -1,11 +1,14 @@
 """Many leases asked for at once: how long until all are active, and what holds them up.
 
 `fast`: a cloud without rate limits whose VMs boot in 5 s. `realistic`: documented request rates; then the provider's
-rate has to be the only bottleneck, and the baseline is what that rate alone would take.
+rate has to be the only bottleneck, and the baseline is what that rate alone would take with a call for each lease.
+
+`calls_RunInstances` of a figure counts the create calls. `--alone` launches no leases together.
 """
 
 import argparse
 import json
+import os
 import uuid
 
 import psycopg
@@ -38,6 +41,8 @@ _TIMES = """
 def main() -> None:
     """Measure and print."""
     arguments = _arguments()
+    if arguments.alone:
+        os.environ["GPULEASE_LAUNCH_BATCH"] = "1"
     if arguments.profile in {"fast", "both"}:
         fast(arguments.leases, arguments.workers)
     if arguments.profile in {"realistic", "both"}:
@@ -50,6 +55,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--leases", type=int, default=500, help="at once on the fast profile")
     parser.add_argument("--few", type=int, default=60, help="at once on the realistic profile")
     parser.add_argument("--workers", type=int, default=1, help="worker processes")
+    parser.add_argument("--alone", action="store_true", help="launch each lease with a call of its own, to compare")
     return parser.parse_args()
 
 

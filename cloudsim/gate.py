@@ -26,9 +26,13 @@ class Dropped(Response):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How a call goes on: at once with `fault` None or an error to answer, or dropped."""
+    """How a call goes on: at once with `fault` None or an error to answer, or dropped.
+
+    `change`: a fault that changes what a launch of several VMs does.
+    """
 
     fault: Fault | None = None
+    change: Fault | None = None
     drop_before: bool = False
     drop_after: bool = False
 
@@ -50,6 +54,8 @@ class Gate:
         match fault.mode:
             case FaultMode.ERROR | FaultMode.THROTTLE:
                 return Verdict(fault=fault)
+            case FaultMode.PARTIAL | FaultMode.SHUFFLE:
+                return Verdict(change=fault)
             case FaultMode.LOSE_REPLY:
                 return Verdict(drop_after=True)
             case FaultMode.DELAY:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import gzip
+import hashlib
+import hmac
 import json
 import re
 import shlex
@@ -18,6 +20,9 @@ from cloudsim.world import Vm
 
 _GZIP = b"\x1f\x8b"
 _MOST_BYTES = 1 << 20
+_SLOT_TOKENS = "/usr/local/sbin/gpulease-slot-tokens"
+"""The program that derives the tokens of one VM of a launch. It is done for the VM by cloudsim."""
+_SECRET = re.compile(rb'^SECRET = "([0-9a-f]+)"\nFILES = (\{.*\})$', re.MULTILINE)
 _HEREDOC = re.compile(r"^put \d+ (\S+) <<'END'\n(.*?)^END$", re.DOTALL | re.MULTILINE)
 
 Files = Mapping[str, bytes]
@@ -27,9 +32,22 @@ Files = Mapping[str, bytes]
 def files(vm: Vm) -> Files:
     """The files that the first boot writes. User data of another form have none."""
     try:
-        return _READERS[vm.provider](vm.spec)
+        return _with_tokens(vm, _READERS[vm.provider](vm.spec))
     except (ValueError, KeyError, TypeError, OSError, EOFError):
         return {}
+
+
+def _with_tokens(vm: Vm, found: Files) -> Files:
+    """The files after the first boot of a VM that shares its user data with the other VMs of its launch."""
+    program = _SECRET.search(found.get(_SLOT_TOKENS, b""))
+    if program is None:
+        return found
+    slot = vm.name if vm.provider == GCP else str(vm.spec.get("launch_index", 0))
+    changed = {}
+    for path, purpose in json.loads(program[2]).items():
+        token = hmac.new(program[1], f"{purpose}/{slot}".encode(), hashlib.sha256).hexdigest()
+        changed[path] = found[path].replace(f"@{purpose}@".encode(), token.encode())
+    return {**found, **changed}
 
 
 def cloud_configs(encoded: str) -> list[dict[str, Any]]:

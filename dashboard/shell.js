@@ -16,6 +16,8 @@ import { Costs } from "./views/costs.js";
 import { Create } from "./views/create.js";
 import { Events } from "./views/events.js";
 import { Fleet } from "./views/fleet.js";
+import { Group } from "./views/group.js";
+import { Groups } from "./views/groups.js";
 import { Keys } from "./views/keys.js";
 import { Lease } from "./views/lease.js";
 import { Leases } from "./views/leases.js";
@@ -30,11 +32,13 @@ import { Usage } from "./views/usage.js";
 
 const SUMMARY = "/v1/ops/summary";
 const LEASES = { path: "leases", name: "Leases", view: Leases, item: Lease, pages: { new: Create } };
+const GROUPS = { path: "groups", name: "Groups", view: Groups, item: Group };
 
 /** `item`: the view of one of them, at `#/path/id`. `pages`: views at fixed addresses below. */
 const OPERATORS = [
   { path: "fleet", name: "Fleet", view: Fleet },
   LEASES,
+  GROUPS,
   { path: "usage", name: "Usage", view: Usage },
   { path: "costs", name: "Costs", view: Costs },
   { path: "budgets", name: "Budgets", view: Budgets },
@@ -49,6 +53,7 @@ const OPERATORS = [
 const TENANTS = [
   { path: "overview", icon: "fleet", name: "Overview", view: Overview },
   LEASES,
+  GROUPS,
   { path: "usage", name: "Usage", view: Usage },
   { path: "costs", name: "Costs", view: Costs },
   { path: "budgets", name: "Budgets", view: Budgets },

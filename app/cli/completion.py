@@ -33,6 +33,13 @@ def active_leases(context: typer.Context, incomplete: str) -> list[str]:
     return _leases(context, incomplete, "active")
 
 
+def live_groups(context: typer.Context, incomplete: str) -> list[str]:
+    """Names of the groups that have not ended."""
+    with suppress(Exception):  # an error message would land in the middle of what is being typed
+        return _fitting([str(one["name"]) for one in _ask(context, "/v1/groups", {"state": "!ended"})], incomplete)
+    return []
+
+
 def budgets(context: typer.Context, incomplete: str) -> list[str]:
     """Ids of the budgets."""
     with suppress(Exception):  # an error message would land in the middle of what is being typed

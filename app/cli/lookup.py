@@ -29,6 +29,16 @@ def lease_id(api: "Api", reference: str) -> str:
     return _only(found, reference, "lease")
 
 
+def group_id(api: "Api", reference: str) -> str:
+    """The id of a group given by id, shortened id or name, as of a lease."""
+    if is_id(reference, "group"):
+        return reference
+    named: Params = {} if "…" in reference else {"name": reference}
+    live = _matching(api, "/v1/groups", {"state": "!ended", **named}, reference, limit=None)
+    found = live or _matching(api, "/v1/groups", named, reference, limit=_LOOKED_AT)
+    return _only(found, reference, "group")
+
+
 def tenant_id(api: "Api", reference: str) -> str:
     """The id of a tenant given by id or name. Raises the same errors as for leases."""
     return listed_id(api, "/v1/tenants", reference, "tenant")

@@ -10,6 +10,7 @@ from app.cli import (
     events,
     gpu_models,
     gpu_top,
+    groups,
     keys,
     lease_metrics,
     leases,
@@ -101,6 +102,7 @@ command(app, "focus")(costs.focus)
 command(leases.group, "release")(release.release)
 command(leases.group, "metrics")(lease_metrics.metrics)
 app.add_typer(leases.group, name="lease")
+app.add_typer(groups.group, name="group")
 app.add_typer(tenants.group, name="tenant")
 app.add_typer(keys.group, name="key")
 app.add_typer(quotas.group, name="quota")

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
+from app.domain.event_types import EventType
 from app.domain.gpu_findings import Finding, Severity
 from app.domain.reasons import Origin, Reason, ReasonCode
 
@@ -31,6 +32,18 @@ def to_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: to_json(part) for key, part in value.items()}
     return str(value) if isinstance(value, StrEnum) else value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EventData:
+    """The data of an event. Each subclass belongs to one type and holds JSON values, times and parts of this module."""
+
+    type: ClassVar[EventType]
+
+    def as_json(self) -> dict[str, Any]:
+        """The data as stored and returned. Every field is present."""
+        encoded: dict[str, Any] = to_json(self)
+        return encoded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Events: every type, and the data that each type carries. Webhooks and the event stream carry the same.
+"""Events: the data that each type carries; `group_events` has those of groups. Webhooks and the event stream carry the same.
 
 The API's schema of events is made from these classes. Two lists may grow: the types, and the fields of a type.
 """
@@ -6,12 +6,13 @@ The API's schema of events is made from these classes. Two lists may grow: the t
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import Any
 
 from app.domain.budgets import BudgetKind, Period
-from app.domain.event_parts import EventError, EventFinding, EventOffering, EventReason, described, to_json
+from app.domain.event_parts import EventData, EventError, EventFinding, EventOffering, EventReason, described
 from app.domain.event_types import EventType
 from app.domain.gpu_findings import HealthStatus, ProofChannel, ProofStatus
+from app.domain.group_events import GROUP_EVENT_DATA
 from app.domain.quotas import JsonAmount
 
 
@@ -25,18 +26,6 @@ def _instance() -> Any:
 
 def _error() -> Any:
     return described("What went wrong. Null: nothing.")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EventData:
-    """The data of an event. Each subclass belongs to one type and holds JSON values, times and parts of this module."""
-
-    type: ClassVar[EventType]
-
-    def as_json(self) -> dict[str, Any]:
-        """The data as stored and returned. Every field is present."""
-        encoded: dict[str, Any] = to_json(self)
-        return encoded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,5 +365,7 @@ class OrphanEnded(EventData):
     ended_by_us: bool = described("Whether gpulease ended the VM.")
 
 
-EVENT_DATA: Mapping[EventType, type[EventData]] = {one.type: one for one in EventData.__subclasses__()}
+EVENT_DATA: Mapping[EventType, type[EventData]] = {
+    one.type: one for one in (*EventData.__subclasses__(), *GROUP_EVENT_DATA)
+}
 """The data of each type."""

@@ -36,10 +36,25 @@ EMPTY_LISTINGS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BatchSlot:
+    """The slot of a launch batch that a VM names. `token`: of the batch. `is_known`: the database has the batch.
+
+    `key`: of the attempt that has the slot; None: no attempt has it. `is_labelled`: the VM has tags of its own, besides
+    those that all VMs of the batch have.
+    """
+
+    token: str
+    is_known: bool
+    key: Key | None
+    is_labelled: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """A listed VM, reduced to what the comparison needs. `key` is None when the VM's tags name no attempt.
+    """A listed VM, reduced to what the comparison needs. `key` is None when the VM names no attempt.
 
     `launch_identity`: as in `workers.providers.types.Vm`. `deadline`: the VM's tagged deadline, None without one.
+    `batch`: what the VM names of a launch batch; None: it belongs to no batch.
     """
 
     vm_id: str
@@ -50,6 +65,7 @@ class Seen:
     deadline: datetime | None = None
     public_ip: str | None = None
     private_ip: str | None = None
+    batch: BatchSlot | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +115,7 @@ class Findings:
 
     `retagged`: VMs whose deadline tag differs from the one that was last written. `in_doubt`: VMs whose deadline tag
     may hold a term that the database has lost. `lost`: VMs that a launch of gpulease created and that have no row.
+    A doomed VM without a row is in a slot of a batch that no attempt has.
     `copied`: VMs that no launch created; somebody copied the tags.
     """
 
@@ -108,7 +125,7 @@ class Findings:
     found: list[tuple[Row, Seen]] = field(default_factory=list)
     absent: list[Row] = field(default_factory=list)
     empty: list[Row] = field(default_factory=list)
-    doomed: list[tuple[Seen, Row, str]] = field(default_factory=list)
+    doomed: list[tuple[Seen, Row | None, str]] = field(default_factory=list)
     lost: list[Seen] = field(default_factory=list)
     copied: list[Seen] = field(default_factory=list)
 
@@ -130,19 +147,30 @@ def compare(listing: Listing, rows: Mapping[Key, Row], *, token_of: TokenOf, set
         if owner is not None:
             _compare_owned(findings, seen, owner)
         elif _is_genuine(seen, token_of):
-            _compare_genuine(findings, seen, rows.get(seen.key) if seen.key is not None else None)
+            key = attempt_of(seen, token_of)
+            _compare_genuine(findings, seen, rows.get(key) if key is not None else None)
         elif seen.state in ALIVE:
-            (findings.lost if is_launch_identity(seen.launch_identity) else findings.copied).append(seen)
+            _compare_unknown(findings, seen)
     if listing.complete:
         _unseen(findings, listing, rows.values(), settle_gap)
     return findings
 
 
+def attempt_of(seen: Seen, token_of: TokenOf) -> Key | None:
+    """The key of the attempt that launched a VM: of the attempt that has its slot, where its launch was that batch."""
+    batch = seen.batch
+    if batch is not None and batch.key is not None:
+        own = token_of(LeaseId(batch.key[0]), batch.key[1])
+        if is_genuine(seen.launch_identity, batch.token) or is_genuine(seen.launch_identity, own):
+            return batch.key
+    return seen.key
+
+
 def _is_genuine(seen: Seen, token_of: TokenOf) -> bool:
-    if seen.key is None:
-        return False
-    lease_id, n = seen.key
-    return is_genuine(seen.launch_identity, token_of(LeaseId(lease_id), n))
+    if seen.batch is not None and is_genuine(seen.launch_identity, seen.batch.token):
+        return True
+    key = attempt_of(seen, token_of)
+    return key is not None and is_genuine(seen.launch_identity, token_of(LeaseId(key[0]), key[1]))
 
 
 def _compare_owned(findings: Findings, seen: Seen, row: Row) -> None:
@@ -159,10 +187,20 @@ def _compare_genuine(findings: Findings, seen: Seen, row: Row | None) -> None:
     elif seen.state not in ALIVE:
         return
     elif row is None:
-        findings.lost.append(seen)
+        _compare_unknown(findings, seen)
     else:
         cause = "ended_lease" if row.lease_ended else "other_attempt"
         findings.doomed.append((seen, row, cause))
+
+
+def _compare_unknown(findings: Findings, seen: Seen) -> None:
+    """Judges a VM without a row. A known batch without an attempt in the VM's slot proves that no lease owns the VM."""
+    if not is_launch_identity(seen.launch_identity):
+        findings.copied.append(seen)
+    elif seen.batch is not None and seen.batch.is_known and seen.batch.key is None and seen.key is None:
+        findings.doomed.append((seen, None, "other_attempt"))
+    else:
+        findings.lost.append(seen)
 
 
 def _compare_deadline(findings: Findings, seen: Seen, row: Row) -> None:
@@ -171,8 +209,16 @@ def _compare_deadline(findings: Findings, seen: Seen, row: Row) -> None:
         return
     if row.term_in_doubt:
         findings.in_doubt.append((row, seen))
-    if row.deadline_applied is not None and seen.deadline != row.deadline_applied.replace(microsecond=0):
+    if row.deadline_applied is None or _is_of_batch(seen, row.deadline_applied):
+        return
+    if seen.deadline != row.deadline_applied.replace(microsecond=0):
         findings.retagged.append((row, seen))
+
+
+def _is_of_batch(seen: Seen, applied: datetime) -> bool:
+    """Whether the deadline is still the latest of the VM's batch. Then the tags of the VM's own are still to come."""
+    unlabelled = seen.batch is not None and not seen.batch.is_labelled
+    return unlabelled and seen.deadline is not None and seen.deadline >= applied.replace(microsecond=0)
 
 
 def _differs(row: Row, seen: Seen) -> bool:

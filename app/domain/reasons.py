@@ -30,6 +30,10 @@ class ReasonCode(StrEnum):
     GPU_CHECK_FAILED = "gpu_check_failed"
     GPU_FAILED = "gpu_failed"
     IDLE = "idle"
+    GROUP_POOL_FAILED = "group_pool_failed"
+    GROUP_INCOMPLETE = "group_incomplete"
+    GROUP_MEMBER_LOST = "group_member_lost"
+    GROUP_SHRUNK = "group_shrunk"
 
 
 class Origin(StrEnum):
@@ -53,11 +57,14 @@ RETRYABLE = frozenset(
         ReasonCode.INSTANCE_LOST,
         ReasonCode.GPU_CHECK_FAILED,
         ReasonCode.GPU_FAILED,
+        ReasonCode.GROUP_POOL_FAILED,
+        ReasonCode.GROUP_INCOMPLETE,
+        ReasonCode.GROUP_MEMBER_LOST,
     }
 )
 """Asking again later may succeed without changing the request."""
 
-BY_WISH = frozenset({ReasonCode.RELEASED_BY_USER, ReasonCode.RELEASED_BY_OPERATOR})
+BY_WISH = frozenset({ReasonCode.RELEASED_BY_USER, ReasonCode.RELEASED_BY_OPERATOR, ReasonCode.GROUP_SHRUNK})
 """Reasons that end a lease as `released` even when it never became active."""
 
 

@@ -21,6 +21,10 @@ PARAMS_HASH = "gpulease-params"
 DEADLINE = "gpulease-deadline"
 GROUP = "gpulease-group"
 """The id of the group, on its members and on what they share. What they share also has the tags of the member that made it."""
+BATCH = "gpulease-batch"
+"""The launch batch that created the resource. Its VM belongs to a slot of the batch."""
+SLOT = "gpulease-slot"
+"""The slot of a VM in its batch, where the cloud itself does not show it."""
 LABEL_PREFIX = "gpulease-label-"
 NAME = "Name"
 NAME_LABEL = "name"
@@ -66,6 +70,12 @@ class OwnerTags:
             params_hash=tags[PARAMS_HASH],
             deadline_at=deadline(tags) or datetime.max.replace(tzinfo=UTC),
         )
+
+
+def batch_tags(owner: OwnerTags, batch_id: str) -> dict[str, str]:
+    """The tags that the VMs of a batch have from their launch. Lease and attempt of `owner` are not among them."""
+    own = {key: text for key, text in owner.as_tags().items() if key not in (LEASE, ATTEMPT)}
+    return {**own, BATCH: batch_id}
 
 
 def attempt_key(tags: Mapping[str, str]) -> tuple[str, int] | None:

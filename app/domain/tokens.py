@@ -6,12 +6,17 @@ import json
 import re
 from typing import Any
 
-from app.domain.ids import LeaseId
+from app.domain.ids import BatchId, LeaseId
 
 
 def launch_token(key: bytes, installation: str, lease: LeaseId, n: int) -> str:
     """64 hexadecimal characters (EC2's ClientToken holds at most 64 ASCII characters)."""
     return hmac.new(key, f"{installation}/{lease}/{n}".encode(), hashlib.sha256).hexdigest()
+
+
+def batch_token(key: bytes, installation: str, batch: BatchId) -> str:
+    """64 hexadecimal characters: the token of the one create call of a launch batch."""
+    return hmac.new(key, f"batch/{installation}/{batch}".encode(), hashlib.sha256).hexdigest()
 
 
 _NAME_PREFIX = "gpulease-"
@@ -60,7 +65,28 @@ def agent_hash(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
+def slot_secret(key: bytes, installation: str, batch: BatchId) -> str:
+    """64 hexadecimal characters: the secret in the user data of a launch batch. See `slot_token`."""
+    return hmac.new(key, f"slots/{installation}/{batch}".encode(), hashlib.sha256).hexdigest()
+
+
+def slot_token(secret: str, purpose: str, slot: int | str) -> str:
+    """64 hexadecimal characters: the token of one VM of a launch batch, which the VM derives in the same way.
+
+    `purpose`: `host-keys` or `agent`. `slot`: the VM's launch index at EC2, its name at Compute Engine.
+    """
+    return hmac.new(secret.encode(), f"{purpose}/{slot}".encode(), hashlib.sha256).hexdigest()
+
+
+def batch_key(shared: dict[str, Any]) -> str:
+    """64 hexadecimal characters over everything that the VMs of one create call share, as canonical JSON."""
+    return hashlib.sha256(_canonical(shared).encode()).hexdigest()
+
+
 def params_hash(params: dict[str, Any]) -> str:
     """16 hexadecimal characters over the canonical JSON of the launch parameters."""
-    canonical = json.dumps(params, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+    return hashlib.sha256(_canonical(params).encode()).hexdigest()[:16]
+
+
+def _canonical(content: dict[str, Any]) -> str:
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True, default=str)

@@ -43,6 +43,15 @@ SENTENCES: Mapping[str, str] = {
     EventType.LEASE_KEPT: "A user keeps lease {lease}: it does not count as idle before {keep_until}.",
     EventType.LEASE_PRICE_CHANGED: "The price of lease {lease} changed from {previous_price_per_hour} to {price_per_hour} USD an hour.",
     EventType.BUDGET_THRESHOLD: "A budget has reached {threshold} %: {spent} USD are spent and {committed} committed, of {amount}.",
+    EventType.GROUP_QUEUED: "Group {name} waits for a place for {size} VMs.",
+    EventType.GROUP_FORMING: "Group {group_id} launches its members.",
+    EventType.GROUP_POOL_FAILED: "Group {group_id} did not form in a pool: {ready} members were ready{reason}.",
+    EventType.GROUP_ACTIVE: "All {size} members of group {group_id} are ready.",
+    EventType.GROUP_DEGRADED: "Group {group_id} goes on with {ready} of {size} members{reason}.",
+    EventType.GROUP_MEMBER_LOST: "Group {group_id} has lost member {rank}{reason}.",
+    EventType.GROUP_RESIZED: "The size of group {group_id} changed from {previous_size} to {size}.",
+    EventType.GROUP_RELEASING: "Group {group_id} is ending{reason}.",
+    EventType.GROUP_ENDED: "Group {group_id} has ended{reason}.",
     "webhook.test": "This is a test of a gpulease webhook.",
 }
 """By type. A name in braces is a field of the event, or a part that `_parts` makes."""

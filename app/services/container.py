@@ -21,6 +21,9 @@ from app.services.gpu_health import GpuHealthService
 from app.services.gpu_metrics import GpuMetricsService
 from app.services.gpu_models import GpuModelService
 from app.services.gpu_samples import GpuSampleService
+from app.services.group_changes import GroupChanges
+from app.services.group_creation import GroupCreation
+from app.services.groups import GroupService
 from app.services.health import HealthService
 from app.services.host_keys import HostKeyService
 from app.services.idle_floors import IdleFloorService
@@ -66,6 +69,9 @@ class Services:
     leases: LeaseService
     lease_creation: LeaseCreation
     lease_changes: LeaseChanges
+    groups: GroupService
+    group_creation: GroupCreation
+    group_changes: GroupChanges
     budgets: BudgetService
     bulk_release: BulkRelease
     lease_access: LeaseAccess
@@ -122,6 +128,9 @@ class Services:
             leases=LeaseService(context),
             lease_creation=LeaseCreation(context, catalogue),
             lease_changes=LeaseChanges(context),
+            groups=GroupService(context),
+            group_creation=GroupCreation(context, catalogue),
+            group_changes=GroupChanges(context),
             budgets=BudgetService(context),
             bulk_release=BulkRelease(context),
             lease_access=LeaseAccess(context),

@@ -98,10 +98,10 @@ class Unauthenticated(ServiceError):
 
 
 class InvalidToken(ServiceError):
-    """The one-time token is not valid."""
+    """The VM's token is not valid."""
 
     code, status = "invalid_token", 401
-    advice = "A token works once, and only while its VM runs. An unknown, used or expired token returns the same error."
+    advice = "A token works only while its VM runs, and the token for host keys works once. An unknown, used or expired token returns the same error."
 
     def __init__(self) -> None:
         super().__init__(headers={"WWW-Authenticate": "Bearer"})
@@ -140,7 +140,8 @@ class NameTaken(ServiceError):
 
     code, status = "name_taken", 409
     advice = (
-        "Choose another name. Names of live leases are unique in a tenant: `lease_id` is the lease that has the name."
+        "Choose another name. Names of live leases and of live groups are unique in a tenant: `lease_id` or `group_id` is "
+        "the lease or the group that has the name."
     )
 
 
@@ -187,6 +188,21 @@ class LeaseEnding(ServiceError):
 
     code, status = "lease_ending", 409
     advice = "Create another lease."
+
+
+class GroupEnding(ServiceError):
+    """The group is ending or has ended."""
+
+    code, status = "group_ending", 409
+    advice = "Create another group."
+
+
+class GroupNotFormed(ServiceError):
+    """The group is not formed."""
+
+    code, status = "group_not_formed", 409
+    retryable = True
+    advice = "Wait until the group has the state `active` or `degraded`. `format=json` shows the hosts known so far."
 
 
 class LeaseNotActive(ServiceError):

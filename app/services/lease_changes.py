@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from app.db.core.tenant_scope import parameter
 from app.db.events.events import NewEvent
+from app.db.groups import writes as group_writes
 from app.db.leases import statements, transitions
 from app.db.leases.spend_caps import CAP_CHANGES
 from app.db.tenancy import budgets, commitments, quotas
@@ -132,6 +133,8 @@ async def end_lease(connection: AsyncConnection, principal: Principal, row: Any)
     statement = transitions.request_end(row.id, reason, principal.request_id, within=principal.tenant_id)
     if (await connection.execute(*statement)).first() is None:
         return False
+    if row.group_id is not None:
+        await connection.execute(group_writes.wake([row.group_id]))
     after = {"state": str(LeaseState.RELEASING), "reason": reason.as_json()}
     await record_lease(connection, principal, "lease.release", row, before={"state": row.state}, after=after)
     return True

@@ -1,6 +1,6 @@
 """POST /v1/leases: quota, lease, secret, claims, first event and idempotency record in one transaction."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -15,26 +15,21 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from app.db.core.engine import fetch
 from app.db.core.ids import new_id
 from app.db.leases import reads, statements
-from app.db.tenancy import budgets as budget_statements
-from app.db.tenancy import commitments, quota_limits
-from app.db.tenancy import quotas as quota_statements
 from app.domain.events import LeaseQueued
 from app.domain.ids import LeaseId, TenantId
-from app.domain.quotas import Amounts, Shortage, shortages
+from app.domain.quotas import Amounts
 from app.domain.ssh_keys import describe as describe_ssh_key
-from app.services.acting_tenant import whose, wrong_tenant
+from app.services.acting_tenant import whose
+from app.services.admission import Admission, BudgetsChanged, Needs, NoRoom, check_terms, needs_of, reserve
 from app.services.audit import record_lease
-from app.services.budgets import budget_refusal
 from app.services.context import ServiceContext
 from app.services.errors import (
     FieldError,
     NameTaken,
     QuotaExceeded,
-    TenantSuspended,
-    TermExceeded,
 )
 from app.services.idempotency import IdempotencyKey, Reply, repeatable, replay
-from app.services.lease_refusals import no_offering, quota_exceeded
+from app.services.lease_refusals import no_offering
 from app.services.lease_requests import CreateLease
 from app.services.lease_ssh_keys import with_ssh_keys
 from app.services.offering_cache import OfferingCache
@@ -44,18 +39,6 @@ from app.services.request_checks import CheckedRequest, check_request
 _TRIES = 5
 _ACCOUNTABLE = frozenset({Role.ADMIN, Role.OPERATOR})
 """Roles whose creations are in the audit trail. Members are mostly programs; the events of a lease record those."""
-
-
-class _NoRoom(Exception):
-    """Quota or a budget could not be reserved in full. The transaction rolls back, and the caller finds the reason."""
-
-
-class _BudgetsChanged(Exception):
-    """A budget was created or deleted meanwhile: the transaction rolls back. `due`: or the period of one has ended."""
-
-    def __init__(self, *, due: bool) -> None:
-        super().__init__()
-        self.due = due
 
 
 class _NameInUse(Exception):
@@ -68,6 +51,7 @@ class LeaseCreation:
     def __init__(self, context: ServiceContext, catalogue: OfferingCache) -> None:
         self._context = context
         self._catalogue = catalogue
+        self._admission = Admission(context)
 
     @asynccontextmanager
     async def create(self, principal: Principal, new: CreateLease, key: IdempotencyKey | None) -> AsyncIterator[Reply]:
@@ -79,6 +63,7 @@ class LeaseCreation:
         tenant_id = whose(principal, new.tenant_id)
         new = new.at_quoted_price()
         checked = check_request(await self._catalogue.snapshot(), tenant_id, new)
+        needs = needs_of(principal, tenant_id, checked)
         for _ in range(_TRIES):
             lease_id = LeaseId(new_id("lease"))
             try:
@@ -88,13 +73,13 @@ class LeaseCreation:
                 ):
                     if not reply.replayed:
                         work = _Work(connection, principal, tenant_id, lease_id)
-                        reply.row = await work.create(checked)
+                        reply.row = await work.create(checked, needs)
                         reply.location = f"/v1/leases/{lease_id}"
                     yield reply
-            except _BudgetsChanged as changed:
-                await self._roll_budgets(principal, tenant_id, due=changed.due)
-            except _NoRoom:
-                await self._make_room_or_refuse(principal, tenant_id, checked, key)
+            except BudgetsChanged as changed:
+                await self._admission.roll_budgets(principal, tenant_id, due=changed.due)
+            except NoRoom:
+                await self._admission.make_room_or_refuse(principal, needs, new.request.ttl_seconds, key)
             except (_NameInUse, asyncpg.UniqueViolationError):
                 await self._refuse_name(principal, tenant_id, new.request.name, key)
             else:
@@ -111,30 +96,6 @@ class LeaseCreation:
             if await replay(connection, key) is None:
                 await check_name(connection, tenant_id, name)
 
-    async def _roll_budgets(self, principal: Principal, tenant_id: TenantId, *, due: bool) -> None:
-        if not due:
-            return
-        async with self._context.database.transaction(principal.tenant_id) as connection:
-            await connection.run_sync(commitments.roll, tenant_id)
-
-    async def _make_room_or_refuse(
-        self, principal: Principal, tenant_id: TenantId, checked: CheckedRequest, key: IdempotencyKey | None
-    ) -> None:
-        """Returns when another try may succeed: a quota row was missing, or another lease or a twin has changed the use."""
-        asked = checked.ranked.minimum
-        async with self._context.database.transaction(principal.tenant_id) as connection:
-            if await replay(connection, key) is not None:
-                return
-            await check_terms(connection, tenant_id, checked.new.request.ttl_seconds)
-            short = await find_shortages(connection, tenant_id, asked)
-            if short:
-                raise quota_exceeded(short)
-            wanted = budget_statements.asked_by_new(budget_parameters(principal, tenant_id, checked))
-            refusal = await budget_refusal(connection, wanted, within=principal.tenant_id)
-            if refusal is not None:
-                raise refusal
-            await connection.execute(quota_statements.ensure_rows(tenant_id, asked))
-
 
 @dataclass(frozen=True, slots=True)
 class _Work:
@@ -145,23 +106,16 @@ class _Work:
     tenant_id: TenantId
     lease_id: LeaseId
 
-    async def create(self, checked: CheckedRequest) -> Any:
+    async def create(self, checked: CheckedRequest, needs: Needs) -> Any:
         new = checked.new
         new.check_quote()
         if checked.refusal is not None or checked.best is None:
             await check_terms(self.connection, self.tenant_id, new.request.ttl_seconds)
             raise checked.refusal or no_offering(checked, operator=self.principal.is_operator)
         new = await with_ssh_keys(self.connection, new, tenant_id=self.tenant_id, key_id=self.principal.key_id)
-        minimum, budgets = checked.ranked.minimum, budget_parameters(self.principal, self.tenant_id, checked)
-        asked = {**_arrays(minimum), **budgets, "labels": _text(budgets["labels"])}
-        [room] = await fetch(self.connection, quota_statements.ADMIT, asked)
-        if room["outdated"] or room["due"]:
-            raise _BudgetsChanged(due=room["due"])
-        if not room["fits"]:
-            raise _NoRoom
-        claims = {**minimum, **dict(zip(room["budgets"], room["budget_amounts"], strict=True))}
-        values = {**self._values(new, minimum, checked.best.price_per_hour), **_arrays(claims)}
-        values |= {"minimum_rate": budgets["rate"]}
+        claims = await reserve(self.connection, needs)
+        values = {**self._values(new, needs.minimum, checked.best.price_per_hour), **_arrays(claims)}
+        values |= {"minimum_rate": needs.budgets["rate"]}
         rows = await fetch(self.connection, reads.CREATE, values)
         if not rows:
             await check_terms(self.connection, self.tenant_id, new.request.ttl_seconds)
@@ -199,39 +153,12 @@ class _Work:
         }
 
 
-def budget_parameters(principal: Principal, tenant_id: TenantId, checked: CheckedRequest) -> dict[str, Any]:
-    """What decides how much the new lease holds of which budgets: parameters of `quotas.ADMIT`."""
-    request = checked.new.request
-    return {
-        "tenant_id": tenant_id,
-        "rate": checked.ranked.least_rate(disk_gib=request.disk_gib, public_ip=request.public_ip),
-        "max_cost": checked.new.max_cost,
-        "ttl": timedelta(seconds=request.ttl_seconds),
-        "key_id": principal.key_id,
-        "labels": dict(request.labels),
-    }
-
-
 def _arrays(amounts: Amounts) -> dict[str, Any]:
     return {"resources": list(amounts), "amounts": list(amounts.values())}
 
 
 def _text(value: Any) -> str:
     return orjson.dumps(value).decode()
-
-
-async def check_terms(connection: AsyncConnection, tenant_id: TenantId, ttl_seconds: int) -> None:
-    """Raises TenantSuspended, TermExceeded or InvalidRequest when the tenant may not start this."""
-    row = (await connection.execute(statements.TERMS, {"tenant_id": tenant_id})).one_or_none()
-    if row is None:
-        raise wrong_tenant("is not the id of a tenant")
-    if row.status != "active":
-        raise TenantSuspended
-    if ttl_seconds > row.max_ttl_seconds:
-        detail = f"must be at most {row.max_ttl_seconds} for this tenant"
-        raise TermExceeded(
-            errors=[FieldError("#/body/ttl_seconds", detail)], extra={"max_ttl_seconds": row.max_ttl_seconds}
-        )
 
 
 async def check_name(
@@ -250,10 +177,3 @@ def name_taken(name: str, lease_id: str | None) -> NameTaken:
     """The refusal of a lease's name. `lease_id`: the live lease that has it."""
     detail = f"is taken: the live lease {lease_id} is named {name!r}"
     return NameTaken(errors=[FieldError("#/body/name", detail)], extra={"lease_id": lease_id})
-
-
-async def find_shortages(connection: AsyncConnection, tenant_id: TenantId, asked: Amounts) -> list[Shortage]:
-    """The requested resources that exceed the quota now."""
-    rows = (await connection.execute(quota_limits.of_tenant(tenant_id))).all()
-    limits: Mapping[str, Decimal | None] = {row.resource: row.limit for row in rows}
-    return shortages(limits, {row.resource: row.used for row in rows}, asked)

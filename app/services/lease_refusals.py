@@ -9,8 +9,8 @@ from app.services.errors import NoOffering, QuotaExceeded
 from app.services.request_checks import PASSING, CheckedRequest
 
 
-def quota_exceeded(short: list[Shortage]) -> QuotaExceeded:
-    """Names every shortage. The members of the first one are also at the top level."""
+def quota_exceeded(short: list[Shortage], *, members: int = 1) -> QuotaExceeded:
+    """Names every shortage. The fields of the first one are also at the top level. `members`: leases that asked."""
     each = [
         {
             "resource": s.resource,
@@ -21,7 +21,8 @@ def quota_exceeded(short: list[Shortage]) -> QuotaExceeded:
         for s in short
     ]
     said = "; ".join(_shortage(s) for s in short)
-    return QuotaExceeded(f"Quota exceeded: {said}.", extra={**each[0], "shortages": each})
+    many = f" for {members} members" if members > 1 else ""
+    return QuotaExceeded(f"Quota exceeded{many}: {said}.", extra={**each[0], "shortages": each})
 
 
 def no_offering(checked: CheckedRequest, *, operator: bool) -> NoOffering:

@@ -34,6 +34,11 @@ class Ranked:
     minimum: quotas.Amounts
     _rates: dict[tuple[int, bool], Decimal] = field(default_factory=dict, repr=False, compare=False)
 
+    def only(self, candidates: tuple[Offering, ...]) -> "Ranked":
+        """The same with some of the candidates."""
+        ranking = placement.Ranking(candidates=candidates, excluded=self.ranking.excluded)
+        return Ranked(ranking=ranking, minimum=quotas.minimum(candidates))
+
     def least_rate(self, *, disk_gib: int, public_ip: bool) -> Decimal:
         """USD an hour of the cheapest candidate, all parts. Computed once for equal disks and addresses."""
         known = self._rates.get((disk_gib, public_ip))

@@ -16,9 +16,10 @@ from app.domain.near_misses import ExcludedGroup
 from app.domain.offerings import Offering
 from app.domain.placement import Excluded
 from app.services.acting_tenant import whose
+from app.services.admission import check_terms, needs_of
 from app.services.budgets import BudgetNeed, budget_needs
 from app.services.context import ServiceContext
-from app.services.lease_creation import budget_parameters, check_name, check_terms
+from app.services.lease_creation import check_name
 from app.services.lease_requests import CreateLease
 from app.services.lease_ssh_keys import with_ssh_keys
 from app.services.offering_cache import OfferingCache, Ranked
@@ -100,7 +101,7 @@ class PlanService:
 
     async def _state(self, principal: Principal, tenant_id: TenantId, checked: CheckedRequest) -> "_State":
         new = checked.new
-        wanted = budget_statements.asked_by_new(budget_parameters(principal, tenant_id, checked))
+        wanted = budget_statements.asked_by_new(needs_of(principal, tenant_id, checked).parameters)
         async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
             await check_terms(connection, tenant_id, new.request.ttl_seconds)
             await with_ssh_keys(connection, new, tenant_id=tenant_id, key_id=principal.key_id)

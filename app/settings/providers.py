@@ -139,7 +139,8 @@ class ProviderInfo:
     types and prices that come with the adapter. `needs_deadman`: nothing at the cloud ends a VM while gpulease is down.
     `spot_price_by_zone`: a spot price of the region says nothing about one zone. `repriced_markets`: the markets in which
     the provider bills a running VM at the price of the day; elsewhere at the price of its launch. `focus`: how its
-    invoices are written; None: they cannot be imported.
+    invoices are written; None: they cannot be imported. `largest_cluster`: the most VMs that it places close to each
+    other; None: it documents no limit.
     """
 
     name: str
@@ -151,6 +152,7 @@ class ProviderInfo:
     spot_price_by_zone: bool = False
     repriced_markets: frozenset[Market] = frozenset()
     focus: FocusDialect | None = None
+    largest_cluster: int | None = None
 
 
 @cache

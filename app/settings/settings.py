@@ -196,6 +196,14 @@ class Settings(BaseSettings):
         default=True,
         description="Stay below the providers' documented request rates. Disable only for simulated clouds.",
     )
+    launch_batch: int = Field(
+        default=1000,
+        ge=1,
+        description=(
+            "Maximum number of VMs of one create call. Leases of one tenant that want the same VM are launched together, "
+            "up to the provider's own limit. 1: each lease is launched alone."
+        ),
+    )
 
     metrics_port: int | None = Field(
         default=None,

@@ -32,7 +32,10 @@ class CapacityBody(Body):
 
 
 class FaultBody(Body):
-    """`operation` is the API's own name, `*` for all, or `boot` (error, hang and delay only)."""
+    """`operation` is the API's own name, `*` for all, or `boot` (error, hang and delay only).
+
+    `count`: VMs that start (partial).
+    """
 
     provider: str
     operation: str
@@ -42,6 +45,7 @@ class FaultBody(Body):
     delay_seconds: Seconds | None = None
     region: str | None = None
     probability: Annotated[float, Field(gt=0, le=1)] = 1.0
+    count: Annotated[int, Field(ge=0)] = 1
 
 
 class InterruptBody(Body):

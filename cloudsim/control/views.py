@@ -69,5 +69,6 @@ def fault(of: Fault) -> dict[str, Any]:
         "delay_seconds": of.delay_seconds,
         "region": of.region,
         "probability": of.probability,
+        "count": of.count,
         "hits": of.hits,
     }

@@ -9,7 +9,7 @@ from typing import Any
 from cloudsim.ec2.credentials import Credentials
 from cloudsim.ec2.encode import Raw
 from cloudsim.ec2.facts import PROVIDER
-from cloudsim.world import Resource, ResourceKind, Vm, World
+from cloudsim.world import Fault, Resource, ResourceKind, Vm, World
 from cloudsim.world.shelf import Shelf
 
 Result = dict[str, Any]
@@ -39,7 +39,7 @@ class RenderCache:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """`params` are decoded input members by the names of botocore's model."""
+    """`params` are decoded input members by the names of botocore's model. `change`: a fault that changes a launch of several VMs."""
 
     world: World
     credentials: Credentials
@@ -49,6 +49,7 @@ class Call:
     account: str
     region: str
     params: dict[str, Any]
+    change: Fault | None = None
 
     @property
     def now(self) -> float:

@@ -13,10 +13,11 @@ from cloudsim.ec2.credentials import Credentials, Scope, read_scope
 from cloudsim.ec2.encode import Raw
 from cloudsim.ec2.errors import AwsError, dry_run
 from cloudsim.ec2.facts import PROVIDER
-from cloudsim.ec2.operations import OPERATIONS, Operation
+from cloudsim.ec2.launch import launched_vms
+from cloudsim.ec2.operations import LAUNCHED_VMS, OPERATIONS, Operation
 from cloudsim.ec2.protocols import Ec2Protocol, Protocol, name_of, protocol
 from cloudsim.gate import Dropped, Gate
-from cloudsim.world import FaultMode, Vm, World
+from cloudsim.world import Fault, FaultMode, Vm, World
 
 DEFAULT_FAULT_CODE = "InternalError"
 
@@ -56,7 +57,7 @@ class AwsFront:
             return Dropped()
         if verdict.fault is not None:
             raise self._fault_error(dialect, verdict.fault.mode, verdict.fault.code)
-        text = dialect.write(name, self._work(dialect, operation, scope, body), str(uuid.uuid4()))
+        text = dialect.write(name, self._work(dialect, operation, scope, body, verdict.change), str(uuid.uuid4()))
         return Dropped() if verdict.drop_after else Response(text, media_type=dialect.media_type)
 
     def _scope(self, request: Request) -> Scope:
@@ -65,16 +66,17 @@ class AwsFront:
             raise AwsError("AuthFailure", f"Credential should be scoped to a valid region, not {scope.region}.")
         return scope
 
-    def _work(self, dialect: Protocol, operation: Operation, scope: Scope, body: bytes) -> Result:
+    def _work(self, dialect: Protocol, operation: Operation, scope: Scope, body: bytes, change: Fault | None) -> Result:
         account = self.credentials.account(scope.access_key)
         if self.world.restrictions.first_denied(PROVIDER, [operation.action]):
             raise dialect.denied(operation.action)
         now = self.world.advance()
+        params = dialect.read(operation.name, body)
         if self.world.settings.rate_limits:
             for bucket, rate in operation.buckets:
-                if not self.world.buckets.take((PROVIDER, account, scope.region, bucket), rate, now):
+                amount = launched_vms(params) if bucket == LAUNCHED_VMS[0] else 1
+                if not self.world.buckets.take((PROVIDER, account, scope.region, bucket), rate, now, amount):
                     raise dialect.throttled()
-        params = dialect.read(operation.name, body)
         if operation.name.startswith("Describe") and params.get("DryRun"):
             raise dry_run()
         return operation.handler(
@@ -87,6 +89,7 @@ class AwsFront:
                 account=account,
                 region=scope.region,
                 params=params,
+                change=change,
             )
         )
 

@@ -1,4 +1,4 @@
-"""RunInstances, TerminateInstances, RebootInstances, DescribeInstances and what looks at single VMs."""
+"""TerminateInstances, RebootInstances, DescribeInstances and what looks at single VMs."""
 
 from __future__ import annotations
 
@@ -7,34 +7,19 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from cloudsim.ec2 import placement_groups, views
+from cloudsim.ec2 import views
 from cloudsim.ec2.call import Call, Result
-from cloudsim.ec2.disks import has_missing_key
 from cloudsim.ec2.errors import AwsError, dry_run
-from cloudsim.ec2.facts import QUOTA_NAMES
 from cloudsim.ec2.filters import compiled, has_wildcard
-from cloudsim.ec2.orders import read_order
 from cloudsim.ec2.paging import page_size, seal, unseal_number
-from cloudsim.ec2.reservations import unusable
-from cloudsim.ec2.spot import check_price
-from cloudsim.ec2.subnets import free_addresses, is_open
 from cloudsim.ssh.host_keys import public_line
 from cloudsim.world import (
-    CapacityExhausted,
     Market,
-    Order,
-    QuotaExceeded,
-    ReservationFull,
-    ReservationUnusable,
-    TokenMismatch,
-    TokenTerminated,
     Vm,
     VmState,
 )
 
 _INSTANCE_ID = re.compile(r"i-([0-9a-f]{8}|[0-9a-f]{17})")
-MISSING_KEY = "Client.InternalError"
-"""State reason of an instance whose volumes cannot be encrypted (EC2 user guide, "Instance terminates immediately")."""
 _FIELDS: dict[str, Callable[[Vm], str | Iterable[str] | None]] = {
     "availability-zone": lambda vm: vm.zone,
     "client-token": lambda vm: vm.token,
@@ -48,82 +33,10 @@ _FIELDS: dict[str, Callable[[Vm], str | Iterable[str] | None]] = {
 }
 
 
-def run_instances(call: Call) -> Result:
-    """Launch one VM, or answer the one that the same client token launched."""
-    order = read_order(call)
-    vm = _launch(call, order)
-    return views.reservation(call.world, vm)
-
-
-def _launch(call: Call, order: Order) -> Vm:
-    try:
-        return _replay_or_launch(call, order)
-    except TokenMismatch:
-        raise AwsError(
-            "IdempotentParameterMismatch",
-            "Arguments on this idempotent request are inconsistent with arguments used in previous request(s).",
-        ) from None
-    except TokenTerminated:
-        raise AwsError(
-            "IdempotentInstanceTerminated", "The client token was used for an instance that is terminated."
-        ) from None
-    except ReservationUnusable as error:
-        raise unusable(error) from None
-    except ReservationFull as full:
-        wanted = full.reservation.rpartition("/")[2]
-        raise AwsError(
-            "ReservationCapacityExceeded", f"The requested reservation {wanted} does not have sufficient capacity."
-        ) from None
-    except CapacityExhausted as exhausted:
-        raise _no_capacity(exhausted) from None
-    except QuotaExceeded as exceeded:
-        raise _over_quota(order, exceeded) from None
-
-
-def _replay_or_launch(call: Call, order: Order) -> Vm:
-    vm = call.world.replay(order)
-    if vm is None:
-        check_price(call, order)
-        placement_groups.check(call, order)
-        _check_addresses(call, order)
-    refuse_dry_run(call)
-    if vm is None and has_missing_key(order.disks):
-        return call.world.refuse(order, MISSING_KEY)
-    return vm or call.world.launch(order)
-
-
-def _check_addresses(call: Call, order: Order) -> None:
-    """EC2 refuses a VM in a subnet that is closed or has no address left."""
-    subnets = [str(order.spec_by_zone[zone]["subnet"]) for zone in order.zones]
-    if not any(is_open(call, subnet) and free_addresses(call, subnet) for subnet in subnets):
-        raise AwsError(
-            "InsufficientFreeAddressesInSubnet",
-            f"There are not enough free addresses in subnet '{subnets[0]}' to satisfy the requested number of instances.",
-        )
-
-
 def refuse_dry_run(call: Call) -> None:
     """Everything was in order, but only a test was asked for."""
     if call.params.get("DryRun"):
         raise dry_run()
-
-
-def _no_capacity(exhausted: CapacityExhausted) -> AwsError:
-    return AwsError(
-        "InsufficientInstanceCapacity",
-        f"We currently do not have sufficient {exhausted.instance_type} capacity in the Availability Zone you "
-        f"requested ({', '.join(exhausted.zones)}). Our system will be working on provisioning additional capacity.",
-    )
-
-
-def _over_quota(order: Order, exceeded: QuotaExceeded) -> AwsError:
-    if order.market is Market.SPOT:
-        return AwsError("MaxSpotInstanceCountExceeded", f"Max spot instance count exceeded ({exceeded.code})")
-    return AwsError(
-        "VcpuLimitExceeded",
-        f"You have requested more vCPU capacity than your current vCPU limit of {exceeded.limit} allows for the "
-        f"instance bucket that the specified instance type belongs to ({QUOTA_NAMES[exceeded.code]}).",
-    )
 
 
 def require(call: Call, vm_ids: Iterable[str]) -> list[Vm]:

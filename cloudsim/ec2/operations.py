@@ -12,6 +12,7 @@ from cloudsim.ec2 import (
     iam,
     instances,
     interfaces,
+    launch,
     networks,
     offerings,
     placement_groups,
@@ -54,7 +55,7 @@ class Operation:
 
 
 _ALL = (
-    Operation("ec2", "RunInstances", instances.run_instances, (LAUNCHES, LAUNCHED_VMS)),
+    Operation("ec2", "RunInstances", launch.run_instances, (LAUNCHES, LAUNCHED_VMS)),
     Operation("ec2", "TerminateInstances", instances.terminate_instances, (ENDINGS,)),
     Operation("ec2", "RebootInstances", instances.reboot_instances, (WRITES,)),
     Operation("ec2", "DescribeInstances", instances.describe_instances, (READS,)),

@@ -32,7 +32,7 @@ METADATA_DEFAULTS = {
 
 
 def read_order(call: Call) -> Order:
-    """The order that a RunInstances call places. Raises AwsError as EC2 would refuse it."""
+    """The order for the first VM of a RunInstances call. Raises AwsError as EC2 would refuse it."""
     params = call.params
     _check_counts(params)
     image = _image(call)
@@ -100,8 +100,10 @@ def _spec(call: Call, groups: list[dict[str, str]], metadata: dict[str, Any]) ->
 
 
 def _check_counts(params: Mapping[str, Any]) -> None:
-    if (params["MinCount"], params["MaxCount"]) != (1, 1):
-        raise bad_value(params["MaxCount"], "maxCount", "One instance per call is simulated.")
+    if params["MinCount"] < 1:
+        raise bad_value(params["MinCount"], "minCount", "It must be at least 1.")
+    if params["MaxCount"] < params["MinCount"]:
+        raise bad_value(params["MaxCount"], "maxCount", "It must be at least minCount.")
 
 
 def _image(call: Call) -> Image:

@@ -158,7 +158,7 @@ def instance(world: World, vm: Vm) -> dict[str, Any]:
         "State": state(vm.state),
         "StateReason": _state_reason(vm),
         "StateTransitionReason": transition_reason(vm),
-        "AmiLaunchIndex": 0,
+        "AmiLaunchIndex": vm.spec.get("launch_index", 0),
         "ProductCodes": [],
         "InstanceType": vm.instance_type,
         "LaunchTime": vm.launched_at,
@@ -192,11 +192,11 @@ def _placement(vm: Vm) -> dict[str, str]:
     return {"AvailabilityZone": vm.zone, "GroupName": vm.spec.get("placement_group", ""), "Tenancy": "default"}
 
 
-def reservation(world: World, vm: Vm) -> dict[str, Any]:
-    """Reservation of one instance."""
+def reservation(world: World, *vms: Vm) -> dict[str, Any]:
+    """Reservation of the instances of one launch. A listing shows each of them in a reservation with the same id."""
     return {
-        "ReservationId": vm.spec["reservation"],
-        "OwnerId": vm.account,
+        "ReservationId": vms[0].spec["reservation"],
+        "OwnerId": vms[0].account,
         "Groups": [],
-        "Instances": [instance(world, vm)],
+        "Instances": [instance(world, vm) for vm in vms],
     }

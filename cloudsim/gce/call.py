@@ -9,7 +9,7 @@ from typing import Any
 from cloudsim.gce.errors import GceError, not_found
 from cloudsim.gce.facts import PROVIDER
 from cloudsim.gce.names import Names
-from cloudsim.world import Resource, ResourceKind, Vm, World
+from cloudsim.world import Fault, Resource, ResourceKind, Vm, World
 
 Result = dict[str, Any]
 """The answer's JSON."""
@@ -55,6 +55,8 @@ class Call:
     body: Mapping[str, Any]
     fault: str | None
     """Code of an error that the operation, not the HTTP answer, must end with."""
+    change: Fault | None = None
+    """A fault that changes a launch of several VMs."""
 
     @property
     def now(self) -> float:

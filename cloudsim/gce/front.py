@@ -20,6 +20,7 @@ from cloudsim.gce.permissions import check
 from cloudsim.gce.table import OPERATIONS, OTHERS, Operation
 from cloudsim.world import FaultMode, World
 
+_LAUNCHES = frozenset({"instances.insert", "instances.bulkInsert"})
 ROOT = "/compute/v1/projects/{project}"
 
 
@@ -70,6 +71,7 @@ class GceFront:
             query=request.query_params,
             body=_read(body),
             fault=code,
+            change=verdict.change,
         )
         answer = JSONResponse(self._work(operation, call))
         return Dropped() if verdict.drop_after else answer
@@ -100,7 +102,7 @@ class GceFront:
         """The code to end the operation with. Raises GceError for a fault of the HTTP answer."""
         if mode is FaultMode.THROTTLE:
             raise GceError(code or THROTTLED, "Rate Limit Exceeded")
-        if operation.name == "instances.insert" and code is not None and is_operation_code(code):
+        if operation.name in _LAUNCHES and code is not None and is_operation_code(code):
             return code
         raise GceError(code or TROUBLE, "A fault was put upon this call by the simulator.")
 

@@ -14,11 +14,23 @@ from cloudsim.gce.facts import PROVIDER
 from cloudsim.gce.labels import check as check_labels
 from cloudsim.gce.listing import Kind, Listed, after, aggregated, asked, flat
 from cloudsim.gce.orders import read_order
-from cloudsim.world import CapacityExhausted, Order, QuotaExceeded, ReservationFull, ReservationUnusable, Vm, VmState
+from cloudsim.world import (
+    CapacityExhausted,
+    Order,
+    QuotaExceeded,
+    ReservationFull,
+    ReservationUnusable,
+    Vm,
+    VmState,
+    WorldError,
+)
 
 KIND = Kind("instance", "instances")
 AGGREGATED = "instances.aggregatedList"
 POOL_EXHAUSTED, QUOTA_EXCEEDED = "ZONE_RESOURCE_POOL_EXHAUSTED", "QUOTA_EXCEEDED"
+FAULT = "A fault was put upon this call by the simulator."
+LATE = (CapacityExhausted, ReservationFull, ReservationUnusable, QuotaExceeded)
+"""What Google reports inside the operation."""
 _READY = "gpulease/ready"
 _UP = frozenset({VmState.PENDING, VmState.RUNNING})
 
@@ -31,30 +43,40 @@ def insert(call: Call) -> Result:
 
 
 def _new(call: Call, order: Order) -> Vm:
-    taken = call.names.find(call.project, call.zone, order.name)
-    if taken is not None and taken.alive:
-        link = f"projects/{call.project}/zones/{call.zone}/instances/{order.name}"
-        raise GceError("alreadyExists", f"The resource '{link}' already exists")
+    require_free_name(call, order.name)
     if call.fault is not None:
-        return _refuse(call, order, call.fault, "A fault was put upon this call by the simulator.")
+        return refuse(call, order, call.fault, FAULT)
     try:
         return call.world.launch(order)
-    except CapacityExhausted:
-        place = f"projects/{call.project}/zones/{call.zone}"
-        text = (
-            f"The zone '{place}' does not have enough resources available to fulfill the request. Try a different zone."
-        )
-        return _refuse(call, order, POOL_EXHAUSTED, text)
-    except (ReservationFull, ReservationUnusable) as error:
-        name = error.reservation.rpartition("/")[2]
-        text = f"Specified reservation '{name}' does not have available resources for the request."
-        return _refuse(call, order, POOL_EXHAUSTED, text)
-    except QuotaExceeded as exceeded:
-        text = f"Quota '{exceeded.code}' exceeded. Limit: {exceeded.limit:.1f} in region {call.region}."
-        return _refuse(call, order, QUOTA_EXCEEDED, text)
+    except LATE as error:
+        return refuse(call, order, *refusal(call, error))
 
 
-def _refuse(call: Call, order: Order, code: str, message: str) -> Vm:
+def require_free_name(call: Call, name: str) -> None:
+    """Raises GceError for the name of a VM that lives."""
+    taken = call.names.find(call.project, call.zone, name)
+    if taken is not None and taken.alive:
+        link = f"projects/{call.project}/zones/{call.zone}/instances/{name}"
+        raise GceError("alreadyExists", f"The resource '{link}' already exists")
+
+
+def refusal(call: Call, error: WorldError) -> tuple[str, str]:
+    """Code and message of one of `LATE`."""
+    match error:
+        case QuotaExceeded(code, limit):
+            return QUOTA_EXCEEDED, f"Quota '{code}' exceeded. Limit: {limit:.1f} in region {call.region}."
+        case ReservationFull(key) | ReservationUnusable(key):
+            name = key.rpartition("/")[2]
+            return POOL_EXHAUSTED, f"Specified reservation '{name}' does not have available resources for the request."
+    place = f"projects/{call.project}/zones/{call.zone}"
+    return (
+        POOL_EXHAUSTED,
+        f"The zone '{place}' does not have enough resources available to fulfill the request. Try a different zone.",
+    )
+
+
+def refuse(call: Call, order: Order, code: str, message: str) -> Vm:
+    """A VM that is refused after it was accepted."""
     spec = {**order.spec, "refused": True, "refusal": message}
     return call.world.refuse(replace(order, spec=spec, disks=(), nics=(), reservation=None), code)
 

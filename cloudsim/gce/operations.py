@@ -57,6 +57,48 @@ def _operation(
 
 def insertion(vm: Vm, now: float) -> Result:
     """The VM's creation: running until the VM runs, with an error when it was refused instead."""
+    return {**_insertion(vm, now), **_origin(vm)}
+
+
+def _origin(vm: Vm) -> Result:
+    """The call that created the VM: by its request id, or the group of a bulkInsert."""
+    group = vm.spec.get("group")
+    if group is not None:
+        return {"operationGroupId": group}
+    return {"clientOperationId": vm.token} if vm.token is not None else {}
+
+
+def bulk_insertion(call: Call, first: Vm) -> Result | None:
+    """The bulkInsert whose first VM this is, or None. It is done when the operations of its VMs are."""
+    record = first.spec.get("bulk")
+    if record is None:
+        return None
+    vms = [call.world.vms[vm_id] for vm_id in record["vms"] if vm_id in call.world.vms]
+    inserts = [insertion(vm, call.now) for vm in vms]
+    failed = [one for one in inserts if "error" in one]
+    running = [one for one in inserts if one["status"] != "DONE"]
+    created = len(inserts) - len(failed) - len(running)
+    ended = None if running else max((vm.ended_at if _refused(vm) else None) or vm.running_at for vm in vms)
+    nothing = not running and not created
+    error = {key: failed[0][key] for key in ("error", "httpErrorStatusCode", "httpErrorMessage")} if nothing else None
+    zone = f"zones/{first.zone}"
+    status = {
+        "status": "CREATING" if running else "DONE",
+        "targetVmCount": len(vms),
+        "createdVmCount": created,
+        "failedToCreateVmCount": len(failed),
+        "deletedVmCount": 0,
+    }
+    return {
+        **_operation(first, "bulkInsert", began=first.launched_at, ended=ended, user=first.spec["caller"], error=error),
+        "targetLink": links.zonal(first.account, first.zone),
+        "operationGroupId": first.spec["group"],
+        **({"clientOperationId": first.token} if first.token is not None else {}),
+        "instancesBulkInsertOperationMetadata": {"perLocationStatus": {zone: status}},
+    }
+
+
+def _insertion(vm: Vm, now: float) -> Result:
     user = vm.spec.get("caller", SYSTEM)
     if _refused(vm):
         code = _CODES.get(vm.end_code, vm.end_code or _DEFAULT_CODE)
@@ -117,6 +159,9 @@ def every(call: Call, chosen: Filter) -> Iterator[Result]:
     for vm in _vms(call, chosen):
         if (vm.provider, vm.account) != (PROVIDER, call.project) or call.zone not in ("", vm.zone):
             continue
+        bulk = bulk_insertion(call, vm) if kinds is None or "bulkInsert" in kinds[1] else None
+        if bulk is not None:
+            yield bulk
         if kinds is None or "insert" in kinds[1]:
             yield insertion(vm, call.now)
         end = ending(vm) if kinds is None or _WAYS_OUT.get(vm.end_code) in kinds[1] else None

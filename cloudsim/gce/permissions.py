@@ -6,7 +6,7 @@ from cloudsim.gce.call import Call, Result
 from cloudsim.gce.errors import GceError
 from cloudsim.gce.facts import PROVIDER
 
-_VERBS = {"insert": "create", "aggregatedList": "list"}
+_VERBS = {"insert": "create", "aggregatedList": "list", "bulkInsert": "create"}
 _FREE = frozenset({"services.skus.list", "projects.testIamPermissions", "subnetworks.testIamPermissions"})
 """Need no permission."""
 _TO_MAKE_A_VM = (
@@ -19,7 +19,11 @@ _TO_MAKE_A_VM = (
     "compute.subnetworks.use",
     "compute.subnetworks.useExternalIp",
 )
-_BESIDES = {"instances.insert": _TO_MAKE_A_VM, "firewalls.insert": ("compute.networks.updatePolicy",)}
+_BESIDES = {
+    "instances.insert": _TO_MAKE_A_VM,
+    "instances.bulkInsert": _TO_MAKE_A_VM,
+    "firewalls.insert": ("compute.networks.updatePolicy",),
+}
 """Of calls that need more than the permission of their own name (Compute Engine API reference, "IAM permissions")."""
 BESIDES = frozenset(permission for permissions in _BESIDES.values() for permission in permissions)
 

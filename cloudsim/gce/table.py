@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cloudsim.gce import (
+    bulk,
     disks,
     firewalls,
     images,
@@ -57,6 +58,7 @@ OPERATIONS = (
     Operation("instances.aggregatedList", "GET", "/aggregated/instances", instances.aggregated_list, GLOBAL_READS),
     Operation("instances.list", "GET", _ZONE + "/instances", instances.list_, READS),
     Operation("instances.insert", "POST", _ZONE + "/instances", instances.insert, WRITES),
+    Operation("instances.bulkInsert", "POST", _ZONE + "/instances/bulkInsert", bulk.insert, WRITES),
     Operation("instances.get", "GET", _INSTANCE, instances.get, READS),
     Operation("instances.delete", "DELETE", _INSTANCE, instances.delete, WRITES),
     Operation("instances.reset", "POST", _INSTANCE + "/reset", instances.reset, WRITES),

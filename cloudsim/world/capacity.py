@@ -48,8 +48,12 @@ class Capacity:
 
     def has(self, cell: Cell) -> bool:
         """One more machine can start."""
+        return self.room(cell, 1) == 1
+
+    def room(self, cell: Cell, most: int) -> int:
+        """How many more machines can start, at most `most`."""
         pool = self.pools.get(cell)
-        return pool is None or pool.available > 0
+        return most if pool is None else min(most, max(0, pool.available))
 
     def take(self, cell: Cell) -> int | None:
         """Use one place; returns the epoch to give it back to."""

@@ -203,8 +203,8 @@ class World:
             raise TokenTerminated(order.token or "")
         return vm
 
-    def launch(self, order: Order) -> Vm:
-        """Start a VM, or answer the one that the same token started.
+    def launch(self, order: Order, zone: str | None = None) -> Vm:
+        """Start a VM, or answer the one that the same token started. `zone`: of the other VMs of the same launch.
 
         Raises QuotaExceeded, CapacityExhausted, ReservationUnusable, ReservationFull, TokenMismatch, TokenTerminated.
         """
@@ -213,9 +213,10 @@ class World:
             return replayed
         machine = self.machine(order.provider, order.instance_type)
         self.quotas.check(self.quota_key(order), machine.counted, self.settings.default_quota_vcpus)
-        self._check_placement_group(order)
+        if self._room_in_group(order) == 0:
+            raise CapacityExhausted(order.instance_type, order.zones)
         if order.reservation is None:
-            vm = self._new_vm(order, self._find_zone(order), self.now)
+            vm = self._new_vm(order, zone or self._find_zone(order), self.now)
             vm.pool_epoch = self.capacity.take(self._cell(vm))
         else:
             vm = self._new_vm(order, order.zones[0], self.now)
@@ -231,13 +232,20 @@ class World:
         """The VMs of a placement group that have not ended."""
         return (vm for vm in self.vms.values() if vm.alive and vm.placement_group == key)
 
-    def _check_placement_group(self, order: Order) -> None:
-        """Raises CapacityExhausted when no machine is left close to the group's other VMs."""
+    def _room_in_group(self, order: Order) -> int | None:
+        """How many more machines are close to the other VMs of the order's placement group; None: no limit."""
         most = self.settings.placement_group_capacity
         if most is None or order.placement_group is None:
-            return
-        if sum(1 for _ in self.in_placement_group(order.placement_group)) >= most:
-            raise CapacityExhausted(order.instance_type, order.zones)
+            return None
+        return max(0, most - sum(1 for _ in self.in_placement_group(order.placement_group)))
+
+    def room(self, order: Order, most: int) -> int:
+        """How many VMs like this can start in the order's first zone with capacity, at most `most`. 0 for none."""
+        close = self._room_in_group(order)
+        most = most if close is None else min(most, close)
+        if order.reservation is not None:
+            return min(most, self.free_machines(self._reserved(order)))
+        return self.capacity.room(self._cell_of(order, self._find_zone(order)), most)
 
     def free_machines(self, reservation: Reservation) -> int:
         """How many more VMs can run in a reservation."""
@@ -388,11 +396,15 @@ class World:
         return vm.seq in self.shelf(vm.provider, vm.account, vm.region).vms
 
     def _cell(self, vm: Vm) -> Cell:
-        return Cell(vm.provider, vm.zone, vm.instance_type, vm.market)
+        return self._cell_of(vm, vm.zone)
+
+    @staticmethod
+    def _cell_of(of: Vm | Order, zone: str) -> Cell:
+        return Cell(of.provider, zone, of.instance_type, of.market)
 
     def _find_zone(self, order: Order) -> str:
         for zone in order.zones:
-            if self.capacity.has(Cell(order.provider, zone, order.instance_type, order.market)):
+            if self.capacity.has(self._cell_of(order, zone)):
                 return zone
         raise CapacityExhausted(order.instance_type, order.zones)
 

@@ -13,13 +13,19 @@ BOOT = "boot"
 
 
 class FaultMode(StrEnum):
-    """What happens to a call. All but `lose_reply` and `delay` keep the work from being done."""
+    """What happens to a call. `error`, `throttle` and `hang` keep the work from being done.
+
+    `partial` and `shuffle` concern launches of several VMs: only `count` of them start, or the answer lists them in
+    another order. Other calls are done as usual.
+    """
 
     ERROR = "error"
     THROTTLE = "throttle"
     DELAY = "delay"
     LOSE_REPLY = "lose_reply"
     HANG = "hang"
+    PARTIAL = "partial"
+    SHUFFLE = "shuffle"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -35,6 +41,8 @@ class Fault:
     delay_seconds: float | None = None
     region: str | None = None
     probability: float = 1.0
+    count: int = 1
+    """VMs that start (PARTIAL)."""
     hits: int = 0
 
     def matches(self, provider: str, operation: str, region: str) -> bool:

@@ -28,15 +28,15 @@ class Buckets:
     def __init__(self) -> None:
         self._buckets: dict[tuple[str, ...], _Bucket] = {}
 
-    def take(self, key: tuple[str, ...], rate: Rate, now: float) -> bool:
-        """Take one token; False, taking nothing, when there is none."""
+    def take(self, key: tuple[str, ...], rate: Rate, now: float, amount: int = 1) -> bool:
+        """Take `amount` tokens; False, taking nothing, when there are fewer."""
         bucket = self._buckets.setdefault(key, _Bucket(rate.burst, now))
         gained = max(0.0, now - bucket.filled_at) * rate.per_second
         bucket.tokens = min(rate.burst, bucket.tokens + gained)
         bucket.filled_at = now
-        if bucket.tokens < 1.0 - ROUNDING:
+        if bucket.tokens < amount - ROUNDING:
             return False
-        bucket.tokens -= 1.0
+        bucket.tokens -= amount
         return True
 
     def clear(self) -> None:

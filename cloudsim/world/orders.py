@@ -61,15 +61,18 @@ class Order:
     """Key of the reservation to run in."""
     placement_group: str | None = None
     """Key of the group whose VMs are close together."""
+    slot: int = 0
+    """Which of the VMs of one launch this is."""
     longest_queue: float | None = None
     """Seconds for which the launch may wait in its cloud's queue; None: it does not wait."""
 
     @property
     def token_key(self) -> str | None:
-        """The token within its scope."""
+        """The token within its scope; each further VM of a launch has a key of its own."""
         if self.token is None:
             return None
-        return f"{self.provider}/{self.account}/{self.token_scope}/{self.token}"
+        key = f"{self.provider}/{self.account}/{self.token_scope}/{self.token}"
+        return f"{key}#{self.slot}" if self.slot else key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,9 @@ const ADVICE = {
   gpu_check_failed: `The GPUs of every VM failed the check. Try again later. ${OTHERS}`,
   gpu_failed: "Replace the VM on GPU failure, and store checkpoints.",
   idle: "Keep a lease that you still need, or request a longer idle time.",
+  group_pool_failed: "Wait: the group tries another pool.",
+  group_incomplete: "Create a new group, or grow this one later.",
+  group_member_lost: "Create the group again, with replacement on member loss or a smaller minimum size.",
   reservation_ended: "Choose the market reserved first, so that the lease does not depend on one reservation.",
 };
 

@@ -116,11 +116,13 @@ function Timeline({ lease, events }) {
 
 function Where({ lease, tenant }) {
   const place = lease.placement;
+  const group = lease.group_id && ["Group", html`<a href=${to(`groups/${lease.group_id}`)}>rank ${lease.rank}</a>`];
   const whose = ["Tenant", tenant ? html`<a href=${to(`tenants/${lease.tenant_id}`)}>${tenant}</a>` : "yours"];
-  if (!place) return html`<${Empty} title="No VM yet.">The lease waits for capacity until ${shortTime(lease.wait_until)}.<//><${Facts} rows=${[whose]} />`;
+  if (!place) return html`<${Empty} title="No VM yet.">The lease waits for capacity until ${shortTime(lease.wait_until)}.<//><${Facts} rows=${[whose, group]} />`;
   return html`
     <${Facts} rows=${[
       whose,
+      group,
       ["GPUs", `${gpuText(lease)}, ${place.gpu.memory_gib} GiB each${place.gpu.interconnect ? `, ${place.gpu.interconnect}` : ""}`],
       ["Cloud", `${providerName(place.provider)}, account ${place.account}`],
       ["Zone", html`<a href=${to("capacity", { provider: place.provider, region: place.region, instance_type: place.instance_type })}>${place.zone}</a>`],

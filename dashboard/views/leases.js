@@ -22,7 +22,7 @@ const SORTS = [
   ["-name", "Name Z–A"],
   ["-updated_at", "Last changed"],
 ];
-const PASSED = ["state", "search", "provider", "region", "gpu_model", "tenant_id", "label", "sort", "cursor"];
+const PASSED = ["state", "search", "provider", "region", "gpu_model", "tenant_id", "group_id", "label", "sort", "cursor"];
 const PAGE = 50;
 const TYPING_MS = 250;
 
@@ -58,7 +58,7 @@ function Filters({ query, operator, tenants }) {
   const { models, regions, providers } = useCatalogue();
   const state = query.getAll("state");
   const chosen = query.has("state") ? state : ["!terminal"];
-  const filtered = ["search", "provider", "region", "gpu_model", "tenant_id", "label"].some((name) => query.has(name));
+  const filtered = ["search", "provider", "region", "gpu_model", "tenant_id", "group_id", "label"].some((name) => query.has(name));
   const provider = query.get("provider");
   const near = [...new Set(regions.filter((one) => !provider || one.provider === provider).map((one) => one.region))];
   return html`

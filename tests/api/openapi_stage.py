@@ -7,7 +7,7 @@ import httpx
 
 from app.db.core.ids import new_id
 from tests.api.conftest import Caller
-from tests.api.fleet import SSH_KEY, Fleet
+from tests.api.fleet import CONNECTION, SSH_KEY, Fleet
 from tests.api.test_ops import orphan
 from tests.api.test_reconciliation import IMPORT, LINE, USE
 
@@ -15,12 +15,25 @@ LEASE: dict[str, Any] = {"name": "train-llama", "gpu": {"model": "A10G"}, "ttl_s
 INSTANCE_ID = "i-0abc1234def567890"
 BUDGET: dict[str, Any] = {"scope": {"kind": "label", "label": "team:vision"}, "period": "month", "amount": "400.00"}
 HOOK = "https://example.com/hooks/gpulease"
+GROUP: dict[str, Any] = {
+    "name": "train-llama-nodes",
+    "size": 1,
+    "lease": {"gpu": {"model": "A10G"}, "ttl_seconds": 14_400},
+    "placement": "same_zone",
+}
+FORMED = """
+    UPDATE lease_group SET state = 'active', pool_started_at = now(), formed_at = now(), pool = '{"account": "main",
+        "region": "us-east-1", "zone": "us-east-1a", "instance_type": "g5.xlarge", "market": "on_demand"}' WHERE id = %s
+"""
+ROOM = """UPDATE quota SET "limit" = 20 WHERE resource LIKE 'gpus%%'"""
+"""Other examples have set limits that leave no room for a group."""
 LAST = (
     *(
         "delete_webhook",
         "delete_budget",
         "delete_ssh_key",
         "delete_idle_floor",
+        "release_group",
         "release_lease",
         "release_leases",
         "revoke_key",
@@ -76,6 +89,7 @@ class Stage:
         self._alice = alice
         self._fleet = fleet
         self.ids: dict[str, str] = {}
+        self._member_id = ""
         self._examples: dict[str, str] = {}
 
     async def furnish(self, examples: dict[str, str]) -> None:
@@ -93,6 +107,11 @@ class Stage:
         fleet.run(FLOOR, alice.tenant_id)
         console = "INSERT INTO lease_console (lease_id, tenant_id, n, text) VALUES (%s, %s, 1, %s)"
         fleet.run(console, lease["id"], alice.tenant_id, "cloud-init finished")
+        group = await self._post("/v1/groups", GROUP)
+        (member,) = group["members"]
+        fleet.activate(member["lease_id"])
+        fleet.set_lease(member["lease_id"], connection={**CONNECTION, "private_ip": "10.0.0.4"})
+        fleet.run(FORMED, group["id"])
         key = await self._post(f"/v1/tenants/{alice.tenant_id}/keys", {"name": "ci", "role": "member"})
         ssh_key = await self._post("/v1/ssh-keys", {"name": "workstation", "public_key": SSH_KEY})
         budget = await self._post("/v1/budgets", BUDGET)
@@ -109,7 +128,8 @@ class Stage:
         made = {"tenant_id": alice.tenant_id, "lease_id": lease["id"], "key_id": key["id"]}
         quote = await self._post("/v1/quotes", {**LEASE, "name": "evaluation"})
         made |= {"ssh_key_id": ssh_key["id"], "orphan_id": orphan_row["id"], "quote_id": quote["id"]}
-        made |= {"budget_id": budget["id"]}
+        made |= {"budget_id": budget["id"], "group_id": group["id"]}
+        self._member_id = member["lease_id"]
         self._examples = examples
         fleet.run(SAMPLES, lease["id"])
         fleet.run(NEWEST_SAMPLE, lease["id"])
@@ -124,6 +144,10 @@ class Stage:
         body: Any = example.get("request")
         if operation.get("tags") == ["agent"]:
             headers = {"Authorization": f"Bearer {self._fleet.give_agent_token(self.ids['lease_id'])}"}
+        if operation["operationId"] == "create_group":
+            self._fleet.run(ROOM)
+        if operation["operationId"] == "get_own_group_hosts":
+            headers = {"Authorization": f"Bearer {self._fleet.give_agent_token(self._member_id)}"}
         if operation["operationId"] == "report_gpu_samples":
             body = {**body, "samples": [{**one, "at": time.time()} for one in body["samples"]]}
             self._fleet.run("UPDATE gpu_latest SET received_at = received_at - interval '1 minute'")

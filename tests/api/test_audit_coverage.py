@@ -27,6 +27,7 @@ ORPHAN = """
 HOLD = """UPDATE installation SET hold = '{"reason": "another timeline", "since": "2026-01-01T00:00:00Z"}'"""
 FLOOR = """UPDATE tenant SET idle_floor = '{"after_seconds": 3600, "action": "end", "max_keep_seconds": null}'"""
 
+GROUP: dict[str, Any] = {"name": "train", "size": 2, "lease": {"gpu": {"model": "A10G"}, "ttl_seconds": 3600}}
 BUDGET: dict[str, Any] = {"scope": {"kind": "tenant"}, "period": "month", "amount": "100.00"}
 HOOK = "https://93.184.216.34/hook"
 TRIED = "UPDATE webhook_delivery SET state = 'given_up', tries = 1, ended_at = now(), next_try_at = NULL"
@@ -71,6 +72,10 @@ class Scene:
         self.fleet.activate(made.json()["id"])
         return f"/v1/leases/{made.json()['id']}"
 
+    async def group(self) -> str:
+        made = await self.tenant.post("/v1/groups", json=GROUP)
+        return f"/v1/groups/{made.json()['id']}"
+
     def prepared(self, statement: str, path: str) -> str:
         self.fleet.run(statement)
         return path
@@ -109,6 +114,10 @@ async def lease_for_tenant(scene: Scene) -> tuple[str, Any]:
     return "/v1/leases", {"tenant_id": scene.tenant.tenant_id, "gpu": {"model": "A10G"}, "ttl_seconds": 3600}
 
 
+async def group_for_tenant(scene: Scene) -> tuple[str, Any]:
+    return "/v1/groups", {**GROUP, "tenant_id": scene.tenant.tenant_id}
+
+
 async def leases_of_tenant(scene: Scene) -> tuple[str, Any]:
     await scene.lease()
     return "/v1/leases/release", {"tenant_id": scene.tenant.tenant_id, "all": True}
@@ -135,6 +144,9 @@ REQUESTS: Mapping[str, Prepare] = {
     "update_lease": of(Scene.lease, "", {"labels": {"team": "vision"}}),
     "extend_lease": of(Scene.lease, "/extend", {"extend_by_seconds": 3600}),
     "release_lease": of(Scene.lease),
+    "create_group": group_for_tenant,
+    "resize_group": of(Scene.group, "", {"size": 1}),
+    "release_group": of(Scene.group),
     "keep_lease": of(Scene.lease, "/keep", {"seconds": 600}),
     "reboot_lease": of(Scene.lease, "/reboot"),
     "create_webhook": webhook_for_tenant,

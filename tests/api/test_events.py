@@ -153,7 +153,7 @@ async def test_every_type_of_event_is_answered_as_declared(alice: Caller, fleet:
     page = EventPage.model_validate_json(answer.content, strict=True)
     assert json.loads(page.model_dump_json(by_alias=True)) == answer.json()
     declared = [type(one).__name__ for one in page.items]
-    assert declared == [*(f"{data.__name__}Event" for data in EVENT_DATA.values()), "OtherEvent"]
+    assert declared == [*(f"{EVENT_DATA[kind].__name__}Event" for kind in EventType), "OtherEvent"]
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,12 @@ def test_what_starts_at_an_event_may_find_it_purged(spec: dict[str, Any]) -> Non
         for path, _, one in operations(spec)
         if "after" in {parameter["name"] for parameter in one.get("parameters", ())}
     }
-    assert set(starting) == {"/v1/events", "/v1/events/stream", "/v1/leases/{lease_id}/events"}
+    assert set(starting) == {
+        "/v1/events",
+        "/v1/events/stream",
+        "/v1/leases/{lease_id}/events",
+        "/v1/groups/{group_id}/events",
+    }
     assert all("410" in statuses for statuses in starting.values())
 
 

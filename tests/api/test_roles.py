@@ -33,6 +33,13 @@ LEAST_ROLE = {
     "get_quotas": "viewer",
     "set_quotas": "operator",
     "change_quotas": "operator",
+    "create_group": "member",
+    "list_groups": "viewer",
+    "get_group": "viewer",
+    "resize_group": "member",
+    "release_group": "member",
+    "list_group_events": "viewer",
+    "list_group_hosts": "viewer",
     "create_budget": "admin",
     "list_budgets": "viewer",
     "get_budget": "viewer",
@@ -66,8 +73,9 @@ def test_only_the_health_routes_and_the_description_need_no_key() -> None:
 
 
 def test_only_an_agent_comes_with_the_token_of_an_attempt() -> None:
-    assert {route.path for route in ROUTES if isinstance(route, AgentRoute)} >= {"/v1/agent/proof"}
-    assert all(route.path.startswith("/v1/agent/") for route in ROUTES if isinstance(route, AgentRoute))
+    paths = {route.path for route in ROUTES if isinstance(route, AgentRoute)}
+    assert paths >= {"/v1/agent/proof", "/v1/group-hosts"}
+    assert all(path.startswith("/v1/agent/") for path in paths - {"/v1/group-hosts"})
 
 
 def test_only_a_vm_telling_its_host_keys_comes_with_a_token_that_works_once() -> None:

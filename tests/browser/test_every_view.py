@@ -41,10 +41,13 @@ def test_an_operators_views_are_accessible_and_fit(
 
 def test_a_tenants_views_are_accessible_and_fit(visitor: Visitor, tenant: Tenant) -> None:
     tenant.wait(tenant.create({**ONE_A10G, "name": "shown"}), "active")
+    made = tenant.http.post("/v1/groups", json={"name": "nodes", "size": 2, "lease": ONE_A10G}).json()
     visitor.sign_in(tenant.key)
-    for view in ("overview", "quotas", "keys"):
+    for view in ("overview", "quotas", "keys", "groups", f"groups/{made['id']}"):
         visitor.go(view)
         look_at(visitor, view)
+    expect(visitor.page.get_by_role("link", name="nodes-1")).to_be_visible()
+    tenant.http.delete(f"/v1/groups/{made['id']}")
 
 
 def test_a_chosen_colour_scheme_lasts(visitor: Visitor, stack: Stack) -> None:
@@ -59,7 +62,7 @@ def test_a_chosen_colour_scheme_lasts(visitor: Visitor, stack: Stack) -> None:
 
 def look_at(visitor: Visitor, view: str) -> None:
     """In light and dark on a wide screen, then on a phone. Leaves the wide screen, light."""
-    name = re.sub("/(lease|tenant)_.*", "-one", view.partition("?")[0]).replace("/", "-")
+    name = re.sub("/(lease|tenant|group)_.*", "-one", view.partition("?")[0]).replace("/", "-")
     visitor.settled()
     visitor.must_be_accessible()
     for width, size in ((WIDE, "wide"), (PHONE, "phone")):

@@ -19,6 +19,8 @@ LAUNCH: Mapping[str, str] = {
     "gcp": "instances.insert",
     "azure": "VirtualMachines.CreateOrUpdate",
 }
+BATCHES: Mapping[str, str] = {"aws": "RunInstances", "gcp": "instances.bulkInsert"}
+"""The calls that launch several VMs. Azure has none."""
 CHANGES: Mapping[str, tuple[str, ...]] = {
     "aws": ("RebootInstances", "CreateTags", "TerminateInstances"),
     "gcp": ("instances.reset", "instances.setLabels", "instances.delete"),
@@ -61,15 +63,22 @@ class Group:
         arm: Callable[[str, str], None] | None = None,
         *,
         before_launch: Callable[[], object] = lambda: None,
+        company: int = 0,
         **wish: object,
     ) -> None:
-        """One lease for each name; none is launched before `arm(name, lease id)` was called for all, and `before_launch`."""
+        """One lease for each name; none is launched before `arm(name, lease id)` was called for all, and `before_launch`.
+
+        Each is launched alone, or together with `company` others: a point acts on the lease that it is armed for.
+        """
         usual = {"instance_types": [TYPES[self.provider]], "providers": [self.provider], "market": "on_demand"}
-        for name in self.names:
-            body = {**usual, "ttl_seconds": 3600, **wish, "name": name}
-            self.leases[name] = self.tenant.create(body)
+        for number, name in enumerate(self.names):
+            body = {**usual, "ttl_seconds": 3600, **wish, "labels": {"case": str(number)}}
+            self.leases[name] = self.tenant.create({**body, "name": name})
             if arm is not None:
                 arm(name, self.leases[name])
+            for other in range(company):
+                with_it = f"{name} with {other}"
+                self.leases[with_it] = self.tenant.create({**body, "name": with_it})
         before_launch()
         self.ready()
 
@@ -99,7 +108,8 @@ class Group:
     def ask(self, change: str, body: Json | None = None) -> None:
         """The same change of all of them, as far as they allow it."""
         for lease_id in self.leases.values():
-            self.tenant.http.post(f"/v1/leases/{lease_id}/{change}", json=body)
+            answer = self.tenant.http.post(f"/v1/leases/{lease_id}/{change}", json=body)
+            assert answer.is_success or answer.status_code == httpx.codes.CONFLICT, answer.text
 
     def release(self) -> None:
         """Whatever became of them."""
@@ -131,7 +141,7 @@ def changes(group: Group, arm: Arm | None) -> None:
     """Extended and rebooted."""
     group.create(arm)
     group.until("active")
-    group.ask("extend", {"ttl_seconds": 7200})
+    group.ask("extend", {"extend_by_seconds": 3600})
     group.ask("reboot")
     group.until_hit(at_least=3)
     group.release()
@@ -144,12 +154,42 @@ def held_up(group: Group, arm: Arm | None) -> None:
     with ExitStack() as faults:
         for operation in CHANGES[group.provider]:
             faults.enter_context(group.cloud.fault(operation, "throttle", provider=group.provider, times=None))
-        group.ask("extend", {"ttl_seconds": 7200})
+        group.ask("extend", {"extend_by_seconds": 3600})
         wait_until(lambda: False, timeout=2, poll=_POLL)  # a reboot that is asked for again comes before the deadline
         group.ask("reboot")
         wait_until(lambda: False, timeout=3, poll=_POLL)
         group.want_end()
         group.until_hit(at_least=3)
+    group.release()
+
+
+def together(group: Group, arm: Arm | None) -> None:
+    """Each with company: the answers to their create calls are lost at first."""
+    operation = BATCHES.get(group.provider, LAUNCH[group.provider])
+    with group.cloud.fault(operation, "lose_reply", provider=group.provider, times=2):
+        group.create(arm, company=3)
+        group.until("active")
+    group.release()
+
+
+def together_in_part(group: Group, arm: Arm | None) -> None:
+    """Each with company, and the cloud has no capacity for some of them at first."""
+    operation = BATCHES.get(group.provider, LAUNCH[group.provider])
+    with group.cloud.fault(operation, "partial", provider=group.provider, times=4, count=2):
+        group.create(arm, company=3, wait_seconds=600)
+        group.until("active")
+    group.release()
+
+
+def together_throttled(group: Group, arm: Arm | None) -> None:
+    """Each with company: their attempts are planned again after each throttled call, and then refused."""
+    operation = BATCHES.get(group.provider, LAUNCH[group.provider])
+    with group.cloud.fault(operation, "throttle", provider=group.provider, times=None):
+        group.create(arm, company=3, wait_seconds=600)
+        group.until_hit(at_least=3, quiet=10)
+    with group.cloud.capacity(0, provider=group.provider, instance_type=TYPES[group.provider]):
+        group.until_hit(at_least=3, quiet=10)
+    group.until("active")
     group.release()
 
 
@@ -359,6 +399,9 @@ SCENARIOS: Mapping[str, Play] = {
     play.__name__: play
     for play in (
         life,
+        together,
+        together_in_part,
+        together_throttled,
         changes,
         held_up,
         answers_lost,

@@ -5,10 +5,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from app.domain.budgets import BudgetKind, Period
-from app.domain.event_parts import EventError, EventFinding, EventOffering, EventReason
+from app.domain.event_parts import EventData, EventError, EventFinding, EventOffering, EventReason
 from app.domain.event_types import EventType
-from app.domain.events import EVENT_DATA, EventData
+from app.domain.events import EVENT_DATA
 from app.domain.gpu_findings import HealthStatus, ProofStatus, Severity
+from app.domain.group_events import EventPool
 from app.domain.reasons import Origin, Reason, ReasonCode
 
 AT = datetime(2026, 11, 1, 10, tzinfo=UTC)
@@ -83,6 +84,15 @@ VALUES: dict[str, Any] = {
     "spent": "80.50",
     "committed": "12.00",
     "resets_at": AT,
+    "group_id": "group_01jz0000000000000000000000",
+    "size": 4,
+    "min_size": 2,
+    "previous_size": 2,
+    "ready": 3,
+    "rank": 1,
+    "pool": EventPool(
+        account="main", region="us-east-1", zone="us-east-1a", instance_type="g5.xlarge", market="on_demand"
+    ),
 }
 
 

@@ -224,7 +224,7 @@ def test_nothing_genuine_is_ended_without_a_row_and_nothing_copied_is_taken_for_
     assert {vm.vm_id for vm in found.copied} == {vm_id for vm_id, genuine in shown.items() if not genuine}
     taken = [vm for _, vm in found.found] + [vm for vm, *_ in found.doomed] + found.lost
     assert {vm.vm_id for vm in taken} == {vm_id for vm_id, genuine in shown.items() if genuine}
-    assert all(row.state in (A.KNOWN, A.REFUSED, A.DEAD) for _, row, _ in found.doomed)
+    assert all(row is not None and row.state in (A.KNOWN, A.REFUSED, A.DEAD) for _, row, _ in found.doomed)
     assert {vm.key for vm in found.lost}.isdisjoint(one.key for one in rows)
 
 

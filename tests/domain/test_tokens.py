@@ -1,6 +1,7 @@
 """Launch tokens and parameter hashes: derived, so that a repeat is the same request, on any host, in any year."""
 
 import hashlib
+import json
 from string import hexdigits
 from typing import Any
 
@@ -8,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.domain.ids import LeaseId
+from app.domain.ids import BatchId, LeaseId
 from app.domain.tokens import (
+    batch_key,
+    batch_token,
     host_key_hash,
     host_key_token,
     is_genuine,
@@ -17,6 +20,8 @@ from app.domain.tokens import (
     launch_name,
     launch_token,
     params_hash,
+    slot_secret,
+    slot_token,
 )
 from tests.domain.samples import LEASE
 
@@ -119,3 +124,20 @@ def test_a_name_fits_every_cloud() -> None:
         launch_name(launch_token(KEY, "gpl-0123456789ab", LEASE, 1))
         == "gpulease-1ae5328cbfe4af3e06a87eae453cd7fcdf045aed"
     )
+
+
+def test_the_tokens_of_a_batch_are_what_they_have_always_been() -> None:
+    """Computed once with `openssl dgst -sha256 -mac hmac`: an upgrade repeats calls of unknown outcome."""
+    batch = BatchId("batch_01jz0000000000000000000001")
+    token, secret = batch_token(KEY, "gpl-0123456789ab", batch), slot_secret(KEY, "gpl-0123456789ab", batch)
+    assert token == "d2b4dbcab7006cdb589ec0bd7dbfd538c14598345188b8562a4e3421492c9caf"
+    assert secret == "3388cb892c5004178487c5623c11c471f9a2aa44be1dc3701dc0af52fddda2fa"
+    assert slot_token(secret, "agent", 7) == "05b2f80e77a3b24b75c6c705c111e65ca7fb2e085d15f1a8f5d788720f055add"
+    assert is_launch_identity(token)
+
+
+@given(st.dictionaries(st.text(), values), st.dictionaries(st.text(), values))
+def test_only_equal_wishes_have_the_same_batch_key(one: dict[str, Any], other: dict[str, Any]) -> None:
+    """As JSON: to Python 1 equals true."""
+    equal = json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+    assert (batch_key(one) == batch_key(other)) == equal

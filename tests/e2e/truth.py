@@ -1,13 +1,13 @@
 """What the cloud has and what the database says must be the same."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from sqlalchemy import NullPool, create_engine, text
 
 from app.db.core.urls import sync_url
 from app.db.operations.invariants import violations
-from app.domain.tags import ATTEMPT, LEASE
+from app.domain.tags import ATTEMPT, BATCH, LEASE
 from tests.e2e.cloud import Cloud, Json
 from tests.e2e.people import Operator, Tenant
 
@@ -20,7 +20,9 @@ def differences(
     Both sides are read one after the other: a stack at rest is asked, or one whose leases do not change. `forgotten`: VMs
     that had ended before the database lost commits. A lease whose launch and release were lost is launched anew.
     """
-    ours = [vm for vm in cloud.vms() if LEASE in vm["tags"]]
+    shown = [vm for vm in cloud.vms() if LEASE in vm["tags"] or BATCH in vm["tags"]]
+    slots = _slots(database_url)
+    ours = [_labelled(vm, slots) for vm in shown]
     leases = operator.items("/v1/leases", state=["!terminal"])
     return [
         *_orphans(ours, leases),
@@ -28,6 +30,25 @@ def differences(
         *_twins([vm for vm in ours if vm["id"] not in cloud.planted and vm["id"] not in forgotten]),
         *_broken(database_url),
     ]
+
+
+def _slots(database_url: str) -> dict[str, tuple[str, int]]:
+    """Lease and attempt by the cloud's own id, of VMs that were launched together."""
+    engine = create_engine(sync_url(database_url), poolclass=NullPool)
+    with engine.begin() as connection:
+        connection.execute(text("SET LOCAL ROLE gpulease_worker"))
+        rows = connection.execute(
+            text("SELECT instance_id, lease_id, n FROM attempt WHERE batch_id IS NOT NULL AND instance_id IS NOT NULL")
+        )
+        return {row.instance_id.rpartition(":")[2]: (row.lease_id, row.n) for row in rows}
+
+
+def _labelled(vm: Json, slots: Mapping[str, tuple[str, int]]) -> Json:
+    """A VM of a batch may not have tags of its own yet: then the database says whose it is, or that it is nobody's."""
+    if LEASE in vm["tags"]:
+        return vm
+    lease_id, n = slots.get(vm["id"], ("nobody", 0))
+    return {**vm, "tags": {**vm["tags"], LEASE: lease_id, ATTEMPT: str(n) if n else vm["id"]}}
 
 
 def left_nothing(tenant: Tenant, operator: Operator, cloud: Cloud, database_url: str) -> None:
@@ -56,7 +77,7 @@ def own_id(lease: Json) -> str:
 
 def _twins(vms: list[Json]) -> list[str]:
     attempts = Counter((vm["tags"][LEASE], vm["tags"][ATTEMPT]) for vm in vms if vm["token"])
-    tokens = Counter(vm["token"] for vm in vms if vm["token"])
+    tokens = Counter(vm["token"] for vm in vms if vm["token"] and BATCH not in vm["tags"])
     return [f"twin: {what} has {count} VMs" for what, count in (attempts + tokens).items() if count > 1]
 
 

@@ -58,6 +58,17 @@ SIZING: dict[str, Any] = {
 HOOK = "https://93.184.216.34/hook"
 BUDGET: dict[str, Any] = {"scope": {"kind": "tenant"}, "period": "month", "amount": "500.00"}
 NOTE = {"note": "a drill"}
+GROUP: dict[str, Any] = {
+    "name": "cluster",
+    "size": 2,
+    "min_size": 1,
+    "lease": {**LEASE, "name": None, "startup_script": None},
+    "placement": "same_zone",
+    "interconnect": "preferred",
+    "form_seconds": 600,
+    "on_member_loss": "keep",
+    "tenant_id": None,
+}
 BODIES: Mapping[str, Any] = {
     "create_tenant": {"name": "lab", "max_ttl_seconds": 3600, "max_total_seconds": 7200},
     "update_tenant": {
@@ -89,6 +100,8 @@ BODIES: Mapping[str, Any] = {
     "create_sizing": SIZING,
     "release_leases": {"ids": None, "label": ["team:nobody"], "all": False, "dry_run": True, "tenant_id": None},
     "create_lease": LEASE,
+    "create_group": GROUP,
+    "resize_group": {"size": 1},
     "update_lease": {"name": "renamed", "labels": {"team": "speech"}, "expiry_warnings_seconds": [600]},
     "extend_lease": {"extend_by_seconds": 60},
     "create_webhook": {

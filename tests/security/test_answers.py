@@ -17,6 +17,9 @@ LAST = ("delete_webhook", "delete_budget", "delete_ssh_key", "release_lease", "r
 """Called after all others: they end what the others need."""
 
 
+AS_MEMBER = "UPDATE lease SET group_id = %s, rank = 2 WHERE id = %s"
+
+
 @pytest.fixture
 async def ids(alice: Caller, operator: Caller, fleet: Fleet) -> dict[str, str]:
     """Things that exist, by the names of path parameters."""
@@ -38,6 +41,7 @@ async def ids(alice: Caller, operator: Caller, fleet: Fleet) -> dict[str, str]:
     asked = {"gpu": {"model": "A10G"}, "ttl_seconds": 3600}
     quote = (await alice.post("/v1/quotes", json=asked)).json()["id"]
     hooks = {"webhook_id": hook, "delivery_id": sent, "ssh_key_id": ssh_key, "budget_id": budget, "quote_id": quote}
+    hooks["group_id"] = (await alice.post("/v1/groups", json={"name": "two", "size": 2, "lease": asked})).json()["id"]
     fleet.run(IDLE, lease_id)
     fleet.run(FLOOR, alice.tenant_id)
     return {"lease_id": lease_id, "tenant_id": alice.tenant_id, "key_id": key.json()["id"], **place, **hooks}
@@ -61,6 +65,8 @@ async def test_every_route_answers_exactly_what_it_declares(
             caller = Caller(alice.app, Leased(fleet, alice, ids["lease_id"]).token)
         if one.of_agent:
             caller = Caller(alice.app, fleet.give_agent_token(ids["lease_id"]))
+        if one.id == "get_own_group_hosts":
+            fleet.run(AS_MEMBER, ids["group_id"], ids["lease_id"])
         if one.id == "report_gpu_samples":
             (newest,) = fleet.run(NEWEST_ATTEMPT, ids["lease_id"])
             body = {**body, "samples": [{"at": float(newest["now"]), "gpus": []}]}

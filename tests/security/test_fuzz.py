@@ -37,6 +37,7 @@ class Setting:
             "tenant_id": [],
             "key_id": [],
             "budget_id": [],
+            "group_id": [],
             "webhook_id": [],
             "ssh_key_id": [],
             "quote_id": [],
@@ -60,6 +61,8 @@ class Setting:
         self.ids["webhook_id"].append(hook)
         budget = {**BUDGET, "amount": "100000.00"}
         self.ids["budget_id"].append(self._ask("POST", "/v1/budgets", self.senders[-2].key, budget)["id"])
+        group = {"name": "two", "size": 2, "lease": WISH}
+        self.ids["group_id"].append(self._ask("POST", "/v1/groups", self.senders[-2].key, group)["id"])
         self.ids["delivery_id"].append(self._ask("POST", f"/v1/webhooks/{hook}/test", self.senders[-2].key, None)["id"])
         ssh_key = {"name": name, "public_key": SSH_KEY}
         self.ids["ssh_key_id"].append(self._ask("POST", "/v1/ssh-keys", self.senders[-2].key, ssh_key)["id"])

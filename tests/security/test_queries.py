@@ -73,11 +73,17 @@ async def ids(alice: Caller, bob: Caller, fleet: Fleet) -> dict[str, str]:
     budget = ""
     for _ in range(2):
         budget = (await alice.post("/v1/budgets", json=BUDGET)).json()["id"]
+    group = ""
+    for name in ("one", "two"):
+        wish = {"name": name, "size": 1, "lease": {"gpu": {"model": "A10G"}, "ttl_seconds": 3600}}
+        group = (await alice.post("/v1/groups", json=wish)).json()["id"]
+    await alice.delete(f"/v1/groups/{group}")
+    fleet.number_events()
     quote = (await alice.post("/v1/quotes", json={"gpu": {"model": "A10G"}, "ttl_seconds": 3600})).json()["id"]
     fleet.run(IMPORT)
     for number in range(2):
         fleet.run(LINE, "now", f"i-{number}", "1", False)
-    stored = {"webhook_id": hook, "ssh_key_id": ssh_key, "budget_id": budget, "quote_id": quote}
+    stored = {"webhook_id": hook, "ssh_key_id": ssh_key, "budget_id": budget, "quote_id": quote, "group_id": group}
     return {"lease_id": lease_id, "tenant_id": alice.tenant_id, **stored}
 
 

@@ -28,6 +28,7 @@ UNKNOWN = {
     "key_id": "key_01h455vb4pex5vsknk084sn02q",
     "quote_id": "quote_01h455vb4pex5vsknk084sn02q",
     "budget_id": "budget_01h455vb4pex5vsknk084sn02q",
+    "group_id": "group_01h455vb4pex5vsknk084sn02q",
     "webhook_id": "webhook_01h455vb4pex5vsknk084sn02q",
     "delivery_id": "delivery_01h455vb4pex5vsknk084sn02q",
     "ssh_key_id": "sshkey_01h455vb4pex5vsknk084sn02q",
@@ -40,6 +41,7 @@ SHARED = {
     *("gpu_model", "min_gpus", "min_gpu_memory_gib", "market", "account", "instance_type", "max_price_per_hour"),
     *("gpu_vendor", "interconnect", "min_vcpus", "min_memory_gib", "min_local_disk_gib"),
     "mine",
+    "format",
     *("poll_seconds", "if_version", "count", "type", "from", "to", "step", "group_by", "top"),
     *("bucket", "month", "hours"),
 }
@@ -64,6 +66,7 @@ ALL_FILTERED = {
         "gpu_series",
         "lease",
         "lease_console",
+        "lease_group",
         "quota",
         "quote",
         "segment",
@@ -196,6 +199,7 @@ async def anothers_values_in_a_query_answer_like_unknown_ones(attack: Attack) ->
         "tenant_id": (victim.ids["tenant_id"], UNKNOWN["tenant_id"]),
         "ids": (victim.ids["lease_id"], UNKNOWN["lease_id"]),
         "lease_id": (victim.ids["lease_id"], UNKNOWN["lease_id"]),
+        "group_id": (victim.ids["group_id"], UNKNOWN["group_id"]),
         "about": (victim.ids["lease_id"], UNKNOWN["lease_id"]),
         "name": (NAME, "nobodys-lease"),
         "search": (NAME.upper(), "nobodys-lease"),
@@ -203,6 +207,7 @@ async def anothers_values_in_a_query_answer_like_unknown_ones(attack: Attack) ->
     }
     own = await attack.callers["admin"].get("/v1/leases")
     ids = {"lease_id": own.json()["items"][0]["id"], "tenant_id": attack.callers["admin"].tenant_id}
+    ids["group_id"] = UNKNOWN["group_id"]
     asked = set()
     for one in OPERATIONS:
         if one.role in {None, "operator"} or one.method != "GET":
@@ -235,9 +240,11 @@ async def whatever_is_read_is_ones_own_alone(attack: Attack) -> None:
     (hook,) = (await attack.callers["admin"].get("/v1/webhooks")).json()["items"]
     (budget,) = (await attack.callers["admin"].get("/v1/budgets")).json()["items"]
     (ssh_key,) = (await attack.callers["admin"].get("/v1/ssh-keys")).json()["items"]
+    group = {"name": "own", "size": 1, "lease": LEASE | {"name": None}}
     ids = {
         **OF_NOBODY,
         "lease_id": own["id"],
+        "group_id": (await attack.callers["admin"].post("/v1/groups", json=group)).json()["id"],
         "tenant_id": own["tenant_id"],
         "budget_id": budget["id"],
         "webhook_id": hook["id"],
@@ -245,7 +252,7 @@ async def whatever_is_read_is_ones_own_alone(attack: Attack) -> None:
         "quote_id": (await attack.callers["admin"].post("/v1/quotes", json=LEASE | {"name": None})).json()["id"],
     }
     for one in OPERATIONS:
-        if one.method != "GET":
+        if one.method != "GET" or one.of_agent:
             continue
         for role in ROLES:
             status, _, body = await attack.ask(role, one, ids, params=one.page(200))

@@ -4,6 +4,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from app.db.core.ids import new_id
 from app.domain.tokens import host_key_hash
 from tests.api.conftest import Caller
 from tests.api.fleet import SSH_KEY, Fleet
@@ -14,6 +15,7 @@ NAME = "victims-lease"
 LABEL = "victims-label"
 SCRIPT = "echo victims-script"
 CONSOLE = "victims-console"
+GROUP_NAME = "victims-group"
 SSH_KEY_NAME = "victims-ssh-key"
 REPEATED = "victims-own-key"
 
@@ -37,6 +39,10 @@ SERIES = """
         cpu_percent, host_memory_percent, disk_percent, uuids, gpu_values)
     SELECT id, tenant_id, date_trunc('hour', now()), a, a, a, a, a, a, a, a, ARRAY['GPU-1'], ARRAY[a, a, a, a]
     FROM lease, array_fill(87::smallint, ARRAY[12]) a WHERE id = %s
+"""
+BATCH = """
+    INSERT INTO launch_batch (tenant_id, id, provider, account, region, zone, token, slots, params_hash)
+    VALUES (%s, %s, 'aws', 'main', 'us-east-1', 'us-east-1a', 'victims-batch', 1, 'x')
 """
 ROLLUP = """
     INSERT INTO gpu_rollup (lease_id, tenant_id, starts_at, samples, idle_samples, uuids, gpu_values)
@@ -67,13 +73,16 @@ async def make_victim(caller: Caller, fleet: Fleet) -> Victim:
     key = (await caller.post(f"/v1/tenants/{caller.tenant_id}/keys", json={"name": "ci", "role": "member"})).json()
     ssh_key = {"name": SSH_KEY_NAME, "public_key": SSH_KEY, "default": True}
     stored = [await caller.post("/v1/ssh-keys", json={**ssh_key, "name": name}) for name in (SSH_KEY_NAME, "second")]
+    group_wish = {"name": GROUP_NAME, "size": 1, "lease": {"gpu": {"model": "A10G"}, "ttl_seconds": 3600}}
+    groups = [await caller.post("/v1/groups", json={**group_wish, "name": name}) for name in ("other", GROUP_NAME)]
+    fleet.run(BATCH, caller.tenant_id, new_id("batch"))
     budgets = [(await caller.post("/v1/budgets", json=BUDGET)).json() for _ in range(2)]
     hook = (await caller.post("/v1/webhooks", json={"url": HOOK, "description": CONSOLE})).json()
     sent = (await caller.post(f"/v1/webhooks/{hook['id']}/test")).json()
     ids = {"lease_id": lease_id, "tenant_id": caller.tenant_id, "key_id": key["id"]}
     quote = (await caller.post("/v1/quotes", json=wish)).json()
     ids |= {"ssh_key_id": stored[0].json()["id"], "quote_id": quote["id"]}
-    ids |= {"budget_id": budgets[0]["id"]}
+    ids |= {"budget_id": budgets[0]["id"], "group_id": groups[1].json()["id"]}
     ids |= {"webhook_id": hook["id"], "delivery_id": sent["id"]}
     for tail, body in (("extend", {"extend_by_seconds": 3600}), ("reboot", None)):
         assert (await caller.post(f"/v1/leases/{lease_id}/{tail}", json=body, headers=repeated)).is_success
@@ -86,6 +95,7 @@ async def make_victim(caller: Caller, fleet: Fleet) -> Victim:
         SCRIPT,
         CONSOLE,
         SSH_KEY_NAME,
+        GROUP_NAME,
         instance_id,
         key["secret"],
         hook["secret"],

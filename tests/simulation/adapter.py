@@ -10,6 +10,7 @@ from app.domain.tags import ATTEMPT, DEADLINE, LEASE, OwnerTags
 from tests.simulation.calls import Calls, Process
 from tests.simulation.cloud import TYPES, Cloud, Machine, Violation, list_price
 from tests.simulation.scheduler import EPOCH
+from workers.providers.common.single import SingleLaunches
 from workers.providers.errors import CredentialsRejected
 from workers.providers.types import (
     BatchResult,
@@ -37,7 +38,7 @@ REGION = "somewhere"
 _PAGE = 2
 
 
-class SimulatedProvider(Calls):
+class SimulatedProvider(SingleLaunches, Calls):
     """One process's adapter of one account."""
 
     limits = Limits(rates={"launch": CallRate(burst=5, per_second=1), "terminate": CallRate(burst=5, per_second=1)})

@@ -63,6 +63,7 @@ def test_every_call_to_a_provider_by_which_vms_live_has_a_point() -> None:
         "service_quotas",
         "reservations",
         "plan",
+        "plan_batch",
         "events",
         "acknowledge",
         "ssh_user",

@@ -101,9 +101,9 @@ def test_all_else_is_the_adapters_own(provider: Provider) -> None:
 def test_every_method_of_the_interface_is_timed_but_the_one_that_calls_nobody() -> None:
     """The dead-man switch alone uses `list_everywhere`, and the command `prices` alone `price_list`: both count nothing.
 
-    `plan`, `trust` and `disk_kinds` call nobody.
+    `plan`, `plan_batch`, `trust` and `disk_kinds` call nobody.
     """
-    assert CALLS | {"list", "list_everywhere", "plan", "price_list", "trust", "disk_kinds"} == METHODS
+    assert CALLS | {"list", "list_everywhere", "plan", "plan_batch", "price_list", "trust", "disk_kinds"} == METHODS
 
 
 def test_a_life_is_counted_by_steps_and_by_its_time_to_ready(fleet: Fleet) -> None:

@@ -29,6 +29,7 @@ _BESIDE_THE_STEPS = (
     "workers.observation.inventory",
     "workers.observation.listings",
     "workers.observation.leftovers",
+    "workers.observation.batch_slots",
     "workers.accounts",
 )
 _SHARED = f"{STEPS}.context"
@@ -43,6 +44,9 @@ CALLS = frozenset(
         "image",
         "launch",
         "find",
+        "launch_batch",
+        "find_batch",
+        "label_slots",
         "get",
         "list",
         "ready",

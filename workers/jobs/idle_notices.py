@@ -6,7 +6,8 @@ from sqlalchemy import Row
 
 from app.db.events.events import NewEvent
 from app.db.leases import idleness
-from app.domain.events import EventData, LeaseIdleSoon
+from app.domain.event_parts import EventData
+from app.domain.events import LeaseIdleSoon
 from app.domain.idleness import LAST_NOTICE, Idleness
 from app.domain.ids import LeaseId
 from app.domain.lease_requests import IdleAction, IdleRule

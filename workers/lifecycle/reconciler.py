@@ -36,6 +36,7 @@ from app.observability.traces import Span
 from workers.brakes import check_cluster
 from workers.database import is_outage
 from workers.lifecycle.bulkheads import CrowdedError
+from workers.lifecycle.steps.company import await_company
 from workers.lifecycle.steps.context import ClaimLostError, StepContext
 from workers.lifecycle.steps.deadline import renew_deadline
 from workers.lifecycle.steps.end import begin_release, close_attempt, finish, requeue, terminate
@@ -44,8 +45,10 @@ from workers.lifecycle.steps.gpu_failure import reboot_for_gpus, reject_vm
 from workers.lifecycle.steps.place import place
 from workers.lifecycle.steps.proof import await_proof, give_up_proof, read_console_proof
 from workers.lifecycle.steps.reboot import reboot
-from workers.lifecycle.steps.resolve_unknown import look, settle, verify
-from workers.lifecycle.steps.send import send, send_elsewhere
+from workers.lifecycle.steps.resolve_unknown import look, verify
+from workers.lifecycle.steps.send import send_elsewhere
+from workers.lifecycle.steps.send_batch import send_together
+from workers.lifecycle.steps.settle import settle
 from workers.runtime import Runtime
 
 log = structlog.get_logger(__name__)
@@ -62,7 +65,7 @@ _AFTER_A_BUG = timedelta(seconds=30)
 
 _STEPS: dict[type[Step], Callable[[StepContext], Rest | None]] = {
     Place: place,
-    Send: send,
+    Send: send_together,
     Look: look,
     Verify: verify,
     Terminate: terminate,
@@ -157,6 +160,9 @@ class Reconciler:
     def _take(self, step: Step, ctx: StepContext) -> Rest | None:
         if not isinstance(step, _CALLS):
             return self._execute(step, ctx)
+        rest = await_company(ctx) if isinstance(step, Send) else None
+        if rest is not None:
+            return rest
         try:
             with self._runtime.bulkheads.inside(ctx.attempt.account):
                 return self._execute(step, ctx)

@@ -22,7 +22,7 @@ from app.db.leases.transitions import WAKE, locked, write
 from app.db.operations import brakes
 from app.domain.events import LeaseExtended, LeaseInterruptionNotice
 from app.domain.ids import LeaseId
-from app.domain.inventory import Findings, Key, Listing, Row, Seen, compare
+from app.domain.inventory import BatchSlot, Findings, Key, Listing, Row, Seen, attempt_of, compare
 from app.domain.leases import AttemptState, VmState
 from app.domain.tags import attempt_key, deadline
 from app.domain.tokens import launch_token
@@ -30,6 +30,7 @@ from workers.accounts import error_json
 from workers.brakes import ROWLESS, VANISHED, check_cluster, hold_for_lost_rows, mass_loss
 from workers.jobs.notices import tell_orphans
 from workers.observation.adoption import adopt_requested
+from workers.observation.batch_slots import label_vms, slots_of
 from workers.observation.listings import AccountListing, Listed
 from workers.observation.vm_reasons import reason_json
 from workers.providers.errors import CredentialsRejected, ProviderError, Throttled
@@ -102,6 +103,7 @@ class Cycle:
         _store(runtime, listed, findings, before.last_complete_listing_at)
         _store_deadlines(runtime, findings)
         _store_notices(runtime, rows.values(), self._interruptions)
+        label_vms(runtime, account, region, listed.vms.values())
         _sight_orphans(runtime, account, region, listed, findings)
         runtime.database.run(
             statements.listed(
@@ -149,7 +151,7 @@ def _mass_loss(
     return mass_loss(runtime.database, account, region, counts)
 
 
-def _seen(vm: Vm) -> Seen:
+def _seen(vm: Vm, batch: BatchSlot | None) -> Seen:
     return Seen(
         vm_id=vm.id,
         zone=vm.zone,
@@ -159,20 +161,23 @@ def _seen(vm: Vm) -> Seen:
         deadline=deadline(vm.tags),
         public_ip=vm.public_ip,
         private_ip=vm.private_ip,
+        batch=batch,
     )
 
 
 def _compare(runtime: Runtime, account: str, region: str, listed: Listed) -> tuple[Findings, dict[Key, Row]]:
     """Compares the listing with the region's live attempts and all attempts, also ended ones, that listed VMs name."""
-    seen = tuple(_seen(vm) for vm in listed.vms.values())
     place = {"account": account, "region": region}
+    token_of = _token_of(runtime)
     with runtime.database.begin() as connection:
         rows = {row.key: row for row in map(statements.row_from, connection.execute(statements.LIVE_ROWS, place))}
-        named = [vm.key for vm in seen if vm.key is not None and vm.key not in rows]
-        named_rows = connection.execute(statements.named_rows(account, region, named))
+        slots = slots_of(connection, runtime, account, region, listed.vms.values(), rows.values())
+        seen = tuple(_seen(vm, slots.get(vm.id)) for vm in listed.vms.values())
+        keys = {key for vm in seen for key in (vm.key, attempt_of(vm, token_of)) if key is not None}
+        named_rows = connection.execute(statements.named_rows(account, region, sorted(keys - rows.keys())))
         rows |= {row.key: row for row in map(statements.row_from, named_rows)}
     listing = Listing(started_at=listed.started_at, seen=seen, unreachable=listed.unreachable)
-    findings = compare(listing, rows, token_of=_token_of(runtime), settle_gap=runtime.timing.settle_gap)
+    findings = compare(listing, rows, token_of=token_of, settle_gap=runtime.timing.settle_gap)
     return _without_owned_elsewhere(runtime, findings), rows
 
 
@@ -286,12 +291,14 @@ def _sight_orphans(runtime: Runtime, account: str, region: str, listed: Listed, 
     lost is never due.
     """
     causes = {seen.vm_id: cause for seen, _, cause in findings.doomed}
+    owners = {seen.vm_id: row.key for seen, row, _ in findings.doomed if row is not None}
     causes |= dict.fromkeys((seen.vm_id for seen in findings.copied), "copied_tags")
     causes |= dict.fromkeys((seen.vm_id for seen in findings.lost), "lost_row")
     graces = {"copied_tags": runtime.settings.rowless_grace_seconds, "lost_row": None}
     with runtime.database.begin() as connection:
         for vm_id, cause in causes.items():
-            values = _orphan_values(account, region, listed.vms[vm_id], cause)
+            vm = listed.vms[vm_id]
+            values = _orphan_values(account, region, vm, cause, owners.get(vm_id) or attempt_key(vm.tags))
             grace = graces.get(cause, 0.0)
             if connection.execute(statements.sight(values, grace_seconds=grace)).scalar_one() == 1:
                 about = {"cause": cause, "lease_id": values["lease_id"], "attempt": values["attempt_n"]}
@@ -300,8 +307,7 @@ def _sight_orphans(runtime: Runtime, account: str, region: str, listed: Listed, 
         tell_orphans(connection, connection.execute(gone).all())
 
 
-def _orphan_values(account: str, region: str, vm: Vm, cause: str) -> dict[str, Any]:
-    key = attempt_key(vm.tags)
+def _orphan_values(account: str, region: str, vm: Vm, cause: str, key: Key | None) -> dict[str, Any]:
     return {
         "account": account,
         "region": region,

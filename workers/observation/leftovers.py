@@ -7,10 +7,12 @@ removed once it has been unused for the grace period of VMs without a row.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from enum import Enum, auto
 
 from app.db.fleet import leftovers as statements
-from app.domain.tags import attempt_key
+from app.db.leases import batches
+from app.domain.tags import BATCH, attempt_key
 from workers.observation.watch import try_to_remove
 from workers.providers.errors import Throttled
 from workers.providers.types import Leftover
@@ -43,15 +45,37 @@ def sweep_leftovers(runtime: Runtime, account: str, region: str) -> int:
 
 def _over(runtime: Runtime, account: str, region: str) -> Sequence[Leftover]:
     left = runtime.accounts.provider(account).leftovers(region, runtime.installation.id, None)
-    idle = [(key, leftover) for leftover in left.found if not leftover.in_use and (key := attempt_key(leftover.tags))]
-    keys = {key for key, _ in idle}
-    rows = runtime.database.all(statements.judged(account, region, keys)) if keys else []
-    ended = {(row.lease_id, row.n) for row in rows if row.ended}
-    rowless = {(row.lease_id, row.n) for row in rows if row.rowless}
+    idle = [leftover for leftover in left.found if not leftover.in_use]
+    verdicts = _verdicts(runtime, account, region, idle)
     lost = runtime.rowless_leftovers.overdue(
         (account, region),
-        [leftover.id for key, leftover in idle if key in rowless],
+        [leftover.id for leftover in idle if verdicts.get(leftover.id) is _Verdict.ROWLESS],
         now=runtime.monotonic(),
         grace=runtime.settings.rowless_grace_seconds,
     )
-    return [leftover for key, leftover in idle if key in ended or (key in rowless and leftover.id in lost)]
+    return [leftover for leftover in idle if leftover.id in lost or verdicts.get(leftover.id) is _Verdict.ENDED]
+
+
+class _Verdict(Enum):
+    """What the rows say about the owner of a leftover."""
+
+    ENDED = auto()
+    ROWLESS = auto()
+
+
+def _verdicts(runtime: Runtime, account: str, region: str, idle: Sequence[Leftover]) -> Mapping[str, _Verdict]:
+    """By leftover id. A leftover of a launch batch that names no attempt is judged by all attempts of the batch."""
+    keys = {leftover.id: key for leftover in idle if (key := attempt_key(leftover.tags))}
+    of_batch = {
+        leftover.id: leftover.tags[BATCH] for leftover in idle if leftover.id not in keys and BATCH in leftover.tags
+    }
+    rows = runtime.database.all(statements.judged(account, region, set(keys.values()))) if keys else []
+    attempts = {(row.lease_id, row.n): row for row in rows}
+    rows = runtime.database.all(batches.judged(account, region, set(of_batch.values()))) if of_batch else []
+    batch_rows = {row.id: row for row in rows}
+    owners = {
+        **{leftover_id: attempts.get(key) for leftover_id, key in keys.items()},
+        **{leftover_id: batch_rows.get(batch_id) for leftover_id, batch_id in of_batch.items()},
+    }
+    judged = {leftover_id: row for leftover_id, row in owners.items() if row is not None and (row.ended or row.rowless)}
+    return {leftover_id: _Verdict.ENDED if row.ended else _Verdict.ROWLESS for leftover_id, row in judged.items()}

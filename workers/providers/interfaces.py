@@ -13,6 +13,7 @@ from app.domain.account_checks import AccountCheck
 from app.domain.offerings import Driver
 from app.domain.tags import OwnerTags
 from workers.providers.types import (
+    BatchLaunched,
     BatchResult,
     Image,
     Interruption,
@@ -29,6 +30,7 @@ from workers.providers.types import (
     Prices,
     ProviderEvent,
     ServiceQuota,
+    Slot,
     Vm,
 )
 
@@ -126,6 +128,38 @@ class Launching(Protocol):
         """Looks up directly the VM that an attempt may have created. None means only that the cloud shows no VM now.
 
         Returns a VM only when its installation, lease and attempt tags are the owner's.
+        """
+        ...
+
+
+class BatchLaunching(Protocol):
+    """Creation of several VMs of one tenant with one call, for `limits.batch > 1`. Else: `common.single.SingleLaunches`."""
+
+    def plan_batch(self, spec: LaunchSpec, batch_id: str, token: str, slots: Sequence[Slot]) -> Params:
+        """The parameters of a create call for all slots. A pure function, as `plan`.
+
+        `spec` contains what the slots share, and the latest of their deadlines. Its token, name, lease and attempt are not
+        used. The VMs are tagged with the rest of the owner, `batch_id` and the labels.
+        """
+        ...
+
+    def launch_batch(self, region: str, params: Params) -> BatchLaunched:
+        """As `launch`, for all slots. A repeat with the same parameters returns the same VMs.
+
+        Errors are those of `launch`, and concern all slots: a refusal means that no VM was created.
+        """
+        ...
+
+    def find_batch(self, region: str, params: Params) -> Mapping[int, Vm]:
+        """Every VM of the batch's slots that the cloud shows now, including VMs that have ended."""
+        ...
+
+    def label_slots(
+        self, region: str, owners: Mapping[str, OwnerTags], names: Mapping[str, str] | None = None
+    ) -> BatchResult:
+        """Writes owner tags and names of leases, by VM id, on VMs of a batch and on the resources that belong to them.
+
+        Returns what `set_deadline` returns. Nothing depends on these tags: `Vm.batch` identifies a VM before.
         """
         ...
 
@@ -250,7 +284,9 @@ class Checking(Protocol):
         ...
 
 
-class Provider(Identity, Catalogue, Launching, VmActions, Observing, LeftoverRemoval, ProviderEvents, Protocol):
+class Provider(
+    Identity, Catalogue, Launching, BatchLaunching, VmActions, Observing, LeftoverRemoval, ProviderEvents, Protocol
+):
     """Everything that gpulease needs from a cloud account. All methods block; all raise ProviderError.
 
     **A call with several items fails item by item.** A call that changes something returns a `BatchResult`. A call that

@@ -7,7 +7,7 @@ from app.observability.traces import Traces
 from app.settings import AccountSettings, Settings
 from workers.metrics import WorkerMetrics
 from workers.providers.interfaces import Provider
-from workers.providers.types import BatchResult, ListingPage
+from workers.providers.types import BatchLaunched, BatchResult, ListingPage
 
 Connect = Callable[[AccountSettings, Settings], Provider]
 
@@ -22,6 +22,9 @@ CALLS = frozenset(
         "image",
         "launch",
         "find",
+        "launch_batch",
+        "find_batch",
+        "label_slots",
         "get",
         "ready",
         "interruptions",
@@ -37,7 +40,7 @@ CALLS = frozenset(
 )
 """The methods of the interface that read one answer from the cloud.
 
-`list` is timed by page. `plan` makes no call. Only the dead-man switch uses `list_everywhere`, and only the command
+`list` is timed by page. `plan` and `plan_batch` make no call. Only the dead-man switch uses `list_everywhere`, and only the command
 `prices` uses `price_list`. Neither has metrics.
 """
 
@@ -97,8 +100,10 @@ class Metered:
 
 def _refusal(answer: Any) -> str | None:
     """The error class of the first refused item of a call, or None."""
-    refused = answer.refused.values() if isinstance(answer, BatchResult) else ()
-    return next((error.kind for error in refused), None)
+    match answer:
+        case BatchResult(refused=errors) | BatchLaunched(missing=errors):
+            return next((error.kind for error in errors.values()), None)
+    return None
 
 
 def metered(connect: Connect, metrics: WorkerMetrics, traces: Traces, monotonic: Callable[[], float]) -> Connect:

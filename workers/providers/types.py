@@ -63,21 +63,19 @@ class AgentConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSpec:
-    """The group that a VM belongs to, and its place in the group.
+    """The group that a VM belongs to. It is the same for all members, so that they can be launched together.
 
-    `rank`: from 0. `placement`: any, same_zone or cluster. `interconnect`: none, preferred or required. `hosts_url`:
-    where the VM asks for the other members, with its agent's token; None: it does not ask. `ssh_private_key`: the key of
-    logins between members, in OpenSSH's format; None: none. `master_port`: the port that rank 0 offers to training jobs.
+    `placement`: any, same_zone or cluster. `interconnect`: none, preferred or required. `hosts_url`: where the VM asks for
+    its rank and the other members; None: it does not ask. `token`: of the attempt, for that request: its agent's token.
+    `ssh_private_key`: the key of logins between members, in OpenSSH's format; None: none.
     """
 
     group_id: str
-    rank: int
-    size: int
     placement: str
     interconnect: str
     hosts_url: str | None
+    token: str = field(repr=False)
     ssh_private_key: str | None = field(repr=False)
-    master_port: int = 29500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +89,8 @@ class LaunchSpec:
     `reservation`: name of the account's reservation in which the VM runs. `queue_seconds`: how long the launch may wait in
     the provider's queue.
     `group`: None for a lease of its own.
+    `slot_secret`: only of a batch, 64 hexadecimal characters. Each VM derives its own tokens from it, as
+    `app.domain.tokens.slot_token` does, and `host_keys.token` and `agent.token` are not used.
     """
 
     token: str
@@ -113,7 +113,21 @@ class LaunchSpec:
     max_seconds: int | None = None
     reservation: str | None = None
     queue_seconds: int | None = None
+    slot_secret: str | None = field(default=None, repr=False)
     group: GroupSpec | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """One VM of a launch batch.
+
+    `index`: from 0. It is the AmiLaunchIndex at EC2, and the position among the names at Compute Engine.
+    `token`: the launch token of the slot's attempt. Compute Engine names the VM `launch_name(token)`.
+    """
+
+    index: int
+    token: str
+    owner: OwnerTags
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +143,7 @@ class Vm:
     afterwards). The error code is in `state_reason`.
     `launch_identity`: what the cloud stores of the launch that created the VM and does not copy with its tags. This is
     the client token at EC2, and the VM's name at Compute Engine and Azure. See `app.domain.tokens.is_genuine`.
+    `batch`: id of the launch batch that created the VM, and the VM's slot in it; None if it belongs to no batch.
     """
 
     id: str
@@ -139,6 +154,7 @@ class Vm:
     state: VmState
     tags: Mapping[str, str]
     launch_identity: str | None = None
+    batch: tuple[str, int] | None = None
     launched_at: datetime | None = None
     ended_at: datetime | None = None
     public_ip: str | None = None
@@ -222,6 +238,17 @@ class BatchResult:
         for item in items or self.refused:
             if item in self.refused:
                 raise self.refused[item]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchLaunched:
+    """The result of the create call of a launch batch, by slot. A slot in neither mapping has an unknown outcome.
+
+    `missing`: the slots for which the call definitely created no VM, each with its own error.
+    """
+
+    vms: Mapping[int, Vm]
+    missing: Mapping[int, ProviderError] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -330,6 +357,12 @@ class CallRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Documented request rates of a provider, by operation of gpulease: launch, terminate, write, read."""
+    """Documented request rates of a provider, by operation of gpulease: launch, terminate, write, read.
+
+    `batch`: the most VMs of one create call. With 1, the methods for batches are never called.
+    `named_slots`: a VM of a batch derives its tokens from its name, because the cloud shows it no launch index.
+    """
 
     rates: Mapping[str, CallRate] = field(default_factory=dict)
+    batch: int = 1
+    named_slots: bool = False

@@ -67,7 +67,7 @@ def complete_responses(made: dict[str, Any], route: APIRoute, method: str) -> No
     for status, response in responses.items():
         names = _header_names(made, route, method, status)
         response["headers"] = {name: _refer(name, always=always) for name, always in names.items()}
-    for status in (*_refusals(route, method), *_bad_header(operation), *_purged(operation)):
+    for status in (*_refusals(route, method), *_bad_header(operation), *_purged(operation), *_unformed(operation)):
         responses.setdefault(str(status), {"$ref": f"#/components/responses/{_name(status)}"})
 
 
@@ -135,7 +135,7 @@ def _refusals(route: APIRoute, method: str) -> list[int]:
         found.update(_ONE_TIME)
     else:
         found.add(413)
-    if route.dependant.path_params:
+    if route.dependant.path_params or (isinstance(route, TokenRoute) and method == "GET"):
         found.add(404)
     if route.body_field is not None:
         found.update((400, 413, 415))
@@ -149,6 +149,11 @@ def _refusals(route: APIRoute, method: str) -> list[int]:
 def _bad_header(operation: dict[str, Any]) -> list[int]:
     """A header that the operation reads may be malformed."""
     return [400] if any(parameter["in"] == "header" for parameter in operation.get("parameters", ())) else []
+
+
+def _unformed(operation: dict[str, Any]) -> list[int]:
+    """Hosts of a group have other forms than JSON, which need a group that is formed."""
+    return [409] if _takes(operation, "format") else []
 
 
 def _purged(operation: dict[str, Any]) -> list[int]:

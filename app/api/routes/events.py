@@ -71,7 +71,7 @@ async def list_events(
         raise InvalidRequest(errors=[FieldError("#/query/tenant_id", "only operators may name a tenant")])
     named = replace(wanted, tenant_id=tenant_id)
     found = await services.events.of_tenant(principal, named, span=span, page=page)
-    return _page(request, found)
+    return event_page(request, found)
 
 
 @router.get("/v1/leases/{lease_id}/events", response_model=EventPage)
@@ -85,10 +85,11 @@ async def list_lease_events(
     wanted: UseLeaseEventFilter,
 ) -> Response:
     """List the events of a lease, oldest first unless `sort` is set."""
-    return _page(request, await services.events.of_lease(principal, lease_id, wanted, span=span, page=page))
+    return event_page(request, await services.events.of_lease(principal, lease_id, wanted, span=span, page=page))
 
 
-def _page(request: Request, found: RowPage) -> Response:
+def event_page(request: Request, found: RowPage) -> Response:
+    """A page of events with its ETag, or 304."""
     tag = list_tag(((row.id, row.sequence) for row in found.rows), also=found.position)
     items = [event_json(row) for row in found.rows]
     content = {"items": items, "next_cursor": found.next_cursor, "total_count": found.total_count}

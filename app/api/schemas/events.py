@@ -9,8 +9,9 @@ from typing_extensions import TypeAliasType
 from app.api.schemas.base import Details, Moment, Page, Timestamp, View
 from app.api.schemas.lease_filters import QueryText
 from app.db.events.reads import EventFilter
+from app.domain.event_parts import EventData
 from app.domain.event_types import EventType
-from app.domain.events import EVENT_DATA, EventData
+from app.domain.events import EVENT_DATA
 
 
 class EventEnvelope(View):

@@ -60,10 +60,14 @@ async def _filter(  # noqa: PLR0913, PLR0917 - one argument for each query param
     created_after: Timestamp | None = None,
     created_before: Timestamp | None = None,
     updated_since: Timestamp | None = None,
+    group_id: Annotated[QueryText | None, Query(description="Only members of this group.")] = None,
     tenant_id: Annotated[QueryText | None, Query(description="Operators only.")] = None,
 ) -> LeaseFilter:
+    if group_id is not None and not is_typeid("group", group_id):
+        raise InvalidRequest(errors=[FieldError("#/query/group_id", "must be the id of a group")])
     return LeaseFilter(
         tenant_id=tenant_id,
+        group_id=group_id,
         states=_states(state or ()),
         ids=_ids(ids or ()),
         name=name,

@@ -55,10 +55,9 @@ class RequestedIdle(View):
     action: Annotated[IdleAction, Field(description=GROWS)]
 
 
-class LeaseRequest(View):
-    """The request with defaults filled in."""
+class MemberRequest(View):
+    """A lease request without its name, with defaults filled in."""
 
-    name: str
     gpu: RequestedGpu | None
     instance_types: list[str] | None
     min_vcpus: int | None
@@ -72,15 +71,6 @@ class LeaseRequest(View):
     wait_seconds: int
     ssh_public_keys: Annotated[list[str], Field(description="All keys that the VM accepts, stored keys included.")]
     ssh_keys: Annotated[list[str], Field(description="Names of the stored SSH keys, as they were at the creation.")]
-    startup_script: Annotated[
-        str | None,
-        Field(
-            description=(
-                "Present only in the response to GET of a single lease, and never for viewers. Null "
-                "after the lease has ended."
-            )
-        ),
-    ]
     image: str | None
     disk_gib: int
     public_ip: bool
@@ -95,6 +85,21 @@ class LeaseRequest(View):
         BenchmarkWish, Field(description=f"Whether the VM measures its GPUs at its first boot. {GROWS}")
     ]
     labels: dict[str, str]
+
+
+class LeaseRequest(MemberRequest):
+    """The request with defaults filled in."""
+
+    name: str
+    startup_script: Annotated[
+        str | None,
+        Field(
+            description=(
+                "Present only in the response to GET of a single lease, and never for viewers. Null "
+                "after the lease has ended."
+            )
+        ),
+    ]
 
 
 class Connection(View):
@@ -187,6 +192,8 @@ class Lease(View):
     key_id: Annotated[
         str | None, Field(description="The API key that created the lease. Null: created by an earlier version.")
     ]
+    group_id: Annotated[str | None, Field(description="The group that the lease is a member of. Null: none.")]
+    rank: Annotated[int | None, Field(description="The rank in its group, from 0. Null: the lease is no member.")]
     quote_id: Annotated[str | None, Field(description="The quote that the lease was created from. Null: none.")]
     estimate: Annotated[Estimate | None, Field(description="Null for queued leases that an earlier version created.")]
     expiry_warnings_seconds: Annotated[

@@ -9,7 +9,7 @@ from sqlalchemy.dialects.postgresql import Insert, insert
 from app.db.core.column_types import Json
 from app.db.core.ids import new_id
 from app.db.schema.tables import event, installation
-from app.domain.events import EventData
+from app.domain.event_parts import EventData
 from app.domain.ids import TenantId
 
 

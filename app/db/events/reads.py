@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, func, select
 
 from app.db.core.tenant_scope import owned
-from app.db.schema.tables import event, installation
+from app.db.schema.tables import event, installation, lease_group
 from app.domain.event_types import EventType
 
 _SHOWN = (
@@ -24,6 +24,7 @@ class EventFilter:
 
     tenant_id: str | None = None
     lease_id: str | None = None
+    group_id: str | None = None
     types: frozenset[EventType] = frozenset()
     created_after: datetime | None = None
     created_before: datetime | None = None
@@ -33,6 +34,7 @@ class EventFilter:
         return (
             self.tenant_id in {None, row.tenant_id}
             and self.lease_id in {None, row.lease_id}
+            and self.group_id in {None, row.data.get("group_id")}
             and (not self.types or row.type in self.types)
             and (self.created_after is None or row.created_at > self.created_after)
             and (self.created_before is None or row.created_at < self.created_before)
@@ -42,6 +44,9 @@ class EventFilter:
         """The same in SQL."""
         found = [(event.c.tenant_id, self.tenant_id), (event.c.lease_id, self.lease_id)]
         conditions = [column == value for column, value in found if value is not None]
+        if self.group_id is not None:
+            of_group = select(lease_group.c.created_at).where(lease_group.c.id == self.group_id).scalar_subquery()
+            conditions += [event.c.data["group_id"].astext == self.group_id, event.c.at >= of_group]
         if self.types:
             conditions.append(event.c.type.in_(sorted(str(one) for one in self.types)))
         if self.created_after is not None:

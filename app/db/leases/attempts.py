@@ -52,6 +52,14 @@ def plan(values: dict[str, Any]) -> Bound[Insert]:
     return Bound(_PLAN, values)
 
 
+MAY_SEND = (
+    lease.c.desired == "run",
+    ends_at(lease) > func.now() + bindparam("call", type_=Interval),
+    exists().where(installation.c.hold.is_(None), installation.c.launches_stopped.is_(None), cluster.IS_KNOWN),
+)
+"""Guard of a create call: the lease is wanted, the call fits before its effective end, and no brake is on."""
+
+
 def _send() -> Update:
     held = (
         update(lease)
@@ -59,11 +67,9 @@ def _send() -> Update:
             lease.c.id == select(attempt.c.lease_id).where(_THIS).scalar_subquery(),
             lease.c.claim_id == bindparam("claim", type_=Uuid),
             lease.c.held_until > func.now(),
-            lease.c.desired == "run",
-            ends_at(lease) > func.now() + bindparam("call", type_=Interval),
-            exists().where(installation.c.hold.is_(None), installation.c.launches_stopped.is_(None), cluster.IS_KNOWN),
+            *MAY_SEND,
         )
-        .values(held_until=func.now() + bindparam("hold", type_=Interval))
+        .values(held_until=func.now() + bindparam("hold", type_=Interval), slot_bucket=None, slot_at=None)
         .returning(lease.c.id)
         .cte("held")
     )
@@ -90,6 +96,8 @@ _SEND = _send()
 
 def send(attempt_id: AttemptId, claim_id: UUID, *, call_seconds: float, hold_seconds: float) -> Bound[Update]:
     """T3: `planned -> sent`, if the claim is ours and the lease is still wanted. Extends the claim over the call.
+
+    The lease's slot of the launch rate is used up.
 
     From here on the outcome is unknown until it is recorded. A worker that is killed during the call leaves the attempt
     in this state. The retry clock runs from the first such send. Returns one row (params, last_sent_at), or none: then

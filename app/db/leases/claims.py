@@ -41,7 +41,8 @@ from app.domain.proofs import ProofRecord
 from app.domain.reasons import Reason
 
 
-def _free() -> ColumnElement[bool]:
+def is_free() -> ColumnElement[bool]:
+    """Nobody holds the lease."""
     return or_(lease.c.held_until.is_(None), lease.c.held_until < func.now())
 
 
@@ -51,7 +52,7 @@ _OURS = lease.c.id == _ID, lease.c.claim_id == _CLAIM
 
 _TAKE = (
     update(lease)
-    .where(lease.c.id == _ID, lease.c.next_due <= func.now(), _free())
+    .where(lease.c.id == _ID, lease.c.next_due <= func.now(), is_free())
     .values(claim_id=_CLAIM, held_until=_HOLD)
     .returning(lease.c.id)
 )
@@ -73,7 +74,7 @@ def claim_due(limit: int, hold_seconds: float, number: int | None = None) -> Exe
     Returns (id, claim_id) rows in that order; each lease gets its own claim id. Idle processes run this all day, so the
     statement is built once.
     """
-    is_due = and_(lease.c.next_due <= func.now(), _free())
+    is_due = and_(lease.c.next_due <= func.now(), is_free())
     turn = func.row_number().over(partition_by=lease.c.tenant_id, order_by=lease.c.next_due)
     lined_up = select(lease.c.id, turn.label("turn")).where(is_due).subquery("lined_up")
     due = (
@@ -191,15 +192,13 @@ _ATTEMPT = [
 ]
 
 
-def _load() -> Select[Any]:
+def loading(*of: ColumnElement[bool]) -> Select[Any]:
+    """The facts for the next decision about these leases. See `load`."""
     newest = and_(attempt.c.lease_id == lease.c.id, attempt.c.n == lease.c.attempts_count)
     place = and_(account_region.c.account == attempt.c.account, account_region.c.region == attempt.c.region)
     other = attempt.alias("other")
-    unclean = (
-        select(func.count())
-        .where(other.c.lease_id == lease.c.id, other.c.clean.is_(False), other.c.ended_at.is_not(None))
-        .scalar_subquery()
-    )
+    is_unclean = (other.c.lease_id == lease.c.id, other.c.clean.is_(False), other.c.ended_at.is_not(None))
+    unclean = select(func.count()).where(*is_unclean).scalar_subquery()
     return (
         select(
             func.now().label("now"),
@@ -210,12 +209,13 @@ def _load() -> Select[Any]:
             *(attempt.c[name].label(f"attempt_{name}") for name in _ATTEMPT),
             unclean.label("unclean"),
             attempt.c.params_hash,
-            attempt.c.offering.label("attempt_offering"),
             attempt.c.agent_hash.is_not(None).label("attempt_has_agent"),
             attempt.c.offering["gpu"]["count"].as_integer().label("attempt_gpu_count"),
-            attempt.c.public_ip.label("attempt_public_ip"),
-            attempt.c.private_ip.label("attempt_private_ip"),
-            attempt.c.end_accepted.label("attempt_end_accepted"),
+            *(attempt.c[name].label(f"attempt_{name}") for name in ("public_ip", "private_ip", "end_accepted")),
+            *(
+                attempt.c[name].label(f"attempt_{name}")
+                for name in ("offering", "batch_key", "batch_id", "batch_index")
+            ),
             account_region.c.last_watched_at.label("attempt_watched_at"),
             *idleness.FACTS,
         )
@@ -225,11 +225,11 @@ def _load() -> Select[Any]:
             .outerjoin(account_region, place)
             .outerjoin(gpu_latest, idleness.RUN_OF_LEASE)
         )
-        .where(*_OURS)
+        .where(*of)
     )
 
 
-_LOAD = _load()
+_LOAD = loading(*_OURS)
 
 
 def load(lease_id: LeaseId, claim_id: UUID) -> Bound[Select[Any]]:

@@ -42,6 +42,7 @@ _PLAIN = (
     "provider",
     "region",
     "gpu_model",
+    "group_id",
     "created_after",
     "created_before",
     "updated_since",
@@ -90,6 +91,7 @@ class LeaseFilter:
     provider: str | None = None
     region: str | None = None
     gpu_model: str | None = None
+    group_id: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
     created_after: datetime | None = None
     created_before: datetime | None = None
@@ -116,7 +118,7 @@ def versions(
 
 
 def selected(wanted: LeaseFilter, limit: int, *, running: bool) -> tuple[Query, dict[str, Any]]:
-    """A query for (id, tenant_id, name, state, desired) of leases that match, by id.
+    """A query for (id, tenant_id, name, state, desired, group_id) of leases that match, by id.
 
     `running`: only leases whose end nobody has requested.
     """
@@ -142,7 +144,10 @@ def _prepared(
 
 _CONDITIONS: Mapping[str, ColumnExpressionArgument[bool]] = MappingProxyType(
     {
-        **{name: lease.c[name] == bindparam(name) for name in ("tenant_id", "name", "provider", "region", "gpu_model")},
+        **{
+            name: lease.c[name] == bindparam(name)
+            for name in ("tenant_id", "name", "provider", "region", "gpu_model", "group_id")
+        },
         # Written exactly as in the partial indexes: a parameter would hide from the planner that they serve.
         "live": text("NOT lease.state IN ({})".format(", ".join(repr(str(state)) for state in sorted(TERMINAL)))),
         "running": lease.c.desired == literal_column(f"'{Desired.RUN}'"),
@@ -186,7 +191,7 @@ def _count(given: frozenset[str]) -> Query:
 
 @lru_cache(maxsize=64)
 def _selected(given: frozenset[str]) -> Query:
-    columns = (lease.c[name] for name in ("id", "tenant_id", "name", "state", "desired"))
+    columns = (lease.c[name] for name in ("id", "tenant_id", "name", "state", "desired", "group_id"))
     statement = select(*columns).where(*(_CONDITIONS[name] for name in sorted(given)))
     return Query(statement.order_by(lease.c.id).limit(bindparam("limit", type_=Integer)))
 

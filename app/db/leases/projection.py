@@ -44,6 +44,8 @@ _PLAIN = (
     "version",
     "key_id",
     "quote_id",
+    "group_id",
+    "rank",
 )
 
 _TIMES = (

@@ -85,6 +85,7 @@ LOCK = READ.add_columns(
     lease.c.expiry_warnings,
     lease.c.keep_until,
     lease.c.account,
+    lease.c.group_id,
     lease.c.created_at,
     lease.c.expires_at,
     _reserved_until(lease).label("reserved_until"),
@@ -103,14 +104,14 @@ TERMS = select(tenant.c.status, tenant.c.max_ttl_seconds).where(tenant.c.id == b
 """The terms of a tenant. Parameter: tenant_id."""
 
 
-def _same_name(tenant_id: Any, name: Any) -> Select[Any]:
+def same_name(tenant_id: Any, name: Any) -> Select[Any]:
     """Ids of the tenant's live leases with the name, also of those that an earlier version wrote."""
     live = not_(lease.c.state.in_([literal_column(f"'{state}'") for state in sorted(TERMINAL)]))
     return select(lease.c.id).where(lease.c.tenant_id == tenant_id, lease.c.name == name, live)
 
 
 NAMED_LIVE = (
-    _same_name(bindparam("tenant_id"), bindparam("name"))
+    same_name(bindparam("tenant_id"), bindparam("name"))
     .where(lease.c.id.is_distinct_from(bindparam("besides", type_=Text)))
     .order_by(lease.c.id)
     .limit(1)
@@ -125,7 +126,7 @@ def _create() -> Select[Any]:
             tenant.c.id == bindparam("tenant_id"),
             tenant.c.status == literal_column("'active'"),
             tenant.c.max_ttl_seconds >= bindparam("ttl_seconds"),
-            not_(_same_name(bindparam("tenant_id"), bindparam("name", type_=Text)).exists()),
+            not_(same_name(bindparam("tenant_id"), bindparam("name", type_=Text)).exists()),
         )
         # a concurrent suspension waits for this statement, or this statement sees the suspension
         .with_for_update(read=True)

@@ -75,6 +75,21 @@ _BENCHMARKS = text(
         SELECT ctid FROM gpu_benchmark WHERE measured_at < now() - interval '400 days' LIMIT 5000))
     """
 )
+_BATCHES = text(
+    """
+    DELETE FROM launch_batch WHERE id = ANY (ARRAY(
+        SELECT b.id FROM launch_batch b
+        WHERE b.created_at < now() - interval '90 days' AND NOT EXISTS (SELECT FROM attempt a WHERE a.batch_id = b.id)
+        LIMIT 5000))
+    """
+)
+_BATCH_PARAMS = text(
+    """
+    UPDATE launch_batch b SET params = NULL
+    WHERE b.params IS NOT NULL
+      AND NOT EXISTS (SELECT FROM attempt a WHERE a.batch_id = b.id AND a.state IN ('planned', 'sent', 'settling'))
+    """
+)
 _SECRETS = text("DELETE FROM webhook_secret WHERE valid_until < now()")
 
 STATEMENTS = (
@@ -93,8 +108,10 @@ STATEMENTS = (
     _BAD_GPUS,
     _LATEST,
     _BENCHMARKS,
+    _BATCHES,
+    _BATCH_PARAMS,
 )
-"""Retention: idempotency records 72 hours, events and messages to operators 90 days, ended orphans and webhook deliveries 30 days, console output
+"""Retention: idempotency records 72 hours, events, launch batches without attempts and messages to operators 90 days, ended orphans and webhook deliveries 30 days, console output
 and quotes 7 days, sums of use 13 months, usage records, their sums, imported invoices, benchmarks and broken GPUs 400 days,
 the newest sample of an ended lease a day."""
 

@@ -9,6 +9,7 @@ from sqlalchemy import (
     ColumnElement,
     Delete,
     FromClause,
+    Integer,
     Interval,
     Select,
     Text,
@@ -187,7 +188,7 @@ _ASKED_BY_NEW = commitments.commitment(
 )
 _FOR_NEW = text(
     f"""
-    SELECT b.id, {_ASKED_BY_NEW} AS asked FROM budget b
+    SELECT b.id, {_ASKED_BY_NEW} * CAST(:members AS int) AS asked FROM budget b
     WHERE b.tenant_id = :tenant_id AND {commitments.counts(":key_id", ":labels")}
     """
 ).bindparams(
@@ -196,6 +197,7 @@ _FOR_NEW = text(
     bindparam("ttl", type_=Interval),
     bindparam("key_id", type_=Id),
     bindparam("labels", type_=Json),
+    bindparam("members", type_=Integer),
 )
 _FOR_LEASE = text(
     f"""
@@ -207,8 +209,8 @@ _FOR_LEASE = text(
 
 
 def asked_by_new(parameters: Mapping[str, Any]) -> Bound[Any]:
-    """(id, asked): what a new lease would hold of the budgets that count it. `parameters`: those of `quotas.ADMIT`."""
-    names = ("tenant_id", "rate", "ttl", "max_cost", "key_id", "labels")
+    """(id, asked): what new leases would hold of the budgets that count them. `parameters`: those of `quotas.ADMIT`."""
+    names = ("tenant_id", "rate", "ttl", "max_cost", "key_id", "labels", "members")
     return Bound(_FOR_NEW, {name: parameters[name] for name in names})
 
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import Executable, Interval, TextClause, bindparam, text
+from sqlalchemy import Executable, Integer, Interval, TextClause, bindparam, text
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.core.column_types import Amount, Id, Json
@@ -57,7 +57,9 @@ _ADMIT = text(
             least(now() + :ttl, {commitments.PERIOD_ENDS_AT}) AS until
         FROM owner o JOIN budget b ON b.tenant_id = o.id AND {commitments.counts(":key_id", ":labels")}),
     budgeted AS (SELECT n.resource, {_HELD_BY_NEW} AS amount FROM counting n),
-    delta AS (SELECT resource, amount AS delta FROM ({_WANTED}) w UNION ALL SELECT resource, amount FROM budgeted),
+    delta AS (
+        SELECT resource, amount * CAST(:members AS int) AS delta
+        FROM (SELECT resource, amount FROM ({_WANTED}) w UNION ALL SELECT resource, amount FROM budgeted) one),
     {_CHANGE.format(tenant="(SELECT id FROM owner)", spent="")}
     SELECT fits, over_budget,
         EXISTS (SELECT FROM owner o JOIN tenant t ON t.id = o.id WHERE t.budgets_version <> o.budgets_version) AS outdated,
@@ -72,10 +74,12 @@ _ADMIT = text(
     bindparam("ttl", type_=Interval),
     bindparam("key_id", type_=Id),
     bindparam("labels", type_=Json),
+    bindparam("members", value=1, type_=Integer),
 )
 
 ADMIT = Compiled(_ADMIT)
-"""As `admit`, for the API. Parameters: tenant_id, resources, amounts, rate, max_cost, ttl, key_id, labels."""
+"""As `admit`, for the API. Parameters: tenant_id, resources, amounts, rate, max_cost, ttl, key_id, labels, and
+members (1)."""
 
 # `spending` has the budgets of the lease; `left_to` is what a lease leaves in those that no longer count it.
 _RESERVE = f"""
@@ -144,16 +148,19 @@ def _arrays(amounts: Mapping[str, Decimal]) -> dict[str, object]:
     return {"resources": list(amounts), "amounts": list(amounts.values())}
 
 
-def admit(tenant_id: TenantId, amounts: Mapping[str, Decimal], new: NewCommitment | None = None) -> Executable:
-    """Reserves all of `amounts`, and what a new lease holds of budgets, or nothing.
+def admit(
+    tenant_id: TenantId, amounts: Mapping[str, Decimal], new: NewCommitment | None = None, *, members: int = 1
+) -> Executable:
+    """Reserves all of `amounts`, and what a new lease holds of budgets, for each of `members` equal leases, or nothing.
 
     Returns one row (fits, over_budget, outdated, due, budgets, budget_amounts). `outdated`: a budget was created or
     deleted meanwhile; `due`: the period of a budget has ended. The caller then rolls back, calls `commitments.roll`
-    where one is due, and tries again. `budgets` are the resources that the caller claims for the lease besides.
+    where one is due, and tries again. `budgets` are the resources that the caller claims for each lease besides.
     """
     new = new or NewCommitment()
     about: dict[str, Any] = {"rate": new.rate, "ttl": new.ttl, "max_cost": new.max_cost, "key_id": new.key_id}
-    return _ADMIT.bindparams(tenant_id=tenant_id, labels=dict(new.labels), **_arrays(amounts), **about)
+    given = {"tenant_id": tenant_id, "labels": dict(new.labels), "members": members}
+    return _ADMIT.bindparams(**given, **_arrays(amounts), **about)
 
 
 def reserve(tenant_id: TenantId, lease_id: LeaseId, amounts: Mapping[str, Decimal], rate: Decimal) -> Bound[TextClause]:

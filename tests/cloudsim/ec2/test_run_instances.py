@@ -152,7 +152,7 @@ def test_a_type_that_the_region_does_not_sell_is_unsupported(clients: Clients, s
         ({"InstanceType": "x9.huge"}, "InvalidParameterValue"),
         ({"ImageId": "ami-0123456789abcdef0"}, "InvalidAMIID.NotFound"),
         ({"ImageId": "image"}, "InvalidAMIID.Malformed"),
-        ({"MaxCount": 2}, "InvalidParameterValue"),
+        ({"MaxCount": 0}, "InvalidParameterValue"),
         ({"Placement": {"AvailabilityZone": "us-east-1z"}}, "InvalidParameterValue"),
         ({"SubnetId": "subnet-1"}, "InvalidSubnetID.NotFound"),
         ({"SecurityGroupIds": ["sg-1"]}, "InvalidGroup.NotFound"),

@@ -8,7 +8,17 @@ from sqlalchemy import delete, insert, select, text, update
 
 from app.db.events import events
 from app.db.operations import purge
-from app.db.schema.tables import attempt, attempt_archive, event, idempotency, lease, lease_console, orphan, quota_claim
+from app.db.schema.tables import (
+    attempt,
+    attempt_archive,
+    event,
+    idempotency,
+    launch_batch,
+    lease,
+    lease_console,
+    orphan,
+    quota_claim,
+)
 from app.domain.events import LeaseRebooting
 from app.domain.ids import LeaseId
 from tests.db.store import ENDED, Store, ago
@@ -34,6 +44,21 @@ def test_events_are_kept_90_days_and_until_they_are_numbered(store: Store) -> No
     store.run(update(event).where(event.c.request_id == "e0").values(sequence=1))
     clean(store)
     assert sorted(row.request_id for row in store.rows(event)) == ["e1", "e2"]
+
+
+def test_batches_are_kept_90_days_and_as_long_as_their_attempts(store: Store) -> None:
+    place = {"provider": "aws", "account": "sim", "region": "us-east-1", "zone": "us-east-1a"}
+    facts = {"tenant_id": store.tenant_id, "slots": 1, "params": {"UserData": "script"}, "params_hash": "0" * 16}
+    for name, age in (("new", "89 days"), ("old", "91 days"), ("needed", "91 days"), ("sent", "91 days")):
+        store.run(insert(launch_batch).values(id=name, token=name, **place, **facts, created_at=ago(age)))
+    store.attempt(store.lease(), "refused", ended_at=ago("91 days"), batch_id="needed", batch_index=0)
+    store.attempt(store.lease(), "sent", batch_id="sent", batch_index=0)
+    clean(store)
+    assert {row.id: row.params is None for row in store.rows(launch_batch)} == {
+        "new": True,
+        "needed": True,
+        "sent": False,
+    }
 
 
 def test_ended_orphans_are_kept_30_days_and_open_ones_for_ever(store: Store) -> None:

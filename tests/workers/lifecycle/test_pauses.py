@@ -139,7 +139,8 @@ def test_an_offering_beyond_the_quota_is_counted_once(fleet: Fleet) -> None:
 
 @pytest.fixture
 def paced(make_fleet: Callable[..., Fleet], failing: Failing) -> Fleet:
-    return make_fleet(connect_account=failing.connect, provider_rate_limits=True)
+    """Launches each lease alone. Leases that are launched together share a slot: see `test_batches`."""
+    return make_fleet(connect_account=failing.connect, provider_rate_limits=True, launch_batch=1)
 
 
 def use_up(fleet: Fleet, operation: str, seconds: float) -> None:

@@ -83,6 +83,15 @@ class OnCloudsim:
     def lose_next_launch_reply(self) -> None:
         self.sim.fault("RunInstances", "lose_reply")
 
+    def lose_next_batch_reply(self) -> None:
+        self.sim.fault("RunInstances", "lose_reply")
+
+    def shuffle_next_batch(self) -> None:
+        self.sim.fault("RunInstances", "shuffle")
+
+    def leave_room(self, zone: str, count: int) -> None:
+        self.sim.capacity(count, zone=zone)
+
     def hang_next_launch(self) -> None:
         self.sim.fault("RunInstances", "hang")
 
@@ -141,6 +150,7 @@ def test_contract(case: contract.Case, backend: OnCloudsim) -> None:
 
 def test_a_rejected_key_is_credentials_rejected_for_every_question(backend: OnCloudsim) -> None:
     params = backend.provider.plan(contract.wish(backend))
+    batch = contract.batches.planned(backend)
     backend.sim.credentials(bad=[ACCESS_KEY])
     questions: dict[str, Any] = {
         "identity": lambda p: p.identity(),
@@ -149,6 +159,9 @@ def test_a_rejected_key_is_credentials_rejected_for_every_question(backend: OnCl
         "image": lambda p: p.image(backend.region),
         "launch": lambda p: p.launch(backend.region, params),
         "find": lambda p: p.find(backend.region, "f" * 64, owner()),
+        "launch_batch": lambda p: p.launch_batch(backend.region, batch),
+        "find_batch": lambda p: p.find_batch(backend.region, batch),
+        "label_slots": lambda p: p.label_slots(backend.region, {"i-0123456789abcdef0": owner()}).require(),
         "get": lambda p: p.get(backend.region, ["i-0123456789abcdef0"]),
         "list": lambda p: list(p.list(frozenset({backend.region}), "x")),
         "ready": lambda p: p.ready(backend.region, ["i-0123456789abcdef0"]),

@@ -139,6 +139,15 @@ class OnMoto:
     def break_firewall(self, stage: str) -> None:
         raise NotImplementedError(LACKS[Power.LOST_ANSWERS])
 
+    def lose_next_batch_reply(self) -> None:
+        raise NotImplementedError(LACKS[Power.LOST_ANSWERS])
+
+    def shuffle_next_batch(self) -> None:
+        raise NotImplementedError(LACKS[Power.CAPACITY])
+
+    def leave_room(self, zone: str, count: int) -> None:
+        raise NotImplementedError(LACKS[Power.CAPACITY])
+
     def hang_next_launch(self) -> None:
         raise NotImplementedError(LACKS[Power.LOST_ANSWERS])
 
@@ -168,3 +177,18 @@ def moto(server: OnMoto) -> OnMoto:
 @pytest.mark.parametrize("case", contract.cases(lacks=LACKS))
 def test_contract(case: contract.Case, moto: OnMoto) -> None:
     case(moto)
+
+
+def test_a_batch_call_is_accepted_and_started_as_far_as_moto_goes(moto: OnMoto) -> None:
+    """moto starts MinCount VMs of a call: as EC2 does where there is room for no more."""
+    batch = contract.batches.launched(moto)
+    assert batch.vms[0].batch == (contract.batches.BATCH, 0)
+    assert batch.missing.keys() == set(range(1, contract.batches.SIZE))
+    params = contract.batches.planned(moto)
+    filled = moto.provider.launch_batch(moto.region, params | {"MinCount": params["MaxCount"]})
+    assert {slot: vm.batch for slot, vm in filled.vms.items()} == {
+        slot: (contract.batches.BATCH, slot) for slot in range(contract.batches.SIZE)
+    }
+    owners = {vm.id: contract.batches.slots()[slot].owner for slot, vm in filled.vms.items()}
+    assert moto.provider.label_slots(moto.region, owners).done == owners.keys()
+    assert all(moto.alive()[vm_id].items() >= of.as_tags().items() for vm_id, of in owners.items())

@@ -38,6 +38,7 @@ REFUSALS: Mapping[type[errors.ProviderError], str] = {
     errors.OutcomeUnknown: "InternalServerError",
 }
 LACKS = {
+    Power.BATCHES: "creates one VM with each call",
     Power.AT_ONCE: "a VM is accepted before a place is looked for",
     Power.MEMORY: "a deleted VM is not found any more",
     Power.NOTICES: "an eviction is announced inside the VM alone",
@@ -90,6 +91,15 @@ class OnCloudsim:
 
     def lose_next_launch_reply(self) -> None:
         self._fault("VirtualMachines.CreateOrUpdate", "lose_reply")
+
+    def lose_next_batch_reply(self) -> None:
+        raise NotImplementedError(LACKS[Power.BATCHES])
+
+    def shuffle_next_batch(self) -> None:
+        raise NotImplementedError(LACKS[Power.BATCHES])
+
+    def leave_room(self, zone: str, count: int) -> None:
+        raise NotImplementedError(LACKS[Power.BATCHES])
 
     def hang_next_launch(self) -> None:
         self._fault("VirtualMachines.CreateOrUpdate", "hang")

@@ -48,6 +48,9 @@ ONE_ITEM = {
     "plan",
     "launch",
     "find",
+    "plan_batch",
+    "launch_batch",
+    "find_batch",
     "console_output",
     "remove_leftover",
     "events",
@@ -55,6 +58,7 @@ ONE_ITEM = {
 """Methods of the interface that are about one thing."""
 GROUPS = f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{GROUP}/providers/Microsoft.Compute/capacityReservationGroups/"
 NO_ITEM_OF_ITS_OWN = {
+    ("azure", "label_slots"): "creates one VM with each call",
     ("aws", "leftovers"): "one list for each kind; a kind that is not told of may hide any lease's",
     ("azure", "leftovers"): "the same",
     ("aws", "offered"): "one list of the region",
@@ -178,6 +182,22 @@ def set_deadline(cloud: Cloud) -> tuple[Outcome, Outcome]:
     cloud.fault(operations[cloud.name], code)
     result = cloud.provider.set_deadline(cloud.region, [refusing, *others], LATER)
     return changed(result), Outcome(set(others), {refusing: code})
+
+
+@case("label_slots", "aws")
+def label_slots_where_one_vm_has_no_room_for_a_tag(cloud: Cloud) -> tuple[Outcome, Outcome]:
+    full = {f"t{n}": "x" for n in range(MOST_TAGS)}
+    first, refusing, last = *cloud.plant(tags={"t": "x"}), *cloud.plant(tags=full), *cloud.plant(tags={"t": "x"})
+    result = cloud.provider.label_slots(cloud.region, dict.fromkeys((first, refusing, last), owner()))
+    return changed(result), Outcome({first, last}, {refusing: "TagLimitExceeded"})
+
+
+@case("label_slots", "gcp")
+def label_slots(cloud: Cloud) -> tuple[Outcome, Outcome]:
+    refusing, *others = cloud.plant(3)
+    cloud.fault("instances.setLabels", "conditionNotMet")
+    result = cloud.provider.label_slots(cloud.region, dict.fromkeys((refusing, *others), owner()))
+    return changed(result), Outcome(set(others), {refusing: "conditionNotMet"})
 
 
 @case("reboot", "aws", "gcp", "azure")

@@ -78,6 +78,15 @@ class OnCloudsim:
     def lose_next_launch_reply(self) -> None:
         self.sim.fault("instances.insert", "lose_reply", **GCP)
 
+    def lose_next_batch_reply(self) -> None:
+        self.sim.fault("instances.bulkInsert", "lose_reply", **GCP)
+
+    def shuffle_next_batch(self) -> None:
+        self.sim.fault("instances.bulkInsert", "shuffle", **GCP)
+
+    def leave_room(self, zone: str, count: int) -> None:
+        self.sim.capacity(count, zone=zone, **GCP)
+
     def hang_next_launch(self) -> None:
         self.sim.fault("instances.insert", "hang", **GCP)
 
@@ -98,10 +107,14 @@ class OnCloudsim:
         self.sim.plant(region=self.other_region, instance_type=self.instance_type, tags=_labels(tags), **GCP)
 
     def firewalls(self, vm_id: str) -> Mapping[str, Sequence[contract.Inbound]]:
-        name = vm_id.split(":")[1]
-        url = f"{self.sim.url}/compute/v1/projects/{PROJECT}/global/firewalls"
-        rules = httpx.get(url, headers={"Authorization": f"Bearer {issue(EMAIL)}"}).json().get("items", [])
-        return {one["name"]: list(_inbound(one)) for one in rules if name in one["targetTags"]}
+        zone, name, _ = vm_id.split(":")
+        targets = set(self._get(f"zones/{zone}/instances/{name}")["tags"]["items"])
+        rules = self._get("global/firewalls").get("items", [])
+        return {one["name"]: list(_inbound(one)) for one in rules if targets.intersection(one["targetTags"])}
+
+    def _get(self, path: str) -> Any:
+        url = f"{self.sim.url}/compute/v1/projects/{PROJECT}/{path}"
+        return httpx.get(url, headers={"Authorization": f"Bearer {issue(EMAIL)}"}).json()
 
     def break_firewall(self, stage: str) -> None:
         if stage == "IPv6":
@@ -147,6 +160,7 @@ def test_contract(case: contract.Case, backend: OnCloudsim) -> None:
 def test_refused_credentials_are_credentials_rejected_for_every_question(backend: OnCloudsim) -> None:
     params = backend.provider.plan(contract.wish(backend, allowed_cidrs=contract.NETWORKS))
     vm = contract.launch(backend)
+    batch = contract.batches.planned(backend)
     backend.sim.credentials(bad=[EMAIL])
     questions: dict[str, Any] = {
         "identity": lambda p: p.identity(),
@@ -155,6 +169,9 @@ def test_refused_credentials_are_credentials_rejected_for_every_question(backend
         "image": lambda p: p.image(backend.region),
         "launch": lambda p: p.launch(backend.region, params),
         "find": lambda p: p.find(backend.region, "f" * 64, owner()),
+        "launch_batch": lambda p: p.launch_batch(backend.region, batch),
+        "find_batch": lambda p: p.find_batch(backend.region, batch),
+        "label_slots": lambda p: p.label_slots(backend.region, {vm.id: owner()}).require(),
         "get": lambda p: p.get(backend.region, [vm.id]),
         "list": lambda p: list(p.list(frozenset({backend.region}), "x")),
         "ready": lambda p: p.ready(backend.region, [vm.id]),

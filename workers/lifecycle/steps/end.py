@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Update
 from app.db.core.prepared import Bound
 from app.db.events.events import NewEvent
 from app.db.fleet import offering_stats
-from app.db.leases import attempts, idleness, launches, price_changes, proofs, release_obstacles, spend_caps
+from app.db.leases import attempts, batches, idleness, launches, price_changes, proofs, release_obstacles, spend_caps
 from app.db.leases.transitions import NOW
 from app.db.operations.brakes import IS_HELD
 from app.db.tenancy import quotas
@@ -266,3 +266,5 @@ def _forget(connection: Connection, ctx: StepContext) -> None:
     connection.execute(quotas.release(ctx.lease.id))
     connection.execute(launches.forget_script(ctx.lease.id))
     connection.execute(launches.forget_params(ctx.lease.id))
+    if ctx.row.attempt_batch_id is not None:
+        connection.execute(batches.forget_params([ctx.row.attempt_batch_id]))

@@ -19,9 +19,10 @@ from app.domain.placement_failure import NO_ANSWER, why_exhausted
 from app.domain.reasons import Origin, Reason, ReasonCode
 from workers.accounts import error_json
 from workers.lifecycle.bulkheads import CrowdedError
+from workers.lifecycle.steps.batch_plan import most_together
 from workers.lifecycle.steps.context import StepContext, change, offering_key
 from workers.lifecycle.steps.end import begin_release
-from workers.lifecycle.steps.plan import DoesNotFitError, NoSlotError, lease_term, store_attempt
+from workers.lifecycle.steps.plan import DoesNotFitError, store_attempt
 from workers.lifecycle.steps.readiness import (
     LONGEST_RETRY_PAUSE,
     RETRY_PAUSE,
@@ -30,6 +31,7 @@ from workers.lifecycle.steps.readiness import (
     require_trust,
     set_aside,
 )
+from workers.lifecycle.steps.reservation_slot import NoSlotError, lease_term
 from workers.providers.errors import (
     CredentialsRejected,
     ImageMissing,
@@ -178,8 +180,13 @@ def _plan(ctx: StepContext, offering: Offering) -> Rest | None:
 
 
 def _launch_slot(ctx: StepContext, offering: Offering) -> Rest | None:
-    """Reserves a slot of the provider's launch rate before an attempt is planned. None: the launch may start now."""
+    """Reserves a slot of the provider's launch rate before an attempt is planned. None: the launch may start now.
+
+    Attempts that are launched together take one slot, when they are sent.
+    """
     runtime = ctx.runtime
+    if most_together(runtime, offering.key) > 1:
+        return None
     bucket = runtime.pacer.bucket(offering.key.account, offering.key.region, "launch")
     slot: datetime | None = ctx.row.lease_slot_at
     if ctx.row.lease_slot_bucket != bucket:

@@ -1,14 +1,11 @@
 """T2: the intent, stored before any side effect: the attempt with token and exact parameters, its quota held."""
 
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
 from app.db.core.ids import new_id
 from app.db.events.events import NewEvent
-from app.db.fleet import reservations
 from app.db.leases import attempts, launches
 from app.db.leases.transitions import NOW
 from app.domain import placed
@@ -21,13 +18,14 @@ from app.domain.lease_requests import BenchmarkWish, ProofWish
 from app.domain.leases import LeaseState
 from app.domain.lifecycle import deadline
 from app.domain.money import format_money
-from app.domain.offerings import Offering
+from app.domain.offerings import Offering, OfferingKey
 from app.domain.proofs import ProofRecord, awaited
 from app.domain.rates import list_price, rate_at
-from app.domain.reservations import Reservation, Term, lasting_objection, passing_objection
 from app.domain.tags import OwnerTags
-from app.domain.tokens import agent_hash, agent_token, host_key_hash, host_key_token, launch_token, params_hash
+from app.domain.tokens import agent_token, host_key_token, launch_token, params_hash
+from workers.lifecycle.steps.batch_plan import most_together, own_hashes, shared_key
 from workers.lifecycle.steps.context import StepContext, change, must_hold, reserve_quota
+from workers.lifecycle.steps.reservation_slot import ReservationSlot, take_slot
 from workers.providers.types import AgentConfig, HostKeyReport, Image, LaunchSpec, Params
 
 
@@ -39,18 +37,11 @@ class DoesNotFitError(Exception):
         self.over_budget = over_budget
 
 
-class NoSlotError(Exception):
-    """Since the offerings were read, the reservation was filled or changed: nothing is stored, try the next.
-
-    The message is for the tenant.
-    """
-
-
 def store_attempt(ctx: StepContext, offering: Offering, image: Image) -> None:
     """One transaction. Raises DoesNotFitError, NoSlotError, or ClaimLostError when the lease is no longer ours or wanted."""
     prices = _price_columns(ctx, offering, image)
     with ctx.runtime.database.begin() as connection:
-        slot = _take_slot(connection, ctx, offering)
+        slot = take_slot(connection, ctx, offering)
         if slot is not None or not ctx.runtime.accounts.is_extendable(offering.key.account):
             # the parameters hold the end of the VM: nobody may have extended the lease since it was loaded
             must_hold(connection.execute(*launches.unextended(ctx.lease.id, ctx.lease.expires_at)))
@@ -67,16 +58,15 @@ def store_attempt(ctx: StepContext, offering: Offering, image: Image) -> None:
         if not reserved.fits:
             raise DoesNotFitError(over_budget=reserved.over_budget)
         sent = {"token": spec.token, "params": params, "params_hash": spec.owner.params_hash}
-        reported = {
-            "host_key_hash": host_key_hash(spec.host_keys.token) if spec.host_keys else None,
-            "agent_hash": agent_hash(spec.agent.token) if spec.agent else None,
-        }
+        shared = {"batch_key": _batch_key(ctx, offering.key, spec)}
+        hashes = own_hashes(spec)
+        reported = {"host_key_hash": hashes.host_key, "agent_hash": hashes.agent}
         owner = {"id": attempt_id, "lease_id": ctx.lease.id, "tenant_id": ctx.lease.tenant_id, "n": n}
         hardware = {**_offering_columns(offering, slot), "offering": _facts(offering, image)}
-        connection.execute(*attempts.plan({**owner, **hardware, **prices, **sent, **reported}))
+        connection.execute(*attempts.plan({**owner, **hardware, **prices, **sent, **shared, **reported}))
 
 
-def _offering_columns(offering: Offering, slot: "_Slot | None") -> dict[str, Any]:
+def _offering_columns(offering: Offering, slot: "ReservationSlot | None") -> dict[str, Any]:
     return {
         **_place_columns(offering),
         "zone": offering.key.zone,
@@ -87,57 +77,12 @@ def _offering_columns(offering: Offering, slot: "_Slot | None") -> dict[str, Any
     }
 
 
-@dataclass(frozen=True, slots=True)
-class _Slot:
-    """A free slot of a reservation. `until`: the latest expiry of a lease in it; None: no limit."""
-
-    reservation: Reservation
-    until: datetime | None
-
-    def placement(self) -> dict[str, str | None]:
-        """The members of a lease's placement."""
-        return {"reserved_until": None if self.until is None else self.until.isoformat().replace("+00:00", "Z")}
-
-
-def lease_term(ctx: StepContext) -> Term:
-    """What decides, besides its requirements, where the lease may be placed."""
-    lease = ctx.lease
-    return Term(
-        tenant_id=lease.tenant_id,
-        expires_at=lease.expires_at,
-        wait_until=lease.wait_until,
-        waits=lease.waits,
-        spendable=lease.spendable,
-        disk_gib=lease.request.disk_gib,
-        public_ip=lease.request.public_ip,
-    )
-
-
-def _take_slot(connection: Connection, ctx: StepContext, offering: Offering) -> _Slot | None:
-    """Locks the reservation until the attempt is stored, and checks it again. None: the offering is no reservation."""
-    account, name = offering.key.account, offering.key.reservation
-    if name is None:
-        return None
-    connection.execute(reservations.lock(account, name))
-    row = connection.execute(reservations.read(account, name)).first()
-    if row is None:
-        raise NoSlotError(f"reservation {name} is no longer configured")
-    reservation = reservations.reservation_from_row(row, free=row.free_now)
-    if not reservation.admits(ctx.lease.tenant_id):
-        raise NoSlotError("no offering fits the request at present")
-    term, now = lease_term(ctx), ctx.now
-    objection = lasting_objection(reservation, term, now) or passing_objection(reservation, now)
-    if objection is not None:
-        raise NoSlotError(objection)
-    return _Slot(reservation, reservation.last_expiry(ctx.now))
-
-
 class _Private(NamedTuple):
     """What only a launch needs to know: the tenant's script, the seconds that a lease may last at most, and its slot."""
 
     script: str | None
     longest: int
-    slot: _Slot | None = None
+    slot: ReservationSlot | None = None
 
 
 def _spec(ctx: StepContext, offering: Offering, image: Image, n: int, private: _Private) -> tuple[LaunchSpec, Params]:
@@ -182,7 +127,20 @@ def _spec(ctx: StepContext, offering: Offering, image: Image, n: int, private: _
     return spec, runtime.accounts.provider(offering.key.account).plan(spec)
 
 
-def _queue_seconds(ctx: StepContext, slot: _Slot | None) -> int | None:
+def _batch_key(ctx: StepContext, key: OfferingKey, spec: LaunchSpec) -> str | None:
+    """None: the attempt is launched alone."""
+    return shared_key(spec, ctx.lease, key.account) if most_together(ctx.runtime, key) > 1 else None
+
+
+def planned_spec(connection: Connection, ctx: StepContext, offering: Offering, image: Image) -> LaunchSpec | None:
+    """The spec of the newest attempt, which was planned for launch in a batch. None: the spec is not the same any more."""
+    known = connection.execute(*launches.private(ctx.lease.id, ctx.lease.tenant_id)).one()
+    private = _Private(known.startup_script, known.max_total_seconds)
+    spec, _ = _spec(ctx, offering, image, ctx.attempt.n, private)
+    return spec if _batch_key(ctx, offering.key, spec) == ctx.row.attempt_batch_key else None
+
+
+def _queue_seconds(ctx: StepContext, slot: ReservationSlot | None) -> int | None:
     """Seconds that the launch may wait in the provider's queue: what is left of the lease's wait, and the least allowed."""
     if slot is None or slot.reservation.shortest_wait is None:
         return None
@@ -231,7 +189,7 @@ def _enter_provisioning(
     ctx: StepContext,
     offering: Offering,
     image: Image,
-    slot: _Slot | None,
+    slot: ReservationSlot | None,
     proof: ProofRecord | None,
 ) -> None:
     queued = ctx.lease.state is LeaseState.QUEUED

@@ -12,8 +12,8 @@ from app.domain.gpu_findings import ProofChannel, ProofStatus
 from app.domain.gpu_reports import parse_proof, proofs_on_console
 from app.domain.lifecycle import Rest
 from app.domain.proofs import ProofRecord, awaited, judged
-from app.domain.tokens import agent_token
 from workers.accounts import error_json
+from workers.lifecycle.steps.batch_plan import token_of_agent
 from workers.lifecycle.steps.context import StepContext, change
 from workers.providers.errors import ProviderError, Throttled
 
@@ -65,8 +65,8 @@ def read_console_proof(ctx: StepContext) -> Rest | None:
 
 def _first_proof(ctx: StepContext, output: str) -> ProofRecord | None:
     """The first genuine proof on the console that counts: the tenant's script may print later ones."""
-    attempt, installation, database = ctx.attempt, ctx.runtime.installation, ctx.runtime.database
-    token = agent_token(installation.token_key, installation.id, ctx.lease.id, attempt.n)
+    attempt, database = ctx.attempt, ctx.runtime.database
+    token = token_of_agent(ctx)
     own_image = ctx.lease.request.image is not None
     for value in proofs_on_console(output, token):
         try:

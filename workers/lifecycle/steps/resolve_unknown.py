@@ -3,17 +3,15 @@
 from collections.abc import Sequence
 from datetime import timedelta
 
-from app.db.events.events import NewEvent
 from app.db.fleet.inventory import Observed
-from app.db.leases import attempts
-from app.db.leases.transitions import write
+from app.db.leases import attempts, batches
 from app.domain.error_kinds import ErrorKind
-from app.domain.events import AttemptSettling
 from app.domain.leases import AttemptState, VmState
 from app.domain.lifecycle import Rest, may_appear_until, settled
 from app.domain.tags import attempt_key
 from workers.accounts import error_json
-from workers.lifecycle.steps.context import StepContext, must_hold
+from workers.lifecycle.steps.context import StepContext
+from workers.lifecycle.steps.record_batch import store_others
 from workers.lifecycle.steps.send import end_attempt, record
 from workers.observation.vm_reasons import reason_json
 from workers.providers.errors import ProviderError, Throttled
@@ -26,14 +24,6 @@ _LONGEST_AFTER_FAILURE = timedelta(seconds=30)
 _FAILED_SHARE = 0.25
 
 
-def settle(ctx: StepContext) -> None:
-    """From now on the reconciler only looks for the attempt's VM and sends no create call."""
-    event = NewEvent(AttemptSettling(n=ctx.attempt.n))
-    with ctx.writing_attempts() as connection:
-        if connection.execute(attempts.settle(ctx.attempt.id, ctx.attempt.token)).first() is not None:
-            must_hold(connection.execute(*write(ctx.lease.id, event, claim_id=ctx.claim_id)))
-
-
 def look(ctx: StepContext) -> Rest | None:
     """One direct get by token. A VM that exists is adopted. Without a VM and with a complete proof the attempt is dead.
 
@@ -43,7 +33,7 @@ def look(ctx: StepContext) -> Rest | None:
     attempt = ctx.attempt
     try:
         ctx.runtime.accounts.check_identity(attempt.account)
-        vm = ctx.provider.find(attempt.region, attempt.token, ctx.owner)
+        vm = _find(ctx)
         if vm is None and settled(attempt, ctx.now, ctx.runtime.timing):
             left = _left(ctx)
             if left is not None and not any(leftover.in_use for leftover in left):
@@ -55,6 +45,17 @@ def look(ctx: StepContext) -> Rest | None:
         record(ctx, vm)
         return None
     return Rest(ctx.now + timedelta(seconds=max(ctx.runtime.timing.settle_gap / _LOOKS_A_GAP, _SHORTEST)))
+
+
+def _find(ctx: StepContext) -> Vm | None:
+    """The VM of the attempt. Of a batch, the other VMs that the cloud shows are stored too."""
+    attempt, batch_id = ctx.attempt, ctx.row.attempt_batch_id
+    if batch_id is None:
+        return ctx.provider.find(attempt.region, attempt.token, ctx.owner)
+    params = ctx.runtime.database.all(batches.params(batch_id))[0].params
+    found = ctx.provider.find_batch(attempt.region, params)
+    store_others(ctx, batch_id, found)
+    return found.get(ctx.row.attempt_batch_index)
 
 
 def _left(ctx: StepContext) -> Sequence[Leftover] | None:
@@ -74,6 +75,8 @@ def _declare_dead(ctx: StepContext, *, clean: bool) -> None:
     }
     with ctx.writing_attempts() as connection:
         end_attempt(connection, ctx, AttemptState.DEAD, error, before=AttemptState.SETTLING, clean=clean)
+        if ctx.row.attempt_batch_id is not None:
+            connection.execute(batches.forget_params([ctx.row.attempt_batch_id]))
     if not clean:
         ctx.hurry_watch()
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -45,9 +46,11 @@ from workers.providers.errors import (
 from workers.providers.send_window import send_window
 from workers.providers.types import Params, Vm
 
-_RETRY_FIRST = 1.0
+RETRY_FIRST = 1.0
+"""The first pause in seconds before a create call is repeated."""
 _RETRY_LONGEST = 15.0
-_HELD_OFF = timedelta(seconds=1)
+HELD_OFF = timedelta(seconds=1)
+"""The pause after a check that a create call did not pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +63,12 @@ class Sent:
 
 def send(ctx: StepContext) -> Rest | None:
     """Sends the create call of a planned attempt, or repeats the same call after an unknown outcome."""
-    settings, checked_at = ctx.runtime.settings, ctx.runtime.monotonic()
+    checked_at = ctx.runtime.monotonic()
     sent = _check(ctx)
     if sent is None:
-        return Rest(ctx.now + _HELD_OFF)
-    closes_at = checked_at + settings.claim_seconds - _call_seconds(settings)
+        return Rest(ctx.now + HELD_OFF)
     try:
-        with send_window(closes_at, ctx.runtime.monotonic):
+        with window_of_claim(ctx, checked_at):
             vm = ctx.provider.launch(ctx.attempt.region, sent.params)
     except ProviderError as error:
         _not_made(ctx, sent, error)
@@ -84,7 +86,7 @@ def _not_made(ctx: StepContext, sent: Sent, error: ProviderError) -> None:
         case Throttled():
             _not_done(ctx, sent, error)
         case NotReady():
-            _as_before(ctx, sent, error, error.retry_after or _RETRY_FIRST, reached=True)
+            _as_before(ctx, sent, error, error.retry_after or RETRY_FIRST, reached=True)
         case TokenConflict():
             _only_look(ctx, sent, error)
         case Refused():
@@ -103,23 +105,52 @@ def send_elsewhere(ctx: StepContext) -> None:
 def _check(ctx: StepContext) -> Sent | None:
     settings = ctx.runtime.settings
     statement = attempts.send(
-        ctx.attempt.id, ctx.claim_id, call_seconds=_call_seconds(settings), hold_seconds=settings.claim_seconds
+        ctx.attempt.id, ctx.claim_id, call_seconds=call_seconds(settings), hold_seconds=settings.claim_seconds
     )
     row = ctx.runtime.database.first(statement)
     return Sent(dict(row.params), row.last_sent_at) if row is not None else None
 
 
-def _call_seconds(settings: Settings) -> float:
+def call_seconds(settings: Settings) -> float:
+    """The longest time from the connection for a create call to its answer."""
     return settings.call_timeout + settings.connect_timeout
 
 
+def window_of_claim(ctx: StepContext, checked_at: float) -> AbstractContextManager[None]:
+    """The time within which a create call may leave: its answer arrives before the claim that was checked runs out."""
+    settings = ctx.runtime.settings
+    closes_at = checked_at + settings.claim_seconds - call_seconds(settings)
+    return send_window(closes_at, ctx.runtime.monotonic)
+
+
 def record(ctx: StepContext, vm: Vm) -> None:
-    """T5: stores the provider's id, whatever the lease's state is now. The lease shows the id while its claim is ours.
+    """T5: stores the VM in a transaction. See `store_vm`."""
+    with ctx.writing_attempts() as connection:
+        store_vm(connection, ctx, vm)
+    ctx.hurry_watch()
+
+
+def store_vm(connection: Connection, ctx: StepContext, vm: Vm) -> None:
+    """Stores the provider's id, whatever the lease's state is now. The lease shows the id while its claim is ours.
+
+    The caller has locked the lease.
+    """
+    attempt = ctx.attempt
+    placement = {**(ctx.row.lease_placement or {}), "instance_id": vm.id}
+    if vm.state is VmState.QUEUED:
+        placement["queued_at_provider"] = ctx.now.isoformat().replace("+00:00", "Z")
+    event = NewEvent(AttemptLaunched(n=attempt.n, instance_id=vm.id, offering=event_offering(attempt)))
+    connection.execute(*attempts.known(attempt.id, attempt.token, vm_facts(vm)))
+    values = {"launched_at": NOW, "placement": placement}
+    connection.execute(*write(ctx.lease.id, event, claim_id=ctx.claim_id, values=values))
+
+
+def vm_facts(vm: Vm) -> dict[str, Any]:
+    """What the answer to a create call says of a VM.
 
     A VM that has already failed reports the cause in this answer. The cause is stored now: no later call may see the
     VM.
     """
-    attempt = ctx.attempt
     facts: dict[str, Any] = {
         "instance_id": vm.id,
         "vm_state": str(vm.state),
@@ -130,15 +161,7 @@ def record(ctx: StepContext, vm: Vm) -> None:
     reason = reason_json(vm)
     if reason is not None:
         facts["vm_reason"] = json.loads(reason)
-    placement = {**(ctx.row.lease_placement or {}), "instance_id": vm.id}
-    if vm.state is VmState.QUEUED:
-        placement["queued_at_provider"] = ctx.now.isoformat().replace("+00:00", "Z")
-    event = NewEvent(AttemptLaunched(n=attempt.n, instance_id=vm.id, offering=event_offering(attempt)))
-    with ctx.writing_attempts() as connection:
-        connection.execute(*attempts.known(attempt.id, attempt.token, facts))
-        values = {"launched_at": NOW, "placement": placement}
-        connection.execute(*write(ctx.lease.id, event, claim_id=ctx.claim_id, values=values))
-    ctx.hurry_watch()
+    return facts
 
 
 def _not_done(ctx: StepContext, sent: Sent, error: Throttled) -> None:
@@ -148,7 +171,7 @@ def _not_done(ctx: StepContext, sent: Sent, error: Throttled) -> None:
 
 def _nothing_sent(ctx: StepContext, sent: Sent, error: SendExpired) -> None:
     """This worker was too slow, not the cloud. The provider's request rate therefore stays as it is."""
-    _as_before(ctx, sent, error, _RETRY_FIRST, reached=True)
+    _as_before(ctx, sent, error, RETRY_FIRST, reached=True)
 
 
 def _as_before(ctx: StepContext, sent: Sent, error: ProviderError, pause: float, *, reached: bool) -> None:
@@ -161,11 +184,16 @@ def _as_before(ctx: StepContext, sent: Sent, error: ProviderError, pause: float,
 
 def _not_reached(ctx: StepContext, sent: Sent, error: Unreachable) -> None:
     """Nothing was sent. A cloud that stays unreachable counts as a refusal, unless an earlier send may have worked."""
-    since, patience = ctx.attempt.unreachable_since, timedelta(seconds=ctx.runtime.settings.unreachable_seconds)
-    if ctx.attempt.unknown_since is None and since is not None and since + patience <= ctx.now:
+    if ctx.attempt.unknown_since is None and is_overdue(ctx):
         _refused(ctx, sent, error)
     else:
         _not_done(ctx, sent, error)
+
+
+def is_overdue(ctx: StepContext) -> bool:
+    """Whether the cloud of the attempt has been unreachable for longer than a lease waits for it."""
+    since, patience = ctx.attempt.unreachable_since, timedelta(seconds=ctx.runtime.settings.unreachable_seconds)
+    return since is not None and since + patience <= ctx.now
 
 
 def _only_look(ctx: StepContext, sent: Sent, error: ProviderError) -> None:
@@ -175,14 +203,19 @@ def _only_look(ctx: StepContext, sent: Sent, error: ProviderError) -> None:
 
 def _unknown(ctx: StepContext, sent: Sent, error: ProviderError) -> None:
     attempt, since = ctx.attempt, ctx.attempt.unknown_since
-    tries = 1 if since is None else 2 + int((ctx.now - since).total_seconds() / _RETRY_LONGEST)
-    pause = backoff(tries, _RETRY_LONGEST, first=_RETRY_FIRST)
-    statement = attempts.unknown(attempt.id, attempt.token, sent.at, pause, error_json(error))
+    statement = attempts.unknown(attempt.id, attempt.token, sent.at, pause_after_unknown(ctx), error_json(error))
     counts = ctx.runtime.database.first(statement) is not None
     if counts and since is not None:
         # One lost answer sets no offering aside. After a second one, other leases prefer other offerings.
         ctx.runtime.database.run(cool_off(ctx, error))
         ctx.runtime.catalogue.forget()
+
+
+def pause_after_unknown(ctx: StepContext) -> float:
+    """Seconds until a create call of unknown outcome is repeated. Grows with the time of unknown outcome."""
+    since = ctx.attempt.unknown_since
+    tries = 1 if since is None else 2 + int((ctx.now - since).total_seconds() / _RETRY_LONGEST)
+    return backoff(tries, _RETRY_LONGEST, first=RETRY_FIRST)
 
 
 def _refused(ctx: StepContext, sent: Sent, error: ProviderError) -> None:

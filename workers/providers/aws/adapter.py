@@ -9,6 +9,7 @@ from app.domain.offerings import Driver
 from app.domain.tags import OwnerTags
 from app.settings import Settings
 from workers.providers.aws import (
+    batches,
     catalogue,
     checks,
     console,
@@ -29,14 +30,16 @@ from workers.providers.aws.calls import part
 from workers.providers.aws.clients import AwsClients
 from workers.providers.aws.errors import translated
 from workers.providers.aws.settings import AwsAccount
-from workers.providers.aws.subnets import NO_ADDRESSES, Subnets
+from workers.providers.aws.subnets import Subnets
 from workers.providers.common.batch import answered
 from workers.providers.common.images import no_image, wanted
 from workers.providers.common.regions import Regions
+from workers.providers.common.tags import belongs
 from workers.providers.credentials import CredentialGuard
-from workers.providers.errors import InsufficientCapacity, NetworkFull, ProviderError
+from workers.providers.errors import ProviderError
 from workers.providers.types import (
     OTHER_REGIONS,
+    BatchLaunched,
     BatchResult,
     CallRate,
     Image,
@@ -54,6 +57,7 @@ from workers.providers.types import (
     Prices,
     ProviderEvent,
     ServiceQuota,
+    Slot,
     Vm,
 )
 
@@ -65,11 +69,13 @@ LIMITS = Limits(
         "terminate": CallRate(burst=100, per_second=5),
         "write": CallRate(burst=50, per_second=5),
         "read": CallRate(burst=100, per_second=20),
-    }
+    },
+    batch=100,
 )
 """Source: EC2 API reference, "Request throttling".
 
-The four rates are those of RunInstances, TerminateInstances, mutating actions and filtered non-mutating actions.
+The four rates are those of RunInstances, TerminateInstances, mutating actions and filtered non-mutating actions. EC2 also
+counts the VMs of RunInstances: 1,000 at once, then 2 a second. Its guide advises at most 100 VMs in one call.
 """
 
 
@@ -109,7 +115,7 @@ class AwsProvider:
         return [
             offering
             for offering in offerings
-            if (offering.zone in usable if usable is not None else _regular(offering))
+            if (offering.zone in usable if usable is not None else offered.is_regular(offering))
         ]
 
     def prices(self, region: str) -> Prices:
@@ -156,18 +162,14 @@ class AwsProvider:
 
         Raises NotOffered for a zone in which the account has no subnet.
         """
-        subnet = self._subnets.of_zone(spec.region, spec.zone)
+        reservation = self._account.reservation(spec.reservation) if spec.reservation is not None else None
+        return launch.plan(spec, self._account, reservation=reservation, **self._place(spec))
+
+    def _place(self, spec: LaunchSpec) -> launch.Place:
         ena_express = spec.instance_type in catalogue.load().ena_express
         efa_cards = catalogue.load().efa.get(spec.instance_type, ())
-        reservation = self._account.reservation(spec.reservation) if spec.reservation is not None else None
-        return launch.plan(
-            spec,
-            self._account,
-            subnet=subnet,
-            ena_express=ena_express,
-            efa_cards=efa_cards,
-            reservation=reservation,
-        )
+        subnet = self._subnets.of_zone(spec.region, spec.zone)
+        return {"subnet": subnet, "ena_express": ena_express, "efa_cards": efa_cards}
 
     def launch(self, region: str, params: Params) -> Vm:
         """Creates the security and placement groups, then calls RunInstances.
@@ -175,18 +177,32 @@ class AwsProvider:
         A repeat with the same token in the same zone returns the same VM, even one that has ended. After a refusal for
         lack of addresses, later plans use another subnet of the zone: NetworkFull when there is one.
         """
-        try:
+        with self._subnets.launching(region, params):
             return launch.create(self._clients.ec2(region), region, params, self._groups)
-        except InsufficientCapacity as error:
-            subnet = params["NetworkInterfaces"][0].get("SubnetId")
-            if error.code == NO_ADDRESSES and self._subnets.set_full(region, subnet):
-                raise NetworkFull(error.message, code=error.code) from None
-            raise
 
     def find(self, region: str, token: str, owner: OwnerTags) -> Vm | None:
         """Looks up a VM by client token and compares its owner tags. Also returns a VM that has ended."""
         candidates = instances.with_token(self._clients.ec2(region), region, token)
-        return next((vm for vm in candidates if _belongs(vm, owner)), None)
+        return next((vm for vm in candidates if belongs(vm.tags, owner)), None)
+
+    def plan_batch(self, spec: LaunchSpec, batch_id: str, token: str, slots: Sequence[Slot]) -> Params:
+        """Parameters of RunInstances for all slots, and of the security and placement groups that they share."""
+        return batches.plan(spec, self._account, batch_id, token, slots, **self._place(spec))
+
+    def launch_batch(self, region: str, params: Params) -> BatchLaunched:
+        """As `launch`. EC2 may start some of the VMs: the other slots are refused with InsufficientCapacity."""
+        with self._subnets.launching(region, params):
+            return batches.create(self._clients.ec2(region), region, params, self._groups)
+
+    def find_batch(self, region: str, params: Params) -> Mapping[int, Vm]:
+        """Looks up VMs by client token, and their slots by launch index. Also returns VMs that have ended."""
+        return batches.find(self._clients.ec2(region), region, params)
+
+    def label_slots(
+        self, region: str, owners: Mapping[str, OwnerTags], names: Mapping[str, str] | None = None
+    ) -> BatchResult:
+        """Calls CreateTags once per VM: its volumes and network interfaces get the same tags."""
+        return batches.label(self._clients.ec2(region), owners, names or {})
 
     def get(self, region: str, vm_ids: Sequence[str]) -> Mapping[str, Vm | None]:
         """VMs by id, 200 ids a call."""
@@ -274,21 +290,3 @@ class AwsProvider:
     def check_region(self, region: str, installation: str) -> Sequence[AccountCheck]:
         """The rights at EC2, and what a launch uses in the region."""
         return list(checks.of_region(self, self._clients, self._account, region, installation))
-
-
-def _regular(one: Offered) -> bool:
-    """Whether the zone is a regular availability zone (`us-east-1a`, not `us-east-1-atl-2a`).
-
-    Local Zones and Wavelength Zones have no default subnet.
-    """
-    letter = one.zone.removeprefix(one.region)
-    return len(letter) == 1 and letter.isalpha()
-
-
-def _belongs(vm: Vm, owner: OwnerTags) -> bool:
-    theirs = OwnerTags.parse(vm.tags)
-    return theirs is not None and (theirs.installation, theirs.lease_id, theirs.n) == (
-        owner.installation,
-        owner.lease_id,
-        owner.n,
-    )

@@ -1,11 +1,11 @@
 """The deadline tag, renewed on a VM and on what belongs to it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from app.domain import tags
-from workers.providers.aws import instances
+from workers.providers.aws import instances, resource_tags
 from workers.providers.aws.calls import in_bulk
 from workers.providers.aws.errors import translated
 from workers.providers.errors import NotFound, ProviderError
@@ -21,22 +21,29 @@ def renew(ec2: "EC2Client", vm_ids: Sequence[str], deadline: datetime) -> BatchR
     """Tags all of them in one call, VMs first: their tags are the ones that count."""
     known, refused = instances.with_ids(ec2, vm_ids)
     found = {one: instance for one, instance in known.items() if instance is not None}
-    refused |= {one: _missing(one) for one, instance in known.items() if instance is None}
-    belongings = [one for instance in found.values() for one in _belongings(instance)]
+    refused |= {one: missing(one) for one, instance in known.items() if instance is None}
+    belongings = [one for instance in found.values() for one in belonging(instance)]
     _, failed = in_bulk(lambda some: _tag(ec2, some, deadline), [*found, *belongings], _IDS_PER_CALL)
     refused |= {one: error for one, error in failed.items() if one in found or not isinstance(error, NotFound)}
     return BatchResult(done=frozenset(found.keys() - refused.keys()), refused=refused)
 
 
-def _missing(vm_id: str) -> ProviderError:
-    return NotFound(f"no deadline written: EC2 does not show {vm_id}", code="InvalidInstanceID.NotFound")
+def missing(vm_id: str) -> ProviderError:
+    """The error of a VM whose tags cannot be written."""
+    return NotFound(f"no tag written: EC2 does not show {vm_id}", code="InvalidInstanceID.NotFound")
 
 
-def _belongings(instance: Any) -> Iterator[str]:
+def belonging(instance: Any) -> Iterator[str]:
+    """Ids of the volumes and network interfaces of a VM."""
     yield from (mapping["Ebs"]["VolumeId"] for mapping in instance.get("BlockDeviceMappings", ()))
     yield from (interface["NetworkInterfaceId"] for interface in instance.get("NetworkInterfaces", ()))
 
 
 def _tag(ec2: "EC2Client", ids: list[str], deadline: datetime) -> None:
+    write(ec2, ids, {tags.DEADLINE: str(int(deadline.timestamp()))})
+
+
+def write(ec2: "EC2Client", ids: list[str], values: Mapping[str, str]) -> None:
+    """Sets tags on all of these resources, or on none. Raises ProviderError."""
     with translated():
-        ec2.create_tags(Resources=ids, Tags=[{"Key": tags.DEADLINE, "Value": str(int(deadline.timestamp()))}])
+        ec2.create_tags(Resources=ids, Tags=cast("Any", resource_tags.to_list(values)))

@@ -66,9 +66,17 @@ def get(ec2: "EC2Client", region: str, ids: Sequence[str]) -> dict[str, Vm | Non
 
 def with_token(ec2: "EC2Client", region: str, token: str) -> list[Vm]:
     """VMs of a client token, those that are gone last. The same token may have been used in two zones."""
+    return [vm for _, vm in in_slots(ec2, region, token)]
+
+
+def in_slots(ec2: "EC2Client", region: str, token: str) -> list[tuple[int, Vm]]:
+    """As `with_token`, each VM with its launch index."""
     filters = [{"Name": "client-token", "Values": [token]}]
-    matching = [vm for page in pages(ec2, "describe_instances", Filters=filters) for vm in vms.from_page(page, region)]
-    return sorted(matching, key=lambda vm: vm.state is VmState.GONE)
+    matching: list[tuple[int, Vm]] = []
+    for page in pages(ec2, "describe_instances", Filters=filters):
+        with translated():
+            matching += [vms.in_slot(instance, region) for instance in vms.instances(page)]
+    return sorted(matching, key=lambda found: found[1].state is VmState.GONE)
 
 
 def passing_checks(ec2: "EC2Client", ids: Sequence[str]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Launches a VM: the parameters of RunInstances and of the security group before it, and the calls."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from app.domain.offerings import Market
 from app.settings.reservations import ReservationSettings
@@ -16,8 +16,17 @@ from workers.providers.types import LaunchSpec, Params, Vm
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
+    from mypy_boto3_ec2.type_defs import InstanceTypeDef
 
 _TAGGED = ("instance", "volume", "network-interface")
+
+
+class Place(TypedDict):
+    """Where the network of the account has room for a VM, and what interfaces its type takes."""
+
+    subnet: Subnet | None
+    ena_express: bool
+    efa_cards: NotRequired[Sequence[int]]
 
 
 def plan(
@@ -55,7 +64,7 @@ def plan(
             "InstanceMetadataTags": "enabled",
         },
         "InstanceInitiatedShutdownBehavior": "terminate",
-        "TagSpecifications": _tag_specifications(spec, tags),
+        "TagSpecifications": tag_specifications(spec, tags),
         "UserData": userdata.packed(spec),
         **_instance_profile(account),
         **_market(spec, reservation),
@@ -90,7 +99,8 @@ def _market(spec: LaunchSpec, reservation: ReservationSettings | None) -> dict[s
     return {"InstanceMarketOptions": {"MarketType": "spot", "SpotOptions": options}}
 
 
-def _tag_specifications(spec: LaunchSpec, tags: Mapping[str, str]) -> list[dict[str, Any]]:
+def tag_specifications(spec: LaunchSpec, tags: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The same tags on all that RunInstances creates."""
     kinds = (*_TAGGED, "spot-instances-request") if spec.market is Market.SPOT else _TAGGED
     return [{"ResourceType": kind, "Tags": resource_tags.to_list(tags)} for kind in kinds]
 
@@ -100,8 +110,14 @@ def create(ec2: "EC2Client", region: str, params: Params, shared: groups.SharedR
 
     Raises ProviderError.
     """
-    with shared.ensure(ec2, region, params) as joined, firewall.ensure_firewall(ec2, joined) as run:
+    return vms.from_instance(run(ec2, region, params, shared)[0], region)
+
+
+def run(ec2: "EC2Client", region: str, params: Params, shared: groups.SharedResources) -> "Sequence[InstanceTypeDef]":
+    """As `create`. Returns EC2's records of the instances, in any order."""
+    with shared.ensure(ec2, region, params) as joined, firewall.ensure_firewall(ec2, joined) as attached:
         require_open_window()
         with creating():
-            answer = ec2.run_instances(**arguments(run))
-    return vms.from_instance(part(answer, "Instances")[0], region)
+            answer = ec2.run_instances(**arguments(attached))
+    instances: Sequence[InstanceTypeDef] = part(answer, "Instances")
+    return instances

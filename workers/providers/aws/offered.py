@@ -89,3 +89,12 @@ def _spot(price: Price | None, kind: InstanceType, region: str, zone: str, now: 
         price_source=price.source if price is not None else None,
         price_live=price is not None,
     )
+
+
+def is_regular(one: Offered) -> bool:
+    """Whether the zone is a regular availability zone (`us-east-1a`, not `us-east-1-atl-2a`).
+
+    Local Zones and Wavelength Zones have no default subnet.
+    """
+    letter = one.zone.removeprefix(one.region)
+    return len(letter) == 1 and letter.isalpha()

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from app.domain.tags import NAME
+from app.domain.tags import NAME, OwnerTags, batch_tags
 from app.settings import AccountSettings
 from app.settings.account_tags import TagRules
 from workers.providers.common.tags import combine, escaped, group_tag, label_key, of_account, unescaped, with_labels
@@ -22,6 +22,8 @@ _NOT_IN_VALUE = re.compile(r"[^\w .:/=+@-]")
 _NOT_SERVED = frozenset({"", ".", "..", "_index"})
 """Names that the instance metadata keep for themselves (EC2 API reference, `InstanceMetadataTags`)."""
 _MOST_TAGS = 50
+_OF_SLOT = 3
+"""Tags of `of_slot` that `of_batch` does not contain: lease, attempt and name."""
 _LONGEST_KEY = 128
 _LONGEST_VALUE = 256
 
@@ -52,10 +54,24 @@ def of(spec: LaunchSpec, account: AccountSettings) -> dict[str, str]:
 
     `of_vm` reads labels back as they were. A label whose key is longer than a tag's key gets no tag.
     """
-    ours = {NAME: _value(spec.name), **spec.owner.as_tags(), **group_tag(spec)}
+    return _combined({NAME: _value(spec.name), **spec.owner.as_tags()}, spec, account, _MOST_TAGS)
+
+
+def of_batch(spec: LaunchSpec, account: AccountSettings, batch_id: str) -> dict[str, str]:
+    """The tags that the VMs of a batch share. They leave room for those of `of_slot`."""
+    return _combined(batch_tags(spec.owner, batch_id), spec, account, _MOST_TAGS - _OF_SLOT)
+
+
+def of_slot(owner: OwnerTags, name: str | None) -> dict[str, str]:
+    """The tags that a VM of a batch gets after its launch."""
+    return {**owner.as_tags(), **({NAME: _value(name)} if name is not None else {})}
+
+
+def _combined(ours: Mapping[str, str], spec: LaunchSpec, account: AccountSettings, most: int) -> dict[str, str]:
+    ours = {**ours, **group_tag(spec)}
     labels = {label_key(key): escaped(value, _accepts, _LONGEST_VALUE) for key, value in sorted(spec.labels.items())}
     labels = {key: value for key, value in labels.items() if key == _key(key)}
-    return combine([ours, *of_account(spec, account, RULES), labels], _MOST_TAGS)
+    return combine([ours, *of_account(spec, account, RULES), labels], most)
 
 
 def to_list(tags: Mapping[str, str]) -> list[dict[str, str]]:

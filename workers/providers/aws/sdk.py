@@ -14,6 +14,7 @@ from botocore.utils import parse_timestamp
 READ: Mapping[str, frozenset[str]] = {
     "Instance": frozenset(
         {
+            "AmiLaunchIndex",
             "BlockDeviceMappings",
             "CapacityReservationSpecification",
             "ClientToken",

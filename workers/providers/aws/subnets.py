@@ -5,14 +5,16 @@ EC2 keeps the parameters of a refused launch under its client token. A repeat in
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from workers.providers.aws.calls import part
 from workers.providers.aws.errors import translated
-from workers.providers.errors import NotOffered
+from workers.providers.errors import InsufficientCapacity, NetworkFull, NotOffered
+from workers.providers.types import Params
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
@@ -78,6 +80,17 @@ class Subnets:
         if not subnets:
             raise NotOffered(f"none of the account's subnet_ids lies in {zone}", code="NoSubnet")
         return _best(subnets)
+
+    @contextmanager
+    def launching(self, region: str, params: Params) -> Iterator[None]:
+        """A create call with `params`. Raises NetworkFull if EC2 refuses its subnet and another one has free addresses."""
+        try:
+            yield
+        except InsufficientCapacity as error:
+            subnet = params["NetworkInterfaces"][0].get("SubnetId")
+            if error.code == NO_ADDRESSES and self.set_full(region, subnet):
+                raise NetworkFull(error.message, code=error.code) from None
+            raise
 
     def set_full(self, region: str, subnet_id: str | None) -> bool:
         """Records that EC2 has refused a launch there for lack of addresses, until the subnets are read again.

@@ -9,10 +9,15 @@ from workers.providers.types import LaunchSpec
 LIMIT = 16 * 1024
 """Bytes before EC2's own base64 (EC2 user guide, "Run commands when you launch an EC2 instance")."""
 
+_METADATA = "http://169.254.169.254/latest"
+_SLOT = f"""token = ask("PUT", "{_METADATA}/api/token", "X-aws-ec2-metadata-token-ttl-seconds", "60")
+return ask("GET", "{_METADATA}/meta-data/ami-launch-index", "X-aws-ec2-metadata-token", token)"""
+"""The VM's launch index (EC2 user guide, "Instance metadata categories")."""
+
 
 def packed(spec: LaunchSpec) -> str:
     """Compressed and in base64, to be stored as JSON. Raises InvalidSpec for a malformed key or when it is too long."""
-    return cloud_init.packed(spec, deadman.cloud_config(), LIMIT)
+    return cloud_init.packed(spec, deadman.cloud_config(), LIMIT, slot=_SLOT)
 
 
 def unpacked(text: str) -> bytes:
@@ -22,4 +27,4 @@ def unpacked(text: str) -> bytes:
 
 def render(spec: LaunchSpec) -> str:
     """The multipart text, ASCII, the same for the same spec. Raises InvalidSpec for a malformed key."""
-    return cloud_init.render(spec, deadman.cloud_config())
+    return cloud_init.render(spec, deadman.cloud_config(), slot=_SLOT)

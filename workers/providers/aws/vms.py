@@ -9,6 +9,7 @@ import structlog
 
 from app.domain.leases import VmState
 from app.domain.offerings import Market
+from app.domain.tags import BATCH
 from workers.providers.aws import resource_tags
 from workers.providers.aws.calls import part
 from workers.providers.aws.errors import refusal_of, translated
@@ -46,12 +47,18 @@ def instances(page: "DescribeInstancesResultTypeDef") -> "Iterator[InstanceTypeD
         yield from reservation["Instances"]
 
 
+def in_slot(instance: "InstanceTypeDef", region: str) -> tuple[int, Vm]:
+    """The VM, and its index among the VMs of one RunInstances call."""
+    return instance["AmiLaunchIndex"], from_instance(instance, region)
+
+
 def from_instance(instance: "InstanceTypeDef", region: str) -> Vm:
     """One record of DescribeInstances or RunInstances. `ended_at` and reason only once it is ending."""
     state = _state(instance)
     ended = state not in _LIVE
     reason = instance.get("StateReason") if ended else None
     code = reason.get("Code") if reason else None
+    vm_tags = resource_tags.of_vm(cast("Any", instance.get("Tags")))
     return Vm(
         id=instance["InstanceId"],
         region=region,
@@ -59,8 +66,9 @@ def from_instance(instance: "InstanceTypeDef", region: str) -> Vm:
         instance_type=instance["InstanceType"],
         market=_market(instance),
         state=state,
-        tags=resource_tags.of_vm(cast("Any", instance.get("Tags"))),
+        tags=vm_tags,
         launch_identity=instance.get("ClientToken") or None,
+        batch=(vm_tags[BATCH], instance.get("AmiLaunchIndex", 0)) if BATCH in vm_tags else None,
         launched_at=_utc(instance.get("LaunchTime")),
         ended_at=transition_time(instance.get("StateTransitionReason")) if ended else None,
         public_ip=instance.get("PublicIpAddress"),

@@ -33,6 +33,8 @@ from workers.providers.azure.clients import AzureClients, Group
 from workers.providers.azure.errors import translated
 from workers.providers.azure.settings import AzureAccount
 from workers.providers.common.images import no_image, wanted
+from workers.providers.common.single import SingleLaunches
+from workers.providers.common.tags import belongs
 from workers.providers.credentials import CredentialGuard
 from workers.providers.errors import NotOffered
 from workers.providers.types import (
@@ -74,7 +76,7 @@ a second.
 _SUBSCRIPTION_API = "2022-12-01"
 
 
-class AzureProvider:
+class AzureProvider(SingleLaunches):
     """See `Provider` for the contract. The constructor makes no call. Any thread may call any method."""
 
     limits = LIMITS
@@ -168,7 +170,7 @@ class AzureProvider:
     def find(self, region: str, token: str, owner: OwnerTags) -> Vm | None:
         """Looks up the VM by the name derived from the token and compares its owner tags."""
         vm = instances.named(self._group, region, launch_name(token))
-        return vm if vm is not None and _belongs(vm, owner) else None
+        return vm if vm is not None and belongs(vm.tags, owner) else None
 
     def get(self, region: str, vm_ids: Sequence[str]) -> Mapping[str, Vm | None]:
         """VMs by name and vmId, or from the listings when there are many ids. Azure does not know a deleted VM."""
@@ -229,12 +231,3 @@ class AzureProvider:
     def check_region(self, region: str, installation: str) -> Sequence[AccountCheck]:  # noqa: ARG002  as above
         """The region's offerings, its subnet, its images and its quotas."""
         return list(checks.of_region(self, self._group, self._account, region))
-
-
-def _belongs(vm: Vm, owner: OwnerTags) -> bool:
-    theirs = OwnerTags.parse(vm.tags)
-    return theirs is not None and (theirs.installation, theirs.lease_id, theirs.n) == (
-        owner.installation,
-        owner.lease_id,
-        owner.n,
-    )

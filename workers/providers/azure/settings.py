@@ -77,4 +77,5 @@ PROVIDER = ProviderInfo(
     repriced_markets=frozenset({Market.SPOT}),
     focus=FOCUS,
     needs_deadman=True,
+    largest_cluster=200,  # VMs of an availability set: "Azure subscription and service limits", virtual machine limits
 )

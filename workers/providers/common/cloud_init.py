@@ -14,7 +14,7 @@ from email.message import EmailMessage
 from email.policy import EmailPolicy
 from typing import Any, NamedTuple
 
-from workers.providers.common import agent, host_keys, ssh_keys
+from workers.providers.common import agent, host_keys, slot_tokens, ssh_keys
 from workers.providers.errors import InvalidSpec
 from workers.providers.types import LaunchSpec
 
@@ -26,14 +26,14 @@ keeps nothing of ours waiting."""
 _POLICY = EmailPolicy(linesep="\n", max_line_length=900)
 
 
-def packed(spec: LaunchSpec, own: Mapping[str, Any], limit: int) -> str:
+def packed(spec: LaunchSpec, own: Mapping[str, Any], limit: int, *, slot: str = "") -> str:
     """`render`, compressed and in base64, to be stored as JSON. `limit`: most bytes before that base64.
 
     The agent's program is in it if it fits; else a loader, which needs a URL; else nothing of the agent. Raises InvalidSpec for a malformed key or when it is too long.
     """
     data = b""
     for delivery in agent.deliveries(spec.agent):
-        data = gzip.compress(render(spec, own, delivery).encode("ascii"), mtime=0)
+        data = gzip.compress(render(spec, own, delivery, slot=slot).encode("ascii"), mtime=0)
         if len(data) <= limit:
             break
     if len(data) > limit:
@@ -43,12 +43,18 @@ def packed(spec: LaunchSpec, own: Mapping[str, Any], limit: int) -> str:
     return base64.b64encode(data).decode("ascii")
 
 
-def render(spec: LaunchSpec, own: Mapping[str, Any], delivery: agent.Delivery = agent.Delivery.EMBEDDED) -> str:
+def render(
+    spec: LaunchSpec,
+    own: Mapping[str, Any],
+    delivery: agent.Delivery = agent.Delivery.EMBEDDED,
+    *,
+    slot: str = "",
+) -> str:
     """The multipart text, ASCII, the same for the same spec: SSH keys, host keys' report, agent, script, and the adapter's `own` config.
 
-    `own` may hold `write_files` and `runcmd`. Raises InvalidSpec for a malformed key.
+    `own` may hold `write_files` and `runcmd`. `slot`: of a batch, see `slot_tokens.files`. Raises InvalidSpec for a malformed key.
     """
-    parts = [_Part("cloud-config", "config", _cloud_config(spec, own, delivery), "quoted-printable")]
+    parts = [_Part("cloud-config", "config", _cloud_config(spec, own, delivery, slot), "quoted-printable")]
     if spec.startup_script:
         parts.append(_Part("x-shellscript", _SCRIPT_NAME, spec.startup_script.encode(), "base64"))
     return _multipart(parts)
@@ -61,10 +67,13 @@ class _Part(NamedTuple):
     encoding: str
 
 
-def _cloud_config(spec: LaunchSpec, own: Mapping[str, Any], delivery: agent.Delivery) -> bytes:
+def _cloud_config(spec: LaunchSpec, own: Mapping[str, Any], delivery: agent.Delivery, slot: str) -> bytes:
     """JSON is YAML; printable characters only, so that cloud-init's YAML reader takes it."""
     ssh_keys.check(spec.ssh_public_keys)
     files, commands = list(own.get("write_files", ())), list(own.get("runcmd", ()))
+    tokens = slot_tokens.files(spec, slot, delivery)
+    files += tokens
+    commands += slot_tokens.commands(tokens)
     if spec.host_keys is not None:
         files += host_keys.files(spec.host_keys)
         commands += host_keys.commands()

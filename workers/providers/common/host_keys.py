@@ -9,7 +9,7 @@ from typing import Any
 
 from workers.providers.types import HostKeyReport
 
-_PATH = "/usr/local/sbin/gpulease-host-keys"
+PATH = "/usr/local/sbin/gpulease-host-keys"
 _UNIT = "gpulease-host-keys.service"
 
 _PROGRAM = """#!/usr/bin/python3
@@ -37,7 +37,7 @@ Description=Tell gpulease the SSH host keys of this VM
 [Service]
 Type=oneshot
 TimeoutStartSec=900
-ExecStart={_PATH}
+ExecStart={PATH}
 """
 
 
@@ -45,7 +45,7 @@ def files(report: HostKeyReport) -> list[dict[str, Any]]:
     """The files that cloud-init must write. Only root can read the token, and root in the VM may know it."""
     program = _PROGRAM % (json.dumps(report.url), json.dumps(report.token))
     return [
-        {"path": _PATH, "permissions": "0700", "content": program},
+        {"path": PATH, "permissions": "0700", "content": program},
         {"path": f"/etc/systemd/system/{_UNIT}", "content": _SERVICE},
     ]
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from app.domain.labels import is_value
-from app.domain.tags import GROUP, LABEL_PREFIX
+from app.domain.tags import GROUP, LABEL_PREFIX, OwnerTags
 from app.settings import AccountSettings
 from app.settings.account_tags import TagRules
 from workers.providers.types import LaunchSpec
@@ -51,6 +51,16 @@ def _character(found: re.Match[str]) -> str:
 def label_key(key: str) -> str:
     """The tag's key of a label, for clouds that accept all of a label's key but `/`, which becomes `:`."""
     return LABEL_PREFIX + key.replace("/", ":")
+
+
+def belongs(found: Mapping[str, str], owner: OwnerTags) -> bool:
+    """Whether tags name this installation, lease and attempt."""
+    theirs = OwnerTags.parse(found)
+    return theirs is not None and (theirs.installation, theirs.lease_id, theirs.n) == (
+        owner.installation,
+        owner.lease_id,
+        owner.n,
+    )
 
 
 def with_labels(found: Mapping[str, str], read: Callable[[str], str]) -> dict[str, str]:

@@ -11,9 +11,11 @@ from app.domain.tags import OwnerTags
 from app.domain.tokens import launch_name
 from app.settings import Settings
 from workers.providers.common.images import no_image, wanted
+from workers.providers.common.single import SingleLaunches
 from workers.providers.credentials import CredentialGuard
 from workers.providers.errors import NotOffered, ProviderError
 from workers.providers.gcp import (
+    batches,
     catalogue,
     checks,
     deadlines,
@@ -34,6 +36,7 @@ from workers.providers.gcp.prices import GooglePrices
 from workers.providers.gcp.sdk import ProjectsClient
 from workers.providers.gcp.settings import GcpAccount
 from workers.providers.types import (
+    BatchLaunched,
     BatchResult,
     CallRate,
     Image,
@@ -51,6 +54,7 @@ from workers.providers.types import (
     Prices,
     ProviderEvent,
     ServiceQuota,
+    Slot,
     Vm,
 )
 
@@ -60,18 +64,21 @@ LIMITS = Limits(
         "terminate": CallRate(burst=50, per_second=5),
         "write": CallRate(burst=50, per_second=5),
         "read": CallRate(burst=100, per_second=10),
-    }
+    },
+    batch=1_000,
+    named_slots=True,
 )
 """Source: Compute Engine guide, "Rate quotas": 1,500 requests a minute and project for each group of methods.
 
-One operation on a VM here takes up to four requests, and other programs share the project.
+One operation on a VM here takes up to four requests, and other programs share the project. instances.bulkInsert takes at
+most 1,000 VMs.
 """
 
 
 _LIST_SECONDS = 300.0
 
 
-class GcpProvider:
+class GcpProvider(SingleLaunches):
     """See `Provider` for the contract. The constructor makes no call. Any thread may call any method."""
 
     limits = LIMITS
@@ -155,10 +162,7 @@ class GcpProvider:
 
         Raises NotOffered for a type that is not in the catalogue.
         """
-        machine = catalogue.load().machines.get(spec.instance_type)
-        if machine is None:
-            raise NotOffered(f"{spec.instance_type} is not in the catalogue", code="UnknownType")
-        return launch.plan(spec, self._account, machine)
+        return launch.plan(spec, self._account, _machine(spec))
 
     def launch(self, region: str, params: Params) -> Vm:
         """Creates the firewall rules, then calls instances.insert without waiting for the operation.
@@ -173,6 +177,27 @@ class GcpProvider:
         A deleted VM is found through its operations.
         """
         return instances.find(self._clients, region, launch_name(token), owner)
+
+    def plan_batch(self, spec: LaunchSpec, batch_id: str, token: str, slots: Sequence[Slot]) -> Params:
+        """Parameters of instances.bulkInsert for all slots, and of the firewall rules that they share."""
+        return batches.plan(spec, self._account, _machine(spec), batch_id, token, slots)
+
+    def launch_batch(self, region: str, params: Params) -> BatchLaunched:
+        """Creates the firewall rules, then calls instances.bulkInsert, and reads the operations of its VMs once.
+
+        A slot whose operation Google does not show yet has an unknown outcome. A repeat reads the operations again.
+        """
+        return batches.create(self._clients, region, params)
+
+    def find_batch(self, region: str, params: Params) -> Mapping[int, Vm]:
+        """Lists the VMs of the batch, and finds deleted and refused ones through their operations."""
+        return batches.find(self._clients, region, params)
+
+    def label_slots(
+        self, region: str, owners: Mapping[str, OwnerTags], names: Mapping[str, str] | None = None
+    ) -> BatchResult:
+        """Writes the labels of VMs, then of their disks."""
+        return batches.label(self._clients, region, owners, names or {})
 
     def get(self, region: str, vm_ids: Sequence[str]) -> Mapping[str, Vm | None]:
         """VMs by name and number, 50 a call. For VMs that no list shows, reads their operations."""
@@ -234,3 +259,10 @@ class GcpProvider:
     def check_region(self, region: str, installation: str) -> Sequence[AccountCheck]:  # noqa: ARG002  as above
         """The region's offerings, its subnetwork and its quotas."""
         return list(checks.of_region(self, self._clients, self._account, region))
+
+
+def _machine(spec: LaunchSpec) -> catalogue.Machine:
+    machine = catalogue.load().machines.get(spec.instance_type)
+    if machine is None:
+        raise NotOffered(f"{spec.instance_type} is not in the catalogue", code="UnknownType")
+    return machine

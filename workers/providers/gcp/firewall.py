@@ -1,4 +1,4 @@
-"""VPC firewall rules of one attempt that names allowed networks: they limit which networks reach the SSH port of its VM.
+"""VPC firewall rules of one attempt or batch that names allowed networks: they limit which networks reach the SSH port of its VM.
 
 The adapter creates the rules before the VM, under names derived from its token. The rules apply to the network tag that
 only this VM has. In Google Cloud a rule contains either IPv4 or IPv6 networks, so a spec with both gets two rules. A
@@ -15,8 +15,9 @@ from contextlib import contextmanager, suppress
 from ipaddress import ip_network
 from typing import Any
 
+from app.domain.tags import BATCH
 from workers.providers.errors import NotFound, OutcomeUnknown, ProviderError, Refused, TokenConflict
-from workers.providers.gcp import operations
+from workers.providers.gcp import operations, resource_tags
 from workers.providers.gcp.clients import GcpClients
 from workers.providers.gcp.errors import fitting
 from workers.providers.gcp.sdk import Firewall, FirewallsClient, InstancesClient
@@ -29,15 +30,20 @@ _VM_PROJECT = "gpulease-project"
 _SUFFIX = {4: "", 6: "-v6"}
 
 
-def plan(spec: LaunchSpec, account: GcpAccount, vm_name: str, network: str) -> list[Params]:
-    """The bodies of the rules; none when the spec names no networks."""
+def plan(
+    spec: LaunchSpec, account: GcpAccount, vm_name: str, network: str, batch: Mapping[str, str] | None = None
+) -> list[Params]:
+    """The bodies of the rules; none when the spec names no networks.
+
+    `vm_name`: the network tag of the VMs. `batch`: the tag of their batch, as their label shows it.
+    """
     shared = {_VM_PROJECT: account.project} if account.host_project is not None else {}
     networks = list(dict.fromkeys(map(ip_network, spec.allowed_cidrs)))
     families = {version: [str(network) for network in networks if network.version == version] for version in _SUFFIX}
     return [
         {
             "name": vm_name + _SUFFIX[version],
-            "description": json.dumps({**spec.owner.as_tags(), **shared}, sort_keys=True),
+            "description": json.dumps({**spec.owner.as_tags(), **shared, **(batch or {})}, sort_keys=True),
             "network": network,
             "direction": "INGRESS",
             "sourceRanges": ranges,
@@ -72,10 +78,20 @@ def _withdraw(clients: GcpClients, zone: str, rules: Iterable[Firewall]) -> None
     An earlier send may have created the VM, which would then lose its rules.
     """
     for rule in rules:
-        try:
-            clients.ask(clients.of(InstancesClient).get, zone=zone, instance=rule.target_tags[0])
-        except NotFound:
+        if not _is_used(clients, zone, rule):
             remove(clients, _id(clients, _project(rule), rule.name))
+
+
+def _is_used(clients: GcpClients, zone: str, rule: Firewall) -> bool:
+    batch = owner_of(rule).get(BATCH)
+    if batch is not None:
+        label = resource_tags.having(BATCH, batch)
+        return any(page.items for page in clients.pages(clients.of(InstancesClient).list, zone=zone, filter=label))
+    try:
+        clients.ask(clients.of(InstancesClient).get, zone=zone, instance=rule.target_tags[0])
+    except NotFound:
+        return False
+    return True
 
 
 def _body(rule: Mapping[str, Any]) -> Firewall:

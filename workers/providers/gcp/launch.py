@@ -40,7 +40,7 @@ def plan(spec: LaunchSpec, account: GcpAccount, machine: Machine) -> Params:
     name = launch_name(spec.token)
     reserved = spec.market is Market.RESERVED
     reservation = account.reservation(spec.reservation or "") if reserved else None
-    network = f"projects/{account.network_project}/global/networks/{account.network}"
+    network = network_of(account)
     labels = resource_tags.of(spec, account)
     instance = {
         "name": name,
@@ -59,6 +59,11 @@ def plan(spec: LaunchSpec, account: GcpAccount, machine: Machine) -> Params:
         accelerator = f"zones/{spec.zone}/acceleratorTypes/{machine.accelerator}"
         instance["guestAccelerators"] = [{"acceleratorType": accelerator, "acceleratorCount": machine.gpus}]
     return {ZONE: spec.zone, INSTANCE: instance, RULES: firewall.plan(spec, account, name, network)}
+
+
+def network_of(account: GcpAccount) -> str:
+    """The network of the account's VMs and of their firewall rules."""
+    return f"projects/{account.network_project}/global/networks/{account.network}"
 
 
 def _identity(account: GcpAccount) -> dict[str, Any]:
@@ -118,27 +123,32 @@ def body(params: Params) -> Instance:
         return parsed
 
 
+def metadata_of(instance: Mapping[str, Any], key: str) -> str | None:
+    """A value of the metadata of the VM that `instance` makes."""
+    return next((str(item["value"]) for item in instance["metadata"]["items"] if item["key"] == key), None)
+
+
 def vm_tags(instance: Mapping[str, Any]) -> dict[str, str]:
     """The tags of the VM that `instance` makes, as a list shows them."""
-    metadata = {item["key"]: item["value"] for item in instance["metadata"]["items"]}
-    return resource_tags.of_vm(instance["labels"], metadata.get(resource_tags.METADATA))
+    return resource_tags.of_vm(instance["labels"], metadata_of(instance, resource_tags.METADATA))
 
 
-def begun(operation: Operation, params: Params, region: str) -> Vm:
+def begun(operation: Operation, instance: Mapping[str, Any], region: str, zone: str, instance_type: str) -> Vm:
     """The VM that an insert has begun to make, with the number that it will have."""
     if not operation.target_id:
         raise OutcomeUnknown("the operation names no VM", code="MalformedAnswer")
-    instance = params[INSTANCE]
     model = instance["scheduling"].get("provisioningModel")
+    labels, slots = instance["labels"], metadata_of(instance, resource_tags.SLOTS)
     return Vm(
-        id=str(Id(params[ZONE], instance["name"], str(operation.target_id))),
+        id=str(Id(zone, instance["name"], str(operation.target_id))),
         region=region,
-        zone=params[ZONE],
-        instance_type=type_name(body(params)),
+        zone=zone,
+        instance_type=instance_type,
         market=market_of(model, instance.get("reservationAffinity", {}).get("consumeReservationType")),
         state=VmState.QUEUED if model == FLEX_START_MODEL else VmState.PENDING,
         tags=vm_tags(instance),
         launch_identity=instance["name"],
+        batch=resource_tags.batch_of(labels, slots, instance["name"]),
         launched_at=time_of(operation.insert_time),
     )
 
@@ -157,4 +167,4 @@ def create(clients: GcpClients, region: str, params: Params) -> Vm:
                 request_id=request_id(params),
             )
         operation = operations.inserted(answer)
-    return begun(operation, params, region)
+    return begun(operation, params[INSTANCE], region, zone, type_name(instance))

@@ -68,7 +68,9 @@ def _rules(
     ]
     if not ours:
         return
-    used = {tag for wanted in filters for tag in _tags_in_use(clients, wanted)}
+    batches = {owner[tags.BATCH] for _, _, owner in ours if tags.BATCH in owner}
+    of_batches = [either(f"labels.{tags.BATCH}", chunk) for chunk in chunks(sorted(batches), _LEASES_PER_CALL)]
+    used = {tag for wanted in (*filters, *of_batches) for tag in _tags_in_use(clients, wanted)}
     for rule_id, rule, owner in ours:
         in_use = not used.isdisjoint(rule.target_tags)
         yield Leftover(kind=RULE, id=rule_id, region=region, tags=owner, in_use=in_use, free=True)

@@ -92,6 +92,21 @@ def of_name(clients: GcpClients, region: str, name: str) -> Mapping[Id, list[Ope
     return histories
 
 
+def of_group(clients: GcpClients, zone: str, group: str) -> Mapping[str, Operation]:
+    """The operations by VM name with which instances.bulkInsert creates its VMs. `group`: their operationGroupId."""
+    found: dict[str, Operation] = {}
+    for page in clients.pages(clients.of(ZoneOperationsClient).list, zone=zone, filter=f'operationGroupId = "{group}"'):
+        found |= {last(one.target_link): one for one in page.items if one.operation_type == INSERT}
+    return found
+
+
+def of_request(clients: GcpClients, zone: str, request_id: str) -> Operation | None:
+    """The operation of a call with this request id, or None."""
+    wanted = f'clientOperationId = "{request_id}"'
+    pages = clients.pages(clients.of(ZoneOperationsClient).list, zone=zone, filter=wanted)
+    return next((one for page in pages for one in page.items), None)
+
+
 def preemptions(clients: GcpClients, regions: frozenset[str]) -> Iterator[Operation]:
     """All preemptions that Google still knows, which are those of some days.
 

@@ -7,11 +7,11 @@ digits, `_` and `-`; a key begins with a letter.
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from app.domain import tags
 from app.domain.labels import valid_labels
-from app.domain.tags import LABEL_PREFIX, NAME_LABEL, OwnerTags
+from app.domain.tags import BATCH, LABEL_PREFIX, NAME_LABEL, OwnerTags
 from app.settings import AccountSettings
 from app.settings.account_tags import TagRules
 from workers.providers.common.tags import combine, group_tag, of_account
@@ -20,6 +20,11 @@ from workers.providers.types import LaunchSpec
 _NOT_ALLOWED = re.compile(r"[^a-z0-9_-]")
 METADATA = "gpulease-labels"
 """The key of a VM's metadata with the tenant's labels as JSON."""
+SLOTS = "gpulease-slots"
+"""The key of the metadata that the VMs of a batch share: the beginning of each VM's name, in the order of the slots."""
+_SLOT_DIGITS = 12
+_OF_SLOT = 3
+"""Labels of `of_slot` that `of_batch` does not contain: lease, attempt and name."""
 _LONGEST = 63
 _DIGITS = 16
 _MOST = 64
@@ -45,10 +50,43 @@ def of(spec: LaunchSpec, account: AccountSettings) -> dict[str, str]:
 
     A character that Google refuses in a tenant's label becomes `_`. `metadata` holds the tenant's labels as they are.
     """
-    group = {key: exact(text) for key, text in group_tag(spec).items()}
-    ours = {NAME_LABEL: _squeezed(spec.name), **of_owner(spec.owner), **group}
+    return _combined({NAME_LABEL: _squeezed(spec.name), **of_owner(spec.owner)}, spec, account, _MOST)
+
+
+def of_batch(spec: LaunchSpec, account: AccountSettings, batch_id: str) -> dict[str, str]:
+    """The labels that the VMs of a batch share. They leave room for those of `of_slot`."""
+    ours = {key: exact(text) for key, text in tags.batch_tags(spec.owner, batch_id).items()}
+    return _combined(ours, spec, account, _MOST - _OF_SLOT)
+
+
+def of_slot(owner: OwnerTags, name: str | None) -> dict[str, str]:
+    """The labels that a VM of a batch gets after its launch."""
+    return {**of_owner(owner), **({NAME_LABEL: _squeezed(name)} if name is not None else {})}
+
+
+def slots_metadata(names: Sequence[str]) -> str:
+    """The value of SLOTS for VMs of these names. A `launch_name` ends in digits of its token."""
+    return "".join(map(_slot_digits, names))
+
+
+def _slot_digits(name: str) -> str:
+    return name.rpartition("-")[2][:_SLOT_DIGITS]
+
+
+def batch_of(labels: Mapping[str, str], slots: str | None, name: str) -> tuple[str, int] | None:
+    """The batch of a VM and its slot. `slots`: the value of SLOTS, if the VM has it."""
+    digits = _slot_digits(name)
+    if BATCH not in labels or slots is None or len(digits) < _SLOT_DIGITS:
+        return None
+    found = range(0, len(slots), _SLOT_DIGITS)
+    at = next((start for start in found if slots.startswith(digits, start)), None)
+    return (labels[BATCH], at // _SLOT_DIGITS) if at is not None else None
+
+
+def _combined(ours: Mapping[str, str], spec: LaunchSpec, account: AccountSettings, most: int) -> dict[str, str]:
+    ours = {**ours, **{key: exact(text) for key, text in group_tag(spec).items()}}
     labels = {_squeezed(LABEL_PREFIX + key): _squeezed(value) for key, value in sorted(spec.labels.items())}
-    return combine([ours, *of_account(spec, account, RULES), labels], _MOST)
+    return combine([ours, *of_account(spec, account, RULES), labels], most)
 
 
 def metadata(spec: LaunchSpec) -> dict[str, str]:

@@ -29,6 +29,7 @@ from google.cloud.compute_v1.services.regions import RegionsClient  # noqa: E402
 from google.cloud.compute_v1.services.reservations import ReservationsClient  # noqa: E402
 from google.cloud.compute_v1.services.zone_operations import ZoneOperationsClient  # noqa: E402
 from google.cloud.compute_v1.types.compute import (  # noqa: E402
+    BulkInsertInstanceResource,
     Disk,
     Firewall,
     Instance,
@@ -41,6 +42,7 @@ from google.cloud.compute_v1.types.compute import (  # noqa: E402
 
 __all__ = [
     "AcceleratorTypesClient",
+    "BulkInsertInstanceResource",
     "Disk",
     "DisksClient",
     "Firewall",

@@ -6,7 +6,7 @@ All that comes from outside stands in the script as base64, so that nothing can 
 import base64
 import shlex
 
-from workers.providers.common import agent, host_keys, ssh_keys
+from workers.providers.common import agent, host_keys, slot_tokens, ssh_keys
 from workers.providers.errors import InvalidSpec
 from workers.providers.gcp import resource_tags
 from workers.providers.types import LaunchSpec
@@ -15,6 +15,10 @@ LIMIT = 256 * 1024
 """Bytes of one value (Compute Engine guide, "About VM metadata": limits)."""
 
 SSH_USER = "ubuntu"
+
+_NAME = "http://metadata.google.internal/computeMetadata/v1/instance/name"
+_SLOT = f'return ask("GET", "{_NAME}", "Metadata-Flavor", "Google")'
+"""A VM of a batch is known by its name."""
 
 _HEAD = """#!/bin/bash
 # Made by gpulease; runs as root at every boot.
@@ -59,7 +63,8 @@ def script(spec: LaunchSpec) -> str:
     parts = [_HEAD]
     if spec.startup_script:
         parts.append(_put("0700", '"$state/startup-script"', spec.startup_script))
-    files, commands = [], [["systemctl", "daemon-reload"]]
+    files = slot_tokens.files(spec, _SLOT)
+    commands = [["systemctl", "daemon-reload"], *slot_tokens.commands(files)]
     if spec.host_keys is not None:
         files += host_keys.files(spec.host_keys)
         commands += host_keys.commands()

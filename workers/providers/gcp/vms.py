@@ -60,8 +60,9 @@ def from_instance(instance: Instance, region: str) -> Vm:
             instance.scheduling.provisioning_model, instance.reservation_affinity.consume_reservation_type
         ),
         state=state,
-        tags=resource_tags.of_vm(instance.labels, _metadata(instance)),
+        tags=resource_tags.of_vm(instance.labels, _metadata(instance, resource_tags.METADATA)),
         launch_identity=instance.name or None,
+        batch=resource_tags.batch_of(instance.labels, _metadata(instance, resource_tags.SLOTS), instance.name),
         launched_at=time_of(instance.creation_timestamp),
         ended_at=time_of(instance.last_stop_timestamp) if state is VmState.STOPPED else None,
         public_ip=addresses[0] if addresses else None,
@@ -70,8 +71,8 @@ def from_instance(instance: Instance, region: str) -> Vm:
     )
 
 
-def _metadata(instance: Instance) -> str | None:
-    return next((item.value for item in instance.metadata.items if item.key == resource_tags.METADATA), None)
+def _metadata(instance: Instance, key: str) -> str | None:
+    return next((item.value for item in instance.metadata.items if item.key == key), None)
 
 
 def market_of(model: str | None, consumed: str | None) -> Market:

@@ -15,7 +15,7 @@ from workers.providers.aws.adapter import AwsProvider
 from workers.providers.aws.leftovers import ADDRESS, GROUP, INTERFACE, VOLUME
 from workers.providers.aws.rights import READS_OF_RESERVATIONS, RIGHTS, SIMULATE
 from workers.providers.aws.settings import AwsAccount
-from workers.providers.types import Leftover
+from workers.providers.types import Leftover, Slot
 
 PAGE = Path(__file__).parents[4] / "docs" / "providers" / "aws.md"
 REGION = "us-east-1"
@@ -57,6 +57,12 @@ def ask_everything(aws: AwsProvider) -> None:
     """Each method once, a spot VM and its end included."""
     image = aws.image(REGION)
     vm = aws.launch(REGION, aws.plan(spec(image=image, market=Market.SPOT, allowed_cidrs=("203.0.113.0/24",))))
+    batch = aws.plan_batch(
+        spec(image=image), "batch_a", "b" * 64, [Slot(index=0, token=token_of(owner()), owner=owner())]
+    )
+    member = aws.launch_batch(REGION, batch).vms[0]
+    aws.find_batch(REGION, batch)
+    aws.label_slots(REGION, {member.id: owner()})
     aws.identity()
     aws.offered(REGION)
     aws.prices(REGION)

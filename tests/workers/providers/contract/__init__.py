@@ -4,7 +4,7 @@ A backend that cannot show something says so as data (`Power` -> reason); the ca
 run against that backend.
 """
 
-from tests.workers.providers.contract import belongings, ending, handling, launching, looking
+from tests.workers.providers.contract import batches, belongings, ending, handling, launching, looking
 from tests.workers.providers.contract.backend import Backend, Inbound, Power
 from tests.workers.providers.contract.cases import NETWORKS, Case, await_state, cases, launch, listed, look, wish
 
@@ -15,6 +15,7 @@ __all__ = [
     "Inbound",
     "Power",
     "await_state",
+    "batches",
     "belongings",
     "cases",
     "ending",

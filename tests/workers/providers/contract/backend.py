@@ -34,6 +34,7 @@ class Power(StrEnum):
     HELD = "refusing to remove what is in use"
     REBOOTS = "reboots that leave a trace"
     AT_ONCE = "no capacity in the answer to the launch itself"
+    BATCHES = "several VMs with one call"
     MEMORY = "VMs that still show once they have ended"
 
 
@@ -81,6 +82,15 @@ class Backend(Protocol):
 
     def lose_next_launch_reply(self) -> None:
         """The next launch is done and its answer lost."""
+
+    def lose_next_batch_reply(self) -> None:
+        """The next launch of several VMs is done and its answer lost."""
+
+    def shuffle_next_batch(self) -> None:
+        """The next launch of several VMs starts or lists them in another order."""
+
+    def leave_room(self, zone: str, count: int) -> None:
+        """Only so many more VMs can start in the zone."""
 
     def hang_next_launch(self) -> None:
         """The next launch gets no answer."""

@@ -16,6 +16,7 @@ from tests.workers.providers.samples import INSTALLATION, owner, token_of
 from workers.providers.errors import NotFound
 from workers.providers.gcp.adapter import GcpProvider
 from workers.providers.gcp.rights import CHECK_RIGHTS, RESERVATION_RIGHTS, RIGHTS
+from workers.providers.types import Slot
 
 PAGE = Path(__file__).parents[4] / "docs" / "providers" / "gcp.md"
 NOT_SEEN_HERE = {
@@ -50,6 +51,12 @@ def ask_everything(gcp: GcpProvider) -> None:
     params = gcp.plan(wanted)
     params["instance"]["disks"][0]["autoDelete"] = False
     vm = gcp.launch(REGION, params)
+    slot = Slot(index=0, token="c" * 64, owner=owner("lease_b"))
+    batch = gcp.plan_batch(spec(image=gcp.image(REGION)), "batch_a", "b" * 64, [slot])
+    member = gcp.launch_batch(REGION, batch).vms[0]
+    gcp.find_batch(REGION, batch)
+    gcp.label_slots(REGION, {member.id: owner("lease_b")})
+    gcp.terminate(REGION, [member.id])
     gcp.identity()
     gcp.offered(REGION)
     gcp.prices(REGION)

@@ -11,6 +11,7 @@ from app.domain.offerings import Driver, Gpu, InstanceType, Interconnect, Market
 from app.domain.tags import ATTEMPT, DEADLINE, INSTALLATION, LEASE, OwnerTags
 from app.settings import Settings
 from app.settings.providers import AccountSettings, ProviderInfo
+from workers.providers.common.single import SingleLaunches
 from workers.providers.errors import NotFound
 from workers.providers.types import (
     BatchResult,
@@ -44,7 +45,7 @@ class ToyAccount(AccountSettings):
     playground: str
 
 
-class ToyProvider:
+class ToyProvider(SingleLaunches):
     """Keeps its VMs by the token of their launch."""
 
     limits = Limits()

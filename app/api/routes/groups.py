@@ -1,0 +1,142 @@
+"""Groups of leases that start together in one place."""
+
+from dataclasses import replace
+from typing import Annotated
+
+from fastapi import Query, Request, Response
+
+from app.api.http.etags import UseIfMatch, tagged_by_content
+from app.api.http.idempotency import IdempotencyHeader, idempotency_key, respond
+from app.api.http.pagination import UsePage
+from app.api.http.responses import answer
+from app.api.http.routing import Member, UseServices, Viewer, agent_router, calling_agent
+from app.api.http.routing import router as make_router
+from app.api.routes.events import UseRange, event_page
+from app.api.schemas.events import EventPage, UseLeaseEventFilter
+from app.api.schemas.group_hosts import GroupHostList, NodeHosts, hosts_view, node_hosts_view
+from app.api.schemas.groups import (
+    Group,
+    GroupPage,
+    GroupPatch,
+    NewGroup,
+    UseGroupFilter,
+    group_view,
+    new_group,
+    summary_view,
+)
+from app.domain.group_hosts import HostFormat
+from app.services.errors import FieldError, InvalidRequest
+from app.services.preconditions import list_tag, version_tag
+
+router = make_router("groups")
+member_router = agent_router()
+
+_TEXT = "text/plain; charset=utf-8"
+
+
+@router.post("/v1/groups", status_code=201, response_model=Group)
+async def create_group(
+    request: Request, body: NewGroup, principal: Member, services: UseServices, key: IdempotencyHeader = None
+) -> Response:
+    """Create a group of leases that start together in one place.
+
+    All members are admitted, or none. The response is in state `queued`; poll `GET /v1/groups/{id}` for progress.
+    """
+    repeat = idempotency_key(request, principal, key, body)
+    call = services.group_creation.create(principal, new_group(body), repeat)
+    return await respond(call, lambda group: group_view(group).model_dump_json().encode(), status=201)
+
+
+@router.get("/v1/groups", response_model=GroupPage)
+async def list_groups(
+    request: Request, principal: Viewer, services: UseServices, page: UsePage, wanted: UseGroupFilter
+) -> Response:
+    """List groups without their members, newest first."""
+    if principal.tenant_id is not None:
+        if wanted.tenant_id not in {None, principal.tenant_id}:
+            raise InvalidRequest(errors=[FieldError("#/query/tenant_id", "only operators may name a tenant")])
+        wanted = replace(wanted, tenant_id=principal.tenant_id)
+    found = await services.groups.page(principal, wanted, page)
+    items = [summary_view(row) for row in found.rows]
+    shown = GroupPage(items=items, next_cursor=found.next_cursor, total_count=found.total_count)
+    return tagged_by_content(request, shown.model_dump_json().encode())
+
+
+@router.get("/v1/groups/{group_id}", response_model=Group)
+async def get_group(group_id: str, principal: Viewer, services: UseServices) -> Response:
+    """Read a group and its members. Its ETag changes with the group, not with its members."""
+    return _answered(group_view(await services.groups.get(principal, group_id)))
+
+
+@router.patch("/v1/groups/{group_id}", response_model=Group)
+async def resize_group(
+    group_id: str, body: GroupPatch, principal: Member, services: UseServices, if_match: UseIfMatch
+) -> Response:
+    """Change the size of a group. All additional members are admitted, or none."""
+    return _answered(group_view(await services.group_changes.resize(principal, group_id, body.size, if_match)))
+
+
+@router.delete("/v1/groups/{group_id}", status_code=202, response_model=Group)
+async def release_group(group_id: str, principal: Member, services: UseServices, if_match: UseIfMatch) -> Response:
+    """Release a group and all of its members in any state. Repeating the call has no effect."""
+    return _answered(group_view(await services.group_changes.release(principal, group_id, if_match)), status=202)
+
+
+@router.get("/v1/groups/{group_id}/events", response_model=EventPage)
+async def list_group_events(
+    request: Request,
+    group_id: str,
+    principal: Viewer,
+    services: UseServices,
+    page: UsePage,
+    span: UseRange,
+    wanted: UseLeaseEventFilter,
+) -> Response:
+    """List the events of a group, oldest first unless `sort` is set. Its members' events belong to their leases."""
+    await services.groups.require(principal, group_id)
+    named = replace(wanted, group_id=group_id)
+    return event_page(request, await services.events.of_tenant(principal, named, span=span, page=page))
+
+
+@router.get(
+    "/v1/groups/{group_id}/hosts",
+    response_model=GroupHostList,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}, "example": "10.0.0.4 slots=8\n"}}}},
+)
+async def list_group_hosts(
+    request: Request,
+    group_id: str,
+    principal: Viewer,
+    services: UseServices,
+    form: Annotated[
+        HostFormat,
+        Query(
+            alias="format",
+            description=(
+                "`hostfile`: Open MPI. `slurm`: a node list. `ansible`: an inventory. `torchrun`: the command of each "
+                "host. All but `json` are text, and need a group that is `active` or `degraded`."
+            ),
+        ),
+    ] = HostFormat.JSON,
+) -> Response:
+    """List the VMs of a group's active members by rank."""
+    found = await services.groups.hosts(principal, group_id)
+    if form is HostFormat.JSON:
+        return tagged_by_content(request, hosts_view(found).model_dump_json().encode())
+    text = found.text(form)
+    return Response(text, headers={"ETag": list_tag((), also=text)}, media_type=_TEXT)
+
+
+@member_router.get("/v1/group-hosts", response_model=NodeHosts)
+async def get_own_group_hosts(request: Request, services: UseServices) -> Response:
+    """List the nodes of the group that the calling VM belongs to. Each VM receives its token at launch.
+
+    People do not use this call.
+    """
+    agent = calling_agent(request)
+    found = await services.groups.hosts_of_agent(agent)
+    return answer(node_hosts_view(found, agent.lease_id))
+
+
+def _answered(group: Group, *, status: int = 200) -> Response:
+    return answer(group, status, {"ETag": version_tag(group.id, group.version)})

@@ -1,0 +1,1 @@
+"""Statements of groups of leases."""

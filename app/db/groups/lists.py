@@ -1,0 +1,111 @@
+"""Reading groups and their members for callers."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, and_, func, literal_column, not_, or_, select
+
+from app.db.core.tenant_scope import owned
+from app.db.schema.tables import lease, lease_group
+from app.domain.groups import GroupState
+from app.domain.leases import TERMINAL, Desired, LeaseState
+from app.domain.reasons import PROVIDER_MESSAGE
+
+
+def _literal(text: str) -> ColumnElement[str]:
+    return literal_column(f"'{text}'")
+
+
+_READY = (
+    select(func.count())
+    .select_from(lease)
+    .where(lease.c.group_id == lease_group.c.id, lease.c.state == _literal(LeaseState.ACTIVE))
+    .correlate(lease_group)
+    .scalar_subquery()
+    .label("ready")
+)
+_EXPIRES_AT = (
+    select(func.max(lease.c.expires_at))
+    .where(lease.c.group_id == lease_group.c.id)
+    .correlate(lease_group)
+    .scalar_subquery()
+    .label("expires_at")
+)
+_GROUPS = select(
+    *(column for column in lease_group.c if column.name not in {"reason", "claim_id", "held_until", "next_due"}),
+    lease_group.c.reason.op("-")(_literal(PROVIDER_MESSAGE)).label("reason"),
+    _READY,
+    _EXPIRES_AT,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupFilter:
+    """All that is given must hold. None or empty means any."""
+
+    tenant_id: str | None = None
+    states: frozenset[GroupState] = frozenset()
+    name: str | None = None
+
+
+def page(wanted: GroupFilter, *, after: str | None, limit: int) -> Select[Any]:
+    """Groups with their number of active members (`ready`) and their latest expiry, newest first."""
+    query = _GROUPS.where(owned(lease_group.c.tenant_id, wanted.tenant_id))
+    if wanted.states:
+        query = query.where(lease_group.c.state.in_(sorted(str(state) for state in wanted.states)))
+    if wanted.name is not None:
+        query = query.where(lease_group.c.name == wanted.name)
+    if after is not None:
+        query = query.where(lease_group.c.id < after)
+    return query.order_by(lease_group.c.id.desc()).limit(limit)
+
+
+def get(group_id: str, *, within: str | None) -> Select[Any]:
+    """One group, as `page` returns it."""
+    return _GROUPS.where(lease_group.c.id == group_id, owned(lease_group.c.tenant_id, within))
+
+
+def lock(group_id: str, *, within: str | None) -> Select[Any]:
+    """The group's row, locked until the transaction ends. Lock its members first: see `members.lock_members`."""
+    named = (lease_group.c.id == group_id, owned(lease_group.c.tenant_id, within))
+    return select(lease_group).where(*named).with_for_update()
+
+
+def group_of(lease_id: str) -> Select[Any]:
+    """(id, rank) of the group that a lease is a member of, and the rank."""
+    return select(lease.c.group_id.label("id"), lease.c.rank).where(
+        lease.c.id == lease_id, lease.c.group_id.is_not(None)
+    )
+
+
+_NEWER = lease.alias("newer")
+_LIVE = not_(lease.c.state.in_(sorted(str(state) for state in TERMINAL)))
+_NEWEST = not_(
+    select(_NEWER.c.id)
+    .where(_NEWER.c.group_id == lease.c.group_id, _NEWER.c.rank == lease.c.rank, _NEWER.c.id > lease.c.id)
+    .exists()
+)
+
+
+def members(group_id: str, *, within: str | None) -> Select[Any]:
+    """The members by rank: the newest lease of each rank below the size, and older ones that have not ended."""
+    own = lease.join(lease_group, lease_group.c.id == lease.c.group_id)
+    shown = or_(_LIVE, and_(_NEWEST, lease.c.rank < lease_group.c.size))
+    wanted = lease.c.desired == _literal(Desired.RUN)
+    return (
+        select(
+            lease.c.rank,
+            lease.c.id.label("lease_id"),
+            lease.c.name,
+            lease.c.state,
+            lease.c.reason.op("-")(_literal(PROVIDER_MESSAGE)).label("reason"),
+            lease.c.connection,
+            lease.c.placement["zone"].astext.label("zone"),
+            lease.c.gpu_count.label("gpus"),
+            and_(lease.c.state == _literal(LeaseState.ACTIVE), wanted).label("runs"),
+            lease.c.ready_at,
+        )
+        .select_from(own)
+        .where(lease.c.group_id == group_id, owned(lease.c.tenant_id, within), shown)
+        .order_by(lease.c.rank, lease.c.id)
+    )

@@ -1,0 +1,336 @@
+"""The decisions about a group: from the facts about it and its members to the one next step. Total and pure.
+
+A worker executes the step in one transaction, loads the group again and decides again, until it rests. Every change of
+a member wakes the group.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from types import MappingProxyType
+
+from app.domain.groups import Group, GroupState, OnMemberLoss, Pool
+from app.domain.ids import LeaseId
+from app.domain.leases import TERMINAL, LeaseState
+from app.domain.reasons import Reason, ReasonCode
+
+_LOOK_AGAIN = timedelta(seconds=30)
+"""The longest rest. Members wake their group, so a rest ends by itself only after a bug."""
+
+_ENDS_GROUP = frozenset({ReasonCode.EXPIRED, ReasonCode.TENANT_SUSPENDED})
+"""Reasons of a member's end that concern every member."""
+_RELEASED = frozenset({ReasonCode.RELEASED_BY_USER, ReasonCode.RELEASED_BY_OPERATOR})
+_NOT_REPLACED = _ENDS_GROUP | {
+    ReasonCode.SPEND_CAP,
+    ReasonCode.BUDGET_EXCEEDED,
+    ReasonCode.IDLE,
+    ReasonCode.RESERVATION_ENDED,
+}
+"""Reasons of a member's end that its replacement would share."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A lease of a group: the newest of its rank, or an older one that has not ended.
+
+    `wanted`: nobody has requested its end. `pool` of an ended member: not None until the group has handled its end.
+    `live_in`: the place of its live attempt; None: it has none. `was_ready`: it was active once. `stuck`: nothing in
+    its pool could be planned.
+    """
+
+    lease_id: LeaseId
+    rank: int
+    state: LeaseState
+    wanted: bool
+    pool: Pool | None
+    live_in: Pool | None
+    retreats: bool
+    was_ready: bool
+    stuck: bool
+    reason: Reason | None
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing of it is left."""
+        return self.state in TERMINAL
+
+
+# --- steps ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Nothing to do before `until`, or before a member wakes the group. None: the group has ended."""
+
+    until: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Elect:
+    """Choose a pool and start to form the group there. Without one: wait for a pool, or end the group."""
+
+
+@dataclass(frozen=True, slots=True)
+class AssignPool:
+    """Let these members launch in the group's pool."""
+
+    lease_ids: tuple[LeaseId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Activate:
+    """All members are ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class DropMissing:
+    """The time to form is over, and enough members are ready: release the others and go on."""
+
+    lease_ids: tuple[LeaseId, ...]
+    ready: int
+
+
+@dataclass(frozen=True, slots=True)
+class Retreat:
+    """Too few members are ready: end every VM of the pool, and let the group try another one."""
+
+    ready: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Degrade:
+    """Go on with fewer members. `lost`: members whose loss is recorded; those that return to the queue get the pool."""
+
+    lost: tuple[Member, ...]
+    ready: int
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Shrink:
+    """Release these members: their ranks exceed the size."""
+
+    lease_ids: tuple[LeaseId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Replace:
+    """Create a lease for each of these ranks. Its former leases have ended. `needed`: without them the group ends."""
+
+    ranks: tuple[int, ...]
+    needed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseAll:
+    """End the group and every member for `reason`."""
+
+    reason: Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Every member has ended: the group has ended."""
+
+
+GroupStep = (
+    Rest | Elect | AssignPool | Activate | DropMissing | Retreat | Degrade | Shrink | Replace | ReleaseAll | Finish
+)
+
+
+# --- decisions --------------------------------------------------------------------------------------------
+
+
+def decide_group(group: Group, members: Sequence[Member], now: datetime) -> GroupStep:
+    """The next step of a group. `members`: the newest lease of each rank, and every lease that has not ended."""
+    if group.state is GroupState.ENDED:
+        return Rest(None)
+    view = _View(group, members)
+    if group.ends or group.state is GroupState.RELEASING:
+        return _releasing(view, now)
+    if view.beyond_size:
+        return Shrink(tuple(member.lease_id for member in view.beyond_size))
+    return _DECIDERS[group.state](view, now)
+
+
+class _View:
+    """The members of a group, seen by rank."""
+
+    def __init__(self, group: Group, members: Sequence[Member]) -> None:
+        self.group = group
+        self.members = members
+        newest: dict[int, Member] = {}
+        for member in sorted(members, key=lambda one: one.lease_id):
+            newest[member.rank] = member
+        self.newest = [member for rank, member in sorted(newest.items()) if rank < group.size]
+        self.beyond_size = [member for member in members if member.rank >= group.size and member.wanted]
+        self.ready = sum(is_ready(group, member) for member in self.newest)
+        self.missing = [one for one in self.newest if one.wanted and not is_ready(group, one)]
+        self.without_pool = tuple(
+            one.lease_id
+            for one in self.missing
+            if one.pool is None and one.live_in is None and not one.retreats and one.state is LeaseState.QUEUED
+        )
+
+    def free_ranks(self, ranks: Sequence[int]) -> tuple[int, ...]:
+        """The ranks of which every lease has ended."""
+        held = {member.rank for member in self.members if not member.ended}
+        return tuple(rank for rank in ranks if rank not in held)
+
+
+def is_ready(group: Group, member: Member) -> bool:
+    """Whether the member is ready in the group's pool."""
+    in_pool = group.pool is not None and member.pool == group.pool
+    return in_pool and member.state is LeaseState.ACTIVE and member.wanted and not member.retreats
+
+
+def _releasing(view: _View, now: datetime) -> GroupStep:
+    if view.group.state is not GroupState.RELEASING or any(member.wanted for member in view.members):
+        return ReleaseAll(view.group.reason or Reason(ReasonCode.RELEASED_BY_USER, "the group was released"))
+    return Finish() if all(member.ended for member in view.members) else Rest(now + _LOOK_AGAIN)
+
+
+def _queued(view: _View, now: datetime) -> GroupStep:
+    cause = _cause_before_formed(view)
+    if cause is not None:
+        return ReleaseAll(cause)
+    ranks = view.free_ranks([member.rank for member in view.newest if not member.wanted])
+    if ranks:
+        return Replace(ranks, needed=True)
+    held = any(not member.ended and (member.live_in is not None or member.retreats) for member in view.members)
+    if held or any(not member.wanted for member in view.newest):
+        return Rest(now + _LOOK_AGAIN)
+    return Elect()
+
+
+def _forming(view: _View, now: datetime) -> GroupStep:
+    group = view.group
+    cause = _cause_before_formed(view)
+    if cause is not None:
+        return ReleaseAll(cause)
+    if view.ready == group.size:
+        return Activate()
+    if group.forms_until is None or now >= group.forms_until or _nothing_comes(view):
+        return _end_forming(view)
+    if view.without_pool:
+        return AssignPool(view.without_pool)
+    ranks = view.free_ranks([member.rank for member in view.newest if not member.wanted])
+    if ranks:
+        return Replace(ranks, needed=False)
+    return Rest(min(group.forms_until, now + _LOOK_AGAIN))
+
+
+def _nothing_comes(view: _View) -> bool:
+    """Whether no member has a VM or is about to get one: the group then loses nothing by leaving the pool early."""
+    nothing_live = all(member.live_in is None for member in view.members)
+    return bool(view.missing) and view.ready == 0 and nothing_live and all(one.stuck for one in view.missing)
+
+
+def _end_forming(view: _View) -> GroupStep:
+    group = view.group
+    if view.ready >= group.min_size:
+        return DropMissing(tuple(member.lease_id for member in view.missing), view.ready)
+    return Retreat(view.ready, pool_failed(group, view.ready))
+
+
+def pool_failed(group: Group, ready: int) -> Reason:
+    """The reason of a pool that did not form the group."""
+    text = f"{ready} of {group.size} members were ready within {group.form_seconds} s, and {group.min_size} are needed"
+    return Reason(ReasonCode.CAPACITY_EXHAUSTED, text)
+
+
+def _cause_before_formed(view: _View) -> Reason | None:
+    """Why a group that is not formed yet ends with the end of a member. Any other ended member is replaced."""
+    ended = [member for member in view.newest if not member.wanted and member.reason is not None]
+    for member in ended:
+        assert member.reason is not None
+        by_wish = member.reason.code in _RELEASED and view.group.on_member_loss is OnMemberLoss.END
+        if member.reason.code in _NOT_REPLACED or by_wish:
+            return member.reason
+    return None
+
+
+def _formed(view: _View, now: datetime) -> GroupStep:
+    lost = [member for member in view.newest if _is_lost(member)]
+    if lost:
+        return _after_loss(view, lost)
+    if view.without_pool:
+        return AssignPool(view.without_pool)
+    awaited = [member.rank for member in view.newest if _is_replaced(view.group, member)]
+    if view.ready + len(view.missing) + len(awaited) < view.group.min_size:
+        return ReleaseAll(too_few(view.group, view.ready))
+    ranks = view.free_ranks(awaited)
+    if ranks:
+        return Replace(ranks, needed=view.ready + len(view.missing) < view.group.min_size)
+    return _settled(view, now)
+
+
+def _settled(view: _View, now: datetime) -> GroupStep:
+    group = view.group
+    active = group.state is GroupState.ACTIVE
+    if view.ready == group.size and not active:
+        return Activate()
+    grows = bool(view.missing)
+    if active and (view.ready < group.min_size or (view.ready < group.size and not grows)):
+        return Degrade((), view.ready, too_few(group, view.ready))
+    return Rest(now + _LOOK_AGAIN)
+
+
+def too_few(group: Group, ready: int) -> Reason:
+    """The reason of a group that misses members."""
+    text = f"{ready} of {group.size} members are left, and {group.min_size} are needed"
+    return Reason(ReasonCode.GROUP_MEMBER_LOST, text)
+
+
+def _is_lost(member: Member) -> bool:
+    """Whether a member's end, or its return to the queue, is not handled yet."""
+    if not member.wanted:
+        return member.pool is not None
+    returned = member.state is LeaseState.QUEUED and member.pool is None and not member.retreats
+    return returned and member.was_ready
+
+
+def _is_replaced(group: Group, member: Member) -> bool:
+    """Whether an ended member gets a successor. A member that was never ready was given up, not lost."""
+    if member.wanted or not member.was_ready or group.on_member_loss is not OnMemberLoss.REPLACE:
+        return False
+    code = None if member.reason is None else member.reason.code
+    return code not in _NOT_REPLACED | {ReasonCode.GROUP_INCOMPLETE, ReasonCode.GROUP_SHRUNK}
+
+
+def _after_loss(view: _View, lost: Sequence[Member]) -> GroupStep:
+    for member in lost:
+        if _ends_group(view.group, member):
+            return ReleaseAll(member_lost(member))
+    return Degrade(tuple(lost), view.ready, member_lost(lost[0]))
+
+
+def _ends_group(group: Group, member: Member) -> bool:
+    code = None if member.reason is None else member.reason.code
+    if code in _ENDS_GROUP:
+        return True
+    if not member.was_ready:
+        return False
+    replaced = group.on_member_loss is OnMemberLoss.REPLACE and (member.wanted or code not in _NOT_REPLACED)
+    return not replaced and group.on_member_loss is not OnMemberLoss.KEEP
+
+
+def member_lost(member: Member) -> Reason:
+    """The reason of a group that lost a member."""
+    if member.reason is None:
+        return Reason(ReasonCode.GROUP_MEMBER_LOST, f"member {member.rank} was lost")
+    if member.reason.code in _ENDS_GROUP:
+        return member.reason
+    text = f"member {member.rank} was lost: {member.reason.message}"
+    return Reason(ReasonCode.GROUP_MEMBER_LOST, text, member.reason.origin)
+
+
+_DECIDERS: Mapping[GroupState, Callable[[_View, datetime], GroupStep]] = MappingProxyType(
+    {
+        GroupState.QUEUED: _queued,
+        GroupState.FORMING: _forming,
+        GroupState.ACTIVE: _formed,
+        GroupState.DEGRADED: _formed,
+    }
+)

@@ -1,0 +1,156 @@
+"""Reserving quota and budgets for new leases, all or nothing, and the refusal where they have no room."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+import orjson
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.db.core.engine import fetch
+from app.db.leases import statements
+from app.db.tenancy import budgets as budget_statements
+from app.db.tenancy import commitments, quota_limits
+from app.db.tenancy import quotas as quota_statements
+from app.domain.ids import TenantId
+from app.domain.quotas import Amounts, Shortage, shortages
+from app.services.acting_tenant import wrong_tenant
+from app.services.budgets import budget_refusal
+from app.services.context import ServiceContext
+from app.services.errors import FieldError, TenantSuspended, TermExceeded
+from app.services.idempotency import IdempotencyKey, replay
+from app.services.lease_refusals import quota_exceeded
+from app.services.principal import Principal
+from app.services.request_checks import CheckedRequest
+
+
+class NoRoom(Exception):
+    """Quota or a budget could not be reserved in full. The transaction rolls back, and the caller finds the reason."""
+
+
+class BudgetsChanged(Exception):
+    """A budget was created or deleted meanwhile: the transaction rolls back. `due`: or the period of one has ended."""
+
+    def __init__(self, *, due: bool) -> None:
+        super().__init__()
+        self.due = due
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What equal new leases need: `minimum` of quota for each, `budgets` as `budget_parameters` makes it."""
+
+    tenant_id: TenantId
+    minimum: Amounts
+    budgets: Mapping[str, Any]
+    members: int = 1
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Parameters of `budgets.asked_by_new`, and of `quotas.ADMIT` besides those of quota."""
+        return {**self.budgets, "members": self.members}
+
+    @property
+    def total(self) -> Amounts:
+        """The quota for all of them."""
+        return {resource: amount * self.members for resource, amount in self.minimum.items()}
+
+
+def needs_of(principal: Principal, tenant_id: TenantId, checked: CheckedRequest, *, members: int = 1) -> Needs:
+    """What leases of a checked request need."""
+    request = checked.new.request
+    rate = checked.ranked.least_rate(disk_gib=request.disk_gib, public_ip=request.public_ip)
+    budgets = budget_parameters(
+        tenant_id,
+        rate=rate,
+        max_cost=checked.new.max_cost,
+        ttl=timedelta(seconds=request.ttl_seconds),
+        key_id=principal.key_id,
+        labels=request.labels,
+    )
+    return Needs(tenant_id=tenant_id, minimum=checked.ranked.minimum, budgets=budgets, members=members)
+
+
+def budget_parameters(
+    tenant_id: TenantId,
+    *,
+    rate: Decimal,
+    max_cost: Decimal | None,
+    ttl: timedelta,
+    key_id: str | None,
+    labels: Mapping[str, str],
+) -> dict[str, Any]:
+    """What decides how much a new lease holds of which budgets: parameters of `quotas.ADMIT`."""
+    about = {"rate": rate, "max_cost": max_cost, "ttl": ttl, "key_id": key_id}
+    return {"tenant_id": tenant_id, **about, "labels": dict(labels)}
+
+
+async def reserve(connection: AsyncConnection, needs: Needs) -> Amounts:
+    """Reserves quota and budgets for all. Returns what each lease claims. Raises NoRoom and BudgetsChanged."""
+    minimum, labels = needs.minimum, orjson.dumps(needs.budgets["labels"]).decode()
+    asked = {"resources": list(minimum), "amounts": list(minimum.values()), **needs.parameters, "labels": labels}
+    [room] = await fetch(connection, quota_statements.ADMIT, asked)
+    if room["outdated"] or room["due"]:
+        raise BudgetsChanged(due=room["due"])
+    if not room["fits"]:
+        raise NoRoom
+    return {**minimum, **dict(zip(room["budgets"], room["budget_amounts"], strict=True))}
+
+
+class Admission:
+    """What follows a try of `reserve` that failed."""
+
+    def __init__(self, context: ServiceContext) -> None:
+        self._context = context
+
+    async def roll_budgets(self, principal: Principal, tenant_id: TenantId, *, due: bool) -> None:
+        """Moves budgets whose period has ended into the present one, where `due`."""
+        if not due:
+            return
+        async with self._context.database.transaction(principal.tenant_id) as connection:
+            await connection.run_sync(commitments.roll, tenant_id)
+
+    async def make_room_or_refuse(
+        self, principal: Principal, needs: Needs, ttl_seconds: int | None, key: IdempotencyKey | None
+    ) -> None:
+        """Returns when another try may succeed: a quota row was missing, or another lease or a twin has changed the use.
+
+        `ttl_seconds`: of new leases. None: of leases that join others. Raises what `check_terms` raises, QuotaExceeded
+        and BudgetExceeded.
+        """
+        async with self._context.database.transaction(principal.tenant_id) as connection:
+            if await replay(connection, key) is not None:
+                return
+            if ttl_seconds is not None:
+                await check_terms(connection, needs.tenant_id, ttl_seconds)
+            short = await find_shortages(connection, needs.tenant_id, needs.total)
+            if short:
+                raise quota_exceeded(short, members=needs.members)
+            wanted = budget_statements.asked_by_new(needs.parameters)
+            refusal = await budget_refusal(connection, wanted, within=principal.tenant_id)
+            if refusal is not None:
+                raise refusal
+            await connection.execute(quota_statements.ensure_rows(needs.tenant_id, needs.minimum))
+
+
+async def check_terms(connection: AsyncConnection, tenant_id: TenantId, ttl_seconds: int) -> None:
+    """Raises TenantSuspended, TermExceeded or InvalidRequest when the tenant may not start this."""
+    row = (await connection.execute(statements.TERMS, {"tenant_id": tenant_id})).one_or_none()
+    if row is None:
+        raise wrong_tenant("is not the id of a tenant")
+    if row.status != "active":
+        raise TenantSuspended
+    if ttl_seconds > row.max_ttl_seconds:
+        detail = f"must be at most {row.max_ttl_seconds} for this tenant"
+        raise TermExceeded(
+            errors=[FieldError("#/body/ttl_seconds", detail)], extra={"max_ttl_seconds": row.max_ttl_seconds}
+        )
+
+
+async def find_shortages(connection: AsyncConnection, tenant_id: TenantId, asked: Amounts) -> list[Shortage]:
+    """The requested resources that exceed the quota now."""
+    rows = (await connection.execute(quota_limits.of_tenant(tenant_id))).all()
+    limits: Mapping[str, Decimal | None] = {row.resource: row.limit for row in rows}
+    return shortages(limits, {row.resource: row.used for row in rows}, asked)

@@ -1,0 +1,108 @@
+"""Requests for groups, and what can never succeed of them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from app.domain.groups import GroupInterconnect, GroupPlacement, OnMemberLoss
+from app.domain.offerings import Offering
+from app.services.errors import FieldError, InvalidRequest, ServiceError, summarize
+from app.services.lease_requests import CreateLease
+from app.services.offering_cache import CatalogueSnapshot
+from app.services.request_checks import CheckedRequest
+from app.settings.providers import providers
+
+LEAST_FORM_SECONDS = 60
+MOST_FORM_SECONDS = 86_400
+_SHOWN_TYPES = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateGroup:
+    """A checked create call. `lease`: the request of each member, without a name. `form_seconds`: in one pool."""
+
+    tenant_id: str | None
+    name: str
+    size: int
+    min_size: int
+    lease: CreateLease
+    placement: GroupPlacement
+    interconnect: GroupInterconnect
+    form_seconds: int
+    on_member_loss: OnMemberLoss
+
+
+@contextmanager
+def about_lease() -> Iterator[None]:
+    """Errors of a lease request name its fields below `lease`, where the body of a group has them."""
+    try:
+        yield
+    except ServiceError as error:
+        raise within_lease(error) from None
+
+
+def within_lease(error: ServiceError) -> ServiceError:
+    """The same error with its fields below `lease`."""
+    if not error.errors:
+        return error
+    moved = [FieldError(_moved(one.pointer), one.detail) for one in error.errors]
+    detail = None if error.detail == summarize(error.errors) else error.detail
+    return type(error)(detail, errors=moved, extra=error.extra, retryable=error.retryable)
+
+
+def _moved(pointer: str) -> str:
+    body, own = "#/body/", ("#/body/tenant_id", "#/body/lease/")
+    return (
+        f"{body}lease/{pointer.removeprefix(body)}"
+        if pointer.startswith(body) and not pointer.startswith(own)
+        else pointer
+    )
+
+
+def check_group(snapshot: CatalogueSnapshot, new: CreateGroup, checked: CheckedRequest) -> CheckedRequest:
+    """The checked request of a member with the offerings that serve the whole group.
+
+    Raises InvalidRequest when offerings fit each member, but none fits the group.
+    """
+    fitting = checked.ranked.ranking.candidates
+    if checked.refusal is not None or not fitting:
+        return checked
+    candidates = tuple(one for one in fitting if _has_interconnect(one, new.interconnect))
+    if not candidates:
+        raise _no_interconnect(snapshot)
+    candidates = tuple(one for one in candidates if new.size <= _largest(one, new.placement))
+    if not candidates:
+        raise _too_large(new, fitting)
+    if len(candidates) == len(fitting):
+        return checked
+    return replace(checked, ranked=checked.ranked.only(candidates))
+
+
+def _has_interconnect(offering: Offering, wanted: GroupInterconnect) -> bool:
+    return wanted is not GroupInterconnect.REQUIRED or offering.type.network_fabric is not None
+
+
+def _no_interconnect(snapshot: CatalogueSnapshot) -> InvalidRequest:
+    known = sorted({o.type.name for o in snapshot.offerings if o.type.network_fabric is not None})
+    shown = ", ".join(known[:_SHOWN_TYPES]) + (
+        f" and {len(known) - _SHOWN_TYPES} more" if len(known) > _SHOWN_TYPES else ""
+    )
+    have = f"instance types with one are {shown}" if known else "no instance type of this installation has one"
+    detail = f"is required, and no offering that fits `lease` has a network fabric between VMs: {have}"
+    return InvalidRequest(errors=[FieldError("#/body/interconnect", detail)], extra={"known": known})
+
+
+def _largest(offering: Offering, placement: GroupPlacement) -> int:
+    """The most VMs that the provider places close to each other."""
+    most = providers()[offering.provider].largest_cluster if offering.provider in providers() else None
+    return most if most is not None and placement is GroupPlacement.CLUSTER else _UNLIMITED
+
+
+_UNLIMITED = 2**31
+
+
+def _too_large(new: CreateGroup, fitting: tuple[Offering, ...]) -> InvalidRequest:
+    limits = {one.provider: _largest(one, new.placement) for one in fitting}
+    most = ", ".join(f"{limit} at {providers()[name].label}" for name, limit in sorted(limits.items()))
+    detail = f"is more than a cluster can have: at most {most}"
+    return InvalidRequest(errors=[FieldError("#/body/size", detail)], extra={"limits": limits})

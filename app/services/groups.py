@@ -1,0 +1,144 @@
+"""Reading groups, their members and their hosts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from app.db.groups import lists
+from app.db.groups.lists import GroupFilter
+from app.domain.group_hosts import MASTER_PORT, HostFormat, MemberHost, render
+from app.domain.groups import GroupState
+from app.domain.ids import GroupId, is_typeid
+from app.services.agents import Agent
+from app.services.context import ServiceContext
+from app.services.cursors import PageRequest, RowPage, cut, last_id
+from app.services.errors import GroupNotFormed, ResourceNotFound
+from app.services.principal import Principal
+from app.services.totals import total_count
+
+_KIND = "groups"
+_FORMED = frozenset({GroupState.ACTIVE, GroupState.DEGRADED})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupHosts:
+    """The hosts of a group by rank. `complete`: the group is formed, and each of its members has an address."""
+
+    group_id: GroupId
+    name: str
+    state: GroupState
+    size: int
+    complete: bool
+    hosts: tuple[MemberHost, ...]
+    master_port: int = MASTER_PORT
+
+    @property
+    def master_addr(self) -> str | None:
+        """The address of the first host. None: there is no host yet."""
+        return self.hosts[0].address if self.hosts else None
+
+    def text(self, form: HostFormat) -> str:
+        """The hosts in a form of text. Raises GroupNotFormed."""
+        if self.state not in _FORMED:
+            detail = f"The group is {self.state}; {len(self.hosts)} of {self.size} members are ready."
+            raise GroupNotFormed(detail, retryable=self.state in {GroupState.QUEUED, GroupState.FORMING})
+        return render(form, self.name, self.hosts)
+
+    def rank_of(self, lease_id: str) -> int | None:
+        """The position of a member's host. None: it is not among the hosts yet."""
+        return next((n for n, host in enumerate(self.hosts) if host.lease_id == lease_id), None)
+
+
+class GroupService:
+    """Reads groups for a caller. A group is a row of `lists.get` with `members`, rows of `lists.members`."""
+
+    def __init__(self, context: ServiceContext) -> None:
+        self._database = context.database
+
+    async def get(self, principal: Principal, group_id: str) -> Any:
+        """Raises ResourceNotFound."""
+        async with self._database.transaction(principal.tenant_id, read_only=True) as connection:
+            return await read_group(connection, principal, group_id)
+
+    async def page(self, principal: Principal, wanted: GroupFilter, page: PageRequest) -> RowPage:
+        """Rows of `lists.page` without members, newest first. Raises InvalidRequest for a cursor of another list."""
+        after = last_id(page, _KIND, "group")
+        mine = principal.tenant_id
+        rows = await self._database.rows(mine, lists.page(wanted, after=after, limit=page.limit + 1))
+        first = partial(lists.page, wanted, after=None, limit=1)
+        return cut(rows, page, _KIND, await total_count(self._database, mine, page, first))
+
+    async def hosts(self, principal: Principal, group_id: str) -> GroupHosts:
+        """Raises ResourceNotFound."""
+        return hosts_of(await self.get(principal, group_id))
+
+    async def hosts_of_agent(self, agent: Agent) -> GroupHosts:
+        """The hosts of the group that an agent's lease is a member of. Raises ResourceNotFound."""
+        async with self._database.transaction(agent.tenant_id, read_only=True) as connection:
+            own = (await connection.execute(lists.group_of(agent.lease_id))).first()
+            if own is None:
+                raise ResourceNotFound("The lease of this VM is a member of no group.")
+            return hosts_of(await _read(connection, own.id, agent.tenant_id))
+
+    async def require(self, principal: Principal, group_id: str) -> None:
+        """Raises ResourceNotFound."""
+        statement = lists.get(group_key(group_id), within=principal.tenant_id)
+        if not await self._database.rows(principal.tenant_id, statement):
+            raise ResourceNotFound
+
+
+def group_key(group_id: str) -> GroupId:
+    """The same text when it is the id of a group. Raises ResourceNotFound."""
+    if not is_typeid("group", group_id):
+        raise ResourceNotFound
+    return GroupId(group_id)
+
+
+async def read_group(connection: AsyncConnection, principal: Principal, group_id: str) -> Any:
+    """A group as `GroupService` returns it. Raises ResourceNotFound."""
+    return await _read(connection, group_key(group_id), principal.tenant_id)
+
+
+async def _read(connection: AsyncConnection, group_id: str, within: str | None) -> Any:
+    row = (await connection.execute(lists.get(group_id, within=within))).mappings().first()
+    if row is None:
+        raise ResourceNotFound
+    members = (await connection.execute(lists.members(group_id, within=within))).mappings().all()
+    return SimpleNamespace(**row, members=[SimpleNamespace(**member) for member in members])
+
+
+def hosts_of(group: Any) -> GroupHosts:
+    """The hosts of a group that `read_group` returned: members that are ready and have an address."""
+    hosts = tuple(host for host in map(_host, filter(_runs, group.members)) if host.address)
+    state = GroupState(group.state)
+    expected = group.size if state is GroupState.ACTIVE else max(1, group.ready)
+    return GroupHosts(
+        group_id=GroupId(group.id),
+        name=group.name,
+        state=state,
+        size=group.size,
+        complete=state in _FORMED and len(hosts) >= expected,
+        hosts=hosts,
+    )
+
+
+def _runs(member: Any) -> bool:
+    return bool(member.runs)
+
+
+def _host(member: Any) -> MemberHost:
+    connection: Mapping[str, Any] = member.connection or {}
+    return MemberHost(
+        rank=member.rank,
+        lease_id=member.lease_id,
+        name=member.name,
+        private_ip=connection.get("private_ip"),
+        public_ip=connection.get("public_ip"),
+        ssh_user=connection.get("ssh_user"),
+        ssh_port=connection.get("ssh_port"),
+        gpus=member.gpus,
+    )

@@ -1,0 +1,64 @@
+/** What the list of groups and the page of one show alike: state, progress, pool, and the actions on a group. */
+import { change } from "../api.js";
+import { nudge } from "../changes.js";
+import { counted, marketName, words } from "../format.js";
+import { mayManageLeases } from "../session.js";
+import { html } from "../ui.js";
+import { Badge, Bar } from "./basics.js";
+import { confirm } from "./dialogs.js";
+import { Icon } from "./icons.js";
+
+const KINDS = { forming: "provisioning", degraded: "interruption", ended: "released" };
+
+export const GroupBadge = ({ state }) => html`<${Badge} state=${state} kind=${KINDS[state] ?? state} />`;
+
+/** Active members of all, as words and a bar. */
+export const Ready = ({ group }) => html`
+  <span class="meter">
+    <span class="num">${group.ready} <span class="muted">of ${group.size} ready</span></span>
+    <${Bar} share=${group.ready / group.size} tone=${group.ready >= group.min_size ? "good" : "warn"} />
+  </span>
+`;
+
+/** us-east-1a, p5.48xlarge, on demand */
+export const poolText = (pool) => `${pool.zone ?? pool.region}, ${pool.instance_type}, ${marketName(pool.market)}`;
+
+export const endsAlready = (group) => group.terminal || group.state === "releasing";
+
+function resize(group) {
+  confirm({
+    title: `Scale ${group.name}`,
+    text: html`<p>New members join at the next ranks. A smaller group releases its last ranks, and their VMs are deleted.</p>`,
+    fields: [{ name: "size", label: "Members", inputmode: "numeric", value: String(group.size), required: true, pattern: "[0-9]{1,3}" }],
+    yes: "Scale",
+    act: async ({ size }) => {
+      await change("PATCH", `/v1/groups/${group.id}`, { size: Number(size) });
+      nudge();
+      return `${group.name} now has ${counted(Number(size), "member")}.`;
+    },
+  });
+}
+
+function release(group) {
+  confirm({
+    title: `Release ${group.name}?`,
+    text: html`<p>All ${counted(group.size, "member")} and their VMs will be deleted. This cannot be undone.</p>`,
+    yes: "Release",
+    danger: true,
+    act: async () => {
+      await change("DELETE", `/v1/groups/${group.id}`);
+      nudge();
+      return `${group.name} is being released.`;
+    },
+  });
+}
+
+export const GroupActions = ({ group }) =>
+  mayManageLeases() && !endsAlready(group)
+    ? html`
+        <button type="button" onClick=${() => resize(group)}><${Icon} name="edit" />Scale</button>
+        <button type="button" class="danger" onClick=${() => release(group)}><${Icon} name="release" />Release</button>
+      `
+    : null;
+
+export const reasonText = (group) => (group.reason ? `${words(group.reason.code)}: ${group.reason.message}` : null);

@@ -1,0 +1,322 @@
+"""Groups through the API: all members are admitted or none, and they end together."""
+
+import asyncio
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.api.conftest import Caller
+from tests.api.fleet import CONNECTION, Fleet
+
+LEASE: dict[str, Any] = {"gpu": {"model": "A10G"}, "ttl_seconds": 3600}
+GROUP: dict[str, Any] = {"name": "train", "size": 4, "lease": LEASE}
+POOL = '{"account": "main", "region": "us-east-1", "zone": null, "instance_type": "g5.xlarge", "market": "on_demand"}'
+
+
+@pytest.fixture(autouse=True)
+def fleet(database_url: str) -> Fleet:
+    made = Fleet(database_url)
+    made.catalogue()
+    return made
+
+
+async def create(caller: Caller, **changes: Any) -> httpx.Response:
+    lease = {**LEASE, **changes.pop("lease", {})}
+    return await caller.post("/v1/groups", json={**GROUP, "lease": lease, **changes})
+
+
+async def made(caller: Caller, **changes: Any) -> dict[str, Any]:
+    answer = await create(caller, **changes)
+    assert answer.status_code == 201, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+def run(fleet: Fleet, group: dict[str, Any], *ranks: int, state: str = "active") -> None:
+    """As if workers had formed the group with these ranks."""
+    for member in group["members"]:
+        if member["rank"] in ranks:
+            fleet.activate(member["lease_id"])
+            address = {**CONNECTION, "private_ip": f"10.0.0.{10 + member['rank']}"}
+            fleet.set_lease(member["lease_id"], connection=address)
+    fleet.run("UPDATE lease_group SET state = %s, pool = %s WHERE id = %s", state, POOL, group["id"])
+
+
+def pointers(answer: httpx.Response) -> set[str]:
+    assert answer.status_code == 422, answer.text
+    return {error["pointer"] for error in answer.json()["errors"]}
+
+
+def used(fleet: Fleet, tenant: Caller) -> dict[str, int]:
+    rows = fleet.run("SELECT resource, used FROM quota WHERE tenant_id = %s", tenant.tenant_id)
+    return {row["resource"]: int(row["used"]) for row in rows if row["resource"] in {"gpus", "leases"}}
+
+
+async def test_a_group_is_queued_with_its_members(alice: Caller, fleet: Fleet) -> None:
+    answer = await create(alice, interconnect="preferred", placement="same_zone", lease={"labels": {"team": "vision"}})
+    group = answer.json()
+    assert answer.headers["Location"] == f"/v1/groups/{group['id']}"
+    assert (group["state"], group["size"], group["min_size"], group["ready"]) == ("queued", 4, 4, 0)
+    assert (group["form_seconds"], group["on_member_loss"], group["pool"]) == (900, "end", None)
+    assert [(one["rank"], one["name"], one["state"]) for one in group["members"]] == [
+        (rank, f"train-{rank}", "queued") for rank in range(4)
+    ]
+    assert group["lease"]["gpu"] == {"model": "A10G", "count": 1, "min_count": None, "memory_gib": None}
+    lease = (await alice.get(f"/v1/leases/{group['members'][2]['lease_id']}")).json()
+    assert (lease["group_id"], lease["rank"], lease["name"]) == (group["id"], 2, "train-2")
+    assert lease["request"]["name"] == "train-2"
+    assert lease["labels"] == {"team": "vision"}
+    assert used(fleet, alice) == {"gpus": 4, "leases": 4}
+    assert (await alice.get(f"/v1/groups/{group['id']}")).json() == group
+
+
+async def test_leases_are_listed_by_group(alice: Caller) -> None:
+    group = await made(alice, size=2)
+    alone = (await alice.post("/v1/leases", json=LEASE)).json()
+    assert (alone["group_id"], alone["rank"]) == (None, None)
+    found = (await alice.get("/v1/leases", params={"group_id": group["id"]})).json()["items"]
+    assert {one["id"] for one in found} == {one["lease_id"] for one in group["members"]}
+    assert pointers(await alice.get("/v1/leases", params={"group_id": "x"})) == {"#/query/group_id"}
+
+
+async def test_groups_are_listed_by_state_and_name(alice: Caller, operator: Caller, bob: Caller) -> None:
+    first, second = await made(alice, size=1), await made(alice, size=1, name="other")
+    await alice.delete(f"/v1/groups/{first['id']}")
+    listed = (await alice.get("/v1/groups", params={"count": "true"})).json()
+    assert [one["id"] for one in listed["items"]] == [second["id"], first["id"]]
+    assert listed["total_count"] == 2
+    page = (await alice.get("/v1/groups", params={"limit": 1})).json()
+    rest = (await alice.get("/v1/groups", params={"limit": 1, "cursor": page["next_cursor"]})).json()
+    assert [one["id"] for one in page["items"] + rest["items"]] == [second["id"], first["id"]]
+    by = {"state": "releasing"}, {"name": "train"}, {"state": "!ended", "name": "train"}
+    for params in by:
+        (one,) = (await alice.get("/v1/groups", params=params)).json()["items"]
+        assert (one["id"], one["state"]) == (first["id"], "releasing")
+    assert (await bob.get("/v1/groups")).json()["items"] == []
+    assert len((await operator.get("/v1/groups", params={"tenant_id": alice.tenant_id})).json()["items"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "pointer"),
+    [
+        ({"size": 0}, "#/body/size"),
+        ({"size": 257}, "#/body/size"),
+        ({"min_size": 5}, "#/body/min_size"),
+        ({"name": "n" * 60}, "#/body/name"),
+        ({"placement": "cluster", "lease": {"regions": ["us-east-1", "us-west-2"]}}, "#/body/lease/regions"),
+        ({"interconnect": "required"}, "#/body/interconnect"),
+        ({"lease": {"name": "mine"}}, "#/body/lease/name"),
+        ({"lease": {"gpu": {"model": "A10Q"}}}, "#/body/lease/gpu/model"),
+        ({"lease": {"ttl_seconds": None}}, "#/body/lease/ttl_seconds"),
+        ({"lease": {"ttl_seconds": 31_000_000}}, "#/body/lease/ttl_seconds"),
+        ({"lease": {"ssh_keys": ["nobody"]}}, "#/body/lease/ssh_keys/0"),
+    ],
+)
+async def test_what_can_never_be_names_its_field(
+    changes: dict[str, Any], pointer: str, alice: Caller, fleet: Fleet
+) -> None:
+    assert pointers(await create(alice, **changes)) == {pointer}
+    assert fleet.run("SELECT id FROM lease_group") == []
+    assert fleet.run("SELECT id FROM lease") == []
+
+
+async def test_a_required_interconnect_names_the_types_that_have_one(alice: Caller, fleet: Fleet) -> None:
+    fleet.run("UPDATE offering SET network_fabric = 'EFA' WHERE instance_type = 'p4d.24xlarge'")
+    refusal = (await create(alice, interconnect="required")).json()
+    assert refusal["known"] == ["p4d.24xlarge"]
+    assert "p4d.24xlarge" in refusal["detail"]
+    group = await made(alice, size=1, interconnect="required", lease={"gpu": {"model": "A100", "count": 8}})
+    assert group["interconnect"] == "required"
+
+
+async def test_a_cluster_is_no_larger_than_its_provider_places(operator: Caller, alice: Caller, fleet: Fleet) -> None:
+    fleet.run("UPDATE offering SET provider = 'azure'")
+    answer = await create(alice, size=201, placement="cluster")
+    assert pointers(answer) == {"#/body/size"}
+    assert answer.json()["limits"] == {"azure": 200}
+
+
+async def test_quota_for_a_part_of_a_group_is_refused_whole_with_the_numbers(alice: Caller, fleet: Fleet) -> None:
+    await alice.post("/v1/leases", json=LEASE)
+    before = fleet.run("SELECT resource, used FROM quota ORDER BY resource")
+    answer = await create(alice, size=8)
+    problem = answer.json()
+    assert (answer.status_code, problem["code"]) == (409, "quota_exceeded")
+    assert (problem["resource"], problem["limit"], problem["used"], problem["asked"]) == ("gpus", 8, 1, 8)
+    assert "for 8 members" in problem["detail"]
+    assert fleet.run("SELECT resource, used FROM quota ORDER BY resource") == before
+    assert fleet.run("SELECT id FROM lease WHERE group_id IS NOT NULL") == []
+    await made(alice, size=7)
+
+
+async def test_a_budget_counts_every_member(alice: Caller, fleet: Fleet) -> None:
+    scope = {"scope": {"kind": "tenant"}, "period": "lifetime", "amount": "4.20"}
+    budget = (await alice.post("/v1/budgets", json=scope)).json()
+    answer = await create(alice, size=5)
+    problem = answer.json()
+    assert (answer.status_code, problem["code"]) == (409, "budget_exceeded")
+    each = await made(alice, size=1)
+    one = float((await alice.get(f"/v1/budgets/{budget['id']}")).json()["committed"])
+    assert float(problem["asked"]) == pytest.approx(5 * one)
+    await made(alice, name="other", size=3)
+    shown = (await alice.get(f"/v1/budgets/{budget['id']}")).json()
+    assert float(shown["committed"]) == pytest.approx(4 * one)
+    assert len(each["members"]) == 1
+    claims = fleet.run("SELECT sum(amount) AS held FROM quota_claim WHERE resource LIKE 'budget:%%'")
+    assert claims == fleet.run("SELECT used AS held FROM quota WHERE resource LIKE 'budget:%%'")
+
+
+async def test_names_of_live_groups_and_of_their_members_are_unique(alice: Caller, fleet: Fleet) -> None:
+    lease = (await alice.post("/v1/leases", json={**LEASE, "name": "train-1"})).json()
+    answer = await create(alice, size=2)
+    assert (answer.status_code, answer.json()["code"]) == (409, "name_taken")
+    assert answer.json()["lease_id"] == lease["id"]
+    group = await made(alice, size=1)
+    answer = await create(alice, size=1)
+    assert (answer.status_code, answer.json()["group_id"]) == (409, group["id"])
+
+
+async def test_of_groups_created_at_once_with_a_name_one_is_admitted(alice: Caller, fleet: Fleet) -> None:
+    answers = await asyncio.gather(*(create(alice, size=2) for _ in range(3)))
+    assert sorted(answer.status_code for answer in answers) == [201, 409, 409]
+    assert used(fleet, alice) == {"gpus": 2, "leases": 2}
+
+
+async def test_a_repeated_request_gets_the_first_answer(alice: Caller, fleet: Fleet) -> None:
+    headers = {"Idempotency-Key": "once"}
+    first = await alice.post("/v1/groups", json=GROUP, headers=headers)
+    again = await alice.post("/v1/groups", json=GROUP, headers=headers)
+    assert again.json() == first.json()
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert used(fleet, alice) == {"gpus": 4, "leases": 4}
+    other = await alice.post("/v1/groups", json={**GROUP, "size": 2}, headers=headers)
+    assert other.json()["code"] == "idempotency_mismatch"
+
+
+async def test_a_suspended_tenant_creates_no_group(operator: Caller, alice: Caller) -> None:
+    await operator.patch(f"/v1/tenants/{alice.tenant_id}", json={"status": "suspended"})
+    assert (await create(alice)).json()["code"] == "tenant_suspended"
+
+
+async def test_a_group_grows_at_the_next_ranks_in_its_pool(alice: Caller, fleet: Fleet) -> None:
+    group = await made(alice, size=2, lease={"startup_script": "echo hi"})
+    run(fleet, group, 0, 1)
+    path = f"/v1/groups/{group['id']}"
+    tag = (await alice.get(path)).headers["ETag"]
+    answer = await alice.patch(path, json={"size": 4}, headers={"If-Match": tag})
+    grown = answer.json()
+    assert (answer.status_code, grown["size"], grown["min_size"]) == (200, 4, 2)
+    assert [one["name"] for one in grown["members"]] == [f"train-{rank}" for rank in range(4)]
+    assert used(fleet, alice) == {"gpus": 4, "leases": 4}
+    added = fleet.run(
+        "SELECT l.expires_at, l.group_pool, s.startup_script FROM lease l JOIN lease_secret s ON s.lease_id = l.id ORDER BY rank"
+    )
+    assert len({row["expires_at"] for row in added}) == 1
+    assert {row["startup_script"] for row in added} == {"echo hi"}
+    assert added[3]["group_pool"]["instance_type"] == "g5.xlarge"
+    stale = await alice.patch(path, json={"size": 3}, headers={"If-Match": tag})
+    assert stale.json()["code"] == "version_conflict"
+    too_many = await alice.patch(path, json={"size": 9})
+    assert (too_many.status_code, too_many.json()["asked"], too_many.json()["used"]) == (409, 5, 4)
+    assert used(fleet, alice) == {"gpus": 4, "leases": 4}
+
+
+async def test_a_smaller_group_releases_its_last_ranks(alice: Caller, fleet: Fleet) -> None:
+    group = await made(alice)
+    path = f"/v1/groups/{group['id']}"
+    fleet.run("UPDATE lease_group SET next_due = NULL")
+    shrunk = (await alice.patch(path, json={"size": 2})).json()
+    assert [one["state"] for one in shrunk["members"]] == ["queued", "queued", "releasing", "releasing"]
+    assert (shrunk["size"], shrunk["min_size"], shrunk["version"]) == (2, 2, group["version"] + 1)
+    assert shrunk["members"][3]["reason"]["code"] == "group_shrunk"
+    assert fleet.run("SELECT next_due IS NOT NULL AS due FROM lease_group") == [{"due": True}]
+    early = await alice.patch(path, json={"size": 4})
+    assert (early.status_code, early.json()["retryable"]) == (409, True)
+    for member in group["members"][2:]:
+        fleet.finish(member["lease_id"])
+    grown = (await alice.patch(path, json={"size": 3})).json()
+    assert [one["rank"] for one in grown["members"]] == [0, 1, 2]
+    assert grown["members"][2]["lease_id"] != group["members"][2]["lease_id"]
+
+
+async def test_a_released_group_ends_with_all_members_and_cannot_be_scaled(alice: Caller, fleet: Fleet) -> None:
+    group = await made(alice, size=2)
+    path = f"/v1/groups/{group['id']}"
+    answer = await alice.delete(path)
+    released = answer.json()
+    assert (answer.status_code, released["state"], released["reason"]["code"]) == (202, "releasing", "released_by_user")
+    assert {one["state"] for one in released["members"]} == {"releasing"}
+    refusal = await alice.patch(path, json={"size": 3})
+    assert (refusal.status_code, refusal.json()["code"]) == (409, "group_ending")
+    again = await alice.delete(path)
+    assert (again.status_code, again.json()) == (202, released)
+    fleet.number_events()
+    events = (await alice.get(f"{path}/events")).json()["items"]
+    assert [one["type"] for one in events] == ["group.queued", "group.releasing"]
+
+
+async def test_the_release_of_a_member_wakes_the_group(alice: Caller, fleet: Fleet) -> None:
+    group = await made(alice, size=2)
+    first, second = (member["lease_id"] for member in group["members"])
+    calls: list[tuple[str, str, Any]] = [
+        ("DELETE", f"/v1/leases/{first}", None),
+        ("POST", "/v1/leases/release", {"ids": [second]}),
+    ]
+    for method, path, body in calls:
+        fleet.run("UPDATE lease_group SET next_due = NULL")
+        assert (await alice.request(method, path, json=body)).is_success
+        assert fleet.run("SELECT next_due IS NOT NULL AS due FROM lease_group") == [{"due": True}]
+
+
+async def test_hosts_are_the_active_members_by_rank(alice: Caller, fleet: Fleet) -> None:
+    group = await made(alice)
+    path = f"/v1/groups/{group['id']}/hosts"
+    early = await alice.get(path, params={"format": "hostfile"})
+    assert (early.status_code, early.json()["code"]) == (409, "group_not_formed")
+    run(fleet, group, 0, 1, 3)
+    partly = (await alice.get(path)).json()
+    assert (partly["complete"], [one["rank"] for one in partly["hosts"]]) == (False, [0, 1, 3])
+    run(fleet, group, 2)
+    hosts = (await alice.get(path)).json()
+    assert (hosts["complete"], hosts["master_addr"], hosts["master_port"]) == (True, "10.0.0.10", 29500)
+    texts = {
+        form: (await alice.get(path, params={"format": form})) for form in ("hostfile", "slurm", "ansible", "torchrun")
+    }
+    assert {answer.headers["Content-Type"] for answer in texts.values()} == {"text/plain; charset=utf-8"}
+    assert texts["hostfile"].text == "".join(f"10.0.0.{n} slots=1\n" for n in range(10, 14))
+    assert texts["slurm"].text == "10.0.0.[10-13]\n"
+    assert texts["ansible"].text.startswith("[train]\ntrain-0 ansible_host=198.51.100.7 ansible_user=ubuntu")
+    assert texts["torchrun"].text.count("--nnodes=4") == 4
+
+
+async def test_a_vm_reads_the_nodes_of_its_own_group(alice: Caller, fleet: Fleet, anonymous: Caller) -> None:
+    group = await made(alice, size=3, min_size=2)
+    run(fleet, group, 0, 2)
+    token = fleet.give_agent_token(group["members"][2]["lease_id"])
+    headers = {"Authorization": f"Bearer {token}"}
+    waiting = (await anonymous.get("/v1/group-hosts", headers=headers)).json()
+    assert (waiting["complete"], waiting["size"]) == (False, 3)
+    fleet.run("UPDATE lease_group SET state = 'degraded'")
+    nodes = (await anonymous.get("/v1/group-hosts", headers=headers)).json()
+    assert nodes == {
+        "group_id": group["id"],
+        "rank": 1,
+        "size": 2,
+        "complete": True,
+        "master_addr": "10.0.0.10",
+        "master_port": 29500,
+        "hosts": [
+            {"rank": 0, "private_ip": "10.0.0.10", "gpus": 1},
+            {"rank": 1, "private_ip": "10.0.0.12", "gpus": 1},
+        ],
+    }
+    assert (await anonymous.get("/v1/group-hosts")).status_code == 401
+    assert (await alice.get("/v1/group-hosts")).status_code == 401
+
+
+async def test_a_vm_outside_of_groups_has_no_nodes(alice: Caller, fleet: Fleet, anonymous: Caller) -> None:
+    lease = (await alice.post("/v1/leases", json=LEASE)).json()
+    fleet.activate(lease["id"])
+    headers = {"Authorization": f"Bearer {fleet.give_agent_token(lease['id'])}"}
+    assert (await anonymous.get("/v1/group-hosts", headers=headers)).status_code == 404

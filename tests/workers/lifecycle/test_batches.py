@@ -1,0 +1,385 @@
+"""Leases of one tenant that want the same VM are launched with one create call."""
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select, update
+
+from app.db.core.ids import new_id
+from app.db.schema.tables import attempt, launch_batch, lease, provider_bucket
+from app.domain.ids import TenantId
+from app.domain.tokens import agent_hash, host_key_hash, slot_token
+from cloudsim.user_data import cloud_configs
+from tests.workers.fleet import ACCOUNT, REGION, Fleet
+from workers.providers.aws.adapter import AwsProvider
+from workers.providers.types import BatchLaunched, Params
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHPBLvpGMa8Ck+CZFsl3sHC4vtX5kV3fMw9vMkKPmXYT"
+
+
+def created(fleet: Fleet, count: int, **changes: Any) -> list[Any]:
+    return [fleet.create(name=f"t{number}", **changes) for number in range(count)]
+
+
+@contextmanager
+def other_tenant(fleet: Fleet) -> Iterator[None]:
+    """Leases that are created inside belong to a new tenant."""
+    first, fleet.tenant_id = fleet.tenant_id, TenantId(new_id("tenant"))
+    fleet._make_tenant()
+    yield
+    fleet.tenant_id = first
+
+
+def drive_all(fleet: Fleet, leases: list[Any], *states: str) -> None:
+    fleet.drive(lambda: all(fleet.lease(lease_id).state in states for lease_id in leases))
+
+
+def batches(fleet: Fleet) -> list[Any]:
+    return fleet.runtime.database.all(select(launch_batch).order_by(launch_batch.c.id))
+
+
+def test_twenty_leases_of_a_tenant_take_one_call(fleet: Fleet) -> None:
+    leases = created(fleet, 20)
+    drive_all(fleet, leases, "active")
+    assert (fleet.runs(), len(fleet.vms())) == (1, 20)
+    [batch] = batches(fleet)
+    assert (batch.slots, batch.params) == (20, None)
+    assert len({fleet.attempts(lease_id)[0].instance_id for lease_id in leases}) == 20
+
+
+def test_two_tenants_share_no_call(fleet: Fleet) -> None:
+    leases = created(fleet, 3)
+    with other_tenant(fleet):
+        leases += created(fleet, 3)
+    drive_all(fleet, leases, "active")
+    assert (fleet.runs(), len(fleet.vms())) == (2, 6)
+    assert sorted(batch.slots for batch in batches(fleet)) == [3, 3]
+    assert len({batch.tenant_id for batch in batches(fleet)}) == 2
+
+
+def test_other_requests_share_no_call(fleet: Fleet) -> None:
+    leases = [*created(fleet, 2), *created(fleet, 2, disk_gib=120), *created(fleet, 2, ssh_public_keys=[KEY])]
+    drive_all(fleet, leases, "active")
+    assert (fleet.runs(), len(batches(fleet))) == (3, 3)
+
+
+def test_a_lone_lease_has_no_batch(fleet: Fleet) -> None:
+    fleet.active()
+    assert (fleet.runs(), batches(fleet)) == (1, [])
+
+
+def test_the_setting_switches_batches_off(make_fleet: Callable[..., Fleet]) -> None:
+    fleet = make_fleet(launch_batch=1)
+    leases = created(fleet, 3)
+    drive_all(fleet, leases, "active")
+    assert (fleet.runs(), batches(fleet)) == (3, [])
+
+
+def test_vms_get_tags_of_their_own(fleet: Fleet) -> None:
+    leases = created(fleet, 3)
+    drive_all(fleet, leases, "active")
+    fleet.observe()
+    assert {(vm["tags"]["gpulease-lease"], vm["tags"]["Name"]) for vm in fleet.vms()} == {
+        (lease_id, f"t{number}") for number, lease_id in enumerate(leases)
+    }
+
+
+# --- rates -------------------------------------------------------------------------------------------------------
+
+
+def test_one_of_them_takes_a_slot_of_the_rate_for_all(make_fleet: Callable[..., Fleet]) -> None:
+    fleet = make_fleet(provider_rate_limits=True)
+    use_up(fleet)
+    leases = created(fleet, 5)
+    fleet.step()
+    slots = [fleet.lease(lease_id).slot_at for lease_id in leases]
+    (slot,) = [at for at in slots if at is not None]
+    assert min(fleet.lease(lease_id).next_due for lease_id in leases) == slot
+    assert states(fleet, leases) == [["planned"]] * 5
+    leader = leases[slots.index(slot)]
+    fleet.runtime.database.run(
+        update(lease).where(lease.c.id == leader).values(slot_at=func.now(), next_due=func.now())
+    )
+    fleet.step()
+    assert states(fleet, leases) == [["known"]] * 5
+    assert (fleet.runs(), [fleet.lease(lease_id).slot_at for lease_id in leases]) == (1, [None] * 5)
+
+
+def use_up(fleet: Fleet) -> None:
+    """So much has been launched that a call has to wait for a while."""
+    values = {"name": f"{ACCOUNT}/{REGION}/launch", "next_free": func.now() + timedelta(seconds=60)}
+    fleet.runtime.database.run(provider_bucket.insert().values(**values))
+
+
+def test_a_leader_that_is_gone_is_replaced(fleet: Fleet) -> None:
+    leases = planned_together(fleet, 3)
+    fleet.runtime.database.run(update(lease).where(lease.c.slot_at.is_not(None)).values(next_due=None))
+    late = {"slot_at": func.now() - timedelta(seconds=10)}
+    fleet.runtime.database.run(update(lease).where(lease.c.slot_at.is_not(None)).values(**late))
+    drive_all(fleet, leases, "active")
+    assert fleet.runs() == 1
+
+
+# --- answers that are not the VMs --------------------------------------------------------------------------------
+
+
+def planned_together(fleet: Fleet, count: int, **changes: Any) -> list[Any]:
+    """Leases whose attempts are planned and wait for company."""
+    leases = created(fleet, count, **changes)
+    fleet.step()
+    assert [fleet.attempts(lease_id)[0].state for lease_id in leases] == ["planned"] * count
+    return leases
+
+
+def send_batch(fleet: Fleet) -> None:
+    """Lets the leader send."""
+    before = fleet.runs()
+    fleet.drive(lambda: fleet.runs() > before)
+
+
+def states(fleet: Fleet, leases: list[Any]) -> list[list[str]]:
+    return [[one.state for one in fleet.attempts(lease_id)] for lease_id in leases]
+
+
+def each_vm_is_in_its_slot(fleet: Fleet, leases: list[Any]) -> bool:
+    rows = [fleet.attempts(lease_id)[0] for lease_id in leases]
+    vms = fleet.runtime.accounts.provider(ACCOUNT).get(REGION, [row.instance_id for row in rows])
+    slots = [vm.batch if (vm := vms[row.instance_id]) else None for row in rows]
+    return slots == [(row.batch_id, row.batch_index) for row in rows]
+
+
+def test_a_part_of_the_vms_starts_and_the_other_leases_go_elsewhere(fleet: Fleet) -> None:
+    fleet.sim.fault("RunInstances", "partial", times=1, count=2)
+    leases = created(fleet, 5, wait_seconds=60)
+    drive_all(fleet, leases, "active")
+    assert sorted(map(len, states(fleet, leases))) == [1, 1, 2, 2, 2]
+    refused = [fleet.attempts(lease_id)[0].error for lease_id in leases if len(fleet.attempts(lease_id)) == 2]
+    assert {error["class"] for error in refused} == {"InsufficientCapacity"}
+    assert len(fleet.vms()) == 5
+    assert fleet.used()["gpus"] == 5
+
+
+def test_the_order_of_the_answer_does_not_matter(fleet: Fleet) -> None:
+    fleet.sim.fault("RunInstances", "shuffle", times=1)
+    leases = planned_together(fleet, 4)
+    send_batch(fleet)
+    assert each_vm_is_in_its_slot(fleet, leases)
+
+
+def test_a_refused_batch_ends_all_of_its_attempts(fleet: Fleet) -> None:
+    leases = planned_together(fleet, 3)
+    fleet.sim.fault("RunInstances", "error", code="InsufficientInstanceCapacity", times=1)
+    send_batch(fleet)
+    assert [one[0] for one in states(fleet, leases)] == ["refused"] * 3
+    drive_all(fleet, leases, "active", "failed")
+    assert len(fleet.vms()) == len([one for one in leases if fleet.lease(one).state == "active"])
+    assert all(batch.params is None for batch in batches(fleet))
+
+
+def test_a_quota_with_room_for_some_is_filled(fleet: Fleet) -> None:
+    leases = planned_together(fleet, 8)
+    fleet.sim.fault("RunInstances", "error", code="VcpuLimitExceeded", times=1)
+    send_batch(fleet)
+    assert sorted(states(fleet, leases)) == [["planned"]] * 4 + [["refused"]] * 4
+
+
+def test_after_throttling_the_attempts_are_planned_again_for_any_call(fleet: Fleet) -> None:
+    leases = planned_together(fleet, 3)
+    before = [fleet.attempts(lease_id)[0] for lease_id in leases]
+    fleet.sim.fault("RunInstances", "throttle", times=1)
+    send_batch(fleet)
+    rows = [fleet.attempts(lease_id)[0] for lease_id in leases]
+    assert [(row.params, row.host_key_hash, row.agent_hash) for row in rows] == [
+        (row.params, row.host_key_hash, row.agent_hash) for row in before
+    ]
+    assert {(row.state, row.batch_id, row.first_sent_at) for row in rows} == {("planned", None, None)}
+    fleet.end(leases[0])
+    drive_all(fleet, leases[1:], "active")
+    fleet.drive_to(leases[0], "released")
+    assert len(fleet.vms()) == 2
+    assert {batch.slots for batch in batches(fleet)} == {2, 3}
+
+
+def test_a_lost_answer_is_repeated_with_the_same_token(make_fleet: Callable[..., Fleet]) -> None:
+    fleet = make_fleet(unknown_retry_seconds=10.0)
+    leases = planned_together(fleet, 5)
+    fleet.sim.fault("RunInstances", "lose_reply", times=1)
+    drive_all(fleet, leases, "active")
+    assert len(fleet.sim.instances()) == 5
+    assert [len(fleet.attempts(lease_id)) for lease_id in leases] == [1] * 5
+    assert fleet.runs() <= 2
+    assert len(batches(fleet)) == 1
+
+
+def test_one_worker_repeats_a_call_for_all_of_its_slots(make_fleet: Callable[..., Fleet]) -> None:
+    fleet = make_fleet(unknown_retry_seconds=10.0)
+    leases = planned_together(fleet, 5)
+    fleet.sim.fault("RunInstances", "error", code="InternalError", times=1)
+    send_batch(fleet)
+    assert {(one.state, one.unknown_since is None) for lease_id in leases for one in fleet.attempts(lease_id)} == {
+        ("sent", False)
+    }
+    fleet.drive(lambda: states(fleet, leases) == [["known"]] * 5)
+    assert fleet.runs() == 2
+
+
+def test_a_refusal_after_a_lost_answer_proves_nothing(fleet: Fleet) -> None:
+    leases = planned_together(fleet, 3)
+    fleet.sim.fault("RunInstances", "lose_reply", times=1)
+    send_batch(fleet)
+    fleet.sim.fault("RunInstances", "error", code="InsufficientInstanceCapacity", times=None)
+    while states(fleet, leases) == [["sent"]] * 3:
+        fleet.step()
+    assert {state for one in states(fleet, leases) for state in one} <= {"settling", "known"}
+    drive_all(fleet, leases, "active")
+    assert len(fleet.sim.instances()) == 3
+
+
+def test_a_batch_that_made_nothing_is_dead_only_after_the_proof(fleet: Fleet) -> None:
+    leases = planned_together(fleet, 3)
+    fleet.sim.fault("RunInstances", "error", code="InternalError", times=None)
+    fleet.drive(lambda: states(fleet, leases) == [["settling"]] * 3)
+    assert all(batch.params is not None for batch in batches(fleet))
+    for lease_id in leases:
+        fleet.end(lease_id)
+    drive_all(fleet, leases, "released")
+    assert states(fleet, leases) == [["dead"]] * 3
+    assert [batch.params for batch in batches(fleet)] == [None]
+    assert fleet.used() == {}
+
+
+# --- what happens meanwhile --------------------------------------------------------------------------------------
+
+
+class CrashedError(BaseException):
+    """Stands for kill -9: nothing catches it."""
+
+
+class CrashBeforeTheCall(AwsProvider):
+    def launch_batch(self, region: str, params: Params) -> BatchLaunched:
+        raise CrashedError
+
+
+class CrashAfterTheCall(AwsProvider):
+    def launch_batch(self, region: str, params: Params) -> BatchLaunched:
+        super().launch_batch(region, params)
+        raise CrashedError
+
+
+@pytest.mark.parametrize("provider", [CrashBeforeTheCall, CrashAfterTheCall])
+def test_a_kill_around_the_call_leaves_no_twin(make_fleet: Callable[..., Fleet], provider: type[AwsProvider]) -> None:
+    first = make_fleet(connect_account=provider)
+    leases = planned_together(first, 5)
+    killed(first)
+    second = make_fleet()
+    drive_all(second, leases, "active")
+    assert len(second.sim.instances()) == 5
+    assert [len(second.attempts(lease_id)) for lease_id in leases] == [1] * 5
+    assert second.orphans() == []
+
+
+def killed(fleet: Fleet) -> None:
+    """The worker dies in its call; its claims run out."""
+    with pytest.raises(CrashedError):
+        fleet.drive(lambda: False)
+
+
+def test_a_part_of_the_vms_after_a_kill(make_fleet: Callable[..., Fleet]) -> None:
+    first = make_fleet(connect_account=CrashAfterTheCall)
+    first.sim.fault("RunInstances", "partial", times=1, count=2)
+    leases = planned_together(first, 5, wait_seconds=60)
+    killed(first)
+    second = make_fleet()
+    second.drive(lambda: sorted(one[0] for one in states(second, leases)) == ["known"] * 2 + ["refused"] * 3)
+    drive_all(second, leases, "active")
+    assert len(second.sim.instances()) == 5
+
+
+def test_a_lease_released_before_the_call_is_left_out(fleet: Fleet) -> None:
+    leases = planned_together(fleet, 4)
+    fleet.end(leases[1])
+    fleet.drive_to(leases[1], "released")
+    drive_all(fleet, [leases[0], *leases[2:]], "active")
+    assert [len(fleet.sim.instances()), batches(fleet)[0].slots] == [3, 3]
+
+
+def test_a_lease_released_during_the_call_gets_its_vm_and_ends_it(make_fleet: Callable[..., Fleet]) -> None:
+    released: list[Callable[[], None]] = []
+
+    class Meanwhile(AwsProvider):
+        def launch_batch(self, region: str, params: Params) -> BatchLaunched:
+            released[0]()
+            return super().launch_batch(region, params)
+
+    fleet = make_fleet(connect_account=Meanwhile)
+    leases = planned_together(fleet, 3)
+    released.append(lambda: fleet.end(leases[1]))
+    drive_all(fleet, [leases[0], leases[2]], "active")
+    fleet.drive_to(leases[1], "released")
+    assert (len(fleet.sim.instances()), len(fleet.vms()), fleet.used()["gpus"]) == (3, 2, 2)
+
+
+def test_the_inventory_knows_a_vm_by_batch_and_slot(fleet: Fleet) -> None:
+    leases = planned_together(fleet, 3)
+    fleet.sim.fault("RunInstances", "lose_reply", times=1)
+    send_batch(fleet)
+    fleet.observe()
+    assert states(fleet, leases) == [["known"]] * 3
+    assert fleet.orphans() == []
+    assert fleet.hold() is None
+    assert each_vm_is_in_its_slot(fleet, leases)
+
+
+def test_a_vm_in_a_slot_that_no_attempt_has_is_ended(fleet: Fleet) -> None:
+    """A call that was said to be throttled has worked after all."""
+    leases = planned_together(fleet, 2)
+    fleet.sim.fault("RunInstances", "lose_reply", times=1)
+    send_batch(fleet)
+    values = {"state": "planned", "batch_id": None, "batch_index": None, "last_sent_at": None, "unknown_since": None}
+    fleet.runtime.database.run(update(attempt).values(**values, retry_at=func.now()))
+    fleet.observe()
+    assert {orphan.cause for orphan in fleet.orphans()} == {"other_attempt"}
+    assert fleet.hold() is None
+    drive_all(fleet, leases, "active")
+    fleet.drive(lambda: len(fleet.vms()) == 2)
+
+
+def test_a_vm_of_a_batch_that_the_database_has_lost_sets_the_hold(fleet: Fleet) -> None:
+    leases = planned_together(fleet, 2)
+    fleet.sim.fault("RunInstances", "lose_reply", times=1)
+    send_batch(fleet)
+    for lease_id in leases:
+        fleet.lose(lease_id)
+    fleet.runtime.database.run(launch_batch.delete())
+    fleet.observe()
+    assert fleet.hold() is not None
+    assert {orphan.cause for orphan in fleet.orphans()} == {"lost_row"}
+    assert len(fleet.vms()) == 2
+
+
+def test_each_vm_derives_its_tokens_from_its_slot(make_fleet: Callable[..., Fleet]) -> None:
+    calls: list[Params] = []
+
+    class Recording(AwsProvider):
+        def launch_batch(self, region: str, params: Params) -> BatchLaunched:
+            calls.append(params)
+            return super().launch_batch(region, params)
+
+    fleet = make_fleet(connect_account=Recording, agent="on", public_url="http://127.0.0.1:1")
+    leases = planned_together(fleet, 3, proof="required")
+    send_batch(fleet)
+    (secret,) = set(re.findall(r"SECRET = \"([0-9a-f]{64})\"", user_data(calls[0])))
+    for lease_id in leases:
+        (one,) = fleet.attempts(lease_id)
+        assert one.agent_hash == agent_hash(slot_token(secret, "agent", one.batch_index))
+        assert one.host_key_hash == host_key_hash(slot_token(secret, "host-keys", one.batch_index))
+
+
+def user_data(params: Params) -> str:
+    """The programs that the first boot of the VMs writes."""
+    configs = cloud_configs(params["UserData"])
+    return "".join(file["content"] for config in configs for file in config.get("write_files", []))

@@ -1,0 +1,174 @@
+"""Which attempts are sent together: a planned attempt waits for company, and one of them gathers the others.
+
+Attempts of one key elect a leader. The leader takes one slot of the provider's launch rate for its batch and gathers what
+waits when the slot comes. The others rest until somebody gathers them.
+"""
+
+import threading
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from sqlalchemy import Connection
+
+from app.db.core.ids import new_id
+from app.db.leases import batch_company, batches, claims, launches
+from app.domain.ids import BatchId, LeaseId
+from app.domain.leases import AttemptState
+from app.domain.lifecycle import Rest
+from app.domain.offerings import Offering
+from workers.lifecycle.steps.batch_plan import batch_params, most_together, slot_hashes, token_of_batch
+from workers.lifecycle.steps.context import StepContext, offering_key
+from workers.lifecycle.steps.plan import planned_spec
+from workers.lifecycle.steps.send import Sent, call_seconds
+from workers.providers.errors import ProviderError
+from workers.providers.types import Image, LaunchSpec
+from workers.runtime import Runtime
+
+_WINDOW = timedelta(seconds=0.035)
+"""How long a leader waits for leases of the tenant that are being placed now."""
+_LEFT_BEHIND = timedelta(seconds=2)
+"""How long after its leader's slot an attempt that nobody gathered elects a leader itself."""
+_LATE = 5.0
+"""A leader whose slot has passed for so many seconds is gone."""
+
+
+def await_company(ctx: StepContext) -> Rest | None:
+    """The rest of an attempt that waits to be sent with others. None: it may be sent now, by this worker."""
+    if ctx.attempt.state is not AttemptState.PLANNED or ctx.row.attempt_batch_key is None:
+        return None
+    most, bucket = most_together(ctx.runtime, offering_key(ctx.attempt)), ctx.bucket("launch")
+    if most == 1:
+        return None
+    if ctx.row.lease_slot_bucket == bucket and ctx.row.lease_slot_at is not None:
+        return _until(ctx, ctx.row.lease_slot_at)
+    key = ctx.row.attempt_batch_key
+    with ctx.runtime.database.begin() as connection:
+        connection.execute(batch_company.lock_key(key))
+        election = batch_company.elect(
+            ctx.lease.id, ctx.claim_id, ctx.lease.tenant_id, key, bucket, most=most, late=_LATE
+        )
+        row = connection.execute(election).one()
+    if not row.elected:
+        return Rest(max(row.slot_at or ctx.now, ctx.now) + _LEFT_BEHIND)
+    return _until(ctx, _slot_of_leader(ctx, bucket, has_company=row.company))
+
+
+def _slot_of_leader(ctx: StepContext, bucket: str, *, has_company: bool) -> datetime:
+    slot = ctx.runtime.pacer.slot(ctx.provider, bucket)
+    if slot is not None and slot > ctx.now:
+        traded = ctx.runtime.database.first(launches.trade_slot(ctx.lease.tenant_id, bucket, slot))
+        slot = slot if traded is None else traded.slot_at
+    earliest = ctx.now + _WINDOW if has_company else ctx.now
+    slot = earliest if slot is None else max(slot, earliest)
+    if slot > ctx.now:
+        ctx.runtime.database.run(launches.reserve_slot(ctx.lease.id, ctx.claim_id, bucket, slot))
+    return slot
+
+
+def _until(ctx: StepContext, slot: datetime) -> Rest | None:
+    if slot <= ctx.now:
+        return None
+    _sweep_at(ctx.runtime, (slot - ctx.now).total_seconds())
+    return Rest(slot)
+
+
+def _sweep_at(runtime: Runtime, seconds: float) -> None:
+    """Wakes this process's sweeper when the slot comes, if that is before its next sweep."""
+    if seconds < runtime.settings.sweep_interval:
+        timer = threading.Timer(seconds, runtime.nudge.set)
+        timer.daemon = True
+        timer.start()
+
+
+class Gathered:
+    """A stored batch that nobody has sent before. `slots`: its attempts, in the order of their slots; all are held."""
+
+    def __init__(self, batch_id: BatchId, spec: LaunchSpec, sent: Sent, slots: tuple[StepContext, ...]) -> None:
+        self.batch_id = batch_id
+        self.spec = spec
+        self.sent = sent
+        self.slots = slots
+
+
+class _NotStoredError(Exception):
+    """Nothing is stored, and the company's claims are as before."""
+
+
+def gather(ctx: StepContext) -> Gathered | None:
+    """Stores a batch of the attempt and its company, and marks all of them as sent, in one transaction.
+
+    None: the attempt has no company, or may not be sent. The caller sends it alone, with the same check.
+    """
+    known = _offering_and_image(ctx)
+    if known is None:
+        return None
+    try:
+        with ctx.runtime.database.begin() as connection:
+            batch = _store_batch(connection, ctx, *known)
+    except _NotStoredError:
+        return None
+    ctx.runtime.database.run(batch_company.wake_left(ctx.lease.tenant_id, ctx.row.attempt_batch_key))
+    return batch
+
+
+def _offering_and_image(ctx: StepContext) -> tuple[Offering, Image] | None:
+    key = offering_key(ctx.attempt)
+    offering = next((known for known in ctx.runtime.catalogue.offerings() if known.key == key), None)
+    if offering is None:
+        return None
+    try:
+        driver = offering.type.gpu.driver
+        image = ctx.runtime.accounts.image(key.account, key.region, ctx.lease.request.image, driver)
+    except ProviderError:
+        return None
+    return offering, image
+
+
+def _store_batch(connection: Connection, ctx: StepContext, offering: Offering, image: Image) -> Gathered:
+    runtime, settings = ctx.runtime, ctx.runtime.settings
+    timing = {"call_seconds": call_seconds(settings), "hold_seconds": settings.claim_seconds}
+    if connection.execute(*batch_company.lead(ctx.lease.id, ctx.claim_id, **timing)).first() is None:
+        raise _NotStoredError
+    key, limit = ctx.row.attempt_batch_key, most_together(runtime, offering.key) - 1
+    company = batch_company.claim_company(
+        ctx.lease.tenant_id, key, ctx.lease.id, limit=limit, number=runtime.presence.number, **timing
+    )
+    claimed = {LeaseId(row.id): row.claim_id for row in connection.execute(*company)}
+    spec = planned_spec(connection, ctx, offering, image) if claimed else None
+    if spec is None:
+        raise _NotStoredError
+    slots = (ctx, *loaded(connection, runtime, claimed))
+    batch_id, rows = BatchId(new_id("batch")), batches.SlotRows()
+    for index, slot in enumerate(slots):
+        rows.add(slot.attempt.id, *slot_hashes(slot, spec, batch_id, index))
+    params = batch_params(ctx, spec, batch_id, slots)
+    attempt = ctx.attempt
+    connection.execute(
+        *batches.store(
+            {
+                "id": batch_id,
+                "tenant_id": ctx.lease.tenant_id,
+                "provider": attempt.provider,
+                "account": attempt.account,
+                "region": attempt.region,
+                "zone": attempt.zone,
+                "token": token_of_batch(ctx, batch_id),
+                "slots": len(slots),
+                "params": params,
+                "params_hash": key[:16],
+            }
+        )
+    )
+    sent = connection.execute(batches.sent(batch_id, rows)).all()
+    if len(sent) != len(slots):
+        raise _NotStoredError
+    return Gathered(batch_id, spec, Sent(params, sent[0].last_sent_at), slots)
+
+
+def loaded(connection: Connection, runtime: Runtime, claimed: dict[LeaseId, UUID]) -> list[StepContext]:
+    """The contexts of leases by their claims, in the order of the leases' ids."""
+    rows = sorted(connection.execute(*batch_company.load(claimed)), key=lambda row: str(row.lease_id))
+    return [
+        StepContext(runtime=runtime, lease=claims.lease_from_row(row), claim_id=row.claim_id, now=row.now, row=row)
+        for row in rows
+    ]
