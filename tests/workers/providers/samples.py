@@ -8,7 +8,7 @@ from typing import Any
 from app.domain.ids import LeaseId, TenantId
 from app.domain.offerings import Market
 from app.domain.tags import OwnerTags
-from workers.group_keys import private_key
+from workers.providers.common.group_keys import private_key
 from workers.providers.types import GroupSpec, Image, LaunchSpec
 
 INSTALLATION = "test-installation"

@@ -3,7 +3,7 @@
 import subprocess
 from pathlib import Path
 
-from workers.group_keys import group_key, public_line
+from workers.providers.common.group_keys import group_key, public_line
 
 
 def test_openssh_reads_the_key_and_finds_the_same_public_one(tmp_path: Path) -> None:
