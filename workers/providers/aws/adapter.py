@@ -31,6 +31,7 @@ from workers.providers.aws.clients import AwsClients
 from workers.providers.aws.errors import translated
 from workers.providers.aws.settings import AwsAccount
 from workers.providers.aws.subnets import Subnets
+from workers.providers.common import ssh_keys
 from workers.providers.common.batch import answered
 from workers.providers.common.images import no_image, wanted
 from workers.providers.common.regions import Regions
@@ -83,7 +84,7 @@ class AwsProvider:
     """See `Provider` for the contract. The constructor makes no call. Any thread may call any method."""
 
     limits = LIMITS
-    ssh_user = "ubuntu"
+    ssh_user = ssh_keys.USER
     lists_all_regions = False
 
     def __init__(self, account: AwsAccount, settings: Settings, *, clock: Callable[[], float] = time.time) -> None:

@@ -18,11 +18,12 @@ from workers.providers.azure.clients import Group
 from workers.providers.azure.errors import creating
 from workers.providers.azure.reservations import launch_members
 from workers.providers.azure.settings import AzureAccount
+from workers.providers.common import ssh_keys
 from workers.providers.errors import OutcomeUnknown, ProviderError, TokenConflict
 from workers.providers.send_window import require_open_window
 from workers.providers.types import LaunchSpec, Params, Vm
 
-USER = "ubuntu"
+USER = ssh_keys.USER
 _SAME = (INSTALLATION, LEASE, ATTEMPT, resource_tags.REQUEST)
 """Tags that identify the launch and the parameters that created a VM."""
 _NETWORK_API = "2022-11-01"
