@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from app.domain import tags
@@ -18,6 +17,8 @@ from workers.providers.aws import firewall, resource_tags
 from workers.providers.aws.calls import part
 from workers.providers.aws.errors import translated
 from workers.providers.aws.settings import AwsAccount
+from workers.providers.common.recent import Recent
+from workers.providers.common.tags import shared_tag
 from workers.providers.errors import InvalidSpec, NotReady, Refused, TokenConflict
 from workers.providers.types import LaunchSpec, Params
 
@@ -30,7 +31,6 @@ PART = "Group"
 _CLUSTER = "cluster"
 _UNKNOWN = "InvalidPlacementGroup.Unknown"
 _MISSING = frozenset({_UNKNOWN, "InvalidGroup.NotFound"})
-_FRESH_SECONDS = 60.0
 _NOT_READY_SECONDS = 1.0
 
 
@@ -55,7 +55,7 @@ def plan(
     """{"Group": …} for the member of a group, else nothing. `vpc` None means the region's default VPC."""
     if spec.group is None:
         return {}
-    shared = {key: value for key, value in member_tags.items() if key != tags.NAME}
+    shared = {key: value for key, value in member_tags.items() if key != tags.NAME} | shared_tag(spec)
 
     def tagged(kind: str) -> dict[str, Any]:
         return {"TagSpecifications": [{"ResourceType": kind, "Tags": resource_tags.to_list(shared)}]}
@@ -83,9 +83,7 @@ class SharedResources:
     """Creates what members share. Remembers for a minute that it exists, so that many members cost few calls."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._monotonic = monotonic
-        self._lock = Lock()
-        self._known: dict[str, tuple[float, _SecurityGroups]] = {}
+        self._known: Recent[_SecurityGroups] = Recent(monotonic)
 
     @contextmanager
     def ensure(self, ec2: "EC2Client", region: str, params: Params) -> Iterator[Params]:
@@ -100,24 +98,17 @@ class SharedResources:
             yield run
             return
         key = _key(region, group)
-        groups = self._remembered(key) or _make(ec2, group)
-        with self._lock:
-            self._known[key] = (self._monotonic() + _FRESH_SECONDS, groups)
+        groups = self._known.get(key)
+        if groups is None:
+            groups = _make(ec2, group)
+            self._known.put(key, groups)
         try:
             yield {**run, "NetworkInterfaces": [*_joined(run, groups)]}
         except Refused as error:
             if error.code not in _MISSING or not _is_named(error.message, group, groups):
                 raise
-            with self._lock:
-                self._known.pop(key, None)
+            self._known.forget(key)
             raise NotReady(error.message, code=error.code, retry_after=_NOT_READY_SECONDS) from None
-
-    def _remembered(self, key: str) -> _SecurityGroups | None:
-        with self._lock:
-            now = self._monotonic()
-            self._known = {one: entry for one, entry in self._known.items() if entry[0] > now}
-            entry = self._known.get(key)
-        return None if entry is None else entry[1]
 
 
 def _is_named(message: str, group: Params, groups: _SecurityGroups) -> bool:

@@ -125,7 +125,7 @@ def what_a_group_shares_is_in_use_until_its_last_member_has_gone(backend: Backen
     first, second = (member(backend, n) for n in range(2))
     held = shared(backend)
     assert held
-    assert all(one.in_use and tags.attempt_key(one.tags) == ("lease_0", 1) for one in held)
+    assert all(one.in_use and one.tags[tags.SHARED] == GROUP.group_id for one in held)
     end(backend, first)
     assert all(one.in_use for one in shared(backend))
     end(backend, second)
