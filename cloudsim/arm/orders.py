@@ -8,7 +8,7 @@ import re
 import uuid
 from typing import Any
 
-from cloudsim.arm import disks, existing, reservations
+from cloudsim.arm import disks, existing, placement, reservations
 from cloudsim.arm.call import NETWORK, TYPES, Call, Document
 from cloudsim.arm.errors import ArmError
 from cloudsim.arm.facts import PROVIDER, REGIONS
@@ -32,6 +32,7 @@ def read_order(call: Call) -> Order:
     size = _member(properties, "hardwareProfile", "vmSize")
     zone = _zone(call, region, size)
     market = _market(properties)
+    placed = placement.of_vm(call, properties, market)
     interface = _interface(properties)
     _check_security(properties)
     configuration = _ip_configuration(call, interface)
@@ -59,7 +60,8 @@ def read_order(call: Call) -> Order:
         public_ip="publicIPAddressConfiguration" in configuration,
         disks=(disk, *data),
         nics=(_nic(interface, configuration, nic_id),),
-        spec=_spec(call, nic_id, (disk, *data)),
+        spec=_spec(call, nic_id, (disk, *data)) | {"placed": placed},
+        placement_group=placed[0] if placed else None,
         failure_stays=True,
         reclaim_stays=market is Market.SPOT and properties.get("evictionPolicy", DEALLOCATE) == DEALLOCATE,
         reservation=reservations.target(call, properties),
@@ -167,6 +169,8 @@ def _ip_configuration(call: Call, interface: Document) -> Document:
     group = interface["properties"].get("networkSecurityGroup")
     if group is not None and group["id"] not in call.world.resources:
         raise ArmError("InvalidResourceReference", f"Resource {group['id']} referenced was not found.")
+    for members in properties.get("applicationSecurityGroups") or ():
+        placement.require(call, members["id"])
     return properties
 
 
@@ -211,6 +215,7 @@ def _nic(interface: Document, configuration: Document, nic_id: str) -> NicOrder:
         spec={
             "subnet": configuration["subnet"]["id"],
             "accelerated": bool(interface["properties"].get("enableAcceleratedNetworking")),
+            "members": [one["id"] for one in configuration.get("applicationSecurityGroups") or ()],
             "security_group": (interface["properties"].get("networkSecurityGroup") or {}).get("id"),
         },
     )
@@ -262,5 +267,7 @@ def _kept(properties: Document) -> Document:
         "evictionPolicy",
         "billingProfile",
         "capacityReservation",
+        "proximityPlacementGroup",
+        "availabilitySet",
     )
     return {name: properties[name] for name in shown if name in properties} | {"osProfile": system}

@@ -6,7 +6,7 @@ them as leftover resources. A refused launch leaves them: other members may be a
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,6 @@ from workers.providers.aws.calls import part
 from workers.providers.aws.errors import translated
 from workers.providers.aws.settings import AwsAccount
 from workers.providers.common.recent import Recent
-from workers.providers.common.tags import shared_tag
 from workers.providers.errors import InvalidSpec, NotReady, Refused, TokenConflict
 from workers.providers.types import LaunchSpec, Params
 
@@ -49,13 +48,11 @@ def _own_placement_group(spec: LaunchSpec, account: AwsAccount) -> str | None:
     return f"gpulease-{group.group_id}"
 
 
-def plan(
-    spec: LaunchSpec, account: AwsAccount, vpc: str | None, member_tags: Mapping[str, str], *, efa: bool
-) -> Params:
+def plan(spec: LaunchSpec, account: AwsAccount, vpc: str | None, *, efa: bool) -> Params:
     """{"Group": …} for the member of a group, else nothing. `vpc` None means the region's default VPC."""
     if spec.group is None:
         return {}
-    shared = {key: value for key, value in member_tags.items() if key != tags.NAME} | shared_tag(spec)
+    shared = resource_tags.of_shared(spec, account)
 
     def tagged(kind: str) -> dict[str, Any]:
         return {"TagSpecifications": [{"ResourceType": kind, "Tags": resource_tags.to_list(shared)}]}

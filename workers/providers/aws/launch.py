@@ -69,7 +69,7 @@ def plan(
         **_instance_profile(account),
         **_market(spec, reservation),
         **firewall.plan(spec, vpc, tags),
-        **groups.plan(spec, account, vpc, tags, efa=bool(efa)),
+        **groups.plan(spec, account, vpc, efa=bool(efa)),
     }
 
 
