@@ -65,8 +65,8 @@ class AgentConfig:
 class GroupSpec:
     """The group that a VM belongs to. It is the same for all members, so that they can be launched together.
 
-    `placement`: any, same_zone or cluster. `interconnect`: none, preferred or required. `hosts_url`: where the VM asks for
-    its rank and the other members; None: it does not ask. `token`: of the attempt, for that request: its agent's token.
+    `placement`: any, same_zone or cluster. `interconnect`: none, preferred or required. `hosts_url`: where the VM reads
+    its rank and the other members; None: it reads nothing. `token`: of the attempt, for that request: its agent's token.
     `ssh_private_key`: the key of logins between members, in OpenSSH's format; None: none.
     """
 

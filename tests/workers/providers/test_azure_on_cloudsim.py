@@ -21,7 +21,7 @@ from tests.workers.providers.samples import owner
 from workers.providers import errors
 from workers.providers.azure.adapter import AzureProvider
 from workers.providers.azure.clients import AzureClients, Group
-from workers.providers.azure.groups import SharedResources
+from workers.providers.azure.groups import AzureGroupResources
 from workers.providers.azure.settings import AzureAccount
 from workers.providers.interfaces import Provider
 from workers.providers.types import Image, Params
@@ -141,7 +141,7 @@ class OnCloudsim:
     def forget(self) -> None:
         """What the adapter has just made for a group is not there any more."""
         adapter: Any = self.provider
-        adapter._shared = SharedResources()
+        adapter._shared = AzureGroupResources()
 
     def _resource_group(self) -> Group:
         return Group(AzureClients(self.account, Settings()), SUBSCRIPTION, GROUP)

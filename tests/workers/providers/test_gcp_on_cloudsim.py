@@ -18,7 +18,7 @@ from tests.workers.providers.contract import Power
 from tests.workers.providers.gcp.accounts import EMAIL, PROJECT, REGION, ZONE, provider
 from tests.workers.providers.samples import INSTALLATION, owner
 from workers.providers import errors
-from workers.providers.gcp.groups import SharedResources
+from workers.providers.gcp.groups import GcpGroupResources
 from workers.providers.interfaces import Provider
 from workers.providers.types import Image, Params
 
@@ -60,7 +60,7 @@ class OnCloudsim:
     def forget(self) -> None:
         """What the adapter has just made for a group is not there any more."""
         adapter: Any = self.provider
-        adapter._groups = SharedResources()
+        adapter._groups = GcpGroupResources()
 
     def image(self) -> Image:
         self._image = self._image or self.provider.image(self.region)

@@ -122,7 +122,7 @@ def own_hashes(spec: LaunchSpec) -> TokenHashes:
 
 
 def _agent_token(spec: LaunchSpec) -> str | None:
-    """The token with which the VM's agent reports, and with which the VM of a group's member asks for the others."""
+    """The token with which the VM's agent reports, and the VM of a group's member reads the hosts of its group."""
     if spec.agent is not None:
         return spec.agent.token
     return spec.group.token if spec.group is not None and spec.group.hosts_url is not None else None

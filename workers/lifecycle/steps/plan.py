@@ -90,12 +90,8 @@ class _Private(NamedTuple):
 def _spec(ctx: StepContext, offering: Offering, image: Image, n: int, private: _Private) -> tuple[LaunchSpec, Params]:
     """The spec and its parameters; the tagged hash is over what the tenant chose and where, without the tags."""
     lease, runtime, request = ctx.lease, ctx.runtime, ctx.lease.request
-    basis = {
-        "request": request.as_stored(),
-        "offering": _facts(offering, image),
-        "zone": offering.key.zone,
-        "script": private.script,
-    }
+    chosen = {"request": request.as_stored(), "script": private.script}
+    basis = {**chosen, "offering": _facts(offering, image), "zone": offering.key.zone}
     owner = OwnerTags(
         installation=runtime.installation.id,
         lease_id=lease.id,

@@ -92,7 +92,7 @@ class AwsProvider:
         self._guard = CredentialGuard()
         self._clients = AwsClients(account, settings, self._guard)
         self._subnets = Subnets(account.subnet_ids, self._clients.ec2)
-        self._groups = groups.SharedResources()
+        self._groups = groups.Ec2GroupResources()
         self._clock = clock
 
     def identity(self) -> str:
@@ -166,7 +166,7 @@ class AwsProvider:
         reservation = self._account.reservation(spec.reservation) if spec.reservation is not None else None
         return launch.plan(spec, self._account, reservation=reservation, **self._place(spec))
 
-    def _place(self, spec: LaunchSpec) -> launch.Place:
+    def _place(self, spec: LaunchSpec) -> launch.LaunchPlace:
         ena_express = spec.instance_type in catalogue.load().ena_express
         efa_cards = catalogue.load().efa.get(spec.instance_type, ())
         subnet = self._subnets.of_zone(spec.region, spec.zone)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Unpack
 from workers.providers.aws import deadlines, firewall, groups, instances, launch, resource_tags, vms
 from workers.providers.aws.calls import in_bulk
 from workers.providers.aws.errors import translated
-from workers.providers.aws.launch import Place
+from workers.providers.aws.launch import LaunchPlace
 from workers.providers.aws.settings import AwsAccount
 from workers.providers.common import slot_tokens
 from workers.providers.common.batch import each
@@ -28,7 +28,7 @@ def plan(
     batch_id: str,
     token: str,
     slots: Sequence[Slot],
-    **place: Unpack[Place],
+    **place: Unpack[LaunchPlace],
 ) -> Params:
     """As `launch.plan`, for one to all of the slots.
 
@@ -47,7 +47,7 @@ def plan(
     }
 
 
-def create(ec2: "EC2Client", region: str, params: Params, shared: groups.SharedResources) -> BatchLaunched:
+def create(ec2: "EC2Client", region: str, params: Params, shared: groups.Ec2GroupResources) -> BatchLaunched:
     """Creates the security and placement groups, then calls RunInstances. Raises ProviderError."""
     records = launch.run(ec2, region, params, shared)
     with translated():

@@ -76,7 +76,7 @@ class _SecurityGroups:
     default: str
 
 
-class SharedResources:
+class Ec2GroupResources:
     """Creates what members share. Remembers for a minute that it exists, so that many members cost few calls."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:

@@ -19,9 +19,15 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import InstanceTypeDef
 
 _TAGGED = ("instance", "volume", "network-interface")
+_METADATA = {
+    "HttpEndpoint": "enabled",
+    "HttpTokens": "required",
+    "HttpPutResponseHopLimit": 1,
+    "InstanceMetadataTags": "enabled",
+}
 
 
-class Place(TypedDict):
+class LaunchPlace(TypedDict):
     """Where the network of the account has room for a VM, and what interfaces its type takes."""
 
     subnet: Subnet | None
@@ -57,12 +63,7 @@ def plan(
         "Placement": _placement(spec, account),
         "NetworkInterfaces": interfaces.plan(spec, account, subnet, ena_express=ena_express, efa=efa),
         "BlockDeviceMappings": disks.plan(spec, account),
-        "MetadataOptions": {
-            "HttpEndpoint": "enabled",
-            "HttpTokens": "required",
-            "HttpPutResponseHopLimit": 1,
-            "InstanceMetadataTags": "enabled",
-        },
+        "MetadataOptions": dict(_METADATA),
         "InstanceInitiatedShutdownBehavior": "terminate",
         "TagSpecifications": tag_specifications(spec, tags),
         "UserData": userdata.packed(spec),
@@ -105,7 +106,7 @@ def tag_specifications(spec: LaunchSpec, tags: Mapping[str, str]) -> list[dict[s
     return [{"ResourceType": kind, "Tags": resource_tags.to_list(tags)} for kind in kinds]
 
 
-def create(ec2: "EC2Client", region: str, params: Params, shared: groups.SharedResources) -> Vm:
+def create(ec2: "EC2Client", region: str, params: Params, shared: groups.Ec2GroupResources) -> Vm:
     """Creates what the members of a group share, then the VM's own security group, then calls RunInstances.
 
     Raises ProviderError.
@@ -113,7 +114,7 @@ def create(ec2: "EC2Client", region: str, params: Params, shared: groups.SharedR
     return vms.from_instance(run(ec2, region, params, shared)[0], region)
 
 
-def run(ec2: "EC2Client", region: str, params: Params, shared: groups.SharedResources) -> "Sequence[InstanceTypeDef]":
+def run(ec2: "EC2Client", region: str, params: Params, shared: groups.Ec2GroupResources) -> "Sequence[InstanceTypeDef]":
     """As `create`. Returns EC2's records of the instances, in any order."""
     with shared.ensure(ec2, region, params) as joined, firewall.ensure_firewall(ec2, joined) as attached:
         require_open_window()

@@ -90,7 +90,7 @@ class AzureProvider(SingleLaunches):
         self._guard = CredentialGuard()
         clients = AzureClients(account, settings, self._guard)
         self._group = Group(clients, account.subscription_id, account.resource_group)
-        self._shared = groups.SharedResources()
+        self._shared = groups.AzureGroupResources()
 
     def identity(self) -> str:
         """The subscription's id, as Azure returns it for these credentials."""

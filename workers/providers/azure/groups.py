@@ -90,7 +90,7 @@ def _name(spec: LaunchSpec, kind: str) -> str:
     return f"gpulease-{spec.group.group_id}-{spec.region}-{_SUFFIXES[kind]}"
 
 
-class SharedResources:
+class AzureGroupResources:
     """Creates what members share. Remembers for a minute that it exists, so that many members cost few calls."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:

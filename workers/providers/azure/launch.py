@@ -63,12 +63,7 @@ def plan(
     body: dict[str, Any] = {
         "location": spec.region,
         "properties": {
-            "hardwareProfile": {"vmSize": spec.instance_type},
-            "storageProfile": {"imageReference": _image(spec.image.id), **disks.plan(spec, account, name)},
-            "osProfile": _system(spec, name),
-            "networkProfile": {"networkApiVersion": _NETWORK_API},
-            "diagnosticsProfile": {"bootDiagnostics": {"enabled": True}},
-            "securityProfile": _security(account.security_type),
+            **_profiles(spec, account, name),
             **_market(spec, reservation),
             **groups.vm_properties(spec, group, shared),
         },
@@ -86,6 +81,17 @@ def plan(
         interface["properties"]["networkSecurityGroup"] = {"id": group_id}
     body["properties"]["networkProfile"]["networkInterfaceConfigurations"] = [interface]
     return {"name": name, "vm": body | {"tags": labels}, **made_before, **groups.plan(spec, account, group, shared)}
+
+
+def _profiles(spec: LaunchSpec, account: AzureAccount, name: str) -> dict[str, Any]:
+    return {
+        "hardwareProfile": {"vmSize": spec.instance_type},
+        "storageProfile": {"imageReference": _image(spec.image.id), **disks.plan(spec, account, name)},
+        "osProfile": _system(spec, name),
+        "networkProfile": {"networkApiVersion": _NETWORK_API},
+        "diagnosticsProfile": {"bootDiagnostics": {"enabled": True}},
+        "securityProfile": _security(account.security_type),
+    }
 
 
 def _digest(parts: list[Any]) -> str:

@@ -90,7 +90,7 @@ class GcpProvider(SingleLaunches):
         self._account = account
         self._guard = CredentialGuard()
         self._clients = GcpClients(account, settings, self._guard)
-        self._groups = groups.SharedResources()
+        self._groups = groups.GcpGroupResources()
         self._clock = clock
         self._price_lock = Lock()
         self._listed = GooglePrices()

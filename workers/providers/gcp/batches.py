@@ -79,7 +79,7 @@ def _disk(disk: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
     return {**disk, "initializeParams": {**made, "diskType": last(made["diskType"]), "labels": dict(labels)}}
 
 
-def create(clients: GcpClients, region: str, params: Params, shared: groups.SharedResources) -> BatchLaunched:
+def create(clients: GcpClients, region: str, params: Params, shared: groups.GcpGroupResources) -> BatchLaunched:
     """Creates what the members of a group share, and the firewall rules, then calls instances.bulkInsert. Raises ProviderError.
 
     Google names the VMs in operations of their own. A slot without one has an unknown outcome.

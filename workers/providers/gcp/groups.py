@@ -88,7 +88,7 @@ def plan(spec: LaunchSpec, account: GcpAccount, network: str, *, compact: bool) 
     return {PART: {RULE: rule, **({POLICY: policy} if compact else {})}}
 
 
-class SharedResources:
+class GcpGroupResources:
     """Creates what members share. Remembers for a minute that it exists, so that many members cost few calls."""
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:

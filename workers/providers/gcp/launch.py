@@ -160,7 +160,7 @@ def begun(operation: Operation, instance: Mapping[str, Any], region: str, zone: 
     )
 
 
-def create(clients: GcpClients, region: str, params: Params, shared: groups.SharedResources) -> Vm:
+def create(clients: GcpClients, region: str, params: Params, shared: groups.GcpGroupResources) -> Vm:
     """Creates what the members of a group share, then the firewall rules, then calls instances.insert.
 
     Raises ProviderError.

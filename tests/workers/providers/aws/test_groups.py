@@ -149,8 +149,8 @@ class Ec2:
         return {}
 
 
-def joined(ec2: Any, params: Params, shared: groups.SharedResources | None = None) -> Params:
-    with (shared or groups.SharedResources()).ensure(ec2, "us-east-1", params) as run:
+def joined(ec2: Any, params: Params, shared: groups.Ec2GroupResources | None = None) -> Params:
+    with (shared or groups.Ec2GroupResources()).ensure(ec2, "us-east-1", params) as run:
         return run
 
 
@@ -178,7 +178,7 @@ def test_with_networks_the_default_group_stays_away() -> None:
 
 def test_what_exists_is_made_once_a_minute_for_many_members() -> None:
     ec2, now = Ec2(), [0.0]
-    shared = groups.SharedResources(monotonic=lambda: now[0])
+    shared = groups.Ec2GroupResources(monotonic=lambda: now[0])
     for n in range(3):
         joined(ec2, planned(token=f"{n}" * 64), shared)
     assert ec2.calls == ["placement", "security"]
@@ -193,7 +193,7 @@ def test_what_exists_is_made_once_a_minute_for_many_members() -> None:
 )
 def test_what_was_removed_meanwhile_is_made_again_by_the_repeat(code: str, message: str) -> None:
     ec2: Any = Ec2()
-    shared = groups.SharedResources()
+    shared = groups.Ec2GroupResources()
     with pytest.raises(errors.NotReady), shared.ensure(ec2, "us-east-1", planned()):
         raise errors.InvalidSpec(message, code=code)
     joined(ec2, planned(), shared)
@@ -202,5 +202,5 @@ def test_what_was_removed_meanwhile_is_made_again_by_the_repeat(code: str, messa
 
 def test_a_missing_group_of_the_account_is_the_accounts_fault() -> None:
     ec2: Any = Ec2()
-    with pytest.raises(errors.InvalidSpec), groups.SharedResources().ensure(ec2, "us-east-1", planned()):
+    with pytest.raises(errors.InvalidSpec), groups.Ec2GroupResources().ensure(ec2, "us-east-1", planned()):
         raise errors.InvalidSpec("no group sg-of-the-account", code="InvalidGroup.NotFound")

@@ -156,6 +156,6 @@ def test_what_exists_and_is_not_ours_is_never_used() -> None:
     with connected() as (_, azure):
         of_others = spec(owner(installation="another"), image=azure.image(REGION), group=GROUP)
         azure.launch(REGION, azure.plan(of_others))
-        azure._shared = groups.SharedResources()
+        azure._shared = groups.AzureGroupResources()
         with pytest.raises(errors.OutcomeUnknown, match="not ours"):
             azure.launch(REGION, azure.plan(spec(image=azure.image(REGION), group=GROUP)))

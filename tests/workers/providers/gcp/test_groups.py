@@ -144,7 +144,7 @@ class Found:
         self.description, self.status = description or body["description"], status
 
 
-def ensured(clients: Any, shared: groups.SharedResources, params: Params) -> None:
+def ensured(clients: Any, shared: groups.GcpGroupResources, params: Params) -> None:
     with shared.ensure(clients, REGION, params):
         pass
 
@@ -157,7 +157,7 @@ def answering(params: Params, **changes: Any) -> Clients:
 
 def test_what_exists_is_made_once_a_minute_for_many_members() -> None:
     clients, now = answering(planned()), [0.0]
-    shared = groups.SharedResources(monotonic=lambda: now[0])
+    shared = groups.GcpGroupResources(monotonic=lambda: now[0])
     for n in range(3):
         ensured(clients, shared, planned(token=f"{n}" * 64))
     once = ["ResourcePolicies.insert_unary", "ResourcePolicies.get", "Firewalls.insert_unary"]
@@ -172,7 +172,7 @@ def test_a_policy_that_is_being_made_lets_the_launch_wait() -> None:
     for status in ("CREATING", "DELETING"):
         clients = answering(params, **{"ResourcePolicies.get": Found(params[groups.PART][groups.POLICY], status)})
         with pytest.raises(errors.NotReady):
-            ensured(clients, groups.SharedResources(), params)
+            ensured(clients, groups.GcpGroupResources(), params)
 
 
 @pytest.mark.parametrize("service", ["ResourcePolicies", "Firewalls"])
@@ -182,13 +182,13 @@ def test_what_exists_and_is_not_ours_is_never_used(service: str) -> None:
     taken = errors.TokenConflict("taken", code="alreadyExists")
     clients = answering(params, **{f"{service}.insert_unary": taken, f"{service}.get": foreign})
     with pytest.raises(errors.OutcomeUnknown):
-        ensured(clients, groups.SharedResources(), params)
+        ensured(clients, groups.GcpGroupResources(), params)
 
 
 def test_a_policy_that_was_removed_meanwhile_is_made_again_by_the_repeat() -> None:
     params = planned()
     clients: Any = answering(params)
-    shared = groups.SharedResources()
+    shared = groups.GcpGroupResources()
     with pytest.raises(errors.NotReady), shared.ensure(clients, REGION, params):
         raise errors.InvalidSpec(f"The resource '{POLICY}' was not found", code="notFound")
     ensured(clients, shared, params)
@@ -198,5 +198,5 @@ def test_a_policy_that_was_removed_meanwhile_is_made_again_by_the_repeat() -> No
 def test_another_refusal_stays_what_it_is() -> None:
     params = planned()
     clients: Any = answering(params)
-    with pytest.raises(errors.InsufficientCapacity), groups.SharedResources().ensure(clients, REGION, params):
+    with pytest.raises(errors.InsufficientCapacity), groups.GcpGroupResources().ensure(clients, REGION, params):
         raise errors.InsufficientCapacity("no room", code="stockout")
