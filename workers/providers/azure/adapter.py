@@ -61,7 +61,8 @@ from workers.providers.types import (
 
 LIMITS = Limits(
     rates={
-        # a launch makes up to three requests, a termination or a write at least two
+        # a launch makes up to three requests, and six more for the first member of a group;
+        # a termination or a write makes at least two
         "launch": CallRate(burst=50, per_second=3),
         "terminate": CallRate(burst=100, per_second=5),
         "write": CallRate(burst=20, per_second=1),
