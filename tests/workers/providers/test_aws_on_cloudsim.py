@@ -53,7 +53,12 @@ class OnCloudsim:
     )
     belonging_kinds = frozenset({"volume", "network_interface"})
     firewall_stages: Sequence[str] = ("made", "opened")
-    group_stages = ("CreatePlacementGroup", "CreateSecurityGroup", "AuthorizeSecurityGroupIngress", "RunInstances")
+    group_stages: Sequence[str] = (
+        "CreatePlacementGroup",
+        "CreateSecurityGroup",
+        "AuthorizeSecurityGroupIngress",
+        "RunInstances",
+    )
     page = 1_000
     portion = 200
 

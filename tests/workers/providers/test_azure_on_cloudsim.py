@@ -61,7 +61,7 @@ class OnCloudsim:
     )
     belonging_kinds = frozenset({"volume", "network_interface", "address"})
     firewall_stages: Sequence[str] = ("made",)
-    group_stages = (
+    group_stages: Sequence[str] = (
         "ApplicationSecurityGroups.CreateOrUpdate",
         "ProximityPlacementGroups.CreateOrUpdate",
         "VirtualMachines.CreateOrUpdate",

@@ -47,7 +47,12 @@ class OnCloudsim:
     refusals: Sequence[type[errors.ProviderError]] = tuple(kind for kind in FAULTS if kind is not errors.OutcomeUnknown)
     belonging_kinds = frozenset({"volume"})
     firewall_stages: Sequence[str] = ("IPv4", "IPv6")
-    group_stages = ("resourcePolicies.insert", "firewalls.insert", "resourcePolicies.get", "instances.insert")
+    group_stages: Sequence[str] = (
+        "resourcePolicies.insert",
+        "firewalls.insert",
+        "resourcePolicies.get",
+        "instances.insert",
+    )
     page = 500
     portion = 50
 

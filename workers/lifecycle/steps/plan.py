@@ -83,7 +83,7 @@ class _Private(NamedTuple):
 
     script: str | None
     longest: int
-    group: GroupSpec | None
+    group: GroupSpec | None = None
     slot: ReservationSlot | None = None
 
 
