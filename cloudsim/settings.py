@@ -48,6 +48,8 @@ class Settings(BaseModel):
     rate_limits: bool = False
     default_quota_vcpus: int = Field(10_000_000, ge=0)
     """vCPUs of every GPU quota that was not set by `PUT /_sim/quota`."""
+    placement_group_capacity: int | None = Field(None, ge=0)
+    """VMs that find room in one placement group; None: as many as the zone has."""
     relaunch_of_terminated: Literal["instance", "error"] = "instance"
     """A launch token whose VM is terminated answers that VM again, or IdempotentInstanceTerminated
     (a code of EC2's published list)."""

@@ -44,10 +44,15 @@ def _short(*, benchmark: bool) -> str:
     tree = ast.parse(source())
     if not benchmark:
         tree.body = [node for node in tree.body if not _measures(node)]
+    return _HEAD + shortened(tree)
+
+
+def shortened(tree: ast.Module) -> str:
+    """The code without docstrings, annotations and comments, ASCII. Changes `tree`."""
     lines = ast.unparse(ast.fix_missing_locations(_Shortener().visit(tree))).splitlines()
     # strings with line breaks are escaped by now, so that each line's indentation is the code's
     narrow = (" " * ((len(line) - len(line.lstrip(" "))) // 4) + line.lstrip(" ") for line in lines if line.strip())
-    return _HEAD + "\n".join(narrow) + "\n"
+    return "\n".join(narrow) + "\n"
 
 
 def _measures(node: ast.AST) -> bool:

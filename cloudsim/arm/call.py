@@ -17,6 +17,9 @@ TYPES = {
     ResourceKind.NETWORK_INTERFACE: f"{NETWORK}/networkInterfaces",
     ResourceKind.ADDRESS: f"{NETWORK}/publicIPAddresses",
     ResourceKind.SECURITY_GROUP: f"{NETWORK}/networkSecurityGroups",
+    ResourceKind.APPLICATION_SECURITY_GROUP: f"{NETWORK}/applicationSecurityGroups",
+    ResourceKind.PLACEMENT_GROUP: f"{COMPUTE}/proximityPlacementGroups",
+    ResourceKind.AVAILABILITY_SET: f"{COMPUTE}/availabilitySets",
 }
 
 

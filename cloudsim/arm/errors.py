@@ -17,6 +17,7 @@ _STATUS = {
     "SubscriptionNotFound": 404,
     "AllocationFailed": 409,
     "AnotherOperationInProgress": 409,
+    "InvalidResourceLocation": 409,
     "Conflict": 409,
     "OperationNotAllowed": 409,
     "OverconstrainedAllocationRequest": 409,

@@ -54,6 +54,14 @@ _OF_RESOURCE = "providers/Microsoft.Authorization/permissions"
 _PERMISSIONS = "Permissions.List"
 _RESERVATIONS = f"{_GROUP}/{reservations.GROUPS}/{{name}}"
 _GROUPS = f"{_GROUP}/{TYPES[ResourceKind.SECURITY_GROUP]}/{{name}}"
+_ASG, _PPG = ResourceKind.APPLICATION_SECURITY_GROUP, ResourceKind.PLACEMENT_GROUP
+_SET = ResourceKind.AVAILABILITY_SET
+
+
+def _one(kind: ResourceKind) -> str:
+    return f"{_GROUP}/{TYPES[kind]}/{{name}}"
+
+
 OPERATIONS = (
     Operation("GET", _SUBSCRIPTION, "Subscriptions.Get", offerings.subscription, (READS,)),
     Operation("PUT", _VM, "VirtualMachines.CreateOrUpdate", machines.create_or_update, (WRITES, PUT_VMS)),
@@ -99,6 +107,12 @@ OPERATIONS = (
     ),
     Operation("PUT", _GROUPS, "NetworkSecurityGroups.CreateOrUpdate", things.put_security_group, (WRITES,)),
     *_of(ResourceKind.SECURITY_GROUP, "NetworkSecurityGroups", "List", "UpdateTags"),
+    Operation("PUT", _one(_ASG), "ApplicationSecurityGroups.CreateOrUpdate", things.put_shared(_ASG), (WRITES,)),
+    Operation("PUT", _one(_PPG), "ProximityPlacementGroups.CreateOrUpdate", things.put_shared(_PPG), (WRITES,)),
+    Operation("PUT", _one(_SET), "AvailabilitySets.CreateOrUpdate", things.put_shared(_SET), (WRITES,)),
+    *_of(_ASG, "ApplicationSecurityGroups", "List", "UpdateTags"),
+    *_of(_PPG, "ProximityPlacementGroups", "ListByResourceGroup", "Update"),
+    *_of(_SET, "AvailabilitySets", "List", "Update"),
     *_of(ResourceKind.NETWORK_INTERFACE, "NetworkInterfaces", "List", "UpdateTags"),
     *_of(ResourceKind.ADDRESS, "PublicIPAddresses", "List", "UpdateTags"),
     *_of(ResourceKind.VOLUME, "Disks", "ListByResourceGroup", "Update"),

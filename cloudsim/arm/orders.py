@@ -8,7 +8,7 @@ import re
 import uuid
 from typing import Any
 
-from cloudsim.arm import disks, existing, reservations
+from cloudsim.arm import disks, existing, placement, reservations
 from cloudsim.arm.call import NETWORK, TYPES, Call, Document
 from cloudsim.arm.errors import ArmError
 from cloudsim.arm.facts import PROVIDER, REGIONS
@@ -30,12 +30,12 @@ def read_order(call: Call) -> Order:
     body, properties = call.body, _member(call.body, "properties")
     region = _region(body)
     size = _member(properties, "hardwareProfile", "vmSize")
-    zone = _zone(call, region, size)
-    market = _market(properties)
+    zone, market = _zone(call, region, size), _market(properties)
+    placed = placement.of_vm(call, properties, market)
     interface = _interface(properties)
-    _check_security(properties)
     configuration = _ip_configuration(call, interface)
     tags = check_tags(body.get("tags"))
+    _check_security(properties)
     _check_system(properties)
     storage = _member(properties, "storageProfile")
     disk = disks.os_disk(call, _member(storage, "osDisk"), tags)
@@ -59,7 +59,8 @@ def read_order(call: Call) -> Order:
         public_ip="publicIPAddressConfiguration" in configuration,
         disks=(disk, *data),
         nics=(_nic(interface, configuration, nic_id),),
-        spec=_spec(call, nic_id, (disk, *data)),
+        spec=_spec(call, nic_id, (disk, *data)) | {"placed": placed},
+        placement_group=placed[0] if placed else None,
         failure_stays=True,
         reclaim_stays=market is Market.SPOT and properties.get("evictionPolicy", DEALLOCATE) == DEALLOCATE,
         reservation=reservations.target(call, properties),
@@ -167,6 +168,8 @@ def _ip_configuration(call: Call, interface: Document) -> Document:
     group = interface["properties"].get("networkSecurityGroup")
     if group is not None and group["id"] not in call.world.resources:
         raise ArmError("InvalidResourceReference", f"Resource {group['id']} referenced was not found.")
+    for members in properties.get("applicationSecurityGroups") or ():
+        placement.require(call, members["id"])
     return properties
 
 
@@ -211,6 +214,7 @@ def _nic(interface: Document, configuration: Document, nic_id: str) -> NicOrder:
         spec={
             "subnet": configuration["subnet"]["id"],
             "accelerated": bool(interface["properties"].get("enableAcceleratedNetworking")),
+            "members": [one["id"] for one in configuration.get("applicationSecurityGroups") or ()],
             "security_group": (interface["properties"].get("networkSecurityGroup") or {}).get("id"),
         },
     )
@@ -262,5 +266,7 @@ def _kept(properties: Document) -> Document:
         "evictionPolicy",
         "billingProfile",
         "capacityReservation",
+        "proximityPlacementGroup",
+        "availabilitySet",
     )
     return {name: properties[name] for name in shown if name in properties} | {"osProfile": system}

@@ -38,12 +38,17 @@ _KINDS = {
     "NetworkInterfaces": "Microsoft.Network/networkInterfaces",
     "PublicIPAddresses": "Microsoft.Network/publicIPAddresses",
     "NetworkSecurityGroups": "Microsoft.Network/networkSecurityGroups",
+    "ApplicationSecurityGroups": "Microsoft.Network/applicationSecurityGroups",
+    "ProximityPlacementGroups": "Microsoft.Compute/proximityPlacementGroups",
+    "AvailabilitySets": "Microsoft.Compute/availabilitySets",
     "VirtualNetworks": "Microsoft.Network/virtualNetworks",
 }
 WITHIN_THE_PUT = (
     "Microsoft.Network/networkInterfaces/join/action",
     "Microsoft.Network/publicIPAddresses/join/action",
     "Microsoft.Network/networkSecurityGroups/join/action",
+    "Microsoft.Network/applicationSecurityGroups/joinIpConfiguration/action",
+    "Microsoft.Network/applicationSecurityGroups/joinNetworkSecurityRule/action",
     "Microsoft.Network/virtualNetworks/subnets/join/action",
 )
 """What Azure asks of the caller when it makes a VM with what belongs to it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cloudsim.arm import orders, views
+from cloudsim.arm import orders, placement, views
 from cloudsim.arm.call import TYPES, Answer, Call, Handler
 from cloudsim.arm.errors import ArmError, locked, not_found
 from cloudsim.arm.facts import PROVIDER, REGIONS
@@ -16,7 +16,12 @@ _IN_USE = {
     ResourceKind.NETWORK_INTERFACE: "NicInUse",
     ResourceKind.ADDRESS: "PublicIPAddressCannotBeDeleted",
     ResourceKind.SECURITY_GROUP: "InUseNetworkSecurityGroupCannotBeDeleted",
+    ResourceKind.APPLICATION_SECURITY_GROUP: "OperationNotAllowed",
+    ResourceKind.PLACEMENT_GROUP: "OperationNotAllowed",
+    ResourceKind.AVAILABILITY_SET: "OperationNotAllowed",
 }
+
+_AT_ONCE = frozenset({ResourceKind.PLACEMENT_GROUP, ResourceKind.AVAILABILITY_SET})
 
 
 def _named(call: Call, kind: ResourceKind) -> Resource:
@@ -61,6 +66,8 @@ def delete(kind: ResourceKind) -> Handler:
 
     def handle(call: Call) -> Answer:
         found = call.resource(kind)
+        if found is None and kind is ResourceKind.PLACEMENT_GROUP:
+            raise not_found(TYPES[kind], call.name, call.group)
         if found is None:
             return Answer(status=204)
         if _is_held(call.world, found):
@@ -68,13 +75,15 @@ def delete(kind: ResourceKind) -> Handler:
         if found.spec.get("protected"):
             raise locked(found.id)
         call.world.remove_resource(found.id)
-        return Answer(status=202)
+        return Answer(status=200 if kind in _AT_ONCE else 202)
 
     return handle
 
 
 def _is_held(world: World, one: Resource) -> bool:
     by: Callable[[Resource], bool] = lambda nic: nic.spec.get("security_group") == one.id  # noqa: E731  said once, below
+    if placement.is_held(world, one):
+        return True
     return one.vm_id is not None or any(map(by, world.resources.values()))
 
 
@@ -98,6 +107,36 @@ def put_security_group(call: Call) -> Answer:
     )
     call.world.add_resource(group)
     return Answer(views.resource(call.world, group), 201 if existing is None else 200)
+
+
+def put_shared(kind: ResourceKind) -> Handler:
+    """Makes one of what VMs share, or changes it to what is asked for. Its region cannot change."""
+
+    def handle(call: Call) -> Answer:
+        region = str(call.body.get("location", "")).lower()
+        if region not in REGIONS:
+            raise ArmError("LocationNotAvailableForResourceType", f"The provided location '{region}' is not available.")
+        existing = call.resource(kind)
+        if existing is not None and existing.region != region:
+            raise ArmError(
+                "InvalidResourceLocation", f"The resource '{call.name}' already exists in {existing.region}."
+            )
+        made = Resource(
+            kind=kind,
+            provider=PROVIDER,
+            account=call.subscription,
+            region=region,
+            zone="",
+            id=call.id_of(TYPES[kind], call.name),
+            tags=orders.check_tags(call.body.get("tags")),
+            created_at=existing.created_at if existing is not None else call.now,
+            spec=placement.spec_of(call, kind),
+        )
+        call.world.add_resource(made)
+        is_set = kind is ResourceKind.AVAILABILITY_SET  # Azure answers 200 for a new one, too
+        return Answer(views.resource(call.world, made), 201 if existing is None and not is_set else 200)
+
+    return handle
 
 
 def _rule(call: Call, rule: dict[str, object]) -> dict[str, object]:

@@ -139,10 +139,13 @@ def resource(world: World, one: Resource) -> Document:
         "location": one.region,
         "tags": one.tags,
     }
-    return head | {"properties": {"provisioningState": "Succeeded", **_PROPERTIES[one.kind](world, one)}} | _sku(one)
+    state = {} if one.kind in _STATELESS else {"provisioningState": "Succeeded"}
+    return head | {"properties": {**state, **_PROPERTIES[one.kind](world, one)}} | _sku(one)
 
 
 def _sku(one: Resource) -> Document:
+    if one.kind is ResourceKind.AVAILABILITY_SET:
+        return {"sku": {"name": one.spec["sku"]}}
     if one.kind is ResourceKind.VOLUME:
         return {"sku": {"name": one.spec["sku"]}} | ({"managedBy": one.spec["vm"]} if one.vm_id else {})
     return {"sku": {"name": "Standard", "tier": "Regional"}} if one.kind is ResourceKind.ADDRESS else {}
@@ -183,10 +186,16 @@ def ip_configuration(world: World, nic: Resource, *, whole: bool = False) -> Doc
         "privateIPAllocationMethod": "Dynamic",
         "provisioningState": "Succeeded",
         "subnet": {"id": nic.spec["subnet"]},
+        **_named(nic),
     }
     if address is not None:
         properties["publicIPAddress"] = resource(world, address) if whole else {"id": address.id}
     return {"name": "primary", "id": f"{nic.id}/ipConfigurations/primary", "properties": properties}
+
+
+def _named(nic: Resource) -> Document:
+    members = nic.spec.get("members")
+    return {"applicationSecurityGroups": [{"id": one} for one in members]} if members else {}
 
 
 def _address(_world: World, one: Resource) -> Document:
@@ -204,7 +213,30 @@ def _security_group(world: World, one: Resource) -> Document:
     return {"securityRules": one.spec["rules"], **({"networkInterfaces": users} if users else {})}
 
 
+def _members(_world: World, _one: Resource) -> Document:
+    return {}
+
+
+def _near(world: World, one: Resource) -> Document:
+    sets = [{"id": other.id} for other in world.resources.values() if other.spec.get("near") == one.id]
+    shown = {"virtualMachines": _placed(world, one), "availabilitySets": sets}
+    return {"proximityPlacementGroupType": "Standard", **{key: held for key, held in shown.items() if held}}
+
+
+def _set(world: World, one: Resource) -> Document:
+    vms, near = _placed(world, one), one.spec["near"]
+    return {**({"proximityPlacementGroup": {"id": near}} if near else {}), **({"virtualMachines": vms} if vms else {})}
+
+
+def _placed(world: World, one: Resource) -> list[Document]:
+    return [{"id": vm_id(vm)} for vm in world.vms.values() if vm.alive and one.id in vm.spec.get("placed", ())]
+
+
+_STATELESS = frozenset({ResourceKind.PLACEMENT_GROUP, ResourceKind.AVAILABILITY_SET})
 _PROPERTIES = {
+    ResourceKind.APPLICATION_SECURITY_GROUP: _members,
+    ResourceKind.PLACEMENT_GROUP: _near,
+    ResourceKind.AVAILABILITY_SET: _set,
     ResourceKind.VOLUME: _disk,
     ResourceKind.NETWORK_INTERFACE: _nic,
     ResourceKind.ADDRESS: _address,

@@ -99,6 +99,19 @@ ENA_EXPRESS = frozenset(
     | {"g6e.12xlarge", "g6e.24xlarge", "g6e.48xlarge"}
 )
 """Types with ENA Express, as DescribeInstanceTypes tells (`EnaSrdSupported`)."""
+EFA_CARDS = MappingProxyType(
+    {
+        **dict.fromkeys(("p4d.24xlarge", "p4de.24xlarge", "g6e.48xlarge", "g7e.48xlarge"), range(4)),
+        **dict.fromkeys(("p5.48xlarge", "p5e.48xlarge"), range(32)),
+        "p6-b200.48xlarge": range(8),
+        "p6-b300.48xlarge": range(1, 17),
+        "g6e.24xlarge": range(2),
+        **dict.fromkeys(("g4dn.8xlarge", "g4dn.12xlarge", "g4dn.16xlarge", "g4dn.metal"), range(1)),
+        **{f"{family}.{size}xlarge": range(1) for family in ("g5", "g6") for size in (8, 12, 16, 24, 48)},
+        **{f"g6e.{size}xlarge": range(1) for size in (8, 12, 16)},
+    }
+)
+"""The network cards that take an EFA interface (`EfaInfo`, `NetworkCards`). p6-b300 has Ethernet alone on the first card."""
 _NEW = dict.fromkeys(("p5e", "p6-b200", "p6-b300", "g6f", "gr6", "g7", "g7e"), "a")
 _SOLD_IN = {
     "us-east-1": {

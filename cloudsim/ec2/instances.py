@@ -28,6 +28,7 @@ _FIELDS: dict[str, Callable[[Vm], str | Iterable[str] | None]] = {
     "instance-lifecycle": lambda vm: "spot" if vm.market is Market.SPOT else None,
     "instance-state-name": lambda vm: vm.state.value,
     "instance-type": lambda vm: vm.instance_type,
+    "placement-group-name": lambda vm: vm.spec.get("placement_group") or None,
     "spot-instance-request-id": lambda vm: vm.spec["spot"]["id"] if vm.market is Market.SPOT else None,
 }
 

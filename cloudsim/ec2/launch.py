@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cloudsim.ec2 import views
+from cloudsim.ec2 import placement_groups, views
 from cloudsim.ec2.call import Call, Result
 from cloudsim.ec2.disks import has_missing_key
 from cloudsim.ec2.errors import AwsError
@@ -96,6 +96,7 @@ def _replay_or_launch(call: Call, orders: Sequence[Order]) -> list[Vm]:
     least, addresses = call.params["MinCount"], len(orders)
     if not vms:
         check_price(call, orders[0])
+        placement_groups.check(call, orders[0])
         addresses = _addresses(call, orders[0], least)
     refuse_dry_run(call)
     if not vms and has_missing_key(orders[0].disks):

@@ -13,6 +13,7 @@ _MISSING = {
         "The networkInterface ID '{}' does not exist",
     ),
     ResourceKind.ADDRESS: ("InvalidAllocationID.NotFound", "The allocation ID '{}' does not exist"),
+    ResourceKind.PLACEMENT_GROUP: ("InvalidPlacementGroup.Unknown", "The Placement Group '{}' is unknown."),
     ResourceKind.SECURITY_GROUP: ("InvalidGroup.NotFound", "The security group '{}' does not exist"),
 }
 

@@ -146,7 +146,13 @@ def _group(call: Call, group_id: str, name: str, description: str) -> Item:
 
 def _made_group(call: Call, group: Resource) -> Item:
     item = _group(call, group.id, group.spec["name"], group.spec["description"])
-    return {**item, "IpPermissions": group.spec["permissions"], "Tags": tag_list(group.tags)}
+    egress = [*item["IpPermissionsEgress"], *group.spec.get("egress", [])]
+    return {
+        **item,
+        "IpPermissions": group.spec["permissions"],
+        "IpPermissionsEgress": egress,
+        "Tags": tag_list(group.tags),
+    }
 
 
 def create_security_group(call: Call) -> Result:
@@ -193,30 +199,46 @@ def _own_group(call: Call) -> Resource:
 
 def authorize_security_group_ingress(call: Call) -> Result:
     """Let traffic in. Raises AwsError InvalidPermission.Duplicate for a rule that stands already."""
+    return _authorize(call, "permissions", is_egress=False)
+
+
+def authorize_security_group_egress(call: Call) -> Result:
+    """Let traffic out, besides the rule about all networks that every group has."""
+    return _authorize(call, "egress", is_egress=True)
+
+
+def _authorize(call: Call, rules: str, *, is_egress: bool) -> Result:
     group = _own_group(call)
     wanted = call.params.get("IpPermissions")
     if not wanted:
         raise bad_value("", "ipPermissions", "Rules are given as IpPermissions here.")
-    permissions = [_permission(raw) for raw in wanted]
-    if any(permission in group.spec["permissions"] for permission in permissions):
+    permissions = [_permission(call, raw) for raw in wanted]
+    standing = group.spec.get(rules, [])
+    if any(permission in standing for permission in permissions):
         raise AwsError("InvalidPermission.Duplicate", "the specified rule already exists")
     refuse_dry_run(call)
-    group.spec["permissions"] = [*group.spec["permissions"], *permissions]
+    group.spec[rules] = [*standing, *permissions]
     call.world.touch_resource(group.id)
-    return {"Return": True, "SecurityGroupRules": [_rule(call, group, raw) for raw in permissions]}
+    shown = [_rule(call, group, raw, is_egress=is_egress) for raw in permissions]
+    return {"Return": True, "SecurityGroupRules": shown}
 
 
-def _permission(raw: Item) -> Item:
-    return {"IpRanges": [], "Ipv6Ranges": [], "UserIdGroupPairs": [], **raw}
+def _permission(call: Call, raw: Item) -> Item:
+    """Raises AwsError for a rule about a group that does not exist."""
+    for pair in raw.get("UserIdGroupPairs", []):
+        if call.resource(ResourceKind.SECURITY_GROUP, pair.get("GroupId", "")) is None:
+            raise missing(ResourceKind.SECURITY_GROUP, pair.get("GroupId", ""))
+    pairs = [{"UserId": call.account, **pair} for pair in raw.get("UserIdGroupPairs", [])]
+    return {"IpRanges": [], "Ipv6Ranges": [], **raw, "UserIdGroupPairs": pairs}
 
 
-def _rule(call: Call, group: Resource, permission: Item) -> Item:
+def _rule(call: Call, group: Resource, permission: Item, *, is_egress: bool) -> Item:
     ranges = permission["IpRanges"]
     return {
         "SecurityGroupRuleId": f"sgr-{call.world.hex(17)}",
         "GroupId": group.id,
         "GroupOwnerId": group.account,
-        "IsEgress": False,
+        "IsEgress": is_egress,
         "IpProtocol": permission.get("IpProtocol"),
         "FromPort": permission.get("FromPort"),
         "ToPort": permission.get("ToPort"),

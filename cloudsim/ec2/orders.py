@@ -10,14 +10,14 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from cloudsim.ec2 import existing, network, reservations
+from cloudsim.ec2 import existing, launch_interfaces, network, reservations
 from cloudsim.ec2.call import Call
 from cloudsim.ec2.disks import read_disks
 from cloudsim.ec2.errors import AwsError, bad_value
-from cloudsim.ec2.facts import ENA_EXPRESS, PROVIDER
+from cloudsim.ec2.facts import PROVIDER
 from cloudsim.ec2.images import Image, available
 from cloudsim.ec2.tag_rules import check_metadata_keys, specified_tags
-from cloudsim.world import Market, NicOrder, Order, ResourceKind
+from cloudsim.world import Market, Order, ResourceKind
 
 USER_DATA_BYTES = 16_384
 TOKEN_CHARACTERS = 64
@@ -39,18 +39,19 @@ def read_order(call: Call) -> Order:
     machine = _machine(call)
     market, spot = _market(call)
     reservation = reservations.target(call)
-    nic = _network_interface(params)
+    interfaces = launch_interfaces.read(params, machine) or [{}]
+    nic = interfaces[0]
     subnet = nic.get("SubnetId") or params.get("SubnetId")
     zones, scope = _zones(call, subnet)
     _check_sold(call, machine, zones)
-    _check_hardware(machine, nic)
     if reservation is None:
         _check_sold_as(call, machine, market)
-    groups = _groups(call, nic.get("Groups") or params.get("SecurityGroupIds") or [])
+    groups_of = [_groups(call, one.get("Groups") or params.get("SecurityGroupIds") or []) for one in interfaces]
     tags = specified_tags(params.get("TagSpecifications", []), spot=market is Market.SPOT)
     metadata = {**METADATA_DEFAULTS, **params.get("MetadataOptions", {})}
     check_metadata_keys(metadata, tags["instance"])
     _check_small_print(params)
+    placement_group = params.get("Placement", {}).get("GroupName", "")
     return Order(
         provider=PROVIDER,
         account=call.account,
@@ -65,14 +66,18 @@ def read_order(call: Call) -> Order:
         token=_token(params),
         token_scope=scope,
         params_hash=_params_hash(params),
-        public_ip=nic.get("AssociatePublicIpAddress", True),
+        public_ip=nic.get("AssociatePublicIpAddress", len(interfaces) == 1),
         disks=read_disks(call, image, tags["volume"]),
-        nics=(_nic_order(call, nic, groups, tags["network-interface"]),),
+        nics=tuple(
+            launch_interfaces.order(call, one, groups, tags["network-interface"])
+            for one, groups in zip(interfaces, groups_of, strict=True)
+        ),
         spec={
-            **_spec(call, groups, metadata),
+            **_spec(call, groups_of[0], metadata),
             "capacity": reservations.shown(reservation),
             "spot": {**spot, "id": f"sir-{call.world.hex(8)}", "tags": tags["spot-instances-request"]},
         },
+        placement_group=f"{PROVIDER}/{call.account}/{call.region}/{placement_group}" if placement_group else None,
         reservation=reservation.key if reservation is not None else None,
         spec_by_zone={zone: {"subnet": subnet or network.subnet_id(call.account, zone)} for zone in call.zones},
     )
@@ -144,28 +149,6 @@ def _max_price(text: str | None) -> str | None:
     return text
 
 
-def _network_interface(params: Mapping[str, Any]) -> Mapping[str, Any]:
-    interfaces = params.get("NetworkInterfaces", [])
-    if not interfaces:
-        return {}
-    if len(interfaces) > 1:
-        raise bad_value(len(interfaces), "NetworkInterfaces", "One network interface is simulated.")
-    for clash, what in (
-        ("SubnetId", "subnet ID"),
-        ("SecurityGroupIds", "security groups"),
-        ("SecurityGroups", "security groups"),
-    ):
-        if params.get(clash):
-            raise AwsError(
-                "InvalidParameterCombination",
-                f"Network interfaces and an instance-level {what} may not be specified on the same request",
-            )
-    nic: Mapping[str, Any] = interfaces[0]
-    if nic.get("DeviceIndex", 0) != 0:
-        raise bad_value(nic["DeviceIndex"], "NetworkInterfaces.DeviceIndex", "The first one has index 0.")
-    return nic
-
-
 def _zones(call: Call, subnet: str | None) -> tuple[tuple[str, ...], str]:
     """Candidate zones, and the scope of the client token: zonal when a zone or subnet is given."""
     wanted = call.params.get("Placement", {}).get("AvailabilityZone")
@@ -207,11 +190,6 @@ def _check_sold_as(call: Call, machine: str, market: Market) -> None:
         raise AwsError("Unsupported", f"The requested configuration is currently not supported: {machine} {market}.")
 
 
-def _check_hardware(machine: str, nic: Mapping[str, Any]) -> None:
-    if nic.get("EnaSrdSpecification", {}).get("EnaSrdEnabled") and machine not in ENA_EXPRESS:
-        raise AwsError("InvalidParameterCombination", f"ENA Express is not supported for the instance type {machine}.")
-
-
 def _groups(call: Call, group_ids: list[str]) -> list[dict[str, str]]:
     default = network.default_group_id(call.account, call.region)
     return [_group(call, group_id, default) for group_id in group_ids or [default]]
@@ -245,9 +223,6 @@ def _check_small_print(params: Mapping[str, Any]) -> None:
     profile = existing.profile_name(params.get("IamInstanceProfile", {}))
     if profile and profile not in existing.INSTANCE_PROFILES:
         raise bad_value(profile, "iamInstanceProfile.name", "Invalid IAM Instance Profile name")
-    group = params.get("Placement", {}).get("GroupName")
-    if group and group not in existing.PLACEMENT_GROUPS:
-        raise AwsError("InvalidPlacementGroup.Unknown", f"The Placement Group '{group}' is unknown.")
     if params.get("LaunchTemplate"):
         raise AwsError("InvalidLaunchTemplateId.NotFound", "The specified launch template does not exist")
 
@@ -259,17 +234,3 @@ def _check_user_data(encoded: str) -> None:
         raise AwsError("InvalidParameterValue", "Invalid BASE64 encoding of user data") from None
     if len(user_data) > USER_DATA_BYTES:
         raise AwsError("InvalidParameterValue", f"User data is limited to {USER_DATA_BYTES} bytes")
-
-
-def _nic_order(call: Call, nic: Mapping[str, Any], groups: list[dict[str, str]], tags: Mapping[str, str]) -> NicOrder:
-    return NicOrder(
-        id=f"eni-{call.world.hex(17)}",
-        tags=tags,
-        delete_with_vm=nic.get("DeleteOnTermination", True),
-        spec={
-            "attachment": f"eni-attach-{call.world.hex(17)}",
-            "device_index": nic.get("DeviceIndex", 0),
-            "groups": groups,
-            "subnet": nic.get("SubnetId"),
-        },
-    )

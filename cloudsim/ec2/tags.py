@@ -19,12 +19,14 @@ _KINDS = {
     "eni": ResourceKind.NETWORK_INTERFACE,
     "eipalloc": ResourceKind.ADDRESS,
     "sg": ResourceKind.SECURITY_GROUP,
+    "pg": ResourceKind.PLACEMENT_GROUP,
 }
 _TYPE_NAMES = {
     ResourceKind.VOLUME: "volume",
     ResourceKind.NETWORK_INTERFACE: "network-interface",
     ResourceKind.ADDRESS: "elastic-ip",
     ResourceKind.SECURITY_GROUP: "security-group",
+    ResourceKind.PLACEMENT_GROUP: "placement-group",
 }
 Changes = dict[str, str | None]
 """New value by key, None for a tag to take away."""

@@ -37,7 +37,7 @@ def _orders(call: Call) -> list[Order]:
     if any("diskName" in disk.get("initializeParams", {}) for disk in properties.get("disks", [])) and names[1:]:
         raise invalid("resource.instanceProperties.disks", "Disks of several instances cannot have one name.")
     group = call.world.hex(32)
-    orders = [read_order(replace(call, body={**properties, "name": name})) for name in names]
+    orders = [read_order(replace(call, body={**properties, "name": name}), of_bulk=True) for name in names]
     return [replace(order, slot=slot, spec={**order.spec, "group": group}) for slot, order in enumerate(orders)]
 
 

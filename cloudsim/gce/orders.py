@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from cloudsim.gce import existing, links, reservations
+from cloudsim.gce import existing, links, reservations, resource_policies
 from cloudsim.gce.call import Call
 from cloudsim.gce.disk_orders import read_disks
 from cloudsim.gce.errors import GceError, invalid, not_found
@@ -21,8 +21,8 @@ _LONGEST_RUN_SECONDS = 120 * 86_400
 Body = Mapping[str, Any]
 
 
-def read_order(call: Call) -> Order:
-    """The order that a call places. Raises GceError as Google would refuse it."""
+def read_order(call: Call, *, of_bulk: bool = False) -> Order:
+    """The order that a call places, or one of those of a bulkInsert. Raises GceError as Google would refuse it."""
     body = call.body
     name = body.get("name", "")
     if not _NAME.fullmatch(name):
@@ -56,6 +56,7 @@ def read_order(call: Call) -> Order:
         nics=(),
         spec=spec,
         reservation=reservation,
+        placement_group=resource_policies.of_instance(call, machine, is_name=of_bulk),
         longest_queue=longest_queue,
     )
 

@@ -16,6 +16,7 @@ _TO_MAKE_A_VM = (
     "compute.instances.setTags",
     "compute.networks.use",
     "compute.networks.useExternalIp",
+    "compute.resourcePolicies.use",
     "compute.subnetworks.use",
     "compute.subnetworks.useExternalIp",
 )

@@ -20,6 +20,7 @@ from cloudsim.gce import (
     places,
     prices,
     reservations,
+    resource_policies,
 )
 from cloudsim.gce.call import Handler
 from cloudsim.world.limits import Rate
@@ -31,6 +32,7 @@ GLOBAL_READS = ("global-reads", _A_MINUTE)
 GLOBAL_WRITES = ("global-writes", _A_MINUTE)
 
 _ZONE = "/zones/{zone}"
+_POLICIES = "/regions/{region}/resourcePolicies"
 _INSTANCE = _ZONE + "/instances/{instance}"
 
 
@@ -68,6 +70,10 @@ OPERATIONS = (
         "instances.getGuestAttributes", "GET", _INSTANCE + "/getGuestAttributes", instances.guest_attributes, READS
     ),
     Operation("reservations.get", "GET", _ZONE + "/reservations/{reservation}", reservations.get, READS),
+    Operation("resourcePolicies.insert", "POST", _POLICIES, resource_policies.insert, WRITES),
+    Operation("resourcePolicies.list", "GET", _POLICIES, resource_policies.list_, READS),
+    Operation("resourcePolicies.get", "GET", _POLICIES + "/{resourcePolicy}", resource_policies.get, READS),
+    Operation("resourcePolicies.delete", "DELETE", _POLICIES + "/{resourcePolicy}", resource_policies.delete, WRITES),
     Operation("zoneOperations.list", "GET", _ZONE + "/operations", operations.list_, READS),
     Operation("zoneOperations.get", "GET", _ZONE + "/operations/{operation}", operations.get, READS),
     Operation(

@@ -47,6 +47,7 @@ def instance(world: World, vm: Vm) -> Json:
         "selfLink": links.zonal(*place, "instances", vm.name),
         "scheduling": vm.spec["scheduling"],
         **({"reservationAffinity": vm.spec["affinity"]} if vm.spec.get("affinity") else {}),
+        **_policies(vm),
         "labels": vm.tags,
         "labelFingerprint": links.fingerprint(sorted(vm.tags.items())),
         "startRestricted": False,
@@ -55,6 +56,14 @@ def instance(world: World, vm: Vm) -> Json:
         "serviceAccounts": vm.spec.get("service_accounts", []),
         **({"shieldedInstanceConfig": vm.spec["shielded"]} if vm.spec.get("shielded") else {}),
         **started,
+    }
+
+
+def _policies(vm: Vm) -> Json:
+    if vm.placement_group is None:
+        return {}
+    return {
+        "resourcePolicies": [links.regional(vm.account, vm.region, "resourcePolicies", links.last(vm.placement_group))]
     }
 
 

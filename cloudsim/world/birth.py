@@ -43,6 +43,7 @@ def vm(order: Order, zone: str, *, seq: int, launched_at: float, settings: Setti
         spec={**order.spec, **order.spec_by_zone.get(zone, {})},
         failure_stays=order.failure_stays,
         reservation=order.reservation,
+        placement_group=order.placement_group,
         reclaim_stays=order.reclaim_stays,
     )
 

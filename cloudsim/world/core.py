@@ -213,6 +213,8 @@ class World:
             return replayed
         machine = self.machine(order.provider, order.instance_type)
         self.quotas.check(self.quota_key(order), machine.counted, self.settings.default_quota_vcpus)
+        if self._room_in_group(order) == 0:
+            raise CapacityExhausted(order.instance_type, order.zones)
         if order.reservation is None:
             vm = self._new_vm(order, zone or self._find_zone(order), self.now)
             vm.pool_epoch = self.capacity.take(self._cell(vm))
@@ -226,8 +228,21 @@ class World:
         self._admit(vm, order)
         return vm
 
+    def in_placement_group(self, key: str) -> Iterator[Vm]:
+        """The VMs of a placement group that have not ended."""
+        return (vm for vm in self.vms.values() if vm.alive and vm.placement_group == key)
+
+    def _room_in_group(self, order: Order) -> int | None:
+        """How many more machines are close to the other VMs of the order's placement group; None: no limit."""
+        most = self.settings.placement_group_capacity
+        if most is None or order.placement_group is None:
+            return None
+        return max(0, most - sum(1 for _ in self.in_placement_group(order.placement_group)))
+
     def room(self, order: Order, most: int) -> int:
         """How many VMs like this can start in the order's first zone with capacity, at most `most`. 0 for none."""
+        close = self._room_in_group(order)
+        most = most if close is None else min(most, close)
         if order.reservation is not None:
             return min(most, self.free_machines(self._reserved(order)))
         return self.capacity.room(self._cell_of(order, self._find_zone(order)), most)

@@ -39,6 +39,9 @@ class ResourceKind(StrEnum):
     NETWORK_INTERFACE = "network_interface"
     ADDRESS = "address"
     SECURITY_GROUP = "security_group"
+    PLACEMENT_GROUP = "placement_group"
+    AVAILABILITY_SET = "availability_set"
+    APPLICATION_SECURITY_GROUP = "application_security_group"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -84,6 +87,8 @@ class Vm:
     """Capacity setting the VM took its place from; None: none taken."""
     reservation: str | None = None
     """Key of the reservation that the VM runs in."""
+    placement_group: str | None = None
+    """Key of the group whose VMs are close together."""
     queued_until: float | None = None
     """It waits in its cloud's queue for capacity until then."""
     resources: list[str] = field(default_factory=list)
@@ -121,7 +126,7 @@ class Vm:
 
 @dataclass(slots=True, kw_only=True)
 class Resource:
-    """A disk, network interface, address or firewall group."""
+    """A disk, network interface, address, firewall group or placement group."""
 
     kind: ResourceKind
     provider: str

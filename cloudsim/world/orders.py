@@ -59,6 +59,8 @@ class Order:
     """See `Vm.reclaim_stays`."""
     reservation: str | None = None
     """Key of the reservation to run in."""
+    placement_group: str | None = None
+    """Key of the group whose VMs are close together."""
     slot: int = 0
     """Which of the VMs of one launch this is."""
     longest_queue: float | None = None

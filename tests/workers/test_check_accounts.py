@@ -83,7 +83,7 @@ READS = (
     ".Get",
     ".List",
 )
-DRY_RUNS = {"RunInstances", "CreateSecurityGroup"}
+DRY_RUNS = {"RunInstances", "CreateSecurityGroup", "CreatePlacementGroup"}
 
 
 @pytest.fixture(autouse=True)

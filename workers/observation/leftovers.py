@@ -12,7 +12,7 @@ from enum import Enum, auto
 
 from app.db.fleet import leftovers as statements
 from app.db.leases import batches
-from app.domain.tags import BATCH, attempt_key
+from app.domain.tags import BATCH, SHARED, attempt_key
 from workers.observation.watch import try_to_remove
 from workers.providers.errors import Throttled
 from workers.providers.types import Leftover
@@ -64,7 +64,13 @@ class _Verdict(Enum):
 
 
 def _verdicts(runtime: Runtime, account: str, region: str, idle: Sequence[Leftover]) -> Mapping[str, _Verdict]:
-    """By leftover id. A leftover of a launch batch that names no attempt is judged by all attempts of the batch."""
+    """By leftover id.
+
+    What the members of a group share is judged by the group: other members may be about to use it. A leftover of a
+    launch batch that names no attempt is judged by all attempts of the batch.
+    """
+    of_group = {leftover.id: leftover.tags[SHARED] for leftover in idle if SHARED in leftover.tags}
+    idle = [leftover for leftover in idle if leftover.id not in of_group]
     keys = {leftover.id: key for leftover in idle if (key := attempt_key(leftover.tags))}
     of_batch = {
         leftover.id: leftover.tags[BATCH] for leftover in idle if leftover.id not in keys and BATCH in leftover.tags
@@ -73,9 +79,12 @@ def _verdicts(runtime: Runtime, account: str, region: str, idle: Sequence[Leftov
     attempts = {(row.lease_id, row.n): row for row in rows}
     rows = runtime.database.all(batches.judged(account, region, set(of_batch.values()))) if of_batch else []
     batch_rows = {row.id: row for row in rows}
+    rows = runtime.database.all(statements.groups_judged(set(of_group.values()))) if of_group else []
+    group_rows = {row.id: row for row in rows}
     owners = {
         **{leftover_id: attempts.get(key) for leftover_id, key in keys.items()},
         **{leftover_id: batch_rows.get(batch_id) for leftover_id, batch_id in of_batch.items()},
+        **{leftover_id: group_rows.get(group_id) for leftover_id, group_id in of_group.items()},
     }
     judged = {leftover_id: row for leftover_id, row in owners.items() if row is not None and (row.ended or row.rowless)}
     return {leftover_id: _Verdict.ENDED if row.ended else _Verdict.ROWLESS for leftover_id, row in judged.items()}

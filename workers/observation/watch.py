@@ -18,7 +18,7 @@ from app.db.leases.transitions import locked
 from app.domain.ids import LeaseId
 from app.domain.leases import AttemptState, VmState
 from app.domain.reasons import in_use_obstacle, leftover_obstacle
-from app.domain.tags import attempt_key
+from app.domain.tags import SHARED, attempt_key
 from workers.observation.batch_slots import label_vms
 from workers.observation.vm_reasons import reason_json
 from workers.providers.errors import ProviderError, Throttled
@@ -122,7 +122,10 @@ class _Leftovers:
 def _remove_leftovers(
     runtime: Runtime, provider: Provider, region: str, rows: Sequence[Row[Any]], vms: Mapping[str, Vm | None]
 ) -> _Leftovers:
-    """Removes the leftovers of the attempts that are over, each independently of the others."""
+    """Removes the leftovers of the attempts that are over, each independently of the others.
+
+    What the members of a group share stays: the infrequent sweep removes it once the group has ended.
+    """
     result = _Leftovers()
     over = [row for row in rows if not row.clean and _is_over(row, vms)]
     if not over:
@@ -130,7 +133,7 @@ def _remove_leftovers(
     keys = {(row.lease_id, row.n): row for row in over}
     left = provider.leftovers(region, runtime.installation.id, sorted({row.lease_id for row in over}))
     dirty = {row.id for row in over if row.zone in left.unreachable}
-    for leftover in left.found:
+    for leftover in (one for one in left.found if SHARED not in one.tags):
         key = attempt_key(leftover.tags)
         row = keys.get(key) if key is not None else None
         if row is not None:

@@ -62,6 +62,23 @@ class AgentConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GroupSpec:
+    """The group that a VM belongs to. It is the same for all members, so that they can be launched together.
+
+    `placement`: any, same_zone or cluster. `interconnect`: none, preferred or required. `hosts_url`: where the VM reads
+    its rank and the other members; None: it reads nothing. `token`: of the attempt, for that request: its agent's token.
+    `ssh_private_key`: the key of logins between members, in OpenSSH's format; None: none.
+    """
+
+    group_id: str
+    placement: str
+    interconnect: str
+    hosts_url: str | None
+    token: str = field(repr=False)
+    ssh_private_key: str | None = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchSpec:
     """The VM that one attempt requests. `plan` converts the spec into the provider's parameters.
 
@@ -71,6 +88,7 @@ class LaunchSpec:
     lease, or none of them in an account that is not extendable.
     `reservation`: name of the account's reservation in which the VM runs. `queue_seconds`: how long the launch may wait in
     the provider's queue.
+    `group`: None for a lease of its own.
     `slot_secret`: only of a batch, 64 hexadecimal characters. Each VM derives its own tokens from it, as
     `app.domain.tokens.slot_token` does, and `host_keys.token` and `agent.token` are not used.
     """
@@ -96,6 +114,7 @@ class LaunchSpec:
     reservation: str | None = None
     queue_seconds: int | None = None
     slot_secret: str | None = field(default=None, repr=False)
+    group: GroupSpec | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,23 @@ _JUDGED = text(
 )
 
 
+_GROUPS_JUDGED = text(
+    """
+    SELECT k.id, g.id IS NULL AS rowless, coalesce(g.state = 'ended', FALSE) AS ended
+    FROM unnest(CAST(:groups AS text[])) AS k (id) LEFT JOIN lease_group g USING (id)
+    WHERE EXISTS (SELECT FROM installation WHERE hold IS NULL)
+    """
+)
+
+
+def groups_judged(group_ids: Iterable[str]) -> Executable:
+    """Of each group: whether it has ended (`ended`), or there is no such group (`rowless`).
+
+    No row while the installation is on hold.
+    """
+    return _GROUPS_JUDGED.bindparams(groups=sorted(group_ids))
+
+
 def judged(account: str, region: str, keys: Iterable[tuple[str, int]]) -> Executable:
     """Of each of `keys` (lease_id, n): whether its attempt has ended there (`ended`), or there is no such attempt (`rowless`).
 

@@ -26,7 +26,7 @@ from sqlalchemy import (
 from app.db.core.column_types import Json, Time
 from app.db.core.prepared import Bound
 from app.db.leases.attempts import fact
-from app.db.schema.tables import attempt, lease, lease_secret, tenant
+from app.db.schema.tables import attempt, lease, lease_group, lease_secret, tenant
 from app.domain.ids import AttemptId, LeaseId, TenantId
 
 WANTED = lease.c.desired == "run"
@@ -59,17 +59,27 @@ def unextended(lease_id: LeaseId, expires_at: datetime) -> Bound[Select[Any]]:
 
 
 _PRIVATE = (
-    select(tenant.c.max_total_seconds, lease_secret.c.startup_script)
-    .select_from(tenant.outerjoin(lease_secret, lease_secret.c.lease_id == bindparam("lease", type_=Text)))
+    select(
+        tenant.c.max_total_seconds,
+        lease_secret.c.startup_script,
+        lease_group.c.id.label("group_id"),
+        lease_group.c.placement,
+        lease_group.c.interconnect,
+    )
+    .select_from(
+        tenant.outerjoin(lease_secret, lease_secret.c.lease_id == bindparam("lease", type_=Text))
+        .outerjoin(lease, lease.c.id == bindparam("lease", type_=Text))
+        .outerjoin(lease_group, lease_group.c.id == lease.c.group_id)
+    )
     .where(tenant.c.id == bindparam("tenant", type_=Text))
 )
 
 
 def private(lease_id: LeaseId, tenant_id: TenantId) -> Bound[Select[Any]]:
-    """One row (max_total_seconds, startup_script): data of a tenant and its lease that only a launch needs.
+    """One row (max_total_seconds, startup_script, group_id, placement, interconnect): data that only a launch needs.
 
     `max_total_seconds`: the longest duration of the lease in seconds, extensions included. `startup_script`: null when
-    the lease has none.
+    the lease has none. The others are of the lease's group: null when it has none.
     """
     return Bound(_PRIVATE, {"lease": lease_id, "tenant": tenant_id})
 

@@ -8,11 +8,22 @@ from typing import Any
 from app.domain.ids import LeaseId, TenantId
 from app.domain.offerings import Market
 from app.domain.tags import OwnerTags
-from workers.providers.types import Image, LaunchSpec
+from workers.providers.common.group_keys import private_key
+from workers.providers.types import GroupSpec, Image, LaunchSpec
 
 INSTALLATION = "test-installation"
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGludmVudGVkLWZvci10ZXN0cy1vbmx5LXh4eHh4 me@example"
 IMAGE = Image(id="ami-0123456789abcdef0", name="driver-ready", root_device="/dev/sda1", disk_gib=75)
+
+SSH_PRIVATE_KEY = private_key(bytes(range(32)))
+GROUP = GroupSpec(
+    group_id="group_01kb0000000000000000000000",
+    placement="cluster",
+    interconnect="preferred",
+    hosts_url="https://gpulease.example/v1/group-hosts",
+    token="a" * 64,
+    ssh_private_key=SSH_PRIVATE_KEY,
+)
 
 
 def owner(lease: str = "lease_a", n: int = 1, installation: str = INSTALLATION) -> OwnerTags:

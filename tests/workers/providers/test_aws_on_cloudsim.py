@@ -10,7 +10,7 @@ import pytest
 from app.settings import Settings
 from cloudsim.testing import Control, running
 from tests.workers.providers import contract
-from tests.workers.providers.aws.rules import firewalls
+from tests.workers.providers.aws.rules import firewalls, placement_group, reaches
 from tests.workers.providers.conftest import ACCESS_KEY
 from tests.workers.providers.contract import Power
 from tests.workers.providers.samples import owner
@@ -53,6 +53,12 @@ class OnCloudsim:
     )
     belonging_kinds = frozenset({"volume", "network_interface"})
     firewall_stages: Sequence[str] = ("made", "opened")
+    group_stages: Sequence[str] = (
+        "CreatePlacementGroup",
+        "CreateSecurityGroup",
+        "AuthorizeSecurityGroupIngress",
+        "RunInstances",
+    )
     page = 1_000
     portion = 200
 
@@ -117,6 +123,15 @@ class OnCloudsim:
     def break_firewall(self, stage: str) -> None:
         calls = {"made": "CreateSecurityGroup", "opened": "AuthorizeSecurityGroupIngress"}
         self.sim.fault(calls[stage], "lose_reply")
+
+    def reaches(self, source: str, target: str) -> bool:
+        return reaches(self._ec2, source, target)
+
+    def placed(self, vm_id: str) -> str | None:
+        return placement_group(self._ec2, vm_id)
+
+    def lose_reply(self, call: str) -> None:
+        self.sim.fault(call, "lose_reply")
 
     def reboots(self) -> int:
         return self.sim.calls().get("RebootInstances", 0)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import httpx
 import pytest
+from moto.ec2.responses import EC2Response
 from moto.server import ThreadedMotoServer
 
 from app.settings import Settings
 from tests.workers.providers import contract
-from tests.workers.providers.aws.rules import firewalls
+from tests.workers.providers.aws.rules import firewalls, reaches
 from tests.workers.providers.contract import Power
 from workers.providers import errors
 from workers.providers.aws import resource_tags
@@ -38,10 +39,13 @@ LACKS: Mapping[Power, str] = {
     Power.BELONGINGS: "leaves network interfaces untagged",
     Power.IMAGE_CHECK: "launches any image id",
     Power.HELD: "removes a security group from under a VM",
+    Power.PLACEMENT: "has no placement groups",
     Power.REBOOTS: "takes a reboot without a trace",
     Power.CONSOLE: "prints nothing that a boot prints",
     Power.IMAGE: "has neither the public parameter nor the driver-ready images",
 }
+NO_PLACEMENT_GROUPS = "<DescribePlacementGroupsResponse><placementGroupSet/></DescribePlacementGroupsResponse>"
+"""moto answers a question that it does not know with status 500."""
 PATIENCE = 60.0
 """Seconds. The server's first answer imports all of moto."""
 
@@ -58,22 +62,28 @@ class OnMoto:
     refusals: Sequence[type[errors.ProviderError]] = ()
     belonging_kinds = frozenset({"volume", "network_interface"})
     firewall_stages: Sequence[str] = ()
+    group_stages: Sequence[str] = ()
     page = 1_000
     portion = 200
 
     def __init__(self, url: str) -> None:
-        account = AwsAccount(provider="aws", name="moto", regions=(self.region,), endpoint_url=url)
-        self.provider: Provider = AwsProvider(account, Settings(call_timeout=self.short_timeout))
-        self.impatient: Provider = self.provider
         self._url = url
+        self.provider: Provider = self._connected()
+        self.impatient: Provider = self.provider
         self._image: Image | None = None
+
+    def _connected(self) -> Provider:
+        account = AwsAccount(provider="aws", name="moto", regions=(self.region,), endpoint_url=self._url)
+        return AwsProvider(account, Settings(call_timeout=self.short_timeout))
 
     @cached_property
     def _ec2(self) -> "EC2Client":
         return boto3.client("ec2", region_name=self.region, endpoint_url=self._url)
 
     def reset(self) -> None:
+        """Also of the adapter, which remembers what the members of a group share: moto takes ids that do not exist."""
         httpx.post(f"{self._url}/moto-api/reset", timeout=PATIENCE).raise_for_status()
+        self.provider = self.impatient = self._connected()
 
     def image(self) -> Image:
         if self._image is None:
@@ -119,6 +129,15 @@ class OnMoto:
     def firewalls(self, vm_id: str) -> Mapping[str, Sequence[contract.Inbound]]:
         return firewalls(self._ec2, vm_id)
 
+    def reaches(self, source: str, target: str) -> bool:
+        return reaches(self._ec2, source, target)
+
+    def placed(self, vm_id: str) -> str | None:
+        raise NotImplementedError(LACKS[Power.PLACEMENT])
+
+    def lose_reply(self, call: str) -> None:
+        raise NotImplementedError(LACKS[Power.LOST_ANSWERS])
+
     def reboots(self) -> int:
         raise NotImplementedError(LACKS[Power.REBOOTS])
 
@@ -162,10 +181,12 @@ class OnMoto:
 def server() -> Iterator[OnMoto]:
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield OnMoto(f"http://{host}:{port}")
-    server.stop()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EC2Response, "describe_placement_groups", lambda _: NO_PLACEMENT_GROUPS, raising=False)
+        server.start()
+        host, port = server.get_host_and_port()
+        yield OnMoto(f"http://{host}:{port}")
+        server.stop()
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from app.settings import Settings
 from cloudsim.testing import Control, running
 from tests.workers.providers import contract
 from tests.workers.providers.azure.accounts import GROUP, SUBSCRIPTION, account
-from tests.workers.providers.azure.rules import firewalls
+from tests.workers.providers.azure.rules import firewalls, placement, reaches
 from tests.workers.providers.azure.strict import checked
 from tests.workers.providers.conftest import AZURE_TOKEN
 from tests.workers.providers.contract import Power
@@ -21,6 +21,7 @@ from tests.workers.providers.samples import owner
 from workers.providers import errors
 from workers.providers.azure.adapter import AzureProvider
 from workers.providers.azure.clients import AzureClients, Group
+from workers.providers.azure.groups import AzureGroupResources
 from workers.providers.azure.settings import AzureAccount
 from workers.providers.interfaces import Provider
 from workers.providers.types import Image, Params
@@ -60,6 +61,11 @@ class OnCloudsim:
     )
     belonging_kinds = frozenset({"volume", "network_interface", "address"})
     firewall_stages: Sequence[str] = ("made",)
+    group_stages: Sequence[str] = (
+        "ApplicationSecurityGroups.CreateOrUpdate",
+        "ProximityPlacementGroups.CreateOrUpdate",
+        "VirtualMachines.CreateOrUpdate",
+    )
     page = 200
     portion = 20
 
@@ -121,7 +127,24 @@ class OnCloudsim:
         self.sim.plant(region=self.other_region, instance_type=self.instance_type, provider="azure", tags=dict(tags))
 
     def firewalls(self, vm_id: str) -> Mapping[str, Sequence[contract.Inbound]]:
-        return firewalls(Group(AzureClients(self.account, Settings()), SUBSCRIPTION, GROUP), vm_id)
+        return firewalls(self._resource_group(), vm_id)
+
+    def reaches(self, source: str, target: str) -> bool:
+        return reaches(self._resource_group(), source, target)
+
+    def placed(self, vm_id: str) -> str | None:
+        return placement(self._resource_group(), vm_id)
+
+    def lose_reply(self, call: str) -> None:
+        self._fault(call, "lose_reply")
+
+    def forget(self) -> None:
+        """What the adapter has just made for a group is not there any more."""
+        adapter: Any = self.provider
+        adapter._shared = AzureGroupResources()
+
+    def _resource_group(self) -> Group:
+        return Group(AzureClients(self.account, Settings()), SUBSCRIPTION, GROUP)
 
     def break_firewall(self, stage: str) -> None:
         assert stage == "made", "one PUT makes a group and opens it"
@@ -153,6 +176,7 @@ def cloud() -> Iterator[OnCloudsim]:
 @pytest.fixture
 def backend(cloud: OnCloudsim) -> OnCloudsim:
     cloud.sim.reset()
+    cloud.forget()
     return cloud
 
 

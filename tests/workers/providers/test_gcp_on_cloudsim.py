@@ -18,6 +18,7 @@ from tests.workers.providers.contract import Power
 from tests.workers.providers.gcp.accounts import EMAIL, PROJECT, REGION, ZONE, provider
 from tests.workers.providers.samples import INSTALLATION, owner
 from workers.providers import errors
+from workers.providers.gcp.groups import GcpGroupResources
 from workers.providers.interfaces import Provider
 from workers.providers.types import Image, Params
 
@@ -46,6 +47,12 @@ class OnCloudsim:
     refusals: Sequence[type[errors.ProviderError]] = tuple(kind for kind in FAULTS if kind is not errors.OutcomeUnknown)
     belonging_kinds = frozenset({"volume"})
     firewall_stages: Sequence[str] = ("IPv4", "IPv6")
+    group_stages: Sequence[str] = (
+        "resourcePolicies.insert",
+        "firewalls.insert",
+        "resourcePolicies.get",
+        "instances.insert",
+    )
     page = 500
     portion = 50
 
@@ -54,6 +61,11 @@ class OnCloudsim:
         self.impatient: Provider = provider(sim.url, folder, call_timeout=self.short_timeout)
         self.sim = sim
         self._image: Image | None = None
+
+    def forget(self) -> None:
+        """What the adapter has just made for a group is not there any more."""
+        adapter: Any = self.provider
+        adapter._groups = GcpGroupResources()
 
     def image(self) -> Image:
         self._image = self._image or self.provider.image(self.region)
@@ -107,10 +119,29 @@ class OnCloudsim:
         self.sim.plant(region=self.other_region, instance_type=self.instance_type, tags=_labels(tags), **GCP)
 
     def firewalls(self, vm_id: str) -> Mapping[str, Sequence[contract.Inbound]]:
-        zone, name, _ = vm_id.split(":")
-        targets = set(self._get(f"zones/{zone}/instances/{name}")["tags"]["items"])
+        targets = set(self._instance(vm_id)["tags"]["items"])
         rules = self._get("global/firewalls").get("items", [])
-        return {one["name"]: list(_inbound(one)) for one in rules if targets.intersection(one["targetTags"])}
+        ours = [one for one in rules if targets.intersection(one["targetTags"]) and "sourceRanges" in one]
+        return {one["name"]: list(_inbound(one)) for one in ours}
+
+    def reaches(self, source: str, target: str) -> bool:
+        sources, targets = (set(self._instance(vm)["tags"]["items"]) for vm in (source, target))
+        return any(
+            sources.intersection(rule.get("sourceTags", ()))
+            and targets.intersection(rule["targetTags"])
+            and {"IPProtocol": "all"} in rule["allowed"]
+            for rule in self._get("global/firewalls").get("items", [])
+        )
+
+    def placed(self, vm_id: str) -> str | None:
+        return next(iter(self._instance(vm_id).get("resourcePolicies", [])), None)
+
+    def lose_reply(self, call: str) -> None:
+        self.sim.fault(call, "lose_reply", **GCP)
+
+    def _instance(self, vm_id: str) -> Any:
+        zone, name, _ = vm_id.split(":")
+        return self._get(f"zones/{zone}/instances/{name}")
 
     def _get(self, path: str) -> Any:
         url = f"{self.sim.url}/compute/v1/projects/{PROJECT}/{path}"
@@ -149,6 +180,7 @@ def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OnCloudsim]:
 @pytest.fixture
 def backend(cloud: OnCloudsim) -> OnCloudsim:
     cloud.sim.reset()
+    cloud.forget()
     return cloud
 
 

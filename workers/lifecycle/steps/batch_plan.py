@@ -25,7 +25,7 @@ from workers.providers.types import LaunchSpec, Params, Slot
 from workers.runtime import Runtime
 
 _OF_ONE_VM = frozenset({"token", "owner", "name"})
-_WITH_TOKENS = ("host_keys", "agent")
+_WITH_TOKENS = ("host_keys", "agent", "group")
 
 
 def most_together(runtime: Runtime, key: OfferingKey) -> int:
@@ -66,6 +66,7 @@ def batch_params(ctx: StepContext, spec: LaunchSpec, batch_id: BatchId, slots: S
         ),
         host_keys=replace(spec.host_keys, token="") if spec.host_keys else None,
         agent=replace(spec.agent, token="") if spec.agent else None,
+        group=replace(spec.group, token="") if spec.group else None,
         slot_secret=slot_secret(runtime.installation.token_key, runtime.installation.id, batch_id),
     )
     numbered = [Slot(index=index, token=one.attempt.token, owner=one.owner) for index, one in enumerate(slots)]
@@ -92,7 +93,7 @@ def slot_hashes(ctx: StepContext, spec: LaunchSpec, batch_id: BatchId, index: in
     """Of an attempt that is launched as a slot of a batch: its VM derives the tokens from the batch's secret."""
     return TokenHashes(
         host_key=host_key_hash(_slot_token(ctx, batch_id, index, "host-keys")) if spec.host_keys else None,
-        agent=agent_hash(_slot_token(ctx, batch_id, index, "agent")) if spec.agent else None,
+        agent=agent_hash(_slot_token(ctx, batch_id, index, "agent")) if _agent_token(spec) is not None else None,
     )
 
 
@@ -107,15 +108,24 @@ def own_spec(ctx: StepContext, spec: LaunchSpec) -> LaunchSpec:
         name=ctx.row.lease_name,
         host_keys=replace(spec.host_keys, token=host_key_token(*one)) if spec.host_keys else None,
         agent=replace(spec.agent, token=agent_token(*one)) if spec.agent else None,
+        group=replace(spec.group, token=agent_token(*one)) if spec.group else None,
     )
 
 
 def own_hashes(spec: LaunchSpec) -> TokenHashes:
     """Of an attempt that is launched alone, by its own spec."""
+    token = _agent_token(spec)
     return TokenHashes(
         host_key=host_key_hash(spec.host_keys.token) if spec.host_keys else None,
-        agent=agent_hash(spec.agent.token) if spec.agent else None,
+        agent=agent_hash(token) if token is not None else None,
     )
+
+
+def _agent_token(spec: LaunchSpec) -> str | None:
+    """The token with which the VM's agent reports, and the VM of a group's member reads the hosts of its group."""
+    if spec.agent is not None:
+        return spec.agent.token
+    return spec.group.token if spec.group is not None and spec.group.hosts_url is not None else None
 
 
 def token_of_agent(ctx: StepContext) -> str:

@@ -25,8 +25,9 @@ from app.domain.tags import OwnerTags
 from app.domain.tokens import agent_token, host_key_token, launch_token, params_hash
 from workers.lifecycle.steps.batch_plan import most_together, own_hashes, shared_key
 from workers.lifecycle.steps.context import StepContext, change, must_hold, reserve_quota
+from workers.lifecycle.steps.group_spec import group_spec
 from workers.lifecycle.steps.reservation_slot import ReservationSlot, take_slot
-from workers.providers.types import AgentConfig, HostKeyReport, Image, LaunchSpec, Params
+from workers.providers.types import AgentConfig, GroupSpec, HostKeyReport, Image, LaunchSpec, Params
 
 
 class DoesNotFitError(Exception):
@@ -47,7 +48,7 @@ def store_attempt(ctx: StepContext, offering: Offering, image: Image) -> None:
             must_hold(connection.execute(*launches.unextended(ctx.lease.id, ctx.lease.expires_at)))
         known = connection.execute(*launches.private(ctx.lease.id, ctx.lease.tenant_id)).one()
         n = ctx.lease.attempts_count + 1
-        private = _Private(known.startup_script, known.max_total_seconds, slot)
+        private = _Private(known.startup_script, known.max_total_seconds, group_spec(ctx, known, n), slot)
         spec, params = _spec(ctx, offering, image, n, private)
         attempt_id = AttemptId(new_id("attempt"))
         awaits_proof = spec.agent is not None and ctx.lease.request.proof is not ProofWish.OFF
@@ -78,22 +79,19 @@ def _offering_columns(offering: Offering, slot: "ReservationSlot | None") -> dic
 
 
 class _Private(NamedTuple):
-    """What only a launch needs to know: the tenant's script, the seconds that a lease may last at most, and its slot."""
+    """What only a launch needs to know: the tenant's script, the seconds that a lease may last at most, its group and its slot."""
 
     script: str | None
     longest: int
+    group: GroupSpec | None = None
     slot: ReservationSlot | None = None
 
 
 def _spec(ctx: StepContext, offering: Offering, image: Image, n: int, private: _Private) -> tuple[LaunchSpec, Params]:
     """The spec and its parameters; the tagged hash is over what the tenant chose and where, without the tags."""
     lease, runtime, request = ctx.lease, ctx.runtime, ctx.lease.request
-    basis = {
-        "request": request.as_stored(),
-        "offering": _facts(offering, image),
-        "zone": offering.key.zone,
-        "script": private.script,
-    }
+    chosen = {"request": request.as_stored(), "script": private.script}
+    basis = {**chosen, "offering": _facts(offering, image), "zone": offering.key.zone}
     owner = OwnerTags(
         installation=runtime.installation.id,
         lease_id=lease.id,
@@ -123,6 +121,7 @@ def _spec(ctx: StepContext, offering: Offering, image: Image, n: int, private: _
         max_seconds=_longest_run(ctx, offering, private) + int(runtime.timing.deadline_grace),
         reservation=offering.key.reservation,
         queue_seconds=_queue_seconds(ctx, private.slot),
+        group=private.group,
     )
     return spec, runtime.accounts.provider(offering.key.account).plan(spec)
 
@@ -135,7 +134,8 @@ def _batch_key(ctx: StepContext, key: OfferingKey, spec: LaunchSpec) -> str | No
 def planned_spec(connection: Connection, ctx: StepContext, offering: Offering, image: Image) -> LaunchSpec | None:
     """The spec of the newest attempt, which was planned for launch in a batch. None: the spec is not the same any more."""
     known = connection.execute(*launches.private(ctx.lease.id, ctx.lease.tenant_id)).one()
-    private = _Private(known.startup_script, known.max_total_seconds)
+    group = group_spec(ctx, known, ctx.attempt.n)
+    private = _Private(known.startup_script, known.max_total_seconds, group)
     spec, _ = _spec(ctx, offering, image, ctx.attempt.n, private)
     return spec if _batch_key(ctx, offering.key, spec) == ctx.row.attempt_batch_key else None
 

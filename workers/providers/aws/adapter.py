@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TypedDict
 
 from app.domain.account_checks import AccountCheck
 from app.domain.offerings import Driver
@@ -16,6 +15,7 @@ from workers.providers.aws import (
     console,
     deadlines,
     events,
+    groups,
     images,
     instances,
     launch,
@@ -30,7 +30,8 @@ from workers.providers.aws.calls import part
 from workers.providers.aws.clients import AwsClients
 from workers.providers.aws.errors import translated
 from workers.providers.aws.settings import AwsAccount
-from workers.providers.aws.subnets import Subnet, Subnets
+from workers.providers.aws.subnets import Subnets
+from workers.providers.common import ssh_keys
 from workers.providers.common.batch import answered
 from workers.providers.common.images import no_image, wanted
 from workers.providers.common.regions import Regions
@@ -79,18 +80,11 @@ counts the VMs of RunInstances: 1,000 at once, then 2 a second. Its guide advise
 """
 
 
-class _Place(TypedDict):
-    """Where the network of the account has room for a VM."""
-
-    subnet: Subnet | None
-    ena_express: bool
-
-
 class AwsProvider:
     """See `Provider` for the contract. The constructor makes no call. Any thread may call any method."""
 
     limits = LIMITS
-    ssh_user = "ubuntu"
+    ssh_user = ssh_keys.USER
     lists_all_regions = False
 
     def __init__(self, account: AwsAccount, settings: Settings, *, clock: Callable[[], float] = time.time) -> None:
@@ -98,6 +92,7 @@ class AwsProvider:
         self._guard = CredentialGuard()
         self._clients = AwsClients(account, settings, self._guard)
         self._subnets = Subnets(account.subnet_ids, self._clients.ec2)
+        self._groups = groups.Ec2GroupResources()
         self._clock = clock
 
     def identity(self) -> str:
@@ -164,25 +159,27 @@ class AwsProvider:
         return images.resolve(self._clients.ec2(region), self._clients.ssm(region), pin)
 
     def plan(self, spec: LaunchSpec) -> Params:
-        """Parameters of RunInstances and of the security group that is created before it.
+        """Parameters of RunInstances and of the security and placement groups that are created before it.
 
         Raises NotOffered for a zone in which the account has no subnet.
         """
         reservation = self._account.reservation(spec.reservation) if spec.reservation is not None else None
         return launch.plan(spec, self._account, reservation=reservation, **self._place(spec))
 
-    def _place(self, spec: LaunchSpec) -> _Place:
+    def _place(self, spec: LaunchSpec) -> launch.LaunchPlace:
         ena_express = spec.instance_type in catalogue.load().ena_express
-        return {"subnet": self._subnets.of_zone(spec.region, spec.zone), "ena_express": ena_express}
+        efa_cards = catalogue.load().efa.get(spec.instance_type, ())
+        subnet = self._subnets.of_zone(spec.region, spec.zone)
+        return {"subnet": subnet, "ena_express": ena_express, "efa_cards": efa_cards}
 
     def launch(self, region: str, params: Params) -> Vm:
-        """Creates the security group, then calls RunInstances.
+        """Creates the security and placement groups, then calls RunInstances.
 
         A repeat with the same token in the same zone returns the same VM, even one that has ended. After a refusal for
         lack of addresses, later plans use another subnet of the zone: NetworkFull when there is one.
         """
         with self._subnets.launching(region, params):
-            return launch.create(self._clients.ec2(region), region, params)
+            return launch.create(self._clients.ec2(region), region, params, self._groups)
 
     def find(self, region: str, token: str, owner: OwnerTags) -> Vm | None:
         """Looks up a VM by client token and compares its owner tags. Also returns a VM that has ended."""
@@ -190,13 +187,13 @@ class AwsProvider:
         return next((vm for vm in candidates if belongs(vm.tags, owner)), None)
 
     def plan_batch(self, spec: LaunchSpec, batch_id: str, token: str, slots: Sequence[Slot]) -> Params:
-        """Parameters of RunInstances for all slots, and of the security group that they share."""
+        """Parameters of RunInstances for all slots, and of the security and placement groups that they share."""
         return batches.plan(spec, self._account, batch_id, token, slots, **self._place(spec))
 
     def launch_batch(self, region: str, params: Params) -> BatchLaunched:
         """As `launch`. EC2 may start some of the VMs: the other slots are refused with InsufficientCapacity."""
         with self._subnets.launching(region, params):
-            return batches.create(self._clients.ec2(region), region, params)
+            return batches.create(self._clients.ec2(region), region, params, self._groups)
 
     def find_batch(self, region: str, params: Params) -> Mapping[int, Vm]:
         """Looks up VMs by client token, and their slots by launch index. Also returns VMs that have ended."""
@@ -267,7 +264,7 @@ class AwsProvider:
         return instances.terminate(self._clients.ec2(region), vm_ids)
 
     def leftovers(self, region: str, installation: str, lease_ids: Sequence[str] | None) -> Leftovers:
-        """Volumes, network interfaces, elastic addresses and security groups with gpulease's tags."""
+        """Volumes, network interfaces, elastic addresses, security groups and placement groups with gpulease's tags."""
         resources = leftovers.of_leases(self._clients.ec2(region), region, installation, lease_ids)
         return Leftovers(found=list(resources))
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
-from workers.providers.aws import deadlines, firewall, instances, launch, resource_tags, vms
+from workers.providers.aws import deadlines, firewall, groups, instances, launch, resource_tags, vms
 from workers.providers.aws.calls import in_bulk
 from workers.providers.aws.errors import translated
+from workers.providers.aws.launch import LaunchPlace
 from workers.providers.aws.settings import AwsAccount
-from workers.providers.aws.subnets import Subnet
 from workers.providers.common import slot_tokens
 from workers.providers.common.batch import each
 from workers.providers.errors import InsufficientCapacity, NotFound, OutcomeUnknown, ProviderError
@@ -28,17 +28,15 @@ def plan(
     batch_id: str,
     token: str,
     slots: Sequence[Slot],
-    *,
-    subnet: Subnet | None,
-    ena_express: bool,
+    **place: Unpack[LaunchPlace],
 ) -> Params:
     """As `launch.plan`, for one to all of the slots.
 
     The security group carries the owner of the first slot. It is removed when this attempt is over and no VM uses it.
     """
     owned = replace(slot_tokens.shared(spec), token=token, owner=slots[0].owner)
-    single = launch.plan(owned, account, subnet=subnet, ena_express=ena_express)
-    tags = resource_tags.of_batch(spec, account, batch_id)
+    single = launch.plan(owned, account, **place)
+    subnet, tags = place["subnet"], resource_tags.of_batch(spec, account, batch_id)
     group_tags = {**tags, **slots[0].owner.as_tags()}
     return {
         **single,
@@ -49,9 +47,9 @@ def plan(
     }
 
 
-def create(ec2: "EC2Client", region: str, params: Params) -> BatchLaunched:
-    """Creates the security group, then calls RunInstances. Raises ProviderError."""
-    records = launch.run(ec2, params)
+def create(ec2: "EC2Client", region: str, params: Params, shared: groups.Ec2GroupResources) -> BatchLaunched:
+    """Creates the security and placement groups, then calls RunInstances. Raises ProviderError."""
+    records = launch.run(ec2, region, params, shared)
     with translated():
         found = [vms.in_slot(record, region) for record in records]
     size = params["MaxCount"]

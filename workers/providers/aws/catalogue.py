@@ -1,12 +1,13 @@
 """The GPU instance types that are leased at AWS: facts from `catalogue.toml` and on-demand prices from `prices.csv`."""
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
-from app.domain.offerings import InstanceType
+from app.domain.offerings import InstanceType, NetworkFabric
 from workers.providers.common.instance_types import Markets, instance_type, markets
 from workers.providers.price_list import load_price_list
 from workers.providers.types import PriceList
@@ -14,11 +15,15 @@ from workers.providers.types import PriceList
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AwsCatalogue:
-    """`types` and the `markets` that they are sold in, by name; listed `prices`. `ena_express`: types that have it."""
+    """`types` and the `markets` that they are sold in, by name; listed `prices`. `ena_express`: types that have it.
+
+    `efa`: the network cards that take an EFA interface, by type, in their order.
+    """
 
     types: Mapping[str, InstanceType]
     markets: Mapping[str, Markets]
     ena_express: frozenset[str]
+    efa: Mapping[str, Sequence[int]]
     prices: PriceList
 
 
@@ -31,5 +36,11 @@ def load() -> AwsCatalogue:
         types={entry["name"]: instance_type(entry) for entry in entries},
         markets={entry["name"]: markets(entry) for entry in entries},
         ena_express=frozenset(entry["name"] for entry in entries if entry.get("ena_express", False)),
+        efa={entry["name"]: _efa_cards(entry) for entry in entries if entry.get("network_fabric") == NetworkFabric.EFA},
         prices=load_price_list(__package__),
     )
+
+
+def _efa_cards(entry: Mapping[str, Any]) -> Sequence[int]:
+    """All network cards, but for the first one of p6-b300, which has Ethernet alone (EC2 user guide, "Network cards")."""
+    return range(entry["name"].startswith("p6-b300"), entry.get("network_cards", 1))

@@ -14,11 +14,12 @@ from botocore import xform_name
 from app.domain.account_checks import AccountCheck, CheckSubject
 from app.domain.ids import LeaseId, TenantId
 from app.domain.offerings import LISTED_MARKETS
-from app.domain.tags import OwnerTags
-from workers.providers.aws import firewall, launch
+from app.domain.tags import INSTALLATION, OwnerTags
+from workers.providers.aws import firewall, launch, resource_tags
 from workers.providers.aws.error_codes import NOT_ALLOWED
 from workers.providers.aws.errors import translated
 from workers.providers.aws.rights import (
+    CREATE_PLACEMENT_GROUP,
     CREATE_SECURITY_GROUP,
     LAUNCH,
     READS_OF_EC2,
@@ -94,6 +95,7 @@ def check_launch(
             name = f"{RUN_INSTANCES}, {market.replace('_', ' ')}"
             checks.append(_launch(ec2, plan, _spec(smallest, image, installation), name))
     checks.append(_security_group(ec2, plan, _spec(min(offered, key=_size), image, installation)))
+    checks.append(_placement_group(ec2, installation))
     return checks
 
 
@@ -153,3 +155,12 @@ def _security_group(ec2: "EC2Client", plan: Callable[[LaunchSpec], Params], spec
     if answer.code == ALLOWED or isinstance(answer, _PERMITTED):
         return passed(CheckSubject.RIGHT, CREATE_SECURITY_GROUP)
     return refused(CheckSubject.RIGHT, CREATE_SECURITY_GROUP, answer, grant(CREATE_SECURITY_GROUP))
+
+
+def _placement_group(ec2: "EC2Client", installation: str) -> AccountCheck:
+    tagged: Any = {"ResourceType": "placement-group", "Tags": resource_tags.to_list({INSTALLATION: installation})}
+    wanted = {"GroupName": "gpulease-check", "Strategy": "cluster", "TagSpecifications": [tagged]}
+    answer = ask(ec2.create_placement_group, **wanted)
+    if answer.code == ALLOWED or isinstance(answer, _PERMITTED):
+        return passed(CheckSubject.RIGHT, CREATE_PLACEMENT_GROUP)
+    return refused(CheckSubject.RIGHT, CREATE_PLACEMENT_GROUP, answer, grant(CREATE_PLACEMENT_GROUP))

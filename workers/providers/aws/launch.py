@@ -1,11 +1,11 @@
 """Launches a VM: the parameters of RunInstances and of the security group before it, and the calls."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from app.domain.offerings import Market
 from app.settings.reservations import ReservationSettings
-from workers.providers.aws import disks, firewall, resource_tags, userdata, vms
+from workers.providers.aws import disks, firewall, groups, interfaces, resource_tags, userdata, vms
 from workers.providers.aws.calls import part
 from workers.providers.aws.errors import creating
 from workers.providers.aws.reservations import launch_arguments
@@ -19,6 +19,20 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2.type_defs import InstanceTypeDef
 
 _TAGGED = ("instance", "volume", "network-interface")
+_METADATA = {
+    "HttpEndpoint": "enabled",
+    "HttpTokens": "required",
+    "HttpPutResponseHopLimit": 1,
+    "InstanceMetadataTags": "enabled",
+}
+
+
+class LaunchPlace(TypedDict):
+    """Where the network of the account has room for a VM, and what interfaces its type takes."""
+
+    subnet: Subnet | None
+    ena_express: bool
+    efa_cards: NotRequired[Sequence[int]]
 
 
 def plan(
@@ -27,14 +41,19 @@ def plan(
     *,
     subnet: Subnet | None,
     ena_express: bool = False,
+    efa_cards: Sequence[int] = (),
     reservation: ReservationSettings | None = None,
 ) -> Params:
     """Exactly one VM, JSON-able, the same for the same arguments. `subnet` lies in the spec's zone.
+
+    `ena_express`: the type has it. `efa_cards`: the network cards of the type that take an EFA interface.
 
     The zone is always named: EC2 then keeps the client token per zone. Without an instance profile of the account, the
     VM holds no rights there.
     """
     tags = resource_tags.of(spec, account)
+    vpc = subnet.vpc if subnet is not None else None
+    efa = efa_cards if interfaces.wants_efa(spec) else ()
     return {
         "MinCount": 1,
         "MaxCount": 1,
@@ -42,20 +61,16 @@ def plan(
         "ImageId": spec.image.id,
         "InstanceType": spec.instance_type,
         "Placement": _placement(spec, account),
-        "NetworkInterfaces": [_interface(spec, account, subnet, ena_express=ena_express)],
+        "NetworkInterfaces": interfaces.plan(spec, account, subnet, ena_express=ena_express, efa=efa),
         "BlockDeviceMappings": disks.plan(spec, account),
-        "MetadataOptions": {
-            "HttpEndpoint": "enabled",
-            "HttpTokens": "required",
-            "HttpPutResponseHopLimit": 1,
-            "InstanceMetadataTags": "enabled",
-        },
+        "MetadataOptions": dict(_METADATA),
         "InstanceInitiatedShutdownBehavior": "terminate",
         "TagSpecifications": tag_specifications(spec, tags),
         "UserData": userdata.packed(spec),
         **_instance_profile(account),
         **_market(spec, reservation),
-        **firewall.plan(spec, subnet.vpc if subnet is not None else None, tags),
+        **firewall.plan(spec, vpc, tags),
+        **groups.plan(spec, account, vpc, efa=bool(efa)),
     }
 
 
@@ -65,10 +80,8 @@ def arguments(params: Params) -> Params:
 
 
 def _placement(spec: LaunchSpec, account: AwsAccount) -> dict[str, str]:
-    """A VM in a reservation is placed by the reservation: a placement group would leave too few places."""
-    if account.placement_group is None or spec.market is Market.RESERVED:
-        return {"AvailabilityZone": spec.zone}
-    return {"AvailabilityZone": spec.zone, "GroupName": account.placement_group}
+    group = groups.placement_group(spec, account)
+    return {"AvailabilityZone": spec.zone} | ({} if group is None else {"GroupName": group})
 
 
 def _instance_profile(account: AwsAccount) -> dict[str, Any]:
@@ -87,39 +100,23 @@ def _market(spec: LaunchSpec, reservation: ReservationSettings | None) -> dict[s
     return {"InstanceMarketOptions": {"MarketType": "spot", "SpotOptions": options}}
 
 
-def _interface(spec: LaunchSpec, account: AwsAccount, subnet: Subnet | None, *, ena_express: bool) -> dict[str, Any]:
-    """One interface of type ENA, with ENA Express where the type has it.
-
-    An EFA interface serves traffic between VMs of one cluster, which a lease of one VM does not have.
-    """
-    interface: dict[str, Any] = {
-        "DeviceIndex": 0,
-        "AssociatePublicIpAddress": spec.public_ip and account.public_addresses,
-        "DeleteOnTermination": True,
-    }
-    if ena_express:
-        interface["EnaSrdSpecification"] = {"EnaSrdEnabled": True}
-    if subnet is not None:
-        interface["SubnetId"] = subnet.id
-    if account.security_group_ids:
-        interface["Groups"] = list(account.security_group_ids)
-    return interface
-
-
 def tag_specifications(spec: LaunchSpec, tags: Mapping[str, str]) -> list[dict[str, Any]]:
     """The same tags on all that RunInstances creates."""
     kinds = (*_TAGGED, "spot-instances-request") if spec.market is Market.SPOT else _TAGGED
     return [{"ResourceType": kind, "Tags": resource_tags.to_list(tags)} for kind in kinds]
 
 
-def create(ec2: "EC2Client", region: str, params: Params) -> Vm:
-    """Creates the security group, then calls RunInstances. Raises ProviderError."""
-    return vms.from_instance(run(ec2, params)[0], region)
+def create(ec2: "EC2Client", region: str, params: Params, shared: groups.Ec2GroupResources) -> Vm:
+    """Creates what the members of a group share, then the VM's own security group, then calls RunInstances.
+
+    Raises ProviderError.
+    """
+    return vms.from_instance(run(ec2, region, params, shared)[0], region)
 
 
-def run(ec2: "EC2Client", params: Params) -> "Sequence[InstanceTypeDef]":
+def run(ec2: "EC2Client", region: str, params: Params, shared: groups.Ec2GroupResources) -> "Sequence[InstanceTypeDef]":
     """As `create`. Returns EC2's records of the instances, in any order."""
-    with firewall.ensure_firewall(ec2, params) as attached:
+    with shared.ensure(ec2, region, params) as joined, firewall.ensure_firewall(ec2, joined) as attached:
         require_open_window()
         with creating():
             answer = ec2.run_instances(**arguments(attached))

@@ -1,26 +1,33 @@
-"""Resources that a VM may leave behind, found by gpulease's tags: those that AWS bills, and free security groups."""
+"""Resources that a VM may leave behind, found by gpulease's tags: those that AWS bills, and free security groups and placement groups."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import structlog
+
 from app.domain import tags
-from workers.providers.aws import firewall, resource_tags
+from workers.providers.aws import firewall, groups, resource_tags
 from workers.providers.aws.calls import FILTER_VALUES, chunks, pages, part
+from workers.providers.aws.error_codes import NOT_ALLOWED
 from workers.providers.aws.errors import translated
-from workers.providers.errors import NotFound
+from workers.providers.errors import CredentialsRejected, NotFound
 from workers.providers.types import Leftover
 
 if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_ec2.type_defs import FilterTypeDef
 
+log = structlog.get_logger(__name__)
+
 VOLUME = "volume"
 INTERFACE = "network_interface"
 ADDRESS = "address"
 GROUP = "security_group"
+PLACEMENT_GROUP = "placement_group"
 
 _FREE = "available"
 _GOING = frozenset({"deleting", "deleted"})
+_NOT_ENDED = ["pending", "running", "shutting-down", "stopping", "stopped"]
 
 
 def of_leases(ec2: "EC2Client", region: str, installation: str, lease_ids: Sequence[str] | None) -> Iterator[Leftover]:
@@ -35,6 +42,7 @@ def of_leases(ec2: "EC2Client", region: str, installation: str, lease_ids: Seque
         yield from (_address(address, region) for address in part(answer, "Addresses"))
         for page in pages(ec2, "describe_security_groups", Filters=filters):
             yield from _groups(ec2, part(page, "SecurityGroups"), region)
+        yield from _placement_groups(ec2, filters, region)
 
 
 def remove(ec2: "EC2Client", leftover: Leftover) -> None:
@@ -52,6 +60,7 @@ _REMOVALS: Mapping[str, Callable[["EC2Client", str], object]] = {
     INTERFACE: lambda ec2, one: ec2.delete_network_interface(NetworkInterfaceId=one),
     ADDRESS: lambda ec2, one: ec2.release_address(AllocationId=one),
     GROUP: firewall.remove,
+    PLACEMENT_GROUP: groups.remove_placement_group,
 }
 
 
@@ -94,6 +103,34 @@ def _used(ec2: "EC2Client", ids: Sequence[str]) -> Iterator[str]:
         for page in pages(ec2, "describe_network_interfaces", Filters=[{"Name": "group-id", "Values": chunk}]):
             for interface in part(page, "NetworkInterfaces"):
                 yield from (group["GroupId"] for group in interface["Groups"])
+
+
+def _placement_groups(ec2: "EC2Client", filters: "list[FilterTypeDef]", region: str) -> Iterator[Leftover]:
+    """EC2 does not page them. Without the right to read them, which only groups need, there are none of ours."""
+    try:
+        with translated():
+            answer = ec2.describe_placement_groups(Filters=filters)
+    except CredentialsRejected as error:
+        if error.code != NOT_ALLOWED:
+            raise
+        log.info("placement groups not read", region=region, error=error.message)
+        return
+    for group in part(answer, "PlacementGroups"):
+        if group["State"] in _GOING:
+            continue
+        name = group["GroupName"]
+        group_tags = resource_tags.to_dict(group.get("Tags"))
+        in_use = _has_vms(ec2, name)
+        yield Leftover(kind=PLACEMENT_GROUP, id=name, region=region, tags=group_tags, in_use=in_use, free=True)
+
+
+def _has_vms(ec2: "EC2Client", placement_group: str) -> bool:
+    """Whether a VM that has not ended is in a placement group."""
+    filters: list[FilterTypeDef] = [
+        {"Name": "placement-group-name", "Values": [placement_group]},
+        {"Name": "instance-state-name", "Values": _NOT_ENDED},
+    ]
+    return any(part(page, "Reservations") for page in pages(ec2, "describe_instances", Filters=filters))
 
 
 def _leftover(kind: str, one: str, region: str, found: list[dict[str, str]] | None, *, in_use: bool) -> Leftover:

@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING
 from app.domain.tags import NAME, OwnerTags, batch_tags
 from app.settings import AccountSettings
 from app.settings.account_tags import TagRules
-from workers.providers.common.tags import combine, escaped, label_key, of_account, unescaped, with_labels
+from workers.providers.common.tags import (
+    combine,
+    escaped,
+    group_tag,
+    label_key,
+    of_account,
+    shared_tag,
+    unescaped,
+    with_labels,
+)
 from workers.providers.types import LaunchSpec
 
 if TYPE_CHECKING:
@@ -62,12 +71,19 @@ def of_batch(spec: LaunchSpec, account: AccountSettings, batch_id: str) -> dict[
     return _combined(batch_tags(spec.owner, batch_id), spec, account, _MOST_TAGS - _OF_SLOT)
 
 
+def of_shared(spec: LaunchSpec, account: AccountSettings) -> dict[str, str]:
+    """The tags of what the members of a group share: the group, the member that created it, and the account's own."""
+    ours = {**spec.owner.as_tags(), **group_tag(spec), **shared_tag(spec)}
+    return combine([ours, *of_account(spec, account, RULES)], _MOST_TAGS)
+
+
 def of_slot(owner: OwnerTags, name: str | None) -> dict[str, str]:
     """The tags that a VM of a batch gets after its launch."""
     return {**owner.as_tags(), **({NAME: _value(name)} if name is not None else {})}
 
 
 def _combined(ours: Mapping[str, str], spec: LaunchSpec, account: AccountSettings, most: int) -> dict[str, str]:
+    ours = {**ours, **group_tag(spec)}
     labels = {label_key(key): escaped(value, _accepts, _LONGEST_VALUE) for key, value in sorted(spec.labels.items())}
     labels = {key: value for key, value in labels.items() if key == _key(key)}
     return combine([ours, *of_account(spec, account, RULES), labels], most)

@@ -10,6 +10,7 @@ READS_OF_EC2 = (
     "ec2:DescribeInstanceTypeOfferings",
     "ec2:DescribeInstances",
     "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribePlacementGroups",
     "ec2:DescribeRegions",
     "ec2:DescribeSecurityGroups",
     "ec2:DescribeSpotInstanceRequests",
@@ -24,13 +25,16 @@ READS_OF_RESERVATIONS = ("ec2:DescribeCapacityReservations",)
 
 RUN_INSTANCES = "ec2:RunInstances"
 CREATE_SECURITY_GROUP = "ec2:CreateSecurityGroup"
-LAUNCH = (RUN_INSTANCES, CREATE_SECURITY_GROUP)
+CREATE_PLACEMENT_GROUP = "ec2:CreatePlacementGroup"
+LAUNCH = (RUN_INSTANCES, CREATE_SECURITY_GROUP, CREATE_PLACEMENT_GROUP)
 """By a call with `DryRun` and the parameters of a launch."""
 
 OWN_RESOURCES = (
+    "ec2:AuthorizeSecurityGroupEgress",
     "ec2:AuthorizeSecurityGroupIngress",
     "ec2:CreateTags",
     "ec2:DeleteNetworkInterface",
+    "ec2:DeletePlacementGroup",
     "ec2:DeleteSecurityGroup",
     "ec2:DeleteVolume",
     "ec2:GetConsoleOutput",

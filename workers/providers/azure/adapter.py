@@ -19,6 +19,7 @@ from workers.providers.azure import (
     deadlines,
     events,
     firewall,
+    groups,
     images,
     instances,
     launch,
@@ -60,7 +61,8 @@ from workers.providers.types import (
 
 LIMITS = Limits(
     rates={
-        # a launch makes up to three requests, a termination or a write at least two
+        # a launch makes up to three requests, and six more for the first member of a group;
+        # a termination or a write makes at least two
         "launch": CallRate(burst=50, per_second=3),
         "terminate": CallRate(burst=100, per_second=5),
         "write": CallRate(burst=20, per_second=1),
@@ -89,6 +91,7 @@ class AzureProvider(SingleLaunches):
         self._guard = CredentialGuard()
         clients = AzureClients(account, settings, self._guard)
         self._group = Group(clients, account.subscription_id, account.resource_group)
+        self._shared = groups.AzureGroupResources()
 
     def identity(self) -> str:
         """The subscription's id, as Azure returns it for these credentials."""
@@ -149,9 +152,9 @@ class AzureProvider(SingleLaunches):
         return images.resolve(self._group, region, pin)
 
     def plan(self, spec: LaunchSpec) -> Params:
-        """The body of the PUT, and of the security group that is created before it.
+        """The body of the PUT, and of the security group and of what a group shares, which are created before it.
 
-        Raises NotOffered for a region in which the account configures no subnet.
+        Raises NotOffered for a region in which the account configures no subnet, or that cannot connect the group.
         """
         subnet = self._account.subnet_ids.get(spec.region)
         if subnet is None:
@@ -164,7 +167,10 @@ class AzureProvider(SingleLaunches):
 
         Azure mostly reports missing capacity later: `get` then returns the VM with its `refusal`.
         """
-        with firewall.ensure_firewall(self._group.network, self._group.name, params.get(firewall.PART)):
+        with (
+            self._shared.ensure(self._group, params.get(groups.PART)),
+            firewall.ensure_firewall(self._group.network, self._group.name, params.get(firewall.PART)),
+        ):
             return launch.create(self._group, params)
 
     def find(self, region: str, token: str, owner: OwnerTags) -> Vm | None:
@@ -205,7 +211,7 @@ class AzureProvider(SingleLaunches):
         return instances.terminate(self._group, vm_ids)
 
     def leftovers(self, region: str, installation: str, lease_ids: Sequence[str] | None) -> Leftovers:
-        """Disks, network interfaces, public addresses and network security groups with gpulease's tags."""
+        """Disks, interfaces, addresses and network security groups with gpulease's tags, and what groups share."""
         return Leftovers(found=list(leftovers.of_leases(self._group, region, installation, lease_ids)))
 
     def remove_leftover(self, leftover: Leftover) -> None:

@@ -26,20 +26,23 @@ _KEYS = (tags.INSTALLATION, tags.LEASE, tags.ATTEMPT)
 _NOT_READY_SECONDS = 1.0
 
 
-def plan(spec: LaunchSpec, vm: str, labels: dict[str, str]) -> Params:
-    """{"firewall": …} when the spec names networks, else nothing."""
+def plan(spec: LaunchSpec, vm: str, labels: dict[str, str], members: str | None = None) -> Params:
+    """{"firewall": …} when the spec names networks, else nothing.
+
+    `members`: id of the application security group whose VMs may reach all ports.
+    """
     if not spec.allowed_cidrs:
         return {}
     body = {
         "location": spec.region,
         "tags": labels,
-        "properties": {"securityRules": _rules(spec.allowed_cidrs, spec.ssh_port)},
+        "properties": {"securityRules": _rules(spec.allowed_cidrs, spec.ssh_port, members)},
     }
     return {PART: {"name": names.security_group(vm), "body": body}}
 
 
-def _rules(cidrs: tuple[str, ...], port: int) -> list[dict[str, Any]]:
-    """One rule per IP version. The last rule denies the traffic that Azure's default rules allow from the VNet."""
+def _rules(cidrs: tuple[str, ...], port: int, members: str | None) -> list[dict[str, Any]]:
+    """One rule per IP version, and one for the members of the group. The last rule denies the traffic that Azure's default rules allow from the VNet."""
     networks = list(dict.fromkeys(map(ip_network, cidrs)))
     allowed = {version: [str(network) for network in networks if network.version == version] for version in (4, 6)}
     rules = [
@@ -47,6 +50,9 @@ def _rules(cidrs: tuple[str, ...], port: int) -> list[dict[str, Any]]:
         for version, prefixes in allowed.items()
         if prefixes
     ]
+    if members is not None:
+        source = {"sourceApplicationSecurityGroups": [{"id": members}]}
+        rules.append(_rule("group-members", 110, "Allow", "*", "*", source))
     return [*rules, _rule("nothing-else", 4096, "Deny", "*", "*", {"sourceAddressPrefix": "*"})]
 
 

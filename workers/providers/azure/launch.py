@@ -12,17 +12,29 @@ from app.domain.offerings import Market
 from app.domain.tags import ATTEMPT, INSTALLATION, LEASE
 from app.domain.tokens import launch_name
 from app.settings.reservations import ReservationSettings
-from workers.providers.azure import disks, firewall, images, instances, names, places, resource_tags, userdata, vms
+from workers.providers.azure import (
+    disks,
+    firewall,
+    groups,
+    images,
+    instances,
+    names,
+    places,
+    resource_tags,
+    userdata,
+    vms,
+)
 from workers.providers.azure.calls import Document, part
 from workers.providers.azure.clients import Group
 from workers.providers.azure.errors import creating
 from workers.providers.azure.reservations import launch_members
 from workers.providers.azure.settings import AzureAccount
+from workers.providers.common import ssh_keys
 from workers.providers.errors import OutcomeUnknown, ProviderError, TokenConflict
 from workers.providers.send_window import require_open_window
 from workers.providers.types import LaunchSpec, Params, Vm
 
-USER = "ubuntu"
+USER = ssh_keys.USER
 _SAME = (INSTALLATION, LEASE, ATTEMPT, resource_tags.REQUEST)
 """Tags that identify the launch and the parameters that created a VM."""
 _NETWORK_API = "2022-11-01"
@@ -38,7 +50,7 @@ def plan(
     subnet: str,
     reservation: ReservationSettings | None = None,
 ) -> Params:
-    """JSON-able, the same for the same arguments: `name` and `vm`, and `firewall` where networks are named.
+    """JSON-able, the same for the same arguments: `name` and `vm`, `firewall` where networks are named, `group` for a member.
 
     `group`: id of the resource group. `subnet`: id of the subnet. Without identities of the account, the VM has no
     rights at Azure.
@@ -46,29 +58,40 @@ def plan(
     name = launch_name(spec.token)
     labels = resource_tags.of(spec, account)
     public_ip = spec.public_ip and account.public_addresses
+    shared = groups.kinds(spec)
+    members = groups.resource_id(spec, group, groups.MEMBERS) if shared else None
     body: dict[str, Any] = {
         "location": spec.region,
         "properties": {
-            "hardwareProfile": {"vmSize": spec.instance_type},
-            "storageProfile": {"imageReference": _image(spec.image.id), **disks.plan(spec, account, name)},
-            "osProfile": _system(spec, name),
-            "networkProfile": {"networkApiVersion": _NETWORK_API},
-            "diagnosticsProfile": {"bootDiagnostics": {"enabled": True}},
-            "securityProfile": _security(account.security_type),
+            **_profiles(spec, account, name),
             **_market(spec, reservation),
+            **groups.vm_properties(spec, group, shared),
         },
         **({"plan": dict(spec.image.purchase_plan)} if spec.image.purchase_plan is not None else {}),
-        **places.zones(spec.region, spec.zone),
+        **({} if groups.SET in shared else places.zones(spec.region, spec.zone)),
         **_identity(account),
     }
-    labels[resource_tags.REQUEST] = _digest([body, subnet, public_ip, spec.allowed_cidrs])
-    made_before = firewall.plan(spec, name, labels)
-    interface = _interface(name, labels, subnet, public_ip=public_ip)
+    labels[resource_tags.REQUEST] = _digest(
+        [body, subnet, public_ip, spec.allowed_cidrs, *([members] if members else [])]
+    )
+    made_before = firewall.plan(spec, name, labels, members)
+    interface = _interface(name, labels, subnet, public_ip=public_ip, members=members)
     if made_before:
         group_id = f"{group}/providers/Microsoft.Network/networkSecurityGroups/{made_before[firewall.PART]['name']}"
         interface["properties"]["networkSecurityGroup"] = {"id": group_id}
     body["properties"]["networkProfile"]["networkInterfaceConfigurations"] = [interface]
-    return {"name": name, "vm": body | {"tags": labels}, **made_before}
+    return {"name": name, "vm": body | {"tags": labels}, **made_before, **groups.plan(spec, account, group, shared)}
+
+
+def _profiles(spec: LaunchSpec, account: AzureAccount, name: str) -> dict[str, Any]:
+    return {
+        "hardwareProfile": {"vmSize": spec.instance_type},
+        "storageProfile": {"imageReference": _image(spec.image.id), **disks.plan(spec, account, name)},
+        "osProfile": _system(spec, name),
+        "networkProfile": {"networkApiVersion": _NETWORK_API},
+        "diagnosticsProfile": {"bootDiagnostics": {"enabled": True}},
+        "securityProfile": _security(account.security_type),
+    }
 
 
 def _digest(parts: list[Any]) -> str:
@@ -130,8 +153,12 @@ def _market(spec: LaunchSpec, reservation: ReservationSettings | None) -> dict[s
     return {"priority": "Spot", "evictionPolicy": vms.DEALLOCATE, "billingProfile": {"maxPrice": -1}}
 
 
-def _interface(name: str, labels: dict[str, str], subnet: str, *, public_ip: bool) -> dict[str, Any]:
+def _interface(
+    name: str, labels: dict[str, str], subnet: str, *, public_ip: bool, members: str | None
+) -> dict[str, Any]:
     configuration: dict[str, Any] = {"primary": True, "subnet": {"id": subnet}}
+    if members is not None:
+        configuration["applicationSecurityGroups"] = [{"id": members}]
     if public_ip:
         configuration["publicIPAddressConfiguration"] = {
             "name": names.address(name),

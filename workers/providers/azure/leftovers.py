@@ -1,19 +1,24 @@
-"""Resources that a VM may leave behind, found by gpulease's tags: those that Azure bills, and free security groups."""
+"""Resources that a VM may leave behind, found by gpulease's tags: those that Azure bills, and free ones."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+
+import structlog
 
 from app.domain.tags import INSTALLATION, LEASE
-from workers.providers.azure import firewall, listings, names, resource_tags
+from workers.providers.azure import firewall, groups, listings, names, resource_tags
 from workers.providers.azure.calls import Document, part
 from workers.providers.azure.clients import Group
 from workers.providers.azure.errors import translated
-from workers.providers.errors import NotFound
+from workers.providers.errors import CredentialsRejected, NotFound
 from workers.providers.types import Leftover
+
+log = structlog.get_logger(__name__)
 
 VOLUME = "volume"
 INTERFACE = "network_interface"
 ADDRESS = "address"
 GROUP = "security_group"
+MEMBERS, NEAR, SET = "application_security_group", "proximity_placement_group", "availability_set"
 
 
 def _holds(member: str) -> Callable[[Document], bool]:
@@ -27,6 +32,13 @@ _KINDS: Mapping[str, tuple[listings.Listing, Callable[[Document], bool]]] = {
     GROUP: (listings.SECURITY_GROUPS, _holds("networkInterfaces")),
 }
 """The listing of each kind, and the check whether a resource of that kind is in use."""
+_NAMING = frozenset({INTERFACE, GROUP})
+_SHARED: Mapping[str, listings.Listing] = {
+    MEMBERS: listings.APPLICATION_GROUPS,
+    NEAR: listings.PROXIMITY_GROUPS,
+    SET: listings.AVAILABILITY_SETS,
+}
+_NOT_ALLOWED = "AuthorizationFailed"
 
 
 def of_leases(group: Group, region: str, installation: str, lease_ids: Sequence[str] | None) -> Iterator[Leftover]:
@@ -35,19 +47,34 @@ def of_leases(group: Group, region: str, installation: str, lease_ids: Sequence[
     A resource is `in_use` while another resource uses it.
     """
     leases = None if lease_ids is None else frozenset(lease_ids)
-    for kind, (listing, in_use) in _KINDS.items():
-        for document in listings.items(group, listing):
-            tags = resource_tags.read(document.get("tags"))
-            here = part(document, "location").lower() == region and tags.get(INSTALLATION) == installation
-            if here and (leases is None or tags.get(LEASE) in leases):
-                yield Leftover(
-                    kind=kind,
-                    id=part(document, "id"),
-                    region=region,
-                    tags=tags,
-                    in_use=in_use(document),
-                    free=kind == GROUP,
-                )
+    named: set[str] = set()
+    for kind, document in _documents(group):
+        if kind in _NAMING:
+            named.update(groups.references(document))
+        tags = resource_tags.read(document.get("tags"))
+        here = part(document, "location").lower() == region and tags.get(INSTALLATION) == installation
+        if here and (leases is None or tags.get(LEASE) in leases):
+            in_use = _KINDS[kind][1](document) if kind in _KINDS else _is_shared_in_use(document, named)
+            free = kind == GROUP or kind in _SHARED
+            one = part(document, "id")
+            yield Leftover(kind=kind, id=one, region=region, tags=tags, in_use=in_use, free=free)
+
+
+def _documents(group: Group) -> Iterator[tuple[str, Document]]:
+    """Kind and document of everything. Without the rights to read what groups share, which only groups need, there is none."""
+    for kind, (listing, _) in _KINDS.items():
+        yield from ((kind, document) for document in listings.items(group, listing))
+    for kind, listing in _SHARED.items():
+        try:
+            yield from ((kind, document) for document in listings.items(group, listing))
+        except CredentialsRejected as error:
+            if error.code != _NOT_ALLOWED:
+                raise
+            log.info("shared resources of groups not read", kind=kind, error=error.message)
+
+
+def _is_shared_in_use(document: Document, named: Container[str]) -> bool:
+    return groups.holds_vms(document) or str(part(document, "id")).lower() in named
 
 
 def remove(group: Group, leftover: Leftover) -> None:
@@ -69,4 +96,7 @@ _REMOVALS: Mapping[str, Callable[[Group, str], object]] = {
     INTERFACE: lambda group, one: group.network.network_interfaces.begin_delete(group.name, one, polling=False),
     ADDRESS: lambda group, one: group.network.public_ip_addresses.begin_delete(group.name, one, polling=False),
     GROUP: lambda group, one: firewall.remove(group.network, group.name, one),
+    MEMBERS: lambda group, one: groups.remove(group, groups.MEMBERS, one),
+    NEAR: lambda group, one: groups.remove(group, groups.NEAR, one),
+    SET: lambda group, one: groups.remove(group, groups.SET, one),
 }

@@ -25,6 +25,9 @@ DISKS = (f"{_IN_GROUP}/Microsoft.Compute/disks", _DISKS)
 INTERFACES = (f"{_IN_GROUP}/Microsoft.Network/networkInterfaces", _NETWORK)
 ADDRESSES = (f"{_IN_GROUP}/Microsoft.Network/publicIPAddresses", _NETWORK)
 SECURITY_GROUPS = (f"{_IN_GROUP}/Microsoft.Network/networkSecurityGroups", _NETWORK)
+APPLICATION_GROUPS = (f"{_IN_GROUP}/Microsoft.Network/applicationSecurityGroups", _NETWORK)
+PROXIMITY_GROUPS = (f"{_IN_GROUP}/Microsoft.Compute/proximityPlacementGroups", _COMPUTE)
+AVAILABILITY_SETS = (f"{_IN_GROUP}/Microsoft.Compute/availabilitySets", _COMPUTE)
 SKUS = ("providers/Microsoft.Compute/skus", _SKUS)
 PERMISSIONS = "2022-04-01"
 """API version of Microsoft.Authorization/permissions."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from app.domain.tags import NAME
 from app.settings import AccountSettings
 from app.settings.account_tags import TagRules
-from workers.providers.common.tags import combine, label_key, of_account, with_labels
+from workers.providers.common.tags import combine, group_tag, label_key, of_account, shared_tag, with_labels
 from workers.providers.types import LaunchSpec
 
 REQUEST = "gpulease-request"
@@ -50,7 +50,7 @@ def of(spec: LaunchSpec, account: AccountSettings) -> dict[str, str]:
     `of_vm` reads labels back as they were. Of labels that differ only in case, the last label stays. A label whose key
     is longer than a tag's name gets no tag.
     """
-    ours = {NAME: _value(spec.name), **spec.owner.as_tags(), TOKEN: spec.token}
+    ours = {NAME: _value(spec.name), **spec.owner.as_tags(), TOKEN: spec.token, **group_tag(spec)}
     labels: dict[str, tuple[str, str]] = {}
     for label, value in sorted(spec.labels.items()):
         key = label_key(label)
@@ -58,6 +58,12 @@ def of(spec: LaunchSpec, account: AccountSettings) -> dict[str, str]:
             labels[key.lower()] = (key, _value(value))
     most = _MOST_TAGS - 1  # the hash of the parameters needs one more tag
     return combine([ours, *of_account(spec, account, RULES), dict(labels.values())], most)
+
+
+def of_shared(spec: LaunchSpec, account: AccountSettings) -> dict[str, str]:
+    """The tags of what the members of a group share: the group, the member that created it, and the account's own."""
+    ours = {**spec.owner.as_tags(), **group_tag(spec), **shared_tag(spec)}
+    return combine([ours, *of_account(spec, account, RULES)], _MOST_TAGS)
 
 
 def read(found: Mapping[str, str] | None) -> dict[str, str]:

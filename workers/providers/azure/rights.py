@@ -33,6 +33,17 @@ RIGHTS = (
     "Microsoft.Network/networkSecurityGroups/write",
     "Microsoft.Network/networkSecurityGroups/delete",
     "Microsoft.Network/networkSecurityGroups/join/action",
+    "Microsoft.Network/applicationSecurityGroups/read",
+    "Microsoft.Network/applicationSecurityGroups/write",
+    "Microsoft.Network/applicationSecurityGroups/delete",
+    "Microsoft.Network/applicationSecurityGroups/joinIpConfiguration/action",
+    "Microsoft.Network/applicationSecurityGroups/joinNetworkSecurityRule/action",
+    "Microsoft.Compute/proximityPlacementGroups/read",
+    "Microsoft.Compute/proximityPlacementGroups/write",
+    "Microsoft.Compute/proximityPlacementGroups/delete",
+    "Microsoft.Compute/availabilitySets/read",
+    "Microsoft.Compute/availabilitySets/write",
+    "Microsoft.Compute/availabilitySets/delete",
     "Microsoft.Network/virtualNetworks/subnets/join/action",
 )
 """What leases need."""

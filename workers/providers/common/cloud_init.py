@@ -14,7 +14,7 @@ from email.message import EmailMessage
 from email.policy import EmailPolicy
 from typing import Any, NamedTuple
 
-from workers.providers.common import agent, host_keys, slot_tokens, ssh_keys
+from workers.providers.common import agent, group_node, host_keys, slot_tokens, ssh_keys
 from workers.providers.errors import InvalidSpec
 from workers.providers.types import LaunchSpec
 
@@ -77,6 +77,9 @@ def _cloud_config(spec: LaunchSpec, own: Mapping[str, Any], delivery: agent.Deli
     if spec.host_keys is not None:
         files += host_keys.files(spec.host_keys)
         commands += host_keys.commands()
+    members = group_node.files(spec)
+    files += members
+    commands += group_node.commands(members)
     if spec.agent is not None:
         # last, since it waits for the proof
         files += agent.files(spec.agent, delivery)

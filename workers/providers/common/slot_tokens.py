@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from workers.providers.common import agent, host_keys
+from workers.providers.common import agent, group_node, host_keys
 from workers.providers.types import LaunchSpec
 
 HOST_KEYS, AGENT = "host-keys", "agent"
@@ -48,13 +48,14 @@ for path, purpose in FILES.items():
 
 def shared(spec: LaunchSpec) -> LaunchSpec:
     """The spec with a mark instead of each token. Raises ValueError for tokens without a secret."""
-    if spec.slot_secret is None and (spec.host_keys or spec.agent):
+    if spec.slot_secret is None and (spec.host_keys or spec.agent or spec.group):
         raise ValueError("a launch batch needs slot_secret: its VMs share their user data")
-    report, config = spec.host_keys, spec.agent
+    report, config, group = spec.host_keys, spec.agent, spec.group
     return replace(
         spec,
         host_keys=report and replace(report, token=f"@{HOST_KEYS}@"),
         agent=config and replace(config, token=f"@{AGENT}@"),
+        group=group and replace(group, token=f"@{AGENT}@"),
     )
 
 
@@ -62,6 +63,7 @@ def files(spec: LaunchSpec, slot: str, delivery: agent.Delivery = agent.Delivery
     """The program, for a spec of `shared` that contains tokens. `slot`: Python statements that return the VM's slot."""
     targets: Mapping[str, str] = {
         **({host_keys.PATH: HOST_KEYS} if spec.host_keys is not None else {}),
+        **({group_node.CONFIG: AGENT} if group_node.files(spec) else {}),
         **({agent.CONFIG: AGENT} if spec.agent is not None and delivery is not agent.Delivery.NONE else {}),
     }
     if spec.slot_secret is None or not targets:

@@ -5,6 +5,9 @@ from collections.abc import Iterable
 
 from workers.providers.errors import InvalidSpec
 
+USER = "ubuntu"
+"""The user of logins in every driver-ready image."""
+
 _KEY = re.compile(
     r"(ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(256|384|521)|sk-(ssh-ed25519|ecdsa-sha2-nistp256)@openssh\.com)"
     r" [A-Za-z0-9+/]{16,}={0,2}( [^\x00-\x1f]*)?"

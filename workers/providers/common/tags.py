@@ -4,12 +4,22 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from app.domain.labels import is_value
-from app.domain.tags import LABEL_PREFIX, OwnerTags
+from app.domain.tags import GROUP, LABEL_PREFIX, SHARED, OwnerTags
 from app.settings import AccountSettings
 from app.settings.account_tags import TagRules
 from workers.providers.types import LaunchSpec
 
 _ESCAPED = re.compile(r"=(10[0-9A-F]{4}|[0-9A-F]{1,5})=")
+
+
+def group_tag(spec: LaunchSpec) -> dict[str, str]:
+    """The tag that the members of a group have; none for a lease of its own."""
+    return {} if spec.group is None else {GROUP: spec.group.group_id}
+
+
+def shared_tag(spec: LaunchSpec) -> dict[str, str]:
+    """The further tag of what the members of a group share."""
+    return {} if spec.group is None else {SHARED: spec.group.group_id}
 
 
 def of_account(spec: LaunchSpec, account: AccountSettings, rules: TagRules) -> list[Mapping[str, str]]:

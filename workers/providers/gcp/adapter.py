@@ -20,6 +20,7 @@ from workers.providers.gcp import (
     checks,
     deadlines,
     events,
+    groups,
     images,
     instances,
     launch,
@@ -89,6 +90,7 @@ class GcpProvider(SingleLaunches):
         self._account = account
         self._guard = CredentialGuard()
         self._clients = GcpClients(account, settings, self._guard)
+        self._groups = groups.GcpGroupResources()
         self._clock = clock
         self._price_lock = Lock()
         self._listed = GooglePrices()
@@ -160,16 +162,16 @@ class GcpProvider(SingleLaunches):
     def plan(self, spec: LaunchSpec) -> Params:
         """Parameters of instances.insert and of the firewall rules that are created before it.
 
-        Raises NotOffered for a type that is not in the catalogue.
+        Raises NotOffered for a type that is not in the catalogue, or that the group's placement does not allow.
         """
         return launch.plan(spec, self._account, _machine(spec))
 
     def launch(self, region: str, params: Params) -> Vm:
-        """Creates the firewall rules, then calls instances.insert without waiting for the operation.
+        """Creates the firewall rules and the placement policy, then calls instances.insert without waiting for the operation.
 
         Raises a refusal that the operation has at once. `get` and `find` return a refusal that comes later.
         """
-        return launch.create(self._clients, region, params)
+        return launch.create(self._clients, region, params, self._groups)
 
     def find(self, region: str, token: str, owner: OwnerTags) -> Vm | None:
         """Looks up the VM by the name derived from the token and compares its owner labels.
@@ -183,11 +185,11 @@ class GcpProvider(SingleLaunches):
         return batches.plan(spec, self._account, _machine(spec), batch_id, token, slots)
 
     def launch_batch(self, region: str, params: Params) -> BatchLaunched:
-        """Creates the firewall rules, then calls instances.bulkInsert, and reads the operations of its VMs once.
+        """Creates the firewall rules and the placement policy, then calls instances.bulkInsert, and reads the operations of its VMs once.
 
         A slot whose operation Google does not show yet has an unknown outcome. A repeat reads the operations again.
         """
-        return batches.create(self._clients, region, params)
+        return batches.create(self._clients, region, params, self._groups)
 
     def find_batch(self, region: str, params: Params) -> Mapping[int, Vm]:
         """Lists the VMs of the batch, and finds deleted and refused ones through their operations."""
@@ -233,7 +235,7 @@ class GcpProvider(SingleLaunches):
         return instances.terminate(self._clients, region, vm_ids)
 
     def leftovers(self, region: str, installation: str, lease_ids: Sequence[str] | None) -> Leftovers:
-        """Disks with gpulease's labels, and gpulease's firewall rules."""
+        """Disks with gpulease's labels, and gpulease's firewall rules and placement policies."""
         return leftovers.of_leases(self._clients, region, installation, lease_ids)
 
     def remove_leftover(self, leftover: Leftover) -> None:

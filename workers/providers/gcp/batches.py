@@ -10,7 +10,7 @@ from app.domain.tags import OwnerTags
 from app.domain.tokens import launch_name
 from workers.providers.common import slot_tokens
 from workers.providers.errors import InsufficientCapacity, OutcomeUnknown, ProviderError, Refused
-from workers.providers.gcp import catalogue, deadlines, firewall, launch, operations, resource_tags
+from workers.providers.gcp import catalogue, deadlines, firewall, groups, launch, operations, resource_tags
 from workers.providers.gcp.catalogue import Machine
 from workers.providers.gcp.clients import GcpClients
 from workers.providers.gcp.errors import creating, fitting, not_inserted
@@ -49,6 +49,7 @@ def plan(
         RULES: firewall.plan(
             owned, account, launch_name(token), launch.network_of(account), {tags.BATCH: labels[tags.BATCH]}
         ),
+        **{key: single[key] for key in (groups.PART,) if key in single},
     }
 
 
@@ -66,6 +67,8 @@ def _properties(instance: Mapping[str, Any], labels: Mapping[str, str], names: S
         "metadata": {"items": metadata},
     }
     del properties["name"]
+    if "resourcePolicies" in properties:
+        properties["resourcePolicies"] = [last(policy) for policy in properties["resourcePolicies"]]
     for accelerator in properties.get("guestAccelerators", ()):
         accelerator["acceleratorType"] = last(accelerator["acceleratorType"])
     return properties
@@ -76,13 +79,13 @@ def _disk(disk: Mapping[str, Any], labels: Mapping[str, str]) -> dict[str, Any]:
     return {**disk, "initializeParams": {**made, "diskType": last(made["diskType"]), "labels": dict(labels)}}
 
 
-def create(clients: GcpClients, region: str, params: Params) -> BatchLaunched:
-    """Creates the firewall rules, then calls instances.bulkInsert. Raises ProviderError.
+def create(clients: GcpClients, region: str, params: Params, shared: groups.GcpGroupResources) -> BatchLaunched:
+    """Creates what the members of a group share, and the firewall rules, then calls instances.bulkInsert. Raises ProviderError.
 
     Google names the VMs in operations of their own. A slot without one has an unknown outcome.
     """
     body, rules = _body(params), {launch.request_id(rule): rule for rule in params[RULES]}
-    with firewall.ensure_firewall(clients, params[ZONE], rules):
+    with shared.ensure(clients, region, params), firewall.ensure_firewall(clients, params[ZONE], rules):
         require_open_window()
         with creating():
             parent = clients.ask(

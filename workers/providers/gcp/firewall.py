@@ -37,7 +37,7 @@ def plan(
 
     `vm_name`: the network tag of the VMs. `batch`: the tag of their batch, as their label shows it.
     """
-    shared = {_VM_PROJECT: account.project} if account.host_project is not None else {}
+    shared = shared_project(account)
     networks = list(dict.fromkeys(map(ip_network, spec.allowed_cidrs)))
     families = {version: [str(network) for network in networks if network.version == version] for version in _SUFFIX}
     return [
@@ -53,6 +53,11 @@ def plan(
         for version, ranges in families.items()
         if ranges
     ]
+
+
+def shared_project(account: GcpAccount) -> dict[str, str]:
+    """What the description of a rule in a shared VPC says besides its owner."""
+    return {_VM_PROJECT: account.project} if account.host_project is not None else {}
 
 
 @contextmanager
@@ -79,7 +84,7 @@ def _withdraw(clients: GcpClients, zone: str, rules: Iterable[Firewall]) -> None
     """
     for rule in rules:
         if not _is_used(clients, zone, rule):
-            remove(clients, _id(clients, _project(rule), rule.name))
+            remove(clients, _id(clients, project_of(rule), rule.name))
 
 
 def _is_used(clients: GcpClients, zone: str, rule: Firewall) -> bool:
@@ -103,19 +108,21 @@ def _body(rule: Mapping[str, Any]) -> Firewall:
 def _make(clients: GcpClients, rule: Firewall, request_id: str) -> None:
     insert = clients.of(FirewallsClient).insert_unary
     try:
-        operations.accepted(clients.ask(insert, project=_project(rule), firewall_resource=rule, request_id=request_id))
+        operations.accepted(
+            clients.ask(insert, project=project_of(rule), firewall_resource=rule, request_id=request_id)
+        )
     except TokenConflict:
         _check(clients, rule)
 
 
 def _check(clients: GcpClients, rule: Firewall) -> None:
     """Accepts a rule that an earlier send created. A rule of that name with another owner is never used."""
-    existing = clients.ask(clients.of(FirewallsClient).get, project=_project(rule), firewall=rule.name)
+    existing = clients.ask(clients.of(FirewallsClient).get, project=project_of(rule), firewall=rule.name)
     if existing.description != rule.description:
         raise OutcomeUnknown(f"firewall rule {rule.name} exists and is not ours", code="alreadyExists")
 
 
-def _project(rule: Firewall) -> str:
+def project_of(rule: Firewall) -> str:
     """The project of the network that the rule protects. A rule is always in that project."""
     return rule.network.partition("projects/")[2].partition("/")[0]
 
@@ -139,7 +146,7 @@ def of_account(clients: GcpClients) -> Iterator[tuple[str, Firewall, dict[str, s
     """
     for project in dict.fromkeys((clients.project, clients.network_project)):
         pages = clients.pages(
-            clients.of(FirewallsClient).list, project=project, filter=f'name eq "{PREFIX}[0-9a-f]+(-v6)?"'
+            clients.of(FirewallsClient).list, project=project, filter=f'name eq "{PREFIX}(group-)?[0-9a-z]+(-v6)?"'
         )
         for rule in (rule for page in pages for rule in page.items):
             owner = owner_of(rule)
@@ -149,8 +156,13 @@ def of_account(clients: GcpClients) -> Iterator[tuple[str, Firewall, dict[str, s
 
 def owner_of(rule: Firewall) -> dict[str, str]:
     """The tags in a rule's description; none for a rule that the launch protocol did not create."""
+    return described_owner(rule.description)
+
+
+def described_owner(description: str) -> dict[str, str]:
+    """The tags in a description as `plan` makes it; none for any other text."""
     try:
-        document = json.loads(rule.description)
+        document = json.loads(description)
     except ValueError:
         return {}
     return {str(key): str(value) for key, value in document.items()} if isinstance(document, dict) else {}

@@ -11,7 +11,7 @@ from app.domain.offerings import Market
 from app.domain.tokens import launch_name
 from app.settings.reservations import ReservationSettings
 from workers.providers.errors import OutcomeUnknown
-from workers.providers.gcp import disks, firewall, operations, resource_tags, userdata
+from workers.providers.gcp import disks, firewall, groups, operations, resource_tags, userdata
 from workers.providers.gcp.catalogue import Machine
 from workers.providers.gcp.clients import GcpClients
 from workers.providers.gcp.errors import creating, fitting
@@ -42,23 +42,30 @@ def plan(spec: LaunchSpec, account: GcpAccount, machine: Machine) -> Params:
     reservation = account.reservation(spec.reservation or "") if reserved else None
     network = network_of(account)
     labels = resource_tags.of(spec, account)
+    group, policies = groups.shared_name(spec), groups.policies(spec, account, machine)
     instance = {
         "name": name,
         "description": described(spec.token),
         "machineType": f"zones/{spec.zone}/machineTypes/{machine.machine_type}",
         "labels": labels,
-        "tags": {"items": [name]},
+        "tags": {"items": [name, *([group] if group is not None else [])]},
         "disks": disks.plan(spec, account, vm_name=name, boot_disk=machine.boot_disk, labels=labels),
         "networkInterfaces": [_interface(spec, account, network)],
         "metadata": {"items": userdata.items(spec)},
         "scheduling": _scheduling(spec, reservation),
         **_identity(account),
         **(launch_members(spec, reservation) if reserved else {}),
+        **policies,
     }
     if machine.accelerator is not None:
         accelerator = f"zones/{spec.zone}/acceleratorTypes/{machine.accelerator}"
         instance["guestAccelerators"] = [{"acceleratorType": accelerator, "acceleratorCount": machine.gpus}]
-    return {ZONE: spec.zone, INSTANCE: instance, RULES: firewall.plan(spec, account, name, network)}
+    return {
+        ZONE: spec.zone,
+        INSTANCE: instance,
+        RULES: firewall.plan(spec, account, name, network),
+        **groups.plan(spec, account, network, compact=bool(policies)),
+    }
 
 
 def network_of(account: GcpAccount) -> str:
@@ -153,11 +160,14 @@ def begun(operation: Operation, instance: Mapping[str, Any], region: str, zone: 
     )
 
 
-def create(clients: GcpClients, region: str, params: Params) -> Vm:
-    """Creates the firewall rules, then calls instances.insert. Raises ProviderError."""
+def create(clients: GcpClients, region: str, params: Params, shared: groups.GcpGroupResources) -> Vm:
+    """Creates what the members of a group share, then the firewall rules, then calls instances.insert.
+
+    Raises ProviderError.
+    """
     instance, zone = body(params), params[ZONE]
     rules = {request_id(rule): rule for rule in params[RULES]}
-    with firewall.ensure_firewall(clients, zone, rules):
+    with shared.ensure(clients, region, params), firewall.ensure_firewall(clients, zone, rules):
         require_open_window()
         with creating():
             answer = clients.ask(

@@ -1,4 +1,4 @@
-"""What a VM may leave behind: disks, found by their labels, and firewall rules, which are free.
+"""What a VM may leave behind: disks, found by their labels, and firewall rules and placement policies, which are free.
 
 External addresses go with their VM: none is reserved.
 """
@@ -8,7 +8,7 @@ from typing import Any
 
 from app.domain import tags
 from workers.providers.errors import NotFound
-from workers.providers.gcp import firewall, resource_tags
+from workers.providers.gcp import firewall, groups, resource_tags
 from workers.providers.gcp.calls import chunks, either, scoped
 from workers.providers.gcp.clients import GcpClients
 from workers.providers.gcp.ids import Id
@@ -17,6 +17,7 @@ from workers.providers.types import Leftover, Leftovers
 
 VOLUME = "volume"
 RULE = "firewall_rule"
+POLICY = "placement_policy"
 
 _GOING = "DELETING"
 _LEASES_PER_CALL = 50
@@ -32,7 +33,7 @@ def of_leases(clients: GcpClients, region: str, installation: str, lease_ids: Se
             scopes, unreachable = scoped(page, region)
             found += [one for zone, scope in scopes for one in _disks(scope, zone, region, installation)]
             lost |= unreachable
-    found += _rules(clients, region, installation, lease_ids, filters)
+    found += _free(clients, region, installation, lease_ids, filters)
     return Leftovers(found=found, unreachable=lost)
 
 
@@ -57,23 +58,31 @@ def _disk(disk: Disk, zone: str, region: str) -> Leftover:
     return Leftover(kind=VOLUME, id=one, region=region, tags=dict(disk.labels), in_use=bool(disk.users))
 
 
-def _rules(
+def _free(
     clients: GcpClients, region: str, installation: str, lease_ids: Sequence[str] | None, filters: Sequence[str]
 ) -> Iterator[Leftover]:
-    """A rule does not say whether it applies to anything; the VMs that show do. Rules belong to no region."""
+    """Neither rules nor policies say whether they apply to anything; the network tags of the VMs that show do.
+
+    Rules belong to no region. A group's policy has the name of the tag that its members have.
+    """
+    rules = [(RULE, rule_id, rule.target_tags, owner) for rule_id, rule, owner in firewall.of_account(clients)]
+    policies = [(POLICY, name, [name], owner) for name, owner in groups.placement_policies(clients, region)]
     ours = [
-        (rule_id, rule, owner)
-        for rule_id, rule, owner in firewall.of_account(clients)
+        (kind, one, vm_tags, owner)
+        for kind, one, vm_tags, owner in (*rules, *policies)
         if owner.get(tags.INSTALLATION) == installation and (lease_ids is None or owner.get(tags.LEASE) in lease_ids)
     ]
     if not ours:
         return
-    batches = {owner[tags.BATCH] for _, _, owner in ours if tags.BATCH in owner}
-    of_batches = [either(f"labels.{tags.BATCH}", chunk) for chunk in chunks(sorted(batches), _LEASES_PER_CALL)]
-    used = {tag for wanted in (*filters, *of_batches) for tag in _tags_in_use(clients, wanted)}
-    for rule_id, rule, owner in ours:
-        in_use = not used.isdisjoint(rule.target_tags)
-        yield Leftover(kind=RULE, id=rule_id, region=region, tags=owner, in_use=in_use, free=True)
+    further = [
+        either(f"labels.{key}", chunk)
+        for key in (tags.BATCH, tags.GROUP)
+        for chunk in chunks(sorted({owner[key] for *_, owner in ours if key in owner}), _LEASES_PER_CALL)
+    ]
+    used = {tag for wanted in (*filters, *further) for tag in _tags_in_use(clients, wanted)}
+    for kind, one, vm_tags, owner in ours:
+        in_use = not used.isdisjoint(vm_tags)
+        yield Leftover(kind=kind, id=one, region=region, tags=owner, in_use=in_use, free=True)
 
 
 def _tags_in_use(clients: GcpClients, wanted: str) -> Iterator[str]:
@@ -88,6 +97,9 @@ def remove(clients: GcpClients, leftover: Leftover) -> None:
     """Removes one; one that is gone is success. Google has a code of its own for each reason to keep a disk."""
     if leftover.kind == RULE:
         firewall.remove(clients, leftover.id)
+        return
+    if leftover.kind == POLICY:
+        groups.remove_policy(clients, leftover.region, leftover.id)
         return
     disk = Id.parse(leftover.id)
     if disk is None:

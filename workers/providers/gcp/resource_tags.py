@@ -14,7 +14,7 @@ from app.domain.labels import valid_labels
 from app.domain.tags import BATCH, LABEL_PREFIX, NAME_LABEL, OwnerTags
 from app.settings import AccountSettings
 from app.settings.account_tags import TagRules
-from workers.providers.common.tags import combine, of_account
+from workers.providers.common.tags import combine, group_tag, of_account
 from workers.providers.types import LaunchSpec
 
 _NOT_ALLOWED = re.compile(r"[^a-z0-9_-]")
@@ -84,6 +84,7 @@ def batch_of(labels: Mapping[str, str], slots: str | None, name: str) -> tuple[s
 
 
 def _combined(ours: Mapping[str, str], spec: LaunchSpec, account: AccountSettings, most: int) -> dict[str, str]:
+    ours = {**ours, **{key: exact(text) for key, text in group_tag(spec).items()}}
     labels = {_squeezed(LABEL_PREFIX + key): _squeezed(value) for key, value in sorted(spec.labels.items())}
     return combine([ours, *of_account(spec, account, RULES), labels], most)
 

@@ -27,6 +27,7 @@ from google.cloud.compute_v1.services.machine_types import MachineTypesClient  #
 from google.cloud.compute_v1.services.projects import ProjectsClient  # noqa: E402
 from google.cloud.compute_v1.services.regions import RegionsClient  # noqa: E402
 from google.cloud.compute_v1.services.reservations import ReservationsClient  # noqa: E402
+from google.cloud.compute_v1.services.resource_policies import ResourcePoliciesClient  # noqa: E402
 from google.cloud.compute_v1.services.zone_operations import ZoneOperationsClient  # noqa: E402
 from google.cloud.compute_v1.types.compute import (  # noqa: E402
     BulkInsertInstanceResource,
@@ -37,6 +38,7 @@ from google.cloud.compute_v1.types.compute import (  # noqa: E402
     Operation,
     Quota,
     Reservation,
+    ResourcePolicy,
     ZoneSetLabelsRequest,
 )
 
@@ -59,6 +61,8 @@ __all__ = [
     "RegionsClient",
     "Reservation",
     "ReservationsClient",
+    "ResourcePoliciesClient",
+    "ResourcePolicy",
     "ZoneOperationsClient",
     "ZoneSetLabelsRequest",
 ]

@@ -6,7 +6,7 @@ All that comes from outside stands in the script as base64, so that nothing can 
 import base64
 import shlex
 
-from workers.providers.common import agent, host_keys, slot_tokens, ssh_keys
+from workers.providers.common import agent, group_node, host_keys, slot_tokens, ssh_keys
 from workers.providers.errors import InvalidSpec
 from workers.providers.gcp import resource_tags
 from workers.providers.types import LaunchSpec
@@ -14,7 +14,7 @@ from workers.providers.types import LaunchSpec
 LIMIT = 256 * 1024
 """Bytes of one value (Compute Engine guide, "About VM metadata": limits)."""
 
-SSH_USER = "ubuntu"
+SSH_USER = ssh_keys.USER
 
 _NAME = "http://metadata.google.internal/computeMetadata/v1/instance/name"
 _SLOT = f'return ask("GET", "{_NAME}", "Metadata-Flavor", "Google")'
@@ -68,6 +68,9 @@ def script(spec: LaunchSpec) -> str:
     if spec.host_keys is not None:
         files += host_keys.files(spec.host_keys)
         commands += host_keys.commands()
+    members = group_node.files(spec)
+    files += members
+    commands += group_node.commands(members)
     if spec.agent is not None:
         # last, since it waits for the proof
         files += agent.files(spec.agent, agent.Delivery.EMBEDDED)

@@ -15,6 +15,7 @@ from tests.workers.providers.contract.batches import BATCH, SECRET, TOKEN, slots
 from tests.workers.providers.samples import owner, spec
 from workers.providers import errors
 from workers.providers.aws import batches, firewall, resource_tags
+from workers.providers.aws.groups import Ec2GroupResources
 from workers.providers.types import Params
 
 RUN_INSTANCES: Any = botocore.session.Session().get_service_model("ec2").operation_model("RunInstances")
@@ -85,7 +86,7 @@ class Ec2:
 
 def created(*records: dict[str, Any]) -> Any:
     ec2: Any = Ec2(*records)
-    return batches.create(ec2, "us-east-1", planned())
+    return batches.create(ec2, "us-east-1", planned(), Ec2GroupResources())
 
 
 def test_the_index_decides_not_the_order() -> None:

@@ -10,9 +10,10 @@ import pytest
 from app.domain.offerings import Market
 from app.settings import Settings
 from cloudsim.testing import running
+from tests.workers.providers.samples import GROUP as MEMBER
 from tests.workers.providers.samples import INSTALLATION, owner, spec, token_of
 from workers.providers.aws.adapter import AwsProvider
-from workers.providers.aws.leftovers import ADDRESS, GROUP, INTERFACE, VOLUME
+from workers.providers.aws.leftovers import ADDRESS, GROUP, INTERFACE, PLACEMENT_GROUP, VOLUME
 from workers.providers.aws.rights import READS_OF_RESERVATIONS, RIGHTS, SIMULATE
 from workers.providers.aws.settings import AwsAccount
 from workers.providers.types import Leftover, Slot
@@ -29,6 +30,7 @@ GONE = {
     INTERFACE: "eni-0123456789abcdef0",
     ADDRESS: "eipalloc-0123456789abcdef0",
     GROUP: "sg-0123456789abcdef0",
+    PLACEMENT_GROUP: "gpulease-group_gone",
 }
 
 
@@ -57,6 +59,7 @@ def ask_everything(aws: AwsProvider) -> None:
     """Each method once, a spot VM and its end included."""
     image = aws.image(REGION)
     vm = aws.launch(REGION, aws.plan(spec(image=image, market=Market.SPOT, allowed_cidrs=("203.0.113.0/24",))))
+    aws.launch(REGION, aws.plan(spec(owner("lease_b"), image=image, instance_type="g5.8xlarge", group=MEMBER)))
     batch = aws.plan_batch(
         spec(image=image), "batch_a", "b" * 64, [Slot(index=0, token=token_of(owner()), owner=owner())]
     )

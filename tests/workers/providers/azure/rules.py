@@ -10,17 +10,53 @@ from workers.providers.azure.clients import Group
 
 def firewalls(group: Group, vm_id: str) -> Mapping[str, Sequence[Inbound]]:
     """What the group on the VM's interface lets in, by the group's id; what it denies is left out."""
-    vm = instances.require(group, vm_id)
-    interface = interfaces.get(group, interfaces.ids_of(vm)[0])
-    assert interface is not None
-    one = interface["properties"]["networkSecurityGroup"]["id"]
+    one, rules = _security_group(group, vm_id)
+    return {str(one): list(_rules(rules))}
+
+
+def reaches(group: Group, source: str, target: str) -> bool:
+    """By the first rule that fits, as Azure does. Without a group on the interface, the VMs of a network reach each other."""
+    theirs = _members(group, source)
+    one, rules = _security_group(group, target)
+    if one is None:
+        return True
+    for rule in sorted((rule["properties"] for rule in rules), key=lambda rule: rule["priority"]):
+        named = {member["id"] for member in rule.get("sourceApplicationSecurityGroups", ())}
+        if rule["destinationPortRange"] == "*" and (named & theirs or rule.get("sourceAddressPrefix") == "*"):
+            return bool(rule["access"] == "Allow")
+    return False
+
+
+def placement(group: Group, vm_id: str) -> str | None:
+    properties = instances.require(group, vm_id)["properties"]
+    near: str | None = properties.get("proximityPlacementGroup", {}).get("id")
+    return near
+
+
+def _members(group: Group, vm_id: str) -> set[str]:
+    (configuration,) = _interface(group, vm_id)["properties"]["ipConfigurations"]
+    return {one["id"] for one in configuration["properties"].get("applicationSecurityGroups", ())}
+
+
+def _security_group(group: Group, vm_id: str) -> tuple[str | None, Any]:
+    one = _interface(group, vm_id)["properties"].get("networkSecurityGroup", {}).get("id")
+    if one is None:
+        return None, []
     document: Any = group.network.network_security_groups.get(group.name, names.last(one))
-    return {one: list(_rules(document["properties"]["securityRules"]))}
+    return one, document["properties"]["securityRules"]
+
+
+def _interface(group: Group, vm_id: str) -> Any:
+    interface = interfaces.get(group, interfaces.ids_of(instances.require(group, vm_id))[0])
+    assert interface is not None
+    return interface
 
 
 def _rules(rules: Sequence[Any]) -> Iterator[Inbound]:
     for rule in (one["properties"] for one in rules):
         if (rule["access"], rule["direction"]) == ("Allow", "Inbound"):
+            if rule["destinationPortRange"] == "*":
+                continue  # for VMs of a group, not for networks
             first, _, last = rule["destinationPortRange"].partition("-")
-            for network in rule["sourceAddressPrefixes"]:
+            for network in rule.get("sourceAddressPrefixes", ()):
                 yield rule["protocol"].lower(), int(first), int(last or first), network

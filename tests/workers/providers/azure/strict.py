@@ -55,6 +55,20 @@ SHAPES: list[tuple[str, str, Any, Any]] = [
     ("GET", r"/networkSecurityGroups$", None, [network.NetworkSecurityGroup]),
     ("GET", r"/networkSecurityGroups" + _ONE, None, network.NetworkSecurityGroup),
     ("DELETE", r"/networkSecurityGroups" + _ONE, None, None),
+    *(
+        shape
+        for path, model in (
+            ("/applicationSecurityGroups", network.ApplicationSecurityGroup),
+            ("/proximityPlacementGroups", compute.ProximityPlacementGroup),
+            ("/availabilitySets", compute.AvailabilitySet),
+        )
+        for shape in (
+            ("PUT", path + _ONE, model, model),
+            ("GET", path + "$", None, [model]),
+            ("GET", path + _ONE, None, model),
+            ("DELETE", path + _ONE, None, None),
+        )
+    ),
 ]
 UNMODELLED = re.compile(r"/subscriptions/[^/]+$|/serialconsole\.log$")
 

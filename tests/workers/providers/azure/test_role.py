@@ -10,15 +10,18 @@ from cloudsim.arm.permissions import WITHIN_THE_PUT, needed
 from cloudsim.testing import running
 from tests.workers.providers.azure.accounts import account
 from tests.workers.providers.azure.specs import REGION, spec
+from tests.workers.providers.samples import GROUP as MEMBER
 from tests.workers.providers.samples import INSTALLATION, owner, token_of
 from workers.providers.azure.adapter import AzureProvider
-from workers.providers.azure.leftovers import ADDRESS, GROUP, INTERFACE, VOLUME
+from workers.providers.azure.leftovers import ADDRESS, GROUP, INTERFACE, MEMBERS, NEAR, SET, VOLUME
 from workers.providers.azure.rights import CHECK_RIGHTS, RESERVATION_RIGHTS, RIGHTS
 from workers.providers.types import Leftover
 
 PAGE = Path(__file__).parents[4] / "docs" / "providers" / "azure.md"
 _OURS = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute"
 OWN_IMAGES = {"shared": f"{_OURS}/galleries/g/images/gpu", "own": f"{_OURS}/images/gpu"}
+ND = "Standard_ND96isr_H100_v5"
+"""A size with InfiniBand."""
 ONLY_WHEN_A_VM_GOES_WHILE_IT_IS_LISTED = {"Microsoft.Compute/virtualMachines/instanceView/read"}
 
 
@@ -26,6 +29,7 @@ def ask_everything(azure: AzureProvider) -> None:
     """Each method once, a spot VM and its end included."""
     wish = spec(image=azure.image(REGION), market=Market.SPOT, allowed_cidrs=("203.0.113.0/24",))
     vm = azure.launch(REGION, azure.plan(wish))
+    azure.launch(REGION, azure.plan(spec(owner("lease_b"), image=azure.image(REGION), instance_type=ND, group=MEMBER)))
     for named in OWN_IMAGES:
         azure.image(REGION, named)
     azure.identity()
@@ -42,7 +46,7 @@ def ask_everything(azure: AzureProvider) -> None:
     azure.reboot(REGION, [vm.id])
     azure.terminate(REGION, [vm.id])
     azure.leftovers(REGION, INSTALLATION, None)
-    for kind in (VOLUME, INTERFACE, ADDRESS, GROUP):
+    for kind in (VOLUME, INTERFACE, ADDRESS, GROUP, MEMBERS, NEAR, SET):
         azure.remove_leftover(Leftover(kind=kind, id="/x/none", region=REGION, tags={}, in_use=False))
 
 

@@ -35,6 +35,7 @@ class Power(StrEnum):
     REBOOTS = "reboots that leave a trace"
     AT_ONCE = "no capacity in the answer to the launch itself"
     BATCHES = "several VMs with one call"
+    PLACEMENT = "VMs of a group close together"
     MEMORY = "VMs that still show once they have ended"
 
 
@@ -60,6 +61,8 @@ class Backend(Protocol):
     """Kinds of leftover that are made, and tagged, with each VM."""
     firewall_stages: Sequence[str]
     """The calls that make a firewall for `NETWORKS`, in their order."""
+    group_stages: Sequence[str]
+    """The calls of a launch that makes what a group shares, as `lose_reply` takes them."""
     page: int
     """Most VMs of one page of a listing."""
     portion: int
@@ -115,6 +118,15 @@ class Backend(Protocol):
 
     def break_firewall(self, stage: str) -> None:
         """The next call of a stage of making a firewall (`firewall_stages`) is done and its answer lost."""
+
+    def reaches(self, source: str, target: str) -> bool:
+        """Ground truth: whether all ports of the VM `target` are open to the VM `source`."""
+
+    def placed(self, vm_id: str) -> str | None:
+        """Ground truth: what keeps a VM close to others, or None."""
+
+    def lose_reply(self, call: str) -> None:
+        """The next such call is done and its answer lost."""
 
     def reboots(self) -> int:
         """Ground truth: how many reboots were taken."""

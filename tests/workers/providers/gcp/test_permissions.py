@@ -12,7 +12,7 @@ from cloudsim.gce.permissions import needed
 from cloudsim.testing import running
 from tests.workers.providers.gcp.accounts import REGION, provider
 from tests.workers.providers.gcp.specs import spec
-from tests.workers.providers.samples import INSTALLATION, owner, token_of
+from tests.workers.providers.samples import GROUP, INSTALLATION, owner, token_of
 from workers.providers.errors import NotFound
 from workers.providers.gcp.adapter import GcpProvider
 from workers.providers.gcp.rights import CHECK_RIGHTS, RESERVATION_RIGHTS, RIGHTS
@@ -51,12 +51,13 @@ def ask_everything(gcp: GcpProvider) -> None:
     params = gcp.plan(wanted)
     params["instance"]["disks"][0]["autoDelete"] = False
     vm = gcp.launch(REGION, params)
+    grouped = gcp.launch(REGION, gcp.plan(spec(owner("lease_c"), image=gcp.image(REGION), group=GROUP)))
     slot = Slot(index=0, token="c" * 64, owner=owner("lease_b"))
     batch = gcp.plan_batch(spec(image=gcp.image(REGION)), "batch_a", "b" * 64, [slot])
     member = gcp.launch_batch(REGION, batch).vms[0]
     gcp.find_batch(REGION, batch)
     gcp.label_slots(REGION, {member.id: owner("lease_b")})
-    gcp.terminate(REGION, [member.id])
+    gcp.terminate(REGION, [member.id, grouped.id])
     gcp.identity()
     gcp.offered(REGION)
     gcp.prices(REGION)

@@ -1,0 +1,150 @@
+#!/usr/bin/python3
+"""Asks gpulease's API who is in this VM's group, and writes it down: group.env, hosts, names, SSH. Checks the network.
+
+The program goes on asking: a member may be replaced, and the group may grow. It runs as root. GPULEASE_ROOT stands
+before each path. Python 3.8 is enough.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import json
+import os
+import pwd
+import random
+import socket
+import sys
+import threading
+import time
+import urllib.request
+from typing import Any
+
+ROOT = os.environ.get("GPULEASE_ROOT", "")
+CONFIG, ENV, HOSTS = "/etc/gpulease/group.json", "/etc/gpulease/group.env", "/etc/gpulease/hosts"
+BEGIN, END, MARK = "# gpulease group: begin\n", "# gpulease group: end\n", " gpulease-group"
+
+
+def read(path: str) -> str:
+    try:
+        with open(ROOT + path) as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
+
+
+def put(path: str, text: str, mode: int = 0o644, owner: tuple[int, int] | None = None) -> None:
+    """Replaces a file in one step. A reader never sees half of it."""
+    if read(path) == text:
+        return
+    os.makedirs(os.path.dirname(ROOT + path), exist_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+    with os.fdopen(os.open(ROOT + path + ".gpulease", flags, mode), "w") as file:
+        os.fchmod(file.fileno(), mode)
+        if owner:
+            os.fchown(file.fileno(), *owner)
+        file.write(text)
+    os.replace(ROOT + path + ".gpulease", ROOT + path)
+
+
+def ask(config: dict[str, Any]) -> Any:
+    request = urllib.request.Request(config["url"], headers={"Authorization": "Bearer " + config["token"]})
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        return json.loads(answer.read(1 << 20))
+
+
+def name_hosts(hosts: list[dict[str, Any]]) -> None:
+    put(HOSTS, "".join("%s slots=%d\n" % (one["private_ip"], one["gpus"] or 1) for one in hosts))
+    before, _, rest = read("/etc/hosts").partition(BEGIN)
+    before += "\n" if before and not before.endswith("\n") else ""
+    names = "".join("%s node-%d\n" % (one["private_ip"], one["rank"]) for one in hosts)
+    put("/etc/hosts", before + rest.partition(END)[2] + BEGIN + names + END)
+
+
+def install_key(key: dict[str, Any], addresses: list[str]) -> None:
+    """The key opens the user's account to the other members alone. Raises KeyError before the user exists."""
+    user = pwd.getpwnam(key["user"])
+    owner, folder = (user.pw_uid, user.pw_gid), user.pw_dir + "/.ssh"
+    if not os.path.isdir(ROOT + folder):
+        os.makedirs(ROOT + folder, 0o700)
+        os.chown(ROOT + folder, *owner)
+    put(folder + "/gpulease_group", key["private"], 0o600, owner)
+    others = [line for line in read(folder + "/authorized_keys").splitlines() if not line.endswith(MARK)]
+    ours = 'from="%s" %s%s' % (",".join(addresses), key["public"], MARK)
+    put(folder + "/authorized_keys", "\n".join([*others, ours, ""]), 0o600, owner)
+    lines = ["Host node-* " + " ".join(addresses), "  Port %d" % key["port"], "  IdentityFile ~/.ssh/gpulease_group"]
+    # a replaced member may have the address of the old one
+    lines += ["  StrictHostKeyChecking no", "  UserKnownHostsFile /dev/null", "  LogLevel ERROR", ""]
+    put("/etc/ssh/ssh_config.d/60-gpulease-group.conf", "\n".join(lines))
+
+
+def listen(address: str, port: int) -> None:
+    """Accepts the connections of the other members' checks and closes them."""
+    server = socket.create_server((address, port), backlog=256)
+
+    def serve() -> None:
+        while True:
+            server.accept()[0].close()
+
+    threading.Thread(target=serve, daemon=True).start()
+
+
+def reaches(address: str, port: int) -> bool:
+    try:
+        socket.create_connection((address, port), timeout=3).close()
+    except OSError:
+        return False
+    return True
+
+
+def unreachable(addresses: list[str], port: int, seconds: float) -> list[str]:
+    """The members that do not answer. Others may start later than this VM."""
+    until = time.monotonic() + seconds
+    with concurrent.futures.ThreadPoolExecutor(32) as pool:
+        while True:
+            found = list(pool.map(lambda address: reaches(address, port), addresses))
+            addresses = [address for address, reached in zip(addresses, found) if not reached]
+            if not addresses or time.monotonic() > until:
+                return addresses
+            time.sleep(1)
+
+
+def write(config: dict[str, Any], group: dict[str, Any], checked: list[str]) -> list[str]:
+    """Returns the addresses of the members that the check has reached, `checked` among them."""
+    hosts, rank = group["hosts"], group["rank"]
+    addresses = [one["private_ip"] for one in hosts]
+    name_hosts(hosts)
+    if config.get("ssh"):
+        install_key(config["ssh"], addresses)
+    others = [one["private_ip"] for one in hosts if one["rank"] != rank and one["private_ip"] not in checked]
+    missing = unreachable(others, config["mesh_port"], config["mesh_seconds"])
+    values = {"GROUP_ID": group["group_id"], "NODE_RANK": rank, "NNODES": len(hosts)}
+    values.update(MASTER_ADDR=group["master_addr"], MASTER_PORT=group["master_port"], GPULEASE_HOSTS=HOSTS)
+    values["GPULEASE_MESH"] = "failed" if missing else "ok"
+    if missing or others:
+        print("rank %s of %d: mesh %s %s" % (rank, len(hosts), values["GPULEASE_MESH"], " ".join(missing)), flush=True)
+    put(ENV, "".join("%s=%s\n" % item for item in values.items()))
+    return [address for address in addresses if address not in missing]
+
+
+def main() -> None:
+    config: dict[str, Any] = json.loads(read(CONFIG))
+    checked: list[str] = []
+    listening, hosts = False, None
+    while True:
+        formed = os.path.exists(ROOT + ENV)
+        try:
+            group = ask(config)
+            if group["complete"] and group["rank"] is not None:
+                if not listening:
+                    listen(config.get("address", ""), config["mesh_port"])
+                    listening = True
+                checked = write(config, group, checked if hosts == group["hosts"] else [])
+                hosts = group["hosts"]
+        except (OSError, ValueError, KeyError) as error:
+            print("gpulease-group: %r" % error, file=sys.stderr, flush=True)
+        seconds = config["slow_seconds" if formed else "fast_seconds"]
+        time.sleep(seconds * random.uniform(0.8, 1.2))
+
+
+if __name__ == "__main__":
+    main()

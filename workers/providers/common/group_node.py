@@ -1,0 +1,71 @@
+"""What the VM of a group's member runs: one program that asks the API who the other members are, and keeps files about it.
+
+`gpulease_group.py` is the program. It never delays the boot. See docs/howto/groups.md for the files.
+"""
+
+import ast
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from app.agent.program import shortened
+from workers.providers.common import ssh_keys
+from workers.providers.common.group_keys import public_line
+from workers.providers.types import LaunchSpec
+
+PROGRAM = "/usr/local/sbin/gpulease-group"
+CONFIG = "/etc/gpulease/group.json"
+UNIT = "gpulease-group.service"
+MESH_PORT = 29_499
+"""The port at which members check that they reach each other: the one before PyTorch's."""
+
+_HEAD = "#!/usr/bin/python3\n# gpulease: writes down who is in this VM's group. This form has no comments.\n"
+_SERVICE = f"""[Unit]
+Description=gpulease group: writes down who is in the group of this VM
+Wants=network-online.target
+After=network-online.target
+[Service]
+ExecStart={PROGRAM}
+Restart=always
+RestartSec=30
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+@cache
+def program() -> str:
+    """The program without docstrings, annotations and comments."""
+    return _HEAD + shortened(ast.parse(Path(__file__).with_name("gpulease_group.py").read_bytes()))
+
+
+def files(spec: LaunchSpec) -> list[dict[str, Any]]:
+    """The files that the VM needs; none for a VM that does not ask. Only root can read the token and the key."""
+    if spec.group is None or spec.group.hosts_url is None:
+        return []
+    return [
+        {"path": PROGRAM, "permissions": "0700", "content": program()},
+        {"path": CONFIG, "permissions": "0600", "content": json.dumps(_settings(spec), sort_keys=True)},
+        {"path": f"/etc/systemd/system/{UNIT}", "permissions": "0644", "content": _SERVICE},
+    ]
+
+
+def commands(written: list[dict[str, Any]]) -> list[list[str]]:
+    """The commands to run after `written`, the result of `files`. They do not wait for the group."""
+    return [["systemctl", "enable", UNIT], ["systemctl", "start", "--no-block", UNIT]] if written else []
+
+
+def _settings(spec: LaunchSpec) -> dict[str, Any]:
+    assert spec.group is not None
+    key = spec.group.ssh_private_key
+    login = {"user": ssh_keys.USER, "port": spec.ssh_port}
+    return {
+        "url": spec.group.hosts_url,
+        "token": spec.group.token,
+        "ssh": None if key is None else {**login, "private": key, "public": public_line(key)},
+        "mesh_port": MESH_PORT,
+        "mesh_seconds": 60,
+        "fast_seconds": 5,
+        "slow_seconds": 30,
+    }
