@@ -157,9 +157,8 @@ def decide(lease: Lease, now: datetime, timing: Timing) -> Step:
         cause = cause_to_end(lease, now, timing)
         if cause is not None:
             return BeginRelease(cause)
-    if lease.retreats and lease.desired is Desired.RUN:
-        return _retreating(lease, now, timing)
-    step = _DECIDERS[lease.state](lease, now, timing)
+    retreats = lease.retreats and lease.desired is Desired.RUN
+    step = _retreating(lease, now, timing) if retreats else _DECIDERS[lease.state](lease, now, timing)
     return bounded(lease, step, now) if isinstance(step, Rest) else step
 
 

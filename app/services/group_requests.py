@@ -10,7 +10,7 @@ from app.services.errors import FieldError, InvalidRequest, ServiceError, summar
 from app.services.lease_requests import CreateLease
 from app.services.offering_cache import CatalogueSnapshot
 from app.services.request_checks import CheckedRequest
-from app.settings.providers import providers
+from app.settings.providers import most_members, providers
 
 LEAST_FORM_SECONDS = 60
 MOST_FORM_SECONDS = 86_400
@@ -70,7 +70,7 @@ def check_group(snapshot: CatalogueSnapshot, new: CreateGroup, checked: CheckedR
     candidates = tuple(one for one in fitting if _has_interconnect(one, new.interconnect))
     if not candidates:
         raise _no_interconnect(snapshot)
-    candidates = tuple(one for one in candidates if new.size <= _largest(one, new.placement))
+    candidates = tuple(one for one in candidates if new.size <= most_members(one.provider, new.placement))
     if not candidates:
         raise _too_large(new, fitting)
     if len(candidates) == len(fitting):
@@ -92,17 +92,8 @@ def _no_interconnect(snapshot: CatalogueSnapshot) -> InvalidRequest:
     return InvalidRequest(errors=[FieldError("#/body/interconnect", detail)], extra={"known": known})
 
 
-def _largest(offering: Offering, placement: GroupPlacement) -> int:
-    """The most VMs that the provider places close to each other."""
-    most = providers()[offering.provider].largest_cluster if offering.provider in providers() else None
-    return most if most is not None and placement is GroupPlacement.CLUSTER else _UNLIMITED
-
-
-_UNLIMITED = 2**31
-
-
 def _too_large(new: CreateGroup, fitting: tuple[Offering, ...]) -> InvalidRequest:
-    limits = {one.provider: _largest(one, new.placement) for one in fitting}
+    limits = {one.provider: most_members(one.provider, new.placement) for one in fitting}
     most = ", ".join(f"{limit} at {providers()[name].label}" for name, limit in sorted(limits.items()))
     detail = f"is more than a cluster can have: at most {most}"
     return InvalidRequest(errors=[FieldError("#/body/size", detail)], extra={"limits": limits})

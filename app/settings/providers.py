@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from app.domain.groups import MOST_MEMBERS, GroupPlacement
 from app.domain.invoices import FocusDialect
 from app.domain.labels import KEY_PATTERN
 from app.domain.offerings import Market
@@ -164,6 +165,13 @@ def providers() -> Mapping[str, ProviderInfo]:
         msg = f"the entry point {wrong[0]!r} of the group {GROUP} is no ProviderInfo of that name"
         raise TypeError(msg)
     return MappingProxyType(dict(sorted(found.items())))
+
+
+def most_members(provider: str, placement: GroupPlacement) -> int:
+    """The most VMs of a group that the provider places as the group requires."""
+    info = providers().get(provider)
+    largest = None if info is None else info.largest_cluster
+    return MOST_MEMBERS if largest is None or placement is not GroupPlacement.CLUSTER else min(largest, MOST_MEMBERS)
 
 
 def without_own_end() -> frozenset[str]:

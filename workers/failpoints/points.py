@@ -30,6 +30,7 @@ _BESIDE_THE_STEPS = (
     "workers.observation.listings",
     "workers.observation.leftovers",
     "workers.observation.batch_slots",
+    "workers.groups.coordinator",
     "workers.accounts",
 )
 _SHARED = f"{STEPS}.context"

@@ -7,15 +7,14 @@ from typing import Any
 
 from app.db.groups import coordination, members
 from app.domain.group_pools import choose_pool
-from app.domain.groups import GroupFacts, GroupPlacement, Pool
+from app.domain.groups import GroupFacts, Pool
 from app.domain.lease_offerings import for_term
 from app.domain.lease_requests import LeaseRequest
-from app.domain.offerings import Offering
 from app.domain.placement import Ranking, Requirements
 from app.domain.placement_failure import why_exhausted
 from app.domain.reasons import Reason, ReasonCode
 from app.domain.reservations import Term
-from app.settings.providers import providers
+from app.settings.providers import most_members
 from workers.runtime import Runtime
 
 
@@ -32,7 +31,7 @@ def elect(runtime: Runtime, row: Any) -> Election:
     """Chooses a pool for a group, a row of `coordination.read`."""
     group = coordination.group_from_row(row)
     ranking = _ranking(runtime, group, row)
-    candidates = [offering for offering in ranking.candidates if _is_close_enough(group, offering)]
+    candidates = [one for one in ranking.candidates if group.size <= most_members(one.provider, group.placement)]
     pause = timedelta(seconds=runtime.cool_offs.capacity)
     chosen = choose_pool(group, candidates, row.now, pause)
     if isinstance(chosen, datetime):
@@ -53,12 +52,6 @@ def _ranking(runtime: Runtime, group: GroupFacts, row: Any) -> Ranking:
         public_ip=request.public_ip,
     )
     return for_term(runtime.catalogue.ranking(Requirements.of(request), row.now), term, row.now, launching=True)
-
-
-def _is_close_enough(group: GroupFacts, offering: Offering) -> bool:
-    """Whether the provider places so many VMs close to each other."""
-    most = providers()[offering.provider].largest_cluster
-    return group.placement is not GroupPlacement.CLUSTER or most is None or group.size <= most
 
 
 def _why(group: GroupFacts, ranking: Ranking) -> Reason:

@@ -32,7 +32,7 @@ _EXPIRES_AT = (
     .label("expires_at")
 )
 _GROUPS = select(
-    *(column for column in lease_group.c if column.name not in {"reason", "claim_id", "held_until", "next_due"}),
+    *(column for column in lease_group.c if column.name not in {"reason", "next_due"}),
     lease_group.c.reason.op("-")(_literal(PROVIDER_MESSAGE)).label("reason"),
     _READY,
     _EXPIRES_AT,

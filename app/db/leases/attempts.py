@@ -54,10 +54,11 @@ def plan(values: dict[str, Any]) -> Bound[Insert]:
 
 MAY_SEND = (
     lease.c.desired == "run",
+    lease.c.group_retreat.is_(False),
     ends_at(lease) > func.now() + bindparam("call", type_=Interval),
     exists().where(installation.c.hold.is_(None), installation.c.launches_stopped.is_(None), cluster.IS_KNOWN),
 )
-"""Guard of a create call: the lease is wanted, the call fits before its effective end, and no brake is on."""
+"""Guard of a create call: the lease is wanted in its pool, the call fits before its effective end, and no brake is on."""
 
 
 def _send() -> Update:

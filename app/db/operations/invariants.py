@@ -101,7 +101,8 @@ CHECKS = (
         text(
             """
             SELECT l.id FROM lease l WHERE l.state IN ('released', 'failed')
-              AND (EXISTS (SELECT FROM lease_secret s WHERE s.lease_id = l.id)
+              AND (EXISTS (SELECT FROM lease_secret s WHERE s.lease_id = l.id) AND NOT EXISTS (
+                       SELECT FROM lease_group g WHERE g.id = l.group_id AND g.state <> 'ended')
                    OR EXISTS (SELECT FROM attempt a WHERE a.lease_id = l.id AND a.params IS NOT NULL))
             """
         ),

@@ -1,7 +1,6 @@
 """Groups of leases that start together in one place, and batches of attempts that one create call launches."""
 
 from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Integer, Table, Text, UniqueConstraint, text
-from sqlalchemy.dialects.postgresql import UUID
 
 from app.db.core.column_types import Id, Json, Time
 from app.db.schema.metadata import metadata
@@ -35,10 +34,7 @@ lease_group = Table(
     Column("version", Integer, nullable=False, server_default="1"),
     Column("created_at", Time, nullable=False, server_default=_NOW),
     Column("updated_at", Time, nullable=False, server_default=_NOW),
-    # who moves it
-    Column("next_due", Time, server_default=_NOW, comment="NULL: it has ended"),
-    Column("claim_id", UUID(as_uuid=True)),
-    Column("held_until", Time),
+    Column("next_due", Time, server_default=_NOW, comment="when a worker looks at it next; NULL: it has ended"),
     CheckConstraint("state IN ('queued', 'forming', 'active', 'degraded', 'releasing', 'ended')", name="state"),
     CheckConstraint("desired IN ('run', 'end')", name="desired"),
     CheckConstraint("placement IN ('any', 'same_zone', 'cluster')", name="placement"),

@@ -3,11 +3,7 @@
 from tests.workers.fleet import REGION, Fleet
 from tests.workers.groups.planted import Groups
 
-ZONES = [f"{REGION}{letter}" for letter in "abcd"]
-
-
-def room(fleet: Fleet, zone: str, machines: int | None) -> None:
-    fleet.sim.capacity(machines, region=REGION, zone=zone, instance_type="g5.xlarge")
+FIRST = f"{REGION}a"
 
 
 def held(fleet: Fleet) -> int:
@@ -35,11 +31,11 @@ def test_a_group_forms_in_one_zone_with_one_call(fleet: Fleet, groups: Groups) -
 
 
 def test_what_is_short_in_one_zone_forms_in_another_and_nothing_stays_behind(fleet: Fleet, groups: Groups) -> None:
-    room(fleet, ZONES[0], 3)
+    fleet.sim.capacity(3, region=REGION, zone=FIRST)
     group_id = groups.create(4, form_seconds=3)
     group = groups.drive_to(group_id, "active")
-    assert group.pool["zone"] != ZONES[0]
-    assert [one["zone"] for one in group.pools_tried] == [ZONES[0]]
+    assert group.pool["zone"] != FIRST
+    assert [one["zone"] for one in group.pools_tried] == [FIRST]
     assert groups.zones(group_id) == {group.pool["zone"]}
     assert len(fleet.vms()) == 4
     assert held(fleet) == 4
@@ -47,8 +43,7 @@ def test_what_is_short_in_one_zone_forms_in_another_and_nothing_stays_behind(fle
 
 
 def test_a_group_that_finds_no_pool_holds_nothing(fleet: Fleet, groups: Groups) -> None:
-    for zone in ZONES:
-        room(fleet, zone, 3)
+    fleet.sim.capacity(3, region=REGION)
     group_id = groups.create(4, form_seconds=2, wait=0)
     group = groups.drive_to(group_id, "ended")
     assert (group.reason["code"], group.formed_at) == ("capacity_exhausted", None)
@@ -57,8 +52,7 @@ def test_a_group_that_finds_no_pool_holds_nothing(fleet: Fleet, groups: Groups) 
 
 
 def test_enough_members_go_on_without_the_others(fleet: Fleet, groups: Groups) -> None:
-    for zone in ZONES:
-        room(fleet, zone, 3)
+    fleet.sim.capacity(3, region=REGION)
     group_id = groups.create(4, min_size=3, form_seconds=2)
     groups.drive_to(group_id, "degraded")
     fleet.drive(
