@@ -82,6 +82,20 @@ class Group:
         before_launch()
         self.ready()
 
+    def create_groups(self, arm: Callable[[str, str], None] | None = None, *, size: int, **wish: object) -> None:
+        """A group of VMs for each name. A point acts on the member that it is armed for, the one with rank 0."""
+        lease = {"instance_types": [TYPES[self.provider]], "providers": [self.provider], "market": "on_demand"}
+        for number, name in enumerate(self.names):
+            label = {"labels": {"case": str(number)}}
+            body = {"name": f"g{number}", "size": size, "lease": {**lease, "ttl_seconds": 3600, **label}, **wish}
+            answer = self.tenant.http.post("/v1/groups", json=body)
+            assert answer.is_success, answer.text
+            members = {member["rank"]: member["lease_id"] for member in answer.json()["members"]}
+            if arm is not None:
+                arm(name, members[0])
+            self.leases |= {name if rank == 0 else f"{name} {rank}": lease_id for rank, lease_id in members.items()}
+        self.ready()
+
     def seen(self) -> list[Json]:
         """The leases as they are."""
         mine = set(self.leases.values())
@@ -190,6 +204,17 @@ def together_throttled(group: Group, arm: Arm | None) -> None:
     with group.cloud.capacity(0, provider=group.provider, instance_type=TYPES[group.provider]):
         group.until_hit(at_least=3, quiet=10)
     group.until("active")
+    group.release()
+
+
+def grouped(group: Group, arm: Arm | None) -> None:
+    """Members of groups: the first pool has no room for one of them, so that all retreat. Then the answers are lost."""
+    operation = BATCHES.get(group.provider, LAUNCH[group.provider])
+    with group.cloud.fault(operation, "partial", provider=group.provider, times=4, count=2):
+        group.create_groups(arm, size=3, form_seconds=60, placement="same_zone")
+        group.until_hit(at_least=20)
+    with group.cloud.fault(operation, "lose_reply", provider=group.provider, times=2):
+        group.until("active")
     group.release()
 
 
@@ -402,6 +427,7 @@ SCENARIOS: Mapping[str, Play] = {
         together,
         together_in_part,
         together_throttled,
+        grouped,
         changes,
         held_up,
         answers_lost,
