@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from secrets import token_hex
 
 import httpx
 
@@ -87,7 +88,8 @@ class Group:
         lease = {"instance_types": [TYPES[self.provider]], "providers": [self.provider], "market": "on_demand"}
         for number, name in enumerate(self.names):
             label = {"labels": {"case": str(number)}}
-            body = {"name": f"g{number}", "size": size, "lease": {**lease, "ttl_seconds": 3600, **label}, **wish}
+            terms = {"ttl_seconds": 3600, "wait_seconds": 600}
+            body = {"name": f"group-{token_hex(4)}", "size": size, "lease": {**lease, **terms, **label}, **wish}
             answer = self.tenant.http.post("/v1/groups", json=body)
             assert answer.is_success, answer.text
             members = {member["rank"]: member["lease_id"] for member in answer.json()["members"]}
