@@ -107,15 +107,15 @@ def sheet(item: Json) -> Sheet:
 
 
 def progress(item: Json, now: datetime) -> str:
-    """One line of a group that forms: `forming 5/8 ready, 2 booting, 1 provisioning in us-east-1a … (2 min 10 s of 15 min)`."""
+    """One line of a group that forms: `forming 5/8 ready, 2 booting, 1 queued in us-east-1a g5.xlarge; 2 min of 15 min`."""
     counts = Counter(str(member["state"]) for member in item.get("members") or ())
     others = "".join(f", {count} {name}" for name, count in sorted(counts.items()) if name != "active")
     line = f"{item['state']} {ready(item)} ready{others}"
-    place, started = pool(item.get("pool")), times.parse_time(item.get("pool_started_at"))
-    if place:
-        line += f" in {place}"
+    where, started = item.get("pool"), times.parse_time(item.get("pool_started_at"))
+    if where:
+        line += f" in {where.get('zone') or where.get('region')} {where.get('instance_type')}"
     if item["state"] == "forming" and started is not None:
         spent = times.duration(max(0.0, (now - started).total_seconds()))
-        line += f" ({spent} of {times.duration(item['form_seconds'])})"
+        line += f"; {spent} of {times.duration(item['form_seconds'])}"
     failed = len(item.get("pools_tried") or ())
     return line + (f"; {failed} pools tried" if failed > 1 else "; 1 pool tried" if failed else "")
