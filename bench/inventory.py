@@ -28,7 +28,7 @@ from app.local.home import Home
 from app.local.waiting import wait_until
 from app.settings import Settings, load_accounts
 from bench import load, report, stack
-from bench.burst import post_lease
+from bench.burst import Demand
 from bench.plant import HARDWARE, LEASE_REQUEST
 from bench.stack import Stack
 from workers.providers.interfaces import Provider
@@ -285,8 +285,9 @@ def launch(running: Stack, connection: Connection) -> float:
     """Seconds within which the provider accepted 95 % of some launches, asked for at a steady rate."""
     begun = connection.execute("SELECT clock_timestamp() AS now").fetchone()
     assert begun is not None
+    single = Demand(LAUNCHES, "aws", group_size=0)
     asked = load.open_loop(
-        running.api_port, lambda _: post_lease(running.tenant_key), count=LAUNCHES, connections=8, rate=LAUNCH_RATE
+        running.api_port, lambda _: single.request(running.tenant_key), count=LAUNCHES, connections=8, rate=LAUNCH_RATE
     )
     asked.must_all_be(201)
     query = (
