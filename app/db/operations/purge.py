@@ -90,6 +90,14 @@ _BATCH_PARAMS = text(
       AND NOT EXISTS (SELECT FROM attempt a WHERE a.batch_id = b.id AND a.state IN ('planned', 'sent', 'settling'))
     """
 )
+_GROUPS = text(
+    """
+    DELETE FROM lease_group WHERE id = ANY (ARRAY(
+        SELECT g.id FROM lease_group g
+        WHERE g.ended_at < now() - interval '90 days' AND NOT EXISTS (SELECT FROM lease l WHERE l.group_id = g.id)
+        LIMIT 5000))
+    """
+)
 _SECRETS = text("DELETE FROM webhook_secret WHERE valid_until < now()")
 
 STATEMENTS = (
@@ -110,8 +118,9 @@ STATEMENTS = (
     _BENCHMARKS,
     _BATCHES,
     _BATCH_PARAMS,
+    _GROUPS,
 )
-"""Retention: idempotency records 72 hours, events, launch batches without attempts and messages to operators 90 days, ended orphans and webhook deliveries 30 days, console output
+"""Retention: idempotency records 72 hours, events, launch batches without attempts, ended groups without leases and messages to operators 90 days, ended orphans and webhook deliveries 30 days, console output
 and quotes 7 days, sums of use 13 months, usage records, their sums, imported invoices, benchmarks and broken GPUs 400 days,
 the newest sample of an ended lease a day."""
 

@@ -16,6 +16,7 @@ from app.db.schema.tables import (
     launch_batch,
     lease,
     lease_console,
+    lease_group,
     orphan,
     quota_claim,
 )
@@ -59,6 +60,18 @@ def test_batches_are_kept_90_days_and_as_long_as_their_attempts(store: Store) ->
         "needed": True,
         "sent": False,
     }
+
+
+def test_groups_are_kept_90_days_after_their_end_and_as_long_as_their_members(store: Store) -> None:
+    terms = {"size": 1, "min_size": 1, "form_seconds": 60, "lease": {}, "placement": "any", "interconnect": "none"}
+    terms |= {"tenant_id": store.tenant_id, "on_member_loss": "end", "wait_until": ago("99 days")}
+    for name, state, age in (("new", "ended", "89 days"), ("old", "ended", "91 days"), ("kept", "ended", "91 days")):
+        times = {"created_at": ago("99 days"), "ended_at": ago(age), "next_due": None}
+        store.run(insert(lease_group).values(id=name, name=name, state=state, **terms, **times))
+    store.run(insert(lease_group).values(id="runs", name="runs", created_at=ago("99 days"), **terms))
+    store.run(update(lease).where(lease.c.id == store.lease()).values(group_id="kept", rank=0))
+    clean(store)
+    assert sorted(row.id for row in store.rows(lease_group)) == ["kept", "new", "runs"]
 
 
 def test_ended_orphans_are_kept_30_days_and_open_ones_for_ever(store: Store) -> None:
