@@ -202,7 +202,7 @@ def _is_replaced(group: GroupFacts, member: Member) -> bool:
 def _after_loss(view: _View, lost: Sequence[Member]) -> GroupStep:
     for member in lost:
         if _ends_group(view.group, member):
-            return ReleaseAll(member_lost(member))
+            return ReleaseAll(member_lost(member), lost=member)
     return Degrade(tuple(lost), view.ready, member_lost(lost[0]))
 
 

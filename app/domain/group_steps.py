@@ -101,9 +101,10 @@ class Replace:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseAll:
-    """End the group and every member for `reason`."""
+    """End the group and every member for `reason`. `lost`: the member whose loss ends the group."""
 
     reason: Reason
+    lost: Member | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,8 +146,8 @@ class Membership:
     """A lease's place in a group. `pool`: the only one that it may be placed in; None: it waits for one.
 
     `retreats`: its VM is ended, since the group did not form in the pool. `forming`: the group is not formed yet, so
-    that the group, not the lease, decides when to give up. `replaces`: an interrupted VM gets a replacement, whatever the
-    lease's `on_interruption` is.
+    that the group, not the lease, decides when to give up. `replaces`: a lost VM gets a replacement, whatever the lease's
+    `on_interruption` is.
     """
 
     group_id: GroupId

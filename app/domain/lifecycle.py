@@ -224,9 +224,9 @@ def _cause_of_loss(attempt: Attempt) -> Reason | None:
 
 
 def _replaceable(lease: Lease, attempt: Attempt) -> bool:
-    interrupted = bool((attempt.vm_reason or {}).get("interrupted"))
     if lease.membership is not None:
-        return interrupted and lease.membership.replaces
+        return lease.membership.replaces
+    interrupted = bool((attempt.vm_reason or {}).get("interrupted"))
     return interrupted and lease.on_interruption is OnInterruption.REPLACE
 
 

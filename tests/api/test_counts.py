@@ -23,9 +23,12 @@ def fleet(database_url: str) -> Fleet:
 async def ids(alice: Caller, fleet: Fleet) -> dict[str, str]:
     """Three of everything that a list shows."""
     wish = {"gpu": {"model": "A10G"}, "ttl_seconds": 3600, "labels": {"team": "vision"}}
-    lease_id = ""
+    lease_id = group_id = ""
     for number in range(3):
         lease_id = (await alice.post("/v1/leases", json=wish)).json()["id"]
+        group = {"name": f"train-{number}", "size": 1, "lease": {**wish, "labels": {}}}
+        made = await alice.post("/v1/groups", json=group)
+        group_id = made.json()["id"]
         await alice.member("viewer")
         await alice.post("/v1/webhooks", json={"url": HOOK})
         await alice.post("/v1/ssh-keys", json={"name": f"desk-{number}", "public_key": SSH_KEY})
@@ -45,7 +48,7 @@ async def ids(alice: Caller, fleet: Fleet) -> dict[str, str]:
     for number in range(3):
         fleet.run(LINE, "now", f"i-{number}", "1", False)
     fleet.number_events()
-    return {"lease_id": lease_id, "tenant_id": str(alice.tenant_id), "webhook_id": webhook_id}
+    return {"lease_id": lease_id, "group_id": group_id, "tenant_id": str(alice.tenant_id), "webhook_id": webhook_id}
 
 
 async def everything(caller: Caller, path: str) -> list[Any]:

@@ -29,7 +29,7 @@ def test_a_tenant_sees_its_own_and_asks_for_nothing_else(visitor: Visitor, tenan
     visitor.sign_in(tenant.key)
     page = visitor.page
     expect(page.get_by_role("navigation", name="Views").get_by_role("link")).to_have_text(
-        ["Overview", "Leases", "Usage", "Costs", "Budgets", "Capacity", "Quotas", "Keys", "Events", "Audit"]
+        ["Overview", "Leases", "Groups", "Usage", "Costs", "Budgets", "Capacity", "Quotas", "Keys", "Events", "Audit"]
     )
     for view, shown in (
         ("overview", "Ends soonest"),

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import structlog
+from sqlalchemy.exc import DBAPIError
 
 from app.db.groups import coordination, writes
 from app.db.groups.members import lock_members
@@ -18,6 +19,7 @@ from app.domain.group_decisions import decide_group
 from app.domain.group_steps import Elect, GroupRest, GroupStep, Member, Replace
 from app.domain.ids import GroupId
 from workers.brakes import check_cluster
+from workers.database import is_outage
 from workers.groups.election import Election, elect
 from workers.groups.steps import GroupStepContext, execute
 from workers.loop import Loop
@@ -30,6 +32,7 @@ _MOST_STEPS = 16
 """A bound against a step that makes no progress. What is left follows in the next pass."""
 _TAKEN = timedelta(seconds=10)
 """After how long another worker takes over a group whose worker died."""
+_AFTER_A_BUG = timedelta(seconds=30)
 _HELD_PAUSE = timedelta(seconds=2)
 _STOPPED_PAUSE = timedelta(seconds=5)
 
@@ -55,13 +58,19 @@ class Coordinator:
         return 0 if len(rows) == _MOST_AT_ONCE else None
 
     def _move(self, group_id: GroupId) -> None:
-        structlog.contextvars.bind_contextvars(group_id=group_id)
-        try:
-            for _ in range(_MOST_STEPS):
-                if self._runtime.stopping.is_set() or self._step(group_id):
-                    return
-        finally:
-            structlog.contextvars.unbind_contextvars("group_id")
+        """The outermost handler for one group: a step that fails delays this group, and no other."""
+        with structlog.contextvars.bound_contextvars(group_id=group_id):
+            try:
+                for _ in range(_MOST_STEPS):
+                    if self._runtime.stopping.is_set() or self._step(group_id):
+                        return
+            except DBAPIError as error:
+                log.warning("database away" if is_outage(error) else "statement failed", error=str(error.orig))
+                self._runtime.metrics.step_failed("database")
+            except Exception:
+                log.exception("group step failed")
+                self._runtime.metrics.step_failed("bug")
+                self._runtime.database.run(coordination.postpone(group_id, _AFTER_A_BUG))
 
     def _step(self, group_id: GroupId) -> bool:
         """Decides on what is stored now, and executes a step under the locks when it is still the one to do. True: the group rests."""

@@ -20,9 +20,9 @@ _LIVE_NAME = "ix_lease_live_name"
 class NoRoomError(Exception):
     """The tenant has no room for the new leases. Nothing is stored."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, code: ReasonCode = ReasonCode.GROUP_MEMBER_LOST) -> None:
         super().__init__(message)
-        self.reason = Reason(ReasonCode.GROUP_MEMBER_LOST, message)
+        self.reason = Reason(code, message)
 
 
 def add_members(connection: Connection, group: GroupFacts, ranks: Sequence[int]) -> None:
@@ -76,5 +76,6 @@ def _reserve(connection: Connection, group: GroupFacts, terms: Any, members: int
         room = connection.execute(quotas.admit(group.tenant_id, minimum, about, members=members)).one()
     if room.outdated or not room.fits:
         what = "a budget" if room.over_budget else "the quota"
-        raise NoRoomError(f"lost members are not replaced: {what} has no room for {members} of them")
+        code = ReasonCode.BUDGET_EXCEEDED if room.over_budget else ReasonCode.QUOTA_EXCEEDED
+        raise NoRoomError(f"lost members are not replaced: {what} has no room for {members} of them", code)
     return {**minimum, **dict(zip(room.budgets, room.budget_amounts, strict=True))}

@@ -159,16 +159,17 @@ def _retreat(ctx: GroupStepContext, step: Retreat) -> None:
     ctx.set_pool_of((member.lease_id for member in ctx.members if not member.wanted), None)
 
 
+def _lost(ctx: GroupStepContext, member: Member) -> GroupMemberLost:
+    return GroupMemberLost(
+        group_id=ctx.group.id,
+        lease_id=member.lease_id,
+        rank=member.rank,
+        reason=None if member.reason is None else EventReason.of(member.reason),
+    )
+
+
 def _degrade(ctx: GroupStepContext, step: Degrade) -> None:
-    lost = [
-        GroupMemberLost(
-            group_id=ctx.group.id,
-            lease_id=member.lease_id,
-            rank=member.rank,
-            reason=None if member.reason is None else EventReason.of(member.reason),
-        )
-        for member in step.lost
-    ]
+    lost = [_lost(ctx, member) for member in step.lost]
     ctx.set_pool_of((member.lease_id for member in step.lost if member.wanted), ctx.pool)
     ctx.set_pool_of((member.lease_id for member in step.lost if not member.wanted), None)
     _enter_degraded(ctx, step.ready, step.reason, *lost)
@@ -192,10 +193,10 @@ def _replace(ctx: GroupStepContext, step: Replace) -> datetime | None:
 
 
 def _release(ctx: GroupStepContext, step: ReleaseAll) -> None:
-    _release_for(ctx, step.reason)
+    _release_for(ctx, step.reason, *(() if step.lost is None else (_lost(ctx, step.lost),)))
 
 
-def _release_for(ctx: GroupStepContext, reason: Reason) -> None:
+def _release_for(ctx: GroupStepContext, reason: Reason, *events: EventData) -> None:
     if ctx.group.state is not GroupState.RELEASING:
         values = {
             "desired": str(Desired.END),
@@ -203,7 +204,7 @@ def _release_for(ctx: GroupStepContext, reason: Reason) -> None:
             "reason": reason.as_json(),
             "release_requested_at": func.now(),
         }
-        ctx.move(values, GroupReleasing(group_id=ctx.group.id, reason=EventReason.of(reason)))
+        ctx.move(values, *events, GroupReleasing(group_id=ctx.group.id, reason=EventReason.of(reason)))
     ctx.end_members((member.lease_id for member in ctx.members if member.wanted), reason)
 
 

@@ -68,6 +68,11 @@ def rest(group_id: GroupId, seen: Any, until: Any) -> Update:
     return update(lease_group).where(*asleep).values(next_due=until)
 
 
+def postpone(group_id: GroupId, pause: timedelta) -> Update:
+    """The group is due again after `pause`, even if somebody has woken it."""
+    return update(lease_group).where(lease_group.c.id == group_id).values(next_due=func.now() + pause)
+
+
 _ID = bindparam("group", type_=Text)
 _GROUP = select(
     lease_group,

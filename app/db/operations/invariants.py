@@ -97,6 +97,29 @@ CHECKS = (
         .having(func.abs(lease.c.cost_closed - func.coalesce(func.sum(_BILLED), _NOTHING)) > _ROUNDING),
     ),
     Check(
+        "an ended group has no live member",
+        text(
+            """
+            SELECT l.id, g.id AS group_id FROM lease l JOIN lease_group g ON g.id = l.group_id
+            WHERE l.ended_at IS NULL AND g.state = 'ended'
+            """
+        ),
+    ),
+    Check(
+        "members of a group launch in its pool",
+        text(
+            """
+            SELECT l.id, g.id AS group_id, a.id AS attempt_id
+            FROM lease l JOIN lease_group g ON g.id = l.group_id JOIN attempt a ON a.lease_id = l.id AND a.ended_at IS NULL
+            WHERE l.desired = 'run' AND NOT l.group_retreat AND (
+                g.pool IS NULL
+                OR (a.account, a.region, a.instance_type, a.market)
+                    <> (g.pool ->> 'account', g.pool ->> 'region', g.pool ->> 'instance_type', g.pool ->> 'market')
+                OR a.zone <> coalesce(g.pool ->> 'zone', a.zone))
+            """
+        ),
+    ),
+    Check(
         "secrets of ended leases are forgotten",
         text(
             """

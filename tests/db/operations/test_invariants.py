@@ -10,6 +10,11 @@ from app.db.operations.invariants import CHECKS, violations
 from tests.db.store import Store
 
 END = "ended_at = now(), clean = true"
+GROUP: LiteralString = (
+    "INSERT INTO lease_group (id, tenant_id, name, size, min_size, lease, placement, interconnect, form_seconds,"
+    " on_member_loss, wait_until) SELECT 'g', tenant_id, 'g', 1, 1, '{}', 'any', 'none', 60, 'end', now() FROM lease;"
+    "UPDATE lease SET group_id = 'g', rank = 0;"
+)
 BREAKS: dict[str, LiteralString] = {
     "used equals the claims": "UPDATE quota SET used = used + 1",
     "an ended lease holds nothing": (
@@ -39,6 +44,16 @@ BREAKS: dict[str, LiteralString] = {
         "UPDATE lease SET events_count = 3"
     ),
     "an ended lease cost what its attempts cost": "UPDATE lease SET cost_closed = 5",
+    "an ended group has no live member": (
+        f"{GROUP} UPDATE lease_group SET state = 'ended', ended_at = now(), next_due = NULL;"
+        "UPDATE lease SET state = 'queued', desired = 'run', ended_at = NULL"
+    ),
+    "members of a group launch in its pool": (
+        f"{GROUP} UPDATE lease SET state = 'queued', desired = 'run', ended_at = NULL;"
+        "UPDATE lease_group SET pool = jsonb_build_object('account', 'main', 'region', 'us-east-1', 'zone', 'other',"
+        " 'instance_type', 'g5.xlarge', 'market', 'spot');"
+        "UPDATE attempt SET state = 'sent', ended_at = NULL"
+    ),
     "secrets of ended leases are forgotten": (
         "INSERT INTO lease_secret (lease_id, tenant_id, startup_script) SELECT id, tenant_id, 'secret' FROM lease"
     ),

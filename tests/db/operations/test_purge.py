@@ -69,7 +69,7 @@ def test_groups_are_kept_90_days_after_their_end_and_as_long_as_their_members(st
         times = {"created_at": ago("99 days"), "ended_at": ago(age), "next_due": None}
         store.run(insert(lease_group).values(id=name, name=name, state=state, **terms, **times))
     store.run(insert(lease_group).values(id="runs", name="runs", created_at=ago("99 days"), **terms))
-    store.run(update(lease).where(lease.c.id == store.lease()).values(group_id="kept", rank=0))
+    store.run(update(lease).where(lease.c.id == store.lease()).values(group_id="kept", rank=0, **ENDED))
     clean(store)
     assert sorted(row.id for row in store.rows(lease_group)) == ["kept", "new", "runs"]
 

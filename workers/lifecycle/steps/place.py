@@ -12,7 +12,7 @@ from app.domain.cool_off import CoolOffReason
 from app.domain.event_parts import EventReason
 from app.domain.events import LeaseQueued
 from app.domain.lease_offerings import for_term
-from app.domain.leases import LeaseState
+from app.domain.leases import Lease, LeaseState
 from app.domain.lifecycle import Rest
 from app.domain.offerings import Offering, OfferingKey
 from app.domain.placement import PATIENCE, Requirements, much_dearer, tried_offerings
@@ -136,10 +136,15 @@ _NEXT = Rest(None)
 def _read_pass(ctx: StepContext) -> _Pass:
     lease = ctx.lease
     if lease.pass_started_at is None:
-        return _Pass(tried={}, first=lease.attempts_count == 0)
+        return _Pass(tried={}, first=lease.attempts_count == 0 or _is_bound(lease))
     rows = ctx.runtime.database.all(attempts.tried_since(lease.id, lease.pass_started_at))
     tried = tried_offerings((offering_key(row), row.error) for row in rows)
     return _Pass(tried=tried, first=lease.attempts_count == len(rows))
+
+
+def _is_bound(lease: Lease) -> bool:
+    """Whether a member of a formed group has one pool alone, so that an offering in cool-off is better than none."""
+    return lease.membership is not None and not lease.membership.forming
 
 
 def _untried(ctx: StepContext, this_pass: _Pass, candidates: tuple[Offering, ...]) -> Iterator[Offering]:

@@ -1,0 +1,99 @@
+"""What becomes of a formed group when its members change."""
+
+from typing import Any
+
+from sqlalchemy import func, select, text, update
+
+from app.db.schema.tables import lease, lease_secret
+from app.domain.ids import GroupId, LeaseId
+from tests.workers.groups.group_fleet import GroupFleet
+
+
+def active(groups: GroupFleet, size: int, **changes: Any) -> tuple[GroupId, list[LeaseId]]:
+    group_id = groups.create(size, **changes)
+    groups.drive_to(group_id, "active")
+    return group_id, groups.ids(group_id)
+
+
+def test_end_a_lost_member_ends_the_group(groups: GroupFleet) -> None:
+    group_id, leases = active(groups, 3)
+    groups.kill_vm(leases[1])
+    group = groups.drive_to(group_id, "ended")
+    assert group.reason["code"] == "group_member_lost"
+    assert "member 1" in group.reason["message"]
+    assert (groups.vms(), groups.fleet.used()) == (0, {})
+    assert groups.events(group_id) == ["forming", "active", "member_lost", "releasing", "ended"]
+
+
+def test_replace_a_lost_vm_is_replaced_in_the_same_pool(groups: GroupFleet) -> None:
+    group_id, leases = active(groups, 2, on_member_loss="replace")
+    pool = groups.group(group_id).pool
+    groups.kill_vm(leases[1])
+    groups.drive_to(group_id, "degraded")
+    group = groups.drive_to(group_id, "active")
+    assert (group.pool, groups.ids(group_id)) == (pool, leases)
+    assert [one.zone for one in groups.fleet.attempts(leases[1])] == [pool["zone"]] * 2
+    assert groups.events(group_id) == ["forming", "active", "member_lost", "degraded", "active"]
+    assert groups.counted() == {"gpus": 2, "leases": 2}
+
+
+def test_replace_a_released_member_gets_a_successor_at_its_rank(groups: GroupFleet) -> None:
+    group_id, leases = active(groups, 2, on_member_loss="replace", script="#!/bin/sh\n")
+    groups.fleet.end(leases[0])
+    groups.drive_to(group_id, "degraded")
+    groups.drive_to(group_id, "active")
+    rows = groups.members(group_id)
+    assert [(row.rank, row.state) for row in rows] == [(0, "released"), (0, "active"), (1, "active")]
+    assert rows[0].name == rows[1].name
+    secrets = select(func.count()).select_from(lease_secret).where(lease_secret.c.startup_script.is_not(None))
+    assert groups.database.first(secrets) == (3,)
+    groups.set(group_id, desired="end", next_due=func.now())
+    groups.drive_to(group_id, "ended")
+    assert groups.database.first(secrets) == (0,)
+    assert groups.fleet.used() == {}
+
+
+def test_keep_the_group_goes_on_until_too_few_are_left(groups: GroupFleet) -> None:
+    group_id, leases = active(groups, 3, min_size=2, on_member_loss="keep")
+    groups.kill_vm(leases[2])
+    groups.drive_to(group_id, "degraded")
+    groups.drive(lambda: groups.vms() == 2)
+    groups.kill_vm(leases[0])
+    group = groups.drive_to(group_id, "ended")
+    assert group.reason["code"] == "group_member_lost"
+    assert (groups.vms(), groups.fleet.used()) == (0, {})
+
+
+def test_the_expiry_of_the_members_ends_the_group(groups: GroupFleet) -> None:
+    group_id, leases = active(groups, 2)
+    past = {"expires_at": text("now() - interval '1 second'"), "next_due": func.now()}
+    groups.database.run(update(lease).where(lease.c.id.in_(leases)).values(**past))
+    group = groups.drive_to(group_id, "ended")
+    assert group.reason["code"] == "expired"
+    assert (groups.vms(), groups.fleet.used()) == (0, {})
+
+
+def test_ranks_stay_when_a_group_grows_and_shrinks(groups: GroupFleet) -> None:
+    group_id, leases = active(groups, 4)
+    pool = groups.group(group_id).pool
+    groups.grow(group_id, 16)
+    groups.drive(lambda: [row.state for row in groups.members(group_id)] == ["active"] * 16)
+    assert [row.rank for row in groups.members(group_id)] == list(range(16))
+    assert groups.group(group_id).state == "active"
+    assert {vm["zone"] for vm in groups.fleet.vms()} == {pool["zone"]}
+    groups.shrink(group_id, 2)
+    groups.drive(lambda: groups.vms() == 2 and groups.counted() == {"gpus": 2, "leases": 2})
+    running = [(row.id, row.rank) for row in groups.members(group_id) if row.state == "active"]
+    assert running == [(leases[0], 0), (leases[1], 1)]
+    assert {row.reason["code"] for row in groups.members(group_id) if row.rank > 1} == {"group_shrunk"}
+    assert groups.group(group_id).state == "active"
+    assert groups.events(group_id) == ["forming", "active"]
+
+
+def test_a_member_that_cannot_be_replaced_within_the_quota_ends_the_group(groups: GroupFleet) -> None:
+    group_id, leases = active(groups, 2, on_member_loss="replace")
+    groups.fleet.limit("gpus", 1)
+    groups.fleet.end(leases[1])
+    group = groups.drive_to(group_id, "ended")
+    assert group.reason["code"] == "quota_exceeded"
+    assert (len(groups.members(group_id)), groups.vms(), groups.fleet.used()) == (2, 0, {})
