@@ -5,7 +5,8 @@ sets the hold when the database is a different one than before, or older than th
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any
 
 import structlog
 
@@ -48,6 +49,20 @@ class FirstListings:
         While the listing is neither done nor failed, no inventory process runs or none has reached the region yet.
         """
         return self._database.first(brakes.listing_failed_since(account, region, self.started_at)) is not None
+
+
+HELD_PAUSE = timedelta(seconds=2)
+"""While the installation is on hold no lease moves. Observation continues."""
+
+
+def is_on_hold(database: WorkerDatabase, row: Any) -> bool:
+    """Whether a hold stops what a loaded row is about. Loading also compares the cluster: nothing moves on an unknown one.
+
+    The row has `hold` and `cluster_is_known`.
+    """
+    if not row.cluster_is_known:
+        check_cluster(database)
+    return row.hold is not None or not row.cluster_is_known
 
 
 def check_cluster(database: WorkerDatabase) -> bool:

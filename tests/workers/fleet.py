@@ -42,6 +42,7 @@ from cloudsim.testing import Control
 from workers.brakes import set_hold
 from workers.groups.coordinator import Coordinator
 from workers.jobs.refresh_offerings import refresh
+from workers.lifecycle.cohorts import Cohort
 from workers.lifecycle.reconciler import Reconciler
 from workers.observation.inventory import take_inventory
 from workers.observation.watch import watch
@@ -159,8 +160,7 @@ class Fleet:
         """Moves every group and every lease that is due, once."""
         self.coordinator.sweep()
         rows = self.runtime.database.all(claims.claim_due(100, self.runtime.settings.claim_seconds))
-        for row in rows:
-            self.reconciler.run(LeaseId(row.id), row.claim_id)
+        Cohort(self.runtime, {LeaseId(row.id): row.claim_id for row in rows}, self.reconciler.run).move()
         return len(rows)
 
     def observe(self) -> None:

@@ -71,9 +71,10 @@ class Arms:
 
     def reach(self, point: str) -> Action | None:
         """Acts at the point. Returns the action when it leaves a part to the caller. Raises FailpointError."""
-        key = _key()
-        self._trace(point, key)
-        order = self._take(_name(point, key)) or self._take(_name(point, ""))
+        keys = _keys()
+        for key in keys:
+            self._trace(point, key)
+        order = next((order for key in (*keys, "") if (order := self._take(_name(point, key))) is not None), None)
         if order is None:
             return None
         action, seconds = Action(order["action"]), float(order["seconds"])
@@ -91,10 +92,12 @@ class Arms:
 
     def stall(self, point: str) -> None:
         """Waits at a point that is armed to be late. The caller must hold no lock."""
-        for name in (_name(point, _key()), _name(point, "")):
+        for key in (*_keys(), ""):
+            name = _name(point, key)
             order = self._take(name + _LATE)
             if order is not None:
-                late = wait_for_another(self._database_url, float(order["seconds"]), over=bool(order["over"]))
+                seconds, over = float(order["seconds"]), bool(order["over"])
+                late = wait_for_another(self._database_url, key, seconds, over=over)
                 (self._folder / (name + _LATE + RESUMED)).write_text(json.dumps({"late": late}), encoding="utf-8")
                 return
 
@@ -126,8 +129,10 @@ def _name(point: str, key: str) -> str:
     return f"{point}@{key}" if key else point
 
 
-def _key() -> str:
-    """The lease that this thread moves, or the account of its job, read from the log context."""
+def _keys() -> list[str]:
+    """The leases that this thread moves, or the account of its job, read from the log context. "": neither."""
     bound = structlog.contextvars.get_contextvars()
     lease_id, job = bound.get("lease_id"), bound.get("job", "")
-    return str(lease_id) if lease_id else job.split("/")[1] if "/" in job else ""
+    if lease_id:
+        return [str(lease_id)]
+    return [*map(str, bound.get("lease_ids", ()))] or [job.split("/")[1] if "/" in job else ""]

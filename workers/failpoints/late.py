@@ -21,13 +21,14 @@ WHERE name = %s RETURNING runs
 _JOB = "SELECT runs, claim_id FROM periodic_job WHERE name = %s"
 
 
-def wait_for_another(database_url: str, seconds: float, *, over: bool) -> bool:
-    """Waits for at most `seconds`, for the lease that this thread moves, else for the job that it does.
+def wait_for_another(database_url: str, key: str, seconds: float, *, over: bool) -> bool:
+    """Waits for at most `seconds`, for a lease that this thread moves, else for the job that it does.
 
-    Another worker has claimed it and let it rest again; with `over`, the lease has ended. False: that did not happen.
+    `key`: that of the point. With several leases in the thread, it names the lease. Another worker has claimed it and let
+    it rest again; with `over`, the lease has ended. False: that did not happen.
     """
     bound = structlog.contextvars.get_contextvars()
-    lease_id, job = bound.get("lease_id"), bound.get("job")
+    lease_id, job = bound.get("lease_id") or (key if key in bound.get("lease_ids", ()) else None), bound.get("job")
     with psycopg.connect(database_url, autocommit=True, options=_AS_A_WORKER, row_factory=namedtuple_row) as connection:
         if lease_id is not None:
             return _wait(_lease_moved(connection, str(lease_id), over=over), seconds)

@@ -25,6 +25,7 @@ STEPS = "workers.lifecycle.steps"
 _BESIDE_THE_STEPS = (
     "workers.lifecycle.reconciler",
     "workers.lifecycle.sweeper",
+    "workers.lifecycle.cohorts",
     "workers.observation.watch",
     "workers.observation.inventory",
     "workers.observation.listings",

@@ -18,7 +18,7 @@ from app.db.groups.members import lock_members
 from app.domain.group_decisions import decide_group
 from app.domain.group_steps import Elect, GroupRest, GroupStep, Member, Replace
 from app.domain.ids import GroupId
-from workers.brakes import check_cluster
+from workers.brakes import HELD_PAUSE, is_on_hold
 from workers.database import is_outage
 from workers.groups.election import Election, elect
 from workers.groups.steps import GroupStepContext, execute
@@ -33,7 +33,6 @@ _MOST_STEPS = 16
 _TAKEN = timedelta(seconds=10)
 """After how long another worker takes over a group whose worker died."""
 _AFTER_A_BUG = timedelta(seconds=30)
-_HELD_PAUSE = timedelta(seconds=2)
 _STOPPED_PAUSE = timedelta(seconds=5)
 
 
@@ -77,8 +76,8 @@ class Coordinator:
         row = self._runtime.database.first(coordination.read(group_id, locked=False))
         if row is None:
             return True
-        step: GroupStep = GroupRest(row.now + _HELD_PAUSE)
-        if not self._is_on_hold(row):
+        step: GroupStep = GroupRest(row.now + HELD_PAUSE)
+        if not is_on_hold(self._runtime.database, row):
             members = self._runtime.database.all(coordination.members(group_id))
             step = _decide(row, members)
         election = self._election(row, step)
@@ -101,7 +100,7 @@ class Coordinator:
             connection.execute(*lock_members(group_id))
             row = connection.execute(*coordination.read(group_id, locked=True)).one()
             members = connection.execute(*coordination.members(group_id)).all()
-            if self._is_on_hold(row) or _decide(row, members) != step:
+            if is_on_hold(self._runtime.database, row) or _decide(row, members) != step:
                 return None
             facts = coordination.group_from_row(row)
             ctx = GroupStepContext(self._runtime, connection, facts, _members(members), row.now, election)
@@ -117,11 +116,6 @@ class Coordinator:
         if row.launches_stopped is not None:
             return Election(look_again=row.now + _STOPPED_PAUSE)
         return elect(self._runtime, row)
-
-    def _is_on_hold(self, row: Any) -> bool:
-        if not row.cluster_is_known:
-            check_cluster(self._runtime.database)
-        return row.hold is not None or not row.cluster_is_known
 
 
 def _decide(row: Any, members: Sequence[Any]) -> GroupStep:

@@ -1,7 +1,7 @@
 """The loop that moves a lease: claim it, then load, decide and execute until the lease may rest."""
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -10,7 +10,6 @@ import structlog
 from sqlalchemy.exc import DBAPIError
 
 from app.db.leases import claims
-from app.db.leases.loaded_leases import lease_from_row
 from app.domain.gpu_protocol import AwaitProof, GiveUpProof, ReadConsole, RebootForGpus, RejectVm
 from app.domain.ids import LeaseId
 from app.domain.leases import AttemptState, LeaseState
@@ -33,14 +32,13 @@ from app.domain.lifecycle import (
     bounded,
     decide,
 )
-from app.observability.traces import Span
-from workers.brakes import check_cluster
+from workers.brakes import HELD_PAUSE, is_on_hold
 from workers.database import is_outage
 from workers.lifecycle.bulkheads import CrowdedError
 from workers.lifecycle.steps.company import await_company
-from workers.lifecycle.steps.context import ClaimLostError, StepContext
+from workers.lifecycle.steps.context import ClaimLostError, StepContext, context_from_row
 from workers.lifecycle.steps.deadline import renew_deadline
-from workers.lifecycle.steps.end import begin_release, close_attempt, finish, requeue, terminate
+from workers.lifecycle.steps.end import begin_release, close_attempt, finish, requeue
 from workers.lifecycle.steps.enter import enter_active, enter_booting
 from workers.lifecycle.steps.gpu_failure import reboot_for_gpus, reject_vm
 from workers.lifecycle.steps.place import place
@@ -50,6 +48,7 @@ from workers.lifecycle.steps.resolve_unknown import look, verify
 from workers.lifecycle.steps.send import send_elsewhere
 from workers.lifecycle.steps.send_batch import send_together
 from workers.lifecycle.steps.settle import settle
+from workers.lifecycle.steps.terminate import terminate
 from workers.runtime import Runtime
 
 log = structlog.get_logger(__name__)
@@ -60,8 +59,6 @@ _MOST_STEPS = 64
 A pass over many refusals continues in the next claim.
 """
 _AGAIN_SOON = timedelta(seconds=0.2)
-_HELD_PAUSE = timedelta(seconds=2)
-"""While the installation is on hold no lease moves. Observation continues."""
 _AFTER_A_BUG = timedelta(seconds=30)
 
 _STEPS: dict[type[Step], Callable[[StepContext], Rest | None]] = {
@@ -134,8 +131,8 @@ class Reconciler:
             if self._runtime.stopping.is_set():
                 break
             ctx = self._load(lease_id, claim_id)
-            if self._is_on_hold(ctx):
-                self._rest(ctx, Rest(ctx.now + _HELD_PAUSE))
+            if is_on_hold(self._runtime.database, ctx.row):
+                self._rest(ctx, Rest(ctx.now + HELD_PAUSE))
                 return
             step = decide(ctx.lease, ctx.now, self._runtime.timing)
             rest = step if isinstance(step, Rest) else self._take(step, ctx)
@@ -144,19 +141,12 @@ class Reconciler:
                 return
         self._let_go(lease_id, claim_id, _AGAIN_SOON)
 
-    def _is_on_hold(self, ctx: StepContext) -> bool:
-        """Whether a hold stops the lease. Loading also compares the cluster: no step runs on an unknown cluster."""
-        if not ctx.row.cluster_is_known:
-            check_cluster(self._runtime.database)
-        return ctx.row.hold is not None or not ctx.row.cluster_is_known
-
     def _load(self, lease_id: LeaseId, claim_id: UUID) -> StepContext:
         row = self._runtime.database.first(claims.load(lease_id, claim_id))
         if row is None:
             raise ClaimLostError
-        lease = lease_from_row(row)
         _bind_log_context(row)
-        return StepContext(runtime=self._runtime, lease=lease, claim_id=claim_id, now=row.now, row=row)
+        return context_from_row(self._runtime, row, claim_id)
 
     def _take(self, step: Step, ctx: StepContext) -> Rest | None:
         if not isinstance(step, _CALLS):
@@ -181,20 +171,11 @@ class Reconciler:
 
     def _execute(self, step: Step, ctx: StepContext) -> Rest | None:
         name = type(step).__name__
-        with self._span(name, ctx), self._runtime.metrics.step(name, self._runtime.monotonic):
+        with ctx.span(name), self._runtime.metrics.step(name, self._runtime.monotonic):
             rest = self._do(step, ctx)
         log_step = log.info if rest is None else log.debug
         log_step("step", step=name, state=str(ctx.lease.state), **_details(step))
         return rest
-
-    def _span(self, name: str, ctx: StepContext) -> AbstractContextManager[Span]:
-        return self._runtime.traces.root(
-            name,
-            ctx.row.lease_request_id,
-            gpulease__lease_id=ctx.lease.id,
-            gpulease__tenant_id=ctx.lease.tenant_id,
-            gpulease__attempt_id=ctx.row.attempt_id,
-        )
 
     def _do(self, step: Step, ctx: StepContext) -> Rest | None:
         match step:
@@ -202,10 +183,9 @@ class Reconciler:
                 begin_release(ctx, reason)
             case RejectVm(cause, extra):
                 reject_vm(ctx, cause, extra)
-            case Enter(LeaseState.BOOTING):
-                enter_booting(ctx)
-            case Enter():
-                enter_active(ctx)
+            case Enter(state):
+                if not (enter_booting if state is LeaseState.BOOTING else enter_active)([ctx]):
+                    raise ClaimLostError
             case _ if type(step) in _PLAIN_STEPS:
                 _PLAIN_STEPS[type(step)](ctx)
             case _:

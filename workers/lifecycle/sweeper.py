@@ -1,6 +1,7 @@
 """The sweeper of a worker process: finds due leases by itself, so that no lost hint loses a lease."""
 
 import threading
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID
@@ -9,13 +10,14 @@ from sqlalchemy import Row
 
 from app.db.leases import claims
 from app.domain.ids import LeaseId
+from workers.lifecycle.cohorts import Cohort
 from workers.lifecycle.reconciler import Reconciler
 from workers.loop import Loop
 from workers.runtime import Runtime
 
 
 class Sweeper:
-    """Claims due leases, as many as threads are free, and moves each in a thread of its own."""
+    """Claims due leases, as many as threads are free. They move together where they can, else each in a thread of its own."""
 
     def __init__(self, runtime: Runtime, reconciler: Reconciler) -> None:
         self._runtime = runtime
@@ -59,8 +61,8 @@ class Sweeper:
         finally:
             if room > len(rows):
                 self._free.release(room - len(rows))
-        for row in rows:
-            self._pool.submit(self._move, LeaseId(row.id), row.claim_id)
+        if rows:
+            self._pool.submit(self._move_together, {LeaseId(row.id): row.claim_id for row in rows})
         return len(rows) == room
 
     def _take_room(self) -> int:
@@ -71,6 +73,24 @@ class Sweeper:
         while room < self._threads and self._free.acquire(blocking=False):
             room += 1
         return room
+
+    def _move_together(self, claimed: Mapping[LeaseId, UUID]) -> None:
+        """A lease that rests gives its place back here. A lease that moves alone keeps its place until it rests."""
+        resting = len(claimed)
+
+        def move_alone(lease_id: LeaseId, claim_id: UUID) -> None:
+            nonlocal resting
+            resting -= 1
+            try:
+                self._pool.submit(self._move, lease_id, claim_id)
+            except RuntimeError:  # the pool takes nothing new: the process stops
+                self._move(lease_id, claim_id)
+
+        try:
+            Cohort(self._runtime, claimed, move_alone).move()
+        finally:
+            if resting:
+                self._free.release(resting)
 
     def _move(self, lease_id: LeaseId, claim_id: UUID) -> None:
         try:

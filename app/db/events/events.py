@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import CTE, Executable, Select, Text, Update, bindparam, select, text, update
+from sqlalchemy import CTE, ColumnElement, Executable, Select, Text, Update, bindparam, select, text, update
 from sqlalchemy.dialects.postgresql import Insert, insert
 
 from app.db.core.column_types import Json
@@ -11,6 +11,8 @@ from app.db.core.ids import new_id
 from app.db.schema.tables import event, installation
 from app.domain.event_parts import EventData
 from app.domain.ids import TenantId
+
+_Value = ColumnElement[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +33,22 @@ def append_to_leases(changed: CTE) -> Insert:
 
     Its parameters come from `told`.
     """
-    values = select(
-        bindparam("event_id", type_=Text),
-        changed.c.tenant_id,
-        changed.c.id,
-        changed.c.events_count,
-        bindparam("event_type", type_=Text),
-        bindparam("event_data", type_=Json),
-        bindparam("event_request_id", type_=Text),
-    )
+    event_id = bindparam("event_id", type_=Text)
+    about = (bindparam("event_data", type_=Json), bindparam("event_request_id", type_=Text))
+    return _append(changed, event_id, *about)
+
+
+def append_each(changed: CTE) -> Insert:
+    """As `append_to_leases`, for several rows of `changed`, which also has the columns event_id, event_data and event_request_id.
+
+    The parameter event_type applies to all.
+    """
+    return _append(changed, changed.c.event_id, changed.c.event_data, changed.c.event_request_id)
+
+
+def _append(changed: CTE, event_id: _Value, data: _Value, request_id: _Value) -> Insert:
+    lease = (changed.c.tenant_id, changed.c.id, changed.c.events_count)
+    values = select(event_id, *lease, bindparam("event_type", type_=Text), data, request_id)
     columns = ["id", "tenant_id", "lease_id", "lease_sequence", "type", "data", "request_id"]
     return insert(event).from_select(columns, values).add_cte(changed)
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import (
     ColumnElement,
     Float,
+    Integer,
     Table,
     Text,
     Update,
@@ -52,7 +53,7 @@ def _statements(table: Table) -> _Statements:
             cool_reason=None,
             cool_code=None,
             cool_count=0,
-            launches=_remembered(table, table.c.launches) + 1,
+            launches=_remembered(table, table.c.launches) + bindparam("times", type_=Integer),
             refusals=_remembered(table, table.c.refusals),
         ),
         became_ready=row.values(ready_seconds=func.coalesce(table.c.ready_seconds * 0.8 + _SECONDS * 0.2, _SECONDS)),
@@ -99,10 +100,10 @@ def cool_off(key: OfferingKey, pause: CoolOffPause, *, code: str | None) -> Boun
     return Bound(statements.cool_off, {**here, **given})
 
 
-def launched(key: OfferingKey) -> Bound[Update]:
-    """The offering gave a VM that runs: its cool-off is over."""
+def launched(key: OfferingKey, times: int = 1) -> Bound[Update]:
+    """The offering gave so many VMs that run: its cool-off is over."""
     statements, here = _of(key)
-    return Bound(statements.launched, here)
+    return Bound(statements.launched, {**here, "times": times})
 
 
 def became_ready(key: OfferingKey, seconds: float) -> Bound[Update]:

@@ -5,11 +5,11 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ARRAY, Executable, Interval, Select, Text, Update, Uuid, bindparam, func, select, text, update
+from sqlalchemy import Executable, Interval, Text, Update, Uuid, bindparam, func, select, text, update
 
 from app.db.core.prepared import Bound
 from app.db.leases.attempts import MAY_SEND
-from app.db.leases.claims import is_free, loading
+from app.db.leases.claims import is_free
 from app.db.leases.process_locks import claim_ids
 from app.db.schema.tables import attempt, lease
 from app.domain.ids import BatchId, LeaseId, TenantId
@@ -175,14 +175,3 @@ _FREE = text(
 def free(claimed: Mapping[LeaseId, UUID]) -> Executable:
     """Releases these claims. The leases are due at once."""
     return _FREE.bindparams(ids=list(claimed), claims=list(claimed.values()))
-
-
-_LOAD = loading(
-    lease.c.id == func.any(bindparam("leases", type_=ARRAY(Text))),
-    lease.c.claim_id == func.any(bindparam("claims", type_=ARRAY(Uuid))),
-).add_columns(lease.c.claim_id)
-
-
-def load(claimed: Mapping[LeaseId, UUID]) -> Bound[Select[Any]]:
-    """The rows of `claims.load`, with their `claim_id`, for leases by their claims. A claim that was lost has no row."""
-    return Bound(_LOAD, {"leases": list(claimed), "claims": list(claimed.values())})

@@ -3,12 +3,14 @@
 Only the database's clock decides whether a lease is due, held or expired.
 """
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import (
+    ARRAY,
     ColumnElement,
     Executable,
     Integer,
@@ -24,6 +26,7 @@ from sqlalchemy import (
     func,
     or_,
     select,
+    text,
     update,
 )
 
@@ -124,6 +127,40 @@ def unclaim(lease_id: LeaseId, claim_id: UUID, *, next_due: datetime | None, wak
     return Bound(_REST, {"lease": lease_id, "claim": claim_id, "until": next_due, "seen": wake_count})
 
 
+class ClaimRest(NamedTuple):
+    """A claimed lease that rests until `until`, and its `wake_count` when it was loaded."""
+
+    lease_id: LeaseId
+    claim_id: UUID
+    until: datetime | None
+    wake_count: int
+
+
+_REST_EACH = text(
+    f"""
+    WITH rest AS MATERIALIZED (
+        SELECT * FROM unnest(CAST(:leases AS text[]), CAST(:claims AS uuid[]), CAST(:untils AS timestamptz[]),
+                             CAST(:seen AS int[])) AS r (id, claim, until, seen)
+    ), locked AS MATERIALIZED (
+        SELECT l.id FROM lease l JOIN rest r ON l.id = r.id AND l.claim_id = r.claim ORDER BY l.id FOR NO KEY UPDATE OF l)
+    UPDATE lease l SET claim_id = NULL, held_until = NULL,
+        next_due = CASE WHEN l.state IN ({", ".join(f"'{state}'" for state in sorted(TERMINAL))}) THEN NULL
+                        WHEN l.wake_count <> r.seen THEN now() ELSE r.until END
+    FROM rest r WHERE l.id = r.id AND l.claim_id = r.claim AND l.id IN (SELECT id FROM locked)
+    """
+)
+
+
+def unclaim_each(rests: Sequence[ClaimRest]) -> Executable:
+    """`unclaim` for several leases in one statement."""
+    return _REST_EACH.bindparams(
+        leases=[rest.lease_id for rest in rests],
+        claims=[rest.claim_id for rest in rests],
+        untils=[rest.until for rest in rests],
+        seen=[rest.wake_count for rest in rests],
+    )
+
+
 _LEASE = [
     "id",
     "tenant_id",
@@ -211,6 +248,17 @@ _LOAD = loading(*_OURS)
 def load(lease_id: LeaseId, claim_id: UUID) -> Bound[Select[Any]]:
     """The facts for the next decision, with the database's `now`. Returns no row when the claim is no longer ours."""
     return Bound(_LOAD, {"lease": lease_id, "claim": claim_id})
+
+
+_LOAD_EACH = loading(
+    lease.c.id == func.any(bindparam("leases", type_=ARRAY(Text))),
+    lease.c.claim_id == func.any(bindparam("claims", type_=ARRAY(Uuid))),
+).add_columns(lease.c.claim_id)
+
+
+def load_each(claimed: Mapping[LeaseId, UUID]) -> Bound[Select[Any]]:
+    """The rows of `load`, with their `claim_id`, for leases by their claims. A claim that was lost has no row."""
+    return Bound(_LOAD_EACH, {"leases": list(claimed), "claims": list(claimed.values())})
 
 
 def held_by(claim_id: UUID) -> ColumnElement[bool]:

@@ -1,10 +1,12 @@
 """Statements of the workers on a lease, and around it, while they launch and end its VM."""
 
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import (
+    ARRAY,
     Delete,
     Executable,
     Select,
@@ -15,9 +17,7 @@ from sqlalchemy import (
     delete,
     exists,
     func,
-    literal,
     not_,
-    or_,
     select,
     text,
     update,
@@ -25,9 +25,9 @@ from sqlalchemy import (
 
 from app.db.core.column_types import Json, Time
 from app.db.core.prepared import Bound
-from app.db.leases.attempts import fact
 from app.db.schema.tables import attempt, lease, lease_group, lease_secret, tenant
 from app.domain.ids import AttemptId, LeaseId, TenantId
+from app.domain.leases import LIVE_ATTEMPT
 
 WANTED = lease.c.desired == "run"
 """Guard: nobody has requested the end of the lease meanwhile."""
@@ -148,25 +148,46 @@ def deadline_written(lease_id: LeaseId, claim_id: UUID, deadline: datetime) -> U
 
 _START_BILLING = (
     update(attempt)
-    .where(attempt.c.id == bindparam("attempt", type_=Text), attempt.c.billing_started_at.is_(None))
+    .where(
+        attempt.c.id == func.any(bindparam("attempts", type_=ARRAY(Text))),
+        attempt.c.billing_started_at.is_(None),
+    )
     .values(billing_started_at=func.now())
 )
 
 
-def start_billing(attempt_id: AttemptId) -> Bound[Update]:
-    """The provider's VM runs: its billing starts now."""
-    return Bound(_START_BILLING, {"attempt": attempt_id})
+def start_billing(attempt_ids: Iterable[AttemptId]) -> Bound[Update]:
+    """The provider's VMs run: their billing starts now. The caller has locked the leases."""
+    return Bound(_START_BILLING, {"attempts": list(attempt_ids)})
 
 
-def terminate_sent(attempt_id: AttemptId, token: str, *, known: bool) -> Update:
-    """Records that the provider accepted to end the VM. `known`: the provider knew the VM."""
-    return fact(
-        attempt_id,
-        token,
-        {
-            "terminate_sent_at": func.now(),
-            "terminate_tries": attempt.c.terminate_tries + 1,
-            "end_accepted": or_(attempt.c.end_accepted, literal(known)),
-            "retry_at": None,
-        },
+_TERMINATE_SENT = text(
+    f"""
+    WITH sent AS MATERIALIZED (
+        SELECT * FROM unnest(CAST(:attempts AS text[]), CAST(:tokens AS text[]), CAST(:known AS bool[])) AS s (id, token, known)
+    ), locked AS MATERIALIZED (
+        SELECT id FROM attempt WHERE id = ANY (CAST(:attempts AS text[])) ORDER BY id FOR NO KEY UPDATE)
+    UPDATE attempt a SET terminate_sent_at = now(), terminate_tries = a.terminate_tries + 1,
+        end_accepted = a.end_accepted OR s.known, retry_at = NULL
+    FROM sent s
+    WHERE a.id = s.id AND a.token = s.token AND a.id IN (SELECT id FROM locked)
+      AND a.state IN ({", ".join(f"'{state}'" for state in sorted(LIVE_ATTEMPT))})
+    """
+)
+
+
+class AcceptedEnd(NamedTuple):
+    """An attempt whose VM the provider accepted to end. `known`: the provider knew the VM."""
+
+    attempt_id: AttemptId
+    token: str
+    known: bool
+
+
+def terminate_sent(ends: Sequence[AcceptedEnd]) -> Executable:
+    """Records that the provider accepted to end these VMs."""
+    return _TERMINATE_SENT.bindparams(
+        attempts=[end.attempt_id for end in ends],
+        tokens=[end.token for end in ends],
+        known=[end.known for end in ends],
     )

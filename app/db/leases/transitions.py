@@ -1,16 +1,34 @@
 """The only statements that change a lease's state: guarded UPDATEs that append the event in the same statement."""
 
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import ARRAY, ColumnElement, Select, Text, Uuid, bindparam, func, select, text, update
+from sqlalchemy import (
+    ARRAY,
+    BindParameter,
+    ColumnClause,
+    ColumnElement,
+    Select,
+    Text,
+    Uuid,
+    bindparam,
+    cast,
+    column,
+    func,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.sql.dml import ReturningInsert
 
+from app.db.core.column_types import Json
 from app.db.core.prepared import Bound, Shape, plain, setting, shape
 from app.db.core.tenant_scope import asking, parameter
-from app.db.events.events import NewEvent, append_to_leases, told
+from app.db.events.events import NewEvent, append_each, append_to_leases, told
 from app.db.schema.tables import event, lease, lease_group
 from app.domain.event_parts import EventReason
 from app.domain.events import LeaseReleasing
@@ -58,26 +76,102 @@ def write(
 def _written(
     to: LeaseState | None, where: tuple[ColumnElement[bool], ...], columns: Shape, *, claimed: bool
 ) -> ReturningInsert[Any]:
-    guards = [lease.c.id == bindparam("lease", type_=Text), *where]
-    changes: dict[str, Any] = {
-        "version": lease.c.version + 1,
-        "events_count": lease.c.events_count + 1,
-        "updated_at": NOW,
-        **setting(lease, columns),
-    }
-    if to is not None:
-        guards.append(lease.c.state.in_([str(state) for state in sources(to)]))
-        changes["state"] = str(to)
+    guards = [lease.c.id == bindparam("lease", type_=Text), *where, *_from_sources(to)]
     if claimed:
         guards.append(lease.c.claim_id == bindparam("claim", type_=Uuid))
     changed = (
         update(lease)
         .where(*guards)
-        .values(changes)
+        .values({**_stamps(to), **setting(lease, columns)})
         .returning(lease.c.id, lease.c.tenant_id, lease.c.events_count, lease.c.group_id)
         .cte("changed")
     )
     told_of = append_to_leases(changed).returning(event.c.lease_id, event.c.lease_sequence)
+    return told_of if to is None else told_of.add_cte(_WOKEN)
+
+
+def _stamps(to: LeaseState | None) -> dict[str, Any]:
+    """What every change writes."""
+    stamps = {"version": lease.c.version + 1, "events_count": lease.c.events_count + 1, "updated_at": NOW}
+    return stamps if to is None else {**stamps, "state": str(to)}
+
+
+def _from_sources(to: LeaseState | None) -> list[ColumnElement[bool]]:
+    return [] if to is None else [lease.c.state.in_([str(state) for state in sources(to)])]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseChange:
+    """A change of one lease among several: its event, and the values that only this lease gets."""
+
+    lease_id: LeaseId
+    claim_id: UUID
+    event: NewEvent
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+
+def write_each(
+    changes: Sequence[LeaseChange],
+    *,
+    to: LeaseState | None = None,
+    where: Iterable[ColumnElement[bool]] = (),
+    given: Mapping[str, Any] | None = None,
+    values: Mapping[str, Any] | None = None,
+) -> Bound[ReturningInsert[Any]]:
+    """`write` for several leases in one statement, each while its claim holds it.
+
+    `values` are written to all of them, with the parameters `given`. Every change has its own values for the same columns.
+    Returns a row (lease_id, lease_sequence) for each lease whose guards held. The caller has locked the leases.
+    """
+    own = tuple(changes[0].values)
+    rows = [
+        {
+            "id": change.lease_id,
+            "claim": str(change.claim_id),
+            "event_id": one["event_id"],
+            "event_data": one["event_data"],
+            "event_request_id": one["event_request_id"],
+            **{f"new_{name}": change.values[name] for name in own},
+        }
+        for change, one in ((change, told(change.event)) for change in changes)
+    ]
+    common = dict(values or {})
+    parameters = {"rows": json.dumps(rows, default=str), "event_type": changes[0].event.type, **(given or {})}
+    return Bound(_written_each(to, tuple(where), shape(common), own), {**parameters, **plain(common)})
+
+
+@lru_cache(maxsize=64)
+def _written_each(
+    to: LeaseState | None, where: tuple[ColumnElement[bool], ...], columns: Shape, own: tuple[str, ...]
+) -> ReturningInsert[Any]:
+    fields: list[ColumnClause[Any]] = [
+        column("id", Text),
+        column("claim", Uuid),
+        column("event_id", Text),
+        column("event_data", Json),
+        column("event_request_id", Text),
+        *(column(f"new_{name}", lease.c[name].type) for name in own),
+    ]
+    rows: BindParameter[str] = bindparam("rows", type_=Text)
+    row = (
+        func.jsonb_to_recordset(cast(rows, Json))
+        .table_valued(*fields, name="own")
+        .render_derived(name="own", with_types=True)
+    )
+    changed = (
+        update(lease)
+        .where(lease.c.id == row.c.id, lease.c.claim_id == row.c.claim, *where, *_from_sources(to))
+        .values({**_stamps(to), **setting(lease, columns), **{name: row.c[f"new_{name}"] for name in own}})
+        .returning(
+            lease.c.id,
+            lease.c.tenant_id,
+            lease.c.events_count,
+            lease.c.group_id,
+            *(row.c[name] for name in ("event_id", "event_data", "event_request_id")),
+        )
+        .cte("changed")
+    )
+    told_of = append_each(changed).returning(event.c.lease_id, event.c.lease_sequence)
     return told_of if to is None else told_of.add_cte(_WOKEN)
 
 

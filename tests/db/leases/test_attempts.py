@@ -10,6 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from app.db.fleet import inventory
 from app.db.leases import attempts, launches
+from app.db.leases.launches import AcceptedEnd
 from app.db.leases.transitions import locked
 from app.db.schema.tables import attempt, installation, lease
 from app.domain.ids import AttemptId, LeaseId
@@ -374,9 +375,9 @@ def test_what_was_sent_is_forgotten_with_the_lease_and_its_hash_stays(store: Sto
 
 def test_billing_starts_once(store: Store) -> None:
     attempt_id = store.attempt(store.lease(), "known")
-    store.run(launches.start_billing(attempt_id))
+    store.run(launches.start_billing([attempt_id]))
     first = store.row(attempt, attempt_id).billing_started_at
-    store.run(launches.start_billing(attempt_id))
+    store.run(launches.start_billing([attempt_id]))
     assert store.row(attempt, attempt_id).billing_started_at == first
 
 
@@ -384,7 +385,7 @@ def test_every_terminate_is_counted(store: Store) -> None:
     attempt_id = store.attempt(store.lease(), "known", retry_at=ago("1 second"))
     accepted = []
     for known in (False, True, False):
-        store.run(launches.terminate_sent(attempt_id, attempt_id, known=known))
+        store.run(launches.terminate_sent([AcceptedEnd(attempt_id, attempt_id, known)]))
         accepted.append(store.row(attempt, attempt_id).end_accepted)
     row = store.row(attempt, attempt_id)
     assert (row.terminate_tries, row.retry_at, accepted) == (3, None, [False, True, True])

@@ -11,14 +11,13 @@ from uuid import UUID
 from sqlalchemy import Connection
 
 from app.db.core.ids import new_id
-from app.db.leases import batch_company, batches, launches
-from app.db.leases.loaded_leases import lease_from_row
+from app.db.leases import batch_company, batches, claims, launches
 from app.domain.ids import BatchId, LeaseId
 from app.domain.leases import AttemptState
 from app.domain.lifecycle import Rest
 from app.domain.offerings import Offering
 from workers.lifecycle.steps.batch_plan import batch_params, most_together, slot_hashes, token_of_batch
-from workers.lifecycle.steps.context import StepContext, offering_key
+from workers.lifecycle.steps.context import StepContext, context_from_row, offering_key
 from workers.lifecycle.steps.plan import planned_spec
 from workers.lifecycle.steps.send import Sent, call_seconds
 from workers.providers.errors import ProviderError
@@ -168,8 +167,5 @@ def _store_batch(connection: Connection, ctx: StepContext, offering: Offering, i
 
 def loaded(connection: Connection, runtime: Runtime, claimed: dict[LeaseId, UUID]) -> list[StepContext]:
     """The contexts of leases by their claims, in the order of the leases' ids."""
-    rows = sorted(connection.execute(*batch_company.load(claimed)), key=lambda row: str(row.lease_id))
-    return [
-        StepContext(runtime=runtime, lease=lease_from_row(row), claim_id=row.claim_id, now=row.now, row=row)
-        for row in rows
-    ]
+    rows = sorted(connection.execute(*claims.load_each(claimed)), key=lambda row: str(row.lease_id))
+    return [context_from_row(runtime, row, row.claim_id) for row in rows]

@@ -12,15 +12,19 @@ log = structlog.get_logger(__name__)
 _FAILED_BOOTS = frozenset({ReasonCode.BOOT_TIMEOUT, ReasonCode.LAUNCH_TIMEOUT})
 
 
+def needs_console(ctx: StepContext) -> bool:
+    """Whether the console of the VM explains why the lease ends."""
+    return ctx.lease.reason is not None and ctx.lease.reason.code in _FAILED_BOOTS
+
+
 def keep_console(ctx: StepContext) -> bool:
     """Stores the console of a VM that is ended because it did not boot. True: the cloud was asked.
 
     There is one try per attempt, and its failure delays nothing.
     """
-    attempt, reason = ctx.attempt, ctx.lease.reason
-    if reason is None or reason.code not in _FAILED_BOOTS:
+    if not needs_console(ctx):
         return False
-    database = ctx.runtime.database
+    attempt, database = ctx.attempt, ctx.runtime.database
     if database.first(consoles.ask_once(attempt.id)) is None:
         return False
     try:

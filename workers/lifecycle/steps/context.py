@@ -1,7 +1,7 @@
 """The context of a step, and the writes that steps share."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -14,7 +14,8 @@ from sqlalchemy import ColumnElement, Connection, Row
 from app.db.events.events import NewEvent
 from app.db.fleet import jobs
 from app.db.leases import claims, launches
-from app.db.leases.transitions import locked, write
+from app.db.leases.loaded_leases import lease_from_row
+from app.db.leases.transitions import LeaseChange, locked, write, write_each
 from app.db.operations.brakes import NOT_HELD
 from app.db.tenancy import quotas
 from app.domain.event_parts import EventError, EventOffering
@@ -26,6 +27,7 @@ from app.domain.money import format_money
 from app.domain.offerings import Market, OfferingKey
 from app.domain.provider_messages import public_error
 from app.domain.tags import OwnerTags
+from app.observability.traces import Span
 from workers.providers.interfaces import Provider
 from workers.runtime import Runtime
 
@@ -86,6 +88,16 @@ class StepContext:
         """Raises ClaimLostError, which rolls back the transaction, when this worker no longer owns the claim."""
         must_hold(connection.execute(*claims.holds(self.lease.id, self.claim_id)))
 
+    def span(self, name: str) -> AbstractContextManager[Span]:
+        """The span of a step, in the trace of the request that last changed the lease."""
+        return self.runtime.traces.root(
+            name,
+            self.row.lease_request_id,
+            gpulease__lease_id=self.lease.id,
+            gpulease__tenant_id=self.lease.tenant_id,
+            gpulease__attempt_id=self.row.attempt_id,
+        )
+
     def hurry_watch(self) -> None:
         """Brings the next watch pass of the attempt's region forward to within an interval: the VM is changing.
 
@@ -93,6 +105,11 @@ class StepContext:
         """
         place = (self.attempt.account, self.attempt.region)
         self.runtime.database.run(jobs.hurry("watch", [place], within=self.runtime.settings.watch_interval))
+
+
+def context_from_row(runtime: Runtime, row: Any, claim_id: UUID) -> StepContext:
+    """The context of a row of `claims.load`."""
+    return StepContext(runtime=runtime, lease=lease_from_row(row), claim_id=claim_id, now=row.now, row=row)
 
 
 def offering_key(attempt: Attempt | Row[Any]) -> OfferingKey:
@@ -156,6 +173,33 @@ def change(  # noqa: PLR0913 - those of `transitions.write`
     guards = [*where, NOT_HELD, *([launches.WANTED] if wanted else [])]
     changed = write(ctx.lease.id, event, to=to, claim_id=ctx.claim_id, where=guards, given=given, values=values)
     must_hold(connection.execute(*changed))
+
+
+@dataclass(frozen=True, slots=True)
+class OwnChange:
+    """What a decision about several leases writes of one of them."""
+
+    ctx: StepContext
+    event: NewEvent
+    values: Mapping[str, Any]
+
+
+def change_each(
+    connection: Connection,
+    changes: Sequence[OwnChange],
+    *,
+    to: LeaseState,
+    given: Mapping[str, Any] | None = None,
+    values: Mapping[str, Any] | None = None,
+) -> list[StepContext]:
+    """`change` for several wanted leases, which the caller has locked. Returns those whose guards held.
+
+    `values` and their parameters `given` are the same for all.
+    """
+    rows = [LeaseChange(one.ctx.lease.id, one.ctx.claim_id, one.event, one.values) for one in changes]
+    statement = write_each(rows, to=to, where=[NOT_HELD, launches.WANTED], given=given, values=values)
+    written = {row.lease_id for row in connection.execute(*statement)}
+    return [one.ctx for one in changes if one.ctx.lease.id in written]
 
 
 @dataclass(frozen=True, slots=True)

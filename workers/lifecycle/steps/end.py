@@ -1,7 +1,6 @@
-"""The end of a lease or VM: begin the release, terminate, close the confirmed dead attempt, finish or replace."""
+"""The end of a lease or attempt: begin the release, close the confirmed dead attempt, finish or replace."""
 
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -10,9 +9,8 @@ from sqlalchemy import ColumnElement, Connection, Update
 from app.db.core.prepared import Bound
 from app.db.events.events import NewEvent
 from app.db.fleet import offering_stats
-from app.db.leases import attempts, batches, idleness, launches, price_changes, proofs, release_obstacles, spend_caps
+from app.db.leases import attempts, batches, idleness, launches, price_changes, proofs, spend_caps
 from app.db.leases.transitions import NOW
-from app.db.operations.brakes import IS_HELD
 from app.db.tenancy import quotas
 from app.domain.billing import PriceChange, closed_cost
 from app.domain.cool_off import after_end
@@ -21,20 +19,14 @@ from app.domain.event_parts import EventReason
 from app.domain.events import LeaseFailed, LeaseQueued, LeaseReleased, LeaseReleasing
 from app.domain.idleness import LAST_NOTICE, Idleness
 from app.domain.leases import AttemptState, Desired, LeaseState, final_state
-from app.domain.lifecycle import Rest, did_not_start
+from app.domain.lifecycle import did_not_start
 from app.domain.rates import Rate
-from app.domain.reasons import Reason, ReasonCode, vm_obstacle, without_obstacle
+from app.domain.reasons import Reason, ReasonCode, without_obstacle
 from workers.accounts import error_json
 from workers.idleness import evidence_of, idle_event
-from workers.lifecycle.steps.console import keep_console
 from workers.lifecycle.steps.context import StepContext, attempt_ended, change, must_hold, offering_key, reserve_minimum
 from workers.lifecycle.steps.send import set_refused_aside
 from workers.observation.vm_reasons import refusal
-from workers.providers.errors import ProviderError, Throttled
-
-_NO_TOKEN_PAUSE = timedelta(seconds=1)
-_FAILED_PAUSE = 5.0
-_REFUSED_SHARE = 0.25
 
 
 def begin_release(ctx: StepContext, reason: Reason) -> None:
@@ -86,51 +78,6 @@ def _tell_idle(
 def _has_ended(ctx: StepContext, reason: Reason) -> bool:
     """Whether the reason is that the lease's effective end is past. A spend cap also ends what finds no offering."""
     return reason.code in _STILL_OVER and ctx.lease.ends_at <= ctx.now
-
-
-def terminate(ctx: StepContext) -> Rest | None:
-    """Asks the provider to end the VM. The step never gives up: the next try comes after a growing pause.
-
-    Reading the console takes time, so the lease is loaded again after it. A hold that was set meanwhile keeps the VM.
-    """
-    attempt, runtime = ctx.attempt, ctx.runtime
-    if keep_console(ctx):
-        return None
-    if not runtime.pacer.take(ctx.provider, ctx.bucket("terminate")):
-        return Rest(ctx.now + _NO_TOKEN_PAUSE)
-    if runtime.stopping.is_set():
-        return Rest(ctx.now)
-    if runtime.database.first(IS_HELD) is not None:
-        return None
-    try:
-        ended = ctx.provider.terminate(attempt.region, [str(attempt.instance_id)])
-        ended.require(str(attempt.instance_id))
-    except Throttled as error:
-        _again(ctx, runtime.pacer.throttled(ctx.provider, ctx.bucket("terminate"), error), error)
-    except ProviderError as error:
-        _not_ended(ctx, error)
-    else:
-        runtime.database.run(launches.terminate_sent(attempt.id, attempt.token, known=bool(ended.done)))
-        ctx.hurry_watch()
-    return None
-
-
-def _not_ended(ctx: StepContext, error: ProviderError) -> None:
-    """Records on the lease that the provider refuses. The pauses grow with the time since the release request."""
-    runtime = ctx.runtime
-    error = runtime.accounts.verdict(ctx.attempt.account, error)
-    pause = _FAILED_PAUSE
-    if error.answered and ctx.lease.state is LeaseState.RELEASING:
-        runtime.database.run(release_obstacles.blocked(ctx.lease.id, vm_obstacle(error.code or error.kind)))
-        waited = (ctx.now - (ctx.lease.release_requested_at or ctx.now)).total_seconds()
-        pause = min(runtime.timing.max_backoff, max(pause, waited * _REFUSED_SHARE))
-    _again(ctx, pause, error)
-
-
-def _again(ctx: StepContext, pause: float, error: ProviderError) -> None:
-    attempt = ctx.attempt
-    later = attempts.retry_later(attempt.id, attempt.token, pause, error_json(error), claim_id=ctx.claim_id)
-    ctx.runtime.database.run(later)
 
 
 def close_attempt(ctx: StepContext) -> None:

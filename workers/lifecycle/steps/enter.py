@@ -1,24 +1,54 @@
-"""Going on: `booting` when the provider says running (billing starts), `active` when the VM has shown that it is ready."""
+"""Enter a state: `booting` when the provider reports a running VM (billing starts), `active` when the VM has shown that it is ready.
 
+Each step takes several leases, in one transaction. It returns those that have entered the state. The others were taken
+over by another worker, ended or stopped by a hold meanwhile.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from statistics import fmean
+from typing import Any, TypeVar
 
 from app.db.events.events import NewEvent
 from app.db.fleet import offering_stats
 from app.db.leases import launches, spend_caps
-from app.db.leases.transitions import NOW
+from app.db.leases.transitions import NOW, locked
 from app.domain.events import LeaseActive, LeaseBooting
 from app.domain.leases import LeaseState
+from app.domain.offerings import OfferingKey
+from app.domain.rates import Rate
 from app.settings.providers import SSH_PORT
-from workers.lifecycle.steps.context import StepContext, change, offering_key
+from workers.lifecycle.steps.context import OwnChange, StepContext, change_each, offering_key
+
+K = TypeVar("K")
 
 
-def enter_booting(ctx: StepContext) -> None:
-    """The provider bills from here on: so does gpulease, at the rate the attempt was planned with."""
-    attempt = ctx.attempt
-    rate = attempt.rate
-    event = NewEvent(LeaseBooting(n=attempt.n, instance_id=attempt.instance_id))
-    values = {
+def enter_booting(leases: Sequence[StepContext]) -> list[StepContext]:
+    """The provider bills from here on: so does gpulease, at the rate each attempt was planned with."""
+    entered: list[StepContext] = []
+    with leases[0].runtime.database.begin() as connection:
+        connection.execute(*locked(ctx.lease.id for ctx in leases))
+        for rate, equal in _grouped(leases, lambda ctx: ctx.attempt.rate).items():
+            changes = [OwnChange(ctx, _booting(ctx), _shown(ctx)) for ctx in equal]
+            given = {"rate": rate.total, "cost": Decimal(0)}
+            entered += change_each(connection, changes, to=LeaseState.BOOTING, given=given, values=_billed(rate))
+        connection.execute(*launches.start_billing(ctx.attempt.id for ctx in entered))
+        for key, equal in _by_offering(entered):
+            connection.execute(*offering_stats.launched(key, len(equal)))
+    return entered
+
+
+def _booting(ctx: StepContext) -> NewEvent:
+    return NewEvent(LeaseBooting(n=ctx.attempt.n, instance_id=ctx.attempt.instance_id))
+
+
+def _shown(ctx: StepContext) -> dict[str, Any]:
+    known = {"instance_id": ctx.attempt.instance_id, "queued_at_provider": None}
+    return {"connection": _connection(ctx), "placement": {**(ctx.row.lease_placement or {}), **known}}
+
+
+def _billed(rate: Rate) -> Mapping[str, Any]:
+    return {
         "running_at": NOW,
         "billing_started_at": launches.BILLING_STARTED_AT,
         "billing_ended_at": None,
@@ -27,34 +57,43 @@ def enter_booting(ctx: StepContext) -> None:
         "address_rate_per_hour": rate.address,
         "rate_since": NOW,
         **spend_caps.RATE_BEGINS,
-        "connection": _connection(ctx),
         "launched_at": launches.LAUNCHED_AT,
-        "placement": {
-            **(ctx.row.lease_placement or {}),
-            "instance_id": attempt.instance_id,
-            "queued_at_provider": None,
-        },
     }
-    with ctx.runtime.database.begin() as connection:
-        given = {"rate": rate.total, "cost": Decimal(0)}
-        change(connection, ctx, event, to=LeaseState.BOOTING, wanted=True, given=given, values=values)
-        connection.execute(*launches.start_billing(attempt.id))
-        connection.execute(*offering_stats.launched(offering_key(attempt)))
 
 
-def enter_active(ctx: StepContext) -> None:
+_USABLE = {"ready_at": NOW, "reason": None, "reboot_requested_at": None}
+
+
+def enter_active(leases: Sequence[StepContext]) -> list[StepContext]:
     """Usable: the connection is shown, and the offering's time to ready is learnt from it."""
-    attempt = ctx.attempt
-    event = NewEvent(LeaseActive(n=attempt.n, instance_id=attempt.instance_id))
-    values = {"ready_at": NOW, "connection": _connection(ctx), "reason": None, "reboot_requested_at": None}
-    with ctx.runtime.database.begin() as connection:
-        change(connection, ctx, event, to=LeaseState.ACTIVE, wanted=True, values=values)
-        if ctx.row.lease_launched_at is not None:
-            seconds = (ctx.now - ctx.row.lease_launched_at).total_seconds()
-            connection.execute(*offering_stats.became_ready(offering_key(attempt), seconds))
-    if ctx.lease.ready_at is None:
-        waited = (ctx.now - ctx.lease.created_at).total_seconds()
-        ctx.runtime.metrics.became_ready(attempt.provider, attempt.market, waited)
+    with leases[0].runtime.database.begin() as connection:
+        connection.execute(*locked(ctx.lease.id for ctx in leases))
+        changes = [OwnChange(ctx, _active(ctx), {"connection": _connection(ctx)}) for ctx in leases]
+        entered = change_each(connection, changes, to=LeaseState.ACTIVE, values=_USABLE)
+        for key, equal in _by_offering(ctx for ctx in entered if ctx.row.lease_launched_at is not None):
+            seconds = fmean((ctx.now - ctx.row.lease_launched_at).total_seconds() for ctx in equal)
+            connection.execute(*offering_stats.became_ready(key, seconds))
+    for ctx in entered:
+        if ctx.lease.ready_at is None:
+            waited = (ctx.now - ctx.lease.created_at).total_seconds()
+            ctx.runtime.metrics.became_ready(ctx.attempt.provider, ctx.attempt.market, waited)
+    return entered
+
+
+def _active(ctx: StepContext) -> NewEvent:
+    return NewEvent(LeaseActive(n=ctx.attempt.n, instance_id=ctx.attempt.instance_id))
+
+
+def _by_offering(leases: Iterable[StepContext]) -> list[tuple[OfferingKey, list[StepContext]]]:
+    """In the order of the keys, so that transactions lock the rows of offerings in one order."""
+    return sorted(_grouped(leases, lambda ctx: offering_key(ctx.attempt)).items(), key=lambda item: str(item[0]))
+
+
+def _grouped(leases: Iterable[StepContext], key: Callable[[StepContext], K]) -> dict[K, list[StepContext]]:
+    groups: dict[K, list[StepContext]] = {}
+    for ctx in leases:
+        groups.setdefault(key(ctx), []).append(ctx)
+    return groups
 
 
 def _connection(ctx: StepContext) -> dict[str, Any]:

@@ -72,6 +72,7 @@ LIMITS = Limits(
         "read": CallRate(burst=100, per_second=20),
     },
     batch=100,
+    terminations=instances.IDS_PER_CALL,
 )
 """Source: EC2 API reference, "Request throttling".
 

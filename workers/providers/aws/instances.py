@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mypy_boto3_ec2 import EC2Client
     from mypy_boto3_ec2.type_defs import InstanceStatusTypeDef, InstanceTypeDef
 
-_IDS_PER_CALL = 100
+IDS_PER_CALL = 100
 
 
 def regions(ec2: "EC2Client") -> frozenset[str]:
@@ -81,7 +81,7 @@ def in_slots(ec2: "EC2Client", region: str, token: str) -> list[tuple[int, Vm]]:
 
 def passing_checks(ec2: "EC2Client", ids: Sequence[str]) -> Iterator[str]:
     """Running VMs whose instance and system status checks are both ok."""
-    answers, refused = in_bulk(partial(_statuses, ec2), ids, _IDS_PER_CALL)
+    answers, refused = in_bulk(partial(_statuses, ec2), ids, IDS_PER_CALL)
     leave_out(answers, {vm_id: error for vm_id, error in refused.items() if not isinstance(error, NotFound)})
     yield from (status["InstanceId"] for _, statuses in answers for status in statuses if _ok(status))
 
@@ -100,7 +100,7 @@ def _ok(status: "InstanceStatusTypeDef") -> bool:
 
 def terminate(ec2: "EC2Client", ids: Sequence[str]) -> BatchResult:
     """Requests termination of the VMs that exist. A VM with termination protection does not block the others."""
-    answers, refused = in_bulk(partial(_terminate, ec2), ids, _IDS_PER_CALL)
+    answers, refused = in_bulk(partial(_terminate, ec2), ids, IDS_PER_CALL)
     return BatchResult(
         done=frozenset(vm_id for known, _ in answers for vm_id in known),
         refused={vm_id: error for vm_id, error in refused.items() if not isinstance(error, NotFound)},
@@ -114,7 +114,7 @@ def _terminate(ec2: "EC2Client", ids: list[str]) -> None:
 
 def reboot(ec2: "EC2Client", ids: Sequence[str]) -> BatchResult:
     """Requests a reboot of each VM."""
-    answers, refused = in_bulk(partial(_reboot, ec2), ids, _IDS_PER_CALL)
+    answers, refused = in_bulk(partial(_reboot, ec2), ids, IDS_PER_CALL)
     return BatchResult(done=frozenset(vm_id for known, _ in answers for vm_id in known), refused=refused)
 
 
