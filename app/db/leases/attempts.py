@@ -6,14 +6,17 @@ Three kinds of writers, and what each may change:
 - a decision, and the pace of retries, requires the claim.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID
 
 from sqlalchemy import (
+    BindParameter,
     Case,
+    ColumnElement,
     Interval,
     Select,
     Text,
@@ -24,6 +27,7 @@ from sqlalchemy import (
     bindparam,
     case,
     cast,
+    column,
     exists,
     func,
     literal,
@@ -34,7 +38,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import Insert, insert
 
-from app.db.core.column_types import Time
+from app.db.core.column_types import Json, Time
 from app.db.core.prepared import Bound, Shape, plain, setting, shape
 from app.db.leases.billing import ends_at
 from app.db.leases.claims import held_by
@@ -140,10 +144,46 @@ _OBSERVED = frozenset({"vm_state", "vm_state_at", "vm_reason", "public_ip", "pri
 _OF_THE_SEND = frozenset({"error", "retry_at"})
 
 
+_FACTS = ("instance_id", "vm_state", "public_ip", "private_ip", "vm_reason")
+"""Columns that an answer to a create call fills."""
+
+
+@lru_cache(maxsize=1)
+def _known_each() -> Update:
+    fields = [column(name, attempt.c[name].type) for name in ("id", "token", *_FACTS)]
+    rows: BindParameter[str] = bindparam("rows", type_=Text)
+    vm = (
+        func.jsonb_to_recordset(cast(rows, Json))
+        .table_valued(*fields, name="vm")
+        .render_derived(name="vm", with_types=True)
+    )
+    reason = func.coalesce(vm.c.vm_reason, attempt.c.vm_reason)
+    changes = {**{name: vm.c[name] for name in _FACTS}, "vm_reason": reason, "error": literal(None, Json)}
+    return _known_by(changes, attempt.c.id == vm.c.id, attempt.c.token == vm.c.token)
+
+
+class KnownVm(NamedTuple):
+    """An attempt, and what an answer says of its VM: columns of `_FACTS`, `instance_id` and `vm_state` among them."""
+
+    attempt_id: AttemptId
+    token: str
+    facts: Mapping[str, Any]
+
+
+def known_each(vms: Sequence[KnownVm]) -> Bound[Update]:
+    """`known` for several attempts in one statement. The caller has locked their leases."""
+    rows = [{"id": vm.attempt_id, "token": vm.token, **vm.facts} for vm in sorted(vms)]
+    return Bound(_known_each(), {"rows": json.dumps(rows)})
+
+
 @lru_cache(maxsize=16)
 def _known(columns: Shape) -> Update:
+    return _known_by(setting(attempt, columns), _THIS, attempt.c.token == bindparam("launch_token", type_=Text))
+
+
+def _known_by(new: Mapping[str, Any], *this: ColumnElement[bool]) -> Update:
     live = attempt.c.state.in_([str(state) for state in LIVE_ATTEMPT])
-    changes = {**setting(attempt, columns), "vm_state_at": func.now(), "retry_at": literal(None, Time)}
+    changes = {**new, "vm_state_at": func.now(), "retry_at": literal(None, Time)}
     unsettled = and_(live, attempt.c.state != AttemptState.KNOWN.value)
     is_gone = attempt.c.vm_state == VmState.GONE.value
     observed = and_(attempt.c.instance_id.is_not(None), or_(is_gone, changes["vm_state"] != VmState.GONE.value))
@@ -151,11 +191,7 @@ def _known(columns: Shape) -> Update:
     kept |= {name: case((unsettled, changes[name]), else_=attempt.c[name]) for name in _OF_THE_SEND & changes.keys()}
     return (
         update(attempt)
-        .where(
-            _THIS,
-            attempt.c.token == bindparam("launch_token", type_=Text),
-            or_(attempt.c.instance_id.is_(None), attempt.c.instance_id == changes["instance_id"]),
-        )
+        .where(*this, or_(attempt.c.instance_id.is_(None), attempt.c.instance_id == changes["instance_id"]))
         .values(
             state=case((live, AttemptState.KNOWN.value), else_=attempt.c.state),
             known_at=func.coalesce(attempt.c.known_at, func.now()),

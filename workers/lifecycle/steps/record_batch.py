@@ -14,6 +14,7 @@ from sqlalchemy import Connection, Executable
 
 from app.db.fleet import inventory
 from app.db.leases import attempts, batches
+from app.db.leases.attempts import KnownVm
 from app.db.leases.transitions import locked
 from app.domain.ids import AttemptId, BatchId, LeaseId
 from app.domain.leases import AttemptState
@@ -27,7 +28,7 @@ from workers.lifecycle.steps.send import (
     is_overdue,
     pause_after_unknown,
     set_refused_aside,
-    store_vm,
+    show_vms,
     vm_facts,
 )
 from workers.providers.errors import (
@@ -105,13 +106,13 @@ def store_vms(ctx: StepContext, batch_id: BatchId, found: Mapping[int, tuple[Sen
     if not found:
         return
     others = [slot.lease_id for slot, _ in found.values() if slot.ctx is None]
+    held = [(slot.ctx, vm) for slot, vm in found.values() if slot.ctx is not None]
     with ctx.runtime.database.begin() as connection:
         connection.execute(*locked(slot.lease_id for slot, _ in found.values()))
-        for slot, vm in found.values():
-            if slot.ctx is not None:
-                store_vm(connection, slot.ctx, vm)
-            else:
-                connection.execute(*attempts.known(slot.attempt_id, slot.token, vm_facts(vm)))
+        vms = [KnownVm(slot.attempt_id, slot.token, vm_facts(vm)) for slot, vm in found.values()]
+        connection.execute(*attempts.known_each(vms))
+        if held:
+            show_vms(connection, held)
         connection.execute(batches.answered(batch_id))
         if others:
             connection.execute(inventory.wake(others))

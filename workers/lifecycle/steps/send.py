@@ -1,7 +1,7 @@
 """T3 to T5: check, call, record. The call uses the stored parameters and runs outside any transaction."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -13,7 +13,7 @@ from app.db.core.prepared import Bound
 from app.db.events.events import NewEvent
 from app.db.fleet import offering_stats
 from app.db.leases import attempts
-from app.db.leases.transitions import NOW, write
+from app.db.leases.transitions import NOW, LeaseChange, write_each
 from app.domain.cool_off import after_error
 from app.domain.events import AttemptLaunched
 from app.domain.leases import AttemptState, VmState
@@ -135,14 +135,28 @@ def store_vm(connection: Connection, ctx: StepContext, vm: Vm) -> None:
 
     The caller has locked the lease.
     """
-    attempt = ctx.attempt
+    connection.execute(*attempts.known(ctx.attempt.id, ctx.attempt.token, {**vm_facts(vm), "error": None}))
+    show_vms(connection, [(ctx, vm)])
+
+
+def show_vms(connection: Connection, launched: Sequence[tuple[StepContext, Vm]]) -> None:
+    """Each lease shows the VM of its attempt, while its claim is ours. The caller has locked the leases."""
+    changes = [
+        LeaseChange(ctx.lease.id, ctx.claim_id, _launched(ctx, vm), {"placement": _placement(ctx, vm)})
+        for ctx, vm in launched
+    ]
+    connection.execute(*write_each(changes, values={"launched_at": NOW}))
+
+
+def _launched(ctx: StepContext, vm: Vm) -> NewEvent:
+    return NewEvent(AttemptLaunched(n=ctx.attempt.n, instance_id=vm.id, offering=event_offering(ctx.attempt)))
+
+
+def _placement(ctx: StepContext, vm: Vm) -> dict[str, Any]:
     placement = {**(ctx.row.lease_placement or {}), "instance_id": vm.id}
     if vm.state is VmState.QUEUED:
         placement["queued_at_provider"] = ctx.now.isoformat().replace("+00:00", "Z")
-    event = NewEvent(AttemptLaunched(n=attempt.n, instance_id=vm.id, offering=event_offering(attempt)))
-    connection.execute(*attempts.known(attempt.id, attempt.token, vm_facts(vm)))
-    values = {"launched_at": NOW, "placement": placement}
-    connection.execute(*write(ctx.lease.id, event, claim_id=ctx.claim_id, values=values))
+    return placement
 
 
 def vm_facts(vm: Vm) -> dict[str, Any]:
@@ -156,7 +170,6 @@ def vm_facts(vm: Vm) -> dict[str, Any]:
         "vm_state": str(vm.state),
         "public_ip": vm.public_ip,
         "private_ip": vm.private_ip,
-        "error": None,
     }
     reason = reason_json(vm)
     if reason is not None:
