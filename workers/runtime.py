@@ -13,6 +13,7 @@ from app.settings import Settings, StartupError
 from workers.accounts import Accounts
 from workers.brakes import FirstListings
 from workers.database import WorkerDatabase
+from workers.lifecycle.batch_keys import BatchKeys
 from workers.lifecycle.bulkheads import Bulkheads
 from workers.lifecycle.claim_renewer import Renewals
 from workers.lifecycle.ranked_offerings import RankedOfferings
@@ -54,6 +55,7 @@ class Runtime:
     bulkheads: Bulkheads
     metrics: WorkerMetrics = field(default_factory=WorkerMetrics)
     traces: Traces = field(default_factory=Traces)
+    batch_keys: BatchKeys = field(default_factory=BatchKeys)
     rowless_leftovers: RowlessLeftovers = field(default_factory=RowlessLeftovers)
     nudge: threading.Event = field(default_factory=threading.Event)
     stopping: threading.Event = field(default_factory=threading.Event)

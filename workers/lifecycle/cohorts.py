@@ -43,7 +43,10 @@ class _Ending(NamedTuple):
 _Shared = LeaseState | _Ending
 """What leases have in common that share a step: the state that they enter, or where their VMs end."""
 
-_ENTER = {LeaseState.BOOTING: enter_booting, LeaseState.ACTIVE: enter_active}
+_ENTER: dict[LeaseState, Callable[[Sequence[StepContext]], list[StepContext]]] = {
+    LeaseState.BOOTING: enter_booting,
+    LeaseState.ACTIVE: enter_active,
+}
 
 
 class Cohort:

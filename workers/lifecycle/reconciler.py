@@ -49,6 +49,7 @@ from workers.lifecycle.steps.send import send_elsewhere
 from workers.lifecycle.steps.send_batch import send_together
 from workers.lifecycle.steps.settle import settle
 from workers.lifecycle.steps.terminate import terminate
+from workers.providers.errors import Unreachable
 from workers.runtime import Runtime
 
 log = structlog.get_logger(__name__)
@@ -165,7 +166,7 @@ class Reconciler:
         slow = self._runtime.bulkheads.slow_for(ctx.attempt.account)
         never_sent = isinstance(step, Send) and ctx.attempt.state is AttemptState.PLANNED
         if never_sent and slow > self._runtime.settings.unreachable_seconds:
-            send_elsewhere(ctx)
+            send_elsewhere(ctx, Unreachable("the cloud has not answered for a while", code="NoAnswer"))
             return None
         return Rest(ctx.now + timedelta(seconds=error.pause))
 

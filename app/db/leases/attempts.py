@@ -91,6 +91,7 @@ def _send() -> Update:
             last_sent_at=func.now(),
             unknown_since=func.coalesce(attempt.c.unknown_since, func.now()),
             retry_at=None,
+            params=func.coalesce(attempt.c.params, bindparam("params", type_=Json)),
         )
         .returning(attempt.c.params, attempt.c.last_sent_at)
     )
@@ -99,10 +100,17 @@ def _send() -> Update:
 _SEND = _send()
 
 
-def send(attempt_id: AttemptId, claim_id: UUID, *, call_seconds: float, hold_seconds: float) -> Bound[Update]:
+def send(
+    attempt_id: AttemptId,
+    claim_id: UUID,
+    params: Mapping[str, Any] | None = None,
+    *,
+    call_seconds: float,
+    hold_seconds: float,
+) -> Bound[Update]:
     """T3: `planned -> sent`, if the claim is ours and the lease is still wanted. Extends the claim over the call.
 
-    The lease's slot of the launch rate is used up.
+    `params`: of an attempt that was planned without. The lease's slot of the launch rate is used up.
 
     From here on the outcome is unknown until it is recorded. A worker that is killed during the call leaves the attempt
     in this state. The retry clock runs from the first such send. Returns one row (params, last_sent_at), or none: then
@@ -113,7 +121,8 @@ def send(attempt_id: AttemptId, claim_id: UUID, *, call_seconds: float, hold_sec
     every writer of attempts, so that no deadlock occurs.
     """
     call, hold = timedelta(seconds=call_seconds), timedelta(seconds=hold_seconds)
-    return Bound(_SEND, {"attempt": attempt_id, "claim": claim_id, "call": call, "hold": hold})
+    given = {"attempt": attempt_id, "claim": claim_id, "params": params, "call": call, "hold": hold}
+    return Bound(_SEND, given)
 
 
 def fact(attempt_id: AttemptId, token: str, values: Mapping[str, Any]) -> Update:

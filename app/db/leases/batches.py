@@ -4,7 +4,6 @@ A batch's row and its slots change together, in one transaction. `last_sent_at` 
 still be sent. A worker that repeats the call compares it first, so that one worker at a time does.
 """
 
-import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -32,33 +31,24 @@ class SlotRows:
     attempts: list[str] = field(default_factory=list)
     host_keys: list[bytes | None] = field(default_factory=list)
     agents: list[bytes | None] = field(default_factory=list)
-    params: list[str | None] = field(default_factory=list)
 
-    def add(
-        self,
-        attempt_id: AttemptId,
-        host_key_hash: bytes | None,
-        agent_hash: bytes | None,
-        params: Mapping[str, Any] | None = None,
-    ) -> None:
-        """The next slot. `params`: of a create call for this attempt alone."""
+    def add(self, attempt_id: AttemptId, host_key_hash: bytes | None, agent_hash: bytes | None) -> None:
+        """The next slot."""
         self.attempts.append(attempt_id)
         self.host_keys.append(host_key_hash)
         self.agents.append(agent_hash)
-        self.params.append(None if params is None else json.dumps(dict(params)))
 
     def columns(self) -> dict[str, Any]:
         """Parameters of the statement."""
-        columns = {"attempts": self.attempts, "host_keys": self.host_keys, "agents": self.agents}
-        return {**columns, "params": self.params}
+        return {"attempts": self.attempts, "host_keys": self.host_keys, "agents": self.agents}
 
 
 # Rows are locked in the order of their ids, as the bulk statements of observation do.
 _SLOTS = """
     WITH slot AS MATERIALIZED (
-        SELECT id, host_key_hash, agent_hash, params, CAST(ordinality - 1 AS int) AS index
-        FROM unnest(CAST(:attempts AS text[]), CAST(:host_keys AS bytea[]), CAST(:agents AS bytea[]),
-                    CAST(:params AS jsonb[])) WITH ORDINALITY AS s (id, host_key_hash, agent_hash, params, ordinality)
+        SELECT id, host_key_hash, agent_hash, CAST(ordinality - 1 AS int) AS index
+        FROM unnest(CAST(:attempts AS text[]), CAST(:host_keys AS bytea[]), CAST(:agents AS bytea[]))
+            WITH ORDINALITY AS s (id, host_key_hash, agent_hash, ordinality)
     ), locked AS MATERIALIZED (
         SELECT id FROM attempt WHERE id = ANY (CAST(:attempts AS text[])) ORDER BY id FOR NO KEY UPDATE)
 """
@@ -68,7 +58,7 @@ _SENT = text(
     + """
     , batch AS (UPDATE launch_batch SET last_sent_at = now() WHERE id = :batch)
     UPDATE attempt a SET state = 'sent', batch_id = :batch, batch_index = s.index, host_key_hash = s.host_key_hash,
-        agent_hash = s.agent_hash, params = s.params, first_sent_at = now(), last_sent_at = now(), unknown_since = now(), retry_at = NULL
+        agent_hash = s.agent_hash, params = NULL, first_sent_at = now(), last_sent_at = now(), unknown_since = now(), retry_at = NULL
     FROM slot s
     WHERE a.id = s.id AND a.id IN (SELECT id FROM locked) AND a.state = 'planned' AND a.batch_id IS NULL
     RETURNING a.last_sent_at
@@ -90,7 +80,7 @@ _UNSENT = text(
     + """
     , batch AS MATERIALIZED (SELECT id FROM launch_batch WHERE id = :batch AND last_sent_at = :sent_at FOR UPDATE)
     UPDATE attempt a SET state = 'planned', batch_id = NULL, batch_index = NULL, host_key_hash = s.host_key_hash,
-        agent_hash = s.agent_hash, params = s.params, first_sent_at = NULL, last_sent_at = NULL, unknown_since = NULL,
+        agent_hash = s.agent_hash, first_sent_at = NULL, last_sent_at = NULL, unknown_since = NULL,
         unreachable_since = CASE WHEN CAST(:reached AS bool) THEN NULL ELSE coalesce(a.unreachable_since, now()) END,
         retry_at = now() + CAST(:pause AS interval), error = CAST(:error AS jsonb)
     FROM slot s, batch
@@ -107,7 +97,7 @@ def unsent(
     """The only send of a batch was definitely not executed: its attempts are planned again, without a slot.
 
     The statement has no effect on a batch that was sent again. `error`: JSON {class, code, message}. Each attempt is sent
-    again in `pause` seconds, alone or in another batch. `slots` has the attempts' own parameters and token hashes.
+    again in `pause` seconds, alone or in another batch. `slots` has the hashes of the attempts' own tokens.
     """
     values = {"batch": batch_id, "sent_at": sent_at, "error": error, "reached": reached}
     return _UNSENT.bindparams(**slots.columns(), **values, pause=timedelta(seconds=pause))

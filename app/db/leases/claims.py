@@ -220,6 +220,7 @@ def loading(*of: ColumnElement[bool]) -> Select[Any]:
             unclean.label("unclean"),
             attempt.c.params_hash,
             attempt.c.agent_hash.is_not(None).label("attempt_has_agent"),
+            attempt.c.params.is_not(None).label("attempt_has_params"),
             attempt.c.offering["gpu"]["count"].as_integer().label("attempt_gpu_count"),
             *(attempt.c[name].label(f"attempt_{name}") for name in ("public_ip", "private_ip", "end_accepted")),
             *(

@@ -53,7 +53,7 @@ def sent(store: Store, count: int) -> list[tuple[LeaseId, AttemptId]]:
 def columns(pairs: list[tuple[LeaseId, AttemptId]], of: str) -> batches.SlotRows:
     rows = batches.SlotRows()
     for _, attempt_id in pairs:
-        rows.add(attempt_id, f"{of}-{attempt_id}".encode(), None, {"of": of} if of == "own" else None)
+        rows.add(attempt_id, f"{of}-{attempt_id}".encode(), None)
     return rows
 
 
@@ -154,7 +154,7 @@ def test_a_send_that_did_nothing_leaves_planned_attempts(store: Store) -> None:
     assert unsend(store, pairs, store.row(launch_batch, BATCH).last_sent_at) == 3
     for row in rows(store, pairs):
         assert (row.state, row.batch_id, row.first_sent_at, row.unknown_since) == ("planned", None, None, None)
-        assert (row.host_key_hash, row.params) == (f"own-{row.id}".encode(), {"of": "own"})
+        assert (row.host_key_hash, row.params) == (f"own-{row.id}".encode(), None)
         assert row.retry_at - store.now() > timedelta(seconds=5)
 
 

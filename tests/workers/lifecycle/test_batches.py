@@ -16,7 +16,8 @@ from app.domain.tokens import agent_hash, host_key_hash, slot_token
 from cloudsim.user_data import cloud_configs
 from tests.workers.fleet import ACCOUNT, REGION, Fleet
 from workers.providers.aws.adapter import AwsProvider
-from workers.providers.types import BatchLaunched, Params
+from workers.providers.errors import InvalidSpec
+from workers.providers.types import BatchLaunched, LaunchSpec, Params
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIHPBLvpGMa8Ck+CZFsl3sHC4vtX5kV3fMw9vMkKPmXYT"
 
@@ -193,8 +194,8 @@ def test_after_throttling_the_attempts_are_planned_again_for_any_call(fleet: Fle
     fleet.sim.fault("RunInstances", "throttle", times=1)
     send_batch(fleet)
     rows = [fleet.attempts(lease_id)[0] for lease_id in leases]
-    assert [(row.params, row.host_key_hash, row.agent_hash) for row in rows] == [
-        (row.params, row.host_key_hash, row.agent_hash) for row in before
+    assert [(row.host_key_hash, row.agent_hash) for row in rows] == [
+        (row.host_key_hash, row.agent_hash) for row in before
     ]
     assert {(row.state, row.batch_id, row.first_sent_at) for row in rows} == {("planned", None, None)}
     fleet.end(leases[0])
@@ -383,3 +384,31 @@ def user_data(params: Params) -> str:
     """The programs that the first boot of the VMs writes."""
     configs = cloud_configs(params["UserData"])
     return "".join(file["content"] for config in configs for file in config.get("write_files", []))
+
+
+def test_an_attempt_without_company_gets_parameters_of_its_own_before_its_call(fleet: Fleet) -> None:
+    first, second = planned_together(fleet, 2)
+    assert [fleet.attempts(lease_id)[0].params is None for lease_id in (first, second)] == [False, True]
+    fleet.end(first)
+    fleet.drive_to(first, "released")
+    fleet.drive_to(second, "active")
+    [vm] = fleet.vms()
+    assert vm["tags"]["gpulease-lease"] == second
+    assert batches(fleet) == []
+
+
+def test_an_attempt_that_cannot_be_planned_alone_tries_the_next_offering(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = planned_together(fleet, 2, wait_seconds=600)
+    fleet.end(first)
+    fleet.drive_to(first, "released")
+
+    def refuse(_self: AwsProvider, _spec: LaunchSpec) -> Params:
+        raise InvalidSpec("too long", code="InvalidUserData.TooLong")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(AwsProvider, "plan", refuse)
+        fleet.drive(lambda: fleet.attempts(second)[0].state == "refused")
+    assert fleet.runs() == 0
+    assert fleet.attempts(second)[0].error["code"] == "InvalidUserData.TooLong"

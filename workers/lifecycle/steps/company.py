@@ -18,10 +18,10 @@ from app.domain.lifecycle import Rest
 from app.domain.offerings import Offering
 from workers.lifecycle.steps.batch_plan import batch_params, most_together, slot_hashes, token_of_batch
 from workers.lifecycle.steps.context import StepContext, context_from_row, offering_key
-from workers.lifecycle.steps.plan import planned_spec
+from workers.lifecycle.steps.plan import params_alone, planned_spec
 from workers.lifecycle.steps.send import Sent, call_seconds
-from workers.providers.errors import ProviderError
-from workers.providers.types import Image, LaunchSpec
+from workers.providers.errors import NotOffered, ProviderError
+from workers.providers.types import Image, LaunchSpec, Params
 from workers.runtime import Runtime
 
 _WINDOW = timedelta(seconds=0.035)
@@ -41,7 +41,10 @@ def await_company(ctx: StepContext) -> Rest | None:
         return None
     if ctx.row.lease_slot_bucket == bucket and ctx.row.lease_slot_at is not None:
         return _until(ctx, ctx.row.lease_slot_at)
-    key = ctx.row.attempt_batch_key
+    key, known = ctx.row.attempt_batch_key, ctx.runtime.batch_keys
+    followed = known.follow(key, ctx.now)
+    if followed is not None:
+        return Rest(followed + _LEFT_BEHIND)
     with ctx.runtime.database.begin() as connection:
         connection.execute(batch_company.lock_key(key))
         election = batch_company.elect(
@@ -50,7 +53,10 @@ def await_company(ctx: StepContext) -> Rest | None:
         row = connection.execute(election).one()
     if not row.elected:
         return Rest(max(row.slot_at or ctx.now, ctx.now) + _LEFT_BEHIND)
-    return _until(ctx, _slot_of_leader(ctx, bucket, has_company=row.company))
+    slot = _slot_of_leader(ctx, bucket, has_company=row.company)
+    if row.planned < most:
+        known.lead(key, slot, most - row.planned)
+    return _until(ctx, slot)
 
 
 def _slot_of_leader(ctx: StepContext, bucket: str, *, has_company: bool) -> datetime:
@@ -99,6 +105,7 @@ def gather(ctx: StepContext) -> Gathered | None:
 
     None: the attempt has no company, or may not be sent. The caller sends it alone, with the same check.
     """
+    ctx.runtime.batch_keys.gather(ctx.row.attempt_batch_key)
     known = _offering_and_image(ctx)
     if known is None:
         return None
@@ -109,6 +116,14 @@ def gather(ctx: StepContext) -> Gathered | None:
         return None
     ctx.runtime.database.run(batch_company.wake_left(ctx.lease.tenant_id, ctx.row.attempt_batch_key))
     return batch
+
+
+def plan_alone(ctx: StepContext) -> Params:
+    """The parameters of the own create call of an attempt that has no company. Raises ProviderError when there are none."""
+    known = _offering_and_image(ctx)
+    if known is None:
+        raise NotOffered("the offering, or its image, is not available any more", code="NoOffering")
+    return params_alone(ctx, *known)
 
 
 def _offering_and_image(ctx: StepContext) -> tuple[Offering, Image] | None:

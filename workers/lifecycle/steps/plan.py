@@ -2,9 +2,10 @@
 
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection
+from sqlalchemy import ColumnElement, Connection, Select
 
 from app.db.core.ids import new_id
+from app.db.core.prepared import Bound
 from app.db.events.events import NewEvent
 from app.db.leases import attempts, launches
 from app.db.leases.transitions import NOW
@@ -49,7 +50,9 @@ def store_attempt(ctx: StepContext, offering: Offering, image: Image) -> None:
         known = connection.execute(*launches.private(ctx.lease.id, ctx.lease.tenant_id)).one()
         n = ctx.lease.attempts_count + 1
         private = _Private(known.startup_script, known.max_total_seconds, group_spec(ctx, known, n), slot)
-        spec, params = _spec(ctx, offering, image, n, private)
+        spec = _spec(ctx, offering, image, n, private)
+        batch_key = _batch_key(ctx, offering.key, spec)
+        params = _params(ctx, offering.key, spec, batch_key)
         attempt_id = AttemptId(new_id("attempt"))
         awaits_proof = spec.agent is not None and ctx.lease.request.proof is not ProofWish.OFF
         _enter_provisioning(connection, ctx, offering, image, slot, awaited(n) if awaits_proof else None)
@@ -59,7 +62,7 @@ def store_attempt(ctx: StepContext, offering: Offering, image: Image) -> None:
         if not reserved.fits:
             raise DoesNotFitError(over_budget=reserved.over_budget)
         sent = {"token": spec.token, "params": params, "params_hash": spec.owner.params_hash}
-        shared = {"batch_key": _batch_key(ctx, offering.key, spec)}
+        shared = {"batch_key": batch_key}
         hashes = own_hashes(spec)
         reported = {"host_key_hash": hashes.host_key, "agent_hash": hashes.agent}
         owner = {"id": attempt_id, "lease_id": ctx.lease.id, "tenant_id": ctx.lease.tenant_id, "n": n}
@@ -87,8 +90,8 @@ class _Private(NamedTuple):
     slot: ReservationSlot | None = None
 
 
-def _spec(ctx: StepContext, offering: Offering, image: Image, n: int, private: _Private) -> tuple[LaunchSpec, Params]:
-    """The spec and its parameters; the tagged hash is over what the tenant chose and where, without the tags."""
+def _spec(ctx: StepContext, offering: Offering, image: Image, n: int, private: _Private) -> LaunchSpec:
+    """The spec of a launch. The tagged hash is over what the tenant chose and where, without the tags."""
     lease, runtime, request = ctx.lease, ctx.runtime, ctx.lease.request
     chosen = {"request": request.as_stored(), "script": private.script}
     basis = {**chosen, "offering": _facts(offering, image), "zone": offering.key.zone}
@@ -100,7 +103,7 @@ def _spec(ctx: StepContext, offering: Offering, image: Image, n: int, private: _
         params_hash=params_hash(basis),
         deadline_at=deadline(lease, runtime.timing),
     )
-    spec = LaunchSpec(
+    return LaunchSpec(
         token=launch_token(runtime.installation.token_key, runtime.installation.id, lease.id, n),
         owner=owner,
         name=ctx.row.lease_name,
@@ -123,7 +126,21 @@ def _spec(ctx: StepContext, offering: Offering, image: Image, n: int, private: _
         queue_seconds=_queue_seconds(ctx, private.slot),
         group=private.group,
     )
-    return spec, runtime.accounts.provider(offering.key.account).plan(spec)
+
+
+def _params(ctx: StepContext, key: OfferingKey, spec: LaunchSpec, batch_key: str | None) -> Params | None:
+    """The parameters of the attempt's own create call. None: the attempt is expected to be launched with others.
+
+    The first attempt of a batch key in this process is planned in full, so that the adapter refuses what it cannot launch.
+    The others would be planned in vain: the call of a batch has parameters of its own.
+    """
+    known = ctx.runtime.batch_keys
+    if batch_key is not None and known.is_planned(batch_key):
+        return None
+    params = ctx.runtime.accounts.provider(key.account).plan(spec)
+    if batch_key is not None:
+        known.planned(batch_key)
+    return params
 
 
 def _batch_key(ctx: StepContext, key: OfferingKey, spec: LaunchSpec) -> str | None:
@@ -133,11 +150,23 @@ def _batch_key(ctx: StepContext, key: OfferingKey, spec: LaunchSpec) -> str | No
 
 def planned_spec(connection: Connection, ctx: StepContext, offering: Offering, image: Image) -> LaunchSpec | None:
     """The spec of the newest attempt, which was planned for launch in a batch. None: the spec is not the same any more."""
-    known = connection.execute(*launches.private(ctx.lease.id, ctx.lease.tenant_id)).one()
-    group = group_spec(ctx, known, ctx.attempt.n)
-    private = _Private(known.startup_script, known.max_total_seconds, group)
-    spec, _ = _spec(ctx, offering, image, ctx.attempt.n, private)
+    spec = _spec_now(ctx, offering, image, connection.execute(*_known(ctx)).one())
     return spec if _batch_key(ctx, offering.key, spec) == ctx.row.attempt_batch_key else None
+
+
+def params_alone(ctx: StepContext, offering: Offering, image: Image) -> Params:
+    """The parameters of the own create call of the newest attempt. Raises ProviderError when the adapter refuses them."""
+    spec = _spec_now(ctx, offering, image, ctx.runtime.database.all(_known(ctx))[0])
+    return ctx.provider.plan(spec)
+
+
+def _known(ctx: StepContext) -> Bound[Select[Any]]:
+    return launches.private(ctx.lease.id, ctx.lease.tenant_id)
+
+
+def _spec_now(ctx: StepContext, offering: Offering, image: Image, known: Any) -> LaunchSpec:
+    private = _Private(known.startup_script, known.max_total_seconds, group_spec(ctx, known, ctx.attempt.n))
+    return _spec(ctx, offering, image, ctx.attempt.n, private)
 
 
 def _queue_seconds(ctx: StepContext, slot: ReservationSlot | None) -> int | None:

@@ -193,7 +193,7 @@ def _unsend(
     rows = batches.SlotRows()
     for slot in slots:
         spec = own_spec(slot, sent.spec)
-        rows.add(slot.attempt.id, *own_hashes(spec), slot.provider.plan(spec))
+        rows.add(slot.attempt.id, *own_hashes(spec))
     reached, stored = not isinstance(error, Unreachable), json.dumps(dict(error_json(error)))
     connection.execute(batches.unsent(sent.batch_id, rows, sent.at, pause, stored, reached=reached))
 

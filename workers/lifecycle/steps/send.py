@@ -61,10 +61,13 @@ class Sent:
     at: datetime
 
 
-def send(ctx: StepContext) -> Rest | None:
-    """Sends the create call of a planned attempt, or repeats the same call after an unknown outcome."""
+def send(ctx: StepContext, params: Params | None = None) -> Rest | None:
+    """Sends the create call of a planned attempt, or repeats the same call after an unknown outcome.
+
+    `params`: of an attempt that has none yet. They are stored before the call.
+    """
     checked_at = ctx.runtime.monotonic()
-    sent = _check(ctx)
+    sent = _check(ctx, params)
     if sent is None:
         return Rest(ctx.now + HELD_OFF)
     try:
@@ -95,18 +98,15 @@ def _not_made(ctx: StepContext, sent: Sent, error: ProviderError) -> None:
             _unknown(ctx, sent, error)
 
 
-def send_elsewhere(ctx: StepContext) -> None:
-    """Ends a planned attempt whose cloud does not answer other calls. Nothing was sent; the next candidate is tried."""
-    _end_refused(
-        ctx, Unreachable("the cloud has not answered for a while", code="NoAnswer"), before=AttemptState.PLANNED
-    )
+def send_elsewhere(ctx: StepContext, error: ProviderError) -> None:
+    """Ends a planned attempt that cannot be sent. Nothing was sent; the next candidate is tried."""
+    _end_refused(ctx, error, before=AttemptState.PLANNED)
 
 
-def _check(ctx: StepContext) -> Sent | None:
+def _check(ctx: StepContext, params: Params | None) -> Sent | None:
     settings = ctx.runtime.settings
-    statement = attempts.send(
-        ctx.attempt.id, ctx.claim_id, call_seconds=call_seconds(settings), hold_seconds=settings.claim_seconds
-    )
+    call, hold = call_seconds(settings), settings.claim_seconds
+    statement = attempts.send(ctx.attempt.id, ctx.claim_id, params, call_seconds=call, hold_seconds=hold)
     row = ctx.runtime.database.first(statement)
     return Sent(dict(row.params), row.last_sent_at) if row is not None else None
 

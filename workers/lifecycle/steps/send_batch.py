@@ -12,10 +12,10 @@ from app.db.leases import batch_company, batches
 from app.domain.ids import AttemptId, BatchId, LeaseId
 from app.domain.leases import AttemptState
 from app.domain.lifecycle import Rest
-from workers.lifecycle.steps.company import Gathered, gather, loaded
+from workers.lifecycle.steps.company import Gathered, gather, loaded, plan_alone
 from workers.lifecycle.steps.context import StepContext
 from workers.lifecycle.steps.record_batch import SentBatch, SentSlot, not_made, record
-from workers.lifecycle.steps.send import HELD_OFF, call_seconds, send, window_of_claim
+from workers.lifecycle.steps.send import HELD_OFF, call_seconds, send, send_elsewhere, window_of_claim
 from workers.lifecycle.steps.settle import settle
 from workers.providers.errors import ProviderError
 
@@ -32,9 +32,21 @@ def send_together(ctx: StepContext) -> Rest | None:
     is_first = ctx.attempt.state is AttemptState.PLANNED and ctx.row.attempt_batch_key is not None
     gathered = gather(ctx) if is_first else None
     if gathered is None:
-        return send(ctx)
+        return _send_alone(ctx)
     _call(ctx, _first_send(gathered), checked_at)
     return None
+
+
+def _send_alone(ctx: StepContext) -> Rest | None:
+    """The attempt has parameters of its own now, if it had none."""
+    if ctx.attempt.state is not AttemptState.PLANNED or ctx.row.attempt_has_params:
+        return send(ctx)
+    try:
+        params = plan_alone(ctx)
+    except ProviderError as error:
+        send_elsewhere(ctx, error)
+        return None
+    return send(ctx, params)
 
 
 def _first_send(gathered: Gathered) -> SentBatch:

@@ -1,0 +1,150 @@
+"""Leases that are claimed together share statements and calls, and a lease that cannot is moved alone."""
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from sqlalchemy import func, select, update
+
+from app.db.leases import claims
+from app.db.schema.tables import attempt, event, lease, offering
+from app.domain.ids import LeaseId
+from app.domain.leases import LeaseState
+from tests.workers.fleet import ACCOUNT, REGION, Fleet
+from workers.brakes import set_hold
+from workers.lifecycle import cohorts
+from workers.lifecycle.cohorts import Cohort
+from workers.lifecycle.steps.context import StepContext
+from workers.observation.watch import watch
+
+
+def created(fleet: Fleet, count: int) -> list[LeaseId]:
+    return [fleet.create(name=f"t{number}", wait_seconds=600) for number in range(count)]
+
+
+def drive_all(fleet: Fleet, leases: list[LeaseId], state: str) -> None:
+    fleet.drive(lambda: {fleet.lease(lease_id).state for lease_id in leases} == {state})
+
+
+def booted(fleet: Fleet, count: int) -> list[LeaseId]:
+    """Leases in `booting` whose VMs have passed their checks, all due."""
+    leases = created(fleet, count)
+    fleet.sim.fault("DescribeInstanceStatus", "error", times=None)
+    drive_all(fleet, leases, "booting")
+    fleet.sim.clear_faults()
+    fleet.wait_for(lambda: all(vm["ready"] for vm in fleet.vms()))
+    watch(fleet.runtime, ACCOUNT, REGION)
+    return leases
+
+
+def move(fleet: Fleet, alone: Callable[[LeaseId, Any], object] | None = None) -> list[LeaseId]:
+    """Moves the leases that are due once, as one cohort. Returns those that were left to be moved alone."""
+    left: list[LeaseId] = []
+
+    def move_alone(lease_id: LeaseId, claim_id: Any) -> None:
+        left.append(lease_id)
+        (alone or fleet.reconciler.run)(lease_id, claim_id)
+
+    rows = fleet.runtime.database.all(claims.claim_due(100, fleet.runtime.settings.claim_seconds))
+    Cohort(fleet.runtime, {LeaseId(row.id): row.claim_id for row in rows}, move_alone).move()
+    return left
+
+
+def test_ready_leases_become_active_together_and_rest(fleet: Fleet) -> None:
+    leases = booted(fleet, 3)
+    launches, ready = fleet.runtime.database.all(
+        select(func.sum(offering.c.launches), func.max(offering.c.ready_seconds))
+    )[0]
+    assert launches == 3
+    assert ready is None
+    assert move(fleet) == []
+    rows = [fleet.lease(lease_id) for lease_id in leases]
+    assert {(row.state, row.claim_id, row.held_until) for row in rows} == {("active", None, None)}
+    assert all(row.next_due > fleet.now() for row in rows)
+    active = fleet.runtime.database.all(select(event.c.data).where(event.c.type == "lease.active"))
+    assert {row.data["instance_id"] for row in active} == {vm["id"] for vm in fleet.vms()}
+    assert [row.connection["public_ip"] is not None for row in rows] == [True] * 3
+
+
+def test_vms_end_with_one_call(fleet: Fleet) -> None:
+    leases = created(fleet, 5)
+    drive_all(fleet, leases, "active")
+    for lease_id in leases:
+        fleet.end(lease_id)
+    drive_all(fleet, leases, "released")
+    assert fleet.sim.calls()["TerminateInstances"] == 1
+    assert fleet.vms() == []
+    assert fleet.used() == {}
+
+
+def test_a_protected_vm_keeps_no_other_from_its_end(fleet: Fleet) -> None:
+    leases = created(fleet, 4)
+    drive_all(fleet, leases, "active")
+    protected = fleet.attempts(leases[1])[0].instance_id
+    fleet.sim.protect(protected)
+    for lease_id in leases:
+        fleet.end(lease_id)
+    others = [lease_id for lease_id in leases if lease_id != leases[1]]
+    drive_all(fleet, others, "released")
+    assert [vm["id"] for vm in fleet.vms()] == [protected]
+    assert fleet.attempts(leases[1])[0].error["code"] == "OperationNotPermitted"
+    fleet.sim.protect(protected, protected=False)
+    fleet.drive_to(leases[1], "released")
+
+
+def test_a_throttled_end_is_asked_for_again_by_each_lease(fleet: Fleet) -> None:
+    leases = created(fleet, 3)
+    drive_all(fleet, leases, "active")
+    fleet.sim.fault("TerminateInstances", "throttle", times=1)
+    for lease_id in leases:
+        fleet.end(lease_id)
+    move(fleet)
+    retries = fleet.runtime.database.all(select(attempt.c.retry_at, attempt.c.terminate_sent_at))
+    assert all(row.retry_at > fleet.now() and row.terminate_sent_at is None for row in retries)
+    drive_all(fleet, leases, "released")
+
+
+def test_a_lease_that_another_worker_took_over_is_left_to_it(fleet: Fleet) -> None:
+    lost, kept, other = booted(fleet, 3)
+    rows = fleet.runtime.database.all(claims.claim_due(100, fleet.runtime.settings.claim_seconds))
+    claimed = {LeaseId(row.id): row.claim_id for row in rows}
+    theirs = {"claim_id": uuid4(), "held_until": func.now() + timedelta(minutes=1)}
+    fleet.runtime.database.run(update(lease).where(lease.c.id == lost).values(**theirs))
+    Cohort(fleet.runtime, claimed, fleet.reconciler.run).move()
+    assert [fleet.lease(lease_id).state for lease_id in (lost, kept, other)] == ["booting", "active", "active"]
+    assert fleet.lease(lost).claim_id == theirs["claim_id"]
+
+
+def test_a_lease_that_ends_meanwhile_is_moved_alone(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    leases = booted(fleet, 3)
+    enter = cohorts._ENTER[LeaseState.ACTIVE]
+
+    def ending(some: Sequence[StepContext]) -> list[StepContext]:
+        fleet.end(leases[0])
+        return enter(some)
+
+    monkeypatch.setitem(cohorts._ENTER, LeaseState.ACTIVE, ending)
+    assert leases[0] in move(fleet)
+    assert [fleet.lease(lease_id).state for lease_id in leases[1:]] == ["active", "active"]
+    fleet.drive_to(leases[0], "released")
+
+
+def test_a_step_that_fails_for_all_is_done_for_each(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    leases = booted(fleet, 3)
+
+    def broken(_some: Sequence[StepContext]) -> list[StepContext]:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setitem(cohorts._ENTER, LeaseState.ACTIVE, broken)
+    assert sorted(move(fleet)) == sorted(leases)
+    assert [fleet.lease(lease_id).state for lease_id in leases] == ["active"] * 3
+
+
+def test_on_hold_all_rest(fleet: Fleet) -> None:
+    leases = booted(fleet, 3)
+    set_hold(fleet.runtime.database, "test")
+    assert move(fleet) == []
+    assert [fleet.lease(lease_id).state for lease_id in leases] == ["booting"] * 3
+    assert all(0 < fleet.rests(lease_id) <= 2 for lease_id in leases)
