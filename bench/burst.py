@@ -1,17 +1,18 @@
 """Many leases asked for at once: how long until all are active, and what holds them up.
 
-`fast`: a cloud without rate limits whose VMs boot in 5 s. `realistic`: documented request rates; then the provider's
-rate has to be the only bottleneck, and the baseline is what that rate alone would take with a call for each lease.
+`fast`: a cloud without rate limits whose VMs boot in 5 s. `realistic`: documented request rates.
+
+Each profile runs twice in one run: with a create call for each lease, which is the baseline, and with launch batches. At
+documented rates a call for each takes minutes, so `--single` of the leases are enough for it.
 
 `calls_…` of a figure counts the provider's calls: RunInstances, instances.bulkInsert or VirtualMachines.CreateOrUpdate create
-VMs. `--alone` launches no leases together. `--group-size 250` asks for groups of 250, each with one request.
+VMs. `worker_ms` is the CPU of all worker processes for each lease, what they spend on periodic work included.
 """
 
 import argparse
 import json
-import os
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import psycopg
 from psycopg.rows import dict_row
@@ -43,46 +44,51 @@ _TIMES = """
 
 @dataclass(frozen=True)
 class Demand:
-    """What is asked for: `count` VMs of one provider, each a lease of its own or in groups of `group_size`."""
+    """What is asked for: `count` equal leases of one tenant at one provider."""
 
     count: int
     provider: str
-    group_size: int
+    workers: int
 
     def __str__(self) -> str:
-        return f"{self.count} leases at {self.provider}" + (
-            f" in groups of {self.group_size}" if self.group_size else ""
-        )
-
-    @property
-    def requests(self) -> int:
-        """How many requests ask for all."""
-        return -(-self.count // self.group_size) if self.group_size else self.count
+        return f"{self.count} leases at {self.provider}"
 
     def request(self, key: str) -> bytes:
-        """A request that asks for one lease or one group."""
-        lease = {**LEASE_BODY, "providers": [self.provider], "instance_types": [TYPES[self.provider]]}
-        lease |= {"gpu": None, "wait_seconds": 3600}
-        name = f"burst-{uuid.uuid4().hex[:12]}"
-        wish = {"name": name, "size": self.group_size, "lease": lease} if self.group_size else lease
-        body = json.dumps(wish).encode()
-        head = (
-            f"POST /v1/{'groups' if self.group_size else 'leases'} HTTP/1.1\r\nHost: bench\r\n"
-            f"Authorization: Bearer {key}\r\nIdempotency-Key: {uuid.uuid4()}\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-        )
-        return head.encode() + body
+        """A request for one lease."""
+        return post("leases", key, lease_body(self.provider))
+
+
+def lease_body(provider: str) -> dict[str, object]:
+    """A request for an on-demand VM of the provider's measured type."""
+    return {
+        **LEASE_BODY,
+        "providers": [provider],
+        "instance_types": [TYPES[provider]],
+        "gpu": None,
+        "wait_seconds": 3600,
+    }
+
+
+def post(what: str, key: str, body: object) -> bytes:
+    """A complete request that creates something."""
+    data = json.dumps(body).encode()
+    head = (
+        f"POST /v1/{what} HTTP/1.1\r\nHost: bench\r\n"
+        f"Authorization: Bearer {key}\r\nIdempotency-Key: {uuid.uuid4()}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+    )
+    return head.encode() + data
 
 
 def main() -> None:
     """Measure and print."""
     arguments = _arguments()
-    if arguments.alone:
-        os.environ["GPULEASE_LAUNCH_BATCH"] = "1"
+    demand = Demand(arguments.leases, arguments.provider, arguments.workers)
     if arguments.profile in {"fast", "both"}:
-        fast(Demand(arguments.leases, arguments.provider, arguments.group_size), arguments.workers)
+        fast(demand, single=replace(demand, count=min(demand.count, arguments.single)))
     if arguments.profile in {"realistic", "both"}:
-        realistic(Demand(arguments.few, arguments.provider, arguments.group_size), arguments.workers)
+        few = replace(demand, count=arguments.few)
+        realistic(few, single=replace(few, count=min(few.count, arguments.single)))
 
 
 def _arguments() -> argparse.Namespace:
@@ -92,72 +98,97 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--few", type=int, default=60, help="at once on the realistic profile")
     parser.add_argument("--workers", type=int, default=1, help="worker processes")
     parser.add_argument("--provider", choices=sorted(TYPES), default="aws")
-    parser.add_argument("--group-size", type=int, default=0, help="0: single leases")
-    parser.add_argument("--alone", action="store_true", help="launch each lease with a call of its own, to compare")
+    parser.add_argument("--single", type=int, default=60, help="launched with a call for each, as the baseline")
     return parser.parse_args()
 
 
-def fast(demand: Demand, workers: int) -> None:
+def fast(demand: Demand, *, single: Demand) -> None:
     """No rate limits."""
-    with stack.running("--profile", "fast", "--workers", str(workers)) as running:
-        running.simulate("PUT", "settings", {"boot_seconds": FAST_BOOT_SECONDS})
-        found = burst(running, demand, seconds=180)
-        report.figure(
-            f"{demand} at once, all active ({workers} worker processes)",
-            found["all_active"],
-            "s",
-            ("one VM's boot", FAST_BOOT_SECONDS),
-            **found,
-        )
+
+    def measured(of: Demand, **settings: str) -> dict[str, float]:
+        with stack.running(*_options("fast", of), **settings) as running:
+            running.simulate("PUT", "settings", {"boot_seconds": FAST_BOOT_SECONDS})
+            return burst(running, of, seconds=180)
+
+    alone, together = measured(single, launch_batch="1"), measured(demand)
+    report.figure(
+        f"{demand} at once, all active ({demand.workers} worker processes)",
+        together["all_active"],
+        "s",
+        (f"a call for each of {single.count}", alone["all_active"]),
+        **together,
+    )
+    report.figure(
+        "CPU of the workers for each of these leases",
+        together["worker_ms"],
+        "ms",
+        (f"a call for each of {single.count}", alone["worker_ms"]),
+    )
 
 
-def realistic(demand: Demand, workers: int) -> None:
+def realistic(demand: Demand, *, single: Demand) -> None:
     """Documented rates."""
-    with stack.running("--profile", "realistic", "--workers", str(workers)) as running:
-        running.simulate("PUT", "settings", {"default_quota_vcpus": AMPLE_VCPUS})
-        found = burst(running, demand, seconds=300)
-        bucket, rate = LAUNCH_RATES[demand.provider]
-        ideal = max(0.0, demand.count - bucket) / rate
-        report.figure(
-            f"{demand} at once at documented rates, all accepted by the provider",
-            found["launching"],
-            "s",
-            (f"a call for each at the provider's rate: {bucket:.0f}, then {rate:.0f}/s", ideal),
-            **found,
-        )
-        report.figure(
-            f"{demand} at once at documented rates, all active",
-            found["all_active"],
-            "s",
-            ("a call for each at the provider's rate, and one boot", ideal + REALISTIC_BOOT_SECONDS),
-        )
+
+    def measured(of: Demand, **settings: str) -> dict[str, float]:
+        with stack.running(*_options("realistic", of), **settings) as running:
+            running.simulate("PUT", "settings", {"default_quota_vcpus": AMPLE_VCPUS})
+            return burst(running, of, seconds=420)
+
+    alone, together = measured(single, launch_batch="1"), measured(demand)
+    bucket, rate = LAUNCH_RATES[demand.provider]
+    report.figure(
+        f"{demand} at once at documented rates, all active",
+        together["all_active"],
+        "s",
+        ("one boot", REALISTIC_BOOT_SECONDS),
+        a_call_for_each_would_take=max(0.0, demand.count - bucket) / rate + REALISTIC_BOOT_SECONDS,
+        **together,
+    )
+    report.figure(
+        f"{single} at once at documented rates, a call for each, all active",
+        alone["all_active"],
+        "s",
+        ("the provider's rate, and one boot", max(0.0, single.count - bucket) / rate + REALISTIC_BOOT_SECONDS),
+        **alone,
+    )
+
+
+def _options(profile: str, demand: Demand) -> list[str]:
+    """Of the stack: one cloud, and VMs whose agents take no process of this machine."""
+    return ["--profile", profile, "--workers", str(demand.workers), "--clouds", demand.provider, "--gpu-agents", "0"]
 
 
 def burst(running: Stack, demand: Demand, *, seconds: float) -> dict[str, float]:
-    """Ask for everything and wait until none is on its way any more. Raises SystemExit when some did not make it."""
+    """Ask for everything and wait until all are active. Raises SystemExit when some did not make it."""
     running.ample_quota()
     before, calls = running.cpu_seconds(), running.simulate("GET", "calls")[demand.provider]
     result = load.closed_loop(
         running.api_port,
         lambda _: demand.request(running.tenant_key),
-        count=demand.requests,
-        connections=min(CONNECTIONS, demand.requests),
+        count=demand.count,
+        connections=min(CONNECTIONS, demand.count),
     )
     result.must_all_be(201)
+    found = await_active(running, demand.count, seconds=seconds)
+    after, made = running.cpu_seconds(), running.simulate("GET", "calls")[demand.provider]
+    cpu = {f"cpu_{part}": after[part] - before.get(part, 0.0) for part in sorted(after)}
+    spent = {f"calls_{name}": made[name] - calls.get(name, 0) for name in sorted(made) if made[name] != calls.get(name)}
+    memory = {f"mib_{part}": amount for part, amount in sorted(running.memory_mib().items())}
+    worker_ms = cpu["cpu_worker"] / demand.count * 1000
+    return {**found, "admitted_per_second": result.rate, "worker_ms": worker_ms, **cpu, **spent, **memory}
+
+
+def await_active(running: Stack, count: int, *, seconds: float) -> dict[str, float]:
+    """Waits until `count` leases have been active. Returns their times, in seconds. Raises SystemExit after `seconds`."""
     with psycopg.connect(running.database_url, autocommit=True, row_factory=dict_row) as connection:
         connection.execute("SET ROLE gpulease_worker")
 
         def times() -> dict[str, float]:
             return connection.execute(_TIMES).fetchone() or {}
 
-        if not wait_until(lambda: times()["active"] >= demand.count, timeout=seconds, poll=0.5):
+        if not wait_until(lambda: times()["active"] >= count, timeout=seconds, poll=0.5):
             raise SystemExit(f"after {seconds:.0f} s only {times()}")
-        found = times()
-    after, made = running.cpu_seconds(), running.simulate("GET", "calls")[demand.provider]
-    cpu = {f"cpu_{part}": after[part] - before.get(part, 0.0) for part in sorted(after)}
-    spent = {f"calls_{name}": made[name] - calls.get(name, 0) for name in sorted(made) if made[name] != calls.get(name)}
-    memory = {f"mib_{part}": amount for part, amount in sorted(running.memory_mib().items())}
-    return {**found, "admitted_per_second": result.rate, **cpu, **spent, **memory}
+        return times()
 
 
 if __name__ == "__main__":

@@ -285,7 +285,7 @@ def launch(running: Stack, connection: Connection) -> float:
     """Seconds within which the provider accepted 95 % of some launches, asked for at a steady rate."""
     begun = connection.execute("SELECT clock_timestamp() AS now").fetchone()
     assert begun is not None
-    single = Demand(LAUNCHES, "aws", group_size=0)
+    single = Demand(LAUNCHES, "aws", workers=1)
     asked = load.open_loop(
         running.api_port, lambda _: single.request(running.tenant_key), count=LAUNCHES, connections=8, rate=LAUNCH_RATE
     )
