@@ -1,7 +1,9 @@
 """Enter a state: `booting` when the provider reports a running VM (billing starts), `active` when the VM has shown that it is ready.
 
 Each step takes several leases, in one transaction. It returns those that have entered the state. The others were taken
-over by another worker, ended or stopped by a hold meanwhile.
+over by another worker, ended or stopped by a hold meanwhile. What launches teach about an offering is written afterwards:
+the row of an offering would stay locked until the commit, and all leases at the offering would wait for each other. A
+worker that dies in between loses one observation.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,7 +17,6 @@ from app.db.leases import launches, spend_caps
 from app.db.leases.transitions import NOW, locked
 from app.domain.events import LeaseActive, LeaseBooting
 from app.domain.leases import LeaseState
-from app.domain.offerings import OfferingKey
 from app.domain.rates import Rate
 from app.settings.providers import SSH_PORT
 from workers.lifecycle.steps.context import OwnChange, StepContext, change_each, offering_key
@@ -33,8 +34,8 @@ def enter_booting(leases: Sequence[StepContext]) -> list[StepContext]:
             given = {"rate": rate.total, "cost": Decimal(0)}
             entered += change_each(connection, changes, to=LeaseState.BOOTING, given=given, values=_billed(rate))
         connection.execute(*launches.start_billing(ctx.attempt.id for ctx in entered))
-        for key, equal in _by_offering(entered):
-            connection.execute(*offering_stats.launched(key, len(equal)))
+    for key, equal in _grouped(entered, lambda ctx: offering_key(ctx.attempt)).items():
+        leases[0].runtime.database.run(offering_stats.launched(key, len(equal)))
     return entered
 
 
@@ -70,9 +71,10 @@ def enter_active(leases: Sequence[StepContext]) -> list[StepContext]:
         connection.execute(*locked(ctx.lease.id for ctx in leases))
         changes = [OwnChange(ctx, _active(ctx), {"connection": _connection(ctx)}) for ctx in leases]
         entered = change_each(connection, changes, to=LeaseState.ACTIVE, values=_USABLE)
-        for key, equal in _by_offering(ctx for ctx in entered if ctx.row.lease_launched_at is not None):
-            seconds = fmean((ctx.now - ctx.row.lease_launched_at).total_seconds() for ctx in equal)
-            connection.execute(*offering_stats.became_ready(key, seconds))
+    launched = [ctx for ctx in entered if ctx.row.lease_launched_at is not None]
+    for key, equal in _grouped(launched, lambda ctx: offering_key(ctx.attempt)).items():
+        seconds = fmean((ctx.now - ctx.row.lease_launched_at).total_seconds() for ctx in equal)
+        leases[0].runtime.database.run(offering_stats.became_ready(key, seconds))
     for ctx in entered:
         if ctx.lease.ready_at is None:
             waited = (ctx.now - ctx.lease.created_at).total_seconds()
@@ -82,11 +84,6 @@ def enter_active(leases: Sequence[StepContext]) -> list[StepContext]:
 
 def _active(ctx: StepContext) -> NewEvent:
     return NewEvent(LeaseActive(n=ctx.attempt.n, instance_id=ctx.attempt.instance_id))
-
-
-def _by_offering(leases: Iterable[StepContext]) -> list[tuple[OfferingKey, list[StepContext]]]:
-    """In the order of the keys, so that transactions lock the rows of offerings in one order."""
-    return sorted(_grouped(leases, lambda ctx: offering_key(ctx.attempt)).items(), key=lambda item: str(item[0]))
 
 
 def _grouped(leases: Iterable[StepContext], key: Callable[[StepContext], K]) -> dict[K, list[StepContext]]:
