@@ -165,16 +165,20 @@ def lead(task: dict[str, Any], secret: bytes, gpus: Gpus | None) -> Any:
     return answer
 
 
-def follow(task: dict[str, Any], secret: bytes, gpus: Gpus | None) -> Any:
-    until, nonce = time.monotonic() + GATHER_SECONDS, os.urandom(32).hex()
+def reach(address: str, port: int) -> socket.socket:
+    """A connection to rank 0, which may begin later than this member."""
+    until = time.monotonic() + GATHER_SECONDS
     while True:
         try:
-            peer = socket.create_connection((task["addresses"][0], task["port"]), timeout=5)
-            break
+            return socket.create_connection((address, port), timeout=5)
         except OSError:
             if time.monotonic() > until:
                 raise Unavailable("rank 0 does not answer") from None
             time.sleep(0.2)
+
+
+def follow(task: dict[str, Any], secret: bytes, gpus: Gpus | None) -> Any:
+    peer, nonce = reach(task["addresses"][0], task["port"]), os.urandom(32).hex()
     with peer, peer.makefile("rb") as lines:
         peer.settimeout(GATHER_SECONDS + 5)
         said = {"rank": task["rank"], "gpus": gpus.count if gpus else 0, "nonce": nonce}

@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from email import message_from_bytes
+from functools import partial
 from pathlib import Path
 from subprocess import Popen
 from typing import Any
@@ -176,7 +177,7 @@ class GroupsTrial:
         for rank, machine in enumerate(self.machines):
             formed = {"NODE_RANK": str(rank), "NNODES": str(size), "GPULEASE_MESH": "ok"}
             formed["GPULEASE_ALLREDUCE"] = "unavailable"  # without GPUs
-            await_(f"group.env of {machine.name}", lambda m=machine, f=formed: _env(m).items() >= f.items(), _SECONDS)
+            await_(f"group.env of {machine.name}", partial(_has, machine, formed), _SECONDS)
             expect(_env(machine)["MASTER_ADDR"] == self.machines[0].address.private, str(_env(machine)))
 
     def _boot(self, machine: Machine, user_data: Mapping[str, Any]) -> None:
@@ -241,6 +242,10 @@ def _bare() -> dict[str, str]:
 
 def _env(machine: Machine) -> dict[str, str]:
     return dict(line.split("=", 1) for line in machine.read("/etc/gpulease/group.env").splitlines())
+
+
+def _has(machine: Machine, values: Mapping[str, str]) -> bool:
+    return _env(machine).items() >= values.items()
 
 
 def _cloud_config(packed: str) -> Any:

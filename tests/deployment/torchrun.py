@@ -46,17 +46,19 @@ def lead(asked: argparse.Namespace) -> dict[Any, str]:
     return hosts
 
 
-def follow(asked: argparse.Namespace) -> Any:
+def reach(asked: argparse.Namespace) -> socket.socket:
     until = time.monotonic() + SECONDS
     while True:
         try:
-            master = socket.create_connection((asked.master_addr, asked.master_port), timeout=SECONDS)
-            break
+            return socket.create_connection((asked.master_addr, asked.master_port), timeout=SECONDS)
         except OSError:
             if time.monotonic() > until:
                 raise
             threading.Event().wait(0.2)
-    with master:
+
+
+def follow(asked: argparse.Namespace) -> Any:
+    with reach(asked) as master:
         master.sendall(json.dumps([asked.node_rank, socket.gethostname()]).encode() + b"\n")
         return json.loads(master.makefile().read())
 

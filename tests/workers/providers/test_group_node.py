@@ -306,8 +306,8 @@ def test_only_root_may_read_token_and_key() -> None:
 
 def test_the_program_is_short_and_fits_beside_the_agent() -> None:
     assert len(group_node.program().splitlines()) <= 150
-    for changes in ({}, {"slot_secret": "5a" * 32}):
-        both = cloud_config(aws.packed(spec(group=GROUP, agent=CONFIG, **changes)))["write_files"]
+    for secret in (None, "5a" * 32):
+        both = cloud_config(aws.packed(spec(group=GROUP, agent=CONFIG, slot_secret=secret)))["write_files"]
         content = {file["path"]: file["content"] for file in both}
         assert group_node.PROGRAM in content
         assert content[agent.PROGRAM] == short(benchmark=CONFIG.benchmark), "the agent itself, not its loader"
