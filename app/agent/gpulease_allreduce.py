@@ -28,7 +28,7 @@ class Unavailable(Exception):
     """A member that does not take part."""
 
 
-class Id(ctypes.Structure):
+class NcclId(ctypes.Structure):
     """ncclUniqueId."""
 
     _fields_ = (("internal", ctypes.c_ubyte * 128),)
@@ -62,7 +62,7 @@ class Gpus:
         self.contexts = [ctypes.c_void_p() for _ in range(self.count)]
 
     def unique_id(self) -> bytes:
-        made = Id()
+        made = NcclId()
         called(self.nccl, "ncclGetUniqueId", byref(made))
         return bytes(made.internal)
 
@@ -90,7 +90,7 @@ class Gpus:
         called(self.nccl, "ncclGroupStart")
         for index, one in enumerate(communicators):
             self.select(index)
-            called(self.nccl, "ncclCommInitRank", byref(one), world, Id.from_buffer_copy(unique), first + index)
+            called(self.nccl, "ncclCommInitRank", byref(one), world, NcclId.from_buffer_copy(unique), first + index)
         called(self.nccl, "ncclGroupEnd")
         started = 0.0
         for number in range(ROUNDS + 1):

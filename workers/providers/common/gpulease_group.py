@@ -82,7 +82,7 @@ def install_key(key: dict[str, Any], addresses: list[str]) -> None:
 
 
 def listen(address: str, port: int) -> None:
-    """Tells the other members' checks whether this member has checked its group, and closes them."""
+    """Answers the other members' checks with whether this member has checked its group, and closes them."""
     server = socket.create_server((address, port), backlog=256)
 
     def serve() -> None:
