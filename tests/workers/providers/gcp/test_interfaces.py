@@ -169,7 +169,8 @@ def test_the_cloud_takes_a_member_with_all_interfaces_and_nothing_stays_after_it
     gcp.terminate(REGION, [vm.id])
     assert wait_until(lambda: not sim.instances(alive="true", provider="gcp"), timeout=30)
     for one in gcp.leftovers(REGION, INSTALLATION, None).found:
-        gcp.remove_leftover(one)
+        if one.free:
+            gcp.remove_leftover(one)
     assert [one for one in gcp.leftovers(REGION, INSTALLATION, None).found if one.free] == []
 
 
