@@ -48,6 +48,10 @@ class Control:
         """Ground truth; filters: provider, account, region, alive, id, tag."""
         return list(self.call("GET", "instances", params=filters)["items"])
 
+    def launches(self, **filters: str) -> list[dict[str, Any]]:
+        """What VMs were launched with; filters as for instances."""
+        return list(self.call("GET", "launches", params=filters)["items"])
+
     def resources(self, **filters: str) -> list[dict[str, Any]]:
         """Disks, network interfaces, addresses and firewall groups that exist."""
         return list(self.call("GET", "resources", params=filters)["items"])

@@ -1,4 +1,7 @@
-"""The agent's program as it is delivered: its source, with a digest, and a shorter form for user data."""
+"""The agent's program as it is delivered: its source, with a digest, and a shorter form for user data.
+
+The program of the all-reduce, which VMs of a group fetch, is delivered as its source alone.
+"""
 
 import ast
 import hashlib
@@ -24,6 +27,18 @@ def source() -> bytes:
 def digest() -> str:
     """SHA-256 of `source`, hexadecimal."""
     return hashlib.sha256(source()).hexdigest()
+
+
+@cache
+def all_reduce_source() -> bytes:
+    """The program that the members of a group run once, as the API serves it."""
+    return _FILE.with_name("gpulease_allreduce.py").read_bytes()
+
+
+@cache
+def all_reduce_digest() -> str:
+    """SHA-256 of `all_reduce_source`, hexadecimal."""
+    return hashlib.sha256(all_reduce_source()).hexdigest()
 
 
 def short(*, benchmark: bool) -> str:

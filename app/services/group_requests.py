@@ -10,7 +10,7 @@ from app.services.errors import FieldError, InvalidRequest, ServiceError, summar
 from app.services.lease_requests import CreateLease
 from app.services.offering_cache import CatalogueSnapshot
 from app.services.request_checks import CheckedRequest
-from app.settings.providers import most_members, providers
+from app.settings.providers import ProviderInfo, most_members, providers
 
 LEAST_FORM_SECONDS = 60
 MOST_FORM_SECONDS = 86_400
@@ -69,7 +69,7 @@ def check_group(snapshot: CatalogueSnapshot, new: CreateGroup, checked: CheckedR
         return checked
     candidates = tuple(one for one in fitting if _has_interconnect(one, new.interconnect))
     if not candidates:
-        raise _no_interconnect(snapshot)
+        raise _no_interconnect(snapshot, fitting)
     candidates = tuple(one for one in candidates if new.size <= most_members(one.provider, new.placement))
     if not candidates:
         raise _too_large(new, fitting)
@@ -82,14 +82,25 @@ def _has_interconnect(offering: Offering, wanted: GroupInterconnect) -> bool:
     return wanted is not GroupInterconnect.REQUIRED or offering.type.network_fabric is not None
 
 
-def _no_interconnect(snapshot: CatalogueSnapshot) -> InvalidRequest:
+def _no_interconnect(snapshot: CatalogueSnapshot, fitting: tuple[Offering, ...]) -> InvalidRequest:
     known = sorted({o.type.name for o in snapshot.offerings if o.type.network_fabric is not None})
     shown = ", ".join(known[:_SHOWN_TYPES]) + (
         f" and {len(known) - _SHOWN_TYPES} more" if len(known) > _SHOWN_TYPES else ""
     )
     have = f"instance types with one are {shown}" if known else "no instance type of this installation has one"
-    detail = f"is required, and no offering that fits `lease` has a network fabric between VMs: {have}"
+    detail = f"is required, and no offering that fits `lease` has a network fabric between VMs: {have}{_to_configure(fitting)}"
     return InvalidRequest(errors=[FieldError("#/body/interconnect", detail)], extra={"known": known})
+
+
+def _to_configure(fitting: tuple[Offering, ...]) -> str:
+    """What an operator can configure so that a type of these has a fabric; empty where no setting is needed."""
+    settings = {info.label: info.fabric_settings for info in map(_provider, fitting) if info and info.fabric_settings}
+    named = (f"at {label}, types have one where the account sets {' and '.join(s)}" for label, s in settings.items())
+    return "".join(f"; {one}" for one in named)
+
+
+def _provider(offering: Offering) -> ProviderInfo | None:
+    return providers().get(offering.provider)
 
 
 def _too_large(new: CreateGroup, fitting: tuple[Offering, ...]) -> InvalidRequest:

@@ -141,7 +141,8 @@ class ProviderInfo:
     `spot_price_by_zone`: a spot price of the region says nothing about one zone. `repriced_markets`: the markets in which
     the provider bills a running VM at the price of the day; elsewhere at the price of its launch. `focus`: how its
     invoices are written; None: they cannot be imported. `largest_cluster`: the most VMs that it places close to each
-    other; None: it documents no limit.
+    other; None: it documents no limit. `fabric_settings`: the settings of an account without which its instance types have
+    no network fabric.
     """
 
     name: str
@@ -154,6 +155,7 @@ class ProviderInfo:
     repriced_markets: frozenset[Market] = frozenset()
     focus: FocusDialect | None = None
     largest_cluster: int | None = None
+    fabric_settings: tuple[str, ...] = ()
 
 
 @cache

@@ -39,6 +39,7 @@ class ControlApi:
             ("GET", "/_sim/health", self.health),
             ("GET", "/_sim/instances", self.instances),
             ("POST", "/_sim/instances", self.plant),
+            ("GET", "/_sim/launches", self.launches),
             ("GET", "/_sim/resources", self.resources),
             ("PUT", "/_sim/capacity", self.capacity),
             ("PUT", "/_sim/offered", self.offered),
@@ -76,6 +77,13 @@ class ControlApi:
             if wanted.matches(vm) and wanted.alive in (None, vm.alive)
         ]
         return JSONResponse({"items": items})
+
+    async def launches(self, request: Request) -> Response:
+        """What VMs were launched with, user data among it. Query as for instances."""
+        self._world.advance()
+        wanted = _Wanted(request)
+        found = (vm for vm in self._world.vms.values() if wanted.matches(vm) and wanted.alive in (None, vm.alive))
+        return JSONResponse({"items": [views.launch(vm) for vm in found]})
 
     async def plant(self, request: Request) -> Response:
         """VMs that no API call made."""

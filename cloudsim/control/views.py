@@ -42,6 +42,11 @@ def vm(of: Vm, now: float) -> dict[str, Any]:
     }
 
 
+def launch(of: Vm) -> dict[str, Any]:
+    """What one VM was launched with, in the cloud's own form, and the addresses that it got."""
+    return {"id": of.id, "private_ip": of.private_ip, "public_ip": of.public_ip, "spec": dict(of.spec)}
+
+
 def resource(of: Resource) -> dict[str, Any]:
     """Ground truth about a disk, network interface, address or firewall group."""
     return {

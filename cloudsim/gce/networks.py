@@ -1,4 +1,7 @@
-"""VPC networks and their subnetworks. Every network exists, with a subnetwork of its own name in each region."""
+"""VPC networks and their subnetworks. Every network exists, with a subnetwork of its own name in each region.
+
+A subnetwork NETWORK--NAME is in the network NETWORK.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def subnetwork(call: Call) -> Result:
         "kind": "compute#subnetwork",
         "id": links.number("subnetwork", key),
         "name": name,
-        "network": f"{API}/projects/{call.project}/global/networks/{name}",
+        "network": f"{API}/projects/{call.project}/global/networks/{name.partition('--')[0]}",
         "region": links.regional(call.project, call.region),
         "ipCidrRange": "10.128.0.0/20",
         "purpose": "PRIVATE" if restrictions.is_open(PROVIDER, key) else "REGIONAL_MANAGED_PROXY",

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cloudsim.gce import existing, links, reservations, resource_policies
 from cloudsim.gce.call import Call
 from cloudsim.gce.disk_orders import read_disks
-from cloudsim.gce.errors import GceError, invalid, not_found
-from cloudsim.gce.facts import GVNIC_ONLY, HYPERDISK_ONLY, PROVIDER, family, with_accelerators
+from cloudsim.gce.errors import GceError, invalid
+from cloudsim.gce.facts import HYPERDISK_ONLY, PROVIDER, family, with_accelerators
+from cloudsim.gce.interfaces import read_interfaces
 from cloudsim.gce.labels import check as check_labels
 from cloudsim.world import Market, Order
 
@@ -32,11 +33,11 @@ def read_order(call: Call, *, of_bulk: bool = False) -> Order:
     reservation, longest_queue = reservations.target(call), reservations.longest_queue(body)
     if reservation is None and longest_queue is None:
         _check_sold_as(call, machine, market)
-    interface = _interface(body)
+    interfaces = read_interfaces(body, call.world.machine(PROVIDER, machine))
     labels = check_labels(body.get("labels", {}))
     disks = read_disks(call, name)
-    _check_hardware(machine, interface, str(disks[0].spec["type"]))
-    spec = _spec(call, scheduling, interface)
+    _check_hardware(machine, str(disks[0].spec["type"]))
+    spec = _spec(call, scheduling, interfaces)
     return Order(
         provider=PROVIDER,
         account=call.project,
@@ -51,7 +52,7 @@ def read_order(call: Call, *, of_bulk: bool = False) -> Order:
         token=_request_id(call),
         token_scope=f"{call.project}/{call.zone}",
         params_hash="",  # a repeat with the same request id is not compared: the first one counts
-        public_ip=bool(interface.get("accessConfigs")),
+        public_ip=bool(interfaces[0].get("accessConfigs")),
         disks=disks,
         nics=(),
         spec=spec,
@@ -61,9 +62,9 @@ def read_order(call: Call, *, of_bulk: bool = False) -> Order:
     )
 
 
-def _spec(call: Call, scheduling: Body, interface: Body) -> dict[str, Any]:
+def _spec(call: Call, scheduling: Body, interfaces: Sequence[Body]) -> dict[str, Any]:
     """What only this front understands of the VM."""
-    body = call.body
+    body, interface = call.body, interfaces[0]
     return {
         "description": body.get("description", ""),
         "tags": list(body.get("tags", {}).get("items", [])),
@@ -75,6 +76,7 @@ def _spec(call: Call, scheduling: Body, interface: Body) -> dict[str, Any]:
         "shielded": _shielded(body),
         "caller": call.caller,
         "nic_type": interface.get("nicType"),
+        "further_interfaces": [dict(one) for one in interfaces[1:]],
         "affinity": dict(body.get("reservationAffinity", {})),
     }
 
@@ -112,15 +114,13 @@ def _check_sold_as(call: Call, machine: str, market: Market) -> None:
         raise invalid("resource.scheduling.provisioningModel", f"'{machine}' is not available with this model.")
 
 
-def _check_hardware(machine: str, interface: Body, disk_type: str) -> None:
-    """Disk and interface types that go with the machine."""
+def _check_hardware(machine: str, disk_type: str) -> None:
+    """Disk types that go with the machine."""
     if family(machine) in HYPERDISK_ONLY and not disk_type.startswith("hyperdisk-"):
         raise invalid(
             "resource.disks[0].initializeParams.diskType",
             f"'{disk_type}'. It cannot be used by the machine type '{machine}'.",
         )
-    if family(machine) in GVNIC_ONLY and interface.get("nicType", "GVNIC") != "GVNIC":
-        raise invalid("resource.networkInterfaces[0].nicType", f"The machine type '{machine}' requires GVNIC.")
 
 
 def _scheduling(body: Body) -> tuple[dict[str, Any], Market]:
@@ -148,17 +148,6 @@ def _metadata(body: Body) -> dict[str, str]:
             raise invalid("resource.metadata", f"The value of '{item['key']}' is too long: at most 262144 bytes.")
         found[item["key"]] = item.get("value", "")
     return found
-
-
-def _interface(body: Body) -> Body:
-    interfaces = body.get("networkInterfaces", [])
-    if len(interfaces) != 1:
-        raise invalid("resource.networkInterfaces", "One network interface is simulated.")
-    chosen: Body = interfaces[0]
-    link = chosen.get("subnetwork") or chosen.get("network", "")
-    if not existing.is_network(link):
-        raise not_found(link)
-    return chosen
 
 
 def _service_accounts(body: Body) -> list[dict[str, Any]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from cloudsim.gce import links
 from cloudsim.gce.facts import PROVIDER, accelerator
 from cloudsim.gce.facts import machine_type as machine_type_of
+from cloudsim.gce.interfaces import network_of
 from cloudsim.world import Resource, ResourceKind, Vm, VmState, World
 
 _STATUS = {
@@ -35,7 +37,7 @@ def instance(world: World, vm: Vm) -> Json:
         "status": "PENDING" if vm.queued_until is not None else _STATUS[vm.state],
         "zone": links.zonal(*place),
         "canIpForward": False,
-        "networkInterfaces": [_interface(vm)],
+        "networkInterfaces": [_interface(vm), *_further_interfaces(vm)],
         "disks": [
             _attached(world.resources[one], index) for index, one in enumerate(vm.resources) if one in world.resources
         ],
@@ -90,6 +92,19 @@ def _interface(vm: Vm) -> Json:
         address = {"natIP": vm.public_ip} if vm.state is not VmState.PENDING else {}
         shown["accessConfigs"] = [{**access, "networkTier": "PREMIUM", **address}]
     return shown
+
+
+def _further_interfaces(vm: Vm) -> Iterator[Json]:
+    """Interfaces of GPUs. Their addresses are not those that users or members reach the VM at."""
+    for number, interface in enumerate(vm.spec.get("further_interfaces", ()), start=1):
+        yield {
+            "kind": "compute#networkInterface",
+            "name": f"nic{number}",
+            "network": links.everywhere(vm.account, "networks", network_of(interface)),
+            "networkIP": f"172.16.{number}.{2 + int(vm.id) % 250}",
+            "stackType": "IPV4_ONLY",
+            **{key: value for key, value in interface.items() if key in {"subnetwork", "nicType"}},
+        }
 
 
 def _attached(of: Resource, index: int) -> Json:

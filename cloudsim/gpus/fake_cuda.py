@@ -40,7 +40,7 @@ class _Devices:
         return self.last
 
 
-_DEVICES = _Devices()
+DEVICES = _Devices()
 
 
 class _Library:
@@ -51,7 +51,7 @@ class _Library:
         return Gpus.read(self._path)
 
     def _of(self, name: str, default: Any) -> Any:
-        return self._gpus().of(_DEVICES.current, name, default)
+        return self._gpus().of(DEVICES.current, name, default)
 
     @property
     def _rate(self) -> float:
@@ -91,40 +91,41 @@ class FakeCuda(_Library):
         return _OK
 
     def cuCtxSetCurrent(self, context: Any) -> int:
-        _DEVICES.current = _int(context) - 1
+        DEVICES.current = _int(context) - 1
         return _OK
 
     def cuCtxSynchronize(self) -> int:
         return _OK
 
     def cuMemAlloc_v2(self, pointer: Any, size: Any) -> int:
-        pointer._obj.value = _DEVICES.address(_int(size))
+        pointer._obj.value = DEVICES.address(_int(size))
         return _OK
 
     def cuMemFree_v2(self, pointer: Any) -> int:
-        _DEVICES.contents.pop(_int(pointer), None)
+        DEVICES.contents.pop(_int(pointer), None)
         return _OK
 
     def cuMemHostAlloc(self, pointer: Any, size: Any, flags: Any) -> int:
-        pointer._obj.value = _DEVICES.address(_int(size))
+        pointer._obj.value = DEVICES.address(_int(size))
         return _OK
 
     def cuMemFreeHost(self, pointer: Any) -> int:
         return _OK
 
     def cuMemsetD16_v2(self, pointer: Any, bits: Any, count: Any) -> int:
-        _DEVICES.contents[_int(pointer)] = (2, _int(bits))
+        DEVICES.contents[_int(pointer)] = (2, _int(bits))
         return _OK
 
     def cuMemsetD32_v2(self, pointer: Any, bits: Any, count: Any) -> int:
-        _DEVICES.contents[_int(pointer)] = (4, _int(bits))
+        DEVICES.contents[_int(pointer)] = (4, _int(bits))
         return _OK
 
     def cuMemcpyHtoD_v2(self, target: Any, source: Any, size: Any) -> int:
         return self._copy(size)
 
     def cuMemcpyDtoH_v2(self, target: Any, source: Any, size: Any) -> int:
-        width, bits = _DEVICES.contents.get(_int(source), (4, 0))
+        base = max((one for one in DEVICES.contents if one <= _int(source)), default=0)
+        width, bits = DEVICES.contents.get(base, (4, 0))
         data = bits.to_bytes(width, "little") * (_int(size) // width)
         ctypes.memmove(target, data, len(data))
         return self._copy(size)
@@ -136,15 +137,15 @@ class FakeCuda(_Library):
         return self._copy(size)
 
     def cuMemcpyDtoDAsync_v2(self, target: Any, source: Any, size: Any, stream: Any) -> int:
-        _DEVICES.work(2 * _int(size) / (self._gpus().record.memory_gbps * self._rate * 1e9))
+        DEVICES.work(2 * _int(size) / (self._gpus().record.memory_gbps * self._rate * 1e9))
         return _OK
 
     def cuEventCreate(self, event: Any, flags: Any) -> int:
-        event._obj.value = _DEVICES.address(0)
+        event._obj.value = DEVICES.address(0)
         return _OK
 
     def cuEventRecord(self, event: Any, stream: Any) -> int:
-        _DEVICES.events[_int(event)] = _DEVICES.clocks.get(_DEVICES.current, 0.0)
+        DEVICES.events[_int(event)] = DEVICES.clocks.get(DEVICES.current, 0.0)
         return _OK
 
     def cuEventSynchronize(self, event: Any) -> int:
@@ -154,11 +155,11 @@ class FakeCuda(_Library):
         return _OK
 
     def cuEventElapsedTime(self, milliseconds: Any, start: Any, end: Any) -> int:
-        milliseconds._obj.value = _DEVICES.events[_int(end)] - _DEVICES.events[_int(start)]
+        milliseconds._obj.value = DEVICES.events[_int(end)] - DEVICES.events[_int(start)]
         return _OK
 
     def _copy(self, size: Any) -> int:
-        _DEVICES.work(_int(size) / (self._gpus().record.host_gbps * self._rate * 1e9))
+        DEVICES.work(_int(size) / (self._gpus().record.host_gbps * self._rate * 1e9))
         return _OK
 
 
@@ -166,7 +167,7 @@ class FakeCublas(_Library):
     """libcublas: one multiplication, and the library's version (12.8.4)."""
 
     def cublasCreate_v2(self, handle: Any) -> int:
-        handle._obj.value = _DEVICES.address(0)
+        handle._obj.value = DEVICES.address(0)
         return _OK
 
     def cublasDestroy_v2(self, handle: Any) -> int:
@@ -183,13 +184,13 @@ class FakeCublas(_Library):
         rate = self._gpus().record.tflops.get(_NAMES[kind])
         if rate is None:
             return _NOT_SUPPORTED
-        _DEVICES.work(2.0 * m * n * k / (rate * self._rate * 1e12))
-        if a in _DEVICES.contents and b in _DEVICES.contents:
-            value = _value(*_DEVICES.contents[a], kind) * _value(*_DEVICES.contents[b], kind) * k
+        DEVICES.work(2.0 * m * n * k / (rate * self._rate * 1e12))
+        if a in DEVICES.contents and b in DEVICES.contents:
+            value = _value(*DEVICES.contents[a], kind) * _value(*DEVICES.contents[b], kind) * k
             if self._of("matmul", "passed") == "failed":
                 value += 1
             assert c_kind == _FP32, "only results in fp32 are checked"
-            _DEVICES.contents[c] = (4, int.from_bytes(struct.pack("<f", value), "little"))
+            DEVICES.contents[c] = (4, int.from_bytes(struct.pack("<f", value), "little"))
         return _OK
 
 
@@ -217,8 +218,8 @@ class FakeNccl(_Library):
         links = gpus.record.nvlinks
         bus = links * 19.5 if links else gpus.record.host_gbps * 0.4
         count = max(2, gpus.count)
-        _DEVICES.current = _int(arguments[5]) - 1
-        _DEVICES.work(size * 2 * (count - 1) / count / (bus * self._rate * 1e9))
+        DEVICES.current = _int(arguments[5]) - 1
+        DEVICES.work(size * 2 * (count - 1) / count / (bus * self._rate * 1e9))
         return _OK
 
     def ncclCommDestroy(self, communicator: Any) -> int:

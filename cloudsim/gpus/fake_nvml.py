@@ -47,7 +47,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cloudsim.gpus.fake_cuda import FakeCublas, FakeCuda, FakeNccl
+from cloudsim.gpus.fake_cuda import FakeCublas, FakeCuda
+from cloudsim.gpus.fake_nccl import FakeNcclCluster
 from cloudsim.gpus.state import RECOVERY_ACTIONS, Gpus
 
 _OK, _BAD_ARGUMENT, _NOT_SUPPORTED, _NOT_LOADED, _GPU_LOST, _MISMATCH = 0, 2, 3, 9, 15, 18
@@ -212,7 +213,7 @@ def fake_loader(state: Path, changed: Callable[[], None]) -> Callable[..., Any]:
         if "cublas" in text and "Lt" not in text and gpus.state.get("cublas", True):
             return FakeCublas(state)
         if "nccl" in text and gpus.state.get("nccl", True):
-            return FakeNccl(state)
+            return FakeNcclCluster(state)
         raise OSError(f"{name}: cannot open shared object file: No such file or directory")
 
     return load

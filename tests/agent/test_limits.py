@@ -27,7 +27,8 @@ def test_the_program_is_short() -> None:
 
 
 def test_both_forms_are_python_3_8() -> None:
-    for text in (program.source().decode(), program.short(benchmark=True), program.short(benchmark=False)):
+    texts = (program.source(), program.all_reduce_source())
+    for text in (*(one.decode() for one in texts), program.short(benchmark=True), program.short(benchmark=False)):
         tree = ast.parse(text, feature_version=(3, 8))
         assert {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)} & NEWER == set()
         assert {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} & NEWER == set()

@@ -125,9 +125,18 @@ async def test_a_required_interconnect_names_the_types_that_have_one(alice: Call
     fleet.run("UPDATE offering SET network_fabric = 'EFA' WHERE instance_type = 'p4d.24xlarge'")
     refusal = (await create(alice, interconnect="required")).json()
     assert refusal["known"] == ["p4d.24xlarge"]
+    assert "gpu_networks" not in refusal["detail"]
     assert "p4d.24xlarge" in refusal["detail"]
     group = await made(alice, size=1, interconnect="required", lease={"gpu": {"model": "A100", "count": 8}})
     assert group["interconnect"] == "required"
+
+
+async def test_a_refusal_names_the_settings_that_give_a_type_its_interconnect(alice: Caller, fleet: Fleet) -> None:
+    fleet.run("UPDATE offering SET provider = 'gcp'")
+    refusal = (await create(alice, interconnect="required")).json()
+    assert (
+        "at Google Cloud, types have one where the account sets gpu_networks and rdma_subnetworks" in refusal["detail"]
+    )
 
 
 async def test_a_cluster_is_no_larger_than_its_provider_places(operator: Caller, alice: Caller, fleet: Fleet) -> None:

@@ -10,7 +10,7 @@ from tests.api.conftest import Caller
 
 DASHBOARD = {"/dashboard", "/dashboard/", "/dashboard/{path:path}"}
 DOCS = {"/openapi.json", "/docs", "/docs/errors", "/docs/deprecation", "/docs/assets/{path:path}"}
-OPEN = {"/livez", "/readyz", "/metrics", "/", "/v1/agent/program", *DOCS, *DASHBOARD}
+OPEN = {"/livez", "/readyz", "/metrics", "/", "/v1/agent/program", "/v1/agent/all-reduce", *DOCS, *DASHBOARD}
 
 LEAST_ROLE = {
     "get_me": "viewer",

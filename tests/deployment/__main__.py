@@ -1,8 +1,9 @@
-"""The service on real servers, as its documentation says: Debian's PostgreSQL, Redis, PgBouncer, HAProxy and sshd, two hosts, the image.
+"""The service on real servers, as its documentation says: Debian's PostgreSQL, Redis, PgBouncer, HAProxy and sshd, two hosts, launchers, the image.
 
 What this machine cannot try is named with its reason. Traffic stays on loopback and on networks of the trial's own; only
 the base of the image and its packages come from outside. Needs root and, in all,
-apt-get install postgresql-15 redis-server pgbouncer haproxy iproute2 openssh-client openssh-server buildah debootstrap runc.
+apt-get install postgresql-15 redis-server pgbouncer haproxy iproute2 openssh-client openssh-server openmpi-bin ansible-core
+slurm-client buildah debootstrap runc.
 """
 
 import argparse
@@ -24,6 +25,7 @@ import psycopg
 from bench import ending, report
 from tests.databases import ROOT
 from tests.deployment.database import Check, DatabaseTrial, prepare
+from tests.deployment.groups import groups_trial
 from tests.deployment.hosts import hosts_trial
 from tests.deployment.image import ImageTrial
 from tests.deployment.installation import Installation, Passwords, clouds
@@ -49,6 +51,11 @@ PARTS: Mapping[str, Part] = {
     "pooler": Part(Needs(("initdb", "redis-server", "pgbouncer"))),
     "hosts": Part(Needs(("initdb", "redis-server", "haproxy", "ip"))),
     "ssh": Part(Needs(("sshd", "ssh", "ssh-keygen", "scp"))),
+    "groups": Part(
+        Needs(
+            ("ip", "sshd", "ssh", "ssh-keygen", "mpirun", "ansible", "ansible-inventory", "scontrol"), namespaces=True
+        )
+    ),
     "image": Part(Needs(("initdb", "redis-server", "buildah", "debootstrap", "runc")), private=False),
 }
 
@@ -156,6 +163,10 @@ def _prepared(part: str, folder: Path) -> Iterator[Trial]:
     if part == "ssh":
         with ssh_trial(folder) as logins:
             yield Trial(checks=logins.checks())
+        return
+    if part == "groups":
+        with groups_trial(folder) as launchers:
+            yield Trial(checks=launchers.checks())
         return
     with ExitStack() as stack:
         installation = _installation(folder, stack)

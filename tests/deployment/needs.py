@@ -22,6 +22,10 @@ PACKAGES: Mapping[str, str] = MappingProxyType(
         "buildah": "buildah",
         "debootstrap": "debootstrap",
         "runc": "runc",
+        "mpirun": "openmpi-bin",
+        "ansible": "ansible-core",
+        "ansible-inventory": "ansible-core",
+        "scontrol": "slurm-client",
     }
 )
 """Program -> the Debian package that brings it."""

@@ -87,7 +87,7 @@ class SshTrial:
         with _web_server() as far:
             near = free_port()
             words = ("ssh", LEASE, "-N", "-L", f"{near}:{LOOPBACK}:{far}", "-i", str(self._identity))
-            tunnel = Process("tunnel", [*_CLI, *words], self._environment(), self._folder)
+            tunnel = Process("tunnel", [*CLI, *words], self._environment(), self._folder)
             tunnel.start()
             try:
                 await_("the forwarded port answers", lambda: _get(near) == "from the VM", _SECONDS)
@@ -143,10 +143,10 @@ class SshTrial:
         }
 
     def _cli(self, *words: str) -> str:
-        return run(words[0], [*_CLI, *words], self._environment())
+        return run(words[0], [*CLI, *words], self._environment())
 
     def _finish(self, *words: str) -> Any:
-        return finish([*_CLI, *words], self._environment())
+        return finish([*CLI, *words], self._environment())
 
     def _keygen(self, path: Path) -> None:
         run(
@@ -208,7 +208,8 @@ class SshTrial:
         expect("ssh-ed25519" in self._cli("lease", "show", LEASE, "--json"), "the lease shows no host keys")
 
 
-_CLI = (sys.executable, "-m", "app.cli")
+CLI = (sys.executable, "-m", "app.cli")
+"""The command line, as a command of this machine."""
 
 
 @contextmanager

@@ -164,13 +164,15 @@ def running(folder: Path, *arguments: str, settings: Mapping[str, str] = Mapping
         "GPULEASE_HOME": str(home.path),
         "GPULEASE_FAILPOINTS": str(failpoints),
     }
-    environment = {**os.environ, **INTERVALS, **settings, **own}
+    environment = {**os.environ, **INTERVALS, **own, **settings}
     said = folder / "said"
     argv = [sys.executable, "-m", "app.local", "--profile", "fast", "--gpu-agents", "0", *arguments]
     with said.open("w") as output:
         child = subprocess.Popen(argv, cwd=ROOT, env=environment, stdout=output, stderr=output, start_new_session=True)
     try:
-        wait_until(lambda: "Ctrl-C ends" in said.read_text() or child.poll() is not None, timeout=PATIENCE, poll=0.1)
+        wait_until(
+            lambda: "Ctrl-C ends" in said.read_text() or child.poll() is not None, timeout=2 * PATIENCE, poll=0.1
+        )
         assert child.poll() is None, said.read_text()
         yield Stack(home, child)
     finally:

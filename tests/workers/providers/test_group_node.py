@@ -10,13 +10,17 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app.agent import program
+from app.agent.program import short
 from app.local.waiting import wait_until
+from tests.databases import ROOT
 from tests.workers.providers.samples import GROUP, spec
 from tests.workers.providers.test_agent_delivery import CONFIG, START, cloud_config, files_at
 from workers.providers.aws import userdata as aws
@@ -34,6 +38,11 @@ class Answers(BaseHTTPRequestHandler):
     groups: dict[str, tuple[int, bytes]]
 
     def do_GET(self) -> None:
+        if self.path == group_node.ALL_REDUCE_PATH:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(self.groups["all-reduce"][1])
+            return
         status, body = self.groups.get(self.headers["Authorization"].removeprefix("Bearer "), (401, b""))
         self.send_response(status if self.path == "/v1/group-hosts" else 404)
         self.end_headers()
@@ -48,6 +57,12 @@ class Api:
 
     def __init__(self, url: str, groups: dict[str, tuple[int, bytes]], port: int) -> None:
         self.url, self._groups, self.port = url, groups, port
+        self.serve(program.all_reduce_source())
+
+    def serve(self, source: bytes) -> None:
+        """`source`: the program of the all-reduce, that VMs accept."""
+        self._groups["all-reduce"] = (200, source)
+        self.digest = sha256(source).hexdigest()
 
     def tell(self, *nodes: int, complete: bool = True) -> None:
         hosts = [{"rank": rank, "private_ip": f"127.0.0.{node + 1}", "gpus": 8} for rank, node in enumerate(nodes)]
@@ -101,19 +116,23 @@ class Node:
 
 
 @contextmanager
-def node(api: Api, number: int, folder: Path, mesh_seconds: float = 30.0) -> Iterator[Node]:
+def node(
+    api: Api, number: int, folder: Path, mesh_seconds: float = 30.0, all_reduce: dict[str, Any] | None = None
+) -> Iterator[Node]:
     vm = Node(folder / f"node-{number}")
     delivered = {one["path"]: one["content"] for one in group_node.files(spec(group=GROUP, ssh_port=2222))}
     settings = json.loads(delivered[group_node.CONFIG]) | {"url": api.url, "token": f"token-{number}"}
     settings |= {"fast_seconds": 0.05, "slow_seconds": 0.1, "mesh_seconds": mesh_seconds, "mesh_port": api.port}
+    url = api.url.replace(group_node.HOSTS_PATH, group_node.ALL_REDUCE_PATH)
+    settings["all_reduce"] |= {"url": url, "sha256": api.digest, "port": api.port + 1} | (all_reduce or {})
     settings["ssh"]["user"], settings["address"] = ME.pw_name, f"127.0.0.{number + 1}"
     (vm.home / ".ssh").mkdir(parents=True)
     (vm.home / ".ssh/authorized_keys").write_text("ssh-ed25519 AAAA of-the-tenant")
     (vm.root / "etc/gpulease").mkdir(parents=True)
     (vm.root / "etc/gpulease/group.json").write_text(json.dumps(settings))
     (vm.root / "etc/hosts").write_text("127.0.0.1 localhost")
-    program = [sys.executable, "-c", delivered[group_node.PROGRAM]]
-    with subprocess.Popen(program, env={"GPULEASE_ROOT": str(vm.root)}, stdout=-1, stderr=-2, text=True) as process:
+    command = [sys.executable, "-c", delivered[group_node.PROGRAM]]
+    with subprocess.Popen(command, env={"GPULEASE_ROOT": str(vm.root)}, stdout=-1, stderr=-2, text=True) as process:
         try:
             yield vm
             assert process.poll() is None
@@ -193,6 +212,61 @@ def test_a_silent_member_fails_the_check_until_it_answers(api: Api, tmp_path: Pa
             eventually(first.has(GPULEASE_MESH="ok"))
 
 
+def fake_gpus(folder: Path, **state: Any) -> bytes:
+    """The program of the all-reduce over fake libraries."""
+    file = folder / "gpus.json"
+    file.write_text(json.dumps({"model": "H100", "count": 2, **state}))
+    fake = f"import sys; sys.path.insert(0, {str(ROOT)!r})\nfrom pathlib import Path\nimport ctypes\n"
+    fake += "from cloudsim.gpus.fake_nvml import fake_loader\n"
+    fake += f"ctypes.CDLL = fake_loader(Path({str(file)!r}), lambda: None)\n"
+    text = program.all_reduce_source().decode()
+    return (fake + text.replace("from __future__ import annotations\n", "", 1)).encode()
+
+
+def test_members_reduce_once_over_all_gpus(api: Api, tmp_path: Path) -> None:
+    api.serve(fake_gpus(tmp_path))
+    api.tell(0, 1)
+    with node(api, 0, tmp_path) as first, node(api, 1, tmp_path) as second:
+        for one in (first, second):
+            eventually(one.has(GPULEASE_MESH="ok", GPULEASE_ALLREDUCE="ok"))
+        figure = first.env["GPULEASE_ALLREDUCE_GBPS"]
+        assert float(figure) > 0
+        api.tell(0, 1, 2)
+        with node(api, 2, tmp_path) as third:
+            eventually(third.has(NNODES="3", GPULEASE_MESH="ok", GPULEASE_ALLREDUCE="unavailable"))
+            eventually(first.has(NNODES="3", GPULEASE_ALLREDUCE="ok", GPULEASE_ALLREDUCE_GBPS=figure))
+
+
+def test_without_gpus_the_group_waits_for_nothing(api: Api, tmp_path: Path) -> None:
+    api.tell(0, 1)
+    with node(api, 0, tmp_path) as first, node(api, 1, tmp_path) as second:
+        for one in (first, second):
+            eventually(one.has(GPULEASE_MESH="ok", GPULEASE_ALLREDUCE="unavailable"))
+
+
+@pytest.mark.parametrize("broken", [{"seconds": 0.3}, {"sha256": "0" * 64}, {"url": "http://127.0.0.1:9/"}], ids=str)
+def test_a_library_that_hangs_or_a_program_that_is_not_there_holds_nothing_up(
+    api: Api, tmp_path: Path, broken: dict[str, Any]
+) -> None:
+    api.serve(fake_gpus(tmp_path, allreduce="hangs"))
+    api.tell(0, 1)
+    with node(api, 0, tmp_path, all_reduce=broken) as first, node(api, 1, tmp_path, all_reduce=broken) as second:
+        eventually(first.has(NNODES="2", GPULEASE_MESH="ok", GPULEASE_ALLREDUCE="failed"))
+        eventually(second.has(NNODES="2", GPULEASE_MESH="ok"))
+        assert second.env["GPULEASE_ALLREDUCE"] in {"failed", "unavailable"}, (
+            "the first member may have given up before"
+        )
+
+
+def test_strangers_to_the_group_have_another_secret() -> None:
+    secrets = set()
+    for group_id, key in ((GROUP.group_id, GROUP.ssh_private_key), ("group_2", GROUP.ssh_private_key)):
+        files = group_node.files(spec(group=replace(GROUP, group_id=group_id, ssh_private_key=key)))
+        settings = next(json.loads(one["content"]) for one in files if one["path"] == group_node.CONFIG)
+        secrets.add(settings["all_reduce"]["secret"])
+    assert len(secrets) == 2
+
+
 @pytest.mark.parametrize(("status", "body"), [(401, b""), (404, b"{}"), (500, b""), (200, b"<html>"), (200, b"{}")])
 def test_no_answer_ends_the_program_or_changes_a_file(status: int, body: bytes, api: Api, tmp_path: Path) -> None:
     api.answer(0, status, body)
@@ -231,15 +305,18 @@ def test_only_root_may_read_token_and_key() -> None:
 
 
 def test_the_program_is_short_and_fits_beside_the_agent() -> None:
-    assert len(group_node.program().splitlines()) <= 120
-    both = cloud_config(aws.packed(spec(group=GROUP, agent=CONFIG)))["write_files"]
-    assert {group_node.PROGRAM, agent.PROGRAM} <= {file["path"] for file in both}
+    assert len(group_node.program().splitlines()) <= 150
+    for secret in (None, "5a" * 32):
+        both = cloud_config(aws.packed(spec(group=GROUP, agent=CONFIG, slot_secret=secret)))["write_files"]
+        content = {file["path"]: file["content"] for file in both}
+        assert group_node.PROGRAM in content
+        assert content[agent.PROGRAM] == short(benchmark=CONFIG.benchmark), "the agent itself, not its loader"
 
 
 def test_in_a_batch_the_vm_derives_the_token_itself() -> None:
     of_batch = slot_tokens.shared(spec(group=GROUP, slot_secret="5a" * 32))
-    (program,) = slot_tokens.files(of_batch, "return '0'")
-    assert group_node.CONFIG in program["content"]
+    (derives,) = slot_tokens.files(of_batch, "return '0'")
+    assert group_node.CONFIG in derives["content"]
     (settings,) = (one for one in group_node.files(of_batch) if one["path"] == group_node.CONFIG)
     assert json.loads(settings["content"])["token"] == "@agent@"
     with pytest.raises(ValueError, match="slot_secret"):

@@ -5,6 +5,7 @@ from typing import Any
 from app.domain.tokens import agent_token
 from workers.lifecycle.steps.context import StepContext
 from workers.providers.common.group_keys import group_key
+from workers.providers.common.group_node import HOSTS_PATH
 from workers.providers.types import GroupSpec
 
 
@@ -21,7 +22,7 @@ def group_spec(ctx: StepContext, known: Any, n: int) -> GroupSpec | None:
         group_id=known.group_id,
         placement=known.placement,
         interconnect=known.interconnect,
-        hosts_url=f"{settings.public_url}/v1/group-hosts" if asks else None,
+        hosts_url=f"{settings.public_url}{HOSTS_PATH}" if asks else None,
         token=agent_token(installation.token_key, installation.id, ctx.lease.id, n),
         ssh_private_key=group_key(installation.token_key, installation.id, known.group_id) if asks else None,
     )

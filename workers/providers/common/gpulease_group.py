@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Asks gpulease's API who is in this VM's group, and writes it down: group.env, hosts, names, SSH. Checks the network.
+"""Asks gpulease's API who is in this VM's group, and writes it down: group.env, hosts, names, SSH. Checks network and GPUs.
 
 The program goes on asking: a member may be replaced, and the group may grow. It runs as root. GPULEASE_ROOT stands
 before each path. Python 3.8 is enough.
@@ -8,11 +8,14 @@ before each path. Python 3.8 is enough.
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
+import hashlib
 import json
 import os
 import pwd
 import random
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -21,6 +24,7 @@ from typing import Any
 
 ROOT = os.environ.get("GPULEASE_ROOT", "")
 CONFIG, ENV, HOSTS = "/etc/gpulease/group.json", "/etc/gpulease/group.env", "/etc/gpulease/hosts"
+REDUCE = "GPULEASE_ALLREDUCE"
 BEGIN, END, MARK = "# gpulease group: begin\n", "# gpulease group: end\n", " gpulease-group"
 
 
@@ -78,12 +82,13 @@ def install_key(key: dict[str, Any], addresses: list[str]) -> None:
 
 
 def listen(address: str, port: int) -> None:
-    """Accepts the connections of the other members' checks and closes them."""
+    """Answers the other members' checks with whether this member has checked its group, and closes them."""
     server = socket.create_server((address, port), backlog=256)
 
     def serve() -> None:
         while True:
-            server.accept()[0].close()
+            with contextlib.suppress(OSError), server.accept()[0] as peer:
+                peer.sendall(b"%d" % os.path.exists(ROOT + ENV))
 
     threading.Thread(target=serve, daemon=True).start()
 
@@ -96,6 +101,15 @@ def reaches(address: str, port: int) -> bool:
     return True
 
 
+def has_formed(address: str, port: int) -> bool:
+    """Whether a member has checked its group before."""
+    try:
+        with socket.create_connection((address, port), timeout=3) as peer:
+            return peer.recv(1) == b"1"
+    except OSError:
+        return False
+
+
 def unreachable(addresses: list[str], port: int, seconds: float) -> list[str]:
     """The members that do not answer. Others may start later than this VM."""
     until = time.monotonic() + seconds
@@ -106,6 +120,34 @@ def unreachable(addresses: list[str], port: int, seconds: float) -> list[str]:
             if not addresses or time.monotonic() > until:
                 return addresses
             time.sleep(1)
+
+
+def fetch(url: str, digest: str) -> str:
+    """A program from the API. Raises ValueError for another program than this launch has named."""
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        text: bytes = answer.read(1 << 20)
+    if hashlib.sha256(text).hexdigest() != digest:
+        raise ValueError("another program at " + url)
+    return text.decode()
+
+
+def all_reduce(wish: dict[str, Any], group: dict[str, Any]) -> list[str]:
+    """The lines about the all-reduce over all GPUs. A process that hangs is killed, and is not waited for."""
+    task = {"rank": group["rank"], "addresses": [one["private_ip"] for one in group["hosts"]]}
+    task.update(port=wish["port"], secret=wish["secret"])
+    found: dict[str, Any] = {"result": "failed"}
+    try:
+        command = ["nice", "-n", "19", sys.executable, "-c", fetch(wish["url"], wish["sha256"])]
+        child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        try:
+            found = json.loads(child.communicate(json.dumps(task).encode(), wish["seconds"])[0])
+        finally:
+            child.kill()
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        found["detail"] = repr(error)[-300:]
+    print("all-reduce: %s" % json.dumps(found), flush=True)
+    gbps = [REDUCE + "_GBPS=%s" % found["gbps"]] if "gbps" in found else []
+    return ["%s=%s" % (REDUCE, found["result"]), *gbps]
 
 
 def write(config: dict[str, Any], group: dict[str, Any], checked: list[str]) -> list[str]:
@@ -122,7 +164,12 @@ def write(config: dict[str, Any], group: dict[str, Any], checked: list[str]) -> 
     values["GPULEASE_MESH"] = "failed" if missing else "ok"
     if missing or others:
         print("rank %s of %d: mesh %s %s" % (rank, len(hosts), values["GPULEASE_MESH"], " ".join(missing)), flush=True)
-    put(ENV, "".join("%s=%s\n" % item for item in values.items()))
+    # once: later, a job uses the GPUs
+    reduced = [line for line in read(ENV).splitlines() if line.startswith(REDUCE)]
+    if config.get("all_reduce") and not reduced:
+        alone = missing or len(hosts) == 1 or (rank and has_formed(addresses[0], config["mesh_port"]))
+        reduced = [REDUCE + "=unavailable"] if alone else all_reduce(config["all_reduce"], group)
+    put(ENV, "".join([*("%s=%s\n" % item for item in values.items()), *(line + "\n" for line in reduced)]))
     return [address for address in addresses if address not in missing]
 
 

@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 from threading import Lock
 
 from app.domain.account_checks import AccountCheck
-from app.domain.offerings import Driver
+from app.domain.offerings import Driver, InstanceType
 from app.domain.tags import OwnerTags
 from app.domain.tokens import launch_name
 from app.settings import Settings
+from app.settings.reservations import ReservationSettings
 from workers.providers.common.images import no_image, wanted
 from workers.providers.common.single import SingleLaunches
 from workers.providers.credentials import CredentialGuard
@@ -108,8 +109,8 @@ class GcpProvider(SingleLaunches):
         self._guard.trust(identity)
 
     def offered(self, region: str) -> Sequence[Offered]:
-        """Catalogue types by zone."""
-        return list(offered.by_zone(self._clients, catalogue.load(), region))
+        """Catalogue types by zone. A type without networks for its GPUs there has no network fabric."""
+        return list(offered.by_zone(self._clients, catalogue.load(), self._account, region))
 
     def prices(self, region: str) -> Prices:
         """The price of each type, on demand and spot, as the sum of the prices of its parts."""
@@ -150,7 +151,14 @@ class GcpProvider(SingleLaunches):
     def reservations(self, region: str) -> Sequence[ObservedReservation]:
         """Reservations, one call each, and flex-start, which needs none."""
         configured = self._account.reservations_in(region)
-        return list(reservations.observed(self._clients, configured, catalogue.load().types))
+        return list(reservations.observed(self._clients, configured, self._type_in))
+
+    def _type_in(self, reservation: ReservationSettings) -> InstanceType | None:
+        known, name = catalogue.load(), reservation.instance_type
+        if name not in known.types:
+            return None
+        kind, machine = known.types[name], known.machines[name]
+        return offered.in_zone(kind, machine, self._account, reservation.region, reservation.zone)
 
     def image(self, region: str, name: str | None = None, driver: Driver = Driver.NVIDIA) -> Image:  # noqa: ARG002  images are the same in all regions
         """The newest image of a public family, or the pinned image; see `images`."""

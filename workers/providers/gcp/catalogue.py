@@ -18,13 +18,15 @@ class Machine:
     """What `instances.insert` needs of a type.
 
     `accelerator`: the accelerator type that a VM must add, as many as the type has GPUs. None: the machine type has its
-    GPUs built in.
+    GPUs built in. `gpu_gvnics`, `gpu_rdma`: the interfaces that GPUs use between VMs, besides the VM's first one.
     """
 
     machine_type: str
     boot_disk: str
     gpus: int
     accelerator: str | None = None
+    gpu_gvnics: int = 0
+    gpu_rdma: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,4 +70,6 @@ def _machine(entry: Mapping[str, Any], boot_disk: str) -> Machine:
         boot_disk=entry.get("boot_disk", boot_disk),
         gpus=entry["gpu"]["count"],
         accelerator=entry.get("accelerator"),
+        gpu_gvnics=entry.get("gpu_gvnics", 0),
+        gpu_rdma=entry.get("gpu_rdma", 0),
     )

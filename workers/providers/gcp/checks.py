@@ -93,6 +93,7 @@ def of_region(provider: Provider, clients: GcpClients, account: GcpAccount, regi
     offered, check = _check_offerings(provider, region, str(shown.status))
     yield check
     yield from subnet_checks.check_subnetwork(clients, account, region)
+    yield from subnet_checks.check_gpu_networks(clients, account, region)
     yield from quotas.check_region(shown.quotas, offered, region)
 
 

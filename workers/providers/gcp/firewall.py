@@ -146,7 +146,9 @@ def of_account(clients: GcpClients) -> Iterator[tuple[str, Firewall, dict[str, s
     """
     for project in dict.fromkeys((clients.project, clients.network_project)):
         pages = clients.pages(
-            clients.of(FirewallsClient).list, project=project, filter=f'name eq "{PREFIX}(group-)?[0-9a-z]+(-v6)?"'
+            clients.of(FirewallsClient).list,
+            project=project,
+            filter=f'name eq "{PREFIX}(group-)?[0-9a-z]+(-v6|-n[1-8])?"',
         )
         for rule in (rule for page in pages for rule in page.items):
             owner = owner_of(rule)

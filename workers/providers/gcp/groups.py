@@ -1,4 +1,4 @@
-"""What the members of a group share at Compute Engine: a firewall rule that opens them to each other, and a compact placement policy.
+"""What the members of a group share at Compute Engine: firewall rules that open them to each other, and a compact placement policy.
 
 Every launch creates both, from parameters stored with those of the VM, under one name derived from the group's id. The
 name is also the network tag of the members. A repeat and the other members find both. Both cost nothing. gpulease removes
@@ -7,7 +7,7 @@ them as leftover resources when no VM has the tag. A refused launch leaves them:
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -36,7 +36,7 @@ from workers.providers.types import LaunchSpec, Params
 
 log = structlog.get_logger(__name__)
 
-PART, RULE, POLICY = "group", "rule", "policy"
+PART, RULE, GPU_RULES, POLICY = "group", "rule", "gpu_rules", "policy"
 """Keys in the stored parameters."""
 
 _CLUSTER = "cluster"
@@ -68,24 +68,31 @@ def policies(spec: LaunchSpec, account: GcpAccount, machine: Machine) -> dict[st
     }
 
 
-def plan(spec: LaunchSpec, account: GcpAccount, network: str, *, compact: bool) -> Params:
-    """{"group": …} for the member of a group, else nothing. The descriptions say whose both are, as `firewall` does."""
+def plan(spec: LaunchSpec, account: GcpAccount, networks: Sequence[str], *, compact: bool) -> Params:
+    """{"group": …} for the member of a group, else nothing. The descriptions say whose both are, as `firewall` does.
+
+    `networks`: that of the VM's address, then those of its GPUs. Each gets a rule of its own.
+    """
     name = shared_name(spec)
     if name is None or spec.group is None:
         return {}
     marks = {**group_tag(spec), **shared_tag(spec), **firewall.shared_project(account)}
     description = json.dumps({**spec.owner.as_tags(), **marks}, sort_keys=True)
-    rule = {
-        "name": name,
-        "description": description,
-        "network": network,
-        "direction": "INGRESS",
-        "sourceTags": [name],
-        "targetTags": [name],
-        "allowed": [{"IPProtocol": "all"}],
-    }
+    rule, *gpu_rules = (
+        {
+            "name": f"{name}-n{number}" if number else name,
+            "description": description,
+            "network": network,
+            "direction": "INGRESS",
+            "sourceTags": [name],
+            "targetTags": [name],
+            "allowed": [{"IPProtocol": "all"}],
+        }
+        for number, network in enumerate(networks)
+    )
     policy = {"name": name, "description": description, "groupPlacementPolicy": {"collocation": "COLLOCATED"}}
-    return {PART: {RULE: rule, **({POLICY: policy} if compact else {})}}
+    more = {**({GPU_RULES: gpu_rules} if gpu_rules else {}), **({POLICY: policy} if compact else {})}
+    return {PART: {RULE: rule, **more}}
 
 
 class GcpGroupResources:
@@ -105,7 +112,9 @@ class GcpGroupResources:
         if group is None:
             yield
             return
-        key = f"{region}/{group[RULE]['network']}/{group[RULE]['name']}/{POLICY in group}"
+        key = (
+            f"{region}/{group[RULE]['network']}/{group[RULE]['name']}/{len(group.get(GPU_RULES, ()))}/{POLICY in group}"
+        )
         if not self._known.get(key):
             _make(clients, region, group)
             self._known.put(key, value=True)
@@ -120,11 +129,12 @@ class GcpGroupResources:
 
 def _make(clients: GcpClients, region: str, group: Params) -> None:
     with fitting():
-        rule: Firewall = Firewall.from_json(json.dumps(group[RULE]))
+        rules = [Firewall.from_json(json.dumps(rule)) for rule in (group[RULE], *group.get(GPU_RULES, ()))]
         policy: ResourcePolicy | None = ResourcePolicy.from_json(json.dumps(group[POLICY])) if POLICY in group else None
     if policy is not None:
         _make_policy(clients, region, policy)
-    _make_rule(clients, rule)
+    for rule in rules:
+        _make_rule(clients, rule)
 
 
 def _make_rule(clients: GcpClients, rule: Firewall) -> None:

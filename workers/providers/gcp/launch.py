@@ -11,7 +11,7 @@ from app.domain.offerings import Market
 from app.domain.tokens import launch_name
 from app.settings.reservations import ReservationSettings
 from workers.providers.errors import OutcomeUnknown
-from workers.providers.gcp import disks, firewall, groups, operations, resource_tags, userdata
+from workers.providers.gcp import disks, firewall, groups, interfaces, operations, resource_tags, userdata
 from workers.providers.gcp.catalogue import Machine
 from workers.providers.gcp.clients import GcpClients
 from workers.providers.gcp.errors import creating, fitting
@@ -35,7 +35,8 @@ _REQUESTS = uuid.UUID("8f1d6e0c-4b7a-5c53-9a0e-2f64d1b3c7aa")
 def plan(spec: LaunchSpec, account: GcpAccount, machine: Machine) -> Params:
     """Exactly one VM, JSON-able, the same for the same arguments.
 
-    Without a service account of the account, the VM holds no rights in the project.
+    Without a service account of the account, the VM holds no rights in the project. Raises NotOffered for a group whose
+    requirements the type or the account does not meet.
     """
     name = launch_name(spec.token)
     reserved = spec.market is Market.RESERVED
@@ -43,6 +44,7 @@ def plan(spec: LaunchSpec, account: GcpAccount, machine: Machine) -> Params:
     network = network_of(account)
     labels = resource_tags.of(spec, account)
     group, policies = groups.shared_name(spec), groups.policies(spec, account, machine)
+    gpu_networks = interfaces.gpu_networks(spec, account, machine)
     instance = {
         "name": name,
         "description": described(spec.token),
@@ -50,7 +52,7 @@ def plan(spec: LaunchSpec, account: GcpAccount, machine: Machine) -> Params:
         "labels": labels,
         "tags": {"items": [name, *([group] if group is not None else [])]},
         "disks": disks.plan(spec, account, vm_name=name, boot_disk=machine.boot_disk, labels=labels),
-        "networkInterfaces": [_interface(spec, account, network)],
+        "networkInterfaces": interfaces.plan(spec, account, machine, network),
         "metadata": {"items": userdata.items(spec)},
         "scheduling": _scheduling(spec, reservation),
         **_identity(account),
@@ -64,7 +66,7 @@ def plan(spec: LaunchSpec, account: GcpAccount, machine: Machine) -> Params:
         ZONE: spec.zone,
         INSTANCE: instance,
         RULES: firewall.plan(spec, account, name, network),
-        **groups.plan(spec, account, network, compact=bool(policies)),
+        **groups.plan(spec, account, [network, *gpu_networks], compact=bool(policies)),
     }
 
 
@@ -84,19 +86,6 @@ def _identity(account: GcpAccount) -> dict[str, Any]:
             "enableIntegrityMonitoring": True,
         }
     return identity
-
-
-def _interface(spec: LaunchSpec, account: GcpAccount, network: str) -> dict[str, Any]:
-    interface: dict[str, Any] = {"network": network}
-    subnetwork = account.subnetworks.get(spec.region)
-    if subnetwork is not None:
-        own = f"projects/{account.network_project}/regions/{spec.region}/subnetworks/{subnetwork}"
-        interface = {"subnetwork": subnetwork if "/" in subnetwork else own}
-    if spec.image.nic_type is not None:
-        interface["nicType"] = spec.image.nic_type
-    if spec.public_ip and account.public_addresses:
-        interface["accessConfigs"] = [{"type": "ONE_TO_ONE_NAT", "name": "External NAT"}]
-    return interface
 
 
 def _scheduling(spec: LaunchSpec, reservation: ReservationSettings | None) -> dict[str, Any]:

@@ -5,24 +5,27 @@ Prices are the catalogue's, until `prices` returns today's.
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import structlog
 
 from app.domain.offerings import Driver, InstanceType
 from workers.providers.common.instance_types import OfferedMarket, offered_markets
 from workers.providers.gcp.calls import scoped
-from workers.providers.gcp.catalogue import GcpCatalogue
+from workers.providers.gcp.catalogue import GcpCatalogue, Machine
 from workers.providers.gcp.clients import GcpClients
+from workers.providers.gcp.interfaces import has_gpu_networks
 from workers.providers.gcp.sdk import AcceleratorTypesClient, MachineTypesClient
+from workers.providers.gcp.settings import GcpAccount
 from workers.providers.types import Offered
 
 log = structlog.get_logger(__name__)
 
 
-def by_zone(clients: GcpClients, catalogue: GcpCatalogue, region: str) -> Iterator[Offered]:
+def by_zone(clients: GcpClients, catalogue: GcpCatalogue, account: GcpAccount, region: str) -> Iterator[Offered]:
     """The markets of each catalogue type in each zone that has its machine type and accelerator.
 
-    Omits an unreachable zone.
+    A type has its network fabric where the account names the networks for it. Omits an unreachable zone.
     """
     machine_types = _names_by_zone(
         clients, MachineTypesClient, "machine_types", {one.machine_type for one in catalogue.machines.values()}, region
@@ -38,9 +41,15 @@ def by_zone(clients: GcpClients, catalogue: GcpCatalogue, region: str) -> Iterat
         for kind in catalogue.types.values():
             machine = catalogue.machines[kind.name]
             if machine.machine_type in names and machine.accelerator in {None, *accelerators.get(zone, ())}:
+                here = in_zone(kind, machine, account, region, zone)
                 has_image = kind.gpu.driver is Driver.NVIDIA
                 for sold in offered_markets(catalogue.markets[kind.name], has_image=has_image):
-                    yield _offered(catalogue, kind, region, zone, sold)
+                    yield _offered(catalogue, here, region, zone, sold)
+
+
+def in_zone(kind: InstanceType, machine: Machine, account: GcpAccount, region: str, zone: str) -> InstanceType:
+    """The type as the account has it there: with its network fabric only where the account names the networks for it."""
+    return kind if has_gpu_networks(account, machine, region, zone) else replace(kind, network_fabric=None)
 
 
 def _names_by_zone(

@@ -3,7 +3,7 @@
 Flex-start is no reservation but a queue: Google keeps a launch until it has capacity for it (Dynamic Workload Scheduler).
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from app.domain.offerings import InstanceType
@@ -30,19 +30,29 @@ _READY = "READY"
 
 
 def observed(
-    clients: GcpClients, wanted: Sequence[ReservationSettings], types: Mapping[str, InstanceType]
+    clients: GcpClients,
+    wanted: Sequence[ReservationSettings],
+    type_in: Callable[[ReservationSettings], InstanceType | None],
 ) -> Iterator[ObservedReservation]:
-    """The configured reservations, one call each. Flex-start needs no call."""
-    known = {settings.name: settings for settings in wanted if settings.instance_type in types}
+    """The configured reservations, one call each. Flex-start needs no call.
+
+    `type_in`: the type of a reservation as the account has it there; None: it is not in the catalogue.
+    """
+    known: dict[str, ReservationSettings] = {}
+    types: dict[str, InstanceType] = {}
+    for settings in wanted:
+        kind = type_in(settings)
+        if kind is not None:
+            known[settings.name], types[settings.name] = settings, kind
     for settings in known.values():
         if settings.kind == FLEX_START:
-            kind = types[settings.instance_type]
+            kind = types[settings.name]
             yield ObservedReservation(
                 name=settings.name, type=kind, shortest_wait=SHORTEST_WAIT, longest_run=LONGEST_RUN
             )
     named = [name for name, settings in known.items() if settings.kind != FLEX_START]
     for name, answer in answered(named, lambda name: _read(clients, known[name])).items():
-        yield _observed(known[name], types[known[name].instance_type], answer)
+        yield _observed(known[name], types[name], answer)
 
 
 def _read(clients: GcpClients, settings: ReservationSettings) -> Reservation | None:

@@ -17,6 +17,9 @@ _KEY_NAME = r"[A-Za-z0-9_-]+"
 _KmsKey = Annotated[
     str, Field(pattern=rf"^projects/[^/]+/locations/[a-z0-9-]+/keyRings/{_KEY_NAME}/cryptoKeys/{_KEY_NAME}$")
 ]
+_NAME = r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?"
+_GpuNetwork = Annotated[str, Field(pattern=rf"^{_NAME}/{_NAME}$")]
+_Subnetwork = Annotated[str, Field(pattern=rf"^{_NAME}$")]
 _Scope = Annotated[str, Field(pattern=r"^https://www\.googleapis\.com/auth/[a-z_.-]+$")]
 _CLOUD_PLATFORM = "https://www.googleapis.com/auth/cloud-platform"
 
@@ -40,6 +43,13 @@ class GcpAccount(AccountSettings):
     )
     subnetworks: dict[str, str] = Field(
         default_factory=dict, description="Region to subnetwork; none: the network's own."
+    )
+    gpu_networks: dict[str, tuple[_GpuNetwork, ...]] = Field(
+        default_factory=dict,
+        description="Region to NETWORK/SUBNETWORK of the further GVNIC interfaces of a group's VMs, in order.",
+    )
+    rdma_subnetworks: dict[str, tuple[_Subnetwork, ...]] = Field(
+        default_factory=dict, description="Zone to the subnetworks of its RDMA network for a group's VMs, in order."
     )
     host_project: str | None = Field(
         default=None, pattern=_PROJECT, description="The project of `network` and its firewall rules, in a shared VPC."
@@ -77,6 +87,14 @@ class GcpAccount(AccountSettings):
             raise ValueError("service_account_scopes needs service_account: without one a VM has no rights")
         if self.secure_boot and not self.shielded_vm:
             raise ValueError("secure_boot needs shielded_vm = true")
+        for region, named in self.gpu_networks.items():
+            if len({self.network, *(one.partition("/")[0] for one in named)}) <= len(named):
+                raise ValueError(
+                    f"gpu_networks: each interface in {region} needs a network of its own, none is `network`"
+                )
+        for zone, subnetworks in self.rdma_subnetworks.items():
+            if len(set(subnetworks)) < len(subnetworks):
+                raise ValueError(f"rdma_subnetworks: each interface in {zone} needs a subnetwork of its own")
         self.require_each_region("kms_keys", self.kms_keys)
         return self
 
@@ -104,4 +122,5 @@ PROVIDER = ProviderInfo(
     catalogue="workers.providers.gcp.catalogue",
     repriced_markets=frozenset({Market.SPOT}),
     focus=FOCUS,
+    fabric_settings=("gpu_networks", "rdma_subnetworks"),
 )

@@ -20,6 +20,26 @@ _FOR_VMS = frozenset({"", "PRIVATE", "PRIVATE_RFC_1918"})
 _READY = frozenset({"", "READY"})
 
 
+def check_gpu_networks(clients: GcpClients, account: GcpAccount, region: str) -> Iterator[AccountCheck]:
+    """The subnetworks of the further interfaces of groups: each exists, takes VMs, and is in the network that is named."""
+    zones = (zone for zone in account.rdma_subnetworks if zone.rpartition("-")[0] == region)
+    named = [(one.partition("/")[2], one.partition("/")[0]) for one in account.gpu_networks.get(region, ())]
+    named += [(one, "") for zone in zones for one in account.rdma_subnetworks[zone]]
+    for name, network in named:
+        path = f"projects/{account.network_project}/regions/{region}/subnetworks/{name}"
+        fix = "correct `gpu_networks` or `rdma_subnetworks` of this account"
+        try:
+            subnetwork = clients.compute("GET", path, query={"views": "WITH_UTILIZATION"})
+        except ProviderError as error:
+            yield _unread(path, error, GET_SUBNETWORK, fix)
+            continue
+        found = last(str(subnetwork.get("network", "")))
+        if network and found != network:
+            yield failed(CheckSubject.SUBNET, name, f"it is in the network {found}, not in {network}", fix)
+            continue
+        yield _check(name, subnetwork)
+
+
 def check_subnetwork(clients: GcpClients, account: GcpAccount, region: str) -> Iterator[AccountCheck]:
     """The account's subnetwork of the region, or the network's own one."""
     try:
