@@ -25,7 +25,7 @@ from workers.lifecycle.steps import context, end, place, plan, send, settle
 from workers.lifecycle.steps.context import StepContext
 from workers.observation import inventory
 from workers.providers.errors import ProviderError
-from workers.providers.types import Image
+from workers.providers.types import Image, Params
 
 Break = Callable[[pytest.MonkeyPatch], None]
 
@@ -33,8 +33,8 @@ Break = Callable[[pytest.MonkeyPatch], None]
 def a_fresh_token_each_call(patch: pytest.MonkeyPatch) -> None:
     numbers, check = count(), send._check
 
-    def without_token(ctx: StepContext) -> send.Sent | None:
-        sent = check(ctx)
+    def without_token(ctx: StepContext, params: Params | None) -> send.Sent | None:
+        sent = check(ctx, params)
         return sent and replace(sent, params={**sent.params, "token": f"token-{next(numbers)}"})
 
     patch.setattr(send, "_check", without_token)
@@ -45,8 +45,9 @@ def the_call_before_its_row(patch: pytest.MonkeyPatch) -> None:
 
     def call_first(ctx: StepContext, offering: Any, image: Image) -> None:
         n = ctx.lease.attempts_count + 1
-        _, params = plan._spec(ctx, offering, image, n, plan._Private(None, 864000))
-        ctx.runtime.accounts.provider(offering.key.account).launch(offering.key.region, params)
+        spec = plan._spec(ctx, offering, image, n, plan._Private(None, 864000))
+        provider = ctx.runtime.accounts.provider(offering.key.account)
+        provider.launch(offering.key.region, provider.plan(spec))
         store(ctx, offering, image)
 
     patch.setattr(place, "store_attempt", call_first)

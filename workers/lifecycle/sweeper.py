@@ -75,7 +75,7 @@ class Sweeper:
         return room
 
     def _move_together(self, claimed: Mapping[LeaseId, UUID]) -> None:
-        """A lease that rests gives its place back here. A lease that moves alone keeps its place until it rests."""
+        """A lease that rests frees its place here. A lease that moves alone keeps its place until it rests."""
         resting = len(claimed)
 
         def move_alone(lease_id: LeaseId, claim_id: UUID) -> None:

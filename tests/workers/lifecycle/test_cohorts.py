@@ -54,11 +54,8 @@ def move(fleet: Fleet, alone: Callable[[LeaseId, Any], object] | None = None) ->
 
 def test_ready_leases_become_active_together_and_rest(fleet: Fleet) -> None:
     leases = booted(fleet, 3)
-    launches, ready = fleet.runtime.database.all(
-        select(func.sum(offering.c.launches), func.max(offering.c.ready_seconds))
-    )[0]
-    assert launches == 3
-    assert ready is None
+    learnt = select(func.sum(offering.c.launches), func.max(offering.c.ready_seconds))
+    assert tuple(fleet.runtime.database.all(learnt)[0]) == (3, None)
     assert move(fleet) == []
     rows = [fleet.lease(lease_id) for lease_id in leases]
     assert {(row.state, row.claim_id, row.held_until) for row in rows} == {("active", None, None)}

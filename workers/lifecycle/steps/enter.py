@@ -1,9 +1,9 @@
 """Enter a state: `booting` when the provider reports a running VM (billing starts), `active` when the VM has shown that it is ready.
 
 Each step takes several leases, in one transaction. It returns those that have entered the state. The others were taken
-over by another worker, ended or stopped by a hold meanwhile. What launches teach about an offering is written afterwards:
-the row of an offering would stay locked until the commit, and all leases at the offering would wait for each other. A
-worker that dies in between loses one observation.
+over by another worker, ended or stopped by a hold meanwhile. What launches teach about an offering is written afterwards. Otherwise
+the row of an offering stays locked until the commit, and all leases at the offering wait for each other. A worker that
+dies in between loses one observation.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
