@@ -34,10 +34,13 @@ class WorkerDatabase:
             pool_size=pool_size,
             max_overflow=pool_size,
             pool_timeout=30,
+            # the connection used last is used next: few connections plan each statement, and not all of the pool
+            pool_use_lifo=True,
             execution_options={"compiled_cache": _COMPILED},
             connect_args={
                 "connect_timeout": CONNECT_SECONDS,
                 "application_name": "gpulease-worker",
+                "prepare_threshold": 0,
                 **LIBPQ_PARAMETERS,
             },
         )
