@@ -1,7 +1,8 @@
 """The program with one part of its protocol broken: what the simulation must notice."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from datetime import datetime
 from itertools import count
 from typing import Any
 from uuid import UUID
@@ -14,18 +15,23 @@ from app.db.fleet.inventory import Observed
 from app.db.leases import attempts, claims, transitions
 from app.db.leases import idleness as idleness_statements
 from app.db.operations import brakes
-from app.domain import gpu_protocol, idleness, lifecycle, proofs
+from app.domain import gpu_protocol, group_decisions, idleness, lifecycle, proofs
 from app.domain import inventory as rules
+from app.domain.group_decisions import decide_group
+from app.domain.group_steps import Activate, Elect, GroupRest, GroupStep, Member
+from app.domain.groups import GroupFacts, GroupState
 from app.domain.ids import LeaseId
 from app.domain.leases import AttemptState, Lease, VmState
 from app.domain.lifecycle import Rest, Verify
 from workers.accounts import error_json
+from workers.groups import coordinator
 from workers.lifecycle import reconciler
-from workers.lifecycle.steps import context, end, place, plan, send, settle
+from workers.lifecycle.steps import context, end, place, plan, record_batch, send, send_batch, settle
 from workers.lifecycle.steps.context import StepContext
+from workers.lifecycle.steps.record_batch import SentBatch
 from workers.observation import inventory
 from workers.providers.errors import ProviderError
-from workers.providers.types import Image
+from workers.providers.types import BatchLaunched, Image, Vm
 
 Break = Callable[[pytest.MonkeyPatch], None]
 
@@ -38,6 +44,47 @@ def a_fresh_token_each_call(patch: pytest.MonkeyPatch) -> None:
         return sent and replace(sent, params={**sent.params, "token": f"token-{next(numbers)}"})
 
     patch.setattr(send, "_check", without_token)
+
+
+def a_fresh_token_for_each_call_of_a_batch(patch: pytest.MonkeyPatch) -> None:
+    numbers, store_repeat = count(), send_batch._store_repeat
+
+    def with_another_token(connection: Any, ctx: StepContext) -> SentBatch | Rest | None:
+        again = store_repeat(connection, ctx)
+        if not isinstance(again, SentBatch):
+            return again
+        return replace(again, params={**again.params, "token": f"token-{next(numbers)}"})
+
+    patch.setattr(send_batch, "_store_repeat", with_another_token)
+
+
+def slots_in_the_order_of_the_answer(patch: pytest.MonkeyPatch) -> None:
+    """The VMs of an answer are taken for those of the first slots, whatever their indexes are."""
+
+    def by_order(ctx: StepContext, sent: SentBatch, answer: BatchLaunched) -> None:
+        order = [*answer.vms.values(), *answer.missing.values()]
+        vms = {index: one for index, one in enumerate(order) if isinstance(one, Vm)}
+        missing = {index: one for index, one in enumerate(order) if not isinstance(one, Vm)}
+        record_batch.record(ctx, sent, BatchLaunched(vms=vms, missing=missing))
+
+    patch.setattr(send_batch, "record", by_order)
+
+
+def the_first_ready_member_forms_the_group(patch: pytest.MonkeyPatch) -> None:
+    def early(group: GroupFacts, members: Sequence[Member], now: datetime) -> GroupStep:
+        some_ready = any(group_decisions.is_ready(group, member) for member in members)
+        return Activate() if group.state is GroupState.FORMING and some_ready else decide_group(group, members, now)
+
+    patch.setattr(coordinator, "decide_group", early)
+
+
+def the_next_pool_before_the_last_one_is_empty(patch: pytest.MonkeyPatch) -> None:
+    def early(group: GroupFacts, members: Sequence[Member], now: datetime) -> GroupStep:
+        step = decide_group(group, members, now)
+        waits = group.state is GroupState.QUEUED and isinstance(step, GroupRest)
+        return Elect() if waits and all(member.wanted for member in members) else step
+
+    patch.setattr(coordinator, "decide_group", early)
 
 
 def the_call_before_its_row(patch: pytest.MonkeyPatch) -> None:
@@ -162,6 +209,10 @@ def idle_leases_go_on(patch: pytest.MonkeyPatch) -> None:
 
 BROKEN: tuple[tuple[Break, int, dict[str, float]], ...] = (
     (a_fresh_token_each_call, 0, {"lost_after": 0.3}),
+    (a_fresh_token_for_each_call_of_a_batch, 0, {"lost_after": 0.3}),
+    (slots_in_the_order_of_the_answer, 0, {"partial": 0.6}),
+    (the_first_ready_member_forms_the_group, 0, {}),
+    (the_next_pool_before_the_last_one_is_empty, 0, {"scarce": 1.0}),
     (the_call_before_its_row, 0, {"killed": 0.004}),
     (an_empty_listing_is_believed, 1, {"truncated": 0.2}),
     (the_next_candidate_after_a_time_out, 0, {"lost_after": 0.3}),

@@ -60,7 +60,7 @@ _BILLED = text(
 
 _KNOWN = text(
     """
-    SELECT a.lease_id, l.desired, l.expires_at, a.vm_state, l.request, a.n = l.attempts_count AS is_newest,
+    SELECT a.lease_id, l.desired = 'run' AND NOT l.group_retreat AS wanted, l.expires_at, a.vm_state, l.request, a.n = l.attempts_count AS is_newest,
            (l.proof->>'n')::int = a.n AND (l.proof->>'rejected')::bool AS proof_rejected,
            (l.gpu_health->>'n')::int = a.n AND (l.gpu_health->>'rejected')::bool AS health_rejected
     FROM attempt a JOIN lease l ON l.id = a.lease_id
@@ -136,7 +136,7 @@ class Promises:
             if machine.copied or machine.state is not VmState.RUNNING:
                 continue
             owner = next(iter(self._rows(_KNOWN, account=cloud.name, instance=machine.id)), None)
-            if owner is not None and owner.desired == "run" and owner.vm_state == "running":
+            if owner is not None and owner.wanted and owner.vm_state == "running":
                 self._gpus.check_rejected(machine, owner)
             known = (row for row in self._rows(_ROWS, account=cloud.name) if (row.lease_id, row.n) == machine.key)
             deadline_at = deadline(machine.tags)
