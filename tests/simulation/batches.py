@@ -57,10 +57,11 @@ class Batches(SeenMachines):
             raise Throttled("slow down", code="Throttling", retry_after=2.0)
 
     def _answer(self, params: Params, made: Mapping[int, Machine]) -> BatchLaunched:
-        """Which slots the answer names. As real adapters do, this one reports an index twice as a malformed answer."""
+        """Which slots the answer names, in any order. As real adapters do, this one reports an index twice as a malformed answer."""
         cloud, size = self._cloud, len(params["slots"])
         random, weather, count = cloud.scheduler.random, cloud.weather, cloud.scheduler.count
-        vms = {index: self._vm(machine) for index, machine in made.items()}
+        order = random.sample(sorted(made), len(made))
+        vms = {index: self._vm(made[index]) for index in order}
         short = InsufficientCapacity(f"{len(made)} of {size} VMs were made", code="InsufficientInstanceCapacity")
         missing: dict[int, ProviderError] = {index: short for index in range(size) if index not in made}
         if random.random() < weather.wrong_index:

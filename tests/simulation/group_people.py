@@ -24,10 +24,8 @@ from tests.simulation.people import People
 from tests.simulation.processes import Grounds
 from tests.simulation.services import complete, context
 
-_WITH_GROUPS = 0.5
-"""The share of seeds that have groups."""
-_MOST_GROUPS = 3
-_SIZES = (2, 2, 2, 3, 3, 4, 4, 5, 6, 8)
+_MOST_GROUPS = 2
+_SIZES = (2, 2, 2, 3, 3, 4, 4, 5, 8)
 _LARGE_SIZES = (12, 16, 24, 32)
 _LARGE = 0.04
 """The share of groups that are large: each of their members takes as much CPU as a lease."""
@@ -45,7 +43,7 @@ class GroupPeople:
         self._grounds = grounds
         self._people = people
         self._random = Random(f"groups of {seed}")
-        self.coordinators = self._random.randint(1, 2) if self._random.random() < _WITH_GROUPS else 0
+        self.coordinators = self._random.randint(1, 2) if self._random.random() < grounds.weather.groups else 0
         self._names = 0
         for _ in range(self._random.randint(1, _MOST_GROUPS) if self.coordinators else 0):
             grounds.scheduler.at(self._random.uniform(10, 0.7 * seconds), self._create)

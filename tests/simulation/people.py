@@ -36,9 +36,7 @@ _TRY_AGAIN = 20.0
 _KEEPS = 0.15
 """The share of leases with an agent whose users hold idleness off once."""
 _MOST_LIMIT_CHANGES = 60
-_BURSTS = 0.25
-"""The share of requests that are for several equal leases at once."""
-_MOST_AT_ONCE = 6
+_MOST_AT_ONCE = 5
 _GPU_TYPES: tuple[tuple[str | None, list[str] | None], ...] = (
     ("A10G", ["one"]),
     ("A10G", ["four"]),
@@ -73,8 +71,8 @@ class People:
         """When each lease would end if nobody extended it."""
         for tenant_id in self.tenants:
             self._make_tenant(tenant_id)
-        for _ in range(self._random.randint(3, 9)):
-            count = self._random.randint(2, _MOST_AT_ONCE) if self._random.random() < _BURSTS else 1
+        for _ in range(self._random.randint(3, 8)):
+            count = self._random.randint(2, _MOST_AT_ONCE) if self._random.random() < grounds.weather.bursts else 1
             grounds.scheduler.at(self._random.uniform(10, seconds * 0.8), partial(self.create, count))
         for _ in range(self._random.randint(0, 3) + int(_MOST_LIMIT_CHANGES * grounds.weather.limits_change)):
             grounds.scheduler.at(self._random.uniform(10, seconds), self._change_limit)

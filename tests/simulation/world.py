@@ -131,7 +131,7 @@ class World:
         has_agents = gpus.random() < _WITH_AGENTS
         settings = {**({} if usual else QUICK), **(AGENTS if has_agents else {"agent": "off"}), **prices}
         self._settings = load_settings(worker_threads=1, **settings)
-        self._storm = random.uniform(400, 1300) * (2.0 if usual else 1.0)
+        self._storm = random.uniform(400, 1000) * (2.0 if usual else 1.0)
         natures = random.sample(NATURES, random.randint(1, 2))
         self._clouds = {nature.provider: self._cloud(nature) for nature in natures}
         self._grounds = Grounds(
