@@ -138,8 +138,9 @@ class GroupPromises:
     def _groups(self) -> Iterator[_Group]:
         self._grounds.clocked.set_time(self._grounds.scheduler)
         [found] = self._grounds.clocked.texts(_GROUPS)
-        for group_id, state, *facts, members in json.loads(found or "[]"):
-            yield _Group(group_id, GroupState(state), *facts, tuple(_Member(*member) for member in members or ()))
+        for group_id, state, size, min_size, started_at, formed_at, rows in json.loads(found or "[]"):
+            members = tuple(_Member(*row) for row in rows or ())
+            yield _Group(group_id, GroupState(state), size, min_size, started_at, formed_at, members)
 
     def _machines(self) -> Iterator[tuple[Cloud, Machine]]:
         clouds: Mapping[str, Cloud] = self._grounds.clouds
